@@ -1,0 +1,36 @@
+//! What Towpath's data is called and how it is cut: object names, pieces, recipes, tree
+//! descriptors, hints and tickets.
+//!
+//! Everything here is a pure function of its arguments: no I/O, no clock, no async, and no
+//! knowledge of peers beyond their public key. The byte layouts are specified in
+//! `docs/formats/`; every decoder checks lengths before it takes memory and returns an error,
+//! never a panic, whatever bytes it is given.
+//!
+//! | module | story |
+//! |---|---|
+//! | [`oid`] | object ids: BLAKE3 of all bytes, or random while an object is live |
+//! | [`node_id`] | the public key that names a service |
+//! | [`pieces`] | aligned runs of an object, checked against its OID by proofs from its own BLAKE3 tree |
+//! | [`live`] | signed piece values of an object still being produced, and the binding to its OID |
+//! | [`chunking`] | where content-defined and fixed chunks begin and end |
+//! | [`recipe`] | how to build an object from chunks, as a tree of hashes |
+//! | [`tree`] | the descriptor of a file tree, and the difference of two |
+//! | [`hint`], [`ticket`] | where an object may be had; a line of text to hand over |
+//! | [`codec`] | the byte-level reader and writer shared by the formats |
+
+pub mod chunking;
+pub mod codec;
+pub mod hint;
+pub mod live;
+pub mod node_id;
+pub mod oid;
+pub mod pieces;
+pub mod recipe;
+pub mod ticket;
+pub mod tree;
+
+pub use codec::DecodeError;
+pub use hint::Hint;
+pub use node_id::NodeId;
+pub use oid::Oid;
+pub use ticket::Ticket;

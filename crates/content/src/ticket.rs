@@ -1,0 +1,221 @@
+//! Tickets: one line of text that is all a receiver needs.
+//!
+//! A ticket carries the OID, the issuer's node id, the secret that proves the right to fetch, and
+//! hints where to ask. The text form is `tow:` and lower-case base32 (RFC 4648, no padding) of
+//! the binary form with a checksum, so that a ticket that lost characters is told apart from one
+//! that is refused. Layout: `docs/formats/ticket.md`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::codec::{DecodeError, Reader, Writer, invalid};
+use crate::hint::{Hint, MAX_HINTS};
+use crate::{NodeId, Oid};
+
+/// The only version so far.
+const VERSION: u64 = 1;
+/// The longest text accepted, in bytes; 64 of the longest hints would be refused by this.
+pub const MAX_TEXT: usize = 8192;
+const CHECKSUM_LEN: usize = 4;
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+/// The secret in a ticket: 16 random bytes, proved by challenge and never sent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Secret(pub [u8; 16]);
+
+impl Secret {
+    /// The proof that the holder of this secret may fetch `oid`, bound to one connection.
+    ///
+    /// `binding` is unique to the connection and known to both ends (for TLS the exporter of
+    /// RFC 9266), and `prover` is the node id of the end that proves, so a proof is of no use on
+    /// another connection or to the other end.
+    pub fn prove(&self, binding: &[u8; 32], prover: &NodeId, oid: &Oid) -> [u8; 32] {
+        let key = blake3::derive_key("towpath 2026-11 ticket secret proof v1", &self.0);
+        let mut hasher = blake3::Hasher::new_keyed(&key);
+        hasher.update(binding).update(&prover.0).update(&oid.to_bytes());
+        *hasher.finalize().as_bytes()
+    }
+
+    /// Checks a proof in constant time.
+    pub fn check(&self, proof: &[u8; 32], binding: &[u8; 32], prover: &NodeId, oid: &Oid) -> bool {
+        // `blake3::Hash` compares in constant time.
+        blake3::Hash::from(*proof) == blake3::Hash::from(self.prove(binding, prover, oid))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// What a receiver is handed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ticket {
+    /// The object, content or live.
+    pub oid: Oid,
+    /// The service that issued the ticket.
+    pub node: NodeId,
+    /// Proves the right to fetch.
+    pub secret: Secret,
+    /// Where to ask, at most [`MAX_HINTS`].
+    pub hints: Vec<Hint>,
+}
+
+impl Ticket {
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut writer = Writer::new();
+        writer.varint(VERSION);
+        self.oid.encode(&mut writer);
+        writer.raw(&self.node.0).raw(&self.secret.0).varint(self.hints.len() as u64);
+        for hint in &self.hints {
+            hint.encode(&mut writer);
+        }
+        writer.into_bytes()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let found = reader.varint("ticket")?;
+        if found != VERSION {
+            return Err(DecodeError::Version { field: "ticket", found, known: VERSION });
+        }
+        let oid = Oid::decode(&mut reader)?;
+        let node = NodeId(reader.array("node id")?);
+        let secret = Secret(reader.array("secret")?);
+        let count = reader.bounded("hints", MAX_HINTS as u64)?;
+        let hints = (0..count).map(|_| Hint::decode(&mut reader)).collect::<Result<_, _>>()?;
+        reader.finish()?;
+        Ok(Self { oid, node, secret, hints })
+    }
+}
+
+fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_LEN] {
+    let hash = blake3::derive_key("towpath 2026-11 ticket checksum v1", bytes);
+    [hash[0], hash[1], hash[2], hash[3]]
+}
+
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut bytes = self.to_bytes();
+        bytes.extend_from_slice(&checksum(&bytes));
+        write!(f, "tow:{}", base32(&bytes))
+    }
+}
+
+impl FromStr for Ticket {
+    type Err = DecodeError;
+
+    fn from_str(text: &str) -> Result<Self, DecodeError> {
+        let digits = text.trim().strip_prefix("tow:").ok_or(invalid("ticket", "must begin with 'tow:'"))?;
+        if digits.len() > MAX_TEXT {
+            let found = digits.len() as u64;
+            return Err(DecodeError::TooLarge { field: "ticket", found, limit: MAX_TEXT as u64 });
+        }
+        let bytes = unbase32(digits).ok_or(invalid("ticket", "holds a character that no ticket has"))?;
+        let damaged = invalid("ticket", "is damaged or cut short; copy it again, whole");
+        let at = bytes.len().checked_sub(CHECKSUM_LEN).ok_or(damaged.clone())?;
+        let (body, sum) = bytes.split_at(at);
+        // A newer version is reported as such even if it has another checksum.
+        if body.first().is_some_and(|&version| u64::from(version) > VERSION && version < 0x80) {
+            return Self::from_bytes(body);
+        }
+        if sum != checksum(body) {
+            return Err(damaged);
+        }
+        Self::from_bytes(body)
+    }
+}
+
+fn base32(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(5) * 8);
+    let (mut buffer, mut bits) = (0u32, 0);
+    for &byte in bytes {
+        buffer = buffer << 8 | u32::from(byte);
+        bits += 8;
+        while bits >= 5 {
+            bits -= 5;
+            text.push(ALPHABET[(buffer >> bits & 31) as usize] as char);
+        }
+    }
+    if bits > 0 {
+        text.push(ALPHABET[(buffer << (5 - bits) & 31) as usize] as char);
+    }
+    text
+}
+
+fn unbase32(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() * 5 / 8);
+    let (mut buffer, mut bits) = (0u32, 0);
+    for digit in text.bytes() {
+        let value = ALPHABET.iter().position(|&known| known == digit)? as u32;
+        buffer = buffer << 5 | value;
+        bits += 5;
+        if bits >= 8 {
+            bits -= 8;
+            bytes.push((buffer >> bits) as u8);
+        }
+    }
+    // Left-over bits must be zero, so that a ticket has one text form.
+    (bits < 5 && buffer & ((1 << bits) - 1) == 0).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ticket() -> Ticket {
+        let hints = vec![Hint::new("tow://192.0.2.1:7000", 0, 10).unwrap()];
+        Ticket { oid: Oid::of(b"x"), node: NodeId([3; 32]), secret: Secret([4; 16]), hints }
+    }
+
+    #[test]
+    fn text_comes_back_also_with_a_newline_at_its_end() {
+        assert_eq!(ticket().to_string().parse(), Ok(ticket()));
+        assert_eq!(format!("{}\n", ticket()).parse(), Ok(ticket()));
+    }
+
+    #[test]
+    fn any_lost_or_changed_character_is_noticed() {
+        let text = ticket().to_string();
+        for at in 4..text.len() {
+            assert!(text[..at].parse::<Ticket>().is_err(), "cut at {at}");
+            let other = if text.as_bytes()[at] == b'a' { "b" } else { "a" };
+            let changed = format!("{}{other}{}", &text[..at], &text[at + 1..]);
+            assert!(changed.parse::<Ticket>().is_err(), "changed at {at}");
+        }
+    }
+
+    #[test]
+    fn a_proof_holds_for_one_connection_prover_and_object_only() {
+        let (secret, node, oid) = (Secret([1; 16]), NodeId([2; 32]), Oid::of(b"x"));
+        let proof = secret.prove(&[3; 32], &node, &oid);
+        assert!(secret.check(&proof, &[3; 32], &node, &oid));
+        assert!(!secret.check(&proof, &[4; 32], &node, &oid));
+        assert!(!secret.check(&proof, &[3; 32], &NodeId([9; 32]), &oid));
+        assert!(!secret.check(&proof, &[3; 32], &node, &Oid::of(b"y")));
+        assert!(!Secret([8; 16]).check(&proof, &[3; 32], &node, &oid));
+    }
+
+    #[test]
+    fn a_secret_is_not_printed() {
+        assert!(!format!("{:?}", ticket()).contains("[4, 4"));
+    }
+
+    proptest! {
+        #[test]
+        fn base32_comes_back_and_has_one_form(bytes: Vec<u8>, text in "[a-z2-7]{0,40}") {
+            prop_assert_eq!(unbase32(&base32(&bytes)), Some(bytes));
+            if let Some(bytes) = unbase32(&text) {
+                prop_assert_eq!(base32(&bytes), text);
+            }
+        }
+
+        #[test]
+        fn any_text_is_refused_without_a_panic(text: String) {
+            let _ = text.parse::<Ticket>();
+            let _ = format!("tow:{text}").parse::<Ticket>();
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What a tree descriptor says of one file, directory or other thing: all that `rsync -aHAX`
+//! carries.
+
+use crate::Oid;
+
+/// The longest name, in bytes (`NAME_MAX`).
+pub const MAX_NAME: usize = 255;
+/// The longest symlink target, in bytes (`PATH_MAX` without its NUL).
+pub const MAX_TARGET: usize = 4095;
+/// The deepest nesting of directories; a path of one-byte names and slashes can be no deeper.
+pub const MAX_DEPTH: usize = 2048;
+/// The most bytes of one extended attribute's value (`XATTR_SIZE_MAX`).
+pub const MAX_XATTR_VALUE: usize = 65536;
+/// The most bytes of all extended attributes of one entry, names included.
+pub const MAX_XATTRS: usize = 256 * 1024;
+/// The most data extents listed for a sparse file.
+pub const MAX_EXTENTS: usize = 16 * 1024;
+
+/// A point in time as the file system keeps it: seconds since 1970 and nanoseconds below 10^9.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Time {
+    /// Seconds since 1970-01-01 UTC, negative before.
+    pub seconds: i64,
+    /// Nanoseconds after `seconds`, below 10^9.
+    pub nanos: u32,
+}
+
+/// Who owns an entry: number, and name where one is known to the sender.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Owner {
+    /// Numeric user or group id.
+    pub id: u32,
+    /// Name, or empty if the sender knows none.
+    pub name: Vec<u8>,
+}
+
+/// One extended attribute. POSIX ACLs travel as their `system.posix_acl_*` attributes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Xattr {
+    /// Full name with namespace, without NUL.
+    pub name: Vec<u8>,
+    /// Raw value.
+    pub value: Vec<u8>,
+}
+
+/// A run of data in a sparse file; what lies between is holes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Extent {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes of data, not 0.
+    pub len: u64,
+}
+
+/// Everything about an entry but its name and its content.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Metadata {
+    /// Permission bits, setuid, setgid and sticky: at most 0o7777.
+    pub mode: u32,
+    /// Owning user.
+    pub user: Owner,
+    /// Owning group.
+    pub group: Owner,
+    /// Time of last modification.
+    pub modified: Time,
+    /// Extended attributes, sorted by name, no name twice.
+    pub xattrs: Vec<Xattr>,
+}
+
+/// What kind of thing an entry is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A directory; its entries follow.
+    Directory,
+    /// A regular file.
+    File {
+        /// Bytes.
+        size: u64,
+        /// The content's name; only a live descriptor may leave it unknown.
+        oid: Option<Oid>,
+        /// `None` if the file has no holes, else its data runs, ascending and apart.
+        extents: Option<Vec<Extent>>,
+    },
+    /// A symbolic link.
+    Symlink {
+        /// Raw bytes of the target, not empty, no NUL.
+        target: Vec<u8>,
+    },
+    /// A named pipe.
+    Fifo,
+    /// A Unix-domain socket's name.
+    Socket,
+    /// A character device.
+    CharDevice {
+        /// Major number.
+        major: u32,
+        /// Minor number.
+        minor: u32,
+    },
+    /// A block device.
+    BlockDevice {
+        /// Major number.
+        major: u32,
+        /// Minor number.
+        minor: u32,
+    },
+}
+
+/// One entry of a tree.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// Raw bytes of the last path component; empty only for the root of a tree.
+    pub name: Vec<u8>,
+    /// What it is.
+    pub kind: Kind,
+    /// The rest.
+    pub metadata: Metadata,
+    /// Entries of one tree with the same number are names of one inode; never for directories.
+    pub hard_link: Option<u64>,
+}
+
+/// One step of a depth-first walk. The first event is the root, whose name is empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A directory begins; its entries follow, sorted bytewise by name, then its [`Event::Leave`].
+    Enter(Entry),
+    /// Anything that is not a directory.
+    Leaf(Entry),
+    /// The innermost open directory ends.
+    Leave,
+}

@@ -1,0 +1,3 @@
+//! Tree descriptors.
+mod entry;
+pub use entry::*;

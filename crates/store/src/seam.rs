@@ -1,0 +1,227 @@
+//! The store seam: the trait every way of keeping objects implements, and its contract.
+//!
+//! **Objects are immutable.** An object is *complete* (named by its content OID), *live* (still
+//! being put, named by a random OID, its pieces readable as soon as they are whole) or *partial*
+//! (named by its content OID, some pieces missing, backed by an announced [`Partial`]).
+//!
+//! **What may run at once.** Every method may be called from any number of threads; methods block
+//! on the disk, so asynchronous callers use blocking threads. Puts of different objects do not
+//! disturb each other; `put_data` of one object is called by one thread at a time.
+//!
+//! **What may be retried.** Everything: a put of bytes that are already here is not an error.
+//!
+//! **After a crash.** What `put_commit`, `put_chunk` or `lease` returned `Ok` for is still there
+//! (unless the file that an object refers to was changed since); a put that was not committed is
+//! gone; no call ever returns other bytes than those that were put.
+//!
+//! **What errors mean** is told by [`StoreError`], one variant per different next step.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use thiserror::Error;
+use towpath_content::Oid;
+use towpath_content::pieces::{Layout, Value};
+use towpath_content::ticket::Secret;
+use towpath_content::tree::Time;
+
+/// Why a store could not do what was asked.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// No such object or chunk here. Ask another source.
+    #[error("not here")]
+    NotHere,
+    /// The object is known but this piece is not here yet. Wait for a change and ask again.
+    #[error("not here yet")]
+    NotYet,
+    /// The file that the object refers to was changed, replaced or removed since it was put; the
+    /// entry is forgotten. Nobody is to blame.
+    #[error("source changed: {path}")]
+    SourceChanged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Bytes that the store itself owns no longer match their hash. The entry is forgotten.
+    #[error("damaged in the store: {what}")]
+    Corrupt {
+        /// What was found damaged.
+        what: String,
+    },
+    /// The request makes no sense: a run outside the object, data for a put that is not open.
+    #[error("refused: {why}")]
+    Refused {
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The disk or its index failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was attempted, with its path.
+        what: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// How an object is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ObjectKind {
+    /// Plain bytes.
+    #[default]
+    Blob,
+    /// A tree descriptor, whose files are objects of their own.
+    Tree,
+}
+
+/// What a put says of its object besides the bytes; travels with a description, never with the
+/// OID. A receiver treats it as a stranger's word.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct About {
+    /// How to read it.
+    pub kind: ObjectKind,
+    /// A name for people: one path component, raw bytes; empty if there is none.
+    pub name: Vec<u8>,
+    /// Permission bits, if it was put from a file.
+    pub mode: Option<u32>,
+    /// Time of last modification, if it was put from a file.
+    pub modified: Option<Time>,
+}
+
+/// How much of an object there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// All of it.
+    Complete,
+    /// Some pieces of an object of known size.
+    Partial,
+    /// Still being put: what is there so far, in which production.
+    Live {
+        /// Differs from one production of the same live OID to the next.
+        generation: u64,
+    },
+    /// A live object that is complete now and is to be read under its content OID.
+    Bound(Oid),
+    /// A live object whose producer gave up.
+    Abandoned,
+}
+
+/// What can be had of an object at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Availability {
+    /// How much there is.
+    pub state: State,
+    /// The layout; for a live object the size so far, in whole pieces, until it is bound.
+    pub layout: Layout,
+    /// Indexes of the pieces that can be read now, ascending, apart, not empty.
+    pub pieces: Vec<Range<u64>>,
+    /// What the put said.
+    pub about: About,
+}
+
+/// What [`Store::get_descriptors`] returns for a run of pieces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Descriptors {
+    /// A proof that leads to the content OID (`pieces::verify`).
+    Proof(Vec<u8>),
+    /// Bare values, of a live object: they count for others only once its node signed them.
+    Values(Vec<Value>),
+}
+
+/// An object that is being received: readable piece by piece while it grows.
+pub trait Partial: Send + Sync {
+    /// Which pieces can be read now, and how the object is cut.
+    fn available(&self) -> (Layout, Vec<Range<u64>>);
+    /// The proof of a run; `NotYet` unless all that it needs is known.
+    fn proof(&self, run: Range<u64>) -> Result<Vec<u8>, StoreError>;
+    /// Replaces the contents of `buf` with piece `index`.
+    fn read_piece(&self, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError>;
+}
+
+/// A put that holds its object: until it is given back, the object stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// What the ticket names: a live or a content OID. One lease per name.
+    pub oid: Oid,
+    /// The content OID, once known.
+    pub content: Option<Oid>,
+    /// Bytes, once known; for a tree, of all its files.
+    pub size: Option<u64>,
+    /// The ticket's secret.
+    pub secret: Secret,
+    /// The file or directory that was put, if it was one.
+    pub path: Option<PathBuf>,
+    /// What the put said.
+    pub about: About,
+    /// When, in seconds since 1970.
+    pub created: u64,
+}
+
+/// Called with the OID of every object that becomes complete; must not block.
+pub type Listener = Box<dyn Fn(&Oid) + Send + Sync>;
+
+/// A way of keeping objects. The contract is at the head of this module.
+pub trait Store: Send + Sync {
+    /// Opens a put under the random name `live`; its pieces become readable as they fill.
+    /// Starting a name again begins a new generation.
+    fn put_init(&self, live: &Oid, about: &About) -> Result<(), StoreError>;
+
+    /// Appends bytes to an open put.
+    fn put_data(&self, live: &Oid, data: &[u8]) -> Result<(), StoreError>;
+
+    /// Ends a put: the object is synced, complete under its content OID, and `live` is bound to it.
+    fn put_commit(&self, live: &Oid) -> Result<Oid, StoreError>;
+
+    /// Gives a put up; its bytes are dropped and its state becomes [`State::Abandoned`].
+    fn put_abort(&self, live: &Oid);
+
+    /// What can be had of `oid` now.
+    fn have(&self, oid: &Oid) -> Result<Availability, StoreError>;
+
+    /// A counter that [`Store::wait_change`] compares: it grows with each change of `oid`.
+    fn version(&self, oid: &Oid) -> u64;
+
+    /// Blocks until the version of `oid` is not `seen`, or `timeout` has passed; returns it.
+    fn wait_change(&self, oid: &Oid, seen: u64, timeout: std::time::Duration) -> u64;
+
+    /// The proof, or for a live object the values, of a run of pieces.
+    fn get_descriptors(&self, oid: &Oid, run: Range<u64>) -> Result<Descriptors, StoreError>;
+
+    /// Replaces the contents of `buf` with piece `index` of `oid`.
+    ///
+    /// Bytes of a referred file are given out only if its stamp was still the same after reading.
+    /// They are not hashed here: whoever takes them in checks them.
+    fn read_piece(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError>;
+
+    /// Makes an object that is being received readable and announced, until it is complete here
+    /// or [`Store::withdraw`] is called.
+    fn announce(&self, oid: &Oid, partial: Arc<dyn Partial>);
+
+    /// Tells those who wait for `oid` that its partial has grown.
+    fn grown(&self, oid: &Oid);
+
+    /// Ends an announcement.
+    fn withdraw(&self, oid: &Oid);
+
+    /// Keeps one chunk by its BLAKE3 hash; each put needs one release.
+    fn put_chunk(&self, hash: &[u8; 32], bytes: &[u8]) -> Result<(), StoreError>;
+
+    /// Reads a chunk; it is checked against its hash.
+    fn get_chunk(&self, hash: &[u8; 32]) -> Result<Vec<u8>, StoreError>;
+
+    /// Takes back one put of a chunk; the last one removes it.
+    fn release_chunk(&self, hash: &[u8; 32]) -> Result<(), StoreError>;
+
+    /// Records or replaces a lease.
+    fn lease(&self, lease: &Lease) -> Result<(), StoreError>;
+
+    /// All leases, oldest first.
+    fn leases(&self) -> Result<Vec<Lease>, StoreError>;
+
+    /// Gives a lease back, named by either of its OIDs; false if there is none. Bytes the store
+    /// owns and nobody else leases are removed; files it refers to are left alone.
+    fn done(&self, oid: &Oid) -> Result<bool, StoreError>;
+
+    /// Asks to be told of every object that becomes complete (DOT's `register_push`).
+    fn register_push(&self, listener: Listener);
+}
