@@ -20,11 +20,12 @@ use crate::Oid;
 
 /// Pieces are 256 KiB unless the object is so large that there would be over [`MAX_COUNT`].
 pub const MIN_LOG2: u8 = 18;
-/// The most pieces an object of known size has; its tree of values then takes 16 MiB.
-pub const MAX_COUNT: u64 = 1 << 18;
-/// The largest object: 16 TiB, cut into pieces of 64 MiB; larger sizes are refused as hostile.
+/// The most pieces an object of known size has; its tree of values then takes 64 MiB.
+pub const MAX_COUNT: u64 = 1 << 20;
+/// The largest object: 16 TiB, cut into pieces of 16 MiB; larger sizes are refused as hostile.
 pub const MAX_SIZE: u64 = 1 << 44;
-/// The largest live object, 256 GiB: its values, all of 256 KiB pieces, then take 32 MiB.
+/// The largest live object, 256 GiB: the last size whose pieces have 256 KiB, which a live object's
+/// must have before its size is known.
 pub const MAX_LIVE_SIZE: u64 = 1 << 38;
 /// Bytes of one value in a proof.
 pub const VALUE_LEN: usize = 32;
@@ -70,7 +71,7 @@ pub struct Layout {
 
 impl Layout {
     /// The one layout for objects of `size` bytes: 256 KiB pieces, doubled until there are at
-    /// most [`MAX_COUNT`] of them (so 256 KiB up to 64 GiB).
+    /// most [`MAX_COUNT`] of them (so 256 KiB up to 256 GiB).
     pub fn of(size: u64) -> Result<Self, PieceError> {
         if size > MAX_SIZE {
             return Err(PieceError::TooLarge(size));
@@ -341,7 +342,7 @@ mod tests {
     #[test]
     fn sizes_choose_layouts_with_a_bounded_count() {
         for (size, log2, count) in
-            [(0, 18, 1), (1, 18, 1), (1 << 36, 18, 1 << 18), ((1 << 36) + 1, 19, (1 << 17) + 1)]
+            [(0, 18, 1), (1, 18, 1), (1 << 38, 18, 1 << 20), ((1 << 38) + 1, 19, (1 << 19) + 1)]
         {
             let layout = Layout::of(size).unwrap();
             assert_eq!((layout.log2, layout.count()), (log2, count), "{size}");
@@ -380,7 +381,7 @@ mod tests {
     #[test]
     fn runs_outside_the_object_are_refused() {
         let tree = invented(3);
-        for run in [0..0, 3..4, 2..4, 5..2, 0..u64::MAX] {
+        for run in [0..0, 3..4, 2..4, 3..3, 0..u64::MAX] {
             assert!(matches!(tree.proof(run.clone()), Err(PieceError::OutOfRange { .. })), "{run:?}");
             assert!(verify(&[0; 32], &tree.layout(), run, &[]).is_err());
         }

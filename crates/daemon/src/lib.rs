@@ -1,1 +1,42 @@
-//! daemon
+//! The Towpath service, assembled: what `tow` embeds and `tow daemon` runs.
+//!
+//! ```text
+//!   Service (implements api::Api) ── put, put_tree ──► store ◄── peers (listen, plugins::direct)
+//!        │                                                │
+//!        └── get, get_tree ── transfer session ── plugins ┴── files on disk
+//! ```
+//!
+//! | module | story |
+//! |---|---|
+//! | [`home`] | where state, keys, index and socket lie |
+//! | [`service`] | [`Service`]: the parts put together, and the API in process |
+//! | [`grants`] | which ticket secrets this service honours |
+//! | [`shares`] | what was shared before, so that the same command gives the same ticket |
+//! | `put`, `put_tree` | files, trees and streams into the store |
+//! | `get`, `get_file`, `get_tree` | objects out of a session into files |
+//! | `spool` | a temporary that is read while it grows |
+//! | `resume` | what an interrupted transfer left, and where |
+//! | [`listen`] | connections from peers, within limits |
+//! | [`server`] | the local API over a Unix socket |
+//! | `errors` | what went wrong, with the next step |
+//!
+//! After a crash: the store is readable, tickets of leases are honoured again, an interrupted get
+//! goes on when it is asked for again.
+
+mod errors;
+pub mod get;
+mod get_file;
+mod get_tree;
+pub mod grants;
+pub mod home;
+pub mod listen;
+mod put;
+mod put_tree;
+mod resume;
+pub mod server;
+pub mod service;
+pub mod shares;
+mod spool;
+
+pub use home::Home;
+pub use service::{Options, Service};

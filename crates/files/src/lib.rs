@@ -1,1 +1,46 @@
-//! files
+//! File trees on a real disk: read through, and written, by held directory handles.
+//!
+//! Two things are never done here. **No path goes to the system twice**: the root of a tree is
+//! opened once, by the user's own word, and everything below it is reached from that handle, one
+//! checked name after the other, never through a symbolic link ([`RelPath`], `confine`). And **no
+//! file is seen under its name before its bytes are on disk**: it grows under a temporary name, is
+//! synced and then renamed ([`Destination`], [`SingleFile`]).
+//!
+//! All calls block on the disk; asynchronous callers use blocking threads. Memory does not grow
+//! with the tree: a directory's names go to a scratch file above a budget, queued renames are
+//! flushed above a limit, and only a handful of directories are held open.
+//!
+//! | module | story |
+//! |---|---|
+//! | [`error`] | what can go wrong, one variant per different next step |
+//! | [`names`] | which names are allowed, and how any name is shown to people |
+//! | [`path`] | [`RelPath`]: a path that cannot leave its tree |
+//! | `confine`, `dirs`, `listing` | opening directories below a held one, keeping a few open, reading their names |
+//! | [`stamp`] | what a file looked like when it was seen |
+//! | [`mod@scan`] | a tree as sorted depth-first events; files opened later, if still the same |
+//! | [`sparse`] | where the data of a file with holes lies |
+//! | [`metadata`] | mode and times put on a held descriptor, in one place |
+//! | [`mod@write`] | [`Destination`] for a tree, [`SingleFile`] for one file |
+//!
+//! Not here: what differs between two trees, which entries were asked for, and deleting.
+
+mod confine;
+mod dirs;
+pub mod error;
+mod listing;
+pub mod metadata;
+pub mod names;
+pub mod path;
+pub mod scan;
+pub mod sparse;
+pub mod stamp;
+pub mod write;
+
+pub use error::FileError;
+pub use metadata::Policy;
+pub use names::display_name;
+pub use path::RelPath;
+pub use scan::{Found, ScanError, ScanOptions, Scanned, ScannedFile, SourceTree, scan};
+pub use sparse::data_extents;
+pub use stamp::Stamp;
+pub use write::{Body, Destination, FlushLimits, Made, Overwrite, Placed, SingleFile, Staged, WriteOptions};

@@ -1,1 +1,46 @@
-//! link
+//! Node keys, and encrypted, framed connections between Towpath services.
+//!
+//! A frame is a kind and some bytes; this crate knows neither chunks nor messages. A connection
+//! is a pair of frame streams with a peer whose node id is known, plus a channel binding that
+//! proofs can be tied to. Layouts and rules: `docs/formats/link.md`.
+//!
+//! ```text
+//!        FrameReader   FrameWriter     PathProbe      frame, path
+//!              \            /              |
+//!               Connection ----------------'          connection
+//!                    |
+//!            Box<dyn Transport>                       the seam
+//!              /           \
+//!        TcpTransport   PipeTransport                 tcp, pipe
+//!         tls, socket
+//! ```
+//!
+//! | module | story |
+//! |---|---|
+//! | [`identity`] | the key pair behind a node id, and the file it lives in |
+//! | [`tls`] | TLS 1.3 with raw public keys, both ends authenticated |
+//! | [`frame`] | where a frame begins and ends; reading and writing them fast |
+//! | [`connection`] | a connection, and the seam for whatever carries it |
+//! | [`tcp`] | dialling and listening |
+//! | [`pipe`] | a pair of streams that someone else protects, such as ssh's |
+//! | [`path`] | what the kernel says of a path, and how much to keep outstanding on it |
+//! | [`backoff`] | how long to wait before the next attempt |
+//!
+//! What a crash or a dropped half leaves: nothing on this side; the peer sees a connection that
+//! was cut off, and can tell that from one that was finished.
+
+pub mod backoff;
+pub mod connection;
+pub mod frame;
+pub mod identity;
+mod kernel;
+pub mod path;
+pub mod pipe;
+pub mod tcp;
+pub mod tls;
+
+pub use backoff::Backoff;
+pub use connection::{Connection, PeerProof, Transport};
+pub use frame::{Frame, FrameReader, FrameWriter};
+pub use identity::Identity;
+pub use path::{PathInfo, PathProbe, suggested_outstanding};

@@ -1,1 +1,16 @@
-//! plugins
+//! The transfer plugins of Towpath, one module each, and [`registry`], which lists them all.
+//!
+//! | module | scheme | story |
+//! |---|---|---|
+//! | [`direct`] | `tow:` | from another service, over the protocol of `docs/formats/protocol.md` |
+//! | [`local`] | – | from this machine's own store |
+//! | [`cascade`] | – | wraps others: what one does not have is asked of the next |
+
+pub mod cascade;
+pub mod direct;
+pub mod local;
+pub mod registry;
+
+pub use cascade::Cascade;
+pub use direct::Direct;
+pub use local::Local;

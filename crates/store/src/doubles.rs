@@ -1,1 +1,270 @@
-//! doubles
+//! Stores that fail on purpose, to test what stands above a store.
+//!
+//! ```
+//! use towpath_store::doubles::{Call, FailingStore, Fault};
+//! use towpath_store::{MemoryStore, Store};
+//!
+//! let store = FailingStore::new(MemoryStore::new());
+//! store.on(Call::Leases, 2, Fault::Fail);
+//! assert!(store.leases().is_ok() && store.leases().is_err() && store.leases().is_ok());
+//! ```
+
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use towpath_content::Oid;
+
+use crate::seam::{About, Availability, Descriptors, Lease, Listener, Partial, Store, StoreError};
+use crate::sync::lock;
+
+/// A method of [`Store`] that can be made to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// [`Store::put_init`]
+    PutInit,
+    /// [`Store::put_data`]
+    PutData,
+    /// [`Store::put_commit`]
+    PutCommit,
+    /// [`Store::have`]
+    Have,
+    /// [`Store::get_descriptors`]
+    GetDescriptors,
+    /// [`Store::read_piece`]
+    ReadPiece,
+    /// [`Store::put_chunk`]
+    PutChunk,
+    /// [`Store::get_chunk`]
+    GetChunk,
+    /// [`Store::release_chunk`]
+    ReleaseChunk,
+    /// [`Store::lease`]
+    Lease,
+    /// [`Store::leases`]
+    Leases,
+    /// [`Store::done`]
+    Done,
+}
+
+/// What happens to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// It does nothing and returns [`StoreError::Io`].
+    Fail,
+    /// It takes effect and returns [`StoreError::Io`] all the same: an answer that was lost.
+    FailAfter,
+    /// It does not begin until [`FailingStore::resume`].
+    Stall,
+}
+
+#[derive(Debug)]
+struct Rule {
+    call: Call,
+    /// Calls until it strikes; 1 is the next.
+    countdown: usize,
+    fault: Fault,
+}
+
+#[derive(Debug, Default)]
+struct Script {
+    rules: Vec<Rule>,
+    /// How often stalled calls were told to go on.
+    resumed: usize,
+    stalled: usize,
+}
+
+/// A store that does what the one inside does, but for the calls it was told to spoil.
+#[derive(Debug)]
+pub struct FailingStore<S> {
+    inner: S,
+    script: Mutex<Script>,
+    moved: Condvar,
+}
+
+impl<S: Store> FailingStore<S> {
+    /// Spoils nothing yet.
+    pub fn new(inner: S) -> Self {
+        Self { inner, script: Mutex::default(), moved: Condvar::new() }
+    }
+
+    /// The store inside.
+    pub const fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// Spoils the `nth` of the coming calls of one method, counted from 1. Any number of rules may
+    /// stand at once; each strikes once.
+    pub fn on(&self, call: Call, nth: usize, fault: Fault) {
+        lock(&self.script).rules.push(Rule { call, countdown: nth, fault });
+    }
+
+    /// Lets all stalled calls go on.
+    pub fn resume(&self) {
+        lock(&self.script).resumed += 1;
+        self.moved.notify_all();
+    }
+
+    /// Waits until `count` calls are stalled at once; false if that takes longer than `timeout`.
+    pub fn wait_stalled(&self, count: usize, timeout: Duration) -> bool {
+        let wait =
+            self.moved.wait_timeout_while(lock(&self.script), timeout, |script| script.stalled < count);
+        wait.unwrap_or_else(PoisonError::into_inner).0.stalled >= count
+    }
+
+    fn through<T>(&self, call: Call, run: impl FnOnce(&S) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        match self.next_fault(call) {
+            None => run(&self.inner),
+            Some(Fault::Fail) => Err(failure(call)),
+            Some(Fault::FailAfter) => run(&self.inner).and(Err(failure(call))),
+            Some(Fault::Stall) => {
+                self.stall();
+                run(&self.inner)
+            }
+        }
+    }
+
+    fn next_fault(&self, call: Call) -> Option<Fault> {
+        let mut script = lock(&self.script);
+        let rules = &mut script.rules;
+        rules.iter_mut().filter(|rule| rule.call == call).for_each(|rule| rule.countdown -= 1);
+        let struck = rules.iter().position(|rule| rule.countdown == 0)?;
+        Some(rules.remove(struck).fault)
+    }
+
+    fn stall(&self) {
+        let mut script = lock(&self.script);
+        let resumed = script.resumed;
+        script.stalled += 1;
+        self.moved.notify_all();
+        let wait = self.moved.wait_while(script, |script| script.resumed == resumed);
+        wait.unwrap_or_else(PoisonError::into_inner).stalled -= 1;
+    }
+}
+
+fn failure(call: Call) -> StoreError {
+    StoreError::Io { what: format!("{call:?}"), source: std::io::Error::other("made to fail") }
+}
+
+impl<S: Store> Store for FailingStore<S> {
+    fn put_init(&self, live: &Oid, about: &About) -> Result<(), StoreError> {
+        self.through(Call::PutInit, |inner| inner.put_init(live, about))
+    }
+
+    fn put_data(&self, live: &Oid, data: &[u8]) -> Result<(), StoreError> {
+        self.through(Call::PutData, |inner| inner.put_data(live, data))
+    }
+
+    fn put_commit(&self, live: &Oid) -> Result<Oid, StoreError> {
+        self.through(Call::PutCommit, |inner| inner.put_commit(live))
+    }
+
+    fn put_abort(&self, live: &Oid) {
+        self.inner.put_abort(live);
+    }
+
+    fn have(&self, oid: &Oid) -> Result<Availability, StoreError> {
+        self.through(Call::Have, |inner| inner.have(oid))
+    }
+
+    fn version(&self, oid: &Oid) -> u64 {
+        self.inner.version(oid)
+    }
+
+    fn wait_change(&self, oid: &Oid, seen: u64, timeout: Duration) -> u64 {
+        self.inner.wait_change(oid, seen, timeout)
+    }
+
+    fn get_descriptors(&self, oid: &Oid, run: Range<u64>) -> Result<Descriptors, StoreError> {
+        self.through(Call::GetDescriptors, |inner| inner.get_descriptors(oid, run))
+    }
+
+    fn read_piece(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        self.through(Call::ReadPiece, |inner| inner.read_piece(oid, index, buf))
+    }
+
+    fn is_zero(&self, oid: &Oid, index: u64) -> bool {
+        self.inner.is_zero(oid, index)
+    }
+
+    fn announce(&self, oid: &Oid, partial: Arc<dyn Partial>) {
+        self.inner.announce(oid, partial);
+    }
+
+    fn grown(&self, oid: &Oid) {
+        self.inner.grown(oid);
+    }
+
+    fn withdraw(&self, oid: &Oid) {
+        self.inner.withdraw(oid);
+    }
+
+    fn put_chunk(&self, hash: &[u8; 32], bytes: &[u8]) -> Result<(), StoreError> {
+        self.through(Call::PutChunk, |inner| inner.put_chunk(hash, bytes))
+    }
+
+    fn get_chunk(&self, hash: &[u8; 32]) -> Result<Vec<u8>, StoreError> {
+        self.through(Call::GetChunk, |inner| inner.get_chunk(hash))
+    }
+
+    fn release_chunk(&self, hash: &[u8; 32]) -> Result<(), StoreError> {
+        self.through(Call::ReleaseChunk, |inner| inner.release_chunk(hash))
+    }
+
+    fn lease(&self, lease: &Lease) -> Result<(), StoreError> {
+        self.through(Call::Lease, |inner| inner.lease(lease))
+    }
+
+    fn leases(&self) -> Result<Vec<Lease>, StoreError> {
+        self.through(Call::Leases, S::leases)
+    }
+
+    fn done(&self, oid: &Oid) -> Result<bool, StoreError> {
+        self.through(Call::Done, |inner| inner.done(oid))
+    }
+
+    fn register_push(&self, listener: Listener) {
+        self.inner.register_push(listener);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryStore;
+
+    fn store() -> FailingStore<MemoryStore> {
+        FailingStore::new(MemoryStore::new())
+    }
+
+    #[test]
+    fn without_rules_it_conforms() {
+        crate::conformance::run(store);
+    }
+
+    #[test]
+    fn only_the_call_that_was_named_fails() {
+        let (store, live) = (store(), Oid::Live([1; 32]));
+        store.on(Call::PutData, 2, Fault::Fail);
+        store.on(Call::PutCommit, 1, Fault::FailAfter);
+        store.put_init(&live, &About::default()).unwrap();
+        store.put_data(&live, b"a").unwrap();
+        assert!(matches!(store.put_data(&live, b"b"), Err(StoreError::Io { .. })));
+        store.put_data(&live, b"c").unwrap();
+        assert!(store.put_commit(&live).is_err());
+        assert_eq!(store.put_commit(&live).unwrap(), Oid::of(b"ac"), "the first took effect");
+    }
+
+    #[test]
+    fn a_stalled_call_goes_on_when_told() {
+        let store = store();
+        store.on(Call::Leases, 1, Fault::Stall);
+        std::thread::scope(|scope| {
+            let stalled = scope.spawn(|| store.leases());
+            assert!(store.wait_stalled(1, Duration::from_secs(60)));
+            assert!(store.leases().is_ok(), "others are not held up");
+            store.resume();
+            assert!(stalled.join().unwrap().is_ok());
+        });
+    }
+}

@@ -10,17 +10,29 @@
 //! | [`memory`] | [`MemoryStore`] |
 //! | [`disk`] | [`DiskStore`]: index (SQLite), owned objects, referred files, leases |
 //! | [`stamp`] | when a file counts as unchanged |
+//! | [`hashing`] | piece values as bytes stream in, and of whole files on all cores |
 //! | [`conformance`] | the examination every store passes |
 //! | [`doubles`] | stores that fail on purpose, for tests |
+//!
+//! Shared by the stores and private: `productions` (objects being put, readable meanwhile),
+//! `notices` (who waits for what), `lru` (a cache bounded by weight), `sync` (locks).
 
 pub mod conformance;
 pub mod disk;
 pub mod doubles;
+pub mod hashing;
+mod lru;
 pub mod memory;
+mod notices;
+mod productions;
 pub mod seam;
 pub mod stamp;
+mod sync;
 
-pub use disk::DiskStore;
+pub use disk::{DiskStore, FileRecord};
+pub use hashing::{Hashed, hash_open_file};
 pub use memory::MemoryStore;
-pub use seam::{About, Availability, Descriptors, Lease, ObjectKind, Partial, State, Store, StoreError};
+pub use seam::{
+    About, Availability, Descriptors, Lease, Listener, ObjectKind, Partial, State, Store, StoreError,
+};
 pub use stamp::Stamp;

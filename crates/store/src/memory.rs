@@ -1,1 +1,292 @@
-//! memory
+//! A store that keeps everything in memory: for tests, and for what need not outlive the process.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use towpath_content::Oid;
+use towpath_content::pieces::PieceTree;
+
+use crate::notices::Notices;
+use crate::productions::{Body, IS_BOUND, NOT_OPEN, OUTSIDE, Production, Productions, some_run};
+use crate::seam::{About, Availability, Descriptors, Lease, Listener, Partial, State, Store, StoreError};
+use crate::sync::lock;
+
+/// A store in memory. What is in it is lost with it.
+pub struct MemoryStore {
+    productions: Productions<Mutex<Vec<u8>>>,
+    notices: Notices,
+    kept: Mutex<Kept>,
+}
+
+struct Object {
+    bytes: Vec<u8>,
+    tree: PieceTree,
+    about: About,
+}
+
+#[derive(Default)]
+struct Kept {
+    objects: HashMap<Oid, Arc<Object>>,
+    /// From a live OID to content and size.
+    bindings: HashMap<Oid, (Oid, u64)>,
+    leases: Vec<Lease>,
+    /// From a hash to the bytes and the number of puts.
+    chunks: HashMap<[u8; 32], (Vec<u8>, u64)>,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self { productions: Productions::new(), notices: Notices::new(), kept: Mutex::default() }
+    }
+
+    fn binding(&self, live: &Oid) -> Option<(Oid, u64)> {
+        lock(&self.kept).bindings.get(live).copied()
+    }
+
+    /// The object that `oid` names now, under whichever of its names.
+    fn object(&self, oid: &Oid) -> Option<Arc<Object>> {
+        let kept = lock(&self.kept);
+        let content = kept.bindings.get(oid).map_or(oid, |(content, _)| content);
+        kept.objects.get(content).cloned()
+    }
+}
+
+impl Body for Mutex<Vec<u8>> {
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+        let mut bytes = lock(self);
+        bytes.truncate(offset as usize);
+        bytes.extend_from_slice(data);
+        Ok(())
+    }
+
+    fn read(&self, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        let bytes = lock(self);
+        fill(buf, bytes.get(range.start as usize..range.end as usize).ok_or(StoreError::NotYet)?);
+        Ok(())
+    }
+}
+
+fn fill(buf: &mut Vec<u8>, bytes: &[u8]) {
+    buf.clear();
+    buf.extend_from_slice(bytes);
+}
+
+impl Kept {
+    /// Makes an object complete and binds its live name; true if it was not here before.
+    fn keep(&mut self, live: &Oid, oid: Oid, object: Object) -> bool {
+        let size = object.bytes.len() as u64;
+        self.bindings.insert(*live, (oid, size));
+        for lease in self.leases.iter_mut().filter(|lease| lease.oid == *live) {
+            lease.learn(oid, size);
+        }
+        self.objects.insert(oid, Arc::new(object)).is_none()
+    }
+
+    /// Takes one lease out: the one of that name, else the oldest of that content.
+    fn take_lease(&mut self, oid: &Oid) -> Option<Lease> {
+        let by_name = self.leases.iter().position(|lease| lease.oid == *oid);
+        let at = by_name.or_else(|| self.leases.iter().position(|lease| lease.content == Some(*oid)))?;
+        Some(self.leases.remove(at))
+    }
+
+    /// Drops an object that no lease holds; true if it was dropped.
+    fn drop_unleased(&mut self, content: &Oid) -> bool {
+        let is_held = self.leases.iter().any(|l| l.oid == *content || l.content == Some(*content));
+        if is_held {
+            return false;
+        }
+        self.bindings.retain(|_, (bound, _)| bound != content);
+        self.objects.remove(content).is_some()
+    }
+}
+
+impl Store for MemoryStore {
+    fn put_init(&self, live: &Oid, about: &About) -> Result<(), StoreError> {
+        if self.binding(live).is_some() {
+            return Err(IS_BOUND);
+        }
+        self.productions.begin(live, about, Mutex::default())?;
+        self.notices.changed(live);
+        Ok(())
+    }
+
+    fn put_data(&self, live: &Oid, data: &[u8]) -> Result<(), StoreError> {
+        if self.productions.get(live).ok_or(NOT_OPEN)?.push(data)? {
+            self.notices.changed(live);
+        }
+        Ok(())
+    }
+
+    fn put_commit(&self, live: &Oid) -> Result<Oid, StoreError> {
+        let Some(production) = self.productions.get(live) else {
+            return self.binding(live).map(|(content, _)| content).ok_or(NOT_OPEN);
+        };
+        let (oid, object) = finish(&production)?;
+        let is_new = lock(&self.kept).keep(live, oid, object);
+        self.productions.end(live);
+        self.notices.changed(live);
+        self.notices.complete(&oid);
+        if is_new {
+            self.notices.tell(&oid);
+        }
+        Ok(oid)
+    }
+
+    fn put_abort(&self, live: &Oid) {
+        if self.productions.abandon(live).is_some() {
+            self.notices.changed(live);
+        }
+    }
+
+    fn have(&self, oid: &Oid) -> Result<Availability, StoreError> {
+        if let Some(found) = self.productions.have(oid)? {
+            return Ok(found);
+        }
+        if let Some(object) = self.object(oid) {
+            let state = self.binding(oid).map_or(State::Complete, |(content, _)| State::Bound(content));
+            let layout = object.tree.layout();
+            let about = object.about.clone();
+            return Ok(Availability { state, layout, pieces: some_run(layout.count()), about });
+        }
+        let (layout, pieces) = self.notices.partial(oid).ok_or(StoreError::NotHere)?.available();
+        Ok(Availability { state: State::Partial, layout, pieces, about: About::default() })
+    }
+
+    fn version(&self, oid: &Oid) -> u64 {
+        self.notices.version(oid)
+    }
+
+    fn wait_change(&self, oid: &Oid, seen: u64, timeout: Duration) -> u64 {
+        self.notices.wait(oid, seen, timeout)
+    }
+
+    fn get_descriptors(&self, oid: &Oid, run: Range<u64>) -> Result<Descriptors, StoreError> {
+        if let Some(production) = self.productions.get(oid) {
+            return production.descriptors(run);
+        }
+        if let Some(object) = self.object(oid) {
+            return object.tree.proof(run).map(Descriptors::Proof).map_err(|_| OUTSIDE);
+        }
+        let partial = self.notices.partial(oid).ok_or(StoreError::NotHere)?;
+        partial.proof(run).map(Descriptors::Proof)
+    }
+
+    fn read_piece(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        if let Some(production) = self.productions.get(oid) {
+            return production.read_piece(index, buf);
+        }
+        if let Some(object) = self.object(oid) {
+            let layout = object.tree.layout();
+            if index >= layout.count() {
+                return Err(OUTSIDE);
+            }
+            let range = layout.range(index);
+            fill(buf, &object.bytes[range.start as usize..range.end as usize]);
+            return Ok(());
+        }
+        self.notices.partial(oid).ok_or(StoreError::NotHere)?.read_piece(index, buf)
+    }
+
+    fn announce(&self, oid: &Oid, partial: Arc<dyn Partial>) {
+        self.notices.announce(oid, partial);
+    }
+
+    fn grown(&self, oid: &Oid) {
+        self.notices.changed(oid);
+    }
+
+    fn withdraw(&self, oid: &Oid) {
+        self.notices.withdraw(oid);
+    }
+
+    fn put_chunk(&self, hash: &[u8; 32], bytes: &[u8]) -> Result<(), StoreError> {
+        check_chunk(hash, bytes)?;
+        let mut kept = lock(&self.kept);
+        kept.chunks.entry(*hash).or_insert_with(|| (bytes.to_vec(), 0)).1 += 1;
+        Ok(())
+    }
+
+    fn get_chunk(&self, hash: &[u8; 32]) -> Result<Vec<u8>, StoreError> {
+        let kept = lock(&self.kept);
+        kept.chunks.get(hash).map(|(bytes, _)| bytes.clone()).ok_or(StoreError::NotHere)
+    }
+
+    fn release_chunk(&self, hash: &[u8; 32]) -> Result<(), StoreError> {
+        let mut kept = lock(&self.kept);
+        let (_, puts) = kept.chunks.get_mut(hash).ok_or(StoreError::NotHere)?;
+        *puts -= 1;
+        if *puts == 0 {
+            kept.chunks.remove(hash);
+        }
+        Ok(())
+    }
+
+    fn lease(&self, lease: &Lease) -> Result<(), StoreError> {
+        let mut kept = lock(&self.kept);
+        kept.leases.retain(|other| other.oid != lease.oid);
+        let at = kept.leases.partition_point(|other| other.created <= lease.created);
+        let mut lease = lease.clone();
+        if let Some((content, size)) = kept.bindings.get(&lease.oid).copied() {
+            lease.learn(content, size);
+        }
+        kept.leases.insert(at, lease);
+        Ok(())
+    }
+
+    fn leases(&self) -> Result<Vec<Lease>, StoreError> {
+        Ok(lock(&self.kept).leases.clone())
+    }
+
+    fn done(&self, oid: &Oid) -> Result<bool, StoreError> {
+        let mut kept = lock(&self.kept);
+        let Some(lease) = kept.take_lease(oid) else {
+            return Ok(false);
+        };
+        let bound = kept.bindings.remove(&lease.oid).map(|(content, _)| content);
+        let content = lease.content.or(bound).or((!lease.oid.is_live()).then_some(lease.oid));
+        let dropped = content.filter(|content| kept.drop_unleased(content));
+        drop(kept);
+        self.notices.changed(&lease.oid);
+        dropped.iter().for_each(|content| self.notices.changed(content));
+        Ok(true)
+    }
+
+    fn register_push(&self, listener: Listener) {
+        self.notices.listen(listener);
+    }
+}
+
+/// Chunks are checked where they come in.
+pub(crate) fn check_chunk(hash: &[u8; 32], bytes: &[u8]) -> Result<(), StoreError> {
+    if blake3::hash(bytes).as_bytes() == hash {
+        return Ok(());
+    }
+    Err(StoreError::Refused { why: "the chunk's bytes do not have that hash" })
+}
+
+fn finish(production: &Production<Mutex<Vec<u8>>>) -> Result<(Oid, Object), StoreError> {
+    let finished = production.finish()?;
+    let tree = PieceTree::new(finished.layout, finished.values)
+        .ok_or(StoreError::Refused { why: "the put was still being written" })?;
+    let bytes = lock(&production.body)[..finished.layout.size() as usize].to_vec();
+    Ok((finished.oid, Object { bytes, tree, about: production.about.clone() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conforms() {
+        crate::conformance::run(MemoryStore::new);
+    }
+}

@@ -17,7 +17,7 @@
 //! **What errors mean** is told by [`StoreError`], one variant per different next step.
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -64,6 +64,18 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// Reports what the system said while `doing` something with `path`.
+    pub(crate) fn io(doing: &str, path: &Path, source: std::io::Error) -> Self {
+        Self::Io { what: format!("{doing} {}", path.display()), source }
+    }
+
+    /// True if the object cannot be had from where it was tried, but perhaps from elsewhere.
+    pub(crate) const fn is_loss(&self) -> bool {
+        matches!(self, Self::SourceChanged { .. } | Self::Corrupt { .. })
+    }
+}
+
 /// How an object is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ObjectKind {
@@ -100,7 +112,8 @@ pub enum State {
         /// Differs from one production of the same live OID to the next.
         generation: u64,
     },
-    /// A live object that is complete now and is to be read under its content OID.
+    /// A live object that is complete now and is to be read under its content OID. Under the live
+    /// name it can be read to the end too, with proofs against the content OID.
     Bound(Oid),
     /// A live object whose producer gave up.
     Abandoned,
@@ -111,7 +124,8 @@ pub enum State {
 pub struct Availability {
     /// How much there is.
     pub state: State,
-    /// The layout; for a live object the size so far, in whole pieces, until it is bound.
+    /// The layout; for a live object the size so far, in whole pieces, until it is bound. Before
+    /// the first piece that size is 0, so go by `pieces`, not by the layout's count.
     pub layout: Layout,
     /// Indexes of the pieces that can be read now, ascending, apart, not empty.
     pub pieces: Vec<Range<u64>>,
@@ -157,19 +171,31 @@ pub struct Lease {
     pub created: u64,
 }
 
+impl Lease {
+    /// Notes what its live name was bound to. The size of a tree is not that of its descriptor,
+    /// so it stays as the put said.
+    pub(crate) fn learn(&mut self, content: Oid, size: u64) {
+        self.content = Some(content);
+        if self.about.kind == ObjectKind::Blob {
+            self.size.get_or_insert(size);
+        }
+    }
+}
+
 /// Called with the OID of every object that becomes complete; must not block.
 pub type Listener = Box<dyn Fn(&Oid) + Send + Sync>;
 
 /// A way of keeping objects. The contract is at the head of this module.
 pub trait Store: Send + Sync {
     /// Opens a put under the random name `live`; its pieces become readable as they fill.
-    /// Starting a name again begins a new generation.
+    /// Starting a name again begins a new generation, unless it is bound: bindings are for good.
     fn put_init(&self, live: &Oid, about: &About) -> Result<(), StoreError>;
 
-    /// Appends bytes to an open put.
+    /// Appends bytes to an open put: all of them, or none if there is an error.
     fn put_data(&self, live: &Oid, data: &[u8]) -> Result<(), StoreError>;
 
     /// Ends a put: the object is synced, complete under its content OID, and `live` is bound to it.
+    /// Said again of a bound name it returns the content OID again.
     fn put_commit(&self, live: &Oid) -> Result<Oid, StoreError>;
 
     /// Gives a put up; its bytes are dropped and its state becomes [`State::Abandoned`].
@@ -193,6 +219,14 @@ pub trait Store: Send + Sync {
     /// They are not hashed here: whoever takes them in checks them.
     fn read_piece(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError>;
 
+    /// True if piece `index` is known to hold zeros only, found without reading it (a hole in a
+    /// file). False means only that it has to be read. A help for senders, not a statement:
+    /// whoever takes the zeros in checks them like any bytes.
+    fn is_zero(&self, oid: &Oid, index: u64) -> bool {
+        let _ = (oid, index);
+        false
+    }
+
     /// Makes an object that is being received readable and announced, until it is complete here
     /// or [`Store::withdraw`] is called.
     fn announce(&self, oid: &Oid, partial: Arc<dyn Partial>);
@@ -212,14 +246,16 @@ pub trait Store: Send + Sync {
     /// Takes back one put of a chunk; the last one removes it.
     fn release_chunk(&self, hash: &[u8; 32]) -> Result<(), StoreError>;
 
-    /// Records or replaces a lease.
+    /// Records or replaces a lease. What its live name is or comes to be bound to is filled in by
+    /// the store: the content OID, and the size unless the put gave one or is of a tree.
     fn lease(&self, lease: &Lease) -> Result<(), StoreError>;
 
     /// All leases, oldest first.
     fn leases(&self) -> Result<Vec<Lease>, StoreError>;
 
-    /// Gives a lease back, named by either of its OIDs; false if there is none. Bytes the store
-    /// owns and nobody else leases are removed; files it refers to are left alone.
+    /// Gives one lease back: that of this name, else the oldest of this content; false if there is
+    /// none. Its live name is unbound. Bytes the store owns and nobody else leases are removed;
+    /// files it refers to are left alone.
     fn done(&self, oid: &Oid) -> Result<bool, StoreError>;
 
     /// Asks to be told of every object that becomes complete (DOT's `register_push`).

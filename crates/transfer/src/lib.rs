@@ -1,1 +1,39 @@
-//! transfer
+//! How objects get here: the transfer plugin seam (DOT's transfer plugins, `papers/dot.txt` §4.2)
+//! and the session that asks plugins for wants, checks what they deliver, and writes it.
+//!
+//! ```text
+//!   fetch(object, target) ──► Session ──► root plugin (may wrap others) ──► peers, disk, media
+//!                                ▲   wants                     │ deliveries, outcomes
+//!                                │                             ▼
+//!                       Ledger (pure)  ◄── results ── workers: check, write ◄── bounded sink
+//! ```
+//!
+//! | module | story |
+//! |---|---|
+//! | [`want`] | what is asked for, what comes back, how each want ends |
+//! | [`plugin`] | the [`TransferPlugin`] trait and its contract |
+//! | [`intervals`] | which bytes of an object are there |
+//! | [`ledger`] | every want's state; decides what to ask next: pure, handed the time |
+//! | [`object`] | one object on its way: known piece values, checks |
+//! | [`target`] | where checked bytes go |
+//! | [`session`] | the actor around the ledger, with its workers |
+//! | [`progress`] | bytes by source, for people and programs |
+//! | [`conformance`] | the examination every plugin passes |
+//!
+//! Decisions live in [`ledger`]; no socket, clock or file is used there.
+
+pub mod conformance;
+pub mod intervals;
+pub mod ledger;
+pub mod object;
+pub mod plugin;
+pub mod progress;
+pub mod session;
+pub mod target;
+pub mod want;
+
+pub use plugin::{BoxFuture, Context, Description, Query, Sink, TransferPlugin};
+pub use progress::Progress;
+pub use session::{FetchError, Fetched, ObjectRequest, Session, SessionConfig};
+pub use target::Target;
+pub use want::{Coverage, Delivery, Group, Outcome, Place, Proof, Tag, Want, WantId};

@@ -5,9 +5,11 @@ use crate::Oid;
 
 /// The longest name, in bytes (`NAME_MAX`).
 pub const MAX_NAME: usize = 255;
+/// The longest name of a user or group, in bytes.
+pub const MAX_OWNER_NAME: usize = 255;
 /// The longest symlink target, in bytes (`PATH_MAX` without its NUL).
 pub const MAX_TARGET: usize = 4095;
-/// The deepest nesting of directories; a path of one-byte names and slashes can be no deeper.
+/// The most components of a path below the root; a path of one-byte names and slashes has no more.
 pub const MAX_DEPTH: usize = 2048;
 /// The most bytes of one extended attribute's value (`XATTR_SIZE_MAX`).
 pub const MAX_XATTR_VALUE: usize = 65536;
@@ -15,6 +17,12 @@ pub const MAX_XATTR_VALUE: usize = 65536;
 pub const MAX_XATTRS: usize = 256 * 1024;
 /// The most data extents listed for a sparse file.
 pub const MAX_EXTENTS: usize = 16 * 1024;
+/// The most entries of one tree, the root included.
+pub const MAX_ENTRIES: u64 = 1 << 40;
+/// The largest permission bits: rwx for all, setuid, setgid and sticky.
+pub const MAX_MODE: u32 = 0o7777;
+/// Nanoseconds of a time are below this.
+pub const NANOS: u32 = 1_000_000_000;
 
 /// A point in time as the file system keeps it: seconds since 1970 and nanoseconds below 10^9.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -30,14 +38,14 @@ pub struct Time {
 pub struct Owner {
     /// Numeric user or group id.
     pub id: u32,
-    /// Name, or empty if the sender knows none.
+    /// Name without NUL, at most [`MAX_OWNER_NAME`] bytes, or empty if the sender knows none.
     pub name: Vec<u8>,
 }
 
 /// One extended attribute. POSIX ACLs travel as their `system.posix_acl_*` attributes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Xattr {
-    /// Full name with namespace, without NUL.
+    /// Full name with namespace, without NUL, at most [`MAX_NAME`] bytes.
     pub name: Vec<u8>,
     /// Raw value.
     pub value: Vec<u8>,
@@ -74,11 +82,12 @@ pub enum Kind {
     Directory,
     /// A regular file.
     File {
-        /// Bytes.
+        /// Bytes; at most [`crate::pieces::MAX_SIZE`].
         size: u64,
-        /// The content's name; only a live descriptor may leave it unknown.
+        /// The content's name; only a live descriptor may leave it unknown or name a live object.
         oid: Option<Oid>,
-        /// `None` if the file has no holes, else its data runs, ascending and apart.
+        /// `None` if the file has no holes, else its data runs: ascending, apart, and not all of
+        /// the file (a list that leaves no hole is refused, so that a file is said in one way).
         extents: Option<Vec<Extent>>,
     },
     /// A symbolic link.
@@ -116,6 +125,8 @@ pub struct Entry {
     /// The rest.
     pub metadata: Metadata,
     /// Entries of one tree with the same number are names of one inode; never for directories.
+    /// Whoever makes the tree should number 0, 1, 2… in the order of the walk: the same tree then
+    /// has the same bytes, and the number tells nothing about the disk.
     pub hard_link: Option<u64>,
 }
 
@@ -128,4 +139,24 @@ pub enum Event {
     Leaf(Entry),
     /// The innermost open directory ends.
     Leave,
+}
+
+impl Entry {
+    /// The content's name, if this is a file and it is known.
+    pub const fn oid(&self) -> Option<Oid> {
+        match self.kind {
+            Kind::File { oid, .. } => oid,
+            _ => None,
+        }
+    }
+}
+
+impl Event {
+    /// The entry spoken of, if this is not the end of one.
+    pub const fn entry(&self) -> Option<&Entry> {
+        match self {
+            Self::Enter(entry) | Self::Leaf(entry) => Some(entry),
+            Self::Leave => None,
+        }
+    }
 }

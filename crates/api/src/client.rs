@@ -1,0 +1,217 @@
+//! The API over the daemon's Unix socket.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+
+use crate::messages::{ApiError, ErrorKind, Event, GetRequest, Object, PutReply, PutRequest, Status, Summary};
+use crate::{Api, BoxFuture, Input};
+
+type Body = BoxBody<Bytes, io::Error>;
+
+/// The longest answer taken whole into memory.
+const MAX_ANSWER: usize = 64 << 20;
+/// The longest line of an event stream.
+const MAX_LINE: usize = 1 << 20;
+/// Bytes of a streamed put sent at once.
+const PART: usize = 256 << 10;
+
+/// Speaks to a daemon.
+pub struct Client {
+    socket: PathBuf,
+}
+
+impl Client {
+    /// A client of the daemon at `socket`; `None` if none answers there.
+    pub async fn connect(socket: &Path) -> Option<Self> {
+        UnixStream::connect(socket).await.ok()?;
+        Some(Self { socket: socket.to_path_buf() })
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Body) -> Result<Response<Incoming>, ApiError> {
+        let stream = UnixStream::connect(&self.socket).await.map_err(|error| self.lost(&error))?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.lost(&error))?;
+        tokio::spawn(connection);
+        let request = Request::builder().method(method).uri(path).header("host", "towpath").body(body);
+        let request = request.map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
+        sender.send_request(request).await.map_err(|error| self.lost(&error))
+    }
+
+    fn lost(&self, error: &dyn std::error::Error) -> ApiError {
+        let message = format!("the daemon at {} does not answer: {error}", self.socket.display());
+        ApiError::new(ErrorKind::Unreachable, message).hint("see whether 'tow daemon' is still running")
+    }
+
+    async fn call<Q: Serialize, A: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        question: Option<&Q>,
+    ) -> Result<A, ApiError> {
+        let response = self.send(method, path, json_body(question)?).await?;
+        let is_good = response.status() == StatusCode::OK;
+        let limited = http_body_util::Limited::new(response.into_body(), MAX_ANSWER);
+        let bytes = limited.collect().await.map_err(|error| self.lost(&*error))?.to_bytes();
+        if is_good { parse(&bytes) } else { Err(parse(&bytes)?) }
+    }
+
+    /// Sends a request and hands each event of its answer on; returns the one that ends it.
+    async fn events(&self, path: &str, body: Body, events: &mpsc::Sender<Event>) -> Result<Event, ApiError> {
+        let response = self.send(Method::POST, path, body).await?;
+        let mut body = response.into_body();
+        let mut lines = Lines::default();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| self.lost(&error))?;
+            lines.feed(frame.data_ref().map_or(&[][..], |data| data))?;
+            while let Some(line) = lines.next_line() {
+                match parse(&line)? {
+                    end @ (Event::Summary(_) | Event::Failed(_)) => return Ok(end),
+                    event => drop(events.send(event).await),
+                }
+            }
+        }
+        Err(ApiError::new(ErrorKind::Unreachable, "the daemon ended in the middle of the request")
+            .hint("run the same command again: it goes on where it was"))
+    }
+}
+
+fn json_body<Q: Serialize>(question: Option<&Q>) -> Result<Body, ApiError> {
+    let bytes = match question {
+        Some(question) => {
+            serde_json::to_vec(question).map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?
+        }
+        None => Vec::new(),
+    };
+    Ok(Full::new(Bytes::from(bytes)).map_err(|never| match never {}).boxed())
+}
+
+fn parse<A: DeserializeOwned>(bytes: &[u8]) -> Result<A, ApiError> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| ApiError::new(ErrorKind::Failed, format!("the daemon's answer is not understood: {error}")))
+}
+
+/// Bytes as lines.
+#[derive(Default)]
+struct Lines {
+    buffer: Vec<u8>,
+}
+
+impl Lines {
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), ApiError> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() > MAX_LINE && !self.buffer.contains(&b'\n') {
+            return Err(ApiError::new(ErrorKind::Failed, "the daemon's answer has an endless line"));
+        }
+        Ok(())
+    }
+
+    fn next_line(&mut self) -> Option<Vec<u8>> {
+        let end = self.buffer.iter().position(|&byte| byte == b'\n')?;
+        let rest = self.buffer.split_off(end + 1);
+        let mut line = std::mem::replace(&mut self.buffer, rest);
+        line.pop();
+        Some(line)
+    }
+}
+
+/// Reads `input` to its end and hands it on in parts; an input that fails fails the body.
+async fn pump(mut input: Input<'_>, parts: mpsc::Sender<Result<Frame<Bytes>, io::Error>>) {
+    loop {
+        let mut part = Vec::with_capacity(PART);
+        let read = (&mut input).take(PART as u64).read_to_end(&mut part).await;
+        let is_end = matches!(read, Ok(0));
+        let frame = read.map(|_| Frame::data(Bytes::from(part)));
+        let failed = frame.is_err();
+        if is_end || parts.send(frame).await.is_err() || failed {
+            return;
+        }
+    }
+}
+
+/// The parts as a stream, for a body.
+struct Parts(mpsc::Receiver<Result<Frame<Bytes>, io::Error>>);
+
+impl futures_core::Stream for Parts {
+    type Item = Result<Frame<Bytes>, io::Error>;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Self::Item>> {
+        self.0.poll_recv(context)
+    }
+}
+
+impl Api for Client {
+    fn put(&self, request: PutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>> {
+        Box::pin(async move { self.call(Method::POST, "/v1/put", Some(&request)).await })
+    }
+
+    fn put_stream<'a>(
+        &'a self,
+        input: Input<'a>,
+        ticket: mpsc::Sender<PutReply>,
+    ) -> BoxFuture<'a, Result<PutReply, ApiError>> {
+        Box::pin(async move {
+            let (parts, inbox) = mpsc::channel(2);
+            let (events, mut answers) = mpsc::channel(4);
+            let body = BodyExt::boxed(StreamBody::new(Parts(inbox)));
+            let mut last = None;
+            let listening = async {
+                while let Some(event) = answers.recv().await {
+                    if let Event::Ticket(reply) = event {
+                        last = Some(reply.clone());
+                        let _ = ticket.send(reply).await;
+                    }
+                }
+            };
+            let sending = async move { self.events("/v1/put-stream", body, &events).await };
+            let (end, (), ()) = tokio::join!(sending, pump(input, parts), listening);
+            match (end?, last) {
+                (Event::Failed(error), _) => Err(error),
+                (Event::Summary(summary), Some(reply)) => {
+                    Ok(PutReply { oid: summary.oid, size: Some(summary.bytes), ..reply })
+                }
+                _ => Err(ApiError::new(ErrorKind::Failed, "the daemon gave no ticket")),
+            }
+        })
+    }
+
+    fn get<'a>(
+        &'a self,
+        request: GetRequest,
+        events: mpsc::Sender<Event>,
+    ) -> BoxFuture<'a, Result<Summary, ApiError>> {
+        Box::pin(async move {
+            match self.events("/v1/get", json_body(Some(&request))?, &events).await? {
+                Event::Summary(summary) => Ok(summary),
+                Event::Failed(error) => Err(error),
+                _ => Err(ApiError::new(ErrorKind::Failed, "the daemon's answer has no end")),
+            }
+        })
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Object>, ApiError>> {
+        Box::pin(async move { self.call(Method::GET, "/v1/objects", None::<&()>).await })
+    }
+
+    fn done(&self, name: String) -> BoxFuture<'_, Result<(), ApiError>> {
+        Box::pin(async move { self.call(Method::POST, "/v1/done", Some(&name)).await })
+    }
+
+    fn status(&self) -> BoxFuture<'_, Result<Status, ApiError>> {
+        Box::pin(async move { self.call(Method::GET, "/v1/status", None::<&()>).await })
+    }
+}

@@ -1,0 +1,106 @@
+//! `tow get`
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use tokio::sync::mpsc;
+use towpath_api::{ApiError, ErrorKind, Event, GetRequest, Summary};
+use towpath_daemon::{Options, get};
+
+use super::{Context, interrupted, parse_rate};
+
+/// The longest ticket read from standard input.
+const MAX_TICKET: u64 = 64 << 10;
+
+/// Fetch what a ticket names: a file or a tree
+///
+/// Nothing is overwritten: the destination must not be there. Interrupted in any way, the same
+/// command goes on; only what is missing crosses the network.
+#[derive(Debug, Args)]
+pub struct Get {
+    /// The ticket, or the OID of an object on this machine; `-` reads it from standard input, which
+    /// keeps it off the command line
+    #[arg(value_name = "TICKET|OID|-")]
+    ticket: String,
+    /// Where to put it: a new file or directory; an existing directory takes it under its own
+    /// name; `-` writes a single file to standard output as it comes [default: its own name, here]
+    #[arg(short, long, value_name = "DEST")]
+    output: Option<PathBuf>,
+    /// Take at most this many bytes per second, as in 500K or 10M
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, default_value = "0", hide_default_value = true)]
+    limit_rate: u64,
+    /// Give up after this many seconds without progress; what came is kept
+    #[arg(long, value_name = "SECONDS", default_value = "60")]
+    timeout: u64,
+}
+
+impl Get {
+    pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
+        let to_stdout = self.output.as_deref() == Some(Path::new("-"));
+        let request = self.request()?;
+        let (events, mut inbox) = mpsc::channel(16);
+        let output = std::sync::Arc::clone(&context.output);
+        let showing = tokio::spawn(async move {
+            while let Some(event) = inbox.recv().await {
+                if !(to_stdout && output.is_json()) {
+                    output.event(&event);
+                }
+            }
+        });
+        let work = self.fetch(context, request, events, to_stdout);
+        let result = tokio::select! {
+            result = work => result,
+            () = interrupted() => {
+                return Ok(context.output.interrupted("what came is kept; the same command goes on"));
+            }
+        };
+        let _ = showing.await;
+        let summary = result?;
+        if to_stdout {
+            return Ok(ExitCode::SUCCESS);
+        }
+        Ok(context.output.summary(&summary))
+    }
+
+    async fn fetch(
+        &self,
+        context: &Context,
+        request: GetRequest,
+        events: mpsc::Sender<Event>,
+        to_stdout: bool,
+    ) -> Result<Summary, ApiError> {
+        if to_stdout {
+            let service = context.embedded(Options::default())?;
+            return get::get_stream(&service, request, events, std::io::stdout()).await;
+        }
+        context.api().await?.get(request, events).await
+    }
+
+    fn request(&self) -> Result<GetRequest, ApiError> {
+        let usage = |message: String| ApiError::new(ErrorKind::Usage, message);
+        let here = std::env::current_dir().map_err(|error| usage(format!("the current directory: {error}")))?;
+        let ticket = if self.ticket == "-" { read_ticket()? } else { self.ticket.clone() };
+        let (mut output, mut directory) = (self.output.as_ref().map(|path| here.join(path)), here);
+        // As with cp, an existing directory takes the object under its own name.
+        if let Some(path) = output.take_if(|path| path.is_dir() && !is_tree_being_fetched(path)) {
+            directory = path;
+        }
+        Ok(GetRequest { ticket, output, directory, limit_rate: self.limit_rate, timeout: self.timeout })
+    }
+}
+
+/// Whether an interrupted get of a tree left its private folder here, so that the same command
+/// means to go on and not to put the tree inside.
+fn is_tree_being_fetched(path: &Path) -> bool {
+    let Ok(entries) = path.read_dir() else { return false };
+    entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with(".tow-"))
+}
+
+fn read_ticket() -> Result<String, ApiError> {
+    let mut text = String::new();
+    let read = std::io::stdin().take(MAX_TICKET).read_to_string(&mut text);
+    read.map_err(|error| ApiError::new(ErrorKind::Usage, format!("reading the ticket: {error}")))?;
+    Ok(text.trim().to_owned())
+}

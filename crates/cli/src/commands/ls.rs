@@ -1,0 +1,29 @@
+//! `tow ls`
+
+use std::process::ExitCode;
+
+use clap::Args;
+use indicatif::HumanBytes;
+use towpath_api::ApiError;
+
+use super::Context;
+
+/// List what is put and not done
+#[derive(Debug, Args)]
+pub struct Ls {}
+
+impl Ls {
+    pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
+        for object in context.api().await?.list().await? {
+            if context.output.is_json() {
+                context.output.object(&object);
+                continue;
+            }
+            let size = object.size.map_or_else(|| "?".into(), |size| HumanBytes(size).to_string());
+            let name = object.content.as_deref().unwrap_or(&object.oid);
+            let path = object.path.as_deref().unwrap_or("(stream)");
+            context.output.line(&format!("{name}  {}  {size:>10}  {path}", object.kind));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

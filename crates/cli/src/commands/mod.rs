@@ -1,0 +1,199 @@
+//! The commands: the doc comments here and in each file are the help.
+
+mod completions;
+mod daemon;
+mod done;
+mod get;
+mod ls;
+mod man;
+mod put;
+mod share;
+mod status;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, Parser, Subcommand};
+use towpath_api::{Api, ApiError, Client, ErrorKind};
+use towpath_daemon::service::InProcess;
+use towpath_daemon::{Home, Options, Service};
+
+use crate::output::Output;
+
+/// Threads that block on the disk, at most: one serves each peer, a few each transfer.
+const BLOCKING_THREADS: usize = 1024;
+
+/// Send files and trees of files from one machine to another, verified and encrypted, and go on
+/// where an interrupted transfer stopped.
+///
+/// `tow share PATH` on one machine prints a ticket; `tow get TICKET` on another fetches it.
+/// Exit status: 0 done; 1 failed; 2 usage; 3 partly done; 130 interrupted, with what came kept.
+#[derive(Debug, Parser)]
+#[command(name = "tow", version, max_term_width = 100)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Options of every command.
+#[derive(Debug, Args)]
+pub struct Common {
+    /// Print one JSON object a line on standard output: events, and a summary at the end
+    #[arg(long, global = true)]
+    json: bool,
+    /// Print nothing but results and errors
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// Tell more on standard error; twice for even more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Share(share::Share),
+    Get(get::Get),
+    Put(put::Put),
+    Daemon(daemon::Daemon),
+    Ls(ls::Ls),
+    Done(done::Done),
+    Status(status::Status),
+    Completions(completions::Completions),
+    Man(man::Man),
+}
+
+/// What a command works with.
+pub struct Context {
+    home: Home,
+    output: Arc<Output>,
+}
+
+impl Context {
+    /// The service in this process.
+    fn embedded(&self, options: Options) -> Result<Arc<Service>, ApiError> {
+        Service::open(self.home.clone(), options)
+    }
+
+    /// The daemon, if one runs.
+    async fn daemon(&self) -> Option<Client> {
+        Client::connect(&self.home.socket()).await
+    }
+
+    /// The daemon if one runs, else the service in this process.
+    async fn api(&self) -> Result<Box<dyn Api>, ApiError> {
+        match self.daemon().await {
+            Some(client) => Ok(Box::new(client)),
+            None => Ok(Box::new(InProcess(self.embedded(Options::default())?))),
+        }
+    }
+}
+
+/// Runs a command to its end.
+pub fn run(arguments: Arguments) -> ExitCode {
+    let Arguments { command, common } = arguments;
+    start_log(common.verbose);
+    raise_descriptor_limit();
+    let output = Arc::new(Output::new(common.json, common.quiet));
+    let Some(home) = Home::find(|name| std::env::var_os(name).map(PathBuf::from)) else {
+        let error = ApiError::new(ErrorKind::Usage, "there is no home folder");
+        return output.error(&error.hint("set TOW_HOME or HOME to an absolute path"));
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return output.error(&ApiError::new(ErrorKind::Failed, format!("can't start: {error}"))),
+    };
+    let context = Context { home, output: Arc::clone(&output) };
+    let result = runtime.block_on(dispatch(command, &context));
+    // Threads that wait for a peer or a disk must not hold up the end.
+    runtime.shutdown_timeout(std::time::Duration::from_millis(200));
+    result.unwrap_or_else(|error| output.error(&error))
+}
+
+async fn dispatch(command: Command, context: &Context) -> Result<ExitCode, ApiError> {
+    match command {
+        Command::Share(share) => share.run(context).await,
+        Command::Get(get) => get.run(context).await,
+        Command::Put(put) => put.run(context).await,
+        Command::Daemon(daemon) => daemon.run(context).await,
+        Command::Ls(ls) => ls.run(context).await,
+        Command::Done(done) => done.run(context).await,
+        Command::Status(status) => status.run(context).await,
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
+    }
+}
+
+fn start_log(verbose: u8) {
+    let level = match verbose {
+        0 => "error",
+        1 => "info,towpath_transfer=warn",
+        _ => "debug",
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("TOW_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+}
+
+/// Many systems start programs with 1024 descriptors; more may be taken without asking anyone.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// Completes at ^C or at a request to end.
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let terminate = async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut signal) => drop(signal.recv().await),
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        () = terminate => {}
+    }
+}
+
+/// Parses a rate such as `10M`: bytes per second with a binary suffix.
+fn parse_rate(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor: u64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        _ => return Err("write bytes per second, as in 500K, 10M or 1G".into()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "write bytes per second, as in 500K, 10M or 1G".to_owned())?;
+    number.checked_mul(factor).ok_or_else(|| "is more than any link carries".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn rates_have_binary_suffixes() {
+        assert_eq!(parse_rate("10"), Ok(10));
+        assert_eq!(parse_rate("2M"), Ok(2 << 20));
+        for bad in ["", "M", "1X", "-1", "99999999999G"] {
+            assert!(parse_rate(bad).is_err(), "{bad}");
+        }
+    }
+}

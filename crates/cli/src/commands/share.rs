@@ -1,0 +1,60 @@
+//! `tow share`
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::os::unix::ffi::OsStrExt;
+
+use clap::Args;
+use towpath_api::{ApiError, ErrorKind, Event};
+use towpath_daemon::Options;
+
+use super::{Context, interrupted, parse_rate};
+
+/// Serve a file or a directory until interrupted; its ticket is a line on standard output
+///
+/// The file is not copied. The ticket comes at once, also while a large file or a tree is still
+/// being read; a receiver follows. The same command gives the same ticket again as long as the
+/// content is the same, so that an interrupted transfer can go on.
+#[derive(Debug, Args)]
+pub struct Share {
+    /// File or directory to serve
+    path: PathBuf,
+    /// Address to listen on, as in 192.0.2.1:7000 or [::]:7000 [default: all addresses, the port
+    /// of last time]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// Send at most this many bytes per second, as in 500K or 10M
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, default_value = "0", hide_default_value = true)]
+    limit_rate: u64,
+}
+
+impl Share {
+    pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
+        let service = context.embedded(Options { serve_leases: false, limit_rate: self.limit_rate })?;
+        let user = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
+        service.listen(user.as_os_str().as_bytes(), self.listen).await?;
+        let mut shared = service.share(&self.path).await?;
+        context.output.ticket(&shared.reply);
+        context.output.say("tow: serving until interrupted; fetch with: tow get TICKET");
+        let mut reading = Some(shared.reading);
+        let mut left_out = 0u64;
+        let stop = interrupted();
+        tokio::pin!(stop);
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                Some((path, error)) = shared.failures.recv() => {
+                    left_out += 1;
+                    context.output.event(&Event::FileFailed { path, error });
+                }
+                result = async { match reading.as_mut() { Some(task) => task.await, None => std::future::pending().await } } => {
+                    reading = None;
+                    result.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
+                }
+            }
+        }
+        let code = context.output.interrupted("the same command goes on under the same ticket");
+        Ok(if left_out > 0 && reading.is_none() { ExitCode::from(crate::output::PARTLY) } else { code })
+    }
+}

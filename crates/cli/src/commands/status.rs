@@ -1,0 +1,29 @@
+//! `tow status`
+
+use std::process::ExitCode;
+
+use clap::Args;
+use towpath_api::ApiError;
+
+use super::Context;
+
+/// Show the service's node id, where it listens, and how much it holds
+#[derive(Debug, Args)]
+pub struct Status {}
+
+impl Status {
+    pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
+        let is_daemon = context.daemon().await.is_some();
+        let status = context.api().await?.status().await?;
+        if context.output.is_json() {
+            context.output.object(&status);
+            return Ok(ExitCode::SUCCESS);
+        }
+        context.output.line(&format!("node         {}", status.node));
+        context.output.line(&format!("daemon       {}", if is_daemon { "running" } else { "not running" }));
+        context.output.line(&format!("listening    {}", status.listening.join(", ")));
+        context.output.line(&format!("objects      {}", status.objects));
+        context.output.line(&format!("connections  {}", status.connections));
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,165 @@
+//! How the program speaks: standard output is data, standard error is talk.
+//!
+//! With `--json` each event is one JSON object a line on standard output
+//! (`docs/formats/local-api.md`). On a terminal a line on standard error shows bytes, rate, time
+//! left and where bytes come from. Exit status: 0 done, 1 failed, 2 usage, 3 partly done,
+//! 130 interrupted with the partial result kept.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use towpath_api::{ApiError, ErrorKind, Event, Progress, PutReply, Summary};
+
+/// Exit status for a command line that can't be understood.
+pub const USAGE: u8 = 2;
+/// Exit status when some files failed.
+pub const PARTLY: u8 = 3;
+/// Exit status after ^C.
+pub const INTERRUPTED: u8 = 130;
+
+/// Where events go.
+pub struct Output {
+    json: bool,
+    quiet: bool,
+    bar: ProgressBar,
+    told_ticket: AtomicBool,
+}
+
+impl Output {
+    /// Speaks JSON, or to a person; `quiet` leaves out everything but results and errors.
+    pub fn new(json: bool, quiet: bool) -> Self {
+        let on_terminal = std::io::stderr().is_terminal() && !json && !quiet;
+        let target = if on_terminal { ProgressDrawTarget::stderr_with_hz(10) } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, target);
+        let style = ProgressStyle::with_template(
+            "{bytes} of {total_bytes} {wide_bar:.cyan/dim} {bytes_per_sec} eta {eta} {msg}",
+        );
+        if let Ok(style) = style {
+            bar.set_style(style);
+        }
+        Self { json, quiet, bar, told_ticket: AtomicBool::new(false) }
+    }
+
+    /// Whether `--json` was given.
+    pub const fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// One line of data.
+    pub fn line(&self, text: &str) {
+        self.bar.suspend(|| {
+            let mut out = std::io::stdout().lock();
+            // A reader that went away (`| head -1`) has what it wanted.
+            let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+        });
+    }
+
+    /// One JSON object of data.
+    pub fn object<T: serde::Serialize>(&self, object: &T) {
+        if let Ok(text) = serde_json::to_string(object) {
+            self.line(&text);
+        }
+    }
+
+    /// One line of talk.
+    pub fn say(&self, text: &str) {
+        if !self.quiet && !self.json {
+            self.complain(text);
+        }
+    }
+
+    /// One line of talk that `-q` does not silence.
+    fn complain(&self, text: &str) {
+        self.bar.suspend(|| {
+            let _ = writeln!(std::io::stderr(), "{text}");
+        });
+    }
+
+    /// Shows an event.
+    pub fn event(&self, event: &Event) {
+        if self.json {
+            return self.object(event);
+        }
+        match event {
+            Event::Ticket(reply) => self.ticket(reply),
+            Event::Transfer(progress) => self.progress(progress),
+            Event::FileFailed { path, error } => self.complain(&format!("tow: {path}: {error}")),
+            Event::Summary(_) | Event::Failed(_) => {}
+        }
+    }
+
+    /// Shows a ticket, once.
+    pub fn ticket(&self, reply: &PutReply) {
+        if self.told_ticket.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        match self.json {
+            true => self.object(&Event::Ticket(reply.clone())),
+            false => self.line(&reply.ticket),
+        }
+    }
+
+    fn progress(&self, progress: &Progress) {
+        self.bar.set_length(progress.expected);
+        self.bar.set_position(progress.done);
+        let sources = progress.by_source.iter().map(|(name, bytes)| format!("{} from {name}", HumanBytes(*bytes)));
+        let sources = sources.collect::<Vec<_>>().join(", ");
+        match &progress.trouble {
+            Some(trouble) => self.bar.set_message(format!("(waiting: {trouble})")),
+            None => self.bar.set_message(sources),
+        }
+    }
+
+    /// Shows the end of a transfer and says how it went.
+    pub fn summary(&self, summary: &Summary) -> ExitCode {
+        self.bar.finish_and_clear();
+        if self.json {
+            self.object(&Event::Summary(summary.clone()));
+        } else {
+            self.say(&describe(summary));
+        }
+        if summary.failed > 0 { ExitCode::from(PARTLY) } else { ExitCode::SUCCESS }
+    }
+
+    /// Shows an error: what happened, and what to do next.
+    pub fn error(&self, error: &ApiError) -> ExitCode {
+        self.bar.finish_and_clear();
+        if self.json {
+            self.object(&Event::Failed(error.clone()));
+        } else {
+            self.complain(&format!("tow: {}", error.message));
+            if let Some(hint) = &error.hint {
+                self.complain(&format!("     {hint}"));
+            }
+        }
+        if error.kind == ErrorKind::Usage { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
+    }
+
+    /// After ^C.
+    pub fn interrupted(&self, what: &str) -> ExitCode {
+        self.bar.finish_and_clear();
+        self.say(&format!("tow: interrupted; {what}"));
+        ExitCode::from(INTERRUPTED)
+    }
+}
+
+fn describe(summary: &Summary) -> String {
+    let mut parts = Vec::new();
+    parts.extend(summary.by_source.iter().map(|(name, bytes)| format!("{} from {name}", HumanBytes(*bytes))));
+    if summary.kept > 0 {
+        parts.push(format!("{} were here", HumanBytes(summary.kept)));
+    }
+    if summary.zeros > 0 {
+        parts.push(format!("{} in holes", HumanBytes(summary.zeros)));
+    }
+    let seconds = summary.seconds.as_f64();
+    let from = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
+    let failed = if summary.failed > 0 { format!("; {} files failed", summary.failed) } else { String::new() };
+    format!(
+        "tow: {} in {seconds:.1} s{from} -> {}{failed}",
+        HumanBytes(summary.bytes),
+        summary.output.display(),
+    )
+}

@@ -1,0 +1,79 @@
+//! Looks a node up and checks it: against its hash, by itself, and against its place in the tree.
+
+use super::{Child, Node, NodeHash, RecipeError, Root};
+
+/// A subtree and where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    /// What the parent says of it.
+    pub(super) child: Child,
+    pub(super) level: u8,
+    /// The object's bytes in front of it.
+    pub(super) offset: u64,
+    /// Whether it is the last of its level, which alone may end before the rule closes it.
+    pub(super) is_last: bool,
+}
+
+/// The node called `hash`, valid by itself.
+fn node<E>(
+    hash: &NodeHash,
+    lookup: &mut impl FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,
+) -> Result<Node, RecipeError<E>> {
+    let found = lookup(hash).map_err(RecipeError::Lookup)?;
+    let bytes = found.ok_or(RecipeError::Missing(*hash))?;
+    if NodeHash::of(&bytes) != *hash {
+        return Err(RecipeError::WrongBytes(*hash));
+    }
+    Node::from_bytes(&bytes).map_err(|source| RecipeError::Malformed { node: *hash, source })
+}
+
+/// The top node of `root` and its place.
+pub(super) fn top<E>(
+    root: &Root,
+    lookup: &mut impl FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,
+) -> Result<(Place, Node), RecipeError<E>> {
+    let node = node(&root.top, lookup)?;
+    if node.bytes() != root.size {
+        return Err(misplaced(&root.top, "its bytes are not the object's size"));
+    }
+    if node.level() > 0 && node.entries().len() == 1 {
+        return Err(misplaced(&root.top, "its only child should be the top"));
+    }
+    let child = Child { hash: root.top, bytes: node.bytes(), chunks: node.chunks() };
+    Ok((Place { child, level: node.level(), offset: 0, is_last: true }, node))
+}
+
+/// The node at `place`.
+pub(super) fn subtree<E>(
+    place: &Place,
+    lookup: &mut impl FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,
+) -> Result<Node, RecipeError<E>> {
+    let Place { child, level, is_last, .. } = place;
+    let node = node(&child.hash, lookup)?;
+    if node.level() != *level {
+        return Err(misplaced(&child.hash, "its level is not the one below its parent's"));
+    }
+    if (node.bytes(), node.chunks()) != (child.bytes, child.chunks) {
+        return Err(misplaced(&child.hash, "its sums are not those that its parent states"));
+    }
+    if !is_last && !node.entries().are_complete() {
+        return Err(misplaced(&child.hash, "it ends before an entry that closes it"));
+    }
+    Ok(node)
+}
+
+/// Where the `children` of the node at `place` stand.
+pub(super) fn places(place: &Place, children: &[Child]) -> Vec<Place> {
+    let mut offset = place.offset;
+    let place_child = |(i, child): (usize, &Child)| {
+        let is_last = place.is_last && i + 1 == children.len();
+        let below = Place { child: *child, level: place.level.saturating_sub(1), offset, is_last };
+        offset += child.bytes;
+        below
+    };
+    children.iter().enumerate().map(place_child).collect()
+}
+
+pub(super) const fn misplaced<E>(node: &NodeHash, why: &'static str) -> RecipeError<E> {
+    RecipeError::Misplaced { node: *node, why }
+}

@@ -1,0 +1,107 @@
+//! A stream of events as a stream of blocks.
+
+use super::block::{BLOCK, CAPACITY, HEADER, Header};
+use super::check::{TreeError, check_entry, ensure};
+use super::entry::Event;
+use super::item::{self, Context};
+use super::walk::Walk;
+
+/// Writes a descriptor. Holds one block and one entry, besides what [`Self::take`] did not fetch.
+#[derive(Debug, Clone)]
+pub struct Encoder {
+    live: bool,
+    walk: Walk,
+    /// Whole blocks, not yet taken.
+    finished: Vec<u8>,
+    /// Of the block being filled. It waits here until it is known whether it is the last.
+    payload: Vec<u8>,
+    /// How much of `payload` continues an item of an earlier block.
+    continued: usize,
+    context: Context,
+}
+
+impl Encoder {
+    /// A descriptor without entries yet. `live`: made while the scan runs, so that OIDs may be
+    /// unknown or those of live objects.
+    pub fn new(live: bool) -> Self {
+        Self {
+            live,
+            walk: Walk::default(),
+            finished: Vec::new(),
+            payload: Vec::new(),
+            continued: 0,
+            context: Context::default(),
+        }
+    }
+
+    /// Appends the next step of the walk. A refused event changes nothing, so the walk can go on
+    /// without it (and, for a directory, without all that is in it).
+    pub fn push(&mut self, event: &Event) -> Result<(), TreeError> {
+        self.walk.check(event)?;
+        if let Event::Enter(entry) | Event::Leaf(entry) = event {
+            check_entry(entry, self.live)?;
+        }
+        self.walk.apply(event);
+        let bytes = item::write(event, &self.context);
+        if bytes.len() <= CAPACITY - self.payload.len() {
+            self.append(event, &bytes);
+        } else {
+            self.append_to_new_block(event);
+        }
+        Ok(())
+    }
+
+    /// The blocks finished since the last call, to be appended to those before.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.finished)
+    }
+
+    /// The rest of the descriptor, once the root has ended.
+    pub fn finish(mut self) -> Result<Vec<u8>, TreeError> {
+        ensure(self.walk.is_done(), "tree", "ends before its root does")?;
+        self.close_block(true, 0);
+        Ok(self.finished)
+    }
+
+    fn append(&mut self, event: &Event, bytes: &[u8]) {
+        self.payload.extend_from_slice(bytes);
+        self.context.note(event);
+    }
+
+    fn append_to_new_block(&mut self, event: &Event) {
+        if !self.payload.is_empty() {
+            self.close_block(false, 0);
+        }
+        let bytes = item::write(event, &self.context);
+        if bytes.len() <= CAPACITY {
+            self.append(event, &bytes);
+        } else {
+            self.append_over_blocks(&bytes);
+        }
+    }
+
+    fn append_over_blocks(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while let Some((part, beyond)) = rest.split_at_checked(CAPACITY).filter(|(_, rest)| !rest.is_empty())
+        {
+            self.payload.extend_from_slice(part);
+            self.close_block(false, beyond.len());
+            self.continued = beyond.len().min(CAPACITY);
+            rest = beyond;
+        }
+        self.payload.extend_from_slice(rest);
+    }
+
+    fn close_block(&mut self, last: bool, beyond: usize) {
+        let Self { live, continued, .. } = *self;
+        let header = Header { live, last, used: self.payload.len(), continued, beyond };
+        self.finished.extend_from_slice(&header.to_bytes());
+        self.finished.append(&mut self.payload);
+        if !last {
+            let end = self.finished.len() + BLOCK - HEADER - header.used;
+            self.finished.resize(end, 0);
+        }
+        self.continued = 0;
+        self.context = Context::default();
+    }
+}

@@ -1,0 +1,104 @@
+//! What went wrong, in the words of the local API: what happened, to which path or peer, and what
+//! to do next.
+
+use std::path::Path;
+
+use towpath_api::{ApiError, ErrorKind};
+use towpath_files::FileError;
+use towpath_store::StoreError;
+use towpath_transfer::{FetchError, Outcome};
+
+const AGAIN: &str = "run the same command again: it goes on where it was";
+
+/// An error with what caused it, in one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let message = next.to_string();
+        if !text.ends_with(&message) {
+            text = format!("{text}: {message}");
+        }
+        cause = next.source();
+    }
+    text
+}
+
+/// An error of the store while working on `path`.
+pub fn store(error: &StoreError) -> ApiError {
+    let kind = match error {
+        StoreError::NotHere | StoreError::NotYet => ErrorKind::NotFound,
+        StoreError::SourceChanged { .. } => ErrorKind::Changed,
+        StoreError::Corrupt { .. } => ErrorKind::Corrupt,
+        StoreError::Refused { .. } => ErrorKind::Usage,
+        StoreError::Io { source, .. } => io_kind(source),
+    };
+    let error = ApiError::new(kind, error.to_string());
+    match kind {
+        ErrorKind::Changed => error.hint("put it again when nothing writes to it"),
+        ErrorKind::NoSpace => error.hint("free some space and run the same command again"),
+        _ => error,
+    }
+}
+
+/// An error of a file.
+pub fn file(error: &FileError) -> ApiError {
+    let message = error.to_string();
+    match error {
+        FileError::Exists { .. } => {
+            ApiError::new(ErrorKind::Exists, message).hint("choose another name with -o, or remove what is there")
+        }
+        FileError::NoSpace { .. } => {
+            ApiError::new(ErrorKind::NoSpace, message).hint("free some space and run the same command again")
+        }
+        FileError::Vanished { .. } => ApiError::new(ErrorKind::NotFound, message),
+        FileError::Busy { .. } => {
+            ApiError::new(ErrorKind::Failed, message).hint("another tow is writing there; wait for it to end")
+        }
+        _ => ApiError::new(ErrorKind::Failed, message),
+    }
+}
+
+/// An error of the system on `path`.
+pub fn io(doing: &str, path: &Path, error: &std::io::Error) -> ApiError {
+    ApiError::new(io_kind(error), format!("{doing} {}: {error}", path.display()))
+}
+
+fn io_kind(error: &std::io::Error) -> ErrorKind {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+        std::io::ErrorKind::AlreadyExists => ErrorKind::Exists,
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
+        _ => ErrorKind::Failed,
+    }
+}
+
+/// Why an object could not be fetched.
+pub fn fetch(error: &FetchError) -> ApiError {
+    let message = error.to_string();
+    match error {
+        FetchError::Ended(Outcome::NotHere) => {
+            ApiError::new(ErrorKind::NotFound, message).hint("is the sender still sharing it?")
+        }
+        FetchError::Ended(Outcome::Refused(_)) => {
+            ApiError::new(ErrorKind::Refused, message).hint("ask the sender for a new ticket")
+        }
+        FetchError::Ended(Outcome::SourceChanged) => {
+            ApiError::new(ErrorKind::Changed, message).hint("ask the sender to put it again, and use the new ticket")
+        }
+        FetchError::Ended(_) => ApiError::new(ErrorKind::NotFound, message),
+        FetchError::Stalled { .. } => ApiError::new(ErrorKind::Unreachable, message)
+            .hint(format!("see that the sender runs and can be reached, then {AGAIN}")),
+        FetchError::Bad { .. } | FetchError::BindingWrong | FetchError::Statement(_) => {
+            ApiError::new(ErrorKind::Corrupt, message)
+                .hint("nothing wrong was written; do not use this sender, or ask it to put the object again")
+        }
+        FetchError::Write(error) => {
+            let error = ApiError::new(io_kind(error), message);
+            if error.kind == ErrorKind::NoSpace { error.hint(format!("free some space, then {AGAIN}")) } else { error }
+        }
+        FetchError::StartedOver => ApiError::new(ErrorKind::Changed, message).hint(AGAIN),
+        FetchError::Abandoned => ApiError::new(ErrorKind::Failed, message).hint("ask the sender for a new ticket"),
+        FetchError::TooLarge(_) | FetchError::Cancelled => ApiError::new(ErrorKind::Failed, message),
+    }
+}

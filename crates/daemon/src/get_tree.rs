@@ -1,0 +1,531 @@
+//! A tree of a get: the descriptor is followed while it arrives, directories and symlinks are
+//! made as they are read, files are asked for in batches and named in batches.
+//!
+//! ```text
+//!   session ── descriptor ──► Spool ──► writer thread ──► directories, symlinks
+//!      ▲                                    │ files (bounded)
+//!      └──────────── submit ◄───────────────┘
+//!      └── workers: check ──► TreeFile: staged, committed ──► Destination: synced, renamed
+//! ```
+//!
+//! When all files are in place the descriptor is read a second time, and directories get their
+//! modes and times innermost first. Memory is bounded by the files in flight and one flush of the
+//! destination.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use towpath_api::{ApiError, ErrorKind, Event, Summary};
+use towpath_content::Oid;
+use towpath_content::pieces::Value;
+use towpath_content::tree::{self, Decoder, Entry, Kind, Located, Metadata};
+use towpath_files::{
+    Body, Destination, FileError, Overwrite, Placed, RelPath, SourceTree, Staged, WriteOptions, display_name,
+};
+use towpath_store::FileRecord;
+use towpath_store::hash_open_file;
+use towpath_store::{About, DiskStore};
+use towpath_transfer::want::Coverage;
+use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Target};
+
+use crate::errors;
+use crate::get::{Failure, Get, summarize, tell};
+use crate::get_file::{io_error, write_zeros};
+use crate::put_tree::store_stamp;
+use crate::resume::Record;
+use crate::spool::{Spool, SpoolReader};
+
+/// Bytes of the descriptor read at once.
+const PART: usize = 64 << 10;
+
+/// Fetches the tree into the new directory `destination`, or goes on with one that was
+/// interrupted.
+pub async fn run(
+    get: &Arc<Get>,
+    destination: &Path,
+    events: &mpsc::Sender<Event>,
+    summary: &mut Summary,
+) -> Result<(), Failure> {
+    let folder = get.service.home.resume();
+    let record = Record::open(&folder, destination, &get.oid).map_err(|e| errors::io("note", &folder, &e))?;
+    let spool_path = record.beside("tree");
+    let spool = Spool::open(&spool_path).map_err(|e| errors::io("create", &spool_path, &e))?;
+    let path = destination.to_path_buf();
+    let (store, sender) = (Arc::clone(&get.service.store), events.clone());
+    let opening = tokio::task::spawn_blocking(move || Tree::open(&path, record, store, sender));
+    let tree = opening.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
+
+    let session = Arc::new(Session::start(Arc::clone(&get.root), get.context.clone(), get.config));
+    let writer = Writer {
+        tree: Arc::clone(&tree),
+        session: Arc::clone(&session),
+        runtime: Handle::current(),
+        path: RelPath::root(),
+    };
+    let reader = spool.reader();
+    let writing = tokio::task::spawn_blocking(move || writer.run(reader));
+    let outcome = {
+        let telling = tell(session.progress(), events.clone());
+        let working = work(get, &session, &spool, writing);
+        tokio::select! { outcome = working => outcome, never = telling => match never {} }
+    };
+    summarize(&session.progress().snapshot(), summary);
+    drop(session);
+    let fetched = outcome?;
+    let finishing = tokio::task::spawn_blocking({
+        let tree = Arc::clone(&tree);
+        move || tree.finish(spool.reader())
+    });
+    finishing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
+    let _ = std::fs::remove_file(&spool_path);
+    summary.oid = fetched.oid.to_string();
+    summary.bytes = tree.bytes.load(Ordering::Relaxed);
+    summary.kept += tree.kept.load(Ordering::Relaxed);
+    summary.entries = tree.entries.load(Ordering::Relaxed);
+    summary.failed = tree.failed.load(Ordering::Relaxed);
+    Ok(())
+}
+
+/// Runs descriptor and files to their end; the descriptor's error explains the writer's.
+async fn work(
+    get: &Get,
+    session: &Session,
+    spool: &Arc<Spool>,
+    writing: tokio::task::JoinHandle<Result<(), ApiError>>,
+) -> Result<Fetched, Failure> {
+    let descriptor = session.fetch(get.request(Arc::clone(spool) as Arc<dyn Target>)).await;
+    if descriptor.is_err() {
+        spool.fail();
+    }
+    let written = writing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
+    let fetched = descriptor?;
+    written?;
+    Ok(fetched)
+}
+
+/// The tree being written, shared by the writer thread and the session's workers.
+struct Tree {
+    destination: Destination,
+    /// The destination's path without symlinks, under which its files are indexed.
+    base: PathBuf,
+    record: Record,
+    store: Arc<DiskStore>,
+    events: mpsc::Sender<Event>,
+    /// For looking at what an earlier run left.
+    left: Option<SourceTree>,
+    /// Files committed and not named yet.
+    committed: Mutex<HashMap<RelPath, (Oid, Vec<Value>)>>,
+    /// What makes going on useless.
+    fatal: Mutex<Option<ApiError>>,
+    bytes: AtomicU64,
+    kept: AtomicU64,
+    entries: AtomicU64,
+    failed: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Tree {
+    fn open(
+        path: &Path,
+        record: Record,
+        store: Arc<DiskStore>,
+        events: mpsc::Sender<Event>,
+    ) -> Result<Arc<Self>, ApiError> {
+        let resume = record.temp().is_some();
+        let options = WriteOptions { resume, ..WriteOptions::default() };
+        let destination = Destination::create(path, options).map_err(|error| errors::file(&error))?;
+        if let Some(name) = record.temp() {
+            match destination.adopt_staging(name, &|part| record.has_part(part)) {
+                Ok(()) => {}
+                Err(error @ FileError::Busy { .. }) => return Err(errors::file(&error)),
+                Err(error) => tracing::debug!(%error, "what was left is gone"),
+            }
+        }
+        let staging = destination.staging_name().map_err(|error| errors::file(&error))?;
+        record.set_temp(&staging).map_err(|error| errors::io("note", path, &error))?;
+        let base = path.canonicalize().map_err(|error| errors::io("open", path, &error))?;
+        let left = resume.then(|| SourceTree::open(path).ok()).flatten();
+        Ok(Arc::new(Self {
+            destination,
+            base,
+            record,
+            store,
+            events,
+            left,
+            committed: Mutex::default(),
+            fatal: Mutex::default(),
+            bytes: AtomicU64::new(0),
+            kept: AtomicU64::new(0),
+            entries: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }))
+    }
+
+    fn fail(&self, path: &RelPath, error: &ApiError) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        let path = display_name(path.as_bytes());
+        let event = Event::FileFailed { path, error: error.message.clone() };
+        // From threads of the session and of the destination, never from the runtime's own.
+        let _ = self.events.blocking_send(event);
+    }
+
+    fn stop(&self, error: ApiError) {
+        lock(&self.fatal).get_or_insert(error);
+    }
+
+    fn placed(&self, placed: Vec<Placed>) {
+        let mut records = Vec::with_capacity(placed.len());
+        for file in placed {
+            let known = lock(&self.committed).remove(&file.path);
+            match (file.outcome, known) {
+                (Ok(stamp), Some((oid, values))) => records.extend(self.file_record(&file.path, &stamp, oid, values)),
+                (Ok(_), None) => {}
+                (Err(error), _) => self.problem(&file.path, &error),
+            }
+        }
+        if let Err(error) = self.store.remember(&records) {
+            tracing::warn!(%error, "files could not be indexed");
+        }
+    }
+
+    /// A file that can't be written: the others go on, unless the disk is full.
+    fn problem(&self, path: &RelPath, error: &FileError) {
+        match error {
+            FileError::NoSpace { .. } => self.stop(errors::file(error)),
+            _ => self.fail(path, &errors::file(error)),
+        }
+    }
+
+    fn file_record(
+        &self,
+        path: &RelPath,
+        stamp: &towpath_files::Stamp,
+        oid: Oid,
+        values: Vec<Value>,
+    ) -> Option<FileRecord> {
+        let whole = path.below(&self.base);
+        let stamp = store_stamp(stamp);
+        let age = i128::from(stamp.ctime_ns) - i128::from(stamp.mtime_ns);
+        let settled = age.unsigned_abs() > towpath_store::stamp::COARSE_TICK.as_nanos();
+        let values = Some(values).filter(|values| values.len() > 1);
+        let (dir, name) = (whole.parent()?.to_path_buf(), whole.file_name()?.to_owned());
+        Some(FileRecord { dir, name, stamp, settled, oid, values })
+    }
+
+    /// Whether an earlier run already put this very file in place; it is hashed again unless the
+    /// index vouches for it.
+    fn is_left(&self, path: &RelPath, entry: &Entry, oid: &Oid, size: u64) -> bool {
+        let Some(left) = &self.left else { return false };
+        let Ok(stamp) = self.destination.stamp_at(path) else { return false };
+        if stamp.size != size || stamp.modified != entry.metadata.modified {
+            return false;
+        }
+        let whole = path.below(&self.base);
+        let known = whole.parent().zip(whole.file_name()).and_then(|(dir, name)| {
+            self.store.known(dir, &[(name, store_stamp(&stamp))]).ok()?.into_iter().next()?
+        });
+        if let Some(known) = known {
+            return known == *oid;
+        }
+        let hashed = left.open_file(path, &stamp).ok().and_then(|file| hash_open_file(&file, &whole).ok());
+        hashed.is_some_and(|hashed| hashed.oid == *oid)
+    }
+
+    /// All files are in place: directories get their metadata, and everything reaches the disk.
+    fn finish(&self, reader: SpoolReader) -> Result<(), ApiError> {
+        self.destination.remove_staging().map_err(|error| errors::file(&error))?;
+        self.finish_dirs(reader)?;
+        self.destination.sync().map_err(|error| errors::file(&error))?;
+        if self.failed.load(Ordering::Relaxed) == 0 {
+            self.record.remove();
+        }
+        Ok(())
+    }
+
+    fn finish_dirs(&self, reader: SpoolReader) -> Result<(), ApiError> {
+        let (mut path, mut open) = (RelPath::root(), Vec::<Metadata>::new());
+        decode(reader, |located| {
+            match located.event {
+                tree::Event::Enter(entry) => {
+                    if !open.is_empty() {
+                        path.push(&entry.name).map_err(|error| errors::file(&error))?;
+                    }
+                    open.push(entry.metadata);
+                }
+                tree::Event::Leaf(_) => {}
+                tree::Event::Leave => {
+                    if let Some(metadata) = open.pop()
+                        && let Err(error) = self.destination.finish_dir(&path, &metadata)
+                    {
+                        self.problem(&path, &error);
+                    }
+                    path.pop();
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Decodes a descriptor to its end.
+fn decode(
+    mut reader: SpoolReader,
+    mut visit: impl FnMut(Located) -> Result<(), ApiError>,
+) -> Result<(), ApiError> {
+    let bad = |error: towpath_content::DecodeError| {
+        ApiError::new(ErrorKind::Corrupt, format!("the sender's tree descriptor is not valid: {error}"))
+    };
+    let (mut decoder, mut part) = (Decoder::new(), vec![0; PART]);
+    loop {
+        let read = reader.read(&mut part).map_err(|error| {
+            ApiError::new(ErrorKind::Failed, format!("the tree's descriptor did not come whole: {error}"))
+        })?;
+        let mut rest = &part[..read];
+        loop {
+            let taken = decoder.feed(rest);
+            rest = &rest[taken..];
+            while let Some(located) = decoder.next_event().map_err(bad)? {
+                visit(located)?;
+            }
+            if rest.is_empty() {
+                break;
+            }
+        }
+        if read == 0 {
+            return decoder.finish().map_err(bad);
+        }
+    }
+}
+
+/// The thread that follows the descriptor.
+struct Writer {
+    tree: Arc<Tree>,
+    session: Arc<Session>,
+    runtime: Handle,
+    path: RelPath,
+}
+
+impl Writer {
+    fn run(mut self, reader: SpoolReader) -> Result<(), ApiError> {
+        // Each file in flight holds a sender; the last one to go wakes the receiver.
+        let (in_flight, mut all_ended) = mpsc::channel::<()>(1);
+        let mut depth = 0;
+        let decoded = decode(reader, |located| self.event(located, &mut depth, &in_flight));
+        drop(in_flight);
+        // What is in flight ends by itself, in any case.
+        let _ = all_ended.blocking_recv();
+        let placed = self.tree.destination.flush();
+        self.tree.placed(placed);
+        match lock(&self.tree.fatal).take() {
+            Some(error) => Err(error),
+            None => decoded,
+        }
+    }
+
+    fn event(&mut self, located: Located, depth: &mut usize, in_flight: &mpsc::Sender<()>) -> Result<(), ApiError> {
+        if let Some(error) = lock(&self.tree.fatal).clone() {
+            return Err(error);
+        }
+        let Located { event, block } = located;
+        match event {
+            tree::Event::Enter(entry) => {
+                if *depth > 0 {
+                    self.path.push(&entry.name).map_err(|error| errors::file(&error))?;
+                }
+                *depth += 1;
+                self.tree.entries.fetch_add(1, Ordering::Relaxed);
+                self.tree.destination.make_dir(&self.path).map_err(|error| errors::file(&error))?;
+            }
+            tree::Event::Leave => {
+                *depth -= 1;
+                self.path.pop();
+            }
+            tree::Event::Leaf(entry) if *depth == 0 => {
+                let name = display_name(&entry.name);
+                return Err(ApiError::new(ErrorKind::Corrupt, format!("the tree's root is not a directory: {name}")));
+            }
+            tree::Event::Leaf(entry) => {
+                let path = self.path.join(&entry.name).map_err(|error| errors::file(&error))?;
+                self.leaf(path, entry, block, in_flight);
+            }
+        }
+        Ok(())
+    }
+
+    fn leaf(&self, path: RelPath, entry: Entry, block: u64, in_flight: &mpsc::Sender<()>) {
+        self.tree.entries.fetch_add(1, Ordering::Relaxed);
+        match &entry.kind {
+            Kind::Symlink { target } => {
+                let made = self.tree.destination.make_symlink(&path, target, &entry.metadata, Overwrite::Never);
+                if let Err(error) = made {
+                    self.tree.problem(&path, &error);
+                }
+            }
+            Kind::File { size, oid: Some(oid), .. } => self.file(path, &entry, *size, *oid, block, in_flight),
+            _ => self.tree.fail(&path, &ApiError::new(ErrorKind::Usage, "special files are not written")),
+        }
+    }
+
+    fn file(&self, path: RelPath, entry: &Entry, size: u64, oid: Oid, block: u64, in_flight: &mpsc::Sender<()>) {
+        self.tree.bytes.fetch_add(size, Ordering::Relaxed);
+        if self.tree.is_left(&path, entry, &oid, size) {
+            self.tree.kept.fetch_add(size, Ordering::Relaxed);
+            return;
+        }
+        let target = Arc::new(TreeFile::new(&self.tree, path, entry.metadata.clone(), oid, size));
+        if size == 0 {
+            return self.empty_file(&target, &oid);
+        }
+        let group = Arc::new(Group {
+            path: target.path.as_bytes().to_vec(),
+            size: Some(size),
+            modified: Some(entry.metadata.modified),
+            destination: Some(target.path.below(&self.tree.base)),
+            coverage: Some(Coverage { block }),
+        });
+        let request = ObjectRequest {
+            oid,
+            size: Some(size),
+            group,
+            target: Arc::clone(&target) as Arc<dyn Target>,
+            recipe: None,
+        };
+        let guard = in_flight.clone();
+        let on_done = Box::new(move |result: Result<Fetched, FetchError>| {
+            if let Err(error) = result {
+                target.ended(&error);
+            }
+            drop(guard);
+        });
+        self.runtime.block_on(self.session.submit(request, on_done));
+    }
+
+    fn empty_file(&self, target: &TreeFile, oid: &Oid) {
+        let made = match *oid == Oid::of(b"") {
+            true => target.begin(Some(0), &About::default()).and_then(|()| target.complete(oid, 0, Vec::new())),
+            false => Err(io::Error::other("the descriptor says it is empty, its id says otherwise")),
+        };
+        if let Err(error) = made {
+            target.ended(&FetchError::Write(error));
+        }
+    }
+}
+
+/// A file of the tree on its way.
+struct TreeFile {
+    tree: Arc<Tree>,
+    path: RelPath,
+    metadata: Metadata,
+    oid: Oid,
+    is_large: bool,
+    staged: Mutex<Option<Staged>>,
+    body: OnceLock<Body>,
+    existing: OnceLock<Vec<Range<u64>>>,
+    failure: Mutex<Option<FileError>>,
+}
+
+impl TreeFile {
+    fn new(tree: &Arc<Tree>, path: RelPath, metadata: Metadata, oid: Oid, size: u64) -> Self {
+        let is_large = size > 1 << towpath_content::pieces::MIN_LOG2;
+        Self {
+            tree: Arc::clone(tree),
+            path,
+            metadata,
+            oid,
+            is_large,
+            staged: Mutex::default(),
+            body: OnceLock::new(),
+            existing: OnceLock::new(),
+            failure: Mutex::default(),
+        }
+    }
+
+    /// The session could not bring it, or this side could not write it.
+    fn ended(&self, error: &FetchError) {
+        let failure = lock(&self.failure).take();
+        match (failure, error) {
+            (Some(failure), _) => self.tree.problem(&self.path, &failure),
+            (None, FetchError::Stalled { .. } | FetchError::Cancelled) => self.tree.stop(errors::fetch(error)),
+            (None, error) => self.tree.fail(&self.path, &errors::fetch(error)),
+        }
+    }
+
+    fn note<T>(&self, result: Result<T, FileError>) -> io::Result<T> {
+        result.map_err(|error| {
+            let kind = io_error(&error);
+            *lock(&self.failure) = Some(error);
+            kind
+        })
+    }
+
+    fn body(&self) -> io::Result<&Body> {
+        self.body.get().ok_or_else(|| io::Error::other("the file was not begun"))
+    }
+
+    fn open(&self, size: u64) -> Result<Staged, FileError> {
+        if self.is_large
+            && let Some(part) = self.tree.record.part(&self.oid)
+            && let Ok(staged) = self.tree.destination.reopen_staged(&part)
+        {
+            let left = staged.data_ranges().collect::<Result<Vec<_>, _>>().unwrap_or_default();
+            let _ = self.existing.set(left);
+            staged.body().set_size(size)?;
+            return Ok(staged);
+        }
+        let staged = self.tree.destination.stage_file(size)?;
+        if self.is_large
+            && let Err(error) = self.tree.record.set_part(&self.oid, staged.name())
+        {
+            tracing::warn!(%error, "an interruption now would begin this file from the front");
+        }
+        Ok(staged)
+    }
+
+    fn finish(&self, values: Vec<Value>) -> Result<(), FileError> {
+        let Some(staged) = lock(&self.staged).take() else { return Ok(()) };
+        lock(&self.tree.committed).insert(self.path.clone(), (self.oid, values));
+        let destination = &self.tree.destination;
+        let placed = destination.commit(staged, self.path.clone(), &self.metadata, Overwrite::Never)?;
+        self.tree.placed(placed);
+        Ok(())
+    }
+}
+
+impl Target for TreeFile {
+    fn begin(&self, size: Option<u64>, _about: &About) -> io::Result<()> {
+        let staged = self.note(self.open(size.unwrap_or(0)))?;
+        let _ = self.body.set(staged.body().clone());
+        *lock(&self.staged) = Some(staged);
+        Ok(())
+    }
+
+    fn existing(&self) -> Vec<Range<u64>> {
+        self.existing.get().cloned().unwrap_or_default()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.note(self.body()?.read_at(offset, buf))
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.note(self.body()?.write_piece(offset, bytes, false))
+    }
+
+    fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
+        let existing = self.existing.get().map_or(&[][..], Vec::as_slice);
+        write_zeros(self.body()?, &range, existing).or_else(|error| self.note(Err(error)))
+    }
+
+    fn complete(&self, _oid: &Oid, _size: u64, values: Vec<Value>) -> io::Result<()> {
+        self.note(self.finish(values))
+    }
+}

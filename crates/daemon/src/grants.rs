@@ -1,0 +1,51 @@
+//! Which ticket secrets this service honours: those of its leases, and those of what it shares at
+//! the moment.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use towpath_content::ticket::Secret;
+use towpath_content::{NodeId, Oid};
+use towpath_link::Identity;
+use towpath_plugins::direct::Issuer;
+use towpath_store::Store;
+
+/// Answers the direct plugin's questions about rights.
+pub struct Grants {
+    identity: Identity,
+    shared: RwLock<HashMap<Oid, Secret>>,
+    /// Where leases are looked up, if they are honoured: a daemon's are, a mere `tow share` gives
+    /// out only what it shares.
+    leases: Option<Arc<dyn Store>>,
+}
+
+impl Grants {
+    /// Rights of a service.
+    pub fn new(identity: Identity, leases: Option<Arc<dyn Store>>) -> Self {
+        Self { identity, shared: RwLock::default(), leases }
+    }
+
+    /// Honours tickets for `oid` with `secret` until the service ends.
+    pub fn share(&self, oid: Oid, secret: Secret) {
+        self.shared.write().unwrap_or_else(PoisonError::into_inner).insert(oid, secret);
+    }
+}
+
+impl Issuer for Grants {
+    fn secret(&self, root: &Oid) -> Option<Secret> {
+        let shared = self.shared.read().unwrap_or_else(PoisonError::into_inner).get(root).copied();
+        shared.or_else(|| {
+            let leases = self.leases.as_ref()?.leases().ok()?;
+            leases.iter().find(|lease| lease.oid == *root).map(|lease| lease.secret)
+        })
+    }
+
+    fn is_allowed(&self, node: &NodeId) -> bool {
+        // The node's own other processes may have everything.
+        *node == self.identity.node_id()
+    }
+
+    fn sign(&self, message: &[u8]) -> [u8; 64] {
+        self.identity.sign(message)
+    }
+}

@@ -1,0 +1,105 @@
+//! Where state, keys, index and socket lie.
+//!
+//! Under `$TOW_HOME` if it is set, else where the XDG Base Directory Specification says. Pure:
+//! the environment is handed in, so that a test is not the machine's.
+
+use std::path::{Path, PathBuf};
+
+/// The folders of one user's service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Home {
+    config: PathBuf,
+    state: PathBuf,
+    data: PathBuf,
+    runtime: PathBuf,
+}
+
+impl Home {
+    /// Everything under one folder.
+    pub fn under(root: &Path) -> Self {
+        let at = |name: &str| root.join(name);
+        Self { config: at("config"), state: at("state"), data: at("data"), runtime: at("run") }
+    }
+
+    /// Finds the folders; `None` if neither `TOW_HOME` nor `HOME` is set.
+    pub fn find(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<Self> {
+        let absolute = |name: &str| variable(name).filter(|path| path.is_absolute());
+        if let Some(root) = absolute("TOW_HOME") {
+            return Some(Self::under(&root));
+        }
+        let home = absolute("HOME");
+        let base = |name: &str, below: &str| {
+            let base = absolute(name).or_else(|| home.as_ref().map(|home| home.join(below)));
+            base.map(|base| base.join("towpath"))
+        };
+        let state = base("XDG_STATE_HOME", ".local/state")?;
+        let runtime = absolute("XDG_RUNTIME_DIR").map(|base| base.join("towpath"));
+        Some(Self {
+            config: base("XDG_CONFIG_HOME", ".config")?,
+            data: base("XDG_DATA_HOME", ".local/share")?,
+            runtime: runtime.unwrap_or_else(|| state.join("run")),
+            state,
+        })
+    }
+
+    /// The node's private key.
+    pub fn key(&self) -> PathBuf {
+        self.config.join("node.key")
+    }
+
+    /// The index and what else must survive a restart.
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+
+    /// Objects that the store owns.
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// Records and temporaries of interrupted transfers.
+    pub fn resume(&self) -> PathBuf {
+        self.state.join("resume")
+    }
+
+    /// What was shared before.
+    pub fn shares(&self) -> PathBuf {
+        self.state.join("shares")
+    }
+
+    /// The folder of the daemon's socket.
+    pub fn runtime(&self) -> &Path {
+        &self.runtime
+    }
+
+    /// The daemon's socket.
+    pub fn socket(&self) -> PathBuf {
+        self.runtime.join("tow.sock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(variables: &[(&str, &str)]) -> Option<Home> {
+        Home::find(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
+    }
+
+    #[test]
+    fn tow_home_comes_before_xdg_and_xdg_before_home() {
+        let home = find(&[("TOW_HOME", "/t"), ("HOME", "/h")]).unwrap();
+        assert_eq!((home.key(), home.socket()), ("/t/config/node.key".into(), "/t/run/tow.sock".into()));
+        let home = find(&[("HOME", "/h"), ("XDG_STATE_HOME", "/s"), ("XDG_RUNTIME_DIR", "/r")]).unwrap();
+        assert_eq!(home.key(), Path::new("/h/.config/towpath/node.key"));
+        assert_eq!(home.state(), Path::new("/s/towpath"));
+        assert_eq!(home.socket(), Path::new("/r/towpath/tow.sock"));
+    }
+
+    #[test]
+    fn relative_paths_are_ignored_as_xdg_demands() {
+        let home = find(&[("HOME", "/h"), ("XDG_STATE_HOME", "s"), ("TOW_HOME", "t")]).unwrap();
+        assert_eq!(home.state(), Path::new("/h/.local/state/towpath"));
+        assert_eq!(find(&[("XDG_STATE_HOME", "/s")]), None);
+    }
+}

@@ -1,0 +1,291 @@
+//! Files, trees and streams into the store, and the tickets for them.
+//!
+//! What is quick to read is read first, and its ticket names the content. For what takes long (a
+//! large file that the index does not know, any tree, any stream) the ticket names a live object
+//! and comes at once: a receiver follows while the rest is still being read.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::rand::{GetRandomFlags, getrandom};
+use tokio::io::AsyncReadExt;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use towpath_api::{ApiError, ErrorKind, Input, PutReply};
+use towpath_content::Oid;
+use towpath_content::ticket::Secret;
+use towpath_content::tree::Time;
+use towpath_store::{About, Lease, ObjectKind, Stamp, State, Store};
+
+use crate::errors;
+use crate::put_tree::{self, TreeTotals};
+use crate::service::Service;
+use crate::shares::Share;
+
+/// A file up to this size is hashed before its ticket is made.
+const HASH_FIRST: u64 = 64 << 20;
+/// Bytes of a stream read at once.
+const PART: u64 = 256 << 10;
+
+/// Something that is served until the service ends.
+pub struct Shared {
+    /// Its ticket.
+    pub reply: PutReply,
+    /// Completes when all of it has been read.
+    pub reading: JoinHandle<Result<PutReply, ApiError>>,
+    /// Problems with single files, as they are found.
+    pub failures: mpsc::UnboundedReceiver<(String, String)>,
+}
+
+/// How a path is going to be put.
+struct Plan {
+    path: PathBuf,
+    about: About,
+    size: u64,
+    share: Share,
+    /// Whether the content was known before; then `share` names it already.
+    is_read: bool,
+}
+
+/// Serves a path from now on.
+pub async fn share(service: &Arc<Service>, path: &Path) -> Result<Shared, ApiError> {
+    let known = service.shares.find(&absolute(path)?);
+    let plan = plan(service, path, known).await?;
+    service.grants.share(plan.share.oid, plan.share.secret);
+    if let Err(error) = service.shares.keep(&plan.path, &plan.share) {
+        tracing::warn!(%error, "the ticket can't be kept for next time");
+    }
+    start(service, plan)
+}
+
+/// Puts a path and pins it until it is done. Returns when the ticket is known; what is still to be
+/// read goes on in the background.
+pub async fn put(service: &Arc<Service>, path: &Path) -> Result<Shared, ApiError> {
+    let absolute = absolute(path)?;
+    let leases = service.store.leases().map_err(|error| errors::store(&error))?;
+    let lease = leases.into_iter().find(|lease| lease.path.as_deref() == Some(&absolute));
+    let known = lease.map(|lease| Share { oid: lease.oid, secret: lease.secret });
+    let plan = plan(service, path, known).await?;
+    let lease = Lease {
+        oid: plan.share.oid,
+        content: plan.is_read.then_some(plan.share.oid).filter(|oid| !oid.is_live()),
+        size: (plan.about.kind == ObjectKind::Blob).then_some(plan.size),
+        secret: plan.share.secret,
+        path: Some(plan.path.clone()),
+        about: plan.about.clone(),
+        created: now(),
+    };
+    service.store.lease(&lease).map_err(|error| errors::store(&error))?;
+    start(service, plan)
+}
+
+fn start(service: &Arc<Service>, plan: Plan) -> Result<Shared, ApiError> {
+    let reply = PutReply {
+        ticket: service.ticket(plan.share.oid, plan.share.secret),
+        oid: plan.share.oid.to_string(),
+        size: (plan.about.kind == ObjectKind::Blob).then_some(plan.size),
+    };
+    let (report, failures) = mpsc::unbounded_channel();
+    let (service, mut end) = (Arc::clone(service), reply.clone());
+    let reading = tokio::task::spawn_blocking(move || {
+        if !plan.is_read {
+            let (content, size) = read(&service, &plan, &report)?;
+            (end.oid, end.size) = (content.to_string(), Some(size));
+        }
+        Ok(end)
+    });
+    Ok(Shared { reply, reading, failures })
+}
+
+type Report = mpsc::UnboundedSender<(String, String)>;
+
+/// Reads what a plan puts, under its live name.
+fn read(service: &Service, plan: &Plan, report: &Report) -> Result<(Oid, u64), ApiError> {
+    let live = &plan.share.oid;
+    match plan.about.kind {
+        ObjectKind::Blob => {
+            let put = service.store.put_file(&plan.path, Some(live), &plan.about);
+            put.map_err(|error| errors::store(&error))
+        }
+        ObjectKind::Tree => {
+            let put = put_tree::put(&service.store, &plan.path, live, &plan.about, report);
+            put.map(|TreeTotals { descriptor, bytes }| (descriptor, bytes))
+        }
+    }
+}
+
+/// Decides under which name a path is put. `known` is what it was put as before: the same ticket
+/// is given again if the content is the same, or was never completely read.
+async fn plan(service: &Arc<Service>, path: &Path, known: Option<Share>) -> Result<Plan, ApiError> {
+    let (service, path) = (Arc::clone(service), absolute(path)?);
+    let planning = tokio::task::spawn_blocking(move || plan_blocking(&service, path, known));
+    planning.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
+}
+
+fn plan_blocking(service: &Service, path: PathBuf, known: Option<Share>) -> Result<Plan, ApiError> {
+    let metadata = std::fs::metadata(&path).map_err(|error| errors::io("put", &path, &error))?;
+    let about = about(&path, &metadata);
+    let size = metadata.len();
+    let secret = match &known {
+        Some(known) => known.secret,
+        None => Secret(random()?),
+    };
+    if !metadata.is_dir() && !metadata.is_file() {
+        let message = format!("{} is neither a file nor a directory", path.display());
+        return Err(ApiError::new(ErrorKind::Usage, message).hint("to put a stream, pipe it into 'tow put -'"));
+    }
+    // What was interrupted before all was read goes on under its name.
+    let bound = known.as_ref().map(|known| binding(service, &known.oid));
+    if let (Some(share), Some(None)) = (&known, bound)
+        && share.oid.is_live()
+    {
+        let share = Share { oid: share.oid, secret: share.secret };
+        return Ok(Plan { path, about, size, share, is_read: false });
+    }
+    let content = bound.flatten();
+    if metadata.is_dir() {
+        return plan_tree(service, path, about, known, content);
+    }
+    if size > HASH_FIRST && content.is_none() && !is_known(service, &path) {
+        let share = Share { oid: Oid::Live(random()?), secret };
+        return Ok(Plan { path, about, size, share, is_read: false });
+    }
+    let (oid, size) = service.store.put_file(&path, None, &about).map_err(|error| errors::store(&error))?;
+    let share = match (known, content) {
+        (Some(share), Some(content)) if content == oid => share,
+        _ => Share { oid, secret },
+    };
+    Ok(Plan { path, about, size, share, is_read: true })
+}
+
+/// A tree that was read before is read again (its unchanged files are not), to see whether it is
+/// still the same.
+fn plan_tree(
+    service: &Service,
+    path: PathBuf,
+    about: About,
+    known: Option<Share>,
+    content: Option<Oid>,
+) -> Result<Plan, ApiError> {
+    let fresh = Oid::Live(random()?);
+    let Some((known, content)) = known.zip(content) else {
+        let share = Share { oid: fresh, secret: Secret(random()?) };
+        return Ok(Plan { path, about, size: 0, share, is_read: false });
+    };
+    let (report, mut failures) = mpsc::unbounded_channel();
+    let totals = put_tree::put(&service.store, &path, &fresh, &about, &report)?;
+    while let Ok((path, why)) = failures.try_recv() {
+        tracing::warn!(path, why, "left out");
+    }
+    let oid = if totals.descriptor == content { known.oid } else { fresh };
+    Ok(Plan { path, about, size: totals.bytes, share: Share { oid, secret: known.secret }, is_read: true })
+}
+
+/// Whether the index knows the file as it is now, so that it need not be read.
+fn is_known(service: &Service, path: &Path) -> bool {
+    let (Some(dir), Some(name), Ok(stamp)) = (path.parent(), path.file_name(), Stamp::of_path(path)) else {
+        return false;
+    };
+    service.store.known(dir, &[(name, stamp)]).is_ok_and(|known| known.iter().all(Option::is_some))
+}
+
+/// The content that `oid` names, if it is known here.
+fn binding(service: &Service, oid: &Oid) -> Option<Oid> {
+    match service.store.have(oid).ok()?.state {
+        State::Bound(content) => Some(content),
+        State::Complete => Some(*oid),
+        _ => None,
+    }
+}
+
+/// Puts bytes as they come; the ticket is sent first.
+pub async fn put_stream(
+    service: &Arc<Service>,
+    mut input: Input<'_>,
+    ticket: mpsc::Sender<PutReply>,
+) -> Result<PutReply, ApiError> {
+    let (live, secret, about) = (Oid::Live(random()?), Secret(random()?), About::default());
+    service.store.put_init(&live, &about).map_err(|error| errors::store(&error))?;
+    service.grants.share(live, secret);
+    let mut reply = PutReply { ticket: service.ticket(live, secret), oid: live.to_string(), size: None };
+    let _ = ticket.send(reply.clone()).await;
+    let (parts, inbox) = mpsc::channel(4);
+    let store = Arc::clone(service);
+    let storing = tokio::task::spawn_blocking(move || store_parts(&store, &live, inbox));
+    let read = read_parts(&mut input, &parts).await;
+    if let Err(error) = &read {
+        tracing::warn!(%error, "the input failed");
+        service.store.put_abort(&live);
+    }
+    drop(parts);
+    let stored = storing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
+    read.map_err(|error| ApiError::new(ErrorKind::Failed, format!("reading the input: {error}")))?;
+    let (content, size) = stored?;
+    let lease = Lease {
+        oid: live,
+        content: Some(content),
+        size: Some(size),
+        secret,
+        path: None,
+        about,
+        created: now(),
+    };
+    service.store.lease(&lease).map_err(|error| errors::store(&error))?;
+    (reply.oid, reply.size) = (content.to_string(), Some(size));
+    Ok(reply)
+}
+
+async fn read_parts(input: &mut Input<'_>, parts: &mpsc::Sender<Vec<u8>>) -> std::io::Result<()> {
+    loop {
+        let mut part = Vec::with_capacity(PART as usize);
+        // What has come is handed on at once: a slow producer is followed, not waited for.
+        if input.take(PART).read_buf(&mut part).await? == 0 {
+            return Ok(());
+        }
+        if parts.send(part).await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+fn store_parts(service: &Service, live: &Oid, mut parts: mpsc::Receiver<Vec<u8>>) -> Result<(Oid, u64), ApiError> {
+    let mut size = 0;
+    while let Some(part) = parts.blocking_recv() {
+        size += part.len() as u64;
+        if let Err(error) = service.store.put_data(live, &part) {
+            service.store.put_abort(live);
+            return Err(errors::store(&error));
+        }
+    }
+    let content = service.store.put_commit(live).map_err(|error| errors::store(&error))?;
+    Ok((content, size))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, ApiError> {
+    path.canonicalize().map_err(|error| errors::io("put", path, &error))
+}
+
+fn about(path: &Path, metadata: &std::fs::Metadata) -> About {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::MetadataExt;
+    let nanos = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
+    About {
+        kind: if metadata.is_dir() { ObjectKind::Tree } else { ObjectKind::Blob },
+        name: path.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default(),
+        mode: Some(metadata.mode() & 0o7777),
+        modified: Some(Time { seconds: metadata.mtime(), nanos }),
+    }
+}
+
+fn random<const N: usize>() -> Result<[u8; N], ApiError> {
+    let mut bytes = [0; N];
+    getrandom(&mut bytes[..], GetRandomFlags::empty())
+        .map_err(|error| ApiError::new(ErrorKind::Failed, format!("no randomness: {error}")))?;
+    Ok(bytes)
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

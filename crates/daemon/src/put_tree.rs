@@ -1,0 +1,239 @@
+//! A file tree into the store: scanned, hashed on all cores, and described as it goes.
+//!
+//! The descriptor is a live object while the scan runs, so a receiver creates the first files
+//! before the last ones are read. Steps are taken in batches: files that the index knows under
+//! their stamp are not opened; the others are hashed in parallel; then the descriptor grows in
+//! the scan's order. Memory is bounded by a batch.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+use tokio::sync::mpsc;
+use towpath_api::{ApiError, ErrorKind};
+use towpath_content::Oid;
+use towpath_content::tree::{Encoder, Event, Kind, MAX_EXTENTS};
+use towpath_files::{Found, ScanError, ScanOptions, Scanned, ScannedFile, data_extents, display_name, scan};
+use towpath_store::FileRecord;
+use towpath_store::hash_open_file;
+use towpath_store::{About, DiskStore, Stamp, Store};
+
+use crate::errors;
+
+/// Steps of a scan handled at once.
+const BATCH: usize = 1024;
+/// Directories whose handles a batch may hold.
+const BATCH_DIRS: usize = 64;
+
+/// What a tree came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TreeTotals {
+    /// The descriptor's content OID.
+    pub descriptor: Oid,
+    /// Bytes of all files.
+    pub bytes: u64,
+}
+
+type Report = mpsc::UnboundedSender<(String, String)>;
+
+/// Puts the tree at `root` (absolute, without symlinks) under `live`. What cannot be read is left
+/// out and reported: its path, and why.
+pub fn put(
+    store: &DiskStore,
+    root: &Path,
+    live: &Oid,
+    about: &About,
+    report: &Report,
+) -> Result<TreeTotals, ApiError> {
+    store.put_init(live, about).map_err(|error| errors::store(&error))?;
+    let result = describe(store, root, live, report);
+    if result.is_err() {
+        store.put_abort(live);
+    }
+    result
+}
+
+fn describe(store: &DiskStore, root: &Path, live: &Oid, report: &Report) -> Result<TreeTotals, ApiError> {
+    let mut builder =
+        Builder { store, root, live, report, encoder: Encoder::new(false), batch: Vec::new(), dirs: 0, bytes: 0 };
+    let scanned = scan(root, &ScanOptions::default(), &mut |step| builder.step(step));
+    scanned.map_err(|error| match error {
+        ScanError::Root(error) => errors::file(&error),
+        ScanError::Stopped(error) => error,
+    })?;
+    builder.finish()
+}
+
+struct Builder<'a> {
+    store: &'a DiskStore,
+    root: &'a Path,
+    live: &'a Oid,
+    report: &'a Report,
+    encoder: Encoder,
+    batch: Vec<Step>,
+    dirs: usize,
+    bytes: u64,
+}
+
+/// A step of the scan, and for a file what became of it.
+struct Step {
+    event: Event,
+    file: Option<ScannedFile>,
+    hashed: Hash,
+}
+
+enum Hash {
+    /// Not a file, or not looked at yet.
+    Open,
+    /// In the index.
+    Known(Oid),
+    /// Hashed now.
+    New(FileRecord),
+    /// Could not be read.
+    Failed(String),
+}
+
+impl Builder<'_> {
+    fn step(&mut self, step: Scanned) -> Result<(), ApiError> {
+        match step {
+            Scanned::Enter(found) => {
+                self.dirs += 1;
+                self.push(Event::Enter(found.entry), None);
+            }
+            Scanned::Leaf(found) => self.leaf(found),
+            Scanned::Leave => self.push(Event::Leave, None),
+            Scanned::Failed(error) => self.report(error.path(), error.to_string()),
+        }
+        if self.batch.len() >= BATCH || self.dirs >= BATCH_DIRS { self.flush() } else { Ok(()) }
+    }
+
+    fn leaf(&mut self, found: Found) {
+        match found.entry.kind {
+            Kind::File { .. } | Kind::Symlink { .. } => self.push(Event::Leaf(found.entry), found.file),
+            Kind::Directory => {}
+            Kind::Fifo | Kind::Socket | Kind::CharDevice { .. } | Kind::BlockDevice { .. } => {
+                let _ = self.report.send((display_name(&found.entry.name), "special files are left out".into()));
+            }
+        }
+    }
+
+    fn push(&mut self, event: Event, file: Option<ScannedFile>) {
+        self.batch.push(Step { event, file, hashed: Hash::Open });
+    }
+
+    fn report(&self, path: &Path, why: String) {
+        let path = path.strip_prefix(self.root).unwrap_or(path);
+        let _ = self.report.send((display_name(path.as_os_str().as_bytes()), why));
+    }
+
+    fn flush(&mut self) -> Result<(), ApiError> {
+        let mut batch = std::mem::take(&mut self.batch);
+        self.dirs = 0;
+        self.look_up(&mut batch)?;
+        batch.par_iter_mut().with_max_len(4).for_each(Step::hash);
+        let mut records = Vec::new();
+        for step in batch {
+            self.describe(step, &mut records)?;
+        }
+        self.store.remember(&records).map_err(|error| errors::store(&error))?;
+        let blocks = self.encoder.take();
+        self.store.put_data(self.live, &blocks).map_err(|error| errors::store(&error))
+    }
+
+    /// Asks the index for all files of the batch, directory by directory.
+    fn look_up(&self, batch: &mut [Step]) -> Result<(), ApiError> {
+        let dir = |step: &Step| step.file.as_ref().and_then(|file| file.path().parent().map(Path::to_path_buf));
+        for run in batch.chunk_by_mut(|one, next| dir(one) == dir(next)) {
+            let Some(folder) = run.first().and_then(dir) else { continue };
+            let files: Vec<_> = run.iter().filter_map(|step| step.file.as_ref()).map(name_and_stamp).collect();
+            let known = self.store.known(&folder, &files).map_err(|error| errors::store(&error))?;
+            for (step, known) in run.iter_mut().zip(known) {
+                if let Some(oid) = known {
+                    step.hashed = Hash::Known(oid);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn describe(&mut self, step: Step, records: &mut Vec<FileRecord>) -> Result<(), ApiError> {
+        let Step { mut event, file, hashed } = step;
+        let content = match hashed {
+            Hash::Failed(why) => {
+                if let Some(file) = &file {
+                    self.report(file.path(), why);
+                }
+                return Ok(());
+            }
+            Hash::Known(oid) => Some(oid),
+            Hash::New(record) => {
+                let oid = record.oid;
+                if let Event::Leaf(entry) = &mut event
+                    && let Kind::File { size, .. } = &mut entry.kind
+                {
+                    *size = record.stamp.size;
+                }
+                records.push(record);
+                Some(oid)
+            }
+            Hash::Open => None,
+        };
+        if let Event::Leaf(entry) = &mut event
+            && let Kind::File { size, oid, extents } = &mut entry.kind
+        {
+            *oid = content;
+            self.bytes += *size;
+            *extents = file.as_ref().filter(|file| file.looks_sparse()).and_then(|file| {
+                data_extents(&file.open().ok()?, *size, MAX_EXTENTS)
+            });
+        }
+        self.encoder.push(&event).map_err(|error| {
+            ApiError::new(ErrorKind::Failed, format!("{} can't be described: {error}", self.root.display()))
+        })
+    }
+
+    fn finish(mut self) -> Result<TreeTotals, ApiError> {
+        self.flush()?;
+        let encoder = std::mem::replace(&mut self.encoder, Encoder::new(false));
+        let last = encoder.finish().map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
+        self.store.put_data(self.live, &last).map_err(|error| errors::store(&error))?;
+        let descriptor = self.store.put_commit(self.live).map_err(|error| errors::store(&error))?;
+        Ok(TreeTotals { descriptor, bytes: self.bytes })
+    }
+}
+
+impl Step {
+    fn hash(&mut self) {
+        let (Some(file), Hash::Open) = (&self.file, &self.hashed) else { return };
+        self.hashed = match hash_file(file) {
+            Ok(record) => Hash::New(record),
+            Err(why) => Hash::Failed(why),
+        };
+    }
+}
+
+fn hash_file(file: &ScannedFile) -> Result<FileRecord, String> {
+    let open = file.open().map_err(|error| error.to_string())?;
+    let hashed = hash_open_file(&open, file.path()).map_err(|error| error.to_string())?;
+    let (dir, name) = (file.path().parent(), file.path().file_name());
+    let (dir, name) = dir.zip(name).ok_or("has no name")?;
+    Ok(FileRecord::new(dir, name, hashed))
+}
+
+fn name_and_stamp(file: &ScannedFile) -> (PathBuf, Stamp) {
+    (file.path().file_name().map(PathBuf::from).unwrap_or_default(), store_stamp(file.stamp()))
+}
+
+/// A stamp as the store has it.
+pub fn store_stamp(stamp: &towpath_files::Stamp) -> Stamp {
+    let nanos = |time: towpath_content::tree::Time| {
+        time.seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(time.nanos))
+    };
+    Stamp {
+        dev: stamp.device,
+        ino: stamp.inode,
+        size: stamp.size,
+        mtime_ns: nanos(stamp.modified),
+        ctime_ns: nanos(stamp.changed),
+    }
+}

@@ -1,0 +1,117 @@
+//! What was shared or listened on before, so that the same command gives the same ticket: a
+//! receiver that was cut off goes on when the sender comes back.
+//!
+//! One small JSON file per path in the state folder. It is a help only: without it a new ticket is
+//! made.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use towpath_content::Oid;
+use towpath_content::node_id::hex;
+use towpath_content::ticket::Secret;
+
+/// What a path was shared as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
+    /// What the ticket names.
+    pub oid: Oid,
+    /// Its secret.
+    pub secret: Secret,
+}
+
+/// The folder of records.
+#[derive(Debug, Clone)]
+pub struct Shares {
+    folder: PathBuf,
+}
+
+impl Shares {
+    /// Records in `folder`, which is made when needed.
+    pub const fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    fn file(&self, kind: &str, name: &[u8]) -> PathBuf {
+        let hash = Oid::of(name);
+        self.folder.join(format!("{kind}-{}.json", hex(&hash.digest()[..16])))
+    }
+
+    /// What `path` was shared as last.
+    pub fn find(&self, path: &Path) -> Option<Share> {
+        let record = read(&self.file("share", path.as_os_str().as_bytes()))?;
+        let oid = record.get("oid")?.as_str()?.parse().ok()?;
+        let digits = format!("{}{}", record.get("secret")?.as_str()?, "0".repeat(32));
+        let bytes = towpath_content::node_id::unhex(&digits)?;
+        let secret = Secret(bytes[..16].try_into().ok()?);
+        Some(Share { oid, secret })
+    }
+
+    /// Records what `path` is shared as.
+    pub fn keep(&self, path: &Path, share: &Share) -> std::io::Result<()> {
+        let record = json!({
+            "path": path.to_string_lossy(),
+            "oid": share.oid.to_string(),
+            "secret": hex(&share.secret.0),
+        });
+        self.write(&self.file("share", path.as_os_str().as_bytes()), &record)
+    }
+
+    /// The port that `user` (a shared path, or the daemon) listened on last.
+    pub fn port(&self, user: &[u8]) -> Option<u16> {
+        read(&self.file("port", user))?.get("port")?.as_u64()?.try_into().ok()
+    }
+
+    /// Records a port.
+    pub fn keep_port(&self, user: &[u8], port: u16) -> std::io::Result<()> {
+        self.write(&self.file("port", user), &json!({ "port": port }))
+    }
+
+    /// Replaces a record as a whole; it holds a secret, so it is for its owner alone.
+    fn write(&self, file: &Path, record: &Value) -> std::io::Result<()> {
+        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let temp = file.with_extension(format!("{}.tmp", std::process::id()));
+        let mut out = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
+        out.write_all(record.to_string().as_bytes())?;
+        out.sync_all()?;
+        fs::rename(&temp, file)
+    }
+}
+
+fn read(file: &Path) -> Option<Value> {
+    serde_json::from_slice(&fs::read(file).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_share_comes_back_for_its_path_alone_and_nobody_else_reads_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let shares = Shares::new(dir.path().join("shares"));
+        let share = Share { oid: Oid::Live([3; 32]), secret: Secret([7; 16]) };
+        assert_eq!(shares.find(Path::new("/a")), None);
+        shares.keep(Path::new("/a"), &share).unwrap();
+        assert_eq!(shares.find(Path::new("/a")), Some(share));
+        assert_eq!(shares.find(Path::new("/b")), None);
+        for entry in fs::read_dir(dir.path().join("shares")).unwrap() {
+            assert_eq!(entry.unwrap().metadata().unwrap().permissions().mode() & 0o077, 0);
+        }
+    }
+
+    #[test]
+    fn a_damaged_record_is_as_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let shares = Shares::new(dir.path().to_path_buf());
+        shares.keep_port(b"daemon", 7000).unwrap();
+        assert_eq!(shares.port(b"daemon"), Some(7000));
+        fs::write(shares.file("port", b"daemon"), b"{\"port\": 70000").unwrap();
+        assert_eq!(shares.port(b"daemon"), None);
+    }
+}

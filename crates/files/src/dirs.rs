@@ -1,0 +1,97 @@
+//! A few directories of one tree, held open; the others are opened again when they are needed.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+
+use crate::confine;
+use crate::path::RelPath;
+
+/// How many directories stay open besides the root.
+const HELD: usize = 64;
+
+type Held = (RelPath, Arc<OwnedFd>);
+
+/// The root of a tree and its most recently used directories.
+#[derive(Debug)]
+pub(crate) struct Dirs {
+    root: Arc<OwnedFd>,
+    /// Least recently used first.
+    recent: Mutex<Vec<Held>>,
+}
+
+impl Dirs {
+    pub(crate) fn new(root: OwnedFd) -> Self {
+        Self { root: Arc::new(root), recent: Mutex::default() }
+    }
+
+    /// Holds the directory at `path`, which the user named.
+    pub(crate) fn open(path: &Path) -> Result<Self, Errno> {
+        confine::open_root(path).map(Self::new)
+    }
+
+    pub(crate) fn root(&self) -> &Arc<OwnedFd> {
+        &self.root
+    }
+
+    /// The directory at `path`: a held one, or opened anew from the root.
+    pub(crate) fn get(&self, path: &RelPath) -> Result<Arc<OwnedFd>, Errno> {
+        if path.is_root() {
+            return Ok(Arc::clone(&self.root));
+        }
+        if let Some(held) = self.recall(path) {
+            return Ok(held);
+        }
+        let opened = Arc::new(confine::open_below(&self.root, path)?);
+        self.keep(path, &opened);
+        Ok(opened)
+    }
+
+    /// Holds a directory that was just opened.
+    pub(crate) fn keep(&self, path: &RelPath, dir: &Arc<OwnedFd>) {
+        let mut recent = self.lock();
+        if recent.len() >= HELD {
+            recent.remove(0);
+        }
+        recent.push((path.clone(), Arc::clone(dir)));
+    }
+
+    fn recall(&self, path: &RelPath) -> Option<Arc<OwnedFd>> {
+        let mut recent = self.lock();
+        let at = recent.iter().rposition(|(held, _)| held == path)?;
+        let found = recent.remove(at);
+        let dir = Arc::clone(&found.1);
+        recent.push(found);
+        Some(dir)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Held>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_recent_directories_stay_and_all_are_found() {
+        let tmp = tempfile::tempdir().unwrap();
+        let names: Vec<String> = (0..HELD + 20).map(|i| format!("d{i}")).collect();
+        names.iter().for_each(|name| std::fs::create_dir(tmp.path().join(name)).unwrap());
+        let dirs = Dirs::open(tmp.path()).unwrap();
+        for _ in 0..2 {
+            for name in &names {
+                let dir = dirs.get(&RelPath::new([name]).unwrap()).unwrap();
+                let wanted = rustix::fs::stat(tmp.path().join(name)).unwrap().st_ino;
+                assert_eq!(rustix::fs::fstat(&dir).unwrap().st_ino, wanted);
+                assert!(dirs.lock().len() <= HELD);
+            }
+        }
+        let last = RelPath::new([&names[HELD]]).unwrap();
+        let again = dirs.get(&last).unwrap();
+        assert!(Arc::ptr_eq(&again, &dirs.get(&last).unwrap()));
+    }
+}

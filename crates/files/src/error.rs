@@ -1,0 +1,201 @@
+//! What can go wrong with a file, one variant per different next step of the caller.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::names::display_path;
+
+/// Why something could not be done with a file. Every variant tells what was attempted (`op`), on
+/// which path, and what the system said.
+#[derive(Debug, Error)]
+pub enum FileError {
+    /// Something is already there. Ask for another name, or for leave to overwrite.
+    #[error("{op} {}: already there ({source})", display_path(.path))]
+    Exists {
+        /// What was attempted.
+        op: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Something other than a directory stands where one is needed.
+    #[error("{op} {}: not a directory ({source})", display_path(.path))]
+    NotADirectory {
+        /// What was attempted.
+        op: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The name, or a symbolic link on the way, would lead out of the tree. Never retry.
+    #[error("{op} {}: would leave the tree ({source})", display_path(.path))]
+    OutsideTree {
+        /// What was attempted.
+        op: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said, or what is wrong with the name.
+        source: io::Error,
+    },
+    /// The disk or the quota is full. Free some space and resume.
+    #[error("{op} {}: no space left ({source})", display_path(.path))]
+    NoSpace {
+        /// What was attempted.
+        op: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is gone. When reading: skip it.
+    #[error("{op} {}: not there ({source})", display_path(.path))]
+    Vanished {
+        /// What was attempted.
+        op: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Not allowed to this user, or on a read-only file system.
+    #[error("{op} {}: not allowed ({source})", display_path(.path))]
+    Permission {
+        /// What was attempted.
+        op: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is no longer the file or directory that was seen before. Look at it anew.
+    #[error("{op} {}: changed meanwhile ({source})", display_path(.path))]
+    Changed {
+        /// What was attempted.
+        op: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// How it differs.
+        source: io::Error,
+    },
+    /// Another transfer is using it, or this one has not finished with it. Wait.
+    #[error("{op} {}: in use ({source})", display_path(.path))]
+    Busy {
+        /// What was attempted.
+        op: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What is in the way.
+        source: io::Error,
+    },
+    /// The directory is nested deeper than a tree descriptor may be; it is left out.
+    #[error("{op} {}: {source}", display_path(.path))]
+    TooDeep {
+        /// What was attempted.
+        op: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The limit.
+        source: io::Error,
+    },
+    /// Anything else the system said.
+    #[error("{op} {}: {source}", display_path(.path))]
+    Io {
+        /// What was attempted.
+        op: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl FileError {
+    /// Sorts a system error into the variant it belongs to.
+    pub fn new(op: &'static str, path: &Path, error: impl Into<io::Error>) -> Self {
+        let source = error.into();
+        let path = path.to_path_buf();
+        match Errno::from_io_error(&source) {
+            Some(Errno::EXIST | Errno::ISDIR | Errno::NOTEMPTY) => Self::Exists { op, path, source },
+            Some(Errno::NOTDIR) => Self::NotADirectory { op, path, source },
+            Some(Errno::LOOP) => Self::OutsideTree { op, path, source },
+            Some(Errno::NOSPC | Errno::DQUOT) => Self::NoSpace { op, path, source },
+            Some(Errno::NOENT | Errno::STALE) => Self::Vanished { op, path, source },
+            Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Self::Permission { op, path, source },
+            Some(Errno::AGAIN) => Self::Busy { op, path, source },
+            _ => Self::Io { op, path, source },
+        }
+    }
+
+    /// A name that is not allowed below a tree.
+    pub(crate) fn outside(op: &'static str, path: &Path, why: &'static str) -> Self {
+        let source = io::Error::new(io::ErrorKind::InvalidInput, why);
+        Self::OutsideTree { op, path: path.to_path_buf(), source }
+    }
+
+    /// Not what it was.
+    pub(crate) fn changed(op: &'static str, path: &Path, how: &'static str) -> Self {
+        Self::Changed { op, path: path.to_path_buf(), source: io::Error::other(how) }
+    }
+
+    /// Still needed by someone.
+    pub(crate) fn busy(op: &'static str, path: &Path, why: &'static str) -> Self {
+        Self::Busy { op, path: path.to_path_buf(), source: io::Error::other(why) }
+    }
+
+    /// A call that makes no sense.
+    pub(crate) fn refused(op: &'static str, path: &Path, why: &'static str) -> Self {
+        let source = io::Error::new(io::ErrorKind::InvalidInput, why);
+        Self::Io { op, path: path.to_path_buf(), source }
+    }
+
+    /// On what it was attempted.
+    pub fn path(&self) -> &Path {
+        self.parts().1
+    }
+
+    /// What was attempted.
+    pub fn op(&self) -> &'static str {
+        self.parts().0
+    }
+
+    fn parts(&self) -> (&'static str, &Path) {
+        match self {
+            Self::Exists { op, path, .. }
+            | Self::NotADirectory { op, path, .. }
+            | Self::OutsideTree { op, path, .. }
+            | Self::NoSpace { op, path, .. }
+            | Self::Vanished { op, path, .. }
+            | Self::Permission { op, path, .. }
+            | Self::Changed { op, path, .. }
+            | Self::Busy { op, path, .. }
+            | Self::TooDeep { op, path, .. }
+            | Self::Io { op, path, .. } => (op, path),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_disks_and_full_quotas_are_told_apart_from_other_failures() {
+        for errno in [Errno::NOSPC, Errno::DQUOT] {
+            let error = FileError::new("write", Path::new("f"), errno);
+            assert!(matches!(error, FileError::NoSpace { .. }), "{error}");
+        }
+        assert!(matches!(FileError::new("write", Path::new("f"), Errno::IO), FileError::Io { .. }));
+    }
+
+    #[test]
+    fn a_message_shows_no_control_characters_of_a_name() {
+        let error = FileError::new("open", Path::new("a\x1b[2Kb\nc"), Errno::NOENT);
+        assert!(!error.to_string().contains(['\x1b', '\n']), "{error}");
+        assert_eq!((error.op(), error.path()), ("open", Path::new("a\x1b[2Kb\nc")));
+    }
+}

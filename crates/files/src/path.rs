@@ -1,0 +1,161 @@
+//! A path below a tree's root that cannot lead out of it.
+//!
+//! Every component was checked when the path was made, so whoever holds a [`RelPath`] need not
+//! check again. What a component *is* on disk, a directory or a symbolic link, is only known when
+//! it is opened, and is looked after there (`confine`).
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use towpath_content::tree::MAX_DEPTH;
+
+use crate::error::FileError;
+use crate::names::{check_name, display_name};
+
+/// A list of checked names, from the root of a tree downward. Empty: the root itself.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub struct RelPath {
+    /// The names, joined by slashes.
+    joined: Vec<u8>,
+}
+
+impl RelPath {
+    /// The root of the tree.
+    pub const fn root() -> Self {
+        Self { joined: Vec::new() }
+    }
+
+    /// A path of these names; [`FileError::OutsideTree`] if one of them is not a plain name.
+    pub fn new<N: AsRef<[u8]>>(names: impl IntoIterator<Item = N>) -> Result<Self, FileError> {
+        let mut path = Self::root();
+        for name in names {
+            path.push(name.as_ref())?;
+        }
+        Ok(path)
+    }
+
+    /// This path and one name more.
+    pub fn join(&self, name: &[u8]) -> Result<Self, FileError> {
+        let mut path = self.clone();
+        path.push(name)?;
+        Ok(path)
+    }
+
+    /// Goes down to `name`.
+    pub fn push(&mut self, name: &[u8]) -> Result<(), FileError> {
+        let refuse = |why| FileError::outside("name", Path::new(OsStr::from_bytes(name)), why);
+        check_name(name).map_err(refuse)?;
+        if self.depth() >= MAX_DEPTH {
+            return Err(refuse("nested too deeply"));
+        }
+        if !self.is_root() {
+            self.joined.push(b'/');
+        }
+        self.joined.extend_from_slice(name);
+        Ok(())
+    }
+
+    /// Goes up by one; false at the root.
+    pub fn pop(&mut self) -> bool {
+        let up = self.joined.iter().rposition(|&b| b == b'/').unwrap_or(0);
+        let was_root = self.is_root();
+        self.joined.truncate(up);
+        !was_root
+    }
+
+    /// True for the root of the tree.
+    pub const fn is_root(&self) -> bool {
+        self.joined.is_empty()
+    }
+
+    /// The names, from the root downward.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.joined.split(|&b| b == b'/').filter(|name| !name.is_empty())
+    }
+
+    /// How many names there are.
+    pub fn depth(&self) -> usize {
+        self.names().count()
+    }
+
+    /// The directory it lies in, and its own name; `None` for the root.
+    pub fn split(&self) -> Option<(Self, &[u8])> {
+        let name = self.joined.rsplit(|&b| b == b'/').next().filter(|name| !name.is_empty())?;
+        let mut parent = self.clone();
+        parent.pop();
+        Some((parent, name))
+    }
+
+    /// The names joined by slashes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.joined
+    }
+
+    /// The path for messages, below the root's own path.
+    pub fn below(&self, root: &Path) -> PathBuf {
+        if self.is_root() { root.to_path_buf() } else { root.join(OsStr::from_bytes(&self.joined)) }
+    }
+}
+
+impl fmt::Display for RelPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_root() { "." } else { "" })?;
+        f.write_str(&display_name(&self.joined))
+    }
+}
+
+impl fmt::Debug for RelPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_path_with_dots_or_slashes_is_refused() {
+        for bad in [&b".."[..], b".", b"", b"/etc", b"a/../b", b"a\0"] {
+            let error = RelPath::new([&b"a"[..], bad]).unwrap_err();
+            assert!(matches!(error, FileError::OutsideTree { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_taken_apart_as_it_was_put_together() {
+        let path = RelPath::new(["a", "b c", "d"]).unwrap();
+        assert_eq!(path.names().collect::<Vec<_>>(), [&b"a"[..], b"b c", b"d"]);
+        let (parent, name) = path.split().unwrap();
+        assert_eq!((parent.as_bytes(), name), (&b"a/b c"[..], &b"d"[..]));
+        assert_eq!(RelPath::new(["a"]).unwrap().split().unwrap().0, RelPath::root());
+        assert!(RelPath::root().split().is_none());
+        assert_eq!(path.below(Path::new("/r")), Path::new("/r/a/b c/d"));
+    }
+
+    #[test]
+    fn going_up_ends_at_the_root() {
+        let mut path = RelPath::new(["a", "b"]).unwrap();
+        assert!(path.pop() && path.pop());
+        assert!(!path.pop() && path.is_root());
+    }
+
+    #[test]
+    fn nesting_has_an_end() {
+        let deepest = RelPath::new(vec!["d"; MAX_DEPTH]).unwrap();
+        assert!(deepest.join(b"d").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_a_path_that_leaves(names: Vec<Vec<u8>>) {
+            if let Ok(path) = RelPath::new(&names) {
+                prop_assert_eq!(path.names().collect::<Vec<_>>(), names);
+                prop_assert!(path.names().all(|name| name != b".." && name != b"."));
+            }
+        }
+    }
+}

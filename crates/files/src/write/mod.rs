@@ -1,0 +1,58 @@
+//! Writing: a tree below a held root, or one file beside its final name.
+//!
+//! A file's life: a temporary of mode 0600 with an unpredictable name is made at its full size;
+//! pieces are written into it in any order; mode and times are set on the held descriptor; the
+//! bytes are synced; it takes its final name by a rename that refuses to replace anything unless
+//! told to. So a crash leaves the old file or the new one, and never half of one.
+//!
+//! A tree's temporaries lie in one private directory `.tow-<16 hex digits>` (mode 0700) in its
+//! root, a single file's temporary lies beside it. The staging directory has three merits over
+//! temporaries spread beside their final names: names of unfinished files are hidden from other
+//! users whatever the modes of the directories around them, one directory tells all that an
+//! interrupted transfer left, and the final directories do not fill with names that vanish. Its
+//! price: a directory of the tree that is another file system's mount point cannot be written
+//! to (a rename cannot cross), which is reported as an error of that file; and what a file takes
+//! over from its directory (the group under setgid, a default ACL) it takes from the root's.
+//!
+//! | module | story |
+//! |---|---|
+//! | `body` | the bytes of an unfinished file, shared by both forms |
+//! | `destination` | [`Destination`]: a tree being written |
+//! | `links` | its symbolic links |
+//! | `queue` | files that wait for the sync before their rename |
+//! | `staging` | the private directory, locked while in use, adopted on resume |
+//! | `single` | [`SingleFile`] |
+//! | `place` | the rename, and what stands in for it where the kernel has none that refuses |
+
+mod body;
+mod destination;
+mod links;
+mod place;
+mod queue;
+mod single;
+mod staging;
+
+pub use body::Body;
+pub use destination::{Destination, Made, WriteOptions};
+pub use place::Overwrite;
+pub use queue::{FlushLimits, Placed};
+pub use single::SingleFile;
+pub use staging::Staged;
+
+use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// What every staging directory's name starts with; 16 hexadecimal digits follow.
+pub(crate) const PREFIX: &str = ".tow-";
+
+/// 16 hexadecimal digits that nobody can guess.
+fn random_digits() -> Result<String, Errno> {
+    let mut bytes = [0; 8];
+    getrandom(&mut bytes[..], GetRandomFlags::empty())?;
+    Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
+}
+
+/// True for what [`random_digits`] may have made.
+fn are_random_digits(digits: &[u8]) -> bool {
+    digits.len() == 16 && digits.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}

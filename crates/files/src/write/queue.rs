@@ -1,0 +1,123 @@
+//! Committed files wait here for one sync that serves many of them, and take their names after it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use rustix::fs::syncfs;
+use rustix::io::Errno;
+
+use super::Overwrite;
+use super::body::Body;
+use super::destination::Destination;
+use super::staging::Staging;
+use crate::error::FileError;
+use crate::path::RelPath;
+use crate::stamp::Stamp;
+
+/// When a commit flushes by itself. Larger limits mean fewer syncs, more memory for names, and
+/// more that an interruption leaves unnamed (though not lost).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlushLimits {
+    /// Files that wait. Default 4096.
+    pub files: usize,
+    /// Bytes of the files that wait. Default 256 MiB.
+    pub bytes: u64,
+    /// Directories that the files that wait go to. Default 512.
+    pub dirs: usize,
+}
+
+impl Default for FlushLimits {
+    fn default() -> Self {
+        Self { files: 4096, bytes: 256 << 20, dirs: 512 }
+    }
+}
+
+/// What became of a committed file at a flush.
+#[derive(Debug)]
+pub struct Placed {
+    /// Its path in the tree.
+    pub path: RelPath,
+    /// The name its temporary had. On an error the temporary is still there under this name, for
+    /// [`Destination::reopen_staged`] and another try.
+    pub temp: String,
+    /// The stamp it has under its final name.
+    pub outcome: Result<Stamp, FileError>,
+}
+
+/// A file whose bytes are complete.
+#[derive(Debug)]
+pub(super) struct Queued {
+    pub(super) temp: String,
+    pub(super) staging: Arc<Staging>,
+    pub(super) path: RelPath,
+    pub(super) seen: Stamp,
+    pub(super) overwrite: Overwrite,
+}
+
+/// Files that wait.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    files: Vec<Queued>,
+    bytes: u64,
+    dirs: HashSet<RelPath>,
+    /// The one file that waits, still open, so that it can be synced alone.
+    only: Option<Body>,
+}
+
+impl Queue {
+    /// Appends a file and says whether it is time to flush.
+    pub(super) fn push(&mut self, file: Queued, body: Body, limits: &FlushLimits) -> bool {
+        self.only = self.files.is_empty().then_some(body);
+        self.bytes = self.bytes.saturating_add(file.seen.size);
+        self.dirs.extend(file.path.split().map(|(parent, _)| parent));
+        self.files.push(file);
+        self.files.len() >= limits.files || self.bytes >= limits.bytes || self.dirs.len() >= limits.dirs
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// True if a file that waits goes directly into `dir`.
+    pub(super) fn concerns(&self, dir: &RelPath) -> bool {
+        self.dirs.contains(dir)
+    }
+}
+
+impl Destination {
+    /// Syncs everything that was committed and gives it its final names.
+    ///
+    /// Each file has its own outcome; one that fails does not hold back the others, unless the
+    /// sync itself fails: then none of them is named.
+    pub fn flush(&self) -> Vec<Placed> {
+        let queue = std::mem::take(&mut *self.queue());
+        if queue.is_empty() {
+            return Vec::new();
+        }
+        let synced = self.sync_queue(&queue);
+        tracing::debug!(files = queue.files.len(), bytes = queue.bytes, ok = synced.is_ok(), "flush");
+        queue.files.into_iter().map(|file| self.settle(file, synced)).collect()
+    }
+
+    fn sync_queue(&self, queue: &Queue) -> Result<(), Errno> {
+        match &queue.only {
+            Some(body) => body.sync_data(),
+            None => syncfs(self.dirs().root()),
+        }
+    }
+
+    fn settle(&self, file: Queued, synced: Result<(), Errno>) -> Placed {
+        let synced = synced.map_err(|e| FileError::new("sync", &file.path.below(self.path()), e));
+        let outcome = synced.and_then(|()| self.name_file(&file));
+        Placed { path: file.path, temp: file.temp, outcome }
+    }
+
+    fn name_file(&self, file: &Queued) -> Result<Stamp, FileError> {
+        let stamp = self.move_in(&file.staging, &file.temp, &file.path, file.overwrite)?;
+        if stamp.same_file(&file.seen) {
+            return Ok(stamp);
+        }
+        let path = file.path.below(self.path());
+        Err(FileError::changed("rename", &path, "replaced right after it got its name"))
+    }
+}

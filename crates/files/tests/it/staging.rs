@@ -1,0 +1,141 @@
+//! The staging directory: private, kept by an interruption, adopted on resume.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+use towpath_content::tree::Metadata;
+use towpath_files::{Destination, FileError, Overwrite, WriteOptions};
+
+use crate::support::{commit, descriptors_below, destination, metadata, names_in, path, stamp};
+
+#[test]
+fn staging_is_private_and_its_names_cannot_be_guessed() {
+    let (tmp, to) = destination();
+    let name = to.staging_name().unwrap();
+    let dir = tmp.path().join("dst").join(&name);
+    assert_eq!(fs::metadata(&dir).unwrap().mode() & 0o7777, 0o700);
+    let digits = name.strip_prefix(".tow-").unwrap();
+    assert!(digits.len() == 16 && u64::from_str_radix(digits, 16).is_ok(), "{name}");
+    let staged = [to.stage_file(1).unwrap(), to.stage_file(1).unwrap()];
+    assert_ne!(staged[0].name(), staged[1].name());
+    for file in &staged {
+        assert_eq!(fs::metadata(dir.join(file.name())).unwrap().mode() & 0o7777, 0o600);
+    }
+}
+
+#[test]
+fn the_staging_directory_is_not_part_of_the_tree() {
+    let (_tmp, to) = destination();
+    let name = to.staging_name().unwrap();
+    let merging = |names: &[&str]| to.make_dir(&path(names));
+    assert!(matches!(merging(&[&name]), Err(FileError::OutsideTree { .. })));
+    assert!(matches!(merging(&[&name, "x"]), Err(FileError::OutsideTree { .. })));
+}
+
+#[test]
+fn an_interrupted_tree_is_found_and_gone_on_with() {
+    let (tmp, to) = destination();
+    let root = tmp.path().join("dst");
+    let kept = to.stage_file(1 << 20).unwrap();
+    kept.write_piece(512 << 10, b"half", false).unwrap();
+    let (kept_name, staging) = (kept.name().to_owned(), to.staging_name().unwrap());
+    let other = to.stage_file(1).unwrap();
+    commit(&to, &["never-flushed"], b"x");
+    assert!(to.find_stale_staging().unwrap().is_empty());
+    let contender = Destination::open(&root, WriteOptions::default()).unwrap();
+    let early = contender.adopt_staging(&staging, &|_| true);
+    assert!(matches!(early, Err(FileError::Busy { .. })), "{early:?}");
+    drop((kept, other, to, contender));
+
+    let to = Destination::open(&root, WriteOptions::default()).unwrap();
+    assert_eq!(to.find_stale_staging().unwrap(), [staging.as_str()]);
+    to.adopt_staging(&staging, &|name| name == kept_name).unwrap();
+    assert_eq!(names_in(&root.join(&staging)), [kept_name.as_str()]);
+    let again = to.reopen_staged(&kept_name).unwrap();
+    assert_eq!(again.body().size(), 1 << 20);
+    let ranges: Vec<_> = again.data_ranges().map(Result::unwrap).collect();
+    assert!(matches!(&ranges[..], [one] if one.start == 512 << 10 && one.end < 1 << 20), "{ranges:?}");
+    to.commit(again, path(&["f"]), &metadata(0o444, 0), Overwrite::Never).unwrap();
+    assert_eq!(stamp(to.flush()).size, 1 << 20);
+    to.remove_staging().unwrap();
+    assert_eq!(names_in(&root), ["f"]);
+}
+
+#[test]
+fn a_committed_read_only_file_is_still_reopened() {
+    let (tmp, to) = destination();
+    let staged = to.stage_file(3).unwrap();
+    let (name, staging) = (staged.name().to_owned(), to.staging_name().unwrap());
+    to.commit(staged, path(&["f"]), &metadata(0o444, 0), Overwrite::Never).unwrap();
+    drop(to);
+    let to = Destination::open(&tmp.path().join("dst"), WriteOptions::default()).unwrap();
+    to.adopt_staging(&staging, &|_| true).unwrap();
+    to.reopen_staged(&name).unwrap().write_piece(0, b"abc", false).unwrap();
+}
+
+#[test]
+fn only_an_own_private_directory_is_adopted() {
+    let (tmp, to) = destination();
+    let root = tmp.path().join("dst");
+    let outside = tmp.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("precious"), b"").unwrap();
+    symlink(&outside, root.join(".tow-0123456789abcdef")).unwrap();
+    fs::create_dir(root.join(".tow-aaaaaaaaaaaaaaaa")).unwrap();
+    fs::set_permissions(root.join(".tow-aaaaaaaaaaaaaaaa"), fs::Permissions::from_mode(0o777)).unwrap();
+    fs::create_dir(root.join("plain")).unwrap();
+    fs::set_permissions(root.join("plain"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(root.join("plain/precious"), b"").unwrap();
+    fs::write(tmp.path().join("precious"), b"").unwrap();
+    for bad in [".tow-0123456789abcdef", ".tow-aaaaaaaaaaaaaaaa", "plain", "..", "../outside", ".tow-.."] {
+        assert!(to.adopt_staging(bad, &|_| false).is_err(), "{bad}");
+    }
+    assert!(to.find_stale_staging().unwrap().is_empty());
+    assert_eq!(names_in(&outside), ["precious"]);
+    assert_eq!(names_in(&root.join("plain")), ["precious"]);
+    assert!(tmp.path().join("precious").exists());
+}
+
+#[test]
+fn only_a_plain_temporary_file_is_reopened() {
+    let (tmp, to) = destination();
+    let staging = tmp.path().join("dst").join(to.staging_name().unwrap());
+    fs::write(tmp.path().join("outside"), b"precious").unwrap();
+    symlink(tmp.path().join("outside"), staging.join("link")).unwrap();
+    fs::hard_link(tmp.path().join("outside"), staging.join("hard")).unwrap();
+    fs::create_dir(staging.join("dir")).unwrap();
+    for bad in ["link", "hard", "dir", "missing", "..", "../../outside", ""] {
+        assert!(to.reopen_staged(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn dropping_keeps_and_discarding_removes() {
+    let (tmp, to) = destination();
+    let staging = tmp.path().join("dst").join(to.staging_name().unwrap());
+    let kept = to.stage_file(1).unwrap();
+    let name = kept.name().to_owned();
+    drop(kept);
+    to.stage_file(1).unwrap().discard().unwrap();
+    assert_eq!(names_in(&staging), [name]);
+}
+
+#[test]
+fn a_size_the_disk_cannot_have_leaves_nothing_behind() {
+    let (tmp, to) = destination();
+    let staging = tmp.path().join("dst").join(to.staging_name().unwrap());
+    assert!(to.stage_file(u64::MAX).is_err());
+    assert!(names_in(&staging).is_empty());
+}
+
+#[test]
+fn thousands_of_waiting_files_hold_no_descriptors() {
+    let (tmp, to) = destination();
+    for i in 0..1500 {
+        let staged = to.stage_file(0).unwrap();
+        let at = path(&[&i.to_string()]);
+        to.commit(staged, at, &Metadata::default(), Overwrite::Never).unwrap();
+    }
+    assert!(descriptors_below(tmp.path()) < 10);
+    assert!(to.flush().into_iter().all(|placed| placed.outcome.is_ok()));
+}

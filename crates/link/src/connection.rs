@@ -1,0 +1,97 @@
+//! A connection between two services, and the seam below it.
+//!
+//! A [`Transport`] moves bytes and knows who is at the other end; a [`Connection`] makes frames of
+//! them. Its halves may live in different tasks; dropping both closes it.
+
+use std::fmt;
+use std::pin::Pin;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use towpath_content::NodeId;
+
+use crate::frame::{FrameReader, FrameWriter};
+use crate::path::PathProbe;
+
+/// The receiving half of a transport.
+pub type ReadHalf = Pin<Box<dyn AsyncRead + Send>>;
+/// The sending half of a transport.
+pub type WriteHalf = Pin<Box<dyn AsyncWrite + Send>>;
+
+/// How a peer's node id came to be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PeerProof {
+    /// The peer proved to hold the private key.
+    Key,
+    /// The peer said so, on a stream that something else protects, such as ssh.
+    Told,
+}
+
+/// Something that carries bytes both ways between two services that know each other's node id.
+///
+/// # Contract
+///
+/// - By the time there is a value, the peer is known and the opening is over.
+/// - Bytes arrive as they were sent, in order, or reading fails. What a stranger on the way could
+///   read or change is the transport's affair to prevent.
+/// - `binding` is the same at both ends and, but for chance, on no other connection.
+/// - The halves work from different tasks, and neither waits for the other's progress.
+/// - Shutting the sending half down ends that direction alone, and the peer reads everything sent
+///   before it. An end that the peer did not ask for reads as `UnexpectedEof` if the transport can
+///   tell it.
+/// - Reading takes nothing from the stream unless it is returned (as [`AsyncRead`] demands).
+pub trait Transport: Send {
+    /// The service at the other end.
+    fn peer(&self) -> NodeId;
+
+    /// How `peer` is known.
+    fn proof(&self) -> PeerProof;
+
+    /// The channel binding: what proofs made on this connection are tied to.
+    fn binding(&self) -> [u8; 32];
+
+    /// Asks the kernel about the path; [`PathProbe::none`] where there is nothing to ask.
+    fn probe(&self) -> PathProbe;
+
+    /// The two directions.
+    fn split(self: Box<Self>) -> (ReadHalf, WriteHalf);
+}
+
+/// Frames to and from one peer.
+pub struct Connection {
+    /// The service at the other end.
+    pub peer: NodeId,
+    /// How `peer` is known.
+    pub proof: PeerProof,
+    /// The channel binding: equal at both ends, different on every connection.
+    pub binding: [u8; 32],
+    /// Frames from the peer.
+    pub reader: FrameReader,
+    /// Frames to the peer.
+    pub writer: FrameWriter,
+    /// What the kernel says of the path.
+    pub info: PathProbe,
+}
+
+impl Connection {
+    /// Puts frames on `transport`.
+    pub fn new(transport: Box<dyn Transport>) -> Self {
+        let (peer, proof, binding) = (transport.peer(), transport.proof(), transport.binding());
+        let info = transport.probe();
+        let (read, write) = transport.split();
+        Self { peer, proof, binding, reader: FrameReader::new(read), writer: FrameWriter::new(write), info }
+    }
+
+    /// The two halves alone.
+    pub fn split(self) -> (FrameReader, FrameWriter) {
+        (self.reader, self.writer)
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("peer", &self.peer)
+            .field("proof", &self.proof)
+            .finish_non_exhaustive()
+    }
+}

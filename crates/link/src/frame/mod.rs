@@ -1,0 +1,170 @@
+//! Frames: a kind and a body, with the length in front. Layout: `docs/formats/link.md`.
+//!
+//! The codec here does no I/O. [`FrameReader`] and [`FrameWriter`] put it on a byte stream and
+//! see to it that payload is moved as seldom as possible.
+
+mod reader;
+mod writer;
+
+use bytes::{Buf, Bytes, BytesMut};
+use thiserror::Error;
+
+pub use reader::{FrameReader, ReadError};
+pub use writer::{FrameWriter, WriteError};
+
+/// The most that a frame's kind and body may have together: a piece of 1 MiB and its proofs.
+pub const MAX_FRAME: usize = (1 << 20) + (64 << 10);
+/// Bytes before the body: the length and the kind.
+pub const HEAD_LEN: usize = LENGTH_LEN + 1;
+const LENGTH_LEN: usize = 4;
+
+/// One frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// What the body is; given a meaning above this crate.
+    pub kind: u8,
+    /// The body. It may share its memory with neighbouring frames (up to 256 KiB), so copy small
+    /// bodies that are kept for long.
+    pub body: Bytes,
+}
+
+/// Why a length is not a frame's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum FrameError {
+    /// Longer than any frame may be.
+    #[error("a frame of {length} bytes, over the limit of {limit}")]
+    Oversized {
+        /// The length announced or asked for.
+        length: u64,
+        /// [`MAX_FRAME`].
+        limit: u64,
+    },
+    /// Without even a kind.
+    #[error("a frame of no bytes")]
+    Empty,
+}
+
+/// What stands at the front of a buffer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decoded {
+    /// A whole frame, which was taken out of the buffer.
+    Frame(Frame),
+    /// At least so many more bytes must come before there is a frame. Never zero.
+    Missing(usize),
+}
+
+/// Encodes what comes before a body of `body_len` bytes.
+pub fn encode_head(kind: u8, body_len: usize) -> Result<[u8; HEAD_LEN], FrameError> {
+    let length = check_length(body_len as u64 + 1)?;
+    let [a, b, c, d] = length.to_le_bytes();
+    Ok([a, b, c, d, kind])
+}
+
+/// Takes a frame off the front of `buffer`. Never allocates.
+pub fn decode(buffer: &mut BytesMut) -> Result<Decoded, FrameError> {
+    let Some(&[a, b, c, d]) = buffer.first_chunk::<LENGTH_LEN>() else {
+        return Ok(Decoded::Missing(LENGTH_LEN - buffer.len()));
+    };
+    let length = check_length(u64::from(u32::from_le_bytes([a, b, c, d])))?;
+    let whole = LENGTH_LEN + length as usize;
+    if buffer.len() < whole {
+        return Ok(Decoded::Missing(whole - buffer.len()));
+    }
+    let mut frame = buffer.split_to(whole);
+    frame.advance(LENGTH_LEN);
+    let kind = frame.get_u8();
+    Ok(Decoded::Frame(Frame { kind, body: frame.freeze() }))
+}
+
+fn check_length(length: u64) -> Result<u32, FrameError> {
+    match length {
+        0 => Err(FrameError::Empty),
+        1..=LIMIT => Ok(length as u32),
+        _ => Err(FrameError::Oversized { length, limit: LIMIT }),
+    }
+}
+
+const LIMIT: u64 = MAX_FRAME as u64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn encode(kind: u8, body: &[u8]) -> Vec<u8> {
+        [&encode_head(kind, body.len()).unwrap()[..], body].concat()
+    }
+
+    #[test]
+    fn the_test_vectors_of_the_format() {
+        assert_eq!(encode(7, b""), [1, 0, 0, 0, 7]);
+        assert_eq!(encode(1, b"hello"), *b"\x06\0\0\0\x01hello");
+        assert_eq!(encode(255, &[0xaa; 300])[..6], [0x2d, 1, 0, 0, 0xff, 0xaa]);
+    }
+
+    #[test]
+    fn lengths_at_the_limit_and_one_beyond() {
+        assert!(encode_head(0, MAX_FRAME - 1).is_ok());
+        let error = FrameError::Oversized { length: LIMIT + 1, limit: LIMIT };
+        assert_eq!(encode_head(0, MAX_FRAME), Err(error));
+        let mut buffer = BytesMut::from(&(LIMIT as u32 + 1).to_le_bytes()[..]);
+        assert_eq!(decode(&mut buffer), Err(error));
+        let mut buffer = BytesMut::from(&(LIMIT as u32).to_le_bytes()[..]);
+        assert_eq!(decode(&mut buffer), Ok(Decoded::Missing(MAX_FRAME)));
+    }
+
+    #[test]
+    fn an_impossible_length_takes_no_memory() {
+        for (length, error) in [
+            (u32::MAX, FrameError::Oversized { length: u64::from(u32::MAX), limit: LIMIT }),
+            (0, FrameError::Empty),
+        ] {
+            let mut buffer = BytesMut::from(&length.to_le_bytes()[..]);
+            let before = buffer.capacity();
+            assert_eq!(decode(&mut buffer), Err(error));
+            assert_eq!(buffer.capacity(), before);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn frames_come_back_however_the_stream_is_cut(
+            frames in proptest::collection::vec((any::<u8>(), proptest::collection::vec(any::<u8>(), 0..600)), 0..20),
+            cuts in proptest::collection::vec(1usize..400, 1..40),
+        ) {
+            let stream: Vec<u8> = frames.iter().flat_map(|(kind, body)| encode(*kind, body)).collect();
+            let (mut buffer, mut found, mut rest) = (BytesMut::new(), Vec::new(), &stream[..]);
+            for cut in cuts.iter().cycle() {
+                while let Decoded::Frame(frame) = decode(&mut buffer).unwrap() {
+                    found.push((frame.kind, frame.body.to_vec()));
+                }
+                if rest.is_empty() {
+                    break;
+                }
+                let (now, later) = rest.split_at((*cut).min(rest.len()));
+                buffer.extend_from_slice(now);
+                rest = later;
+            }
+            prop_assert!(buffer.is_empty());
+            prop_assert_eq!(found, frames);
+        }
+
+        #[test]
+        fn what_is_missing_is_exactly_what_is_missing(body in proptest::collection::vec(any::<u8>(), 0..600), at: prop::sample::Index) {
+            let stream = encode(9, &body);
+            let at = at.index(stream.len());
+            let mut buffer = BytesMut::from(&stream[..at]);
+            let missing = if at < LENGTH_LEN { LENGTH_LEN - at } else { stream.len() - at };
+            prop_assert_eq!(decode(&mut buffer), Ok(Decoded::Missing(missing)));
+            prop_assert_eq!(buffer.len(), at);
+        }
+
+        #[test]
+        fn any_bytes_are_taken_without_a_panic(bytes: Vec<u8>) {
+            let mut buffer = BytesMut::from(&bytes[..]);
+            while let Ok(Decoded::Frame(frame)) = decode(&mut buffer) {
+                prop_assert!(frame.body.len() < bytes.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `TCP_INFO` and the socket's queues: the only place that speaks to the kernel by hand.
+
+use std::os::fd::BorrowedFd;
+
+use crate::path::PathInfo;
+
+/// What the kernel says of this socket; `None` if it is not TCP or the system can't tell.
+#[cfg(not(target_os = "linux"))]
+pub fn path_info(_: BorrowedFd<'_>) -> Option<PathInfo> {
+    None
+}
+
+/// What the kernel says of this socket; `None` if it is not TCP or the system can't tell.
+#[cfg(target_os = "linux")]
+pub fn path_info(socket: BorrowedFd<'_>) -> Option<PathInfo> {
+    linux::path_info(socket)
+}
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+mod linux {
+    use std::mem::{offset_of, size_of};
+    use std::os::fd::{AsRawFd, BorrowedFd};
+    use std::time::Duration;
+
+    use crate::path::PathInfo;
+
+    /// `struct tcp_info` of `linux/tcp.h` as far as it is used; the kernel only ever appends.
+    #[repr(C)]
+    #[derive(Default)]
+    struct TcpInfo {
+        bytes: [u8; 8],
+        rto: u32,
+        ato: u32,
+        snd_mss: u32,
+        rcv_mss: u32,
+        segments: [u32; 5],
+        times: [u32; 4],
+        pmtu: u32,
+        rcv_ssthresh: u32,
+        rtt_us: u32,
+        rttvar_us: u32,
+        snd_ssthresh: u32,
+        snd_cwnd: u32,
+        advmss: u32,
+        reordering: u32,
+        rcv_rtt: u32,
+        rcv_space: u32,
+        total_retrans: u32,
+        pacing_rate: u64,
+        max_pacing_rate: u64,
+        bytes_acked: u64,
+        bytes_received: u64,
+        segs_out: u32,
+        segs_in: u32,
+        notsent_bytes: u32,
+        min_rtt_us: u32,
+        data_segs_in: u32,
+        data_segs_out: u32,
+        delivery_rate: u64,
+    }
+
+    // The offsets of the header file, so that a slip above does not compile.
+    const _: () = assert!(offset_of!(TcpInfo, rtt_us) == 68);
+    const _: () = assert!(offset_of!(TcpInfo, total_retrans) == 100);
+    const _: () = assert!(offset_of!(TcpInfo, notsent_bytes) == 144);
+    const _: () = assert!(size_of::<TcpInfo>() == 168);
+
+    pub fn path_info(socket: BorrowedFd<'_>) -> Option<PathInfo> {
+        let info = tcp_info(socket)?;
+        let micros = |us: u32| Duration::from_micros(u64::from(us));
+        Some(PathInfo {
+            rtt: micros(info.rtt_us),
+            // The kernel's word for "never measured" is the largest number.
+            min_rtt: if info.min_rtt_us == u32::MAX { Duration::ZERO } else { micros(info.min_rtt_us) },
+            congestion_window_bytes: u64::from(info.snd_cwnd) * u64::from(info.snd_mss),
+            delivery_rate_bytes_per_s: Some(info.delivery_rate).filter(|&rate| rate > 0),
+            unsent_bytes: u64::from(info.notsent_bytes),
+            receive_queue_bytes: rustix::io::ioctl_fionread(socket).unwrap_or(0),
+            send_queue_bytes: send_queue(socket).unwrap_or(0),
+            retransmits: u64::from(info.total_retrans),
+        })
+    }
+
+    /// Fields that an older kernel does not know stay zero.
+    fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
+        let mut info = TcpInfo::default();
+        let mut len = size_of::<TcpInfo>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes to `info`, which is that large, owned
+        // here, and made of integers, for which all bytes are valid. `socket` is open.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                (&raw mut info).cast(),
+                &raw mut len,
+            )
+        };
+        (result == 0).then_some(info)
+    }
+
+    /// `SIOCOUTQ`: bytes sent and unsent that the peer has not acknowledged.
+    fn send_queue(socket: BorrowedFd<'_>) -> Option<u64> {
+        let mut count: libc::c_int = 0;
+        // SAFETY: this request writes one `int` to the address given, and `socket` is open.
+        let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
+        if result == 0 { u64::try_from(count).ok() } else { None }
+    }
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+    use std::time::{Duration, Instant};
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn the_queues_show_who_waits_for_whom() {
+        let (mut near, mut far) = pair();
+        near.write_all(&[0; 5000]).unwrap();
+        let begun = Instant::now();
+        while path_info(far.as_fd()).unwrap().receive_queue_bytes < 5000 {
+            assert!(begun.elapsed() < Duration::from_secs(5));
+        }
+        far.read_exact(&mut [0; 5000]).unwrap();
+        assert_eq!(path_info(far.as_fd()).unwrap().receive_queue_bytes, 0);
+
+        // Nobody reads now, so data pile up at the sender.
+        near.set_nonblocking(true).unwrap();
+        while near.write(&[0; 1 << 16]).is_ok() {}
+        let info = path_info(near.as_fd()).unwrap();
+        assert!(info.unsent_bytes > 0 && info.send_queue_bytes >= info.unsent_bytes, "{info:?}");
+    }
+
+    #[test]
+    fn a_used_path_has_a_window_and_a_rate() {
+        let (mut near, mut far) = pair();
+        let mut buffer = vec![0; 1 << 16];
+        for _ in 0..20 {
+            near.write_all(&buffer).unwrap();
+            far.read_exact(&mut buffer).unwrap();
+        }
+        let info = path_info(near.as_fd()).unwrap();
+        assert!(info.congestion_window_bytes >= 10 * 536, "{info:?}");
+        assert!(info.rtt > Duration::ZERO && info.rtt < Duration::from_secs(1), "{info:?}");
+        assert!(info.delivery_rate_bytes_per_s.is_some(), "{info:?}");
+        assert!(info.min_rtt <= info.rtt * 10, "{info:?}");
+    }
+
+    #[test]
+    fn what_is_no_tcp_socket_tells_nothing() {
+        let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(path_info(near.as_fd()), None);
+    }
+}

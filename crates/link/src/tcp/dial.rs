@@ -1,0 +1,178 @@
+//! Dialling: to one address, or to several of one node at once.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use towpath_content::NodeId;
+
+use super::socket::Socket;
+use super::{Timeouts, connection};
+use crate::connection::Connection;
+use crate::identity::Identity;
+use crate::tls::{self, HandshakeError};
+
+/// How long an address has to itself before the next is tried beside it (RFC 8305).
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// Why there is no connection.
+#[derive(Debug, Error)]
+pub enum DialError {
+    /// There was no address to dial.
+    #[error("no address to dial")]
+    NoAddress,
+    /// No way leads there.
+    #[error("{address}: can't be reached")]
+    Unreachable {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The machine is there, but no service listens, or a firewall says no.
+    #[error("{address}: refused the connection")]
+    Refused {
+        /// Where.
+        address: SocketAddr,
+    },
+    /// Nothing answered.
+    #[error("{address}: no answer within {waited:?}")]
+    ConnectTimeout {
+        /// Where.
+        address: SocketAddr,
+        /// For how long.
+        waited: Duration,
+    },
+    /// Something answered, but did not finish the handshake.
+    #[error("{address}: handshake not done within {waited:?}")]
+    HandshakeTimeout {
+        /// Where.
+        address: SocketAddr,
+        /// For how long.
+        waited: Duration,
+    },
+    /// Another node answered. `found` was shown, not proved.
+    #[error("{address}: found node {found}, wanted {expected}")]
+    WrongNode {
+        /// Where.
+        address: SocketAddr,
+        /// The node asked for.
+        expected: NodeId,
+        /// The node that answered.
+        found: NodeId,
+    },
+    /// What answered is no Towpath service, or does not want us.
+    #[error("{address}: no connection: {source}")]
+    Handshake {
+        /// Where.
+        address: SocketAddr,
+        /// How it failed.
+        source: HandshakeError,
+    },
+    /// This side could not even try.
+    #[error("{address}: can't dial")]
+    Local {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Connects to `expected` at `address`.
+///
+/// The responder's acceptance of our key shows with the first frame it sends, as TLS 1.3 has it.
+pub async fn dial(
+    address: SocketAddr,
+    identity: &Identity,
+    expected: NodeId,
+    timeouts: &Timeouts,
+) -> Result<Connection, DialError> {
+    let config = tls::client_config(identity, expected)
+        .map_err(|source| DialError::Handshake { address, source: HandshakeError::Tls { source } })?;
+    let socket = connect(address, timeouts.connect).await?;
+    let probe = socket.probe();
+    let shaking = tls::connect(config, address.ip(), socket);
+    let shaken = timeout(timeouts.handshake, shaking)
+        .await
+        .map_err(|_| DialError::HandshakeTimeout { address, waited: timeouts.handshake })?;
+    let (stream, agreed) = shaken.map_err(|error| not_shaken(address, error))?;
+    tracing::debug!(%address, peer = %agreed.peer.short(), "dialled");
+    Ok(connection(stream, agreed, probe))
+}
+
+/// Connects to `expected` at whichever of `addresses` answers first.
+///
+/// They are begun in their order, each a little after the one before it or as soon as one fails.
+/// If all fail, the error is that of the address that came furthest.
+pub async fn dial_any(
+    addresses: &[SocketAddr],
+    identity: &Identity,
+    expected: NodeId,
+    timeouts: &Timeouts,
+) -> Result<Connection, DialError> {
+    let mut untried = addresses.iter().copied();
+    let mut dialling = JoinSet::new();
+    let mut worst = DialError::NoAddress;
+    loop {
+        if let Some(address) = untried.next() {
+            let (identity, timeouts) = (identity.clone(), *timeouts);
+            dialling.spawn(async move { dial(address, &identity, expected, &timeouts).await });
+        }
+        let wait = if untried.len() > 0 { HEAD_START } else { Duration::MAX };
+        match timeout(wait, dialling.join_next()).await {
+            // All others are dropped with the set.
+            Ok(Some(Ok(Ok(connection)))) => return Ok(connection),
+            Ok(Some(Ok(Err(error)))) => worst = further(worst, error),
+            Ok(Some(Err(_panicked_or_cancelled))) => {}
+            Ok(None) if untried.len() == 0 => return Err(worst),
+            Ok(None) | Err(_) => {}
+        }
+    }
+}
+
+async fn connect(address: SocketAddr, limit: Duration) -> Result<Socket, DialError> {
+    let stream = timeout(limit, TcpStream::connect(address))
+        .await
+        .map_err(|_| DialError::ConnectTimeout { address, waited: limit })?
+        .map_err(|source| not_connected(address, source))?;
+    Socket::new(stream).map_err(|source| DialError::Local { address, source })
+}
+
+fn not_connected(address: SocketAddr, source: io::Error) -> DialError {
+    match source.kind() {
+        io::ErrorKind::ConnectionRefused => DialError::Refused { address },
+        io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable
+        | io::ErrorKind::AddrNotAvailable
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::TimedOut => DialError::Unreachable { address, source },
+        _ => DialError::Local { address, source },
+    }
+}
+
+fn not_shaken(address: SocketAddr, error: HandshakeError) -> DialError {
+    match error {
+        HandshakeError::WrongNode { expected, found } => DialError::WrongNode { address, expected, found },
+        source => DialError::Handshake { address, source },
+    }
+}
+
+/// The error that says more about what is wrong.
+fn further(one: DialError, other: DialError) -> DialError {
+    let rank = |error: &DialError| match error {
+        DialError::NoAddress => 0,
+        DialError::Local { .. } => 1,
+        DialError::Unreachable { .. } => 2,
+        DialError::ConnectTimeout { .. } => 3,
+        DialError::Refused { .. } => 4,
+        DialError::HandshakeTimeout { .. } => 5,
+        DialError::Handshake { .. } => 6,
+        DialError::WrongNode { .. } => 7,
+    };
+    if rank(&other) > rank(&one) { other } else { one }
+}

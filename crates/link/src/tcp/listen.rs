@@ -1,0 +1,129 @@
+//! Listening. A connection is first pending: its handshake is run by whoever took it, under a
+//! deadline that began when it was accepted, so a caller can bound how many are pending.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use thiserror::Error;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, timeout_at};
+
+use super::connection;
+use super::socket::Socket;
+use crate::connection::Connection;
+use crate::identity::Identity;
+use crate::tls::{self, HandshakeError};
+
+/// Waits for peers at one address.
+pub struct Listener {
+    listener: TcpListener,
+    config: Arc<ServerConfig>,
+}
+
+/// A peer that connected and has not proved anything yet. Dropping it hangs up. Its handshake
+/// takes some 100 KiB of memory.
+pub struct Pending {
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+    address: SocketAddr,
+    accepted: Instant,
+}
+
+/// Why an address can't be listened on.
+#[derive(Debug, Error)]
+pub enum BindError {
+    /// The system refused.
+    #[error("can't listen on {address}")]
+    Io {
+        /// Where.
+        address: SocketAddr,
+        /// What it said.
+        source: io::Error,
+    },
+    /// The key is of no use to the TLS library.
+    #[error("TLS: {source}")]
+    Tls {
+        /// What it said.
+        source: rustls::Error,
+    },
+}
+
+/// Why a pending peer did not become a connection.
+#[derive(Debug, Error)]
+pub enum AcceptError {
+    /// The handshake was not done in time.
+    #[error("{address}: handshake not done within {limit:?}")]
+    HandshakeTimeout {
+        /// Who.
+        address: SocketAddr,
+        /// The time there was.
+        limit: Duration,
+    },
+    /// The handshake failed.
+    #[error("{address}: {source}")]
+    Handshake {
+        /// Who.
+        address: SocketAddr,
+        /// How.
+        source: HandshakeError,
+    },
+    /// The socket failed before the handshake.
+    #[error("{address}: the connection failed")]
+    Io {
+        /// Who.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Listener {
+    /// Listens on `address` as `identity`; port 0 lets the system choose.
+    pub async fn bind(address: SocketAddr, identity: &Identity) -> Result<Self, BindError> {
+        let config = tls::server_config(identity).map_err(|source| BindError::Tls { source })?;
+        let listener =
+            TcpListener::bind(address).await.map_err(|source| BindError::Io { address, source })?;
+        Ok(Self { listener, config: Arc::new(config) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// The next peer. Cancel-safe.
+    ///
+    /// An error is about one connection or a lack of resources, never the end of listening: wait a
+    /// little and go on.
+    pub async fn accept(&self) -> io::Result<Pending> {
+        let (stream, address) = self.listener.accept().await?;
+        Ok(Pending { stream, config: self.config.clone(), address, accepted: Instant::now() })
+    }
+}
+
+impl Pending {
+    /// Where the peer connected from.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Shakes hands, within `limit` of having been accepted (see [`super::Timeouts`]).
+    pub async fn handshake(self, limit: Duration) -> Result<Connection, AcceptError> {
+        let address = self.address;
+        let socket = Socket::new(self.stream).map_err(|source| AcceptError::Io { address, source })?;
+        let probe = socket.probe();
+        let shaking = tls::accept(self.config, socket);
+        // A limit beyond what the clock can say is none; a day is long enough for that.
+        let deadline =
+            self.accepted.checked_add(limit).unwrap_or(self.accepted + Duration::from_secs(86_400));
+        let (stream, agreed) = timeout_at(deadline, shaking)
+            .await
+            .map_err(|_| AcceptError::HandshakeTimeout { address, limit })?
+            .map_err(|source| AcceptError::Handshake { address, source })?;
+        tracing::debug!(%address, peer = %agreed.peer.short(), "accepted");
+        Ok(connection(stream, agreed, probe))
+    }
+}

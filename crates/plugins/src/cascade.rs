@@ -1,0 +1,122 @@
+//! Plugins in order: what one does not have is asked of the next.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::mpsc;
+use towpath_transfer::plugin::{Pressure, Query, Sink};
+use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want};
+
+/// Wraps plugins, cheapest first.
+pub struct Cascade {
+    plugins: Vec<Arc<dyn TransferPlugin>>,
+}
+
+impl Cascade {
+    /// Asks `plugins` in their order.
+    pub fn new(plugins: Vec<Arc<dyn TransferPlugin>>) -> Self {
+        Self { plugins }
+    }
+}
+
+impl TransferPlugin for Cascade {
+    fn name(&self) -> &str {
+        "cascade"
+    }
+
+    fn window(&self) -> u64 {
+        self.plugins.iter().map(|plugin| plugin.window()).max().unwrap_or(0)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.plugins.iter().find_map(|plugin| plugin.trouble())
+    }
+
+    fn get_descriptors<'a>(
+        &'a self,
+        query: Query,
+        context: &'a Context,
+        answers: mpsc::Sender<Description>,
+    ) -> BoxFuture<'a, Result<(), Outcome>> {
+        Box::pin(async move {
+            let mut result = Err(Outcome::NotHere);
+            for plugin in &self.plugins {
+                result = plugin.get_descriptors(query.clone(), context, answers.clone()).await;
+                if !matches!(result, Err(Outcome::NotHere)) {
+                    break;
+                }
+            }
+            result
+        })
+    }
+
+    fn get_chunks<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let mut wants = wants;
+            for (place, plugin) in self.plugins.iter().enumerate() {
+                if place + 1 == self.plugins.len() {
+                    return plugin.get_chunks(wants, context, sink).await;
+                }
+                let rest = Arc::new(Sieve::new(&wants, Arc::clone(&sink)));
+                plugin.get_chunks(wants, context, Arc::clone(&rest) as Arc<dyn Sink>).await;
+                wants = rest.left();
+                if wants.is_empty() {
+                    return;
+                }
+            }
+        })
+    }
+
+    fn cancel_chunks(&self, tags: &[Tag]) {
+        self.plugins.iter().for_each(|plugin| plugin.cancel_chunks(tags));
+    }
+
+    fn blame(&self, source: &str) {
+        self.plugins.iter().for_each(|plugin| plugin.blame(source));
+    }
+}
+
+/// Keeps the wants that a plugin does not have; lets everything else through.
+struct Sieve {
+    wants: Mutex<HashMap<Tag, Want>>,
+    left: Mutex<Vec<Want>>,
+    sink: Arc<dyn Sink>,
+}
+
+impl Sieve {
+    fn new(wants: &[Want], sink: Arc<dyn Sink>) -> Self {
+        let wants = wants.iter().map(|want| (want.tag, want.clone())).collect();
+        Self { wants: Mutex::new(wants), left: Mutex::default(), sink }
+    }
+
+    fn take(&self, tag: Tag) -> Option<Want> {
+        self.wants.lock().unwrap_or_else(PoisonError::into_inner).remove(&tag)
+    }
+
+    /// The wants to hand on, in the order in which they were asked.
+    fn left(&self) -> Vec<Want> {
+        let mut left = std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner));
+        left.sort_by_key(|want| want.tag);
+        left
+    }
+}
+
+impl Sink for Sieve {
+    fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
+        self.take(delivery.tag);
+        self.sink.deliver(delivery)
+    }
+
+    fn outcome(&self, tag: Tag, outcome: Outcome) {
+        match (self.take(tag), outcome) {
+            (Some(want), Outcome::NotHere | Outcome::SourceChanged | Outcome::Gone) => {
+                self.left.lock().unwrap_or_else(PoisonError::into_inner).push(want);
+            }
+            (_, outcome) => self.sink.outcome(tag, outcome),
+        }
+    }
+
+    fn pressure(&self) -> Pressure {
+        self.sink.pressure()
+    }
+}

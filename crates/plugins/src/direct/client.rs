@@ -1,0 +1,374 @@
+//! The plugin itself: dials the services that hints name, keeps connections, and dials again
+//! when one is lost.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use towpath_content::{Hint, NodeId, Oid, hint};
+use towpath_link::backoff::BackoffConfig;
+use towpath_link::tcp::{Timeouts, dial_any};
+use towpath_link::{Backoff, Identity};
+use towpath_transfer::plugin::{Query, Sink};
+use towpath_transfer::{BoxFuture, Context, Description, Outcome, Tag, TransferPlugin, Want};
+
+use super::peer::{Peer, PeerConfig};
+use super::requests::{Answers, GetUnderWay, runs};
+use super::wire::{Body, Describe, Get, Prove, RequestOnly, oid_field};
+use super::{SCHEME, Service};
+
+/// Bytes to keep outstanding until the peer suggests better.
+const FIRST_WINDOW: u64 = 4 << 20;
+/// How long wants are left alone after the connection was lost.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The longest wait between attempts to reach a peer.
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
+
+/// How the plugin reaches peers.
+#[derive(Clone)]
+pub struct DirectConfig {
+    /// Connections kept to the peer. Default 1.
+    pub connections: usize,
+    /// Handshake limits.
+    pub timeouts: Timeouts,
+    /// How each connection behaves.
+    pub peer: PeerConfig,
+}
+
+impl Default for DirectConfig {
+    fn default() -> Self {
+        Self { connections: 1, timeouts: Timeouts::default(), peer: PeerConfig::default() }
+    }
+}
+
+/// Brings objects from another service. See the head of [`super`].
+pub struct Direct {
+    identity: Identity,
+    config: DirectConfig,
+    slots: Vec<Slot>,
+    /// Answers the peer's own requests on connections that we dialled.
+    service: Option<Arc<Service>>,
+    trouble: Mutex<Option<String>>,
+}
+
+/// One connection, or the wait for the next attempt.
+struct Slot {
+    state: tokio::sync::Mutex<SlotState>,
+    /// Bytes of wants asked on it.
+    outstanding: AtomicU64,
+    current: Mutex<Option<Arc<Peer>>>,
+}
+
+struct SlotState {
+    backoff: Backoff,
+    retry_at: Option<Instant>,
+    proved: HashSet<Oid>,
+}
+
+impl Direct {
+    /// A plugin that dials as `identity`.
+    pub fn new(identity: Identity, config: DirectConfig, service: Option<Arc<Service>>) -> Self {
+        let slots = (0..config.connections.max(1)).map(|_| Slot::new()).collect();
+        Self { identity, config, slots, service, trouble: Mutex::default() }
+    }
+
+    /// A plugin that asks over a connection that stands already, whoever dialled it, and never
+    /// dials.
+    pub fn over(peer: Arc<Peer>, identity: Identity) -> Self {
+        let direct = Self::new(identity, DirectConfig::default(), None);
+        *lock(&direct.slots[0].current) = Some(peer);
+        direct
+    }
+
+    fn set_trouble(&self, trouble: Option<String>) {
+        *lock(&self.trouble) = trouble;
+    }
+
+    /// The slot with the least to do.
+    fn slot(&self) -> &Slot {
+        let outstanding = |slot: &&Slot| slot.outstanding.load(Ordering::Relaxed);
+        self.slots.iter().min_by_key(outstanding).unwrap_or(&self.slots[0])
+    }
+
+    /// A connection that stands and on which the root is proved, or how long to wait.
+    async fn peer(&self, slot: &Slot, context: &Context) -> Result<Arc<Peer>, Outcome> {
+        let mut state = slot.state.lock().await;
+        let standing = slot.standing();
+        let peer = match standing {
+            Some(peer) => peer,
+            None => {
+                let peer = self.reach(&mut state, context, slot).await?;
+                state.proved.clear();
+                *lock(&slot.current) = Some(Arc::clone(&peer));
+                peer
+            }
+        };
+        if let Some(secret) = context.secret
+            && state.proved.insert(context.root)
+        {
+            let proof = secret.prove(peer.binding(), &self.identity.node_id(), &context.root);
+            let root = oid_field(&context.root);
+            peer.send(Body::Prove(Prove { root, proof: Bytes::copy_from_slice(&proof) })).await;
+        }
+        Ok(peer)
+    }
+
+    async fn reach(&self, state: &mut SlotState, context: &Context, slot: &Slot) -> Result<Arc<Peer>, Outcome> {
+        let now = Instant::now();
+        if let Some(why) = slot.take_lost() {
+            self.set_trouble(Some(why));
+        }
+        if let Some(wait) = state.retry_at.map(|at| at.saturating_duration_since(now)).filter(|wait| !wait.is_zero()) {
+            return Err(Outcome::RetryLater(wait));
+        }
+        let Some(node) = context.node else { return Err(Outcome::NotHere) };
+        let hints = context.hints.borrow().clone();
+        let addresses = addresses(hints).await;
+        if addresses.is_empty() {
+            self.set_trouble(Some("no hint tells an address that this program can dial".into()));
+            return Err(Outcome::NotHere);
+        }
+        let dialled = dial_any(&addresses, &self.identity, node, &self.config.timeouts).await;
+        let wait = state.backoff.next(Instant::now(), random());
+        state.retry_at = Some(Instant::now() + wait);
+        match dialled {
+            Ok(connection) => {
+                self.set_trouble(None);
+                Ok(Peer::start(connection, self.config.peer.clone(), self.service.clone()))
+            }
+            Err(error) => {
+                self.set_trouble(Some(explain(&error)));
+                Err(Outcome::RetryLater(wait))
+            }
+        }
+    }
+
+    async fn describe(
+        &self,
+        query: Query,
+        context: &Context,
+        answers: mpsc::Sender<Description>,
+    ) -> Result<(), Outcome> {
+        let slot = self.slot();
+        let peer = self.peer(slot, context).await?;
+        let request = peer.request_number();
+        let message = question(request, context, &query);
+        let closed = answers.clone();
+        let asking = peer.ask(request, Body::Describe(message), Answers::Descriptions(answers));
+        tokio::select! {
+            result = asking => self.ended(&peer, result),
+            () = closed.closed() => {
+                peer.try_send(Body::Cancel(RequestOnly { request }));
+                Ok(())
+            }
+        }
+    }
+
+    /// After a request: a connection that held resets the wait for the next one.
+    fn ended(&self, peer: &Peer, result: Result<(), Outcome>) -> Result<(), Outcome> {
+        match peer.ended() {
+            Some(why) => {
+                self.set_trouble(Some(why));
+                result.map_err(|outcome| match outcome {
+                    Outcome::RetryLater(_) => Outcome::RetryLater(PAUSE),
+                    other => other,
+                })
+            }
+            None => result,
+        }
+    }
+
+    async fn bring(&self, slot: &Slot, wants: Vec<Want>, context: &Context, sink: Arc<dyn Sink>) {
+        let peer = match self.peer(slot, context).await {
+            Ok(peer) => peer,
+            Err(outcome) => return wants.iter().for_each(|want| sink.outcome(want.tag, outcome.clone())),
+        };
+        let runs = runs(wants);
+        let request = peer.request_number();
+        let wire = runs.iter().map(|run| run.wire.clone()).collect();
+        let message = Get { request, root: oid_field(&context.root), wants: wire };
+        let source: Arc<str> = source_name(&peer.node()).into();
+        let sink: Arc<dyn Sink> = Arc::new(PausingSink { inner: sink, pause: PAUSE });
+        let (get, ended) = GetUnderWay::new(runs, sink, source);
+        peer.get(request, get, message, ended).await;
+        match peer.ended() {
+            Some(why) => self.set_trouble(Some(why)),
+            None => slot.proved_useful().await,
+        }
+    }
+}
+
+/// A lost connection ends wants as "retry now"; asking again at once would spin while the peer is
+/// away.
+struct PausingSink {
+    inner: Arc<dyn Sink>,
+    pause: Duration,
+}
+
+impl Sink for PausingSink {
+    fn deliver(&self, delivery: towpath_transfer::Delivery) -> BoxFuture<'_, ()> {
+        self.inner.deliver(delivery)
+    }
+
+    fn outcome(&self, tag: Tag, outcome: Outcome) {
+        let outcome = match outcome {
+            Outcome::RetryLater(delay) => Outcome::RetryLater(delay.max(self.pause)),
+            other => other,
+        };
+        self.inner.outcome(tag, outcome);
+    }
+
+    fn pressure(&self) -> towpath_transfer::plugin::Pressure {
+        self.inner.pressure()
+    }
+}
+
+impl Slot {
+    fn new() -> Self {
+        let backoff = BackoffConfig { longest: LONGEST_WAIT, ..BackoffConfig::default() };
+        let state = SlotState { backoff: Backoff::new(backoff), retry_at: None, proved: HashSet::new() };
+        Self { state: tokio::sync::Mutex::new(state), outstanding: AtomicU64::new(0), current: Mutex::default() }
+    }
+
+    /// The connection, if it stands.
+    fn standing(&self) -> Option<Arc<Peer>> {
+        lock(&self.current).clone().filter(|peer| peer.ended().is_none())
+    }
+
+    /// Forgets a connection that ended; returns why it did.
+    fn take_lost(&self) -> Option<String> {
+        lock(&self.current).take().and_then(|peer| peer.ended())
+    }
+
+    async fn proved_useful(&self) {
+        let mut state = self.state.lock().await;
+        state.backoff.succeeded();
+        state.retry_at = None;
+    }
+}
+
+impl TransferPlugin for Direct {
+    fn name(&self) -> &str {
+        "direct"
+    }
+
+    fn window(&self) -> u64 {
+        let suggested = |slot: &Slot| match slot.standing().map_or(0, |peer| peer.suggested()) {
+            0 => FIRST_WINDOW,
+            suggested => suggested,
+        };
+        self.slots.iter().map(suggested).sum()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        lock(&self.trouble).clone()
+    }
+
+    fn get_descriptors<'a>(
+        &'a self,
+        query: Query,
+        context: &'a Context,
+        answers: mpsc::Sender<Description>,
+    ) -> BoxFuture<'a, Result<(), Outcome>> {
+        Box::pin(self.describe(query, context, answers))
+    }
+
+    fn get_chunks<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
+        let slot = self.slot();
+        let bytes = wants.iter().map(|want| want.id.len()).sum();
+        slot.outstanding.fetch_add(bytes, Ordering::Relaxed);
+        Box::pin(async move {
+            self.bring(slot, wants, context, sink).await;
+            slot.outstanding.fetch_sub(bytes, Ordering::Relaxed);
+        })
+    }
+
+    /// Whole requests are cancelled, when one of their wants is: the session asks again for the
+    /// others.
+    fn cancel_chunks(&self, tags: &[Tag]) {
+        if tags.is_empty() {
+            return;
+        }
+        for peer in self.slots.iter().filter_map(Slot::standing) {
+            for request in peer.requests_with(tags) {
+                peer.try_send(Body::Cancel(RequestOnly { request }));
+            }
+        }
+    }
+
+    fn blame(&self, source: &str) {
+        for peer in self.slots.iter().filter_map(Slot::standing) {
+            if source == source_name(&peer.node()) {
+                peer.close("the peer sent what does not match its hash");
+            }
+        }
+    }
+
+    fn have<'a>(&'a self, oid: Oid, context: &'a Context, ranges: mpsc::Sender<Vec<Range<u64>>>) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let Ok(peer) = self.peer(self.slot(), context).await else { return };
+            let request = peer.request_number();
+            let query = Query { oid, coverage: None, proofs: None, follow: true };
+            let message = question(request, context, &query);
+            let closed = ranges.clone();
+            tokio::select! {
+                _ = peer.ask(request, Body::Watch(message), Answers::Ranges(ranges)) => {}
+                () = closed.closed() => peer.try_send(Body::Cancel(RequestOnly { request })),
+            }
+        })
+    }
+}
+
+fn question(request: u32, context: &Context, query: &Query) -> Describe {
+    Describe {
+        request,
+        root: oid_field(&context.root),
+        oid: oid_field(&query.oid),
+        block: query.coverage.map(|coverage| coverage.block),
+        values_from: query.proofs.as_ref().map(|run| run.start),
+        values_to: query.proofs.as_ref().map_or(0, |run| run.end),
+        follow: query.follow,
+    }
+}
+
+/// The addresses that hints name, in the order of RFC 2782. Names are looked up; hints of other
+/// plugins are left out.
+async fn addresses(hints: Vec<Hint>) -> Vec<SocketAddr> {
+    let ours = hints.into_iter().filter(|hint| hint.scheme() == SCHEME).collect();
+    let mut addresses = Vec::new();
+    for hint in hint::order(ours, |total| random() % (total + 1)) {
+        match tokio::net::lookup_host(hint.rest()).await {
+            Ok(found) => addresses.extend(found),
+            Err(error) => tracing::debug!(hint = hint.method, %error, "could not look up"),
+        }
+    }
+    addresses
+}
+
+/// An error with what caused it.
+fn explain(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// A number for jitter and weighted draws; nothing secret depends on it.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
+/// What a peer is called in progress and errors.
+pub fn source_name(node: &NodeId) -> String {
+    format!("peer {}", node.short())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,39 @@
+//! The direct plugin: objects from another Towpath service, over one protocol that is the same in
+//! both directions (`docs/formats/protocol.md`; DOT's default GTC-GTC plugin, `papers/dot.txt`
+//! §4.2).
+//!
+//! ```text
+//!      Direct (TransferPlugin)          Service (answers)
+//!            │ asks                          ▲ requests
+//!            ▼                               │
+//!          Peer ── one connection: reader task, writer task ── Peer of the other service
+//! ```
+//!
+//! | module | story |
+//! |---|---|
+//! | [`wire`] | messages and data headers, their bytes |
+//! | [`access`] | who may fetch what: pure |
+//! | [`peer`] | a connection's two tasks; requests out, answers in |
+//! | [`requests`] | requests under way: which data frame belongs to which want |
+//! | [`service`] | answers a peer's requests from the store |
+//! | [`client`] | [`Direct`]: dials, reconnects, and is a transfer plugin |
+//! | [`pace`] | a limit on bytes per second |
+//!
+//! A connection is dropped for anything the protocol does not allow, with a `Goodbye` that says
+//! why; the other connections of the service do not notice.
+
+pub mod access;
+pub mod client;
+pub mod pace;
+pub mod peer;
+pub mod requests;
+pub mod service;
+pub mod wire;
+
+pub use client::{Direct, DirectConfig};
+pub use pace::Pace;
+pub use peer::{Peer, PeerConfig};
+pub use service::{Issuer, Service};
+
+/// The scheme of hints that this plugin answers: `tow://host:port`.
+pub const SCHEME: &str = "tow";

@@ -1,0 +1,69 @@
+//! A limit on bytes per second, shared by everything it is handed to.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How much may be sent at once after a pause.
+const BURST: Duration = Duration::from_millis(100);
+
+/// A token bucket that hands out waits.
+#[derive(Debug)]
+pub struct Pace {
+    bytes_per_second: u64,
+    /// When everything let through so far is paid for.
+    paid: Mutex<Option<Instant>>,
+}
+
+impl Pace {
+    /// A limit; 0 means none.
+    pub const fn new(bytes_per_second: u64) -> Self {
+        Self { bytes_per_second, paid: Mutex::new(None) }
+    }
+
+    /// How long to wait before `bytes` more may pass.
+    pub fn wait(&self, bytes: u64, now: Instant) -> Duration {
+        if self.bytes_per_second == 0 {
+            return Duration::ZERO;
+        }
+        let cost = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
+        let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
+        let earliest = now.checked_sub(BURST).unwrap_or(now);
+        let until = paid.unwrap_or(earliest).max(earliest) + cost;
+        *paid = Some(until);
+        until.saturating_duration_since(now)
+    }
+
+    /// Waits until `bytes` more may pass.
+    pub async fn pass(&self, bytes: u64) {
+        let wait = self.wait(bytes, Instant::now());
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_pass_at_the_rate_after_a_short_burst() {
+        let (pace, start) = (Pace::new(1000), Instant::now());
+        assert_eq!(pace.wait(100, start), Duration::ZERO, "the burst");
+        assert_eq!(pace.wait(1000, start), Duration::from_secs(1));
+        assert_eq!(pace.wait(1000, start + Duration::from_secs(1)), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn an_idle_time_is_not_saved_up() {
+        let (pace, start) = (Pace::new(1000), Instant::now());
+        pace.wait(100, start);
+        let later = start + Duration::from_secs(60);
+        assert_eq!(pace.wait(1100, later), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn zero_is_no_limit() {
+        assert_eq!(Pace::new(0).wait(u64::MAX, Instant::now()), Duration::ZERO);
+    }
+}

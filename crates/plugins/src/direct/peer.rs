@@ -1,0 +1,510 @@
+//! One connection to another service: a reader task and a writer task, requests out, answers in.
+//!
+//! Either side may ask. The reader task hands answers to the requests under way and a peer's
+//! requests to the [`Service`], if there is one here. It never waits on anything but the sink of
+//! the request that a data frame belongs to, so a slow disk slows this connection and no other.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use towpath_content::NodeId;
+use towpath_link::{Connection, Frame, FrameReader, FrameWriter, PathProbe};
+use towpath_transfer::{BoxFuture, Description, Outcome, Proof};
+
+use super::pace::Pace;
+use super::requests::{Answers, GetUnderWay, QuestionUnderWay};
+use super::service::{Conversation, Service};
+use super::wire::{self, Body, DataHeader, Goodbye, Hello, Ping};
+
+/// Silence after which a ping goes out.
+const PING_AFTER: Duration = Duration::from_secs(5);
+/// Batches of frames that wait for the writer task; a batch has at most about 256 KiB.
+const OUT_QUEUE: usize = 4;
+/// How long a connection that ends in a violation is kept to tell why.
+const GOODBYE_TIME: Duration = Duration::from_secs(2);
+
+/// How this side of a connection behaves.
+#[derive(Clone)]
+pub struct PeerConfig {
+    /// The same on every connection of a session.
+    pub session: [u8; 16],
+    /// Not a byte for this long: the connection is lost. Default 20 s.
+    pub silence: Duration,
+    /// Limits what this side sends.
+    pub send_pace: Arc<Pace>,
+    /// Limits what this side takes.
+    pub receive_pace: Arc<Pace>,
+}
+
+impl Default for PeerConfig {
+    fn default() -> Self {
+        let silence = Duration::from_secs(20);
+        let (send_pace, receive_pace) = (Arc::new(Pace::new(0)), Arc::new(Pace::new(0)));
+        Self { session: [0; 16], silence, send_pace, receive_pace }
+    }
+}
+
+/// A frame on its way out.
+#[derive(Debug, Clone)]
+pub struct Outgoing {
+    kind: u8,
+    header: Option<[u8; wire::DATA_HEADER]>,
+    body: Bytes,
+}
+
+impl Outgoing {
+    /// A control message.
+    pub fn control(body: Body) -> Self {
+        Self { kind: wire::CONTROL, header: None, body: body.to_frame() }
+    }
+
+    /// A data frame.
+    pub fn data(header: &DataHeader, payload: Bytes) -> Self {
+        Self { kind: wire::DATA, header: Some(header.encode()), body: payload }
+    }
+
+    /// Bytes it takes on the wire, about.
+    pub fn len(&self) -> usize {
+        self.body.len() + 32
+    }
+
+    /// Never: a frame has a head.
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+}
+
+/// Where frames go out.
+pub type Outbox = mpsc::Sender<Vec<Outgoing>>;
+
+#[derive(Default)]
+struct UnderWay {
+    gets: HashMap<u32, GetUnderWay>,
+    questions: HashMap<u32, QuestionUnderWay>,
+}
+
+/// State shared by the handle and the tasks.
+struct Shared {
+    node: NodeId,
+    under_way: Mutex<UnderWay>,
+    suggested: AtomicU64,
+    /// Why the connection ended.
+    end: Mutex<Option<String>>,
+    token: CancellationToken,
+    silence: Duration,
+    receive_pace: Arc<Pace>,
+}
+
+impl Shared {
+    fn with<T>(&self, f: impl FnOnce(&mut UnderWay) -> T) -> T {
+        f(&mut self.under_way.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn set_end(&self, why: String) {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+    }
+}
+
+/// A connection to another service. Dropping the last handle closes it.
+pub struct Peer {
+    shared: Arc<Shared>,
+    outbox: Outbox,
+    next_request: AtomicU32,
+    binding: [u8; 32],
+    _close: DropGuard,
+}
+
+impl Peer {
+    /// Starts the tasks of a connection; `service`, if given, answers what the peer asks.
+    pub fn start(connection: Connection, config: PeerConfig, service: Option<Arc<Service>>) -> Arc<Self> {
+        let (node, binding, probe) = (connection.peer, connection.binding, connection.info.clone());
+        let (reader, writer) = connection.split();
+        let token = CancellationToken::new();
+        let (outbox, outgoing) = mpsc::channel(OUT_QUEUE);
+        let shared = Arc::new(Shared {
+            node,
+            under_way: Mutex::default(),
+            suggested: AtomicU64::new(0),
+            end: Mutex::default(),
+            token: token.clone(),
+            silence: config.silence,
+            receive_pace: Arc::clone(&config.receive_pace),
+        });
+        tokio::spawn(write_frames(writer, outgoing, hello(&config), config.send_pace, token.clone()));
+        let conversation = service.map(|service| Conversation::start(service, node, binding, outbox.clone(), probe));
+        tokio::spawn(read_frames(Arc::clone(&shared), reader, outbox.clone(), conversation));
+        let next_request = AtomicU32::new(1);
+        Arc::new(Self { shared, outbox, next_request, binding, _close: token.drop_guard() })
+    }
+
+    /// The service at the other end.
+    pub fn node(&self) -> NodeId {
+        self.shared.node
+    }
+
+    /// What proofs on this connection are bound to.
+    pub const fn binding(&self) -> &[u8; 32] {
+        &self.binding
+    }
+
+    /// Bytes that the peer last suggested to keep outstanding; 0 if it has no opinion.
+    pub fn suggested(&self) -> u64 {
+        self.shared.suggested.load(Ordering::Relaxed)
+    }
+
+    /// Why the connection ended, if it has.
+    pub fn ended(&self) -> Option<String> {
+        let why = self.shared.end.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        why.or_else(|| self.shared.token.is_cancelled().then(|| "the connection was closed".into()))
+    }
+
+    /// Completes when the connection has ended.
+    pub async fn closed(&self) {
+        self.shared.token.cancelled().await;
+    }
+
+    /// Closes the connection.
+    pub fn close(&self, why: &str) {
+        self.shared.set_end(why.into());
+        self.shared.token.cancel();
+    }
+
+    /// A number for a new request.
+    pub fn request_number(&self) -> u32 {
+        self.next_request.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Sends a control message; false if the connection has ended.
+    pub async fn send(&self, body: Body) -> bool {
+        self.outbox.send(vec![Outgoing::control(body)]).await.is_ok()
+    }
+
+    /// Sends a control message if there is room for it now: for cancellations, which are a help
+    /// and no more.
+    pub fn try_send(&self, body: Body) {
+        let _ = self.outbox.try_send(vec![Outgoing::control(body)]);
+    }
+
+    /// Sends a `Get`; its wants end through its sink. Returns when all have ended.
+    pub async fn get(&self, request: u32, get: GetUnderWay, message: wire::Get, ended: oneshot::Receiver<()>) {
+        self.shared.with(|under_way| under_way.gets.insert(request, get));
+        let guard = Forget { shared: &self.shared, request };
+        if self.send(Body::Get(message)).await && self.ended().is_none() {
+            // The sender is dropped when the request is taken out of the table.
+            let _ = ended.await;
+        }
+        drop(guard);
+    }
+
+    /// Puts a question; its answers go where `answers` says.
+    pub async fn ask(&self, request: u32, body: Body, answers: Answers) -> Result<(), Outcome> {
+        let (end, ended) = oneshot::channel();
+        let question = QuestionUnderWay { answers, end: Some(end) };
+        self.shared.with(|under_way| under_way.questions.insert(request, question));
+        let _guard = Forget { shared: &self.shared, request };
+        if !self.send(body).await || self.ended().is_some() {
+            return Err(Outcome::RetryLater(Duration::ZERO));
+        }
+        ended.await.unwrap_or(Err(Outcome::RetryLater(Duration::ZERO)))
+    }
+
+    /// Requests that hold one of `tags`.
+    pub fn requests_with(&self, tags: &[u64]) -> Vec<u32> {
+        self.shared.with(|under_way| {
+            let holds = |get: &GetUnderWay| tags.iter().any(|&tag| get.holds(tag));
+            under_way.gets.iter().filter(|(_, get)| holds(get)).map(|(&request, _)| request).collect()
+        })
+    }
+}
+
+/// Takes a request out of the table when its caller goes; its wants end as "retry later".
+struct Forget<'a> {
+    shared: &'a Shared,
+    request: u32,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        let get = self.shared.with(|under_way| {
+            under_way.questions.remove(&self.request);
+            under_way.gets.remove(&self.request)
+        });
+        if let Some(get) = get {
+            get.end_all(&Outcome::RetryLater(Duration::ZERO));
+        }
+    }
+}
+
+fn hello(config: &PeerConfig) -> Outgoing {
+    Outgoing::control(Body::Hello(Hello {
+        version: wire::VERSION,
+        session: Bytes::copy_from_slice(&config.session),
+        capabilities: wire::CAPABILITIES.map(String::from).to_vec(),
+        software: concat!("towpath ", env!("CARGO_PKG_VERSION")).into(),
+    }))
+}
+
+/// The writer task: frames in the order they come, a ping when there are none.
+async fn write_frames(
+    mut writer: FrameWriter,
+    mut outgoing: mpsc::Receiver<Vec<Outgoing>>,
+    first: Outgoing,
+    pace: Arc<Pace>,
+    token: CancellationToken,
+) {
+    let work = async {
+        write_batch(&mut writer, vec![first]).await?;
+        writer.flush().await?;
+        loop {
+            let batch = match tokio::time::timeout(PING_AFTER, outgoing.recv()).await {
+                Ok(Some(batch)) => batch,
+                Ok(None) => return Ok(()),
+                Err(_) => vec![Outgoing::control(Body::Ping(Ping {}))],
+            };
+            pace.pass(batch.iter().map(|frame| frame.len() as u64).sum()).await;
+            write_batch(&mut writer, batch).await?;
+            if outgoing.is_empty() {
+                writer.flush().await?;
+            }
+        }
+    };
+    let result: Result<(), towpath_link::frame::WriteError> = tokio::select! {
+        result = work => result,
+        () = token.cancelled() => Ok(()),
+    };
+    if let Err(error) = result {
+        tracing::debug!(%error, "writing ended");
+        token.cancel();
+        return;
+    }
+    // What was queued before the end, a goodbye for one, still goes out.
+    let farewell = async {
+        while let Ok(batch) = outgoing.try_recv() {
+            write_batch(&mut writer, batch).await?;
+        }
+        writer.finish().await
+    };
+    let _ = tokio::time::timeout(GOODBYE_TIME, farewell).await;
+}
+
+async fn write_batch(writer: &mut FrameWriter, batch: Vec<Outgoing>) -> Result<(), towpath_link::frame::WriteError> {
+    for frame in batch {
+        let header = frame.header.as_ref().map_or(&[][..], |header| &header[..]);
+        writer.send_bytes(frame.kind, header, frame.body).await?;
+    }
+    Ok(())
+}
+
+/// The reader task: ends with the connection, and every request with it.
+async fn read_frames(
+    shared: Arc<Shared>,
+    mut reader: FrameReader,
+    outbox: Outbox,
+    conversation: Option<Conversation>,
+) {
+    let mut inbound = Inbound { shared: Arc::clone(&shared), conversation, greeted: false };
+    let result = tokio::select! {
+        result = inbound.run(&mut reader) => result,
+        () = shared.token.cancelled() => Ok(()),
+    };
+    if let Err(why) = result {
+        tracing::debug!(peer = %shared.node.short(), why, "connection ended");
+        let goodbye = Body::Goodbye(Goodbye { reason: why.clone() });
+        let _ = outbox.try_send(vec![Outgoing::control(goodbye)]);
+        shared.set_end(why);
+    }
+    shared.token.cancel();
+    let (gets, questions) = shared.with(|under_way| {
+        (std::mem::take(&mut under_way.gets), std::mem::take(&mut under_way.questions))
+    });
+    drop(questions);
+    gets.into_values().for_each(|get| get.end_all(&Outcome::RetryLater(Duration::ZERO)));
+}
+
+/// What the reader task does with frames. Errors are reasons to close the connection.
+struct Inbound {
+    shared: Arc<Shared>,
+    conversation: Option<Conversation>,
+    greeted: bool,
+}
+
+impl Inbound {
+    async fn run(&mut self, reader: &mut FrameReader) -> Result<(), String> {
+        loop {
+            let frame = next_frame(reader, self.shared.silence).await?;
+            match frame.kind {
+                wire::CONTROL => self.control(frame.body).await?,
+                wire::DATA => self.data(frame.body).await?,
+                _ => return Err("sent a frame of an unknown kind".into()),
+            }
+        }
+    }
+
+    async fn control(&mut self, body: Bytes) -> Result<(), String> {
+        let body = Body::from_frame(body).map_err(|error| format!("sent a message that {error}"))?;
+        if !self.greeted && !matches!(body, Body::Hello(_) | Body::Goodbye(_)) {
+            return Err("did not begin with a hello".into());
+        }
+        match body {
+            Body::Hello(hello) => self.hello(&hello),
+            Body::Ping(_) => Ok(()),
+            Body::Goodbye(goodbye) => Err(format!("the peer closed: {}", wire::printable(&goodbye.reason))),
+            Body::Description(description) => {
+                let answer = Description::Object { about: description.about(), layout: layout_of(&description)? };
+                self.answer(description.request, answer).await
+            }
+            Body::Stated(stated) => self.stated(stated).await,
+            Body::Proof(proof) => self.proof(proof).await,
+            Body::Have(have) => self.have(have).await,
+            Body::Outcome(outcome) => self.outcome(&outcome),
+            Body::Done(done) => {
+                self.done(done.request);
+                Ok(())
+            }
+            request => match &mut self.conversation {
+                Some(conversation) => conversation.request(request).await,
+                None => Err("asked a service that only receives".into()),
+            },
+        }
+    }
+
+    fn hello(&mut self, hello: &Hello) -> Result<(), String> {
+        if self.greeted {
+            return Err("sent a second hello".into());
+        }
+        if hello.version != wire::VERSION {
+            return Err(format!("speaks version {} of the protocol, this program speaks 1", hello.version));
+        }
+        self.greeted = true;
+        Ok(())
+    }
+
+    /// Hands an answer to its question; a question given up meanwhile needs none.
+    async fn answer(&self, request: u32, answer: Description) -> Result<(), String> {
+        let sender = self.shared.with(|under_way| match under_way.questions.get(&request).map(|q| &q.answers) {
+            Some(Answers::Descriptions(sender)) => Some(sender.clone()),
+            _ => None,
+        });
+        if let Some(sender) = sender {
+            let _ = sender.send(answer).await;
+        }
+        Ok(())
+    }
+
+    async fn stated(&self, stated: wire::Stated) -> Result<(), String> {
+        let statement = towpath_content::live::Statement::from_bytes(&stated.statement)
+            .map_err(|error| format!("sent a bad statement: {error}"))?;
+        let signature = stated.signature.to_vec();
+        self.answer(stated.request, Description::Live { statement, signature }).await
+    }
+
+    async fn proof(&self, proof: wire::ProofOf) -> Result<(), String> {
+        if proof.want.is_none() {
+            let end = proof.first.checked_add(proof.count).ok_or("sent a proof of impossible pieces")?;
+            let (request, run) = (proof.request, proof.first..end);
+            return self.answer(request, Description::Proof(Proof { run, nodes: proof.nodes })).await;
+        }
+        self.with_get(proof.request, |get| get.proof(proof))
+    }
+
+    async fn have(&self, have: wire::Have) -> Result<(), String> {
+        let (pairs, rest) = have.bounds.as_chunks::<2>();
+        if !rest.is_empty() || pairs.iter().any(|[start, end]| start >= end) {
+            return Err("sent impossible ranges".into());
+        }
+        let ranges = pairs.iter().map(|&[start, end]| start..end).collect();
+        let sender = self.shared.with(|under_way| match under_way.questions.get(&have.request).map(|q| &q.answers) {
+            Some(Answers::Ranges(sender)) => Some(sender.clone()),
+            _ => None,
+        });
+        if let Some(sender) = sender {
+            let _ = sender.send(ranges).await;
+        }
+        Ok(())
+    }
+
+    fn with_get(
+        &self,
+        request: u32,
+        f: impl FnOnce(&mut GetUnderWay) -> Result<(), super::requests::Violation>,
+    ) -> Result<(), String> {
+        self.shared.with(|under_way| match under_way.gets.get_mut(&request) {
+            Some(get) => f(get).map_err(|violation| violation.to_string()),
+            // Given up meanwhile.
+            None => Ok(()),
+        })
+    }
+
+    fn outcome(&self, message: &wire::WireOutcome) -> Result<(), String> {
+        let question = self.shared.with(|under_way| {
+            under_way.questions.get_mut(&message.request).and_then(|question| question.end.take())
+        });
+        match question {
+            Some(end) => drop(end.send(Err(message.outcome()))),
+            None => self.with_get(message.request, |get| get.outcome(message))?,
+        }
+        Ok(())
+    }
+
+    fn done(&self, request: u32) {
+        let (get, question) = self.shared.with(|under_way| {
+            (under_way.gets.remove(&request), under_way.questions.remove(&request))
+        });
+        if let Some(get) = get {
+            // After a cancellation some wants end only here.
+            get.end_all(&Outcome::Cancelled);
+        }
+        if let Some(end) = question.and_then(|mut question| question.end.take()) {
+            let _ = end.send(Ok(()));
+        }
+    }
+
+    async fn data(&mut self, body: Bytes) -> Result<(), String> {
+        self.shared.receive_pace.pass(body.len() as u64).await;
+        let (header, payload) = DataHeader::decode(body).map_err(|error| error.to_string())?;
+        if header.suggested > 0 {
+            self.shared.suggested.store(header.suggested.into(), Ordering::Relaxed);
+        }
+        let taken = self.shared.with(|under_way| {
+            let Some(get) = under_way.gets.get_mut(&header.request) else { return Ok(None) };
+            let delivery = get.data(header, payload)?;
+            Ok(delivery.map(|delivery| (get.sink(), delivery)))
+        });
+        let taken = taken.map_err(|violation: super::requests::Violation| violation.to_string())?;
+        if let Some((sink, delivery)) = taken {
+            let waiting: BoxFuture<'_, ()> = sink.deliver(delivery);
+            waiting.await;
+        }
+        Ok(())
+    }
+}
+
+fn layout_of(description: &wire::Description) -> Result<Option<towpath_content::pieces::Layout>, String> {
+    let Some(size) = description.size else { return Ok(None) };
+    towpath_content::pieces::Layout::of(size).map(Some).map_err(|error| error.to_string())
+}
+
+/// The next frame; an error after `silence` without a single byte.
+async fn next_frame(reader: &mut FrameReader, silence: Duration) -> Result<Frame, String> {
+    loop {
+        let before = reader.received();
+        match tokio::time::timeout(silence, reader.next()).await {
+            Ok(Ok(Some(frame))) => return Ok(frame),
+            Ok(Ok(None)) => return Err("the peer closed the connection".into()),
+            Ok(Err(error)) => return Err(error.to_string()),
+            Err(_) if reader.received() != before => {}
+            Err(_) => return Err(format!("not a byte came for {} seconds", silence.as_secs())),
+        }
+    }
+}
+
+/// What the kernel suggests to keep outstanding, as a data frame carries it.
+pub fn suggestion(probe: &PathProbe) -> u32 {
+    let suggested = probe.read().map_or(0, |info| towpath_link::suggested_outstanding(&info));
+    u32::try_from(suggested).unwrap_or(u32::MAX)
+}

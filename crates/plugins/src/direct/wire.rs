@@ -1,0 +1,442 @@
+//! The protocol's messages and their bytes (`docs/formats/protocol.md`).
+
+use bytes::Bytes;
+use prost::Message;
+use towpath_content::codec::invalid;
+use towpath_content::tree::Time;
+use towpath_content::{DecodeError, Oid};
+use towpath_store::{About, ObjectKind};
+use towpath_transfer::Outcome;
+
+/// Frame kind of [`Control`] messages.
+pub const CONTROL: u8 = 0;
+/// Frame kind of data.
+pub const DATA: u8 = 1;
+/// Bytes of a data frame's header.
+pub const DATA_HEADER: usize = 21;
+/// Most payload bytes of a data frame.
+pub const MAX_PAYLOAD: usize = 256 << 10;
+/// The protocol's version.
+pub const VERSION: u32 = 1;
+/// What this program can do, as told in [`Hello`].
+pub const CAPABILITIES: [&str; 2] = ["chunks", "live"];
+
+/// First message in each direction.
+#[derive(Clone, PartialEq, Message)]
+pub struct Hello {
+    /// See [`VERSION`].
+    #[prost(uint32, tag = "1")]
+    pub version: u32,
+    /// 16 bytes, the same on every connection of a session.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub session: Bytes,
+    /// Named capabilities; unknown ones are ignored.
+    #[prost(string, repeated, tag = "3")]
+    pub capabilities: Vec<String>,
+    /// Name and version of the program, for people.
+    #[prost(string, tag = "4")]
+    pub software: String,
+}
+
+/// Shows the right to a root.
+#[derive(Clone, PartialEq, Message)]
+pub struct Prove {
+    /// Binary OID.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub root: Bytes,
+    /// 32 bytes: `ticket::Secret::prove`.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub proof: Bytes,
+}
+
+/// Asks about an object.
+#[derive(Clone, PartialEq, Message)]
+pub struct Describe {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// The right comes from here.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub root: Bytes,
+    /// The object.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub oid: Bytes,
+    /// Block of the root's tree descriptor that mentions it.
+    #[prost(uint64, optional, tag = "4")]
+    pub block: Option<u64>,
+    /// First piece whose value is wanted; none if absent.
+    #[prost(uint64, optional, tag = "5")]
+    pub values_from: Option<u64>,
+    /// One past the last piece whose value is wanted.
+    #[prost(uint64, tag = "6")]
+    pub values_to: u64,
+    /// Keep telling while it is live.
+    #[prost(bool, tag = "7")]
+    pub follow: bool,
+}
+
+/// Answers [`Describe`].
+#[derive(Clone, PartialEq, Message)]
+pub struct Description {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// True for a tree descriptor.
+    #[prost(bool, tag = "2")]
+    pub is_tree: bool,
+    /// One path component, or empty.
+    #[prost(bytes = "vec", tag = "3")]
+    pub name: Vec<u8>,
+    /// Permission bits.
+    #[prost(uint32, optional, tag = "4")]
+    pub mode: Option<u32>,
+    /// Modification time, seconds.
+    #[prost(sint64, optional, tag = "5")]
+    pub seconds: Option<i64>,
+    /// Modification time, nanoseconds.
+    #[prost(uint32, tag = "6")]
+    pub nanos: u32,
+    /// Bytes; absent while the object is live.
+    #[prost(uint64, optional, tag = "7")]
+    pub size: Option<u64>,
+}
+
+/// Proves a run of pieces.
+#[derive(Clone, PartialEq, Message)]
+pub struct ProofOf {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// Index of the want, when it precedes data.
+    #[prost(uint32, optional, tag = "2")]
+    pub want: Option<u32>,
+    /// First piece.
+    #[prost(uint64, tag = "3")]
+    pub first: u64,
+    /// How many pieces.
+    #[prost(uint64, tag = "4")]
+    pub count: u64,
+    /// See `docs/formats/pieces.md`.
+    #[prost(bytes = "bytes", tag = "5")]
+    pub nodes: Bytes,
+}
+
+/// A signed statement about a live object.
+#[derive(Clone, PartialEq, Message)]
+pub struct Stated {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// `live::Statement::to_bytes`.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub statement: Bytes,
+    /// Ed25519.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub signature: Bytes,
+}
+
+/// Which pieces can be had.
+#[derive(Clone, PartialEq, Message)]
+pub struct Have {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// Start, end, start, end, …: ascending, apart.
+    #[prost(uint64, repeated, tag = "2")]
+    pub bounds: Vec<u64>,
+}
+
+/// One want of a [`Get`].
+#[derive(Clone, PartialEq, Message)]
+pub struct WireWant {
+    /// The object, for pieces; else empty.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub oid: Bytes,
+    /// Block of the root's tree descriptor that mentions it.
+    #[prost(uint64, optional, tag = "2")]
+    pub block: Option<u64>,
+    /// First piece.
+    #[prost(uint64, tag = "3")]
+    pub first: u64,
+    /// How many pieces.
+    #[prost(uint32, tag = "4")]
+    pub count: u32,
+    /// BLAKE3 of a chunk, for chunks.
+    #[prost(bytes = "bytes", tag = "5")]
+    pub chunk: Bytes,
+}
+
+/// Asks for data.
+#[derive(Clone, PartialEq, Message)]
+pub struct Get {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// The right comes from here.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub root: Bytes,
+    /// What.
+    #[prost(message, repeated, tag = "3")]
+    pub wants: Vec<WireWant>,
+}
+
+/// How a want ended, if not by its data.
+#[derive(Clone, PartialEq, Message)]
+pub struct WireOutcome {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// Index of the want; the whole request if absent.
+    #[prost(uint32, optional, tag = "2")]
+    pub want: Option<u32>,
+    /// See [`outcome_code`].
+    #[prost(uint32, tag = "3")]
+    pub code: u32,
+    /// For "retry later".
+    #[prost(uint32, tag = "4")]
+    pub retry_ms: u32,
+    /// For people.
+    #[prost(string, tag = "5")]
+    pub reason: String,
+}
+
+/// Names a request.
+#[derive(Clone, PartialEq, Message)]
+pub struct RequestOnly {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+}
+
+/// Why the connection is about to be closed.
+#[derive(Clone, PartialEq, Message)]
+pub struct Goodbye {
+    /// For people.
+    #[prost(string, tag = "1")]
+    pub reason: String,
+}
+
+/// No content.
+#[derive(Clone, PartialEq, Message)]
+pub struct Ping {}
+
+/// Any control message.
+#[derive(Clone, PartialEq, Message)]
+pub struct Control {
+    /// Exactly one.
+    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
+    pub body: Option<Body>,
+}
+
+/// The messages.
+#[derive(Clone, PartialEq, prost::Oneof)]
+#[allow(missing_docs, reason = "each is documented at its type")]
+pub enum Body {
+    #[prost(message, tag = "1")]
+    Hello(Hello),
+    #[prost(message, tag = "2")]
+    Prove(Prove),
+    #[prost(message, tag = "3")]
+    Describe(Describe),
+    #[prost(message, tag = "4")]
+    Description(Description),
+    #[prost(message, tag = "5")]
+    Proof(ProofOf),
+    #[prost(message, tag = "6")]
+    Stated(Stated),
+    #[prost(message, tag = "7")]
+    Have(Have),
+    #[prost(message, tag = "8")]
+    Get(Get),
+    #[prost(message, tag = "9")]
+    Outcome(WireOutcome),
+    #[prost(message, tag = "10")]
+    Cancel(RequestOnly),
+    #[prost(message, tag = "11")]
+    Done(RequestOnly),
+    #[prost(message, tag = "12")]
+    Goodbye(Goodbye),
+    #[prost(message, tag = "13")]
+    Ping(Ping),
+    #[prost(message, tag = "14")]
+    Watch(Describe),
+}
+
+impl Body {
+    /// The frame body.
+    pub fn to_frame(self) -> Bytes {
+        Control { body: Some(self) }.encode_to_vec().into()
+    }
+
+    /// Reads a frame body. Nested byte strings share its memory.
+    pub fn from_frame(bytes: Bytes) -> Result<Self, DecodeError> {
+        let control = Control::decode(bytes).map_err(|_| invalid("message", "is not Protocol Buffers"))?;
+        control.body.ok_or(invalid("message", "is of an unknown kind"))
+    }
+}
+
+/// The header of a data frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DataHeader {
+    /// Request number.
+    pub request: u32,
+    /// Index of the want.
+    pub want: u32,
+    /// Which piece of the want's run.
+    pub piece: u32,
+    /// Where in the piece the payload begins.
+    pub offset: u32,
+    /// Bytes to keep outstanding; 0 for no opinion.
+    pub suggested: u32,
+    /// The whole piece is zeros; no payload.
+    pub zeros: bool,
+}
+
+impl DataHeader {
+    /// The header's bytes.
+    pub fn encode(&self) -> [u8; DATA_HEADER] {
+        let mut out = [0; DATA_HEADER];
+        let numbers = [self.request, self.want, self.piece, self.offset, self.suggested];
+        for (slot, number) in out.chunks_exact_mut(4).zip(numbers) {
+            slot.copy_from_slice(&number.to_le_bytes());
+        }
+        out[20] = u8::from(self.zeros);
+        out
+    }
+
+    /// Splits a frame body into header and payload.
+    pub fn decode(mut body: Bytes) -> Result<(Self, Bytes), DecodeError> {
+        if body.len() < DATA_HEADER {
+            return Err(invalid("data frame", "is shorter than its header"));
+        }
+        let payload = body.split_off(DATA_HEADER);
+        let number = |at: usize| u32::from_le_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
+        let zeros = match (body[20], payload.is_empty()) {
+            (0, _) => false,
+            (1, true) => true,
+            _ => return Err(invalid("data frame", "has unknown flags")),
+        };
+        if payload.len() > MAX_PAYLOAD {
+            let (found, limit) = (payload.len() as u64, MAX_PAYLOAD as u64);
+            return Err(DecodeError::TooLarge { field: "data frame", found, limit });
+        }
+        let (request, want, piece) = (number(0), number(4), number(8));
+        Ok((Self { request, want, piece, offset: number(12), suggested: number(16), zeros }, payload))
+    }
+}
+
+/// An OID as a message field.
+pub fn oid_field(oid: &Oid) -> Bytes {
+    Bytes::copy_from_slice(&oid.to_bytes())
+}
+
+impl Description {
+    /// From what the store says.
+    pub fn new(request: u32, about: &About, size: Option<u64>) -> Self {
+        Self {
+            request,
+            is_tree: about.kind == ObjectKind::Tree,
+            name: about.name.clone(),
+            mode: about.mode,
+            seconds: about.modified.map(|time| time.seconds),
+            nanos: about.modified.map_or(0, |time| time.nanos),
+            size,
+        }
+    }
+
+    /// What the other side says of the object; out-of-range values are dropped.
+    pub fn about(&self) -> About {
+        let kind = if self.is_tree { ObjectKind::Tree } else { ObjectKind::Blob };
+        let nanos = self.nanos.min(999_999_999);
+        About {
+            kind,
+            name: self.name.clone(),
+            mode: self.mode.map(|mode| mode & 0o7777),
+            modified: self.seconds.map(|seconds| Time { seconds, nanos }),
+        }
+    }
+}
+
+impl WireOutcome {
+    /// As a message.
+    pub fn new(request: u32, want: Option<u32>, outcome: &Outcome) -> Self {
+        let (code, retry_ms, reason) = match outcome {
+            Outcome::NotHere => (1, 0, String::new()),
+            Outcome::RetryLater(delay) => (2, u32::try_from(delay.as_millis()).unwrap_or(u32::MAX), String::new()),
+            Outcome::Gone => (3, 0, String::new()),
+            Outcome::SourceChanged => (4, 0, String::new()),
+            Outcome::Refused(reason) => (5, 0, reason.clone()),
+            Outcome::Cancelled => (6, 0, String::new()),
+        };
+        Self { request, want, code, retry_ms, reason }
+    }
+
+    /// What it means; a delay is at most a minute, whatever the other side says.
+    pub fn outcome(&self) -> Outcome {
+        match self.code {
+            1 => Outcome::NotHere,
+            2 => Outcome::RetryLater(std::time::Duration::from_millis(self.retry_ms.min(60_000).into())),
+            3 => Outcome::Gone,
+            4 => Outcome::SourceChanged,
+            6 => Outcome::Cancelled,
+            _ => Outcome::Refused(printable(&self.reason)),
+        }
+    }
+}
+
+/// A peer's words, safe to show: no control characters, bounded.
+pub fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_headers_come_back() {
+        let header = DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: false };
+        let body = [&header.encode()[..], b"payload"].concat();
+        assert_eq!(DataHeader::decode(body.into()), Ok((header, Bytes::from_static(b"payload"))));
+        let zeros = DataHeader { zeros: true, ..header };
+        assert_eq!(DataHeader::decode(zeros.encode().to_vec().into()), Ok((zeros, Bytes::new())));
+    }
+
+    #[test]
+    fn odd_data_frames_are_refused() {
+        let header = DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: true };
+        assert!(DataHeader::decode(Bytes::from_static(b"short")).is_err());
+        assert!(DataHeader::decode([&header.encode()[..], b"x"].concat().into()).is_err(), "zeros with payload");
+        let mut flags = header.encode();
+        flags[20] = 2;
+        assert!(DataHeader::decode(flags.to_vec().into()).is_err());
+    }
+
+    #[test]
+    fn unknown_messages_are_told_apart_from_unknown_fields() {
+        // Field 99, varint 1: no message of this version.
+        assert!(Body::from_frame(Bytes::from_static(&[0x98, 0x06, 0x01])).is_err());
+        let mut ping = Body::Ping(Ping {}).to_frame().to_vec();
+        ping.extend_from_slice(&[0x98, 0x06, 0x01]);
+        assert_eq!(Body::from_frame(ping.into()), Ok(Body::Ping(Ping {})));
+    }
+
+    #[test]
+    fn outcomes_come_back() {
+        let delay = std::time::Duration::from_millis(1500);
+        let all = [
+            Outcome::NotHere,
+            Outcome::RetryLater(delay),
+            Outcome::Gone,
+            Outcome::SourceChanged,
+            Outcome::Refused("no".into()),
+            Outcome::Cancelled,
+        ];
+        for outcome in all {
+            assert_eq!(WireOutcome::new(1, None, &outcome).outcome(), outcome);
+        }
+        let hostile = WireOutcome { code: 5, reason: "\u{1b}[2J".repeat(1000), ..WireOutcome::default() };
+        let Outcome::Refused(reason) = hostile.outcome() else { panic!() };
+        assert!(reason.len() <= 800 && !reason.contains('\u{1b}'));
+    }
+}

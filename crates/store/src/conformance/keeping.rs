@@ -1,0 +1,148 @@
+//! Rules of keeping: chunks and leases.
+
+use towpath_content::ticket::Secret;
+
+use super::*;
+use crate::seam::{Lease, ObjectKind};
+
+pub(super) fn checks<S: Store>() -> Vec<(&'static str, Check<S>)> {
+    vec![
+        ("a chunk stays until its last put is released", chunks),
+        ("bytes that do not have the hash are not taken for the chunk", wrong_chunk),
+        ("chunks put and released at the same time stay counted", busy_chunks),
+        ("leases come back as they were, oldest first, one a name", leases),
+        ("a lease learns what its live name was bound to", learning),
+        ("giving back the last lease of an object removes it", done),
+        ("an object stays while another lease holds it", shared),
+        ("a lease on an open put can be given back", open),
+    ]
+}
+
+fn hash(bytes: &[u8]) -> [u8; 32] {
+    *blake3::hash(bytes).as_bytes()
+}
+
+fn chunks<S: Store>(store: &S) -> Verdict {
+    for bytes in [&b"chunk"[..], b"", &pattern(PIECE, 1)] {
+        let hash = hash(bytes);
+        store.put_chunk(&hash, bytes)?;
+        store.put_chunk(&hash, bytes)?;
+        assert_eq!(store.get_chunk(&hash)?, bytes);
+        store.release_chunk(&hash)?;
+        assert_eq!(store.get_chunk(&hash)?, bytes);
+        store.release_chunk(&hash)?;
+        assert!(matches!(store.get_chunk(&hash), Err(StoreError::NotHere)));
+        assert!(matches!(store.release_chunk(&hash), Err(StoreError::NotHere)));
+        store.put_chunk(&hash, bytes)?;
+        assert_eq!(store.get_chunk(&hash)?, bytes);
+    }
+    Ok(())
+}
+
+fn wrong_chunk<S: Store>(store: &S) -> Verdict {
+    let hash = hash(b"right");
+    assert!(is_refused(&store.put_chunk(&hash, b"wrong")));
+    assert!(matches!(store.get_chunk(&hash), Err(StoreError::NotHere)));
+    store.put_chunk(&hash, b"right")?;
+    assert!(is_refused(&store.put_chunk(&hash, b"wrong")));
+    assert_eq!(store.get_chunk(&hash)?, b"right");
+    Ok(())
+}
+
+fn busy_chunks<S: Store>(store: &S) -> Verdict {
+    let (bytes, hash) = (b"shared", hash(b"shared"));
+    let work = || -> Verdict {
+        for _ in 0..8 {
+            store.put_chunk(&hash, bytes)?;
+            assert_eq!(store.get_chunk(&hash)?, bytes);
+            store.release_chunk(&hash)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("a panic was reported"))
+    })?;
+    assert!(matches!(store.get_chunk(&hash), Err(StoreError::NotHere)));
+    Ok(())
+}
+
+fn lease(oid: Oid, created: u64) -> Lease {
+    let about = About { name: b"name".to_vec(), ..About::default() };
+    Lease { oid, content: None, size: None, secret: Secret([created as u8; 16]), path: None, about, created }
+}
+
+fn leases<S: Store>(store: &S) -> Verdict {
+    let full = Lease {
+        content: Some(Oid::of(b"tree")),
+        size: Some(1 << 40),
+        path: Some("/some/where".into()),
+        ..lease(live(1), 20)
+    };
+    let (early, late) = (lease(Oid::of(b"x"), 10), lease(live(2), 30));
+    for lease in [&late, &full, &early] {
+        store.lease(lease)?;
+    }
+    assert_eq!(store.leases()?, [early.clone(), full.clone(), late.clone()]);
+    let moved = Lease { secret: Secret([99; 16]), created: 40, ..early };
+    store.lease(&moved)?;
+    assert_eq!(store.leases()?, [full, late, moved]);
+    Ok(())
+}
+
+fn learning<S: Store>(store: &S) -> Verdict {
+    let mut tree = lease(live(2), 2);
+    tree.about.kind = ObjectKind::Tree;
+    store.lease(&lease(live(1), 1))?;
+    store.lease(&tree)?;
+    let (blob, described) = (put(store, &live(1), b"12345")?, put(store, &live(2), b"tree")?);
+    put(store, &live(3), b"123")?;
+    store.lease(&lease(live(3), 3))?;
+    let learnt: Vec<_> = store.leases()?.iter().map(|lease| (lease.content, lease.size)).collect();
+    let late = (Some(Oid::of(b"123")), Some(3));
+    assert_eq!(learnt, [(Some(blob), Some(5)), (Some(described), None), late]);
+    Ok(())
+}
+
+fn done<S: Store>(store: &S) -> Verdict {
+    for (number, by_content) in [(1, false), (2, true)] {
+        let data = pattern(2 * PIECE, number);
+        store.lease(&lease(live(number), 1))?;
+        let oid = put(store, &live(number), &data)?;
+        expect_content(store, &oid, &data)?;
+        let seen = store.version(&oid);
+        assert!(store.done(&(if by_content { oid } else { live(number) }))?);
+        assert_ne!(store.version(&oid), seen);
+        expect_gone(store, &oid);
+        expect_gone(store, &live(number));
+        assert!(!store.done(&oid)?);
+        assert!(!store.done(&live(number))?);
+    }
+    assert_eq!(store.leases()?, []);
+    Ok(())
+}
+
+fn shared<S: Store>(store: &S) -> Verdict {
+    for number in [1, 2] {
+        store.lease(&lease(live(number), number.into()))?;
+        put(store, &live(number), b"shared")?;
+    }
+    let oid = Oid::of(b"shared");
+    store.lease(&lease(oid, 3))?;
+    assert!(store.done(&live(2))?);
+    assert!(store.done(&oid)?, "the lease of that very name goes first");
+    assert_eq!(store.leases()?.len(), 1);
+    expect_complete(store, &oid, b"shared")?;
+    assert!(store.done(&oid)?);
+    expect_gone(store, &oid);
+    Ok(())
+}
+
+fn open<S: Store>(store: &S) -> Verdict {
+    store.put_init(&live(1), &About::default())?;
+    store.lease(&lease(live(1), 1))?;
+    assert!(store.done(&live(1))?);
+    assert_eq!(store.leases()?, []);
+    store.put_data(&live(1), b"bytes")?;
+    expect_complete(store, &store.put_commit(&live(1))?, b"bytes")
+}

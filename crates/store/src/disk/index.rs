@@ -1,0 +1,370 @@
+//! The index: one SQLite file, how it is opened, and what its transactions promise.
+//!
+//! One connection writes, behind a lock; others, kept in a small pool, read beside it without
+//! waiting (WAL). Several processes may use one index: write transactions take SQLite's lock at
+//! their beginning and wait for each other up to ten seconds.
+//!
+//! [`Durability::Synced`] transactions are on the disk when they return, with everything before
+//! them. [`Durability::Cached`] ones may be undone, newest first, by a power cut, though not by a
+//! crash of the process: they hold what can be found out again by reading files.
+//!
+//! An index that is damaged is renamed aside, never deleted, and a new one begun. One that a newer
+//! program wrote is left alone.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+use rustix::fs::FlockOperation;
+use towpath_content::DecodeError;
+
+use crate::seam::StoreError;
+use crate::sync::lock;
+
+/// The schema's version, kept in `user_version`.
+const VERSION: u64 = 1;
+const SCHEMA: &str = include_str!("schema.sql");
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Idle reading connections kept; each takes up to some 2 MiB of cache.
+const MAX_IDLE_READERS: usize = 8;
+/// The writer's page cache in KiB; a large tree's rows go in faster with the hot pages at hand.
+const WRITER_CACHE: i64 = 32 * 1024;
+
+/// Whether a transaction survives a power cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// It does.
+    Synced,
+    /// It does unless the power goes within seconds.
+    Cached,
+}
+
+/// What can go wrong inside a transaction.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Sql(rusqlite::Error),
+    Store(StoreError),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// What a part of a transaction returns.
+pub(crate) type Outcome<T> = Result<T, Fault>;
+
+struct Writer {
+    connection: Connection,
+    durability: Durability,
+}
+
+/// The open index.
+pub(crate) struct Index {
+    path: PathBuf,
+    writer: Mutex<Writer>,
+    readers: Mutex<Vec<Connection>>,
+}
+
+impl Index {
+    /// Opens the index in `dir`, or begins one.
+    pub(crate) fn open(dir: &Path) -> Result<Self, StoreError> {
+        let path = dir.join("index.db");
+        // Held until the schema stands, so that no two processes rename or create at once.
+        let _guard = open_lock(&dir.join("index.lock"))?;
+        if marker(&path).exists() {
+            set_aside(&path)?;
+        }
+        let connection = match open_writer(&path) {
+            Err(Fault::Sql(error)) if is_damage(&error) => {
+                tracing::warn!(path = %path.display(), %error, "the index is damaged");
+                set_aside(&path)?;
+                open_writer(&path)
+            }
+            result => result,
+        };
+        let connection = connection.map_err(|fault| explain(&path, "opening", fault))?;
+        let writer = Mutex::new(Writer { connection, durability: Durability::Cached });
+        Ok(Self { path, writer, readers: Mutex::default() })
+    }
+
+    /// Runs look-ups on a connection of their own.
+    pub(crate) fn read<T>(
+        &self,
+        what: &str,
+        look_up: impl FnOnce(&Connection) -> Outcome<T>,
+    ) -> Result<T, StoreError> {
+        let reader = self.reader().map_err(|error| self.fail("opening", error.into()))?;
+        let result = look_up(&reader).map_err(|fault| self.fail(what, fault));
+        let mut idle = lock(&self.readers);
+        if idle.len() < MAX_IDLE_READERS {
+            idle.push(reader);
+        }
+        result
+    }
+
+    fn reader(&self) -> rusqlite::Result<Connection> {
+        let idle = lock(&self.readers).pop();
+        idle.map_or_else(|| connect(&self.path), Ok)
+    }
+
+    /// Runs one transaction; an error undoes it.
+    pub(crate) fn write<T>(
+        &self,
+        durability: Durability,
+        what: &str,
+        change: impl FnOnce(&Transaction<'_>) -> Outcome<T>,
+    ) -> Result<T, StoreError> {
+        let mut writer = lock(&self.writer);
+        writer.transact(durability, change).map_err(|fault| self.fail(what, fault))
+    }
+
+    /// Explains a fault. Damage found on the way is marked, and the index set aside at the next
+    /// start: others may be using it now.
+    fn fail(&self, what: &str, fault: Fault) -> StoreError {
+        if matches!(&fault, Fault::Sql(error) if is_damage(error)) {
+            tracing::error!(path = %self.path.display(), "the index is damaged; restart to begin it anew");
+            if let Err(error) = File::create(marker(&self.path)) {
+                tracing::warn!(%error, "the damage could not be marked");
+            }
+        }
+        explain(&self.path, what, fault)
+    }
+}
+
+impl Writer {
+    fn transact<T>(
+        &mut self,
+        durability: Durability,
+        change: impl FnOnce(&Transaction<'_>) -> Outcome<T>,
+    ) -> Outcome<T> {
+        if self.durability != durability {
+            let level = if durability == Durability::Synced { "FULL" } else { "NORMAL" };
+            self.connection.pragma_update(None, "synchronous", level)?;
+            self.durability = durability;
+        }
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let result = change(&transaction)?;
+        transaction.commit()?;
+        Ok(result)
+    }
+}
+
+fn open_lock(path: &Path) -> Result<File, StoreError> {
+    let file = private_file(path).map_err(|error| StoreError::io("opening", path, error))?;
+    rustix::fs::flock(&file, FlockOperation::LockExclusive)
+        .map_err(|error| StoreError::io("locking", path, error.into()))?;
+    Ok(file)
+}
+
+/// Opens or creates a file that nobody else may read: leases hold secrets.
+fn private_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+fn open_writer(path: &Path) -> Outcome<Connection> {
+    // SQLite gives its journal files the mode of this one.
+    private_file(path).map_err(|error| StoreError::io("opening", path, error))?;
+    let mut connection = connect(path)?;
+    connection.pragma_update(None, "cache_size", -WRITER_CACHE)?;
+    connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
+    let found: u64 = connection.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))?.into();
+    match found {
+        0 => create(&mut connection)?,
+        VERSION => probe(&connection)?,
+        found => return Err(newer(path, found).into()),
+    }
+    Ok(connection)
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+fn create(connection: &mut Connection) -> Outcome<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Exclusive)?;
+    transaction.execute_batch(SCHEMA)?;
+    transaction.pragma_update(None, "user_version", VERSION as u32)?;
+    Ok(transaction.commit()?)
+}
+
+/// Touches the root of every table, which finds a file that is cut off or overwritten. A full
+/// check would read the whole index at every start.
+fn probe(connection: &Connection) -> rusqlite::Result<()> {
+    for table in ["dirs", "files", "objects", "piece_values", "bindings", "leases", "chunks"] {
+        let mut statement = connection.prepare(&format!("SELECT * FROM {table} LIMIT 1"))?;
+        statement.query([])?.next()?;
+    }
+    Ok(())
+}
+
+fn newer(path: &Path, found: u64) -> StoreError {
+    let version = DecodeError::Version { field: "the index", found, known: VERSION };
+    StoreError::io("opening", path, io::Error::new(io::ErrorKind::Unsupported, version))
+}
+
+fn is_damage(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    let is_missing_table = error.to_string().contains("no such table");
+    is_missing_table || matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+}
+
+fn marker(path: &Path) -> PathBuf {
+    path.with_extension("damaged")
+}
+
+/// Renames the index and its journal to a name of the present second.
+fn set_aside(path: &Path) -> Result<(), StoreError> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let name = |n: u32| with_suffix(path, &format!(".damaged-{now}-{n}"));
+    let aside = (0..).map(name).find(|name| !name.exists()).unwrap_or_else(|| name(0));
+    tracing::warn!(kept = %aside.display(), "beginning a new index; the old one is kept");
+    for suffix in ["", "-wal", "-shm"] {
+        rename_if_there(&with_suffix(path, suffix), &with_suffix(&aside, suffix))?;
+    }
+    match std::fs::remove_file(marker(path)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(StoreError::io("removing", &marker(path), error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn rename_if_there(from: &Path, to: &Path) -> Result<(), StoreError> {
+    match std::fs::rename(from, to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::io("renaming", from, error)),
+        _ => Ok(()),
+    }
+}
+
+fn explain(path: &Path, what: &str, fault: Fault) -> StoreError {
+    match fault {
+        Fault::Store(error) => error,
+        Fault::Sql(error) => {
+            let kind = match error.sqlite_error_code() {
+                Some(ErrorCode::DiskFull) => io::ErrorKind::StorageFull,
+                Some(ErrorCode::DatabaseBusy) => io::ErrorKind::WouldBlock,
+                Some(ErrorCode::ReadOnly) => io::ErrorKind::ReadOnlyFilesystem,
+                _ => io::ErrorKind::Other,
+            };
+            StoreError::Io {
+                what: format!("index {}: {what}", path.display()),
+                source: io::Error::new(kind, error),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(dir: &Path) -> Vec<String> {
+        let names = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.filter(|name| name.contains("damaged")).collect();
+        names.sort();
+        names
+    }
+
+    fn count_dirs(index: &Index) -> i64 {
+        let count = "SELECT count(*) FROM dirs";
+        index.read("test", |conn| Ok(conn.query_row(count, [], |row| row.get(0))?)).unwrap()
+    }
+
+    fn add_dir(index: &Index, durability: Durability) {
+        let add = |t: &Transaction<'_>| Ok(t.execute("INSERT INTO dirs (path) VALUES (x'2f')", [])?);
+        index.write(durability, "test", add).unwrap();
+    }
+
+    #[test]
+    fn what_was_written_is_there_after_reopening_and_in_a_second_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::open(dir.path()).unwrap();
+        add_dir(&index, Durability::Synced);
+        let second = Index::open(dir.path()).unwrap();
+        assert_eq!((count_dirs(&index), count_dirs(&second)), (1, 1));
+        assert!(files(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn an_error_undoes_the_whole_transaction() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::open(dir.path()).unwrap();
+        let half = index.write(Durability::Synced, "test", |t| {
+            t.execute("INSERT INTO dirs (path) VALUES (x'2f')", [])?;
+            Err::<(), _>(StoreError::NotHere.into())
+        });
+        assert!(matches!(half, Err(StoreError::NotHere)));
+        assert_eq!(count_dirs(&index), 0);
+    }
+
+    #[test]
+    fn a_damaged_index_is_kept_aside_and_a_new_one_begun() {
+        let dir = tempfile::tempdir().unwrap();
+        add_dir(&Index::open(dir.path()).unwrap(), Durability::Synced);
+        let garbage = vec![0xaa; 9000];
+        std::fs::write(dir.path().join("index.db"), &garbage).unwrap();
+        assert_eq!(count_dirs(&Index::open(dir.path()).unwrap()), 0);
+        let kept = files(dir.path());
+        assert_eq!(std::fs::read(dir.path().join(&kept[0])).unwrap(), garbage);
+    }
+
+    #[test]
+    fn damage_found_while_running_is_set_aside_at_the_next_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::open(dir.path()).unwrap();
+        add_dir(&index, Durability::Synced);
+        let missing = index.read("test", |conn| Ok(conn.query_row("SELECT * FROM gone", [], |_| Ok(()))?));
+        assert!(missing.is_err());
+        assert_eq!(files(dir.path()), ["index.damaged"]);
+        drop(index);
+        assert_eq!(count_dirs(&Index::open(dir.path()).unwrap()), 0);
+        assert!(files(dir.path()).iter().any(|name| name.starts_with("index.db.damaged-")));
+        assert_eq!(count_dirs(&Index::open(dir.path()).unwrap()), 0, "and only once");
+    }
+
+    #[test]
+    fn an_index_of_a_newer_program_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::open(dir.path()).unwrap();
+        index.write(Durability::Synced, "test", |t| Ok(t.pragma_update(None, "user_version", 9)?)).unwrap();
+        drop(index);
+        let error = Index::open(dir.path()).err().unwrap().to_string();
+        assert!(error.contains("version 9, this program knows 1"), "{error}");
+        assert!(files(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn nobody_else_may_read_the_index_or_its_journal() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::open(dir.path()).unwrap();
+        add_dir(&index, Durability::Synced);
+        for name in ["index.db", "index.db-wal"] {
+            let mode = std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! A store on a disk: an index, the store's own files, and files of others that it refers to.
+//!
+//! A file that was put by name stays where it is; the index knows its stamp, and every read
+//! checks it. Only bytes that have no file of their own (streamed puts, chunks) are kept in the
+//! store's folders. Formats, write order and what survives a crash: `docs/formats/index.md`.
+//!
+//! | part | story |
+//! |---|---|
+//! | `index` | the SQLite file: opening, transactions, damage |
+//! | `rows`, `files`, `leases` | what its tables say of objects, files and leases |
+//! | `folders` | owned files and temporaries |
+//! | `putting` | puts: streamed, or of a file where it lies |
+//! | `reading`, `source` | finding an object's bytes and noticing that a file changed |
+//! | `chunks` | chunks and how often they were put |
+//!
+//! Several processes may share one store. Each sees what the others completed; productions,
+//! announcements and waiting are a matter of one process.
+
+mod chunks;
+mod files;
+mod folders;
+mod index;
+mod leases;
+mod putting;
+mod reading;
+mod rows;
+mod source;
+
+use std::ffi::OsStr;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use towpath_content::Oid;
+use towpath_content::pieces::{Layout, PieceTree};
+
+use self::files::DirNumbers;
+pub use self::files::FileRecord;
+use self::folders::{Folders, create_private};
+use self::index::{Durability, Index, Outcome};
+use self::putting::Incoming;
+use self::source::Source;
+use crate::lru::Lru;
+use crate::notices::Notices;
+use crate::productions::{NOT_OPEN, OUTSIDE, Productions, some_run};
+use crate::seam::{About, Availability, Descriptors, Lease, Listener, Partial, State, Store, StoreError};
+use crate::stamp::Stamp;
+use crate::sync::lock;
+
+/// Bytes of piece values kept in memory for proofs. A tree that is larger, up to 64 MiB for
+/// objects over 128 GiB, is kept alone.
+const TREE_CACHE: usize = 32 << 20;
+/// Files of more than one piece that are kept open.
+const OPEN_FILES: usize = 32;
+
+/// A store on a disk.
+pub struct DiskStore {
+    index: Index,
+    folders: Folders,
+    productions: Productions<Incoming>,
+    notices: Notices,
+    trees: Mutex<Lru<Oid, Arc<PieceTree>>>,
+    sources: Mutex<Lru<Oid, Arc<Source>>>,
+}
+
+impl DiskStore {
+    /// Opens a store, or begins one: the index in `state_dir`, bytes in `data_dir`. Folders that
+    /// are missing are made, for their owner alone.
+    ///
+    /// An index that is damaged is renamed aside and begun anew; one of a newer program is an error.
+    pub fn open(state_dir: &Path, data_dir: &Path) -> Result<Self, StoreError> {
+        create_private(state_dir)?;
+        let folders = Folders::open(data_dir)?;
+        Ok(Self {
+            index: Index::open(state_dir)?,
+            folders,
+            productions: Productions::new(),
+            notices: Notices::new(),
+            trees: Mutex::new(Lru::new(TREE_CACHE)),
+            sources: Mutex::new(Lru::new(OPEN_FILES)),
+        })
+    }
+
+    /// The contents of files of one folder, where their stamps prove it; one answer for each.
+    pub fn known<N: AsRef<OsStr>>(
+        &self,
+        dir: &Path,
+        files: &[(N, Stamp)],
+    ) -> Result<Vec<Option<Oid>>, StoreError> {
+        self.index.read("finding files", |conn| {
+            let Some(dir) = files::dir_number(conn, dir)? else {
+                return Ok(vec![None; files.len()]);
+            };
+            files.iter().map(|(name, stamp)| files::known(conn, dir, name.as_ref(), stamp)).collect()
+        })
+    }
+
+    /// Records files whose contents are known, in one transaction. They can be read, and
+    /// answer [`Self::known`], from then on.
+    pub fn remember(&self, records: &[FileRecord]) -> Result<(), StoreError> {
+        let has_listeners = self.notices.has_listeners();
+        let new = self.index.write(Durability::Cached, "recording files", |t| {
+            let (mut dirs, mut new) = (DirNumbers::default(), Vec::new());
+            for record in records {
+                if has_listeners && rows::known(t, &record.oid)?.is_none() {
+                    new.push(record.oid);
+                }
+                files::record(t, &mut dirs, record)?;
+            }
+            Ok(new)
+        })?;
+        records.iter().for_each(|record| self.notices.complete(&record.oid));
+        new.iter().for_each(|oid| self.notices.tell(oid));
+        Ok(())
+    }
+
+    fn binding(&self, oid: &Oid) -> Result<Option<(Oid, u64)>, StoreError> {
+        if !oid.is_live() {
+            return Ok(None);
+        }
+        self.index.read("finding a binding", |conn| rows::binding(conn, oid))
+    }
+
+    /// The content that `oid` names now.
+    fn resolve(&self, oid: &Oid) -> Result<Oid, StoreError> {
+        Ok(self.binding(oid)?.map_or(*oid, |(content, _)| content))
+    }
+
+    fn have_bound(&self, content: Oid, size: u64) -> Result<Availability, StoreError> {
+        let layout = Layout::of(size).map_err(|_| OUTSIDE)?;
+        let found = self.index.read("finding an object", |conn| rows::known(conn, &content))?;
+        let pieces = some_run(if found.is_some() { layout.count() } else { 0 });
+        let about = found.map(|known| known.about).unwrap_or_default();
+        Ok(Availability { state: State::Bound(content), layout, pieces, about })
+    }
+
+    fn abandon(&self, live: &Oid) {
+        if self.productions.abandon(live).is_some() {
+            self.notices.changed(live);
+        }
+    }
+
+    /// Removes the owned bytes of an object, unless it was put again meanwhile.
+    fn remove_unowned(&self, oid: &Oid) -> Result<(), StoreError> {
+        lock(&self.sources).remove(oid);
+        self.index.write(Durability::Cached, "removing an object", |t| {
+            if rows::known(t, oid)?.is_none_or(|known| !known.is_owned) {
+                folders::remove(&self.folders.object(oid))?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Store for DiskStore {
+    fn put_init(&self, live: &Oid, about: &About) -> Result<(), StoreError> {
+        self.begin(live, about)
+    }
+
+    fn put_data(&self, live: &Oid, data: &[u8]) -> Result<(), StoreError> {
+        if self.productions.get(live).ok_or(NOT_OPEN)?.push(data)? {
+            self.notices.changed(live);
+        }
+        Ok(())
+    }
+
+    fn put_commit(&self, live: &Oid) -> Result<Oid, StoreError> {
+        self.commit(live)
+    }
+
+    fn put_abort(&self, live: &Oid) {
+        self.abandon(live);
+    }
+
+    fn have(&self, oid: &Oid) -> Result<Availability, StoreError> {
+        if let Some(found) = self.productions.have(oid)? {
+            return Ok(found);
+        }
+        if let Some((content, size)) = self.binding(oid)? {
+            return self.have_bound(content, size);
+        }
+        if let Some(known) = self.index.read("finding an object", |conn| rows::known(conn, oid))? {
+            let layout = Layout::of(known.size).map_err(|_| OUTSIDE)?;
+            let pieces = some_run(layout.count());
+            return Ok(Availability { state: State::Complete, layout, pieces, about: known.about });
+        }
+        let (layout, pieces) = self.notices.partial(oid).ok_or(StoreError::NotHere)?.available();
+        Ok(Availability { state: State::Partial, layout, pieces, about: About::default() })
+    }
+
+    fn version(&self, oid: &Oid) -> u64 {
+        self.notices.version(oid)
+    }
+
+    fn wait_change(&self, oid: &Oid, seen: u64, timeout: Duration) -> u64 {
+        self.notices.wait(oid, seen, timeout)
+    }
+
+    fn get_descriptors(&self, oid: &Oid, run: Range<u64>) -> Result<Descriptors, StoreError> {
+        if let Some(put) = self.productions.get(oid) {
+            return put.descriptors(run);
+        }
+        let content = self.resolve(oid)?;
+        if let Some(known) = self.index.read("finding an object", |conn| rows::known(conn, &content))? {
+            return self.prove(&content, known.size, run);
+        }
+        let partial = self.notices.partial(&content).ok_or(StoreError::NotHere)?;
+        partial.proof(run).map(Descriptors::Proof)
+    }
+
+    fn read_piece(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        if let Some(put) = self.productions.get(oid) {
+            return put.read_piece(index, buf);
+        }
+        let content = self.resolve(oid)?;
+        match (self.read_stored(&content, index, buf), self.notices.partial(oid)) {
+            (Err(StoreError::NotHere), Some(partial)) => partial.read_piece(index, buf),
+            (result, _) => result,
+        }
+    }
+
+    fn is_zero(&self, oid: &Oid, index: u64) -> bool {
+        let is_hole = |content| self.is_hole(&content, index);
+        self.productions.get(oid).is_none() && self.resolve(oid).is_ok_and(is_hole)
+    }
+
+    fn announce(&self, oid: &Oid, partial: Arc<dyn Partial>) {
+        self.notices.announce(oid, partial);
+    }
+
+    fn grown(&self, oid: &Oid) {
+        self.notices.changed(oid);
+    }
+
+    fn withdraw(&self, oid: &Oid) {
+        self.notices.withdraw(oid);
+    }
+
+    fn put_chunk(&self, hash: &[u8; 32], bytes: &[u8]) -> Result<(), StoreError> {
+        self.keep_chunk(hash, bytes)
+    }
+
+    fn get_chunk(&self, hash: &[u8; 32]) -> Result<Vec<u8>, StoreError> {
+        self.load_chunk(hash)
+    }
+
+    fn release_chunk(&self, hash: &[u8; 32]) -> Result<(), StoreError> {
+        self.drop_chunk(hash)
+    }
+
+    fn lease(&self, lease: &Lease) -> Result<(), StoreError> {
+        self.index.write(Durability::Synced, "recording a lease", |t| leases::put(t, lease))
+    }
+
+    fn leases(&self) -> Result<Vec<Lease>, StoreError> {
+        self.index.read("reading leases", leases::all)
+    }
+
+    fn done(&self, oid: &Oid) -> Result<bool, StoreError> {
+        let released = self.index.write(Durability::Synced, "giving a lease back", |t| release(t, oid))?;
+        let Some((lease, removed)) = released else {
+            return Ok(false);
+        };
+        if let Some(content) = removed {
+            self.remove_unowned(&content)?;
+            self.notices.changed(&content);
+        }
+        self.notices.changed(&lease);
+        Ok(true)
+    }
+
+    fn register_push(&self, listener: Listener) {
+        self.notices.listen(listener);
+    }
+}
+
+/// Takes a lease back; returns its name and the object whose owned bytes nobody needs now.
+fn release(conn: &Connection, oid: &Oid) -> Outcome<Option<(Oid, Option<Oid>)>> {
+    let Some(released) = leases::take(conn, oid)? else {
+        return Ok(None);
+    };
+    let removed = match released.unheld {
+        Some(content) if rows::disown(conn, &content)? => Some(content),
+        _ => None,
+    };
+    if let Some(content) = &removed {
+        leases::unbind(conn, content)?;
+    }
+    Ok(Some((released.name, removed)))
+}
+
+#[cfg(test)]
+mod crash;
+#[cfg(test)]
+mod tests;

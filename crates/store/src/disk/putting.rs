@@ -1,0 +1,223 @@
+//! Puts: bytes streamed into a file of the store's own, and files referred to where they lie.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use towpath_content::Oid;
+use towpath_content::pieces::{self, Layout};
+
+use super::DiskStore;
+use super::files::{self, DirNumbers, FileRecord};
+use super::folders::Temporary;
+use super::index::{Durability, Outcome};
+use super::rows::{self, Known};
+use super::source::open_without_waiting;
+use crate::hashing::{Before, Hashed, LIVE_PIECE, hash_open_file, hash_pieces, read_range};
+use crate::productions::{Body, Finished, IS_BOUND, NOT_LIVE, NOT_OPEN, Production, TOO_LONG};
+use crate::seam::{About, StoreError};
+use crate::stamp::{Stamp, TICK};
+
+/// From this size on, hashing a file twice costs more than waiting until its stamp can be relied on.
+const WORTH_A_TICK: u64 = 16 << 20;
+
+/// Where the bytes of an open put are.
+pub(crate) enum Incoming {
+    /// Streamed by the producer into a file of the store's own.
+    Streamed(Temporary),
+    /// In somebody's file that is being hashed.
+    Referred(Referred),
+}
+
+/// A file that is being hashed.
+pub(crate) struct Referred {
+    file: File,
+    path: std::path::PathBuf,
+    before: Before,
+}
+
+impl Body for Incoming {
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+        match self {
+            Self::Streamed(temporary) => temporary.write(offset, data),
+            Self::Referred(_) => Err(NOT_OPEN),
+        }
+    }
+
+    fn read(&self, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        match self {
+            Self::Streamed(temporary) => temporary.read(range, buf),
+            Self::Referred(referred) => referred.read(range, buf),
+        }
+    }
+}
+
+impl Referred {
+    fn open(path: &Path) -> Result<Self, StoreError> {
+        let file = open_without_waiting(path).map_err(|error| StoreError::io("opening", path, error))?;
+        let mut before = Before::of(&file, path)?;
+        if !before.settled && before.stamp.size >= WORTH_A_TICK {
+            std::thread::sleep(TICK);
+            before = Before::of(&file, path)?;
+        }
+        Ok(Self { file, path: path.into(), before })
+    }
+
+    fn read(&self, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        let read = read_range(&self.file, range, buf);
+        read.map_err(|error| self.before.explain(error, &self.file, &self.path))?;
+        self.before.check(&self.file, &self.path)
+    }
+}
+
+type Put = Arc<Production<Incoming>>;
+
+impl DiskStore {
+    pub(super) fn begin(&self, live: &Oid, about: &About) -> Result<(), StoreError> {
+        if self.binding(live)?.is_some() {
+            return Err(IS_BOUND);
+        }
+        let body = Incoming::Streamed(self.folders.temporary()?);
+        self.productions.begin(live, about, body)?;
+        self.notices.changed(live);
+        Ok(())
+    }
+
+    pub(super) fn commit(&self, live: &Oid) -> Result<Oid, StoreError> {
+        let Some(put) = self.productions.get(live) else {
+            return self.binding(live)?.map(|(content, _)| content).ok_or(NOT_OPEN);
+        };
+        let Incoming::Streamed(temporary) = &put.body else {
+            return Err(NOT_OPEN);
+        };
+        let Finished { oid, layout, values } = put.finish()?;
+        temporary.sync(layout.size())?;
+        let object = Known { size: layout.size(), is_owned: true, about: put.about.clone() };
+        let is_new = self.index.write(Durability::Synced, "committing an object", |t| {
+            temporary.publish(&self.folders.object(&oid))?;
+            let is_new = rows::known(t, &oid)?.is_none();
+            rows::put_object(t, &oid, &object)?;
+            rows::put_values(t, &oid, &values)?;
+            rows::bind(t, live, &oid, object.size)?;
+            Ok(is_new)
+        })?;
+        self.finished(Some(live), &oid, is_new);
+        Ok(oid)
+    }
+
+    /// Ends the put and tells everyone.
+    fn finished(&self, live: Option<&Oid>, oid: &Oid, is_new: bool) {
+        if let Some(live) = live {
+            self.productions.end(live);
+            self.notices.changed(live);
+        }
+        self.notices.complete(oid);
+        if is_new {
+            self.notices.tell(oid);
+        }
+    }
+
+    /// Puts a file by reference: it is not copied, and its stamp says whether it is still the same.
+    ///
+    /// A file that the index knows under a settled stamp is not read. Any other is hashed
+    /// in one pass on all cores, and under `live`, if given, it can be read meanwhile piece by piece, as
+    /// if it were being streamed; at the end `live` is bound to the content. Returns OID and size.
+    pub fn put_file(&self, path: &Path, live: Option<&Oid>, about: &About) -> Result<(Oid, u64), StoreError> {
+        if live.is_some_and(|live| !live.is_live()) {
+            return Err(NOT_LIVE);
+        }
+        let path = &path.canonicalize().map_err(|error| StoreError::io("finding", path, error))?;
+        let stamp = Stamp::of_regular(path).map_err(|error| StoreError::io("looking at", path, error))?;
+        let stamp = stamp.ok_or(StoreError::Refused { why: "only a regular file can be put by name" })?;
+        if let Some(oid) = self.known_file(path, &stamp)? {
+            self.refer(live, about, &oid, stamp.size, |_| Ok(()))?;
+            return Ok((oid, stamp.size));
+        }
+        let unbound = match live {
+            Some(live) if self.binding(live)?.is_none() => Some(live),
+            _ => None,
+        };
+        let hashed = match unbound {
+            Some(live) => self.hash_live(path, live, about)?,
+            None => Referred::open(path).and_then(|referred| hash_open_file(&referred.file, path))?,
+        };
+        let (oid, size) = (hashed.oid, hashed.stamp.size);
+        let (dir, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
+        let record = FileRecord::new(dir, name, hashed);
+        self.refer(live, about, &oid, size, |t| files::record(t, &mut DirNumbers::default(), &record))?;
+        Ok((oid, size))
+    }
+
+    fn known_file(&self, path: &Path, stamp: &Stamp) -> Result<Option<Oid>, StoreError> {
+        let name = path.file_name().unwrap_or_default();
+        let known = self.known(path.parent().unwrap_or(path), &[(name, *stamp)])?;
+        Ok(known.into_iter().next().flatten())
+    }
+
+    /// Records what was put, and ends the put.
+    fn refer(
+        &self,
+        live: Option<&Oid>,
+        about: &About,
+        oid: &Oid,
+        size: u64,
+        record: impl FnOnce(&Connection) -> Outcome<()>,
+    ) -> Result<(), StoreError> {
+        let durability = if live.is_some() { Durability::Synced } else { Durability::Cached };
+        let is_new = self.index.write(durability, "recording a file", |t| {
+            let is_new = rows::known(t, oid)?.is_none();
+            record(t)?;
+            rows::put_object(t, oid, &Known { size, is_owned: false, about: about.clone() })?;
+            if let Some(live) = live {
+                rows::bind(t, live, oid, size)?;
+            }
+            Ok(is_new)
+        })?;
+        self.finished(live, oid, is_new);
+        Ok(())
+    }
+
+    fn hash_live(&self, path: &Path, live: &Oid, about: &About) -> Result<Hashed, StoreError> {
+        let referred = Referred::open(path)?;
+        let layout = Layout::live(referred.before.stamp.size).map_err(|_| TOO_LONG)?;
+        let put = self.productions.begin(live, about, Incoming::Referred(referred))?;
+        self.notices.changed(live);
+        let hashed = self.hash_put(&put, live, &layout);
+        if hashed.is_err() && self.productions.is_open(live, &put) {
+            self.abandon(live);
+        }
+        hashed
+    }
+
+    fn hash_put(&self, put: &Put, live: &Oid, layout: &Layout) -> Result<Hashed, StoreError> {
+        let Incoming::Referred(Referred { file, path, before }) = &put.body else {
+            return Err(NOT_OPEN);
+        };
+        let mut values = Vec::new();
+        let hashed = hash_pieces(file, layout, &mut |run| {
+            if !self.productions.is_open(live, put) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            values.extend(run);
+            put.publish_to(&values[..(whole_pieces(layout) as usize).min(values.len())]);
+            self.notices.changed(live);
+            Ok(())
+        });
+        if !self.productions.is_open(live, put) {
+            return Err(NOT_OPEN);
+        }
+        hashed.map_err(|error| before.explain(error, file, path))?;
+        before.check(file, path)?;
+        let oid = pieces::oid_of(&values);
+        let values = (values.len() > 1).then_some(values);
+        Ok(Hashed { oid, stamp: before.stamp, settled: before.settled, values })
+    }
+}
+
+/// Pieces that are shown while a file is hashed: those that are full and not the whole object.
+const fn whole_pieces(layout: &Layout) -> u64 {
+    if layout.count() == 1 { 0 } else { layout.size() / LIVE_PIECE }
+}

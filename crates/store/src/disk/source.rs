@@ -1,0 +1,131 @@
+//! Files that bytes are read from: owned ones, and referred ones under their stamp.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{OFlags, SeekFrom};
+
+use super::files::Found;
+use crate::hashing::read_range;
+use crate::seam::StoreError;
+use crate::stamp::Stamp;
+
+/// Where an object's bytes are on record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A file of the store's own.
+    Owned {
+        /// Where it lies.
+        path: PathBuf,
+        /// The object's bytes.
+        size: u64,
+    },
+    /// Somebody's file.
+    Referred(Found),
+}
+
+impl Origin {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Owned { path, .. } => path,
+            Self::Referred(found) => &found.path,
+        }
+    }
+
+    const fn size(&self) -> u64 {
+        match self {
+            Self::Owned { size, .. } => *size,
+            Self::Referred(found) => found.stamp.size,
+        }
+    }
+
+    /// What it means that the file is not as it was.
+    pub(crate) fn loss(&self) -> StoreError {
+        match self {
+            Self::Owned { path, .. } => StoreError::Corrupt { what: path.display().to_string() },
+            Self::Referred(found) => StoreError::SourceChanged { path: found.path.clone() },
+        }
+    }
+
+    pub(crate) fn explain(&self, error: io::Error) -> StoreError {
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::UnexpectedEof => {
+                self.loss()
+            }
+            _ => StoreError::io("reading", self.path(), error),
+        }
+    }
+}
+
+/// An open file that holds an object.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) file: File,
+    pub(crate) origin: Origin,
+}
+
+impl Source {
+    /// Opens the file; it must still be as it is on record.
+    pub(crate) fn open(origin: Origin) -> Result<Self, StoreError> {
+        let file = open_without_waiting(origin.path()).map_err(|error| origin.explain(error))?;
+        let source = Self { file, origin };
+        source.check().map(|()| source)
+    }
+
+    /// The object's bytes.
+    pub(crate) const fn size(&self) -> u64 {
+        self.origin.size()
+    }
+
+    /// Checks that the file is as it is on record. An owned file is nobody else's to change, so
+    /// its length suffices.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        let is_same = match &self.origin {
+            Origin::Owned { size, .. } => self.file.metadata().map(|found| found.len() == *size),
+            Origin::Referred(found) => Stamp::of(&self.file).map(|stamp| stamp == found.stamp),
+        };
+        match is_same {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(self.origin.loss()),
+            Err(error) => Err(self.origin.explain(error)),
+        }
+    }
+
+    /// Replaces the contents of `buf` with a range of the file that was not changed meanwhile.
+    pub(crate) fn read(&self, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        let read = read_range(&self.file, range, buf).map_err(|error| self.origin.explain(error));
+        let result = read.and_then(|()| self.check());
+        if result.is_err() {
+            buf.clear();
+        }
+        result
+    }
+
+    /// True if the file has a hole where `range` lies.
+    pub(crate) fn is_hole(&self, range: &Range<u64>) -> bool {
+        let is_sparse = self.file.metadata().is_ok_and(|found| found.blocks() * 512 < found.len());
+        is_sparse
+            && !range.is_empty()
+            && data_after(&self.file, range.start) >= range.end
+            && self.check().is_ok()
+    }
+}
+
+/// Opens a file for reading. What has since become a pipe is not waited for.
+pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)
+}
+
+/// Where the first data at or after `offset` begin: the file's end if there are none, `offset`
+/// if the file system does not say.
+fn data_after(file: &File, offset: u64) -> u64 {
+    match rustix::fs::seek(file, SeekFrom::Data(offset)) {
+        Ok(found) => found,
+        Err(rustix::io::Errno::NXIO) => u64::MAX,
+        Err(_) => offset,
+    }
+}

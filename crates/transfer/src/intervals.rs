@@ -1,0 +1,99 @@
+//! A set of bytes as disjoint intervals: which part of an object is there.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Disjoint, non-touching, non-empty intervals in ascending order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Intervals {
+    /// Start to end.
+    map: BTreeMap<u64, u64>,
+}
+
+impl Intervals {
+    /// Adds `range`; intervals that overlap or touch become one.
+    pub fn insert(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let (mut start, mut end) = (range.start, range.end);
+        while let Some((&s, &e)) = self.map.range(..=end).next_back() {
+            if e < start {
+                break;
+            }
+            start = start.min(s);
+            end = end.max(e);
+            self.map.remove(&s);
+        }
+        self.map.insert(start, end);
+    }
+
+    /// Takes `range` out.
+    pub fn remove(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        while let Some((&s, &e)) = self.map.range(..range.end).next_back() {
+            if e <= range.start {
+                break;
+            }
+            self.map.remove(&s);
+            if range.end < e {
+                self.map.insert(range.end, e);
+            }
+            if s < range.start {
+                self.map.insert(s, range.start);
+            }
+        }
+    }
+
+    /// Whether all of `range` is in; the empty range always is.
+    pub fn covers(&self, range: &Range<u64>) -> bool {
+        range.is_empty()
+            || self.map.range(..=range.start).next_back().is_some_and(|(_, &end)| range.end <= end)
+    }
+
+    /// Where the interval that begins at 0 ends.
+    pub fn prefix(&self) -> u64 {
+        self.map.get(&0).copied().unwrap_or(0)
+    }
+
+    /// How many bytes are in.
+    pub fn len(&self) -> u64 {
+        self.map.iter().map(|(start, end)| end - start).sum()
+    }
+
+    /// True if nothing is in.
+    pub fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// The intervals.
+    pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.map.iter().map(|(&start, &end)| start..end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_set_of_bytes(steps in prop::collection::vec((any::<bool>(), 0u64..60, 0u64..20), 0..40)) {
+            let mut intervals = Intervals::default();
+            let mut set = [false; 80];
+            for (add, start, len) in steps {
+                let range = start..start + len;
+                if add { intervals.insert(range.clone()) } else { intervals.remove(range.clone()) }
+                set[range.start as usize..range.end as usize].fill(add);
+                prop_assert_eq!(intervals.len(), set.iter().filter(|&&bit| bit).count() as u64);
+                prop_assert_eq!(intervals.prefix(), set.iter().take_while(|&&bit| bit).count() as u64);
+                prop_assert_eq!(intervals.covers(&(5..15)), set[5..15].iter().all(|&bit| bit));
+                let ends: Vec<_> = intervals.iter().collect();
+                prop_assert!(ends.windows(2).all(|pair| pair[0].end < pair[1].start), "{:?}", ends);
+            }
+        }
+    }
+}

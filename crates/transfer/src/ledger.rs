@@ -1,0 +1,367 @@
+//! Every want of a session and what is to be asked next: a state machine that is handed the time.
+//!
+//! A want is *queued*, *delayed* until a moment, or *asked*. It leaves the ledger when its bytes
+//! are checked and written, when it fails, or when its bytes came another way: coverage is kept
+//! by byte interval for each object, so a piece that arrives ends the chunks inside it, and the
+//! other way round.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::intervals::Intervals;
+use crate::want::{ObjectKey, Outcome, Place, Tag, Want, WantId};
+
+/// What each want is taken to cost besides its bytes, so that empty files are not free.
+const WANT_COST: u64 = 512;
+
+/// Limits of a ledger.
+#[derive(Debug, Clone, Copy)]
+pub struct LedgerConfig {
+    /// A want that was delivered wrong this often fails. Default 4.
+    pub max_bad: u32,
+    /// With wants under way and no checked bytes for this long, the transfer has stalled.
+    /// Default 60 s.
+    pub patience: Duration,
+}
+
+impl Default for LedgerConfig {
+    fn default() -> Self {
+        Self { max_bad: 4, patience: Duration::from_secs(60) }
+    }
+}
+
+/// What is to become of a want that ended without its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It will be asked again.
+    Again,
+    /// It has failed, and with it the objects it belongs to.
+    Failed(Vec<ObjectKey>),
+    /// It was no longer wanted.
+    Unknown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Queued,
+    Delayed,
+    Asked,
+}
+
+#[derive(Debug)]
+struct Entry {
+    want: Want,
+    stage: Stage,
+    bad: u32,
+    /// Its bytes are being checked.
+    delivered: bool,
+}
+
+#[derive(Debug, Default)]
+struct ObjectCoverage {
+    have: Intervals,
+    /// Wants by the byte they begin at.
+    wants: BTreeSet<(u64, Tag)>,
+    /// Bytes of the longest want so far: none that begins further ahead of a range reaches it.
+    longest: u64,
+}
+
+/// See the head of this module.
+#[derive(Debug)]
+pub struct Ledger {
+    config: LedgerConfig,
+    wants: HashMap<Tag, Entry>,
+    by_id: HashMap<WantId, Tag>,
+    objects: HashMap<ObjectKey, ObjectCoverage>,
+    queue: VecDeque<Tag>,
+    delayed: BinaryHeap<Reverse<(Instant, Tag)>>,
+    asked_cost: u64,
+    next_tag: Tag,
+    last_progress: Instant,
+}
+
+/// What a want counts for against a plugin's window.
+fn cost(want: &Want) -> u64 {
+    want.id.len() + WANT_COST
+}
+
+impl Ledger {
+    /// An empty ledger.
+    pub fn new(config: LedgerConfig, now: Instant) -> Self {
+        Self {
+            config,
+            wants: HashMap::new(),
+            by_id: HashMap::new(),
+            objects: HashMap::new(),
+            queue: VecDeque::new(),
+            delayed: BinaryHeap::new(),
+            asked_cost: 0,
+            next_tag: 1,
+            last_progress: now,
+        }
+    }
+
+    /// Adds a want for `id` at `place`; the same id wanted already gets a further place.
+    pub fn add(&mut self, id: WantId, place: Place, group: &Arc<crate::want::Group>, now: Instant) -> Tag {
+        if self.wants.is_empty() {
+            self.last_progress = now;
+        }
+        let tag = match self.by_id.get(&id) {
+            Some(&tag) => tag,
+            None => self.open(id, Arc::clone(group)),
+        };
+        if let Some(entry) = self.wants.get_mut(&tag) {
+            entry.want.places.push(place);
+        }
+        let coverage = self.objects.entry(place.object).or_default();
+        coverage.wants.insert((place.offset, tag));
+        coverage.longest = coverage.longest.max(id.len());
+        tag
+    }
+
+    fn open(&mut self, id: WantId, group: Arc<crate::want::Group>) -> Tag {
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        let want = Want { tag, id, places: Vec::with_capacity(1), group };
+        self.wants.insert(tag, Entry { want, stage: Stage::Queued, bad: 0, delivered: false });
+        self.by_id.insert(id, tag);
+        self.queue.push_back(tag);
+        tag
+    }
+
+    /// Bytes (and per-want costs) that are asked and have not ended.
+    pub const fn asked_cost(&self) -> u64 {
+        self.asked_cost
+    }
+
+    /// Takes the next wants to ask for: at least one if any is due, else at most `room` bytes'
+    /// and `max` wants' worth.
+    pub fn next_batch(&mut self, room: u64, max: usize, now: Instant) -> Vec<Want> {
+        self.wake(now);
+        let mut batch = Vec::new();
+        let mut used = 0;
+        while batch.len() < max
+            && let Some(&tag) = self.queue.front()
+        {
+            let Some(entry) = self.wants.get_mut(&tag).filter(|entry| entry.stage == Stage::Queued) else {
+                self.queue.pop_front();
+                continue;
+            };
+            used += cost(&entry.want);
+            if used > room && !batch.is_empty() {
+                break;
+            }
+            entry.stage = Stage::Asked;
+            batch.push(entry.want.clone());
+            self.queue.pop_front();
+        }
+        self.asked_cost += batch.iter().map(cost).sum::<u64>();
+        batch
+    }
+
+    /// Puts delayed wants that are due back in the queue.
+    fn wake(&mut self, now: Instant) {
+        while let Some(&Reverse((due, tag))) = self.delayed.peek() {
+            if due > now {
+                break;
+            }
+            self.delayed.pop();
+            if let Some(entry) = self.wants.get_mut(&tag).filter(|entry| entry.stage == Stage::Delayed) {
+                entry.stage = Stage::Queued;
+                self.queue.push_back(tag);
+            }
+        }
+    }
+
+    /// When the next delayed want is due.
+    pub fn next_wake(&self) -> Option<Instant> {
+        self.delayed.peek().map(|Reverse((due, _))| *due)
+    }
+
+    /// Whether anything could be asked now.
+    pub fn has_queued(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Bytes came for `tag` and are being checked. Returns the want, if it has not ended.
+    pub fn delivered(&mut self, tag: Tag) -> Option<&Want> {
+        let entry = self.wants.get_mut(&tag)?;
+        entry.delivered = true;
+        Some(&entry.want)
+    }
+
+    /// Whether `tag` is asked and nothing has come for it.
+    pub fn is_waiting(&self, tag: Tag) -> bool {
+        self.wants.get(&tag).is_some_and(|entry| entry.stage == Stage::Asked && !entry.delivered)
+    }
+
+    /// A want that has not ended.
+    pub fn get(&self, tag: Tag) -> Option<&Want> {
+        self.wants.get(&tag).map(|entry| &entry.want)
+    }
+
+    /// The bytes of `tag` are checked and written. Returns the places that they filled, and wants
+    /// that are covered by now and need not be brought.
+    pub fn done(&mut self, tag: Tag, now: Instant) -> (Vec<(Place, u64)>, Vec<Tag>) {
+        self.last_progress = now;
+        let Some(want) = self.close(tag) else { return (Vec::new(), Vec::new()) };
+        let len = want.id.len();
+        let mut cancelled = Vec::new();
+        for place in &want.places {
+            cancelled.extend(self.cover(place.object, place.offset..place.offset + len));
+        }
+        (want.places.iter().map(|&place| (place, len)).collect(), cancelled)
+    }
+
+    /// Bytes of `object` are there (found, checked and written without a want). Returns wants that
+    /// need not be brought any more; those that were asked are to be cancelled.
+    pub fn cover(&mut self, object: ObjectKey, range: Range<u64>) -> Vec<Tag> {
+        let coverage = self.objects.entry(object).or_default();
+        coverage.have.insert(range.clone());
+        let from = range.start.saturating_sub(coverage.longest);
+        let near = coverage.wants.range((from, 0)..(range.end, 0));
+        let candidates: Vec<Tag> = near.map(|&(_, tag)| tag).collect();
+        let mut cancelled = Vec::new();
+        for tag in candidates {
+            if self.is_covered(tag) {
+                let was_asked = self.wants.get(&tag).is_some_and(|entry| entry.stage == Stage::Asked);
+                self.close(tag);
+                if was_asked {
+                    cancelled.push(tag);
+                }
+            }
+        }
+        cancelled
+    }
+
+    fn is_covered(&self, tag: Tag) -> bool {
+        let Some(entry) = self.wants.get(&tag) else { return true };
+        let len = entry.want.id.len();
+        len > 0
+            && entry.want.places.iter().all(|place| {
+                let have = self.objects.get(&place.object).map(|coverage| &coverage.have);
+                have.is_some_and(|have| have.covers(&(place.offset..place.offset + len)))
+            })
+    }
+
+    /// Takes `tag` out of every index.
+    fn close(&mut self, tag: Tag) -> Option<Want> {
+        let entry = self.wants.remove(&tag)?;
+        if entry.stage == Stage::Asked {
+            self.asked_cost -= cost(&entry.want);
+        }
+        self.by_id.remove(&entry.want.id);
+        for place in &entry.want.places {
+            if let Some(coverage) = self.objects.get_mut(&place.object) {
+                coverage.wants.remove(&(place.offset, tag));
+            }
+        }
+        Some(entry.want)
+    }
+
+    /// Bytes that were there turn out wrong (a recipe whose chunks do not make up their piece).
+    pub fn uncover(&mut self, object: ObjectKey, range: Range<u64>) {
+        if let Some(coverage) = self.objects.get_mut(&object) {
+            coverage.have.remove(range);
+        }
+    }
+
+    /// What was delivered for `tag` is wrong. Who brought it is the session's to remember.
+    pub fn bad(&mut self, tag: Tag) -> Verdict {
+        let Some(entry) = self.wants.get_mut(&tag) else { return Verdict::Unknown };
+        entry.bad += 1;
+        if entry.bad >= self.config.max_bad {
+            return self.fail(tag);
+        }
+        self.requeue(tag);
+        Verdict::Again
+    }
+
+    /// A want ended without bytes.
+    pub fn ended(&mut self, tag: Tag, outcome: &Outcome, now: Instant) -> Verdict {
+        if !self.wants.contains_key(&tag) {
+            return Verdict::Unknown;
+        }
+        match outcome {
+            Outcome::RetryLater(delay) => self.delay(tag, now + *delay),
+            Outcome::Cancelled => self.requeue(tag),
+            _ => return self.fail(tag),
+        }
+        Verdict::Again
+    }
+
+    fn requeue(&mut self, tag: Tag) {
+        self.leave_asked(tag, Stage::Queued);
+        self.queue.push_back(tag);
+    }
+
+    fn delay(&mut self, tag: Tag, until: Instant) {
+        self.leave_asked(tag, Stage::Delayed);
+        self.delayed.push(Reverse((until, tag)));
+    }
+
+    fn leave_asked(&mut self, tag: Tag, stage: Stage) {
+        if let Some(entry) = self.wants.get_mut(&tag) {
+            if entry.stage == Stage::Asked {
+                self.asked_cost -= cost(&entry.want);
+            }
+            entry.stage = stage;
+            entry.delivered = false;
+        }
+    }
+
+    fn fail(&mut self, tag: Tag) -> Verdict {
+        let places = self.close(tag).map(|want| want.places).unwrap_or_default();
+        Verdict::Failed(places.into_iter().map(|place| place.object).collect())
+    }
+
+    /// Forgets an object; returns wants of nobody else that were asked, to be cancelled.
+    pub fn forget(&mut self, object: ObjectKey) -> Vec<Tag> {
+        let Some(coverage) = self.objects.remove(&object) else { return Vec::new() };
+        let mut cancelled = Vec::new();
+        for (_, tag) in coverage.wants {
+            let Some(entry) = self.wants.get_mut(&tag) else { continue };
+            entry.want.places.retain(|place| place.object != object);
+            if entry.want.places.is_empty() {
+                if entry.stage == Stage::Asked {
+                    cancelled.push(tag);
+                }
+                self.close(tag);
+            }
+        }
+        cancelled
+    }
+
+    /// Bytes of `object` that are there from its front on.
+    pub fn prefix(&self, object: ObjectKey) -> u64 {
+        self.objects.get(&object).map_or(0, |coverage| coverage.have.prefix())
+    }
+
+    /// How many wants of `object` have not ended.
+    pub fn open_wants(&self, object: ObjectKey) -> usize {
+        self.objects.get(&object).map_or(0, |coverage| coverage.wants.len())
+    }
+
+    /// Whether all of the first `size` bytes of `object` are there.
+    pub fn is_complete(&self, object: ObjectKey, size: u64) -> bool {
+        let Some(coverage) = self.objects.get(&object) else { return size == 0 };
+        coverage.have.covers(&(0..size)) && coverage.wants.is_empty()
+    }
+
+    /// Which bytes of `object` are there.
+    pub fn have(&self, object: ObjectKey) -> Option<&Intervals> {
+        self.objects.get(&object).map(|coverage| &coverage.have)
+    }
+
+    /// How long it has been since bytes last came, if that is over the patience and any are due.
+    pub fn stalled(&self, now: Instant) -> Option<Duration> {
+        let waited = now.saturating_duration_since(self.last_progress);
+        (!self.wants.is_empty() && waited >= self.config.patience).then_some(waited)
+    }
+}
+
+#[cfg(test)]
+mod tests;

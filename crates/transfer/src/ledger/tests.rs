@@ -1,0 +1,178 @@
+use towpath_content::Oid;
+use towpath_content::pieces::Layout;
+
+use super::*;
+use crate::want::Group;
+
+const PIECE: u64 = 1 << 18;
+
+struct Fixture {
+    ledger: Ledger,
+    now: Instant,
+    group: Arc<Group>,
+    layout: Layout,
+}
+
+impl Fixture {
+    fn new(size: u64) -> Self {
+        let now = Instant::now();
+        let ledger = Ledger::new(LedgerConfig::default(), now);
+        Self { ledger, now, group: Arc::default(), layout: Layout::of(size).unwrap() }
+    }
+
+    fn piece(&mut self, object: ObjectKey, index: u64) -> Tag {
+        let id = WantId::Piece { oid: Oid::of(b"x"), layout: self.layout, index };
+        let place = Place { object, offset: index * PIECE };
+        self.ledger.add(id, place, &self.group, self.now)
+    }
+
+    fn chunk(&mut self, object: ObjectKey, name: u8, offset: u64, len: u32) -> Tag {
+        let id = WantId::Chunk { hash: [name; 32], len };
+        self.ledger.add(id, Place { object, offset }, &self.group, self.now)
+    }
+
+    fn ask(&mut self) -> Vec<Tag> {
+        self.ledger.next_batch(u64::MAX, 100, self.now).iter().map(|want| want.tag).collect()
+    }
+}
+
+#[test]
+fn a_batch_keeps_to_the_room_but_never_starves() {
+    let mut f = Fixture::new(4 * PIECE);
+    let tags: Vec<_> = (0..4).map(|i| f.piece(1, i)).collect();
+    assert_eq!(f.ledger.next_batch(1, 100, f.now).len(), 1);
+    assert_eq!(f.ledger.next_batch(2 * (PIECE + WANT_COST), 100, f.now).len(), 2);
+    assert_eq!(f.ledger.asked_cost(), 3 * (PIECE + WANT_COST));
+    f.ledger.done(tags[0], f.now);
+    assert_eq!(f.ledger.asked_cost(), 2 * (PIECE + WANT_COST));
+    assert_eq!(f.ask(), [tags[3]]);
+}
+
+#[test]
+fn a_piece_that_arrives_cancels_the_chunks_inside_it() {
+    let mut f = Fixture::new(2 * PIECE);
+    let piece = f.piece(1, 0);
+    let inside = f.chunk(1, 1, 10, 100);
+    let across = f.chunk(1, 2, PIECE - 10, 20);
+    f.ask();
+    let (places, cancelled) = f.ledger.done(piece, f.now);
+    assert_eq!(places, [(Place { object: 1, offset: 0 }, PIECE)]);
+    assert_eq!(cancelled, [inside]);
+    assert!(f.ledger.get(across).is_some());
+}
+
+#[test]
+fn chunks_that_fill_a_piece_cancel_it() {
+    let mut f = Fixture::new(2 * PIECE);
+    let piece = f.piece(1, 1);
+    let first = f.chunk(1, 1, PIECE - 5, 1005);
+    let second = f.chunk(1, 2, PIECE + 1000, (PIECE - 1000) as u32);
+    f.ask();
+    assert_eq!(f.ledger.done(first, f.now).1, []);
+    assert_eq!(f.ledger.done(second, f.now).1, [piece]);
+    assert_eq!(f.ledger.asked_cost(), 0);
+}
+
+#[test]
+fn the_same_content_in_two_places_is_asked_for_once() {
+    let mut f = Fixture::new(PIECE);
+    let tag = f.chunk(1, 7, 0, 50);
+    assert_eq!(f.chunk(2, 7, 400, 50), tag);
+    assert_eq!(f.ask(), [tag]);
+    let (places, _) = f.ledger.done(tag, f.now);
+    assert_eq!(places.len(), 2);
+    assert!(f.ledger.have(2).unwrap().covers(&(400..450)));
+}
+
+#[test]
+fn a_chunk_needed_elsewhere_is_not_cancelled_when_one_place_is_filled() {
+    let mut f = Fixture::new(PIECE);
+    let tag = f.chunk(1, 7, 0, 50);
+    f.chunk(2, 7, 400, 50);
+    assert_eq!(f.ledger.cover(1, 0..50), []);
+    assert!(f.ledger.get(tag).is_some());
+    f.ask();
+    assert_eq!(f.ledger.cover(2, 400..450), [tag]);
+}
+
+#[test]
+fn retry_later_waits_its_time() {
+    let mut f = Fixture::new(PIECE);
+    let tag = f.piece(1, 0);
+    f.ask();
+    let verdict = f.ledger.ended(tag, &Outcome::RetryLater(Duration::from_secs(2)), f.now);
+    assert_eq!(verdict, Verdict::Again);
+    assert_eq!(f.ask(), []);
+    assert_eq!(f.ledger.next_wake(), Some(f.now + Duration::from_secs(2)));
+    f.now += Duration::from_secs(2);
+    assert_eq!(f.ask(), [tag]);
+}
+
+#[test]
+fn a_final_outcome_fails_every_object_that_needs_the_want() {
+    for outcome in [Outcome::NotHere, Outcome::Gone, Outcome::SourceChanged, Outcome::Refused("no".into())] {
+        let mut f = Fixture::new(PIECE);
+        let tag = f.chunk(1, 7, 0, 50);
+        f.chunk(2, 7, 400, 50);
+        f.ask();
+        assert_eq!(f.ledger.ended(tag, &outcome, f.now), Verdict::Failed(vec![1, 2]));
+        assert_eq!(f.ledger.asked_cost(), 0);
+        assert_eq!(f.ledger.ended(tag, &outcome, f.now), Verdict::Unknown);
+    }
+}
+
+#[test]
+fn wrong_bytes_are_asked_for_again_a_few_times() {
+    let mut f = Fixture::new(PIECE);
+    let tag = f.piece(1, 0);
+    for _ in 1..LedgerConfig::default().max_bad {
+        assert_eq!(f.ask(), [tag]);
+        assert_eq!(f.ledger.bad(tag), Verdict::Again);
+    }
+    assert_eq!(f.ask(), [tag]);
+    assert_eq!(f.ledger.bad(tag), Verdict::Failed(vec![1]));
+}
+
+#[test]
+fn a_second_delivery_of_the_same_want_changes_nothing() {
+    let mut f = Fixture::new(PIECE);
+    let tag = f.piece(1, 0);
+    f.ask();
+    assert_eq!(f.ledger.done(tag, f.now).0.len(), 1);
+    assert_eq!(f.ledger.done(tag, f.now), (vec![], vec![]));
+    assert!(f.ledger.is_complete(1, PIECE));
+}
+
+#[test]
+fn forgetting_an_object_leaves_what_others_need() {
+    let mut f = Fixture::new(PIECE);
+    let shared = f.chunk(1, 7, 0, 50);
+    f.chunk(2, 7, 400, 50);
+    let own = f.chunk(1, 8, 50, 50);
+    f.ask();
+    assert_eq!(f.ledger.forget(1), [own]);
+    assert_eq!(f.ledger.get(shared).unwrap().places, [Place { object: 2, offset: 400 }]);
+}
+
+#[test]
+fn nothing_for_too_long_is_a_stall_but_idleness_is_not() {
+    let mut f = Fixture::new(PIECE);
+    let patience = LedgerConfig::default().patience;
+    assert_eq!(f.ledger.stalled(f.now + patience * 2), None);
+    f.now += patience * 2;
+    let tag = f.piece(1, 0);
+    assert_eq!(f.ledger.stalled(f.now), None, "waiting begins with the want");
+    assert_eq!(f.ledger.stalled(f.now + patience), Some(patience));
+    f.ledger.done(tag, f.now + patience);
+    assert_eq!(f.ledger.stalled(f.now + patience * 3), None);
+}
+
+#[test]
+fn wrong_bytes_found_later_are_wanted_again() {
+    let mut f = Fixture::new(2 * PIECE);
+    f.ledger.cover(1, 0..2 * PIECE);
+    assert!(f.ledger.is_complete(1, 2 * PIECE));
+    f.ledger.uncover(1, PIECE..2 * PIECE);
+    assert!(!f.ledger.is_complete(1, 2 * PIECE));
+    assert_eq!(f.ledger.prefix(1), PIECE);
+}

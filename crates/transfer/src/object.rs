@@ -1,0 +1,188 @@
+//! One object on its way: which piece values are known, and the check of each piece.
+//!
+//! Values of a content object are learnt from proofs that lead to its OID, those of a live one
+//! from statements signed by the ticket's node. Nothing else is believed.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use thiserror::Error;
+use towpath_content::Oid;
+use towpath_content::pieces::{self, Layout, MIN_LOG2, PieceError, Value};
+
+use crate::want::{Group, ObjectKey, Proof};
+use crate::target::Target;
+
+/// Why bytes were not taken for what they were said to be.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CheckError {
+    /// The bytes do not have the piece's or chunk's hash.
+    #[error("sent bytes that do not match their hash")]
+    WrongBytes,
+    /// Another number of bytes than wanted.
+    #[error("sent {found} bytes instead of {expected}")]
+    WrongLength {
+        /// Bytes wanted.
+        expected: u64,
+        /// Bytes sent.
+        found: u64,
+    },
+    /// The proof is not one.
+    #[error("sent a wrong proof: {0}")]
+    WrongProof(#[from] PieceError),
+    /// No value is known and none was proved.
+    #[error("sent a piece without the proof that it needs")]
+    NoProof,
+}
+
+/// Shared between the session's actor and its workers.
+pub struct Object {
+    /// Its name within the session.
+    pub key: ObjectKey,
+    /// What was asked for.
+    pub oid: Oid,
+    /// Which file it belongs to.
+    pub group: Arc<Group>,
+    /// Where its bytes go.
+    pub target: Arc<dyn Target>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// The content OID: given, or bound later.
+    content: Option<Oid>,
+    layout: Option<Layout>,
+    values: Vec<Option<Value>>,
+}
+
+impl Object {
+    /// An object of which nothing is known but what was asked.
+    pub fn new(key: ObjectKey, oid: Oid, group: Arc<Group>, target: Arc<dyn Target>) -> Self {
+        let content = (!oid.is_live()).then_some(oid);
+        let known = Mutex::new(Known { content, ..Known::default() });
+        Self { key, oid, group, target, known }
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut Known) -> T) -> T {
+        f(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The layout, once the size is known.
+    pub fn layout(&self) -> Option<Layout> {
+        self.with(|known| known.layout)
+    }
+
+    /// The content OID, once known.
+    pub fn content(&self) -> Option<Oid> {
+        self.with(|known| known.content)
+    }
+
+    /// The size is known now.
+    pub fn set_layout(&self, layout: Layout) {
+        self.with(|known| known.layout = Some(layout));
+    }
+
+    /// A live object is bound.
+    pub fn bind(&self, content: Oid, layout: Layout) {
+        self.with(|known| {
+            known.content = Some(content);
+            known.layout = Some(layout);
+        });
+    }
+
+    /// Takes signed values of a live object; returns false if they contradict earlier ones, as
+    /// they do when the producer started over.
+    pub fn learn_values(&self, first: u64, values: &[Value]) -> bool {
+        self.with(|known| known.learn(first, values))
+    }
+
+    /// Checks a proof and keeps the values it proves.
+    pub fn learn_proof(&self, proof: &Proof) -> Result<(), CheckError> {
+        self.with(|known| known.learn_proof(proof))
+    }
+
+    /// The value that piece `index` must have, if known.
+    pub fn expected(&self, index: u64) -> Option<Value> {
+        self.with(|known| known.expected(index))
+    }
+
+    /// All values, if all are known.
+    pub fn all_values(&self) -> Option<Vec<Value>> {
+        self.with(|known| {
+            let count = known.layout?.count();
+            (0..count).map(|index| known.expected(index)).collect()
+        })
+    }
+
+    /// Checks that `bytes` are piece `index` in `layout`, with the proof that came along if the
+    /// piece's value is not known yet.
+    pub fn check_piece(
+        &self,
+        layout: &Layout,
+        index: u64,
+        bytes: &[u8],
+        proof: Option<&Proof>,
+    ) -> Result<(), CheckError> {
+        let (expected, found) = (layout.len(index), bytes.len() as u64);
+        if expected != found {
+            return Err(CheckError::WrongLength { expected, found });
+        }
+        let value = self.value_for(index, proof)?;
+        if self.value_of(layout, index, bytes) != value {
+            return Err(CheckError::WrongBytes);
+        }
+        Ok(())
+    }
+
+    /// The value that `bytes` have as piece `index`. A live object's first piece stays an inner
+    /// one until it is bound: there is no value of it before a further byte is known.
+    fn value_of(&self, layout: &Layout, index: u64, bytes: &[u8]) -> Value {
+        if self.content().is_some() { layout.value(index, bytes) } else { pieces::inner_value(index, MIN_LOG2, bytes) }
+    }
+
+    fn value_for(&self, index: u64, proof: Option<&Proof>) -> Result<Value, CheckError> {
+        if let Some(value) = self.expected(index) {
+            return Ok(value);
+        }
+        self.learn_proof(proof.ok_or(CheckError::NoProof)?)?;
+        self.expected(index).ok_or(CheckError::NoProof)
+    }
+
+    /// The bytes of piece `index`, by the layout known so far.
+    pub fn piece_range(&self, index: u64) -> Range<u64> {
+        match self.layout() {
+            Some(layout) => layout.range(index),
+            None => index << MIN_LOG2..(index + 1) << MIN_LOG2,
+        }
+    }
+}
+
+impl Known {
+    fn learn(&mut self, first: u64, values: &[Value]) -> bool {
+        let first = first as usize;
+        if self.values.len() < first + values.len() {
+            self.values.resize(first + values.len(), None);
+        }
+        let slots = &mut self.values[first..first + values.len()];
+        let agree = slots.iter().zip(values).all(|(slot, value)| slot.is_none_or(|known| known == *value));
+        if agree {
+            slots.iter_mut().zip(values).for_each(|(slot, value)| *slot = Some(*value));
+        }
+        agree
+    }
+
+    fn learn_proof(&mut self, proof: &Proof) -> Result<(), CheckError> {
+        let (Some(content), Some(layout)) = (self.content, self.layout) else { return Err(CheckError::NoProof) };
+        let values = pieces::verify(content.digest(), &layout, proof.run.clone(), &proof.nodes)?;
+        self.learn(proof.run.start, &values);
+        Ok(())
+    }
+
+    fn expected(&self, index: u64) -> Option<Value> {
+        if self.layout.is_some_and(|layout| layout.count() == 1) {
+            return self.content.map(|content| *content.digest());
+        }
+        self.values.get(index as usize).copied().flatten()
+    }
+}

@@ -1,0 +1,174 @@
+//! The transfer plugin seam: a way of obtaining descriptors and chunks (`papers/dot.txt` §4.2).
+//!
+//! The receiving side is one tree of plugins built from configuration; the session calls only
+//! its root. A plugin may wrap others: try them in order, spread wants over them, or add a cost
+//! model.
+//!
+//! # Contract
+//!
+//! * **One end for each want.** After [`TransferPlugin::get_chunks`] returned, each want was
+//!   either delivered to the sink or given one [`Outcome`]. Duplicates of a delivery are legal;
+//!   order is free.
+//! * **Nothing is trusted.** The session checks every delivery; a plugin hands on what it got.
+//!   It never delivers under a tag it was not asked for.
+//! * **The sink is bounded.** `deliver` waits while the receiving side is behind; a plugin that
+//!   respects it needs no buffers of its own. [`Sink::pressure`] tells how far behind.
+//! * **Cancellation is acknowledged.** After [`TransferPlugin::cancel_chunks`] each named want
+//!   still ends once: delivered if the bytes were already on their way, else
+//!   [`Outcome::Cancelled`]. A plugin that cannot cancel ignores the call.
+//! * **Calls run at once.** Any number of calls may be under way; dropping a call's future gives
+//!   it up, with no further deliveries from it.
+//! * **Errors are outcomes.** A plugin that loses its peer reconnects or answers
+//!   [`Outcome::RetryLater`]; it never panics on what a peer sends.
+//! * **Pressure from below.** [`TransferPlugin::window`] is how many bytes of wants the plugin
+//!   likes to have under way: enough to keep its connections busy, no queue beyond that (dsync §4
+//!   and §6.1: the sender's suggested outstanding bytes). What it can take now is the window less
+//!   what was asked and has not ended.
+
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+use towpath_content::live::Statement;
+use towpath_content::pieces::Layout;
+use towpath_content::ticket::Secret;
+use towpath_content::{Hint, NodeId, Oid};
+use towpath_store::About;
+
+use crate::want::{Coverage, Delivery, Outcome, Proof, Tag, Want};
+
+/// A boxed future, so that the seam can be a trait object.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Where a transfer may draw from, and by what right. Sources come and go in mid-transfer, so
+/// the hints are a stream of lists.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// What the ticket names: the object itself, or the tree that mentions it.
+    pub root: Oid,
+    /// The ticket's issuer, whose signature live objects need.
+    pub node: Option<NodeId>,
+    /// The ticket's secret.
+    pub secret: Option<Secret>,
+    /// The current hints.
+    pub hints: watch::Receiver<Vec<Hint>>,
+}
+
+/// A question about an object.
+#[derive(Debug, Clone)]
+pub struct Query {
+    /// Which object.
+    pub oid: Oid,
+    /// The right to it, unless it is the ticket's own.
+    pub coverage: Option<Coverage>,
+    /// Pieces whose values are wanted: of a content object as proofs in runs of any size, of a
+    /// live one as signed statements from the range's start on.
+    pub proofs: Option<Range<u64>>,
+    /// Go on answering while a live object grows, until it is bound.
+    pub follow: bool,
+}
+
+/// One answer to a [`Query`]; more may come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Description {
+    /// The object is known: always the first answer.
+    Object {
+        /// What the source says of it besides bytes.
+        about: About,
+        /// Its layout; `None` while it is live.
+        layout: Option<Layout>,
+    },
+    /// Values of pieces that were asked for.
+    Proof(Proof),
+    /// A statement about a live object, with its signature.
+    Live {
+        /// What is stated.
+        statement: Statement,
+        /// Ed25519 signature of the ticket's node over [`Statement::message`].
+        signature: Vec<u8>,
+    },
+}
+
+/// How far behind the receiving side is, in bytes (dsync §4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pressure {
+    /// Delivered and not written yet.
+    pub writer_backlog: u64,
+    /// Waiting in the kernel's receive queues, where a plugin knows it.
+    pub receive_queue: u64,
+}
+
+/// Where a plugin puts what it obtained.
+pub trait Sink: Send + Sync {
+    /// Hands over bytes; waits while the receiving side is behind.
+    fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()>;
+    /// Ends a want that was not delivered.
+    fn outcome(&self, tag: Tag, outcome: Outcome);
+    /// How far behind the receiving side is.
+    fn pressure(&self) -> Pressure;
+}
+
+/// How a plugin likes to be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// In small batches, as many bytes as its window says.
+    Batches,
+    /// All wants at once; it answers whatever it comes across.
+    Opportunistic,
+}
+
+/// A way of obtaining descriptors and chunks. The contract is at the head of this module.
+pub trait TransferPlugin: Send + Sync {
+    /// The plugin's name in configuration, messages and `--json`.
+    fn name(&self) -> &str;
+
+    /// How it likes to be asked.
+    fn style(&self) -> Style {
+        Style::Batches
+    }
+
+    /// Bytes of wants it likes to have under way in all.
+    fn window(&self) -> u64;
+
+    /// The session found wrong what `source` delivered. A plugin that has other sources turns to
+    /// them.
+    fn blame(&self, _source: &str) {}
+
+    /// What keeps it from delivering at the moment, in words for people.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
+    /// Answers a question about an object through `answers`; returns when nothing more will
+    /// come, or how the question ended. Answers stop when the receiver is dropped.
+    fn get_descriptors<'a>(
+        &'a self,
+        query: Query,
+        context: &'a Context,
+        answers: mpsc::Sender<Description>,
+    ) -> BoxFuture<'a, Result<(), Outcome>>;
+
+    /// Obtains wants; returns when each of them has ended.
+    fn get_chunks<'a>(
+        &'a self,
+        wants: Vec<Want>,
+        context: &'a Context,
+        sink: Arc<dyn Sink>,
+    ) -> BoxFuture<'a, ()>;
+
+    /// Gives up wants. See "Cancellation is acknowledged".
+    fn cancel_chunks(&self, tags: &[Tag]);
+
+    /// Tells which pieces of `oid` can be had, now and whenever that changes, until the receiver
+    /// is dropped. A plugin that cannot know says nothing and returns.
+    fn have<'a>(
+        &'a self,
+        _oid: Oid,
+        _context: &'a Context,
+        _ranges: mpsc::Sender<Vec<Range<u64>>>,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
+    }
+}

@@ -1,0 +1,50 @@
+//! Bytes by source: what a person watching and a program reading want to know.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a transfer has done so far. Bytes are those of objects, checked and written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Bytes of all objects asked for so far, as far as their sizes are known.
+    pub expected: u64,
+    /// Bytes that are there.
+    pub done: u64,
+    /// Of these, bytes that a source brought, by source.
+    pub by_source: BTreeMap<Arc<str>, u64>,
+    /// Of these, bytes that an earlier, interrupted transfer had left.
+    pub kept: u64,
+    /// Of these, zeros of holes, which cost nothing.
+    pub zeros: u64,
+    /// Objects complete.
+    pub objects: u64,
+    /// What keeps the transfer from going on, if anything does.
+    pub trouble: Option<String>,
+}
+
+/// Shared counters of one session.
+#[derive(Debug, Clone, Default)]
+pub struct Progress(Arc<Mutex<Snapshot>>);
+
+impl Progress {
+    /// The counters now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.with(|snapshot| snapshot.clone())
+    }
+
+    /// Reads or changes the counters under their lock; `change` must be quick.
+    pub fn with<T>(&self, change: impl FnOnce(&mut Snapshot) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Counts bytes that `source` brought.
+    pub fn brought(&self, source: &Arc<str>, bytes: u64) {
+        self.with(|snapshot| {
+            snapshot.done += bytes;
+            match snapshot.by_source.get_mut(source) {
+                Some(sum) => *sum += bytes,
+                None => drop(snapshot.by_source.insert(Arc::clone(source), bytes)),
+            }
+        });
+    }
+}

@@ -1,0 +1,547 @@
+//! The session's one task: it owns every state and talks to plugins and workers by messages.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio_util::sync::CancellationToken;
+use towpath_content::live::Statement;
+use towpath_content::pieces::{Layout, MIN_LOG2, Value};
+use towpath_content::Oid;
+use towpath_store::About;
+
+use super::sink::SessionSink;
+use super::workers::{self, Checked, Job};
+use super::{FetchError, Fetched, OnDone, RecipeClaim, SessionConfig, Submission};
+use crate::intervals::Intervals;
+use crate::ledger::{Ledger, Verdict};
+use crate::object::Object;
+use crate::plugin::{Context, Description, Query, TransferPlugin};
+use crate::progress::Progress;
+use crate::want::{Delivery, ObjectKey, Outcome, Place, Tag};
+
+/// How often stalls are looked for.
+const TICK: Duration = Duration::from_millis(500);
+/// Events handled before new wants are asked for.
+const EVENTS_PER_ROUND: usize = 256;
+
+/// The actor's inbox.
+pub(super) enum Event {
+    Submit(Submission),
+    /// A plugin answered a question.
+    Answer { key: ObjectKey, answer: Description },
+    /// A question has ended.
+    Answered { key: ObjectKey, result: Result<(), Outcome> },
+    Began { key: ObjectKey, result: io::Result<Vec<Range<u64>>> },
+    Delivery { delivery: Delivery, room: Option<OwnedSemaphorePermit> },
+    Outcome { tag: Tag, outcome: Outcome },
+    /// A plugin call returned.
+    CallEnded { tags: Vec<Tag> },
+    Checked { tag: Tag, source: Arc<str>, len: u64, result: Checked },
+    Rechecked { key: ObjectKey, index: u64, good: bool },
+    Completed { key: ObjectKey, result: Result<Fetched, FetchError> },
+}
+
+/// An object in flight.
+pub(super) struct Active {
+    pub(super) object: Arc<Object>,
+    pub(super) about: About,
+    pub(super) recipe: Option<RecipeClaim>,
+    /// The next piece (or chunk of the recipe) to plan.
+    pub(super) cursor: u64,
+    /// Bytes in the target that may be good.
+    pub(super) existing: Intervals,
+    /// Pieces being read back.
+    pub(super) rechecking: HashSet<u64>,
+    /// Pieces of a live object whose values are signed.
+    pub(super) signed: u64,
+    generation: Option<u64>,
+    pub(super) phase: Phase,
+    on_done: OnDone,
+    question: CancellationToken,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// How far an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Its source is asked what it is.
+    Describing,
+    /// Its target is being opened.
+    Beginning,
+    /// Values are asked for, to check what an earlier transfer left.
+    Proving,
+    /// Wants are out.
+    Fetching,
+    /// Everything is here; its target is being closed.
+    Completing,
+}
+
+pub(super) struct Actor {
+    pub(super) root: Arc<dyn TransferPlugin>,
+    pub(super) context: Context,
+    pub(super) config: SessionConfig,
+    pub(super) ledger: Ledger,
+    pub(super) objects: HashMap<ObjectKey, Active>,
+    pub(super) jobs: mpsc::UnboundedSender<Job>,
+    events: mpsc::UnboundedSender<Event>,
+    sink: Arc<SessionSink>,
+    pub(super) progress: Progress,
+    token: CancellationToken,
+    next_key: ObjectKey,
+}
+
+impl Actor {
+    pub(super) fn new(
+        root: Arc<dyn TransferPlugin>,
+        context: Context,
+        config: SessionConfig,
+        events: mpsc::UnboundedSender<Event>,
+        progress: Progress,
+        token: CancellationToken,
+    ) -> Self {
+        let sink = Arc::new(SessionSink::new(events.clone(), config.buffer_bytes));
+        let jobs = workers::start(config.workers, &events);
+        let ledger = Ledger::new(config.ledger, Instant::now());
+        let objects = HashMap::new();
+        Self { root, context, config, ledger, objects, jobs, events, sink, progress, token, next_key: 1 }
+    }
+
+    pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Event>) {
+        let token = self.token.clone();
+        let mut tick = tokio::time::interval(TICK);
+        let mut batch = Vec::new();
+        loop {
+            let wake = self.ledger.next_wake().map(tokio::time::Instant::from_std);
+            tokio::select! {
+                () = token.cancelled() => break,
+                _ = inbox.recv_many(&mut batch, EVENTS_PER_ROUND) => {}
+                _ = tick.tick() => self.look_for_stall(),
+                () = sleep_until(wake), if wake.is_some() => {}
+            }
+            for event in batch.drain(..) {
+                self.handle(event);
+            }
+            self.ask();
+        }
+        for (_, active) in self.objects.drain() {
+            active.question.cancel();
+            (active.on_done)(Err(FetchError::Cancelled));
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Submit(submission) => self.submitted(submission),
+            Event::Answer { key, answer } => self.answer(key, answer),
+            Event::Answered { key, result } => self.answered(key, result),
+            Event::Began { key, result } => self.began(key, result),
+            Event::Delivery { delivery, room } => self.delivery(delivery, room),
+            Event::Outcome { tag, outcome } => self.outcome(tag, &outcome),
+            Event::CallEnded { tags } => self.call_ended(tags),
+            Event::Checked { tag, source, len, result } => self.checked(tag, source, len, result),
+            Event::Rechecked { key, index, good } => self.rechecked(key, index, good),
+            Event::Completed { key, result } => self.finish(key, result),
+        }
+    }
+
+    fn submitted(&mut self, submission: Submission) {
+        let Submission { request, on_done, permit } = submission;
+        let key = self.next_key;
+        self.next_key += 1;
+        let object = Arc::new(Object::new(key, request.oid, request.group, request.target));
+        let active = Active {
+            object: Arc::clone(&object),
+            about: About::default(),
+            recipe: request.recipe,
+            cursor: 0,
+            existing: Intervals::default(),
+            rechecking: HashSet::new(),
+            signed: 0,
+            generation: None,
+            phase: Phase::Describing,
+            on_done,
+            question: self.token.child_token(),
+            _permit: permit,
+        };
+        self.objects.insert(key, active);
+        match request.size.filter(|_| !object.oid.is_live()) {
+            Some(size) => self.sized(key, size),
+            None => self.question(key, None),
+        }
+    }
+
+    /// Asks the root plugin about an object; its answers come as events.
+    pub(super) fn question(&mut self, key: ObjectKey, proofs: Option<Range<u64>>) {
+        let Some(active) = self.objects.get(&key) else { return };
+        let is_live = active.object.oid.is_live();
+        let query = Query {
+            oid: active.object.content().unwrap_or(active.object.oid),
+            coverage: active.object.group.coverage,
+            proofs: if is_live && proofs.is_none() { Some(0..u64::MAX) } else { proofs },
+            follow: is_live,
+        };
+        let (root, context, events) = (Arc::clone(&self.root), self.context.clone(), self.events.clone());
+        let (token, patience) = (active.question.clone(), self.config.ledger.patience);
+        tokio::spawn(async move {
+            let asked = ask_until_answered(&*root, &context, query, key, &events, patience);
+            if let Some(result) = token.run_until_cancelled(asked).await {
+                let _ = events.send(Event::Answered { key, result });
+            }
+        });
+    }
+
+    /// The size of a content object is known.
+    fn sized(&mut self, key: ObjectKey, size: u64) {
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        let layout = match Layout::of(size) {
+            Ok(layout) => layout,
+            Err(why) => return self.finish(key, Err(FetchError::TooLarge(why))),
+        };
+        active.object.set_layout(layout);
+        self.progress.with(|snapshot| snapshot.expected += size);
+        self.begin(key, Some(layout));
+    }
+
+    fn begin(&mut self, key: ObjectKey, layout: Option<Layout>) {
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        let is_single = layout.is_some_and(|layout| layout.count() == 1);
+        if is_single && active.recipe.is_none() && !active.object.oid.is_live() {
+            // Its worker opens, writes and closes it in one go.
+            active.phase = Phase::Fetching;
+            return self.plan(key);
+        }
+        active.phase = Phase::Beginning;
+        let (object, about) = (Arc::clone(&active.object), active.about.clone());
+        let _ = self.jobs.send(Job::Begin { object, size: layout.map(|layout| layout.size()), about });
+    }
+
+    fn answer(&mut self, key: ObjectKey, answer: Description) {
+        match answer {
+            Description::Object { about, layout } => self.described(key, about, layout),
+            Description::Proof(proof) => {
+                let Some(active) = self.objects.get(&key) else { return };
+                if let Err(why) = active.object.learn_proof(&proof) {
+                    tracing::warn!(%why, "a source sent a wrong proof");
+                }
+            }
+            Description::Live { statement, signature } => {
+                if let Err(why) = self.stated(key, statement, &signature) {
+                    self.finish(key, Err(why));
+                }
+            }
+        }
+    }
+
+    fn described(&mut self, key: ObjectKey, about: About, layout: Option<Layout>) {
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        active.about = about;
+        if active.phase != Phase::Describing {
+            return;
+        }
+        match layout.filter(|_| !active.object.oid.is_live()) {
+            Some(layout) => self.sized(key, layout.size()),
+            None => self.begin(key, None),
+        }
+    }
+
+    /// A signed statement about a live object.
+    fn stated(&mut self, key: ObjectKey, statement: Statement, signature: &[u8]) -> Result<(), FetchError> {
+        let Some(active) = self.objects.get_mut(&key) else { return Ok(()) };
+        let Some(node) = self.context.node else { return Err(FetchError::BindingWrong) };
+        let statement = Statement::verified(&statement.to_bytes(), signature, &node)?;
+        if *statement.object() != active.object.oid {
+            return Ok(());
+        }
+        match statement {
+            Statement::Values { generation, first, values, .. } => active.take_values(generation, first, &values)?,
+            Statement::Bound { content, size, .. } => self.bound(key, content, size)?,
+        }
+        self.plan(key);
+        Ok(())
+    }
+
+    fn bound(&mut self, key: ObjectKey, content: Oid, size: u64) -> Result<(), FetchError> {
+        let Some(active) = self.objects.get_mut(&key) else { return Ok(()) };
+        if active.object.layout().is_some() {
+            return Ok(());
+        }
+        let layout = Layout::of(size).map_err(FetchError::TooLarge)?;
+        active.object.bind(content, layout);
+        self.progress.with(|snapshot| snapshot.expected += size);
+        if active.phase == Phase::Fetching && !active.existing.is_empty() && layout.count() > 1 {
+            active.phase = Phase::Proving;
+            self.question(key, Some(0..layout.count()));
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, key: ObjectKey, result: Result<(), Outcome>) {
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        match (active.phase, result) {
+            (Phase::Proving, _) => {
+                // Without proofs what an earlier transfer left cannot be checked: fetch it again.
+                active.phase = Phase::Fetching;
+                self.plan(key);
+            }
+            (_, Ok(())) if active.object.content().is_none() => self.finish(key, Err(FetchError::Abandoned)),
+            (_, Ok(())) => {}
+            (_, Err(Outcome::RetryLater(waited))) => {
+                let trouble = self.root.trouble();
+                self.finish(key, Err(FetchError::Stalled { waited, trouble }));
+            }
+            (Phase::Describing, Err(outcome)) => self.finish(key, Err(FetchError::Ended(outcome))),
+            (_, Err(outcome)) if active.object.content().is_none() => {
+                self.finish(key, Err(FetchError::Ended(outcome)));
+            }
+            (_, Err(_)) => {}
+        }
+    }
+
+    fn began(&mut self, key: ObjectKey, result: io::Result<Vec<Range<u64>>>) {
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        let existing = match result {
+            Ok(existing) => existing,
+            Err(why) => return self.finish(key, Err(FetchError::Write(why))),
+        };
+        existing.into_iter().for_each(|range| active.existing.insert(range));
+        let count = active.object.layout().map_or(0, |layout| layout.count());
+        if count > 1 && (!active.existing.is_empty() || active.recipe.is_some()) {
+            active.phase = Phase::Proving;
+            return self.question(key, Some(0..count));
+        }
+        active.phase = Phase::Fetching;
+        self.plan(key);
+    }
+
+    fn delivery(&mut self, delivery: Delivery, room: Option<OwnedSemaphorePermit>) {
+        // What is not wanted any more came another way.
+        let Some(want) = self.ledger.delivered(delivery.tag) else { return };
+        let object = |place: &Place| self.objects.get(&place.object).map(|active| Arc::clone(&active.object));
+        let objects: Option<Vec<_>> = want.places.iter().map(object).collect();
+        let Some(objects) = objects else { return };
+        let _ = self.jobs.send(Job::Check { want: want.clone(), delivery, objects, room });
+    }
+
+    fn outcome(&mut self, tag: Tag, outcome: &Outcome) {
+        if let Verdict::Failed(keys) = self.ledger.ended(tag, outcome, Instant::now()) {
+            for key in keys {
+                self.finish(key, Err(FetchError::Ended(outcome.clone())));
+            }
+        }
+    }
+
+    /// A plugin that keeps the contract ended each want before it returned. One that does not
+    /// must not hang the session.
+    fn call_ended(&mut self, tags: Vec<Tag>) {
+        for tag in tags {
+            if self.ledger.is_waiting(tag) {
+                tracing::warn!(tag, plugin = self.root.name(), "a want was left without an outcome");
+                self.outcome(tag, &Outcome::RetryLater(TICK));
+            }
+        }
+    }
+
+    fn checked(&mut self, tag: Tag, source: Arc<str>, len: u64, result: Checked) {
+        match result {
+            Checked::Good { zeros } => self.good(tag, &source, len, zeros),
+            Checked::Whole => self.whole(tag, &source, len),
+            Checked::Bad(what) => {
+                tracing::warn!(%source, %what, "refused a delivery");
+                self.root.blame(&source);
+                let keys = match self.ledger.bad(tag) {
+                    Verdict::Failed(keys) => keys,
+                    _ => return,
+                };
+                for key in keys {
+                    let (source_name, what) = (Arc::clone(&source), what.clone());
+                    self.finish(key, Err(FetchError::Bad { source_name, what }));
+                }
+            }
+            Checked::Failed(why) => {
+                let places = self.ledger.get(tag).map(|want| want.places.clone()).unwrap_or_default();
+                for place in places {
+                    let again = io::Error::new(why.kind(), why.to_string());
+                    self.finish(place.object, Err(FetchError::Write(again)));
+                }
+            }
+        }
+    }
+
+    fn good(&mut self, tag: Tag, source: &Arc<str>, len: u64, zeros: bool) {
+        let (places, cancelled) = self.ledger.done(tag, Instant::now());
+        if places.is_empty() {
+            return;
+        }
+        self.root.cancel_chunks(&cancelled);
+        match zeros {
+            true => self.progress.with(|snapshot| (snapshot.done += len, snapshot.zeros += len)),
+            false => (self.progress.brought(source, len), ()),
+        };
+        for (place, len) in places {
+            self.check_filled_pieces(place, len);
+            self.advance(place.object);
+        }
+    }
+
+    /// An object of one piece is written and closed.
+    fn whole(&mut self, tag: Tag, source: &Arc<str>, len: u64) {
+        let (places, _) = self.ledger.done(tag, Instant::now());
+        self.progress.brought(source, len);
+        for (place, _) in places {
+            let Some(active) = self.objects.get(&place.object) else { continue };
+            active.object.target.prefix(len);
+            let Some(oid) = active.object.content() else { continue };
+            let about = active.about.clone();
+            self.finish(place.object, Ok(Fetched { oid, size: len, about }));
+        }
+    }
+
+    fn rechecked(&mut self, key: ObjectKey, index: u64, good: bool) {
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        active.rechecking.remove(&index);
+        let range = active.object.piece_range(index);
+        let from_recipe = active.recipe.is_some() && self.ledger.have(key).is_some_and(|have| have.covers(&range));
+        match (good, from_recipe) {
+            (true, true) => {}
+            (true, false) => {
+                let len = range.end - range.start;
+                self.progress.with(|snapshot| (snapshot.done += len, snapshot.kept += len));
+                let cancelled = self.ledger.cover(key, range);
+                self.root.cancel_chunks(&cancelled);
+            }
+            (false, _) => self.distrust(key, index, range, from_recipe),
+        }
+        self.advance(key);
+    }
+
+    /// After bytes of an object came in: report its prefix, plan further wants, close it.
+    fn advance(&mut self, key: ObjectKey) {
+        self.plan(key);
+        let prefix = self.ledger.prefix(key);
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        active.object.target.prefix(prefix);
+        let Some(layout) = active.object.layout() else { return };
+        let planned = active.planned_all(&layout);
+        let is_there = planned && active.rechecking.is_empty() && self.ledger.is_complete(key, layout.size());
+        if is_there && active.phase == Phase::Fetching && active.object.content().is_some() {
+            active.phase = Phase::Completing;
+            let (object, about) = (Arc::clone(&active.object), active.about.clone());
+            let _ = self.jobs.send(Job::Complete { object, about });
+        }
+    }
+
+    pub(super) fn finish(&mut self, key: ObjectKey, result: Result<Fetched, FetchError>) {
+        let Some(active) = self.objects.remove(&key) else { return };
+        active.question.cancel();
+        let cancelled = self.ledger.forget(key);
+        self.root.cancel_chunks(&cancelled);
+        if result.is_ok() {
+            self.progress.with(|snapshot| snapshot.objects += 1);
+        }
+        (active.on_done)(result);
+    }
+
+    fn look_for_stall(&mut self) {
+        let trouble = self.root.trouble();
+        self.progress.with(|snapshot| snapshot.trouble.clone_from(&trouble));
+        if let Some(waited) = self.ledger.stalled(Instant::now()) {
+            let keys: Vec<_> = self.objects.keys().copied().collect();
+            for key in keys {
+                self.finish(key, Err(FetchError::Stalled { waited, trouble: trouble.clone() }));
+            }
+        }
+    }
+
+    /// Hands wants to the root plugin as long as its window has room.
+    fn ask(&mut self) {
+        while self.ledger.has_queued() {
+            let window = self.root.window();
+            let room = window.saturating_sub(self.ledger.asked_cost());
+            // Small rooms are left to grow, so that wants go out in batches.
+            if self.ledger.asked_cost() > 0 && room < self.config.batch_bytes.min(window / 4) {
+                return;
+            }
+            let wants =
+                self.ledger.next_batch(room.min(self.config.batch_bytes), self.config.batch_wants, Instant::now());
+            if wants.is_empty() {
+                return;
+            }
+            let tags = wants.iter().map(|want| want.tag).collect();
+            let (root, context, token) = (Arc::clone(&self.root), self.context.clone(), self.token.clone());
+            let (sink, events) = (Arc::clone(&self.sink), self.events.clone());
+            tokio::spawn(async move {
+                let call = root.get_chunks(wants, &context, sink);
+                token.run_until_cancelled(call).await;
+                let _ = events.send(Event::CallEnded { tags });
+            });
+        }
+    }
+}
+
+impl Active {
+    fn take_values(&mut self, generation: u64, first: u64, values: &[Value]) -> Result<(), FetchError> {
+        if self.generation.is_some_and(|known| known != generation) || !self.object.learn_values(first, values) {
+            return Err(FetchError::StartedOver);
+        }
+        self.generation = Some(generation);
+        if first <= self.signed {
+            self.signed = self.signed.max(first + values.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Whether every piece (or chunk) was planned.
+    pub(super) fn planned_all(&self, layout: &Layout) -> bool {
+        match &self.recipe {
+            Some(recipe) => self.cursor >= recipe.chunks.len() as u64,
+            None => self.cursor >= layout.count(),
+        }
+    }
+
+    /// The layout that wants of this object carry: the real one, or that of the part signed so far.
+    pub(super) fn want_layout(&self) -> Option<Layout> {
+        self.object.layout().or_else(|| Layout::of(self.signed << MIN_LOG2).ok())
+    }
+}
+
+async fn sleep_until(when: Option<tokio::time::Instant>) {
+    if let Some(when) = when {
+        tokio::time::sleep_until(when).await;
+    }
+}
+
+/// Puts a question until it is answered for good, handing on answers; a source that cannot be
+/// reached is asked again until `patience` has passed without an answer.
+async fn ask_until_answered(
+    root: &dyn TransferPlugin,
+    context: &Context,
+    query: Query,
+    key: ObjectKey,
+    events: &mpsc::UnboundedSender<Event>,
+    patience: Duration,
+) -> Result<(), Outcome> {
+    let mut since = Instant::now();
+    loop {
+        let (answers, mut inbox) = mpsc::channel(16);
+        let asking = root.get_descriptors(query.clone(), context, answers);
+        let forward = async {
+            let mut last = None;
+            while let Some(answer) = inbox.recv().await {
+                last = Some(Instant::now());
+                let _ = events.send(Event::Answer { key, answer });
+            }
+            last
+        };
+        let (result, last) = tokio::join!(asking, forward);
+        since = last.unwrap_or(since);
+        match result {
+            Err(Outcome::RetryLater(delay)) if since.elapsed() < patience => tokio::time::sleep(delay).await,
+            Err(Outcome::RetryLater(_)) => return Err(Outcome::RetryLater(since.elapsed())),
+            end => return end,
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The transfer session: an actor around the [`Ledger`](crate::ledger::Ledger) with worker
+//! threads that check and write.
+//!
+//! * `mod.rs`: the handle that callers hold, and what they are told.
+//! * `actor.rs`: the one task that owns all state; its inbox is `Event`.
+//! * `plan.rs`: which wants an object needs next.
+//! * `workers.rs`: blocking threads that hash, write and read back; their inbox is `Job`.
+//! * `sink.rs`: the bounded sink that plugins deliver into.
+//!
+//! A delivery is checked once, in a worker, on the buffer it arrived in, and written from there.
+//! Memory is bounded by [`SessionConfig::buffer_bytes`] for payload and by the number of objects
+//! and wants in flight for the rest. Dropping the [`Session`] ends the actor, its plugin calls
+//! and its workers; bytes already written stay in their targets.
+
+mod actor;
+mod plan;
+mod sink;
+mod workers;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use towpath_content::{DecodeError, Oid};
+use towpath_store::About;
+
+use crate::ledger::LedgerConfig;
+use crate::object::CheckError;
+use crate::plugin::{Context, TransferPlugin};
+use crate::progress::Progress;
+use crate::target::Target;
+use crate::want::{Group, Outcome};
+use actor::{Actor, Event};
+
+/// Limits of a session.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionConfig {
+    /// Retries and patience.
+    pub ledger: LedgerConfig,
+    /// Payload delivered and not yet written, at most. Default 32 MiB.
+    pub buffer_bytes: u32,
+    /// Bytes of wants handed to the root plugin in one call. Default 4 MiB.
+    pub batch_bytes: u64,
+    /// Wants handed to the root plugin in one call. Default 256.
+    pub batch_wants: usize,
+    /// Objects in flight. Default 2048.
+    pub objects: usize,
+    /// Threads that check and write. Default: one per processor, 2 to 4.
+    pub workers: usize,
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        let processors = std::thread::available_parallelism().map_or(2, usize::from);
+        Self {
+            ledger: LedgerConfig::default(),
+            buffer_bytes: 32 << 20,
+            batch_bytes: 4 << 20,
+            batch_wants: 256,
+            objects: 2048,
+            workers: processors.clamp(2, 4),
+        }
+    }
+}
+
+/// A chunk of a recipe, with its place in the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecipeChunk {
+    /// BLAKE3 of its bytes.
+    pub hash: [u8; 32],
+    /// Its bytes.
+    pub len: u32,
+    /// Where it begins in the object.
+    pub offset: u64,
+}
+
+/// A claim of how an object is built from chunks, and who made it.
+#[derive(Debug, Clone)]
+pub struct RecipeClaim {
+    /// The chunks, in order and without gaps.
+    pub chunks: Vec<RecipeChunk>,
+    /// Who is to blame if they do not make up the object.
+    pub maker: Arc<str>,
+}
+
+/// One object to fetch.
+pub struct ObjectRequest {
+    /// What.
+    pub oid: Oid,
+    /// Its bytes, if known: then nothing is asked before its pieces are.
+    pub size: Option<u64>,
+    /// Which file it belongs to.
+    pub group: Arc<Group>,
+    /// Where its bytes go.
+    pub target: Arc<dyn Target>,
+    /// Ask for these chunks rather than for pieces; pieces come in where the claim proves wrong.
+    pub recipe: Option<RecipeClaim>,
+}
+
+/// An object that is here, whole and checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetched {
+    /// Its content OID, also if a live one was asked for.
+    pub oid: Oid,
+    /// Its bytes.
+    pub size: u64,
+    /// What its source said of it.
+    pub about: About,
+}
+
+/// Why an object is not here.
+#[derive(Debug, Error)]
+pub enum FetchError {
+    /// No source ended the want otherwise than so.
+    #[error("{}", describe_outcome(.0))]
+    Ended(Outcome),
+    /// What came did not match, time and again.
+    #[error("{source_name} {what}")]
+    Bad {
+        /// Who sent it.
+        source_name: Arc<str>,
+        /// What was wrong.
+        what: CheckError,
+    },
+    /// Nothing came for too long.
+    #[error("nothing came for {} seconds{}", .waited.as_secs(), .trouble.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
+    Stalled {
+        /// How long.
+        waited: Duration,
+        /// What the plugins say is in the way.
+        trouble: Option<String>,
+    },
+    /// Taking the bytes failed on this side.
+    #[error("{0}")]
+    Write(#[from] io::Error),
+    /// The live object's producer began anew; what is here can be kept and checked again.
+    #[error("the producer started over")]
+    StartedOver,
+    /// The live object's producer gave up.
+    #[error("the producer gave up before the object was complete")]
+    Abandoned,
+    /// A live object's statement is malformed or not signed by the ticket's node.
+    #[error("the sender's statement about the live object is not valid: {0}")]
+    Statement(#[from] DecodeError),
+    /// The pieces that the ticket's node signed do not make up the OID it bound them to.
+    #[error("the signed pieces do not make up the object they were bound to")]
+    BindingWrong,
+    /// The source says the object is larger than this program takes.
+    #[error("the object's size is over the limit: {0}")]
+    TooLarge(towpath_content::pieces::PieceError),
+    /// The session ended first.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+fn describe_outcome(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::NotHere => "no source has it".into(),
+        Outcome::Gone => "its source has removed it".into(),
+        Outcome::SourceChanged => "it changed at its source after it was put".into(),
+        Outcome::Refused(why) => format!("refused: {why}"),
+        Outcome::RetryLater(_) => "its source cannot be reached for now".into(),
+        Outcome::Cancelled => "cancelled".into(),
+    }
+}
+
+/// Called once with the end of a request; must not block.
+pub type OnDone = Box<dyn FnOnce(Result<Fetched, FetchError>) + Send>;
+
+/// A running session; dropping it ends it.
+pub struct Session {
+    events: mpsc::UnboundedSender<Event>,
+    slots: Arc<Semaphore>,
+    progress: Progress,
+    _end: DropGuard,
+}
+
+impl Session {
+    /// Starts a session that draws from `root`. Needs a tokio runtime.
+    pub fn start(root: Arc<dyn TransferPlugin>, context: Context, config: SessionConfig) -> Self {
+        let token = CancellationToken::new();
+        let progress = Progress::default();
+        let (events, inbox) = mpsc::unbounded_channel();
+        let actor = Actor::new(root, context, config, events.clone(), progress.clone(), token.clone());
+        tokio::spawn(actor.run(inbox));
+        let slots = Arc::new(Semaphore::new(config.objects));
+        Self { events, slots, progress, _end: token.drop_guard() }
+    }
+
+    /// Queues an object; waits while too many are in flight.
+    pub async fn submit(&self, request: ObjectRequest, on_done: OnDone) {
+        let Ok(permit) = Arc::clone(&self.slots).acquire_owned().await else {
+            return on_done(Err(FetchError::Cancelled));
+        };
+        self.send(Submission { request, on_done, permit });
+    }
+
+    /// Fetches one object and returns when it is complete.
+    pub async fn fetch(&self, request: ObjectRequest) -> Result<Fetched, FetchError> {
+        let (done, end) = oneshot::channel();
+        self.submit(request, Box::new(move |result| drop(done.send(result)))).await;
+        end.await.unwrap_or(Err(FetchError::Cancelled))
+    }
+
+    fn send(&self, submission: Submission) {
+        if let Err(mpsc::error::SendError(Event::Submit(submission))) = self.events.send(Event::Submit(submission)) {
+            (submission.on_done)(Err(FetchError::Cancelled));
+        }
+    }
+
+    /// The session's counters.
+    pub fn progress(&self) -> Progress {
+        self.progress.clone()
+    }
+}
+
+/// A request on its way to the actor.
+struct Submission {
+    request: ObjectRequest,
+    on_done: OnDone,
+    permit: OwnedSemaphorePermit,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! Which wants an object needs next: pieces in order, a bounded number ahead; what an earlier
+//! transfer left is read back and checked instead; chunks of a recipe stand in for pieces.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use towpath_content::pieces::Layout;
+
+use super::actor::{Active, Actor, Phase};
+use super::workers::Job;
+use crate::want::{ObjectKey, Place, WantId};
+
+/// Wants and rechecks of one object that are out at once, at most.
+const AHEAD: usize = 512;
+
+impl Actor {
+    /// Adds wants for an object until enough are out.
+    pub(super) fn plan(&mut self, key: ObjectKey) {
+        let now = Instant::now();
+        while let Some(active) = self.objects.get_mut(&key) {
+            let out = self.ledger.open_wants(key) + active.rechecking.len();
+            if active.phase != Phase::Fetching || out >= AHEAD {
+                return;
+            }
+            let Some(layout) = active.want_layout() else { return };
+            if active.recipe.is_some() {
+                match active.next_chunk() {
+                    Some((id, offset)) => drop(self.add(key, id, offset, now)),
+                    None => return,
+                }
+                continue;
+            }
+            let limit = if active.object.layout().is_some() { layout.count() } else { active.signed };
+            if active.cursor >= limit {
+                return;
+            }
+            let index = active.cursor;
+            active.cursor += 1;
+            self.plan_piece(key, layout, index, now);
+        }
+    }
+
+    fn plan_piece(&mut self, key: ObjectKey, layout: Layout, index: u64, now: Instant) {
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        let range = layout.range(index);
+        let may_be_here = !range.is_empty() && active.existing.covers(&range);
+        if may_be_here && active.object.expected(index).is_some() {
+            active.rechecking.insert(index);
+            let _ = self.jobs.send(Job::Recheck { object: Arc::clone(&active.object), index });
+            return;
+        }
+        let oid = active.object.content().unwrap_or(active.object.oid);
+        self.add(key, WantId::Piece { oid, layout, index }, range.start, now);
+    }
+
+    fn add(&mut self, key: ObjectKey, id: WantId, offset: u64, now: Instant) {
+        let Some(active) = self.objects.get(&key) else { return };
+        let group = Arc::clone(&active.object.group);
+        self.ledger.add(id, Place { object: key, offset }, &group, now);
+    }
+
+    /// Pieces that chunks have filled are read back and compared with their values.
+    pub(super) fn check_filled_pieces(&mut self, place: Place, len: u64) {
+        let Some(active) = self.objects.get_mut(&place.object).filter(|active| active.recipe.is_some()) else { return };
+        let (Some(layout), Some(have)) = (active.object.layout(), self.ledger.have(place.object)) else { return };
+        let touched = place.offset / layout.piece_len()..(place.offset + len).div_ceil(layout.piece_len());
+        for index in touched {
+            if have.covers(&layout.range(index)) && active.rechecking.insert(index) {
+                let _ = self.jobs.send(Job::Recheck { object: Arc::clone(&active.object), index });
+            }
+        }
+    }
+
+    /// What lies in a piece is not the piece. After a recipe's chunks its maker is to blame; in
+    /// any case the piece is fetched as such.
+    pub(super) fn distrust(&mut self, key: ObjectKey, index: u64, range: Range<u64>, from_recipe: bool) {
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        if let Some(recipe) = active.recipe.as_ref().filter(|_| from_recipe) {
+            tracing::warn!(maker = %recipe.maker, index, "a recipe's chunks do not make up the object");
+            self.root.blame(&recipe.maker);
+        }
+        let oid = active.object.content().unwrap_or(active.object.oid);
+        let Some(layout) = active.want_layout() else { return };
+        self.ledger.uncover(key, range.clone());
+        self.add(key, WantId::Piece { oid, layout, index }, range.start, Instant::now());
+    }
+}
+
+impl Active {
+    fn next_chunk(&mut self) -> Option<(WantId, u64)> {
+        let chunk = self.recipe.as_ref()?.chunks.get(self.cursor as usize)?;
+        self.cursor += 1;
+        Some((WantId::Chunk { hash: chunk.hash, len: chunk.len }, chunk.offset))
+    }
+}

@@ -1,0 +1,50 @@
+//! The sink that plugins deliver into: bounded by bytes, so that a slow disk slows the network.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use super::actor::Event;
+use crate::plugin::{BoxFuture, Pressure, Sink};
+use crate::want::{Delivery, Outcome, Payload, Tag};
+
+/// One per session, shared by all plugin calls.
+pub(super) struct SessionSink {
+    events: mpsc::UnboundedSender<Event>,
+    room: Arc<Semaphore>,
+    capacity: u32,
+}
+
+impl SessionSink {
+    pub(super) fn new(events: mpsc::UnboundedSender<Event>, capacity: u32) -> Self {
+        Self { events, room: Arc::new(Semaphore::new(capacity as usize)), capacity }
+    }
+
+    async fn reserve(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.capacity);
+        Arc::clone(&self.room).acquire_many_owned(bytes).await.ok()
+    }
+}
+
+impl Sink for SessionSink {
+    fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let bytes = match &delivery.payload {
+                Payload::Bytes(bytes) => bytes.len(),
+                Payload::Zeros => 0,
+            };
+            let room = self.reserve(bytes).await;
+            // A session that ended needs no deliveries.
+            let _ = self.events.send(Event::Delivery { delivery, room });
+        })
+    }
+
+    fn outcome(&self, tag: Tag, outcome: Outcome) {
+        let _ = self.events.send(Event::Outcome { tag, outcome });
+    }
+
+    fn pressure(&self) -> Pressure {
+        let used = u64::from(self.capacity) - self.room.available_permits() as u64;
+        Pressure { writer_backlog: used, receive_queue: 0 }
+    }
+}

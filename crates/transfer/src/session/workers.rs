@@ -1,0 +1,182 @@
+//! Threads that check and write: each byte is hashed on the buffer it arrived in.
+
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use towpath_content::pieces::{self, Layout};
+use towpath_content::Oid;
+use towpath_store::About;
+
+use super::actor::Event;
+use super::{FetchError, Fetched};
+use crate::object::{CheckError, Object};
+use crate::want::{Delivery, Payload, Proof, Want, WantId};
+
+/// What a worker does.
+pub(super) enum Job {
+    /// Open the target.
+    Begin { object: Arc<Object>, size: Option<u64>, about: About },
+    /// Check a delivery and write it to every place.
+    Check { want: Want, delivery: Delivery, objects: Vec<Arc<Object>>, room: Option<OwnedSemaphorePermit> },
+    /// Read a piece back from the target and compare it with its value.
+    Recheck { object: Arc<Object>, index: u64 },
+    /// Everything is there: compare with the OID and close.
+    Complete { object: Arc<Object>, about: About },
+}
+
+/// What became of a delivery.
+pub(super) enum Checked {
+    /// Written.
+    Good { zeros: bool },
+    /// Written, and that was all of the object: its target is complete.
+    Whole,
+    /// Not what was wanted.
+    Bad(CheckError),
+    /// This side could not take it.
+    Failed(io::Error),
+}
+
+/// Starts `count` threads that serve one queue until its sender is dropped.
+pub(super) fn start(count: usize, events: &mpsc::UnboundedSender<Event>) -> mpsc::UnboundedSender<Job> {
+    // Bounded by the sink's room and by the actor's count of rechecks.
+    let (jobs, inbox) = mpsc::unbounded_channel();
+    let inbox = Arc::new(Mutex::new(inbox));
+    for _ in 0..count {
+        let (inbox, events) = (Arc::clone(&inbox), events.clone());
+        tokio::task::spawn_blocking(move || serve(&inbox, &events));
+    }
+    jobs
+}
+
+fn serve(inbox: &Mutex<mpsc::UnboundedReceiver<Job>>, events: &mpsc::UnboundedSender<Event>) {
+    let mut scratch = Vec::new();
+    loop {
+        let job = inbox.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
+        let Some(job) = job else { return };
+        if events.send(perform(job, &mut scratch)).is_err() {
+            return;
+        }
+    }
+}
+
+fn perform(job: Job, scratch: &mut Vec<u8>) -> Event {
+    match job {
+        Job::Begin { object, size, about } => {
+            let result = object.target.begin(size, &about).map(|()| object.target.existing());
+            Event::Began { key: object.key, result }
+        }
+        Job::Check { want, delivery, objects, room } => {
+            let (tag, source, len) = (want.tag, Arc::clone(&delivery.source), want.id.len());
+            let result = check(&want, &delivery, &objects, scratch);
+            drop(room);
+            Event::Checked { tag, source, len, result }
+        }
+        Job::Recheck { object, index } => {
+            let good = recheck(&object, index, scratch);
+            Event::Rechecked { key: object.key, index, good }
+        }
+        Job::Complete { object, about } => {
+            let result = complete(&object, about);
+            Event::Completed { key: object.key, result }
+        }
+    }
+}
+
+fn check(want: &Want, delivery: &Delivery, objects: &[Arc<Object>], scratch: &mut Vec<u8>) -> Checked {
+    let (bytes, zeros) = match &delivery.payload {
+        Payload::Bytes(bytes) => (&bytes[..], false),
+        Payload::Zeros => (zeros(scratch, want.id.len()), true),
+    };
+    let result = match want.id {
+        WantId::Piece { layout, index, .. } => check_piece(objects, &layout, index, bytes, delivery.proof.as_deref()),
+        WantId::Chunk { hash, len } | WantId::Block { hash, len } => check_hash(&hash, len, bytes),
+    };
+    match result {
+        Err(why) => Checked::Bad(why),
+        Ok(()) => write(want, objects, bytes, zeros).unwrap_or_else(Checked::Failed),
+    }
+}
+
+/// `len` zeros; `len` is at most a piece's length, which the layout bounds.
+fn zeros(scratch: &mut Vec<u8>, len: u64) -> &[u8] {
+    scratch.clear();
+    scratch.resize(len as usize, 0);
+    scratch
+}
+
+fn check_piece(
+    objects: &[Arc<Object>],
+    layout: &Layout,
+    index: u64,
+    bytes: &[u8],
+    proof: Option<&Proof>,
+) -> Result<(), CheckError> {
+    let object = objects.first().ok_or(CheckError::NoProof)?;
+    object.check_piece(layout, index, bytes, proof)?;
+    // Others that want the same piece learn the proof too; it was good for the first.
+    for other in objects.iter().skip(1) {
+        if let Some(proof) = proof {
+            let _ = other.learn_proof(proof);
+        }
+    }
+    Ok(())
+}
+
+fn check_hash(hash: &[u8; 32], len: u32, bytes: &[u8]) -> Result<(), CheckError> {
+    if bytes.len() != len as usize {
+        return Err(CheckError::WrongLength { expected: len.into(), found: bytes.len() as u64 });
+    }
+    if Oid::of(bytes).digest() != hash {
+        return Err(CheckError::WrongBytes);
+    }
+    Ok(())
+}
+
+fn write(want: &Want, objects: &[Arc<Object>], bytes: &[u8], zeros: bool) -> Result<Checked, io::Error> {
+    let whole = is_whole(want);
+    for (place, object) in want.places.iter().zip(objects) {
+        let target = &object.target;
+        if whole {
+            target.begin(Some(bytes.len() as u64), &About::default())?;
+        }
+        match zeros {
+            true => target.write_zeros(place.offset..place.offset + bytes.len() as u64)?,
+            false => target.write(place.offset, bytes)?,
+        }
+        if whole {
+            close_single(object, bytes.len() as u64)?;
+        }
+    }
+    Ok(if whole { Checked::Whole } else { Checked::Good { zeros } })
+}
+
+/// A piece that is all of a content object: its file is opened, written and closed in one go.
+pub(super) fn is_whole(want: &Want) -> bool {
+    matches!(want.id, WantId::Piece { oid: Oid::Blake3(_), layout, .. } if layout.count() == 1)
+}
+
+fn close_single(object: &Object, size: u64) -> Result<(), io::Error> {
+    let Some(content) = object.content() else { return Ok(()) };
+    object.target.complete(&content, size, vec![*content.digest()])
+}
+
+fn recheck(object: &Object, index: u64, scratch: &mut Vec<u8>) -> bool {
+    let range: Range<u64> = object.piece_range(index);
+    scratch.clear();
+    scratch.resize((range.end - range.start) as usize, 0);
+    let layout = object.layout().map_or_else(|| Layout::of(range.end), Ok);
+    let Ok(layout) = layout else { return false };
+    object.target.read(range.start, scratch).is_ok() && object.check_piece(&layout, index, scratch, None).is_ok()
+}
+
+fn complete(object: &Object, about: About) -> Result<Fetched, FetchError> {
+    let (Some(oid), Some(layout)) = (object.content(), object.layout()) else { return Err(FetchError::BindingWrong) };
+    let values = object.all_values().ok_or(FetchError::BindingWrong)?;
+    if pieces::oid_of(&values) != oid {
+        return Err(FetchError::BindingWrong);
+    }
+    object.target.complete(&oid, layout.size(), values)?;
+    Ok(Fetched { oid, size: layout.size(), about })
+}

@@ -1,0 +1,38 @@
+//! Where a session puts checked bytes: a file beside its final name, an object in the store.
+
+use std::io;
+use std::ops::Range;
+
+use towpath_content::Oid;
+use towpath_content::pieces::Value;
+use towpath_store::About;
+
+/// Takes one object's bytes. Methods block and are called from worker threads, `write` from
+/// several at once for different runs of bytes; `begin` comes first and `complete` last.
+pub trait Target: Send + Sync {
+    /// The object is known. `size` is `None` while it is live, and tells no more than a stranger's
+    /// word: take no memory by it.
+    fn begin(&self, size: Option<u64>, about: &About) -> io::Result<()>;
+
+    /// Bytes that an earlier, interrupted transfer may have left here; ascending and apart. They
+    /// are checked before they count.
+    fn existing(&self) -> Vec<Range<u64>> {
+        Vec::new()
+    }
+
+    /// Reads back bytes that lie in [`Self::existing`] or were written.
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+
+    /// Takes checked bytes.
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Takes a run of zeros, checked; may leave a hole.
+    fn write_zeros(&self, range: Range<u64>) -> io::Result<()>;
+
+    /// All bytes from the front up to `end` are here. Called each time that grows, in order.
+    fn prefix(&self, _end: u64) {}
+
+    /// All bytes are here and match `oid`; `values` are those of its pieces, in the layout for
+    /// objects of that size.
+    fn complete(&self, oid: &Oid, size: u64, values: Vec<Value>) -> io::Result<()>;
+}

@@ -1,0 +1,156 @@
+//! What a session asks plugins for, what they bring, and how each want ends.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use towpath_content::Oid;
+use towpath_content::pieces::Layout;
+use towpath_content::tree::Time;
+
+/// Names a want within its session; never used twice.
+pub type Tag = u64;
+
+/// Names an object within its session; never used twice.
+pub type ObjectKey = u64;
+
+/// What is wanted, by its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WantId {
+    /// A piece of an object, checked by its value in the object's BLAKE3 tree.
+    Piece {
+        /// The object, content or live.
+        oid: Oid,
+        /// How it is cut.
+        layout: Layout,
+        /// Which piece.
+        index: u64,
+    },
+    /// A chunk that a recipe names, wherever it is found.
+    Chunk {
+        /// BLAKE3 of its bytes.
+        hash: [u8; 32],
+        /// Its bytes.
+        len: u32,
+    },
+    /// A block that means nothing to the service, named by the BLAKE3 hash of its bytes.
+    Block {
+        /// BLAKE3 of its bytes.
+        hash: [u8; 32],
+        /// Its bytes.
+        len: u32,
+    },
+}
+
+impl WantId {
+    /// Bytes that a delivery must have.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Piece { layout, index, .. } => layout.len(*index),
+            Self::Chunk { len, .. } | Self::Block { len, .. } => u64::from(*len),
+        }
+    }
+
+    /// True if a delivery has no bytes (the piece of the empty object).
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// One place where wanted bytes belong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The object.
+    pub object: ObjectKey,
+    /// First byte.
+    pub offset: u64,
+}
+
+/// Where the right to an object comes from when it is not the ticket's own: block `block` of the
+/// ticket's tree descriptor mentions it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Coverage {
+    /// Number of the descriptor's block.
+    pub block: u64,
+}
+
+/// What is known of the file that a want belongs to: dsync's metadata group (`papers/dsync.txt`
+/// §5.2), by which plugins order their search.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Group {
+    /// Path inside the transferred tree, raw bytes; empty for a single object.
+    pub path: Vec<u8>,
+    /// Bytes of the whole file, if known.
+    pub size: Option<u64>,
+    /// Its modification time, if known.
+    pub modified: Option<Time>,
+    /// Where it will lie on this machine, if it will be a file.
+    pub destination: Option<PathBuf>,
+    /// See [`Coverage`].
+    pub coverage: Option<Coverage>,
+}
+
+/// One thing to bring, with every place it belongs.
+#[derive(Debug, Clone)]
+pub struct Want {
+    /// Named so in deliveries and outcomes.
+    pub tag: Tag,
+    /// What.
+    pub id: WantId,
+    /// Where it belongs, one place or more.
+    pub places: Vec<Place>,
+    /// Which file it is part of.
+    pub group: Arc<Group>,
+}
+
+/// Values of a run of pieces, proved against the OID (`pieces::verify`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proof {
+    /// The pieces proved.
+    pub run: Range<u64>,
+    /// See `docs/formats/pieces.md`.
+    pub nodes: Bytes,
+}
+
+/// The bytes of a want.
+#[derive(Debug, Clone)]
+pub enum Payload {
+    /// As they are.
+    Bytes(Bytes),
+    /// All zero, as many as the want has: a hole in a sparse file. Nothing crossed the network.
+    Zeros,
+}
+
+/// Bytes that a source brought, not checked yet.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    /// Which want.
+    pub tag: Tag,
+    /// The bytes.
+    pub payload: Payload,
+    /// For a piece whose value the session may not know yet.
+    pub proof: Option<Arc<Proof>>,
+    /// Who brought them, as shown to people: `peer 1a2b3c4d`, `this machine`.
+    pub source: Arc<str>,
+    /// When the source was asked, and when the last byte came.
+    pub timing: (Instant, Instant),
+}
+
+/// How a want ended, if not by its delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// This source does not have it. Asking again is of no use unless something changes.
+    NotHere,
+    /// The source may have it later, or the way there is broken for now.
+    RetryLater(Duration),
+    /// The source had it and never will again.
+    Gone,
+    /// The file it comes from changed at the source. Nobody is to blame.
+    SourceChanged,
+    /// The source does not let us have it.
+    Refused(String),
+    /// The session cancelled it.
+    Cancelled,
+}
