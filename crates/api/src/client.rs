@@ -44,7 +44,8 @@ impl Client {
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.lost(&error))?;
         tokio::spawn(connection);
-        let request = Request::builder().method(method).uri(path).header("host", "towpath").body(body);
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("host", "towpath").header("content-type", "application/json").body(body);
         let request = request.map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
         sender.send_request(request).await.map_err(|error| self.lost(&error))
     }
@@ -70,6 +71,11 @@ impl Client {
     /// Sends a request and hands each event of its answer on; returns the one that ends it.
     async fn events(&self, path: &str, body: Body, events: &mpsc::Sender<Event>) -> Result<Event, ApiError> {
         let response = self.send(Method::POST, path, body).await?;
+        if response.status() != StatusCode::OK {
+            let limited = http_body_util::Limited::new(response.into_body(), MAX_ANSWER);
+            let bytes = limited.collect().await.map_err(|error| self.lost(&*error))?.to_bytes();
+            return Err(parse(&bytes)?);
+        }
         let mut body = response.into_body();
         let mut lines = Lines::default();
         while let Some(frame) = body.frame().await {

@@ -15,6 +15,7 @@
 
 pub mod client;
 pub mod messages;
+mod paths;
 
 use std::future::Future;
 use std::pin::Pin;

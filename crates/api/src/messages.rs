@@ -10,6 +10,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PutRequest {
     /// A file or directory, absolute. It is referred to, not copied.
+    #[serde(with = "crate::paths")]
     pub path: PathBuf,
 }
 
@@ -30,11 +31,17 @@ pub struct PutReply {
 pub struct GetRequest {
     /// A ticket, or the OID of an object that is on this machine.
     pub ticket: String,
-    /// Where to, absolute. Absent: under the object's own name in `directory`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Where to, absolute; an existing directory takes the object under its own name. Absent: under
+    /// its own name in `directory`.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::paths::option")]
     pub output: Option<PathBuf>,
     /// The directory for an object that comes under its own name, absolute.
+    #[serde(with = "crate::paths")]
     pub directory: PathBuf,
+    /// Draw from anything that the service knows on this machine, not only from what this sender
+    /// sent before. The sender can tell from what it is not asked for.
+    #[serde(default)]
+    pub reuse: bool,
     /// Bytes per second; 0 is no limit.
     #[serde(default)]
     pub limit_rate: u64,
@@ -86,6 +93,7 @@ pub struct Summary {
     /// The content's id.
     pub oid: String,
     /// Where it is now.
+    #[serde(with = "crate::paths")]
     pub output: PathBuf,
     /// Bytes of all files.
     pub bytes: u64,
@@ -188,6 +196,8 @@ pub enum ErrorKind {
     Changed,
     /// No space is left.
     NoSpace,
+    /// A person or a program ended it.
+    Interrupted,
     /// Anything else.
     Failed,
 }

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use towpath_daemon::display_name;
 use towpath_api::{ApiError, ErrorKind, Event, Progress, PutReply, Summary};
 
 /// Exit status for a command line that can't be understood.
@@ -25,6 +26,8 @@ pub struct Output {
     quiet: bool,
     bar: ProgressBar,
     told_ticket: AtomicBool,
+    /// Standard output carries an object's bytes; events go to standard error.
+    stdout_is_data: AtomicBool,
 }
 
 impl Output {
@@ -39,7 +42,8 @@ impl Output {
         if let Ok(style) = style {
             bar.set_style(style);
         }
-        Self { json, quiet, bar, told_ticket: AtomicBool::new(false) }
+        let (told_ticket, stdout_is_data) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { json, quiet, bar, told_ticket, stdout_is_data }
     }
 
     /// Whether `--json` was given.
@@ -47,9 +51,18 @@ impl Output {
         self.json
     }
 
+    /// From now on standard output carries an object's bytes: events go to standard error.
+    pub fn data_goes_to_stdout(&self) {
+        self.stdout_is_data.store(true, Ordering::Relaxed);
+    }
+
     /// One line of data.
     pub fn line(&self, text: &str) {
         self.bar.suspend(|| {
+            if self.stdout_is_data.load(Ordering::Relaxed) {
+                let _ = writeln!(std::io::stderr(), "{text}");
+                return;
+            }
             let mut out = std::io::stdout().lock();
             // A reader that went away (`| head -1`) has what it wanted.
             let _ = writeln!(out, "{text}").and_then(|()| out.flush());
@@ -140,7 +153,10 @@ impl Output {
     /// After ^C.
     pub fn interrupted(&self, what: &str) -> ExitCode {
         self.bar.finish_and_clear();
-        self.say(&format!("tow: interrupted; {what}"));
+        match self.json {
+            true => self.object(&Event::Failed(ApiError::new(ErrorKind::Interrupted, "interrupted").hint(what))),
+            false => self.say(&format!("tow: interrupted; {what}")),
+        }
         ExitCode::from(INTERRUPTED)
     }
 }
@@ -160,6 +176,6 @@ fn describe(summary: &Summary) -> String {
     format!(
         "tow: {} in {seconds:.1} s{from} -> {}{failed}",
         HumanBytes(summary.bytes),
-        summary.output.display(),
+        display_name(summary.output.as_os_str().as_encoded_bytes()),
     )
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use towpath_api::{ApiError, ErrorKind};
-use towpath_files::FileError;
+use towpath_files::{FileError, display_name};
 use towpath_store::StoreError;
 use towpath_transfer::{FetchError, Outcome};
 
@@ -45,7 +45,8 @@ pub fn store(error: &StoreError) -> ApiError {
 pub fn file(error: &FileError) -> ApiError {
     let message = error.to_string();
     match error {
-        FileError::Exists { .. } => {
+        FileError::Exists { path, .. } => {
+            let message = format!("{} is already there", display_name(path.as_os_str().as_encoded_bytes()));
             ApiError::new(ErrorKind::Exists, message).hint("choose another name with -o, or remove what is there")
         }
         FileError::NoSpace { .. } => {
@@ -61,7 +62,7 @@ pub fn file(error: &FileError) -> ApiError {
 
 /// An error of the system on `path`.
 pub fn io(doing: &str, path: &Path, error: &std::io::Error) -> ApiError {
-    ApiError::new(io_kind(error), format!("{doing} {}: {error}", path.display()))
+    ApiError::new(io_kind(error), format!("{doing} {}: {error}", display_name(path.as_os_str().as_encoded_bytes())))
 }
 
 fn io_kind(error: &std::io::Error) -> ErrorKind {

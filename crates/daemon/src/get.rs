@@ -6,10 +6,14 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 use towpath_api::{ApiError, ErrorKind, Event, GetRequest, Progress, Seconds, Summary};
-use towpath_content::{Oid, Ticket};
+use towpath_content::live::Statement;
+use towpath_files::display_name;
+use towpath_content::{NodeId, Oid, Ticket};
+use towpath_files::SingleFile;
 use towpath_plugins::direct::{DirectConfig, Pace, PeerConfig};
+use towpath_plugins::local::Allow;
 use towpath_plugins::{Cascade, Direct, Local};
-use towpath_store::{About, ObjectKind, Store};
+use towpath_store::{About, ObjectKind, Stamp, Store, hash_open_file};
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{
     Context, Description, FetchError, Group, ObjectRequest, Outcome, Query, Session, SessionConfig, Target,
@@ -20,7 +24,7 @@ use crate::get_file::FileTarget;
 use crate::get_tree;
 use crate::resume::Record;
 use crate::service::Service;
-use crate::spool::Spool;
+use crate::spool::{FailOnDrop, Spool};
 use crate::{errors, service};
 
 /// How often progress is told.
@@ -32,6 +36,8 @@ const MAX_STARTS: usize = 20;
 pub(crate) struct Get {
     pub(crate) service: Arc<Service>,
     pub(crate) root: Arc<dyn TransferPlugin>,
+    local: Arc<dyn TransferPlugin>,
+    peer: Arc<dyn TransferPlugin>,
     pub(crate) context: Context,
     pub(crate) config: SessionConfig,
     pub(crate) oid: Oid,
@@ -71,11 +77,16 @@ pub async fn get_stream(
 ) -> Result<Summary, ApiError> {
     let start = Instant::now();
     let get = Arc::new(Get::new(service, &request)?);
+    if get.describe().await?.kind == ObjectKind::Tree {
+        let message = "this is a tree, and only a single file can go to standard output";
+        return Err(ApiError::new(ErrorKind::Usage, message).hint("name a new directory with -o"));
+    }
     let session = Session::start(Arc::clone(&get.root), get.context.clone(), get.config);
     let record = Record::open(&service.home.resume(), Path::new("-"), &get.oid);
     let record = record.map_err(|error| errors::io("note", &service.home.resume(), &error))?;
     let path = record.beside(&format!("{}.spool", std::process::id()));
     let spool = Spool::open(&path).map_err(|error| errors::io("create", &path, &error))?;
+    let _end = FailOnDrop(Arc::clone(&spool));
     let mut reader = spool.reader();
     let copying = tokio::task::spawn_blocking(move || {
         let copied = std::io::copy(&mut reader, &mut output);
@@ -145,8 +156,13 @@ impl Get {
         if request.timeout > 0 {
             config.ledger = LedgerConfig { patience: Duration::from_secs(request.timeout), ..config.ledger };
         }
-        let root = plugins(service, request.limit_rate);
-        Ok(Self { service: Arc::clone(service), root, context, config, oid, _hints: sender })
+        let store = Arc::clone(&service.store) as Arc<dyn Store>;
+        let local: Arc<dyn TransferPlugin> =
+            Arc::new(Local::new(store, local_sources(service, node, request.reuse)));
+        let peer = direct(service, request.limit_rate);
+        // This machine first, then the ticket's service.
+        let root = Arc::new(Cascade::new(vec![Arc::clone(&local), Arc::clone(&peer)]));
+        Ok(Self { service: Arc::clone(service), root, local, peer, context, config, oid, _hints: sender })
     }
 
     /// The request for the ticket's own object.
@@ -161,7 +177,7 @@ impl Get {
         summary: &mut Summary,
     ) -> Result<(), Failure> {
         let about = self.describe().await?;
-        let destination = destination(request, &about)?;
+        let destination = self.destination(request, &about)?;
         summary.output.clone_from(&destination);
         if about.kind == ObjectKind::Tree {
             return get_tree::run(self, &destination, events, summary).await;
@@ -169,27 +185,49 @@ impl Get {
         self.file(&destination, about, events, summary).await
     }
 
-    /// Asks what the object is, before anything is made for it.
+    /// What is about to lie at `destination` came from this sender: it may stand in for the network
+    /// when the same sender sends it again. Not before the place is known to be free: what is there
+    /// already is not the sender's.
+    pub(crate) fn note_destination(&self, destination: &Path) {
+        let parent = destination.parent().and_then(|parent| parent.canonicalize().ok());
+        if let (Some(node), Some(parent), Some(name)) = (self.context.node, parent, destination.file_name())
+            && let Err(error) = self.service.shares.keep_received(&node, &parent.join(name))
+        {
+            tracing::warn!(%error, "the destination can't be noted");
+        }
+    }
+
+    /// Asks what the object is, before anything is made for it: first its sender, who alone knows
+    /// its name and times, then this machine.
     async fn describe(&self) -> Result<About, ApiError> {
-        let patience = self.config.ledger.patience;
-        let start = Instant::now();
+        let (patience, start) = (self.config.ledger.patience, Instant::now());
         loop {
-            let (answers, mut inbox) = mpsc::channel(4);
-            let query = Query { oid: self.oid, coverage: None, proofs: None, follow: false };
-            let asking = self.root.get_descriptors(query, &self.context, answers);
-            let (result, answer) = tokio::join!(asking, inbox.recv());
-            match (answer, result) {
-                (Some(Description::Object { about, .. }), _) => return Ok(about),
-                (_, Err(Outcome::RetryLater(delay))) if start.elapsed() < patience => {
-                    tokio::time::sleep(delay).await;
-                }
-                (_, Err(Outcome::RetryLater(_))) => {
+            let outcome = match self.ask(&*self.peer).await {
+                Ok(about) => return Ok(about),
+                Err(outcome) => outcome,
+            };
+            if let Ok(about) = self.ask(&*self.local).await {
+                return Ok(about);
+            }
+            match outcome {
+                Outcome::RetryLater(delay) if start.elapsed() < patience => tokio::time::sleep(delay).await,
+                Outcome::RetryLater(_) => {
                     let (waited, trouble) = (start.elapsed(), self.root.trouble());
                     return Err(errors::fetch(&FetchError::Stalled { waited, trouble }));
                 }
-                (_, Err(outcome)) => return Err(errors::fetch(&FetchError::Ended(outcome))),
-                (_, Ok(())) => return Err(errors::fetch(&FetchError::Ended(Outcome::NotHere))),
+                outcome => return Err(errors::fetch(&FetchError::Ended(outcome))),
             }
+        }
+    }
+
+    async fn ask(&self, plugin: &dyn TransferPlugin) -> Result<About, Outcome> {
+        let (answers, mut inbox) = mpsc::channel(4);
+        let query = Query { oid: self.oid, coverage: None, proofs: None, follow: false };
+        let asking = plugin.get_descriptors(query, &self.context, answers);
+        match tokio::join!(asking, inbox.recv()) {
+            (_, Some(Description::Object { about, .. })) => Ok(about),
+            (Err(outcome), _) => Err(outcome),
+            (Ok(()), _) => Err(Outcome::NotHere),
         }
     }
 
@@ -200,10 +238,12 @@ impl Get {
         events: &mpsc::Sender<Event>,
         summary: &mut Summary,
     ) -> Result<(), Failure> {
-        if let Some(size) = self.is_there(destination)? {
-            (summary.oid, summary.bytes, summary.kept, summary.entries) = (self.oid.to_string(), size, size, 1);
+        if let Some((oid, size)) = self.is_there(destination).await? {
+            self.clean_up(destination);
+            (summary.oid, summary.bytes, summary.kept, summary.entries) = (oid.to_string(), size, size, 1);
             return Ok(());
         }
+        self.note_destination(destination);
         let record = Record::open(&self.service.home.resume(), destination, &self.oid);
         let record = record.map_err(|error| errors::io("note", &self.service.home.resume(), &error))?;
         let target = Arc::new(FileTarget::new(destination, record, Arc::clone(&self.service.store)));
@@ -223,47 +263,110 @@ impl Get {
         Ok(())
     }
 
-    /// The size of the file at `destination`, if it is this very object; an error if it is
-    /// anything else.
-    fn is_there(&self, destination: &Path) -> Result<Option<u64>, ApiError> {
+    /// The file at `destination`, if it is this very object; an error if it is anything else.
+    async fn is_there(&self, destination: &Path) -> Result<Option<(Oid, u64)>, ApiError> {
         let Ok(metadata) = std::fs::symlink_metadata(destination) else { return Ok(None) };
-        let parent = destination.parent().and_then(|parent| parent.canonicalize().ok());
-        if let (Some(parent), Some(name), true) = (parent, destination.file_name(), metadata.is_file())
-            && let Ok(stamp) = towpath_store::Stamp::of_path(destination)
-            && let Ok(known) = self.service.store.known(&parent, &[(name, stamp)])
-            && known.first().copied().flatten().is_some_and(|oid| self.names(&oid))
+        if metadata.is_file()
+            && let Some(wanted) = self.content().await
+            && self.holds(destination, wanted).await
         {
-            return Ok(Some(metadata.len()));
+            return Ok(Some((wanted, metadata.len())));
         }
-        let message = format!("{} is already there, and it is not this object", destination.display());
+        let message = format!("{} is already there, and it is not this object", display_name(destination.as_os_str().as_encoded_bytes()));
         Err(ApiError::new(ErrorKind::Exists, message).hint("choose another name with -o, or remove what is there"))
     }
 
-    fn names(&self, oid: &Oid) -> bool {
-        *oid == self.oid
+    /// The object is there: what an interrupted transfer of it left is of no more use.
+    fn clean_up(&self, destination: &Path) {
+        let folder = self.service.home.resume();
+        if !Record::is_open(&folder, destination, &self.oid) {
+            return;
+        }
+        let Ok(record) = Record::open(&folder, destination, &self.oid) else { return };
+        let left = record.temp().and_then(|temp| SingleFile::reopen(destination, temp).ok());
+        if let Some(Err(error)) = left.map(SingleFile::discard) {
+            tracing::warn!(%error, "a temporary could not be removed");
+        }
+        record.remove();
+    }
+
+    /// The content that is asked for; `None` while a live object is not bound.
+    async fn content(&self) -> Option<Oid> {
+        if !self.oid.is_live() {
+            return Some(self.oid);
+        }
+        // Of values, which come before the binding, none are wanted.
+        let query = Query { oid: self.oid, coverage: None, proofs: Some(u64::MAX..u64::MAX), follow: false };
+        let (answers, mut inbox) = mpsc::channel(4);
+        let find = async {
+            while let Some(answer) = inbox.recv().await {
+                let Description::Live { statement, signature } = answer else { continue };
+                let verified = Statement::verified(&statement.to_bytes(), &signature, &self.context.node?).ok()?;
+                if let Statement::Bound { object, content, .. } = verified
+                    && object == self.oid
+                {
+                    return Some(content);
+                }
+            }
+            None
+        };
+        let (_, content) = tokio::join!(self.root.get_descriptors(query, &self.context, answers), find);
+        content
+    }
+
+    /// Whether the file is that object: the index knows, else it is read.
+    async fn holds(&self, file: &Path, wanted: Oid) -> bool {
+        let (store, file) = (Arc::clone(&self.service.store), file.to_path_buf());
+        let looking = tokio::task::spawn_blocking(move || {
+            let (parent, name) = (file.parent()?.canonicalize().ok()?, file.file_name()?);
+            let known = store.known(&parent, &[(name, Stamp::of_path(&file).ok()?)]).ok()?;
+            match known.into_iter().next().flatten() {
+                Some(known) => Some(known),
+                None => Some(hash_open_file(&std::fs::File::open(&file).ok()?, &file).ok()?.oid),
+            }
+        });
+        looking.await.ok().flatten() == Some(wanted)
+    }
+
+    /// Where the object goes: the name asked for, or its own in the directory asked for. As with
+    /// `cp` an existing directory takes it under its own name, unless a transfer of this very
+    /// object into it was interrupted.
+    fn destination(&self, request: &GetRequest, about: &About) -> Result<PathBuf, ApiError> {
+        let resume = self.service.home.resume();
+        match &request.output {
+            None => named(&request.directory, about),
+            Some(output) if output.is_dir() && !Record::is_open(&resume, output, &self.oid) => named(output, about),
+            Some(output) => Ok(output.clone()),
+        }
     }
 }
 
-/// The tree of plugins of a get: this machine first, then the ticket's service.
-fn plugins(service: &Arc<Service>, limit_rate: u64) -> Arc<dyn TransferPlugin> {
-    let local = Arc::new(Local::new(Arc::clone(&service.store) as Arc<dyn Store>));
+/// What of this machine may stand in for the network: without a sender, or when asked to, all that
+/// the service knows; else only what that same sender sent before, which tells it nothing new.
+fn local_sources(service: &Arc<Service>, node: Option<NodeId>, reuse: bool) -> Allow {
+    let Some(node) = node.filter(|_| !reuse) else { return Arc::new(|_| true) };
+    let (store, folders) = (Arc::clone(&service.store), service.shares.received(&node));
+    Arc::new(move |oid| {
+        let is_from_sender = |path: &Path| folders.iter().any(|folder| path.starts_with(folder));
+        !folders.is_empty() && matches!(store.locate(oid), Ok(Some((path, _))) if is_from_sender(&path))
+    })
+}
+
+/// Brings from the ticket's service.
+fn direct(service: &Service, limit_rate: u64) -> Arc<dyn TransferPlugin> {
     let peer = PeerConfig { receive_pace: Arc::new(Pace::new(limit_rate)), ..PeerConfig::default() };
     let config = DirectConfig { peer, ..DirectConfig::default() };
-    let direct = Arc::new(Direct::new(service.identity.clone(), config, None));
-    Arc::new(Cascade::new(vec![local, direct]))
+    Arc::new(Direct::new(service.identity.clone(), config, None))
 }
 
-/// Where the object goes: the name asked for, or its own.
-fn destination(request: &GetRequest, about: &About) -> Result<PathBuf, ApiError> {
-    if let Some(output) = &request.output {
-        return Ok(output.clone());
-    }
+/// Under its own name in `directory`.
+fn named(directory: &Path, about: &About) -> Result<PathBuf, ApiError> {
     use std::os::unix::ffi::OsStrExt;
     if towpath_files::names::check_name(&about.name).is_err() {
         let message = "the object has no name of its own that is safe to use";
         return Err(ApiError::new(ErrorKind::Usage, message).hint("choose one with -o"));
     }
-    Ok(request.directory.join(std::ffi::OsStr::from_bytes(&about.name)))
+    Ok(directory.join(std::ffi::OsStr::from_bytes(&about.name)))
 }
 
 /// Sends progress until it is dropped.

@@ -14,7 +14,7 @@ use towpath_store::{About, DiskStore};
 use towpath_transfer::Target;
 
 use crate::put_tree::store_stamp;
-use crate::resume::Record;
+use crate::resume::{Record, wait_while_busy};
 
 /// Metadata of a new file whose source tells nothing.
 const DEFAULT_MODE: u32 = 0o644;
@@ -87,7 +87,7 @@ impl FileTarget {
 
     fn open(&self, size: Option<u64>) -> Result<SingleFile, FileError> {
         if let Some(temp) = self.record.temp() {
-            match SingleFile::reopen(&self.path, temp) {
+            match wait_while_busy(|| SingleFile::reopen(&self.path, temp)) {
                 Ok(file) => {
                     let left = file.data_ranges().collect::<Result<Vec<_>, _>>().unwrap_or_default();
                     *lock(&self.existing) = left;

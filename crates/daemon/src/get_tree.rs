@@ -17,7 +17,8 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -31,6 +32,7 @@ use towpath_files::{
 use towpath_store::FileRecord;
 use towpath_store::hash_open_file;
 use towpath_store::{About, DiskStore};
+use towpath_transfer::session::OnDone;
 use towpath_transfer::want::Coverage;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Target};
 
@@ -38,9 +40,13 @@ use crate::errors;
 use crate::get::{Failure, Get, summarize, tell};
 use crate::get_file::{io_error, write_zeros};
 use crate::put_tree::store_stamp;
-use crate::resume::Record;
-use crate::spool::{Spool, SpoolReader};
+use crate::resume::{Record, wait_while_busy};
+use crate::spool::{FailOnDrop, Spool, SpoolReader};
 
+/// How long complete files may wait for the sync that gives them their names: what a kill costs.
+const NAME_EVERY: Duration = Duration::from_secs(2);
+/// Such syncs take one part in so many of the time.
+const SYNC_SHARE: u32 = 10;
 /// Bytes of the descriptor read at once.
 const PART: usize = 64 << 10;
 
@@ -56,15 +62,18 @@ pub async fn run(
     let record = Record::open(&folder, destination, &get.oid).map_err(|e| errors::io("note", &folder, &e))?;
     let spool_path = record.beside("tree");
     let spool = Spool::open(&spool_path).map_err(|e| errors::io("create", &spool_path, &e))?;
+    let _end = FailOnDrop(Arc::clone(&spool));
     let path = destination.to_path_buf();
-    let (store, sender) = (Arc::clone(&get.service.store), events.clone());
-    let opening = tokio::task::spawn_blocking(move || Tree::open(&path, record, store, sender));
+    let store = Arc::clone(&get.service.store);
+    let (problems, mut named) = mpsc::unbounded_channel();
+    let opening = tokio::task::spawn_blocking(move || Tree::open(&path, record, store, problems));
     let tree = opening.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
+    get.note_destination(destination);
 
     let session = Arc::new(Session::start(Arc::clone(&get.root), get.context.clone(), get.config));
     let writer = Writer {
         tree: Arc::clone(&tree),
-        session: Arc::clone(&session),
+        session: Arc::downgrade(&session),
         runtime: Handle::current(),
         path: RelPath::root(),
     };
@@ -73,16 +82,24 @@ pub async fn run(
     let outcome = {
         let telling = tell(session.progress(), events.clone());
         let working = work(get, &session, &spool, writing);
-        tokio::select! { outcome = working => outcome, never = telling => match never {} }
+        let naming = forward(&mut named, events);
+        tokio::select! {
+            outcome = working => outcome,
+            never = telling => match never {},
+            never = naming => match never {},
+        }
     };
     summarize(&session.progress().snapshot(), summary);
     drop(session);
+    drain(&mut named, events).await;
     let fetched = outcome?;
     let finishing = tokio::task::spawn_blocking({
         let tree = Arc::clone(&tree);
         move || tree.finish(spool.reader())
     });
-    finishing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
+    let finished = finishing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
+    drain(&mut named, events).await;
+    finished?;
     let _ = std::fs::remove_file(&spool_path);
     summary.oid = fetched.oid.to_string();
     summary.bytes = tree.bytes.load(Ordering::Relaxed);
@@ -90,6 +107,24 @@ pub async fn run(
     summary.entries = tree.entries.load(Ordering::Relaxed);
     summary.failed = tree.failed.load(Ordering::Relaxed);
     Ok(())
+}
+
+/// Tells of single files that failed, until it is dropped.
+async fn forward(
+    named: &mut mpsc::UnboundedReceiver<Event>,
+    events: &mpsc::Sender<Event>,
+) -> std::convert::Infallible {
+    while let Some(event) = named.recv().await {
+        let _ = events.send(event).await;
+    }
+    std::future::pending().await
+}
+
+/// Tells what is left to tell.
+async fn drain(named: &mut mpsc::UnboundedReceiver<Event>, events: &mpsc::Sender<Event>) {
+    while let Ok(event) = named.try_recv() {
+        let _ = events.send(event).await;
+    }
 }
 
 /// Runs descriptor and files to their end; the descriptor's error explains the writer's.
@@ -116,13 +151,15 @@ struct Tree {
     base: PathBuf,
     record: Record,
     store: Arc<DiskStore>,
-    events: mpsc::Sender<Event>,
+    /// Files that failed. Whoever finds out, the session's own task included, must not wait.
+    problems: mpsc::UnboundedSender<Event>,
     /// For looking at what an earlier run left.
     left: Option<SourceTree>,
     /// Files committed and not named yet.
     committed: Mutex<HashMap<RelPath, (Oid, Vec<Value>)>>,
     /// What makes going on useless.
     fatal: Mutex<Option<ApiError>>,
+    next_flush: Mutex<Instant>,
     bytes: AtomicU64,
     kept: AtomicU64,
     entries: AtomicU64,
@@ -138,13 +175,14 @@ impl Tree {
         path: &Path,
         record: Record,
         store: Arc<DiskStore>,
-        events: mpsc::Sender<Event>,
+        problems: mpsc::UnboundedSender<Event>,
     ) -> Result<Arc<Self>, ApiError> {
         let resume = record.temp().is_some();
         let options = WriteOptions { resume, ..WriteOptions::default() };
         let destination = Destination::create(path, options).map_err(|error| errors::file(&error))?;
         if let Some(name) = record.temp() {
-            match destination.adopt_staging(name, &|part| record.has_part(part)) {
+            let left = record.parts();
+            match wait_while_busy(|| destination.adopt_staging(name, &|part| left.contains(part))) {
                 Ok(()) => {}
                 Err(error @ FileError::Busy { .. }) => return Err(errors::file(&error)),
                 Err(error) => tracing::debug!(%error, "what was left is gone"),
@@ -159,10 +197,11 @@ impl Tree {
             base,
             record,
             store,
-            events,
+            problems,
             left,
             committed: Mutex::default(),
             fatal: Mutex::default(),
+            next_flush: Mutex::new(Instant::now() + NAME_EVERY),
             bytes: AtomicU64::new(0),
             kept: AtomicU64::new(0),
             entries: AtomicU64::new(0),
@@ -174,8 +213,7 @@ impl Tree {
         self.failed.fetch_add(1, Ordering::Relaxed);
         let path = display_name(path.as_bytes());
         let event = Event::FileFailed { path, error: error.message.clone() };
-        // From threads of the session and of the destination, never from the runtime's own.
-        let _ = self.events.blocking_send(event);
+        let _ = self.problems.send(event);
     }
 
     fn stop(&self, error: ApiError) {
@@ -183,6 +221,9 @@ impl Tree {
     }
 
     fn placed(&self, placed: Vec<Placed>) {
+        if placed.is_empty() {
+            return;
+        }
         let mut records = Vec::with_capacity(placed.len());
         for file in placed {
             let known = lock(&self.committed).remove(&file.path);
@@ -195,6 +236,21 @@ impl Tree {
         if let Err(error) = self.store.remember(&records) {
             tracing::warn!(%error, "files could not be indexed");
         }
+        if let Err(error) = self.record.small_are_placed() {
+            tracing::warn!(%error, "an interruption now would begin small files anew");
+        }
+    }
+
+    /// On a slow link few files come, and the destination's own limits would leave them without
+    /// names for long.
+    fn flush_if_due(&self) {
+        let Ok(mut next) = self.next_flush.try_lock() else { return };
+        let start = Instant::now();
+        if start < *next {
+            return;
+        }
+        self.placed(self.destination.flush());
+        *next = Instant::now() + NAME_EVERY.max(start.elapsed() * SYNC_SHARE);
     }
 
     /// A file that can't be written: the others go on, unless the disk is full.
@@ -309,7 +365,8 @@ fn decode(
 /// The thread that follows the descriptor.
 struct Writer {
     tree: Arc<Tree>,
-    session: Arc<Session>,
+    /// A get that is dropped ends its session, and with it what the writer waits for.
+    session: Weak<Session>,
     runtime: Handle,
     path: RelPath,
 }
@@ -400,13 +457,16 @@ impl Writer {
             recipe: None,
         };
         let guard = in_flight.clone();
-        let on_done = Box::new(move |result: Result<Fetched, FetchError>| {
+        let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
             if let Err(error) = result {
                 target.ended(&error);
             }
             drop(guard);
         });
-        self.runtime.block_on(self.session.submit(request, on_done));
+        match self.session.upgrade() {
+            Some(session) => self.runtime.block_on(session.submit(request, on_done)),
+            None => on_done(Err(FetchError::Cancelled)),
+        }
     }
 
     fn empty_file(&self, target: &TreeFile, oid: &Oid) {
@@ -472,8 +532,7 @@ impl TreeFile {
     }
 
     fn open(&self, size: u64) -> Result<Staged, FileError> {
-        if self.is_large
-            && let Some(part) = self.tree.record.part(&self.oid)
+        if let Some(part) = self.tree.record.take_part(&self.oid)
             && let Ok(staged) = self.tree.destination.reopen_staged(&part)
         {
             let left = staged.data_ranges().collect::<Result<Vec<_>, _>>().unwrap_or_default();
@@ -482,9 +541,11 @@ impl TreeFile {
             return Ok(staged);
         }
         let staged = self.tree.destination.stage_file(size)?;
-        if self.is_large
-            && let Err(error) = self.tree.record.set_part(&self.oid, staged.name())
-        {
+        let noted = match self.is_large {
+            true => self.tree.record.set_part(&self.oid, staged.name()),
+            false => self.tree.record.set_small_part(&self.oid, staged.name()),
+        };
+        if let Err(error) = noted {
             tracing::warn!(%error, "an interruption now would begin this file from the front");
         }
         Ok(staged)
@@ -496,6 +557,7 @@ impl TreeFile {
         let destination = &self.tree.destination;
         let placed = destination.commit(staged, self.path.clone(), &self.metadata, Overwrite::Never)?;
         self.tree.placed(placed);
+        self.tree.flush_if_due();
         Ok(())
     }
 }

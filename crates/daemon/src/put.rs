@@ -214,9 +214,8 @@ pub async fn put_stream(
     let store = Arc::clone(service);
     let storing = tokio::task::spawn_blocking(move || store_parts(&store, &live, inbox));
     let read = read_parts(&mut input, &parts).await;
-    if let Err(error) = &read {
-        tracing::warn!(%error, "the input failed");
-        service.store.put_abort(&live);
+    if read.is_ok() {
+        let _ = parts.send(Part::End).await;
     }
     drop(parts);
     let stored = storing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
@@ -236,30 +235,53 @@ pub async fn put_stream(
     Ok(reply)
 }
 
-async fn read_parts(input: &mut Input<'_>, parts: &mpsc::Sender<Vec<u8>>) -> std::io::Result<()> {
+/// What the reading side hands to the storing one. Only an end that was seen makes an object: a
+/// caller that goes away in the middle must not bind a ticket to half of its bytes.
+enum Part {
+    Bytes(Vec<u8>),
+    End,
+}
+
+async fn read_parts(input: &mut Input<'_>, parts: &mpsc::Sender<Part>) -> std::io::Result<()> {
     loop {
         let mut part = Vec::with_capacity(PART as usize);
         // What has come is handed on at once: a slow producer is followed, not waited for.
         if input.take(PART).read_buf(&mut part).await? == 0 {
             return Ok(());
         }
-        if parts.send(part).await.is_err() {
+        if parts.send(Part::Bytes(part)).await.is_err() {
             return Ok(());
         }
     }
 }
 
-fn store_parts(service: &Service, live: &Oid, mut parts: mpsc::Receiver<Vec<u8>>) -> Result<(Oid, u64), ApiError> {
+fn store_parts(service: &Service, live: &Oid, mut parts: mpsc::Receiver<Part>) -> Result<(Oid, u64), ApiError> {
+    let stored = store_until_end(service, live, &mut parts);
+    if stored.is_err() {
+        service.store.put_abort(live);
+    }
+    stored
+}
+
+fn store_until_end(
+    service: &Service,
+    live: &Oid,
+    parts: &mut mpsc::Receiver<Part>,
+) -> Result<(Oid, u64), ApiError> {
     let mut size = 0;
     while let Some(part) = parts.blocking_recv() {
-        size += part.len() as u64;
-        if let Err(error) = service.store.put_data(live, &part) {
-            service.store.put_abort(live);
-            return Err(errors::store(&error));
+        match part {
+            Part::Bytes(part) => {
+                size += part.len() as u64;
+                service.store.put_data(live, &part).map_err(|error| errors::store(&error))?;
+            }
+            Part::End => {
+                let content = service.store.put_commit(live).map_err(|error| errors::store(&error))?;
+                return Ok((content, size));
+            }
         }
     }
-    let content = service.store.put_commit(live).map_err(|error| errors::store(&error))?;
-    Ok((content, size))
+    Err(ApiError::new(ErrorKind::Interrupted, "the input did not come to its end"))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, ApiError> {

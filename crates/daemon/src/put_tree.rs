@@ -55,7 +55,7 @@ pub fn put(
 
 fn describe(store: &DiskStore, root: &Path, live: &Oid, report: &Report) -> Result<TreeTotals, ApiError> {
     let mut builder =
-        Builder { store, root, live, report, encoder: Encoder::new(false), batch: Vec::new(), dirs: 0, bytes: 0 };
+        Builder { store, root, live, report, encoder: Encoder::new(false), batch: Vec::new(), dirs: 0, bytes: 0, open: Vec::new() };
     let scanned = scan(root, &ScanOptions::default(), &mut |step| builder.step(step));
     scanned.map_err(|error| match error {
         ScanError::Root(error) => errors::file(&error),
@@ -73,6 +73,8 @@ struct Builder<'a> {
     batch: Vec<Step>,
     dirs: usize,
     bytes: u64,
+    /// The names of the directories that the scan is in, from the root on.
+    open: Vec<Vec<u8>>,
 }
 
 /// A step of the scan, and for a file what became of it.
@@ -98,10 +100,14 @@ impl Builder<'_> {
         match step {
             Scanned::Enter(found) => {
                 self.dirs += 1;
+                self.open.push(found.entry.name.clone());
                 self.push(Event::Enter(found.entry), None);
             }
             Scanned::Leaf(found) => self.leaf(found),
-            Scanned::Leave => self.push(Event::Leave, None),
+            Scanned::Leave => {
+                self.open.pop();
+                self.push(Event::Leave, None);
+            }
             Scanned::Failed(error) => self.report(error.path(), error.to_string()),
         }
         if self.batch.len() >= BATCH || self.dirs >= BATCH_DIRS { self.flush() } else { Ok(()) }
@@ -112,7 +118,9 @@ impl Builder<'_> {
             Kind::File { .. } | Kind::Symlink { .. } => self.push(Event::Leaf(found.entry), found.file),
             Kind::Directory => {}
             Kind::Fifo | Kind::Socket | Kind::CharDevice { .. } | Kind::BlockDevice { .. } => {
-                let _ = self.report.send((display_name(&found.entry.name), "special files are left out".into()));
+                let path = self.open.iter().skip(1).chain([&found.entry.name]).map(Vec::as_slice);
+                let path = path.collect::<Vec<_>>().join(&b'/');
+                let _ = self.report.send((display_name(&path), "special files are left out".into()));
             }
         }
     }

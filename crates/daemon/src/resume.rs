@@ -4,25 +4,34 @@
 //! called. It is written before the first byte and removed after the last sync, and it is trusted
 //! for nothing: whatever lies in a temporary is hashed again before it counts.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use towpath_content::node_id::hex;
 use towpath_content::Oid;
+use towpath_files::FileError;
+
+/// The extension of the file for small files' temporaries.
+const SMALL: &str = "small.jsonl";
+/// How long a get that was just given up may still hold its temporaries: it syncs what came.
+const LETTING_GO: Duration = Duration::from_secs(5);
 
 /// The record of one destination, open for appending.
 pub struct Record {
     file: PathBuf,
     /// The temporary (of a file) or the staging folder (of a tree).
     temp: Option<String>,
-    /// Temporaries of large files in a tree's staging folder, by object.
+    /// Temporaries that an earlier run left in a tree's staging folder, by object.
     parts: Mutex<HashMap<Oid, String>>,
+    /// Those of small files, in a file of their own: they are many, and soon placed.
+    small: Mutex<Option<fs::File>>,
 }
 
 impl Record {
@@ -30,10 +39,10 @@ impl Record {
     /// same left, or an empty one.
     pub fn open(folder: &Path, destination: &Path, oid: &Oid) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let name = hex(&Oid::of(destination.as_os_str().as_bytes()).digest()[..16]);
-        let file = folder.join(format!("{name}.jsonl"));
+        let file = Self::file(folder, destination);
         let (mut temp, mut parts) = (None, HashMap::new());
-        let text = fs::read_to_string(&file).unwrap_or_default();
+        let mut text = fs::read_to_string(&file).unwrap_or_default();
+        text += &fs::read_to_string(file.with_extension(SMALL)).unwrap_or_default();
         let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         let text_of = |line: &Value, key: &str| line.get(key).and_then(Value::as_str).map(str::to_owned);
         let is_same = lines.first().and_then(|line| text_of(line, "oid")) == Some(oid.to_string());
@@ -44,11 +53,24 @@ impl Record {
                 _ => {}
             }
         }
-        let record = Self { file, temp, parts: Mutex::new(parts) };
+        let record = Self { file, temp, parts: Mutex::new(parts), small: Mutex::default() };
         if !is_same {
+            let _ = fs::remove_file(record.beside(SMALL));
             record.write(true, &json!({ "oid": oid.to_string(), "destination": destination.to_string_lossy() }))?;
         }
         Ok(record)
+    }
+
+    /// Whether a transfer of `oid` to `destination` was begun and has not come to its end.
+    pub fn is_open(folder: &Path, destination: &Path, oid: &Oid) -> bool {
+        let text = fs::read_to_string(Self::file(folder, destination)).unwrap_or_default();
+        let first = text.lines().next().and_then(|line| serde_json::from_str::<Value>(line).ok());
+        first.is_some_and(|line| line.get("oid").and_then(Value::as_str) == Some(&oid.to_string()))
+    }
+
+    fn file(folder: &Path, destination: &Path) -> PathBuf {
+        let name = hex(&Oid::of(destination.as_os_str().as_bytes()).digest()[..16]);
+        folder.join(format!("{name}.jsonl"))
     }
 
     /// The temporary that was left.
@@ -61,20 +83,41 @@ impl Record {
         self.write(false, &json!({ "temp": name }))
     }
 
-    /// The temporary of one large file of a tree.
-    pub fn part(&self, oid: &Oid) -> Option<String> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner).get(oid).cloned()
+    /// The temporary that an earlier run left of one file of a tree. It is given once: of files
+    /// with the same content only one can go on with it.
+    pub fn take_part(&self, oid: &Oid) -> Option<String> {
+        lock(&self.parts).remove(oid)
     }
 
-    /// Whether `name` is the temporary of a large file.
-    pub fn has_part(&self, name: &str) -> bool {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner).values().any(|part| part == name)
+    /// Names of the temporaries that an earlier run left.
+    pub fn parts(&self) -> HashSet<String> {
+        lock(&self.parts).values().cloned().collect()
     }
 
     /// Notes the temporary of one large file of a tree.
     pub fn set_part(&self, oid: &Oid, name: &str) -> io::Result<()> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner).insert(*oid, name.to_owned());
-        self.write(false, &json!({ "part": oid.to_string(), "temp": name }))
+        self.write(false, &part_line(oid, name))
+    }
+
+    /// Notes the temporary of one small file of a tree, until [`Self::small_are_placed`].
+    pub fn set_small_part(&self, oid: &Oid, name: &str) -> io::Result<()> {
+        self.with_small(|file| file.write_all(format!("{}\n", part_line(oid, name)).as_bytes()))
+    }
+
+    /// The small files noted so far have their names; what an earlier run left and nobody has
+    /// taken yet stays on record. One that is under way at this moment costs only itself.
+    pub fn small_are_placed(&self) -> io::Result<()> {
+        let left = lock(&self.parts).iter().map(|(oid, name)| format!("{}\n", part_line(oid, name))).collect::<String>();
+        self.with_small(|file| file.set_len(0).and_then(|()| file.write_all(left.as_bytes())))
+    }
+
+    fn with_small(&self, work: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
+        let mut small = lock(&self.small);
+        let file = match small.take() {
+            Some(file) => file,
+            None => fs::OpenOptions::new().create(true).append(true).mode(0o600).open(self.beside(SMALL))?,
+        };
+        work(small.insert(file))
     }
 
     /// A path beside the record for a temporary of the service's own.
@@ -84,6 +127,7 @@ impl Record {
 
     /// The transfer is complete.
     pub fn remove(&self) {
+        let _ = fs::remove_file(self.beside(SMALL));
         let _ = fs::remove_file(&self.file);
     }
 
@@ -92,6 +136,28 @@ impl Record {
         options.create(true).mode(0o600);
         if anew { options.write(true).truncate(true) } else { options.append(true) };
         options.open(&self.file)?.write_all(format!("{line}\n").as_bytes())
+    }
+}
+
+fn part_line(oid: &Oid, name: &str) -> Value {
+    json!({ "part": oid.to_string(), "temp": name })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Opens what an interrupted get left; blocks a moment if that is just ending. One that goes on is
+/// an error.
+pub fn wait_while_busy<T>(mut open: impl FnMut() -> Result<T, FileError>) -> Result<T, FileError> {
+    let start = Instant::now();
+    loop {
+        match open() {
+            Err(FileError::Busy { .. }) if start.elapsed() < LETTING_GO => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            result => return result,
+        }
     }
 }
 
@@ -108,11 +174,32 @@ mod tests {
         record.set_part(&other, "big").unwrap();
         let again = Record::open(dir.path(), Path::new("/d"), &oid).unwrap();
         assert_eq!(again.temp(), Some(".d.tow-1"));
-        assert_eq!(again.part(&other).as_deref(), Some("big"));
-        assert!(again.has_part("big") && !again.has_part("small"));
+        assert_eq!(again.parts(), HashSet::from(["big".to_owned()]));
+        assert_eq!(again.take_part(&other).as_deref(), Some("big"));
+        assert_eq!(again.take_part(&other), None, "given once");
+        assert!(Record::is_open(dir.path(), Path::new("/d"), &oid));
+        assert!(!Record::is_open(dir.path(), Path::new("/d"), &other));
+        assert!(!Record::is_open(dir.path(), Path::new("/e"), &oid));
         assert_eq!(Record::open(dir.path(), Path::new("/e"), &oid).unwrap().temp(), None);
         assert_eq!(Record::open(dir.path(), Path::new("/d"), &other).unwrap().temp(), None);
         assert_eq!(Record::open(dir.path(), Path::new("/d"), &oid).unwrap().temp(), None, "replaced");
+    }
+
+    #[test]
+    fn small_files_are_on_record_until_they_are_placed() {
+        let dir = tempfile::tempdir().unwrap();
+        let [oid, one, two, three] = [b"a", b"b", b"c", b"d"].map(|bytes| Oid::of(bytes));
+        let open = || Record::open(dir.path(), Path::new("/d"), &oid).unwrap();
+        let record = open();
+        record.set_small_part(&one, "1").unwrap();
+        record.set_small_part(&two, "2").unwrap();
+        let again = open();
+        assert_eq!(again.take_part(&one).as_deref(), Some("1"));
+        again.small_are_placed().unwrap();
+        again.set_small_part(&three, "3").unwrap();
+        assert_eq!(open().parts(), HashSet::from(["2", "3"].map(String::from)), "2 was not taken");
+        open().remove();
+        assert!(open().parts().is_empty());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! user is refused whatever the file system allows.
 
 use std::convert::Infallible;
+use std::future::IntoFuture;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,10 +17,14 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use towpath_api::{Api, ApiError, ErrorKind, Event, GetRequest, PutRequest, Summary};
 
 use crate::errors;
 use crate::service::{InProcess, Service};
+
+/// How long requests under way have at the end; a transfer goes on when it is asked for again.
+const GRACE: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// The socket of a running server; dropping it removes the file.
 pub struct Socket {
@@ -72,10 +77,22 @@ pub async fn serve(
         .fallback(async || problem(ApiError::new(ErrorKind::NotFound, "the local API has no such call")))
         .with_state(InProcess(service));
     let listener = OwnUserListener(socket);
-    axum::serve(listener, routes)
-        .with_graceful_shutdown(end)
-        .await
-        .map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))
+    let ending = CancellationToken::new();
+    let asked = ending.clone();
+    let serving = axum::serve(listener, routes).with_graceful_shutdown(async move {
+        end.await;
+        asked.cancel();
+    });
+    let grace = async {
+        ending.cancelled().await;
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        served = serving.into_future() => {
+            served.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))
+        }
+        () = grace => Ok(()),
+    }
 }
 
 /// Lets in nobody but the user that runs the daemon, and root.
@@ -116,7 +133,9 @@ fn problem(error: ApiError) -> Response {
         ErrorKind::Refused => StatusCode::FORBIDDEN,
         ErrorKind::Unreachable => StatusCode::BAD_GATEWAY,
         ErrorKind::NoSpace => StatusCode::INSUFFICIENT_STORAGE,
-        ErrorKind::Corrupt | ErrorKind::Changed | ErrorKind::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+        ErrorKind::Corrupt | ErrorKind::Changed | ErrorKind::Interrupted | ErrorKind::Failed => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        },
     };
     (status, Json(error)).into_response()
 }

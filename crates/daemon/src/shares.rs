@@ -10,9 +10,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use towpath_content::Oid;
+use towpath_content::{NodeId, Oid};
 use towpath_content::node_id::hex;
 use towpath_content::ticket::Secret;
+
+/// Destinations remembered for each sender.
+const MAX_RECEIVED: usize = 64;
 
 /// What a path was shared as.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +73,23 @@ impl Shares {
         self.write(&self.file("port", user), &json!({ "port": port }))
     }
 
+    /// Where transfers from `node` were written: what lies there came from it.
+    pub fn received(&self, node: &NodeId) -> Vec<PathBuf> {
+        let record = read(&self.file("from", &node.0));
+        let list = record.as_ref().and_then(|record| record.get("into")?.as_array().cloned()).unwrap_or_default();
+        list.iter().filter_map(|path| path.as_str()).map(PathBuf::from).collect()
+    }
+
+    /// Notes that a transfer from `node` is written to `path`; the oldest of many are forgotten.
+    pub fn keep_received(&self, node: &NodeId, path: &Path) -> std::io::Result<()> {
+        let mut list = self.received(node);
+        list.retain(|known| known != path);
+        list.push(path.to_path_buf());
+        let newest = &list[list.len().saturating_sub(MAX_RECEIVED)..];
+        let names: Vec<_> = newest.iter().filter_map(|path| path.to_str()).collect();
+        self.write(&self.file("from", &node.0), &json!({ "into": names }))
+    }
+
     /// Replaces a record as a whole; it holds a secret, so it is for its owner alone.
     fn write(&self, file: &Path, record: &Value) -> std::io::Result<()> {
         use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -103,6 +123,19 @@ mod tests {
         for entry in fs::read_dir(dir.path().join("shares")).unwrap() {
             assert_eq!(entry.unwrap().metadata().unwrap().permissions().mode() & 0o077, 0);
         }
+    }
+
+    #[test]
+    fn the_newest_destinations_of_each_sender_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let shares = Shares::new(dir.path().to_path_buf());
+        let node = NodeId([1; 32]);
+        for number in 0..MAX_RECEIVED + 5 {
+            shares.keep_received(&node, &PathBuf::from(format!("/d{number}"))).unwrap();
+        }
+        let received = shares.received(&node);
+        assert_eq!((received.len(), received.last()), (MAX_RECEIVED, Some(&PathBuf::from("/d68"))));
+        assert_eq!(shares.received(&NodeId([2; 32])), Vec::<PathBuf>::new());
     }
 
     #[test]

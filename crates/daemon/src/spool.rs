@@ -79,6 +79,15 @@ impl Spool {
     }
 }
 
+/// Ends the wait of a spool's readers, should whoever fills it be dropped before the end.
+pub struct FailOnDrop(pub Arc<Spool>);
+
+impl Drop for FailOnDrop {
+    fn drop(&mut self) {
+        self.0.fail();
+    }
+}
+
 /// Reads a [`Spool`] in order.
 pub struct SpoolReader {
     spool: Arc<Spool>,

@@ -42,7 +42,7 @@ impl TransferPlugin for Cascade {
             let mut result = Err(Outcome::NotHere);
             for plugin in &self.plugins {
                 result = plugin.get_descriptors(query.clone(), context, answers.clone()).await;
-                if !matches!(result, Err(Outcome::NotHere)) {
+                if !result.as_ref().is_err_and(is_elsewhere) {
                     break;
                 }
             }
@@ -53,6 +53,9 @@ impl TransferPlugin for Cascade {
     fn get_chunks<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let mut wants = wants;
+            if self.plugins.is_empty() {
+                return wants.iter().for_each(|want| sink.outcome(want.tag, Outcome::NotHere));
+            }
             for (place, plugin) in self.plugins.iter().enumerate() {
                 if place + 1 == self.plugins.len() {
                     return plugin.get_chunks(wants, context, sink).await;
@@ -74,6 +77,11 @@ impl TransferPlugin for Cascade {
     fn blame(&self, source: &str) {
         self.plugins.iter().for_each(|plugin| plugin.blame(source));
     }
+}
+
+/// Whether the next plugin may have what ended so.
+const fn is_elsewhere(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::NotHere | Outcome::SourceChanged | Outcome::Gone)
 }
 
 /// Keeps the wants that a plugin does not have; lets everything else through.
@@ -109,7 +117,7 @@ impl Sink for Sieve {
 
     fn outcome(&self, tag: Tag, outcome: Outcome) {
         match (self.take(tag), outcome) {
-            (Some(want), Outcome::NotHere | Outcome::SourceChanged | Outcome::Gone) => {
+            (Some(want), outcome) if is_elsewhere(&outcome) => {
                 self.left.lock().unwrap_or_else(PoisonError::into_inner).push(want);
             }
             (_, outcome) => self.sink.outcome(tag, outcome),

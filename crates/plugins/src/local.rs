@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::mpsc;
+use towpath_content::Oid;
 use towpath_store::{Descriptors, Store};
 use towpath_transfer::plugin::{Query, Sink};
 use towpath_transfer::want::{Delivery, Payload, Proof};
@@ -11,18 +12,25 @@ use towpath_transfer::{BoxFuture, Context, Description, Outcome, Tag, TransferPl
 
 /// What this source is called in progress and results.
 pub const SOURCE: &str = "this machine";
+/// Wants read ahead of the sink.
+const READ_AHEAD: usize = 16;
 /// Reading is quick: a few batches keep it busy.
 const WINDOW: u64 = 4 << 20;
+
+/// Which objects may be drawn from here. What is not asked of a sender tells it what we have, so
+/// a transfer from a stranger may use only what it reveals nothing by.
+pub type Allow = Arc<dyn Fn(&Oid) -> bool + Send + Sync>;
 
 /// Serves wants from a store on this machine.
 pub struct Local {
     store: Arc<dyn Store>,
+    allow: Allow,
 }
 
 impl Local {
-    /// Serves from `store`.
-    pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store }
+    /// Serves those objects from `store` that `allow` lets through.
+    pub fn new(store: Arc<dyn Store>, allow: Allow) -> Self {
+        Self { store, allow }
     }
 }
 
@@ -41,9 +49,13 @@ impl TransferPlugin for Local {
         _context: &'a Context,
         answers: mpsc::Sender<Description>,
     ) -> BoxFuture<'a, Result<(), Outcome>> {
-        let store = Arc::clone(&self.store);
+        let (store, allow) = (Arc::clone(&self.store), Arc::clone(&self.allow));
         Box::pin(async move {
-            let found = tokio::task::spawn_blocking(move || describe(&*store, &query)).await;
+            let found = tokio::task::spawn_blocking(move || match allow(&query.oid) {
+                true => describe(&*store, &query),
+                false => Err(Outcome::NotHere),
+            });
+            let found = found.await;
             for answer in found.unwrap_or(Err(Outcome::NotHere))? {
                 let _ = answers.send(answer).await;
             }
@@ -52,18 +64,15 @@ impl TransferPlugin for Local {
     }
 
     fn get_chunks<'a>(&'a self, wants: Vec<Want>, _context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
+        let (store, allow) = (Arc::clone(&self.store), Arc::clone(&self.allow));
+        let (found, mut inbox) = mpsc::channel(READ_AHEAD);
+        // One blocking thread for all wants; it stops when the receiver is dropped.
+        tokio::task::spawn_blocking(move || read_all(&*store, &*allow, wants, &found));
         Box::pin(async move {
-            for want in wants {
-                let store = Arc::clone(&self.store);
-                let asked = Instant::now();
-                let id = want.id;
-                let read = tokio::task::spawn_blocking(move || read(&*store, &id)).await;
-                match read.ok().flatten() {
-                    Some((payload, proof)) => {
-                        let timing = (asked, Instant::now());
-                        sink.deliver(Delivery { tag: want.tag, payload, proof, source: SOURCE.into(), timing }).await;
-                    }
-                    None => sink.outcome(want.tag, Outcome::NotHere),
+            while let Some((tag, delivery)) = inbox.recv().await {
+                match delivery {
+                    Some(delivery) => sink.deliver(delivery).await,
+                    None => sink.outcome(tag, Outcome::NotHere),
                 }
             }
         })
@@ -86,6 +95,29 @@ fn describe(store: &dyn Store, query: &Query) -> Result<Vec<Description>, Outcom
         }
     }
     Ok(answers)
+}
+
+fn read_all(
+    store: &dyn Store,
+    allow: &(dyn Fn(&Oid) -> bool + Send + Sync),
+    wants: Vec<Want>,
+    found: &mpsc::Sender<(Tag, Option<Delivery>)>,
+) {
+    for want in wants {
+        let asked = Instant::now();
+        let is_allowed = match &want.id {
+            WantId::Piece { oid, .. } => allow(oid),
+            WantId::Chunk { .. } | WantId::Block { .. } => false,
+        };
+        let found_here = if is_allowed { read(store, &want.id) } else { None };
+        let delivery = found_here.map(|(payload, proof)| {
+            let timing = (asked, Instant::now());
+            Delivery { tag: want.tag, payload, proof, source: SOURCE.into(), timing }
+        });
+        if found.blocking_send((want.tag, delivery)).is_err() {
+            return;
+        }
+    }
 }
 
 fn read(store: &dyn Store, id: &WantId) -> Option<(Payload, Option<Arc<Proof>>)> {

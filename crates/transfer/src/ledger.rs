@@ -6,7 +6,7 @@
 //! other way round.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,8 +38,8 @@ impl Default for LedgerConfig {
 pub enum Verdict {
     /// It will be asked again.
     Again,
-    /// It has failed, and with it the objects it belongs to.
-    Failed(Vec<ObjectKey>),
+    /// It has failed. What that means to the objects it belongs to is not the ledger's to say.
+    Failed(Box<Want>),
     /// It was no longer wanted.
     Unknown,
 }
@@ -58,6 +58,8 @@ struct Entry {
     bad: u32,
     /// Its bytes are being checked.
     delivered: bool,
+    /// The batch it was last asked in.
+    batch: u64,
 }
 
 #[derive(Debug, Default)]
@@ -80,6 +82,7 @@ pub struct Ledger {
     delayed: BinaryHeap<Reverse<(Instant, Tag)>>,
     asked_cost: u64,
     next_tag: Tag,
+    batches: u64,
     last_progress: Instant,
 }
 
@@ -100,6 +103,7 @@ impl Ledger {
             delayed: BinaryHeap::new(),
             asked_cost: 0,
             next_tag: 1,
+            batches: 0,
             last_progress: now,
         }
     }
@@ -113,11 +117,12 @@ impl Ledger {
             Some(&tag) => tag,
             None => self.open(id, Arc::clone(group)),
         };
-        if let Some(entry) = self.wants.get_mut(&tag) {
+        let coverage = self.objects.entry(place.object).or_default();
+        if coverage.wants.insert((place.offset, tag))
+            && let Some(entry) = self.wants.get_mut(&tag)
+        {
             entry.want.places.push(place);
         }
-        let coverage = self.objects.entry(place.object).or_default();
-        coverage.wants.insert((place.offset, tag));
         coverage.longest = coverage.longest.max(id.len());
         tag
     }
@@ -126,7 +131,7 @@ impl Ledger {
         let tag = self.next_tag;
         self.next_tag += 1;
         let want = Want { tag, id, places: Vec::with_capacity(1), group };
-        self.wants.insert(tag, Entry { want, stage: Stage::Queued, bad: 0, delivered: false });
+        self.wants.insert(tag, Entry { want, stage: Stage::Queued, bad: 0, delivered: false, batch: 0 });
         self.by_id.insert(id, tag);
         self.queue.push_back(tag);
         tag
@@ -141,6 +146,7 @@ impl Ledger {
     /// and `max` wants' worth.
     pub fn next_batch(&mut self, room: u64, max: usize, now: Instant) -> Vec<Want> {
         self.wake(now);
+        self.batches += 1;
         let mut batch = Vec::new();
         let mut used = 0;
         while batch.len() < max
@@ -155,11 +161,17 @@ impl Ledger {
                 break;
             }
             entry.stage = Stage::Asked;
+            entry.batch = self.batches;
             batch.push(entry.want.clone());
             self.queue.pop_front();
         }
         self.asked_cost += batch.iter().map(cost).sum::<u64>();
         batch
+    }
+
+    /// The number of the last batch.
+    pub const fn last_batch(&self) -> u64 {
+        self.batches
     }
 
     /// Puts delayed wants that are due back in the queue.
@@ -182,20 +194,23 @@ impl Ledger {
     }
 
     /// Whether anything could be asked now.
-    pub fn has_queued(&self) -> bool {
+    pub fn has_due(&mut self, now: Instant) -> bool {
+        self.wake(now);
         !self.queue.is_empty()
     }
 
-    /// Bytes came for `tag` and are being checked. Returns the want, if it has not ended.
+    /// Bytes came for `tag` and are to be checked. Returns the want, unless it has ended or other
+    /// bytes for it are being checked: then these are a duplicate.
     pub fn delivered(&mut self, tag: Tag) -> Option<&Want> {
-        let entry = self.wants.get_mut(&tag)?;
+        let entry = self.wants.get_mut(&tag).filter(|entry| !entry.delivered)?;
         entry.delivered = true;
         Some(&entry.want)
     }
 
-    /// Whether `tag` is asked and nothing has come for it.
-    pub fn is_waiting(&self, tag: Tag) -> bool {
-        self.wants.get(&tag).is_some_and(|entry| entry.stage == Stage::Asked && !entry.delivered)
+    /// Whether `tag` was last asked in `batch` and nothing has come for it.
+    pub fn is_waiting(&self, tag: Tag, batch: u64) -> bool {
+        let waits = |entry: &Entry| entry.stage == Stage::Asked && entry.batch == batch && !entry.delivered;
+        self.wants.get(&tag).is_some_and(waits)
     }
 
     /// A want that has not ended.
@@ -203,17 +218,39 @@ impl Ledger {
         self.wants.get(&tag).map(|entry| &entry.want)
     }
 
-    /// The bytes of `tag` are checked and written. Returns the places that they filled, and wants
-    /// that are covered by now and need not be brought.
-    pub fn done(&mut self, tag: Tag, now: Instant) -> (Vec<(Place, u64)>, Vec<Tag>) {
+    /// The bytes of `tag` are checked and written to `written`. Returns the places that they
+    /// filled, and wants that are covered by now and need not be brought. A place that the want
+    /// got while its bytes were on their way to the others is still to be filled.
+    pub fn done(&mut self, tag: Tag, written: &[Place], now: Instant) -> (Vec<Place>, Vec<Tag>) {
         self.last_progress = now;
-        let Some(want) = self.close(tag) else { return (Vec::new(), Vec::new()) };
-        let len = want.id.len();
+        let Some(filled) = self.take_places(tag, written) else { return (Vec::new(), Vec::new()) };
+        let (places, len) = filled;
         let mut cancelled = Vec::new();
-        for place in &want.places {
+        for place in &places {
             cancelled.extend(self.cover(place.object, place.offset..place.offset + len));
         }
-        (want.places.iter().map(|&place| (place, len)).collect(), cancelled)
+        (places, cancelled)
+    }
+
+    /// Takes the places out that were written; a want without others is closed.
+    fn take_places(&mut self, tag: Tag, written: &[Place]) -> Option<(Vec<Place>, u64)> {
+        let written: HashSet<&Place> = written.iter().collect();
+        let entry = self.wants.get_mut(&tag)?;
+        let is_filled = |place: &Place| written.contains(place);
+        let (filled, rest) = entry.want.places.iter().copied().partition::<Vec<_>, _>(is_filled);
+        let len = entry.want.id.len();
+        if rest.is_empty() {
+            self.close(tag);
+            return Some((filled, len));
+        }
+        entry.want.places = rest;
+        for place in &filled {
+            if let Some(coverage) = self.objects.get_mut(&place.object) {
+                coverage.wants.remove(&(place.offset, tag));
+            }
+        }
+        self.requeue(tag);
+        Some((filled, len))
     }
 
     /// Bytes of `object` are there (found, checked and written without a want). Returns wants that
@@ -280,9 +317,9 @@ impl Ledger {
         Verdict::Again
     }
 
-    /// A want ended without bytes.
+    /// A want ended without bytes. If bytes for it are being checked, that decides.
     pub fn ended(&mut self, tag: Tag, outcome: &Outcome, now: Instant) -> Verdict {
-        if !self.wants.contains_key(&tag) {
+        if self.wants.get(&tag).is_none_or(|entry| entry.delivered) {
             return Verdict::Unknown;
         }
         match outcome {
@@ -314,8 +351,7 @@ impl Ledger {
     }
 
     fn fail(&mut self, tag: Tag) -> Verdict {
-        let places = self.close(tag).map(|want| want.places).unwrap_or_default();
-        Verdict::Failed(places.into_iter().map(|place| place.object).collect())
+        self.close(tag).map_or(Verdict::Unknown, |want| Verdict::Failed(Box::new(want)))
     }
 
     /// Forgets an object; returns wants of nobody else that were asked, to be cancelled.

@@ -3,15 +3,17 @@
 //! Values of a content object are learnt from proofs that lead to its OID, those of a live one
 //! from statements signed by the ticket's node. Nothing else is believed.
 
+use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use thiserror::Error;
 use towpath_content::Oid;
 use towpath_content::pieces::{self, Layout, MIN_LOG2, PieceError, Value};
+use towpath_store::About;
 
-use crate::want::{Group, ObjectKey, Proof};
 use crate::target::Target;
+use crate::want::{Group, ObjectKey, Proof};
 
 /// Why bytes were not taken for what they were said to be.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -54,6 +56,8 @@ struct Known {
     content: Option<Oid>,
     layout: Option<Layout>,
     values: Vec<Option<Value>>,
+    about: About,
+    begun: bool,
 }
 
 impl Object {
@@ -76,6 +80,24 @@ impl Object {
     /// The content OID, once known.
     pub fn content(&self) -> Option<Oid> {
         self.with(|known| known.content)
+    }
+
+    /// What its source said of it, as far as it was asked.
+    pub fn about(&self) -> About {
+        self.with(|known| known.about.clone())
+    }
+
+    /// Its source said what it is.
+    pub fn set_about(&self, about: About) {
+        self.with(|known| known.about = about);
+    }
+
+    /// Opens the target, unless that was done before.
+    pub fn begin(&self, size: Option<u64>) -> io::Result<()> {
+        if self.with(|known| std::mem::replace(&mut known.begun, true)) {
+            return Ok(());
+        }
+        self.target.begin(size, &self.about())
     }
 
     /// The size is known now.
@@ -116,29 +138,33 @@ impl Object {
     }
 
     /// Checks that `bytes` are piece `index` in `layout`, with the proof that came along if the
-    /// piece's value is not known yet.
+    /// piece's value is not known yet. Returns the value.
     pub fn check_piece(
         &self,
         layout: &Layout,
         index: u64,
         bytes: &[u8],
         proof: Option<&Proof>,
-    ) -> Result<(), CheckError> {
+    ) -> Result<Value, CheckError> {
         let (expected, found) = (layout.len(index), bytes.len() as u64);
         if expected != found {
             return Err(CheckError::WrongLength { expected, found });
         }
         let value = self.value_for(index, proof)?;
-        if self.value_of(layout, index, bytes) != value {
+        if self.value_of(index, bytes) != value {
             return Err(CheckError::WrongBytes);
         }
-        Ok(())
+        Ok(value)
     }
 
     /// The value that `bytes` have as piece `index`. A live object's first piece stays an inner
-    /// one until it is bound: there is no value of it before a further byte is known.
-    fn value_of(&self, layout: &Layout, index: u64, bytes: &[u8]) -> Value {
-        if self.content().is_some() { layout.value(index, bytes) } else { pieces::inner_value(index, MIN_LOG2, bytes) }
+    /// one until it is bound: there is no value of it before a further byte is known. Once it is
+    /// bound its own layout counts, whatever a want was cut by that was asked before.
+    fn value_of(&self, index: u64, bytes: &[u8]) -> Value {
+        match self.with(|known| known.layout.filter(|_| known.content.is_some())) {
+            Some(layout) => layout.value(index, bytes),
+            None => pieces::inner_value(index, MIN_LOG2, bytes),
+        }
     }
 
     fn value_for(&self, index: u64, proof: Option<&Proof>) -> Result<Value, CheckError> {
@@ -173,7 +199,9 @@ impl Known {
     }
 
     fn learn_proof(&mut self, proof: &Proof) -> Result<(), CheckError> {
-        let (Some(content), Some(layout)) = (self.content, self.layout) else { return Err(CheckError::NoProof) };
+        let (Some(content), Some(layout)) = (self.content, self.layout) else {
+            return Err(CheckError::NoProof);
+        };
         let values = pieces::verify(content.digest(), &layout, proof.run.clone(), &proof.nodes)?;
         self.learn(proof.run.start, &values);
         Ok(())

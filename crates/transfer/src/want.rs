@@ -93,7 +93,7 @@ pub struct Group {
 }
 
 /// One thing to bring, with every place it belongs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Want {
     /// Named so in deliveries and outcomes.
     pub tag: Tag,

@@ -28,6 +28,10 @@ pub struct Get {
     /// name; `-` writes a single file to standard output as it comes [default: its own name, here]
     #[arg(short, long, value_name = "DEST")]
     output: Option<PathBuf>,
+    /// Draw from anything that the service knows on this machine, not only from what this sender sent
+    /// before; the sender can tell from what it is not asked for
+    #[arg(long)]
+    reuse: bool,
     /// Take at most this many bytes per second, as in 500K or 10M
     #[arg(long, value_name = "RATE", value_parser = parse_rate, default_value = "0", hide_default_value = true)]
     limit_rate: u64,
@@ -39,14 +43,15 @@ pub struct Get {
 impl Get {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let to_stdout = self.output.as_deref() == Some(Path::new("-"));
+        if to_stdout {
+            context.output.data_goes_to_stdout();
+        }
         let request = self.request()?;
         let (events, mut inbox) = mpsc::channel(16);
         let output = std::sync::Arc::clone(&context.output);
         let showing = tokio::spawn(async move {
             while let Some(event) = inbox.recv().await {
-                if !(to_stdout && output.is_json()) {
-                    output.event(&event);
-                }
+                output.event(&event);
             }
         });
         let work = self.fetch(context, request, events, to_stdout);
@@ -58,9 +63,6 @@ impl Get {
         };
         let _ = showing.await;
         let summary = result?;
-        if to_stdout {
-            return Ok(ExitCode::SUCCESS);
-        }
         Ok(context.output.summary(&summary))
     }
 
@@ -82,20 +84,10 @@ impl Get {
         let usage = |message: String| ApiError::new(ErrorKind::Usage, message);
         let here = std::env::current_dir().map_err(|error| usage(format!("the current directory: {error}")))?;
         let ticket = if self.ticket == "-" { read_ticket()? } else { self.ticket.clone() };
-        let (mut output, mut directory) = (self.output.as_ref().map(|path| here.join(path)), here);
-        // As with cp, an existing directory takes the object under its own name.
-        if let Some(path) = output.take_if(|path| path.is_dir() && !is_tree_being_fetched(path)) {
-            directory = path;
-        }
-        Ok(GetRequest { ticket, output, directory, limit_rate: self.limit_rate, timeout: self.timeout })
+        // However it is written, it is the same place to the record of an interrupted transfer.
+        let output = self.output.as_ref().map(|path| here.join(path).components().collect());
+        Ok(GetRequest { ticket, output, directory: here, reuse: self.reuse, limit_rate: self.limit_rate, timeout: self.timeout })
     }
-}
-
-/// Whether an interrupted get of a tree left its private folder here, so that the same command
-/// means to go on and not to put the tree inside.
-fn is_tree_being_fetched(path: &Path) -> bool {
-    let Ok(entries) = path.read_dir() else { return false };
-    entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with(".tow-"))
 }
 
 fn read_ticket() -> Result<String, ApiError> {

@@ -26,7 +26,8 @@ pub struct Put {
     /// Files or directories; `-` for standard input, whose ticket comes before its first byte
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// Address to serve `-` on when no daemon runs
+    /// Address to serve on when no daemon runs, as in 192.0.2.1:7000 [default: all addresses, the
+    /// port of last time]
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
 }
@@ -44,21 +45,13 @@ impl Put {
             let path = std::path::absolute(path).map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
             match &daemon {
                 Some(client) => show(context, &client.put(PutRequest { path }).await?),
-                None => self.record(context, path).await?,
+                None => record(context, path, self.listen).await?,
             }
         }
         if daemon.is_none() {
             context.output.say("tow: no daemon runs; start 'tow daemon' so that others can fetch this");
         }
         Ok(ExitCode::SUCCESS)
-    }
-
-    /// Without a daemon all is read before the end, so that the daemon finds it complete.
-    async fn record(&self, context: &Context, path: PathBuf) -> Result<(), ApiError> {
-        let service = context.embedded(Options::default())?;
-        service.listen(super::daemon::PORT, None).await?;
-        show(context, &service.put_and_wait(&path).await?);
-        Ok(())
     }
 
     async fn stream(self, context: &Context) -> Result<ExitCode, ApiError> {
@@ -101,6 +94,14 @@ impl Put {
         interrupted().await;
         Ok(context.output.interrupted("'tow daemon' serves it from now on, until 'tow done'"))
     }
+}
+
+/// Without a daemon all is read before the end, so that the daemon finds it complete.
+async fn record(context: &Context, path: PathBuf, listen: Option<SocketAddr>) -> Result<(), ApiError> {
+    let service = context.embedded(Options::default())?;
+    service.listen(super::daemon::PORT, listen).await?;
+    show(context, &service.put_and_wait(&path).await?);
+    Ok(())
 }
 
 fn show(context: &Context, reply: &PutReply) {

@@ -13,7 +13,7 @@ use towpath_files::{
     data_extents,
 };
 
-use crate::support::{descriptors_below, outline, remove_deep, scan_all};
+use crate::support::{descriptors_below, nest, outline, remove_deep, scan_all};
 
 fn leaf<'s>(steps: &'s [Scanned], name: &[u8]) -> &'s Found {
     let is_it = |step: &&Scanned| matches!(step, Scanned::Leaf(found) if found.entry.name == name);
@@ -162,6 +162,32 @@ fn names_over_the_budget_come_in_the_same_order_as_names_in_memory() {
 }
 
 #[test]
+fn names_of_a_directory_that_was_left_take_no_room_on_disk() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (tree, scratch) = (tmp.path().join("tree"), tmp.path().join("scratch"));
+    fs::create_dir(&scratch).unwrap();
+    for dir in 0..30 {
+        fs::create_dir_all(tree.join(format!("{dir}"))).unwrap();
+        (0..20).for_each(|i| fs::write(tree.join(format!("{dir}/{i}")), b"").unwrap());
+    }
+    let scratch_size = || -> u64 {
+        let open = fs::read_dir("/proc/self/fd").unwrap().map(|fd| fd.unwrap().path());
+        let ours = open.filter(|fd| fs::read_link(fd).is_ok_and(|to| to.starts_with(&scratch)));
+        ours.filter_map(|fd| fs::metadata(fd).ok()).map(|is| is.len()).sum()
+    };
+    let options = ScanOptions { names_budget: 0, scratch: scratch.clone() };
+    let mut sizes = Vec::new();
+    towpath_files::scan::<()>(&tree, &options, &mut |step| {
+        if matches!(step, Scanned::Leave) {
+            sizes.push(scratch_size());
+        }
+        Ok(())
+    })
+    .unwrap();
+    assert!(sizes[0] > 0 && sizes.iter().all(|&size| size <= sizes[0]), "{sizes:?}");
+}
+
+#[test]
 fn a_scratch_directory_that_fails_is_told_and_the_scan_goes_on() {
     let tmp = tempfile::tempdir().unwrap();
     fs::create_dir(tmp.path().join("d")).unwrap();
@@ -169,22 +195,6 @@ fn a_scratch_directory_that_fails_is_told_and_the_scan_goes_on() {
     let options = ScanOptions { names_budget: 0, scratch: "/nonexistent".into() };
     // What was held in memory when it failed is still told.
     assert_eq!(outline(&scan_all(tmp.path(), &options)).join(" "), "+ ! +d ! f - -");
-}
-
-/// `tree/m/m/m/…` with the files `a` and `z` on every level.
-fn nest(root: &Path, depth: usize) {
-    let mut dir = fs::File::open(root).unwrap();
-    for level in 0..=depth {
-        for name in ["a", "z"] {
-            let flags = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY;
-            rustix::fs::openat(&dir, name, flags, rustix::fs::Mode::RUSR).unwrap();
-        }
-        if level < depth {
-            rustix::fs::mkdirat(&dir, "m", rustix::fs::Mode::RWXU).unwrap();
-            let flags = rustix::fs::OFlags::DIRECTORY;
-            dir = rustix::fs::openat(&dir, "m", flags, rustix::fs::Mode::empty()).unwrap().into();
-        }
-    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use towpath_files::{FileError, RelPath, ScanError, ScanOptions, Scanned, SourceTree, scan};
 
-use crate::support::{is_root, outline, scan_all};
+use crate::support::{is_root, nest, outline, scan_all};
 
 /// Scans `root` and does `change` when the root was entered.
 fn scan_changing(root: &Path, change: impl Fn()) -> Vec<Scanned> {
@@ -73,6 +73,28 @@ fn a_directory_removed_while_it_is_read_is_told_to_its_end() {
     .unwrap();
     // The names are read after the directory was told, when there are none left.
     assert_eq!(lines.join(" ").replace("! ", ""), "+ a +d - e z -");
+}
+
+#[test]
+fn an_outer_directory_replaced_while_it_was_closed_is_not_gone_on_with() {
+    let tmp = tempfile::tempdir().unwrap();
+    nest(tmp.path(), 100);
+    let (mut depth, mut steps) = (0, Vec::new());
+    scan::<()>(tmp.path(), &ScanOptions::default(), &mut |step| {
+        depth += usize::from(matches!(step, Scanned::Enter(_)));
+        if depth == 101 {
+            depth += 1;
+            fs::rename(tmp.path().join("m"), tmp.path().join("moved")).unwrap();
+            fs::create_dir(tmp.path().join("m")).unwrap();
+            fs::write(tmp.path().join("m/z"), b"another file").unwrap();
+        }
+        steps.push(step);
+        Ok(())
+    })
+    .unwrap();
+    let last = &steps[steps.len() - 4..];
+    assert_eq!(outline(last).join(" "), "! - z -");
+    assert!(matches!(last[0], Scanned::Failed(FileError::Changed { .. })), "{last:?}");
 }
 
 #[test]

@@ -79,6 +79,22 @@ pub fn descriptors_below(dir: &Path) -> usize {
         .count()
 }
 
+/// `tree/m/m/m/…` with the files `a` and `z` on every level.
+pub fn nest(root: &Path, depth: usize) {
+    let mut dir = std::fs::File::open(root).unwrap();
+    for level in 0..=depth {
+        for name in ["a", "z"] {
+            let flags = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY;
+            rustix::fs::openat(&dir, name, flags, rustix::fs::Mode::RUSR).unwrap();
+        }
+        if level < depth {
+            rustix::fs::mkdirat(&dir, "m", rustix::fs::Mode::RWXU).unwrap();
+            let flags = rustix::fs::OFlags::DIRECTORY;
+            dir = rustix::fs::openat(&dir, "m", flags, rustix::fs::Mode::empty()).unwrap().into();
+        }
+    }
+}
+
 /// Removes a tree too deep for a removal that holds every level open.
 pub fn remove_deep(dir: &Path) {
     assert!(Command::new("rm").arg("-rf").arg(dir).status().unwrap().success());

@@ -19,7 +19,7 @@ use towpath_transfer::{BoxFuture, Context, Description, Outcome, Tag, TransferPl
 
 use super::peer::{Peer, PeerConfig};
 use super::requests::{Answers, GetUnderWay, runs};
-use super::wire::{Body, Describe, Get, Prove, RequestOnly, oid_field};
+use super::wire::{Body, Describe, Get, Prove, oid_field};
 use super::{SCHEME, Service};
 
 /// Bytes to keep outstanding until the peer suggests better.
@@ -53,6 +53,7 @@ pub struct Direct {
     slots: Vec<Slot>,
     /// Answers the peer's own requests on connections that we dialled.
     service: Option<Arc<Service>>,
+    dials: bool,
     trouble: Mutex<Option<String>>,
 }
 
@@ -74,13 +75,13 @@ impl Direct {
     /// A plugin that dials as `identity`.
     pub fn new(identity: Identity, config: DirectConfig, service: Option<Arc<Service>>) -> Self {
         let slots = (0..config.connections.max(1)).map(|_| Slot::new()).collect();
-        Self { identity, config, slots, service, trouble: Mutex::default() }
+        Self { identity, config, slots, service, dials: true, trouble: Mutex::default() }
     }
 
     /// A plugin that asks over a connection that stands already, whoever dialled it, and never
     /// dials.
     pub fn over(peer: Arc<Peer>, identity: Identity) -> Self {
-        let direct = Self::new(identity, DirectConfig::default(), None);
+        let direct = Self { dials: false, ..Self::new(identity, DirectConfig::default(), None) };
         *lock(&direct.slots[0].current) = Some(peer);
         direct
     }
@@ -123,6 +124,9 @@ impl Direct {
         if let Some(why) = slot.take_lost() {
             self.set_trouble(Some(why));
         }
+        if !self.dials {
+            return Err(Outcome::NotHere);
+        }
         if let Some(wait) = state.retry_at.map(|at| at.saturating_duration_since(now)).filter(|wait| !wait.is_zero()) {
             return Err(Outcome::RetryLater(wait));
         }
@@ -137,10 +141,8 @@ impl Direct {
         let wait = state.backoff.next(Instant::now(), random());
         state.retry_at = Some(Instant::now() + wait);
         match dialled {
-            Ok(connection) => {
-                self.set_trouble(None);
-                Ok(Peer::start(connection, self.config.peer.clone(), self.service.clone()))
-            }
+            // Whether it is of any use remains to be seen, so what was in the way is not forgotten.
+            Ok(connection) => Ok(Peer::start(connection, self.config.peer.clone(), self.service.clone())),
             Err(error) => {
                 self.set_trouble(Some(explain(&error)));
                 Err(Outcome::RetryLater(wait))
@@ -162,10 +164,7 @@ impl Direct {
         let asking = peer.ask(request, Body::Describe(message), Answers::Descriptions(answers));
         tokio::select! {
             result = asking => self.ended(&peer, result),
-            () = closed.closed() => {
-                peer.try_send(Body::Cancel(RequestOnly { request }));
-                Ok(())
-            }
+            () = closed.closed() => Ok(()),
         }
     }
 
@@ -179,7 +178,10 @@ impl Direct {
                     other => other,
                 })
             }
-            None => result,
+            None => {
+                self.set_trouble(None);
+                result
+            }
         }
     }
 
@@ -198,7 +200,10 @@ impl Direct {
         peer.get(request, get, message, ended).await;
         match peer.ended() {
             Some(why) => self.set_trouble(Some(why)),
-            None => slot.proved_useful().await,
+            None => {
+                self.set_trouble(None);
+                slot.proved_useful().await;
+            }
         }
     }
 }
@@ -225,6 +230,26 @@ impl Sink for PausingSink {
 
     fn pressure(&self) -> towpath_transfer::plugin::Pressure {
         self.inner.pressure()
+    }
+}
+
+/// Bytes of wants asked on a slot, until they have ended or were given up.
+struct Outstanding<'a> {
+    slot: &'a Slot,
+    bytes: u64,
+}
+
+impl<'a> Outstanding<'a> {
+    fn new(slot: &'a Slot, wants: &[Want]) -> Self {
+        let bytes = wants.iter().map(|want| want.id.len()).sum();
+        slot.outstanding.fetch_add(bytes, Ordering::Relaxed);
+        Self { slot, bytes }
+    }
+}
+
+impl Drop for Outstanding<'_> {
+    fn drop(&mut self) {
+        self.slot.outstanding.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -280,11 +305,10 @@ impl TransferPlugin for Direct {
 
     fn get_chunks<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         let slot = self.slot();
-        let bytes = wants.iter().map(|want| want.id.len()).sum();
-        slot.outstanding.fetch_add(bytes, Ordering::Relaxed);
+        let outstanding = Outstanding::new(slot, &wants);
         Box::pin(async move {
             self.bring(slot, wants, context, sink).await;
-            slot.outstanding.fetch_sub(bytes, Ordering::Relaxed);
+            drop(outstanding);
         })
     }
 
@@ -295,9 +319,7 @@ impl TransferPlugin for Direct {
             return;
         }
         for peer in self.slots.iter().filter_map(Slot::standing) {
-            for request in peer.requests_with(tags) {
-                peer.try_send(Body::Cancel(RequestOnly { request }));
-            }
+            peer.cancel(tags);
         }
     }
 
@@ -318,7 +340,7 @@ impl TransferPlugin for Direct {
             let closed = ranges.clone();
             tokio::select! {
                 _ = peer.ask(request, Body::Watch(message), Answers::Ranges(ranges)) => {}
-                () = closed.closed() => peer.try_send(Body::Cancel(RequestOnly { request })),
+                () = closed.closed() => {}
             }
         })
     }

@@ -10,21 +10,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::NodeId;
 use towpath_link::{Connection, Frame, FrameReader, FrameWriter, PathProbe};
 use towpath_transfer::{BoxFuture, Description, Outcome, Proof};
 
 use super::pace::Pace;
-use super::requests::{Answers, GetUnderWay, QuestionUnderWay};
-use super::service::{Conversation, Service};
-use super::wire::{self, Body, DataHeader, Goodbye, Hello, Ping};
+use super::requests::{Answers, GetUnderWay, QuestionUnderWay, Violation};
+use super::service::{Conversation, MAX_REQUESTS, Service};
+use super::wire::{self, Body, DataHeader, Goodbye, Hello, Ping, RequestOnly};
 
 /// Silence after which a ping goes out.
 const PING_AFTER: Duration = Duration::from_secs(5);
 /// Batches of frames that wait for the writer task; a batch has at most about 256 KiB.
 const OUT_QUEUE: usize = 4;
+const NO_HELLO: &str = "did not begin with a hello";
 /// How long a connection that ends in a violation is kept to tell why.
 const GOODBYE_TIME: Duration = Duration::from_secs(2);
 
@@ -86,6 +87,9 @@ pub type Outbox = mpsc::Sender<Vec<Outgoing>>;
 struct UnderWay {
     gets: HashMap<u32, GetUnderWay>,
     questions: HashMap<u32, QuestionUnderWay>,
+    /// Requests that were sent and of which the peer has not said that they are done, given up or
+    /// not: it counts them against its limit.
+    sent: HashMap<u32, OwnedSemaphorePermit>,
 }
 
 /// State shared by the handle and the tasks.
@@ -93,6 +97,7 @@ struct Shared {
     node: NodeId,
     under_way: Mutex<UnderWay>,
     suggested: AtomicU64,
+    next_request: AtomicU32,
     /// Why the connection ended.
     end: Mutex<Option<String>>,
     token: CancellationToken,
@@ -108,14 +113,19 @@ impl Shared {
     fn set_end(&self, why: String) {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
     }
+
+    fn why(&self) -> Option<String> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// A connection to another service. Dropping the last handle closes it.
 pub struct Peer {
     shared: Arc<Shared>,
     outbox: Outbox,
-    next_request: AtomicU32,
     binding: [u8; 32],
+    /// Requests that may still be put: the other side closes connections that exceed its limit.
+    room: Arc<Semaphore>,
     _close: DropGuard,
 }
 
@@ -130,16 +140,17 @@ impl Peer {
             node,
             under_way: Mutex::default(),
             suggested: AtomicU64::new(0),
+            next_request: AtomicU32::new(1),
             end: Mutex::default(),
             token: token.clone(),
             silence: config.silence,
             receive_pace: Arc::clone(&config.receive_pace),
         });
-        tokio::spawn(write_frames(writer, outgoing, hello(&config), config.send_pace, token.clone()));
+        tokio::spawn(write_frames(Arc::clone(&shared), writer, outgoing, hello(&config), config.send_pace));
         let conversation = service.map(|service| Conversation::start(service, node, binding, outbox.clone(), probe));
-        tokio::spawn(read_frames(Arc::clone(&shared), reader, outbox.clone(), conversation));
-        let next_request = AtomicU32::new(1);
-        Arc::new(Self { shared, outbox, next_request, binding, _close: token.drop_guard() })
+        tokio::spawn(read_frames(Arc::clone(&shared), reader, conversation));
+        let room = Arc::new(Semaphore::new(MAX_REQUESTS));
+        Arc::new(Self { shared, outbox, binding, room, _close: token.drop_guard() })
     }
 
     /// The service at the other end.
@@ -159,8 +170,7 @@ impl Peer {
 
     /// Why the connection ended, if it has.
     pub fn ended(&self) -> Option<String> {
-        let why = self.shared.end.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        why.or_else(|| self.shared.token.is_cancelled().then(|| "the connection was closed".into()))
+        self.shared.why().or_else(|| self.shared.token.is_cancelled().then(|| "the connection was closed".into()))
     }
 
     /// Completes when the connection has ended.
@@ -176,7 +186,7 @@ impl Peer {
 
     /// A number for a new request.
     pub fn request_number(&self) -> u32 {
-        self.next_request.fetch_add(1, Ordering::Relaxed)
+        self.shared.next_request.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Sends a control message; false if the connection has ended.
@@ -190,11 +200,22 @@ impl Peer {
         let _ = self.outbox.try_send(vec![Outgoing::control(body)]);
     }
 
+    /// Waits until the peer's limit allows one more request; false if the connection has ended.
+    async fn enter(&self, request: u32) -> bool {
+        let permit = tokio::select! {
+            permit = Arc::clone(&self.room).acquire_owned() => permit.ok(),
+            () = self.shared.token.cancelled() => None,
+        };
+        let Some(permit) = permit else { return false };
+        self.shared.with(|under_way| under_way.sent.insert(request, permit));
+        true
+    }
+
     /// Sends a `Get`; its wants end through its sink. Returns when all have ended.
     pub async fn get(&self, request: u32, get: GetUnderWay, message: wire::Get, ended: oneshot::Receiver<()>) {
         self.shared.with(|under_way| under_way.gets.insert(request, get));
-        let guard = Forget { shared: &self.shared, request };
-        if self.send(Body::Get(message)).await && self.ended().is_none() {
+        let guard = Forget { peer: self, request };
+        if self.enter(request).await && self.send(Body::Get(message)).await && self.ended().is_none() {
             // The sender is dropped when the request is taken out of the table.
             let _ = ended.await;
         }
@@ -206,34 +227,43 @@ impl Peer {
         let (end, ended) = oneshot::channel();
         let question = QuestionUnderWay { answers, end: Some(end) };
         self.shared.with(|under_way| under_way.questions.insert(request, question));
-        let _guard = Forget { shared: &self.shared, request };
-        if !self.send(body).await || self.ended().is_some() {
+        let _guard = Forget { peer: self, request };
+        if !self.enter(request).await || !self.send(body).await || self.ended().is_some() {
             return Err(Outcome::RetryLater(Duration::ZERO));
         }
         ended.await.unwrap_or(Err(Outcome::RetryLater(Duration::ZERO)))
     }
 
-    /// Requests that hold one of `tags`.
-    pub fn requests_with(&self, tags: &[u64]) -> Vec<u32> {
-        self.shared.with(|under_way| {
-            let holds = |get: &GetUnderWay| tags.iter().any(|&tag| get.holds(tag));
-            under_way.gets.iter().filter(|(_, get)| holds(get)).map(|(&request, _)| request).collect()
-        })
+    /// Cancels requests that hold one of `tags`.
+    pub fn cancel(&self, tags: &[u64]) {
+        let requests: Vec<u32> = self.shared.with(|under_way| {
+            let holding = under_way.gets.iter_mut().filter(|(_, get)| tags.iter().any(|&tag| get.holds(tag)));
+            holding.map(|(&request, get)| (get.cancel(), request).1).collect()
+        });
+        for request in requests {
+            self.try_send(Body::Cancel(RequestOnly { request }));
+        }
     }
 }
 
-/// Takes a request out of the table when its caller goes; its wants end as "retry later".
+/// Takes a request out of the table when its caller goes. If it had not ended the peer is told,
+/// and its wants end as "retry later".
 struct Forget<'a> {
-    shared: &'a Shared,
+    peer: &'a Peer,
     request: u32,
 }
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        let get = self.shared.with(|under_way| {
-            under_way.questions.remove(&self.request);
-            under_way.gets.remove(&self.request)
+        let (get, is_open) = self.peer.shared.with(|under_way| {
+            let question = under_way.questions.remove(&self.request);
+            let get = under_way.gets.remove(&self.request);
+            let is_open = get.is_some() || question.is_some_and(|question| question.end.is_some());
+            (get, is_open && under_way.sent.contains_key(&self.request))
         });
+        if is_open {
+            self.peer.try_send(Body::Cancel(RequestOnly { request: self.request }));
+        }
         if let Some(get) = get {
             get.end_all(&Outcome::RetryLater(Duration::ZERO));
         }
@@ -251,11 +281,11 @@ fn hello(config: &PeerConfig) -> Outgoing {
 
 /// The writer task: frames in the order they come, a ping when there are none.
 async fn write_frames(
+    shared: Arc<Shared>,
     mut writer: FrameWriter,
     mut outgoing: mpsc::Receiver<Vec<Outgoing>>,
     first: Outgoing,
     pace: Arc<Pace>,
-    token: CancellationToken,
 ) {
     let work = async {
         write_batch(&mut writer, vec![first]).await?;
@@ -275,17 +305,20 @@ async fn write_frames(
     };
     let result: Result<(), towpath_link::frame::WriteError> = tokio::select! {
         result = work => result,
-        () = token.cancelled() => Ok(()),
+        () = shared.token.cancelled() => Ok(()),
     };
     if let Err(error) = result {
         tracing::debug!(%error, "writing ended");
-        token.cancel();
+        shared.token.cancel();
         return;
     }
-    // What was queued before the end, a goodbye for one, still goes out.
+    // What was queued before the end still goes out, and why this is the end.
     let farewell = async {
         while let Ok(batch) = outgoing.try_recv() {
             write_batch(&mut writer, batch).await?;
+        }
+        if let Some(reason) = shared.why() {
+            write_batch(&mut writer, vec![Outgoing::control(Body::Goodbye(Goodbye { reason }))]).await?;
         }
         writer.finish().await
     };
@@ -304,7 +337,6 @@ async fn write_batch(writer: &mut FrameWriter, batch: Vec<Outgoing>) -> Result<(
 async fn read_frames(
     shared: Arc<Shared>,
     mut reader: FrameReader,
-    outbox: Outbox,
     conversation: Option<Conversation>,
 ) {
     let mut inbound = Inbound { shared: Arc::clone(&shared), conversation, greeted: false };
@@ -314,15 +346,10 @@ async fn read_frames(
     };
     if let Err(why) = result {
         tracing::debug!(peer = %shared.node.short(), why, "connection ended");
-        let goodbye = Body::Goodbye(Goodbye { reason: why.clone() });
-        let _ = outbox.try_send(vec![Outgoing::control(goodbye)]);
         shared.set_end(why);
     }
     shared.token.cancel();
-    let (gets, questions) = shared.with(|under_way| {
-        (std::mem::take(&mut under_way.gets), std::mem::take(&mut under_way.questions))
-    });
-    drop(questions);
+    let UnderWay { gets, .. } = shared.with(std::mem::take);
     gets.into_values().for_each(|get| get.end_all(&Outcome::RetryLater(Duration::ZERO)));
 }
 
@@ -337,6 +364,9 @@ impl Inbound {
     async fn run(&mut self, reader: &mut FrameReader) -> Result<(), String> {
         loop {
             let frame = next_frame(reader, self.shared.silence).await?;
+            if !self.greeted && frame.kind != wire::CONTROL {
+                return Err(NO_HELLO.into());
+            }
             match frame.kind {
                 wire::CONTROL => self.control(frame.body).await?,
                 wire::DATA => self.data(frame.body).await?,
@@ -348,7 +378,7 @@ impl Inbound {
     async fn control(&mut self, body: Bytes) -> Result<(), String> {
         let body = Body::from_frame(body).map_err(|error| format!("sent a message that {error}"))?;
         if !self.greeted && !matches!(body, Body::Hello(_) | Body::Goodbye(_)) {
-            return Err("did not begin with a hello".into());
+            return Err(NO_HELLO.into());
         }
         match body {
             Body::Hello(hello) => self.hello(&hello),
@@ -362,10 +392,7 @@ impl Inbound {
             Body::Proof(proof) => self.proof(proof).await,
             Body::Have(have) => self.have(have).await,
             Body::Outcome(outcome) => self.outcome(&outcome),
-            Body::Done(done) => {
-                self.done(done.request);
-                Ok(())
-            }
+            Body::Done(done) => self.done(done.request),
             request => match &mut self.conversation {
                 Some(conversation) => conversation.request(request).await,
                 None => Err("asked a service that only receives".into()),
@@ -384,8 +411,17 @@ impl Inbound {
         Ok(())
     }
 
+    /// A request that is not under way was given up meanwhile, or never made.
+    fn was_made(&self, request: u32) -> Result<(), Violation> {
+        match (1..self.shared.next_request.load(Ordering::Relaxed)).contains(&request) {
+            true => Ok(()),
+            false => Err(Violation::Unasked),
+        }
+    }
+
     /// Hands an answer to its question; a question given up meanwhile needs none.
     async fn answer(&self, request: u32, answer: Description) -> Result<(), String> {
+        self.was_made(request).map_err(|violation| violation.to_string())?;
         let sender = self.shared.with(|under_way| match under_way.questions.get(&request).map(|q| &q.answers) {
             Some(Answers::Descriptions(sender)) => Some(sender.clone()),
             _ => None,
@@ -431,13 +467,13 @@ impl Inbound {
     fn with_get(
         &self,
         request: u32,
-        f: impl FnOnce(&mut GetUnderWay) -> Result<(), super::requests::Violation>,
+        f: impl FnOnce(&mut GetUnderWay) -> Result<(), Violation>,
     ) -> Result<(), String> {
-        self.shared.with(|under_way| match under_way.gets.get_mut(&request) {
-            Some(get) => f(get).map_err(|violation| violation.to_string()),
-            // Given up meanwhile.
-            None => Ok(()),
-        })
+        let taken = self.shared.with(|under_way| match under_way.gets.get_mut(&request) {
+            Some(get) => f(get),
+            None => self.was_made(request),
+        });
+        taken.map_err(|violation| violation.to_string())
     }
 
     fn outcome(&self, message: &wire::WireOutcome) -> Result<(), String> {
@@ -451,8 +487,10 @@ impl Inbound {
         Ok(())
     }
 
-    fn done(&self, request: u32) {
+    fn done(&self, request: u32) -> Result<(), String> {
+        self.was_made(request).map_err(|violation| violation.to_string())?;
         let (get, question) = self.shared.with(|under_way| {
+            under_way.sent.remove(&request);
             (under_way.gets.remove(&request), under_way.questions.remove(&request))
         });
         if let Some(get) = get {
@@ -462,6 +500,7 @@ impl Inbound {
         if let Some(end) = question.and_then(|mut question| question.end.take()) {
             let _ = end.send(Ok(()));
         }
+        Ok(())
     }
 
     async fn data(&mut self, body: Bytes) -> Result<(), String> {
@@ -471,11 +510,13 @@ impl Inbound {
             self.shared.suggested.store(header.suggested.into(), Ordering::Relaxed);
         }
         let taken = self.shared.with(|under_way| {
-            let Some(get) = under_way.gets.get_mut(&header.request) else { return Ok(None) };
+            let Some(get) = under_way.gets.get_mut(&header.request) else {
+                return self.was_made(header.request).map(|()| None);
+            };
             let delivery = get.data(header, payload)?;
             Ok(delivery.map(|delivery| (get.sink(), delivery)))
         });
-        let taken = taken.map_err(|violation: super::requests::Violation| violation.to_string())?;
+        let taken = taken.map_err(|violation: Violation| violation.to_string())?;
         if let Some((sink, delivery)) = taken {
             let waiting: BoxFuture<'_, ()> = sink.deliver(delivery);
             waiting.await;
@@ -498,7 +539,7 @@ async fn next_frame(reader: &mut FrameReader, silence: Duration) -> Result<Frame
             Ok(Ok(None)) => return Err("the peer closed the connection".into()),
             Ok(Err(error)) => return Err(error.to_string()),
             Err(_) if reader.received() != before => {}
-            Err(_) => return Err(format!("not a byte came for {} seconds", silence.as_secs())),
+            Err(_) => return Err(format!("not a byte came for {silence:?}")),
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use thiserror::Error;
@@ -84,6 +84,7 @@ pub struct GetUnderWay {
     ended: Vec<Vec<bool>>,
     proofs: HashMap<u32, Arc<Proof>>,
     half: Option<Half>,
+    cancelled: bool,
     sink: Arc<dyn Sink>,
     source: Arc<str>,
     asked: Instant,
@@ -112,7 +113,9 @@ impl GetUnderWay {
         let (end, ended) = oneshot::channel();
         let flags = runs.iter().map(|run| vec![false; run.wants.len()]).collect();
         let asked = Instant::now();
-        let get = Self { runs, ended: flags, proofs: HashMap::new(), half: None, sink, source, asked, _end: end };
+        let proofs = HashMap::new();
+        let get =
+            Self { runs, ended: flags, proofs, half: None, cancelled: false, sink, source, asked, _end: end };
         (get, ended)
     }
 
@@ -184,7 +187,18 @@ impl GetUnderWay {
         Ok(())
     }
 
+    /// This side gives the request up; what has not come ends as cancelled.
+    pub const fn cancel(&mut self) {
+        self.cancelled = true;
+    }
+
+    /// A peer that cancels by itself, or is done with wants that it did not answer, is asked again
+    /// later, not at once.
     fn end_run(&mut self, run: usize, outcome: &Outcome) {
+        let outcome = match outcome {
+            Outcome::Cancelled if !self.cancelled => &Outcome::RetryLater(Duration::ZERO),
+            outcome => outcome,
+        };
         for (want, ended) in self.runs[run].wants.iter().zip(&mut self.ended[run]) {
             if !std::mem::replace(ended, true) {
                 self.sink.outcome(want.tag, outcome.clone());

@@ -7,7 +7,6 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,8 +26,8 @@ use super::peer::{Outbox, Outgoing, suggestion};
 use super::requests::oid_of;
 use super::wire::{self, Body, DataHeader, Description, Get, ProofOf, RequestOnly, Stated, WireOutcome, WireWant};
 
-/// Requests under way on one connection.
-const MAX_REQUESTS: usize = 64;
+/// Requests under way on one connection, in each direction.
+pub(super) const MAX_REQUESTS: usize = 64;
 /// Wants in a `Get`.
 const MAX_WANTS: usize = 1024;
 /// Pieces or chunks in a `Get`.
@@ -75,8 +74,10 @@ struct Talk {
     outbox: Outbox,
     probe: PathProbe,
     roots: Mutex<HashSet<Oid>>,
-    cancelled: Mutex<HashSet<u32>>,
-    under_way: AtomicUsize,
+    /// Roots that are bound, at most as many as were proved.
+    bindings: Mutex<HashMap<Oid, Oid>>,
+    /// Requests under way, and whether they were cancelled.
+    under_way: Mutex<HashMap<u32, bool>>,
     token: CancellationToken,
 }
 
@@ -98,8 +99,8 @@ impl Conversation {
             outbox,
             probe,
             roots: Mutex::default(),
-            cancelled: Mutex::default(),
-            under_way: AtomicUsize::new(0),
+            bindings: Mutex::default(),
+            under_way: Mutex::default(),
             token: token.clone(),
         });
         let (gets, inbox) = mpsc::channel(MAX_REQUESTS);
@@ -114,14 +115,14 @@ impl Conversation {
             Body::Prove(prove) => self.prove(&prove),
             Body::Get(get) => {
                 check_get(&get)?;
-                self.talk.begin()?;
+                self.talk.begin(get.request)?;
                 // Never full: the count of requests under way is checked first.
                 self.gets.send(get).await.map_err(|_| "the service is shutting down".to_owned())
             }
             Body::Describe(question) => self.spawn(question, answer_describe),
             Body::Watch(question) => self.spawn(question, answer_watch),
             Body::Cancel(cancel) => {
-                lock(&self.talk.cancelled).insert(cancel.request);
+                self.talk.cancel(cancel.request);
                 Ok(())
             }
             _ => Err("sent a message that does not belong here".into()),
@@ -143,7 +144,7 @@ impl Conversation {
     }
 
     fn spawn(&self, question: wire::Describe, answer: fn(&Talk, &wire::Describe)) -> Result<(), String> {
-        self.talk.begin()?;
+        self.talk.begin(question.request)?;
         let talk = Arc::clone(&self.talk);
         tokio::task::spawn_blocking(move || {
             answer(&talk, &question);
@@ -166,21 +167,31 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Talk {
-    fn begin(&self) -> Result<(), String> {
-        if self.under_way.fetch_add(1, Ordering::Relaxed) >= MAX_REQUESTS {
+    fn begin(&self, request: u32) -> Result<(), String> {
+        let mut under_way = lock(&self.under_way);
+        if under_way.len() >= MAX_REQUESTS {
             return Err("has too many requests under way".into());
         }
-        Ok(())
+        match under_way.insert(request, false) {
+            None => Ok(()),
+            Some(_) => Err("used the number of a request that is under way".into()),
+        }
+    }
+
+    /// A request that has ended meanwhile needs no cancellation.
+    fn cancel(&self, request: u32) {
+        if let Some(cancelled) = lock(&self.under_way).get_mut(&request) {
+            *cancelled = true;
+        }
     }
 
     fn end(&self, request: u32) {
-        self.under_way.fetch_sub(1, Ordering::Relaxed);
-        lock(&self.cancelled).remove(&request);
+        lock(&self.under_way).remove(&request);
         self.send(Body::Done(RequestOnly { request }));
     }
 
     fn is_over(&self, request: u32) -> bool {
-        self.token.is_cancelled() || lock(&self.cancelled).contains(&request)
+        self.token.is_cancelled() || lock(&self.under_way).get(&request) == Some(&true)
     }
 
     fn send(&self, body: Body) -> bool {
@@ -201,11 +212,17 @@ impl Talk {
         decide(Facts { node_allowed, root_proved, is_root, mentioned })
     }
 
+    /// What a live object is bound to; once known it stays.
     fn bound(&self, oid: &Oid) -> Option<Oid> {
-        match self.store().have(oid).ok()?.state {
-            State::Bound(content) => Some(content),
-            _ => None,
+        if !oid.is_live() {
+            return None;
         }
+        if let Some(content) = lock(&self.bindings).get(oid) {
+            return Some(*content);
+        }
+        let State::Bound(content) = self.store().have(oid).ok()?.state else { return None };
+        lock(&self.bindings).insert(*oid, content);
+        Some(content)
     }
 
     fn judge_question(&self, question: &wire::Describe) -> Result<Oid, Outcome> {
@@ -268,6 +285,17 @@ fn outcome_of(error: &StoreError) -> Outcome {
     }
 }
 
+/// [`outcome_of`] for what the peer may have by a ticket of this service: that was here when the
+/// ticket was made, so if it is not the file it was read from has changed.
+fn outcome_of_put(talk: &Talk, oid: &Oid, error: &StoreError) -> Outcome {
+    match error {
+        StoreError::NotHere if !oid.is_live() && !talk.service.issuer.is_allowed(&talk.node) => {
+            Outcome::SourceChanged
+        }
+        error => outcome_of(error),
+    }
+}
+
 fn answer_describe(talk: &Talk, question: &wire::Describe) {
     let result = talk.judge_question(question).and_then(|oid| describe(talk, question, &oid));
     if let Err(outcome) = result {
@@ -276,7 +304,7 @@ fn answer_describe(talk: &Talk, question: &wire::Describe) {
 }
 
 fn describe(talk: &Talk, question: &wire::Describe, oid: &Oid) -> Result<(), Outcome> {
-    let have = talk.store().have(oid).map_err(|error| outcome_of(&error))?;
+    let have = talk.store().have(oid).map_err(|error| outcome_of_put(talk, oid, &error))?;
     let size = (!oid.is_live()).then(|| have.layout.size());
     talk.send(Body::Description(Description::new(question.request, &have.about, size)));
     match (oid.is_live(), question.values_from) {
@@ -447,7 +475,8 @@ fn serve_want(out: &mut Batch<'_>, blocks: &mut Blocks, get: &Get, index: usize)
     if let Decision::Refuse(why) = out.talk.judge(&root, &oid, want.block, blocks) {
         return Err(refused(why));
     }
-    serve_run(out, &oid, get.request, number, want).map_err(|error| (number, outcome_of(&error)))
+    let served = serve_run(out, &oid, get.request, number, want);
+    served.map_err(|error| (number, outcome_of_put(out.talk, &oid, &error)))
 }
 
 fn serve_run(out: &mut Batch<'_>, oid: &Oid, request: u32, number: u32, want: &WireWant) -> Result<(), StoreError> {
@@ -459,9 +488,11 @@ fn serve_run(out: &mut Batch<'_>, oid: &Oid, request: u32, number: u32, want: &W
         if out.talk.is_over(request) {
             return Ok(());
         }
-        let zeros = store.is_zero(oid, index);
+        // Whole small objects are read at once; asking for holes would cost more than reading.
+        let mut zeros = run != (0..1) && store.is_zero(oid, index);
         if !zeros {
             store.read_piece(oid, index, &mut buffer)?;
+            zeros = are_zeros(&buffer);
         }
         // A short first piece asked for alone is the whole object, which needs no proof.
         let is_whole = run == (0..1) && !zeros && buffer.len() < 1 << MIN_LOG2;
@@ -482,6 +513,11 @@ fn serve_run(out: &mut Batch<'_>, oid: &Oid, request: u32, number: u32, want: &W
         }
     }
     Ok(())
+}
+
+/// Whether there is nothing but zeros; other data mostly show it in their first block.
+fn are_zeros(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.chunks(4096).all(|block| block.iter().fold(0, |sum, byte| sum | byte) == 0)
 }
 
 fn send_proof(

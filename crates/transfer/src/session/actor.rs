@@ -1,6 +1,6 @@
 //! The session's one task: it owns every state and talks to plugins and workers by messages.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
+use towpath_content::Oid;
+use towpath_content::codec::invalid;
 use towpath_content::live::Statement;
 use towpath_content::pieces::{Layout, MIN_LOG2, Value};
-use towpath_content::Oid;
 use towpath_store::About;
 
 use super::sink::SessionSink;
@@ -21,7 +22,7 @@ use crate::ledger::{Ledger, Verdict};
 use crate::object::Object;
 use crate::plugin::{Context, Description, Query, TransferPlugin};
 use crate::progress::Progress;
-use crate::want::{Delivery, ObjectKey, Outcome, Place, Tag};
+use crate::want::{Delivery, ObjectKey, Outcome, Tag, Want, WantId};
 
 /// How often stalls are looked for.
 const TICK: Duration = Duration::from_millis(500);
@@ -32,30 +33,63 @@ const EVENTS_PER_ROUND: usize = 256;
 pub(super) enum Event {
     Submit(Submission),
     /// A plugin answered a question.
-    Answer { key: ObjectKey, answer: Description },
-    /// A question has ended.
-    Answered { key: ObjectKey, result: Result<(), Outcome> },
-    Began { key: ObjectKey, result: io::Result<Vec<Range<u64>>> },
-    Delivery { delivery: Delivery, room: Option<OwnedSemaphorePermit> },
-    Outcome { tag: Tag, outcome: Outcome },
-    /// A plugin call returned.
-    CallEnded { tags: Vec<Tag> },
-    Checked { tag: Tag, source: Arc<str>, len: u64, result: Checked },
-    Rechecked { key: ObjectKey, index: u64, good: bool },
-    Completed { key: ObjectKey, result: Result<Fetched, FetchError> },
+    Answer {
+        key: ObjectKey,
+        answer: Description,
+    },
+    /// A question has ended: the first one about the object, or the one for proofs.
+    Answered {
+        key: ObjectKey,
+        for_proofs: bool,
+        result: Result<(), Outcome>,
+    },
+    Began {
+        key: ObjectKey,
+        result: io::Result<Vec<Range<u64>>>,
+    },
+    Delivery {
+        delivery: Delivery,
+        room: Option<OwnedSemaphorePermit>,
+    },
+    Outcome {
+        tag: Tag,
+        outcome: Outcome,
+    },
+    /// The plugin call for a batch returned.
+    CallEnded {
+        tags: Vec<Tag>,
+        batch: u64,
+    },
+    Checked {
+        want: Want,
+        source: Arc<str>,
+        result: Checked,
+    },
+    Rechecked {
+        key: ObjectKey,
+        index: u64,
+        good: bool,
+    },
+    Completed {
+        key: ObjectKey,
+        result: Result<Fetched, FetchError>,
+    },
 }
 
 /// An object in flight.
 pub(super) struct Active {
     pub(super) object: Arc<Object>,
-    pub(super) about: About,
     pub(super) recipe: Option<RecipeClaim>,
     /// The next piece (or chunk of the recipe) to plan.
     pub(super) cursor: u64,
     /// Bytes in the target that may be good.
     pub(super) existing: Intervals,
-    /// Pieces being read back.
-    pub(super) rechecking: HashSet<u64>,
+    /// Pieces being read back, and whether something was written to them since.
+    pub(super) rechecking: HashMap<u64, bool>,
+    /// Deliveries being checked and written.
+    writing: usize,
+    /// What the target was last told to have from its front on.
+    prefix: u64,
     /// Pieces of a live object whose values are signed.
     pub(super) signed: u64,
     generation: Option<u64>,
@@ -92,6 +126,8 @@ pub(super) struct Actor {
     pub(super) progress: Progress,
     token: CancellationToken,
     next_key: ObjectKey,
+    /// Plugin calls under way.
+    calls: usize,
 }
 
 impl Actor {
@@ -107,7 +143,20 @@ impl Actor {
         let jobs = workers::start(config.workers, &events);
         let ledger = Ledger::new(config.ledger, Instant::now());
         let objects = HashMap::new();
-        Self { root, context, config, ledger, objects, jobs, events, sink, progress, token, next_key: 1 }
+        Self {
+            root,
+            context,
+            config,
+            ledger,
+            objects,
+            jobs,
+            events,
+            sink,
+            progress,
+            token,
+            next_key: 1,
+            calls: 0,
+        }
     }
 
     pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Event>) {
@@ -127,9 +176,19 @@ impl Actor {
             }
             self.ask();
         }
+        self.cancel_all(inbox);
+    }
+
+    fn cancel_all(mut self, mut inbox: mpsc::UnboundedReceiver<Event>) {
         for (_, active) in self.objects.drain() {
             active.question.cancel();
             (active.on_done)(Err(FetchError::Cancelled));
+        }
+        inbox.close();
+        while let Ok(event) = inbox.try_recv() {
+            if let Event::Submit(submission) = event {
+                (submission.on_done)(Err(FetchError::Cancelled));
+            }
         }
     }
 
@@ -137,12 +196,16 @@ impl Actor {
         match event {
             Event::Submit(submission) => self.submitted(submission),
             Event::Answer { key, answer } => self.answer(key, answer),
-            Event::Answered { key, result } => self.answered(key, result),
+            Event::Answered { key, for_proofs: true, .. } => self.proofs_ended(key),
+            Event::Answered { key, for_proofs: false, result } => self.answered(key, result),
             Event::Began { key, result } => self.began(key, result),
             Event::Delivery { delivery, room } => self.delivery(delivery, room),
             Event::Outcome { tag, outcome } => self.outcome(tag, &outcome),
-            Event::CallEnded { tags } => self.call_ended(tags),
-            Event::Checked { tag, source, len, result } => self.checked(tag, source, len, result),
+            Event::CallEnded { tags, batch } => {
+                self.calls -= 1;
+                self.call_ended(tags, batch);
+            }
+            Event::Checked { want, source, result } => self.checked(want, source, result),
             Event::Rechecked { key, index, good } => self.rechecked(key, index, good),
             Event::Completed { key, result } => self.finish(key, result),
         }
@@ -155,11 +218,13 @@ impl Actor {
         let object = Arc::new(Object::new(key, request.oid, request.group, request.target));
         let active = Active {
             object: Arc::clone(&object),
-            about: About::default(),
-            recipe: request.recipe,
+            // A recipe is of a complete object.
+            recipe: request.recipe.filter(|_| !object.oid.is_live()),
             cursor: 0,
             existing: Intervals::default(),
-            rechecking: HashSet::new(),
+            rechecking: HashMap::new(),
+            writing: 0,
+            prefix: 0,
             signed: 0,
             generation: None,
             phase: Phase::Describing,
@@ -177,19 +242,19 @@ impl Actor {
     /// Asks the root plugin about an object; its answers come as events.
     pub(super) fn question(&mut self, key: ObjectKey, proofs: Option<Range<u64>>) {
         let Some(active) = self.objects.get(&key) else { return };
-        let is_live = active.object.oid.is_live();
+        let (is_live, for_proofs) = (active.object.oid.is_live(), proofs.is_some());
         let query = Query {
             oid: active.object.content().unwrap_or(active.object.oid),
             coverage: active.object.group.coverage,
-            proofs: if is_live && proofs.is_none() { Some(0..u64::MAX) } else { proofs },
-            follow: is_live,
+            proofs: if is_live && !for_proofs { Some(0..u64::MAX) } else { proofs },
+            follow: is_live && !for_proofs,
         };
         let (root, context, events) = (Arc::clone(&self.root), self.context.clone(), self.events.clone());
         let (token, patience) = (active.question.clone(), self.config.ledger.patience);
         tokio::spawn(async move {
             let asked = ask_until_answered(&*root, &context, query, key, &events, patience);
             if let Some(result) = token.run_until_cancelled(asked).await {
-                let _ = events.send(Event::Answered { key, result });
+                let _ = events.send(Event::Answered { key, for_proofs, result });
             }
         });
     }
@@ -202,6 +267,13 @@ impl Actor {
             Err(why) => return self.finish(key, Err(FetchError::TooLarge(why))),
         };
         active.object.set_layout(layout);
+        // An object of one piece is quicker had as such.
+        if let Some(recipe) = active.recipe.take_if(|recipe| layout.count() == 1 || !recipe.builds(size))
+            && layout.count() > 1
+        {
+            tracing::warn!(maker = %recipe.maker, "a recipe does not make up an object of this size");
+            self.root.blame(&recipe.maker);
+        }
         self.progress.with(|snapshot| snapshot.expected += size);
         self.begin(key, Some(layout));
     }
@@ -215,8 +287,8 @@ impl Actor {
             return self.plan(key);
         }
         active.phase = Phase::Beginning;
-        let (object, about) = (Arc::clone(&active.object), active.about.clone());
-        let _ = self.jobs.send(Job::Begin { object, size: layout.map(|layout| layout.size()), about });
+        let object = Arc::clone(&active.object);
+        let _ = self.jobs.send(Job::Begin { object, size: layout.map(|layout| layout.size()) });
     }
 
     fn answer(&mut self, key: ObjectKey, answer: Description) {
@@ -238,26 +310,30 @@ impl Actor {
 
     fn described(&mut self, key: ObjectKey, about: About, layout: Option<Layout>) {
         let Some(active) = self.objects.get_mut(&key) else { return };
-        active.about = about;
         if active.phase != Phase::Describing {
             return;
         }
-        match layout.filter(|_| !active.object.oid.is_live()) {
+        active.object.set_about(about);
+        match layout {
+            _ if active.object.oid.is_live() => self.begin(key, None),
             Some(layout) => self.sized(key, layout.size()),
-            None => self.begin(key, None),
+            None => tracing::warn!("a source does not say how large a complete object is"),
         }
     }
 
     /// A signed statement about a live object.
     fn stated(&mut self, key: ObjectKey, statement: Statement, signature: &[u8]) -> Result<(), FetchError> {
         let Some(active) = self.objects.get_mut(&key) else { return Ok(()) };
-        let Some(node) = self.context.node else { return Err(FetchError::BindingWrong) };
+        let unknown = invalid("statement", "cannot be checked: the node that signs it is not known");
+        let node = self.context.node.ok_or(unknown)?;
         let statement = Statement::verified(&statement.to_bytes(), signature, &node)?;
         if *statement.object() != active.object.oid {
             return Ok(());
         }
         match statement {
-            Statement::Values { generation, first, values, .. } => active.take_values(generation, first, &values)?,
+            Statement::Values { generation, first, values, .. } => {
+                active.take_values(generation, first, &values)?
+            }
             Statement::Bound { content, size, .. } => self.bound(key, content, size)?,
         }
         self.plan(key);
@@ -270,6 +346,9 @@ impl Actor {
             return Ok(());
         }
         let layout = Layout::of(size).map_err(FetchError::TooLarge)?;
+        if !active.may_be_bound(&layout) {
+            return Err(FetchError::BindingWrong);
+        }
         active.object.bind(content, layout);
         self.progress.with(|snapshot| snapshot.expected += size);
         if active.phase == Phase::Fetching && !active.existing.is_empty() && layout.count() > 1 {
@@ -282,12 +361,8 @@ impl Actor {
     fn answered(&mut self, key: ObjectKey, result: Result<(), Outcome>) {
         let Some(active) = self.objects.get_mut(&key) else { return };
         match (active.phase, result) {
-            (Phase::Proving, _) => {
-                // Without proofs what an earlier transfer left cannot be checked: fetch it again.
-                active.phase = Phase::Fetching;
-                self.plan(key);
-            }
             (_, Ok(())) if active.object.content().is_none() => self.finish(key, Err(FetchError::Abandoned)),
+            (Phase::Describing, Ok(())) => self.finish(key, Err(FetchError::Ended(Outcome::NotHere))),
             (_, Ok(())) => {}
             (_, Err(Outcome::RetryLater(waited))) => {
                 let trouble = self.root.trouble();
@@ -298,6 +373,15 @@ impl Actor {
                 self.finish(key, Err(FetchError::Ended(outcome)));
             }
             (_, Err(_)) => {}
+        }
+    }
+
+    /// Whatever came of it: without proofs what an earlier transfer left cannot be checked, and is
+    /// fetched again.
+    fn proofs_ended(&mut self, key: ObjectKey) {
+        if let Some(active) = self.objects.get_mut(&key).filter(|active| active.phase == Phase::Proving) {
+            active.phase = Phase::Fetching;
+            self.advance(key);
         }
     }
 
@@ -320,91 +404,110 @@ impl Actor {
     fn delivery(&mut self, delivery: Delivery, room: Option<OwnedSemaphorePermit>) {
         // What is not wanted any more came another way.
         let Some(want) = self.ledger.delivered(delivery.tag) else { return };
-        let object = |place: &Place| self.objects.get(&place.object).map(|active| Arc::clone(&active.object));
-        let objects: Option<Vec<_>> = want.places.iter().map(object).collect();
-        let Some(objects) = objects else { return };
+        let mut objects = Vec::with_capacity(want.places.len());
+        for place in &want.places {
+            let Some(active) = self.objects.get_mut(&place.object) else { return };
+            active.writing += 1;
+            objects.push(Arc::clone(&active.object));
+        }
         let _ = self.jobs.send(Job::Check { want: want.clone(), delivery, objects, room });
     }
 
     fn outcome(&mut self, tag: Tag, outcome: &Outcome) {
-        if let Verdict::Failed(keys) = self.ledger.ended(tag, outcome, Instant::now()) {
-            for key in keys {
-                self.finish(key, Err(FetchError::Ended(outcome.clone())));
+        if let Verdict::Failed(want) = self.ledger.ended(tag, outcome, Instant::now()) {
+            self.failed(&want, || FetchError::Ended(outcome.clone()));
+        }
+    }
+
+    /// A want cannot be had. A chunk's place is filled by pieces, a piece's object has failed.
+    fn failed(&mut self, want: &Want, why: impl Fn() -> FetchError) {
+        for &place in &want.places {
+            match want.id {
+                WantId::Piece { .. } => self.finish(place.object, Err(why())),
+                WantId::Chunk { .. } | WantId::Block { .. } => self.fall_back(place, want.id.len()),
             }
         }
     }
 
     /// A plugin that keeps the contract ended each want before it returned. One that does not
     /// must not hang the session.
-    fn call_ended(&mut self, tags: Vec<Tag>) {
+    fn call_ended(&mut self, tags: Vec<Tag>, batch: u64) {
         for tag in tags {
-            if self.ledger.is_waiting(tag) {
+            if self.ledger.is_waiting(tag, batch) {
                 tracing::warn!(tag, plugin = self.root.name(), "a want was left without an outcome");
                 self.outcome(tag, &Outcome::RetryLater(TICK));
             }
         }
     }
 
-    fn checked(&mut self, tag: Tag, source: Arc<str>, len: u64, result: Checked) {
+    fn checked(&mut self, want: Want, source: Arc<str>, result: Checked) {
+        for place in &want.places {
+            if let Some(active) = self.objects.get_mut(&place.object) {
+                active.writing -= 1;
+            }
+        }
         match result {
-            Checked::Good { zeros } => self.good(tag, &source, len, zeros),
-            Checked::Whole => self.whole(tag, &source, len),
+            Checked::Written { whole, zeros, failed } => {
+                for (key, why) in failed {
+                    self.finish(key, Err(FetchError::Write(why)));
+                }
+                self.written(&want, &source, whole, zeros);
+            }
             Checked::Bad(what) => {
                 tracing::warn!(%source, %what, "refused a delivery");
                 self.root.blame(&source);
-                let keys = match self.ledger.bad(tag) {
-                    Verdict::Failed(keys) => keys,
-                    _ => return,
-                };
-                for key in keys {
-                    let (source_name, what) = (Arc::clone(&source), what.clone());
-                    self.finish(key, Err(FetchError::Bad { source_name, what }));
-                }
-            }
-            Checked::Failed(why) => {
-                let places = self.ledger.get(tag).map(|want| want.places.clone()).unwrap_or_default();
-                for place in places {
-                    let again = io::Error::new(why.kind(), why.to_string());
-                    self.finish(place.object, Err(FetchError::Write(again)));
+                if let Verdict::Failed(want) = self.ledger.bad(want.tag) {
+                    let bad = || FetchError::Bad { source_name: Arc::clone(&source), what: what.clone() };
+                    self.failed(&want, bad);
                 }
             }
         }
-    }
-
-    fn good(&mut self, tag: Tag, source: &Arc<str>, len: u64, zeros: bool) {
-        let (places, cancelled) = self.ledger.done(tag, Instant::now());
-        if places.is_empty() {
-            return;
-        }
-        self.root.cancel_chunks(&cancelled);
-        match zeros {
-            true => self.progress.with(|snapshot| (snapshot.done += len, snapshot.zeros += len)),
-            false => (self.progress.brought(source, len), ()),
-        };
-        for (place, len) in places {
-            self.check_filled_pieces(place, len);
+        for place in &want.places {
             self.advance(place.object);
         }
     }
 
-    /// An object of one piece is written and closed.
-    fn whole(&mut self, tag: Tag, source: &Arc<str>, len: u64) {
-        let (places, _) = self.ledger.done(tag, Instant::now());
-        self.progress.brought(source, len);
-        for (place, _) in places {
-            let Some(active) = self.objects.get(&place.object) else { continue };
-            active.object.target.prefix(len);
-            let Some(oid) = active.object.content() else { continue };
-            let about = active.about.clone();
-            self.finish(place.object, Ok(Fetched { oid, size: len, about }));
+    fn written(&mut self, want: &Want, source: &Arc<str>, whole: bool, zeros: bool) {
+        let (filled, cancelled) = self.ledger.done(want.tag, &want.places, Instant::now());
+        self.root.cancel_chunks(&cancelled);
+        if !filled.is_empty() {
+            self.count(source, want.id.len(), filled.len() as u64, zeros);
         }
+        if whole {
+            filled.iter().for_each(|place| self.whole(place.object, want.id.len()));
+        }
+        if matches!(want.id, WantId::Chunk { .. }) {
+            // Also where a piece came first: the chunk may just have spoilt it.
+            want.places.iter().for_each(|&place| self.check_filled_pieces(place, want.id.len()));
+        }
+    }
+
+    /// Counts `len` bytes that came once and fill `places`.
+    fn count(&self, source: &Arc<str>, len: u64, places: u64, zeros: bool) {
+        match zeros {
+            true => self.progress.with(|snapshot| (snapshot.done += len, snapshot.zeros += len)),
+            false => (self.progress.brought(source, len), ()),
+        };
+        self.progress.with(|snapshot| snapshot.done += len * (places - 1));
+    }
+
+    /// An object of one piece is written and closed.
+    fn whole(&mut self, key: ObjectKey, size: u64) {
+        let Some(active) = self.objects.get(&key) else { return };
+        active.object.target.prefix(size);
+        let Some(oid) = active.object.content() else { return };
+        let about = active.object.about();
+        self.finish(key, Ok(Fetched { oid, size, about }));
     }
 
     fn rechecked(&mut self, key: ObjectKey, index: u64, good: bool) {
         let Some(active) = self.objects.get_mut(&key) else { return };
-        active.rechecking.remove(&index);
+        if active.rechecking.remove(&index) == Some(true) {
+            return self.recheck(key, index);
+        }
         let range = active.object.piece_range(index);
-        let from_recipe = active.recipe.is_some() && self.ledger.have(key).is_some_and(|have| have.covers(&range));
+        let from_recipe =
+            active.recipe.is_some() && self.ledger.have(key).is_some_and(|have| have.covers(&range));
         match (good, from_recipe) {
             (true, true) => {}
             (true, false) => {
@@ -423,14 +526,18 @@ impl Actor {
         self.plan(key);
         let prefix = self.ledger.prefix(key);
         let Some(active) = self.objects.get_mut(&key) else { return };
-        active.object.target.prefix(prefix);
+        // What chunks make up is a claim until all of it is checked.
+        if active.recipe.is_none() {
+            active.report_prefix(prefix);
+        }
         let Some(layout) = active.object.layout() else { return };
         let planned = active.planned_all(&layout);
-        let is_there = planned && active.rechecking.is_empty() && self.ledger.is_complete(key, layout.size());
+        let is_quiet = active.rechecking.is_empty() && active.writing == 0;
+        let is_there = planned && is_quiet && self.ledger.is_complete(key, layout.size());
         if is_there && active.phase == Phase::Fetching && active.object.content().is_some() {
             active.phase = Phase::Completing;
-            let (object, about) = (Arc::clone(&active.object), active.about.clone());
-            let _ = self.jobs.send(Job::Complete { object, about });
+            active.report_prefix(layout.size());
+            let _ = self.jobs.send(Job::Complete { object: Arc::clone(&active.object) });
         }
     }
 
@@ -458,33 +565,48 @@ impl Actor {
 
     /// Hands wants to the root plugin as long as its window has room.
     fn ask(&mut self) {
-        while self.ledger.has_queued() {
+        // With enough calls under way further wants gather, so that small files go out in batches.
+        while self.calls < self.config.calls && self.ledger.has_due(Instant::now()) {
             let window = self.root.window();
             let room = window.saturating_sub(self.ledger.asked_cost());
             // Small rooms are left to grow, so that wants go out in batches.
             if self.ledger.asked_cost() > 0 && room < self.config.batch_bytes.min(window / 4) {
                 return;
             }
-            let wants =
-                self.ledger.next_batch(room.min(self.config.batch_bytes), self.config.batch_wants, Instant::now());
+            let wants = self.ledger.next_batch(
+                room.min(self.config.batch_bytes),
+                self.config.batch_wants,
+                Instant::now(),
+            );
             if wants.is_empty() {
                 return;
             }
+            self.calls += 1;
+            let batch = self.ledger.last_batch();
             let tags = wants.iter().map(|want| want.tag).collect();
             let (root, context, token) = (Arc::clone(&self.root), self.context.clone(), self.token.clone());
             let (sink, events) = (Arc::clone(&self.sink), self.events.clone());
             tokio::spawn(async move {
                 let call = root.get_chunks(wants, &context, sink);
                 token.run_until_cancelled(call).await;
-                let _ = events.send(Event::CallEnded { tags });
+                let _ = events.send(Event::CallEnded { tags, batch });
             });
         }
     }
 }
 
 impl Active {
+    fn report_prefix(&mut self, prefix: u64) {
+        if prefix > self.prefix {
+            self.prefix = prefix;
+            self.object.target.prefix(prefix);
+        }
+    }
+
     fn take_values(&mut self, generation: u64, first: u64, values: &[Value]) -> Result<(), FetchError> {
-        if self.generation.is_some_and(|known| known != generation) || !self.object.learn_values(first, values) {
+        if self.generation.is_some_and(|known| known != generation)
+            || !self.object.learn_values(first, values)
+        {
             return Err(FetchError::StartedOver);
         }
         self.generation = Some(generation);
@@ -492,6 +614,12 @@ impl Active {
             self.signed = self.signed.max(first + values.len() as u64);
         }
         Ok(())
+    }
+
+    /// Whether an object of this layout may be what was signed so far: whole pieces, and of the
+    /// first one a value only once a further byte was known.
+    fn may_be_bound(&self, layout: &Layout) -> bool {
+        self.signed == 0 || layout.count() > 1 && self.signed << MIN_LOG2 <= layout.size()
     }
 
     /// Whether every piece (or chunk) was planned.
@@ -514,8 +642,9 @@ async fn sleep_until(when: Option<tokio::time::Instant>) {
     }
 }
 
-/// Puts a question until it is answered for good, handing on answers; a source that cannot be
-/// reached is asked again until `patience` has passed without an answer.
+/// Puts a question until it is answered for good, handing on answers. A source that cannot be
+/// reached is asked again until `patience` has passed without an answer; so long may one be
+/// silent, too, but for a live object, which may grow slowly once it is described.
 async fn ask_until_answered(
     root: &dyn TransferPlugin,
     context: &Context,
@@ -526,22 +655,42 @@ async fn ask_until_answered(
 ) -> Result<(), Outcome> {
     let mut since = Instant::now();
     loop {
-        let (answers, mut inbox) = mpsc::channel(16);
-        let asking = root.get_descriptors(query.clone(), context, answers);
-        let forward = async {
-            let mut last = None;
-            while let Some(answer) = inbox.recv().await {
-                last = Some(Instant::now());
-                let _ = events.send(Event::Answer { key, answer });
-            }
-            last
+        let (answers, inbox) = mpsc::channel(16);
+        let asking = async { Ok(root.get_descriptors(query.clone(), context, answers).await) };
+        let forward = forward(inbox, key, events, patience, query.follow);
+        let Ok((result, last)) = tokio::try_join!(asking, forward) else {
+            return Err(Outcome::RetryLater(since.elapsed()));
         };
-        let (result, last) = tokio::join!(asking, forward);
         since = last.unwrap_or(since);
         match result {
             Err(Outcome::RetryLater(delay)) if since.elapsed() < patience => tokio::time::sleep(delay).await,
             Err(Outcome::RetryLater(_)) => return Err(Outcome::RetryLater(since.elapsed())),
             end => return end,
+        }
+    }
+}
+
+/// No answer came for too long.
+struct Silent;
+
+/// Hands on answers; returns when the last one came.
+async fn forward(
+    mut inbox: mpsc::Receiver<Description>,
+    key: ObjectKey,
+    events: &mpsc::UnboundedSender<Event>,
+    patience: Duration,
+    follow: bool,
+) -> Result<Option<Instant>, Silent> {
+    let mut last = None;
+    loop {
+        match tokio::time::timeout(patience, inbox.recv()).await {
+            Ok(Some(answer)) => {
+                last = Some(Instant::now());
+                let _ = events.send(Event::Answer { key, answer });
+            }
+            Ok(None) => return Ok(last),
+            Err(_) if follow && last.is_some() => {}
+            Err(_) => return Err(Silent),
         }
     }
 }

@@ -24,6 +24,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use towpath_content::chunking::MAX_CHUNK_LEN;
 use towpath_content::{DecodeError, Oid};
 use towpath_store::About;
 
@@ -46,6 +47,8 @@ pub struct SessionConfig {
     pub batch_bytes: u64,
     /// Wants handed to the root plugin in one call. Default 256.
     pub batch_wants: usize,
+    /// Calls of the root plugin under way. Default 16.
+    pub calls: usize,
     /// Objects in flight. Default 2048.
     pub objects: usize,
     /// Threads that check and write. Default: one per processor, 2 to 4.
@@ -60,6 +63,7 @@ impl Default for SessionConfig {
             buffer_bytes: 32 << 20,
             batch_bytes: 4 << 20,
             batch_wants: 256,
+            calls: 16,
             objects: 2048,
             workers: processors.clamp(2, 4),
         }
@@ -84,6 +88,21 @@ pub struct RecipeClaim {
     pub chunks: Vec<RecipeChunk>,
     /// Who is to blame if they do not make up the object.
     pub maker: Arc<str>,
+}
+
+impl RecipeClaim {
+    /// Whether the chunks could make up an object of `size` bytes: without gaps, none empty, none
+    /// longer than any chunk may be.
+    pub fn builds(&self, size: u64) -> bool {
+        let mut end = 0;
+        for chunk in &self.chunks {
+            if chunk.offset != end || chunk.len == 0 || chunk.len > MAX_CHUNK_LEN {
+                return false;
+            }
+            end += u64::from(chunk.len);
+        }
+        end == size
+    }
 }
 
 /// One object to fetch.
@@ -206,7 +225,9 @@ impl Session {
     }
 
     fn send(&self, submission: Submission) {
-        if let Err(mpsc::error::SendError(Event::Submit(submission))) = self.events.send(Event::Submit(submission)) {
+        if let Err(mpsc::error::SendError(Event::Submit(submission))) =
+            self.events.send(Event::Submit(submission))
+        {
             (submission.on_done)(Err(FetchError::Cancelled));
         }
     }

@@ -1,6 +1,7 @@
 //! Which wants an object needs next: pieces in order, a bounded number ahead; what an earlier
 //! transfer left is read back and checked instead; chunks of a recipe stand in for pieces.
 
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -46,9 +47,7 @@ impl Actor {
         let range = layout.range(index);
         let may_be_here = !range.is_empty() && active.existing.covers(&range);
         if may_be_here && active.object.expected(index).is_some() {
-            active.rechecking.insert(index);
-            let _ = self.jobs.send(Job::Recheck { object: Arc::clone(&active.object), index });
-            return;
+            return self.recheck(key, index);
         }
         let oid = active.object.content().unwrap_or(active.object.oid);
         self.add(key, WantId::Piece { oid, layout, index }, range.start, now);
@@ -62,14 +61,41 @@ impl Actor {
 
     /// Pieces that chunks have filled are read back and compared with their values.
     pub(super) fn check_filled_pieces(&mut self, place: Place, len: u64) {
-        let Some(active) = self.objects.get_mut(&place.object).filter(|active| active.recipe.is_some()) else { return };
-        let (Some(layout), Some(have)) = (active.object.layout(), self.ledger.have(place.object)) else { return };
+        let Some(active) = self.objects.get(&place.object).filter(|active| active.recipe.is_some()) else {
+            return;
+        };
+        let (Some(layout), Some(have)) = (active.object.layout(), self.ledger.have(place.object)) else {
+            return;
+        };
         let touched = place.offset / layout.piece_len()..(place.offset + len).div_ceil(layout.piece_len());
-        for index in touched {
-            if have.covers(&layout.range(index)) && active.rechecking.insert(index) {
+        let filled: Vec<u64> = touched.filter(|&index| have.covers(&layout.range(index))).collect();
+        filled.into_iter().for_each(|index| self.recheck(place.object, index));
+    }
+
+    /// Reads a piece back; once more if it is being read already, since it was written to.
+    pub(super) fn recheck(&mut self, key: ObjectKey, index: u64) {
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        match active.rechecking.entry(index) {
+            Entry::Occupied(mut written) => drop(written.insert(true)),
+            Entry::Vacant(slot) => {
+                slot.insert(false);
                 let _ = self.jobs.send(Job::Recheck { object: Arc::clone(&active.object), index });
             }
         }
+    }
+
+    /// A chunk cannot be had: the pieces it is part of are wanted instead.
+    pub(super) fn fall_back(&mut self, place: Place, len: u64) {
+        let Some(active) = self.objects.get(&place.object) else { return };
+        let (Some(oid), Some(layout)) = (active.object.content(), active.object.layout()) else { return };
+        let now = Instant::now();
+        for index in place.offset / layout.piece_len()..(place.offset + len).div_ceil(layout.piece_len()) {
+            let range = layout.range(index);
+            if self.ledger.have(place.object).is_none_or(|have| !have.covers(&range)) {
+                self.add(place.object, WantId::Piece { oid, layout, index }, range.start, now);
+            }
+        }
+        self.plan(place.object);
     }
 
     /// What lies in a piece is not the piece. After a recipe's chunks its maker is to blame; in

@@ -5,37 +5,39 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use towpath_content::pieces::{self, Layout};
 use towpath_content::Oid;
-use towpath_store::About;
+use towpath_content::pieces::{self, Layout, Value};
 
 use super::actor::Event;
 use super::{FetchError, Fetched};
 use crate::object::{CheckError, Object};
-use crate::want::{Delivery, Payload, Proof, Want, WantId};
+use crate::want::{Delivery, ObjectKey, Payload, Place, Proof, Want, WantId};
 
 /// What a worker does.
 pub(super) enum Job {
     /// Open the target.
-    Begin { object: Arc<Object>, size: Option<u64>, about: About },
+    Begin { object: Arc<Object>, size: Option<u64> },
     /// Check a delivery and write it to every place.
     Check { want: Want, delivery: Delivery, objects: Vec<Arc<Object>>, room: Option<OwnedSemaphorePermit> },
     /// Read a piece back from the target and compare it with its value.
     Recheck { object: Arc<Object>, index: u64 },
     /// Everything is there: compare with the OID and close.
-    Complete { object: Arc<Object>, about: About },
+    Complete { object: Arc<Object> },
 }
 
 /// What became of a delivery.
 pub(super) enum Checked {
-    /// Written.
-    Good { zeros: bool },
-    /// Written, and that was all of the object: its target is complete.
-    Whole,
+    /// Written to every place.
+    Written {
+        /// That was all of the objects: their targets are complete.
+        whole: bool,
+        /// It was a hole.
+        zeros: bool,
+        /// Objects whose targets could not take it.
+        failed: Vec<(ObjectKey, io::Error)>,
+    },
     /// Not what was wanted.
     Bad(CheckError),
-    /// This side could not take it.
-    Failed(io::Error),
 }
 
 /// Starts `count` threads that serve one queue until its sender is dropped.
@@ -63,22 +65,22 @@ fn serve(inbox: &Mutex<mpsc::UnboundedReceiver<Job>>, events: &mpsc::UnboundedSe
 
 fn perform(job: Job, scratch: &mut Vec<u8>) -> Event {
     match job {
-        Job::Begin { object, size, about } => {
-            let result = object.target.begin(size, &about).map(|()| object.target.existing());
+        Job::Begin { object, size } => {
+            let result = object.begin(size).map(|()| object.target.existing());
             Event::Began { key: object.key, result }
         }
         Job::Check { want, delivery, objects, room } => {
-            let (tag, source, len) = (want.tag, Arc::clone(&delivery.source), want.id.len());
+            let source = Arc::clone(&delivery.source);
             let result = check(&want, &delivery, &objects, scratch);
-            drop(room);
-            Event::Checked { tag, source, len, result }
+            drop((delivery, room));
+            Event::Checked { want, source, result }
         }
         Job::Recheck { object, index } => {
             let good = recheck(&object, index, scratch);
             Event::Rechecked { key: object.key, index, good }
         }
-        Job::Complete { object, about } => {
-            let result = complete(&object, about);
+        Job::Complete { object } => {
+            let result = complete(&object);
             Event::Completed { key: object.key, result }
         }
     }
@@ -90,12 +92,14 @@ fn check(want: &Want, delivery: &Delivery, objects: &[Arc<Object>], scratch: &mu
         Payload::Zeros => (zeros(scratch, want.id.len()), true),
     };
     let result = match want.id {
-        WantId::Piece { layout, index, .. } => check_piece(objects, &layout, index, bytes, delivery.proof.as_deref()),
+        WantId::Piece { layout, index, .. } => {
+            check_piece(objects, &layout, index, bytes, delivery.proof.as_deref())
+        }
         WantId::Chunk { hash, len } | WantId::Block { hash, len } => check_hash(&hash, len, bytes),
     };
     match result {
         Err(why) => Checked::Bad(why),
-        Ok(()) => write(want, objects, bytes, zeros).unwrap_or_else(Checked::Failed),
+        Ok(()) => write(want, objects, bytes, zeros),
     }
 }
 
@@ -114,12 +118,10 @@ fn check_piece(
     proof: Option<&Proof>,
 ) -> Result<(), CheckError> {
     let object = objects.first().ok_or(CheckError::NoProof)?;
-    object.check_piece(layout, index, bytes, proof)?;
-    // Others that want the same piece learn the proof too; it was good for the first.
+    let value: Value = object.check_piece(layout, index, bytes, proof)?;
+    // What the piece's value is to one object of this name, it is to all.
     for other in objects.iter().skip(1) {
-        if let Some(proof) = proof {
-            let _ = other.learn_proof(proof);
-        }
+        other.learn_values(index, &[value]);
     }
     Ok(())
 }
@@ -134,26 +136,34 @@ fn check_hash(hash: &[u8; 32], len: u32, bytes: &[u8]) -> Result<(), CheckError>
     Ok(())
 }
 
-fn write(want: &Want, objects: &[Arc<Object>], bytes: &[u8], zeros: bool) -> Result<Checked, io::Error> {
+fn write(want: &Want, objects: &[Arc<Object>], bytes: &[u8], zeros: bool) -> Checked {
     let whole = is_whole(want);
+    let mut failed = Vec::new();
     for (place, object) in want.places.iter().zip(objects) {
-        let target = &object.target;
-        if whole {
-            target.begin(Some(bytes.len() as u64), &About::default())?;
-        }
-        match zeros {
-            true => target.write_zeros(place.offset..place.offset + bytes.len() as u64)?,
-            false => target.write(place.offset, bytes)?,
-        }
-        if whole {
-            close_single(object, bytes.len() as u64)?;
-        }
+        let written = match whole {
+            true => write_whole(place, object, bytes, zeros),
+            false => write_part(place, object, bytes, zeros),
+        };
+        failed.extend(written.err().map(|why| (object.key, why)));
     }
-    Ok(if whole { Checked::Whole } else { Checked::Good { zeros } })
+    Checked::Written { whole, zeros, failed }
+}
+
+fn write_part(place: &Place, object: &Object, bytes: &[u8], zeros: bool) -> io::Result<()> {
+    match zeros {
+        true => object.target.write_zeros(place.offset..place.offset + bytes.len() as u64),
+        false => object.target.write(place.offset, bytes),
+    }
+}
+
+fn write_whole(place: &Place, object: &Object, bytes: &[u8], zeros: bool) -> io::Result<()> {
+    object.begin(Some(bytes.len() as u64))?;
+    write_part(place, object, bytes, zeros)?;
+    close_single(object, bytes.len() as u64)
 }
 
 /// A piece that is all of a content object: its file is opened, written and closed in one go.
-pub(super) fn is_whole(want: &Want) -> bool {
+fn is_whole(want: &Want) -> bool {
     matches!(want.id, WantId::Piece { oid: Oid::Blake3(_), layout, .. } if layout.count() == 1)
 }
 
@@ -168,15 +178,18 @@ fn recheck(object: &Object, index: u64, scratch: &mut Vec<u8>) -> bool {
     scratch.resize((range.end - range.start) as usize, 0);
     let layout = object.layout().map_or_else(|| Layout::of(range.end), Ok);
     let Ok(layout) = layout else { return false };
-    object.target.read(range.start, scratch).is_ok() && object.check_piece(&layout, index, scratch, None).is_ok()
+    object.target.read(range.start, scratch).is_ok()
+        && object.check_piece(&layout, index, scratch, None).is_ok()
 }
 
-fn complete(object: &Object, about: About) -> Result<Fetched, FetchError> {
-    let (Some(oid), Some(layout)) = (object.content(), object.layout()) else { return Err(FetchError::BindingWrong) };
+fn complete(object: &Object) -> Result<Fetched, FetchError> {
+    let (Some(oid), Some(layout)) = (object.content(), object.layout()) else {
+        return Err(FetchError::BindingWrong);
+    };
     let values = object.all_values().ok_or(FetchError::BindingWrong)?;
     if pieces::oid_of(&values) != oid {
         return Err(FetchError::BindingWrong);
     }
     object.target.complete(&oid, layout.size(), values)?;
-    Ok(Fetched { oid, size: layout.size(), about })
+    Ok(Fetched { oid, size: layout.size(), about: object.about() })
 }

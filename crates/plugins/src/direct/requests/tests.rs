@@ -89,9 +89,9 @@ fn each_want_ends_once_also_when_the_connection_is_lost() {
     get.data(header(0, 0, 0), Bytes::from_static(b"abc")).unwrap();
     get.outcome(&WireOutcome::new(1, Some(1), &Outcome::Gone)).unwrap();
     assert!(ended.try_recv().is_err());
-    get.end_all(&Outcome::RetryLater(std::time::Duration::ZERO));
+    get.end_all(&Outcome::RetryLater(Duration::ZERO));
     let ends = ends.0.lock().unwrap();
-    assert_eq!(*ends, [(2, Outcome::Gone), (3, Outcome::RetryLater(std::time::Duration::ZERO))]);
+    assert_eq!(*ends, [(2, Outcome::Gone), (3, Outcome::RetryLater(Duration::ZERO))]);
 }
 
 #[test]

@@ -1,0 +1,34 @@
+# Towpath: what people and CI run. `make` alone lists the targets.
+
+CARGO ?= cargo
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench tools
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
+
+demo: tools ## build, send a real tree between two services on loopback, verify it, change it, send it again
+	@scripts/demo.sh
+
+test: tools ## run all tests
+	$(CARGO) test --workspace --locked
+	@if [ -x scripts/fuzz-smoke.sh ]; then scripts/fuzz-smoke.sh; fi
+
+check: tools ## formatting, lints, documentation, house rules
+	scripts/check-house.sh
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --workspace --no-deps --locked
+
+bench: tools ## run the benchmarks
+	$(CARGO) bench --workspace --locked
+
+# Nothing but cargo and a C compiler is needed, and cargo fetches the rest by itself.
+tools:
+	@command -v $(CARGO) >/dev/null || { \
+	    echo "make: cargo is missing; install Rust (the version that rust-version in Cargo.toml names, or later)" >&2; \
+	    exit 1; }
+	@command -v $${CC:-cc} >/dev/null || { \
+	    echo "make: no C compiler is here (cc); SQLite and the cryptography need one to be built" >&2; \
+	    exit 1; }

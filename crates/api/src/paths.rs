@@ -1,0 +1,72 @@
+//! Paths in JSON: text, or the list of its bytes for a path that is not UTF-8.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Form {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl From<&Path> for Form {
+    fn from(path: &Path) -> Self {
+        match path.to_str() {
+            Some(text) => Self::Text(text.into()),
+            None => Self::Bytes(path.as_os_str().as_bytes().to_vec()),
+        }
+    }
+}
+
+impl From<Form> for PathBuf {
+    fn from(form: Form) -> Self {
+        match form {
+            Form::Text(text) => text.into(),
+            Form::Bytes(bytes) => OsString::from_vec(bytes).into(),
+        }
+    }
+}
+
+/// Writes a path.
+pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    Form::from(path).serialize(serializer)
+}
+
+/// Reads a path.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+    Form::deserialize(deserializer).map(PathBuf::from)
+}
+
+/// The same for a path that may be absent.
+pub mod option {
+    use super::*;
+
+    /// Writes a path, or null.
+    pub fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+        path.as_deref().map(Form::from).serialize(serializer)
+    }
+
+    /// Reads a path, or null.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+        Option::<Form>::deserialize(deserializer).map(|form| form.map(PathBuf::from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PutRequest;
+
+    #[test]
+    fn a_path_that_is_not_text_comes_back_as_it_was() {
+        for (bytes, json) in [(&b"/a"[..], r#"{"path":"/a"}"#), (b"/\xff", r#"{"path":[47,255]}"#)] {
+            let request = PutRequest { path: OsString::from_vec(bytes.to_vec()).into() };
+            assert_eq!(serde_json::to_string(&request).unwrap(), json);
+            assert_eq!(serde_json::from_str::<PutRequest>(json).unwrap(), request);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What is sent arrives identical: bytes, names, modes, times, symbolic links, holes.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::environment::{Summary, TestEnvironment};
+use crate::runner::situations;
+use crate::trees::{PIECE, assert_same, bytes, dress, file, size, sparse_file, symlink};
+
+situations![
+    files_of_every_size_around_a_piece_arrive_identical,
+    a_tree_arrives_identical,
+    odd_names_arrive_as_they_are,
+    an_empty_directory_arrives,
+    holes_stay_holes_in_a_file,
+    holes_stay_holes_in_a_tree,
+    a_large_file_is_shared_before_it_is_read,
+    without_a_destination_it_comes_under_its_own_name,
+    several_receivers_fetch_at_once,
+];
+
+/// Shares `source`, gets it as `destination`, compares.
+fn send(env: &TestEnvironment, source: &Path, destination: &Path) -> Summary {
+    let mut share = env.sender.share(source);
+    let summary = env.receiver.get(&share.ticket(), destination).end().summary();
+    assert_same(source, destination);
+    summary
+}
+
+fn files_of_every_size_around_a_piece_arrive_identical() {
+    let env = TestEnvironment::new();
+    for len in [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE - 1] {
+        let source = env.sender.path(format!("{len} bytes"));
+        file(&source, len, len);
+        dress(&source, 0o641, 123_456_789);
+        let summary = send(&env, &source, &env.receiver.path(format!("{len}")));
+        assert_eq!(summary.number("bytes"), len);
+        assert_eq!(summary.number("kept") + summary.fetched(), len);
+    }
+}
+
+fn a_tree_arrives_identical() {
+    let env = TestEnvironment::new();
+    let tree = env.sender.path("tree");
+    fs::create_dir_all(tree.join("a/b/c")).unwrap();
+    fs::create_dir_all(tree.join("empty")).unwrap();
+    for (place, len) in [0, 1, 5000, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE + 7].into_iter().enumerate() {
+        let path = tree.join(["a", "a/b", "a/b/c"][place % 3]).join(format!("{len}"));
+        file(&path, len + 1, len);
+        dress(&path, [0o600, 0o755, 0o444, 0o000][place % 4], 7 + place as u32);
+    }
+    symlink("../a/b", &tree.join("a/to a directory"));
+    symlink("/nowhere/at/all", &tree.join("dangling"));
+    dress(&tree.join("a/b/c"), 0o555, 5);
+    dress(&tree.join("a/b"), 0o750, 4);
+    dress(&tree.join("empty"), 0o711, 3);
+    dress(&tree, 0o700, 999_999_999);
+    let summary = send(&env, &tree, &env.receiver.path("copy"));
+    assert_eq!(summary.number("bytes"), size(&tree));
+    assert_eq!(summary.number("failed"), 0);
+    assert_eq!(summary.number("entries"), 14, "five directories, seven files, two links");
+}
+
+fn odd_names_arrive_as_they_are() {
+    let env = TestEnvironment::new();
+    let tree = env.sender.path("odd");
+    fs::create_dir(&tree).unwrap();
+    let longest = [b'n'; 255];
+    let names: [&[u8]; 9] =
+        [b"new\nline", b"\xff\xfe not text", b"-o", b" ", b".hidden", b"~", b"\x1b[31m", "\u{202e}txt".as_bytes(), &longest];
+    for name in names {
+        let name = OsStr::from_bytes(name);
+        fs::write(tree.join(name), name.as_bytes()).unwrap();
+        fs::create_dir(tree.join("dirs")).or_else(|_| fs::metadata(tree.join("dirs")).map(drop)).unwrap();
+        fs::create_dir(tree.join("dirs").join(name)).unwrap();
+        fs::write(tree.join("dirs").join(name).join(name), b"below").unwrap();
+    }
+    send(&env, &tree, &env.receiver.path("copy"));
+    // A single file, whose temporary has its name too.
+    for name in names {
+        let mut share = env.sender.share(tree.join(OsStr::from_bytes(name)));
+        env.receiver.tow(["get", &share.ticket()]).end().with(0);
+        assert_same(&tree.join(OsStr::from_bytes(name)), &env.receiver.path(OsStr::from_bytes(name)));
+    }
+}
+
+fn an_empty_directory_arrives() {
+    let env = TestEnvironment::new();
+    let tree = env.sender.path("empty");
+    fs::create_dir(&tree).unwrap();
+    dress(&tree, 0o750, 1);
+    let summary = send(&env, &tree, &env.receiver.path("copy"));
+    assert_eq!((summary.number("bytes"), summary.number("entries")), (0, 1));
+}
+
+const SPARSE: u64 = 48 << 20;
+
+fn assert_mostly_holes(path: &Path) {
+    let metadata = fs::metadata(path).unwrap();
+    let allocated = metadata.blocks() * 512;
+    assert!(allocated < 4 << 20, "{} has {allocated} bytes allocated", path.display());
+}
+
+fn holes_stay_holes_in_a_file() {
+    let env = TestEnvironment::new();
+    let source = env.sender.path("sparse");
+    sparse_file(&source, SPARSE, &[0, 20 << 20, SPARSE - 4096]);
+    let summary = send(&env, &source, &env.receiver.path("copy"));
+    assert_mostly_holes(&env.receiver.path("copy"));
+    assert!(summary.fetched() < 4 << 20, "zeros cost nothing: {}", summary.0);
+}
+
+fn holes_stay_holes_in_a_tree() {
+    let env = TestEnvironment::new();
+    let tree = env.sender.path("tree");
+    fs::create_dir(&tree).unwrap();
+    sparse_file(&tree.join("sparse"), SPARSE, &[1 << 20, 30 << 20]);
+    sparse_file(&tree.join("nothing but a hole"), SPARSE, &[]);
+    let summary = send(&env, &tree, &env.receiver.path("copy"));
+    assert_mostly_holes(&env.receiver.path("copy/sparse"));
+    assert_mostly_holes(&env.receiver.path("copy/nothing but a hole"));
+    assert!(summary.fetched() < 4 << 20, "zeros cost nothing: {}", summary.0);
+}
+
+fn a_large_file_is_shared_before_it_is_read() {
+    let env = TestEnvironment::new();
+    let source = env.sender.path("large");
+    file(&source, 1, (64 << 20) + 12345);
+    dress(&source, 0o604, 42);
+    let summary = send(&env, &source, &env.receiver.path("copy"));
+    assert_eq!(summary.number("bytes"), (64 << 20) + 12345);
+}
+
+fn without_a_destination_it_comes_under_its_own_name() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("a file"), 1, 1000);
+    let mut share = env.sender.share("a file");
+    let ended = env.receiver.tow(["get", &share.ticket()]).end().with(0);
+    assert_same(&env.sender.path("a file"), &env.receiver.path("a file"));
+    assert!(ended.out.is_empty(), "standard output is for data: {}", ended.text());
+    assert!(ended.err.contains("a file"), "{}", ended.err);
+}
+
+fn several_receivers_fetch_at_once() {
+    let env = TestEnvironment::new();
+    let source = env.sender.path("popular");
+    fs::write(&source, bytes(3, 3 << 20)).unwrap();
+    let mut share = env.sender.share(&source);
+    let ticket = share.ticket();
+    let copies: Vec<_> = (0..4).map(|number| env.receiver.path(format!("copy {number}"))).collect();
+    let getting: Vec<_> = copies.iter().map(|copy| env.receiver.get(&ticket, copy).start()).collect();
+    getting.into_iter().for_each(|running| drop(running.end().summary()));
+    copies.iter().for_each(|copy| assert_same(&source, copy));
+}

@@ -1,0 +1,354 @@
+//! Two machines in a temporary folder, and the programs that run on them.
+//!
+//! Nothing outside the folder is read or written, nothing but 127.0.0.1 is listened on. Standard
+//! output and error go to files there, so that they can be looked at while the program runs.
+//! Every wait has an end, and a program that is dropped is killed by its own id.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// No wait is longer.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Where everybody listens: any free port of this machine alone.
+pub const LOOPBACK: &str = "127.0.0.1:0";
+
+/// A sender, a receiver, and one more.
+pub struct TestEnvironment {
+    /// Who has something.
+    pub sender: Machine,
+    /// Who wants it.
+    pub receiver: Machine,
+    /// Who has something too.
+    pub stranger: Machine,
+    _dir: TempDir,
+}
+
+impl TestEnvironment {
+    /// New machines.
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let machine = |name: &str| Machine::new(&dir.path().join(name));
+        Self { sender: machine("sender"), receiver: machine("receiver"), stranger: machine("stranger"), _dir: dir }
+    }
+}
+
+/// A home, and a folder to work in.
+pub struct Machine {
+    home: PathBuf,
+    folder: PathBuf,
+    output: PathBuf,
+    calls: AtomicUsize,
+}
+
+impl Machine {
+    fn new(base: &Path) -> Self {
+        let at = |name: &str| base.join(name);
+        let machine =
+            Self { home: at("home"), folder: at("files"), output: at("output"), calls: AtomicUsize::new(0) };
+        for folder in [&machine.home, &machine.folder, &machine.output] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        machine
+    }
+
+    /// A path in the machine's folder.
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// A path in the machine's home.
+    pub fn home(&self, name: &str) -> PathBuf {
+        self.home.join(name)
+    }
+
+    /// A call of the program with these words.
+    pub fn tow<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Call {
+        let words: Vec<OsString> = words.into_iter().map(|word| word.as_ref().to_owned()).collect();
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        let output = |kind: &str| self.output.join(format!("{number}.{kind}"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tow"));
+        command.args(&words).env_clear().env("TOW_HOME", &self.home).env("HOME", &self.home);
+        command.current_dir(&self.folder).stdin(Stdio::null());
+        let shown = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        Call { command, out: output("out"), err: output("err"), shown: format!("tow {shown}") }
+    }
+
+    /// Serves `path`, and may be waited for.
+    pub fn share(&self, path: impl AsRef<Path>) -> Running {
+        let (path, words) = (path.as_ref(), ["share", "--listen", LOOPBACK]);
+        self.tow(words.iter().map(OsStr::new).chain([path.as_os_str()])).start()
+    }
+
+    /// Fetches into `destination` and tells events.
+    pub fn get(&self, ticket: &str, destination: impl AsRef<Path>) -> Call {
+        let words = ["get", "--json", ticket, "-o"];
+        self.tow(words.iter().map(OsStr::new).chain([destination.as_ref().as_os_str()]))
+    }
+
+    /// [`Self::get`], slowly.
+    pub fn get_slowly(&self, ticket: &str, destination: impl AsRef<Path>, rate: &str) -> Call {
+        let words = ["get", "--json", "--limit-rate", rate, ticket, "-o"];
+        self.tow(words.iter().map(OsStr::new).chain([destination.as_ref().as_os_str()]))
+    }
+
+    /// A daemon that answers.
+    pub fn daemon(&self) -> Running {
+        let mut running = self.tow(["daemon", "--listen", LOOPBACK]).start();
+        running.wait_until("answers at its socket", |daemon| daemon.error_text().contains("local API at").then_some(()));
+        running
+    }
+}
+
+/// A program that can be started.
+pub struct Call {
+    command: Command,
+    out: PathBuf,
+    err: PathBuf,
+    shown: String,
+}
+
+impl Call {
+    /// Gives it something to read.
+    pub fn input(mut self, input: impl Into<Stdio>) -> Self {
+        self.command.stdin(input);
+        self
+    }
+
+    /// Gives it a text to read.
+    pub fn input_text(self, text: &str) -> Self {
+        let path = self.out.with_extension("in");
+        fs::write(&path, text).unwrap();
+        self.input(File::open(path).unwrap())
+    }
+
+    /// Sets a variable.
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Starts it.
+    pub fn start(mut self) -> Running {
+        self.command.stdout(File::create(&self.out).unwrap()).stderr(File::create(&self.err).unwrap());
+        let child = self.command.spawn().unwrap();
+        Running { child, out: self.out, err: self.err, shown: self.shown }
+    }
+
+    /// Runs it to its end.
+    pub fn end(self) -> Ended {
+        self.start().end()
+    }
+}
+
+/// A program that was started. Dropping it kills it.
+pub struct Running {
+    child: Child,
+    out: PathBuf,
+    err: PathBuf,
+    shown: String,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    /// What it wrote to standard output so far.
+    pub fn output(&self) -> Vec<u8> {
+        fs::read(&self.out).unwrap()
+    }
+
+    /// What it wrote to standard error so far.
+    pub fn error_text(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.err).unwrap()).into_owned()
+    }
+
+    fn describe(&self) -> String {
+        let out = self.output();
+        let tail = String::from_utf8_lossy(&out[out.len().saturating_sub(2000)..]).into_owned();
+        format!("'{}'; standard output: {tail}; standard error: {}", self.shown, self.error_text())
+    }
+
+    /// Looks again and again until `look` sees something.
+    pub fn wait_until<T>(&mut self, what: &str, mut look: impl FnMut(&mut Self) -> Option<T>) -> T {
+        let start = Instant::now();
+        loop {
+            // In this order: what it said right before it ended counts.
+            let has_ended = self.child.try_wait().unwrap().is_some();
+            if let Some(seen) = look(self) {
+                return seen;
+            }
+            assert!(!has_ended, "ended before this: {what}: {}", self.describe());
+            assert!(start.elapsed() < PATIENCE, "waited too long for this: {what}: {}", self.describe());
+            sleep(LOOK_EVERY);
+        }
+    }
+
+    /// The ticket, as soon as it is printed.
+    pub fn ticket(&mut self) -> String {
+        self.wait_until("prints its ticket", |running| {
+            let line = first_line(&running.output())?;
+            Some(match serde_json::from_str::<Value>(&line) {
+                Ok(event) => event["ticket"].as_str().unwrap().to_owned(),
+                Err(_) => line,
+            })
+        })
+    }
+
+    /// Waits until a getting program says that it has so many bytes.
+    pub fn wait_for_bytes(&mut self, bytes: u64) {
+        self.wait_until(&format!("has {bytes} bytes"), |running| {
+            let done = |event: &Value| event["done"].as_u64().unwrap_or(0);
+            events(&running.output()).iter().any(|event| done(event) >= bytes).then_some(())
+        });
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// As ^C does.
+    pub fn interrupt(&self) {
+        kill_process(self.pid(), Signal::INT).unwrap();
+    }
+
+    /// As `kill -9` does; returns when it is gone.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Whether it still runs.
+    pub fn runs(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// The most memory it ever had, in bytes; 0 if it just ended.
+    pub fn peak_memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        status.ok().and_then(|status| peak_memory_of(&status)).unwrap_or(0)
+    }
+
+    /// Waits for its end, and looks at it now and then.
+    pub fn end_watched(mut self, mut look: impl FnMut(&Self)) -> Ended {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return Ended { status, out: self.output(), err: self.error_text(), shown: self.shown.clone() };
+            }
+            assert!(start.elapsed() < PATIENCE, "does not end: {}", self.describe());
+            look(&self);
+            sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Waits for its end.
+    pub fn end(self) -> Ended {
+        self.end_watched(|_| ())
+    }
+}
+
+fn peak_memory_of(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes << 10)
+}
+
+/// The first line, if it is complete.
+pub fn first_line(output: &[u8]) -> Option<String> {
+    let end = output.iter().position(|&byte| byte == b'\n')?;
+    Some(String::from_utf8(output[..end].to_vec()).unwrap())
+}
+
+/// The complete lines so far, each of them an object.
+fn events(output: &[u8]) -> Vec<Value> {
+    let whole = output.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    let lines = output[..whole].split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| serde_json::from_slice(line).expect("a line of --json is not an object")).collect()
+}
+
+/// A program that ended.
+pub struct Ended {
+    status: ExitStatus,
+    /// Its standard output.
+    pub out: Vec<u8>,
+    /// Its standard error.
+    pub err: String,
+    shown: String,
+}
+
+impl Ended {
+    /// It must have ended with this status.
+    pub fn with(self, code: i32) -> Self {
+        let out = String::from_utf8_lossy(&self.out[self.out.len().saturating_sub(2000)..]);
+        let context = format!("'{}'; standard output: {out}; standard error: {}", self.shown, self.err);
+        assert_eq!(self.status.code(), Some(code), "{}: {context}", self.status);
+        self
+    }
+
+    /// Its standard output as text.
+    pub fn text(&self) -> String {
+        String::from_utf8(self.out.clone()).unwrap()
+    }
+
+    /// What `--json` told; each line must be an object.
+    pub fn events(&self) -> Vec<Value> {
+        assert!(self.out.is_empty() || self.out.ends_with(b"\n"), "cut off: {}", self.text());
+        events(&self.out)
+    }
+
+    fn last_event(&self, kind: &str) -> Value {
+        let last = self.events().pop().unwrap_or_else(|| panic!("no events: '{}' {}", self.shown, self.err));
+        assert_eq!(last["event"], kind, "{last}");
+        last
+    }
+
+    /// The summary, which is the last event; it ended well.
+    pub fn summary(self) -> Summary {
+        Summary(self.with(0).last_event("summary"))
+    }
+
+    /// The summary of a transfer that left something out.
+    pub fn partial_summary(self) -> Summary {
+        Summary(self.with(3).last_event("summary"))
+    }
+
+    /// The error, which is the last event; it failed.
+    pub fn failure(self) -> Value {
+        self.with(1).last_event("failed")
+    }
+}
+
+/// The last event of a transfer that came to its end.
+pub struct Summary(pub Value);
+
+impl Summary {
+    /// A number of the summary.
+    pub fn number(&self, name: &str) -> u64 {
+        self.0[name].as_u64().unwrap_or_else(|| panic!("no {name} in {}", self.0))
+    }
+
+    /// Bytes of the source `name`.
+    pub fn from(&self, name: &str) -> u64 {
+        self.0["by_source"][name].as_u64().unwrap_or(0)
+    }
+
+    /// Bytes that came over the network.
+    pub fn fetched(&self) -> u64 {
+        let sources = self.0["by_source"].as_object().unwrap();
+        sources.iter().filter(|(name, _)| *name != "this machine").map(|(_, bytes)| bytes.as_u64().unwrap()).sum()
+    }
+}

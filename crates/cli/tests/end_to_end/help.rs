@@ -1,0 +1,56 @@
+//! The help texts are part of the public interface: `UPDATE_SNAPSHOTS=1` writes them anew, and the
+//! difference is looked at as that of any other source.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use crate::environment::TestEnvironment;
+use crate::runner::situations;
+
+situations![
+    the_help_is_as_agreed_on,
+    the_manual_and_the_completions_are_printed,
+];
+
+const COMMANDS: [&str; 9] = ["share", "get", "put", "daemon", "ls", "done", "status", "completions", "man"];
+
+fn all_help(env: &TestEnvironment) -> String {
+    let mut all = String::new();
+    let calls = std::iter::once(None).chain(COMMANDS.map(Some));
+    for command in calls {
+        let words: Vec<&str> = command.into_iter().chain(["--help"]).collect();
+        let text = env.sender.tow(&words).variable("COLUMNS", "100").end().with(0).text();
+        writeln!(all, "$ tow {}\n{text}", words.join(" ")).unwrap();
+    }
+    all
+}
+
+fn the_help_is_as_agreed_on() {
+    let env = TestEnvironment::new();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/help.txt");
+    let now = all_help(&env);
+    let root = now.split("\n$ tow share").next().unwrap_or_default();
+    for command in COMMANDS {
+        assert!(root.contains(&format!("\n  {command} ")), "{command} is not in the list");
+    }
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&path, &now).unwrap();
+    }
+    let agreed = std::fs::read_to_string(&path).unwrap();
+    for (number, (now, agreed)) in now.lines().zip(agreed.lines()).enumerate() {
+        assert_eq!(now, agreed, "line {} of {}; UPDATE_SNAPSHOTS=1 if meant", number + 1, path.display());
+    }
+    assert_eq!(now.lines().count(), agreed.lines().count(), "{}; UPDATE_SNAPSHOTS=1 if meant", path.display());
+}
+
+fn the_manual_and_the_completions_are_printed() {
+    let env = TestEnvironment::new();
+    let page = env.sender.tow(["man"]).end().with(0).text();
+    assert!(page.contains(".TH tow 1"), "{}", &page[..page.len().min(200)]);
+    let page = env.sender.tow(["man", "get"]).end().with(0).text();
+    assert!(page.contains("TICKET"), "{}", &page[..page.len().min(200)]);
+    for shell in ["bash", "zsh", "fish"] {
+        let script = env.sender.tow(["completions", shell]).end().with(0).text();
+        assert!(script.contains("limit-rate"), "{shell}");
+    }
+}

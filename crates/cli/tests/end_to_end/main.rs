@@ -1,0 +1,53 @@
+//! The real program, end to end: two homes on one machine, linked by 127.0.0.1.
+//!
+//! ```text
+//!   runner ── situations of a module ──► TestEnvironment ── Machine ── Call ──► Running ──► Ended
+//!                                             │ temporary folder: homes, files, output
+//! ```
+//!
+//! | module | story |
+//! |---|---|
+//! | `runner` | runs the situations side by side, and says at the end how many were skipped and why |
+//! | `environment` | two machines; programs that are started, watched, and killed when dropped |
+//! | `trees` | files and trees: making them, and comparing all that must arrive |
+//! | `arriving` | what is sent arrives identical |
+//! | `destinations` | where it goes, and what is never overwritten |
+//! | `interruptions` | either side killed at any time; the same command goes on |
+//! | `streams` | `something \| tow put -`, followed while it grows |
+//! | `daemons` | the service in the background, its socket and its tickets |
+//! | `second_time` | what is on this machine already does not cross the network |
+//! | `refusals` | what goes wrong is said, with its exit status, and nothing wrong is written |
+//! | `help` | the help texts, as they were last agreed on |
+//! | `memory` | neither side grows with the data |
+//!
+//! `cargo test -p towpath --test end_to_end -- WORD...` runs those whose names contain a word.
+#![cfg_attr(test, allow(clippy::unwrap_used))] // Clippy spares only functions marked as tests.
+
+mod arriving;
+mod daemons;
+mod destinations;
+mod environment;
+mod help;
+mod interruptions;
+mod memory;
+mod refusals;
+mod runner;
+mod second_time;
+mod streams;
+mod trees;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    runner::run(&[
+        memory::SITUATIONS,
+        interruptions::SITUATIONS,
+        refusals::SITUATIONS,
+        streams::SITUATIONS,
+        daemons::SITUATIONS,
+        arriving::SITUATIONS,
+        destinations::SITUATIONS,
+        second_time::SITUATIONS,
+        help::SITUATIONS,
+    ])
+}

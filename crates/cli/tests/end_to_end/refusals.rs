@@ -1,0 +1,367 @@
+//! What goes wrong is said, with its exit status, and nothing wrong is written.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use towpath_content::Ticket;
+use towpath_content::ticket::Secret;
+
+use crate::environment::{Call, TestEnvironment};
+use crate::runner::{situations, skip};
+use crate::trees::{assert_same, bytes, file, names};
+
+situations![
+    a_file_that_changed_after_it_was_put_is_not_sent,
+    a_file_of_a_tree_that_changed_is_left_out_and_named,
+    a_file_that_was_removed_after_it_was_put_is_not_sent,
+    a_damaged_ticket_is_told_apart,
+    a_sender_that_is_gone_is_given_up,
+    a_wrong_secret_is_refused,
+    a_wrong_node_is_not_spoken_to,
+    knowing_a_hash_is_not_enough,
+    a_destination_below_a_file_is_refused,
+    a_read_only_destination_is_refused,
+    a_full_disk_is_told_and_the_transfer_goes_on_with_more_room,
+    a_full_disk_stops_a_tree_and_it_goes_on_with_more_room,
+    a_file_that_is_not_there_can_not_be_shared,
+    a_special_file_can_not_be_shared,
+    special_files_in_a_tree_are_named_and_left_out,
+    usage_errors_end_with_2,
+    every_line_of_json_is_an_object_and_the_last_a_summary,
+    quiet_says_nothing,
+];
+
+fn impatient(env: &TestEnvironment, ticket: &str, destination: &str) -> Call {
+    env.receiver.tow(["get", "--json", "--timeout", "2", ticket, "-o", destination])
+}
+
+fn message(failure: &Value) -> &str {
+    failure["message"].as_str().unwrap()
+}
+
+fn small_file(env: &TestEnvironment) -> PathBuf {
+    let path = env.sender.path("small");
+    file(&path, 5, 700_000);
+    path
+}
+
+fn assert_nothing_written(env: &TestEnvironment) {
+    assert!(!env.receiver.path("copy").exists());
+}
+
+fn a_file_that_changed_after_it_was_put_is_not_sent() {
+    let env = TestEnvironment::new();
+    let source = small_file(&env);
+    let mut share = env.sender.share(&source);
+    let ticket = share.ticket();
+    fs::write(&source, bytes(6, 700_000)).unwrap();
+    let failure = impatient(&env, &ticket, "copy").end().failure();
+    assert_eq!(failure["kind"], "changed", "{failure}");
+    assert!(message(&failure).contains("changed"), "{failure}");
+    assert_nothing_written(&env);
+    // The same in words, and then a new ticket for the new content.
+    let ended = env.receiver.tow(["get", &ticket, "-o", "copy"]).end().with(1);
+    assert!(ended.err.contains("changed"), "{}", ended.err);
+    drop(share);
+    let mut share = env.sender.share(&source);
+    assert_ne!(share.ticket(), ticket);
+    env.receiver.get(&share.ticket(), "copy").end().summary();
+    assert_same(&source, &env.receiver.path("copy"));
+}
+
+fn a_file_of_a_tree_that_changed_is_left_out_and_named() {
+    let env = TestEnvironment::new();
+    let tree = env.sender.path("tree");
+    fs::create_dir(&tree).unwrap();
+    for (seed, name) in (1..).zip(["one", "two", "three"]) {
+        file(&tree.join(name), seed, 50_000);
+        crate::trees::dress(&tree.join(name), 0o644, 1);
+    }
+    let mut share = env.sender.share(&tree);
+    let ticket = share.ticket();
+    // When a receiver has it, all of it was read.
+    env.receiver.get(&ticket, "before").end().summary();
+    fs::remove_dir_all(env.receiver.path("before")).unwrap();
+    fs::write(tree.join("two"), bytes(77, 50_000)).unwrap();
+    let ended = impatient(&env, &ticket, "copy").end();
+    let named: Vec<_> = ended.events().into_iter().filter(|event| event["event"] == "file_failed").collect();
+    let summary = ended.partial_summary();
+    assert_eq!(summary.number("failed"), 1);
+    assert_eq!(named.len(), 1, "{named:?}");
+    assert_eq!(named[0]["path"], "two");
+    assert!(named[0]["error"].as_str().unwrap().contains("changed"), "{}", named[0]);
+    let copied: Vec<_> = names(&env.receiver.path("copy")).into_iter().filter(|name| !name.starts_with('.')).collect();
+    assert_eq!(copied, ["one", "three"]);
+    // The file comes back as it was put: the same command brings the rest.
+    file(&tree.join("two"), 2, 50_000);
+    crate::trees::dress(&tree.join("two"), 0o644, 1);
+    drop(share);
+    let mut share = env.sender.share(&tree);
+    assert_eq!(share.ticket(), ticket, "the same tree has the same ticket");
+    let summary = impatient(&env, &ticket, "copy").end().summary();
+    assert_eq!((summary.number("kept"), names(&env.receiver.path("copy")).len()), (100_000, 3), "{}", summary.0);
+    assert_same(&tree, &env.receiver.path("copy"));
+}
+
+fn a_file_that_was_removed_after_it_was_put_is_not_sent() {
+    let env = TestEnvironment::new();
+    let source = small_file(&env);
+    let mut share = env.sender.share(&source);
+    let ticket = share.ticket();
+    fs::remove_file(&source).unwrap();
+    let failure = impatient(&env, &ticket, "copy").end().failure();
+    assert!(["changed", "not_found"].contains(&failure["kind"].as_str().unwrap()), "{failure}");
+    assert_nothing_written(&env);
+}
+
+fn a_damaged_ticket_is_told_apart() {
+    let env = TestEnvironment::new();
+    let mut share = env.sender.share(small_file(&env));
+    let ticket = share.ticket();
+    let last = if ticket.ends_with('a') { "b" } else { "a" };
+    let middle = ticket.len() / 2;
+    let damaged = [
+        ticket[..ticket.len() - 1].to_owned(),
+        format!("{}{last}", &ticket[..ticket.len() - 8]),
+        format!("{}{}", &ticket[..middle], &ticket[middle + 3..]),
+        "tow:".into(),
+        "tow:!".into(),
+        "nothing".into(),
+    ];
+    for ticket in damaged {
+        let failure = impatient(&env, &ticket, "copy").end().with(2);
+        assert_eq!(failure.events().pop().unwrap()["kind"], "usage", "{ticket}");
+    }
+    assert_nothing_written(&env);
+}
+
+fn a_sender_that_is_gone_is_given_up() {
+    let env = TestEnvironment::new();
+    let mut share = env.sender.share(small_file(&env));
+    let ticket = share.ticket();
+    share.kill();
+    let start = std::time::Instant::now();
+    let failure = impatient(&env, &ticket, "copy").end().failure();
+    assert_eq!(failure["kind"], "unreachable", "{failure}");
+    assert!(failure["hint"].as_str().unwrap().contains("same command"), "{failure}");
+    assert!(start.elapsed().as_secs() < 20, "--timeout 2 took {:?}", start.elapsed());
+    assert_nothing_written(&env);
+}
+
+fn edit(ticket: &str, change: impl FnOnce(&mut Ticket)) -> String {
+    let mut ticket: Ticket = ticket.parse().unwrap();
+    change(&mut ticket);
+    ticket.to_string()
+}
+
+fn a_wrong_secret_is_refused() {
+    let env = TestEnvironment::new();
+    let mut share = env.sender.share(small_file(&env));
+    let wrong = edit(&share.ticket(), |ticket| ticket.secret = Secret([0; 16]));
+    let failure = impatient(&env, &wrong, "copy").end().failure();
+    assert_eq!(failure["kind"], "refused", "{failure}");
+    assert!(failure["hint"].as_str().unwrap().contains("new ticket"), "{failure}");
+    assert_nothing_written(&env);
+}
+
+/// The service at the address has another key than the ticket says.
+fn a_wrong_node_is_not_spoken_to() {
+    let env = TestEnvironment::new();
+    let mut share = env.sender.share(small_file(&env));
+    let mut other = env.receiver.share(env.receiver.path(""));
+    let stranger: Ticket = other.ticket().parse().unwrap();
+    let wrong = edit(&share.ticket(), |ticket| ticket.node = stranger.node);
+    impatient(&env, &wrong, "copy").end().failure();
+    assert_nothing_written(&env);
+}
+
+/// The OID of something that is there, with the secret of something else.
+fn knowing_a_hash_is_not_enough() {
+    let env = TestEnvironment::new();
+    let _daemon = env.sender.daemon();
+    file(&env.sender.path("public"), 1, 1000);
+    file(&env.sender.path("private"), 2, 1000);
+    let put = |name: &str| env.sender.tow(["put", name]).end().with(0).text();
+    let (public, private) = (put("public"), put("private"));
+    let private: Ticket = private.parse().unwrap();
+    let wrong = edit(&public, |ticket| ticket.oid = private.oid);
+    let failure = impatient(&env, &wrong, "copy").end().failure();
+    assert_eq!(failure["kind"], "refused", "{failure}");
+    assert_nothing_written(&env);
+}
+
+fn a_destination_below_a_file_is_refused() {
+    let env = TestEnvironment::new();
+    let mut share = env.sender.share(small_file(&env));
+    fs::create_dir(env.sender.path("tree")).unwrap();
+    let mut tree = env.sender.share("tree");
+    fs::write(env.receiver.path("file"), b"mine").unwrap();
+    for ticket in [share.ticket(), tree.ticket()] {
+        let failure = impatient(&env, &ticket, "file/copy").end().failure();
+        assert!(message(&failure).contains("file"), "{failure}");
+    }
+    assert_eq!(fs::read(env.receiver.path("file")).unwrap(), b"mine");
+}
+
+/// A small file system that is gone with this value.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn tmpfs(path: &Path, options: &str) -> Self {
+        if !rustix::process::geteuid().is_root() {
+            skip("needs root, to mount a small file system");
+        }
+        fs::create_dir_all(path).unwrap();
+        let words = ["-t", "tmpfs", "-o", options, "tmpfs"];
+        let mounted = Command::new("mount").args(words).arg(path).output();
+        if !mounted.is_ok_and(|output| output.status.success()) {
+            skip("this root may not mount file systems");
+        }
+        Self(path.into())
+    }
+
+    fn remount(&self, options: &str) {
+        let status = Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(&self.0).status();
+        assert!(status.unwrap().success());
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+fn a_read_only_destination_is_refused() {
+    let env = TestEnvironment::new();
+    let mut share = env.sender.share(small_file(&env));
+    let there = env.receiver.path("there");
+    let _mounted = Mounted::tmpfs(&there, "size=1m,ro");
+    let failure = impatient(&env, &share.ticket(), "there/copy").end().failure();
+    assert!(message(&failure).contains("copy"), "it says where: {failure}");
+}
+
+fn a_full_disk_is_told_and_the_transfer_goes_on_with_more_room() {
+    let env = TestEnvironment::new();
+    let source = env.sender.path("big");
+    file(&source, 1, 6 << 20);
+    let mut share = env.sender.share(&source);
+    let ticket = share.ticket();
+    let mounted = Mounted::tmpfs(&env.receiver.path("there"), "size=3m");
+    let failure = env.receiver.get(&ticket, "there/copy").end().failure();
+    assert_eq!(failure["kind"], "no_space", "{failure}");
+    assert!(failure["hint"].as_str().unwrap().contains("free some space"), "{failure}");
+    assert!(!env.receiver.path("there/copy").exists());
+    mounted.remount("size=16m");
+    env.receiver.get(&ticket, "there/copy").end().summary();
+    assert_same(&source, &env.receiver.path("there/copy"));
+}
+
+fn a_full_disk_stops_a_tree_and_it_goes_on_with_more_room() {
+    let env = TestEnvironment::new();
+    let tree = env.sender.path("tree");
+    fs::create_dir(&tree).unwrap();
+    (0..60).for_each(|number| file(&tree.join(number.to_string()), number, 100_000));
+    let mut share = env.sender.share(&tree);
+    let ticket = share.ticket();
+    let mounted = Mounted::tmpfs(&env.receiver.path("there"), "size=3m");
+    let failure = env.receiver.get(&ticket, "there/copy").end().failure();
+    assert_eq!(failure["kind"], "no_space", "{failure}");
+    mounted.remount("size=16m");
+    env.receiver.get(&ticket, "there/copy").end().summary();
+    assert_same(&tree, &env.receiver.path("there/copy"));
+}
+
+fn a_file_that_is_not_there_can_not_be_shared() {
+    let env = TestEnvironment::new();
+    for words in [&["share", "--listen", crate::environment::LOOPBACK, "nothing"][..], &["put", "nothing"]] {
+        let ended = env.sender.tow(words).end().with(1);
+        assert!(ended.out.is_empty() && ended.err.contains("nothing"), "{} {}", ended.text(), ended.err);
+    }
+}
+
+fn a_special_file_can_not_be_shared() {
+    let env = TestEnvironment::new();
+    let ended = env.sender.tow(["share", "--listen", crate::environment::LOOPBACK, "/dev/null"]).end().with(2);
+    assert!(ended.err.contains("/dev/null"), "{}", ended.err);
+}
+
+fn special_files_in_a_tree_are_named_and_left_out() {
+    let env = TestEnvironment::new();
+    let tree = env.sender.path("tree");
+    fs::create_dir_all(tree.join("sub")).unwrap();
+    file(&tree.join("sub/file"), 1, 1000);
+    let mode = rustix::fs::Mode::from_raw_mode(0o644);
+    rustix::fs::mkfifoat(rustix::fs::CWD, tree.join("sub/pipe"), mode).unwrap();
+    let words = ["share", "--json", "--listen", crate::environment::LOOPBACK, "tree"];
+    let mut share = env.sender.tow(words).start();
+    env.receiver.get(&share.ticket(), "copy").end().summary();
+    assert_eq!(names(&env.receiver.path("copy/sub")), ["file"]);
+    share.interrupt();
+    let ended = share.end().with(3);
+    let named: Vec<_> = ended.events().into_iter().filter(|event| event["event"] == "file_failed").collect();
+    assert_eq!(named.len(), 1, "{named:?}");
+    assert_eq!(named[0]["path"], "sub/pipe", "the whole path in the tree");
+}
+
+fn usage_errors_end_with_2() {
+    let env = TestEnvironment::new();
+    let calls: [&[&str]; 10] = [
+        &[],
+        &["fly"],
+        &["get"],
+        &["share"],
+        &["get", "--limit-rate", "fast", "tow:x"],
+        &["get", "--timeout", "soon", "tow:x"],
+        &["share", "--listen", "here", "."],
+        &["put", "-", "other"],
+        &["done", "not an oid"],
+        &["man", "nothing"],
+    ];
+    for words in calls {
+        let ended = env.sender.tow(words).end().with(2);
+        assert!(ended.out.is_empty() && !ended.err.is_empty(), "{words:?}: {}", ended.text());
+    }
+    env.sender.tow(["--help"]).end().with(0);
+    env.sender.tow(["--version"]).end().with(0);
+    let homeless = env.sender.tow(["status"]).variable("TOW_HOME", "").variable("HOME", "").end().with(2);
+    assert!(homeless.err.contains("TOW_HOME"), "{}", homeless.err);
+}
+
+fn every_line_of_json_is_an_object_and_the_last_a_summary() {
+    let env = TestEnvironment::new();
+    let tree = env.sender.path("tree");
+    fs::create_dir(&tree).unwrap();
+    file(&tree.join("file"), 1, 3 << 20);
+    let words = ["share", "--json", "--listen", crate::environment::LOOPBACK, "tree"];
+    let mut share = env.sender.tow(words).start();
+    let ended = env.receiver.get_slowly(&share.ticket(), "copy", "4M").end().with(0);
+    assert!(ended.err.is_empty(), "standard error is for people: {}", ended.err);
+    let kinds: Vec<_> = ended.events().iter().map(|event| event["event"].as_str().unwrap().to_owned()).collect();
+    assert!(kinds.len() > 2, "progress is told: {kinds:?}");
+    let (last, before) = kinds.split_last().unwrap();
+    assert_eq!(last, "summary");
+    assert!(before.iter().all(|kind| kind == "transfer"), "{kinds:?}");
+    let summary = ended.summary();
+    assert_eq!((summary.number("bytes"), summary.number("entries"), summary.number("failed")), (3 << 20, 2, 0));
+    assert!(summary.0["seconds"].as_f64().unwrap() > 0.0);
+    assert_eq!(summary.0["output"].as_str().unwrap(), env.receiver.path("copy").to_str().unwrap());
+    share.interrupt();
+    let ended = share.end().with(130);
+    assert_eq!(ended.events()[0]["event"], "ticket");
+}
+
+fn quiet_says_nothing() {
+    let env = TestEnvironment::new();
+    let source = small_file(&env);
+    let words = ["share", "-q", "--listen", crate::environment::LOOPBACK, "small"];
+    let mut share = env.sender.tow(words).start();
+    let ended = env.receiver.tow(["get", "-q", &share.ticket(), "-o", "copy"]).end().with(0);
+    assert!(ended.out.is_empty() && ended.err.is_empty(), "{} {}", ended.text(), ended.err);
+    assert_same(&source, &env.receiver.path("copy"));
+    assert!(share.error_text().is_empty(), "{}", share.error_text());
+    let ended = env.receiver.tow(["get", "-q", "tow:bad"]).end().with(2);
+    assert!(!ended.err.is_empty(), "errors are not silenced");
+}

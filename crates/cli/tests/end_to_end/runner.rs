@@ -1,0 +1,123 @@
+//! Runs situations side by side: most of them wait for processes. Unlike the standard harness it
+//! lets a situation say that it can't be had here, and counts those.
+
+use std::any::Any;
+use std::io::Write;
+use std::panic::{catch_unwind, resume_unwind};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+/// At once: they wait more than they compute.
+const THREADS: usize = 4;
+
+/// A test, named for its situation.
+#[derive(Clone, Copy)]
+pub struct Situation {
+    /// Its module and function.
+    pub name: &'static str,
+    /// Panics if it fails.
+    pub run: fn(),
+}
+
+/// The table of a module's situations; a function that is missing here is reported as dead code.
+macro_rules! situations {
+    ($($name:ident),* $(,)?) => {
+        /// What this module tests.
+        pub const SITUATIONS: &[$crate::runner::Situation] = &[$($crate::runner::Situation {
+            name: concat!(module_path!(), "::", stringify!($name)),
+            run: $name,
+        }),*];
+    };
+}
+pub(crate) use situations;
+
+struct Skipped(String);
+
+/// Ends a situation that can't be had on this machine.
+pub fn skip(why: &str) -> ! {
+    resume_unwind(Box::new(Skipped(why.into())))
+}
+
+enum Outcome {
+    Passed,
+    Skipped(String),
+    Failed,
+}
+
+#[derive(Default)]
+struct Counts {
+    passed: usize,
+    skipped: usize,
+    failed: Vec<&'static str>,
+}
+
+/// Runs all situations that the command line asks for.
+pub fn run(modules: &[&[Situation]]) -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let is_asked = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
+    let chosen: Vec<Situation> =
+        modules.iter().copied().flatten().copied().filter(|it| is_asked(it.name)).collect();
+    if std::env::args().any(|word| word == "--list") {
+        chosen.iter().for_each(|it| say(&format!("{}: test", it.name)));
+        return ExitCode::SUCCESS;
+    }
+    let counts = run_all(&chosen);
+    for name in &counts.failed {
+        say(&format!("failed: {name}"));
+    }
+    let Counts { passed, skipped, failed } = &counts;
+    say(&format!("end to end: {passed} passed, {} failed, {skipped} skipped", failed.len()));
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run_all(chosen: &[Situation]) -> Counts {
+    let (next, counts) = (AtomicUsize::new(0), Mutex::new(Counts::default()));
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while let Some(situation) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = run_one(*situation);
+                    count(&mut counts.lock().unwrap(), situation.name, &outcome);
+                }
+            });
+        }
+    });
+    counts.into_inner().unwrap()
+}
+
+/// In a thread with the situation's name, so that a panic's message shows it.
+fn run_one(situation: Situation) -> Outcome {
+    let start = Instant::now();
+    let named = thread::Builder::new().name(situation.name.into());
+    let thread = named.spawn(move || catch_unwind(situation.run)).unwrap();
+    let outcome = match thread.join().and_then(|caught| caught) {
+        Ok(()) => Outcome::Passed,
+        Err(payload) => judge(payload),
+    };
+    let seconds = start.elapsed().as_secs_f64();
+    match &outcome {
+        Outcome::Passed => say(&format!("ok {} ({seconds:.1} s)", situation.name)),
+        Outcome::Skipped(why) => say(&format!("skipped: {}: {why}", situation.name)),
+        Outcome::Failed => say(&format!("FAILED {} ({seconds:.1} s)", situation.name)),
+    }
+    outcome
+}
+
+fn judge(payload: Box<dyn Any + Send>) -> Outcome {
+    payload.downcast::<Skipped>().map_or(Outcome::Failed, |skipped| Outcome::Skipped(skipped.0))
+}
+
+fn count(counts: &mut Counts, name: &'static str, outcome: &Outcome) {
+    match outcome {
+        Outcome::Passed => counts.passed += 1,
+        Outcome::Skipped(_) => counts.skipped += 1,
+        Outcome::Failed => counts.failed.push(name),
+    }
+}
+
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
+}

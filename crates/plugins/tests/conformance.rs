@@ -1,0 +1,72 @@
+//! Our plugins pass the examination of the seam.
+
+// Other tests need the rest of it.
+#[expect(dead_code, reason = "shared with tests that need more of it")]
+mod support;
+
+use std::sync::Arc;
+
+use support::{put, serve_to};
+use towpath_content::Oid;
+use towpath_link::Identity;
+use towpath_plugins::direct::DirectConfig;
+use towpath_plugins::{Cascade, Direct, Local};
+use towpath_store::{About, MemoryStore};
+use towpath_transfer::TransferPlugin;
+use towpath_transfer::conformance::{self, Fixture, Subject};
+
+/// A store that holds every `step`th object, from number `first` on.
+fn store(fixture: &Fixture, first: usize, step: usize) -> Arc<MemoryStore> {
+    let store = Arc::new(MemoryStore::new());
+    for data in fixture.objects.iter().skip(first).step_by(step) {
+        put(&store, data, &About::default());
+    }
+    store
+}
+
+fn local(fixture: &Fixture, first: usize, step: usize) -> Arc<dyn TransferPlugin> {
+    Arc::new(Local::new(store(fixture, first, step), Arc::new(|_| true)))
+}
+
+async fn direct(fixture: Fixture, connections: usize) -> Subject {
+    let root = fixture.context().root;
+    let service = serve_to(store(&fixture, 0, 1), &[root], true).await;
+    let config = DirectConfig { connections, ..DirectConfig::default() };
+    let plugin = Direct::new(Identity::generate().unwrap(), config, None);
+    let context = service.context(root);
+    Subject::new(Arc::new(plugin), context).keeping(service)
+}
+
+#[tokio::test]
+async fn local_passes() {
+    conformance::run(async |fixture: Fixture| Subject::new(local(&fixture, 0, 1), fixture.context())).await;
+}
+
+#[tokio::test]
+async fn direct_passes_over_a_real_connection() {
+    conformance::run(async |fixture| direct(fixture, 1).await).await;
+}
+
+#[tokio::test]
+async fn direct_passes_over_several_connections() {
+    conformance::run(async |fixture| direct(fixture, 3).await).await;
+}
+
+#[tokio::test]
+async fn a_cascade_of_plugins_that_have_it_between_them_passes() {
+    conformance::run(async |fixture: Fixture| {
+        let cascade = Cascade::new(vec![local(&fixture, 1, 2), local(&fixture, 0, 2), local(&fixture, 0, 1)]);
+        Subject::new(Arc::new(cascade), fixture.context())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cascade_of_nothing_has_nothing() {
+    let fixture = Fixture { objects: vec![b"data".to_vec()] };
+    let (answers, _inbox) = tokio::sync::mpsc::channel(1);
+    let query =
+        towpath_transfer::Query { oid: Oid::of(b"data"), coverage: None, proofs: None, follow: false };
+    let result = Cascade::new(Vec::new()).get_descriptors(query, &fixture.context(), answers).await;
+    assert_eq!(result, Err(towpath_transfer::Outcome::NotHere));
+}

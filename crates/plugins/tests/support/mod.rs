@@ -1,0 +1,166 @@
+//! Services, peers and targets of tests, all in one process.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use towpath_content::pieces::Value;
+use towpath_content::ticket::Secret;
+use towpath_content::{Hint, NodeId, Oid};
+use towpath_link::tcp::Listener;
+use towpath_link::{Connection, Identity};
+use towpath_plugins::direct::{Issuer, Peer, PeerConfig, Service};
+use towpath_store::{About, MemoryStore, Store};
+use towpath_transfer::ledger::LedgerConfig;
+use towpath_transfer::{Context, ObjectRequest, SessionConfig, Target};
+
+pub const LIMIT: Duration = Duration::from_secs(30);
+pub const PIECE: usize = 1 << 18;
+pub const SECRET: Secret = Secret([7; 16]);
+
+/// Bytes that differ from place to place and from seed to seed.
+pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|i| (i / 249 + i) as u8 ^ seed).collect()
+}
+
+/// Puts `data`; returns its OID.
+pub fn put(store: &MemoryStore, data: &[u8], about: &About) -> Oid {
+    let mut name = *Oid::of(data).digest();
+    name[0] ^= 1;
+    let live = Oid::Live(name);
+    store.put_init(&live, about).unwrap();
+    store.put_data(&live, data).unwrap();
+    store.put_commit(&live).unwrap()
+}
+
+/// Knows the secrets of some roots.
+pub struct Keys {
+    pub identity: Identity,
+    pub secrets: HashMap<Oid, Secret>,
+    pub allow_all: bool,
+}
+
+impl Issuer for Keys {
+    fn secret(&self, root: &Oid) -> Option<Secret> {
+        self.secrets.get(root).copied()
+    }
+
+    fn is_allowed(&self, _node: &NodeId) -> bool {
+        self.allow_all
+    }
+
+    fn sign(&self, message: &[u8]) -> [u8; 64] {
+        self.identity.sign(message)
+    }
+}
+
+/// Something that listens on the loopback interface until it is dropped.
+pub struct Listening {
+    pub address: SocketAddr,
+    pub node: NodeId,
+    _tasks: JoinSet<()>,
+}
+
+/// Hands each connection to `serve`.
+pub async fn listen<F: Future<Output = ()> + Send + 'static>(
+    identity: &Identity,
+    serve: impl Fn(Connection) -> F + Send + Sync + 'static,
+) -> Listening {
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), identity).await.unwrap();
+    let address = listener.address().unwrap();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let mut connections = JoinSet::new();
+        loop {
+            let pending = listener.accept().await.unwrap();
+            if let Ok(connection) = pending.handshake(LIMIT).await {
+                connections.spawn(serve(connection));
+            }
+        }
+    });
+    Listening { address, node: identity.node_id(), _tasks: tasks }
+}
+
+/// A real service over `store` that honours tickets with [`SECRET`] for `roots`.
+pub async fn serve(store: Arc<MemoryStore>, roots: &[Oid]) -> Listening {
+    serve_to(store, roots, false).await
+}
+
+/// The same, perhaps with every node allowed.
+pub async fn serve_to(store: Arc<MemoryStore>, roots: &[Oid], allow_all: bool) -> Listening {
+    let identity = Identity::generate().unwrap();
+    let secrets = roots.iter().map(|root| (*root, SECRET)).collect();
+    let keys = Keys { identity: identity.clone(), secrets, allow_all };
+    let service = Arc::new(Service::new(store, Arc::new(keys)));
+    listen(&identity, move |connection| {
+        let peer = Peer::start(connection, PeerConfig::default(), Some(Arc::clone(&service)));
+        async move { peer.closed().await }
+    })
+    .await
+}
+
+impl Listening {
+    /// What a ticket for `root` here says.
+    pub fn context(&self, root: Oid) -> Context {
+        let hint = Hint::new(format!("tow://{}", self.address), 0, 0).unwrap();
+        let hints = watch::channel(vec![hint]).1;
+        Context { root, node: Some(self.node), secret: Some(SECRET), hints }
+    }
+}
+
+/// A target in memory.
+#[derive(Default)]
+pub struct Memory {
+    pub bytes: Mutex<Vec<u8>>,
+    pub completed: Mutex<Option<Oid>>,
+}
+
+impl Memory {
+    pub fn expect(&self, data: &[u8]) {
+        assert_eq!(*self.completed.lock().unwrap(), Some(Oid::of(data)));
+        assert!(self.bytes.lock().unwrap()[..] == *data, "other bytes");
+    }
+}
+
+impl Target for Memory {
+    fn begin(&self, _size: Option<u64>, _about: &About) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        buf.copy_from_slice(&self.bytes.lock().unwrap()[offset as usize..][..buf.len()]);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, new: &[u8]) -> io::Result<()> {
+        let (mut bytes, end) = (self.bytes.lock().unwrap(), offset as usize + new.len());
+        if bytes.len() < end {
+            bytes.resize(end, 0);
+        }
+        bytes[offset as usize..end].copy_from_slice(new);
+        Ok(())
+    }
+
+    fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
+        self.write(range.start, &vec![0; (range.end - range.start) as usize])
+    }
+
+    fn complete(&self, oid: &Oid, _size: u64, _values: Vec<Value>) -> io::Result<()> {
+        *self.completed.lock().unwrap() = Some(*oid);
+        Ok(())
+    }
+}
+
+pub fn request(oid: Oid, size: Option<u64>, target: &Arc<Memory>) -> ObjectRequest {
+    ObjectRequest { oid, size, group: Arc::default(), target: target.clone(), recipe: None }
+}
+
+/// A session that soon loses its patience.
+pub fn impatient(patience: Duration) -> SessionConfig {
+    SessionConfig { ledger: LedgerConfig { max_bad: 2, patience }, workers: 2, ..SessionConfig::default() }
+}

@@ -1,0 +1,107 @@
+//! Rules of asking: what is wanted comes, whole and provable, each want once.
+
+use std::collections::HashSet;
+
+use super::*;
+use crate::want::Outcome;
+
+pub(super) fn rules() -> Vec<Rule> {
+    vec![
+        Rule {
+            words: "objects of every shape are delivered with all that is needed to check them",
+            sizes: &[0, 1, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE + 7],
+            check: |bench| Box::pin(shapes(bench)),
+        },
+        Rule {
+            words: "wants of several objects in one call each end once",
+            sizes: &[3 * PIECE, 0, 10, 2 * PIECE + 1, PIECE],
+            check: |bench| Box::pin(together(bench)),
+        },
+        Rule {
+            words: "single pieces are delivered in any order, and again when asked again",
+            sizes: &[4 * PIECE + 1],
+            check: |bench| Box::pin(any_order(bench)),
+        },
+        Rule {
+            words: "what is not known here is not here, and does not keep from the rest",
+            sizes: &[PIECE + 1],
+            check: |bench| Box::pin(unknown(bench)),
+        },
+        Rule {
+            words: "a piece that the object does not have ends without a delivery that passes the check",
+            sizes: &[2 * PIECE],
+            check: |bench| Box::pin(outside(bench)),
+        },
+        Rule { words: "a call for nothing returns", sizes: &[1], check: |bench| Box::pin(nothing(bench)) },
+        Rule {
+            words: "the plugin has a name and takes at least something at a time",
+            sizes: &[1],
+            check: |bench| Box::pin(manners(bench)),
+        },
+    ]
+}
+
+async fn shapes(bench: Bench) {
+    for data in &bench.objects {
+        let wants = wants(std::slice::from_ref(data), 1);
+        let record = bench.get(wants.clone()).await;
+        bench.expect_all(&record, &wants);
+    }
+}
+
+async fn together(bench: Bench) {
+    let mut wants = wants(&bench.objects, 1);
+    wants.sort_by_key(|want| want.tag % 3);
+    let record = bench.get(wants.clone()).await;
+    bench.expect_all(&record, &wants);
+}
+
+async fn any_order(bench: Bench) {
+    for (index, tag) in [4, 0, 2, 2, 1, 3, 4].into_iter().zip(1..) {
+        let wants = vec![want(tag, &bench.objects[0], index)];
+        let record = bench.get(wants.clone()).await;
+        bench.expect_all(&record, &wants);
+    }
+}
+
+async fn unknown(bench: Bench) {
+    let mut wants = wants(&bench.objects, 1);
+    let good = wants.clone();
+    wants.insert(1, want(50, b"nobody ever put this", 0));
+    wants.insert(0, want(51, &pattern(2 * PIECE, 99), 1));
+    let record = bench.get(wants).await;
+    bench.expect_all(&record, &good);
+    for tag in [50, 51] {
+        let end = record.outcomes_of(tag);
+        // A plugin that guards objects by rights does not tell what is here.
+        let is_right = matches!(end[..], [Outcome::NotHere | Outcome::Refused(_)]);
+        assert!(is_right && record.deliveries_of(tag).is_empty(), "want {tag} ended so: {end:?}");
+    }
+}
+
+async fn outside(bench: Bench) {
+    // As an object of three pieces would be asked for, if its size were taken from a stranger.
+    let layout = Layout::of(3 * PIECE as u64).expect("small");
+    let mut odd = want(1, &bench.objects[0], 0);
+    odd.id = WantId::Piece { oid: Oid::of(&bench.objects[0]), layout, index: 2 };
+    let record = bench.get(vec![odd.clone()]).await;
+    let passing = record.deliveries_of(1).iter().filter(|delivery| bench.passes(&odd, delivery)).count();
+    assert_eq!(passing, 0);
+    assert!(record.ends(1) >= 1, "the want has not ended");
+}
+
+async fn nothing(bench: Bench) {
+    let record = bench.get(Vec::new()).await;
+    assert_eq!(record.tags(), HashSet::new());
+}
+
+async fn manners(bench: Bench) {
+    let plugin = &bench.subject.plugin;
+    assert!(!plugin.name().is_empty());
+    assert!(plugin.window() > 0, "a window of nothing lets nothing be asked");
+    // Neither may do harm.
+    plugin.blame("somebody else");
+    plugin.cancel_chunks(&[]);
+    plugin.cancel_chunks(&[1, 2, 3]);
+    assert_eq!(plugin.trouble(), None, "nothing is in the way");
+}

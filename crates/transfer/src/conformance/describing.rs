@@ -1,0 +1,112 @@
+//! Rules of descriptors: what an object is, and proofs of its pieces.
+
+use std::ops::Range;
+
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::plugin::{Description, Query};
+use crate::want::Outcome;
+
+pub(super) fn rules() -> Vec<Rule> {
+    vec![
+        Rule {
+            words: "a question about an object is answered by what it is, first and once",
+            sizes: &[5 * PIECE + 1, 0, 1, PIECE],
+            check: |bench| Box::pin(described(bench)),
+        },
+        Rule {
+            words: "proofs that are asked for come, lie within the object and lead to its OID",
+            sizes: &[9 * PIECE + 1],
+            check: |bench| Box::pin(proved(bench)),
+        },
+        Rule {
+            words: "questions about what is not known end with an outcome, unanswered",
+            sizes: &[1],
+            check: |bench| Box::pin(unknown(bench)),
+        },
+        Rule {
+            words: "nobody need listen to the answers",
+            sizes: &[9 * PIECE],
+            check: |bench| Box::pin(unheard(bench)),
+        },
+    ]
+}
+
+impl Bench {
+    async fn ask(&self, oid: Oid, proofs: Option<Range<u64>>) -> (Vec<Description>, Result<(), Outcome>) {
+        let (answers, mut inbox) = mpsc::channel(1);
+        let query = Query { oid, coverage: None, proofs, follow: false };
+        let listen = async {
+            let mut all = Vec::new();
+            while let Some(answer) = inbox.recv().await {
+                all.push(answer);
+            }
+            all
+        };
+        let asking = self.subject.plugin.get_descriptors(query, &self.subject.context, answers);
+        let (result, all) = tokio::join!(asking, listen);
+        (all, result)
+    }
+}
+
+/// Checks that `answer` describes an object of these bytes.
+fn expect_object(answer: Option<&Description>, data: &[u8]) {
+    match answer {
+        Some(Description::Object { layout, .. }) => assert_eq!(*layout, Some(layout_of(data))),
+        other => panic!("the first answer is {other:?}"),
+    }
+}
+
+async fn described(bench: Bench) {
+    // The first object is the one that every right covers.
+    let data = &bench.objects[0];
+    let (answers, result) = bench.ask(Oid::of(data), None).await;
+    assert_eq!(result, Ok(()));
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    expect_object(answers.first(), data);
+    for data in &bench.objects[1..] {
+        let (answers, result) = bench.ask(Oid::of(data), None).await;
+        assert_eq!(result, Ok(()));
+        expect_object(answers.first(), data);
+    }
+}
+
+async fn proved(bench: Bench) {
+    let data = &bench.objects[0];
+    let (oid, layout) = (Oid::of(data), layout_of(data));
+    for asked in [0..10, 0..1, 9..10, 3..7, 0..u64::MAX] {
+        let (answers, result) = bench.ask(oid, Some(asked.clone())).await;
+        assert_eq!(result, Ok(()), "{asked:?}");
+        expect_object(answers.first(), data);
+        let mut proved = vec![false; layout.count() as usize];
+        for answer in &answers[1..] {
+            let Description::Proof(proof) = answer else { panic!("{answer:?} is no proof") };
+            let values = pieces::verify(oid.digest(), &layout, proof.run.clone(), &proof.nodes);
+            let found = proof.run.clone().map(|index| layout.value(index, piece(data, &layout, index)));
+            assert_eq!(values, Ok(found.collect()), "{:?} of {asked:?}", proof.run);
+            proof.run.clone().for_each(|index| proved[index as usize] = true);
+        }
+        let missing = (asked.start..asked.end.min(layout.count())).find(|&index| !proved[index as usize]);
+        assert_eq!(missing, None, "of {asked:?}");
+    }
+}
+
+async fn unknown(bench: Bench) {
+    for oid in [Oid::of(b"nobody ever put this"), Oid::Live([9; 32])] {
+        let (answers, result) = bench.ask(oid, Some(0..1)).await;
+        assert_eq!(answers, []);
+        // A plugin that guards objects by rights does not tell what is here.
+        assert!(matches!(result, Err(Outcome::NotHere | Outcome::Refused(_))), "{result:?}");
+    }
+}
+
+async fn unheard(bench: Bench) {
+    let (answers, inbox) = mpsc::channel(1);
+    drop(inbox);
+    let query = Query { oid: Oid::of(&bench.objects[0]), coverage: None, proofs: Some(0..9), follow: true };
+    // Whatever it returns, it returns.
+    let _ = bench.subject.plugin.get_descriptors(query, &bench.subject.context, answers).await;
+    let (answers, result) = bench.ask(Oid::of(&bench.objects[0]), None).await;
+    assert_eq!((answers.len(), result), (1, Ok(())));
+}

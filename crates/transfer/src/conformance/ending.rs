@@ -1,0 +1,104 @@
+//! Rules of ending: cancellation, calls at once, calls given up.
+
+use super::sinks::Record;
+use super::*;
+use crate::want::Outcome;
+
+pub(super) fn rules() -> Vec<Rule> {
+    vec![
+        Rule {
+            words: "after a cancellation each want still ends once, delivered or cancelled",
+            sizes: &[12 * PIECE],
+            check: |bench| Box::pin(cancelled(bench)),
+        },
+        Rule {
+            words: "a cancellation leaves other calls alone",
+            sizes: &[8 * PIECE, 8 * PIECE],
+            check: |bench| Box::pin(others_go_on(bench)),
+        },
+        Rule {
+            words: "calls run at once",
+            sizes: &[4 * PIECE, 3 * PIECE + 1, 0, 17],
+            check: |bench| Box::pin(at_once(bench)),
+        },
+        Rule {
+            words: "dropping a call gives it up: no deliveries after, and the plugin goes on",
+            sizes: &[12 * PIECE],
+            check: |bench| Box::pin(dropped(bench)),
+        },
+    ]
+}
+
+/// Waits until something came into `record`.
+async fn first(record: &Record) {
+    while record.count() == 0 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+async fn cancelled(bench: Bench) {
+    let wants = wants(&bench.objects, 1);
+    let tags: Vec<Tag> = wants.iter().map(|want| want.tag).collect();
+    let record = Record::with_room(1);
+    let cancelling = async {
+        first(&record).await;
+        bench.subject.plugin.cancel_chunks(&tags);
+        // Again, and of what nobody asked for.
+        bench.subject.plugin.cancel_chunks(&tags);
+        bench.subject.plugin.cancel_chunks(&[u64::MAX]);
+        record.release();
+    };
+    tokio::join!(bench.get_into(wants.clone(), &record), cancelling);
+    for want in &wants {
+        let outcomes = record.outcomes_of(want.tag);
+        assert_eq!(record.ends(want.tag), 1, "want {} ended so: {outcomes:?}", want.tag);
+        assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Cancelled), "{outcomes:?}");
+    }
+}
+
+async fn others_go_on(bench: Bench) {
+    let (mine, others) = (wants(&bench.objects[..1], 1), wants(&bench.objects[1..], 100));
+    let tags: Vec<Tag> = mine.iter().map(|want| want.tag).collect();
+    let (record, other) = (Record::open(), Record::open());
+    let cancelling = async { bench.subject.plugin.cancel_chunks(&tags) };
+    tokio::join!(bench.get_into(mine, &record), bench.get_into(others.clone(), &other), cancelling);
+    bench.expect_all(&other, &others);
+}
+
+async fn at_once(bench: Bench) {
+    let calls = (0..8).map(|call| wants(&bench.objects, 1 + call * 100));
+    let asking = calls.map(|wants| {
+        let bench = &bench;
+        async move {
+            let record = bench.get(wants.clone()).await;
+            bench.expect_all(&record, &wants);
+        }
+    });
+    join_all(asking.collect()).await;
+}
+
+/// Runs futures at once in one task.
+async fn join_all<F: Future<Output = ()>>(futures: Vec<F>) {
+    let mut futures: Vec<_> = futures.into_iter().map(Box::pin).collect();
+    std::future::poll_fn(|cx| {
+        futures.retain_mut(|future| future.as_mut().poll(cx).is_pending());
+        if futures.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+}
+
+async fn dropped(bench: Bench) {
+    let record = Record::with_room(1);
+    tokio::select! {
+        () = bench.get_into(wants(&bench.objects, 1), &record) => panic!("it cannot be done, the sink blocks"),
+        () = first(&record) => {}
+    }
+    record.release();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let before = record.count();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(record.count(), before, "deliveries after the call was given up");
+    let again = wants(&bench.objects, 1000);
+    let record = bench.get(again.clone()).await;
+    bench.expect_all(&record, &again);
+}

@@ -1,0 +1,446 @@
+//! A source that does as it is told, and a target that remembers.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use towpath_content::pieces::{Layout, PieceTree, Value};
+
+use super::super::*;
+use crate::plugin::{BoxFuture, Description, Query, Sink};
+use crate::want::{Delivery, Payload, Proof, Tag, Want, WantId};
+
+/// Longer than any test takes that goes well.
+pub const LIMIT: Duration = Duration::from_secs(20);
+pub const SOURCE: &str = "the source";
+
+/// What the source does with a want.
+#[derive(Debug, Clone)]
+pub enum Act {
+    /// Delivers it.
+    Good,
+    /// Delivers it twice.
+    Twice,
+    /// Delivers these bytes.
+    Bytes(Vec<u8>),
+    /// Delivers the right bytes with this proof, or none.
+    WithProof(Option<Vec<u8>>),
+    /// Says that it is all zeros.
+    Zeros,
+    /// Ends it so.
+    End(Outcome),
+    /// Returns without a word of it.
+    Forget,
+    /// Never returns.
+    Hang,
+}
+
+type Script = Box<dyn Fn(&Want, u32) -> Act + Send + Sync>;
+type Answers = Box<dyn Fn(&Query) -> (Vec<Description>, Result<(), Outcome>) + Send + Sync>;
+
+/// A plugin with objects and a script.
+pub struct Source {
+    objects: HashMap<Oid, (Vec<u8>, PieceTree)>,
+    chunks: HashMap<[u8; 32], Vec<u8>>,
+    script: Script,
+    answers: Option<Answers>,
+    /// Told to those who follow, as it comes.
+    pub told: watch::Sender<Vec<Description>>,
+    /// Every want, in the order in which it was asked.
+    pub asked: Mutex<Vec<WantId>>,
+    pub blamed: Mutex<Vec<String>>,
+    pub in_delivery: Arc<AtomicUsize>,
+}
+
+impl Source {
+    pub fn new(objects: &[&[u8]]) -> Self {
+        Self {
+            objects: objects.iter().map(|data| (Oid::of(data), (data.to_vec(), tree(data)))).collect(),
+            chunks: HashMap::new(),
+            script: Box::new(|_, _| Act::Good),
+            answers: None,
+            told: watch::channel(Vec::new()).0,
+            asked: Mutex::default(),
+            blamed: Mutex::default(),
+            in_delivery: Arc::default(),
+        }
+    }
+
+    /// `script` says what becomes of a want that was asked so often before.
+    pub fn script(mut self, script: impl Fn(&Want, u32) -> Act + Send + Sync + 'static) -> Self {
+        self.script = Box::new(script);
+        self
+    }
+
+    pub fn answers(
+        mut self,
+        answers: impl Fn(&Query) -> (Vec<Description>, Result<(), Outcome>) + Send + Sync + 'static,
+    ) -> Self {
+        self.answers = Some(Box::new(answers));
+        self
+    }
+
+    /// The same bytes under another name.
+    pub fn also_as(&mut self, oid: Oid, data: &[u8]) {
+        self.objects.insert(oid, (data.to_vec(), tree(data)));
+    }
+
+    pub fn chunks<'a>(mut self, chunks: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        self.chunks.extend(chunks.into_iter().map(|chunk| (*Oid::of(chunk).digest(), chunk.to_vec())));
+        self
+    }
+
+    pub fn tell(&self, description: Description) {
+        self.told.send_modify(|told| told.push(description));
+    }
+
+    pub fn pieces_asked(&self) -> Vec<u64> {
+        let index = |id: &WantId| match id {
+            WantId::Piece { index, .. } => Some(*index),
+            _ => None,
+        };
+        let mut asked: Vec<u64> = self.asked.lock().unwrap().iter().filter_map(index).collect();
+        asked.sort_unstable();
+        asked
+    }
+
+    fn times_asked(&self, id: &WantId) -> u32 {
+        self.asked.lock().unwrap().iter().filter(|other| *other == id).count() as u32
+    }
+
+    fn found(&self, want: &Want) -> (Vec<u8>, Option<Vec<u8>>) {
+        match want.id {
+            WantId::Piece { oid, layout, index } => {
+                let Some((data, tree)) = self.objects.get(&oid) else { return (Vec::new(), None) };
+                let range = layout.range(index);
+                let range = range.start as usize..(range.end as usize).min(data.len());
+                (data[range].to_vec(), tree.proof(index..index + 1).ok().filter(|_| !oid.is_live()))
+            }
+            WantId::Chunk { hash, .. } | WantId::Block { hash, .. } => (self.chunks[&hash].clone(), None),
+        }
+    }
+
+    async fn serve(&self, want: Want, sink: &dyn Sink) {
+        let before = self.times_asked(&want.id);
+        self.asked.lock().unwrap().push(want.id);
+        let act = (self.script)(&want, before);
+        let here = || self.found(&want);
+        match act {
+            Act::Good => self.deliver(&want, here(), sink).await,
+            Act::Twice => {
+                self.deliver(&want, here(), sink).await;
+                self.deliver(&want, here(), sink).await;
+            }
+            Act::Bytes(bytes) => self.deliver(&want, (bytes, here().1), sink).await,
+            Act::WithProof(proof) => self.deliver(&want, (here().0, proof), sink).await,
+            Act::Zeros => sink.deliver(delivery(&want, Payload::Zeros, here().1)).await,
+            Act::End(outcome) => sink.outcome(want.tag, outcome),
+            Act::Forget => {}
+            Act::Hang => std::future::pending().await,
+        }
+    }
+
+    async fn deliver(&self, want: &Want, (bytes, proof): (Vec<u8>, Option<Vec<u8>>), sink: &dyn Sink) {
+        let delivery = delivery(want, Payload::Bytes(bytes.into()), proof);
+        self.in_delivery.fetch_add(1, Ordering::SeqCst);
+        sink.deliver(delivery).await;
+        self.in_delivery.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn describe(&self, query: &Query) -> (Vec<Description>, Result<(), Outcome>) {
+        if let Some(answers) = &self.answers {
+            return answers(query);
+        }
+        let Some((_, tree)) = self.objects.get(&query.oid) else { return (vec![], Err(Outcome::NotHere)) };
+        let mut answers = vec![Description::Object { about: About::default(), layout: Some(tree.layout()) }];
+        if let Some(run) = &query.proofs {
+            let run = run.start..run.end.min(tree.layout().count());
+            let nodes = tree.proof(run.clone()).unwrap().into();
+            answers.push(Description::Proof(Proof { run, nodes }));
+        }
+        (answers, Ok(()))
+    }
+
+    /// Tells what a test tells, until it tells that the object is bound.
+    async fn follow(&self, answers: &mpsc::Sender<Description>) {
+        let (mut told, mut sent) = (self.told.subscribe(), 0);
+        loop {
+            let all = told.borrow_and_update().clone();
+            for one in &all[sent..] {
+                let _ = answers.send(one.clone()).await;
+                if matches!(one, Description::Live { statement, .. } if is_bound(statement)) {
+                    return;
+                }
+            }
+            sent = all.len();
+            if told.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn is_bound(statement: &towpath_content::live::Statement) -> bool {
+    matches!(statement, towpath_content::live::Statement::Bound { .. })
+}
+
+fn delivery(want: &Want, payload: Payload, proof: Option<Vec<u8>>) -> Delivery {
+    let run = match want.id {
+        WantId::Piece { index, .. } => index..index + 1,
+        _ => 0..0,
+    };
+    let proof = proof.map(|nodes| Arc::new(Proof { run, nodes: Bytes::from(nodes) }));
+    Delivery {
+        tag: want.tag,
+        payload,
+        proof,
+        source: SOURCE.into(),
+        timing: (Instant::now(), Instant::now()),
+    }
+}
+
+impl TransferPlugin for Source {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn window(&self) -> u64 {
+        64 << 20
+    }
+
+    fn blame(&self, source: &str) {
+        self.blamed.lock().unwrap().push(source.into());
+    }
+
+    fn get_descriptors<'a>(
+        &'a self,
+        query: Query,
+        _context: &'a Context,
+        answers: mpsc::Sender<Description>,
+    ) -> BoxFuture<'a, Result<(), Outcome>> {
+        Box::pin(async move {
+            if query.follow && self.answers.is_none() {
+                self.follow(&answers).await;
+                return Ok(());
+            }
+            let (list, end) = self.describe(&query);
+            for answer in list {
+                let _ = answers.send(answer).await;
+            }
+            end
+        })
+    }
+
+    fn get_chunks<'a>(&'a self, wants: Vec<Want>, _: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            for want in wants {
+                self.serve(want, &*sink).await;
+            }
+        })
+    }
+
+    fn cancel_chunks(&self, _tags: &[Tag]) {}
+}
+
+/// A plugin whose every question and want hangs.
+pub struct Silent;
+
+impl TransferPlugin for Silent {
+    fn name(&self) -> &str {
+        "silent"
+    }
+
+    fn window(&self) -> u64 {
+        1 << 20
+    }
+
+    fn trouble(&self) -> Option<String> {
+        Some("the line is dead".into())
+    }
+
+    fn get_descriptors<'a>(
+        &'a self,
+        _: Query,
+        _: &'a Context,
+        answers: mpsc::Sender<Description>,
+    ) -> BoxFuture<'a, Result<(), Outcome>> {
+        Box::pin(async move {
+            std::future::pending::<()>().await;
+            drop(answers);
+            Ok(())
+        })
+    }
+
+    fn get_chunks<'a>(&'a self, _: Vec<Want>, _: &'a Context, _: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn cancel_chunks(&self, _tags: &[Tag]) {}
+}
+
+pub fn tree(data: &[u8]) -> PieceTree {
+    let layout = Layout::of(data.len() as u64).unwrap();
+    let value = |index| {
+        let range = layout.range(index);
+        layout.value(index, &data[range.start as usize..range.end as usize])
+    };
+    PieceTree::new(layout, (0..layout.count()).map(value).collect()).unwrap()
+}
+
+/// A target in memory, which a test can make full or hold back.
+#[derive(Default)]
+pub struct Memory {
+    pub bytes: Mutex<Vec<u8>>,
+    left: Vec<Range<u64>>,
+    pub begun: AtomicUsize,
+    pub completed: Mutex<Vec<(Oid, u64, Vec<Value>)>>,
+    pub prefixes: Mutex<Vec<u64>>,
+    full: bool,
+    held: Mutex<bool>,
+    released: Condvar,
+}
+
+impl Memory {
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Something lies there already.
+    pub fn with_left_overs(bytes: Vec<u8>, left: Vec<Range<u64>>) -> Arc<Self> {
+        Arc::new(Self { bytes: Mutex::new(bytes), left, ..Self::default() })
+    }
+
+    /// No write succeeds.
+    pub fn full() -> Arc<Self> {
+        Arc::new(Self { full: true, ..Self::default() })
+    }
+
+    /// Writes wait until [`Self::release`].
+    pub fn held() -> Arc<Self> {
+        Arc::new(Self { held: Mutex::new(true), ..Self::default() })
+    }
+
+    pub fn release(&self) {
+        *self.held.lock().unwrap() = false;
+        self.released.notify_all();
+    }
+
+    /// The object is here, was begun once and completed once.
+    pub fn expect(&self, data: &[u8]) {
+        assert_eq!(self.begun.load(Ordering::SeqCst), 1, "begun");
+        let completed = self.completed.lock().unwrap();
+        let values = tree(data).values().to_vec();
+        assert_eq!(*completed, [(Oid::of(data), data.len() as u64, values)]);
+        assert!(self.bytes.lock().unwrap()[..] == *data, "other bytes");
+        let prefixes = self.prefixes.lock().unwrap();
+        assert!(prefixes.is_sorted() && prefixes.last() == Some(&(data.len() as u64)), "{prefixes:?}");
+    }
+
+    pub fn expect_incomplete(&self) {
+        assert!(self.completed.lock().unwrap().is_empty());
+    }
+}
+
+impl Target for Memory {
+    fn begin(&self, _size: Option<u64>, _about: &About) -> io::Result<()> {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn existing(&self) -> Vec<Range<u64>> {
+        self.left.clone()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let bytes = self.bytes.lock().unwrap();
+        let here =
+            bytes.get(offset as usize..offset as usize + buf.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        buf.copy_from_slice(here);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, new: &[u8]) -> io::Result<()> {
+        assert!(self.begun.load(Ordering::SeqCst) > 0, "written before it was begun");
+        if self.full {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let mut held = self.held.lock().unwrap();
+        while *held {
+            held = self.released.wait(held).unwrap();
+        }
+        let (mut bytes, end) = (self.bytes.lock().unwrap(), offset as usize + new.len());
+        if bytes.len() < end {
+            bytes.resize(end, 0xaa);
+        }
+        bytes[offset as usize..end].copy_from_slice(new);
+        Ok(())
+    }
+
+    fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
+        self.write(range.start, &vec![0; (range.end - range.start) as usize])
+    }
+
+    fn prefix(&self, end: u64) {
+        self.prefixes.lock().unwrap().push(end);
+    }
+
+    fn complete(&self, oid: &Oid, size: u64, values: Vec<Value>) -> io::Result<()> {
+        self.completed.lock().unwrap().push((*oid, size, values));
+        Ok(())
+    }
+}
+
+pub fn context(root: Oid) -> Context {
+    Context { root, node: None, secret: None, hints: watch::channel(Vec::new()).1 }
+}
+
+/// A short patience and few retries.
+pub fn config() -> SessionConfig {
+    let ledger = LedgerConfig { max_bad: 3, patience: Duration::from_secs(3) };
+    SessionConfig { ledger, workers: 2, ..SessionConfig::default() }
+}
+
+pub fn session(source: &Arc<Source>) -> Session {
+    Session::start(source.clone(), context(Oid::of(b"")), config())
+}
+
+pub fn request(oid: Oid, target: &Arc<Memory>) -> ObjectRequest {
+    ObjectRequest { oid, size: None, group: Arc::default(), target: target.clone(), recipe: None }
+}
+
+/// Fetches one object; panics if that takes too long.
+pub async fn fetch(session: &Session, request: ObjectRequest) -> Result<Fetched, FetchError> {
+    tokio::time::timeout(LIMIT, session.fetch(request)).await.expect("the session hangs")
+}
+
+/// Fetches `data` from `source`, and expects it to be there.
+pub async fn fetch_good(source: Source, data: &[u8]) -> Arc<Source> {
+    let (source, target) = (Arc::new(source), Memory::new());
+    let fetched = fetch(&session(&source), request(Oid::of(data), &target)).await.unwrap();
+    assert_eq!((fetched.oid, fetched.size), (Oid::of(data), data.len() as u64));
+    target.expect(data);
+    source
+}
+
+/// Fetches `data` from `source` and expects an error; returns its words.
+pub async fn fetch_bad(source: Source, data: &[u8]) -> String {
+    let (source, target) = (Arc::new(source), Memory::new());
+    let error = fetch(&session(&source), request(Oid::of(data), &target)).await.unwrap_err();
+    target.expect_incomplete();
+    error.to_string()
+}
+
+/// Waits until `condition` holds.
+pub async fn until(what: &str, condition: impl Fn() -> bool) {
+    for _ in 0..2000 {
+        if condition() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("never happened: {what}");
+}

@@ -1,0 +1,64 @@
+//! What an interrupted transfer left is read back and checked; only what is missing is asked for.
+
+use super::*;
+
+#[tokio::test]
+async fn good_left_overs_are_not_fetched_again() {
+    let data = pattern(5 * PIECE + 9, 1);
+    let source = Arc::new(Source::new(&[&data]));
+    let left = vec![0..2 * PIECE as u64, 4 * PIECE as u64..data.len() as u64];
+    let mut there = data.clone();
+    there[2 * PIECE..4 * PIECE].fill(0);
+    let target = Memory::with_left_overs(there, left);
+    let session = session(&source);
+    fetch(&session, request(Oid::of(&data), &target)).await.unwrap();
+    target.expect(&data);
+    assert_eq!(source.pieces_asked(), [2, 3]);
+    let counters = session.progress().snapshot();
+    assert_eq!((counters.done, counters.kept), (data.len() as u64, (3 * PIECE + 9) as u64));
+}
+
+#[tokio::test]
+async fn of_spoilt_left_overs_only_the_bad_pieces_are_fetched() {
+    let data = pattern(6 * PIECE, 1);
+    let source = Arc::new(Source::new(&[&data]));
+    let mut there = data.clone();
+    there[PIECE] ^= 1;
+    there[5 * PIECE - 1] ^= 1;
+    let target = Memory::with_left_overs(there, std::iter::once(0..data.len() as u64).collect());
+    fetch(&session(&source), request(Oid::of(&data), &target)).await.unwrap();
+    target.expect(&data);
+    assert_eq!(source.pieces_asked(), [1, 4]);
+    assert!(source.blamed.lock().unwrap().is_empty(), "nobody sent these");
+}
+
+#[tokio::test]
+async fn left_overs_that_cannot_be_read_or_end_early_are_fetched() {
+    let data = pattern(4 * PIECE, 1);
+    let source = Arc::new(Source::new(&[&data]));
+    // Said to be all there, but cut short; and another with a piece there in part.
+    let short =
+        Memory::with_left_overs(data[..2 * PIECE].to_vec(), std::iter::once(0..4 * PIECE as u64).collect());
+    fetch(&session(&source), request(Oid::of(&data), &short)).await.unwrap();
+    short.expect(&data);
+    assert_eq!(source.pieces_asked(), [2, 3]);
+    let partly = Memory::with_left_overs(data.clone(), std::iter::once(7..4 * PIECE as u64 - 7).collect());
+    fetch(&session(&source), request(Oid::of(&data), &partly)).await.unwrap();
+    partly.expect(&data);
+    assert_eq!(source.pieces_asked(), [0, 2, 3, 3]);
+}
+
+#[tokio::test]
+async fn without_proofs_left_overs_count_for_nothing() {
+    let data = pattern(3 * PIECE, 1);
+    let layout = tree(&data).layout();
+    let bare = move |_: &crate::Query| {
+        let about = About::default();
+        (vec![crate::Description::Object { about, layout: Some(layout) }], Ok(()))
+    };
+    let source = Arc::new(Source::new(&[&data]).answers(bare));
+    let target = Memory::with_left_overs(data.clone(), std::iter::once(0..data.len() as u64).collect());
+    fetch(&session(&source), request(Oid::of(&data), &target)).await.unwrap();
+    target.expect(&data);
+    assert_eq!(source.pieces_asked(), [0, 1, 2]);
+}

@@ -1,0 +1,20 @@
+//! Sessions against a scripted source and targets in memory: what becomes of wrong bytes, of a
+//! source that vanishes, of what an earlier transfer left, of live objects and of recipes.
+
+mod doubles;
+mod ends;
+mod left_overs;
+mod live;
+mod recipes;
+mod wrong;
+
+use super::*;
+use doubles::*;
+
+/// Bytes of a piece.
+const PIECE: usize = 1 << 18;
+
+/// Bytes that differ from place to place and from seed to seed.
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|i| (i / 249 + i) as u8 ^ seed).collect()
+}

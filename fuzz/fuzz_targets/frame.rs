@@ -1,0 +1,4 @@
+//! libFuzzer on `towpath_fuzz::frame`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::frame(data));

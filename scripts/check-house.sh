@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# The rules of the house that no compiler checks: which crate may know which, what the lowest one may
+# use, where unsafe code may be, and that each file opens with what it is about.
+# Needs nothing but bash, grep, sed and awk. Why the rules are so: docs/design/README.md.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+failures=0
+fail() {
+    echo "check-house: $*" >&2
+    failures=$((failures + 1))
+}
+
+# Each crate with the crates of this workspace it may know: all of them below it.
+below() {
+    case $1 in
+        content | api) echo "" ;;
+        link | store | files) echo "content" ;;
+        transfer) echo "content store" ;;
+        plugins) echo "content link store transfer" ;;
+        daemon) echo "content api link store files transfer plugins" ;;
+        cli) echo "api daemon" ;;
+        *) return 1 ;;
+    esac
+}
+
+# From the ground up: tests of a crate may use any crate that stands before it.
+order="content api link store files transfer plugins daemon cli"
+
+# Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
+dependencies() {
+    awk -v dev="${2:-}" '
+        /^\[/ { use = /dependencies/ && ((dev == "dev") == /dev-dependencies/)
+                if (use && match($0, /dependencies\.[A-Za-z0-9_-]+/)) print substr($0, RSTART + 13, RLENGTH - 13); next }
+        use && /^[A-Za-z0-9_-]+[ .=]/ { sub(/[ .=].*/, ""); print }
+    ' "$1"
+}
+
+for manifest in crates/*/Cargo.toml; do
+    crate=$(basename "$(dirname "$manifest")")
+    if ! allowed=$(below "$crate"); then
+        fail "$manifest: '$crate' is new; say in scripts/check-house.sh which crates lie below it"
+        continue
+    fi
+    # Renaming a dependency would hide it from this script.
+    if grep -qE '(^|[{,])[[:space:]]*package[[:space:]]*=' "$manifest"; then
+        fail "$manifest: a dependency is renamed"
+    fi
+    for name in $(dependencies "$manifest"); do
+        [[ $name != towpath* || " $allowed " == *" ${name#towpath-} "* ]] ||
+            fail "$manifest: '$crate' must not know '$name'"
+    done
+    for name in $(dependencies "$manifest" dev); do
+        [[ $name != towpath* || " ${order%%"$crate"*} " == *" ${name#towpath-} "* ]] ||
+            fail "$manifest: tests of '$crate' must not use '$name', which is not below it"
+    done
+    if ! grep -A1 '^\[lints\]' "$manifest" | grep -q '^workspace = true'; then
+        fail "$manifest: does not take the lints of the workspace"
+    fi
+done
+
+# The lowest crate decides and names; it has no I/O, no clock and no async.
+for name in $(dependencies crates/content/Cargo.toml); do
+    case $name in
+        blake3 | fastcdc | ring | thiserror) ;;
+        *) fail "crates/content/Cargo.toml: '$name' is not on the list of what content may use" ;;
+    esac
+done
+impure=$(grep -rnE 'std::(fs|net|os|time|thread|process|env)\b|\basync fn\b|\.await\b' crates/content/src \
+    --include='*.rs' | grep -vE '^[^:]*/(tests/[^:]*|tests|vectors)\.rs:' || true)
+if [ -n "$impure" ]; then
+    fail "crates/content must have no I/O, clock, threads or async:"
+    echo "$impure" >&2
+fi
+
+unsafe=$(grep -rnE '(allow|expect)\([^)]*unsafe_code' crates --include='*.rs' | grep -v '^crates/link/src/kernel\.rs:' || true)
+if [ -n "$unsafe" ]; then
+    fail "unsafe code is allowed in crates/link/src/kernel.rs only:"
+    echo "$unsafe" >&2
+fi
+
+while IFS= read -r file; do
+    case $file in */tests.rs | */tests/*) continue ;; esac
+    head -n 1 "$file" | grep -q '^//! ' || fail "$file: does not open with a '//!' comment that says what it is about"
+done < <(find crates/*/src -name '*.rs' | LC_ALL=C sort)
+
+if [ "$failures" -gt 0 ]; then
+    echo "check-house: $failures of the house rules are broken" >&2
+    exit 1
+fi
+echo "check-house: crates, purity, unsafe code and file heads are as they should be"
