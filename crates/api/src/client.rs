@@ -15,7 +15,9 @@ use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
-use crate::messages::{ApiError, ErrorKind, Event, GetRequest, Object, PutReply, PutRequest, Status, Summary};
+use crate::messages::{
+    ApiError, ErrorKind, Event, GetRequest, Object, PutReply, PutRequest, Status, Summary,
+};
 use crate::{Api, BoxFuture, Input};
 
 type Body = BoxBody<Bytes, io::Error>;
@@ -41,8 +43,9 @@ impl Client {
 
     async fn send(&self, method: Method, path: &str, body: Body) -> Result<Response<Incoming>, ApiError> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| self.lost(&error))?;
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.lost(&error))?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| self.lost(&error))?;
         tokio::spawn(connection);
         let request = Request::builder().method(method).uri(path);
         let request = request.header("host", "towpath").header("content-type", "application/json").body(body);
@@ -95,17 +98,17 @@ impl Client {
 
 fn json_body<Q: Serialize>(question: Option<&Q>) -> Result<Body, ApiError> {
     let bytes = match question {
-        Some(question) => {
-            serde_json::to_vec(question).map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?
-        }
+        Some(question) => serde_json::to_vec(question)
+            .map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?,
         None => Vec::new(),
     };
     Ok(Full::new(Bytes::from(bytes)).map_err(|never| match never {}).boxed())
 }
 
 fn parse<A: DeserializeOwned>(bytes: &[u8]) -> Result<A, ApiError> {
-    serde_json::from_slice(bytes)
-        .map_err(|error| ApiError::new(ErrorKind::Failed, format!("the daemon's answer is not understood: {error}")))
+    serde_json::from_slice(bytes).map_err(|error| {
+        ApiError::new(ErrorKind::Failed, format!("the daemon's answer is not understood: {error}"))
+    })
 }
 
 /// Bytes as lines.

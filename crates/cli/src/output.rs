@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use towpath_daemon::display_name;
 use towpath_api::{ApiError, ErrorKind, Event, Progress, PutReply, Summary};
+use towpath_daemon::display_name;
 
 /// Exit status for a command line that can't be understood.
 pub const USAGE: u8 = 2;
@@ -34,7 +34,8 @@ impl Output {
     /// Speaks JSON, or to a person; `quiet` leaves out everything but results and errors.
     pub fn new(json: bool, quiet: bool) -> Self {
         let on_terminal = std::io::stderr().is_terminal() && !json && !quiet;
-        let target = if on_terminal { ProgressDrawTarget::stderr_with_hz(10) } else { ProgressDrawTarget::hidden() };
+        let target =
+            if on_terminal { ProgressDrawTarget::stderr_with_hz(10) } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
         let style = ProgressStyle::with_template(
             "{bytes} of {total_bytes} {wide_bar:.cyan/dim} {bytes_per_sec} eta {eta} {msg}",
@@ -117,7 +118,8 @@ impl Output {
     fn progress(&self, progress: &Progress) {
         self.bar.set_length(progress.expected);
         self.bar.set_position(progress.done);
-        let sources = progress.by_source.iter().map(|(name, bytes)| format!("{} from {name}", HumanBytes(*bytes)));
+        let sources =
+            progress.by_source.iter().map(|(name, bytes)| format!("{} from {name}", HumanBytes(*bytes)));
         let sources = sources.collect::<Vec<_>>().join(", ");
         match &progress.trouble {
             Some(trouble) => self.bar.set_message(format!("(waiting: {trouble})")),
@@ -154,7 +156,9 @@ impl Output {
     pub fn interrupted(&self, what: &str) -> ExitCode {
         self.bar.finish_and_clear();
         match self.json {
-            true => self.object(&Event::Failed(ApiError::new(ErrorKind::Interrupted, "interrupted").hint(what))),
+            true => {
+                self.object(&Event::Failed(ApiError::new(ErrorKind::Interrupted, "interrupted").hint(what)))
+            }
             false => self.say(&format!("tow: interrupted; {what}")),
         }
         ExitCode::from(INTERRUPTED)
@@ -172,7 +176,8 @@ fn describe(summary: &Summary) -> String {
     }
     let seconds = summary.seconds.as_f64();
     let from = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
-    let failed = if summary.failed > 0 { format!("; {} files failed", summary.failed) } else { String::new() };
+    let failed =
+        if summary.failed > 0 { format!("; {} files failed", summary.failed) } else { String::new() };
     format!(
         "tow: {} in {seconds:.1} s{from} -> {}{failed}",
         HumanBytes(summary.bytes),

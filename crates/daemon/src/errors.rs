@@ -47,7 +47,8 @@ pub fn file(error: &FileError) -> ApiError {
     match error {
         FileError::Exists { path, .. } => {
             let message = format!("{} is already there", display_name(path.as_os_str().as_encoded_bytes()));
-            ApiError::new(ErrorKind::Exists, message).hint("choose another name with -o, or remove what is there")
+            ApiError::new(ErrorKind::Exists, message)
+                .hint("choose another name with -o, or remove what is there")
         }
         FileError::NoSpace { .. } => {
             ApiError::new(ErrorKind::NoSpace, message).hint("free some space and run the same command again")
@@ -62,7 +63,10 @@ pub fn file(error: &FileError) -> ApiError {
 
 /// An error of the system on `path`.
 pub fn io(doing: &str, path: &Path, error: &std::io::Error) -> ApiError {
-    ApiError::new(io_kind(error), format!("{doing} {}: {error}", display_name(path.as_os_str().as_encoded_bytes())))
+    ApiError::new(
+        io_kind(error),
+        format!("{doing} {}: {error}", display_name(path.as_os_str().as_encoded_bytes())),
+    )
 }
 
 fn io_kind(error: &std::io::Error) -> ErrorKind {
@@ -84,9 +88,8 @@ pub fn fetch(error: &FetchError) -> ApiError {
         FetchError::Ended(Outcome::Refused(_)) => {
             ApiError::new(ErrorKind::Refused, message).hint("ask the sender for a new ticket")
         }
-        FetchError::Ended(Outcome::SourceChanged) => {
-            ApiError::new(ErrorKind::Changed, message).hint("ask the sender to put it again, and use the new ticket")
-        }
+        FetchError::Ended(Outcome::SourceChanged) => ApiError::new(ErrorKind::Changed, message)
+            .hint("ask the sender to put it again, and use the new ticket"),
         FetchError::Ended(_) => ApiError::new(ErrorKind::NotFound, message),
         FetchError::Stalled { .. } => ApiError::new(ErrorKind::Unreachable, message)
             .hint(format!("see that the sender runs and can be reached, then {AGAIN}")),
@@ -96,10 +99,16 @@ pub fn fetch(error: &FetchError) -> ApiError {
         }
         FetchError::Write(error) => {
             let error = ApiError::new(io_kind(error), message);
-            if error.kind == ErrorKind::NoSpace { error.hint(format!("free some space, then {AGAIN}")) } else { error }
+            if error.kind == ErrorKind::NoSpace {
+                error.hint(format!("free some space, then {AGAIN}"))
+            } else {
+                error
+            }
         }
         FetchError::StartedOver => ApiError::new(ErrorKind::Changed, message).hint(AGAIN),
-        FetchError::Abandoned => ApiError::new(ErrorKind::Failed, message).hint("ask the sender for a new ticket"),
+        FetchError::Abandoned => {
+            ApiError::new(ErrorKind::Failed, message).hint("ask the sender for a new ticket")
+        }
         FetchError::TooLarge(_) | FetchError::Cancelled => ApiError::new(ErrorKind::Failed, message),
     }
 }

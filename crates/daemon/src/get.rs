@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use towpath_api::{ApiError, ErrorKind, Event, GetRequest, Progress, Seconds, Summary};
 use towpath_content::live::Statement;
-use towpath_files::display_name;
 use towpath_content::{NodeId, Oid, Ticket};
 use towpath_files::SingleFile;
+use towpath_files::display_name;
 use towpath_plugins::direct::{DirectConfig, Pace, PeerConfig};
 use towpath_plugins::local::Allow;
 use towpath_plugins::{Cascade, Direct, Local};
@@ -107,7 +107,9 @@ pub async fn get_stream(
     let fetched = fetched.map_err(|error| errors::fetch(&error))?;
     match copied {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => return Err(ApiError::new(ErrorKind::Failed, format!("writing the output: {error}"))),
+        Ok(Err(error)) => {
+            return Err(ApiError::new(ErrorKind::Failed, format!("writing the output: {error}")));
+        }
         Err(error) => return Err(ApiError::new(ErrorKind::Failed, error.to_string())),
     }
     let mut summary = Summary { entries: 1, output: "-".into(), bytes: fetched.size, ..Summary::default() };
@@ -272,8 +274,12 @@ impl Get {
         {
             return Ok(Some((wanted, metadata.len())));
         }
-        let message = format!("{} is already there, and it is not this object", display_name(destination.as_os_str().as_encoded_bytes()));
-        Err(ApiError::new(ErrorKind::Exists, message).hint("choose another name with -o, or remove what is there"))
+        let message = format!(
+            "{} is already there, and it is not this object",
+            display_name(destination.as_os_str().as_encoded_bytes())
+        );
+        Err(ApiError::new(ErrorKind::Exists, message)
+            .hint("choose another name with -o, or remove what is there"))
     }
 
     /// The object is there: what an interrupted transfer of it left is of no more use.
@@ -301,7 +307,8 @@ impl Get {
         let find = async {
             while let Some(answer) = inbox.recv().await {
                 let Description::Live { statement, signature } = answer else { continue };
-                let verified = Statement::verified(&statement.to_bytes(), &signature, &self.context.node?).ok()?;
+                let verified =
+                    Statement::verified(&statement.to_bytes(), &signature, &self.context.node?).ok()?;
                 if let Statement::Bound { object, content, .. } = verified
                     && object == self.oid
                 {
@@ -335,7 +342,9 @@ impl Get {
         let resume = self.service.home.resume();
         match &request.output {
             None => named(&request.directory, about),
-            Some(output) if output.is_dir() && !Record::is_open(&resume, output, &self.oid) => named(output, about),
+            Some(output) if output.is_dir() && !Record::is_open(&resume, output, &self.oid) => {
+                named(output, about)
+            }
             Some(output) => Ok(output.clone()),
         }
     }
@@ -370,7 +379,10 @@ fn named(directory: &Path, about: &About) -> Result<PathBuf, ApiError> {
 }
 
 /// Sends progress until it is dropped.
-pub(crate) async fn tell(progress: progress::Progress, events: mpsc::Sender<Event>) -> std::convert::Infallible {
+pub(crate) async fn tell(
+    progress: progress::Progress,
+    events: mpsc::Sender<Event>,
+) -> std::convert::Infallible {
     let mut ticks = tokio::time::interval(PROGRESS_EVERY);
     loop {
         ticks.tick().await;

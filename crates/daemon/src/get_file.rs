@@ -190,7 +190,12 @@ pub fn remember(store: &DiskStore, path: &Path, stamp: &towpath_files::Stamp, oi
 }
 
 /// A record of a file that was just written and checked.
-pub fn file_record(path: &Path, stamp: &towpath_files::Stamp, oid: &Oid, values: Vec<Value>) -> Option<FileRecord> {
+pub fn file_record(
+    path: &Path,
+    stamp: &towpath_files::Stamp,
+    oid: &Oid,
+    values: Vec<Value>,
+) -> Option<FileRecord> {
     let stamp = store_stamp(stamp);
     let dir = path.parent()?.canonicalize().ok()?;
     let name = path.file_name()?.to_owned();

@@ -228,7 +228,9 @@ impl Tree {
         for file in placed {
             let known = lock(&self.committed).remove(&file.path);
             match (file.outcome, known) {
-                (Ok(stamp), Some((oid, values))) => records.extend(self.file_record(&file.path, &stamp, oid, values)),
+                (Ok(stamp), Some((oid, values))) => {
+                    records.extend(self.file_record(&file.path, &stamp, oid, values))
+                }
                 (Ok(_), None) => {}
                 (Err(error), _) => self.problem(&file.path, &error),
             }
@@ -388,7 +390,12 @@ impl Writer {
         }
     }
 
-    fn event(&mut self, located: Located, depth: &mut usize, in_flight: &mpsc::Sender<()>) -> Result<(), ApiError> {
+    fn event(
+        &mut self,
+        located: Located,
+        depth: &mut usize,
+        in_flight: &mpsc::Sender<()>,
+    ) -> Result<(), ApiError> {
         if let Some(error) = lock(&self.tree.fatal).clone() {
             return Err(error);
         }
@@ -408,7 +415,10 @@ impl Writer {
             }
             tree::Event::Leaf(entry) if *depth == 0 => {
                 let name = display_name(&entry.name);
-                return Err(ApiError::new(ErrorKind::Corrupt, format!("the tree's root is not a directory: {name}")));
+                return Err(ApiError::new(
+                    ErrorKind::Corrupt,
+                    format!("the tree's root is not a directory: {name}"),
+                ));
             }
             tree::Event::Leaf(entry) => {
                 let path = self.path.join(&entry.name).map_err(|error| errors::file(&error))?;
@@ -422,7 +432,8 @@ impl Writer {
         self.tree.entries.fetch_add(1, Ordering::Relaxed);
         match &entry.kind {
             Kind::Symlink { target } => {
-                let made = self.tree.destination.make_symlink(&path, target, &entry.metadata, Overwrite::Never);
+                let made =
+                    self.tree.destination.make_symlink(&path, target, &entry.metadata, Overwrite::Never);
                 if let Err(error) = made {
                     self.tree.problem(&path, &error);
                 }
@@ -432,7 +443,15 @@ impl Writer {
         }
     }
 
-    fn file(&self, path: RelPath, entry: &Entry, size: u64, oid: Oid, block: u64, in_flight: &mpsc::Sender<()>) {
+    fn file(
+        &self,
+        path: RelPath,
+        entry: &Entry,
+        size: u64,
+        oid: Oid,
+        block: u64,
+        in_flight: &mpsc::Sender<()>,
+    ) {
         self.tree.bytes.fetch_add(size, Ordering::Relaxed);
         if self.tree.is_left(&path, entry, &oid, size) {
             self.tree.kept.fetch_add(size, Ordering::Relaxed);
@@ -471,7 +490,9 @@ impl Writer {
 
     fn empty_file(&self, target: &TreeFile, oid: &Oid) {
         let made = match *oid == Oid::of(b"") {
-            true => target.begin(Some(0), &About::default()).and_then(|()| target.complete(oid, 0, Vec::new())),
+            true => {
+                target.begin(Some(0), &About::default()).and_then(|()| target.complete(oid, 0, Vec::new()))
+            }
             false => Err(io::Error::other("the descriptor says it is empty, its id says otherwise")),
         };
         if let Err(error) = made {
@@ -514,7 +535,9 @@ impl TreeFile {
         let failure = lock(&self.failure).take();
         match (failure, error) {
             (Some(failure), _) => self.tree.problem(&self.path, &failure),
-            (None, FetchError::Stalled { .. } | FetchError::Cancelled) => self.tree.stop(errors::fetch(error)),
+            (None, FetchError::Stalled { .. } | FetchError::Cancelled) => {
+                self.tree.stop(errors::fetch(error))
+            }
             (None, error) => self.tree.fail(&self.path, &errors::fetch(error)),
         }
     }

@@ -138,7 +138,13 @@ async fn accept(
     }
 }
 
-async fn serve(pending: Pending, service: Arc<Service>, config: PeerConfig, slot: Slot, token: CancellationToken) {
+async fn serve(
+    pending: Pending,
+    service: Arc<Service>,
+    config: PeerConfig,
+    slot: Slot,
+    token: CancellationToken,
+) {
     match pending.handshake(Timeouts::default().handshake).await {
         Ok(connection) => {
             let peer = Peer::start(connection, config, Some(service));

@@ -133,7 +133,9 @@ fn plan_blocking(service: &Service, path: PathBuf, known: Option<Share>) -> Resu
     };
     if !metadata.is_dir() && !metadata.is_file() {
         let message = format!("{} is neither a file nor a directory", path.display());
-        return Err(ApiError::new(ErrorKind::Usage, message).hint("to put a stream, pipe it into 'tow put -'"));
+        return Err(
+            ApiError::new(ErrorKind::Usage, message).hint("to put a stream, pipe it into 'tow put -'")
+        );
     }
     // What was interrupted before all was read goes on under its name.
     let bound = known.as_ref().map(|known| binding(service, &known.oid));
@@ -255,7 +257,11 @@ async fn read_parts(input: &mut Input<'_>, parts: &mpsc::Sender<Part>) -> std::i
     }
 }
 
-fn store_parts(service: &Service, live: &Oid, mut parts: mpsc::Receiver<Part>) -> Result<(Oid, u64), ApiError> {
+fn store_parts(
+    service: &Service,
+    live: &Oid,
+    mut parts: mpsc::Receiver<Part>,
+) -> Result<(Oid, u64), ApiError> {
     let stored = store_until_end(service, live, &mut parts);
     if stored.is_err() {
         service.store.put_abort(live);

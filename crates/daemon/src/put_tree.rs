@@ -54,8 +54,17 @@ pub fn put(
 }
 
 fn describe(store: &DiskStore, root: &Path, live: &Oid, report: &Report) -> Result<TreeTotals, ApiError> {
-    let mut builder =
-        Builder { store, root, live, report, encoder: Encoder::new(false), batch: Vec::new(), dirs: 0, bytes: 0, open: Vec::new() };
+    let mut builder = Builder {
+        store,
+        root,
+        live,
+        report,
+        encoder: Encoder::new(false),
+        batch: Vec::new(),
+        dirs: 0,
+        bytes: 0,
+        open: Vec::new(),
+    };
     let scanned = scan(root, &ScanOptions::default(), &mut |step| builder.step(step));
     scanned.map_err(|error| match error {
         ScanError::Root(error) => errors::file(&error),
@@ -150,10 +159,12 @@ impl Builder<'_> {
 
     /// Asks the index for all files of the batch, directory by directory.
     fn look_up(&self, batch: &mut [Step]) -> Result<(), ApiError> {
-        let dir = |step: &Step| step.file.as_ref().and_then(|file| file.path().parent().map(Path::to_path_buf));
+        let dir =
+            |step: &Step| step.file.as_ref().and_then(|file| file.path().parent().map(Path::to_path_buf));
         for run in batch.chunk_by_mut(|one, next| dir(one) == dir(next)) {
             let Some(folder) = run.first().and_then(dir) else { continue };
-            let files: Vec<_> = run.iter().filter_map(|step| step.file.as_ref()).map(name_and_stamp).collect();
+            let files: Vec<_> =
+                run.iter().filter_map(|step| step.file.as_ref()).map(name_and_stamp).collect();
             let known = self.store.known(&folder, &files).map_err(|error| errors::store(&error))?;
             for (step, known) in run.iter_mut().zip(known) {
                 if let Some(oid) = known {
@@ -191,9 +202,10 @@ impl Builder<'_> {
         {
             *oid = content;
             self.bytes += *size;
-            *extents = file.as_ref().filter(|file| file.looks_sparse()).and_then(|file| {
-                data_extents(&file.open().ok()?, *size, MAX_EXTENTS)
-            });
+            *extents = file
+                .as_ref()
+                .filter(|file| file.looks_sparse())
+                .and_then(|file| data_extents(&file.open().ok()?, *size, MAX_EXTENTS));
         }
         self.encoder.push(&event).map_err(|error| {
             ApiError::new(ErrorKind::Failed, format!("{} can't be described: {error}", self.root.display()))

@@ -14,8 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use towpath_content::node_id::hex;
 use towpath_content::Oid;
+use towpath_content::node_id::hex;
 use towpath_files::FileError;
 
 /// The extension of the file for small files' temporaries.
@@ -56,7 +56,10 @@ impl Record {
         let record = Self { file, temp, parts: Mutex::new(parts), small: Mutex::default() };
         if !is_same {
             let _ = fs::remove_file(record.beside(SMALL));
-            record.write(true, &json!({ "oid": oid.to_string(), "destination": destination.to_string_lossy() }))?;
+            record.write(
+                true,
+                &json!({ "oid": oid.to_string(), "destination": destination.to_string_lossy() }),
+            )?;
         }
         Ok(record)
     }
@@ -107,7 +110,10 @@ impl Record {
     /// The small files noted so far have their names; what an earlier run left and nobody has
     /// taken yet stays on record. One that is under way at this moment costs only itself.
     pub fn small_are_placed(&self) -> io::Result<()> {
-        let left = lock(&self.parts).iter().map(|(oid, name)| format!("{}\n", part_line(oid, name))).collect::<String>();
+        let left = lock(&self.parts)
+            .iter()
+            .map(|(oid, name)| format!("{}\n", part_line(oid, name)))
+            .collect::<String>();
         self.with_small(|file| file.set_len(0).and_then(|()| file.write_all(left.as_bytes())))
     }
 
@@ -134,7 +140,11 @@ impl Record {
     fn write(&self, anew: bool, line: &Value) -> io::Result<()> {
         let mut options = fs::OpenOptions::new();
         options.create(true).mode(0o600);
-        if anew { options.write(true).truncate(true) } else { options.append(true) };
+        if anew {
+            options.write(true).truncate(true)
+        } else {
+            options.append(true)
+        };
         options.open(&self.file)?.write_all(format!("{line}\n").as_bytes())
     }
 }

@@ -39,7 +39,8 @@ impl Socket {
         private_folder(folder).map_err(|error| errors::io("create", folder, &error))?;
         if UnixStream::connect(path).await.is_ok() {
             let message = format!("a daemon is already running at {}", path.display());
-            return Err(ApiError::new(ErrorKind::Exists, message).hint("stop it first, or set TOW_HOME to another folder"));
+            return Err(ApiError::new(ErrorKind::Exists, message)
+                .hint("stop it first, or set TOW_HOME to another folder"));
         }
         let _ = std::fs::remove_file(path);
         let listener = UnixListener::bind(path).map_err(|error| errors::io("listen on", path, &error))?;
@@ -135,7 +136,7 @@ fn problem(error: ApiError) -> Response {
         ErrorKind::NoSpace => StatusCode::INSUFFICIENT_STORAGE,
         ErrorKind::Corrupt | ErrorKind::Changed | ErrorKind::Interrupted | ErrorKind::Failed => {
             StatusCode::INTERNAL_SERVER_ERROR
-        },
+        }
     };
     (status, Json(error)).into_response()
 }
@@ -188,7 +189,11 @@ async fn put_stream(State(api): State<InProcess>, body: Body) -> Response {
         };
         let (result, ()) = tokio::join!(api.put_stream(input, ticket), telling);
         let end = match result {
-            Ok(reply) => Event::Summary(Summary { oid: reply.oid, bytes: reply.size.unwrap_or(0), ..Summary::default() }),
+            Ok(reply) => Event::Summary(Summary {
+                oid: reply.oid,
+                bytes: reply.size.unwrap_or(0),
+                ..Summary::default()
+            }),
             Err(error) => Event::Failed(error),
         };
         let _ = events.send(end).await;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use towpath_api::{
-    Api, ApiError, BoxFuture, ErrorKind, Event, GetRequest, Input, Object, PutReply, PutRequest, Status, Summary,
+    Api, ApiError, BoxFuture, ErrorKind, Event, GetRequest, Input, Object, PutReply, PutRequest, Status,
+    Summary,
 };
 use towpath_content::ticket::Secret;
 use towpath_content::{Hint, NodeId, Oid, Ticket};
@@ -48,7 +49,8 @@ impl Service {
     /// Opens the home's key and store.
     pub fn open(home: Home, options: Options) -> Result<Arc<Self>, ApiError> {
         let identity = identity(&home)?;
-        let store = Arc::new(DiskStore::open(home.state(), home.data()).map_err(|error| errors::store(&error))?);
+        let store =
+            Arc::new(DiskStore::open(home.state(), home.data()).map_err(|error| errors::store(&error))?);
         let leases = options.serve_leases.then(|| Arc::clone(&store) as Arc<dyn Store>);
         let grants = Arc::new(Grants::new(identity.clone(), leases));
         let peers = Arc::new(PeerService::new(Arc::clone(&store) as Arc<dyn Store>, grants.clone()));
@@ -64,7 +66,11 @@ impl Service {
 
     /// Listens for peers. `user` names who listens, so that the same one gets the same port again;
     /// `address` is what a person asked for.
-    pub async fn listen(&self, user: &[u8], address: Option<SocketAddr>) -> Result<Vec<SocketAddr>, ApiError> {
+    pub async fn listen(
+        &self,
+        user: &[u8],
+        address: Option<SocketAddr>,
+    ) -> Result<Vec<SocketAddr>, ApiError> {
         let config = self.peer_config();
         let start = || listen(&self.identity, &self.shares, user, address, Arc::clone(&self.peers), config);
         let listening = self.listening.get_or_try_init(start).await?;
@@ -107,7 +113,9 @@ impl Service {
         let service = Arc::clone(self);
         tokio::spawn(async move {
             let leases = service.store.leases().unwrap_or_default();
-            for path in leases.iter().filter(|lease| lease.content.is_none()).filter_map(|lease| lease.path.clone()) {
+            for path in
+                leases.iter().filter(|lease| lease.content.is_none()).filter_map(|lease| lease.path.clone())
+            {
                 match put::put(&service, &path).await {
                     Ok(put) => drop(put.reading.await),
                     Err(error) => tracing::warn!(path = %path.display(), %error, "could not go on reading"),

@@ -10,9 +10,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use towpath_content::{NodeId, Oid};
 use towpath_content::node_id::hex;
 use towpath_content::ticket::Secret;
+use towpath_content::{NodeId, Oid};
 
 /// Destinations remembered for each sender.
 const MAX_RECEIVED: usize = 64;
@@ -76,7 +76,8 @@ impl Shares {
     /// Where transfers from `node` were written: what lies there came from it.
     pub fn received(&self, node: &NodeId) -> Vec<PathBuf> {
         let record = read(&self.file("from", &node.0));
-        let list = record.as_ref().and_then(|record| record.get("into")?.as_array().cloned()).unwrap_or_default();
+        let list =
+            record.as_ref().and_then(|record| record.get("into")?.as_array().cloned()).unwrap_or_default();
         list.iter().filter_map(|path| path.as_str()).map(PathBuf::from).collect()
     }
 
@@ -95,7 +96,8 @@ impl Shares {
         use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let temp = file.with_extension(format!("{}.tmp", std::process::id()));
-        let mut out = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
+        let mut out =
+            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
         out.write_all(record.to_string().as_bytes())?;
         out.sync_all()?;
         fs::rename(&temp, file)

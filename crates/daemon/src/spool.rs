@@ -110,7 +110,7 @@ impl Target for Spool {
     }
 
     fn existing(&self) -> Vec<Range<u64>> {
-        if self.existing == 0 { Vec::new() } else { Vec::from([0..self.existing]) }
+        std::iter::once(0..self.existing).filter(|left| !left.is_empty()).collect()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {

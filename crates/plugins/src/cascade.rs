@@ -50,7 +50,12 @@ impl TransferPlugin for Cascade {
         })
     }
 
-    fn get_chunks<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
+    fn get_chunks<'a>(
+        &'a self,
+        wants: Vec<Want>,
+        context: &'a Context,
+        sink: Arc<dyn Sink>,
+    ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let mut wants = wants;
             if self.plugins.is_empty() {

@@ -63,7 +63,12 @@ impl TransferPlugin for Local {
         })
     }
 
-    fn get_chunks<'a>(&'a self, wants: Vec<Want>, _context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
+    fn get_chunks<'a>(
+        &'a self,
+        wants: Vec<Want>,
+        _context: &'a Context,
+        sink: Arc<dyn Sink>,
+    ) -> BoxFuture<'a, ()> {
         let (store, allow) = (Arc::clone(&self.store), Arc::clone(&self.allow));
         let (found, mut inbox) = mpsc::channel(READ_AHEAD);
         // One blocking thread for all wants; it stops when the receiver is dropped.

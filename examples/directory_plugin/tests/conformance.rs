@@ -26,7 +26,7 @@ fn run(directory: &TempDir, oid: Oid, out: &str) -> bool {
     let out = directory.path().join(out);
     let program = env!("CARGO_BIN_EXE_towpath-directory-plugin");
     let status = Command::new(program).arg(directory.path()).arg(oid.to_string()).arg(out).status();
-    status.unwrap().success()
+    status.is_ok_and(|status| status.success())
 }
 
 #[test]

@@ -82,11 +82,19 @@ impl Get {
 
     fn request(&self) -> Result<GetRequest, ApiError> {
         let usage = |message: String| ApiError::new(ErrorKind::Usage, message);
-        let here = std::env::current_dir().map_err(|error| usage(format!("the current directory: {error}")))?;
+        let here =
+            std::env::current_dir().map_err(|error| usage(format!("the current directory: {error}")))?;
         let ticket = if self.ticket == "-" { read_ticket()? } else { self.ticket.clone() };
         // However it is written, it is the same place to the record of an interrupted transfer.
         let output = self.output.as_ref().map(|path| here.join(path).components().collect());
-        Ok(GetRequest { ticket, output, directory: here, reuse: self.reuse, limit_rate: self.limit_rate, timeout: self.timeout })
+        Ok(GetRequest {
+            ticket,
+            output,
+            directory: here,
+            reuse: self.reuse,
+            limit_rate: self.limit_rate,
+            timeout: self.timeout,
+        })
     }
 }
 

@@ -21,7 +21,8 @@ impl Man {
         let page = match &self.command {
             None => root,
             Some(name) => root.find_subcommand(name).cloned().ok_or_else(|| {
-                ApiError::new(ErrorKind::Usage, format!("there is no command '{name}'")).hint("'tow help' lists them")
+                ApiError::new(ErrorKind::Usage, format!("there is no command '{name}'"))
+                    .hint("'tow help' lists them")
             })?,
         };
         clap_mangen::Man::new(page)

@@ -107,7 +107,9 @@ pub fn run(arguments: Arguments) -> ExitCode {
         .build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(error) => return output.error(&ApiError::new(ErrorKind::Failed, format!("can't start: {error}"))),
+        Err(error) => {
+            return output.error(&ApiError::new(ErrorKind::Failed, format!("can't start: {error}")));
+        }
     };
     let context = Context { home, output: Arc::clone(&output) };
     let result = runtime.block_on(dispatch(command, &context));
@@ -174,7 +176,8 @@ fn parse_rate(text: &str) -> Result<u64, String> {
         "g" | "gb" | "gib" => 1 << 30,
         _ => return Err("write bytes per second, as in 500K, 10M or 1G".into()),
     };
-    let number: u64 = digits.parse().map_err(|_| "write bytes per second, as in 500K, 10M or 1G".to_owned())?;
+    let number: u64 =
+        digits.parse().map_err(|_| "write bytes per second, as in 500K, 10M or 1G".to_owned())?;
     number.checked_mul(factor).ok_or_else(|| "is more than any link carries".into())
 }
 

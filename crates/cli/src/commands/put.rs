@@ -42,7 +42,8 @@ impl Put {
         }
         let daemon = context.daemon().await;
         for path in &self.paths {
-            let path = std::path::absolute(path).map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
+            let path = std::path::absolute(path)
+                .map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
             match &daemon {
                 Some(client) => show(context, &client.put(PutRequest { path }).await?),
                 None => record(context, path, self.listen).await?,

@@ -1,9 +1,9 @@
 //! `tow share`
 
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
 use towpath_api::{ApiError, ErrorKind, Event};

@@ -69,8 +69,17 @@ fn odd_names_arrive_as_they_are() {
     let tree = env.sender.path("odd");
     fs::create_dir(&tree).unwrap();
     let longest = [b'n'; 255];
-    let names: [&[u8]; 9] =
-        [b"new\nline", b"\xff\xfe not text", b"-o", b" ", b".hidden", b"~", b"\x1b[31m", "\u{202e}txt".as_bytes(), &longest];
+    let names: [&[u8]; 9] = [
+        b"new\nline",
+        b"\xff\xfe not text",
+        b"-o",
+        b" ",
+        b".hidden",
+        b"~",
+        b"\x1b[31m",
+        "\u{202e}txt".as_bytes(),
+        &longest,
+    ];
     for name in names {
         let name = OsStr::from_bytes(name);
         fs::write(tree.join(name), name.as_bytes()).unwrap();

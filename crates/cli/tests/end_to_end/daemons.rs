@@ -55,7 +55,10 @@ fn files_and_trees_go_from_daemon_to_daemon() {
     assert_eq!(listed[1]["size"], 1 << 20);
     let shown = env.sender.tow(["ls"]).end().with(0).text();
     assert_eq!(shown.lines().count(), 2, "{shown}");
-    assert!(shown.lines().all(|line| !line.contains("tow:")), "no secrets for people to copy by accident: {shown}");
+    assert!(
+        shown.lines().all(|line| !line.contains("tow:")),
+        "no secrets for people to copy by accident: {shown}"
+    );
 }
 
 fn what_is_done_is_refused_from_then_on() {
@@ -70,7 +73,8 @@ fn what_is_done_is_refused_from_then_on() {
         // What the receiver has itself needs nobody's leave.
         if before.is_dir() { fs::remove_dir(before) } else { fs::remove_file(before) }.unwrap();
         env.sender.tow(["done", &ticket]).end().with(0);
-        let failure = env.receiver.tow(["get", "--json", "--timeout", "3", &ticket, "-o", "after"]).end().failure();
+        let failure =
+            env.receiver.tow(["get", "--json", "--timeout", "3", &ticket, "-o", "after"]).end().failure();
         assert_eq!(failure["kind"], "refused", "{failure}");
         let again = env.sender.tow(["done", &ticket]).end().with(1);
         assert!(again.err.contains("tow ls"), "{}", again.err);

@@ -137,7 +137,8 @@ fn the_same_large_file_again_is_done_at_once() {
 fn a_file_just_written_and_got_again_is_done_at_once() {
     let env = TestEnvironment::new();
     let source = env.sender.path("new");
-    let mut share = env.sender.tow(["put", "-", "--listen", crate::environment::LOOPBACK]).input_text("new").start();
+    let mut share =
+        env.sender.tow(["put", "-", "--listen", crate::environment::LOOPBACK]).input_text("new").start();
     let ticket = share.ticket();
     fs::write(&source, "new").unwrap();
     assert_second_get_is_free(&env, &ticket, 3);

@@ -38,7 +38,12 @@ impl TestEnvironment {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let machine = |name: &str| Machine::new(&dir.path().join(name));
-        Self { sender: machine("sender"), receiver: machine("receiver"), stranger: machine("stranger"), _dir: dir }
+        Self {
+            sender: machine("sender"),
+            receiver: machine("receiver"),
+            stranger: machine("stranger"),
+            _dir: dir,
+        }
     }
 }
 
@@ -104,7 +109,9 @@ impl Machine {
     /// A daemon that answers.
     pub fn daemon(&self) -> Running {
         let mut running = self.tow(["daemon", "--listen", LOOPBACK]).start();
-        running.wait_until("answers at its socket", |daemon| daemon.error_text().contains("local API at").then_some(()));
+        running.wait_until("answers at its socket", |daemon| {
+            daemon.error_text().contains("local API at").then_some(())
+        });
         running
     }
 }
@@ -247,7 +254,12 @@ impl Running {
         let start = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
-                return Ended { status, out: self.output(), err: self.error_text(), shown: self.shown.clone() };
+                return Ended {
+                    status,
+                    out: self.output(),
+                    err: self.error_text(),
+                    shown: self.shown.clone(),
+                };
             }
             assert!(start.elapsed() < PATIENCE, "does not end: {}", self.describe());
             look(&self);
@@ -349,6 +361,10 @@ impl Summary {
     /// Bytes that came over the network.
     pub fn fetched(&self) -> u64 {
         let sources = self.0["by_source"].as_object().unwrap();
-        sources.iter().filter(|(name, _)| *name != "this machine").map(|(_, bytes)| bytes.as_u64().unwrap()).sum()
+        sources
+            .iter()
+            .filter(|(name, _)| *name != "this machine")
+            .map(|(_, bytes)| bytes.as_u64().unwrap())
+            .sum()
     }
 }

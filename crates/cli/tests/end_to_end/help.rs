@@ -7,10 +7,7 @@ use std::path::Path;
 use crate::environment::TestEnvironment;
 use crate::runner::situations;
 
-situations![
-    the_help_is_as_agreed_on,
-    the_manual_and_the_completions_are_printed,
-];
+situations![the_help_is_as_agreed_on, the_manual_and_the_completions_are_printed,];
 
 const COMMANDS: [&str; 9] = ["share", "get", "put", "daemon", "ls", "done", "status", "completions", "man"];
 
@@ -40,7 +37,12 @@ fn the_help_is_as_agreed_on() {
     for (number, (now, agreed)) in now.lines().zip(agreed.lines()).enumerate() {
         assert_eq!(now, agreed, "line {} of {}; UPDATE_SNAPSHOTS=1 if meant", number + 1, path.display());
     }
-    assert_eq!(now.lines().count(), agreed.lines().count(), "{}; UPDATE_SNAPSHOTS=1 if meant", path.display());
+    assert_eq!(
+        now.lines().count(),
+        agreed.lines().count(),
+        "{}; UPDATE_SNAPSHOTS=1 if meant",
+        path.display()
+    );
 }
 
 fn the_manual_and_the_completions_are_printed() {

@@ -7,7 +7,11 @@ use crate::environment::TestEnvironment;
 use crate::runner::{situations, skip};
 use crate::trees::{assert_same, assert_same_bytes, file};
 
-situations![a_large_file_needs_little_memory, many_small_files_need_little_memory, standard_output_needs_little_memory];
+situations![
+    a_large_file_needs_little_memory,
+    many_small_files_need_little_memory,
+    standard_output_needs_little_memory
+];
 
 const LIMIT: u64 = 128 << 20;
 
@@ -43,7 +47,9 @@ fn many_small_files_need_little_memory() {
     for folder in 0..30 {
         let folder = tree.join(folder.to_string());
         fs::create_dir_all(&folder).unwrap();
-        (0..1000).for_each(|number| fs::write(folder.join(number.to_string()), format!("{folder:?} {number}")).unwrap());
+        (0..1000).for_each(|number| {
+            fs::write(folder.join(number.to_string()), format!("{folder:?} {number}")).unwrap()
+        });
     }
     watch(&env, &tree);
     assert_same(&tree, &env.receiver.path("copy"));

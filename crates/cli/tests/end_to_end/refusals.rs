@@ -92,7 +92,8 @@ fn a_file_of_a_tree_that_changed_is_left_out_and_named() {
     assert_eq!(named.len(), 1, "{named:?}");
     assert_eq!(named[0]["path"], "two");
     assert!(named[0]["error"].as_str().unwrap().contains("changed"), "{}", named[0]);
-    let copied: Vec<_> = names(&env.receiver.path("copy")).into_iter().filter(|name| !name.starts_with('.')).collect();
+    let copied: Vec<_> =
+        names(&env.receiver.path("copy")).into_iter().filter(|name| !name.starts_with('.')).collect();
     assert_eq!(copied, ["one", "three"]);
     // The file comes back as it was put: the same command brings the rest.
     file(&tree.join("two"), 2, 50_000);
@@ -101,7 +102,12 @@ fn a_file_of_a_tree_that_changed_is_left_out_and_named() {
     let mut share = env.sender.share(&tree);
     assert_eq!(share.ticket(), ticket, "the same tree has the same ticket");
     let summary = impatient(&env, &ticket, "copy").end().summary();
-    assert_eq!((summary.number("kept"), names(&env.receiver.path("copy")).len()), (100_000, 3), "{}", summary.0);
+    assert_eq!(
+        (summary.number("kept"), names(&env.receiver.path("copy")).len()),
+        (100_000, 3),
+        "{}",
+        summary.0
+    );
     assert_same(&tree, &env.receiver.path("copy"));
 }
 
@@ -284,7 +290,8 @@ fn a_file_that_is_not_there_can_not_be_shared() {
 
 fn a_special_file_can_not_be_shared() {
     let env = TestEnvironment::new();
-    let ended = env.sender.tow(["share", "--listen", crate::environment::LOOPBACK, "/dev/null"]).end().with(2);
+    let ended =
+        env.sender.tow(["share", "--listen", crate::environment::LOOPBACK, "/dev/null"]).end().with(2);
     assert!(ended.err.contains("/dev/null"), "{}", ended.err);
 }
 
@@ -339,13 +346,17 @@ fn every_line_of_json_is_an_object_and_the_last_a_summary() {
     let mut share = env.sender.tow(words).start();
     let ended = env.receiver.get_slowly(&share.ticket(), "copy", "4M").end().with(0);
     assert!(ended.err.is_empty(), "standard error is for people: {}", ended.err);
-    let kinds: Vec<_> = ended.events().iter().map(|event| event["event"].as_str().unwrap().to_owned()).collect();
+    let kinds: Vec<_> =
+        ended.events().iter().map(|event| event["event"].as_str().unwrap().to_owned()).collect();
     assert!(kinds.len() > 2, "progress is told: {kinds:?}");
     let (last, before) = kinds.split_last().unwrap();
     assert_eq!(last, "summary");
     assert!(before.iter().all(|kind| kind == "transfer"), "{kinds:?}");
     let summary = ended.summary();
-    assert_eq!((summary.number("bytes"), summary.number("entries"), summary.number("failed")), (3 << 20, 2, 0));
+    assert_eq!(
+        (summary.number("bytes"), summary.number("entries"), summary.number("failed")),
+        (3 << 20, 2, 0)
+    );
     assert!(summary.0["seconds"].as_f64().unwrap() > 0.0);
     assert_eq!(summary.0["output"].as_str().unwrap(), env.receiver.path("copy").to_str().unwrap());
     share.interrupt();

@@ -72,7 +72,8 @@ fn a_stream_goes_into_a_file() {
 
 fn an_empty_stream_arrives() {
     let env = TestEnvironment::new();
-    let mut put = env.sender.tow(["put", "-", "--listen", LOOPBACK]).input(File::open("/dev/null").unwrap()).start();
+    let mut put =
+        env.sender.tow(["put", "-", "--listen", LOOPBACK]).input(File::open("/dev/null").unwrap()).start();
     let ended = env.receiver.tow(["get", &put.ticket(), "-o", "-"]).end().with(0);
     assert!(ended.out.is_empty());
     env.receiver.get(&put.ticket(), "copy").end().summary();
@@ -114,6 +115,7 @@ fn a_sender_of_a_stream_that_is_gone_for_good_fails_the_receiver() {
     producer.write_all(&bytes(4, 2 * PIECE)).unwrap();
     put.interrupt();
     put.end().with(130);
-    let failure = env.receiver.tow(["get", "--json", "--timeout", "2", &ticket, "-o", "copy"]).end().failure();
+    let failure =
+        env.receiver.tow(["get", "--json", "--timeout", "2", &ticket, "-o", "copy"]).end().failure();
     assert_eq!(failure["kind"], "unreachable", "{failure}");
 }

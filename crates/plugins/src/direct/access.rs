@@ -31,7 +31,9 @@ pub enum Decision {
 pub const fn decide(facts: Facts) -> Decision {
     match facts {
         Facts { node_allowed: true, .. } => Decision::Allow,
-        Facts { root_proved: false, .. } => Decision::Refuse("the ticket is not known here or its secret was not proved"),
+        Facts { root_proved: false, .. } => {
+            Decision::Refuse("the ticket is not known here or its secret was not proved")
+        }
         Facts { is_root: true, .. } => Decision::Allow,
         Facts { mentioned: Some(true), .. } => Decision::Allow,
         Facts { mentioned: Some(false), .. } => Decision::Refuse("the ticket does not cover this object"),
@@ -53,14 +55,16 @@ mod tests {
                 is_root: bits & 4 != 0,
                 mentioned,
             };
-            let expected = facts.node_allowed || facts.root_proved && (facts.is_root || mentioned == Some(true));
+            let expected =
+                facts.node_allowed || facts.root_proved && (facts.is_root || mentioned == Some(true));
             assert_eq!(decide(facts) == Decision::Allow, expected, "{facts:?}");
         }
     }
 
     #[test]
     fn nobody_gets_in_by_default() {
-        let stranger = Facts { node_allowed: false, root_proved: false, is_root: true, mentioned: Some(true) };
+        let stranger =
+            Facts { node_allowed: false, root_proved: false, is_root: true, mentioned: Some(true) };
         assert!(matches!(decide(stranger), Decision::Refuse(_)));
     }
 }

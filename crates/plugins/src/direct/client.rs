@@ -119,7 +119,12 @@ impl Direct {
         Ok(peer)
     }
 
-    async fn reach(&self, state: &mut SlotState, context: &Context, slot: &Slot) -> Result<Arc<Peer>, Outcome> {
+    async fn reach(
+        &self,
+        state: &mut SlotState,
+        context: &Context,
+        slot: &Slot,
+    ) -> Result<Arc<Peer>, Outcome> {
         let now = Instant::now();
         if let Some(why) = slot.take_lost() {
             self.set_trouble(Some(why));
@@ -127,7 +132,9 @@ impl Direct {
         if !self.dials {
             return Err(Outcome::NotHere);
         }
-        if let Some(wait) = state.retry_at.map(|at| at.saturating_duration_since(now)).filter(|wait| !wait.is_zero()) {
+        if let Some(wait) =
+            state.retry_at.map(|at| at.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
+        {
             return Err(Outcome::RetryLater(wait));
         }
         let Some(node) = context.node else { return Err(Outcome::NotHere) };
@@ -257,7 +264,11 @@ impl Slot {
     fn new() -> Self {
         let backoff = BackoffConfig { longest: LONGEST_WAIT, ..BackoffConfig::default() };
         let state = SlotState { backoff: Backoff::new(backoff), retry_at: None, proved: HashSet::new() };
-        Self { state: tokio::sync::Mutex::new(state), outstanding: AtomicU64::new(0), current: Mutex::default() }
+        Self {
+            state: tokio::sync::Mutex::new(state),
+            outstanding: AtomicU64::new(0),
+            current: Mutex::default(),
+        }
     }
 
     /// The connection, if it stands.
@@ -303,7 +314,12 @@ impl TransferPlugin for Direct {
         Box::pin(self.describe(query, context, answers))
     }
 
-    fn get_chunks<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
+    fn get_chunks<'a>(
+        &'a self,
+        wants: Vec<Want>,
+        context: &'a Context,
+        sink: Arc<dyn Sink>,
+    ) -> BoxFuture<'a, ()> {
         let slot = self.slot();
         let outstanding = Outstanding::new(slot, &wants);
         Box::pin(async move {
@@ -331,7 +347,12 @@ impl TransferPlugin for Direct {
         }
     }
 
-    fn have<'a>(&'a self, oid: Oid, context: &'a Context, ranges: mpsc::Sender<Vec<Range<u64>>>) -> BoxFuture<'a, ()> {
+    fn have<'a>(
+        &'a self,
+        oid: Oid,
+        context: &'a Context,
+        ranges: mpsc::Sender<Vec<Range<u64>>>,
+    ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let Ok(peer) = self.peer(self.slot(), context).await else { return };
             let request = peer.request_number();

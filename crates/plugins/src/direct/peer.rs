@@ -147,7 +147,8 @@ impl Peer {
             receive_pace: Arc::clone(&config.receive_pace),
         });
         tokio::spawn(write_frames(Arc::clone(&shared), writer, outgoing, hello(&config), config.send_pace));
-        let conversation = service.map(|service| Conversation::start(service, node, binding, outbox.clone(), probe));
+        let conversation =
+            service.map(|service| Conversation::start(service, node, binding, outbox.clone(), probe));
         tokio::spawn(read_frames(Arc::clone(&shared), reader, conversation));
         let room = Arc::new(Semaphore::new(MAX_REQUESTS));
         Arc::new(Self { shared, outbox, binding, room, _close: token.drop_guard() })
@@ -170,7 +171,9 @@ impl Peer {
 
     /// Why the connection ended, if it has.
     pub fn ended(&self) -> Option<String> {
-        self.shared.why().or_else(|| self.shared.token.is_cancelled().then(|| "the connection was closed".into()))
+        self.shared
+            .why()
+            .or_else(|| self.shared.token.is_cancelled().then(|| "the connection was closed".into()))
     }
 
     /// Completes when the connection has ended.
@@ -212,7 +215,13 @@ impl Peer {
     }
 
     /// Sends a `Get`; its wants end through its sink. Returns when all have ended.
-    pub async fn get(&self, request: u32, get: GetUnderWay, message: wire::Get, ended: oneshot::Receiver<()>) {
+    pub async fn get(
+        &self,
+        request: u32,
+        get: GetUnderWay,
+        message: wire::Get,
+        ended: oneshot::Receiver<()>,
+    ) {
         self.shared.with(|under_way| under_way.gets.insert(request, get));
         let guard = Forget { peer: self, request };
         if self.enter(request).await && self.send(Body::Get(message)).await && self.ended().is_none() {
@@ -325,7 +334,10 @@ async fn write_frames(
     let _ = tokio::time::timeout(GOODBYE_TIME, farewell).await;
 }
 
-async fn write_batch(writer: &mut FrameWriter, batch: Vec<Outgoing>) -> Result<(), towpath_link::frame::WriteError> {
+async fn write_batch(
+    writer: &mut FrameWriter,
+    batch: Vec<Outgoing>,
+) -> Result<(), towpath_link::frame::WriteError> {
     for frame in batch {
         let header = frame.header.as_ref().map_or(&[][..], |header| &header[..]);
         writer.send_bytes(frame.kind, header, frame.body).await?;
@@ -334,11 +346,7 @@ async fn write_batch(writer: &mut FrameWriter, batch: Vec<Outgoing>) -> Result<(
 }
 
 /// The reader task: ends with the connection, and every request with it.
-async fn read_frames(
-    shared: Arc<Shared>,
-    mut reader: FrameReader,
-    conversation: Option<Conversation>,
-) {
+async fn read_frames(shared: Arc<Shared>, mut reader: FrameReader, conversation: Option<Conversation>) {
     let mut inbound = Inbound { shared: Arc::clone(&shared), conversation, greeted: false };
     let result = tokio::select! {
         result = inbound.run(&mut reader) => result,
@@ -385,7 +393,8 @@ impl Inbound {
             Body::Ping(_) => Ok(()),
             Body::Goodbye(goodbye) => Err(format!("the peer closed: {}", wire::printable(&goodbye.reason))),
             Body::Description(description) => {
-                let answer = Description::Object { about: description.about(), layout: layout_of(&description)? };
+                let answer =
+                    Description::Object { about: description.about(), layout: layout_of(&description)? };
                 self.answer(description.request, answer).await
             }
             Body::Stated(stated) => self.stated(stated).await,
@@ -422,10 +431,11 @@ impl Inbound {
     /// Hands an answer to its question; a question given up meanwhile needs none.
     async fn answer(&self, request: u32, answer: Description) -> Result<(), String> {
         self.was_made(request).map_err(|violation| violation.to_string())?;
-        let sender = self.shared.with(|under_way| match under_way.questions.get(&request).map(|q| &q.answers) {
-            Some(Answers::Descriptions(sender)) => Some(sender.clone()),
-            _ => None,
-        });
+        let sender =
+            self.shared.with(|under_way| match under_way.questions.get(&request).map(|q| &q.answers) {
+                Some(Answers::Descriptions(sender)) => Some(sender.clone()),
+                _ => None,
+            });
         if let Some(sender) = sender {
             let _ = sender.send(answer).await;
         }
@@ -454,10 +464,11 @@ impl Inbound {
             return Err("sent impossible ranges".into());
         }
         let ranges = pairs.iter().map(|&[start, end]| start..end).collect();
-        let sender = self.shared.with(|under_way| match under_way.questions.get(&have.request).map(|q| &q.answers) {
-            Some(Answers::Ranges(sender)) => Some(sender.clone()),
-            _ => None,
-        });
+        let sender =
+            self.shared.with(|under_way| match under_way.questions.get(&have.request).map(|q| &q.answers) {
+                Some(Answers::Ranges(sender)) => Some(sender.clone()),
+                _ => None,
+            });
         if let Some(sender) = sender {
             let _ = sender.send(ranges).await;
         }

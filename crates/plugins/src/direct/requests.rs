@@ -67,7 +67,9 @@ fn wire_want(want: &Want) -> (WireWant, bool) {
 }
 
 fn follows(last: &Run, wire: &WireWant) -> bool {
-    last.wire.oid == wire.oid && last.wire.chunk.is_empty() && last.wire.first + u64::from(last.wire.count) == wire.first
+    last.wire.oid == wire.oid
+        && last.wire.chunk.is_empty()
+        && last.wire.first + u64::from(last.wire.count) == wire.first
 }
 
 /// A piece of which some frames have come.

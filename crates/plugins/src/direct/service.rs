@@ -24,7 +24,9 @@ use towpath_transfer::Outcome;
 use super::access::{Decision, Facts, decide};
 use super::peer::{Outbox, Outgoing, suggestion};
 use super::requests::oid_of;
-use super::wire::{self, Body, DataHeader, Description, Get, ProofOf, RequestOnly, Stated, WireOutcome, WireWant};
+use super::wire::{
+    self, Body, DataHeader, Description, Get, ProofOf, RequestOnly, Stated, WireOutcome, WireWant,
+};
 
 /// Requests under way on one connection, in each direction.
 pub(super) const MAX_REQUESTS: usize = 64;
@@ -90,7 +92,13 @@ pub struct Conversation {
 
 impl Conversation {
     /// Begins to answer one peer.
-    pub fn start(service: Arc<Service>, node: NodeId, binding: [u8; 32], outbox: Outbox, probe: PathProbe) -> Self {
+    pub fn start(
+        service: Arc<Service>,
+        node: NodeId,
+        binding: [u8; 32],
+        outbox: Outbox,
+        probe: PathProbe,
+    ) -> Self {
         let token = CancellationToken::new();
         let talk = Arc::new(Talk {
             service,
@@ -131,7 +139,8 @@ impl Conversation {
 
     fn prove(&self, prove: &wire::Prove) -> Result<(), String> {
         let root = Oid::from_bytes(&prove.root).map_err(|error| error.to_string())?;
-        let proof: [u8; 32] = prove.proof[..].try_into().map_err(|_| "sent a proof of the wrong length".to_owned())?;
+        let proof: [u8; 32] =
+            prove.proof[..].try_into().map_err(|_| "sent a proof of the wrong length".to_owned())?;
         let secret = self.talk.service.issuer.secret(&root);
         let mut roots = lock(&self.talk.roots);
         if roots.len() >= MAX_ROOTS {
@@ -325,10 +334,11 @@ fn prove_values(
     let mut first = from;
     while first < end && !talk.is_over(question.request) {
         let run = first..end.min(first + PROOF_RUN);
-        let nodes = match talk.store().get_descriptors(oid, run.clone()).map_err(|error| outcome_of(&error))? {
-            Descriptors::Proof(nodes) => nodes.into(),
-            Descriptors::Values(_) => return Err(Outcome::NotHere),
-        };
+        let nodes =
+            match talk.store().get_descriptors(oid, run.clone()).map_err(|error| outcome_of(&error))? {
+                Descriptors::Proof(nodes) => nodes.into(),
+                Descriptors::Values(_) => return Err(Outcome::NotHere),
+            };
         let (request, count) = (question.request, run.end - run.start);
         talk.send(Body::Proof(ProofOf { request, want: None, first, count, nodes }));
         first = run.end;
@@ -428,7 +438,11 @@ fn serve_gets(talk: &Talk, mut inbox: mpsc::Receiver<Get>) {
                 break;
             }
             if let Err((want, outcome)) = serve_want(&mut out, &mut blocks, &get, index) {
-                out.push(Outgoing::control(Body::Outcome(WireOutcome::new(get.request, Some(want), &outcome))));
+                out.push(Outgoing::control(Body::Outcome(WireOutcome::new(
+                    get.request,
+                    Some(want),
+                    &outcome,
+                ))));
             }
         }
         out.flush();
@@ -479,7 +493,13 @@ fn serve_want(out: &mut Batch<'_>, blocks: &mut Blocks, get: &Get, index: usize)
     served.map_err(|error| (number, outcome_of_put(out.talk, &oid, &error)))
 }
 
-fn serve_run(out: &mut Batch<'_>, oid: &Oid, request: u32, number: u32, want: &WireWant) -> Result<(), StoreError> {
+fn serve_run(
+    out: &mut Batch<'_>,
+    oid: &Oid,
+    request: u32,
+    number: u32,
+    want: &WireWant,
+) -> Result<(), StoreError> {
     let store = Arc::clone(&out.talk.service.store);
     let end = want.first.checked_add(u64::from(want.count));
     let run = want.first..end.ok_or(StoreError::Refused { why: "no object has such pieces" })?;
@@ -558,7 +578,8 @@ fn serve_chunk(out: &mut Batch<'_>, _root: &Oid, request: u32, number: u32, want
     }
     let hash: [u8; 32] = want.chunk[..].try_into().map_err(|_| refused("not a chunk's hash"))?;
     let bytes = out.talk.store().get_chunk(&hash).map_err(|error| (number, outcome_of(&error)))?;
-    let header = DataHeader { request, want: number, piece: 0, offset: 0, suggested: out.suggested, zeros: false };
+    let header =
+        DataHeader { request, want: number, piece: 0, offset: 0, suggested: out.suggested, zeros: false };
     send_piece(out, header, bytes);
     Ok(())
 }

@@ -362,7 +362,9 @@ impl WireOutcome {
     pub fn new(request: u32, want: Option<u32>, outcome: &Outcome) -> Self {
         let (code, retry_ms, reason) = match outcome {
             Outcome::NotHere => (1, 0, String::new()),
-            Outcome::RetryLater(delay) => (2, u32::try_from(delay.as_millis()).unwrap_or(u32::MAX), String::new()),
+            Outcome::RetryLater(delay) => {
+                (2, u32::try_from(delay.as_millis()).unwrap_or(u32::MAX), String::new())
+            }
             Outcome::Gone => (3, 0, String::new()),
             Outcome::SourceChanged => (4, 0, String::new()),
             Outcome::Refused(reason) => (5, 0, reason.clone()),
@@ -406,7 +408,10 @@ mod tests {
     fn odd_data_frames_are_refused() {
         let header = DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: true };
         assert!(DataHeader::decode(Bytes::from_static(b"short")).is_err());
-        assert!(DataHeader::decode([&header.encode()[..], b"x"].concat().into()).is_err(), "zeros with payload");
+        assert!(
+            DataHeader::decode([&header.encode()[..], b"x"].concat().into()).is_err(),
+            "zeros with payload"
+        );
         let mut flags = header.encode();
         flags[20] = 2;
         assert!(DataHeader::decode(flags.to_vec().into()).is_err());

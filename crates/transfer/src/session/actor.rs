@@ -61,7 +61,7 @@ pub(super) enum Event {
         batch: u64,
     },
     Checked {
-        want: Want,
+        want: Box<Want>,
         source: Arc<str>,
         result: Checked,
     },
@@ -410,7 +410,7 @@ impl Actor {
             active.writing += 1;
             objects.push(Arc::clone(&active.object));
         }
-        let _ = self.jobs.send(Job::Check { want: want.clone(), delivery, objects, room });
+        let _ = self.jobs.send(Job::Check { want: Box::new(want.clone()), delivery, objects, room });
     }
 
     fn outcome(&mut self, tag: Tag, outcome: &Outcome) {
@@ -440,7 +440,7 @@ impl Actor {
         }
     }
 
-    fn checked(&mut self, want: Want, source: Arc<str>, result: Checked) {
+    fn checked(&mut self, want: Box<Want>, source: Arc<str>, result: Checked) {
         for place in &want.places {
             if let Some(active) = self.objects.get_mut(&place.object) {
                 active.writing -= 1;

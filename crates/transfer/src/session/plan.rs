@@ -27,7 +27,7 @@ impl Actor {
             let Some(layout) = active.want_layout() else { return };
             if active.recipe.is_some() {
                 match active.next_chunk() {
-                    Some((id, offset)) => drop(self.add(key, id, offset, now)),
+                    Some((id, offset)) => self.add(key, id, offset, now),
                     None => return,
                 }
                 continue;

@@ -18,7 +18,12 @@ pub(super) enum Job {
     /// Open the target.
     Begin { object: Arc<Object>, size: Option<u64> },
     /// Check a delivery and write it to every place.
-    Check { want: Want, delivery: Delivery, objects: Vec<Arc<Object>>, room: Option<OwnedSemaphorePermit> },
+    Check {
+        want: Box<Want>,
+        delivery: Delivery,
+        objects: Vec<Arc<Object>>,
+        room: Option<OwnedSemaphorePermit>,
+    },
     /// Read a piece back from the target and compare it with its value.
     Recheck { object: Arc<Object>, index: u64 },
     /// Everything is there: compare with the OID and close.

@@ -40,7 +40,12 @@ fn header(want: u32, piece: u32, offset: u32) -> DataHeader {
 
 #[test]
 fn consecutive_pieces_become_one_run() {
-    let wants = vec![piece(1, 1, 9 * PIECE, 3), piece(2, 1, 9 * PIECE, 4), piece(3, 1, 9 * PIECE, 6), piece(4, 2, 5, 0)];
+    let wants = vec![
+        piece(1, 1, 9 * PIECE, 3),
+        piece(2, 1, 9 * PIECE, 4),
+        piece(3, 1, 9 * PIECE, 6),
+        piece(4, 2, 5, 0),
+    ];
     let joined = runs(wants);
     let shape: Vec<_> = joined.iter().map(|run| (run.wire.first, run.wire.count)).collect();
     assert_eq!(shape, [(3, 2), (6, 1), (0, 1)]);
@@ -99,7 +104,8 @@ fn a_proof_must_be_for_the_run_that_was_asked() {
     let (mut get, ..) = under_way(vec![piece(1, 1, 9 * PIECE, 3), piece(2, 1, 9 * PIECE, 4)]);
     let proof = |want, first, count| ProofOf { request: 1, want, first, count, nodes: Bytes::new() };
     assert!(get.proof(proof(Some(0), 3, 2)).is_ok());
-    for wrong in [proof(None, 3, 2), proof(Some(1), 3, 2), proof(Some(0), 3, 3), proof(Some(0), u64::MAX, 2)] {
+    for wrong in [proof(None, 3, 2), proof(Some(1), 3, 2), proof(Some(0), 3, 3), proof(Some(0), u64::MAX, 2)]
+    {
         assert_eq!(get.proof(wrong), Err(Violation::Unasked));
     }
 }

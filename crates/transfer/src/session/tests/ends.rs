@@ -34,7 +34,8 @@ async fn the_same_content_wanted_twice_is_fetched_once() {
             fetch(&session, ObjectRequest { size: Some(len as u64), ..request(Oid::of(&data), &one) }),
             fetch(&session, ObjectRequest { size: Some(len as u64), ..request(Oid::of(&data), &two) }),
         );
-        (first.unwrap(), second.unwrap());
+        first.unwrap();
+        second.unwrap();
         one.expect(&data);
         two.expect(&data);
         assert_eq!(source.asked.lock().unwrap().len(), len.div_ceil(PIECE).max(1));
@@ -69,7 +70,8 @@ async fn content_wanted_again_while_it_is_being_written_reaches_both_targets() {
             tokio::join!(late_one, release).0
         };
         let (first, second) = tokio::join!(fetch(&session, sized(&slow)), writing);
-        (first.unwrap(), second.unwrap());
+        first.unwrap();
+        second.unwrap();
         slow.expect(&data);
         late.expect(&data);
     }

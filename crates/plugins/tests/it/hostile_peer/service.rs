@@ -18,7 +18,7 @@ use towpath_plugins::direct::{DirectConfig, Peer, PeerConfig};
 use towpath_store::{About, MemoryStore};
 use towpath_transfer::Session;
 
-use crate::liar::{Liar, header, hello};
+use super::liar::{Liar, header, hello};
 use crate::support::*;
 
 /// What the session says in the end of a service that answers every `Get` by `lie`.

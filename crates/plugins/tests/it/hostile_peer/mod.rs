@@ -1,9 +1,6 @@
 //! Peers that lie, stall and talk nonsense, in both directions: each gets a clear refusal, and
 //! nobody else in the process notices.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod client;
 mod liar;
 mod service;

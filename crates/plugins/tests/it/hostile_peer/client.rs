@@ -15,7 +15,7 @@ use towpath_plugins::direct::wire::{Body, Describe, Get, Ping, Prove, RequestOnl
 use towpath_store::{About, MemoryStore, ObjectKind, Store};
 use towpath_transfer::{Outcome, Session};
 
-use crate::liar::{Liar, header, hello};
+use super::liar::{Liar, header, hello};
 use crate::support::*;
 
 const LIVE: Oid = Oid::Live([4; 32]);

@@ -1,12 +1,8 @@
 //! Our plugins pass the examination of the seam.
 
-// Other tests need the rest of it.
-#[expect(dead_code, reason = "shared with tests that need more of it")]
-mod support;
-
 use std::sync::Arc;
 
-use support::{put, serve_to};
+use crate::support::{put, serve_to};
 use towpath_content::Oid;
 use towpath_link::Identity;
 use towpath_plugins::direct::DirectConfig;

@@ -1,0 +1,63 @@
+//! The protocol's messages have the bytes that `docs/formats/vectors/protocol.txt` lists: one a
+//! line, hexadecimal, then what it is. `UPDATE_VECTORS=1` writes the file anew.
+
+use bytes::Bytes;
+use towpath_content::Oid;
+use towpath_content::node_id::hex;
+use towpath_plugins::direct::wire::{self, Body, DataHeader, oid_field};
+use towpath_transfer::Outcome;
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/vectors/protocol.txt");
+
+fn messages() -> Vec<(&'static str, Vec<u8>)> {
+    let root = oid_field(&Oid::Live([0x11; 32]));
+    let oid = oid_field(&Oid::of(b"x"));
+    let hello = wire::Hello {
+        version: 1,
+        session: Bytes::from_static(&[0x22; 16]),
+        capabilities: vec!["chunks".into(), "live".into()],
+        software: "towpath 0.1.0".into(),
+    };
+    let want = wire::WireWant { oid: oid.clone(), block: Some(3), first: 4, count: 5, chunk: Bytes::new() };
+    let describe =
+        wire::Describe { request: 1, root: root.clone(), oid, follow: true, ..wire::Describe::default() };
+    let header = DataHeader { request: 2, want: 0, piece: 1, offset: 0, suggested: 4 << 20, zeros: false };
+    let control = [
+        ("hello", Body::Hello(hello)),
+        ("prove", Body::Prove(wire::Prove { root: root.clone(), proof: Bytes::from_static(&[0x33; 32]) })),
+        ("describe and follow", Body::Describe(describe)),
+        (
+            "get pieces 4 to 8 of an object that block 3 mentions",
+            Body::Get(wire::Get { request: 2, root, wants: vec![want] }),
+        ),
+        (
+            "outcome: want 0 changed at its source",
+            Body::Outcome(wire::WireOutcome::new(2, Some(0), &Outcome::SourceChanged)),
+        ),
+        ("cancel", Body::Cancel(wire::RequestOnly { request: 2 })),
+        ("done", Body::Done(wire::RequestOnly { request: 2 })),
+        ("goodbye", Body::Goodbye(wire::Goodbye { reason: "sent a second hello".into() })),
+        ("ping", Body::Ping(wire::Ping {})),
+    ];
+    let mut all: Vec<_> = control.map(|(name, body)| (name, body.to_frame().to_vec())).into();
+    all.push(("data header: piece 1 of want 0", header.encode().to_vec()));
+    all.push(("data header: the same, all zeros", DataHeader { zeros: true, ..header }.encode().to_vec()));
+    all
+}
+
+#[test]
+fn the_bytes_are_those_in_the_file() {
+    let text: String = messages().iter().map(|(name, bytes)| format!("{}  {name}\n", hex(bytes))).collect();
+    if std::env::var_os("UPDATE_VECTORS").is_some() {
+        std::fs::write(FILE, &text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(FILE).unwrap(), text);
+}
+
+#[test]
+fn control_messages_come_back() {
+    for (name, bytes) in messages().into_iter().filter(|(name, _)| !name.starts_with("data")) {
+        let body = Body::from_frame(bytes.clone().into()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(body.to_frame().to_vec(), bytes, "{name}");
+    }
+}
