@@ -21,8 +21,9 @@ use towpath_daemon::{Home, Options, Service};
 
 use crate::output::Output;
 
-/// Threads that block on the disk, at most: one serves each peer, a few each transfer.
-const BLOCKING_THREADS: usize = 1024;
+/// Threads that block on the disk, at most: one serves each of 256 peers, up to 8 more follow live
+/// objects for it, a few work for each transfer.
+const BLOCKING_THREADS: usize = 4096;
 
 /// Send files and trees of files from one machine to another, verified and encrypted, and go on
 /// where an interrupted transfer stopped.

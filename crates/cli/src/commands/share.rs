@@ -20,7 +20,7 @@ use super::{Context, interrupted, parse_rate};
 pub struct Share {
     /// File or directory to serve
     path: PathBuf,
-    /// Address to listen on, as in 192.0.2.1:7000 or [::]:7000 [default: all addresses, the port
+    /// Address to listen on, as in 192.0.2.1:7000 [default: all addresses, the port
     /// of last time]
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,

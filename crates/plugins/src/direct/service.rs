@@ -1,12 +1,13 @@
 //! Answers what a peer asks, from the store: frame in, index look-up, read, frame out.
 //!
-//! Each connection has one thread that reads for its `Get`s in turn and sends batches of frames
+//! Each connection has one thread that answers its requests in turn and sends batches of frames
 //! to the writer task through a short queue, so a peer that does not read holds a few hundred
 //! kilobytes and one thread that sleeps. Following a live object is a thread of its own that
 //! waits for the store.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ const MAX_WANTS: usize = 1024;
 const MAX_PIECES: u64 = 4096;
 /// Roots proved on a connection.
 const MAX_ROOTS: usize = 64;
+/// Objects followed or watched on one connection: each takes a thread.
+const MAX_FOLLOWED: usize = 8;
 /// Values in one `Proof` message that answers a `Describe`.
 const PROOF_RUN: u64 = 4096;
 /// Bytes of frames handed to the writer task at once.
@@ -80,14 +83,22 @@ struct Talk {
     bindings: Mutex<HashMap<Oid, Oid>>,
     /// Requests under way, and whether they were cancelled.
     under_way: Mutex<HashMap<u32, bool>>,
+    followers: AtomicUsize,
     token: CancellationToken,
 }
 
 /// The answering half of one connection. Dropping it ends its threads.
 pub struct Conversation {
     talk: Arc<Talk>,
-    gets: mpsc::Sender<Get>,
+    requests: mpsc::Sender<Request>,
+    proofs: usize,
     _end: DropGuard,
+}
+
+/// What the connection's one reading thread answers, in turn.
+enum Request {
+    Get(Get),
+    Describe(wire::Describe),
 }
 
 impl Conversation {
@@ -109,12 +120,13 @@ impl Conversation {
             roots: Mutex::default(),
             bindings: Mutex::default(),
             under_way: Mutex::default(),
+            followers: AtomicUsize::new(0),
             token: token.clone(),
         });
-        let (gets, inbox) = mpsc::channel(MAX_REQUESTS);
+        let (requests, inbox) = mpsc::channel(MAX_REQUESTS);
         let server = Arc::clone(&talk);
-        tokio::task::spawn_blocking(move || serve_gets(&server, inbox));
-        Self { talk, gets, _end: token.drop_guard() }
+        tokio::task::spawn_blocking(move || serve_requests(&server, inbox));
+        Self { talk, requests, proofs: 0, _end: token.drop_guard() }
     }
 
     /// Takes a request. An error is a reason to close the connection.
@@ -124,11 +136,14 @@ impl Conversation {
             Body::Get(get) => {
                 check_get(&get)?;
                 self.talk.begin(get.request)?;
-                // Never full: the count of requests under way is checked first.
-                self.gets.send(get).await.map_err(|_| "the service is shutting down".to_owned())
+                self.queue(Request::Get(get)).await
             }
-            Body::Describe(question) => self.spawn(question, answer_describe),
-            Body::Watch(question) => self.spawn(question, answer_watch),
+            Body::Describe(question) if question.follow => self.follow(question, answer_describe),
+            Body::Describe(question) => {
+                self.talk.begin(question.request)?;
+                self.queue(Request::Describe(question)).await
+            }
+            Body::Watch(question) => self.follow(question, answer_watch),
             Body::Cancel(cancel) => {
                 self.talk.cancel(cancel.request);
                 Ok(())
@@ -137,26 +152,36 @@ impl Conversation {
         }
     }
 
-    fn prove(&self, prove: &wire::Prove) -> Result<(), String> {
+    /// Never waits: the count of requests under way is checked first.
+    async fn queue(&self, request: Request) -> Result<(), String> {
+        self.requests.send(request).await.map_err(|_| "the service is shutting down".to_owned())
+    }
+
+    fn prove(&mut self, prove: &wire::Prove) -> Result<(), String> {
+        self.proofs += 1;
+        if self.proofs > MAX_ROOTS {
+            return Err("proved too many roots".into());
+        }
         let root = Oid::from_bytes(&prove.root).map_err(|error| error.to_string())?;
         let proof: [u8; 32] =
             prove.proof[..].try_into().map_err(|_| "sent a proof of the wrong length".to_owned())?;
         let secret = self.talk.service.issuer.secret(&root);
-        let mut roots = lock(&self.talk.roots);
-        if roots.len() >= MAX_ROOTS {
-            return Err("proved too many roots".into());
-        }
         if secret.is_some_and(|secret| secret.check(&proof, &self.talk.binding, &self.talk.node, &root)) {
-            roots.insert(root);
+            lock(&self.talk.roots).insert(root);
         }
         Ok(())
     }
 
-    fn spawn(&self, question: wire::Describe, answer: fn(&Talk, &wire::Describe)) -> Result<(), String> {
+    /// Answers on a thread of its own, which waits for the object to change.
+    fn follow(&self, question: wire::Describe, answer: fn(&Talk, &wire::Describe)) -> Result<(), String> {
         self.talk.begin(question.request)?;
+        if self.talk.followers.fetch_add(1, Ordering::Relaxed) >= MAX_FOLLOWED {
+            return Err("follows too many objects".into());
+        }
         let talk = Arc::clone(&self.talk);
         tokio::task::spawn_blocking(move || {
             answer(&talk, &question);
+            talk.followers.fetch_sub(1, Ordering::Relaxed);
             talk.end(question.request);
         });
         Ok(())
@@ -429,9 +454,17 @@ fn answer_watch(talk: &Talk, question: &wire::Describe) {
 }
 
 /// The connection's reading thread.
-fn serve_gets(talk: &Talk, mut inbox: mpsc::Receiver<Get>) {
+fn serve_requests(talk: &Talk, mut inbox: mpsc::Receiver<Request>) {
     let mut blocks = Blocks::default();
-    while let Some(get) = inbox.blocking_recv() {
+    while let Some(request) = inbox.blocking_recv() {
+        let get = match request {
+            Request::Get(get) => get,
+            Request::Describe(question) => {
+                answer_describe(talk, &question);
+                talk.end(question.request);
+                continue;
+            }
+        };
         let mut out = Batch { talk, frames: Vec::new(), bytes: 0, suggested: suggestion(&talk.probe) };
         for index in 0..get.wants.len() {
             if talk.is_over(get.request) {

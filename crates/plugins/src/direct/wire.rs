@@ -189,7 +189,7 @@ pub struct WireOutcome {
     /// Index of the want; the whole request if absent.
     #[prost(uint32, optional, tag = "2")]
     pub want: Option<u32>,
-    /// See [`outcome_code`].
+    /// 1 not here, 2 retry later, 3 gone, 4 changed at its source, 5 refused, 6 cancelled.
     #[prost(uint32, tag = "3")]
     pub code: u32,
     /// For "retry later".

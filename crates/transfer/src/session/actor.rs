@@ -566,7 +566,8 @@ impl Actor {
     /// Hands wants to the root plugin as long as its window has room.
     fn ask(&mut self) {
         // With enough calls under way further wants gather, so that small files go out in batches.
-        while self.calls < self.config.calls && self.ledger.has_due(Instant::now()) {
+        // Wants that are due leave the delayed ones in any case: those wake the loop until they do.
+        while self.ledger.has_due(Instant::now()) && self.calls < self.config.calls {
             let window = self.root.window();
             let room = window.saturating_sub(self.ledger.asked_cost());
             // Small rooms are left to grow, so that wants go out in batches.

@@ -50,6 +50,7 @@ async fn scene() -> Scene {
     let tree = put(&store, &descriptor(mentioned, "file"), &tree_about);
     let blob = put(&store, &descriptor(unmentioned, "forged"), &About::default());
     store.put_init(&LIVE, &About::default()).unwrap();
+    store.put_data(&LIVE, &vec![7; 300 << 10]).unwrap();
     let listening = serve(store, &[tree, blob, LIVE]).await;
     Scene { listening, tree, mentioned, unmentioned, blob }
 }
@@ -261,10 +262,12 @@ async fn more_than_the_limits_allow_ends_the_connection() {
     wants.liar.say(get(1, &root, vec![want(&root, None); 1025])).await;
     wants.expect_goodbye("1025 wants").await;
     let mut roots = scene.client().await;
-    for _ in 0..100 {
+    for _ in 0..64 {
         roots.prove(&root, SECRET).await;
     }
-    assert_eq!(roots.ask(&root, want(&root, None)).await, None, "the same root again is no further one");
+    assert_eq!(roots.ask(&root, want(&root, None)).await, None, "64 proofs are fine");
+    roots.prove(&root, SECRET).await;
+    roots.expect_goodbye("proved too many roots").await;
     scene.expect_others_are_served().await;
 }
 
@@ -272,7 +275,25 @@ async fn more_than_the_limits_allow_ends_the_connection() {
 async fn more_than_64_requests_at_once_end_the_connection() {
     let scene = scene().await;
     let mut client = scene.proved(LIVE).await;
-    for request in 1..=65 {
+    // 256 MiB that the client does not read keep everything behind it waiting.
+    client.liar.say(get(1, &LIVE, vec![want(&LIVE, None); 1024])).await;
+    for request in 2..=65 {
+        client.liar.say(Body::Describe(describe(request, &LIVE, &LIVE))).await;
+    }
+    client.expect_goodbye("has too many requests under way").await;
+    let mut client = scene.proved(LIVE).await;
+    for _ in 0..2 {
+        client.liar.say(Body::Watch(Describe { follow: true, ..describe(7, &LIVE, &LIVE) })).await;
+    }
+    client.expect_goodbye("used the number of a request that is under way").await;
+    scene.expect_others_are_served().await;
+}
+
+#[tokio::test]
+async fn more_than_8_followed_objects_end_the_connection() {
+    let scene = scene().await;
+    let mut client = scene.proved(LIVE).await;
+    for request in 1..=9 {
         let question = Describe {
             values_from: Some(0),
             values_to: u64::MAX,
@@ -281,12 +302,7 @@ async fn more_than_64_requests_at_once_end_the_connection() {
         };
         client.liar.say(Body::Describe(question)).await;
     }
-    client.expect_goodbye("has too many requests under way").await;
-    let mut client = scene.proved(LIVE).await;
-    for _ in 0..2 {
-        client.liar.say(Body::Watch(Describe { follow: true, ..describe(7, &LIVE, &LIVE) })).await;
-    }
-    client.expect_goodbye("used the number of a request that is under way").await;
+    client.expect_goodbye("follows too many objects").await;
     scene.expect_others_are_served().await;
 }
 

@@ -368,10 +368,9 @@ impl Target for Memory {
         if self.full {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let mut held = self.held.lock().unwrap();
-        while *held {
-            held = self.released.wait(held).unwrap();
-        }
+        // Not for ever: a test that failed meanwhile has to end.
+        let held = self.held.lock().unwrap();
+        drop(self.released.wait_timeout_while(held, LIMIT, |held| *held).unwrap());
         let (mut bytes, end) = (self.bytes.lock().unwrap(), offset as usize + new.len());
         if bytes.len() < end {
             bytes.resize(end, 0xaa);

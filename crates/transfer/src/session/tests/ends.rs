@@ -27,7 +27,10 @@ async fn a_full_disk_fails_its_own_object_and_no_other() {
 async fn the_same_content_wanted_twice_is_fetched_once() {
     for len in [0, 7, 3 * PIECE] {
         let data = pattern(len, 1);
-        let source = Arc::new(Source::new(&[&data]));
+        // The first answer leaves time for the second request.
+        let later = Act::End(Outcome::RetryLater(Duration::from_millis(200)));
+        let script = move |_: &crate::Want, before| if before == 0 { later.clone() } else { Act::Good };
+        let source = Arc::new(Source::new(&[&data]).script(script));
         let (one, two) = (Memory::new(), Memory::new());
         let session = session(&source);
         let (first, second) = tokio::join!(
@@ -38,7 +41,7 @@ async fn the_same_content_wanted_twice_is_fetched_once() {
         second.unwrap();
         one.expect(&data);
         two.expect(&data);
-        assert_eq!(source.asked.lock().unwrap().len(), len.div_ceil(PIECE).max(1));
+        assert_eq!(source.asked.lock().unwrap().len(), 2 * len.div_ceil(PIECE).max(1));
         let counters = session.progress().snapshot();
         assert_eq!((counters.done, counters.expected), (2 * len as u64, 2 * len as u64));
         assert_eq!(counters.by_source.values().sum::<u64>(), len as u64);
@@ -82,13 +85,14 @@ async fn no_more_is_delivered_than_the_buffer_holds() {
     let data = pattern(40 * PIECE, 1);
     let source = Arc::new(Source::new(&[&data]));
     let target = Memory::held();
-    let config = SessionConfig { buffer_bytes: 4 * PIECE as u32, batch_bytes: PIECE as u64, ..config() };
+    let config =
+        SessionConfig { buffer_bytes: 4 * PIECE as u32, batch_bytes: PIECE as u64, calls: 40, ..config() };
     let session = Session::start(source.clone(), context(Oid::of(&data)), config);
     let watching = async {
-        until("a full buffer", || source.in_delivery.load(Ordering::SeqCst) > 20).await;
+        let waiting = || source.in_delivery.load(Ordering::SeqCst);
+        until("a full buffer", || source.asked.lock().unwrap().len() == 40 && waiting() == 36).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
-        let delivered = source.asked.lock().unwrap().len() - source.in_delivery.load(Ordering::SeqCst);
-        assert_eq!(delivered, 4, "the sink took no more");
+        assert_eq!(waiting(), 36, "the sink took no more");
         target.release();
     };
     let (fetched, ()) = tokio::join!(fetch(&session, request(Oid::of(&data), &target)), watching);
