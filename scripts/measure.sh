@@ -4,7 +4,8 @@
 #
 #   scripts/measure.sh [DIR]     DIR takes some 25 GB; default: a new folder in $TMPDIR
 #
-# SMALL=1 measures with a hundredth of the data, to try the script itself.
+# TREES=DIR puts the trees of small files there, on a tmpfs for one: creating files on a disk
+# varies tenfold from run to run. SMALL=1 measures with a hundredth of the data, to try the script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,10 +14,11 @@ target=$(cargo metadata --no-deps --format-version 1 | sed 's/.*"target_director
 tow=$target/release/tow
 work=$(mktemp -d "${1:-${TMPDIR:-/tmp}}/tow-measure.XXXXXX")
 shared=
+trees=$(mktemp -d "${TREES:-$work}/tow-measure-trees.XXXXXX")
 cleanup() {
     [ -z "$shared" ] || kill -INT "$shared" 2>/dev/null || true
     wait
-    rm -rf "$work"
+    rm -rf "$work" "$trees"
 }
 trap cleanup EXIT
 cd "$work"
@@ -26,12 +28,12 @@ GIB=$(scale 1073741824)
 
 share() { # PATH [OPTION...]
     rm -f ticket
-    TOW_HOME=$work/a "$tow" -q share "$@" --listen 127.0.0.1:0 > ticket &
+    TOW_HOME=$PWD/a "$tow" -q share "$@" --listen 127.0.0.1:0 > ticket &
     shared=$!
     until [ -s ticket ]; do sleep 0.05; done
 }
 unshare_it() { kill -INT "$shared"; wait "$shared" || true; shared=; }
-get() { TOW_HOME=$work/b "$tow" -q get - -o "$@" < ticket; }
+get() { TOW_HOME=$PWD/b "$tow" -q get - -o "$@" < ticket; }
 now() { date +%s.%N; }
 since() { awk -v a="$1" -v b="$(now)" 'BEGIN { printf "%.2f", b - a }'; }
 peak() { awk '/VmHWM/ { printf "%d MiB", $2 / 1024 }' "/proc/$1/status"; }
@@ -41,7 +43,7 @@ memory() { # NAME PATH
     local start pid high=0
     share "$2"
     start=$(now)
-    TOW_HOME=$work/b "$tow" -q get - -o got < ticket &
+    TOW_HOME=$PWD/b "$tow" -q get - -o got < ticket &
     pid=$!
     while kill -0 "$pid" 2>/dev/null; do
         high=$(awk '/VmHWM/ { print $2 }' "/proc/$pid/status" 2>/dev/null || echo "$high")
@@ -62,6 +64,7 @@ truncate -s $((5 * GIB)) sparse
 head -c 3000000 /dev/urandom | dd of=sparse bs=1000 seek=$((3 * GIB / 1000)) conv=notrunc status=none
 memory "a sparse file of $((5 * GIB)) bytes with 3 MB of data" sparse
 rm sparse
+cd "$trees"
 count=$(scale 20000)
 for i in $(seq "$count"); do
     dir=small/$((i / 100))
@@ -75,6 +78,7 @@ mkdir -p many/one
 seq "$count" | split -l 1 -a 5 - many/one/f
 memory "$count files in one directory" many
 rm -rf many
+cd "$work"
 
 echo
 echo "| 1 GiB at 125 MB/s (1 Gbit/s) | seconds | share of the whole |"
@@ -89,7 +93,7 @@ start=$(now); get got; whole=$(since "$start")
 same file got > /dev/null
 echo "| whole | $whole | 1 |"
 rm -rf got b
-TOW_HOME=$work/b "$tow" -q get - -o got < ticket & pid=$!
+TOW_HOME=$PWD/b "$tow" -q get - -o got < ticket & pid=$!
 until_ninety; kill -9 $pid; wait $pid 2>/dev/null || true
 start=$(now); get got; rest=$(since "$start")
 echo "| the rest, receiver killed at 90 % and started again | $rest | $(ratio "$rest") | $(same file got)" | sed 's/| identical/|/'

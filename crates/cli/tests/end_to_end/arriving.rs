@@ -19,6 +19,7 @@ situations![
     holes_stay_holes_in_a_tree,
     a_large_file_is_shared_before_it_is_read,
     without_a_destination_it_comes_under_its_own_name,
+    a_name_that_would_paint_the_terminal_is_shown_escaped,
     several_receivers_fetch_at_once,
 ];
 
@@ -151,6 +152,21 @@ fn without_a_destination_it_comes_under_its_own_name() {
     assert_same(&env.sender.path("a file"), &env.receiver.path("a file"));
     assert!(ended.out.is_empty(), "standard output is for data: {}", ended.text());
     assert!(ended.err.contains("a file"), "{}", ended.err);
+}
+
+fn a_name_that_would_paint_the_terminal_is_shown_escaped() {
+    let env = TestEnvironment::new();
+    let name = "\u{1b}[31mred\u{202e}";
+    file(&env.sender.path(name), 1, 1000);
+    let mut share = env.sender.share(name);
+    let ticket = share.ticket();
+    let first = env.receiver.tow(["get", &ticket]).end().with(0);
+    assert_same(&env.sender.path(name), &env.receiver.path(name));
+    fs::write(env.receiver.path(name), b"something else").unwrap();
+    let second = env.receiver.tow(["get", &ticket]).end().with(1);
+    for talk in [first.err, second.err] {
+        assert!(talk.contains("red") && !talk.contains(['\u{1b}', '\u{202e}']), "{talk:?}");
+    }
 }
 
 fn several_receivers_fetch_at_once() {
