@@ -15,7 +15,11 @@
 //! | [`access`] | who may fetch what: pure |
 //! | [`peer`] | a connection's two tasks; requests out, answers in |
 //! | [`requests`] | requests under way: which data frame belongs to which want |
-//! | [`service`] | answers a peer's requests from the store |
+//! | [`outgoing`] | frames on their way out |
+//! | [`service`] | what a service gives to whom: rights, store, the state of one talk |
+//! | [`conversation`] | takes a peer's requests, within limits |
+//! | `gets` | answers requests for data |
+//! | `answers` | to questions about objects, and to those who follow a live one |
 //! | [`client`] | [`Direct`]: dials, reconnects, and is a transfer plugin |
 //! | [`pace`] | a limit on bytes per second |
 //!
@@ -23,7 +27,11 @@
 //! why; the other connections of the service do not notice.
 
 pub mod access;
+mod answers;
 pub mod client;
+pub mod conversation;
+mod gets;
+pub mod outgoing;
 pub mod pace;
 pub mod peer;
 pub mod requests;

@@ -13,12 +13,14 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::NodeId;
-use towpath_link::{Connection, Frame, FrameReader, FrameWriter, PathProbe};
+use towpath_link::{Connection, Frame, FrameReader, FrameWriter};
 use towpath_transfer::{BoxFuture, Description, Outcome, Proof};
 
+use super::conversation::Conversation;
+use super::outgoing::{Outbox, Outgoing};
 use super::pace::Pace;
 use super::requests::{Answers, GetUnderWay, QuestionUnderWay, Violation};
-use super::service::{Conversation, MAX_REQUESTS, Service};
+use super::service::{MAX_REQUESTS, Service};
 use super::wire::{self, Body, DataHeader, Goodbye, Hello, Ping, RequestOnly};
 
 /// Silence after which a ping goes out.
@@ -49,39 +51,6 @@ impl Default for PeerConfig {
         Self { session: [0; 16], silence, send_pace, receive_pace }
     }
 }
-
-/// A frame on its way out.
-#[derive(Debug, Clone)]
-pub struct Outgoing {
-    kind: u8,
-    header: Option<[u8; wire::DATA_HEADER]>,
-    body: Bytes,
-}
-
-impl Outgoing {
-    /// A control message.
-    pub fn control(body: Body) -> Self {
-        Self { kind: wire::CONTROL, header: None, body: body.to_frame() }
-    }
-
-    /// A data frame.
-    pub fn data(header: &DataHeader, payload: Bytes) -> Self {
-        Self { kind: wire::DATA, header: Some(header.encode()), body: payload }
-    }
-
-    /// Bytes it takes on the wire, about.
-    pub fn len(&self) -> usize {
-        self.body.len() + 32
-    }
-
-    /// Never: a frame has a head.
-    pub const fn is_empty(&self) -> bool {
-        false
-    }
-}
-
-/// Where frames go out.
-pub type Outbox = mpsc::Sender<Vec<Outgoing>>;
 
 #[derive(Default)]
 struct UnderWay {
@@ -553,10 +522,4 @@ async fn next_frame(reader: &mut FrameReader, silence: Duration) -> Result<Frame
             Err(_) => return Err(format!("not a byte came for {silence:?}")),
         }
     }
-}
-
-/// What the kernel suggests to keep outstanding, as a data frame carries it.
-pub fn suggestion(probe: &PathProbe) -> u32 {
-    let suggested = probe.read().map_or(0, |info| towpath_link::suggested_outstanding(&info));
-    u32::try_from(suggested).unwrap_or(u32::MAX)
 }
