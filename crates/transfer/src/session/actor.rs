@@ -14,8 +14,9 @@ use towpath_content::live::Statement;
 use towpath_content::pieces::{Layout, MIN_LOG2, Value};
 use towpath_store::About;
 
+use super::events::{Checked, Event};
 use super::sink::SessionSink;
-use super::workers::{self, Checked, Job};
+use super::workers::{self, Job};
 use super::{FetchError, Fetched, OnDone, RecipeClaim, SessionConfig, Submission};
 use crate::intervals::Intervals;
 use crate::ledger::{Ledger, Verdict};
@@ -28,53 +29,6 @@ use crate::want::{Delivery, ObjectKey, Outcome, Tag, Want, WantId};
 const TICK: Duration = Duration::from_millis(500);
 /// Events handled before new wants are asked for.
 const EVENTS_PER_ROUND: usize = 256;
-
-/// The actor's inbox.
-pub(super) enum Event {
-    Submit(Submission),
-    /// A plugin answered a question.
-    Answer {
-        key: ObjectKey,
-        answer: Description,
-    },
-    /// A question has ended: the first one about the object, or the one for proofs.
-    Answered {
-        key: ObjectKey,
-        for_proofs: bool,
-        result: Result<(), Outcome>,
-    },
-    Began {
-        key: ObjectKey,
-        result: io::Result<Vec<Range<u64>>>,
-    },
-    Delivery {
-        delivery: Delivery,
-        room: Option<OwnedSemaphorePermit>,
-    },
-    Outcome {
-        tag: Tag,
-        outcome: Outcome,
-    },
-    /// The plugin call for a batch returned.
-    CallEnded {
-        tags: Vec<Tag>,
-        batch: u64,
-    },
-    Checked {
-        want: Box<Want>,
-        source: Arc<str>,
-        result: Checked,
-    },
-    Rechecked {
-        key: ObjectKey,
-        index: u64,
-        good: bool,
-    },
-    Completed {
-        key: ObjectKey,
-        result: Result<Fetched, FetchError>,
-    },
-}
 
 /// An object in flight.
 pub(super) struct Active {

@@ -3,6 +3,7 @@
 //!
 //! * `mod.rs`: the handle that callers hold, and what they are told.
 //! * `actor.rs`: the one task that owns all state; its inbox is `Event`.
+//! * `events.rs`: what that task is told.
 //! * `plan.rs`: which wants an object needs next.
 //! * `workers.rs`: blocking threads that hash, write and read back; their inbox is `Job`.
 //! * `sink.rs`: the bounded sink that plugins deliver into.
@@ -13,6 +14,7 @@
 //! and its workers; bytes already written stay in their targets.
 
 mod actor;
+mod events;
 mod plan;
 mod sink;
 mod workers;
@@ -34,7 +36,8 @@ use crate::plugin::{Context, TransferPlugin};
 use crate::progress::Progress;
 use crate::target::Target;
 use crate::want::{Group, Outcome};
-use actor::{Actor, Event};
+use actor::Actor;
+use events::Event;
 
 /// Limits of a session.
 #[derive(Debug, Clone, Copy)]

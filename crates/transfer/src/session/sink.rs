@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::actor::Event;
+use super::events::Event;
 use crate::plugin::{BoxFuture, Pressure, Sink};
 use crate::want::{Delivery, Outcome, Payload, Tag};
 

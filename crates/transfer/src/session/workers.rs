@@ -8,10 +8,10 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use towpath_content::Oid;
 use towpath_content::pieces::{self, Layout, Value};
 
-use super::actor::Event;
+use super::events::{Checked, Event};
 use super::{FetchError, Fetched};
 use crate::object::{CheckError, Object};
-use crate::want::{Delivery, ObjectKey, Payload, Place, Proof, Want, WantId};
+use crate::want::{Delivery, Payload, Place, Proof, Want, WantId};
 
 /// What a worker does.
 pub(super) enum Job {
@@ -28,21 +28,6 @@ pub(super) enum Job {
     Recheck { object: Arc<Object>, index: u64 },
     /// Everything is there: compare with the OID and close.
     Complete { object: Arc<Object> },
-}
-
-/// What became of a delivery.
-pub(super) enum Checked {
-    /// Written to every place.
-    Written {
-        /// That was all of the objects: their targets are complete.
-        whole: bool,
-        /// It was a hole.
-        zeros: bool,
-        /// Objects whose targets could not take it.
-        failed: Vec<(ObjectKey, io::Error)>,
-    },
-    /// Not what was wanted.
-    Bad(CheckError),
 }
 
 /// Starts `count` threads that serve one queue until its sender is dropped.

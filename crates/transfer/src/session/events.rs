@@ -1,0 +1,74 @@
+//! What the actor is told: its inbox.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{FetchError, Fetched, Submission};
+use crate::object::CheckError;
+use crate::plugin::Description;
+use crate::want::{Delivery, ObjectKey, Outcome, Tag, Want};
+
+/// The actor's inbox.
+pub(super) enum Event {
+    Submit(Submission),
+    /// A plugin answered a question.
+    Answer {
+        key: ObjectKey,
+        answer: Description,
+    },
+    /// A question has ended: the first one about the object, or the one for proofs.
+    Answered {
+        key: ObjectKey,
+        for_proofs: bool,
+        result: Result<(), Outcome>,
+    },
+    Began {
+        key: ObjectKey,
+        result: io::Result<Vec<Range<u64>>>,
+    },
+    Delivery {
+        delivery: Delivery,
+        room: Option<OwnedSemaphorePermit>,
+    },
+    Outcome {
+        tag: Tag,
+        outcome: Outcome,
+    },
+    /// The plugin call for a batch returned.
+    CallEnded {
+        tags: Vec<Tag>,
+        batch: u64,
+    },
+    Checked {
+        want: Box<Want>,
+        source: Arc<str>,
+        result: Checked,
+    },
+    Rechecked {
+        key: ObjectKey,
+        index: u64,
+        good: bool,
+    },
+    Completed {
+        key: ObjectKey,
+        result: Result<Fetched, FetchError>,
+    },
+}
+
+/// What became of a delivery.
+pub(super) enum Checked {
+    /// Written to every place.
+    Written {
+        /// That was all of the objects: their targets are complete.
+        whole: bool,
+        /// It was a hole.
+        zeros: bool,
+        /// Objects whose targets could not take it.
+        failed: Vec<(ObjectKey, io::Error)>,
+    },
+    /// Not what was wanted.
+    Bad(CheckError),
+}
