@@ -182,14 +182,16 @@ pub fn write_zeros(body: &Body, range: &Range<u64>, existing: &[Range<u64>]) -> 
 /// Tells the index what a file that was just written holds, so that the same bytes need not cross
 /// the network again.
 pub fn remember(store: &DiskStore, path: &Path, stamp: &towpath_files::Stamp, oid: &Oid, values: Vec<Value>) {
-    if let Some(record) = file_record(path, stamp, oid, values)
+    let whole = path.parent().and_then(|dir| dir.canonicalize().ok()).zip(path.file_name());
+    if let Some((dir, name)) = whole
+        && let Some(record) = file_record(&dir.join(name), stamp, oid, values)
         && let Err(error) = store.remember(&[record])
     {
         tracing::warn!(%error, "the file could not be indexed");
     }
 }
 
-/// A record of a file that was just written and checked.
+/// A record of a file that was just written and checked; `path` is absolute and without symlinks.
 pub fn file_record(
     path: &Path,
     stamp: &towpath_files::Stamp,
@@ -197,8 +199,7 @@ pub fn file_record(
     values: Vec<Value>,
 ) -> Option<FileRecord> {
     let stamp = store_stamp(stamp);
-    let dir = path.parent()?.canonicalize().ok()?;
-    let name = path.file_name()?.to_owned();
+    let (dir, name) = (path.parent()?.to_path_buf(), path.file_name()?.to_owned());
     // Its modification time was set by us; unless that is now, a later writer changes it.
     let age = i128::from(stamp.ctime_ns) - i128::from(stamp.mtime_ns);
     let settled = age.unsigned_abs() > towpath_store::stamp::COARSE_TICK.as_nanos();

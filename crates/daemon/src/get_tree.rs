@@ -29,7 +29,6 @@ use towpath_content::tree::{self, Decoder, Entry, Kind, Located, Metadata};
 use towpath_files::{
     Body, Destination, FileError, Overwrite, Placed, RelPath, SourceTree, Staged, WriteOptions, display_name,
 };
-use towpath_store::FileRecord;
 use towpath_store::hash_open_file;
 use towpath_store::{About, DiskStore};
 use towpath_transfer::session::OnDone;
@@ -38,7 +37,7 @@ use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Targe
 
 use crate::errors;
 use crate::get::{Failure, Get, summarize, tell};
-use crate::get_file::{io_error, write_zeros};
+use crate::get_file::{file_record, io_error, write_zeros};
 use crate::put_tree::store_stamp;
 use crate::resume::{Record, wait_while_busy};
 use crate::spool::{FailOnDrop, Spool, SpoolReader};
@@ -229,7 +228,7 @@ impl Tree {
             let known = lock(&self.committed).remove(&file.path);
             match (file.outcome, known) {
                 (Ok(stamp), Some((oid, values))) => {
-                    records.extend(self.file_record(&file.path, &stamp, oid, values))
+                    records.extend(file_record(&file.path.below(&self.base), &stamp, &oid, values))
                 }
                 (Ok(_), None) => {}
                 (Err(error), _) => self.problem(&file.path, &error),
@@ -261,22 +260,6 @@ impl Tree {
             FileError::NoSpace { .. } => self.stop(errors::file(error)),
             _ => self.fail(path, &errors::file(error)),
         }
-    }
-
-    fn file_record(
-        &self,
-        path: &RelPath,
-        stamp: &towpath_files::Stamp,
-        oid: Oid,
-        values: Vec<Value>,
-    ) -> Option<FileRecord> {
-        let whole = path.below(&self.base);
-        let stamp = store_stamp(stamp);
-        let age = i128::from(stamp.ctime_ns) - i128::from(stamp.mtime_ns);
-        let settled = age.unsigned_abs() > towpath_store::stamp::COARSE_TICK.as_nanos();
-        let values = Some(values).filter(|values| values.len() > 1);
-        let (dir, name) = (whole.parent()?.to_path_buf(), whole.file_name()?.to_owned());
-        Some(FileRecord { dir, name, stamp, settled, oid, values })
     }
 
     /// Whether an earlier run already put this very file in place; it is hashed again unless the

@@ -66,7 +66,7 @@ fn serve_want(out: &mut Batch<'_>, blocks: &mut Blocks, get: &Get, index: usize)
     let refused = |why: &str| (number, Outcome::Refused(why.into()));
     let root = Oid::from_bytes(&get.root).map_err(|_| refused("the root is not an OID"))?;
     let Some(oid) = oid_of(want).map_err(|_| refused("not an OID"))? else {
-        return serve_chunk(out, &root, get.request, number, want);
+        return serve_chunk(out, get.request, number, want);
     };
     if let Decision::Refuse(why) = out.talk.judge(&root, &oid, want.block, blocks) {
         return Err(refused(why));
@@ -153,7 +153,7 @@ fn send_piece(out: &mut Batch<'_>, mut header: DataHeader, bytes: Vec<u8>) {
 }
 
 /// Chunks are named by hash alone, so only allowed nodes may ask for them.
-fn serve_chunk(out: &mut Batch<'_>, _root: &Oid, request: u32, number: u32, want: &WireWant) -> Served {
+fn serve_chunk(out: &mut Batch<'_>, request: u32, number: u32, want: &WireWant) -> Served {
     let refused = |why: &str| (number, Outcome::Refused(why.into()));
     if !out.talk.is_allowed() {
         return Err(refused("chunks are for allowed nodes"));
