@@ -224,7 +224,9 @@ impl Tree {
             return;
         }
         let mut records = Vec::with_capacity(placed.len());
+        let mut settled = Vec::with_capacity(placed.len());
         for file in placed {
+            settled.extend(file.outcome.is_ok().then_some(file.temp));
             let known = lock(&self.committed).remove(&file.path);
             match (file.outcome, known) {
                 (Ok(stamp), Some((oid, values))) => {
@@ -237,7 +239,7 @@ impl Tree {
         if let Err(error) = self.store.remember(&records) {
             tracing::warn!(%error, "files could not be indexed");
         }
-        if let Err(error) = self.record.small_are_placed() {
+        if let Err(error) = self.record.small_are_placed(settled.iter().map(String::as_str)) {
             tracing::warn!(%error, "an interruption now would begin small files anew");
         }
     }

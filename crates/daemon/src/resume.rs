@@ -30,8 +30,17 @@ pub struct Record {
     temp: Option<String>,
     /// Temporaries that an earlier run left in a tree's staging folder, by object.
     parts: Mutex<HashMap<Oid, String>>,
-    /// Those of small files, in a file of their own: they are many, and soon placed.
-    small: Mutex<Option<fs::File>>,
+    /// Those of small files that this run made, in a file of their own: they are many, and soon
+    /// placed.
+    small: Mutex<Small>,
+}
+
+/// The small files on record.
+#[derive(Default)]
+struct Small {
+    file: Option<fs::File>,
+    /// The objects by their temporaries.
+    waiting: HashMap<String, Oid>,
 }
 
 impl Record {
@@ -56,10 +65,9 @@ impl Record {
         let record = Self { file, temp, parts: Mutex::new(parts), small: Mutex::default() };
         if !is_same {
             let _ = fs::remove_file(record.beside(SMALL));
-            record.write(
-                true,
-                &json!({ "oid": oid.to_string(), "destination": destination.to_string_lossy() }),
-            )?;
+            let _ = fs::remove_file(&record.file);
+            let first = json!({ "oid": oid.to_string(), "destination": destination.to_string_lossy() });
+            record.append(&format!("{first}\n"))?;
         }
         Ok(record)
     }
@@ -83,7 +91,7 @@ impl Record {
 
     /// Notes the temporary's name.
     pub fn set_temp(&self, name: &str) -> io::Result<()> {
-        self.write(false, &json!({ "temp": name }))
+        self.append(&format!("{}\n", json!({ "temp": name })))
     }
 
     /// The temporary that an earlier run left of one file of a tree. It is given once: of files
@@ -99,31 +107,39 @@ impl Record {
 
     /// Notes the temporary of one large file of a tree.
     pub fn set_part(&self, oid: &Oid, name: &str) -> io::Result<()> {
-        self.write(false, &part_line(oid, name))
+        self.append(&part_line(oid, name))
     }
 
     /// Notes the temporary of one small file of a tree, until [`Self::small_are_placed`].
     pub fn set_small_part(&self, oid: &Oid, name: &str) -> io::Result<()> {
-        self.with_small(|file| file.write_all(format!("{}\n", part_line(oid, name)).as_bytes()))
-    }
-
-    /// The small files noted so far have their names; what an earlier run left and nobody has
-    /// taken yet stays on record. One that is under way at this moment costs only itself.
-    pub fn small_are_placed(&self) -> io::Result<()> {
-        let left = lock(&self.parts)
-            .iter()
-            .map(|(oid, name)| format!("{}\n", part_line(oid, name)))
-            .collect::<String>();
-        self.with_small(|file| file.set_len(0).and_then(|()| file.write_all(left.as_bytes())))
-    }
-
-    fn with_small(&self, work: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
         let mut small = lock(&self.small);
-        let file = match small.take() {
+        small.waiting.insert(name.to_owned(), *oid);
+        let file = match &mut small.file {
             Some(file) => file,
-            None => fs::OpenOptions::new().create(true).append(true).mode(0o600).open(self.beside(SMALL))?,
+            none => none.insert(
+                fs::OpenOptions::new().create(true).append(true).mode(0o600).open(self.beside(SMALL))?,
+            ),
         };
-        work(small.insert(file))
+        file.write_all(part_line(oid, name).as_bytes())
+    }
+
+    /// These small files have their names. All others stay on record: what came while the disk was
+    /// syncing, and what an earlier run left and nobody has taken yet.
+    pub fn small_are_placed<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> io::Result<()> {
+        let mut small = lock(&self.small);
+        for name in names {
+            small.waiting.remove(name);
+        }
+        let left = lock(&self.parts).iter().map(|(oid, name)| part_line(oid, name)).collect::<String>();
+        let waiting = small.waiting.iter().map(|(name, oid)| part_line(oid, name)).collect::<String>();
+        // Under another name first, so that a kill at any moment finds one of the two whole.
+        let (new, file) = (self.beside("small.new"), self.beside(SMALL));
+        let mut options = fs::OpenOptions::new();
+        let mut written = options.create(true).write(true).truncate(true).mode(0o600).open(&new)?;
+        written.write_all((left + &waiting).as_bytes())?;
+        fs::rename(new, &file)?;
+        small.file = Some(fs::OpenOptions::new().append(true).open(file)?);
+        Ok(())
     }
 
     /// A path beside the record for a temporary of the service's own.
@@ -137,20 +153,14 @@ impl Record {
         let _ = fs::remove_file(&self.file);
     }
 
-    fn write(&self, anew: bool, line: &Value) -> io::Result<()> {
+    fn append(&self, line: &str) -> io::Result<()> {
         let mut options = fs::OpenOptions::new();
-        options.create(true).mode(0o600);
-        if anew {
-            options.write(true).truncate(true)
-        } else {
-            options.append(true)
-        };
-        options.open(&self.file)?.write_all(format!("{line}\n").as_bytes())
+        options.create(true).append(true).mode(0o600).open(&self.file)?.write_all(line.as_bytes())
     }
 }
 
-fn part_line(oid: &Oid, name: &str) -> Value {
-    json!({ "part": oid.to_string(), "temp": name })
+fn part_line(oid: &Oid, name: &str) -> String {
+    format!("{}\n", json!({ "part": oid.to_string(), "temp": name }))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -205,9 +215,13 @@ mod tests {
         record.set_small_part(&two, "2").unwrap();
         let again = open();
         assert_eq!(again.take_part(&one).as_deref(), Some("1"));
-        again.small_are_placed().unwrap();
+        again.set_small_part(&one, "1").unwrap();
         again.set_small_part(&three, "3").unwrap();
-        assert_eq!(open().parts(), HashSet::from(["2", "3"].map(String::from)), "2 was not taken");
+        again.small_are_placed(["1"]).unwrap();
+        let left = HashSet::from(["2", "3"].map(String::from));
+        assert_eq!(open().parts(), left, "2 was not taken, and 3 came while 1 was being placed");
+        again.set_small_part(&one, "4").unwrap();
+        assert_eq!(open().take_part(&one).as_deref(), Some("4"), "noted after the others were placed");
         open().remove();
         assert!(open().parts().is_empty());
     }
