@@ -1,0 +1,183 @@
+//! What `tow cp` and `tow sync` are asked to do, as both sides of a copy know it.
+
+use serde::{Deserialize, Serialize};
+
+/// Everything that decides what a copy does. Sent to the remote side as it is; a field that an
+/// older program does not know is ignored there, one that it does not send has its default.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CopyOptions {
+    /// What is carried over, and what is left out.
+    pub preserve: Preserve,
+    /// Directories are entered (`-r`). Without it they are skipped and named.
+    pub recursive: bool,
+    /// Symbolic links are followed at the source (`-L`).
+    pub copy_links: bool,
+    /// Symbolic links that lead out of the tree are left out (`--safe-links`).
+    pub safe_links: bool,
+    /// The scan stays on the file system of the source (`-x`).
+    pub one_file_system: bool,
+    /// Nothing is changed (`-n`).
+    pub dry_run: bool,
+    /// How it is decided whether a file's content is the same.
+    pub check: Check,
+    /// Files that are newer at the destination are left alone (`-u`).
+    pub update: bool,
+    /// Nothing new is made (`--existing`).
+    pub existing: bool,
+    /// What is there is left alone (`--ignore-existing`).
+    pub ignore_existing: bool,
+    /// What the destination has in the way of a file is not used as a source of its bytes (`-W`).
+    pub whole_file: bool,
+    /// Runs of zeros become holes (`-S`), besides the holes that the source has.
+    pub sparse: bool,
+    /// Data are compressed on the network (`-z`).
+    pub compress: bool,
+    /// What the source does not have is removed (`--delete`).
+    pub delete: bool,
+    /// So is what the filters leave out (`--delete-excluded`).
+    pub delete_excluded: bool,
+    /// At most so many are removed (`--max-delete`).
+    pub max_delete: Option<u64>,
+    /// More than half of a destination may be removed, and directories that are in the way
+    /// (`--force`).
+    pub force: bool,
+    /// Filter rules in their order, one a line as `towpath_files::filter` writes them.
+    pub filters: Vec<Vec<u8>>,
+    /// Only these, below the source (`--files-from`).
+    pub files_from: Option<Vec<Vec<u8>>>,
+    /// What would be overwritten or removed is kept (`--backup`).
+    pub backup: bool,
+    /// What is appended to its name (`--suffix`); rsync's default is `~`, or nothing with a
+    /// backup directory.
+    pub suffix: Vec<u8>,
+    /// Where it is moved, relative to the destination (`--backup-dir`).
+    pub backup_dir: Option<Vec<u8>>,
+    /// How modes are changed on the way (`--chmod`), as `towpath_files::chmod` parses it.
+    pub chmod: Vec<String>,
+    /// The owner everything gets (`--chown USER:GROUP`).
+    pub chown: Option<String>,
+    /// Smaller files are left out (`--min-size`), in bytes.
+    pub min_size: Option<u64>,
+    /// Larger files are left out (`--max-size`), in bytes.
+    pub max_size: Option<u64>,
+    /// Bytes per second over the network, 0 for no limit (`--bwlimit`).
+    pub limit_rate: u64,
+    /// Seconds without progress after which a copy is given up (`--timeout`), 0 for the default.
+    pub timeout: u64,
+    /// Files are removed at the source once they are in place (`--remove-source-files`).
+    pub remove_source_files: bool,
+    /// How data travel when the other side is remote.
+    pub via: Via,
+}
+
+/// What of an entry is carried over. The default is all of what `rsync -aHAX` carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Preserve {
+    /// Symbolic links (`-l`). Without it they are skipped and named.
+    pub links: bool,
+    /// Permission bits (`-p`). Without it new files get the source's by the umask.
+    pub perms: bool,
+    /// Times of last modification (`-t`).
+    pub times: bool,
+    /// Users (`-o`), where this program may.
+    pub owner: bool,
+    /// Groups (`-g`), where this program may.
+    pub group: bool,
+    /// Owners are taken by number, not by name (`--numeric-ids`).
+    pub numeric_ids: bool,
+    /// Devices (`--devices`), where this program may.
+    pub devices: bool,
+    /// FIFOs and sockets (`--specials`).
+    pub specials: bool,
+    /// Hard links (`-H`).
+    pub hard_links: bool,
+    /// Access control lists (`-A`).
+    pub acls: bool,
+    /// Extended attributes (`-X`).
+    pub xattrs: bool,
+}
+
+/// How it is decided whether a file's content is the same at both sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Check {
+    /// Size and time of last modification (rsync's quick check).
+    #[default]
+    Quick,
+    /// Size alone (`--size-only`).
+    SizeOnly,
+    /// It never is (`-I`, `--ignore-times`).
+    Never,
+    /// Content (`-c`, `--checksum`; always so for `tow cp`).
+    Content,
+}
+
+/// How data travel to and from a remote side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Via {
+    /// Over ssh until a TLS connection stands, then over that.
+    #[default]
+    Both,
+    /// Over ssh alone.
+    Ssh,
+    /// Over TLS alone.
+    Tls,
+}
+
+impl Default for Preserve {
+    fn default() -> Self {
+        Self {
+            links: true,
+            perms: true,
+            times: true,
+            owner: true,
+            group: true,
+            numeric_ids: false,
+            devices: false,
+            specials: false,
+            hard_links: true,
+            acls: true,
+            xattrs: true,
+        }
+    }
+}
+
+impl Default for CopyOptions {
+    fn default() -> Self {
+        Self {
+            preserve: Preserve::default(),
+            recursive: true,
+            copy_links: false,
+            safe_links: false,
+            one_file_system: false,
+            dry_run: false,
+            check: Check::Quick,
+            update: false,
+            existing: false,
+            ignore_existing: false,
+            whole_file: false,
+            sparse: false,
+            compress: false,
+            delete: false,
+            delete_excluded: false,
+            max_delete: None,
+            force: false,
+            filters: Vec::new(),
+            files_from: None,
+            backup: false,
+            suffix: Vec::new(),
+            backup_dir: None,
+            chmod: Vec::new(),
+            chown: None,
+            min_size: None,
+            max_size: None,
+            limit_rate: 0,
+            timeout: 0,
+            remove_source_files: false,
+            via: Via::Both,
+        }
+    }
+}
