@@ -1,4 +1,5 @@
-//! Opening directories below a held one, never through a symbolic link.
+//! Opening directories below a held one, never through a symbolic link unless the user asked for
+//! that on the reading side.
 //!
 //! The kernel does it in one call where it can (`openat2`, Linux 5.6); elsewhere, and where a
 //! sandbox forbids that call, the path is walked name by name, each opened with `O_NOFOLLOW`. Both
@@ -18,11 +19,29 @@ const RETRIES: usize = 16;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
+/// What happens to a symbolic link on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Links {
+    /// It is refused with `ELOOP`.
+    #[default]
+    Refuse,
+    /// It is followed wherever it leads.
+    Follow,
+}
+
+/// Opens the directory at `path` below `root`, symbolic links treated as told.
+pub(crate) fn open_at(root: impl AsFd, path: &RelPath, links: Links) -> Result<OwnedFd, Errno> {
+    match links {
+        Links::Refuse => open_below(root, path),
+        Links::Follow => by_walk(root.as_fd(), path, links),
+    }
+}
+
 /// Opens the directory at `path` below `root`.
 pub(crate) fn open_below(root: impl AsFd, path: &RelPath) -> Result<OwnedFd, Errno> {
     match by_kernel(root.as_fd(), path) {
         // A sandbox may answer EPERM to a call it does not know; the walk tells whether it did.
-        Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) => by_walk(root.as_fd(), path),
+        Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) => by_walk(root.as_fd(), path, Links::Refuse),
         opened => opened,
     }
 }
@@ -32,6 +51,14 @@ pub(crate) fn open_dir(dir: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     match openat(&dir, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()) {
         Err(Errno::NOTDIR) if is_symlink(dir.as_fd(), name) => Err(Errno::LOOP),
         opened => opened,
+    }
+}
+
+/// Opens the directory `name` in `dir`, symbolic links treated as told.
+pub(crate) fn open_dir_at(dir: impl AsFd, name: &[u8], links: Links) -> Result<OwnedFd, Errno> {
+    match links {
+        Links::Refuse => open_dir(dir, name),
+        Links::Follow => openat(dir, name, DIRECTORY, Mode::empty()),
     }
 }
 
@@ -45,10 +72,10 @@ fn is_symlink(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
 }
 
-fn by_walk(root: BorrowedFd<'_>, path: &RelPath) -> Result<OwnedFd, Errno> {
+fn by_walk(root: BorrowedFd<'_>, path: &RelPath, links: Links) -> Result<OwnedFd, Errno> {
     let mut dir = openat(root, ".", DIRECTORY, Mode::empty())?;
     for name in path.names() {
-        dir = open_dir(&dir, name)?;
+        dir = open_dir_at(&dir, name, links)?;
     }
     Ok(dir)
 }
@@ -99,8 +126,11 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     type Way = fn(BorrowedFd<'_>, &RelPath) -> Result<OwnedFd, Errno>;
-    const WAYS: [(&str, Way); 3] =
-        [("openat2", by_kernel), ("walk", by_walk), ("either", |root, path| open_below(root, path))];
+    const WAYS: [(&str, Way); 3] = [
+        ("openat2", by_kernel),
+        ("walk", |root, path| by_walk(root, path, Links::Refuse)),
+        ("either", |root, path| open_below(root, path)),
+    ];
 
     fn path(names: &[&str]) -> RelPath {
         RelPath::new(names).unwrap()

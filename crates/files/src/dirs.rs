@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-use crate::confine;
+use crate::confine::{self, Links};
 use crate::path::RelPath;
 
 /// How many directories stay open besides the root.
@@ -18,13 +18,23 @@ type Held = (RelPath, Arc<OwnedFd>);
 #[derive(Debug)]
 pub(crate) struct Dirs {
     root: Arc<OwnedFd>,
+    links: Links,
     /// Least recently used first.
     recent: Mutex<Vec<Held>>,
 }
 
 impl Dirs {
     pub(crate) fn new(root: OwnedFd) -> Self {
-        Self { root: Arc::new(root), recent: Mutex::default() }
+        Self { root: Arc::new(root), links: Links::Refuse, recent: Mutex::default() }
+    }
+
+    /// The same, symbolic links on the way treated as told.
+    pub(crate) fn with_links(self, links: Links) -> Self {
+        Self { links, ..self }
+    }
+
+    pub(crate) const fn links(&self) -> Links {
+        self.links
     }
 
     /// Holds the directory at `path`, which the user named.
@@ -44,7 +54,7 @@ impl Dirs {
         if let Some(held) = self.recall(path) {
             return Ok(held);
         }
-        let opened = Arc::new(confine::open_below(&self.root, path)?);
+        let opened = Arc::new(confine::open_at(&self.root, path, self.links)?);
         self.keep(path, &opened);
         Ok(opened)
     }
@@ -56,6 +66,11 @@ impl Dirs {
             recent.remove(0);
         }
         recent.push((path.clone(), Arc::clone(dir)));
+    }
+
+    /// Lets go of the directory at `path` and of all below it: they are others now, or gone.
+    pub(crate) fn forget(&self, path: &RelPath) {
+        self.lock().retain(|(held, _)| !held.starts_with(path));
     }
 
     fn recall(&self, path: &RelPath) -> Option<Arc<OwnedFd>> {

@@ -102,6 +102,17 @@ pub enum FileError {
         /// The limit.
         source: io::Error,
     },
+    /// The file system (or the system itself) cannot hold or do this: ACLs, attributes, devices.
+    /// What could be done without it was done.
+    #[error("{op} {}: not possible on this file system ({source})", display_path(.path))]
+    Unsupported {
+        /// What was attempted.
+        op: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// Anything else the system said.
     #[error("{op} {}: {source}", display_path(.path))]
     Io {
@@ -126,7 +137,8 @@ impl FileError {
             Some(Errno::NOSPC | Errno::DQUOT) => Self::NoSpace { op, path, source },
             Some(Errno::NOENT | Errno::STALE) => Self::Vanished { op, path, source },
             Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Self::Permission { op, path, source },
-            Some(Errno::AGAIN) => Self::Busy { op, path, source },
+            Some(Errno::OPNOTSUPP | Errno::NOSYS) => Self::Unsupported { op, path, source },
+            Some(Errno::AGAIN | Errno::BUSY) => Self::Busy { op, path, source },
             _ => Self::Io { op, path, source },
         }
     }
@@ -174,6 +186,7 @@ impl FileError {
             | Self::Changed { op, path, .. }
             | Self::Busy { op, path, .. }
             | Self::TooDeep { op, path, .. }
+            | Self::Unsupported { op, path, .. }
             | Self::Io { op, path, .. } => (op, path),
         }
     }

@@ -15,20 +15,21 @@
 //! | [`error`] | what can go wrong, one variant per different next step |
 //! | [`names`] | which names are allowed, and how any name is shown to people |
 //! | [`path`] | [`RelPath`]: a path that cannot leave its tree |
-//! | `confine`, `dirs`, `listing` | opening directories below a held one, keeping a few open, reading their names |
+//! | `confine`, `dirs`, `listing`, `mount` | opening directories below a held one, keeping a few open, reading their names, telling where another file system begins |
 //! | [`stamp`] | what a file looked like when it was seen |
 //! | [`mod@scan`] | a tree as sorted depth-first events; files opened later, if still the same |
 //! | [`sparse`] | where the data of a file with holes lies |
-//! | [`metadata`] | mode and times put on a held descriptor, in one place |
+//! | [`metadata`] | owner, attributes, ACLs, mode and times put on a held inode, in one place |
 //! | [`mod@write`] | [`Destination`] for a tree, [`SingleFile`] for one file |
 //!
-//! Not here: what differs between two trees, which entries were asked for, and deleting.
+//! Not here: what differs between two trees, which entries were asked for, and what is to be deleted.
 
 mod confine;
 mod dirs;
 pub mod error;
 mod listing;
 pub mod metadata;
+mod mount;
 pub mod names;
 pub mod path;
 pub mod scan;
@@ -37,10 +38,16 @@ pub mod stamp;
 pub mod write;
 
 pub use error::FileError;
-pub use metadata::Policy;
+pub use metadata::{Differences, Policy, differences};
 pub use names::display_name;
 pub use path::RelPath;
-pub use scan::{Found, ScanError, ScanOptions, Scanned, ScannedFile, SourceTree, scan};
+pub use scan::{
+    DirNames, Found, HardLinks, Prune, ScanError, ScanOptions, Scanned, ScannedFile, SourceTree, look, scan,
+    scan_pruned,
+};
 pub use sparse::data_extents;
 pub use stamp::Stamp;
-pub use write::{Body, Destination, FlushLimits, Made, Overwrite, Placed, SingleFile, Staged, WriteOptions};
+pub use write::{
+    Body, Destination, FlushLimits, Made, Overwrite, Placed, Removed, Settled, SingleFile, Staged,
+    WriteOptions,
+};

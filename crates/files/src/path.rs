@@ -88,6 +88,12 @@ impl RelPath {
         Some((parent, name))
     }
 
+    /// True for `other` itself and everything below it.
+    pub fn starts_with(&self, other: &Self) -> bool {
+        let rest = self.joined.strip_prefix(other.joined.as_slice());
+        other.is_root() || rest.is_some_and(|rest| rest.first().is_none_or(|&b| b == b'/'))
+    }
+
     /// The names joined by slashes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.joined
@@ -141,6 +147,16 @@ mod tests {
         let mut path = RelPath::new(["a", "b"]).unwrap();
         assert!(path.pop() && path.pop());
         assert!(!path.pop() && path.is_root());
+    }
+
+    #[test]
+    fn a_path_is_below_another_by_whole_names() {
+        let path = |names: &[&str]| RelPath::new(names).unwrap();
+        for (below, above) in [(&["a", "b"][..], &["a"][..]), (&["a"], &["a"]), (&["a"], &[])] {
+            assert!(path(below).starts_with(&path(above)));
+        }
+        assert!(!path(&["ab"]).starts_with(&path(&["a"])));
+        assert!(!path(&["a"]).starts_with(&path(&["a", "b"])));
     }
 
     #[test]

@@ -30,6 +30,11 @@ impl Stamp {
         self.device == other.device && self.inode == other.inode
     }
 
+    /// The stamp of whatever a descriptor stands for.
+    pub(crate) fn held(fd: impl std::os::fd::AsFd) -> Result<Self, rustix::io::Errno> {
+        rustix::fs::fstat(fd).map(|stat| Self::from_stat(&stat))
+    }
+
     pub(crate) fn from_stat(stat: &Stat) -> Self {
         Self {
             device: stat.st_dev,

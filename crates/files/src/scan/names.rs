@@ -1,9 +1,45 @@
 //! The names of one directory, collected in any order and handed out sorted.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 
+use super::ScanOptions;
 use super::arena::Arena;
 use super::spill::{Run, RunReader, Spill};
+use crate::listing::for_each_name;
+use crate::names::check_name;
+
+/// The names of one directory in ascending order, for merging them with another list. Memory is
+/// bounded as in a scan.
+#[derive(Debug)]
+pub struct DirNames {
+    spill: Spill,
+    names: SortedNames,
+}
+
+impl DirNames {
+    /// Reads the names in `dir` but those that `skip` tells.
+    pub(crate) fn read(
+        dir: BorrowedFd<'_>,
+        options: &ScanOptions,
+        skip: &dyn Fn(&[u8]) -> bool,
+    ) -> io::Result<Self> {
+        let mut spill = Spill::new(&options.scratch);
+        let mut sorter = Sorter::new(&mut spill, options.names_budget);
+        for_each_name(dir, &mut |name| match check_name(name).is_err() || skip(name) {
+            true => Ok(()),
+            false => sorter.push(name),
+        })?;
+        let names = sorter.finish()?;
+        Ok(Self { spill, names })
+    }
+
+    /// The next name, until there are no more.
+    #[allow(clippy::should_implement_trait, reason = "a failure ends it, and the caller must see that")]
+    pub fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        self.names.next(&self.spill)
+    }
+}
 
 /// Takes names until memory is short, then writes them out as a sorted run.
 #[derive(Debug)]

@@ -1,21 +1,24 @@
 //! A tree being written: one held root, everything else by names below it.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{AtFlags, Mode, fchmod, fstat, mkdirat, statat, syncfs};
+use rustix::fs::{AtFlags, FileType, Mode, fstat, mkdirat, statat};
 use rustix::io::Errno;
 use towpath_content::tree::Metadata;
 
+use super::access::{make_accessible, open_accessible};
+use super::mounts::Mounted;
 use super::place::{At, Overwrite, place};
 use super::queue::{FlushLimits, Placed, Queue, Queued};
-use super::staging::{Staged, Staging, find_stale};
-use crate::confine::{open_dir, open_root};
+use super::staging::{Staged, Staging, find_stale, is_staging_name};
+use crate::confine::open_root;
 use crate::dirs::Dirs;
 use crate::error::FileError;
-use crate::metadata::{Policy, Target, apply};
+use crate::metadata::{Before, Held, Policy, apply, umask};
 use crate::names::check_name;
 use crate::path::RelPath;
 use crate::scan::{ScanError, ScanOptions, Scanned, scan_held};
@@ -54,7 +57,11 @@ pub struct Destination {
     options: WriteOptions,
     root: Made,
     staging: Mutex<Option<Arc<Staging>>>,
+    /// File systems inside the tree that something was staged in.
+    pub(super) mounted: Mutex<Vec<Mounted>>,
     queue: Mutex<Queue>,
+    /// What directories were before they were made accessible, until they are finished.
+    unfinished: Mutex<HashMap<RelPath, Before>>,
 }
 
 impl Destination {
@@ -69,9 +76,10 @@ impl Destination {
             Err(Errno::EXIST) if options.resume => Made::Existing,
             Err(error) => return Err(failed(error)),
         };
-        let root = open_dir(&parent, name).map_err(failed)?;
-        ensure_writable(&root, made).map_err(failed)?;
-        Ok(Self::new(path, root, made, options))
+        let (root, had) = open_accessible(parent.as_fd(), name).map_err(failed)?;
+        let to = Self::new(path, root, made, options);
+        to.note_unfinished(&RelPath::root(), made, had);
+        Ok(to)
     }
 
     /// Writes into the directory `path`, a symbolic link to one included; directories in it that
@@ -82,26 +90,44 @@ impl Destination {
     }
 
     fn new(path: &Path, root: OwnedFd, made: Made, options: WriteOptions) -> Self {
-        let (staging, queue) = Default::default();
-        Self { path: path.to_path_buf(), dirs: Dirs::new(root), options, root: made, staging, queue }
+        let (path, dirs) = (path.to_path_buf(), Dirs::new(root));
+        let (staging, mounted, queue, unfinished) = Default::default();
+        Self { path, dirs, options, root: made, staging, mounted, queue, unfinished }
     }
 
     /// Makes the directory `path`, whose parent must have been made. The root is there already.
+    ///
+    /// One that is there and belongs to this user becomes readable and writable to its owner until
+    /// [`finish_dir`](Self::finish_dir) or [`keep_dir`](Self::keep_dir).
     pub fn make_dir(&self, path: &RelPath) -> Result<Made, FileError> {
+        let failed = |e| FileError::new("create", &path.below(&self.path), e);
         if path.is_root() {
+            let had = make_accessible(Held::Open(self.dirs.root().as_fd())).map_err(failed)?;
+            self.note_unfinished(path, self.root, had);
             return Ok(self.root);
         }
-        let failed = |e| FileError::new("create", &path.below(&self.path), e);
         let (parent, name) = self.spot(path)?;
         let made = match mkdirat(&parent, name, Mode::RWXU) {
             Ok(()) => Made::New,
             Err(Errno::EXIST) if self.options.resume => Made::Existing,
             Err(error) => return Err(failed(error)),
         };
-        let dir = open_dir(&parent, name).map_err(failed)?;
-        ensure_writable(&dir, made).map_err(failed)?;
+        let (dir, had) = open_accessible(parent.as_fd(), name).map_err(failed)?;
+        self.note_unfinished(path, made, had);
         self.dirs.keep(path, &Arc::new(dir));
         Ok(made)
+    }
+
+    /// Only what cannot be seen later is kept in mind.
+    fn note_unfinished(&self, path: &RelPath, made: Made, had: Option<u32>) {
+        let before = match made {
+            Made::New if !self.options.policy.modes => Before::Nothing,
+            _ => match had {
+                Some(mode) => Before::Mode(mode),
+                None => return,
+            },
+        };
+        self.unfinished().entry(path.clone()).or_insert(before);
     }
 
     /// A new temporary file of `size` bytes, all of them a hole.
@@ -109,7 +135,7 @@ impl Destination {
         self.staging()?.stage(size)
     }
 
-    /// A complete file takes its mode and times now, and the name `path` at the next flush. If
+    /// A complete file takes its metadata now, and the name `path` at the next flush. If
     /// [`FlushLimits`] are reached that is now, and the outcomes of all that waited are returned.
     ///
     /// The file is closed, unless a clone of its body lives on. On an error its temporary stays.
@@ -122,23 +148,67 @@ impl Destination {
     ) -> Result<Vec<Placed>, FileError> {
         self.spot(&path)?;
         let Staged { body, name: temp, staging } = staged;
-        let applied = apply(Target::File(body.file().as_fd()), metadata, &self.options.policy);
-        applied.map_err(|e| FileError::new("set metadata of", &path.below(&self.path), e))?;
-        let file = Queued { temp, staging, path, seen: body.stamp()?, overwrite };
+        let before = self.mode_to_keep(&path, overwrite);
+        let applied = apply(Held::Open(body.file().as_fd()), metadata, &self.options.policy, before);
+        let lacking = applied.map_err(|e| FileError::new("set metadata of", &path.below(&self.path), e))?;
+        let file = Queued { temp, staging, path, seen: body.stamp()?, overwrite, lacking };
         let due = self.queue().push(file, body, &self.options.flush);
         Ok(if due { self.flush() } else { Vec::new() })
     }
 
-    /// Sets mode and times of a directory whose entries are all in place: the flush that named
-    /// them has returned. While files that were committed into it wait it is [`FileError::Busy`].
+    /// What does not take its mode from the source keeps that of what it replaces.
+    pub(super) fn mode_to_keep(&self, path: &RelPath, overwrite: Overwrite) -> Before {
+        if self.options.policy.modes || overwrite == Overwrite::Never {
+            return Before::Nothing;
+        }
+        let there = self.spot(path).ok();
+        let stat = there.and_then(|(dir, name)| statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).ok());
+        let is_link = |mode| FileType::from_raw_mode(mode) == FileType::Symlink;
+        stat.filter(|stat| !is_link(stat.st_mode))
+            .map_or(Before::Nothing, |stat| Before::Mode(stat.st_mode & 0o7777))
+    }
+
+    /// Sets the metadata of a directory whose entries are all in place: the flush that named them
+    /// has returned. While files that were committed into it wait it is [`FileError::Busy`]. If
+    /// something could not be set, the rest is, and that is the error.
     pub fn finish_dir(&self, path: &RelPath, metadata: &Metadata) -> Result<(), FileError> {
+        let shown = path.below(&self.path);
+        let failed = |e| FileError::new("finish", &shown, e);
+        let dir = self.filled_dir(path)?;
+        let before = self.unfinished().get(path).copied();
+        let before = match before {
+            Some(before) => before,
+            None => Before::Mode(fstat(&dir).map_err(failed)?.st_mode & 0o7777),
+        };
+        let applied = apply(Held::Open(dir.as_fd()), metadata, &self.options.policy, before);
+        let lacking = applied.map_err(failed)?;
+        self.unfinished().remove(path);
+        lacking.map_or(Ok(()), |lacking| Err(lacking.of(&shown)))
+    }
+
+    /// Gives a directory that gets no new metadata the mode back that it had before
+    /// [`make_dir`](Self::make_dir) made it accessible; a new one gets that of the umask.
+    pub fn keep_dir(&self, path: &RelPath) -> Result<(), FileError> {
+        let before = self.unfinished().get(path).copied();
+        let mode = match before {
+            None => return Ok(()),
+            Some(Before::Mode(mode)) => mode,
+            Some(Before::Nothing) => 0o777 & !umask(),
+        };
+        let dir = self.filled_dir(path)?;
+        let kept = Held::Open(dir.as_fd()).set_mode(mode);
+        kept.map_err(|e| FileError::new("finish", &path.below(&self.path), e))?;
+        self.unfinished().remove(path);
+        Ok(())
+    }
+
+    /// A directory that no committed file waits for.
+    fn filled_dir(&self, path: &RelPath) -> Result<Arc<OwnedFd>, FileError> {
         let shown = path.below(&self.path);
         if self.queue().concerns(path) {
             return Err(FileError::busy("finish", &shown, "files wait to be flushed into it"));
         }
-        let failed = |e| FileError::new("finish", &shown, e);
-        let dir = self.dirs.get(path).map_err(failed)?;
-        apply(Target::Directory(dir.as_fd()), metadata, &self.options.policy).map_err(failed)
+        self.dirs.get(path).map_err(|e| FileError::new("finish", &shown, e))
     }
 
     /// What has the name `path` now, or [`FileError::Vanished`].
@@ -160,7 +230,7 @@ impl Destination {
 
     /// Waits until all that was written, names and metadata included, is on disk.
     pub fn sync(&self) -> Result<(), FileError> {
-        syncfs(self.dirs.root()).map_err(|e| FileError::new("sync", &self.path, e))
+        self.sync_all().map_err(|e| FileError::new("sync", &self.path, e))
     }
 
     /// The path it was opened by, for messages.
@@ -185,7 +255,7 @@ impl Destination {
         let shown = || path.below(&self.path);
         let (parent, name) =
             path.split().ok_or_else(|| FileError::refused("write", &shown(), "the root of the tree"))?;
-        if path.names().next().is_some_and(|first| self.is_own_staging(first)) {
+        if path.names().any(|name| self.is_own_staging(name)) {
             return Err(FileError::outside("write", &shown(), "the staging directory"));
         }
         let dir = self.dirs.get(&parent).map_err(|e| FileError::new("open", &shown(), e))?;
@@ -242,7 +312,8 @@ impl Destination {
             return Err(FileError::busy("remove staging of", &self.path, "files wait to be flushed"));
         }
         let staging = self.staging_slot().take();
-        staging.map_or(Ok(()), |staging| staging.remove(self.dirs.root().as_fd()))
+        staging.map_or(Ok(()), |staging| staging.remove(self.dirs.root().as_fd()))?;
+        self.remove_mounted_staging()
     }
 
     pub(super) fn staging(&self) -> Result<Arc<Staging>, FileError> {
@@ -255,8 +326,15 @@ impl Destination {
         Ok(made)
     }
 
-    fn is_own_staging(&self, name: &[u8]) -> bool {
-        self.staging_slot().as_ref().is_some_and(|staging| staging.name().as_bytes() == name)
+    /// True for the name of a staging directory of this run.
+    pub(super) fn is_own_staging(&self, name: &[u8]) -> bool {
+        let in_root =
+            || self.staging_slot().as_ref().is_some_and(|staging| staging.name().as_bytes() == name);
+        is_staging_name(name) && (in_root() || self.is_mounted_staging(name))
+    }
+
+    fn unfinished(&self) -> MutexGuard<'_, HashMap<RelPath, Before>> {
+        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn staging_slot(&self) -> MutexGuard<'_, Option<Arc<Staging>>> {
@@ -271,13 +349,4 @@ pub(super) fn split_user_path(path: &Path) -> Result<(&Path, &[u8]), FileError> 
     check_name(name).map_err(refuse)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     Ok((parent.unwrap_or(Path::new(".")), name))
-}
-
-/// A finished directory may be read-only; to go on writing into it its owner needs leave.
-fn ensure_writable(dir: &OwnedFd, made: Made) -> Result<(), Errno> {
-    let mode = fstat(dir)?.st_mode & 0o7777;
-    if made == Made::Existing && mode & 0o700 != 0o700 {
-        fchmod(dir, Mode::from_raw_mode(mode | 0o700))?;
-    }
-    Ok(())
 }

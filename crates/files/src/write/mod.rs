@@ -10,34 +10,47 @@
 //! temporaries spread beside their final names: names of unfinished files are hidden from other
 //! users whatever the modes of the directories around them, one directory tells all that an
 //! interrupted transfer left, and the final directories do not fill with names that vanish. Its
-//! price: a directory of the tree that is another file system's mount point cannot be written
-//! to (a rename cannot cross), which is reported as an error of that file; and what a file takes
-//! over from its directory (the group under setgid, a default ACL) it takes from the root's.
+//! price: what a file takes over from its directory (the group under setgid, a default ACL) it
+//! takes from the staging directory. Since a rename cannot cross from one file system to another,
+//! each one that is mounted inside the tree gets a staging directory in its topmost directory.
 //!
 //! | module | story |
 //! |---|---|
 //! | `body` | the bytes of an unfinished file, shared by both forms |
 //! | `destination` | [`Destination`]: a tree being written |
-//! | `links` | its symbolic links |
+//! | `nodes` | its symbolic links, special files and hard links |
+//! | `present` | what is there already: looked at, listed, its metadata changed |
+//! | `access` | directories that their owner may not use, made accessible meanwhile |
+//! | `remove`, `backup` | what is there already: removed, or moved out of the way |
+//! | `folding` | file systems that take different names for one |
 //! | `queue` | files that wait for the sync before their rename |
 //! | `staging` | the private directory, locked while in use, adopted on resume |
+//! | `mounts` | which staging directory is used: one for each file system |
 //! | `single` | [`SingleFile`] |
 //! | `place` | the rename, and what stands in for it where the kernel has none that refuses |
 
+mod access;
+mod backup;
 mod body;
 mod destination;
-mod links;
+mod folding;
+mod mounts;
+mod nodes;
 mod place;
+mod present;
 mod queue;
+mod remove;
 mod single;
 mod staging;
 
 pub use body::Body;
 pub use destination::{Destination, Made, WriteOptions};
+pub use nodes::Settled;
 pub use place::Overwrite;
 pub use queue::{FlushLimits, Placed};
+pub use remove::Removed;
 pub use single::SingleFile;
-pub use staging::Staged;
+pub use staging::{Staged, is_staging_name};
 
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};

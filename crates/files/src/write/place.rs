@@ -14,6 +14,8 @@ pub enum Overwrite {
     /// It is replaced, if it is a regular file or a symbolic link (the link itself, not what it
     /// points to). Directories, devices, pipes and sockets stay in any case.
     Replace,
+    /// It is replaced, whatever it is, unless it is a directory.
+    ReplaceAny,
 }
 
 /// Where a name is: a held directory and a checked name in it.
@@ -31,6 +33,7 @@ pub(crate) fn place(from: At<'_>, to: At<'_>, overwrite: Overwrite) -> Result<()
             check_replaceable(to)?;
             renameat(from.dir, from.name, to.dir, to.name)
         }
+        Overwrite::ReplaceAny => replace_any(from, to),
     }
 }
 
@@ -57,6 +60,16 @@ fn place_by_look(from: At<'_>, to: At<'_>) -> Result<(), Errno> {
         Err(Errno::NOENT) => renameat(from.dir, from.name, to.dir, to.name),
         Err(error) => Err(error),
         Ok(_) => Err(Errno::EXIST),
+    }
+}
+
+/// The system itself refuses to put anything but a directory in the place of a directory; that
+/// one it would replace if it is empty.
+fn replace_any(from: At<'_>, to: At<'_>) -> Result<(), Errno> {
+    match statat(to.dir, to.name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => Err(Errno::ISDIR),
+        Ok(_) | Err(Errno::NOENT) => renameat(from.dir, from.name, to.dir, to.name),
+        Err(error) => Err(error),
     }
 }
 
@@ -113,6 +126,10 @@ mod tests {
             assert_eq!(place(at(b"temp"), at(refused), Overwrite::Replace), Err(Errno::EXIST));
         }
         place(at(b"temp"), at(b"link"), Overwrite::Replace).unwrap();
+        fs::write(tmp.path().join("temp"), b"new").unwrap();
+        assert_eq!(place(at(b"temp"), at(b"dir"), Overwrite::ReplaceAny), Err(Errno::ISDIR));
+        place(at(b"temp"), at(b"pipe"), Overwrite::ReplaceAny).unwrap();
+        assert_eq!(fs::read(tmp.path().join("pipe")).unwrap(), b"new");
         assert_eq!(fs::read(tmp.path().join("aim")).unwrap(), b"aim");
         assert_eq!(fs::read(tmp.path().join("link")).unwrap(), b"new");
     }

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use rustix::fs::syncfs;
 use rustix::io::Errno;
 
 use super::Overwrite;
@@ -11,6 +10,7 @@ use super::body::Body;
 use super::destination::Destination;
 use super::staging::Staging;
 use crate::error::FileError;
+use crate::metadata::Lacking;
 use crate::path::RelPath;
 use crate::stamp::Stamp;
 
@@ -42,6 +42,8 @@ pub struct Placed {
     pub temp: String,
     /// The stamp it has under its final name.
     pub outcome: Result<Stamp, FileError>,
+    /// What of its metadata could not be set: owner, attributes or ACL.
+    pub lacking: Option<FileError>,
 }
 
 /// A file whose bytes are complete.
@@ -52,6 +54,7 @@ pub(super) struct Queued {
     pub(super) path: RelPath,
     pub(super) seen: Stamp,
     pub(super) overwrite: Overwrite,
+    pub(super) lacking: Option<Lacking>,
 }
 
 /// Files that wait.
@@ -102,14 +105,16 @@ impl Destination {
     fn sync_queue(&self, queue: &Queue) -> Result<(), Errno> {
         match &queue.only {
             Some(body) => body.sync_data(),
-            None => syncfs(self.dirs().root()),
+            None => self.sync_all(),
         }
     }
 
     fn settle(&self, file: Queued, synced: Result<(), Errno>) -> Placed {
-        let synced = synced.map_err(|e| FileError::new("sync", &file.path.below(self.path()), e));
+        let shown = file.path.below(self.path());
+        let synced = synced.map_err(|e| FileError::new("sync", &shown, e));
         let outcome = synced.and_then(|()| self.name_file(&file));
-        Placed { path: file.path, temp: file.temp, outcome }
+        let lacking = file.lacking.map(|lacking| lacking.of(&shown));
+        Placed { path: file.path, temp: file.temp, outcome, lacking }
     }
 
     fn name_file(&self, file: &Queued) -> Result<Stamp, FileError> {

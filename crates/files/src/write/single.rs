@@ -16,7 +16,7 @@ use super::place::{At, Overwrite, place};
 use super::{PREFIX, are_random_digits, random_digits};
 use crate::confine::open_root;
 use crate::error::FileError;
-use crate::metadata::{Policy, Target, apply};
+use crate::metadata::{Before, Held, Policy, apply};
 use crate::stamp::Stamp;
 
 const DIGITS: usize = 16;
@@ -74,8 +74,8 @@ impl SingleFile {
         self.body.data_ranges()
     }
 
-    /// Sets mode and times, syncs, gives the file its name and syncs that. On an error the
-    /// temporary stays.
+    /// Sets the metadata, syncs, gives the file its name and syncs that. On an error, and be it
+    /// that an attribute cannot be set, the temporary stays.
     pub fn finish(
         self,
         metadata: &Metadata,
@@ -84,8 +84,11 @@ impl SingleFile {
     ) -> Result<Stamp, FileError> {
         let path = &self.path;
         let failed = |op| move |e| FileError::new(op, path, e);
-        let target = Target::File(self.body.file().as_fd());
-        apply(target, metadata, policy).map_err(failed("set metadata of"))?;
+        let target = Held::Open(self.body.file().as_fd());
+        let lacking = apply(target, metadata, policy, Before::Nothing).map_err(failed("set metadata of"))?;
+        if let Some(lacking) = lacking {
+            return Err(lacking.of(path));
+        }
         self.body.sync_data().map_err(failed("sync"))?;
         let to = At { dir: self.dir.as_fd(), name: &self.name };
         place(self.at_temp(), to, overwrite).map_err(failed("rename"))?;

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{AtFlags, Mode, fstat, mkdirat, unlinkat};
 use rustix::io::Errno;
@@ -30,6 +30,8 @@ pub(super) struct Staging {
     dir: OwnedFd,
     /// For messages only.
     path: PathBuf,
+    /// Whether names are folded here, once that was tried.
+    folds: OnceLock<bool>,
 }
 
 /// A file that grows under a temporary name until it is committed. Dropping it keeps the
@@ -45,6 +47,11 @@ impl Staged {
     /// The temporary's name in the staging directory, for a resume record.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The name of the staging directory it is in, for a resume record.
+    pub fn staging(&self) -> &str {
+        self.staging.name()
     }
 
     /// The bytes; clones stay valid until the commit.
@@ -101,7 +108,7 @@ impl Staging {
             return Err(FileError::changed("open", &path, "open to other users"));
         }
         lock(&dir).map_err(failed)?;
-        Ok(Self { name, dir, path })
+        Ok(Self { name, dir, path, folds: OnceLock::new() })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -129,6 +136,18 @@ impl Staging {
         check_name(name.as_bytes()).map_err(|why| FileError::outside("resume", &path, why))?;
         let body = Body::reopen(&self.dir, name, path)?;
         Ok(Staged { body, name: name.to_owned(), staging: self })
+    }
+
+    /// The answer of `probe` with this directory, asked once.
+    pub(super) fn folds(
+        &self,
+        probe: impl FnOnce(BorrowedFd<'_>) -> Result<bool, Errno>,
+    ) -> Result<bool, FileError> {
+        if let Some(known) = self.folds.get() {
+            return Ok(*known);
+        }
+        let folds = probe(self.dir.as_fd()).map_err(|e| FileError::new("look at names in", &self.path, e))?;
+        Ok(*self.folds.get_or_init(|| folds))
     }
 
     pub(super) fn unlink(&self, name: &str) -> Result<(), FileError> {
@@ -169,8 +188,8 @@ impl From<Errno> for Leftover {
     }
 }
 
-/// True for names that staging directories have.
-pub(super) fn is_staging_name(name: &[u8]) -> bool {
+/// True for names that staging directories have, of this run or another.
+pub fn is_staging_name(name: &[u8]) -> bool {
     name.strip_prefix(PREFIX.as_bytes()).is_some_and(are_random_digits)
 }
 

@@ -155,7 +155,10 @@ fn names_over_the_budget_come_in_the_same_order_as_names_in_memory() {
     }
     let in_memory = scan_all(&tree, &ScanOptions { scratch: "/nonexistent".into(), ..Default::default() });
     for budget in [0, 2000, 20_000] {
-        let spilled = scan_all(&tree, &ScanOptions { names_budget: budget, scratch: scratch.clone() });
+        let spilled = scan_all(
+            &tree,
+            &ScanOptions { names_budget: budget, scratch: scratch.clone(), ..Default::default() },
+        );
         assert!(outline(&spilled) == outline(&in_memory), "budget {budget}");
     }
     assert!(outline(&in_memory).len() == 4004);
@@ -175,7 +178,7 @@ fn names_of_a_directory_that_was_left_take_no_room_on_disk() {
         let ours = open.filter(|fd| fs::read_link(fd).is_ok_and(|to| to.starts_with(&scratch)));
         ours.filter_map(|fd| fs::metadata(fd).ok()).map(|is| is.len()).sum()
     };
-    let options = ScanOptions { names_budget: 0, scratch: scratch.clone() };
+    let options = ScanOptions { names_budget: 0, scratch: scratch.clone(), ..Default::default() };
     let mut sizes = Vec::new();
     towpath_files::scan::<()>(&tree, &options, &mut |step| {
         if matches!(step, Scanned::Leave) {
@@ -192,7 +195,7 @@ fn a_scratch_directory_that_fails_is_told_and_the_scan_goes_on() {
     let tmp = tempfile::tempdir().unwrap();
     fs::create_dir(tmp.path().join("d")).unwrap();
     fs::write(tmp.path().join("d/f"), b"").unwrap();
-    let options = ScanOptions { names_budget: 0, scratch: "/nonexistent".into() };
+    let options = ScanOptions { names_budget: 0, scratch: "/nonexistent".into(), ..Default::default() };
     // What was held in memory when it failed is still told.
     assert_eq!(outline(&scan_all(tmp.path(), &options)).join(" "), "+ ! +d ! f - -");
 }

@@ -1,0 +1,156 @@
+//! Extended attributes and POSIX ACLs (which the system shows as attributes) of a held inode.
+//!
+//! Which attributes are carried is rsync's rule: root carries every namespace but `system.`,
+//! everyone else `user.`; the two ACLs are carried apart, when asked for.
+
+use std::ffi::{CStr, CString};
+use std::io;
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use towpath_content::tree::{MAX_NAME, MAX_XATTR_VALUE, MAX_XATTRS, Xattr};
+
+use super::held::{Held, file_type};
+
+/// The ACL that decides who may use a file.
+pub(super) const ACCESS: &CStr = c"system.posix_acl_access";
+/// The ACL that new things in a directory begin with.
+pub(super) const DEFAULT: &CStr = c"system.posix_acl_default";
+/// Labels that the system itself puts on files: one that a source lacks is not taken away.
+const LABELS: [&[u8]; 4] = [b"security.selinux", b"security.SMACK64", b"security.ima", b"security.evm"];
+/// Where rsync keeps what it could not apply.
+const RSYNC: &[u8] = b"user.rsync.%";
+
+/// Which attributes are read or written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Which {
+    pub(crate) xattrs: bool,
+    pub(crate) acls: bool,
+}
+
+impl Which {
+    /// True if there is anything to do.
+    pub(crate) const fn any(self) -> bool {
+        self.xattrs || self.acls
+    }
+
+    fn takes(self, name: &[u8]) -> bool {
+        if is_acl(name) { self.acls } else { self.xattrs && is_carried(name) }
+    }
+}
+
+fn is_acl(name: &[u8]) -> bool {
+    name == ACCESS.to_bytes() || name == DEFAULT.to_bytes()
+}
+
+/// True for an attribute that this process carries besides ACLs.
+pub(super) fn is_carried(name: &[u8]) -> bool {
+    let theirs = if geteuid().is_root() { !name.starts_with(b"system.") } else { name.starts_with(b"user.") };
+    theirs && !name.starts_with(RSYNC)
+}
+
+/// Reads the attributes, sorted by name, and tells why the others are missing. Those that a tree
+/// descriptor cannot hold are left out.
+pub(crate) fn read(held: Held<'_>, which: Which) -> (Vec<Xattr>, Option<io::Error>) {
+    let mut found = Collected::default();
+    match names(held) {
+        Ok(names) => {
+            names.iter().filter(|name| which.takes(name.to_bytes())).for_each(|name| found.add(held, name))
+        }
+        Err(error) => found.failed = Some(error.into()),
+    }
+    (found.xattrs, found.failed)
+}
+
+/// All names in ascending order. A file system without attributes has none.
+fn names(held: Held<'_>) -> Result<Vec<CString>, Errno> {
+    let list = match held.attribute_names() {
+        Err(Errno::OPNOTSUPP) => Vec::new(),
+        list => list?,
+    };
+    let names = list.split(|&b| b == 0).filter(|name| !name.is_empty());
+    let mut names: Vec<CString> = names.filter_map(|name| CString::new(name).ok()).collect();
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
+}
+
+#[derive(Default)]
+struct Collected {
+    xattrs: Vec<Xattr>,
+    bytes: usize,
+    failed: Option<io::Error>,
+}
+
+impl Collected {
+    fn add(&mut self, held: Held<'_>, name: &CStr) {
+        match held.attribute(name) {
+            Ok(None) => {}
+            Ok(Some(value)) => self.keep(name.to_bytes(), value),
+            Err(error) => self.fail(error.into()),
+        }
+    }
+
+    fn keep(&mut self, name: &[u8], value: Vec<u8>) {
+        let bytes = self.bytes + name.len() + value.len();
+        if name.len() > MAX_NAME || value.len() > MAX_XATTR_VALUE || bytes > MAX_XATTRS {
+            return self.fail(io::Error::other("more attributes than a tree descriptor holds"));
+        }
+        self.bytes = bytes;
+        self.xattrs.push(Xattr { name: name.to_vec(), value });
+    }
+
+    fn fail(&mut self, error: io::Error) {
+        self.failed.get_or_insert(error);
+    }
+}
+
+/// Makes the carried attributes those of `wanted`: sets what differs, removes what is not there.
+pub(super) fn write_xattrs(held: Held<'_>, wanted: &[Xattr]) -> Result<(), Errno> {
+    let mut outcome = Ok(());
+    for Xattr { name, value } in wanted.iter().filter(|xattr| is_carried(&xattr.name)) {
+        let done = CString::new(name.as_slice()).map_err(|_| Errno::INVAL);
+        outcome = outcome.and(done.and_then(|name| set_if_other(held, &name, value)));
+    }
+    for name in names(held)? {
+        let name = name.as_c_str();
+        let stays = wanted.iter().any(|xattr| xattr.name == name.to_bytes());
+        if !stays && is_carried(name.to_bytes()) && !LABELS.contains(&name.to_bytes()) {
+            outcome = outcome.and(remove(held, name));
+        }
+    }
+    outcome
+}
+
+/// Makes the ACLs those of `wanted`; what has none there has none afterwards.
+pub(super) fn write_acls(held: Held<'_>, wanted: &[Xattr]) -> Result<(), Errno> {
+    let acls: &[&CStr] = match file_type(&held.stat()?) {
+        FileType::Symlink => &[],
+        FileType::Directory => &[ACCESS, DEFAULT],
+        _ => &[ACCESS],
+    };
+    let mut outcome = Ok(());
+    for &name in acls {
+        outcome = outcome.and(match wanted.iter().find(|xattr| xattr.name == name.to_bytes()) {
+            Some(acl) => set_if_other(held, name, &acl.value),
+            None => remove(held, name),
+        });
+    }
+    outcome
+}
+
+fn set_if_other(held: Held<'_>, name: &CStr, value: &[u8]) -> Result<(), Errno> {
+    match held.attribute(name) {
+        Ok(Some(there)) if there == value => Ok(()),
+        _ => held.set_attribute(name, value),
+    }
+}
+
+/// Without the attribute, or without attributes at all, there is nothing to remove.
+fn remove(held: Held<'_>, name: &CStr) -> Result<(), Errno> {
+    match held.remove_attribute(name) {
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+        done => done,
+    }
+}

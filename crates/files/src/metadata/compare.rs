@@ -1,0 +1,83 @@
+//! What of two things' metadata differs, as far as a policy would change it.
+//!
+//! What cannot be applied here (another user's ownership without being root, attributes of other
+//! namespaces) is no difference: a second run of a copy finds none.
+
+use rustix::fs::FileType;
+use rustix::process::geteuid;
+use towpath_content::tree::{Kind, Metadata, Xattr};
+
+use super::attributes::{ACCESS, DEFAULT, is_carried};
+use super::{Policy, SETGID, SETUID, owners, wanted_owner};
+
+/// What differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Differences {
+    /// Permission bits.
+    pub mode: bool,
+    /// Time of last modification.
+    pub time: bool,
+    /// The owning user.
+    pub user: bool,
+    /// The owning group.
+    pub group: bool,
+    /// ACLs.
+    pub acls: bool,
+    /// Other extended attributes.
+    pub xattrs: bool,
+}
+
+impl Differences {
+    /// True if anything does.
+    pub fn any(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
+/// What applying `wanted` by `policy` to a thing of this `kind` would change of what is `here`.
+/// Attributes are compared only if the looks at both sides read them.
+pub fn differences(kind: &Kind, wanted: &Metadata, here: &Metadata, policy: &Policy) -> Differences {
+    let (user, group) = wanted_owner(wanted, policy);
+    let of = file_type(kind);
+    let is_link = of == FileType::Symlink;
+    let differ = |takes: &dyn Fn(&[u8]) -> bool| select(wanted, takes).ne(select(here, takes));
+    Differences {
+        mode: policy.modes && !is_link && mode_here(wanted, here, policy) != here.mode,
+        time: policy.takes_times(of) && wanted.modified != here.modified,
+        user: user.is_some_and(|id| id != here.user.id),
+        group: group.is_some_and(|id| id != here.group.id),
+        acls: policy.takes_acls() && differ(&|name| is_acl_of(of, name)),
+        xattrs: policy.xattrs && differ(&is_carried),
+    }
+}
+
+/// The mode that would come of it.
+fn mode_here(wanted: &Metadata, here: &Metadata, policy: &Policy) -> u32 {
+    if !policy.special_bits {
+        return wanted.mode & !(SETUID | SETGID);
+    }
+    let root = geteuid().is_root();
+    let user = owners::local_user(&wanted.user, policy.numeric_ids);
+    let foreign_user = policy.owner && !root && user != here.user.id;
+    let group = owners::local_group(&wanted.group, policy.numeric_ids);
+    let foreign_group = policy.group && !root && group != here.group.id && !super::is_member(group);
+    let dropped = if foreign_user { SETUID } else { 0 } | if foreign_group { SETGID } else { 0 };
+    wanted.mode & !dropped
+}
+
+const fn file_type(kind: &Kind) -> FileType {
+    match kind {
+        Kind::Directory => FileType::Directory,
+        Kind::Symlink { .. } => FileType::Symlink,
+        _ => FileType::RegularFile,
+    }
+}
+
+fn is_acl_of(of: FileType, name: &[u8]) -> bool {
+    let default = of == FileType::Directory && name == DEFAULT.to_bytes();
+    of != FileType::Symlink && (name == ACCESS.to_bytes() || default)
+}
+
+fn select<'m>(metadata: &'m Metadata, takes: &'m dyn Fn(&[u8]) -> bool) -> impl Iterator<Item = &'m Xattr> {
+    metadata.xattrs.iter().filter(|xattr| takes(&xattr.name))
+}

@@ -1,0 +1,317 @@
+//! Metadata put on a file, directory, symbolic link or special file: the one place where it
+//! happens.
+//!
+//! It goes on a *held* inode ([`held`]), the one that was just made or looked at, never on a path.
+//! `apply` keeps the order that the kernel's side effects demand: owner first, as a new owner
+//! clears setuid; then extended attributes and ACLs, as an ACL rewrites the group bits; then the
+//! mode, whose group bits are the mask of an ACL and so fit it when both come from one source;
+//! times last, as everything before may touch them.
+//!
+//! Mode and times must succeed. An owner, attribute or ACL that cannot be set leaves the rest as
+//! it should be and is told as [`Lacking`].
+//!
+//! | file | story |
+//! |---|---|
+//! | `held` | an inode held by a descriptor, and the system calls on it |
+//! | `attributes` | extended attributes and ACLs: which of them, reading, writing |
+//! | `owners` | users and groups by name and by number |
+//! | `compare` | what of two things' metadata differs, under a policy |
+
+mod attributes;
+mod compare;
+mod held;
+mod owners;
+
+use std::path::Path;
+
+use rustix::fs::{FileType, Stat, Timespec, Timestamps, UTIME_OMIT};
+use rustix::io::Errno;
+use rustix::process::{Gid, Uid, getegid, geteuid, getgroups};
+use towpath_content::tree::{Metadata, Time};
+
+use crate::error::FileError;
+
+pub(crate) use attributes::{Which, read as read_attributes};
+pub use compare::{Differences, differences};
+pub(crate) use held::{Held, hold};
+pub(crate) use owners::{named_group, named_user};
+
+use held::file_type;
+
+const SETUID: u32 = 0o4000;
+const SETGID: u32 = 0o2000;
+
+/// What of an entry's metadata is applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    /// Permission bits as given (default). Otherwise what was there keeps its own, and new things
+    /// get what the process's umask leaves of those given.
+    pub modes: bool,
+    /// Setuid and setgid bits too. Default: dropped, whoever asks for them. A bit whose owner is
+    /// to be applied and could not be is dropped in any case.
+    pub special_bits: bool,
+    /// Time of last modification of anything but directories and symbolic links (default).
+    /// Otherwise: now.
+    pub times: bool,
+    /// That of directories (default).
+    pub dir_times: bool,
+    /// That of symbolic links (default).
+    pub link_times: bool,
+    /// The owning user, if this process is root; else everything belongs to who runs it.
+    pub owner: bool,
+    /// The owning group, if this process is root or in that group.
+    pub group: bool,
+    /// Users and groups are taken by number. Otherwise by name, where this machine knows it.
+    pub numeric_ids: bool,
+    /// POSIX ACLs, together with modes: what is given none loses those it had.
+    pub acls: bool,
+    /// Extended attributes: root applies every namespace but `system.`, everyone else `user.`;
+    /// others in these namespaces are removed.
+    pub xattrs: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            modes: true,
+            special_bits: false,
+            times: true,
+            dir_times: true,
+            link_times: true,
+            owner: false,
+            group: false,
+            numeric_ids: false,
+            acls: false,
+            xattrs: false,
+        }
+    }
+}
+
+impl Policy {
+    /// Everything, owners by name.
+    pub const fn archive() -> Self {
+        Self {
+            modes: true,
+            special_bits: true,
+            times: true,
+            dir_times: true,
+            link_times: true,
+            owner: true,
+            group: true,
+            numeric_ids: false,
+            acls: true,
+            xattrs: true,
+        }
+    }
+
+    const fn takes_acls(&self) -> bool {
+        self.acls && self.modes
+    }
+
+    const fn takes_times(&self, of: FileType) -> bool {
+        match of {
+            FileType::Directory => self.dir_times,
+            FileType::Symlink => self.link_times,
+            _ => self.times,
+        }
+    }
+}
+
+/// What had the place before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// Nothing.
+    Nothing,
+    /// A thing of this mode.
+    Mode(u32),
+}
+
+/// Something that is in place without all of its metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lacking {
+    op: &'static str,
+    errno: Errno,
+}
+
+impl Lacking {
+    /// The error to name, for the thing at `path`.
+    pub(crate) fn of(self, path: &Path) -> FileError {
+        FileError::new(self.op, path, self.errno)
+    }
+}
+
+/// Puts on `target` what `policy` takes of `metadata`; tells the first thing that is lacking.
+pub(crate) fn apply(
+    target: Held<'_>,
+    metadata: &Metadata,
+    policy: &Policy,
+    before: Before,
+) -> Result<Option<Lacking>, Errno> {
+    let stat = target.stat()?;
+    let mut lacking = None;
+    let mut note = |op, outcome: Result<(), Errno>| {
+        if let Err(errno) = outcome {
+            lacking.get_or_insert(Lacking { op, errno });
+        }
+    };
+    note("set the owner of", apply_owner(target, &stat, metadata, policy));
+    if policy.xattrs {
+        note("set attributes of", apply_xattrs(target, &stat, metadata));
+    }
+    if policy.takes_acls() {
+        note("set the ACL of", attributes::write_acls(target, &metadata.xattrs));
+    }
+    apply_mode(target, metadata, policy, before)?;
+    if policy.takes_times(file_type(&stat)) {
+        apply_times(target, metadata.modified)?;
+    }
+    Ok(lacking)
+}
+
+/// The user and group a thing should have here, as far as this process may set them.
+fn wanted_owner(metadata: &Metadata, policy: &Policy) -> (Option<u32>, Option<u32>) {
+    let root = geteuid().is_root();
+    let user = (policy.owner && root).then(|| owners::local_user(&metadata.user, policy.numeric_ids));
+    let group = policy.group.then(|| owners::local_group(&metadata.group, policy.numeric_ids));
+    (user, group.filter(|&group| root || is_member(group)))
+}
+
+fn is_member(group: u32) -> bool {
+    let in_list = || getgroups().is_ok_and(|groups| groups.iter().any(|one| one.as_raw() == group));
+    getegid().as_raw() == group || in_list()
+}
+
+fn apply_owner(target: Held<'_>, stat: &Stat, metadata: &Metadata, policy: &Policy) -> Result<(), Errno> {
+    let (user, group) = wanted_owner(metadata, policy);
+    let user = user.filter(|&id| id != stat.st_uid && id != u32::MAX);
+    let group = group.filter(|&id| id != stat.st_gid && id != u32::MAX);
+    if user.is_none() && group.is_none() {
+        return Ok(());
+    }
+    target.set_owner(user.map(Uid::from_raw), group.map(Gid::from_raw))
+}
+
+/// Attributes of `user.` can be set only by who may write; the mode set afterwards ends that.
+fn apply_xattrs(target: Held<'_>, stat: &Stat, metadata: &Metadata) -> Result<(), Errno> {
+    let mode = stat.st_mode & 0o7777;
+    let ours = stat.st_uid == geteuid().as_raw() && !geteuid().is_root();
+    if ours && mode & 0o600 != 0o600 && file_type(stat) != FileType::Symlink {
+        target.set_mode(mode | 0o600)?;
+        let written = attributes::write_xattrs(target, &metadata.xattrs);
+        return written.and(target.set_mode(mode));
+    }
+    attributes::write_xattrs(target, &metadata.xattrs)
+}
+
+fn apply_mode(target: Held<'_>, metadata: &Metadata, policy: &Policy, before: Before) -> Result<(), Errno> {
+    let stat = target.stat()?;
+    let wanted = wanted_mode(metadata, &stat, policy, before);
+    if file_type(&stat) == FileType::Symlink || wanted == stat.st_mode & 0o7777 {
+        return Ok(());
+    }
+    target.set_mode(wanted)
+}
+
+/// The mode for something that `stat` tells of, once its owner is set.
+fn wanted_mode(metadata: &Metadata, stat: &Stat, policy: &Policy, before: Before) -> u32 {
+    match before {
+        _ if policy.modes => metadata.mode & 0o7777 & !dropped_bits(metadata, stat, policy),
+        Before::Nothing => metadata.mode & 0o777 & !umask(),
+        Before::Mode(mode) => mode,
+    }
+}
+
+fn dropped_bits(metadata: &Metadata, stat: &Stat, policy: &Policy) -> u32 {
+    if !policy.special_bits {
+        return SETUID | SETGID;
+    }
+    let mut dropped = 0;
+    if policy.owner && stat.st_uid != owners::local_user(&metadata.user, policy.numeric_ids) {
+        dropped |= SETUID;
+    }
+    if policy.group && stat.st_gid != owners::local_group(&metadata.group, policy.numeric_ids) {
+        dropped |= SETGID;
+    }
+    dropped
+}
+
+fn apply_times(target: Held<'_>, modified: Time) -> Result<(), Errno> {
+    target.set_times(&Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: modified.seconds, tv_nsec: nanos(modified) },
+    })
+}
+
+/// Larger values have other meanings to the kernel ("now", "leave").
+fn nanos(time: Time) -> rustix::fs::Nsecs {
+    time.nanos.min(999_999_999).into()
+}
+
+/// The process's umask, which the system tells without changing it only in `/proc`.
+pub(crate) fn umask() -> u32 {
+    const USUAL: u32 = 0o022;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok()).unwrap_or(USUAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    fn metadata(mode: u32, seconds: i64, nanos: u32) -> Metadata {
+        Metadata { mode, modified: Time { seconds, nanos }, ..Metadata::default() }
+    }
+
+    fn applied(metadata: &Metadata, policy: &Policy) -> fs::Metadata {
+        let file = tempfile::tempfile().unwrap();
+        let lacking = apply(Held::Open(file.as_fd()), metadata, policy, Before::Nothing).unwrap();
+        assert_eq!(lacking, None);
+        file.metadata().unwrap()
+    }
+
+    #[test]
+    fn mode_and_time_are_kept_to_the_nanosecond() {
+        let got = applied(&metadata(0o640, 1_000_000_007, 123_456_789), &Policy::default());
+        assert_eq!(got.mode() & 0o7777, 0o640);
+        assert_eq!((got.mtime(), got.mtime_nsec()), (1_000_000_007, 123_456_789));
+        assert_eq!(applied(&metadata(0o600, -5, 1), &Policy::default()).mtime(), -5);
+    }
+
+    #[test]
+    fn setuid_and_setgid_are_dropped_unless_asked_for() {
+        let asked = Policy { special_bits: true, ..Policy::default() };
+        assert_eq!(applied(&metadata(0o6755, 0, 0), &Policy::default()).mode() & 0o7777, 0o755);
+        assert_eq!(applied(&metadata(0o6755, 0, 0), &asked).mode() & 0o7777, 0o6755);
+    }
+
+    #[test]
+    fn what_the_policy_leaves_out_is_as_if_made_here() {
+        let none = Policy { modes: false, times: false, special_bits: true, ..Policy::default() };
+        let got = applied(&metadata(0o4766, 7, 0), &none);
+        assert_eq!(got.mode() & 0o7777, 0o766 & !umask());
+        assert!(got.mtime() > 7);
+    }
+
+    #[test]
+    fn a_link_gets_its_own_time_and_not_what_it_points_to() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = File::open(tmp.path()).unwrap();
+        fs::write(tmp.path().join("f"), b"").unwrap();
+        symlink("f", tmp.path().join("l")).unwrap();
+        let link = hold(&dir, b"l").unwrap();
+        let link = Held::Named(link.as_fd());
+        apply(link, &metadata(0o777, 99, 5), &Policy::default(), Before::Nothing).unwrap();
+        assert_eq!(fs::symlink_metadata(tmp.path().join("l")).unwrap().mtime(), 99);
+        assert_ne!(fs::metadata(tmp.path().join("f")).unwrap().mtime(), 99);
+    }
+
+    #[test]
+    fn nanoseconds_out_of_range_do_not_mean_now() {
+        let got = applied(&metadata(0o600, 5, (1 << 30) - 1), &Policy::default());
+        assert_eq!((got.mtime(), got.mtime_nsec()), (5, 999_999_999));
+    }
+}

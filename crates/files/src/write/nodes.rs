@@ -1,0 +1,144 @@
+//! What is made by one call: symbolic links, pipes, sockets, devices, further names of a file.
+//!
+//! Each is made in the staging directory, where nobody else looks, gets its metadata there, and
+//! takes its name by the rename that files take theirs by.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{AtFlags, FileType, Mode, linkat, makedev, mknodat, readlinkat, statat, symlinkat};
+use rustix::io::Errno;
+use towpath_content::tree::{Kind, MAX_TARGET, Metadata};
+
+use super::destination::Destination;
+use super::place::{At, Overwrite};
+use super::staging::Staging;
+use crate::error::FileError;
+use crate::metadata::{Held, Lacking, apply, hold};
+use crate::path::RelPath;
+use crate::stamp::Stamp;
+
+/// Something that is in place.
+#[derive(Debug)]
+pub struct Settled {
+    /// What it looks like.
+    pub stamp: Stamp,
+    /// What of its metadata could not be set.
+    pub lacking: Option<FileError>,
+}
+
+impl Destination {
+    /// Makes the symbolic link `path` with the raw bytes `target`. A link with this very target
+    /// that is already there is left as it is, unless it may be replaced.
+    pub fn make_symlink(
+        &self,
+        path: &RelPath,
+        target: &[u8],
+        metadata: &Metadata,
+        overwrite: Overwrite,
+    ) -> Result<Settled, FileError> {
+        if target.is_empty() || target.len() > MAX_TARGET || target.contains(&0) {
+            let shown = path.below(self.path());
+            return Err(FileError::refused("link", &shown, "not a target a symbolic link can have"));
+        }
+        let make = |at: At<'_>| symlinkat(target, at.dir, at.name);
+        match self.make_node("link", path, metadata, overwrite, &make) {
+            Err(FileError::Exists { .. }) if self.is_link_to(path, target) => {
+                Ok(Settled { stamp: self.stamp_at(path)?, lacking: None })
+            }
+            done => done,
+        }
+    }
+
+    /// Makes a pipe, socket or device. Devices need privileges; without them it is
+    /// [`FileError::Permission`].
+    pub fn make_special(
+        &self,
+        path: &RelPath,
+        kind: &Kind,
+        metadata: &Metadata,
+        overwrite: Overwrite,
+    ) -> Result<Settled, FileError> {
+        let (of, device) = match *kind {
+            Kind::Fifo => (FileType::Fifo, 0),
+            Kind::Socket => (FileType::Socket, 0),
+            Kind::CharDevice { major, minor } => (FileType::CharacterDevice, makedev(major, minor)),
+            Kind::BlockDevice { major, minor } => (FileType::BlockDevice, makedev(major, minor)),
+            Kind::Directory | Kind::File { .. } | Kind::Symlink { .. } => {
+                return Err(FileError::refused("make", &path.below(self.path()), "not a special file"));
+            }
+        };
+        let make = |at: At<'_>| mknodat(at.dir, at.name, of, Mode::RUSR | Mode::WUSR, device);
+        self.make_node("make", path, metadata, overwrite, &make)
+    }
+
+    /// Gives the thing at `existing` the further name `path`, if it is still the one that was
+    /// `seen`; if that is what is at `path` already, nothing is done. No link is followed.
+    pub fn make_hard_link(
+        &self,
+        existing: &RelPath,
+        seen: &Stamp,
+        path: &RelPath,
+        overwrite: Overwrite,
+    ) -> Result<Stamp, FileError> {
+        let shown = path.below(self.path());
+        let failed = |e| FileError::new("link", &shown, e);
+        let (dir, name) = self.spot(existing)?;
+        if let Some(there) = self.stamp_at(path).ok().filter(|there| there.same_file(seen)) {
+            return Ok(there);
+        }
+        let staging = self.staging_for(path)?;
+        let temp = staging.fresh_name()?;
+        let at = staging.at(&temp);
+        linkat(&dir, name, at.dir, at.name, AtFlags::empty()).map_err(failed)?;
+        let linked = statat(at.dir, at.name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| Stamp::from_stat(&stat));
+        let placed = match linked {
+            Ok(linked) if linked.same_file(seen) => self.move_in(&staging, &temp, path, overwrite),
+            Ok(_) => Err(FileError::changed("link", &shown, "the other name is of another file now")),
+            Err(error) => Err(failed(error)),
+        };
+        // A rename onto another name of the same file leaves both.
+        let _ = staging.unlink(&temp);
+        placed
+    }
+
+    fn make_node(
+        &self,
+        op: &'static str,
+        path: &RelPath,
+        metadata: &Metadata,
+        overwrite: Overwrite,
+        make: &dyn Fn(At<'_>) -> Result<(), Errno>,
+    ) -> Result<Settled, FileError> {
+        let staging = self.staging_for(path)?;
+        let temp = staging.fresh_name()?;
+        let shown = path.below(self.path());
+        make(staging.at(&temp)).map_err(|e| FileError::new(op, &shown, e))?;
+        let lacking = self.dress_node(&staging, &temp, path, metadata, overwrite);
+        let settled = lacking.map_err(|e| FileError::new("set metadata of", &shown, e)).and_then(|lacking| {
+            let stamp = self.move_in(&staging, &temp, path, overwrite)?;
+            Ok(Settled { stamp, lacking: lacking.map(|lacking| lacking.of(&shown)) })
+        });
+        settled.inspect_err(|_| {
+            // What stays goes with the staging directory.
+            let _ = staging.unlink(&temp);
+        })
+    }
+
+    fn dress_node(
+        &self,
+        staging: &Staging,
+        temp: &str,
+        path: &RelPath,
+        metadata: &Metadata,
+        overwrite: Overwrite,
+    ) -> Result<Option<Lacking>, Errno> {
+        let held = hold(staging.at(temp).dir, temp.as_bytes())?;
+        let before = self.mode_to_keep(path, overwrite);
+        apply(Held::Named(held.as_fd()), metadata, &self.options().policy, before)
+    }
+
+    fn is_link_to(&self, path: &RelPath, target: &[u8]) -> bool {
+        let Ok((dir, name)) = self.spot(path) else { return false };
+        readlinkat(&dir, name, Vec::new()).is_ok_and(|found| found.to_bytes() == target)
+    }
+}

@@ -1,0 +1,75 @@
+//! What is in the destination already: looked at, listed, its metadata changed in place.
+
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+use towpath_content::tree::Metadata;
+
+use super::destination::Destination;
+use crate::error::FileError;
+use crate::metadata::{Before, Held, apply, hold};
+use crate::path::RelPath;
+use crate::scan::{DirNames, Found, ScanOptions};
+use crate::stamp::Stamp;
+
+impl Destination {
+    /// What is at `path`; `None` if nothing is, or not even the directory it would lie in. No
+    /// link is followed, whatever the options say.
+    pub fn look(&self, path: &RelPath, options: &ScanOptions) -> Result<Option<Found>, FileError> {
+        let shown = path.below(self.path());
+        if path.is_root() {
+            let root = self.dirs().root().as_fd();
+            let found = Found::directory(root, b"", &|| shown.clone(), options);
+            return found.map(Some).map_err(|e| FileError::new("look at", &shown, e));
+        }
+        let refusing;
+        let options = if options.follow_links {
+            refusing = ScanOptions { follow_links: false, ..options.clone() };
+            &refusing
+        } else {
+            options
+        };
+        let found = self.spot(path).and_then(|(dir, name)| {
+            let found = Found::look(&dir, name, &|| shown.clone(), options);
+            found.map_err(|e| FileError::new("look at", &shown, e))
+        });
+        match found {
+            Err(FileError::Vanished { .. }) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// The names in the directory `path` in ascending order, but for this run's own staging.
+    pub fn names(&self, path: &RelPath, options: &ScanOptions) -> Result<DirNames, FileError> {
+        let shown = path.below(self.path());
+        let dir = self.dirs().get(path).map_err(|e| FileError::new("read", &shown, e))?;
+        let names = DirNames::read(dir.as_fd(), options, &|name| self.is_own_staging(name));
+        names.map_err(|e| FileError::new("read", &shown, e))
+    }
+
+    /// Sets the metadata of what is at `path`, if it is still the inode that was `seen`; for
+    /// anything but a directory that is being written. If something could not be set, the rest is,
+    /// and that is the error.
+    pub fn set_metadata(
+        &self,
+        path: &RelPath,
+        seen: &Stamp,
+        metadata: &Metadata,
+    ) -> Result<Stamp, FileError> {
+        let shown = path.below(self.path());
+        let failed = |e: Errno| FileError::new("set metadata of", &shown, e);
+        let (dir, name) = self.spot(path)?;
+        let inode = hold(&dir, name).map_err(failed)?;
+        let held = Held::Named(inode.as_fd());
+        let stat = held.stat().map_err(failed)?;
+        if !Stamp::from_stat(&stat).same_file(seen) {
+            return Err(FileError::changed("set metadata of", &shown, "another file now"));
+        }
+        let before = Before::Mode(stat.st_mode & 0o7777);
+        let lacking = apply(held, metadata, &self.options().policy, before).map_err(failed)?;
+        match lacking {
+            Some(lacking) => Err(lacking.of(&shown)),
+            None => Stamp::held(&inode).map_err(failed),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Removing what a tree no longer has, by held directories, asking before each entry.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, statat, unlinkat};
+use rustix::io::Errno;
+
+use super::access::open_accessible;
+use super::destination::Destination;
+use crate::error::FileError;
+use crate::metadata::Held;
+use crate::mount::Mount;
+use crate::path::RelPath;
+use crate::scan::{ScanOptions, Stack};
+use crate::stamp::Stamp;
+
+/// Failures that are told; more are only seen in that the removal is not complete.
+const TOLD: usize = 64;
+
+/// What became of a removal.
+#[derive(Debug, Default)]
+pub struct Removed {
+    /// How many entries are gone.
+    pub entries: u64,
+    /// True if something stays, because it was to be kept or could not be removed.
+    pub kept: bool,
+    /// Why entries could not be removed: the first few.
+    pub failures: Vec<FileError>,
+}
+
+impl Destination {
+    /// Removes what is at `path`, a directory with everything in it.
+    ///
+    /// `each` is asked before anything is done to an entry, with its path and whether it is a
+    /// directory: a directory before what is in it, and if that is to be kept nothing in it is
+    /// asked about. What is kept keeps the directories it lies in. Other file systems mounted
+    /// there are kept, as [`FileError::Busy`]. Memory is bounded, whatever a directory holds.
+    pub fn remove(
+        &self,
+        path: &RelPath,
+        each: &mut dyn FnMut(&RelPath, bool) -> bool,
+    ) -> Result<Removed, FileError> {
+        let (top, name) = self.spot(path)?;
+        let vanished = statat(&top, name, AtFlags::SYMLINK_NOFOLLOW).err();
+        if let Some(error) = vanished {
+            return Err(FileError::new("remove", &path.below(self.path()), error));
+        }
+        let options = ScanOptions::default();
+        let stack = Stack::new(self.path(), Arc::clone(self.dirs().root()), path.clone(), &options);
+        let (levels, removed) = Default::default();
+        let mut removal = Removal { to: self, top: Arc::clone(&top), each, stack, levels, removed };
+        removal.entry(top.as_fd(), name, path);
+        while removal.step() {}
+        self.dirs().forget(path);
+        Ok(removal.removed)
+    }
+}
+
+/// A removal under way.
+struct Removal<'a> {
+    to: &'a Destination,
+    /// The directory that the first entry lies in.
+    top: Arc<OwnedFd>,
+    each: &'a mut dyn FnMut(&RelPath, bool) -> bool,
+    stack: Stack<'a>,
+    levels: Vec<Level>,
+    removed: Removed,
+}
+
+/// A directory being emptied.
+struct Level {
+    kept: bool,
+    /// The mode it had before it was made accessible.
+    had: Option<u32>,
+}
+
+impl Removal<'_> {
+    /// Goes on with the innermost directory; false when there is none.
+    fn step(&mut self) -> bool {
+        if self.levels.is_empty() {
+            return false;
+        }
+        match self.stack.next_name() {
+            Ok(Some(name)) => match (self.stack.dir(), self.stack.at().join(&name)) {
+                (Ok(dir), Ok(path)) => self.entry(dir.as_fd(), &name, &path),
+                (Err(error), _) => {
+                    self.fail(error);
+                    self.leave();
+                }
+                (_, Err(error)) => self.fail(error),
+            },
+            Ok(None) => self.leave(),
+            Err(error) => {
+                self.fail(error);
+                self.leave();
+            }
+        }
+        true
+    }
+
+    fn entry(&mut self, dir: BorrowedFd<'_>, name: &[u8], path: &RelPath) {
+        let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(error) => return self.failed(path, error),
+        };
+        let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if self.to.is_own_staging(name) || !(self.each)(path, is_dir) {
+            return self.keep();
+        }
+        let done = match is_dir {
+            true => self.enter(dir, name, path),
+            false => self.unlink(dir, name, path, AtFlags::empty()),
+        };
+        if let Err(error) = done {
+            self.fail(error);
+        }
+    }
+
+    fn enter(&mut self, dir: BorrowedFd<'_>, name: &[u8], path: &RelPath) -> Result<(), FileError> {
+        let failed = |e| FileError::new("remove", &path.below(self.to.path()), e);
+        let (opened, had) = open_accessible(dir, name).map_err(failed)?;
+        if Mount::of(&opened).map_err(failed)? != Mount::of(dir).map_err(failed)? {
+            let shown = path.below(self.to.path());
+            return Err(FileError::busy("remove", &shown, "another file system is mounted there"));
+        }
+        let stamp = Stamp::held(&opened).map_err(failed)?;
+        if !self.levels.is_empty() {
+            self.stack.descend(name)?;
+        }
+        self.levels.push(Level { kept: false, had });
+        let unread = self.stack.enter(Arc::new(opened), stamp);
+        unread.into_iter().for_each(|error| self.fail(error));
+        Ok(())
+    }
+
+    /// Everything in the innermost directory was tried.
+    fn leave(&mut self) {
+        let (path, dir) = (self.stack.at().clone(), self.stack.dir());
+        let Some(level) = self.levels.pop() else { return };
+        self.stack.leave();
+        if level.kept {
+            restore(dir, level.had);
+            return self.keep();
+        }
+        let parent = if self.levels.is_empty() { Ok(Arc::clone(&self.top)) } else { self.stack.dir() };
+        let name = path.names().last().unwrap_or_default();
+        let gone = parent.and_then(|parent| self.unlink(parent.as_fd(), name, &path, AtFlags::REMOVEDIR));
+        if let Err(error) = gone {
+            restore(dir, level.had);
+            self.fail(error);
+        }
+    }
+
+    fn unlink(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        name: &[u8],
+        path: &RelPath,
+        how: AtFlags,
+    ) -> Result<(), FileError> {
+        match unlinkat(dir, name, how) {
+            Ok(()) => self.removed.entries += 1,
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(FileError::new("remove", &path.below(self.to.path()), error)),
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, path: &RelPath, error: Errno) {
+        self.fail(FileError::new("remove", &path.below(self.to.path()), error));
+    }
+
+    fn fail(&mut self, error: FileError) {
+        if self.removed.failures.len() < TOLD {
+            self.removed.failures.push(error);
+        }
+        self.keep();
+    }
+
+    /// Something in the innermost directory stays.
+    fn keep(&mut self) {
+        self.removed.kept = true;
+        if let Some(level) = self.levels.last_mut() {
+            level.kept = true;
+        }
+    }
+}
+
+/// Gives a directory that stays the mode it had; if that fails its owner has too much leave.
+fn restore(dir: Result<Arc<OwnedFd>, FileError>, had: Option<u32>) {
+    if let (Ok(dir), Some(mode)) = (dir, had) {
+        let _ = Held::Open(dir.as_fd()).set_mode(mode);
+    }
+}
