@@ -15,7 +15,9 @@
 //! | [`error`] | what can go wrong, one variant per different next step |
 //! | [`names`] | which names are allowed, and how any name is shown to people |
 //! | [`path`] | [`RelPath`]: a path that cannot leave its tree |
+//! | [`chmod`] | changes to permissions as people write them |
 //! | `confine`, `dirs`, `listing`, `mount` | opening directories below a held one, keeping a few open, reading their names, telling where another file system begins |
+//! | [`filter`] | which entries take part: rsync's filter rules |
 //! | [`stamp`] | what a file looked like when it was seen |
 //! | [`mod@scan`] | a tree as sorted depth-first events; files opened later, if still the same |
 //! | [`sparse`] | where the data of a file with holes lies |
@@ -24,9 +26,11 @@
 //!
 //! Not here: what differs between two trees, which entries were asked for, and what is to be deleted.
 
+pub mod chmod;
 mod confine;
 mod dirs;
 pub mod error;
+pub mod filter;
 mod listing;
 pub mod metadata;
 mod mount;
@@ -37,7 +41,9 @@ pub mod sparse;
 pub mod stamp;
 pub mod write;
 
+pub use chmod::Chmod;
 pub use error::FileError;
+pub use filter::{Filter, RuleList, Side};
 pub use metadata::{Differences, Policy, differences};
 pub use names::display_name;
 pub use path::RelPath;

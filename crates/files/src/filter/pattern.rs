@@ -1,0 +1,157 @@
+//! A path against the pattern of one rule: which part of the path the pattern is held against.
+
+use super::rule::MatchRule;
+use super::wild::Wild;
+
+/// The entry that is asked about, as text in all the forms that patterns want: a slash, the
+/// absolute path of the tree and a slash (if known), the path in the tree, and a slash.
+#[derive(Debug, Default)]
+pub(super) struct Subject {
+    text: Vec<u8>,
+    /// Where the path in the tree begins.
+    path: usize,
+    /// Where its last name begins.
+    name: usize,
+    is_dir: bool,
+}
+
+impl Subject {
+    /// Asks about `path`, which is not empty, in the tree at `absolute` (without its first slash).
+    pub(super) fn set(&mut self, absolute: &[u8], path: &[u8], is_dir: bool) {
+        self.is_dir = is_dir;
+        self.text.clear();
+        self.text.push(b'/');
+        if !absolute.is_empty() {
+            self.text.extend_from_slice(absolute);
+            self.text.push(b'/');
+        }
+        self.path = self.text.len();
+        self.text.extend_from_slice(path);
+        self.name = self.path + path.iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
+        self.text.push(b'/');
+    }
+
+    /// From `start` to the end of the path.
+    fn until_end(&self, start: usize) -> &[u8] {
+        self.text.get(start..self.text.len() - 1).unwrap_or(b"")
+    }
+
+    /// From `start` to the slash behind the path.
+    fn until_slash(&self, start: usize) -> &[u8] {
+        self.text.get(start..).unwrap_or(b"")
+    }
+
+    /// Whether the tree's absolute path is known.
+    const fn has_absolute(&self) -> bool {
+        self.path > 1
+    }
+}
+
+/// What a leading slash in a pattern stands for, in bytes to leave out at the front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Anchor {
+    /// A directory of the tree: the length of its path and slash, 0 at the top.
+    Tree(usize),
+    /// A directory above the tree: that of its absolute path and slash, 0 at the file system's root.
+    Above(usize),
+}
+
+/// A compiled pattern.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    region: Region,
+    shape: Shape,
+    /// Ends with `***`: a directory is seen with a slash behind it.
+    takes_slash: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Region {
+    /// The last name.
+    Name,
+    /// All from here on.
+    From(Anchor),
+    /// As [`Region::From`], with the slash before it if `absolute` is not in force.
+    Led { absolute: bool },
+    /// As [`Region::From`], with the slash before it.
+    AfterSlash(Anchor),
+    /// So many names at the end.
+    Tail(Anchor, usize),
+}
+
+#[derive(Debug)]
+enum Shape {
+    Literal(Vec<u8>),
+    Wild(Wild),
+    /// Malformed: matches nothing.
+    Nothing,
+}
+
+impl Pattern {
+    /// Compiles the pattern of a rule; `anchor` is where a leading slash stands for.
+    pub(super) fn new(rule: &MatchRule, anchor: Anchor) -> Self {
+        let whole = rule.pattern.as_slice();
+        let is_wild = whole.iter().any(|b| matches!(b, b'*' | b'?' | b'['));
+        let crosses = whole.windows(2).position(|pair| pair == b"**");
+        let slashes = whole.iter().filter(|b| **b == b'/').count();
+        let anchored = whole.strip_prefix(b"/");
+        let base = if rule.absolute { Anchor::Above(0) } else { Anchor::Tree(0) };
+        let region = match (anchored, crosses) {
+            (_, None) if slashes == 0 => Region::Name,
+            (Some(_), _) if rule.absolute => Region::From(base),
+            (Some(_), _) => Region::From(anchor),
+            (None, Some(0)) => Region::Led { absolute: rule.absolute },
+            (None, Some(_)) => Region::AfterSlash(base),
+            (None, None) => Region::Tail(base, slashes + 1),
+        };
+        let pattern = anchored.unwrap_or(whole);
+        let shape = match region {
+            _ if !is_wild => Shape::Literal(pattern.to_vec()),
+            Region::AfterSlash(_) => Wild::after_any_slash(pattern).map_or(Shape::Nothing, Shape::Wild),
+            _ => Wild::new(pattern).map_or(Shape::Nothing, Shape::Wild),
+        };
+        Self { region, shape, takes_slash: whole.ends_with(b"***") }
+    }
+
+    /// Whether it matches.
+    pub(super) fn matches(&self, subject: &Subject) -> bool {
+        let Some(text) = self.part_of(subject) else { return false };
+        match &self.shape {
+            Shape::Literal(literal) => literal == text,
+            Shape::Wild(wild) => wild.matches(text),
+            Shape::Nothing => false,
+        }
+    }
+
+    /// The part of the path that the pattern is held against.
+    fn part_of<'a>(&self, subject: &'a Subject) -> Option<&'a [u8]> {
+        let from = |start| match self.takes_slash && subject.is_dir {
+            true => subject.until_slash(start),
+            false => subject.until_end(start),
+        };
+        Some(match self.region {
+            Region::Name => subject.until_end(subject.name),
+            Region::From(anchor) => from(start_of(anchor, subject)),
+            Region::Led { absolute: true } if subject.has_absolute() => from(1),
+            Region::Led { .. } => from(subject.path - 1),
+            Region::AfterSlash(anchor) => from(start_of(anchor, subject) - 1),
+            Region::Tail(anchor, names) => last_names(subject.until_end(start_of(anchor, subject)), names)?,
+        })
+    }
+}
+
+const fn start_of(anchor: Anchor, subject: &Subject) -> usize {
+    match anchor {
+        Anchor::Tree(skipped) => subject.path + skipped,
+        Anchor::Above(skipped) => 1 + skipped,
+    }
+}
+
+/// The last names of a path; `None` if it has fewer.
+fn last_names(path: &[u8], names: usize) -> Option<&[u8]> {
+    let mut slashes = path.iter().enumerate().rev().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+    match slashes.nth(names - 1) {
+        Some(slash) => Some(&path[slash + 1..]),
+        None => (path.split(|b| *b == b'/').count() == names).then_some(path),
+    }
+}
