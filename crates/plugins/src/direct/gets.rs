@@ -169,8 +169,15 @@ fn serve_chunk(out: &mut Batch<'_>, request: u32, number: u32, want: &WireWant) 
         return Err(refused("chunks are for allowed nodes"));
     }
     let bytes = out.talk.store().get_chunk(&hash).map_err(|error| (number, outcome_of(&error)))?;
-    let header =
-        DataHeader { request, want: number, piece: 0, offset: 0, suggested: out.suggested, zeros: false, zstd: false };
+    let header = DataHeader {
+        request,
+        want: number,
+        piece: 0,
+        offset: 0,
+        suggested: out.suggested,
+        zeros: false,
+        zstd: false,
+    };
     send_piece(out, header, bytes);
     Ok(())
 }

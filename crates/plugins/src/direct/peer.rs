@@ -398,12 +398,8 @@ async fn write_batch(writer: &mut FrameWriter, batch: Vec<Outgoing>) -> Result<(
 
 /// The reader task: ends with the connection, and every request with it.
 async fn read_frames(shared: Arc<Shared>, mut reader: FrameReader, conversation: Option<Conversation>) {
-    let mut inbound = Inbound {
-        shared: Arc::clone(&shared),
-        conversation,
-        unpacker: Unpacker::default(),
-        greeted: false,
-    };
+    let mut inbound =
+        Inbound { shared: Arc::clone(&shared), conversation, unpacker: Unpacker::default(), greeted: false };
     let result = tokio::select! {
         result = inbound.run(&mut reader) => result,
         () = shared.token.cancelled() => Ok(()),

@@ -226,9 +226,7 @@ pub(super) fn outcome_of(error: &StoreError) -> Outcome {
 /// ticket was made, so if it is not the file it was read from has changed.
 pub(super) fn outcome_of_put(talk: &Talk, oid: &Oid, error: &StoreError) -> Outcome {
     match error {
-        StoreError::NotHere if !oid.is_live() && !talk.is_allowed(oid) => {
-            Outcome::SourceChanged
-        }
+        StoreError::NotHere if !oid.is_live() && !talk.is_allowed(oid) => Outcome::SourceChanged,
         error => outcome_of(error),
     }
 }

@@ -426,7 +426,8 @@ mod tests {
 
     #[test]
     fn data_headers_come_back() {
-        let header = DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: false, zstd: false };
+        let header =
+            DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: false, zstd: false };
         let body = [&header.encode()[..], b"payload"].concat();
         assert_eq!(DataHeader::decode(body.into()), Ok((header, Bytes::from_static(b"payload"))));
         let zstd = DataHeader { zstd: true, ..header };
@@ -438,7 +439,8 @@ mod tests {
 
     #[test]
     fn odd_data_frames_are_refused() {
-        let header = DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: true, zstd: false };
+        let header =
+            DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: true, zstd: false };
         assert!(DataHeader::decode(Bytes::from_static(b"short")).is_err());
         assert!(
             DataHeader::decode([&header.encode()[..], b"x"].concat().into()).is_err(),
