@@ -144,6 +144,6 @@ pub fn controls() -> Vec<Vec<u8>> {
 }
 
 pub fn data_frames() -> Vec<Vec<u8>> {
-    let header = DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: false };
+    let header = DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: false, zstd: false };
     vec![[&header.encode()[..], b"payload"].concat(), DataHeader { zeros: true, ..header }.encode().to_vec()]
 }

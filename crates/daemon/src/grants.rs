@@ -40,7 +40,7 @@ impl Issuer for Grants {
         })
     }
 
-    fn is_allowed(&self, node: &NodeId) -> bool {
+    fn is_allowed(&self, node: &NodeId, _oid: &Oid) -> bool {
         // The node's own other processes may have everything.
         *node == self.identity.node_id()
     }

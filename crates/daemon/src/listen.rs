@@ -76,7 +76,7 @@ pub async fn listen(
     Ok(Listening { addresses: reachable(local), count, _end: token.drop_guard() })
 }
 
-async fn bind(identity: &Identity, address: SocketAddr) -> Result<Listener, ApiError> {
+pub(crate) async fn bind(identity: &Identity, address: SocketAddr) -> Result<Listener, ApiError> {
     let mut result = Listener::bind(address, identity).await;
     // A machine without IPv6.
     if result.is_err() && address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
@@ -97,12 +97,17 @@ fn reachable(local: SocketAddr) -> Vec<SocketAddr> {
     if !local.ip().is_unspecified() {
         return vec![local];
     }
+    interfaces(local.is_ipv4()).into_iter().map(|ip| SocketAddr::new(ip, local.port())).collect()
+}
+
+/// The addresses of the machine's interfaces that mean something elsewhere, loopback last.
+pub(crate) fn interfaces(only_v4: bool) -> Vec<IpAddr> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let mut addresses: Vec<IpAddr> = interfaces.iter().map(if_addrs::Interface::ip).collect();
-    addresses.retain(|ip| is_usable(*ip, local.is_ipv4()));
+    addresses.retain(|ip| is_usable(*ip, only_v4));
     addresses.sort_by_key(|ip| (ip.is_loopback(), ip.is_ipv6()));
     addresses.dedup();
-    addresses.into_iter().map(|ip| SocketAddr::new(ip, local.port())).collect()
+    addresses
 }
 
 /// Link-local addresses of IPv6 need a zone that means nothing elsewhere.

@@ -1,11 +1,12 @@
 //! Plugins in order: what one does not have is asked of the next.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use towpath_transfer::plugin::{Pressure, Query, Sink};
-use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want};
+use towpath_transfer::plugin::{Query, Sink};
+use towpath_transfer::{BoxFuture, Context, Description, Outcome, Tag, TransferPlugin, Want};
+
+use crate::sieve::Sieve;
 
 /// Wraps plugins, cheapest first.
 pub struct Cascade {
@@ -65,7 +66,7 @@ impl TransferPlugin for Cascade {
                 if place + 1 == self.plugins.len() {
                     return plugin.get_chunks(wants, context, sink).await;
                 }
-                let rest = Arc::new(Sieve::new(&wants, Arc::clone(&sink)));
+                let rest = Arc::new(Sieve::new(&wants, Arc::clone(&sink), is_elsewhere));
                 plugin.get_chunks(wants, context, Arc::clone(&rest) as Arc<dyn Sink>).await;
                 wants = rest.left();
                 if wants.is_empty() {
@@ -87,49 +88,4 @@ impl TransferPlugin for Cascade {
 /// Whether the next plugin may have what ended so.
 const fn is_elsewhere(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::NotHere | Outcome::SourceChanged | Outcome::Gone)
-}
-
-/// Keeps the wants that a plugin does not have; lets everything else through.
-struct Sieve {
-    wants: Mutex<HashMap<Tag, Want>>,
-    left: Mutex<Vec<Want>>,
-    sink: Arc<dyn Sink>,
-}
-
-impl Sieve {
-    fn new(wants: &[Want], sink: Arc<dyn Sink>) -> Self {
-        let wants = wants.iter().map(|want| (want.tag, want.clone())).collect();
-        Self { wants: Mutex::new(wants), left: Mutex::default(), sink }
-    }
-
-    fn take(&self, tag: Tag) -> Option<Want> {
-        self.wants.lock().unwrap_or_else(PoisonError::into_inner).remove(&tag)
-    }
-
-    /// The wants to hand on, in the order in which they were asked.
-    fn left(&self) -> Vec<Want> {
-        let mut left = std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner));
-        left.sort_by_key(|want| want.tag);
-        left
-    }
-}
-
-impl Sink for Sieve {
-    fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
-        self.take(delivery.tag);
-        self.sink.deliver(delivery)
-    }
-
-    fn outcome(&self, tag: Tag, outcome: Outcome) {
-        match (self.take(tag), outcome) {
-            (Some(want), outcome) if is_elsewhere(&outcome) => {
-                self.left.lock().unwrap_or_else(PoisonError::into_inner).push(want);
-            }
-            (_, outcome) => self.sink.outcome(tag, outcome),
-        }
-    }
-
-    fn pressure(&self) -> Pressure {
-        self.sink.pressure()
-    }
 }

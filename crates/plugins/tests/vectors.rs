@@ -21,7 +21,15 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
     let want = wire::WireWant { oid: oid.clone(), block: Some(3), first: 4, count: 5, chunk: Bytes::new() };
     let describe =
         wire::Describe { request: 1, root: root.clone(), oid, follow: true, ..wire::Describe::default() };
-    let header = DataHeader { request: 2, want: 0, piece: 1, offset: 0, suggested: 4 << 20, zeros: false };
+    let header = DataHeader {
+        request: 2,
+        want: 0,
+        piece: 1,
+        offset: 0,
+        suggested: 4 << 20,
+        zeros: false,
+        zstd: false,
+    };
     let control = [
         ("hello", Body::Hello(hello)),
         ("prove", Body::Prove(wire::Prove { root: root.clone(), proof: Bytes::from_static(&[0x33; 32]) })),

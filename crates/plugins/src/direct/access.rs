@@ -1,14 +1,15 @@
 //! Who may fetch what: one pure decision.
 //!
 //! A peer gets an object only under a *root*: an object whose ticket secret it proved on this
-//! connection, or any object if its node id is allowed by configuration. Under a root it gets the
+//! connection. A node that configuration or an operation under way allows this very object needs
+//! no root. Under a root it gets the
 //! root, the content a live root is bound to, and what the root's tree descriptor mentions.
 //! Knowing a hash is not enough, and a refusal never tells whether the object is here.
 
 /// What is known about a request when it is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts {
-    /// The peer's node id is on the list of allowed nodes.
+    /// The peer's node id is allowed this very object.
     pub node_allowed: bool,
     /// The peer proved the secret of the root on this connection.
     pub root_proved: bool,

@@ -58,6 +58,11 @@ impl Conversation {
         Self { talk, requests, proofs: 0, _end }
     }
 
+    /// The peer understands compressed data, and they are wanted.
+    pub fn compress(&self) {
+        self.talk.compress.store(true, Ordering::Relaxed);
+    }
+
     /// Takes a request. An error is a reason to close the connection.
     pub async fn request(&mut self, body: Body) -> Result<(), String> {
         match body {

@@ -1,6 +1,7 @@
 //! Answers `Get`s: index look-up, read, frame out, a batch of frames at a time.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use towpath_content::Oid;
@@ -9,6 +10,7 @@ use towpath_store::{Descriptors, Store, StoreError};
 use towpath_transfer::Outcome;
 
 use super::access::Decision;
+use super::compress::Packer;
 use super::outgoing::{Outgoing, suggestion};
 use super::requests::oid_of;
 use super::service::{Blocks, Talk, outcome_of, outcome_of_put};
@@ -19,7 +21,8 @@ const BATCH: usize = 256 << 10;
 
 /// Answers one `Get`, want by want.
 pub(super) fn serve_get(talk: &Talk, blocks: &mut Blocks, get: &Get) {
-    let mut out = Batch { talk, frames: Vec::new(), bytes: 0, suggested: suggestion(&talk.probe) };
+    let packer = talk.compress.load(Ordering::Relaxed).then(Packer::default);
+    let mut out = Batch { talk, frames: Vec::new(), bytes: 0, suggested: suggestion(&talk.probe), packer };
     for index in 0..get.wants.len() {
         if talk.is_over(get.request) {
             break;
@@ -38,6 +41,8 @@ struct Batch<'a> {
     frames: Vec<Outgoing>,
     bytes: usize,
     suggested: u32,
+    /// Compresses data, if they are to be.
+    packer: Option<Packer>,
 }
 
 impl Batch<'_> {
@@ -108,6 +113,7 @@ fn serve_run(
             offset: 0,
             suggested: out.suggested,
             zeros,
+            zstd: false,
         };
         match zeros {
             true => out.push(Outgoing::data(&header, Bytes::new())),
@@ -144,7 +150,9 @@ fn send_piece(out: &mut Batch<'_>, mut header: DataHeader, bytes: Vec<u8>) {
     loop {
         let part = rest.split_to(rest.len().min(wire::MAX_PAYLOAD));
         let len = part.len() as u32;
-        out.push(Outgoing::data(&header, part));
+        let packed = out.packer.as_mut().and_then(|packer| packer.pack(&part));
+        header.zstd = packed.is_some();
+        out.push(Outgoing::data(&header, packed.unwrap_or(part)));
         header.offset += len;
         if rest.is_empty() {
             return;
@@ -152,16 +160,24 @@ fn send_piece(out: &mut Batch<'_>, mut header: DataHeader, bytes: Vec<u8>) {
     }
 }
 
-/// Chunks are named by hash alone, so only allowed nodes may ask for them.
+/// Chunks are named by hash alone, so only nodes may ask for them that are allowed an object of
+/// these very bytes.
 fn serve_chunk(out: &mut Batch<'_>, request: u32, number: u32, want: &WireWant) -> Served {
     let refused = |why: &str| (number, Outcome::Refused(why.into()));
-    if !out.talk.is_allowed() {
+    let hash: [u8; 32] = want.chunk[..].try_into().map_err(|_| refused("not a chunk's hash"))?;
+    if !out.talk.is_allowed(&Oid::Blake3(hash)) {
         return Err(refused("chunks are for allowed nodes"));
     }
-    let hash: [u8; 32] = want.chunk[..].try_into().map_err(|_| refused("not a chunk's hash"))?;
     let bytes = out.talk.store().get_chunk(&hash).map_err(|error| (number, outcome_of(&error)))?;
-    let header =
-        DataHeader { request, want: number, piece: 0, offset: 0, suggested: out.suggested, zeros: false };
+    let header = DataHeader {
+        request,
+        want: number,
+        piece: 0,
+        offset: 0,
+        suggested: out.suggested,
+        zeros: false,
+        zstd: false,
+    };
     send_piece(out, header, bytes);
     Ok(())
 }

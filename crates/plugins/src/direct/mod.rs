@@ -21,6 +21,8 @@
 //! | `gets` | answers requests for data |
 //! | `answers` | to questions about objects, and to those who follow a live one |
 //! | [`client`] | [`Direct`]: dials, reconnects, and is a transfer plugin |
+//! | [`control`] | the control stream: messages of the program above |
+//! | `compress` | payloads as zstd frames |
 //! | [`pace`] | a limit on bytes per second |
 //!
 //! A connection is dropped for anything the protocol does not allow, with a `Goodbye` that says
@@ -29,6 +31,8 @@
 pub mod access;
 mod answers;
 pub mod client;
+mod compress;
+pub mod control;
 pub mod conversation;
 mod gets;
 pub mod outgoing;
@@ -39,6 +43,7 @@ pub mod service;
 pub mod wire;
 
 pub use client::{Direct, DirectConfig};
+pub use control::{ControlClosed, ControlReceiver, ControlSender};
 pub use pace::Pace;
 pub use peer::{Peer, PeerConfig};
 pub use service::{Issuer, Service};

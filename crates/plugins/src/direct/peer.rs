@@ -7,15 +7,18 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::NodeId;
+use towpath_link::frame::WriteError;
 use towpath_link::{Connection, Frame, FrameReader, FrameWriter};
 use towpath_transfer::{BoxFuture, Description, Outcome, Proof};
 
+use super::compress::{self, Unpacker};
+use super::control::{self, ControlReceiver, ControlSender};
 use super::conversation::Conversation;
 use super::outgoing::{Outbox, Outgoing};
 use super::pace::Pace;
@@ -42,13 +45,17 @@ pub struct PeerConfig {
     pub send_pace: Arc<Pace>,
     /// Limits what this side takes.
     pub receive_pace: Arc<Pace>,
+    /// This side has a control stream ([`Peer::control`]). Default: no.
+    pub control: bool,
+    /// Data are compressed in both directions. Default: only those sent, and if the peer asks.
+    pub compress: bool,
 }
 
 impl Default for PeerConfig {
     fn default() -> Self {
         let silence = Duration::from_secs(20);
         let (send_pace, receive_pace) = (Arc::new(Pace::new(0)), Arc::new(Pace::new(0)));
-        Self { session: [0; 16], silence, send_pace, receive_pace }
+        Self { session: [0; 16], silence, send_pace, receive_pace, control: false, compress: false }
     }
 }
 
@@ -72,6 +79,11 @@ struct Shared {
     token: CancellationToken,
     silence: Duration,
     receive_pace: Arc<Pace>,
+    compress: bool,
+    /// Cancelled once the peer's hello has come.
+    greeted: CancellationToken,
+    /// The control stream, if this side has one.
+    control: Option<Arc<control::Stream>>,
 }
 
 impl Shared {
@@ -95,6 +107,7 @@ pub struct Peer {
     binding: [u8; 32],
     /// Requests that may still be put: the other side closes connections that exceed its limit.
     room: Arc<Semaphore>,
+    control: Mutex<Option<(ControlSender, ControlReceiver)>>,
     _close: DropGuard,
 }
 
@@ -105,6 +118,14 @@ impl Peer {
         let (reader, writer) = connection.split();
         let token = CancellationToken::new();
         let (outbox, outgoing) = mpsc::channel(OUT_QUEUE);
+        let (urgent_in, urgent) = mpsc::unbounded_channel();
+        let (stream, control) = match config.control {
+            true => {
+                let (stream, sender, receiver) = control::Stream::new(urgent_in);
+                (Some(stream), Some((sender, receiver)))
+            }
+            false => (None, None),
+        };
         let shared = Arc::new(Shared {
             node,
             under_way: Mutex::default(),
@@ -114,13 +135,18 @@ impl Peer {
             token: token.clone(),
             silence: config.silence,
             receive_pace: Arc::clone(&config.receive_pace),
+            compress: config.compress,
+            greeted: CancellationToken::new(),
+            control: stream,
         });
-        tokio::spawn(write_frames(Arc::clone(&shared), writer, outgoing, hello(&config), config.send_pace));
+        let queues = Queues { urgent, outgoing, pace: Arc::clone(&config.send_pace) };
+        tokio::spawn(write_frames(Arc::clone(&shared), writer, queues, hello(&config)));
         let conversation =
             service.map(|service| Conversation::start(service, node, binding, outbox.clone(), probe));
         tokio::spawn(read_frames(Arc::clone(&shared), reader, conversation));
         let room = Arc::new(Semaphore::new(MAX_REQUESTS));
-        Arc::new(Self { shared, outbox, binding, room, _close: token.drop_guard() })
+        let control = Mutex::new(control);
+        Arc::new(Self { shared, outbox, binding, room, control, _close: token.drop_guard() })
     }
 
     /// The service at the other end.
@@ -148,6 +174,26 @@ impl Peer {
     /// Completes when the connection has ended.
     pub async fn closed(&self) {
         self.shared.token.cancelled().await;
+    }
+
+    /// As [`Self::closed`], for whoever waits without keeping the connection.
+    pub fn until_closed(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.shared.token.clone().cancelled_owned()
+    }
+
+    /// Waits for the peer's hello: only then has it accepted the connection. False if the
+    /// connection ended before.
+    pub async fn greeted(&self) -> bool {
+        tokio::select! {
+            () = self.shared.greeted.cancelled() => true,
+            () = self.shared.token.cancelled() => false,
+        }
+    }
+
+    /// The control stream: once, and only if this side was configured to have one. Its messages
+    /// overtake data that wait to be sent, but not data that the peer is still taking in.
+    pub fn control(&self) -> Option<(ControlSender, ControlReceiver)> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Closes the connection.
@@ -249,39 +295,78 @@ impl Drop for Forget<'_> {
 }
 
 fn hello(config: &PeerConfig) -> Outgoing {
+    let optional = [(control::CAPABILITY, config.control), (compress::WISH, config.compress)];
+    let optional = optional.iter().filter(|(_, wanted)| *wanted).map(|(name, _)| *name);
     Outgoing::control(Body::Hello(Hello {
         version: wire::VERSION,
         session: Bytes::copy_from_slice(&config.session),
-        capabilities: wire::CAPABILITIES.map(String::from).to_vec(),
+        capabilities: wire::CAPABILITIES.into_iter().chain(optional).map(String::from).collect(),
         software: concat!("towpath ", env!("CARGO_PKG_VERSION")).into(),
     }))
 }
 
-/// The writer task: frames in the order they come, a ping when there are none.
-async fn write_frames(
-    shared: Arc<Shared>,
-    mut writer: FrameWriter,
-    mut outgoing: mpsc::Receiver<Vec<Outgoing>>,
-    first: Outgoing,
+/// What waits for the writer task.
+struct Queues {
+    /// Frames of the control stream, which go first.
+    urgent: mpsc::UnboundedReceiver<Outgoing>,
+    outgoing: mpsc::Receiver<Vec<Outgoing>>,
     pace: Arc<Pace>,
-) {
+}
+
+impl Queues {
+    /// What goes out next, a ping if there is nothing; `None` when nothing more will come.
+    async fn next(&mut self) -> Option<Vec<Outgoing>> {
+        tokio::select! {
+            biased;
+            Some(frame) = self.urgent.recv() => Some(vec![frame]),
+            batch = self.outgoing.recv() => batch,
+            () = tokio::time::sleep(PING_AFTER) => Some(vec![Outgoing::control(Body::Ping(Ping {}))]),
+        }
+    }
+
+    /// Waits until a batch may go out. What is urgent does not wait with it, but counts.
+    async fn pass(&mut self, writer: &mut FrameWriter, batch: &[Outgoing]) -> Result<(), WriteError> {
+        let pace = Arc::clone(&self.pace);
+        let passing = pace.pass(batch.iter().map(|frame| frame.len() as u64).sum());
+        tokio::pin!(passing);
+        loop {
+            let frame = tokio::select! {
+                biased;
+                () = &mut passing => return Ok(()),
+                Some(frame) = self.urgent.recv() => frame,
+            };
+            self.pace.wait(frame.len() as u64, Instant::now());
+            write_batch(writer, vec![frame]).await?;
+            writer.flush().await?;
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.urgent.is_empty() && self.outgoing.is_empty()
+    }
+
+    /// What was queued before the end.
+    fn rest(&mut self) -> Option<Vec<Outgoing>> {
+        self.urgent.try_recv().map(|frame| vec![frame]).or_else(|_| self.outgoing.try_recv()).ok()
+    }
+}
+
+/// The writer task: frames in the order they come, those of the control stream first, a ping when
+/// there are none.
+async fn write_frames(shared: Arc<Shared>, mut writer: FrameWriter, mut queues: Queues, first: Outgoing) {
     let work = async {
         write_batch(&mut writer, vec![first]).await?;
         writer.flush().await?;
-        loop {
-            let batch = match tokio::time::timeout(PING_AFTER, outgoing.recv()).await {
-                Ok(Some(batch)) => batch,
-                Ok(None) => return Ok(()),
-                Err(_) => vec![Outgoing::control(Body::Ping(Ping {}))],
-            };
-            pace.pass(batch.iter().map(|frame| frame.len() as u64).sum()).await;
+        while let Some(batch) = queues.next().await {
+            queues.pass(&mut writer, &batch).await?;
             write_batch(&mut writer, batch).await?;
-            if outgoing.is_empty() {
+            if queues.is_empty() {
                 writer.flush().await?;
             }
         }
+        Ok(())
     };
-    let result: Result<(), towpath_link::frame::WriteError> = tokio::select! {
+    let result: Result<(), WriteError> = tokio::select! {
         result = work => result,
         () = shared.token.cancelled() => Ok(()),
     };
@@ -292,7 +377,7 @@ async fn write_frames(
     }
     // What was queued before the end still goes out, and why this is the end.
     let farewell = async {
-        while let Ok(batch) = outgoing.try_recv() {
+        while let Some(batch) = queues.rest() {
             write_batch(&mut writer, batch).await?;
         }
         if let Some(reason) = shared.why() {
@@ -303,10 +388,7 @@ async fn write_frames(
     let _ = tokio::time::timeout(GOODBYE_TIME, farewell).await;
 }
 
-async fn write_batch(
-    writer: &mut FrameWriter,
-    batch: Vec<Outgoing>,
-) -> Result<(), towpath_link::frame::WriteError> {
+async fn write_batch(writer: &mut FrameWriter, batch: Vec<Outgoing>) -> Result<(), WriteError> {
     for frame in batch {
         let header = frame.header.as_ref().map_or(&[][..], |header| &header[..]);
         writer.send_bytes(frame.kind, header, frame.body).await?;
@@ -316,7 +398,8 @@ async fn write_batch(
 
 /// The reader task: ends with the connection, and every request with it.
 async fn read_frames(shared: Arc<Shared>, mut reader: FrameReader, conversation: Option<Conversation>) {
-    let mut inbound = Inbound { shared: Arc::clone(&shared), conversation, greeted: false };
+    let mut inbound =
+        Inbound { shared: Arc::clone(&shared), conversation, unpacker: Unpacker::default(), greeted: false };
     let result = tokio::select! {
         result = inbound.run(&mut reader) => result,
         () = shared.token.cancelled() => Ok(()),
@@ -326,6 +409,9 @@ async fn read_frames(shared: Arc<Shared>, mut reader: FrameReader, conversation:
         shared.set_end(why);
     }
     shared.token.cancel();
+    if let Some(stream) = &shared.control {
+        stream.close();
+    }
     let UnderWay { gets, .. } = shared.with(std::mem::take);
     gets.into_values().for_each(|get| get.end_all(&Outcome::RetryLater(Duration::ZERO)));
 }
@@ -334,6 +420,7 @@ async fn read_frames(shared: Arc<Shared>, mut reader: FrameReader, conversation:
 struct Inbound {
     shared: Arc<Shared>,
     conversation: Option<Conversation>,
+    unpacker: Unpacker,
     greeted: bool,
 }
 
@@ -371,6 +458,9 @@ impl Inbound {
             Body::Have(have) => self.have(have).await,
             Body::Outcome(outcome) => self.outcome(&outcome),
             Body::Done(done) => self.done(done.request),
+            Body::ControlData(data) => self.stream()?.receive(data.message),
+            Body::ControlCredit(credit) => self.stream()?.credit(credit.bytes),
+            Body::ControlEnd(_) => self.stream()?.end(),
             request => match &mut self.conversation {
                 Some(conversation) => conversation.request(request).await,
                 None => Err("asked a service that only receives".into()),
@@ -386,7 +476,22 @@ impl Inbound {
             return Err(format!("speaks version {} of the protocol, this program speaks 1", hello.version));
         }
         self.greeted = true;
+        let has = |name: &str| hello.capabilities.iter().any(|capability| capability == name);
+        if let Some(stream) = &self.shared.control {
+            stream.greet(has(control::CAPABILITY));
+        }
+        if let Some(conversation) = &self.conversation
+            && has(compress::CAPABILITY)
+            && (self.shared.compress || has(compress::WISH))
+        {
+            conversation.compress();
+        }
+        self.shared.greeted.cancel();
         Ok(())
+    }
+
+    fn stream(&self) -> Result<&control::Stream, String> {
+        self.shared.control.as_deref().ok_or("spoke on a control stream that is not there".into())
     }
 
     /// A request that is not under way was given up meanwhile, or never made.
@@ -489,6 +594,11 @@ impl Inbound {
         if header.suggested > 0 {
             self.shared.suggested.store(header.suggested.into(), Ordering::Relaxed);
         }
+        let payload = match header.zstd {
+            true => self.unpack(&header, &payload)?,
+            false => Some(payload),
+        };
+        let Some(payload) = payload else { return Ok(()) };
         let taken = self.shared.with(|under_way| {
             let Some(get) = under_way.gets.get_mut(&header.request) else {
                 return self.was_made(header.request).map(|()| None);
@@ -502,6 +612,18 @@ impl Inbound {
             waiting.await;
         }
         Ok(())
+    }
+
+    /// The bytes of a compressed payload; `None` if its request was given up meanwhile.
+    fn unpack(&mut self, header: &DataHeader, payload: &[u8]) -> Result<Option<Bytes>, String> {
+        let expected = self.shared.with(|under_way| match under_way.gets.get(&header.request) {
+            Some(get) => get.expected(header).map(Some),
+            None => self.was_made(header.request).map(|()| None),
+        });
+        match expected.map_err(|violation| violation.to_string())? {
+            Some(expected) => self.unpacker.unpack(payload, expected).map(Some),
+            None => Ok(None),
+        }
     }
 }
 

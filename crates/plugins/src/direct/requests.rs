@@ -14,7 +14,7 @@ use towpath_transfer::plugin::{Description, Sink};
 use towpath_transfer::want::{Delivery, Payload, Proof};
 use towpath_transfer::{Outcome, Want, WantId};
 
-use super::wire::{DataHeader, ProofOf, WireOutcome, WireWant, oid_field};
+use super::wire::{DataHeader, MAX_PAYLOAD, ProofOf, WireOutcome, WireWant, oid_field};
 
 /// What a peer did that the protocol does not allow. The connection is closed with these words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -152,6 +152,14 @@ impl GetUnderWay {
         self.ended[header.want as usize][header.piece as usize] = true;
         let (proof, source) = (self.proofs.get(&header.want).cloned(), Arc::clone(&self.source));
         Ok(Some(Delivery { tag, payload, proof, source, timing: (self.asked, Instant::now()) }))
+    }
+
+    /// How long a compressed payload must be: all that is left of its piece, or a full frame.
+    pub fn expected(&self, header: &DataHeader) -> Result<usize, Violation> {
+        let run = self.runs.get(header.want as usize).ok_or(Violation::Unasked)?;
+        let want = run.wants.get(header.piece as usize).ok_or(Violation::Unasked)?;
+        let left = want.id.len().checked_sub(header.offset.into()).ok_or(Violation::OutOfOrder)?;
+        Ok(left.min(MAX_PAYLOAD as u64) as usize)
     }
 
     /// Puts the frames of a large piece together. A piece of one frame is handed on as it is.

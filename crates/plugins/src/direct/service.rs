@@ -4,7 +4,7 @@
 //! peer may have an object.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ const BLOCKS: usize = 64;
 pub trait Issuer: Send + Sync {
     /// The secret of the ticket for `root`, if this service issued one or was given it.
     fn secret(&self, root: &Oid) -> Option<Secret>;
-    /// Whether a node may fetch anything, by configuration.
-    fn is_allowed(&self, node: &NodeId) -> bool;
+    /// Whether a node may fetch this very object, by configuration or by an operation under way.
+    fn is_allowed(&self, node: &NodeId, oid: &Oid) -> bool;
     /// Signs with the node's key.
     fn sign(&self, message: &[u8]) -> [u8; 64];
 }
@@ -60,6 +60,8 @@ pub(super) struct Talk {
     /// Requests under way, and whether they were cancelled.
     under_way: Mutex<HashMap<u32, bool>>,
     pub(super) followers: AtomicUsize,
+    /// Data are sent compressed.
+    pub(super) compress: AtomicBool,
     pub(super) token: CancellationToken,
 }
 
@@ -85,12 +87,13 @@ impl Talk {
             bindings: Mutex::default(),
             under_way: Mutex::default(),
             followers: AtomicUsize::new(0),
+            compress: AtomicBool::new(false),
             token: CancellationToken::new(),
         }
     }
 
-    pub(super) fn is_allowed(&self) -> bool {
-        self.service.issuer.is_allowed(&self.node)
+    pub(super) fn is_allowed(&self, oid: &Oid) -> bool {
+        self.service.issuer.is_allowed(&self.node, oid)
     }
 
     pub(super) fn shared_store(&self) -> Arc<dyn Store> {
@@ -138,7 +141,7 @@ impl Talk {
 
     /// Judges one request for `oid` under `root`.
     pub(super) fn judge(&self, root: &Oid, oid: &Oid, block: Option<u64>, blocks: &mut Blocks) -> Decision {
-        let node_allowed = self.service.issuer.is_allowed(&self.node);
+        let node_allowed = self.is_allowed(oid);
         let root_proved = lock(&self.roots).contains(root);
         let is_root = root_proved && (oid == root || self.bound(root) == Some(*oid));
         let ask_block = root_proved && !is_root && !node_allowed;
@@ -223,9 +226,7 @@ pub(super) fn outcome_of(error: &StoreError) -> Outcome {
 /// ticket was made, so if it is not the file it was read from has changed.
 pub(super) fn outcome_of_put(talk: &Talk, oid: &Oid, error: &StoreError) -> Outcome {
     match error {
-        StoreError::NotHere if !oid.is_live() && !talk.service.issuer.is_allowed(&talk.node) => {
-            Outcome::SourceChanged
-        }
+        StoreError::NotHere if !oid.is_live() && !talk.is_allowed(oid) => Outcome::SourceChanged,
         error => outcome_of(error),
     }
 }

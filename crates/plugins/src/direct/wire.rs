@@ -18,8 +18,8 @@ pub const DATA_HEADER: usize = 21;
 pub const MAX_PAYLOAD: usize = 256 << 10;
 /// The protocol's version.
 pub const VERSION: u32 = 1;
-/// What this program can do, as told in [`Hello`].
-pub const CAPABILITIES: [&str; 2] = ["chunks", "live"];
+/// What this program can always do, as told in [`Hello`].
+pub const CAPABILITIES: [&str; 3] = ["chunks", "live", "zstd"];
 
 /// First message in each direction.
 #[derive(Clone, PartialEq, Message)]
@@ -220,11 +220,31 @@ pub struct Goodbye {
 #[derive(Clone, PartialEq, Message)]
 pub struct Ping {}
 
+/// A message of the control stream.
+#[derive(Clone, PartialEq, Message)]
+pub struct ControlData {
+    /// At most 256 KiB, of no concern to this protocol.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub message: Bytes,
+}
+
+/// Gives back credit of the control stream.
+#[derive(Clone, PartialEq, Message)]
+pub struct ControlCredit {
+    /// Bytes of messages that were taken, with 64 for each message.
+    #[prost(uint64, tag = "1")]
+    pub bytes: u64,
+}
+
+/// Ends this direction of the control stream.
+#[derive(Clone, PartialEq, Message)]
+pub struct ControlEnd {}
+
 /// Any control message.
 #[derive(Clone, PartialEq, Message)]
 pub struct Control {
     /// Exactly one.
-    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
+    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17")]
     pub body: Option<Body>,
 }
 
@@ -260,6 +280,12 @@ pub enum Body {
     Ping(Ping),
     #[prost(message, tag = "14")]
     Watch(Describe),
+    #[prost(message, tag = "15")]
+    ControlData(ControlData),
+    #[prost(message, tag = "16")]
+    ControlCredit(ControlCredit),
+    #[prost(message, tag = "17")]
+    ControlEnd(ControlEnd),
 }
 
 impl Body {
@@ -290,6 +316,8 @@ pub struct DataHeader {
     pub suggested: u32,
     /// The whole piece is zeros; no payload.
     pub zeros: bool,
+    /// The payload is one zstd frame.
+    pub zstd: bool,
 }
 
 impl DataHeader {
@@ -300,7 +328,7 @@ impl DataHeader {
         for (slot, number) in out.chunks_exact_mut(4).zip(numbers) {
             slot.copy_from_slice(&number.to_le_bytes());
         }
-        out[20] = u8::from(self.zeros);
+        out[20] = u8::from(self.zeros) | u8::from(self.zstd) << 1;
         out
     }
 
@@ -311,9 +339,10 @@ impl DataHeader {
         }
         let payload = body.split_off(DATA_HEADER);
         let number = |at: usize| u32::from_le_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
-        let zeros = match (body[20], payload.is_empty()) {
-            (0, _) => false,
-            (1, true) => true,
+        let (zeros, zstd) = match (body[20], payload.is_empty()) {
+            (0, _) => (false, false),
+            (1, true) => (true, false),
+            (2, false) => (false, true),
             _ => return Err(invalid("data frame", "has unknown flags")),
         };
         if payload.len() > MAX_PAYLOAD {
@@ -321,7 +350,7 @@ impl DataHeader {
             return Err(DecodeError::TooLarge { field: "data frame", found, limit });
         }
         let (request, want, piece) = (number(0), number(4), number(8));
-        Ok((Self { request, want, piece, offset: number(12), suggested: number(16), zeros }, payload))
+        Ok((Self { request, want, piece, offset: number(12), suggested: number(16), zeros, zstd }, payload))
     }
 }
 
@@ -397,24 +426,31 @@ mod tests {
 
     #[test]
     fn data_headers_come_back() {
-        let header = DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: false };
+        let header =
+            DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: false, zstd: false };
         let body = [&header.encode()[..], b"payload"].concat();
         assert_eq!(DataHeader::decode(body.into()), Ok((header, Bytes::from_static(b"payload"))));
+        let zstd = DataHeader { zstd: true, ..header };
+        let body = [&zstd.encode()[..], b"payload"].concat();
+        assert_eq!(DataHeader::decode(body.into()), Ok((zstd, Bytes::from_static(b"payload"))));
         let zeros = DataHeader { zeros: true, ..header };
         assert_eq!(DataHeader::decode(zeros.encode().to_vec().into()), Ok((zeros, Bytes::new())));
     }
 
     #[test]
     fn odd_data_frames_are_refused() {
-        let header = DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: true };
+        let header =
+            DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: true, zstd: false };
         assert!(DataHeader::decode(Bytes::from_static(b"short")).is_err());
         assert!(
             DataHeader::decode([&header.encode()[..], b"x"].concat().into()).is_err(),
             "zeros with payload"
         );
-        let mut flags = header.encode();
-        flags[20] = 2;
-        assert!(DataHeader::decode(flags.to_vec().into()).is_err());
+        for odd in [2, 3, 4, 255] {
+            let mut flags = header.encode();
+            flags[20] = odd;
+            assert!(DataHeader::decode(flags.to_vec().into()).is_err(), "flags {odd} without payload");
+        }
     }
 
     #[test]

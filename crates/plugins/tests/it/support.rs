@@ -50,7 +50,7 @@ impl Issuer for Keys {
         self.secrets.get(root).copied()
     }
 
-    fn is_allowed(&self, _node: &NodeId) -> bool {
+    fn is_allowed(&self, _node: &NodeId, _oid: &Oid) -> bool {
         self.allow_all
     }
 

@@ -35,7 +35,7 @@ fn under_way(wants: Vec<Want>) -> (GetUnderWay, Arc<Ends>, oneshot::Receiver<()>
 }
 
 fn header(want: u32, piece: u32, offset: u32) -> DataHeader {
-    DataHeader { request: 1, want, piece, offset, suggested: 0, zeros: false }
+    DataHeader { request: 1, want, piece, offset, suggested: 0, zeros: false, zstd: false }
 }
 
 #[test]

@@ -1,0 +1,207 @@
+//! What a person names on the command line: a path here, or `[user@]host:path` as scp and rsync
+//! read it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use towpath_api::{ApiError, ErrorKind};
+use towpath_files::display_name;
+
+/// A source or destination of a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// On this machine.
+    Local(PathBuf),
+    /// On another one, reached by ssh.
+    Remote(Remote),
+}
+
+/// A path on another machine. User and host are not empty and no options of ssh.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remote {
+    login: Option<OsString>,
+    host: OsString,
+    path: Vec<u8>,
+}
+
+impl Place {
+    /// Reads what a person named.
+    ///
+    /// A colon before any slash makes it remote: `./a:b` and `/a:b` are local, and so is what
+    /// begins with a colon. An IPv6 address stands in brackets.
+    pub fn parse(named: &OsStr) -> Result<Self, ApiError> {
+        refuse_urls(named)?;
+        let bytes = named.as_bytes();
+        let Some(colon) = colon(bytes) else { return Ok(Self::Local(named.into())) };
+        let (who, path) = (&bytes[..colon], &bytes[colon + 1..]);
+        if path.first() == Some(&b':') {
+            return Err(daemon_syntax(named));
+        }
+        Ok(Self::Remote(Remote::new(who, path, named)?))
+    }
+}
+
+impl Remote {
+    fn new(who: &[u8], path: &[u8], named: &OsStr) -> Result<Self, ApiError> {
+        let at = who.iter().rposition(|&byte| byte == b'@');
+        let (login, host) = match at {
+            Some(at) => (Some(&who[..at]), &who[at + 1..]),
+            None => (None, who),
+        };
+        let host = host.strip_prefix(b"[").and_then(|host| host.strip_suffix(b"]")).unwrap_or(host);
+        for (part, what) in [(Some(host), "host"), (login, "user")] {
+            check(part, what, named)?;
+        }
+        let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        Ok(Self { login: login.map(owned), host: owned(host), path: path.to_vec() })
+    }
+
+    /// The user there, if one was named.
+    pub fn login(&self) -> Option<&OsStr> {
+        self.login.as_deref()
+    }
+
+    /// The host as ssh is told: a name, an alias, or an address without brackets.
+    pub fn host(&self) -> &OsStr {
+        &self.host
+    }
+
+    /// The path there; empty for the home directory.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// The host, safe to show.
+    pub fn display(&self) -> String {
+        display_name(self.host.as_bytes())
+    }
+}
+
+/// Where the host ends, if `bytes` name one.
+fn colon(bytes: &[u8]) -> Option<usize> {
+    let slash = bytes.iter().position(|&byte| byte == b'/').unwrap_or(bytes.len());
+    let before = &bytes[..slash];
+    let begin = before.iter().position(|&byte| byte == b'[').filter(|&at| at == 0 || before[at - 1] == b'@');
+    let bracketed = begin.and_then(|begin| {
+        let end = begin + before[begin..].iter().position(|&byte| byte == b']')?;
+        (before.get(end + 1) == Some(&b':')).then_some(end + 1)
+    });
+    let plain = || before.iter().position(|&byte| byte == b':').filter(|&at| at > 0);
+    bracketed.or_else(plain)
+}
+
+/// An empty name would be the option's or the command's place; one with a dash an option of ssh.
+fn check(part: Option<&[u8]>, what: &str, named: &OsStr) -> Result<(), ApiError> {
+    let wrong = match part {
+        Some([]) => "is empty",
+        Some([b'-', ..]) => "begins with '-', which ssh would take for an option",
+        Some(part) if part.iter().any(|byte| byte.is_ascii_control() || *byte == b' ') => {
+            "has a space or a control character in it"
+        }
+        _ => return Ok(()),
+    };
+    Err(usage(format!("{}: the {what} {wrong}", shown(named))).hint(LOCAL))
+}
+
+const LOCAL: &str = "a file of this name on this machine is written ./NAME";
+
+fn refuse_urls(named: &OsStr) -> Result<(), ApiError> {
+    let is = |scheme: &str| named.as_bytes().to_ascii_lowercase().starts_with(scheme.as_bytes());
+    if is("rsync://") {
+        return Err(daemon_syntax(named));
+    }
+    if is("scp://") || is("ssh://") || is("sftp://") {
+        let message = format!("{}: URLs are not read here", shown(named));
+        return Err(
+            usage(message).hint("write [user@]host:path; a port goes into ~/.ssh/config or -e 'ssh -p PORT'")
+        );
+    }
+    Ok(())
+}
+
+fn daemon_syntax(named: &OsStr) -> ApiError {
+    usage(format!("{}: tow does not speak to rsync daemons", shown(named))).hint(
+        "write [user@]host:path to go over ssh, with an IPv6 address in brackets; or use rsync for this one",
+    )
+}
+
+fn usage(message: String) -> ApiError {
+    ApiError::new(ErrorKind::Usage, message)
+}
+
+fn shown(named: &OsStr) -> String {
+    display_name(named.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(named: &str) -> Result<Place, ApiError> {
+        Place::parse(OsStr::new(named))
+    }
+
+    fn remote(named: &str) -> (Option<String>, String, String) {
+        let Ok(Place::Remote(remote)) = parse(named) else { panic!("{named} is not remote") };
+        let text = |part: &OsStr| part.to_str().unwrap().to_owned();
+        let path = String::from_utf8(remote.path.clone()).unwrap();
+        (remote.login().map(text), text(remote.host()), path)
+    }
+
+    #[test]
+    fn a_colon_before_any_slash_is_remote() {
+        let plain = |host: &str, path: &str| (None, host.to_owned(), path.to_owned());
+        let with = |user: &str, host: &str, path: &str| (Some(user.to_owned()), host.into(), path.into());
+        assert_eq!(remote("host:path/to"), plain("host", "path/to"));
+        assert_eq!(remote("host:/abs"), plain("host", "/abs"));
+        assert_eq!(remote("host:"), plain("host", ""));
+        assert_eq!(remote("host:a:b"), plain("host", "a:b"));
+        assert_eq!(remote("me@host:~/x y"), with("me", "host", "~/x y"));
+        assert_eq!(remote("me@work@host:x"), with("me@work", "host", "x"));
+        assert_eq!(remote("[::1]:x"), plain("::1", "x"));
+        assert_eq!(remote("me@[fe80::1%eth0]:"), with("me", "fe80::1%eth0", ""));
+        assert_eq!(remote("host:-n"), plain("host", "-n"));
+    }
+
+    #[test]
+    fn everything_else_is_local() {
+        for named in ["a", "./a:b", "/a:b", "a/b:c", ":a", "[::1]", "-", "a@b", "~", "./[::1]:x", "..", ""] {
+            assert_eq!(parse(named).unwrap(), Place::Local(named.into()), "{named}");
+        }
+    }
+
+    #[test]
+    fn options_in_disguise_and_other_tools_names_are_refused() {
+        for (named, words) in [
+            ("-oProxyCommand=id:x", "begins with '-'"),
+            ("-l@host:x", "begins with '-'"),
+            ("me@-oProxyCommand=id:x", "begins with '-'"),
+            ("[-oProxyCommand=id]:x", "begins with '-'"),
+            ("@host:x", "the user is empty"),
+            ("me@:x", "the host is empty"),
+            ("a b:x", "a space"),
+            ("a\nb:x", "control character"),
+            ("host::module/x", "rsync daemons"),
+            ("::1:x", ""),
+            ("rsync://host/x", "rsync daemons"),
+            ("RSYNC://host/x", "rsync daemons"),
+            ("scp://host/x", "URLs"),
+            ("ssh://me@host:22/x", "URLs"),
+        ] {
+            match parse(named) {
+                Err(error) => {
+                    assert!(error.message.contains(words), "{named}: {}", error.message);
+                    assert!(error.hint.is_some() && error.kind == ErrorKind::Usage, "{named}");
+                }
+                Ok(place) => assert_eq!((named, place), ("::1:x", Place::Local("::1:x".into()))),
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_not_text_are_kept() {
+        let Ok(Place::Remote(remote)) = Place::parse(OsStr::from_bytes(b"host:\xff\xfe")) else { panic!() };
+        assert_eq!(remote.path(), b"\xff\xfe");
+    }
+}

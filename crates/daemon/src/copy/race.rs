@@ -1,0 +1,454 @@
+//! TLS connections beside ssh's pipe, dialled from both sides: whichever stands first takes the
+//! data over, since it is faster than a pipe through two more processes.
+//!
+//! Each side listens, tells the other where (over the control stream), and dials what it was told.
+//! The side that asks for data chooses: the first connection on which the other one has said hello
+//! is offered to its [`Takeover`], further ones are closed. The side that only answers keeps what
+//! it has. Node ids came over ssh, so only the other side of this copy gets in.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use towpath_api::{ApiError, ErrorKind};
+use towpath_content::NodeId;
+use towpath_link::backoff::BackoffConfig;
+use towpath_link::tcp::{Listener, Timeouts, dial_any};
+use towpath_link::{Backoff, Connection, Identity};
+use towpath_plugins::direct::{Peer, PeerConfig, Service};
+use towpath_plugins::{Direct, Takeover};
+
+use crate::errors;
+use crate::listen::{bind, interfaces};
+
+/// How long a copy that may use nothing else waits for a connection.
+pub const STAND_LIMIT: Duration = Duration::from_secs(30);
+/// Addresses told, and dialled.
+pub const MAX_ADDRESSES: usize = 16;
+
+/// Handshakes at once; further callers wait in the kernel.
+const MAX_PENDING: usize = 16;
+/// Connections of the other side at once.
+const MAX_STANDING: usize = 4;
+/// Rounds of dialling in a row that may fail.
+const MAX_FAILURES: u32 = 5;
+/// A connection that was lost sooner counts as failed.
+const HELD: Duration = Duration::from_secs(10);
+/// How long the other side has for its hello.
+const HELLO_LIMIT: Duration = Duration::from_secs(10);
+/// After a failed accept (out of descriptors, say).
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What sshd says of its connection, on the remote side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SshConnection {
+    /// Where ssh came from, as seen here.
+    pub client: IpAddr,
+    /// Where it came to.
+    pub server: IpAddr,
+}
+
+impl SshConnection {
+    /// Out of the environment. Only for the remote side: elsewhere it is about another connection.
+    pub fn from_env() -> Option<Self> {
+        Self::parse(&std::env::var("SSH_CONNECTION").ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let mut address = || {
+            let address: IpAddr = words.next()?.parse().ok()?;
+            words.next()?.parse::<u16>().ok()?;
+            Some(address.to_canonical())
+        };
+        Some(Self { client: address()?, server: address()? })
+    }
+}
+
+/// A listener for the other side, and the search for a connection. Dropping it ends both, and
+/// closes what stands.
+pub struct Race {
+    racer: Option<Racer>,
+    status: watch::Receiver<Status>,
+    token: CancellationToken,
+    _end: DropGuard,
+}
+
+/// How far the search is.
+#[derive(Debug, Clone, Default)]
+struct Status {
+    stands: bool,
+    tried: Vec<SocketAddr>,
+    last: Option<String>,
+}
+
+impl Race {
+    /// Listens on every interface for `peer` alone, whose requests `service` answers. `ssh` is
+    /// given on the remote side. Returns the addresses to tell the other side, best first.
+    pub async fn listen(
+        identity: &Identity,
+        service: Arc<Service>,
+        peer: NodeId,
+        config: PeerConfig,
+        ssh: Option<SshConnection>,
+    ) -> Result<(Self, Vec<SocketAddr>), ApiError> {
+        let listener = bind(identity, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0)).await?;
+        let local =
+            listener.address().map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
+        let told = to_tell(local, interfaces(local.is_ipv4()), ssh);
+        let token = CancellationToken::new();
+        let other = Other { peer, service, config: PeerConfig { control: false, ..config } };
+        let (came_in, came) = mpsc::channel(MAX_STANDING);
+        tokio::spawn(accept(listener, other.clone(), came_in.clone(), token.clone()));
+        let (status_in, status) = watch::channel(Status::default());
+        let racer = Racer { identity: identity.clone(), other, ssh, came, came_in, status: status_in };
+        Ok((Self { racer: Some(racer), status, token: token.clone(), _end: token.drop_guard() }, told))
+    }
+
+    /// Begins to dial what the other side told. The side that asks for data gives its `takeover`.
+    /// Once only.
+    pub fn run(&mut self, theirs: &[SocketAddr], takeover: Option<Arc<Takeover>>) {
+        if let Some(racer) = self.racer.take() {
+            let token = self.token.clone();
+            let theirs = to_dial(theirs, racer.ssh);
+            tokio::spawn(async move { racer.run(theirs, takeover, token).await });
+        }
+    }
+
+    /// Waits until a connection stands; an error after `limit`.
+    pub async fn stands(&self, limit: Duration) -> Result<(), ApiError> {
+        let mut status = self.status.clone();
+        match tokio::time::timeout(limit, status.wait_for(|status| status.stands)).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(none_stands(&self.status.borrow(), limit)),
+        }
+    }
+}
+
+fn none_stands(status: &Status, limit: Duration) -> ApiError {
+    let tried: Vec<String> = status.tried.iter().map(SocketAddr::to_string).collect();
+    let tried =
+        if tried.is_empty() { "no address to dial".into() } else { format!("tried {}", tried.join(", ")) };
+    let last = status.last.as_ref().map(|last| format!("; {last}")).unwrap_or_default();
+    let message = format!("no TLS connection within {limit:?} in either direction: {tried}{last}");
+    ApiError::new(ErrorKind::Unreachable, message)
+        .hint("drop --via tls to go over ssh, or let TCP through between the two machines")
+}
+
+/// The other side, as its connections are started.
+#[derive(Clone)]
+struct Other {
+    peer: NodeId,
+    service: Arc<Service>,
+    config: PeerConfig,
+}
+
+impl Other {
+    fn start(&self, connection: Connection) -> Arc<Peer> {
+        Peer::start(connection, self.config.clone(), Some(Arc::clone(&self.service)))
+    }
+}
+
+async fn accept(listener: Listener, other: Other, came: mpsc::Sender<Arc<Peer>>, token: CancellationToken) {
+    let places = Arc::new(Semaphore::new(MAX_PENDING));
+    let work = async {
+        loop {
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            let pending = match listener.accept().await {
+                Ok(pending) => pending,
+                Err(error) => {
+                    tracing::debug!(%error, "could not accept a connection");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            let (other, came, token) = (other.clone(), came.clone(), token.clone());
+            tokio::spawn(async move {
+                let shaking = pending.handshake(Timeouts::default().handshake);
+                let shaken = tokio::select! {
+                    shaken = shaking => shaken,
+                    () = token.cancelled() => return,
+                };
+                drop(place);
+                match shaken {
+                    // One too many is closed by being dropped.
+                    Ok(connection) if connection.peer == other.peer => {
+                        drop(came.try_send(other.start(connection)));
+                    }
+                    Ok(connection) => tracing::debug!(peer = %connection.peer.short(), "a stranger"),
+                    Err(error) => tracing::debug!(%error, "a handshake failed"),
+                }
+            });
+        }
+    };
+    tokio::select! {
+        () = work => {}
+        () = token.cancelled() => {}
+    }
+}
+
+/// The search, once the other side's addresses are known.
+struct Racer {
+    identity: Identity,
+    other: Other,
+    ssh: Option<SshConnection>,
+    /// Connections from either side, with the end to put dialled ones in.
+    came: mpsc::Receiver<Arc<Peer>>,
+    came_in: mpsc::Sender<Arc<Peer>>,
+    status: watch::Sender<Status>,
+}
+
+impl Racer {
+    async fn run(
+        mut self,
+        theirs: Vec<SocketAddr>,
+        takeover: Option<Arc<Takeover>>,
+        token: CancellationToken,
+    ) {
+        self.status.send_modify(|status| status.tried.clone_from(&theirs));
+        let mut standing = Vec::new();
+        tokio::select! {
+            () = self.search(&theirs, takeover, &mut standing) => {}
+            () = token.cancelled() => {}
+        }
+        standing.iter().for_each(|peer: &Arc<Peer>| peer.close("the copy has ended"));
+    }
+
+    /// Finds a connection, keeps it, finds another when it is lost.
+    async fn search(
+        &mut self,
+        theirs: &[SocketAddr],
+        takeover: Option<Arc<Takeover>>,
+        standing: &mut Vec<Arc<Peer>>,
+    ) {
+        let mut attempts = Attempts::new();
+        loop {
+            let peer = self.find(theirs, takeover.is_some(), &mut attempts).await;
+            let since = Instant::now();
+            if let Some(takeover) = &takeover {
+                takeover.offer(Arc::new(Direct::over(Arc::clone(&peer), self.identity.clone())));
+            }
+            standing.push(peer);
+            self.status.send_modify(|status| status.stands = true);
+            self.keep(takeover.is_some(), standing).await;
+            self.status.send_modify(|status| status.stands = false);
+            attempts.lost(since.elapsed());
+        }
+    }
+
+    /// A connection from either side; waits for the other one's when this one gave up.
+    async fn find(&mut self, theirs: &[SocketAddr], chooses: bool, attempts: &mut Attempts) -> Arc<Peer> {
+        let Self { identity, other, came, came_in, status, .. } = self;
+        let dialling = async {
+            while let Some(wait) = attempts.next().filter(|_| !theirs.is_empty()) {
+                tokio::time::sleep(wait).await;
+                match dial_any(theirs, identity, other.peer, &Timeouts::default()).await {
+                    Ok(connection) => {
+                        let peer = other.start(connection);
+                        let closed = peer.until_closed();
+                        let _ = came_in.send(peer).await;
+                        closed.await;
+                    }
+                    Err(error) => status.send_modify(|status| status.last = Some(errors::chain(&error))),
+                }
+            }
+            std::future::pending::<Arc<Peer>>().await
+        };
+        tokio::select! {
+            biased;
+            peer = choose(came, chooses) => peer,
+            peer = dialling => peer,
+        }
+    }
+
+    /// Waits until nothing stands any more.
+    async fn keep(&mut self, chooses: bool, standing: &mut Vec<Arc<Peer>>) {
+        while let Some(first) = standing.first() {
+            let closed = first.until_closed();
+            tokio::select! {
+                () = closed => standing.retain(|peer| peer.ended().is_none()),
+                Some(further) = self.came.recv() => match chooses || standing.len() >= MAX_STANDING {
+                    true => further.close("another connection stands"),
+                    false => standing.push(further),
+                },
+            }
+        }
+    }
+}
+
+/// The first connection. A side that chooses waits for the other one's hello, for only then was it
+/// accepted; a side that does not must not close what the other may have chosen.
+async fn choose(came: &mut mpsc::Receiver<Arc<Peer>>, chooses: bool) -> Arc<Peer> {
+    let mut candidates = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(peer) = came.recv() => match chooses {
+                true => drop(candidates.spawn(greeted(peer))),
+                false => return peer,
+            },
+            Some(Ok(Some(peer))) = candidates.join_next() => return peer,
+            else => std::future::pending().await,
+        }
+    }
+}
+
+async fn greeted(peer: Arc<Peer>) -> Option<Arc<Peer>> {
+    let greeted = tokio::time::timeout(HELLO_LIMIT, peer.greeted()).await;
+    (greeted == Ok(true)).then_some(peer)
+}
+
+/// When to dial, and when to give it up.
+struct Attempts {
+    backoff: Backoff,
+    failures: u32,
+}
+
+impl Attempts {
+    fn new() -> Self {
+        Self { backoff: Backoff::new(BackoffConfig::default()), failures: 0 }
+    }
+
+    /// How long to wait before the next round; `None` if there have been enough.
+    fn next(&mut self) -> Option<Duration> {
+        self.failures += 1;
+        match self.failures {
+            1 => Some(Duration::ZERO),
+            2..=MAX_FAILURES => Some(self.backoff.next(Instant::now(), random())),
+            _ => None,
+        }
+    }
+
+    /// A connection was lost after it `held` for so long.
+    const fn lost(&mut self, held: Duration) {
+        if held.as_secs() >= HELD.as_secs() {
+            self.failures = 1;
+            self.backoff.succeeded();
+        }
+    }
+}
+
+/// A number for jitter; nothing secret depends on it.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
+/// What the other side is told: first where ssh came to, then the interfaces. Loopback addresses
+/// mean something there only if ssh came from one. If nothing is left, the port alone is told.
+fn to_tell(local: SocketAddr, interfaces: Vec<IpAddr>, ssh: Option<SshConnection>) -> Vec<SocketAddr> {
+    let is_near = ssh.is_some_and(|ssh| ssh.client.is_loopback());
+    let others = interfaces.into_iter().filter(|ip| is_near || !ip.is_loopback());
+    let fits = |ip: &IpAddr| ip.is_ipv4() || local.is_ipv6();
+    let told = distinct(ssh.map(|ssh| ssh.server).into_iter().chain(others).filter(fits), local.port());
+    if told.is_empty() { vec![local] } else { told }
+}
+
+/// What to dial of what the other side told. On the remote side where ssh came from goes first,
+/// and what lies on this machine only if ssh came from it.
+fn to_dial(told: &[SocketAddr], ssh: Option<SshConnection>) -> Vec<SocketAddr> {
+    let Some(port) = told.first().map(SocketAddr::port).filter(|&port| port != 0) else { return Vec::new() };
+    let is_near = ssh.is_none_or(|ssh| ssh.client.is_loopback());
+    let may = |ip: &IpAddr| is_dialable(*ip) && (is_near || !ip.is_loopback());
+    let told =
+        told.iter().filter(|address| address.port() == port).map(|address| address.ip().to_canonical());
+    distinct(ssh.map(|ssh| ssh.client).into_iter().chain(told.filter(may)), port)
+}
+
+/// A peer's word is not enough to send anything to all hosts of a network, or to those services
+/// that are found at link-local addresses.
+fn is_dialable(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => {
+            !(ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast() || ip.is_link_local())
+        }
+        IpAddr::V6(ip) => !(ip.is_unspecified() || ip.is_multicast() || ip.is_unicast_link_local()),
+    }
+}
+
+fn distinct(ips: impl Iterator<Item = IpAddr>, port: u16) -> Vec<SocketAddr> {
+    let mut addresses = Vec::new();
+    for ip in ips {
+        let address = SocketAddr::new(ip, port);
+        if addresses.len() < MAX_ADDRESSES && !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    addresses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ips(texts: &[&str]) -> Vec<IpAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn at(texts: &[&str]) -> Vec<SocketAddr> {
+        ips(texts).into_iter().map(|ip| SocketAddr::new(ip, 7)).collect()
+    }
+
+    fn ssh(client: &str, server: &str) -> Option<SshConnection> {
+        SshConnection::parse(&format!("{client} 1024 {server} 22"))
+    }
+
+    #[test]
+    fn what_sshd_says_is_read() {
+        let both = ssh("::ffff:192.0.2.1", "2001:db8::1").unwrap();
+        assert_eq!(
+            (both.client, both.server),
+            ("192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap())
+        );
+        for odd in ["", "192.0.2.1", "192.0.2.1 22 x 22", "fe80::1%eth0 1 fe80::2%eth0 22", "192.0.2.1  22"] {
+            assert_eq!(SshConnection::parse(odd), None, "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn the_address_that_ssh_knows_is_told_first_and_loopback_only_to_the_same_machine() {
+        let local = at(&["::"])[0];
+        let all = ips(&["10.0.0.1", "192.0.2.9", "2001:db8::9", "127.0.0.1", "::1"]);
+        assert_eq!(to_tell(local, all.clone(), None), at(&["10.0.0.1", "192.0.2.9", "2001:db8::9"]));
+        assert_eq!(
+            to_tell(local, all.clone(), ssh("192.0.2.1", "192.0.2.9")),
+            at(&["192.0.2.9", "10.0.0.1", "2001:db8::9"])
+        );
+        let near = to_tell(local, all.clone(), ssh("127.0.0.1", "127.0.0.1"));
+        assert_eq!(near, at(&["127.0.0.1", "10.0.0.1", "192.0.2.9", "2001:db8::9", "::1"]));
+        let only_v4 = at(&["0.0.0.0"])[0];
+        assert_eq!(to_tell(only_v4, all, ssh("2001:db8::1", "2001:db8::9")), at(&["10.0.0.1", "192.0.2.9"]));
+        assert_eq!(to_tell(local, ips(&["127.0.0.1"]), None), [local], "the port alone");
+    }
+
+    #[test]
+    fn where_ssh_came_from_is_dialled_first_and_odd_addresses_never() {
+        let odd =
+            at(&["0.0.0.0", "::", "169.254.169.254", "224.0.0.1", "255.255.255.255", "fe80::1", "ff02::1"]);
+        assert_eq!(to_dial(&odd, None), []);
+        assert_eq!(to_dial(&odd, ssh("192.0.2.1", "192.0.2.9")), at(&["192.0.2.1"]));
+        let told = at(&["10.0.0.1", "127.0.0.1", "::1", "::ffff:127.0.0.1", "192.0.2.1"]);
+        assert_eq!(to_dial(&told, ssh("192.0.2.1", "192.0.2.9")), at(&["192.0.2.1", "10.0.0.1"]));
+        assert_eq!(to_dial(&told, ssh("::1", "::1")), at(&["::1", "10.0.0.1", "127.0.0.1", "192.0.2.1"]));
+        assert_eq!(to_dial(&told, None).len(), 4);
+        assert_eq!(to_dial(&[], ssh("192.0.2.1", "192.0.2.9")), [], "without a port");
+        let many: Vec<SocketAddr> = (1..100).map(|n| SocketAddr::new([192, 0, 2, n].into(), 7)).collect();
+        assert_eq!(to_dial(&many, None).len(), MAX_ADDRESSES);
+        let mut ports = many[..3].to_vec();
+        ports[1].set_port(22);
+        assert_eq!(to_dial(&ports, None), [many[0], many[2]], "one listener has one port");
+    }
+
+    #[test]
+    fn dialling_is_given_up_and_begins_anew_after_a_connection_that_held() {
+        let mut attempts = Attempts::new();
+        assert_eq!(attempts.next(), Some(Duration::ZERO));
+        assert_eq!(std::iter::from_fn(|| attempts.next()).count(), MAX_FAILURES as usize - 1);
+        attempts.lost(Duration::from_secs(1));
+        assert_eq!(attempts.next(), None);
+        attempts.lost(HELD);
+        assert!(attempts.next().is_some_and(|wait| !wait.is_zero()));
+    }
+}

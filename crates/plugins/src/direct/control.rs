@@ -1,0 +1,194 @@
+//! The control stream: messages of the program above, in order, beside the data of a connection.
+//!
+//! Each direction has a window of [`WINDOW`] bytes, given back as the other side takes messages, so
+//! neither a slow reader nor a hostile writer costs more memory than that. Messages wait in a queue
+//! of their own, from which the writer task takes first.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use thiserror::Error;
+use tokio::sync::{Semaphore, mpsc};
+
+use super::outgoing::Outgoing;
+use super::wire::{Body, ControlCredit, ControlData, ControlEnd};
+
+/// The capability by which a side says in its hello that it has a control stream.
+pub const CAPABILITY: &str = "control";
+/// Most bytes of a message.
+pub const MAX_MESSAGE: usize = 256 << 10;
+/// Bytes of messages that may be on their way in a direction, or wait to be taken.
+pub const WINDOW: usize = 4 << 20;
+/// What a message counts for besides its own bytes, so that empty ones are not for nothing.
+pub const OVERHEAD: usize = 64;
+/// What was taken is given back in crumbs of this size.
+const GIVE_BACK: usize = WINDOW / 8;
+
+/// Nothing more can be sent: the connection is gone, or the peer has no control stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the other side takes no more messages")]
+pub struct ControlClosed;
+
+/// The sending half. The stream ends for the peer when the last clone is dropped.
+#[derive(Clone)]
+pub struct ControlSender(Arc<Sending>);
+
+/// The receiving half.
+pub struct ControlReceiver {
+    inbox: mpsc::UnboundedReceiver<Bytes>,
+    /// Taken and not given back yet.
+    taken: usize,
+    stream: Arc<Stream>,
+}
+
+/// Where frames go out before all data. It has no bound of its own: messages are bounded by the
+/// peer's window, credit by what it sent.
+pub(super) type Urgent = mpsc::UnboundedSender<Outgoing>;
+
+/// Both directions of the stream, as the connection's tasks see it.
+pub(super) struct Stream {
+    /// What may still be sent; nothing before the peer's hello.
+    credit: Semaphore,
+    state: Mutex<State>,
+    urgent: Urgent,
+}
+
+#[derive(Default)]
+struct State {
+    /// The peer's hello named the capability.
+    is_open: bool,
+    /// This side has no more to say.
+    has_ended: bool,
+    /// Sent, and not given back by the peer.
+    sent: usize,
+    /// Received, and not given back to the peer.
+    received: usize,
+    /// Where the peer's messages go; `None` once it has ended the stream.
+    inbox: Option<mpsc::UnboundedSender<Bytes>>,
+}
+
+struct Sending(Arc<Stream>);
+
+const fn cost(message: &Bytes) -> usize {
+    message.len() + OVERHEAD
+}
+
+impl Stream {
+    pub(super) fn new(urgent: Urgent) -> (Arc<Self>, ControlSender, ControlReceiver) {
+        let (inbox_in, inbox) = mpsc::unbounded_channel();
+        let state = Mutex::new(State { inbox: Some(inbox_in), ..State::default() });
+        let stream = Arc::new(Self { credit: Semaphore::new(0), state, urgent });
+        let sender = ControlSender(Arc::new(Sending(Arc::clone(&stream))));
+        (Arc::clone(&stream), sender, ControlReceiver { inbox, taken: 0, stream })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, body: Body) {
+        // A connection that ended takes no more; whoever sends finds out by its credit.
+        let _ = self.urgent.send(Outgoing::control(body));
+    }
+
+    /// The peer's hello has come.
+    pub(super) fn greet(&self, peer_has_it: bool) {
+        if !peer_has_it {
+            return self.close();
+        }
+        let mut state = self.state();
+        state.is_open = true;
+        self.credit.add_permits(WINDOW);
+        if state.has_ended {
+            self.push(Body::ControlEnd(ControlEnd {}));
+        }
+    }
+
+    /// Nothing more comes or goes.
+    pub(super) fn close(&self) {
+        self.credit.close();
+        self.state().inbox = None;
+    }
+
+    /// A message from the peer. Errors are reasons to close the connection.
+    pub(super) fn receive(&self, message: Bytes) -> Result<(), String> {
+        if message.len() > MAX_MESSAGE {
+            return Err(format!("sent a message of {} bytes on the control stream", message.len()));
+        }
+        let cost = cost(&message);
+        let mut state = self.state();
+        let inbox = state.inbox.clone().ok_or("sent a message after the end of the control stream")?;
+        if state.received + cost > WINDOW {
+            return Err("sent more on the control stream than its window allows".into());
+        }
+        state.received += cost;
+        drop(state);
+        if inbox.send(message).is_err() {
+            // Nobody listens any more.
+            self.give_back(cost);
+        }
+        Ok(())
+    }
+
+    /// The peer gives back credit.
+    pub(super) fn credit(&self, bytes: u64) -> Result<(), String> {
+        let mut state = self.state();
+        let bytes = usize::try_from(bytes).ok().filter(|&bytes| bytes <= state.sent);
+        let bytes = bytes.ok_or("gave back more on the control stream than was sent")?;
+        state.sent -= bytes;
+        self.credit.add_permits(bytes);
+        Ok(())
+    }
+
+    /// The peer has ended its direction.
+    pub(super) fn end(&self) -> Result<(), String> {
+        match self.state().inbox.take() {
+            Some(_) => Ok(()),
+            None => Err("ended the control stream twice".into()),
+        }
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.state().received -= bytes;
+        self.push(Body::ControlCredit(ControlCredit { bytes: bytes as u64 }));
+    }
+}
+
+impl ControlSender {
+    /// Sends a message of at most [`MAX_MESSAGE`] bytes; waits until the peer has room for it.
+    /// Cancel-safe: a message is sent as a whole or not at all.
+    pub async fn send(&self, message: Bytes) -> Result<(), ControlClosed> {
+        if message.len() > MAX_MESSAGE {
+            return Err(ControlClosed);
+        }
+        let (stream, cost) = (&self.0.0, cost(&message));
+        let room = stream.credit.acquire_many(cost as u32).await.map_err(|_| ControlClosed)?;
+        room.forget();
+        stream.state().sent += cost;
+        stream.push(Body::ControlData(ControlData { message }));
+        Ok(())
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.has_ended = true;
+        if state.is_open {
+            self.0.push(Body::ControlEnd(ControlEnd {}));
+        }
+    }
+}
+
+impl ControlReceiver {
+    /// The peer's next message; `None` when it has ended the stream or the connection is gone.
+    /// Cancel-safe.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        let message = self.inbox.recv().await?;
+        self.taken += cost(&message);
+        if self.taken >= GIVE_BACK {
+            self.stream.give_back(std::mem::take(&mut self.taken));
+        }
+        Some(message)
+    }
+}

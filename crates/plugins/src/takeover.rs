@@ -1,0 +1,189 @@
+//! Two ways to one peer: requests go the first way until a better one is offered, and back to the
+//! first while the better one is in trouble.
+//!
+//! A request that is under way when ways change ends where it was put. Only what a lost way says
+//! it does not have is asked again, of the first way, at once: it knows nothing.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use towpath_content::Oid;
+use towpath_transfer::plugin::{Query, Sink};
+use towpath_transfer::{BoxFuture, Context, Description, Outcome, Tag, TransferPlugin, Want};
+
+use crate::sieve::Sieve;
+
+/// When to ask again while there is no way at all.
+const WAIT: Duration = Duration::from_millis(200);
+/// Any window will do for a plugin that brings nothing.
+const WAITING_WINDOW: u64 = 4 << 20;
+
+/// What the two ways are called, for people: `ssh` and `tls`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Names {
+    /// The first way.
+    pub first: &'static str,
+    /// The better one.
+    pub better: &'static str,
+}
+
+/// Wraps a plugin, and a better one when there is one.
+pub struct Takeover {
+    first: Arc<dyn TransferPlugin>,
+    better: Mutex<Option<Arc<dyn TransferPlugin>>>,
+    names: Names,
+}
+
+impl Takeover {
+    /// Begins with `first`.
+    pub fn new(first: Arc<dyn TransferPlugin>, names: Names) -> Arc<Self> {
+        Arc::new(Self { first, better: Mutex::default(), names })
+    }
+
+    /// Uses nothing but what is offered: until then, and while that is in trouble, requests are
+    /// told to come back, and the trouble is `waiting`.
+    pub fn only_better(waiting: &'static str, names: Names) -> Arc<Self> {
+        Self::new(Arc::new(Waiting { trouble: waiting }), names)
+    }
+
+    /// From now on requests go to `better`, instead of any that was offered before.
+    pub fn offer(&self, better: Arc<dyn TransferPlugin>) {
+        *self.better.lock().unwrap_or_else(PoisonError::into_inner) = Some(better);
+    }
+
+    /// The name of the way that requests go now.
+    pub fn active(&self) -> &'static str {
+        if self.better().is_some() { self.names.better } else { self.names.first }
+    }
+
+    /// What was offered, if it is not in trouble.
+    fn better(&self) -> Option<Arc<dyn TransferPlugin>> {
+        self.offered().filter(|better| better.trouble().is_none())
+    }
+
+    fn offered(&self) -> Option<Arc<dyn TransferPlugin>> {
+        self.better.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn current(&self) -> Arc<dyn TransferPlugin> {
+        self.better().unwrap_or_else(|| Arc::clone(&self.first))
+    }
+
+    fn all(&self) -> impl Iterator<Item = Arc<dyn TransferPlugin>> {
+        [Some(Arc::clone(&self.first)), self.offered()].into_iter().flatten()
+    }
+}
+
+impl TransferPlugin for Takeover {
+    fn name(&self) -> &str {
+        "takeover"
+    }
+
+    fn window(&self) -> u64 {
+        self.current().window()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.current().trouble()
+    }
+
+    fn get_descriptors<'a>(
+        &'a self,
+        query: Query,
+        context: &'a Context,
+        answers: mpsc::Sender<Description>,
+    ) -> BoxFuture<'a, Result<(), Outcome>> {
+        Box::pin(async move {
+            if let Some(better) = self.better() {
+                let result = better.get_descriptors(query.clone(), context, answers.clone()).await;
+                if result != Err(Outcome::NotHere) || better.trouble().is_none() {
+                    return result;
+                }
+            }
+            self.first.get_descriptors(query, context, answers).await
+        })
+    }
+
+    fn get_chunks<'a>(
+        &'a self,
+        wants: Vec<Want>,
+        context: &'a Context,
+        sink: Arc<dyn Sink>,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let mut wants = wants;
+            if let Some(better) = self.better() {
+                let is_not_here = |outcome: &Outcome| *outcome == Outcome::NotHere;
+                let kept = Arc::new(Sieve::new(&wants, Arc::clone(&sink), is_not_here));
+                better.get_chunks(wants, context, Arc::clone(&kept) as Arc<dyn Sink>).await;
+                wants = kept.left();
+                if better.trouble().is_none() {
+                    wants.drain(..).for_each(|want| sink.outcome(want.tag, Outcome::NotHere));
+                }
+                if wants.is_empty() {
+                    return;
+                }
+            }
+            self.first.get_chunks(wants, context, sink).await;
+        })
+    }
+
+    fn cancel_chunks(&self, tags: &[Tag]) {
+        self.all().for_each(|plugin| plugin.cancel_chunks(tags));
+    }
+
+    fn blame(&self, source: &str) {
+        self.all().for_each(|plugin| plugin.blame(source));
+    }
+
+    fn have<'a>(
+        &'a self,
+        oid: Oid,
+        context: &'a Context,
+        ranges: mpsc::Sender<Vec<std::ops::Range<u64>>>,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async move { self.current().have(oid, context, ranges).await })
+    }
+}
+
+/// In the place of a way that must not be used.
+struct Waiting {
+    trouble: &'static str,
+}
+
+impl TransferPlugin for Waiting {
+    fn name(&self) -> &str {
+        "waiting"
+    }
+
+    fn window(&self) -> u64 {
+        WAITING_WINDOW
+    }
+
+    fn trouble(&self) -> Option<String> {
+        Some(self.trouble.into())
+    }
+
+    fn get_descriptors<'a>(
+        &'a self,
+        _query: Query,
+        _context: &'a Context,
+        _answers: mpsc::Sender<Description>,
+    ) -> BoxFuture<'a, Result<(), Outcome>> {
+        Box::pin(async { Err(Outcome::RetryLater(WAIT)) })
+    }
+
+    fn get_chunks<'a>(
+        &'a self,
+        wants: Vec<Want>,
+        _context: &'a Context,
+        sink: Arc<dyn Sink>,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            wants.iter().for_each(|want| sink.outcome(want.tag, Outcome::RetryLater(WAIT)));
+        })
+    }
+
+    fn cancel_chunks(&self, _tags: &[Tag]) {}
+}
