@@ -3,6 +3,7 @@
 //! This file only parses and starts; each command has a file in `commands/`.
 
 mod commands;
+mod copy_output;
 mod output;
 
 use std::process::ExitCode;

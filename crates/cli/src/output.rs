@@ -3,7 +3,7 @@
 //! With `--json` each event is one JSON object a line on standard output
 //! (`docs/formats/local-api.md`). On a terminal a line on standard error shows bytes, rate, time
 //! left and where bytes come from. Exit status: 0 done, 1 failed, 2 usage, 3 partly done,
-//! 130 interrupted with the partial result kept.
+//! 130 interrupted with the partial result kept; `tow sync` has rsync's (`copy_output`).
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -84,8 +84,25 @@ impl Output {
         }
     }
 
+    /// One line of a copy's account of itself, which `-q` silences.
+    pub fn result_line(&self, text: &str) {
+        if !self.quiet {
+            self.line(text);
+        }
+    }
+
+    /// No bar, on a terminal either.
+    pub fn hide_bar(&self) {
+        self.bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+
+    /// Takes the bar away at the end.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
     /// One line of talk that `-q` does not silence.
-    fn complain(&self, text: &str) {
+    pub fn complain(&self, text: &str) {
         self.bar.suspend(|| {
             let _ = writeln!(std::io::stderr(), "{text}");
         });

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory};
 use towpath_api::ApiError;
 
-use super::Arguments;
+use super::{Arguments, refused};
 
 /// Print completions for a shell
 #[derive(Debug, Args)]
@@ -16,7 +16,10 @@ pub struct Completions {
 
 impl Completions {
     pub fn run(self) -> Result<ExitCode, ApiError> {
-        clap_complete::generate(self.shell, &mut Arguments::command(), "tow", &mut std::io::stdout());
+        let mut root = Arguments::command();
+        root.build();
+        let mut root = refused::without(&root);
+        clap_complete::generate(self.shell, &mut root, "tow", &mut std::io::stdout());
         Ok(ExitCode::SUCCESS)
     }
 }

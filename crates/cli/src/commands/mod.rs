@@ -1,14 +1,23 @@
 //! The commands: the doc comments here and in each file are the help.
 
 mod completions;
+mod copying;
+mod cp;
 mod daemon;
 mod done;
+mod filter_rules;
 mod get;
 mod ls;
 mod man;
+mod names_from;
 mod put;
+mod refused;
+mod remote;
+mod rsync_size;
 mod share;
 mod status;
+mod sync;
+mod sync_flags;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,7 +37,8 @@ const BLOCKING_THREADS: usize = 4096;
 /// Send files and trees of files from one machine to another, verified and encrypted, and go on
 /// where an interrupted transfer stopped.
 ///
-/// `tow share PATH` on one machine prints a ticket; `tow get TICKET` on another fetches it.
+/// `tow cp` and `tow sync` copy to and from machines that ssh reaches. `tow share PATH` on one machine
+/// prints a ticket; `tow get TICKET` on another fetches it.
 /// Exit status: 0 done; 1 failed; 2 usage; 3 partly done; 130 interrupted, with what came kept.
 #[derive(Debug, Parser)]
 #[command(name = "tow", version, max_term_width = 100)]
@@ -55,6 +65,8 @@ pub struct Common {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Cp(cp::Cp),
+    Sync(sync::SyncCommand),
     Share(share::Share),
     Get(get::Get),
     Put(put::Put),
@@ -62,6 +74,7 @@ enum Command {
     Ls(ls::Ls),
     Done(done::Done),
     Status(status::Status),
+    Remote(remote::Remote),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -70,6 +83,7 @@ enum Command {
 pub struct Context {
     home: Home,
     output: Arc<Output>,
+    verbose: u8,
 }
 
 impl Context {
@@ -95,7 +109,9 @@ impl Context {
 /// Runs a command to its end.
 pub fn run(arguments: Arguments) -> ExitCode {
     let Arguments { command, common } = arguments;
-    start_log(common.verbose);
+    // To them the first -v is that names are told.
+    let tells_names = matches!(command, Command::Cp(_) | Command::Sync(_));
+    start_log(common.verbose.saturating_sub(u8::from(tells_names)));
     raise_descriptor_limit();
     let output = Arc::new(Output::new(common.json, common.quiet));
     let Some(home) = Home::find(|name| std::env::var_os(name).map(PathBuf::from)) else {
@@ -112,7 +128,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
             return output.error(&ApiError::new(ErrorKind::Failed, format!("can't start: {error}")));
         }
     };
-    let context = Context { home, output: Arc::clone(&output) };
+    let context = Context { home, output: Arc::clone(&output), verbose: common.verbose };
     let result = runtime.block_on(dispatch(command, &context));
     // Threads that wait for a peer or a disk must not hold up the end.
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
@@ -121,6 +137,8 @@ pub fn run(arguments: Arguments) -> ExitCode {
 
 async fn dispatch(command: Command, context: &Context) -> Result<ExitCode, ApiError> {
     match command {
+        Command::Cp(cp) => cp.run(context).await,
+        Command::Sync(sync) => sync.run(context).await,
         Command::Share(share) => share.run(context).await,
         Command::Get(get) => get.run(context).await,
         Command::Put(put) => put.run(context).await,
@@ -128,6 +146,7 @@ async fn dispatch(command: Command, context: &Context) -> Result<ExitCode, ApiEr
         Command::Ls(ls) => ls.run(context).await,
         Command::Done(done) => done.run(context).await,
         Command::Status(status) => status.run(context).await,
+        Command::Remote(remote) => remote.run(context).await,
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
     }

@@ -1,6 +1,35 @@
 //! What `tow cp` and `tow sync` are asked to do, as both sides of a copy know it.
 
+use std::ffi::OsString;
+
 use serde::{Deserialize, Serialize};
+
+/// One copy, as the command line or another front end asks for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyRequest {
+    /// Whose habits decide where things go.
+    pub mode: Mode,
+    /// What is copied: local paths, or `[user@]host:path`.
+    pub sources: Vec<OsString>,
+    /// Where to; written as the sources are.
+    pub destination: OsString,
+    /// The command that reaches the other machine instead of `ssh` (`-e`).
+    pub rsh: Option<OsString>,
+    /// What the program is called there (`--tow-path`).
+    pub tow_path: OsString,
+    /// The rest, as both sides know it.
+    pub options: CopyOptions,
+}
+
+/// Whose habits a copy follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Those of `cp` and `scp`: an existing directory takes the source under its own name.
+    Cp,
+    /// Those of `rsync`: a slash at the end of a source means what is in it.
+    Sync,
+}
 
 /// Everything that decides what a copy does. Sent to the remote side as it is; a field that an
 /// older program does not know is ignored there, one that it does not send has its default.
@@ -9,7 +38,8 @@ use serde::{Deserialize, Serialize};
 pub struct CopyOptions {
     /// What is carried over, and what is left out.
     pub preserve: Preserve,
-    /// Directories are entered (`-r`). Without it they are skipped and named.
+    /// Directories are entered (`-r`). Without it they are skipped and named, except that one which
+    /// `files_from` names is made, empty.
     pub recursive: bool,
     /// Symbolic links are followed at the source (`-L`).
     pub copy_links: bool,
@@ -48,8 +78,8 @@ pub struct CopyOptions {
     pub files_from: Option<Vec<Vec<u8>>>,
     /// What would be overwritten or removed is kept (`--backup`).
     pub backup: bool,
-    /// What is appended to its name (`--suffix`); rsync's default is `~`, or nothing with a
-    /// backup directory.
+    /// What is appended to its name (`--suffix`); the command line sets rsync's default: `~`, or
+    /// nothing with a backup directory.
     pub suffix: Vec<u8>,
     /// Where it is moved, relative to the destination (`--backup-dir`).
     pub backup_dir: Option<Vec<u8>>,
@@ -69,6 +99,8 @@ pub struct CopyOptions {
     pub remove_source_files: bool,
     /// How data travel when the other side is remote.
     pub via: Via,
+    /// Entries that stay as they are become items too (`-ii`).
+    pub report_unchanged: bool,
 }
 
 /// What of an entry is carried over. The default is all of what `rsync -aHAX` carries.
@@ -178,6 +210,7 @@ impl Default for CopyOptions {
             timeout: 0,
             remove_source_files: false,
             via: Via::Both,
+            report_unchanged: false,
         }
     }
 }

@@ -1,0 +1,99 @@
+//! What `tow cp` and `tow sync` have in common: run the copy, show what happens, say how it ended.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use towpath_api::{ApiError, ErrorKind, Event, Progress};
+use towpath_daemon::Options;
+use towpath_daemon::copy::{CopyEvent, CopyRequest, CopySummary, FailureKind, Mode, run};
+
+use super::{Context, interrupted};
+use crate::copy_output::{Shown, closing, complaint, exit_code, harmless, line};
+use crate::output::Output;
+
+/// Events on their way to the screen.
+const EVENTS: usize = 256;
+
+/// Copies, and shows it.
+pub async fn copy(context: &Context, request: CopyRequest, mut shown: Shown) -> Result<ExitCode, ApiError> {
+    shown.names |= context.verbose > 0;
+    if shown.progress == Some(false) {
+        context.output.hide_bar();
+    }
+    let (mode, dry_run) = (request.mode, request.options.dry_run);
+    let result = tokio::select! {
+        result = work(context, request, shown) => result,
+        () = interrupted() => {
+            let error = ApiError::new(ErrorKind::Interrupted, "interrupted");
+            Err(error.hint("what came is kept; the same command goes on"))
+        }
+    };
+    match &result {
+        Ok(summary) => show_end(&context.output, &shown, mode, dry_run, summary),
+        Err(error) => drop(context.output.error(error)),
+    }
+    Ok(ExitCode::from(exit_code(mode, &result)))
+}
+
+async fn work(context: &Context, request: CopyRequest, shown: Shown) -> Result<CopySummary, ApiError> {
+    let service = context.embedded(Options::default())?;
+    let (events, mut inbox) = mpsc::channel(EVENTS);
+    let output = Arc::clone(&context.output);
+    let showing = tokio::spawn(async move {
+        while let Some(event) = inbox.recv().await {
+            show(&output, &shown, event);
+        }
+    });
+    let result = run(&service, request, events).await;
+    let _ = showing.await;
+    result
+}
+
+fn show(output: &Output, shown: &Shown, event: CopyEvent) {
+    if output.is_json() {
+        return output.object(&event);
+    }
+    if let Some(line) = line(shown, &event) {
+        output.result_line(&line);
+    }
+    match (&event, complaint(&event)) {
+        (CopyEvent::Failed { kind: FailureKind::Skipped, .. }, Some(text)) => output.say(&text),
+        (_, Some(text)) => output.complain(&text),
+        (_, None) => {}
+    }
+    if let CopyEvent::Progress { done, expected, files_done, by_source, trouble, .. } = event {
+        let by_source = by_source.into_iter().map(|(name, bytes)| (harmless(&name), bytes)).collect();
+        let trouble = trouble.map(|trouble| harmless(&trouble));
+        output.event(&Event::Transfer(Progress { done, expected, objects: files_done, by_source, trouble }));
+    }
+}
+
+/// The summary as `--json` has it.
+#[derive(serde::Serialize)]
+struct Ended<'a> {
+    event: &'static str,
+    #[serde(flatten)]
+    summary: &'a CopySummary,
+}
+
+fn show_end(output: &Output, shown: &Shown, mode: Mode, dry_run: bool, summary: &CopySummary) {
+    output.finish();
+    if output.is_json() {
+        return output.object(&Ended { event: "summary", summary });
+    }
+    for line in closing(shown, summary, dry_run) {
+        output.result_line(&line);
+    }
+    let failed = summary.failed + summary.vanished;
+    if failed > 0 {
+        let what = if failed == 1 { "entry was" } else { "entries were" };
+        output.complain(&format!("tow: {failed} {what} not copied; the rest is done"));
+    }
+    if summary.max_delete_reached && mode == Mode::Sync {
+        output.complain(
+            "tow: not everything was removed that the source does not have; \
+             --max-delete NUM or --force removes more",
+        );
+    }
+}

@@ -1,0 +1,239 @@
+//! `tow cp`
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind as ClapError;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use towpath_api::ApiError;
+use towpath_daemon::copy::{Check, CopyOptions, CopyRequest, Mode, Preserve, Via};
+
+use super::{Context, copying, parse_rate, refused, sync_flags};
+use crate::copy_output::Shown;
+
+const AFTER: &str = "\
+Examples:
+  tow cp notes.pdf ann@host:                into ann's home at host
+  tow cp host:/var/log/app ./               a whole tree, with everything it has
+  tow cp -e 'ssh -p 2222 -J gate' a b host:dir
+
+As with cp and scp, an existing directory takes what is copied under its own name. Contents are
+compared, and what the destination has does not travel. Devices, FIFOs and sockets are named and
+left out unless asked for. Exit status: 0 done; 1 failed; 2 usage; 3 some files failed, each named;
+130 interrupted, with what came kept.";
+
+/// Copy files and trees, here or to and from another machine, as cp and scp do
+#[derive(Debug, Args)]
+#[command(after_help = AFTER, override_usage = "tow cp [OPTIONS] SRC... DEST\n       tow cp [OPTIONS] -t DIR SRC...")]
+pub struct Options {
+    /// What to copy and where to: paths here, or [user@]host:path, on one side
+    #[arg(value_names = ["SRC", "DEST"], required = true, num_args = 1..)]
+    operands: Vec<OsString>,
+    /// Copy into this directory; all operands are sources
+    #[arg(short, long, value_name = "DIR")]
+    target_directory: Option<OsString>,
+    /// Leave alone what is there
+    #[arg(short, long)]
+    no_clobber: bool,
+    /// Leave alone files that are newer at the destination
+    #[arg(short, long)]
+    update: bool,
+    /// Copy what symbolic links lead to, not the links
+    #[arg(short = 'L', long)]
+    dereference: bool,
+    /// Do not enter other file systems
+    #[arg(short = 'x', long)]
+    one_file_system: bool,
+    /// Keep what would be overwritten, with a ~ after its name
+    #[arg(short, long)]
+    backup: bool,
+    /// What is added to the name of what is kept, instead of ~
+    #[arg(long, value_name = "SUFFIX", value_parser = suffix)]
+    suffix: Option<String>,
+    /// Leave out mode, ownership, owner, group, timestamps, links (hard links), xattr, acl or all;
+    /// several are separated by commas
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = parse_kind)]
+    no_preserve: Vec<Kind>,
+    /// Take owners and groups by number, not by name
+    #[arg(long)]
+    numeric_ids: bool,
+    /// Copy devices, where permitted (as root)
+    #[arg(long)]
+    devices: bool,
+    /// Copy FIFOs and sockets
+    #[arg(long)]
+    specials: bool,
+    /// Reach the other side by CMD instead of ssh, as in 'ssh -p 2222'
+    #[arg(short = 'e', long, value_name = "CMD", allow_hyphen_values = true)]
+    rsh: Option<OsString>,
+    /// What tow is called at the other side
+    #[arg(long, value_name = "PROGRAM", default_value = "tow")]
+    tow_path: OsString,
+    /// Data travel through ssh alone, or over TLS alone [default: what works best]
+    #[arg(long, value_name = "ssh|tls", value_parser = sync_flags::via)]
+    via: Option<Via>,
+    /// Compress data on the network
+    #[arg(short = 'z', short_alias = 'C', long)]
+    compress: bool,
+    /// Use at most this many bytes per second of the network, as in 500K or 10M
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, default_value = "0", hide_default_value = true)]
+    limit_rate: u64,
+    /// Give up after this many seconds without progress; what came is kept
+    #[arg(long, value_name = "SECONDS", default_value = "0", hide_default_value = true)]
+    timeout: u64,
+    /// Directories are copied with what is in them (always so)
+    #[arg(short, long, short_alias = 'R')]
+    recursive: bool,
+    /// Everything that can be is preserved (always so)
+    #[arg(short, long, value_name = "KIND", num_args = 0..=1, require_equals = true)]
+    preserve: Option<Option<String>>,
+    /// The same as -r -p (always so), with devices and specials
+    #[arg(short, long)]
+    archive: bool,
+    /// What is in the way is replaced (always so)
+    #[arg(short, long)]
+    force: bool,
+}
+
+/// What `--no-preserve` leaves out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Mode,
+    Ownership,
+    Owner,
+    Group,
+    Timestamps,
+    Links,
+    Xattr,
+    Acl,
+    All,
+}
+
+fn parse_kind(text: &str) -> Result<Kind, String> {
+    Ok(match text {
+        "mode" => Kind::Mode,
+        "ownership" => Kind::Ownership,
+        "owner" => Kind::Owner,
+        "group" => Kind::Group,
+        "timestamps" | "times" => Kind::Timestamps,
+        "links" | "hard-links" => Kind::Links,
+        "xattr" | "xattrs" => Kind::Xattr,
+        "acl" | "acls" => Kind::Acl,
+        "all" => Kind::All,
+        "context" => return Err("a security context is an extended attribute: xattr".into()),
+        _ => {
+            return Err("it is mode, ownership, owner, group, timestamps, links, xattr, acl or all".into());
+        }
+    })
+}
+
+fn suffix(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("it can't be empty: the copy would have the same name".into()),
+        _ if text.contains('/') => Err("a suffix has no slash".into()),
+        _ => Ok(text.into()),
+    }
+}
+
+impl Kind {
+    fn leave_out(self, preserve: &mut Preserve) {
+        let all = self == Self::All;
+        let is = |kinds: &[Self]| all || kinds.contains(&self);
+        // To cp an access control list is a part of the mode.
+        preserve.perms &= !is(&[Self::Mode]);
+        preserve.acls &= !is(&[Self::Mode, Self::Acl]);
+        preserve.owner &= !is(&[Self::Ownership, Self::Owner]);
+        preserve.group &= !is(&[Self::Ownership, Self::Group]);
+        preserve.times &= !is(&[Self::Timestamps]);
+        preserve.hard_links &= !is(&[Self::Links]);
+        preserve.xattrs &= !is(&[Self::Xattr]);
+    }
+}
+
+/// `tow cp`
+#[derive(Debug)]
+pub struct Cp(CopyRequest);
+
+impl Cp {
+    pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
+        copying::copy(context, self.0, Shown::default()).await
+    }
+}
+
+impl Args for Cp {
+    fn augment_args(command: Command) -> Command {
+        refused::arguments(Options::augment_args(command), refused::CP)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Cp {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let usage = |message: String| clap::Error::raw(ClapError::ValueValidation, message);
+        refused::check(matches, "tow cp", refused::CP).map_err(usage)?;
+        Options::from_arg_matches(matches)?.request().map(Self).map_err(usage)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Options {
+    fn request(mut self) -> Result<CopyRequest, String> {
+        let options = self.options();
+        let destination = match self.target_directory.take() {
+            Some(directory) => into_directory(directory),
+            None => self.operands.pop().unwrap_or_default(),
+        };
+        if self.operands.is_empty() {
+            return Err("SRC and DEST are needed, as in tow cp SRC host:DEST".into());
+        }
+        Ok(CopyRequest {
+            mode: Mode::Cp,
+            sources: self.operands,
+            destination,
+            rsh: self.rsh,
+            tow_path: self.tow_path,
+            options,
+        })
+    }
+
+    fn options(&self) -> CopyOptions {
+        let mut preserve = Preserve {
+            numeric_ids: self.numeric_ids,
+            devices: self.devices || self.archive,
+            specials: self.specials || self.archive,
+            ..Preserve::default()
+        };
+        self.no_preserve.iter().for_each(|kind| kind.leave_out(&mut preserve));
+        CopyOptions {
+            preserve,
+            copy_links: self.dereference,
+            one_file_system: self.one_file_system,
+            check: Check::Content,
+            update: self.update,
+            ignore_existing: self.no_clobber,
+            compress: self.compress,
+            backup: self.backup || self.suffix.is_some(),
+            suffix: self.suffix.clone().unwrap_or_else(|| "~".into()).into_bytes(),
+            limit_rate: self.limit_rate,
+            timeout: self.timeout,
+            via: self.via.unwrap_or_default(),
+            ..CopyOptions::default()
+        }
+    }
+}
+
+/// With a slash at its end a destination is a directory, and nothing else will do.
+fn into_directory(mut directory: OsString) -> OsString {
+    if !directory.as_encoded_bytes().ends_with(b"/") {
+        // After the colon alone a slash would be the root, not the home.
+        directory.push(if directory.as_encoded_bytes().ends_with(b":") { "./" } else { "/" });
+    }
+    directory
+}

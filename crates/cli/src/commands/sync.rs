@@ -1,0 +1,118 @@
+//! `tow sync`
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::builder::ValueParser;
+use clap::error::ErrorKind as ClapError;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
+use towpath_api::{ApiError, ErrorKind};
+use towpath_daemon::copy::{CopyRequest, Mode};
+
+use super::sync_flags::{self, SyncArguments};
+use super::{Arguments, Context, copying, refused};
+
+const ABOUT: &str = "Make one tree equal to another, here or on another machine, as rsync does";
+
+const EXAMPLES: &str = "\
+Examples:
+  tow sync photos/ host:photos             what is in photos, into photos at host
+  tow sync -n -i --delete photos/ host:photos   tell what would be done, do nothing
+  tow sync --exclude='*.o' -e 'ssh -p 2222' ann@host:src .
+
+A slash at the end of SRC means what is in it. Of flags that contradict each other the last one
+counts. Any other flag of rsync says by name what to do instead. Exit status: 2 usage, else that of
+rsync: 0 done; 3, 5, 11, 12, 30 failed; 20 interrupted; 23 some files failed; 24 some vanished; 25
+deletions were stopped by a limit.";
+
+/// `tow sync`: its flags are those of [`sync_flags::FLAGS`].
+#[derive(Debug)]
+pub struct SyncCommand {
+    operands: Vec<OsString>,
+    arguments: SyncArguments,
+    help: bool,
+}
+
+impl SyncCommand {
+    pub async fn run(mut self, context: &Context) -> Result<ExitCode, ApiError> {
+        if self.help {
+            return print_help();
+        }
+        let destination = self.operands.pop().unwrap_or_default();
+        let SyncArguments { options, rsh, tow_path, shown, .. } = self.arguments;
+        let (mode, sources) = (Mode::Sync, self.operands);
+        let request = CopyRequest { mode, sources, destination, rsh, tow_path, options };
+        copying::copy(context, request, shown).await
+    }
+}
+
+fn print_help() -> Result<ExitCode, ApiError> {
+    let mut root = Arguments::command();
+    root.build();
+    let printed = root.find_subcommand_mut("sync").map(Command::print_help);
+    match printed {
+        Some(Err(error)) => Err(ApiError::new(ErrorKind::Failed, format!("writing the help: {error}"))),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+impl Args for SyncCommand {
+    fn augment_args(command: Command) -> Command {
+        let operands = Arg::new("operands")
+            .value_names(["SRC", "DEST"])
+            .help("What to copy and where to: paths here, or [user@]host:path, on one side")
+            .num_args(0..)
+            .value_parser(ValueParser::os_string());
+        let help = Arg::new("help").long("help").help("Print help").action(ArgAction::Help);
+        let negations = format!("These have a --no- form, as --no-owner or --no-o:\n  {}", wrapped());
+        let command = command
+            .about(ABOUT)
+            .override_usage("tow sync [OPTIONS] SRC... DEST")
+            .after_help(format!("{negations}\n\n{EXAMPLES}"))
+            .disable_help_flag(true)
+            .arg(operands)
+            .arg(help);
+        refused::arguments(sync_flags::arguments(command), refused::RSYNC)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+/// The flags that can be undone, in lines that fit.
+fn wrapped() -> String {
+    let mut text = String::new();
+    let mut width = 0;
+    for name in sync_flags::negatable() {
+        if width + name.len() > 90 {
+            text.push_str("\n  ");
+            width = 0;
+        }
+        width += name.len() + 1;
+        text.push_str(&name);
+        text.push(' ');
+    }
+    text.trim_end().to_owned()
+}
+
+impl FromArgMatches for SyncCommand {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let usage = |message: String| clap::Error::raw(ClapError::ValueValidation, message);
+        refused::check(matches, "tow sync", refused::RSYNC).map_err(usage)?;
+        let arguments = sync_flags::apply(matches).map_err(usage)?;
+        let operands: Vec<OsString> =
+            matches.get_many("operands").map_or_else(Vec::new, |operands| operands.cloned().collect());
+        // As rsync has it, `-h` is help only on its own.
+        let help = operands.is_empty() && matches.contains_id("human-readable");
+        match operands.len() {
+            0 | 1 if !help => Err(usage("SRC and DEST are needed, as in tow sync SRC/ host:DEST".into())),
+            _ => Ok(Self { operands, arguments, help }),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

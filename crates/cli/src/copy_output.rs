@@ -1,0 +1,437 @@
+//! What `tow cp` and `tow sync` say, line by line, in rsync's form where it has one.
+//!
+//! Names are shown as everywhere in `tow`: what could paint a terminal is escaped.
+
+use towpath_api::{ApiError, ErrorKind};
+use towpath_daemon::copy::{CopyEvent, CopySummary, Counts, FailureKind, Mode};
+use towpath_daemon::display_name;
+
+/// What is told of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shown {
+    /// Names of what changes (`-v`).
+    pub names: bool,
+    /// What changes about them (`-i`), how many times that was given.
+    pub itemize: u8,
+    /// Counts and sizes at the end.
+    pub stats: bool,
+    /// A bar: on a terminal unless said otherwise; asked for, with names as well.
+    pub progress: Option<bool>,
+    /// How numbers are written: 0 plain, 1 in groups of three digits, 2 as in 1.23K, 3 the same in
+    /// units of 1024.
+    pub human: u8,
+}
+
+impl Default for Shown {
+    fn default() -> Self {
+        Self { names: false, itemize: 0, stats: false, progress: None, human: 1 }
+    }
+}
+
+/// The line on standard output for an event, if it has one.
+pub fn line(shown: &Shown, event: &CopyEvent) -> Option<String> {
+    let itemize = shown.itemize > 0;
+    if !itemize && !shown.names && shown.progress != Some(true) {
+        return None;
+    }
+    match event {
+        CopyEvent::Item { changes, path, target, .. } if itemize => {
+            Some(format!("{} {}", String::from_utf8_lossy(changes), with_target(changes, path, target)))
+        }
+        // Like rsync without -i: what only gets another mode or time is not named.
+        CopyEvent::Item { changes, .. } if changes[0] == b'.' => None,
+        CopyEvent::Item { changes, path, target, .. } => Some(with_target(changes, path, target)),
+        CopyEvent::Deleted { path, is_dir } => {
+            let verb = if itemize { "*deleting  " } else { "deleting" };
+            let slash = if *is_dir { "/" } else { "" };
+            Some(format!("{verb} {}{slash}", display_name(path)))
+        }
+        CopyEvent::Failed { .. } | CopyEvent::Progress { .. } => None,
+    }
+}
+
+fn with_target(changes: &[u8; 11], path: &[u8], target: &Option<Vec<u8>>) -> String {
+    let name = display_name(path);
+    match target {
+        None => name,
+        Some(target) if changes[1] == b'L' && changes[0] != b'h' => {
+            format!("{name} -> {}", display_name(target))
+        }
+        Some(target) => format!("{name} => {}", display_name(target)),
+    }
+}
+
+/// The line on standard error for an event, if it has one.
+pub fn complaint(event: &CopyEvent) -> Option<String> {
+    let CopyEvent::Failed { path, error, hint, kind } = event else { return None };
+    let path = display_name(path);
+    let hint = hint.as_ref().map_or(String::new(), |hint| format!("; {}", harmless(hint)));
+    Some(match kind {
+        FailureKind::Skipped => format!("tow: {path}: left out: {}{hint}", harmless(error)),
+        FailureKind::Vanished | FailureKind::Other => format!("tow: {path}: {}{hint}", harmless(error)),
+    })
+}
+
+/// Text of the other side, whose names are escaped already, without anything that paints.
+pub fn harmless(text: &str) -> String {
+    text.split('\\').map(|part| display_name(part.as_bytes())).collect::<Vec<_>>().join("\\")
+}
+
+/// The lines at the end of a copy: rsync's `--stats`, its two closing lines with `-v`.
+pub fn closing(shown: &Shown, summary: &CopySummary, dry_run: bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    if shown.stats {
+        lines.push(String::new());
+        lines.extend(stats(shown.human, summary));
+    }
+    if shown.stats || shown.names {
+        lines.push(String::new());
+        lines.extend(totals(shown.human, summary, dry_run));
+    }
+    lines
+}
+
+fn stats(human: u8, summary: &CopySummary) -> Vec<String> {
+    let number = |value| number(human, value);
+    let counts = |name: &str, counts: &Counts| format!("{name}: {}", by_kind(human, counts));
+    let mut lines = vec![
+        counts("Number of files", &summary.seen),
+        counts("Number of created files", &summary.created),
+        counts("Number of deleted files", &summary.deleted),
+        format!("Number of regular files transferred: {}", number(summary.transferred)),
+        format!("Total file size: {} bytes", number(summary.total_size)),
+        format!("Total transferred file size: {} bytes", number(summary.transferred_size)),
+        format!("Literal data: {} bytes", number(summary.literal)),
+        format!("Matched data: {} bytes", number(summary.matched)),
+    ];
+    if summary.kept > 0 {
+        lines.push(format!("Kept from an earlier run: {} bytes", number(summary.kept)));
+    }
+    let sources = summary.by_source.iter();
+    lines.extend(sources.map(|(name, bytes)| format!("From {}: {} bytes", harmless(name), number(*bytes))));
+    lines.push(format!("Total bytes sent: {}", number(summary.sent)));
+    lines.push(format!("Total bytes received: {}", number(summary.received)));
+    lines
+}
+
+fn totals(human: u8, summary: &CopySummary, dry_run: bool) -> [String; 2] {
+    let travelled = summary.sent + summary.received;
+    let rate = travelled as f64 / summary.seconds.as_f64().max(0.001);
+    let speedup = summary.total_size as f64 / travelled.max(1) as f64;
+    [
+        format!(
+            "sent {} bytes  received {} bytes  {} bytes/sec",
+            number(human, summary.sent),
+            number(human, summary.received),
+            decimal(human, rate),
+        ),
+        format!(
+            "total size is {}  speedup is {}{}",
+            number(human, summary.total_size),
+            // rsync never shortens this one.
+            decimal(human.min(1), speedup),
+            if dry_run { " (DRY RUN)" } else { "" },
+        ),
+    ]
+}
+
+fn by_kind(human: u8, counts: &Counts) -> String {
+    let kinds = [
+        ("reg", counts.files),
+        ("dir", counts.directories),
+        ("link", counts.links),
+        ("dev", counts.devices),
+        ("special", counts.specials),
+    ];
+    let kinds = kinds.into_iter().filter(|(_, count)| *count > 0);
+    let kinds: Vec<_> = kinds.map(|(name, count)| format!("{name}: {}", number(human, count))).collect();
+    match kinds.is_empty() {
+        true => "0".into(),
+        false => format!("{} ({})", number(human, counts.total()), kinds.join(", ")),
+    }
+}
+
+/// A number as rsync's `-h` levels write it.
+fn number(human: u8, value: u64) -> String {
+    match shortened(human, value as f64) {
+        Some(text) => text,
+        None if human == 0 => value.to_string(),
+        None => in_groups(&value.to_string()),
+    }
+}
+
+/// The same with two decimals.
+fn decimal(human: u8, value: f64) -> String {
+    if let Some(text) = shortened(human, value) {
+        return text;
+    }
+    let text = format!("{value:.2}");
+    match text.split_once('.') {
+        Some((whole, fraction)) if human > 0 => format!("{}.{fraction}", in_groups(whole)),
+        _ => text,
+    }
+}
+
+fn shortened(human: u8, value: f64) -> Option<String> {
+    let unit = match human {
+        2 => 1000.0,
+        3 => 1024.0,
+        _ => return None,
+    };
+    let mut value = value / unit;
+    let mut letters = "KMGTP".chars();
+    let mut letter = letters.next().filter(|_| value >= 1.0)?;
+    while let Some(next) = letters.next().filter(|_| value >= unit) {
+        (value, letter) = (value / unit, next);
+    }
+    Some(format!("{value:.2}{letter}"))
+}
+
+fn in_groups(digits: &str) -> String {
+    let mut grouped = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place) % 3 == 0 {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// The exit status of a copy: `tow`'s for `cp`, rsync's for `sync`, save that a command line which
+/// can't be understood is 2 everywhere in `tow` (rsync: 1).
+pub fn exit_code(mode: Mode, result: &Result<CopySummary, ApiError>) -> u8 {
+    match (mode, result) {
+        (Mode::Cp, Ok(summary)) if summary.failed > 0 || summary.vanished > 0 => crate::output::PARTLY,
+        (Mode::Cp, Ok(_)) => 0,
+        (Mode::Cp, Err(error)) => match error.kind {
+            ErrorKind::Usage => crate::output::USAGE,
+            ErrorKind::Interrupted => crate::output::INTERRUPTED,
+            _ => 1,
+        },
+        (Mode::Sync, Ok(summary)) if summary.failed > 0 => 23,
+        (Mode::Sync, Ok(summary)) if summary.vanished > 0 => 24,
+        (Mode::Sync, Ok(summary)) if summary.max_delete_reached => 25,
+        (Mode::Sync, Ok(_)) => 0,
+        (Mode::Sync, Err(error)) => match error.kind {
+            ErrorKind::Usage => crate::output::USAGE,
+            ErrorKind::Exists => 3,
+            ErrorKind::Refused => 5,
+            ErrorKind::NoSpace | ErrorKind::Failed => 11,
+            ErrorKind::Corrupt => 12,
+            ErrorKind::Interrupted => 20,
+            ErrorKind::NotFound | ErrorKind::Changed => 23,
+            ErrorKind::Unreachable => 30,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::process::Command;
+
+    use towpath_api::Seconds;
+
+    use super::*;
+
+    const NAMES: Shown = Shown { names: true, itemize: 0, stats: false, progress: None, human: 1 };
+    const ITEMS: Shown = Shown { names: false, itemize: 1, stats: false, progress: None, human: 1 };
+
+    fn item(changes: &[u8; 11], path: &str, target: Option<&str>) -> CopyEvent {
+        CopyEvent::Item {
+            changes: *changes,
+            path: path.into(),
+            target: target.map(Into::into),
+            size: 0,
+            modified: Default::default(),
+        }
+    }
+
+    fn deleted(path: &str, is_dir: bool) -> CopyEvent {
+        CopyEvent::Deleted { path: path.into(), is_dir }
+    }
+
+    /// What rsync says of a tree of each kind, and the events that stand for it.
+    fn scene(folder: &Path) -> Vec<CopyEvent> {
+        let (source, destination) = (folder.join("source"), folder.join("destination"));
+        for directory in [source.join("d"), destination.join("gone/below")] {
+            std::fs::create_dir_all(directory).unwrap();
+        }
+        std::fs::write(source.join("a"), "a").unwrap();
+        std::fs::hard_link(source.join("a"), source.join("z")).unwrap();
+        std::os::unix::fs::symlink("a", source.join("link")).unwrap();
+        std::fs::write(destination.join("old"), "").unwrap();
+        vec![
+            deleted("old", false),
+            deleted("gone/below", true),
+            deleted("gone", true),
+            item(b".d..t......", "./", None),
+            item(b">f+++++++++", "a", None),
+            item(b"cL+++++++++", "link", Some("a")),
+            item(b"cd+++++++++", "d/", None),
+            item(b"hf+++++++++", "z", Some("a")),
+        ]
+    }
+
+    fn rsync(folder: &Path, flags: &[&str]) -> Option<Vec<String>> {
+        let mut command = Command::new("rsync");
+        command.args(flags).args(["-aH", "--delete", "source/", "destination"]).current_dir(folder);
+        let output = command.output().ok()?;
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut lines: Vec<String> = text.lines().map(Into::into).collect();
+        // What is around the names, and which of two hard links is the first, are its own affair.
+        lines.retain(|line| !line.is_empty() && !line.contains("file list") && !line.contains(" is "));
+        lines.retain(|line| !line.starts_with("sent "));
+        let lines = lines.into_iter().map(|line| match line.as_str() {
+            ">f+++++++++ z" => ">f+++++++++ a".into(),
+            "hf+++++++++ a => z" => "hf+++++++++ z => a".into(),
+            "z" => "a".into(),
+            "a => z" => "z => a".into(),
+            _ => line,
+        });
+        let mut lines: Vec<String> = lines.collect();
+        lines.sort();
+        Some(lines)
+    }
+
+    #[test]
+    fn items_deletions_and_names_read_as_those_of_rsync() {
+        let folder = tempfile::tempdir().unwrap();
+        let events = scene(folder.path());
+        for (flags, shown) in [(["-n", "-i"], ITEMS), (["-i", "--dry-run"], ITEMS), (["-v", "--"], NAMES)] {
+            let flags: Vec<&str> = flags.into_iter().filter(|flag| *flag != "--").collect();
+            let Some(expected) = rsync(folder.path(), &flags) else {
+                eprintln!("rsync is not installed; not compared with it");
+                return;
+            };
+            let mut ours: Vec<String> = events.iter().filter_map(|event| line(&shown, event)).collect();
+            if shown == NAMES {
+                // rsync names the root although only its time changes.
+                ours.push("./".into());
+            } else if !expected.iter().any(|line| line == "hf+++++++++ z => a") {
+                // In a dry run it does not tell which of the names are made by linking.
+                ours.iter_mut().for_each(|line| *line = line.replace("hf+++++++++ z => a", ">f+++++++++ z"));
+            }
+            ours.sort();
+            assert_eq!(ours, expected, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_unless_asked_for() {
+        for event in [item(b">f+++++++++", "a", None), deleted("a", false)] {
+            assert_eq!(line(&Shown::default(), &event), None);
+            assert!(line(&Shown { progress: Some(true), ..Shown::default() }, &event).is_some());
+        }
+        assert_eq!(line(&NAMES, &item(b".f...p.....", "a", None)), None);
+        assert_eq!(line(&ITEMS, &item(b".f         ", "a", None)).unwrap(), ".f          a");
+        assert_eq!(line(&ITEMS, &item(b"hL+++++++++", "m", Some("l"))).unwrap(), "hL+++++++++ m => l");
+    }
+
+    #[test]
+    fn names_that_would_paint_the_terminal_are_escaped() {
+        let event = item(b"cL+++++++++", "\u{1b}[31m", Some("\u{202e}x\n"));
+        assert_eq!(line(&NAMES, &event).unwrap(), r"\u{1b}[31m -> \u{202e}x\n");
+        let failed = CopyEvent::Failed {
+            path: b"a\x07".to_vec(),
+            error: r"'\u{1b}' \x".to_owned() + "\u{1b}",
+            hint: Some("look\n".into()),
+            kind: FailureKind::Other,
+        };
+        assert_eq!(complaint(&failed).unwrap(), r"tow: a\u{7}: '\u{1b}' \x\u{1b}; look\n");
+    }
+
+    #[test]
+    fn what_is_left_out_is_named_as_such() {
+        let failed = CopyEvent::Failed {
+            path: b"fifo".to_vec(),
+            error: "a FIFO".into(),
+            hint: Some("--specials copies it".into()),
+            kind: FailureKind::Skipped,
+        };
+        assert_eq!(complaint(&failed).unwrap(), "tow: fifo: left out: a FIFO; --specials copies it");
+        assert_eq!(complaint(&deleted("a", false)), None);
+    }
+
+    #[test]
+    fn statistics_have_the_labels_of_rsync() {
+        let summary = CopySummary {
+            seen: Counts { files: 1200, directories: 30, links: 4, ..Counts::default() },
+            deleted: Counts { files: 2, ..Counts::default() },
+            transferred: 7,
+            total_size: 1_234_567,
+            transferred_size: 4000,
+            literal: 3000,
+            matched: 1000,
+            sent: 3500,
+            received: 500,
+            seconds: Seconds::from_duration(std::time::Duration::from_secs(2)),
+            ..CopySummary::default()
+        };
+        let shown = Shown { stats: true, ..Shown::default() };
+        let lines = closing(&shown, &summary, true);
+        assert_eq!(
+            lines.join("\n"),
+            "
+Number of files: 1,234 (reg: 1,200, dir: 30, link: 4)
+Number of created files: 0
+Number of deleted files: 2 (reg: 2)
+Number of regular files transferred: 7
+Total file size: 1,234,567 bytes
+Total transferred file size: 4,000 bytes
+Literal data: 3,000 bytes
+Matched data: 1,000 bytes
+Total bytes sent: 3,500
+Total bytes received: 500
+
+sent 3,500 bytes  received 500 bytes  2,000.00 bytes/sec
+total size is 1,234,567  speedup is 308.64 (DRY RUN)"
+        );
+        assert_eq!(closing(&NAMES, &summary, false).len(), 3);
+        assert!(closing(&ITEMS, &summary, false).is_empty());
+    }
+
+    #[test]
+    fn numbers_are_written_as_asked_for() {
+        for (human, value, text) in [
+            (0, 1_234_567, "1234567"),
+            (1, 1_234_567, "1,234,567"),
+            (1, 123, "123"),
+            (2, 999, "999"),
+            (2, 1_234_567, "1.23M"),
+            (3, 1024, "1.00K"),
+            (3, 1_234_567, "1.18M"),
+        ] {
+            assert_eq!(number(human, value), text);
+        }
+    }
+
+    #[test]
+    fn the_exit_status_tells_what_happened() {
+        let with = |failed, vanished, max_delete_reached| {
+            Ok(CopySummary { failed, vanished, max_delete_reached, ..CopySummary::default() })
+        };
+        let error = |kind| Err(ApiError::new(kind, ""));
+        for (result, cp, sync) in [
+            (with(0, 0, false), 0, 0),
+            (with(1, 1, true), 3, 23),
+            (with(0, 1, true), 3, 24),
+            (with(0, 0, true), 0, 25),
+            (error(ErrorKind::Usage), 2, 2),
+            (error(ErrorKind::NotFound), 1, 23),
+            (error(ErrorKind::Exists), 1, 3),
+            (error(ErrorKind::Refused), 1, 5),
+            (error(ErrorKind::Unreachable), 1, 30),
+            (error(ErrorKind::Corrupt), 1, 12),
+            (error(ErrorKind::Changed), 1, 23),
+            (error(ErrorKind::NoSpace), 1, 11),
+            (error(ErrorKind::Interrupted), 130, 20),
+            (error(ErrorKind::Failed), 1, 11),
+        ] {
+            assert_eq!(exit_code(Mode::Cp, &result), cp, "{result:?}");
+            assert_eq!(exit_code(Mode::Sync, &result), sync, "{result:?}");
+        }
+    }
+}
