@@ -61,6 +61,23 @@ pub fn file(error: &FileError) -> ApiError {
     }
 }
 
+/// An error of a file that is read, or of one of many that are written.
+pub fn source(error: &FileError) -> ApiError {
+    let (message, kind) = (error.to_string(), ErrorKind::Failed);
+    match error {
+        FileError::Vanished { .. } => ApiError::new(ErrorKind::NotFound, message),
+        FileError::Permission { .. } => {
+            ApiError::new(kind, message).hint("run it as a user who may, or change the permissions")
+        }
+        FileError::Changed { .. } => ApiError::new(ErrorKind::Changed, message)
+            .hint("run the same command again when nothing writes to it"),
+        FileError::Exists { .. } => ApiError::new(ErrorKind::Exists, message)
+            .hint("something else made it meanwhile; run the same command again"),
+        FileError::NoSpace { .. } | FileError::Busy { .. } => file(error),
+        _ => ApiError::new(kind, message),
+    }
+}
+
 /// An error of the system on `path`.
 pub fn io(doing: &str, path: &Path, error: &std::io::Error) -> ApiError {
     ApiError::new(

@@ -12,13 +12,11 @@
 //! modes and times innermost first. Memory is bounded by the files in flight and one flush of the
 //! destination.
 
-use std::collections::HashMap;
 use std::io::{self, Read};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -27,7 +25,7 @@ use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_content::tree::{self, Decoder, Entry, Kind, Located, Metadata};
 use towpath_files::{
-    Body, Destination, FileError, Overwrite, Placed, RelPath, SourceTree, Staged, WriteOptions, display_name,
+    Body, Destination, FileError, Overwrite, RelPath, SourceTree, Staged, WriteOptions, display_name,
 };
 use towpath_store::hash_open_file;
 use towpath_store::{About, DiskStore};
@@ -37,15 +35,12 @@ use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Targe
 
 use crate::errors;
 use crate::get::{Failure, Get, summarize, tell};
-use crate::get_file::{file_record, io_error, write_zeros};
+use crate::get_file::{io_error, write_zeros};
+use crate::placing::{Named, Placing};
 use crate::put_tree::store_stamp;
 use crate::resume::{Record, wait_while_busy};
 use crate::spool::{FailOnDrop, Spool, SpoolReader};
 
-/// How long complete files may wait for the sync that gives them their names: what a kill costs.
-const NAME_EVERY: Duration = Duration::from_secs(2);
-/// Such syncs take one part in so many of the time.
-const SYNC_SHARE: u32 = 10;
 /// Bytes of the descriptor read at once.
 const PART: usize = 64 << 10;
 
@@ -145,20 +140,13 @@ async fn work(
 
 /// The tree being written, shared by the writer thread and the session's workers.
 struct Tree {
-    destination: Destination,
-    /// The destination's path without symlinks, under which its files are indexed.
-    base: PathBuf,
-    record: Record,
-    store: Arc<DiskStore>,
+    placing: Placing<()>,
     /// Files that failed. Whoever finds out, the session's own task included, must not wait.
     problems: mpsc::UnboundedSender<Event>,
     /// For looking at what an earlier run left.
     left: Option<SourceTree>,
-    /// Files committed and not named yet.
-    committed: Mutex<HashMap<RelPath, (Oid, Vec<Value>)>>,
     /// What makes going on useless.
     fatal: Mutex<Option<ApiError>>,
-    next_flush: Mutex<Instant>,
     bytes: AtomicU64,
     kept: AtomicU64,
     entries: AtomicU64,
@@ -192,15 +180,10 @@ impl Tree {
         let base = path.canonicalize().map_err(|error| errors::io("open", path, &error))?;
         let left = resume.then(|| SourceTree::open(path).ok()).flatten();
         Ok(Arc::new(Self {
-            destination,
-            base,
-            record,
-            store,
+            placing: Placing::new(destination, base, record, store),
             problems,
             left,
-            committed: Mutex::default(),
             fatal: Mutex::default(),
-            next_flush: Mutex::new(Instant::now() + NAME_EVERY),
             bytes: AtomicU64::new(0),
             kept: AtomicU64::new(0),
             entries: AtomicU64::new(0),
@@ -219,41 +202,12 @@ impl Tree {
         lock(&self.fatal).get_or_insert(error);
     }
 
-    fn placed(&self, placed: Vec<Placed>) {
-        if placed.is_empty() {
-            return;
-        }
-        let mut records = Vec::with_capacity(placed.len());
-        let mut settled = Vec::with_capacity(placed.len());
-        for file in placed {
-            settled.extend(file.outcome.is_ok().then_some(file.temp));
-            let known = lock(&self.committed).remove(&file.path);
-            match (file.outcome, known) {
-                (Ok(stamp), Some((oid, values))) => {
-                    records.extend(file_record(&file.path.below(&self.base), &stamp, &oid, values))
-                }
-                (Ok(_), None) => {}
-                (Err(error), _) => self.problem(&file.path, &error),
+    fn named(&self, named: Vec<Named<()>>) {
+        for file in named {
+            for error in file.outcome.err().into_iter().chain(file.lacking) {
+                self.problem(&file.path, &error);
             }
         }
-        if let Err(error) = self.store.remember(&records) {
-            tracing::warn!(%error, "files could not be indexed");
-        }
-        if let Err(error) = self.record.small_are_placed(settled.iter().map(String::as_str)) {
-            tracing::warn!(%error, "an interruption now would begin small files anew");
-        }
-    }
-
-    /// On a slow link few files come, and the destination's own limits would leave them without
-    /// names for long.
-    fn flush_if_due(&self) {
-        let Ok(mut next) = self.next_flush.try_lock() else { return };
-        let start = Instant::now();
-        if start < *next {
-            return;
-        }
-        self.placed(self.destination.flush());
-        *next = Instant::now() + NAME_EVERY.max(start.elapsed() * SYNC_SHARE);
     }
 
     /// A file that can't be written: the others go on, unless the disk is full.
@@ -268,13 +222,13 @@ impl Tree {
     /// index vouches for it.
     fn is_left(&self, path: &RelPath, entry: &Entry, oid: &Oid, size: u64) -> bool {
         let Some(left) = &self.left else { return false };
-        let Ok(stamp) = self.destination.stamp_at(path) else { return false };
+        let Ok(stamp) = self.placing.destination.stamp_at(path) else { return false };
         if stamp.size != size || stamp.modified != entry.metadata.modified {
             return false;
         }
-        let whole = path.below(&self.base);
+        let whole = path.below(&self.placing.base);
         let known = whole.parent().zip(whole.file_name()).and_then(|(dir, name)| {
-            self.store.known(dir, &[(name, store_stamp(&stamp))]).ok()?.into_iter().next()?
+            self.placing.store().known(dir, &[(name, store_stamp(&stamp))]).ok()?.into_iter().next()?
         });
         if let Some(known) = known {
             return known == *oid;
@@ -285,11 +239,11 @@ impl Tree {
 
     /// All files are in place: directories get their metadata, and everything reaches the disk.
     fn finish(&self, reader: SpoolReader) -> Result<(), ApiError> {
-        self.destination.remove_staging().map_err(|error| errors::file(&error))?;
+        self.placing.destination.remove_staging().map_err(|error| errors::file(&error))?;
         self.finish_dirs(reader)?;
-        self.destination.sync().map_err(|error| errors::file(&error))?;
+        self.placing.destination.sync().map_err(|error| errors::file(&error))?;
         if self.failed.load(Ordering::Relaxed) == 0 {
-            self.record.remove();
+            self.placing.record.remove();
         }
         Ok(())
     }
@@ -307,7 +261,7 @@ impl Tree {
                 tree::Event::Leaf(_) => {}
                 tree::Event::Leave => {
                     if let Some(metadata) = open.pop()
-                        && let Err(error) = self.destination.finish_dir(&path, &metadata)
+                        && let Err(error) = self.placing.destination.finish_dir(&path, &metadata)
                     {
                         self.problem(&path, &error);
                     }
@@ -367,8 +321,7 @@ impl Writer {
         drop(in_flight);
         // What is in flight ends by itself, in any case.
         let _ = all_ended.blocking_recv();
-        let placed = self.tree.destination.flush();
-        self.tree.placed(placed);
+        self.tree.named(self.tree.placing.flush());
         match lock(&self.tree.fatal).take() {
             Some(error) => Err(error),
             None => decoded,
@@ -392,7 +345,7 @@ impl Writer {
                 }
                 *depth += 1;
                 self.tree.entries.fetch_add(1, Ordering::Relaxed);
-                self.tree.destination.make_dir(&self.path).map_err(|error| errors::file(&error))?;
+                self.tree.placing.destination.make_dir(&self.path).map_err(|error| errors::file(&error))?;
             }
             tree::Event::Leave => {
                 *depth -= 1;
@@ -417,8 +370,12 @@ impl Writer {
         self.tree.entries.fetch_add(1, Ordering::Relaxed);
         match &entry.kind {
             Kind::Symlink { target } => {
-                let made =
-                    self.tree.destination.make_symlink(&path, target, &entry.metadata, Overwrite::Never);
+                let made = self.tree.placing.destination.make_symlink(
+                    &path,
+                    target,
+                    &entry.metadata,
+                    Overwrite::Never,
+                );
                 if let Err(error) = made {
                     self.tree.problem(&path, &error);
                 }
@@ -450,7 +407,7 @@ impl Writer {
             path: target.path.as_bytes().to_vec(),
             size: Some(size),
             modified: Some(entry.metadata.modified),
-            destination: Some(target.path.below(&self.tree.base)),
+            destination: Some(target.path.below(&self.tree.placing.base)),
             coverage: Some(Coverage { block }),
         });
         let request = ObjectRequest {
@@ -540,18 +497,18 @@ impl TreeFile {
     }
 
     fn open(&self, size: u64) -> Result<Staged, FileError> {
-        if let Some(part) = self.tree.record.take_part(&self.oid)
-            && let Ok(staged) = self.tree.destination.reopen_staged(&part)
+        if let Some(part) = self.tree.placing.record.take_part(&self.oid)
+            && let Ok(staged) = self.tree.placing.destination.reopen_staged(&part)
         {
             let left = staged.data_ranges().collect::<Result<Vec<_>, _>>().unwrap_or_default();
             let _ = self.existing.set(left);
             staged.body().set_size(size)?;
             return Ok(staged);
         }
-        let staged = self.tree.destination.stage_file(size)?;
+        let staged = self.tree.placing.destination.stage_file(size)?;
         let noted = match self.is_large {
-            true => self.tree.record.set_part(&self.oid, staged.name()),
-            false => self.tree.record.set_small_part(&self.oid, staged.name()),
+            true => self.tree.placing.record.set_part(&self.oid, staged.name()),
+            false => self.tree.placing.record.set_small_part(&self.oid, staged.name()),
         };
         if let Err(error) = noted {
             tracing::warn!(%error, "an interruption now would begin this file from the front");
@@ -561,11 +518,9 @@ impl TreeFile {
 
     fn finish(&self, values: Vec<Value>) -> Result<(), FileError> {
         let Some(staged) = lock(&self.staged).take() else { return Ok(()) };
-        lock(&self.tree.committed).insert(self.path.clone(), (self.oid, values));
-        let destination = &self.tree.destination;
-        let placed = destination.commit(staged, self.path.clone(), &self.metadata, Overwrite::Never)?;
-        self.tree.placed(placed);
-        self.tree.flush_if_due();
+        let (placing, content) = (&self.tree.placing, Some((self.oid, values)));
+        let named = placing.commit(staged, &self.path, &self.metadata, Overwrite::Never, content, ())?;
+        self.tree.named(named);
         Ok(())
     }
 }

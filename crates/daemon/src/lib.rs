@@ -15,6 +15,8 @@
 //! | `put`, `put_tree` | files, trees and streams into the store |
 //! | `get`, `get_file`, `get_tree` | objects out of a session into files |
 //! | `spool` | a temporary that is read while it grows |
+//! | `placing` | complete files of a tree get their names in batches |
+//! | [`copy`] | `tow cp` and `tow sync` |
 //! | `resume` | what an interrupted transfer left, and where |
 //! | [`listen`] | connections from peers, within limits |
 //! | [`server`] | the local API over a Unix socket |
@@ -31,6 +33,7 @@ mod get_tree;
 pub mod grants;
 pub mod home;
 pub mod listen;
+mod placing;
 mod put;
 mod put_tree;
 mod resume;

@@ -150,7 +150,7 @@ impl FileError {
     }
 
     /// Not what it was.
-    pub(crate) fn changed(op: &'static str, path: &Path, how: &'static str) -> Self {
+    pub fn changed(op: &'static str, path: &Path, how: &'static str) -> Self {
         Self::Changed { op, path: path.to_path_buf(), source: io::Error::other(how) }
     }
 

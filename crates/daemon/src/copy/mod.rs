@@ -1,24 +1,55 @@
-//! Copies of trees and files, from here, to here, or within this machine.
+//! `tow cp` and `tow sync`: trees and files from here, to here, or within this machine.
+//!
+//! ```text
+//!            sender                                   receiver
+//!   source ── Sources ── live tree descriptor ──► Merge ── what to do ──► Destination
+//!                │                                  │ files that are wanted
+//!             Sender  ◄────────── asks ──────────── Supplier
+//!                └──── names of their contents ───►  │
+//!      direct plugin  ◄──────── pieces ───────────── Session ── CopyFile ──► Destination
+//! ```
+//!
+//! Within one machine there is no sender: the source is read in the merging thread, and the
+//! supplier copies from disk to disk.
+//!
+//! | module | story |
+//! |---|---|
+//! | [`options`], [`events`] | what is asked for; what is told |
+//! | [`run`](mod@run) | a copy from its beginning to its end, at both sides |
+//! | [`place`], [`channel`], [`race`] | where things are, the way there over ssh, and a better one beside it |
+//! | `message` | what the two sides say to each other |
+//! | `source` | the sources read as one tree |
+//! | `sender` | tells entries, names contents |
+//! | `placement` | where sources go: the habits of cp and rsync; pure |
+//! | `judge` | what has to be done about an entry; pure |
+//! | `merge`, `finish` | the receiving walk, and what waits for its end |
+//! | `receiving` | what its parts share |
+//! | `file` | one file on its way |
+//! | `supply`, `local`, `remote` | who brings files |
+//! | `talk` | what the person is told |
+//! | `records` | lists on disk |
 
 pub mod channel;
 pub mod events;
+mod file;
+mod finish;
+mod judge;
+mod local;
+mod merge;
+mod message;
 pub mod options;
 pub mod place;
+mod placement;
 pub mod race;
+mod receiving;
+mod records;
+mod remote;
+mod run;
+mod sender;
+mod source;
+mod supply;
+mod talk;
 
 pub use events::{CopyEvent, CopySummary, Counts, FailureKind};
 pub use options::{Check, CopyOptions, CopyRequest, Mode, Preserve, Via};
-
-// TEMP: the operation itself is written elsewhere.
-/// TEMP
-pub async fn run(
-    _: &std::sync::Arc<crate::Service>,
-    _: CopyRequest,
-    _: tokio::sync::mpsc::Sender<CopyEvent>,
-) -> Result<CopySummary, towpath_api::ApiError> {
-    Ok(CopySummary::default())
-}
-/// TEMP
-pub async fn serve_stdio(_: &std::sync::Arc<crate::Service>) -> Result<(), towpath_api::ApiError> {
-    Ok(())
-}
+pub use run::{run, serve_stdio};

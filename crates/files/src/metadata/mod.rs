@@ -34,6 +34,7 @@ use crate::error::FileError;
 pub(crate) use attributes::{Which, read as read_attributes};
 pub use compare::{Differences, differences};
 pub(crate) use held::{Held, hold};
+pub use owners::{group, user};
 pub(crate) use owners::{named_group, named_user};
 
 use held::file_type;
@@ -248,7 +249,7 @@ fn nanos(time: Time) -> rustix::fs::Nsecs {
 }
 
 /// The process's umask, which the system tells without changing it only in `/proc`.
-pub(crate) fn umask() -> u32 {
+pub fn umask() -> u32 {
     const USUAL: u32 = 0o022;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));

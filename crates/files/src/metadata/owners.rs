@@ -45,6 +45,26 @@ pub(super) fn local_group(group: &Owner, numeric: bool) -> u32 {
     local(group, numeric, &GROUP_IDS, ask)
 }
 
+/// The user that a person names, by name or by number, as they are on this machine; `None` if the
+/// name is empty.
+pub fn user(text: &str) -> Result<Option<Owner>, String> {
+    parse(text, "user", |name| uzers::get_user_by_name(name).map(|user| user.uid()))
+}
+
+/// The same for a group.
+pub fn group(text: &str) -> Result<Option<Owner>, String> {
+    parse(text, "group", |name| uzers::get_group_by_name(name).map(|group| group.gid()))
+}
+
+fn parse(text: &str, what: &str, ask: impl FnOnce(&str) -> Option<u32>) -> Result<Option<Owner>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let id = text.parse().ok().or_else(|| ask(text));
+    let id = id.ok_or_else(|| format!("there is no {what} {} here", crate::display_name(text.as_bytes())))?;
+    Ok(Some(Owner { id, name: Vec::new() }))
+}
+
 fn local(
     owner: &Owner,
     numeric: bool,

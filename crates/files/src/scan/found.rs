@@ -215,14 +215,14 @@ fn read_target(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Vec<u8>, Errno> {
 }
 
 /// Opens for reading without waiting for a pipe's writer, or following a link unless told to.
-pub(super) fn open_regular(dir: BorrowedFd<'_>, name: &[u8], links: Links) -> Result<File, Errno> {
+pub(crate) fn open_regular(dir: BorrowedFd<'_>, name: &[u8], links: Links) -> Result<File, Errno> {
     let nofollow = if links == Links::Follow { OFlags::empty() } else { OFlags::NOFOLLOW };
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | nofollow;
     openat(dir, name, flags, Mode::empty()).map(File::from)
 }
 
 /// Checks that an opened file is the regular file that was seen.
-pub(super) fn check_same(file: File, seen: &Stamp) -> Result<File, &'static str> {
+pub(crate) fn check_same(file: File, seen: &Stamp) -> Result<File, &'static str> {
     let stat = fstat(&file).map_err(|_| "cannot be looked at")?;
     let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     if regular && Stamp::from_stat(&stat).same_file(seen) { Ok(file) } else { Err("another file now") }

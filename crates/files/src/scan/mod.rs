@@ -39,6 +39,7 @@ pub use names::DirNames;
 pub use prune::Prune;
 pub use source::SourceTree;
 
+pub(crate) use found::{check_same, open_regular};
 pub(crate) use stack::Stack;
 
 use crate::confine::{Links, open_root};

@@ -238,6 +238,10 @@ impl Destination {
         &self.path
     }
 
+    pub(super) const fn root(&self) -> Made {
+        self.root
+    }
+
     pub(super) const fn options(&self) -> &WriteOptions {
         &self.options
     }

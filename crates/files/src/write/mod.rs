@@ -16,6 +16,7 @@
 //!
 //! | module | story |
 //! |---|---|
+//! | `copy` | the bytes of another file of this machine into one |
 //! | `body` | the bytes of an unfinished file, shared by both forms |
 //! | `destination` | [`Destination`]: a tree being written |
 //! | `nodes` | its symbolic links, special files and hard links |
@@ -32,6 +33,7 @@
 mod access;
 mod backup;
 mod body;
+mod copy;
 mod destination;
 mod folding;
 mod mounts;
@@ -48,7 +50,7 @@ pub use destination::{Destination, Made, WriteOptions};
 pub use nodes::Settled;
 pub use place::Overwrite;
 pub use queue::{FlushLimits, Placed};
-pub use remove::Removed;
+pub use remove::{Removed, Removing};
 pub use single::SingleFile;
 pub use staging::{Staged, is_staging_name};
 

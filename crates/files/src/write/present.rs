@@ -1,18 +1,40 @@
 //! What is in the destination already: looked at, listed, its metadata changed in place.
 
-use std::os::fd::AsFd;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use towpath_content::tree::Metadata;
 
-use super::destination::Destination;
+use super::destination::{Destination, Made};
+use crate::confine::Links;
 use crate::error::FileError;
 use crate::metadata::{Before, Held, apply, hold};
 use crate::path::RelPath;
-use crate::scan::{DirNames, Found, ScanOptions};
+use crate::scan::{DirNames, Found, ScanOptions, check_same, open_regular};
 use crate::stamp::Stamp;
 
 impl Destination {
+    /// True if the root was made for this destination.
+    pub fn is_new(&self) -> bool {
+        self.root() == Made::New
+    }
+
+    /// The directory at `path`, held open.
+    pub fn dir(&self, path: &RelPath) -> Result<Arc<OwnedFd>, FileError> {
+        self.dirs().get(path).map_err(|e| FileError::new("open", &path.below(self.path()), e))
+    }
+
+    /// Opens the regular file at `path` for reading, if it is still the one that was `seen`.
+    pub fn open_file(&self, path: &RelPath, seen: &Stamp) -> Result<File, FileError> {
+        let shown = path.below(self.path());
+        let (dir, name) = self.spot(path)?;
+        let file = open_regular(dir.as_fd(), name, Links::Refuse);
+        let file = file.map_err(|e| FileError::new("open", &shown, e))?;
+        check_same(file, seen).map_err(|how| FileError::changed("open", &shown, how))
+    }
+
     /// What is at `path`; `None` if nothing is, or not even the directory it would lie in. No
     /// link is followed, whatever the options say.
     pub fn look(&self, path: &RelPath, options: &ScanOptions) -> Result<Option<Found>, FileError> {

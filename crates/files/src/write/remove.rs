@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use super::access::open_accessible;
 use super::destination::Destination;
+use crate::confine::open_dir;
 use crate::error::FileError;
 use crate::metadata::Held;
 use crate::mount::Mount;
@@ -29,17 +30,34 @@ pub struct Removed {
     pub failures: Vec<FileError>,
 }
 
+/// Who decides what is removed, and is told.
+pub trait Removing {
+    /// Asked before anything is done to an entry: a directory before what is in it, and if that is
+    /// to be kept nothing in it is asked about.
+    fn may(&mut self, path: &RelPath, is_dir: bool) -> bool;
+
+    /// An entry is gone: a directory after what was in it.
+    fn gone(&mut self, path: &RelPath, is_dir: bool);
+}
+
 impl Destination {
-    /// Removes what is at `path`, a directory with everything in it.
-    ///
-    /// `each` is asked before anything is done to an entry, with its path and whether it is a
-    /// directory: a directory before what is in it, and if that is to be kept nothing in it is
-    /// asked about. What is kept keeps the directories it lies in. Other file systems mounted
-    /// there are kept, as [`FileError::Busy`]. Memory is bounded, whatever a directory holds.
-    pub fn remove(
+    /// Removes what is at `path`, a directory with everything in it, as far as `each` lets go.
+    /// What is kept keeps the directories it lies in. Other file systems mounted there are kept,
+    /// as [`FileError::Busy`]. Memory is bounded, whatever a directory holds.
+    pub fn remove(&self, path: &RelPath, each: &mut dyn Removing) -> Result<Removed, FileError> {
+        self.remove_or_not(path, each, true)
+    }
+
+    /// Does everything that [`Self::remove`] does but the removing.
+    pub fn rehearse_removal(&self, path: &RelPath, each: &mut dyn Removing) -> Result<Removed, FileError> {
+        self.remove_or_not(path, each, false)
+    }
+
+    fn remove_or_not(
         &self,
         path: &RelPath,
-        each: &mut dyn FnMut(&RelPath, bool) -> bool,
+        each: &mut dyn Removing,
+        for_good: bool,
     ) -> Result<Removed, FileError> {
         let (top, name) = self.spot(path)?;
         let vanished = statat(&top, name, AtFlags::SYMLINK_NOFOLLOW).err();
@@ -49,7 +67,7 @@ impl Destination {
         let options = ScanOptions::default();
         let stack = Stack::new(self.path(), Arc::clone(self.dirs().root()), path.clone(), &options);
         let (levels, removed) = Default::default();
-        let mut removal = Removal { to: self, top: Arc::clone(&top), each, stack, levels, removed };
+        let mut removal = Removal { to: self, top: Arc::clone(&top), each, for_good, stack, levels, removed };
         removal.entry(top.as_fd(), name, path);
         while removal.step() {}
         self.dirs().forget(path);
@@ -62,7 +80,8 @@ struct Removal<'a> {
     to: &'a Destination,
     /// The directory that the first entry lies in.
     top: Arc<OwnedFd>,
-    each: &'a mut dyn FnMut(&RelPath, bool) -> bool,
+    each: &'a mut dyn Removing,
+    for_good: bool,
     stack: Stack<'a>,
     levels: Vec<Level>,
     removed: Removed,
@@ -105,7 +124,7 @@ impl Removal<'_> {
             Err(error) => return self.failed(path, error),
         };
         let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        if self.to.is_own_staging(name) || !(self.each)(path, is_dir) {
+        if self.to.is_own_staging(name) || !self.each.may(path, is_dir) {
             return self.keep();
         }
         let done = match is_dir {
@@ -119,7 +138,10 @@ impl Removal<'_> {
 
     fn enter(&mut self, dir: BorrowedFd<'_>, name: &[u8], path: &RelPath) -> Result<(), FileError> {
         let failed = |e| FileError::new("remove", &path.below(self.to.path()), e);
-        let (opened, had) = open_accessible(dir, name).map_err(failed)?;
+        let (opened, had) = match self.for_good {
+            true => open_accessible(dir, name).map_err(failed)?,
+            false => (open_dir(dir, name).map_err(failed)?, None),
+        };
         if Mount::of(&opened).map_err(failed)? != Mount::of(dir).map_err(failed)? {
             let shown = path.below(self.to.path());
             return Err(FileError::busy("remove", &shown, "another file system is mounted there"));
@@ -159,8 +181,12 @@ impl Removal<'_> {
         path: &RelPath,
         how: AtFlags,
     ) -> Result<(), FileError> {
-        match unlinkat(dir, name, how) {
-            Ok(()) => self.removed.entries += 1,
+        let gone = if self.for_good { unlinkat(dir, name, how) } else { Ok(()) };
+        match gone {
+            Ok(()) => {
+                self.removed.entries += 1;
+                self.each.gone(path, how == AtFlags::REMOVEDIR);
+            }
             Err(Errno::NOENT) => {}
             Err(error) => return Err(FileError::new("remove", &path.below(self.to.path()), error)),
         }

@@ -45,7 +45,7 @@ pub mod wire;
 pub use client::{Direct, DirectConfig};
 pub use control::{ControlClosed, ControlReceiver, ControlSender};
 pub use pace::Pace;
-pub use peer::{Peer, PeerConfig};
+pub use peer::{Peer, PeerConfig, Traffic};
 pub use service::{Issuer, Service};
 
 /// The scheme of hints that this plugin answers: `tow://host:port`.

@@ -34,6 +34,25 @@ const NO_HELLO: &str = "did not begin with a hello";
 /// How long a connection that ends in a violation is kept to tell why.
 const GOODBYE_TIME: Duration = Duration::from_secs(2);
 
+/// Bytes that went over all connections of a session, headers included.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+impl Traffic {
+    /// Bytes sent.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Bytes received.
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+}
+
 /// How this side of a connection behaves.
 #[derive(Clone)]
 pub struct PeerConfig {
@@ -45,6 +64,8 @@ pub struct PeerConfig {
     pub send_pace: Arc<Pace>,
     /// Limits what this side takes.
     pub receive_pace: Arc<Pace>,
+    /// Counts.
+    pub traffic: Arc<Traffic>,
     /// This side has a control stream ([`Peer::control`]). Default: no.
     pub control: bool,
     /// Data are compressed in both directions. Default: only those sent, and if the peer asks.
@@ -55,7 +76,8 @@ impl Default for PeerConfig {
     fn default() -> Self {
         let silence = Duration::from_secs(20);
         let (send_pace, receive_pace) = (Arc::new(Pace::new(0)), Arc::new(Pace::new(0)));
-        Self { session: [0; 16], silence, send_pace, receive_pace, control: false, compress: false }
+        let traffic = Arc::default();
+        Self { session: [0; 16], silence, send_pace, receive_pace, traffic, control: false, compress: false }
     }
 }
 
@@ -79,6 +101,7 @@ struct Shared {
     token: CancellationToken,
     silence: Duration,
     receive_pace: Arc<Pace>,
+    traffic: Arc<Traffic>,
     compress: bool,
     /// Cancelled once the peer's hello has come.
     greeted: CancellationToken,
@@ -135,6 +158,7 @@ impl Peer {
             token: token.clone(),
             silence: config.silence,
             receive_pace: Arc::clone(&config.receive_pace),
+            traffic: Arc::clone(&config.traffic),
             compress: config.compress,
             greeted: CancellationToken::new(),
             control: stream,
@@ -359,6 +383,8 @@ async fn write_frames(shared: Arc<Shared>, mut writer: FrameWriter, mut queues: 
         writer.flush().await?;
         while let Some(batch) = queues.next().await {
             queues.pass(&mut writer, &batch).await?;
+            let bytes: usize = batch.iter().map(Outgoing::len).sum();
+            shared.traffic.sent.fetch_add(bytes as u64, Ordering::Relaxed);
             write_batch(&mut writer, batch).await?;
             if queues.is_empty() {
                 writer.flush().await?;
@@ -427,7 +453,9 @@ struct Inbound {
 impl Inbound {
     async fn run(&mut self, reader: &mut FrameReader) -> Result<(), String> {
         loop {
+            let before = reader.received();
             let frame = next_frame(reader, self.shared.silence).await?;
+            self.shared.traffic.received.fetch_add(reader.received() - before, Ordering::Relaxed);
             if !self.greeted && frame.kind != wire::CONTROL {
                 return Err(NO_HELLO.into());
             }

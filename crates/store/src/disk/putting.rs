@@ -58,6 +58,10 @@ impl Body for Incoming {
 impl Referred {
     fn open(path: &Path) -> Result<Self, StoreError> {
         let file = open_without_waiting(path).map_err(|error| StoreError::io("opening", path, error))?;
+        Self::of(file, path)
+    }
+
+    fn of(file: File, path: &Path) -> Result<Self, StoreError> {
         let mut before = Before::of(&file, path)?;
         if !before.settled && before.stamp.size >= WORTH_A_TICK {
             std::thread::sleep(TICK);
@@ -141,9 +145,36 @@ impl DiskStore {
             _ => None,
         };
         let hashed = match unbound {
-            Some(live) => self.hash_live(path, live, about)?,
+            Some(live) => self.hash_live(Referred::open(path)?, live, about)?,
             None => Referred::open(path).and_then(|referred| hash_open_file(&referred.file, path))?,
         };
+        self.refer_to(path, live, about, hashed)
+    }
+
+    /// [`Self::put_file`] of a file that was opened by someone who knows that it is the right one,
+    /// under a `live` name that is not bound. `path` (absolute, without symbolic links) is where
+    /// it is looked for later; its stamp tells whether what is found there is this very file.
+    pub fn put_open_file(
+        &self,
+        file: File,
+        path: &Path,
+        live: &Oid,
+        about: &About,
+    ) -> Result<(Oid, u64), StoreError> {
+        if !live.is_live() {
+            return Err(NOT_LIVE);
+        }
+        let hashed = self.hash_live(Referred::of(file, path)?, live, about)?;
+        self.refer_to(path, Some(live), about, hashed)
+    }
+
+    fn refer_to(
+        &self,
+        path: &Path,
+        live: Option<&Oid>,
+        about: &About,
+        hashed: Hashed,
+    ) -> Result<(Oid, u64), StoreError> {
         let (oid, size) = (hashed.oid, hashed.stamp.size);
         let (dir, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
         let record = FileRecord::new(dir, name, hashed);
@@ -180,8 +211,7 @@ impl DiskStore {
         Ok(())
     }
 
-    fn hash_live(&self, path: &Path, live: &Oid, about: &About) -> Result<Hashed, StoreError> {
-        let referred = Referred::open(path)?;
+    fn hash_live(&self, referred: Referred, live: &Oid, about: &About) -> Result<Hashed, StoreError> {
         let layout = Layout::live(referred.before.stamp.size).map_err(|_| TOO_LONG)?;
         let put = self.productions.begin(live, about, Incoming::Referred(referred))?;
         self.notices.changed(live);

@@ -1,0 +1,333 @@
+//! A file of a copy on its way to the destination.
+//!
+//! It is asked for, may prove to be the same after all (where contents are compared), else grows
+//! under a temporary name, starting from what an interrupted copy left or from the file that it
+//! replaces, and takes its name in a batch with others.
+
+use std::io;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tokio::sync::OwnedSemaphorePermit;
+use towpath_content::Oid;
+use towpath_content::pieces::{MIN_LOG2, Value};
+use towpath_content::tree::{Kind, Metadata, Time};
+use towpath_files::{Body, FileError, Overwrite, RelPath, Staged, Stamp};
+use towpath_store::{About, hash_open_file};
+use towpath_transfer::{FetchError, Target};
+
+use super::judge::Changes;
+use super::receiving::Receiving;
+use super::source::Located;
+use crate::get_file::{io_error, write_zeros};
+use crate::put_tree::store_stamp;
+
+/// A file that it replaces is worth to start from if it has as many bytes.
+const WORTH_READING: u64 = 1 << (MIN_LOG2 + 1);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is known of a file when it is asked for.
+pub struct Wanted {
+    /// Its number in the sender's tree.
+    pub entry: u64,
+    /// Where it goes.
+    pub path: RelPath,
+    /// Its path below the transfer's root, for people.
+    pub shown: Vec<u8>,
+    /// What it shall be like.
+    pub metadata: Metadata,
+    /// Bytes, as the scan saw them.
+    pub size: u64,
+    /// The regular file in its place.
+    pub old: Option<Stamp>,
+    /// Whether anything at all is in its place.
+    pub replaces: bool,
+    /// Its content may be the same: these changes would be left.
+    pub compare: Option<Changes>,
+    /// What is told of it once it is known to be different.
+    pub changes: Changes,
+    /// Where it is, if that is on this machine.
+    pub located: Option<Located>,
+}
+
+/// The file on its way.
+pub struct CopyFile {
+    receiving: Arc<Receiving>,
+    wanted: Wanted,
+    /// As they are when it is read: the file may have changed since the scan.
+    size: Mutex<u64>,
+    modified: Mutex<Time>,
+    permit: Mutex<Option<OwnedSemaphorePermit>>,
+    staged: Mutex<Option<Staged>>,
+    body: OnceLock<Body>,
+    existing: OnceLock<Vec<Range<u64>>>,
+    growing: Mutex<()>,
+    failure: Mutex<Option<FileError>>,
+}
+
+/// What is to be done when a file has its name.
+pub struct Note {
+    /// See [`Wanted::entry`].
+    pub entry: u64,
+    /// See [`Wanted::shown`].
+    pub shown: Vec<u8>,
+    /// Bytes.
+    pub size: u64,
+    /// Its place among the files under way.
+    pub permit: Option<OwnedSemaphorePermit>,
+}
+
+impl CopyFile {
+    /// A file that takes one place among those under way.
+    pub fn new(receiving: &Arc<Receiving>, wanted: Wanted, permit: OwnedSemaphorePermit) -> Arc<Self> {
+        Arc::new(Self {
+            receiving: Arc::clone(receiving),
+            size: Mutex::new(wanted.size),
+            modified: Mutex::new(wanted.metadata.modified),
+            wanted,
+            permit: Mutex::new(Some(permit)),
+            staged: Mutex::default(),
+            body: OnceLock::new(),
+            existing: OnceLock::new(),
+            growing: Mutex::default(),
+            failure: Mutex::default(),
+        })
+    }
+
+    /// What was known when it was asked for.
+    pub const fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
+    /// Bytes.
+    pub fn size(&self) -> u64 {
+        *lock(&self.size)
+    }
+
+    /// It is a little different from what the scan saw.
+    pub fn learn(&self, size: u64, modified: Time) {
+        *lock(&self.size) = size;
+        *lock(&self.modified) = modified;
+    }
+
+    /// Whether its place is taken by a file with this very content. Reads that file unless the
+    /// index knows it.
+    pub fn is_there(&self, oid: &Oid) -> bool {
+        let Some(old) = &self.wanted.old else { return false };
+        let Ok(placing) = self.receiving.placing() else { return false };
+        let path = placing.whole_path(&self.wanted.path);
+        let known = path.parent().zip(path.file_name()).and_then(|(dir, name)| {
+            placing.store().known(dir, &[(name, store_stamp(old))]).ok()?.into_iter().next()?
+        });
+        let found = known.or_else(|| {
+            let file = placing.destination.open_file(&self.wanted.path, old).ok()?;
+            Some(hash_open_file(&file, &path).ok()?.oid)
+        });
+        found == Some(*oid)
+    }
+
+    /// It proved to be the same: at most its metadata changes.
+    pub fn is_same(&self) {
+        let Some(changes) = self.wanted.compare else { return };
+        self.receiving.is_same(&self.wanted, changes);
+        self.settle(true);
+    }
+
+    /// It is different: tells so. In a dry run that is the end of it, and the answer is false.
+    pub fn is_different(&self) -> bool {
+        self.receiving.tell_file(&self.wanted, self.size());
+        if self.receiving.options.dry_run {
+            self.settle(false);
+            return false;
+        }
+        true
+    }
+
+    /// It can't be had; the reason was told already.
+    pub fn drop_it(&self) {
+        self.settle(false);
+    }
+
+    /// It can't be had.
+    pub fn fail(&self, error: &FileError) {
+        self.receiving.problem(&self.wanted.shown, error);
+        self.settle(false);
+    }
+
+    /// The session could not bring it, or this side could not write it.
+    pub fn ended(&self, error: &FetchError) {
+        match lock(&self.failure).take() {
+            Some(failure) => self.receiving.problem(&self.wanted.shown, &failure),
+            None => self.receiving.fetch_problem(&self.wanted.shown, error),
+        }
+        self.settle(false);
+    }
+
+    fn settle(&self, is_placed: bool) {
+        self.receiving.settled(self.wanted.entry, is_placed);
+        drop(lock(&self.permit).take());
+    }
+
+    /// An empty file needs nobody to bring it.
+    pub fn make_empty(&self) {
+        let made = self.open(0, false).and_then(|staged| {
+            *lock(&self.staged) = Some(staged);
+            self.finish(None)
+        });
+        if let Err(error) = made {
+            self.fail(&error);
+        }
+    }
+
+    /// Copies it from where it is on this machine.
+    pub fn copy_from(&self, file: &std::fs::File, seen: &Stamp) -> Result<(), FileError> {
+        let staged = self.open(seen.size, false)?;
+        staged.body().copy_from(file, seen.size, self.receiving.options.sparse)?;
+        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(&self.wanted.shown));
+        let after = Stamp::of(file).map_err(|error| FileError::new("read", path, error))?;
+        if after != *seen {
+            staged.discard()?;
+            return Err(FileError::changed("read", path, "written to while it was copied"));
+        }
+        *lock(&self.staged) = Some(staged);
+        self.finish(None)
+    }
+
+    /// A temporary for it: what an interrupted copy left, else a new one, filled as far as the
+    /// file that it replaces may be of use.
+    fn open(&self, size: u64, has_basis: bool) -> Result<Staged, FileError> {
+        let placing = self.receiving.placing()?;
+        let key = self.key();
+        if let Some(part) = placing.record.take_part(&key)
+            && let Ok(staged) = placing.destination.reopen_staged_for(&self.wanted.path, &part)
+        {
+            let left = staged.data_ranges().collect::<Result<Vec<_>, _>>().unwrap_or_default();
+            let _ = self.existing.set(left);
+            staged.body().set_size(size)?;
+            return Ok(staged);
+        }
+        self.receiving.note_staging()?;
+        let staged = placing.destination.stage_file_for(&self.wanted.path, size)?;
+        let noted = match self.wanted.size > 1 << MIN_LOG2 {
+            true => placing.record.set_part(&key, staged.name()),
+            false => placing.record.set_small_part(&key, staged.name()),
+        };
+        if let Err(error) = noted {
+            tracing::warn!(%error, "an interruption now would begin this file from the front");
+        }
+        if has_basis && let Some(range) = self.start_from_old(&staged) {
+            let _ = self.existing.set(vec![range]);
+        }
+        Ok(staged)
+    }
+
+    /// Names what an interruption leaves of it: the same file at the same place goes on.
+    fn key(&self) -> Oid {
+        let Time { seconds, nanos } = *lock(&self.modified);
+        let size = self.size();
+        let state = [&seconds.to_le_bytes()[..], &nanos.to_le_bytes(), &size.to_le_bytes()].concat();
+        Oid::of(&[self.wanted.path.as_bytes(), b"\0", &state].concat())
+    }
+
+    /// Fills a new temporary with the bytes of the file that it replaces; only a help.
+    fn start_from_old(&self, staged: &Staged) -> Option<Range<u64>> {
+        let old = self.wanted.old.filter(|old| old.size >= WORTH_READING)?;
+        if self.receiving.options.whole_file || self.size() < WORTH_READING {
+            return None;
+        }
+        let placing = self.receiving.placing().ok()?;
+        let file = placing.destination.open_file(&self.wanted.path, &old).ok()?;
+        let size = old.size.min(self.size());
+        staged.body().copy_from(&file, size, false).ok()?;
+        Some(0..size)
+    }
+
+    fn finish(&self, content: Option<(Oid, Vec<Value>)>) -> Result<(), FileError> {
+        let Some(staged) = lock(&self.staged).take() else { return Ok(()) };
+        if self.wanted.replaces {
+            self.receiving.back_up(&self.wanted.path)?;
+        }
+        let metadata = Metadata { modified: *lock(&self.modified), ..self.wanted.metadata.clone() };
+        let note = Note {
+            entry: self.wanted.entry,
+            shown: self.wanted.shown.clone(),
+            size: self.size(),
+            permit: lock(&self.permit).take(),
+        };
+        // What was not there when it was looked at is somebody else's, or another entry's.
+        let overwrite = if self.wanted.replaces { Overwrite::ReplaceAny } else { Overwrite::Never };
+        let placing = self.receiving.placing()?;
+        let named = placing.commit(staged, &self.wanted.path, &metadata, overwrite, content, note)?;
+        self.receiving.named(named);
+        Ok(())
+    }
+
+    fn note<T>(&self, result: Result<T, FileError>) -> io::Result<T> {
+        result.map_err(|error| {
+            let kind = io_error(&error);
+            *lock(&self.failure) = Some(error);
+            kind
+        })
+    }
+
+    fn body(&self) -> io::Result<&Body> {
+        self.body.get().ok_or_else(|| io::Error::other("the file was not begun"))
+    }
+
+    /// A live object's size is not known before its end.
+    fn grow(&self, end: u64) -> Result<(), FileError> {
+        let _alone = lock(&self.growing);
+        match self.body.get() {
+            Some(body) if end > body.size() => body.set_size(end),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Target for CopyFile {
+    fn begin(&self, size: Option<u64>, _about: &About) -> io::Result<()> {
+        if self.body.get().is_some() {
+            return Ok(());
+        }
+        let staged = self.note(self.open(size.unwrap_or_else(|| self.size()), true))?;
+        let _ = self.body.set(staged.body().clone());
+        *lock(&self.staged) = Some(staged);
+        Ok(())
+    }
+
+    fn existing(&self) -> Vec<Range<u64>> {
+        self.existing.get().cloned().unwrap_or_default()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.note(self.body()?.read_at(offset, buf))
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.note(self.grow(offset + bytes.len() as u64))?;
+        // What lies there already has to be written over, also with zeros.
+        let sparse = self.receiving.options.sparse && self.existing().is_empty();
+        self.note(self.body()?.write_piece(offset, bytes, sparse))
+    }
+
+    fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
+        self.note(self.grow(range.end))?;
+        let existing = self.existing.get().map_or(&[][..], Vec::as_slice);
+        write_zeros(self.body()?, &range, existing).or_else(|error| self.note(Err(error)))
+    }
+
+    fn complete(&self, oid: &Oid, size: u64, values: Vec<Value>) -> io::Result<()> {
+        *lock(&self.size) = size;
+        self.note(self.body()?.set_size(size))?;
+        self.note(self.finish(Some((*oid, values))))
+    }
+}
+
+/// Whether something is a regular file.
+pub const fn is_file(kind: &Kind) -> bool {
+    matches!(kind, Kind::File { .. })
+}

@@ -1,0 +1,201 @@
+//! What the two sides of a copy say to each other over the control stream of the connection: one
+//! Protocol Buffers message at a time (`docs/formats/copy.md`).
+//!
+//! The side that was started (over ssh) is told what to do by `Start`. Then one side is the
+//! sender, which has the source, and the other the receiver, which has the destination. Entries
+//! are numbered from 0 in the order in which the sender's tree descriptor has them.
+
+use bytes::Bytes;
+use prost::{Message as _, Oneof};
+use towpath_api::{ApiError, ErrorKind};
+
+/// The version of these messages.
+pub const VERSION: u32 = 1;
+
+/// One message.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Envelope {
+    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    message: Option<Message>,
+}
+
+/// What may be said.
+#[derive(Clone, PartialEq, Oneof)]
+pub enum Message {
+    /// Client to the started side: what to do.
+    #[prost(message, tag = "1")]
+    Start(Start),
+    /// The started side is ready and can be dialled at these addresses.
+    #[prost(message, tag = "2")]
+    Ready(Ready),
+    /// The copy as a whole can't go on.
+    #[prost(message, tag = "3")]
+    Fatal(Fatal),
+    /// Sender: the next bytes of the live tree descriptor; none at its end.
+    #[prost(bytes = "bytes", tag = "4")]
+    Entries(Bytes),
+    /// Sender: the tree could not be read completely; what is not told may still be there.
+    #[prost(message, tag = "5")]
+    Incomplete(Empty),
+    /// Receiver: all entries below this number have been looked at.
+    #[prost(uint64, tag = "6")]
+    Considered(u64),
+    /// Receiver: the contents of these files are wanted.
+    #[prost(message, tag = "7")]
+    Asks(Asks),
+    /// Sender: under which names the contents can be had.
+    #[prost(message, tag = "8")]
+    Answers(Answers),
+    /// Receiver: these files are done with.
+    #[prost(message, tag = "9")]
+    Settled(Settled),
+    /// Started side: an event for the person at the client, as JSON.
+    #[prost(bytes = "bytes", tag = "10")]
+    Event(Bytes),
+    /// Receiver, when all is in place: its summary, as JSON.
+    #[prost(bytes = "bytes", tag = "11")]
+    Finished(Bytes),
+    /// Sender: this entry, a directory that is about to come, is told without what is in it.
+    #[prost(uint64, tag = "12")]
+    Closed(u64),
+}
+
+/// Nothing.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Empty {}
+
+/// What the started side is to do.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Start {
+    /// [`VERSION`].
+    #[prost(uint32, tag = "1")]
+    pub version: u32,
+    /// It is the sender; else the receiver.
+    #[prost(bool, tag = "2")]
+    pub is_sender: bool,
+    /// The operation is `tow cp`; else `tow sync`.
+    #[prost(bool, tag = "3")]
+    pub is_cp: bool,
+    /// Paths to read, for the sender.
+    #[prost(bytes = "bytes", repeated, tag = "4")]
+    pub sources: Vec<Bytes>,
+    /// Where to write, for the receiver.
+    #[prost(bytes = "bytes", tag = "5")]
+    pub destination: Bytes,
+    /// How many sources there are, and whether the only one ends with a slash, for the receiver.
+    #[prost(uint32, tag = "6")]
+    pub source_count: u32,
+    /// See `source_count`.
+    #[prost(bool, tag = "7")]
+    pub is_contents: bool,
+    /// [`super::CopyOptions`] as JSON.
+    #[prost(bytes = "bytes", tag = "8")]
+    pub options: Bytes,
+    /// Where the client can be dialled.
+    #[prost(string, repeated, tag = "9")]
+    pub addresses: Vec<String>,
+}
+
+/// The started side can begin.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Ready {
+    /// Where it can be dialled.
+    #[prost(string, repeated, tag = "1")]
+    pub addresses: Vec<String>,
+}
+
+/// An error that ends the copy: an [`ApiError`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Fatal {
+    /// [`ApiError`] as JSON.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub error: Bytes,
+}
+
+/// Files that are wanted.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Asks {
+    /// Their entries.
+    #[prost(uint64, repeated, tag = "1")]
+    pub entries: Vec<u64>,
+    /// The receiver compares: every name must be that of the content, not of a live object.
+    #[prost(uint64, repeated, tag = "2")]
+    pub compare: Vec<u64>,
+}
+
+/// Names of contents.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Answers {
+    /// One for each file asked for, in any order.
+    #[prost(message, repeated, tag = "1")]
+    pub answers: Vec<Answer>,
+}
+
+/// The name of one file's content, or why there is none.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Answer {
+    /// The entry.
+    #[prost(uint64, tag = "1")]
+    pub entry: u64,
+    /// The OID in its bytes' form; empty if it could not be read.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub oid: Bytes,
+    /// Bytes, as they are now.
+    #[prost(uint64, tag = "3")]
+    pub size: u64,
+    /// The file is gone; with an empty `oid` and `false` it could not be read for another reason.
+    #[prost(bool, tag = "4")]
+    pub is_vanished: bool,
+    /// The time of last modification, as it is now: seconds.
+    #[prost(sint64, tag = "5")]
+    pub seconds: i64,
+    /// And nanoseconds.
+    #[prost(uint32, tag = "6")]
+    pub nanos: u32,
+}
+
+/// Files that the receiver needs nothing more of.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Settled {
+    /// They are in place.
+    #[prost(uint64, repeated, tag = "1")]
+    pub placed: Vec<u64>,
+    /// They are given up, or were the same already.
+    #[prost(uint64, repeated, tag = "2")]
+    pub dropped: Vec<u64>,
+}
+
+impl Message {
+    /// Its bytes.
+    pub fn to_bytes(self) -> Bytes {
+        Envelope { message: Some(self) }.encode_to_vec().into()
+    }
+
+    /// Reads a message from the other side.
+    pub fn from_bytes(bytes: Bytes) -> Result<Self, ApiError> {
+        let envelope = Envelope::decode(bytes).map_err(|error| violation(&error.to_string()))?;
+        envelope.message.ok_or_else(|| violation("an unknown message"))
+    }
+}
+
+/// The other side does not keep to what is agreed.
+pub fn violation(what: &str) -> ApiError {
+    ApiError::new(
+        ErrorKind::Failed,
+        format!("the other side sent what this program does not understand: {what}"),
+    )
+    .hint("use the same version of tow on both machines")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_comes_back_and_noise_does_not() {
+        let message = Message::Asks(Asks { entries: vec![1, 300], compare: vec![2] });
+        assert_eq!(Message::from_bytes(message.clone().to_bytes()).unwrap(), message);
+        assert!(Message::from_bytes(Bytes::from_static(b"\xff\xff\xff")).is_err());
+        assert!(Message::from_bytes(Bytes::new()).is_err());
+    }
+}

@@ -1,0 +1,91 @@
+//! Where the sources of a copy go: the habits of `cp` and of `rsync`, as a table.
+
+use super::options::Mode;
+
+/// What stands at the destination's path; a symbolic link counts as what it points to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum There {
+    /// Nothing.
+    Nothing,
+    /// A directory.
+    Directory,
+    /// Anything else.
+    Other,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    /// Whose habits.
+    pub mode: Mode,
+    /// How many sources there are.
+    pub sources: usize,
+    /// What is in the one source, not the directory itself (rsync's slash).
+    pub contents: bool,
+    /// The destination was written with a slash at its end.
+    pub slash: bool,
+    /// The first source is a directory.
+    pub is_dir: bool,
+}
+
+/// Where sources go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// Into the destination, each under its own name.
+    Into,
+    /// What is in the source into the destination.
+    Contents,
+    /// The destination becomes what the source is.
+    As,
+}
+
+/// Why that can't be: what is wrong, and what to do.
+pub type Refusal = (&'static str, &'static str);
+
+const NOT_A_DIRECTORY: Refusal = ("is not a directory", "name another destination, or remove what is there");
+const MISSING: Refusal = ("is not there, or no directory", "make it first with mkdir");
+
+/// Decides.
+pub fn place(there: There, asked: Asked) -> Result<Placement, Refusal> {
+    let Asked { mode, sources, contents, slash, is_dir } = asked;
+    match (there, mode) {
+        (There::Other, _) if contents || slash || sources != 1 || is_dir => Err(NOT_A_DIRECTORY),
+        (_, Mode::Sync) if contents => Ok(Placement::Contents),
+        (There::Directory, _) => Ok(Placement::Into),
+        (There::Nothing, Mode::Sync) if sources != 1 || slash || is_dir => Ok(Placement::Into),
+        (There::Nothing, Mode::Cp) if sources != 1 || slash && !is_dir => Err(MISSING),
+        (There::Nothing | There::Other, _) => Ok(Placement::As),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Mode::{Cp, Sync};
+    use There::{Directory, Nothing, Other};
+
+    /// Mode, sources, contents, slash, directory; then for nothing, a directory, something else.
+    type Row = (Mode, usize, bool, bool, bool, [Option<Placement>; 3]);
+
+    #[test]
+    fn the_habits_of_cp_and_rsync() {
+        let (into, contents, as_) = (Some(Placement::Into), Some(Placement::Contents), Some(Placement::As));
+        let rows: [Row; 10] = [
+            (Cp, 1, false, false, false, [as_, into, as_]),
+            (Cp, 1, false, true, false, [None, into, None]),
+            (Cp, 1, false, false, true, [as_, into, None]),
+            (Cp, 1, false, true, true, [as_, into, None]),
+            (Cp, 2, false, false, false, [None, into, None]),
+            (Sync, 1, false, false, false, [as_, into, as_]),
+            (Sync, 1, false, true, false, [into, into, None]),
+            (Sync, 1, false, false, true, [into, into, None]),
+            (Sync, 1, true, false, true, [contents, contents, None]),
+            (Sync, 2, false, false, false, [into, into, None]),
+        ];
+        for (mode, sources, contents, slash, is_dir, wanted) in rows {
+            let asked = Asked { mode, sources, contents, slash, is_dir };
+            let got = [Nothing, Directory, Other].map(|there| place(there, asked).ok());
+            assert_eq!(got, wanted, "{asked:?}");
+        }
+    }
+}

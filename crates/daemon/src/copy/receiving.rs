@@ -1,0 +1,334 @@
+//! What all parts of the receiving side of a copy share: where it writes, what it has done so far,
+//! and what went wrong.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tokio::sync::Semaphore;
+use towpath_api::{ApiError, ErrorKind};
+use towpath_content::Oid;
+use towpath_content::tree::Kind;
+use towpath_files::{Destination, FileError, Policy, RelPath, Stamp};
+use towpath_store::DiskStore;
+use towpath_transfer::FetchError;
+
+use super::events::{CopyEvent, CopySummary, Counts, FailureKind};
+use super::file::{Note, Wanted};
+use super::judge::Changes;
+use super::options::CopyOptions;
+use super::supply::Supplier;
+use super::talk::{Events, failed};
+use crate::errors;
+use crate::placing::{Named, Placing};
+use crate::resume::{Record, wait_while_busy};
+
+/// Files asked for and not in place.
+pub const UNDER_WAY: u32 = 2048;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The receiving side of one copy.
+pub struct Receiving {
+    /// What is asked for.
+    pub options: CopyOptions,
+    /// What of the metadata is applied.
+    pub policy: Policy,
+    /// Places for files under way.
+    pub places: Arc<Semaphore>,
+    /// First of rsync's letters for a file whose content comes: `<` where it is sent to another
+    /// machine, else `>`.
+    update: u8,
+    events: Events,
+    store: Arc<DiskStore>,
+    resume: PathBuf,
+    placing: OnceLock<Placing<Note>>,
+    has_staging: Mutex<bool>,
+    supplier: OnceLock<Arc<dyn Supplier>>,
+    counts: Mutex<CopySummary>,
+    bytes_done: AtomicU64,
+    files_done: AtomicU64,
+    fatal: Mutex<Option<ApiError>>,
+}
+
+impl Receiving {
+    /// A copy that has not begun. `resume` is the folder of resume records; `is_pushed` says that
+    /// the person is at the other side.
+    pub fn new(
+        options: CopyOptions,
+        store: Arc<DiskStore>,
+        resume: PathBuf,
+        events: Events,
+        is_pushed: bool,
+    ) -> Arc<Self> {
+        let preserve = &options.preserve;
+        let policy = Policy {
+            modes: preserve.perms,
+            special_bits: true,
+            times: preserve.times,
+            dir_times: preserve.times,
+            link_times: preserve.times,
+            owner: preserve.owner || options.chown.is_some(),
+            group: preserve.group || options.chown.is_some(),
+            numeric_ids: preserve.numeric_ids,
+            acls: preserve.acls,
+            xattrs: preserve.xattrs,
+        };
+        Arc::new(Self {
+            options,
+            policy,
+            places: Arc::new(Semaphore::new(UNDER_WAY as usize)),
+            update: if is_pushed { b'<' } else { b'>' },
+            events,
+            store,
+            resume,
+            placing: OnceLock::new(),
+            has_staging: Mutex::new(false),
+            supplier: OnceLock::new(),
+            counts: Mutex::default(),
+            bytes_done: AtomicU64::new(0),
+            files_done: AtomicU64::new(0),
+            fatal: Mutex::default(),
+        })
+    }
+
+    /// Who brings files; set once, before the first is asked for.
+    pub fn set_supplier(&self, supplier: Arc<dyn Supplier>) {
+        let _ = self.supplier.set(supplier);
+    }
+
+    /// Who brings files.
+    pub fn supplier(&self) -> Option<&Arc<dyn Supplier>> {
+        self.supplier.get()
+    }
+
+    /// Opens the destination for good, and goes on with what an interrupted copy to it left.
+    pub fn open(&self, destination: Destination, named: &Path) -> Result<(), ApiError> {
+        let path = destination.path().to_path_buf();
+        let base = path.canonicalize().map_err(|error| errors::io("open", &path, &error))?;
+        // The same destination, whatever comes: what is left of a file is found by what the file is.
+        let record = Record::open(&self.resume, named, &Oid::of(b"copy"))
+            .map_err(|error| errors::io("note", &self.resume, &error))?;
+        if let Some(name) = record.temp() {
+            let left = record.parts();
+            match wait_while_busy(|| destination.adopt_staging(name, &|part| left.contains(part))) {
+                Ok(()) => *lock(&self.has_staging) = true,
+                Err(error @ FileError::Busy { .. }) => return Err(errors::file(&error)),
+                Err(error) => tracing::debug!(%error, "what was left is gone"),
+            }
+        }
+        let placing = Placing::new(destination, base, record, Arc::clone(&self.store));
+        let _ = self.placing.set(placing);
+        Ok(())
+    }
+
+    /// Where it writes. Nowhere, in a dry run to a destination that is not there.
+    pub fn placing(&self) -> Result<&Placing<Note>, FileError> {
+        self.placing.get().ok_or_else(|| FileError::new("write", Path::new("."), rustix::io::Errno::NOENT))
+    }
+
+    /// Where it writes, if that is open.
+    pub fn opened(&self) -> Option<&Placing<Note>> {
+        self.placing.get()
+    }
+
+    /// Makes sure that the resume record names the folder of the temporaries, before the first.
+    pub fn note_staging(&self) -> Result<(), FileError> {
+        let placing = self.placing()?;
+        let mut has_staging = lock(&self.has_staging);
+        if !*has_staging {
+            let name = placing.destination.staging_name()?;
+            if let Err(error) = placing.record.set_temp(&name) {
+                tracing::warn!(%error, "an interruption now would begin from the front");
+            }
+            *has_staging = true;
+        }
+        Ok(())
+    }
+
+    /// Moves what is at `path` out of the way, if backups are asked for.
+    pub fn back_up(&self, path: &RelPath) -> Result<bool, FileError> {
+        if !self.options.backup {
+            return Ok(false);
+        }
+        let Some((parent, name)) = path.split() else { return Ok(false) };
+        let name = [name, &self.options.suffix].concat();
+        let to = match &self.options.backup_dir {
+            None => parent.join(&name)?,
+            Some(dir) => {
+                let names = dir.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".");
+                let mut to = RelPath::new(names)?;
+                parent.names().try_for_each(|name| to.push(name))?;
+                to.join(&name)?
+            }
+        };
+        match self.placing()?.destination.backup(path, &to) {
+            Ok(()) => Ok(true),
+            Err(FileError::Vanished { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What makes going on useless, if anything.
+    pub fn check(&self) -> Result<(), ApiError> {
+        lock(&self.fatal).clone().map_or(Ok(()), Err)
+    }
+
+    /// Ends the copy with an error.
+    pub fn stop(&self, error: ApiError) {
+        lock(&self.fatal).get_or_insert(error);
+        self.places.close();
+    }
+
+    /// A single entry failed; the others go on, unless the disk is full.
+    pub fn problem(&self, shown: &[u8], error: &FileError) {
+        match error {
+            FileError::NoSpace { .. } => self.stop(errors::file(error)),
+            _ => self.events.failure(failed(shown, error)),
+        }
+    }
+
+    /// The session could not bring a file.
+    pub fn fetch_problem(&self, shown: &[u8], error: &FetchError) {
+        let told = errors::fetch(error);
+        match error {
+            FetchError::Stalled { .. } => self.stop(told),
+            FetchError::Cancelled => {}
+            _ => self.events.failure(CopyEvent::Failed {
+                path: shown.to_vec(),
+                hint: told.hint,
+                kind: FailureKind::Other,
+                error: told.message,
+            }),
+        }
+    }
+
+    /// An entry is left out for what it is.
+    pub fn leave_out(&self, shown: &[u8], why: &str, hint: &str) {
+        self.events.failure(CopyEvent::Failed {
+            path: shown.to_vec(),
+            error: why.into(),
+            hint: Some(hint.into()),
+            kind: FailureKind::Skipped,
+        });
+    }
+
+    /// Tells of a change.
+    pub fn tell(&self, event: CopyEvent) {
+        self.events.item(event);
+    }
+
+    /// Tells that the content of a file comes.
+    pub fn tell_file(&self, wanted: &Wanted, size: u64) {
+        let file = Kind::File { size, oid: None, extents: None };
+        self.tell(CopyEvent::Item {
+            changes: wanted.changes.letters(self.update, &file, self.options.preserve.times),
+            path: wanted.shown.clone(),
+            target: None,
+            size,
+            modified: wanted.metadata.modified,
+        });
+        self.count(|counts| {
+            counts.transferred += 1;
+            counts.transferred_size += size;
+        });
+    }
+
+    /// A file proved the same: its metadata may have to be set.
+    pub fn is_same(&self, wanted: &Wanted, changes: Changes) {
+        let file = Kind::File { size: wanted.size, oid: None, extents: None };
+        if changes.is_metadata() {
+            self.tell(CopyEvent::Item {
+                changes: changes.letters(b'.', &file, self.options.preserve.times),
+                path: wanted.shown.clone(),
+                target: None,
+                size: wanted.size,
+                modified: wanted.metadata.modified,
+            });
+            if !self.options.dry_run
+                && let Some(old) = &wanted.old
+            {
+                self.touch(&wanted.path, &wanted.shown, old, &wanted.metadata);
+            }
+        }
+        self.count(|counts| counts.matched += wanted.size);
+    }
+
+    /// Sets metadata in place.
+    pub fn touch(
+        &self,
+        path: &RelPath,
+        shown: &[u8],
+        old: &Stamp,
+        metadata: &towpath_content::tree::Metadata,
+    ) {
+        let touched =
+            self.placing().and_then(|placing| placing.destination.set_metadata(path, old, metadata));
+        if let Err(error) = touched {
+            self.problem(shown, &error);
+        }
+    }
+
+    /// Files have their names, or will not get them.
+    pub fn named(&self, named: Vec<Named<Note>>) {
+        for Named { note, outcome, lacking, .. } in named {
+            if let Some(error) = lacking {
+                self.problem(&note.shown, &error);
+            }
+            let is_placed = outcome.is_ok();
+            self.bytes_done.fetch_add(note.size, Ordering::Relaxed);
+            self.files_done.fetch_add(1, Ordering::Relaxed);
+            if let Err(error) = outcome {
+                self.problem(&note.shown, &error);
+            }
+            self.settled(note.entry, is_placed);
+            // Another file may take its place.
+            drop(note.permit);
+        }
+    }
+
+    /// Nothing more is needed of a file.
+    pub fn settled(&self, entry: u64, is_placed: bool) {
+        if let Some(supplier) = self.supplier.get() {
+            supplier.settled(entry, is_placed);
+        }
+    }
+
+    /// Counts.
+    pub fn count(&self, count: impl FnOnce(&mut CopySummary)) {
+        count(&mut lock(&self.counts));
+    }
+
+    /// Bytes of files that are in place.
+    pub fn bytes_done(&self) -> u64 {
+        self.bytes_done.load(Ordering::Relaxed)
+    }
+
+    /// Files in place.
+    pub fn files_done(&self) -> u64 {
+        self.files_done.load(Ordering::Relaxed)
+    }
+
+    /// What was done so far.
+    pub fn summary(&self) -> CopySummary {
+        lock(&self.counts).clone()
+    }
+}
+
+/// Counts an entry by its kind.
+pub fn add(counts: &mut Counts, kind: &Kind) {
+    match kind {
+        Kind::File { .. } => counts.files += 1,
+        Kind::Directory => counts.directories += 1,
+        Kind::Symlink { .. } => counts.links += 1,
+        Kind::CharDevice { .. } | Kind::BlockDevice { .. } => counts.devices += 1,
+        Kind::Fifo | Kind::Socket => counts.specials += 1,
+    }
+}
+
+/// An error of the copy's own making.
+pub fn refuse(message: impl Into<String>, hint: &str) -> ApiError {
+    ApiError::new(ErrorKind::Usage, message).hint(hint)
+}

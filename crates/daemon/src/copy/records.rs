@@ -1,0 +1,145 @@
+//! Records kept in a file without a name while a copy runs: what would otherwise grow with the
+//! tree in memory. They are read back in the order in which they were written.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::marker::PhantomData;
+use std::os::unix::fs::FileExt;
+
+use prost::Message;
+
+/// Bytes collected before they are written.
+const BUFFER: usize = 64 << 10;
+
+/// A list of messages on disk.
+pub struct Records<M> {
+    file: Option<File>,
+    written: u64,
+    pending: Vec<u8>,
+    count: u64,
+    kind: PhantomData<M>,
+}
+
+impl<M> Default for Records<M> {
+    fn default() -> Self {
+        Self { file: None, written: 0, pending: Vec::new(), count: 0, kind: PhantomData }
+    }
+}
+
+impl<M: Message + Default> Records<M> {
+    /// Appends a record and returns where it begins.
+    pub fn push(&mut self, record: &M) -> io::Result<u64> {
+        let at = self.written + self.pending.len() as u64;
+        let bytes = record.encode_to_vec();
+        self.pending.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        self.pending.extend_from_slice(&bytes);
+        self.count += 1;
+        if self.pending.len() >= BUFFER {
+            self.write_out()?;
+        }
+        Ok(at)
+    }
+
+    /// How many there are.
+    pub const fn len(&self) -> u64 {
+        self.count
+    }
+
+    fn write_out(&mut self) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(tempfile::tempfile()?),
+        };
+        file.write_all_at(&self.pending, self.written)?;
+        self.written += self.pending.len() as u64;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// The record that begins at `at`.
+    pub fn get(&mut self, at: u64) -> io::Result<M> {
+        self.flush()?;
+        let file = self.file.as_ref().ok_or(io::ErrorKind::UnexpectedEof)?;
+        let mut len = [0; 4];
+        file.read_exact_at(&mut len, at)?;
+        let mut bytes = vec![0; u32::from_le_bytes(len) as usize];
+        file.read_exact_at(&mut bytes, at + 4)?;
+        M::decode(&bytes[..]).map_err(io::Error::other)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        self.write_out()?;
+        self.file.as_mut().map_or(Ok(()), Write::flush)
+    }
+
+    /// Calls `each` with every record, in order.
+    pub fn for_each<E: From<io::Error>>(
+        &mut self,
+        mut each: impl FnMut(M) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.flush()?;
+        let Some(file) = &self.file else { return Ok(()) };
+        let mut reader = BufReader::new(At { file, at: 0, end: self.written });
+        for _ in 0..self.count {
+            let mut len = [0; 4];
+            reader.read_exact(&mut len)?;
+            let mut bytes = vec![0; u32::from_le_bytes(len) as usize];
+            reader.read_exact(&mut bytes)?;
+            each(M::decode(&bytes[..]).map_err(io::Error::other)?)?;
+        }
+        Ok(())
+    }
+}
+
+struct At<'f> {
+    file: &'f File,
+    at: u64,
+    end: u64,
+}
+
+impl Read for At<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let len = usize::try_from(self.end - self.at).unwrap_or(usize::MAX).min(buf.len());
+        let read = self.file.read_at(&mut buf[..len], self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Named {
+        #[prost(bytes = "vec", tag = "1")]
+        name: Vec<u8>,
+    }
+
+    #[test]
+    fn records_come_back_in_order_and_by_their_place() {
+        let mut records = Records::default();
+        let names: Vec<_> = (0..5000).map(|i| format!("{i}{}", "x".repeat(i % 90)).into_bytes()).collect();
+        let places: Vec<_> =
+            names.iter().map(|name| records.push(&Named { name: name.clone() }).unwrap()).collect();
+        assert_eq!(records.get(places[4321]).unwrap().name, names[4321]);
+        let mut read = Vec::new();
+        records
+            .for_each(|record: Named| {
+                read.push(record.name);
+                io::Result::Ok(())
+            })
+            .unwrap();
+        assert_eq!((read, records.len()), (names, 5000));
+    }
+
+    #[test]
+    fn no_records_need_no_file() {
+        let mut records = Records::<Named>::default();
+        records.for_each(|_| io::Result::Ok(())).unwrap();
+        assert!(records.file.is_none());
+    }
+}

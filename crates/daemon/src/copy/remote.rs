@@ -1,0 +1,183 @@
+//! Files from a sender at the other end of a connection: it is asked for their names, and their
+//! bytes come through a transfer session.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use towpath_api::ApiError;
+use towpath_content::Oid;
+use towpath_content::tree::Time;
+use towpath_plugins::direct::ControlSender;
+use towpath_transfer::session::OnDone;
+use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Target};
+
+use super::file::CopyFile;
+use super::message::{Answer, Asks, Message, Settled, violation};
+use super::sender::hung_up;
+use super::supply::Supplier;
+
+/// Files asked for in one message.
+const TOGETHER: usize = 128;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Asks a sender, and hands its answers to a session.
+pub struct RemoteSupplier {
+    control: ControlSender,
+    runtime: Handle,
+    /// Files asked for and not answered.
+    asked: Mutex<HashMap<u64, Arc<CopyFile>>>,
+    next: Mutex<Asks>,
+    done: mpsc::UnboundedSender<Done>,
+}
+
+/// What is on its way to the sender.
+enum Done {
+    /// A file is done with, in place or not.
+    Settled(u64, bool),
+    /// Everything before this was told.
+    Flushed(oneshot::Sender<()>),
+}
+
+impl RemoteSupplier {
+    /// Speaks over `control`. Must be made within a runtime.
+    pub fn new(control: ControlSender) -> Arc<Self> {
+        let (done, settled) = mpsc::unbounded_channel();
+        tokio::spawn(tell_settled(control.clone(), settled));
+        Arc::new(Self {
+            control,
+            runtime: Handle::current(),
+            asked: Mutex::default(),
+            next: Mutex::default(),
+            done,
+        })
+    }
+
+    fn say(&self, message: Message) -> Result<(), ApiError> {
+        self.runtime.block_on(self.control.send(message.to_bytes())).map_err(|_| hung_up())
+    }
+
+    /// Waits until the sender was told of all files that are done with.
+    pub async fn flush(&self) {
+        let (end, flushed) = oneshot::channel();
+        if self.done.send(Done::Flushed(end)).is_ok() {
+            let _ = flushed.await;
+        }
+    }
+
+    /// Takes a sender's answer. Blocks while the session is busy.
+    pub fn answered(&self, answer: &Answer, session: &Session) -> Result<(), ApiError> {
+        let file = lock(&self.asked).remove(&answer.entry);
+        let file = file.ok_or_else(|| violation("an answer to nothing"))?;
+        if answer.oid.is_empty() {
+            file.drop_it();
+            return Ok(());
+        }
+        let oid = Oid::from_bytes(&answer.oid).map_err(|error| violation(&error.to_string()))?;
+        if answer.nanos >= 1_000_000_000 {
+            return Err(violation("a time that is none"));
+        }
+        file.learn(answer.size, Time { seconds: answer.seconds, nanos: answer.nanos });
+        if file.wanted().compare.is_some() {
+            if file.is_there(&oid) {
+                file.is_same();
+                return Ok(());
+            }
+            if !file.is_different() {
+                return Ok(());
+            }
+        }
+        if answer.size == 0 {
+            file.make_empty();
+            return Ok(());
+        }
+        self.fetch(file, oid, session);
+        Ok(())
+    }
+
+    fn fetch(&self, file: Arc<CopyFile>, oid: Oid, session: &Session) {
+        let group = Arc::new(Group {
+            path: file.wanted().shown.clone(),
+            size: Some(file.size()),
+            modified: Some(file.wanted().metadata.modified),
+            ..Group::default()
+        });
+        let request = ObjectRequest {
+            oid,
+            size: (!oid.is_live()).then(|| file.size()),
+            group,
+            target: Arc::clone(&file) as Arc<dyn Target>,
+            recipe: None,
+        };
+        let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
+            if let Err(error) = result {
+                file.ended(&error);
+            }
+        });
+        self.runtime.block_on(session.submit(request, on_done));
+    }
+}
+
+impl Supplier for RemoteSupplier {
+    fn bring(&self, file: Arc<CopyFile>) -> Result<(), ApiError> {
+        let entry = file.wanted().entry;
+        let compare = file.wanted().compare.is_some();
+        lock(&self.asked).insert(entry, file);
+        let count = {
+            let mut next = lock(&self.next);
+            if compare {
+                next.compare.push(entry)
+            } else {
+                next.entries.push(entry)
+            }
+            next.compare.len() + next.entries.len()
+        };
+        if count >= TOGETHER { self.push() } else { Ok(()) }
+    }
+
+    fn considered(&self, entry: u64) -> Result<(), ApiError> {
+        // What was asked for before must not be forgotten by the sender.
+        self.push()?;
+        self.say(Message::Considered(entry))
+    }
+
+    fn settled(&self, entry: u64, is_placed: bool) {
+        let _ = self.done.send(Done::Settled(entry, is_placed));
+    }
+
+    fn push(&self) -> Result<(), ApiError> {
+        let asks = std::mem::take(&mut *lock(&self.next));
+        if asks.entries.is_empty() && asks.compare.is_empty() {
+            return Ok(());
+        }
+        self.say(Message::Asks(asks))
+    }
+}
+
+/// Tells the sender which files are done with, many at a time.
+async fn tell_settled(control: ControlSender, mut done: mpsc::UnboundedReceiver<Done>) {
+    while let Some(first) = done.recv().await {
+        let (mut message, mut flushed) = (Settled::default(), None);
+        let mut next = Some(first);
+        while let Some(one) = next {
+            match one {
+                Done::Settled(entry, true) => message.placed.push(entry),
+                Done::Settled(entry, false) => message.dropped.push(entry),
+                Done::Flushed(end) => flushed = Some(end),
+            }
+            let is_full = message.placed.len() + message.dropped.len() >= TOGETHER * 8;
+            next = if is_full || flushed.is_some() { None } else { done.try_recv().ok() };
+        }
+        if message != Settled::default() && control.send(Message::Settled(message).to_bytes()).await.is_err()
+        {
+            return;
+        }
+        if let Some(end) = flushed {
+            let _ = end.send(());
+        }
+    }
+}

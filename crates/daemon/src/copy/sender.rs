@@ -1,0 +1,461 @@
+//! The sending side of a copy to another machine: tells what is there, and names the content of
+//! the files that the receiver asks for.
+//!
+//! ```text
+//!   scan thread ── live tree descriptor ──────► control stream
+//!        │ where each file is (a window of them)      │ asks
+//!        ▼                                            ▼
+//!      Table ──────────────────────────────► answering thread: index, hash ──► answers
+//! ```
+//!
+//! A file that nobody asks for is not opened. What is asked for is hashed in batches on all cores
+//! and named by its content; a large file that the index does not know is named by a live object,
+//! so that its first pieces travel while the rest is being hashed. The bytes themselves are
+//! fetched by the receiver through the direct plugin; `Offers` says that it may.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use rayon::prelude::*;
+use rustix::rand::{GetRandomFlags, getrandom};
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, mpsc};
+use towpath_api::{ApiError, ErrorKind};
+use towpath_content::ticket::Secret;
+use towpath_content::tree::{Encoder, Event, Time};
+use towpath_content::{NodeId, Oid};
+use towpath_link::Identity;
+use towpath_plugins::direct::{ControlSender, Issuer};
+use towpath_store::{About, DiskStore, FileRecord, Stamp, hash_open_file};
+
+use super::events::{CopyEvent, FailureKind};
+use super::message::{Answer, Answers, Asks, Empty, Message, Settled, violation};
+use super::source::{Located, Sources, Step};
+use super::talk::{Events, failed_at, skipped};
+use crate::errors;
+use crate::put_tree::store_stamp;
+
+/// Entries that the scan may be ahead of the receiver.
+const WINDOW: u64 = 64 << 10;
+/// Bytes of descriptor that the scan may be ahead of the receiver.
+const WINDOW_BYTES: u64 = 16 << 20;
+/// Files answered at once.
+const BATCH: usize = 256;
+/// A file up to this size is hashed before it is named.
+const HASH_FIRST: u64 = 64 << 20;
+/// Larger files hashed at once: each takes a thread, and the receiver follows at most 8.
+const LIVE: usize = 4;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the other side of a copy may fetch: what was named in an answer and is not settled.
+pub struct Offers {
+    identity: Identity,
+    offered: Mutex<HashMap<Oid, usize>>,
+}
+
+impl Offers {
+    /// Nothing yet.
+    pub fn new(identity: Identity) -> Self {
+        Self { identity, offered: Mutex::default() }
+    }
+
+    fn add(&self, oid: Oid) {
+        *lock(&self.offered).entry(oid).or_default() += 1;
+    }
+
+    fn remove(&self, oid: &Oid) {
+        let mut offered = lock(&self.offered);
+        if let Some(count) = offered.get_mut(oid) {
+            *count -= 1;
+            if *count == 0 {
+                offered.remove(oid);
+            }
+        }
+    }
+}
+
+impl Issuer for Offers {
+    fn secret(&self, _root: &Oid) -> Option<Secret> {
+        None
+    }
+
+    fn is_allowed(&self, _node: &NodeId, oid: &Oid) -> bool {
+        lock(&self.offered).contains_key(oid)
+    }
+
+    fn sign(&self, message: &[u8]) -> [u8; 64] {
+        self.identity.sign(message)
+    }
+}
+
+/// Where the files are that the receiver may still ask for.
+#[derive(Default)]
+struct Table {
+    state: Mutex<TableState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct TableState {
+    files: BTreeMap<u64, Located>,
+    considered: u64,
+    /// Entries told and not considered, with their bytes in the descriptor.
+    ahead: VecDeque<(u64, u64)>,
+    bytes_ahead: u64,
+    is_over: bool,
+}
+
+impl TableState {
+    fn is_far_ahead(&self, entry: u64) -> bool {
+        entry >= self.considered + WINDOW || self.bytes_ahead > WINDOW_BYTES
+    }
+}
+
+impl Table {
+    /// Takes an entry; waits while the receiver is far behind. False: the copy is over.
+    fn add(&self, entry: u64, bytes: u64, located: Option<Located>) -> bool {
+        let mut state = lock(&self.state);
+        while state.is_far_ahead(entry) && !state.is_over {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.ahead.push_back((entry, bytes));
+        state.bytes_ahead += bytes;
+        if let Some(located) = located {
+            state.files.insert(entry, located);
+        }
+        !state.is_over
+    }
+
+    fn take(&self, entry: u64) -> Option<Located> {
+        lock(&self.state).files.remove(&entry)
+    }
+
+    fn consider(&self, entry: u64) {
+        let mut state = lock(&self.state);
+        if entry > state.considered {
+            state.considered = entry;
+            state.files = state.files.split_off(&entry);
+            while let Some((_, bytes)) = state.ahead.pop_front_if(|(ahead, _)| *ahead < entry) {
+                state.bytes_ahead -= bytes;
+            }
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn end(&self) {
+        lock(&self.state).is_over = true;
+        self.changed.notify_all();
+    }
+}
+
+/// The sender of one copy.
+pub struct Sender {
+    store: Arc<DiskStore>,
+    offers: Arc<Offers>,
+    control: ControlSender,
+    events: Events,
+    runtime: Handle,
+    remove_sources: bool,
+    table: Table,
+    /// Files asked for and not settled, with the names they were given.
+    asked: Mutex<HashMap<u64, (Located, HashSet<Oid>)>>,
+    large: Arc<Semaphore>,
+    entries: AtomicU64,
+}
+
+/// What the receiver asks for: the entry, and whether its content has to be named.
+type Ask = (u64, bool);
+
+impl Sender {
+    /// A sender that speaks over `control`. Must be made within a runtime.
+    pub fn new(
+        store: Arc<DiskStore>,
+        offers: Arc<Offers>,
+        control: ControlSender,
+        events: Events,
+        remove_sources: bool,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            offers,
+            control,
+            events,
+            runtime: Handle::current(),
+            remove_sources,
+            table: Table::default(),
+            asked: Mutex::default(),
+            large: Arc::new(Semaphore::new(LIVE)),
+            entries: AtomicU64::new(0),
+        })
+    }
+
+    /// Reads the sources and tells them; returns at the end of the tree, when the receiver may
+    /// still be asking. Blocks.
+    pub fn tell(&self, sources: &Sources) -> Result<(), ApiError> {
+        let mut encoder = Encoder::new(true);
+        let mut is_incomplete = false;
+        sources.read(&mut |step| match step {
+            Step::Walk(event, located) => self.walk(&mut encoder, &event, located),
+            Step::Closed => self.say(Message::Closed(self.entries.load(Ordering::Relaxed))),
+            Step::Failed { path, error } => {
+                is_incomplete = true;
+                self.events.failure(failed_at(&path, &error));
+                Ok(())
+            }
+            Step::Skipped { path, why } => {
+                self.events.failure(skipped(&path, why));
+                Ok(())
+            }
+        })?;
+        let rest = encoder.finish().map_err(|error| internal(&error.to_string()))?;
+        if is_incomplete {
+            self.say(Message::Incomplete(Empty {}))?;
+        }
+        self.say_entries(rest)?;
+        self.say(Message::Entries(Bytes::new()))
+    }
+
+    fn walk(&self, encoder: &mut Encoder, event: &Event, located: Option<Located>) -> Result<(), ApiError> {
+        encoder.push(event).map_err(|error| internal(&error.to_string()))?;
+        let finished = encoder.take();
+        let bytes = finished.len() as u64;
+        self.say_entries(finished)?;
+        if matches!(event, Event::Leave) {
+            return Ok(());
+        }
+        let entry = self.entries.fetch_add(1, Ordering::Relaxed);
+        match self.table.add(entry, bytes, located) {
+            true => Ok(()),
+            false => Err(internal("the copy is over")),
+        }
+    }
+
+    fn say_entries(&self, bytes: Vec<u8>) -> Result<(), ApiError> {
+        let bytes = Bytes::from(bytes);
+        // One block a message, so that a message never exceeds what the control stream takes.
+        let block = towpath_content::tree::BLOCK;
+        (0..bytes.len())
+            .step_by(block)
+            .try_for_each(|at| self.say(Message::Entries(bytes.slice(at..bytes.len().min(at + block)))))
+    }
+
+    fn say(&self, message: Message) -> Result<(), ApiError> {
+        self.runtime.block_on(self.control.send(message.to_bytes())).map_err(|_| hung_up())
+    }
+
+    /// Handles what the receiver says; `asks` leads to [`Self::answer_all`].
+    pub fn hear(&self, message: Message, asks: &mpsc::UnboundedSender<Vec<Ask>>) -> Result<(), ApiError> {
+        match message {
+            Message::Asks(Asks { entries, compare }) => {
+                let all = entries.into_iter().map(|entry| (entry, false));
+                let _ = asks.send(all.chain(compare.into_iter().map(|entry| (entry, true))).collect());
+                Ok(())
+            }
+            Message::Considered(entry) => {
+                self.table.consider(entry);
+                Ok(())
+            }
+            Message::Settled(settled) => {
+                self.settle(settled);
+                Ok(())
+            }
+            _ => Err(violation("a message that a receiver does not send")),
+        }
+    }
+
+    fn settle(&self, settled: Settled) {
+        for entry in settled.dropped {
+            self.forget(entry);
+        }
+        for entry in settled.placed {
+            let located = self.forget(entry).or_else(|| self.table.take(entry));
+            if let Some(located) = located.filter(|_| self.remove_sources)
+                && let Err(error) = located.remove()
+            {
+                self.events.failure(failed_at(&located.whole_path(), &error));
+            }
+        }
+    }
+
+    fn forget(&self, entry: u64) -> Option<Located> {
+        let (located, oids) = lock(&self.asked).remove(&entry)?;
+        oids.iter().for_each(|oid| self.offers.remove(oid));
+        Some(located)
+    }
+
+    /// The copy is over, however it ended.
+    pub fn end(&self) {
+        self.table.end();
+    }
+
+    /// Answers what the receiver asks until it says no more. Blocks.
+    pub fn answer_all(self: &Arc<Self>, mut asks: mpsc::UnboundedReceiver<Vec<Ask>>) -> Result<(), ApiError> {
+        while let Some(mut batch) = asks.blocking_recv() {
+            while batch.len() < BATCH
+                && let Ok(more) = asks.try_recv()
+            {
+                batch.extend(more);
+            }
+            for part in batch.chunks(BATCH) {
+                self.answer(part)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(self: &Arc<Self>, batch: &[Ask]) -> Result<(), ApiError> {
+        let mut files = Vec::with_capacity(batch.len());
+        for &(entry, compare) in batch {
+            let located = self.table.take(entry).ok_or_else(|| violation("a file that was not told of"))?;
+            files.push((entry, compare, located));
+        }
+        let known = self.known(&files);
+        let mut answers = Vec::with_capacity(files.len());
+        let mut rest = Vec::new();
+        for ((entry, compare, located), known) in files.into_iter().zip(known) {
+            match known {
+                Some(oid) => answers.push(self.named(entry, located, oid)),
+                None if located.stamp.size > HASH_FIRST && !compare => self.stream(entry, located),
+                None => rest.push((entry, located)),
+            }
+        }
+        let hashed: Vec<_> = rest
+            .into_par_iter()
+            .with_max_len(4)
+            .map(|(entry, located)| {
+                let record = hash(&located);
+                (entry, located, record)
+            })
+            .collect();
+        let records: Vec<_> =
+            hashed.iter().filter_map(|(_, _, record)| record.as_ref().ok().cloned()).collect();
+        self.store.remember(&records).map_err(|error| errors::store(&error))?;
+        for (entry, mut located, record) in hashed {
+            answers.push(match record {
+                Ok(record) => {
+                    located.stamp = now(&located.stamp, &record.stamp);
+                    self.named(entry, located, record.oid)
+                }
+                Err(error) => self.refused(entry, &located, &error),
+            });
+        }
+        if answers.is_empty() { Ok(()) } else { self.say(Message::Answers(Answers { answers })) }
+    }
+
+    /// What the index knows of the files.
+    fn known(&self, files: &[(u64, bool, Located)]) -> Vec<Option<Oid>> {
+        let look_up = |located: &Located| {
+            let path = located.whole_path();
+            let (dir, name) = (path.parent()?, path.file_name()?);
+            let known = self.store.known(dir, &[(name, store_stamp(&located.stamp))]).ok()?;
+            known.into_iter().next().flatten()
+        };
+        files.iter().map(|(_, _, located)| look_up(located)).collect()
+    }
+
+    fn named(&self, entry: u64, located: Located, oid: Oid) -> Answer {
+        let Time { seconds, nanos } = located.stamp.modified;
+        let answer = Answer {
+            entry,
+            oid: Bytes::copy_from_slice(&oid.to_bytes()),
+            size: located.stamp.size,
+            is_vanished: false,
+            seconds,
+            nanos,
+        };
+        self.offers.add(oid);
+        lock(&self.asked).entry(entry).or_insert_with(|| (located, HashSet::new())).1.insert(oid);
+        answer
+    }
+
+    fn refused(&self, entry: u64, located: &Located, error: &ApiError) -> Answer {
+        let is_vanished = error.kind == ErrorKind::NotFound;
+        let kind = if is_vanished { FailureKind::Vanished } else { FailureKind::Other };
+        let path = located.whole_path();
+        self.events.failure(CopyEvent::Failed {
+            path: path.as_os_str().as_encoded_bytes().to_vec(),
+            error: error.message.clone(),
+            hint: error.hint.clone(),
+            kind,
+        });
+        Answer { entry, is_vanished, ..Answer::default() }
+    }
+
+    /// Names a large file by a live object and hashes it meanwhile.
+    fn stream(self: &Arc<Self>, entry: u64, located: Located) {
+        let this = Arc::clone(self);
+        let large = Arc::clone(&self.large);
+        self.runtime.spawn(async move {
+            let Ok(_permit) = large.acquire_owned().await else { return };
+            let working = tokio::task::spawn_blocking(move || {
+                if let Err(error) = this.stream_blocking(entry, located) {
+                    tracing::debug!(%error, "a large file could not be offered");
+                }
+            });
+            let _ = working.await;
+        });
+    }
+
+    fn stream_blocking(&self, entry: u64, located: Located) -> Result<(), ApiError> {
+        let mut random = [0; 32];
+        getrandom(&mut random[..], GetRandomFlags::empty()).map_err(|error| internal(&error.to_string()))?;
+        let live = Oid::Live(random);
+        let path = located.whole_path();
+        let answer = self.named(entry, located.clone(), live);
+        self.say(Message::Answers(Answers { answers: vec![answer] }))?;
+        let file = located.open().map_err(|error| errors::source(&error))?;
+        match self.store.put_open_file(file, &path, &live, &About::default()) {
+            Ok((content, _)) => {
+                // From here on the receiver may ask for it by its content.
+                let mut asked = lock(&self.asked);
+                if let Some((_, oids)) = asked.get_mut(&entry)
+                    && oids.insert(content)
+                {
+                    self.offers.add(content);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                let error = errors::store(&error);
+                self.refused(entry, &located, &error);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// A file as it is after hashing: it may have changed since the scan saw it.
+fn now(seen: &towpath_files::Stamp, hashed: &Stamp) -> towpath_files::Stamp {
+    match store_stamp(seen) == *hashed {
+        true => *seen,
+        false => towpath_files::Stamp { size: hashed.size, modified: time(hashed.mtime_ns), ..*seen },
+    }
+}
+
+fn time(nanos: i64) -> Time {
+    const SECOND: i64 = 1_000_000_000;
+    Time { seconds: nanos.div_euclid(SECOND), nanos: nanos.rem_euclid(SECOND) as u32 }
+}
+
+fn hash(located: &Located) -> Result<FileRecord, ApiError> {
+    let path = located.whole_path();
+    let file = located.open().map_err(|error| errors::source(&error))?;
+    let hashed = hash_open_file(&file, &path).map_err(|error| errors::store(&error))?;
+    Ok(FileRecord::new(path.parent().unwrap_or(&path), path.file_name().unwrap_or_default(), hashed))
+}
+
+fn internal(what: &str) -> ApiError {
+    ApiError::new(ErrorKind::Failed, what)
+}
+
+/// The connection ended before the copy did.
+pub fn hung_up() -> ApiError {
+    ApiError::new(ErrorKind::Unreachable, "the other side hung up before the copy was complete")
+        .hint("run the same command again: it goes on where it was")
+}

@@ -1,0 +1,438 @@
+//! The sources of a copy, read as one tree.
+//!
+//! ```text
+//!   root (stands for the destination, has no metadata of its own)
+//!   ├── a            `tow cp /x/a /y/b DEST`: each source under its own name,
+//!   └── b            sorted, with all that is in it
+//! ```
+//!
+//! What is read is told in the order of a tree descriptor; files come with the way back to them.
+
+use std::ffi::OsStr;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use towpath_api::{ApiError, ErrorKind};
+use towpath_content::tree::{Entry, Event, Kind, Metadata};
+use towpath_files::filter::{Filter, RuleList, Side};
+use towpath_files::{
+    FileError, Found, HardLinks, Prune, RelPath, ScanError, ScanOptions, Scanned, SourceTree, Stamp,
+    display_name, look,
+};
+
+use super::options::CopyOptions;
+use crate::errors;
+
+/// Where the bytes of a file are.
+#[derive(Debug, Clone)]
+pub struct Located {
+    tree: Arc<SourceTree>,
+    base: Arc<Path>,
+    /// Below the tree's root.
+    path: RelPath,
+    /// What it looked like when the scan saw it.
+    pub stamp: Stamp,
+}
+
+impl Located {
+    /// Opens it, if it is still the file that was seen.
+    pub fn open(&self) -> Result<std::fs::File, FileError> {
+        self.tree.open_file(&self.path, &self.stamp)
+    }
+
+    /// Its path, absolute and without symbolic links.
+    pub fn whole_path(&self) -> PathBuf {
+        self.path.below(&self.base)
+    }
+
+    /// Removes it, if it is still what was seen.
+    pub fn remove(&self) -> Result<(), FileError> {
+        self.tree.remove_file(&self.path, &self.stamp)
+    }
+}
+
+/// A step of reading the sources.
+#[derive(Debug)]
+pub enum Step {
+    /// A step of the walk; a file's OID is not known. What can be removed or read comes with the
+    /// way to it.
+    Walk(Event, Option<Located>),
+    /// Something could not be read and is left out: what stands there at the destination is to be
+    /// left alone.
+    Failed {
+        /// Its path as a person knows it.
+        path: PathBuf,
+        /// Why.
+        error: FileError,
+    },
+    /// The directory told next is another file system, and what is in it is not told.
+    Closed,
+    /// A directory that is not entered.
+    Skipped {
+        /// Its path as a person knows it.
+        path: PathBuf,
+        /// Why not.
+        why: &'static str,
+    },
+}
+
+/// All sources of a copy.
+pub struct Sources {
+    roots: Vec<Root>,
+    scan: ScanOptions,
+    options: CopyOptions,
+    /// A directory that is not to be copied into itself.
+    avoid: Option<PathBuf>,
+}
+
+/// One source.
+struct Root {
+    /// As the person wrote it.
+    path: PathBuf,
+    /// The name it has in the tree.
+    name: Vec<u8>,
+    found: Found,
+    /// What it is filtered as: below the transfer's root, under its own name or (a directory
+    /// whose contents are copied) under none.
+    shown: RelPath,
+}
+
+impl Sources {
+    /// Looks at the sources. `contents`: a trailing slash means what is in a directory, as for
+    /// rsync; then the transfer's root is inside it.
+    pub fn open(paths: &[PathBuf], contents: bool, options: &CopyOptions) -> Result<Self, ApiError> {
+        let preserve = &options.preserve;
+        let scan = ScanOptions {
+            one_file_system: options.one_file_system,
+            follow_links: options.copy_links,
+            xattrs: preserve.xattrs,
+            acls: preserve.acls,
+            owner_names: (preserve.owner || preserve.group) && !preserve.numeric_ids,
+            hard_links: preserve.hard_links,
+            ..ScanOptions::default()
+        };
+        let mut roots = Vec::new();
+        for path in paths {
+            roots.push(Root::look(path, contents, &scan).map_err(|error| errors::source(&error))?);
+        }
+        roots.sort_by(|one, other| one.name.cmp(&other.name));
+        if let Some(same) = roots.windows(2).find(|pair| pair[0].name == pair[1].name) {
+            let name = display_name(&same[0].name);
+            let message = format!("two sources have the same name: {name}");
+            return Err(ApiError::new(ErrorKind::Usage, message).hint("copy them one after the other"));
+        }
+        Ok(Self { roots, scan, options: options.clone(), avoid: None })
+    }
+
+    /// Leaves this directory (absolute, without symbolic links) out, should it lie in a source: it
+    /// is where the copy goes.
+    #[must_use]
+    pub fn avoiding(self, directory: Option<PathBuf>) -> Self {
+        Self { avoid: directory, ..self }
+    }
+
+    /// Reads everything, in order.
+    pub fn read(&self, each: &mut dyn FnMut(Step) -> Result<(), ApiError>) -> Result<(), ApiError> {
+        let rules = RuleList::from_lines(&self.options.filters)
+            .map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
+        let mut filter = Filter::new(rules, Side::Sender, self.options.delete_excluded);
+        let mut links = HardLinks::default();
+        each(Step::Walk(Event::Enter(nameless()), None))?;
+        for root in &self.roots {
+            let mut reader = Reader { root, sources: self, filter: &mut filter, links: &mut links, each };
+            match &self.options.files_from {
+                Some(listed) => reader.listed(listed)?,
+                None => reader.all()?,
+            }
+        }
+        each(Step::Walk(Event::Leave, None))
+    }
+}
+
+/// The root of the tree.
+fn nameless() -> Entry {
+    Entry { name: Vec::new(), kind: Kind::Directory, metadata: Metadata::default(), hard_link: None }
+}
+
+impl Root {
+    fn look(path: &Path, contents: bool, scan: &ScanOptions) -> Result<Self, FileError> {
+        let has_slash = path.as_os_str().as_bytes().ends_with(b"/") || path.file_name().is_none();
+        let found = look(path, scan)?;
+        let is_dir = found.entry.kind == Kind::Directory;
+        // `.`, `..` and `/` have no name of their own.
+        let name = match path.file_name() {
+            Some(name) => name.to_owned(),
+            None => {
+                let whole = path.canonicalize().map_err(|e| FileError::new("open", path, e))?;
+                whole.file_name().unwrap_or(OsStr::new("root")).to_owned()
+            }
+        };
+        let name = name.as_bytes().to_vec();
+        let shown = if is_dir && has_slash && contents { RelPath::root() } else { RelPath::new([&name])? };
+        Ok(Self { path: path.into(), name, found, shown })
+    }
+
+    fn is_dir(&self) -> bool {
+        self.found.entry.kind == Kind::Directory
+    }
+}
+
+/// Reads one source.
+struct Reader<'a> {
+    root: &'a Root,
+    sources: &'a Sources,
+    filter: &'a mut Filter,
+    links: &'a mut HardLinks,
+    each: &'a mut dyn FnMut(Step) -> Result<(), ApiError>,
+}
+
+/// A filter that is asked below the transfer's root, by a scan that begins deeper.
+struct Below<'f> {
+    top: &'f RelPath,
+    filter: &'f mut Filter,
+    recursive: bool,
+    /// See [`Sources::avoiding`], below the held root.
+    avoid: Option<RelPath>,
+    /// Directories that were not entered, and why.
+    skipped: Vec<(RelPath, &'static str)>,
+}
+
+const NOT_RECURSIVE: &str = "a directory is left out, as -r is off";
+const INTO_ITSELF: &str = "the destination is left out, as it can't be copied into itself";
+
+impl Below<'_> {
+    fn path(&self, below: &RelPath) -> Option<RelPath> {
+        let mut path = self.top.clone();
+        below.names().try_for_each(|name| path.push(name)).ok().map(|()| path)
+    }
+}
+
+impl Prune for Below<'_> {
+    fn enter(&mut self, dir: BorrowedFd<'_>, path: &RelPath) -> Result<(), FileError> {
+        match self.path(path) {
+            Some(path) => self.filter.enter(dir, &path),
+            None => Ok(()),
+        }
+    }
+
+    fn leave(&mut self) {
+        self.filter.leave();
+    }
+
+    fn shows(&mut self, path: &RelPath, is_dir: bool) -> bool {
+        // What is nested too deeply for a path is told by the scan itself.
+        let Some(shown) = self.path(path) else { return true };
+        if !self.filter.shows(&shown, is_dir) {
+            return false;
+        }
+        if is_dir && !self.recursive {
+            self.skipped.push((path.clone(), NOT_RECURSIVE));
+            return false;
+        }
+        if is_dir && self.avoid.as_ref() == Some(path) {
+            self.skipped.push((path.clone(), INTO_ITSELF));
+            return false;
+        }
+        true
+    }
+}
+
+impl Reader<'_> {
+    fn all(&mut self) -> Result<(), ApiError> {
+        let is_dir = self.root.is_dir();
+        let is_named = !self.root.shown.is_root();
+        if is_named && !self.filter.shows(&self.root.shown, is_dir) {
+            return Ok(());
+        }
+        if !is_dir {
+            return self.single();
+        }
+        if !self.sources.options.recursive && is_named {
+            return (self.each)(Step::Skipped { path: self.root.path.clone(), why: NOT_RECURSIVE });
+        }
+        let tree = self.open(&self.root.path)?;
+        self.scan(&tree, &RelPath::root(), &self.root.name)
+    }
+
+    fn open(&self, path: &Path) -> Result<(Arc<SourceTree>, Arc<Path>), ApiError> {
+        let tree = SourceTree::open(path).map_err(|error| errors::source(&error))?;
+        let tree = if self.sources.options.copy_links { tree.following_links() } else { tree };
+        let base = path.canonicalize().map_err(|error| errors::io("open", path, &error))?;
+        Ok((Arc::new(tree), base.into()))
+    }
+
+    /// A source that is no directory.
+    fn single(&mut self) -> Result<(), ApiError> {
+        let path = &self.root.path;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let (tree, base) = self.open(parent)?;
+        let name = RelPath::new([&self.root.name]).map_err(|error| errors::source(&error))?;
+        let mut found = match look(path, &self.sources.scan) {
+            Ok(found) => found,
+            Err(error) => return (self.each)(Step::Failed { path: path.clone(), error }),
+        };
+        if self.sources.scan.hard_links {
+            self.links.number(&mut found);
+        }
+        found.entry.name.clone_from(&self.root.name);
+        let located = Located { tree, base, path: name, stamp: found.stamp };
+        (self.each)(Step::Walk(Event::Leaf(found.entry), Some(located)))
+    }
+
+    /// The directory at `below` in a held tree, which is called `name` in the copy.
+    fn scan(
+        &mut self,
+        (tree, base): &(Arc<SourceTree>, Arc<Path>),
+        below: &RelPath,
+        name: &[u8],
+    ) -> Result<(), ApiError> {
+        let recursive = self.sources.options.recursive;
+        let avoid = self.sources.avoid.as_ref().and_then(|avoid| {
+            let below = avoid.strip_prefix(base).ok()?;
+            RelPath::new(below.iter().map(OsStr::as_bytes)).ok().filter(|path| !path.is_root())
+        });
+        let mut prune =
+            Below { top: &self.root.shown, filter: self.filter, recursive, avoid, skipped: Vec::new() };
+        let mut at = below.clone();
+        let mut depth = 0;
+        let each = &mut *self.each;
+        let one_file_system = self.sources.options.one_file_system;
+        let device = self.root.found.stamp.device;
+        let mut visit = |scanned: Scanned| match scanned {
+            Scanned::Enter(mut found) => {
+                if one_file_system && found.stamp.device != device {
+                    each(Step::Closed)?;
+                }
+                if depth == 0 {
+                    found.entry.name = name.to_vec();
+                } else {
+                    at.push(&found.entry.name).map_err(|error| errors::source(&error))?;
+                }
+                depth += 1;
+                each(Step::Walk(Event::Enter(found.entry), None))
+            }
+            Scanned::Leaf(found) => {
+                let path = at.join(&found.entry.name).map_err(|error| errors::source(&error))?;
+                let (tree, base) = (Arc::clone(tree), Arc::clone(base));
+                let located = Located { tree, base, path, stamp: found.stamp };
+                each(Step::Walk(Event::Leaf(found.entry), Some(located)))
+            }
+            Scanned::Leave => {
+                depth -= 1;
+                if depth > 0 {
+                    at.pop();
+                }
+                each(Step::Walk(Event::Leave, None))
+            }
+            Scanned::Failed(error) => each(Step::Failed { path: error.path().to_path_buf(), error }),
+        };
+        let scanned = tree.scan_below(below, &self.sources.scan, self.links, &mut prune, &mut visit);
+        let skipped = std::mem::take(&mut prune.skipped);
+        scanned.map_err(|error| match error {
+            ScanError::Root(error) => errors::source(&error),
+            ScanError::Stopped(error) => error,
+        })?;
+        skipped
+            .into_iter()
+            .try_for_each(|(path, why)| (self.each)(Step::Skipped { path: path.below(&self.root.path), why }))
+    }
+
+    /// Only what is listed, and the directories on the way there.
+    fn listed(&mut self, listed: &[Vec<u8>]) -> Result<(), ApiError> {
+        let mut paths = Vec::with_capacity(listed.len());
+        for path in listed {
+            let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".");
+            paths.push(RelPath::new(names).map_err(|error| errors::source(&error))?);
+        }
+        paths.sort_by(|one, other| one.names().cmp(other.names()));
+        paths.dedup();
+        let tree = self.open(&self.root.path)?;
+        let mut root = self.root.found.entry.clone();
+        root.name.clone_from(&self.root.name);
+        (self.each)(Step::Walk(Event::Enter(root), None))?;
+        let mut open = RelPath::root();
+        let mut whole: Option<RelPath> = None;
+        for path in paths.iter().filter(|path| !path.is_root()) {
+            if whole.as_ref().is_some_and(|whole| is_below(path, whole)) {
+                continue;
+            }
+            if self.go_to(&tree.0, &mut open, path)? && self.one(&tree, &mut open, path)? {
+                whole = Some(path.clone());
+            }
+        }
+        while open.pop() {
+            (self.each)(Step::Walk(Event::Leave, None))?;
+        }
+        (self.each)(Step::Walk(Event::Leave, None))
+    }
+
+    /// Leaves and enters directories until the parent of `path` is open; false if that failed.
+    fn go_to(&mut self, tree: &SourceTree, open: &mut RelPath, path: &RelPath) -> Result<bool, ApiError> {
+        let Some((parent, _)) = path.split() else { return Ok(false) };
+        while !(*open == parent || is_below(&parent, open)) {
+            open.pop();
+            (self.each)(Step::Walk(Event::Leave, None))?;
+        }
+        let missing: Vec<Vec<u8>> = parent.names().skip(open.depth()).map(<[u8]>::to_vec).collect();
+        for name in missing {
+            let next = open.join(&name).map_err(|error| errors::source(&error))?;
+            match tree.look(&next, &self.sources.scan) {
+                Ok(found) if found.entry.kind == Kind::Directory => {
+                    (self.each)(Step::Walk(Event::Enter(found.entry), None))?;
+                    *open = next;
+                }
+                Ok(_) => {
+                    let shown = next.below(&self.root.path);
+                    let error = FileError::new("enter", &shown, rustix::io::Errno::NOTDIR);
+                    (self.each)(Step::Failed { path: shown, error })?;
+                    return Ok(false);
+                }
+                Err(error) => {
+                    (self.each)(Step::Failed { path: next.below(&self.root.path), error })?;
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// One listed path, whose parent is open; true if all below it was read too.
+    fn one(
+        &mut self,
+        tree: &(Arc<SourceTree>, Arc<Path>),
+        open: &mut RelPath,
+        path: &RelPath,
+    ) -> Result<bool, ApiError> {
+        let found = match tree.0.look(path, &self.sources.scan) {
+            Ok(found) => found,
+            Err(error) => {
+                (self.each)(Step::Failed { path: path.below(&self.root.path), error })?;
+                return Ok(false);
+            }
+        };
+        let is_dir = found.entry.kind == Kind::Directory;
+        if !self.filter.shows(path, is_dir) {
+            return Ok(false);
+        }
+        if is_dir && self.sources.options.recursive {
+            let name = found.entry.name.clone();
+            self.scan(tree, path, &name)?;
+            return Ok(true);
+        }
+        if is_dir {
+            (self.each)(Step::Walk(Event::Enter(found.entry), None))?;
+            *open = path.clone();
+            return Ok(false);
+        }
+        let (tree, base) = (Arc::clone(&tree.0), Arc::clone(&tree.1));
+        let located = Located { tree, base, path: path.clone(), stamp: found.stamp };
+        (self.each)(Step::Walk(Event::Leaf(found.entry), Some(located)))?;
+        Ok(false)
+    }
+}
+
+fn is_below(path: &RelPath, dir: &RelPath) -> bool {
+    path.depth() > dir.depth() && path.names().take(dir.depth()).eq(dir.names())
+}

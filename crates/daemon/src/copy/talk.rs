@@ -1,0 +1,135 @@
+//! What a copy tells the person, wherever the person is: here, or at the other end of the
+//! connection.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use towpath_files::FileError;
+use towpath_plugins::direct::ControlSender;
+
+use super::events::{CopyEvent, FailureKind};
+use super::message::Message;
+use crate::errors;
+
+/// Changes of entries told and not shown yet.
+const WAITING: usize = 1024;
+
+/// Takes events from any thread.
+#[derive(Debug, Clone)]
+pub struct Events {
+    items: mpsc::Sender<CopyEvent>,
+    failures: mpsc::UnboundedSender<CopyEvent>,
+}
+
+/// Where they come out.
+#[derive(Debug)]
+pub struct Told {
+    items: mpsc::Receiver<CopyEvent>,
+    failures: mpsc::UnboundedReceiver<CopyEvent>,
+}
+
+/// What failed, counted as it was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Entries that could not be copied.
+    pub failed: u64,
+    /// Entries that vanished.
+    pub vanished: u64,
+    /// Entries left out for their kind.
+    pub skipped: u64,
+}
+
+/// A new pair.
+pub fn events() -> (Events, Told) {
+    let (items, items_told) = mpsc::channel(WAITING);
+    let (failures, failures_told) = mpsc::unbounded_channel();
+    (Events { items, failures }, Told { items: items_told, failures: failures_told })
+}
+
+impl Events {
+    /// Tells of an entry; blocks while the person does not read.
+    pub fn item(&self, event: CopyEvent) {
+        let _ = self.items.blocking_send(event);
+    }
+
+    /// Tells of a failure; never blocks.
+    pub fn failure(&self, event: CopyEvent) {
+        let _ = self.failures.send(event);
+    }
+
+    /// Hands on what the other side told.
+    pub async fn pass(&self, event: CopyEvent) {
+        match event {
+            CopyEvent::Failed { .. } => drop(self.failures.send(event)),
+            CopyEvent::Progress { .. } => self.progress(event),
+            event => drop(self.items.send(event).await),
+        }
+    }
+
+    /// Tells how far it is, unless there is too much to show already.
+    pub fn progress(&self, event: CopyEvent) {
+        let _ = self.items.try_send(event);
+    }
+}
+
+impl Told {
+    async fn next(&mut self) -> Option<CopyEvent> {
+        tokio::select! {
+            biased;
+            Some(event) = self.failures.recv() => Some(event),
+            Some(event) = self.items.recv() => Some(event),
+            else => None,
+        }
+    }
+
+    /// Hands everything to the person, and counts what failed.
+    pub async fn to_person(mut self, person: mpsc::Sender<CopyEvent>) -> Tally {
+        let mut tally = Tally::default();
+        while let Some(event) = self.next().await {
+            if let CopyEvent::Failed { kind, .. } = &event {
+                match kind {
+                    FailureKind::Vanished => tally.vanished += 1,
+                    FailureKind::Other => tally.failed += 1,
+                    FailureKind::Skipped => tally.skipped += 1,
+                }
+            }
+            let _ = person.send(event).await;
+        }
+        tally
+    }
+
+    /// Sends everything to the other side.
+    pub async fn to_other_side(mut self, control: ControlSender) {
+        while let Some(event) = self.next().await {
+            if let Ok(json) = serde_json::to_vec(&event) {
+                let _ = control.send(Message::Event(Bytes::from(json)).to_bytes()).await;
+            }
+        }
+    }
+}
+
+/// The event for a file that could not be read or written.
+pub fn failed(path: &[u8], error: &FileError) -> CopyEvent {
+    let kind = match error {
+        FileError::Vanished { .. } => FailureKind::Vanished,
+        _ => FailureKind::Other,
+    };
+    let error = errors::source(error);
+    CopyEvent::Failed { path: path.to_vec(), error: error.message, hint: error.hint, kind }
+}
+
+/// The same for a path.
+pub fn failed_at(path: &Path, error: &FileError) -> CopyEvent {
+    failed(path.as_os_str().as_encoded_bytes(), error)
+}
+
+/// The event for a directory of the source that is not entered.
+pub fn skipped(path: &Path, why: &str) -> CopyEvent {
+    CopyEvent::Failed {
+        path: path.as_os_str().as_encoded_bytes().to_vec(),
+        error: why.into(),
+        hint: None,
+        kind: FailureKind::Skipped,
+    }
+}

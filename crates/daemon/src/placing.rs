@@ -1,0 +1,138 @@
+//! Complete files of a tree get their names in batches, one sync each, and are indexed then.
+//!
+//! A batch is named when the destination's own limits say so, and every few seconds besides: on a
+//! slow link few files come, and what has no name yet is what a kill costs.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use towpath_content::Oid;
+use towpath_content::pieces::Value;
+use towpath_content::tree::Metadata;
+use towpath_files::{Destination, FileError, Overwrite, Placed, RelPath, Staged, Stamp};
+use towpath_store::DiskStore;
+
+use crate::get_file::file_record;
+use crate::resume::Record;
+
+/// How long complete files may wait for the sync that gives them their names.
+const NAME_EVERY: Duration = Duration::from_secs(2);
+/// Such syncs take one part in so many of the time.
+const SYNC_SHARE: u32 = 10;
+
+/// A tree's destination, with its resume record and the index.
+pub struct Placing<T> {
+    /// Where the tree is written.
+    pub destination: Destination,
+    /// The destination's path without symlinks, under which its files are indexed.
+    pub base: PathBuf,
+    /// What an interruption leaves.
+    pub record: Record,
+    store: Arc<DiskStore>,
+    /// Files committed and not named yet.
+    committed: Mutex<HashMap<RelPath, Committed<T>>>,
+    next_flush: Mutex<Instant>,
+}
+
+struct Committed<T> {
+    content: Option<(Oid, Vec<Value>)>,
+    note: T,
+}
+
+/// A file that has its name, or will not get it.
+pub struct Named<T> {
+    /// Its path in the tree.
+    pub path: RelPath,
+    /// What the caller said of it.
+    pub note: T,
+    /// What it looks like under its name.
+    pub outcome: Result<Stamp, FileError>,
+    /// What of its metadata could not be set.
+    pub lacking: Option<FileError>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T> Placing<T> {
+    /// Writes into `destination`, whose path without symlinks is `base`.
+    pub fn new(destination: Destination, base: PathBuf, record: Record, store: Arc<DiskStore>) -> Self {
+        let next_flush = Mutex::new(Instant::now() + NAME_EVERY);
+        Self { destination, base, record, store, committed: Mutex::default(), next_flush }
+    }
+
+    /// A complete file takes its metadata now and its name soon. `content`, if known, is what the
+    /// index is told of it. Returns the files that were named meanwhile.
+    pub fn commit(
+        &self,
+        staged: Staged,
+        path: &RelPath,
+        metadata: &Metadata,
+        overwrite: Overwrite,
+        content: Option<(Oid, Vec<Value>)>,
+        note: T,
+    ) -> Result<Vec<Named<T>>, FileError> {
+        lock(&self.committed).insert(path.clone(), Committed { content, note });
+        let placed = self.destination.commit(staged, path.clone(), metadata, overwrite);
+        let placed = placed.inspect_err(|_| drop(lock(&self.committed).remove(path)))?;
+        let mut named = self.settle(placed);
+        named.extend(self.flush_if_due());
+        Ok(named)
+    }
+
+    /// Names all files that wait.
+    pub fn flush(&self) -> Vec<Named<T>> {
+        self.settle(self.destination.flush())
+    }
+
+    fn flush_if_due(&self) -> Vec<Named<T>> {
+        let Ok(mut next) = self.next_flush.try_lock() else { return Vec::new() };
+        let start = Instant::now();
+        if start < *next {
+            return Vec::new();
+        }
+        let named = self.flush();
+        *next = Instant::now() + NAME_EVERY.max(start.elapsed() * SYNC_SHARE);
+        named
+    }
+
+    fn settle(&self, placed: Vec<Placed>) -> Vec<Named<T>> {
+        if placed.is_empty() {
+            return Vec::new();
+        }
+        let (mut named, mut records, mut temps) = (Vec::with_capacity(placed.len()), Vec::new(), Vec::new());
+        for Placed { path, temp, outcome, lacking } in placed {
+            let Some(Committed { content, note }) = lock(&self.committed).remove(&path) else { continue };
+            if let (Ok(stamp), Some((oid, values))) = (&outcome, content) {
+                records.extend(file_record(&path.below(&self.base), stamp, &oid, values));
+            }
+            temps.extend(outcome.is_ok().then_some(temp));
+            named.push(Named { path, note, outcome, lacking });
+        }
+        if let Err(error) = self.store.remember(&records) {
+            tracing::warn!(%error, "files could not be indexed");
+        }
+        if let Err(error) = self.record.small_are_placed(temps.iter().map(String::as_str)) {
+            tracing::warn!(%error, "an interruption now would begin small files anew");
+        }
+        named
+    }
+
+    /// A path in the tree as the index and other programs know it.
+    pub fn whole_path(&self, path: &RelPath) -> PathBuf {
+        path.below(&self.base)
+    }
+
+    /// The index.
+    pub fn store(&self) -> &DiskStore {
+        &self.store
+    }
+
+    /// The destination's path for messages.
+    pub fn path(&self) -> &Path {
+        self.destination.path()
+    }
+}
