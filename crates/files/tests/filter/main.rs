@@ -15,4 +15,6 @@ mod rsync;
 #[cfg(test)]
 mod safe_links;
 #[cfg(test)]
+mod tables;
+#[cfg(test)]
 mod walk;

@@ -8,10 +8,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use towpath_files::filter::Filter;
-use towpath_files::{FileError, RelPath};
+use towpath_files::{FileError, RelPath, display_name};
 
 /// Paths, those of directories with a slash at the end.
 pub type Paths = BTreeSet<Vec<u8>>;
+
+/// Paths as a failing test shows them.
+pub fn readable(paths: &Paths) -> Vec<String> {
+    paths.iter().map(|path| display_name(path)).collect()
+}
 
 /// The entries of a directory: name, and whether it is a directory.
 fn entries(dir: &Path) -> Vec<(Vec<u8>, bool)> {
