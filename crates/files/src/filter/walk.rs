@@ -206,6 +206,10 @@ impl Question<'_> {
 
     fn ask_layers(&self, id: usize) -> Option<bool> {
         let merge = self.merges.iter().find(|merge| merge.id == id)?;
+        if merge.spec.contents.perishable && self.ignore_perishable {
+            // All of it, also the exclusion of a file by its own `e`, which is not perishable itself.
+            return None;
+        }
         let mut layers = merge.layers.as_ref();
         while let Some(layer) = layers {
             if let Some(verdict) = self.ask(&layer.rules) {

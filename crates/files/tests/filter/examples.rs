@@ -1,5 +1,8 @@
 //! The examples of rsync's manual, without rsync.
 
+use std::fs::File;
+use std::os::fd::AsFd;
+
 use towpath_files::RelPath;
 use towpath_files::filter::{Filter, RuleList, Side};
 
@@ -106,6 +109,16 @@ fn perishable_rules_do_not_keep_a_deleted_directory() {
     let protected = |filter: &mut Filter, text| filter.protects_in_deleted(&path(text).0, false);
     assert!(protects(&mut filter, "d/a.o") && !protected(&mut filter, "d/a.o"));
     assert!(protected(&mut filter, "d/keep"));
+}
+
+#[test]
+fn a_perishable_file_of_rules_is_so_with_the_exclusion_of_others_it_names() {
+    let tmp = tempfile::tempdir().unwrap();
+    make(tmp.path(), b".r", b":e .q\n");
+    let mut filter = receiver(&[":p .r"]);
+    filter.enter(File::open(tmp.path()).unwrap().as_fd(), &RelPath::root()).unwrap();
+    assert!(protects(&mut filter, ".q"));
+    assert!(!filter.protects_in_deleted(&path(".q").0, false));
 }
 
 #[test]
