@@ -12,6 +12,7 @@ use towpath_content::chunking::Parameters;
 use towpath_content::codec::{Reader, Writer};
 use towpath_content::live::Statement;
 use towpath_content::{Hint, Oid, Ticket, recipe, tree};
+use towpath_files::{Filter, RelPath, RuleList, Side};
 use towpath_link::frame::{self, Decoded};
 use towpath_plugins::direct::wire::{Body, DataHeader};
 
@@ -26,7 +27,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     Target { name: "ticket", run: ticket, seeds: seeds::tickets },
     Target { name: "oid_text", run: oid_text, seeds: seeds::oid_texts },
     Target { name: "oid_binary", run: oid_binary, seeds: seeds::oids },
@@ -40,6 +41,7 @@ pub const TARGETS: [Target; 13] = [
     Target { name: "frame", run: frame, seeds: seeds::frames },
     Target { name: "control", run: control, seeds: seeds::controls },
     Target { name: "data_header", run: data_header, seeds: seeds::data_frames },
+    Target { name: "filter_rules", run: filter_rules, seeds: seeds::filter_rules },
 ];
 
 /// A ticket's line of text.
@@ -159,5 +161,19 @@ pub fn control(data: &[u8]) {
 pub fn data_header(data: &[u8]) {
     if let Ok((header, payload)) = DataHeader::decode(Bytes::copy_from_slice(data)) {
         assert_eq!([&header.encode()[..], &payload].concat(), data);
+    }
+}
+
+/// Filter rules that the other side sent, one a line, and what is made of them.
+pub fn filter_rules(data: &[u8]) {
+    let lines: Vec<Vec<u8>> = data.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect();
+    let Ok(rules) = RuleList::from_lines(&lines) else { return };
+    assert_eq!(RuleList::from_lines(&rules.to_lines()).expect("a list that was taken"), rules);
+    let mut filter = Filter::new(rules, Side::Sender, false);
+    // Names that the rules are likely to speak of: their own words.
+    for names in lines.iter().map(|line| line.split(|b| matches!(b, b'/' | b' '))) {
+        let Ok(path) = RelPath::new(names.filter(|name| !name.is_empty())) else { continue };
+        let (as_dir, as_file) = (filter.shows(&path, true), filter.shows(&path, false));
+        assert_eq!((as_dir, as_file), (filter.shows(&path, true), filter.shows(&path, false)));
     }
 }

@@ -147,3 +147,12 @@ pub fn data_frames() -> Vec<Vec<u8>> {
     let header = DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: false, zstd: false };
     vec![[&header.encode()[..], b"payload"].concat(), DataHeader { zeros: true, ..header }.encode().to_vec()]
 }
+
+pub fn filter_rules() -> Vec<Vec<u8>> {
+    let lists: [&[u8]; 3] = [
+        b"- *.o\n+ /a/b/\n-!/ [!a-c]*\nP x\n",
+        b": .rules\n:nw-sp ../up/.q\n-srp dir/***\n",
+        b"- **/[[:alpha:]x]?\n+ a\\*b**c\nhide,p *a*b*c*\n- a/**/b\n",
+    ];
+    lists.map(|list| list.strip_suffix(b"\n").unwrap_or(list).to_vec()).into()
+}

@@ -19,7 +19,7 @@ pub struct Chmod {
 
 /// Why a text is not a list of changes.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("--chmod: \"{}\" is not a change of modes; write D755, F644, u+rwX, go-w or g=u", display_name(.item.as_bytes()))]
+#[error("--chmod: \"{}\" changes no modes; write D755, F644, u+rwX, go-w or g=u", display_name(item.as_bytes()))]
 pub struct ChmodError {
     /// The part that is wrong.
     pub item: String,

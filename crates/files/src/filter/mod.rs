@@ -5,9 +5,10 @@
 //! |---|---|
 //! | `parse` | one rule's text becomes a rule, or a [`Fault`] that says what is wrong with it |
 //! | `rule` | what a rule is, and its one canonical line |
-//! | [`RuleList`] | the ordered rules of a command line and the files it names; sent to the other side as lines |
+//! | [`RuleList`] | the ordered rules of a command line and its files; sent to the other side as lines |
 //! | `pattern`, `wild` | a path against a pattern, in time bounded by the product of their lengths |
-//! | [`Filter`] | the rules walked along a tree, with the per-directory files met on the way |
+//! | [`Filter`] | the rules walked along a tree |
+//! | `merges` | the rules of one side, with those of the per-directory files met on the way |
 //! | `source` | rule files read, bounded, and cut into rules |
 //! | [`safe_links`] | which symbolic links lead out of a tree |
 //!
@@ -26,6 +27,7 @@
 
 mod error;
 mod list;
+mod merges;
 mod parse;
 mod pattern;
 mod rule;
@@ -36,7 +38,8 @@ mod wild;
 
 pub use error::{Fault, FilterError, Place};
 pub use list::{FileKind, RuleList};
-pub use walk::{Filter, Side};
+pub use merges::Side;
+pub use walk::Filter;
 
 /// Rules of one list, or of the per-directory files that hold in one directory: a few hundred bytes
 /// of memory each.
