@@ -73,7 +73,8 @@ impl Default for SyncArguments {
 pub struct Flag {
     /// Its name after `--`, or its only letter.
     pub long: &'static str,
-    short: Option<char>,
+    /// Its letter.
+    pub short: Option<char>,
     aliases: &'static [&'static str],
     heading: &'static str,
     help: &'static str,
