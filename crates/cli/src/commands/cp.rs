@@ -7,7 +7,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 use towpath_api::ApiError;
 use towpath_daemon::copy::{Check, CopyOptions, CopyRequest, Mode, Preserve, Via};
 
-use super::{Context, copying, parse_rate, refused, sync_flags, usage_error, verbose_names};
+use super::{Context, copying, parse_rate, refused, sync, sync_flags, usage_error, verbose_names};
 use crate::copy_output::Shown;
 
 const AFTER: &str = "\
@@ -25,8 +25,8 @@ left out unless asked for. Exit status: 0 done; 1 failed; 2 usage; 3 some files 
 #[derive(Debug, Args)]
 #[command(after_help = AFTER, override_usage = "tow cp [OPTIONS] SRC... DEST\n       tow cp [OPTIONS] -t DIR SRC...")]
 pub struct Options {
-    /// What to copy, and last where to: paths here, or [user@]host:path on one side
-    #[arg(value_name = "PATH", required = true, num_args = 1..)]
+    /// What to copy, and last where to.
+    #[arg(value_name = "PATH", required = true, num_args = 1.., help = sync::OPERANDS)]
     operands: Vec<OsString>,
     /// Copy into this directory; all operands are sources
     #[arg(short, long, value_name = "DIR")]

@@ -13,6 +13,9 @@ use super::{Arguments, Context, copying, refused, usage_error, verbose_names};
 
 const ABOUT: &str = "Make one tree equal to another, here or on another machine, as rsync does";
 
+/// What the operands of both commands that copy are.
+pub const OPERANDS: &str = "What to copy, and last where to: paths here, or [user@]host:path on one side";
+
 const EXAMPLES: &str = "\
 Examples:
   tow sync photos/ host:photos                  what is in photos, into photos at host
@@ -57,7 +60,7 @@ impl Args for SyncCommand {
     fn augment_args(command: Command) -> Command {
         let operands = Arg::new("operands")
             .value_name("PATH")
-            .help("What to copy, and last where to: paths here, or [user@]host:path on one side")
+            .help(OPERANDS)
             .num_args(0..)
             .value_parser(ValueParser::os_string());
         let help = Arg::new("help").long("help").help("Print help").action(ArgAction::Help);

@@ -85,6 +85,8 @@ pub struct Flag {
 enum Apply {
     /// It turns something on.
     On(fn(&mut SyncArguments)),
+    /// The same, which may fail.
+    Try(fn(&mut SyncArguments) -> Result<(), String>),
     /// It turns something on, and its `--no-` form turns it off.
     OnOff(fn(&mut SyncArguments, bool)),
     /// It has a value, which is called this in the help.
@@ -119,7 +121,7 @@ impl Flag {
         let arg = if self.long.len() > 1 { arg.long(self.long) } else { arg };
         let arg = arg.short(self.short).aliases(self.aliases.iter().copied());
         match self.apply {
-            Apply::On(_) | Apply::OnOff(_) => arg.num_args(0).default_missing_value(""),
+            Apply::On(_) | Apply::Try(_) | Apply::OnOff(_) => arg.num_args(0).default_missing_value(""),
             Apply::Value(name, _) | Apply::ValueOrNone(name, _) => {
                 arg.num_args(1).value_name(name).allow_hyphen_values(true)
             }
@@ -325,14 +327,14 @@ pub const FLAGS: &[Flag] = &[
         CHOSEN,
         "F",
         "The same as -f ': /.rsync-filter'; twice: leave those files out too",
-        Apply::On(|a| {
+        Apply::Try(|a| {
             a.per_directory_rules = a.per_directory_rules.saturating_add(1);
             let rule: &[u8] = match a.per_directory_rules {
                 1 => b": /.rsync-filter",
                 2 => b"- .rsync-filter",
-                _ => return,
+                _ => return Ok(()),
             };
-            a.rules.push_line(rule);
+            a.rules.push_filter(rule)
         }),
     )
     .short('F'),
@@ -575,6 +577,7 @@ impl Given<'_> {
     fn apply(&self, arguments: &mut SyncArguments) -> Result<(), String> {
         match (&self.flag.apply, self.value) {
             (Apply::On(apply), _) => apply(arguments),
+            (Apply::Try(apply), _) => apply(arguments)?,
             (Apply::OnOff(apply), value) => apply(arguments, value.is_some()),
             (Apply::Value(_, apply), Some(value)) => apply(arguments, value)?,
             (Apply::Value(..), None) => {}
