@@ -688,9 +688,10 @@ mod tests {
         try_parse(&words).map(|parsed| panic!("{line}: {parsed:?}")).unwrap_or_else(|error: String| error)
     }
 
+    /// The rules, in which `_` may stand for the space after the rule's name.
     fn lines(arguments: &SyncArguments) -> Vec<String> {
         let lines = arguments.options.filters.iter();
-        lines.map(|line| String::from_utf8_lossy(line).into_owned()).collect()
+        lines.map(|line| String::from_utf8_lossy(line).replace('_', " ")).collect()
     }
 
     /// What a flag does: the words before it that make a difference visible, the flag in each of
@@ -759,8 +760,8 @@ mod tests {
         ("max-size", "--max-size 1", &["--max-size 2kb-1", "--max-size=1999"], |a| {
             a.options.max_size == Some(1999)
         }),
-        ("filter", "-f :x", &["-f -a", "-f=-a", "-f-a", "--filter -a", "--filter=-a"], |a| {
-            lines(a) == [":x", "-a"]
+        ("filter", "-f :_x", &["-f -_a", "-f=-_a", "-f-_a", "--filter -_a", "--filter=-_a"], |a| {
+            lines(a) == [": x", "- a"]
         }),
         ("F", "", &["-F"], |a| lines(a) == [": /.rsync-filter"]),
         ("exclude", "--include=+x", &["--exclude -a", "--exclude=-a"], |a| lines(a) == ["+ +x", "- -a"]),
@@ -875,8 +876,8 @@ mod tests {
         assert!(!parse("-a --no-D").options.preserve.devices);
         assert!(parse("--no-D -a").options.preserve.devices);
         assert!(!parse("-A --no-p").options.preserve.perms);
-        let mixed = parse("--include a -f -b --exclude c -f :d --include e");
-        assert_eq!(lines(&mixed), ["+ a", "-b", "- c", ":d", "+ e"]);
+        let mixed = parse("--include a -f -_b --exclude c -f :_d --include e");
+        assert_eq!(lines(&mixed), ["+ a", "- b", "- c", ": d", "+ e"]);
         assert_eq!(
             lines(&parse("--exclude a -FF --exclude b -F")),
             ["- a", ": /.rsync-filter", "- .rsync-filter", "- b"]
