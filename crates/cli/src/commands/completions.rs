@@ -16,9 +16,7 @@ pub struct Completions {
 
 impl Completions {
     pub fn run(self) -> Result<ExitCode, ApiError> {
-        let mut root = Arguments::command();
-        root.build();
-        let mut root = refused::without(&root);
+        let mut root = refused::without(&Arguments::command());
         clap_complete::generate(self.shell, &mut root, "tow", &mut std::io::stdout());
         Ok(ExitCode::SUCCESS)
     }

@@ -3,12 +3,11 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind as ClapError;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use towpath_api::ApiError;
 use towpath_daemon::copy::{Check, CopyOptions, CopyRequest, Mode, Preserve, Via};
 
-use super::{Context, copying, parse_rate, refused, sync_flags};
+use super::{Context, copying, parse_rate, refused, sync, sync_flags, usage_error, verbose_names};
 use crate::copy_output::Shown;
 
 const AFTER: &str = "\
@@ -26,8 +25,8 @@ left out unless asked for. Exit status: 0 done; 1 failed; 2 usage; 3 some files 
 #[derive(Debug, Args)]
 #[command(after_help = AFTER, override_usage = "tow cp [OPTIONS] SRC... DEST\n       tow cp [OPTIONS] -t DIR SRC...")]
 pub struct Options {
-    /// What to copy and where to: paths here, or [user@]host:path, on one side
-    #[arg(value_names = ["SRC", "DEST"], required = true, num_args = 1..)]
+    /// What to copy, and last where to.
+    #[arg(value_name = "PATH", required = true, num_args = 1.., help = sync::OPERANDS)]
     operands: Vec<OsString>,
     /// Copy into this directory; all operands are sources
     #[arg(short, long, value_name = "DIR")]
@@ -50,8 +49,7 @@ pub struct Options {
     /// What is added to the name of what is kept, instead of ~
     #[arg(long, value_name = "SUFFIX", value_parser = suffix)]
     suffix: Option<String>,
-    /// Leave out mode, ownership, owner, group, timestamps, links (hard links), xattr, acl or all;
-    /// several are separated by commas
+    /// Leave out mode, ownership, timestamps, links, xattr, acl or all
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = parse_kind)]
     no_preserve: Vec<Kind>,
     /// Take owners and groups by number, not by name
@@ -162,7 +160,7 @@ impl Cp {
 
 impl Args for Cp {
     fn augment_args(command: Command) -> Command {
-        refused::arguments(Options::augment_args(command), refused::CP)
+        refused::arguments(Options::augment_args(command).arg(verbose_names()), refused::CP)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -172,7 +170,7 @@ impl Args for Cp {
 
 impl FromArgMatches for Cp {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let usage = |message: String| clap::Error::raw(ClapError::ValueValidation, message);
+        let usage = |message| usage_error("cp", message);
         refused::check(matches, "tow cp", refused::CP).map_err(usage)?;
         Options::from_arg_matches(matches)?.request().map(Self).map_err(usage)
     }
@@ -236,4 +234,140 @@ fn into_directory(mut directory: OsString) -> OsString {
         directory.push(if directory.as_encoded_bytes().ends_with(b":") { "./" } else { "/" });
     }
     directory
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::commands::Arguments;
+
+    fn try_parse(line: &str) -> Result<CopyRequest, String> {
+        let words = ["tow", "cp"].into_iter().chain(line.split_whitespace());
+        let parsed = Arguments::try_parse_from(words).map_err(|error| error.to_string())?;
+        Ok(parsed.into_cp().unwrap_or_else(|| panic!("not tow cp")).0)
+    }
+
+    fn options(flags: &str) -> CopyOptions {
+        try_parse(&format!("{flags} a b")).unwrap_or_else(|error| panic!("{flags}: {error}")).options
+    }
+
+    type Case = (&'static str, &'static [&'static str], fn(&CopyOptions) -> bool);
+
+    const CASES: &[Case] = &[
+        ("no_clobber", &["-n", "--no-clobber"], |o| o.ignore_existing),
+        ("update", &["-u", "--update"], |o| o.update),
+        ("dereference", &["-L", "--dereference"], |o| o.copy_links),
+        ("one_file_system", &["-x", "--one-file-system"], |o| o.one_file_system),
+        ("backup", &["-b", "--backup"], |o| o.backup && o.suffix == b"~"),
+        ("suffix", &["--suffix .old", "-b --suffix=.old"], |o| o.backup && o.suffix == b".old"),
+        ("no_preserve", &["--no-preserve mode"], |o| !o.preserve.perms && !o.preserve.acls),
+        ("no_preserve", &["--no-preserve=ownership", "--no-preserve owner,group"], |o| {
+            !o.preserve.owner && !o.preserve.group && o.preserve.times
+        }),
+        ("no_preserve", &["--no-preserve timestamps", "--no-preserve=times"], |o| !o.preserve.times),
+        ("no_preserve", &["--no-preserve links", "--no-preserve=hard-links"], |o| {
+            !o.preserve.hard_links && o.preserve.links
+        }),
+        ("no_preserve", &["--no-preserve xattr,acl", "--no-preserve=acls --no-preserve xattrs"], |o| {
+            !o.preserve.xattrs && !o.preserve.acls && o.preserve.perms
+        }),
+        ("no_preserve", &["--no-preserve all"], |o| {
+            let left = Preserve { links: true, ..none() };
+            o.preserve == left
+        }),
+        ("numeric_ids", &["--numeric-ids"], |o| o.preserve.numeric_ids),
+        ("devices", &["--devices"], |o| o.preserve.devices && !o.preserve.specials),
+        ("specials", &["--specials"], |o| o.preserve.specials && !o.preserve.devices),
+        ("archive", &["-a", "--archive"], |o| o.preserve.specials && o.preserve.devices),
+        ("via", &["--via ssh", "--via=ssh"], |o| o.via == Via::Ssh),
+        ("compress", &["-z", "-C", "--compress"], |o| o.compress),
+        ("limit_rate", &["--limit-rate 2K"], |o| o.limit_rate == 2048),
+        ("timeout", &["--timeout 9"], |o| o.timeout == 9),
+    ];
+
+    /// Those that say what is so anyway.
+    const ALWAYS_SO: &[(&str, &[&str])] = &[
+        ("recursive", &["-r", "-R", "--recursive"]),
+        ("preserve", &["-p", "--preserve", "--preserve=mode,times"]),
+        ("force", &["-f", "--force"]),
+    ];
+
+    /// Those that say where from and where to.
+    const AROUND: [&str; 4] = ["operands", "target_directory", "rsh", "tow_path"];
+
+    fn none() -> Preserve {
+        Preserve {
+            links: false,
+            perms: false,
+            times: false,
+            owner: false,
+            group: false,
+            numeric_ids: false,
+            devices: false,
+            specials: false,
+            hard_links: false,
+            acls: false,
+            xattrs: false,
+        }
+    }
+
+    #[test]
+    fn each_flag_does_what_it_says_in_each_of_its_forms() {
+        let plain = options("");
+        assert_eq!(plain.check, Check::Content);
+        for (name, forms, holds) in CASES {
+            assert!(!holds(&plain), "{name}: so without it too");
+            forms.iter().for_each(|form| assert!(holds(&options(form)), "{name}: {form}"));
+        }
+        for (name, forms) in ALWAYS_SO {
+            forms.iter().for_each(|form| assert_eq!(options(form), plain, "{name}: {form}"));
+        }
+    }
+
+    #[test]
+    fn each_flag_has_a_case() {
+        let command = Options::augment_args(Command::new("cp"));
+        for argument in command.get_arguments() {
+            let name = argument.get_id().as_str();
+            let has_case = CASES.iter().any(|case| case.0 == name)
+                || ALWAYS_SO.iter().any(|case| case.0 == name)
+                || AROUND.contains(&name);
+            assert!(has_case, "{name} has no case");
+        }
+    }
+
+    #[test]
+    fn the_last_operand_is_where_to_unless_that_is_said_before() {
+        let request = try_parse("-e rsh --tow-path /x a b c").unwrap();
+        assert_eq!(
+            (&request.sources[..], &request.destination),
+            (&["a".into(), "b".into()][..], &"c".into())
+        );
+        assert_eq!((request.rsh, request.tow_path), (Some("rsh".into()), "/x".into()));
+        for (given, means) in [("d", "d/"), ("d/", "d/"), ("h:", "h:./"), ("h:d", "h:d/")] {
+            let request = try_parse(&format!("-t {given} a")).unwrap();
+            assert_eq!((&request.sources[..], request.destination), (&["a".into()][..], means.into()));
+        }
+        assert!(try_parse("a").unwrap_err().contains("SRC and DEST"));
+        assert!(try_parse("").is_err());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_would() {
+        for (line, says) in [
+            ("-P 22 a b", "-e 'ssh -p PORT'"),
+            ("-i key a b", "-e 'ssh -i FILE'"),
+            ("-rl a b", "--limit-rate"),
+            ("--no-preserve=context a b", "xattr"),
+            ("--no-preserve=x a b", "timestamps"),
+            ("--suffix= a b", "same name"),
+            ("--suffix=a/b a b", "slash"),
+            ("--via=x a b", "ssh or tls"),
+        ] {
+            let error = try_parse(line).unwrap_err();
+            assert!(error.contains(says), "{line}: {error}");
+        }
+    }
 }

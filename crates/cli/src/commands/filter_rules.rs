@@ -21,7 +21,7 @@ impl Rules {
         Ok(())
     }
 
-    pub fn push_line(&mut self, rule: &[u8]) {
+    fn push_line(&mut self, rule: &[u8]) {
         self.0.push(rule.to_vec());
     }
 

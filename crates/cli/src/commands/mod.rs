@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use towpath_api::{Api, ApiError, Client, ErrorKind};
 use towpath_daemon::service::InProcess;
 use towpath_daemon::{Home, Options, Service};
@@ -49,17 +49,20 @@ pub struct Arguments {
     common: Common,
 }
 
+/// In the help the options of every command come after a command's own.
+const LAST: usize = 900;
+
 /// Options of every command.
 #[derive(Debug, Args)]
 pub struct Common {
     /// Print one JSON object a line on standard output: events, and a summary at the end
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = LAST)]
     json: bool,
     /// Print nothing but results and errors
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = LAST)]
     quiet: bool,
     /// Tell more on standard error; twice for even more
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, display_order = LAST, action = clap::ArgAction::Count)]
     verbose: u8,
 }
 
@@ -186,6 +189,24 @@ async fn interrupted() {
     }
 }
 
+/// `-v` of the commands that copy: the first one tells names.
+fn verbose_names() -> clap::Arg {
+    let arg = clap::Arg::new("verbose").short('v').long("verbose").action(clap::ArgAction::Count);
+    let arg = arg.display_order(LAST + 1);
+    arg.help("Tell names of what changes; more often: tell more on standard error")
+}
+
+/// The error of a command line that clap took for a good one, as clap would show it.
+fn usage_error(name: &str, message: String) -> clap::Error {
+    let error = clap::Error::raw(clap::error::ErrorKind::ValueValidation, message);
+    let mut root = Arguments::command();
+    root.build();
+    match root.find_subcommand_mut(name) {
+        Some(command) => error.format(command),
+        None => error,
+    }
+}
+
 /// Parses a rate such as `10M`: bytes per second with a binary suffix.
 fn parse_rate(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -204,7 +225,26 @@ fn parse_rate(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+
+    impl Arguments {
+        pub fn into_sync(self) -> Option<sync::SyncCommand> {
+            match self.command {
+                Command::Sync(sync) => Some(sync),
+                _ => None,
+            }
+        }
+
+        pub fn into_cp(self) -> Option<cp::Cp> {
+            match self.command {
+                Command::Cp(cp) => Some(cp),
+                _ => None,
+            }
+        }
+
+        pub const fn flags(&self) -> (u8, bool, bool) {
+            (self.common.verbose, self.common.quiet, self.common.json)
+        }
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -36,7 +36,8 @@ const ALWAYS_WHOLE: &str = "a file takes its name only when it is whole, and wha
 const BY_SSH: &str = "say it to ssh, as in -e 'ssh OPTION'";
 const NOT_A_DAEMON: &str = "tow speaks to no rsync daemon; name the other side as [user@]host:path";
 const SAFE_ARGUMENTS: &str = "names reach the other side as they are, no shell sees them; leave it out";
-const ONE_TREE: &str = "run tow sync without it: data that the destination has are used wherever they are";
+const ONE_TREE: &str =
+    "make DEST a copy of that tree first, as in cp -a --reflink=auto TREE DEST, then tow sync into it";
 const CHOOSES: &str = "tow chooses by itself; leave it out";
 const BATCH: &str = "use tow share on this side and tow get on the others";
 const NO_MAP: &str = "use --chown USER:GROUP, or --numeric-ids";
@@ -54,8 +55,8 @@ pub const RSYNC: &[Refused] = &[
     plain("", "no-msgs2stderr", "errors go to standard error, data to standard output; leave it out"),
     plain("", "no-motd", NOT_A_DAEMON),
     plain("", "motd", NOT_A_DAEMON),
-    plain("", "no-verbose", "leave -v out"),
-    plain("", "no-v", "leave -v out"),
+    plain("", "no-verbose", "leave out -v"),
+    plain("", "no-v", "leave out -v"),
     plain("", "inc-recursive", "the scan always runs beside the transfer; leave it out"),
     plain("", "i-r", "the scan always runs beside the transfer; leave it out"),
     plain("", "no-inc-recursive", "the scan always runs beside the transfer; leave it out"),
@@ -96,8 +97,8 @@ pub const RSYNC: &[Refused] = &[
     plain("", "copy-devices", "use tow put - < DEVICE on one side and tow get on the other"),
     plain("", "write-devices", "use tow put - < FILE on one side and tow get - -o - > DEVICE on the other"),
     plain("", "no-write-devices", "devices are never written to; leave it out"),
-    plain("", "drop-D", "use --no-D"),
-    plain("", "no-drop-D", "use -D"),
+    plain("", "drop-D", "use --no-D, which is so without asking"),
+    plain("", "no-drop-D", "use -D to copy them"),
     plain("U", "atimes", "times of last access are not carried; leave it out"),
     plain("", "no-atimes", "times of last access are not carried; leave it out"),
     plain("", "no-U", "times of last access are not carried; leave it out"),
@@ -143,15 +144,11 @@ pub const RSYNC: &[Refused] = &[
         "files are made in the directory they belong to, so that taking their name costs nothing; leave it out",
     ),
     plain("y", "fuzzy", "data of renamed files are found by themselves; leave it out"),
-    plain("", "no-fuzzy", "use -W"),
-    plain("", "no-y", "use -W"),
+    plain("", "no-fuzzy", "use -W for files whose data should not be looked for"),
+    plain("", "no-y", "use -W for files whose data should not be looked for"),
     valued("", "compare-dest", ONE_TREE),
     valued("", "copy-dest", ONE_TREE),
-    valued(
-        "",
-        "link-dest",
-        "copy the earlier tree first, as in cp -al EARLIER DEST, then tow sync into DEST",
-    ),
+    valued("", "link-dest", ONE_TREE),
     valued("", "compress-choice", CHOOSES),
     valued("", "zc", CHOOSES),
     valued("", "compress-level", CHOOSES),
@@ -159,8 +156,8 @@ pub const RSYNC: &[Refused] = &[
     valued("", "compress-threads", CHOOSES),
     valued("", "zt", CHOOSES),
     valued("", "skip-compress", CHOOSES),
-    plain("", "old-compress", "use -z"),
-    plain("", "new-compress", "use -z"),
+    plain("", "old-compress", "use -z, which chooses by itself"),
+    plain("", "new-compress", "use -z, which chooses by itself"),
     plain("C", "cvs-exclude", "name what to leave out with --exclude or --exclude-from"),
     plain("", "old-args", SAFE_ARGUMENTS),
     plain("", "no-old-args", SAFE_ARGUMENTS),
@@ -211,7 +208,6 @@ pub const RSYNC: &[Refused] = &[
     plain("", "no-iconv", "names are carried as they are, byte by byte; leave it out"),
     plain("4", "ipv4", "say it to ssh, as in -e 'ssh -4'"),
     plain("6", "ipv6", "say it to ssh, as in -e 'ssh -6'"),
-    plain("", "stderr-all", "errors go to standard error, data to standard output; leave it out"),
     plain("V", "version", "use tow --version"),
 ];
 
@@ -304,7 +300,11 @@ pub fn without(command: &Command) -> Command {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::commands::Arguments;
+    use crate::commands::sync_flags::FLAGS;
 
     #[test]
     fn each_is_refused_by_name_and_with_an_alternative() {
@@ -319,6 +319,54 @@ mod tests {
                     assert!(error.contains(&word) && error.starts_with(program), "{error}");
                     assert!(flag.instead.len() > 10, "{word} says nothing about what to do instead");
                 }
+            }
+        }
+    }
+
+    /// All that rsync's own help names, by its long and short names.
+    fn words_of_rsync() -> Option<Vec<String>> {
+        let help = std::process::Command::new("rsync").arg("--help").output().ok()?;
+        let help = String::from_utf8(help.stdout).unwrap();
+        let lines = help.lines().filter(|line| line.starts_with('-'));
+        // Two spaces end the names.
+        let names = lines.filter_map(|line| line.split("  ").next());
+        let words = names.flat_map(|names| names.split([',', ' ', '=']).filter(|word| word.starts_with('-')));
+        Some(words.map(Into::into).filter(|word: &String| word != "--no-OPTION").collect())
+    }
+
+    #[test]
+    fn every_flag_that_rsync_names_is_there_or_refused() {
+        let Some(words) = words_of_rsync() else {
+            eprintln!("rsync is not installed; not compared with it");
+            return;
+        };
+        assert!(words.len() > 150, "{words:?}");
+        let root = Arguments::command();
+        let sync = root.find_subcommand("sync").unwrap();
+        for word in words {
+            // These two are every command's.
+            let is_known = ["-v", "-q", "--verbose", "--quiet"].contains(&&*word)
+                || sync.get_arguments().any(|argument| {
+                    let longs = argument.get_long_and_visible_aliases().into_iter().flatten();
+                    let hidden = argument.get_all_aliases().into_iter().flatten();
+                    let shorts = argument.get_short_and_visible_aliases().into_iter().flatten();
+                    longs.chain(hidden).any(|long| word == format!("--{long}"))
+                        || shorts.into_iter().any(|short| word == format!("-{short}"))
+                });
+            assert!(is_known, "{word} is neither there nor refused");
+        }
+    }
+
+    #[test]
+    fn the_guide_names_every_flag() {
+        let guide = include_str!("../../../../docs/guide/coming-from-rsync-or-scp.md");
+        let refused = RSYNC.iter().chain(CP).map(|flag| (flag.long, flag.short));
+        let there = FLAGS.iter().map(|flag| (flag.long, flag.short));
+        for (long, short) in refused.chain(there) {
+            let long = (long.len() > 1).then(|| format!("`--{long}"));
+            for word in long.into_iter().chain(short.map(|short| format!("`-{short}"))) {
+                let is_there = ["`", " "].iter().any(|end| guide.contains(&format!("{word}{end}")));
+                assert!(is_there, "{word} is not in the guide");
             }
         }
     }

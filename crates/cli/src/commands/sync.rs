@@ -4,19 +4,21 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::builder::ValueParser;
-use clap::error::ErrorKind as ClapError;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
-use towpath_api::{ApiError, ErrorKind};
+use towpath_api::ApiError;
 use towpath_daemon::copy::{CopyRequest, Mode};
 
 use super::sync_flags::{self, SyncArguments};
-use super::{Arguments, Context, copying, refused};
+use super::{Arguments, Context, copying, refused, usage_error, verbose_names};
 
 const ABOUT: &str = "Make one tree equal to another, here or on another machine, as rsync does";
 
+/// What the operands of both commands that copy are.
+pub const OPERANDS: &str = "What to copy, and last where to: paths here, or [user@]host:path on one side";
+
 const EXAMPLES: &str = "\
 Examples:
-  tow sync photos/ host:photos             what is in photos, into photos at host
+  tow sync photos/ host:photos                  what is in photos, into photos at host
   tow sync -n -i --delete photos/ host:photos   tell what would be done, do nothing
   tow sync --exclude='*.o' -e 'ssh -p 2222' ann@host:src .
 
@@ -28,15 +30,16 @@ deletions were stopped by a limit.";
 /// `tow sync`: its flags are those of [`sync_flags::FLAGS`].
 #[derive(Debug)]
 pub struct SyncCommand {
-    operands: Vec<OsString>,
-    arguments: SyncArguments,
-    help: bool,
+    pub(super) operands: Vec<OsString>,
+    pub(super) arguments: SyncArguments,
+    pub(super) help: bool,
 }
 
 impl SyncCommand {
     pub async fn run(mut self, context: &Context) -> Result<ExitCode, ApiError> {
         if self.help {
-            return print_help();
+            print_help();
+            return Ok(ExitCode::SUCCESS);
         }
         let destination = self.operands.pop().unwrap_or_default();
         let SyncArguments { options, rsh, tow_path, shown, .. } = self.arguments;
@@ -46,32 +49,28 @@ impl SyncCommand {
     }
 }
 
-fn print_help() -> Result<ExitCode, ApiError> {
+fn print_help() {
     let mut root = Arguments::command();
     root.build();
-    let printed = root.find_subcommand_mut("sync").map(Command::print_help);
-    match printed {
-        Some(Err(error)) => Err(ApiError::new(ErrorKind::Failed, format!("writing the help: {error}"))),
-        _ => Ok(ExitCode::SUCCESS),
-    }
+    // A reader that went away (`| head -1`) has what it wanted.
+    let _ = root.find_subcommand_mut("sync").map(Command::print_help);
 }
 
 impl Args for SyncCommand {
     fn augment_args(command: Command) -> Command {
         let operands = Arg::new("operands")
-            .value_names(["SRC", "DEST"])
-            .help("What to copy and where to: paths here, or [user@]host:path, on one side")
+            .value_name("PATH")
+            .help(OPERANDS)
             .num_args(0..)
             .value_parser(ValueParser::os_string());
         let help = Arg::new("help").long("help").help("Print help").action(ArgAction::Help);
-        let negations = format!("These have a --no- form, as --no-owner or --no-o:\n  {}", wrapped());
+        let negations = format!("These have a --no- form, as --no-owner or --no-o:\n {}", wrapped());
         let command = command
             .about(ABOUT)
             .override_usage("tow sync [OPTIONS] SRC... DEST")
             .after_help(format!("{negations}\n\n{EXAMPLES}"))
             .disable_help_flag(true)
-            .arg(operands)
-            .arg(help);
+            .args([operands, help, verbose_names()]);
         refused::arguments(sync_flags::arguments(command), refused::RSYNC)
     }
 
@@ -82,23 +81,19 @@ impl Args for SyncCommand {
 
 /// The flags that can be undone, in lines that fit.
 fn wrapped() -> String {
-    let mut text = String::new();
-    let mut width = 0;
+    let mut lines = vec![String::new()];
     for name in sync_flags::negatable() {
-        if width + name.len() > 90 {
-            text.push_str("\n  ");
-            width = 0;
+        match lines.last_mut() {
+            Some(line) if line.len() + name.len() < 90 => line.extend([" ", &name]),
+            _ => lines.push(format!(" {name}")),
         }
-        width += name.len() + 1;
-        text.push_str(&name);
-        text.push(' ');
     }
-    text.trim_end().to_owned()
+    lines.join("\n ")
 }
 
 impl FromArgMatches for SyncCommand {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let usage = |message: String| clap::Error::raw(ClapError::ValueValidation, message);
+        let usage = |message| usage_error("sync", message);
         refused::check(matches, "tow sync", refused::RSYNC).map_err(usage)?;
         let arguments = sync_flags::apply(matches).map_err(usage)?;
         let operands: Vec<OsString> =

@@ -7,9 +7,14 @@ use std::path::Path;
 use crate::environment::TestEnvironment;
 use crate::runner::situations;
 
-situations![the_help_is_as_agreed_on, the_manual_and_the_completions_are_printed,];
+situations![
+    the_help_is_as_agreed_on,
+    the_manual_and_the_completions_are_printed,
+    a_flag_that_is_refused_names_itself_and_another_way,
+];
 
-const COMMANDS: [&str; 9] = ["share", "get", "put", "daemon", "ls", "done", "status", "completions", "man"];
+const COMMANDS: [&str; 11] =
+    ["cp", "sync", "share", "get", "put", "daemon", "ls", "done", "status", "completions", "man"];
 
 fn all_help(env: &TestEnvironment) -> String {
     let mut all = String::new();
@@ -26,7 +31,7 @@ fn the_help_is_as_agreed_on() {
     let env = TestEnvironment::new();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/help.txt");
     let now = all_help(&env);
-    let root = now.split("\n$ tow share").next().unwrap_or_default();
+    let root = now.split("\n$ tow cp").next().unwrap_or_default();
     for command in COMMANDS {
         assert!(root.contains(&format!("\n  {command} ")), "{command} is not in the list");
     }
@@ -49,10 +54,30 @@ fn the_manual_and_the_completions_are_printed() {
     let env = TestEnvironment::new();
     let page = env.sender.tow(["man"]).end().with(0).text();
     assert!(page.contains(".TH tow 1"), "{}", &page[..page.len().min(200)]);
-    let page = env.sender.tow(["man", "get"]).end().with(0).text();
-    assert!(page.contains("TICKET"), "{}", &page[..page.len().min(200)]);
+    for (command, word) in [("get", "TICKET"), ("sync", "itemize"), ("cp", "preserve")] {
+        let page = env.sender.tow(["man", command]).end().with(0).text();
+        assert!(page.contains(word), "{}", &page[..page.len().min(200)]);
+    }
     for shell in ["bash", "zsh", "fish"] {
         let script = env.sender.tow(["completions", shell]).end().with(0).text();
-        assert!(script.contains("limit-rate"), "{shell}");
+        for word in ["limit-rate", "max-delete", "no-preserve", "no-owner"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+        assert!(!script.contains("inplace"), "{shell}: flags that are refused are not offered");
     }
+}
+
+fn a_flag_that_is_refused_names_itself_and_another_way() {
+    let env = TestEnvironment::new();
+    for (words, says) in [
+        (["sync", "-avR", "a", "b"], "tow sync has no --relative (-R): name paths"),
+        (["cp", "-P", "22", "b"], "-e 'ssh -p PORT'"),
+        (["sync", "a", "b", "--inplace"], "Usage: tow sync"),
+        (["sync", "a", "--max-size=1x", "b"], "--max-size: '1x' is not a size"),
+    ] {
+        let ended = env.sender.tow(words).end().with(2);
+        assert!(ended.err.contains(says), "{}", ended.err);
+    }
+    let help = env.sender.tow(["sync", "-h"]).end().with(0).text();
+    assert!(help.contains("--itemize-changes"), "{help}");
 }
