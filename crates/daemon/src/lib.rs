@@ -44,4 +44,4 @@ mod spool;
 
 pub use home::Home;
 pub use service::{Options, Service};
-pub use towpath_files::display_name;
+pub use towpath_files::{display_name, filter};

@@ -1,6 +1,9 @@
-//! TEMP: filter rules as lines, until `towpath_files::filter::RuleList` is here.
+//! The filter rules of a command line, in their order.
 
 use std::ffi::OsStr;
+use std::path::Path;
+
+use towpath_daemon::filter::{FileKind, FilterError, RuleList};
 
 use super::names_from;
 
@@ -13,30 +16,35 @@ pub enum Kind {
 
 /// Rules in their order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Rules(Vec<Vec<u8>>);
+pub struct Rules(RuleList);
+
+fn told(result: Result<(), FilterError>) -> Result<(), String> {
+    result.map_err(|error| error.to_string())
+}
 
 impl Rules {
     pub fn push_filter(&mut self, rule: &[u8]) -> Result<(), String> {
-        self.push_line(rule);
-        Ok(())
-    }
-
-    fn push_line(&mut self, rule: &[u8]) {
-        self.0.push(rule.to_vec());
+        told(self.0.push_filter(rule))
     }
 
     pub fn push_exclude(&mut self, pattern: &[u8]) -> Result<(), String> {
-        self.push_line(&[b"- ", pattern].concat());
-        Ok(())
+        told(self.0.push_exclude(pattern))
     }
 
     pub fn push_include(&mut self, pattern: &[u8]) -> Result<(), String> {
-        self.push_line(&[b"+ ", pattern].concat());
-        Ok(())
+        told(self.0.push_include(pattern))
     }
 
+    /// The patterns of a file; with `from0` they end with NUL, else with their line.
     pub fn push_file(&mut self, kind: Kind, path: &OsStr, from0: bool) -> Result<(), String> {
-        for pattern in names_from::parts(&names_from::bytes(path)?, from0) {
+        if !from0 {
+            let kind = match kind {
+                Kind::Exclude => FileKind::Exclude,
+                Kind::Include => FileKind::Include,
+            };
+            return told(self.0.push_file(kind, Path::new(path)));
+        }
+        for pattern in names_from::parts(&names_from::bytes(path)?, true) {
             match kind {
                 Kind::Exclude => self.push_exclude(pattern)?,
                 Kind::Include => self.push_include(pattern)?,
@@ -46,6 +54,6 @@ impl Rules {
     }
 
     pub fn to_lines(&self) -> Vec<Vec<u8>> {
-        self.0.clone()
+        self.0.to_lines()
     }
 }
