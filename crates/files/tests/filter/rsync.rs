@@ -9,12 +9,27 @@ use crate::walk::Paths;
 
 /// False, and says so, if rsync cannot be run.
 pub fn is_there() -> bool {
-    let runs =
-        Command::new("rsync").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success());
-    if !runs {
+    if version().is_none() {
         println!("skipped: rsync is not installed");
     }
-    runs
+    version().is_some()
+}
+
+/// False, and says so, if rsync cannot be run or is from before 3.5, which copies modes (`g=u`) and
+/// distrusts more links than those before it.
+pub fn is_recent() -> bool {
+    let is_old = version().is_some_and(|version| version < (3, 5));
+    if is_old {
+        println!("skipped: this rsync is older than 3.5");
+    }
+    is_there() && !is_old
+}
+
+fn version() -> Option<(u32, u32)> {
+    let output = Command::new("rsync").arg("--version").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let mut numbers = text.strip_prefix("rsync  version ")?.split('.').map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
 }
 
 /// How many cases a property is tried with: `default`, or a share of `TOW_FILTER_CASES`.
