@@ -5,6 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use tempfile::TempDir;
+
 use crate::walk::Paths;
 
 /// False, and says so, if rsync cannot be run.
@@ -30,6 +32,11 @@ fn version() -> Option<(u32, u32)> {
     let text = String::from_utf8(output.stdout).ok()?;
     let mut numbers = text.strip_prefix("rsync  version ")?.split('.').map(|number| number.parse().ok());
     Some((numbers.next()??, numbers.next()??))
+}
+
+/// A temporary directory for the many small trees: in memory where the system has a place for it.
+pub fn tempdir() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 /// How many cases a property is tried with: `default`, or a share of `TOW_FILTER_CASES`.
