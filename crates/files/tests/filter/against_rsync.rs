@@ -44,7 +44,7 @@ fn compare(
     options: &Options,
     delete: Option<bool>,
 ) -> Result<(), TestCaseError> {
-    let tmp = tempfile::tempdir().unwrap();
+    let tmp = rsync::tempdir();
     let (sender, receiver) = (tmp.path().join("s"), tmp.path().join("r"));
     cases::make_tree(tree, &sender, &receiver);
     let delete_excluded = delete == Some(true);

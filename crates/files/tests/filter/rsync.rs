@@ -5,16 +5,38 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use tempfile::TempDir;
+
 use crate::walk::Paths;
 
 /// False, and says so, if rsync cannot be run.
 pub fn is_there() -> bool {
-    let runs =
-        Command::new("rsync").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success());
-    if !runs {
+    if version().is_none() {
         println!("skipped: rsync is not installed");
     }
-    runs
+    version().is_some()
+}
+
+/// False, and says so, if rsync cannot be run or is from before 3.5, which copies modes (`g=u`) and
+/// distrusts more links than those before it.
+pub fn is_recent() -> bool {
+    let is_old = version().is_some_and(|version| version < (3, 5));
+    if is_old {
+        println!("skipped: this rsync is older than 3.5");
+    }
+    is_there() && !is_old
+}
+
+fn version() -> Option<(u32, u32)> {
+    let output = Command::new("rsync").arg("--version").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let mut numbers = text.strip_prefix("rsync  version ")?.split('.').map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+/// A temporary directory for the many small trees: in memory where the system has a place for it.
+pub fn tempdir() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 /// How many cases a property is tried with: `default`, or a share of `TOW_FILTER_CASES`.
