@@ -156,8 +156,10 @@ impl Rewrite {
         Ok(Self { chmod, user, group })
     }
 
-    fn apply(&self, metadata: &mut Metadata, is_dir: bool) {
-        for chmod in &self.chmod {
+    fn apply(&self, metadata: &mut Metadata, kind: &Kind) {
+        let is_dir = *kind == Kind::Directory;
+        // A symbolic link has no mode of its own.
+        for chmod in self.chmod.iter().filter(|_| !matches!(kind, Kind::Symlink { .. })) {
             metadata.mode = chmod.apply(metadata.mode, is_dir);
         }
         if let Some(user) = &self.user {
@@ -422,7 +424,7 @@ impl Merge {
     }
 
     fn directory(&mut self, mut entry: Entry, path: &RelPath, shown: &RelPath) -> Result<(), FileError> {
-        self.rewrite.apply(&mut entry.metadata, true);
+        self.rewrite.apply(&mut entry.metadata, &entry.kind);
         let mut old = self.look(path)?;
         // The destination itself was made for this directory just now.
         let is_made = path.is_root() && self.is_made();
@@ -599,7 +601,7 @@ impl Merge {
         shown: &RelPath,
         located: Option<Located>,
     ) -> Result<Option<Wanted>, FileError> {
-        self.rewrite.apply(&mut entry.metadata, false);
+        self.rewrite.apply(&mut entry.metadata, &entry.kind);
         let old = self.look(path)?;
         if old.is_some() {
             self.check_name(path, self.renamed.as_deref().unwrap_or(&entry.name))?;

@@ -702,6 +702,7 @@ pub async fn serve_stdio(service: &Arc<Service>) -> Result<(), ApiError> {
         let _ = control.send(message.to_bytes()).await;
     }
     // The person's side closes when it has heard the end.
+    drop(control);
     let _ = tokio::time::timeout(GRACE, peer.until_closed()).await;
     Ok(())
 }

@@ -169,8 +169,8 @@ pub struct Sender {
     entries: AtomicU64,
 }
 
-/// What the receiver asks for: the entry, and whether its content has to be named.
-type Ask = (u64, bool);
+/// What the receiver asks for: the entry, whether its content has to be named, and where it is.
+type Ask = (u64, bool, Located);
 
 impl Sender {
     /// A sender that speaks over `control`. Must be made within a runtime.
@@ -224,16 +224,13 @@ impl Sender {
     fn walk(&self, encoder: &mut Encoder, event: &Event, located: Option<Located>) -> Result<(), ApiError> {
         encoder.push(event).map_err(|error| internal(&error.to_string()))?;
         let finished = encoder.take();
-        let bytes = finished.len() as u64;
-        self.say_entries(finished)?;
-        if matches!(event, Event::Leave) {
-            return Ok(());
+        if !matches!(event, Event::Leave) {
+            let entry = self.entries.fetch_add(1, Ordering::Relaxed);
+            if !self.table.add(entry, finished.len() as u64, located) {
+                return Err(internal("the copy is over"));
+            }
         }
-        let entry = self.entries.fetch_add(1, Ordering::Relaxed);
-        match self.table.add(entry, bytes, located) {
-            true => Ok(()),
-            false => Err(internal("the copy is over")),
-        }
+        self.say_entries(finished)
     }
 
     fn say_entries(&self, bytes: Vec<u8>) -> Result<(), ApiError> {
@@ -254,7 +251,11 @@ impl Sender {
         match message {
             Message::Asks(Asks { entries, compare }) => {
                 let all = entries.into_iter().map(|entry| (entry, false));
-                let _ = asks.send(all.chain(compare.into_iter().map(|entry| (entry, true))).collect());
+                let all = all.chain(compare.into_iter().map(|entry| (entry, true)));
+                // Now, as the next message may say that these entries are no longer of interest.
+                let located = all.map(|(entry, compare)| Some((entry, compare, self.table.take(entry)?)));
+                let located = located.collect::<Option<Vec<_>>>();
+                let _ = asks.send(located.ok_or_else(|| violation("a file that was not told of"))?);
                 Ok(())
             }
             Message::Considered(entry) => {
@@ -302,19 +303,15 @@ impl Sender {
             {
                 batch.extend(more);
             }
-            for part in batch.chunks(BATCH) {
-                self.answer(part)?;
+            while !batch.is_empty() {
+                let rest = batch.split_off(batch.len().min(BATCH));
+                self.answer(std::mem::replace(&mut batch, rest))?;
             }
         }
         Ok(())
     }
 
-    fn answer(self: &Arc<Self>, batch: &[Ask]) -> Result<(), ApiError> {
-        let mut files = Vec::with_capacity(batch.len());
-        for &(entry, compare) in batch {
-            let located = self.table.take(entry).ok_or_else(|| violation("a file that was not told of"))?;
-            files.push((entry, compare, located));
-        }
+    fn answer(self: &Arc<Self>, files: Vec<Ask>) -> Result<(), ApiError> {
         let known = self.known(&files);
         let mut answers = Vec::with_capacity(files.len());
         let mut rest = Vec::new();
@@ -349,7 +346,7 @@ impl Sender {
     }
 
     /// What the index knows of the files.
-    fn known(&self, files: &[(u64, bool, Located)]) -> Vec<Option<Oid>> {
+    fn known(&self, files: &[Ask]) -> Vec<Option<Oid>> {
         let look_up = |located: &Located| {
             let path = located.whole_path();
             let (dir, name) = (path.parent()?, path.file_name()?);
