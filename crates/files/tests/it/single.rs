@@ -9,7 +9,7 @@ use std::path::Path;
 use towpath_content::tree::MAX_NAME;
 use towpath_files::{FileError, Overwrite, Policy, SingleFile};
 
-use crate::support::{metadata, names_in};
+use crate::support::{metadata, names_in, when_free};
 
 fn write(path: &Path, bytes: &[u8]) -> SingleFile {
     let file = SingleFile::create(path, bytes.len() as u64).unwrap();
