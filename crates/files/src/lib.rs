@@ -15,7 +15,8 @@
 //! | [`error`] | what can go wrong, one variant per different next step |
 //! | [`names`] | which names are allowed, and how any name is shown to people |
 //! | [`path`] | [`RelPath`]: a path that cannot leave its tree |
-//! | `confine`, `dirs`, `listing`, `mount` | opening directories below a held one, keeping a few open, reading their names, telling where another file system begins |
+//! | `confine`, `dirs` | opening directories below a held one, keeping a few open |
+//! | `listing`, `mount` | the names in a directory, and where another file system begins |
 //! | [`stamp`] | what a file looked like when it was seen |
 //! | [`mod@scan`] | a tree as sorted depth-first events; files opened later, if still the same |
 //! | [`sparse`] | where the data of a file with holes lies |

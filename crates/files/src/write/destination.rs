@@ -202,6 +202,12 @@ impl Destination {
         Ok(())
     }
 
+    /// What is at `path`, and everything below it, is another thing now, or gone.
+    pub(super) fn forget(&self, path: &RelPath) {
+        self.dirs.forget(path);
+        self.unfinished().retain(|held, _| !held.starts_with(path));
+    }
+
     /// A directory that no committed file waits for.
     fn filled_dir(&self, path: &RelPath) -> Result<Arc<OwnedFd>, FileError> {
         let shown = path.below(&self.path);

@@ -52,7 +52,7 @@ impl Destination {
         let mut removal = Removal { to: self, top: Arc::clone(&top), each, stack, levels, removed };
         removal.entry(top.as_fd(), name, path);
         while removal.step() {}
-        self.dirs().forget(path);
+        self.forget(path);
         Ok(removal.removed)
     }
 }

@@ -98,6 +98,15 @@ fn everything_of_every_kind_is_carried_and_a_second_run_finds_nothing_to_do() {
     assert_eq!(fs::metadata(dst.join("file")).unwrap().mode() & 0o7777, 0o6750);
     assert_eq!(fs::metadata(dst.join("char")).unwrap().rdev(), rustix::fs::makedev(1, 3));
     to.remove_staging().unwrap();
+    to.finish_dir(&path(&[]), &look(&src, &everything()).unwrap().entry.metadata).unwrap();
+    let mut rsync = std::process::Command::new("rsync");
+    let rsync = rsync.args(["-aHAXni", "--delete"]).arg(src.join("")).arg(dst.join("")).output();
+    match rsync {
+        Ok(run) => {
+            assert_eq!(String::from_utf8_lossy(&run.stdout), "", "{}", String::from_utf8_lossy(&run.stderr))
+        }
+        Err(error) => println!("skipped: no rsync to compare with ({error})"),
+    }
 }
 
 #[test]

@@ -67,6 +67,13 @@ fn a_closed_directory_is_written_into_and_keeps_its_mode() {
     close(&root, 0o555);
     let to = Destination::open(&root, WriteOptions::default()).unwrap();
     assert_eq!(to.make_dir(&path(&[])).unwrap(), Made::Existing);
+    fs::create_dir(root.join("gone")).unwrap();
+    close(&root.join("gone"), 0o555);
+    to.make_dir(&path(&["gone"])).unwrap();
+    to.remove(&path(&["gone"]), &mut |_, _| true).unwrap();
+    to.make_dir(&path(&["gone"])).unwrap();
+    to.keep_dir(&path(&["gone"])).unwrap();
+    assert_eq!(mode(&root.join("gone")), 0o700, "what was removed has no mode to give back");
     for dir in ["read-only", "none"] {
         // Twice: what it had before is not forgotten.
         to.make_dir(&path(&[dir])).unwrap();
