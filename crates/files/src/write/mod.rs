@@ -18,6 +18,7 @@
 //! |---|---|
 //! | `body` | the bytes of an unfinished file, shared by both forms |
 //! | `destination` | [`Destination`]: a tree being written |
+//! | `directories` | its directories, made and finished |
 //! | `nodes` | its symbolic links, special files and hard links |
 //! | `present` | what is there already: looked at, listed, its metadata changed |
 //! | `access` | directories that their owner may not use, made accessible meanwhile |
@@ -33,6 +34,7 @@ mod access;
 mod backup;
 mod body;
 mod destination;
+mod directories;
 mod folding;
 mod mounts;
 mod nodes;
@@ -44,7 +46,8 @@ mod single;
 mod staging;
 
 pub use body::Body;
-pub use destination::{Destination, Made, WriteOptions};
+pub use destination::{Destination, WriteOptions};
+pub use directories::Made;
 pub use nodes::Settled;
 pub use place::Overwrite;
 pub use queue::{FlushLimits, Placed};

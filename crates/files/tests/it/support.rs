@@ -113,7 +113,7 @@ impl Mounted {
     pub fn new(kind: &str, options: &str, path: &Path) -> Option<Self> {
         let mut mount = Command::new("mount");
         mount.args(["-t", kind, "-o", options, kind]).arg(path);
-        if is_root() && mount.status().is_ok_and(|status| status.success()) {
+        if is_root() && mount.output().is_ok_and(|run| run.status.success()) {
             return Some(Self(path.to_path_buf()));
         }
         println!("skipped: mounting a {kind} is not allowed here");
