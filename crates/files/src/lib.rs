@@ -16,7 +16,8 @@
 //! | [`names`] | which names are allowed, and how any name is shown to people |
 //! | [`path`] | [`RelPath`]: a path that cannot leave its tree |
 //! | [`chmod`] | changes to permissions as people write them |
-//! | `confine`, `dirs`, `listing`, `mount` | opening directories below a held one, keeping a few open, reading their names, telling where another file system begins |
+//! | `confine`, `dirs` | opening directories below a held one, keeping a few open |
+//! | `listing`, `mount` | the names in a directory, and where another file system begins |
 //! | [`filter`] | which entries take part: rsync's filter rules |
 //! | [`stamp`] | what a file looked like when it was seen |
 //! | [`mod@scan`] | a tree as sorted depth-first events; files opened later, if still the same |

@@ -30,6 +30,12 @@ impl Stamp {
         self.device == other.device && self.inode == other.inode
     }
 
+    /// True if both are of the same inode and its bytes have not changed, whatever became of its
+    /// names and metadata. Tells also an inode whose number was given to another file.
+    pub(crate) fn same_bytes(&self, other: &Self) -> bool {
+        Self { changed: other.changed, ..*self } == *other
+    }
+
     /// The stamp of whatever a descriptor stands for.
     pub(crate) fn held(fd: impl std::os::fd::AsFd) -> Result<Self, rustix::io::Errno> {
         rustix::fs::fstat(fd).map(|stat| Self::from_stat(&stat))

@@ -81,3 +81,41 @@ fn is_acl_of(of: FileType, name: &[u8]) -> bool {
 fn select<'m>(metadata: &'m Metadata, takes: &'m dyn Fn(&[u8]) -> bool) -> impl Iterator<Item = &'m Xattr> {
     metadata.xattrs.iter().filter(|xattr| takes(&xattr.name))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use towpath_content::tree::Time;
+
+    fn metadata(mode: u32, seconds: i64, xattrs: &[&str]) -> Metadata {
+        let xattr = |name: &&str| Xattr { name: name.as_bytes().to_vec(), value: Vec::new() };
+        let modified = Time { seconds, nanos: 0 };
+        Metadata { mode, modified, xattrs: xattrs.iter().map(xattr).collect(), ..Metadata::default() }
+    }
+
+    const FILE: Kind = Kind::File { size: 0, oid: None, extents: None };
+
+    #[test]
+    fn only_what_the_policy_takes_differs() {
+        let wanted = metadata(0o4755, 1, &["system.posix_acl_access", "user.a"]);
+        let here = metadata(0o644, 2, &[]);
+        let all = Differences { mode: true, time: true, acls: true, xattrs: true, ..Default::default() };
+        let found = |policy: Policy| differences(&FILE, &wanted, &here, &policy);
+        assert_eq!(found(Policy::archive()), all);
+        assert_eq!(found(Policy::default()), Differences { acls: false, xattrs: false, ..all });
+        let none = Policy { modes: false, times: false, acls: true, ..Policy::default() };
+        assert!(!found(none).any(), "ACLs go with modes");
+    }
+
+    #[test]
+    fn what_cannot_be_applied_is_no_difference() {
+        let (wanted, here) = (metadata(0o4755, 1, &["system.other"]), metadata(0o755, 1, &[]));
+        assert!(!differences(&FILE, &wanted, &here, &Policy::default()).mode, "no special bits");
+        assert!(!differences(&FILE, &wanted, &here, &Policy::archive()).xattrs);
+        let link = Kind::Symlink { target: b"t".to_vec() };
+        assert!(!differences(&link, &wanted, &here, &Policy::archive()).any());
+        let acl = metadata(0o755, 1, &["system.posix_acl_default"]);
+        assert!(!differences(&FILE, &acl, &here, &Policy::archive()).acls);
+        assert!(differences(&Kind::Directory, &acl, &here, &Policy::archive()).acls);
+    }
+}

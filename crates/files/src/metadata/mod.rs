@@ -1,14 +1,14 @@
 //! Metadata put on a file, directory, symbolic link or special file: the one place where it
 //! happens.
 //!
-//! It goes on a *held* inode ([`held`]), the one that was just made or looked at, never on a path.
+//! It goes on a *held* inode (`held`), the one that was just made or looked at, never on a path.
 //! `apply` keeps the order that the kernel's side effects demand: owner first, as a new owner
 //! clears setuid; then extended attributes and ACLs, as an ACL rewrites the group bits; then the
 //! mode, whose group bits are the mask of an ACL and so fit it when both come from one source;
 //! times last, as everything before may touch them.
 //!
 //! Mode and times must succeed. An owner, attribute or ACL that cannot be set leaves the rest as
-//! it should be and is told as [`Lacking`].
+//! it should be and is told as `Lacking`.
 //!
 //! | file | story |
 //! |---|---|

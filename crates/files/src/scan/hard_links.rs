@@ -40,3 +40,31 @@ impl HardLinks {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scan::{ScanOptions, look};
+    use std::fs;
+
+    #[test]
+    fn a_group_is_forgotten_with_its_last_name_and_numbers_go_on() {
+        let tmp = tempfile::tempdir().unwrap();
+        for (first, second) in [("a", "b"), ("c", "d")] {
+            fs::write(tmp.path().join(first), b"").unwrap();
+            fs::hard_link(tmp.path().join(first), tmp.path().join(second)).unwrap();
+        }
+        let mut links = HardLinks::default();
+        let mut number = |name: &str| {
+            let mut found = look(&tmp.path().join(name), &ScanOptions::default()).unwrap();
+            links.number(&mut found);
+            (found.entry.hard_link, links.open.len())
+        };
+        assert_eq!([number("a"), number("c")], [(Some(0), 1), (Some(1), 2)]);
+        assert_eq!([number("d"), number("b")], [(Some(1), 1), (Some(0), 0)]);
+        assert_eq!(number("a"), (Some(2), 1));
+        fs::write(tmp.path().join("single"), b"").unwrap();
+        assert_eq!(number("single").0, None);
+        assert_eq!(number(".").0, None);
+    }
+}

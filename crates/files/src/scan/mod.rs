@@ -127,7 +127,8 @@ pub enum ScanError<E> {
 /// Walks the tree below `root` and calls `visit` with each step.
 ///
 /// `root` is the user's own word: if it is a symbolic link to a directory, that directory is read;
-/// a caller who wants to carry the link itself takes a [`look`] before. A root that is not a directory is an error.
+/// a caller who wants to carry the link itself takes a [`look`] before. A root that is not a
+/// directory is an error.
 pub fn scan<E>(
     root: &Path,
     options: &ScanOptions,

@@ -84,6 +84,8 @@ impl<'a, E> Walk<'a, E> {
         };
         let sighted = match Sighted::at(dir.as_fd(), name, self.options) {
             Ok(sighted) => sighted,
+            // What is hidden either way need not be told, a link to nowhere for example.
+            Err(_) if !(self.shows(name, false) && self.shows(name, true)) => return Ok(()),
             Err(error) => return self.fail(FileError::new("stat", &self.path_of(name), error)),
         };
         let is_dir = sighted.is_dir();

@@ -35,7 +35,7 @@ impl Destination {
         }
         let (from, name) = (At { dir: from_dir.as_fd(), name: from }, At { dir: to_dir.as_fd(), name });
         place(from, name, Overwrite::ReplaceAny).map_err(failed)?;
-        self.dirs().forget(path);
+        self.forget(path);
         Ok(())
     }
 

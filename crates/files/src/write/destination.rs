@@ -6,11 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{AtFlags, FileType, Mode, fstat, mkdirat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, mkdirat, statat};
 use rustix::io::Errno;
 use towpath_content::tree::Metadata;
 
-use super::access::{make_accessible, open_accessible};
+use super::access::open_accessible;
+use super::directories::Made;
 use super::mounts::Mounted;
 use super::place::{At, Overwrite, place};
 use super::queue::{FlushLimits, Placed, Queue, Queued};
@@ -18,7 +19,7 @@ use super::staging::{Staged, Staging, find_stale, is_staging_name};
 use crate::confine::open_root;
 use crate::dirs::Dirs;
 use crate::error::FileError;
-use crate::metadata::{Before, Held, Policy, apply, umask};
+use crate::metadata::{Before, Held, Policy, apply};
 use crate::names::check_name;
 use crate::path::RelPath;
 use crate::scan::{ScanError, ScanOptions, Scanned, scan_held};
@@ -36,15 +37,6 @@ pub struct WriteOptions {
     pub flush: FlushLimits,
 }
 
-/// Whether a directory had to be made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Made {
-    /// It is new, with mode 0700 until it is finished.
-    New,
-    /// It was there.
-    Existing,
-}
-
 /// A tree being written. Any thread may call any method.
 ///
 /// The end of a transfer: [`flush`](Self::flush), [`remove_staging`](Self::remove_staging),
@@ -55,13 +47,13 @@ pub struct Destination {
     path: PathBuf,
     dirs: Dirs,
     options: WriteOptions,
-    root: Made,
+    pub(super) root: Made,
     staging: Mutex<Option<Arc<Staging>>>,
     /// File systems inside the tree that something was staged in.
     pub(super) mounted: Mutex<Vec<Mounted>>,
     queue: Mutex<Queue>,
     /// What directories were before they were made accessible, until they are finished.
-    unfinished: Mutex<HashMap<RelPath, Before>>,
+    pub(super) unfinished: Mutex<HashMap<RelPath, Before>>,
 }
 
 impl Destination {
@@ -93,41 +85,6 @@ impl Destination {
         let (path, dirs) = (path.to_path_buf(), Dirs::new(root));
         let (staging, mounted, queue, unfinished) = Default::default();
         Self { path, dirs, options, root: made, staging, mounted, queue, unfinished }
-    }
-
-    /// Makes the directory `path`, whose parent must have been made. The root is there already.
-    ///
-    /// One that is there and belongs to this user becomes readable and writable to its owner until
-    /// [`finish_dir`](Self::finish_dir) or [`keep_dir`](Self::keep_dir).
-    pub fn make_dir(&self, path: &RelPath) -> Result<Made, FileError> {
-        let failed = |e| FileError::new("create", &path.below(&self.path), e);
-        if path.is_root() {
-            let had = make_accessible(Held::Open(self.dirs.root().as_fd())).map_err(failed)?;
-            self.note_unfinished(path, self.root, had);
-            return Ok(self.root);
-        }
-        let (parent, name) = self.spot(path)?;
-        let made = match mkdirat(&parent, name, Mode::RWXU) {
-            Ok(()) => Made::New,
-            Err(Errno::EXIST) if self.options.resume => Made::Existing,
-            Err(error) => return Err(failed(error)),
-        };
-        let (dir, had) = open_accessible(parent.as_fd(), name).map_err(failed)?;
-        self.note_unfinished(path, made, had);
-        self.dirs.keep(path, &Arc::new(dir));
-        Ok(made)
-    }
-
-    /// Only what cannot be seen later is kept in mind.
-    fn note_unfinished(&self, path: &RelPath, made: Made, had: Option<u32>) {
-        let before = match made {
-            Made::New if !self.options.policy.modes => Before::Nothing,
-            _ => match had {
-                Some(mode) => Before::Mode(mode),
-                None => return,
-            },
-        };
-        self.unfinished().entry(path.clone()).or_insert(before);
     }
 
     /// A new temporary file of `size` bytes, all of them a hole.
@@ -166,49 +123,6 @@ impl Destination {
         let is_link = |mode| FileType::from_raw_mode(mode) == FileType::Symlink;
         stat.filter(|stat| !is_link(stat.st_mode))
             .map_or(Before::Nothing, |stat| Before::Mode(stat.st_mode & 0o7777))
-    }
-
-    /// Sets the metadata of a directory whose entries are all in place: the flush that named them
-    /// has returned. While files that were committed into it wait it is [`FileError::Busy`]. If
-    /// something could not be set, the rest is, and that is the error.
-    pub fn finish_dir(&self, path: &RelPath, metadata: &Metadata) -> Result<(), FileError> {
-        let shown = path.below(&self.path);
-        let failed = |e| FileError::new("finish", &shown, e);
-        let dir = self.filled_dir(path)?;
-        let before = self.unfinished().get(path).copied();
-        let before = match before {
-            Some(before) => before,
-            None => Before::Mode(fstat(&dir).map_err(failed)?.st_mode & 0o7777),
-        };
-        let applied = apply(Held::Open(dir.as_fd()), metadata, &self.options.policy, before);
-        let lacking = applied.map_err(failed)?;
-        self.unfinished().remove(path);
-        lacking.map_or(Ok(()), |lacking| Err(lacking.of(&shown)))
-    }
-
-    /// Gives a directory that gets no new metadata the mode back that it had before
-    /// [`make_dir`](Self::make_dir) made it accessible; a new one gets that of the umask.
-    pub fn keep_dir(&self, path: &RelPath) -> Result<(), FileError> {
-        let before = self.unfinished().get(path).copied();
-        let mode = match before {
-            None => return Ok(()),
-            Some(Before::Mode(mode)) => mode,
-            Some(Before::Nothing) => 0o777 & !umask(),
-        };
-        let dir = self.filled_dir(path)?;
-        let kept = Held::Open(dir.as_fd()).set_mode(mode);
-        kept.map_err(|e| FileError::new("finish", &path.below(&self.path), e))?;
-        self.unfinished().remove(path);
-        Ok(())
-    }
-
-    /// A directory that no committed file waits for.
-    fn filled_dir(&self, path: &RelPath) -> Result<Arc<OwnedFd>, FileError> {
-        let shown = path.below(&self.path);
-        if self.queue().concerns(path) {
-            return Err(FileError::busy("finish", &shown, "files wait to be flushed into it"));
-        }
-        self.dirs.get(path).map_err(|e| FileError::new("finish", &shown, e))
     }
 
     /// What has the name `path` now, or [`FileError::Vanished`].
@@ -335,10 +249,6 @@ impl Destination {
         let in_root =
             || self.staging_slot().as_ref().is_some_and(|staging| staging.name().as_bytes() == name);
         is_staging_name(name) && (in_root() || self.is_mounted_staging(name))
-    }
-
-    fn unfinished(&self) -> MutexGuard<'_, HashMap<RelPath, Before>> {
-        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn staging_slot(&self) -> MutexGuard<'_, Option<Arc<Staging>>> {

@@ -66,8 +66,8 @@ fn probe(staging: BorrowedFd<'_>) -> Result<bool, Errno> {
     let name = format!("{digits}{PROBE}");
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(staging, name.as_str(), flags, Mode::RUSR | Mode::WUSR)?;
-    let found = |name: &&str| statat(staging, format!("{digits}{name}"), AtFlags::SYMLINK_NOFOLLOW).is_ok();
-    let folds = FOLDED.iter().any(|name| found(&name));
+    let found = |name: &str| statat(staging, format!("{digits}{name}"), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+    let folds = FOLDED.iter().any(|name| found(name));
     unlinkat(staging, name.as_str(), AtFlags::empty())?;
     Ok(folds)
 }

@@ -19,6 +19,7 @@
 //! | `copy` | the bytes of another file of this machine into one |
 //! | `body` | the bytes of an unfinished file, shared by both forms |
 //! | `destination` | [`Destination`]: a tree being written |
+//! | `directories` | its directories, made and finished |
 //! | `nodes` | its symbolic links, special files and hard links |
 //! | `present` | what is there already: looked at, listed, its metadata changed |
 //! | `access` | directories that their owner may not use, made accessible meanwhile |
@@ -35,6 +36,7 @@ mod backup;
 mod body;
 mod copy;
 mod destination;
+mod directories;
 mod folding;
 mod mounts;
 mod nodes;
@@ -46,7 +48,8 @@ mod single;
 mod staging;
 
 pub use body::Body;
-pub use destination::{Destination, Made, WriteOptions};
+pub use destination::{Destination, WriteOptions};
+pub use directories::Made;
 pub use nodes::Settled;
 pub use place::Overwrite;
 pub use queue::{FlushLimits, Placed};

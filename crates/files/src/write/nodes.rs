@@ -83,7 +83,7 @@ impl Destination {
         let shown = path.below(self.path());
         let failed = |e| FileError::new("link", &shown, e);
         let (dir, name) = self.spot(existing)?;
-        if let Some(there) = self.stamp_at(path).ok().filter(|there| there.same_file(seen)) {
+        if let Some(there) = self.stamp_at(path).ok().filter(|there| there.same_bytes(seen)) {
             return Ok(there);
         }
         let staging = self.staging_for(path)?;
@@ -92,7 +92,7 @@ impl Destination {
         linkat(&dir, name, at.dir, at.name, AtFlags::empty()).map_err(failed)?;
         let linked = statat(at.dir, at.name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| Stamp::from_stat(&stat));
         let placed = match linked {
-            Ok(linked) if linked.same_file(seen) => self.move_in(&staging, &temp, path, overwrite),
+            Ok(linked) if linked.same_bytes(seen) => self.move_in(&staging, &temp, path, overwrite),
             Ok(_) => Err(FileError::changed("link", &shown, "the other name is of another file now")),
             Err(error) => Err(failed(error)),
         };

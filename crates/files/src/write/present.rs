@@ -4,10 +4,12 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use towpath_content::tree::Metadata;
 
-use super::destination::{Destination, Made};
+use super::destination::Destination;
+use super::directories::Made;
 use crate::confine::Links;
 use crate::error::FileError;
 use crate::metadata::{Before, Held, apply, hold};
@@ -69,7 +71,7 @@ impl Destination {
         names.map_err(|e| FileError::new("read", &shown, e))
     }
 
-    /// Sets the metadata of what is at `path`, if it is still the inode that was `seen`; for
+    /// Sets the metadata of what is at `path`, if it is still the file that was `seen`; for
     /// anything but a directory that is being written. If something could not be set, the rest is,
     /// and that is the error.
     pub fn set_metadata(
@@ -84,8 +86,9 @@ impl Destination {
         let inode = hold(&dir, name).map_err(failed)?;
         let held = Held::Named(inode.as_fd());
         let stat = held.stat().map_err(failed)?;
-        if !Stamp::from_stat(&stat).same_file(seen) {
-            return Err(FileError::changed("set metadata of", &shown, "another file now"));
+        let (now, is_dir) = (Stamp::from_stat(&stat), FileType::from_raw_mode(stat.st_mode).is_dir());
+        if !(now.same_bytes(seen) || is_dir && now.same_file(seen)) {
+            return Err(FileError::changed("set metadata of", &shown, "changed since it was looked at"));
         }
         let before = Before::Mode(stat.st_mode & 0o7777);
         let lacking = apply(held, metadata, &self.options().policy, before).map_err(failed)?;

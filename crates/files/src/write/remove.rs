@@ -40,6 +40,15 @@ pub trait Removing {
     fn gone(&mut self, path: &RelPath, is_dir: bool);
 }
 
+/// Only decides.
+impl<F: FnMut(&RelPath, bool) -> bool> Removing for F {
+    fn may(&mut self, path: &RelPath, is_dir: bool) -> bool {
+        self(path, is_dir)
+    }
+
+    fn gone(&mut self, _path: &RelPath, _is_dir: bool) {}
+}
+
 impl Destination {
     /// Removes what is at `path`, a directory with everything in it, as far as `each` lets go.
     /// What is kept keeps the directories it lies in. Other file systems mounted there are kept,
@@ -70,7 +79,7 @@ impl Destination {
         let mut removal = Removal { to: self, top: Arc::clone(&top), each, for_good, stack, levels, removed };
         removal.entry(top.as_fd(), name, path);
         while removal.step() {}
-        self.dirs().forget(path);
+        self.forget(path);
         Ok(removal.removed)
     }
 }

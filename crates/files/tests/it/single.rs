@@ -9,7 +9,7 @@ use std::path::Path;
 use towpath_content::tree::MAX_NAME;
 use towpath_files::{FileError, Overwrite, Policy, SingleFile};
 
-use crate::support::{metadata, names_in};
+use crate::support::{metadata, names_in, when_free};
 
 fn write(path: &Path, bytes: &[u8]) -> SingleFile {
     let file = SingleFile::create(path, bytes.len() as u64).unwrap();
@@ -48,7 +48,7 @@ fn a_file_that_is_there_stays_unless_told_to_replace_it() {
     let refused = finish(file, Overwrite::Never);
     assert!(matches!(refused, Err(FileError::Exists { .. })), "{refused:?}");
     assert_eq!(fs::read(&path).unwrap(), b"old");
-    finish(SingleFile::reopen(&path, &temp).unwrap(), Overwrite::Replace).unwrap();
+    finish(when_free(|| SingleFile::reopen(&path, &temp)), Overwrite::Replace).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"new");
     assert_eq!(names_in(tmp.path()), ["f"]);
 }
@@ -76,7 +76,7 @@ fn dropping_keeps_the_temporary_and_resuming_finds_its_data() {
     drop(file);
     assert_eq!(names_in(tmp.path()), [temp.as_str()]);
 
-    let file = SingleFile::reopen(&path, &temp).unwrap();
+    let file = when_free(|| SingleFile::reopen(&path, &temp));
     assert_eq!(file.body().size(), 4 << 20);
     let starts: Vec<u64> = file.data_ranges().map(|range| range.unwrap().start).collect();
     assert_eq!(starts, [1 << 20, 3 << 20]);
@@ -95,7 +95,7 @@ fn the_longest_names_leave_room_for_the_temporary() {
         let temp = file.temp_name().to_owned();
         assert!(temp.len() <= MAX_NAME && temp.starts_with('.'), "{temp}");
         drop(file);
-        finish(SingleFile::reopen(&path, &temp).unwrap(), Overwrite::Never).unwrap();
+        finish(when_free(|| SingleFile::reopen(&path, &temp)), Overwrite::Never).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"content");
         fs::remove_file(&path).unwrap();
         assert!(names_in(tmp.path()).is_empty());

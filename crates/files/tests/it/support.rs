@@ -103,3 +103,100 @@ pub fn remove_deep(dir: &Path) {
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
+
+/// A file system that is unmounted when dropped.
+pub struct Mounted(std::path::PathBuf);
+
+impl Mounted {
+    /// Mounts a new `kind` (`tmpfs`, `ramfs`) with these options at `path`; None, and a line that
+    /// says so, where that is not allowed.
+    pub fn new(kind: &str, options: &str, path: &Path) -> Option<Self> {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", kind, "-o", options, kind]).arg(path);
+        if is_root() && mount.output().is_ok_and(|run| run.status.success()) {
+            return Some(Self(path.to_path_buf()));
+        }
+        println!("skipped: mounting a {kind} is not allowed here");
+        None
+    }
+
+    /// One that was mounted by other means.
+    pub fn already(path: &Path) -> Self {
+        Self(path.to_path_buf())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// Runs the test of this full name once more as a user without privileges; true if it is to be
+/// run here, because that is the user already.
+pub fn as_nobody(test: &str) -> bool {
+    use std::os::unix::process::CommandExt;
+    if !is_root() {
+        return true;
+    }
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    let again = again.args([test, "--exact"]).uid(65534).gid(65534).current_dir("/").output();
+    match again {
+        Ok(run) => {
+            let told = String::from_utf8_lossy(&run.stdout).into_owned();
+            assert!(run.status.success() && told.contains("1 passed"), "{told}");
+        }
+        Err(error) => println!("skipped: another user cannot run this program ({error})"),
+    }
+    false
+}
+
+/// The raw attribute of an ACL: owner rw, user 1234 rw, group r, mask rw, others nothing. With it a
+/// file has mode 0660.
+pub fn acl() -> Vec<u8> {
+    const NO_ID: u32 = u32::MAX;
+    let entries = [(1u16, 6u16, NO_ID), (2, 6, 1234), (4, 4, NO_ID), (0x10, 6, NO_ID), (0x20, 0, NO_ID)];
+    let mut raw = 2u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        raw.extend(tag.to_le_bytes());
+        raw.extend(permissions.to_le_bytes());
+        raw.extend(id.to_le_bytes());
+    }
+    raw
+}
+
+/// Sets an attribute; false, and a line that says so, where the file system has none.
+pub fn set_attribute(path: &Path, name: &str, value: &[u8]) -> bool {
+    let set = rustix::fs::lsetxattr(path, name, value, rustix::fs::XattrFlags::empty());
+    match set {
+        Err(rustix::io::Errno::OPNOTSUPP) => println!("skipped: no attributes on this file system"),
+        set => set.unwrap(),
+    }
+    set.is_ok()
+}
+
+/// The value of an attribute.
+pub fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut value = Vec::with_capacity(65536);
+    rustix::fs::lgetxattr(path, name, rustix::buffer::spare_capacity(&mut value)).ok()?;
+    Some(value)
+}
+
+/// Everything a look or scan can tell.
+pub fn everything() -> ScanOptions {
+    ScanOptions { xattrs: true, acls: true, owner_names: true, hard_links: true, ..Default::default() }
+}
+
+/// Does what needs a lock that was just let go of: a child process that another test starts may
+/// hold a copy of it for a moment.
+pub fn when_free<T>(mut attempt: impl FnMut() -> Result<T, towpath_files::FileError>) -> T {
+    let start = std::time::Instant::now();
+    loop {
+        match attempt() {
+            Err(towpath_files::FileError::Busy { .. }) if start.elapsed().as_secs() < 10 => {
+                std::thread::sleep(std::time::Duration::from_millis(5))
+            }
+            done => return done.unwrap(),
+        }
+    }
+}
