@@ -195,7 +195,7 @@ fn try_once(arena: &Arena, turn: usize) -> Result<Vec<u64>, FileError> {
         3 => drop(to.make_symlink(&g, b"t", &changed, any)?),
         4 => drop(to.make_special(&g, &Kind::Fifo, &changed, any)?),
         5 => drop(to.make_hard_link(&f, &to.stamp_at(&f)?, &g, any)?),
-        6 => drop(to.remove(&sub, &mut |path, _| !path.as_bytes().ends_with(b"secret"))?),
+        6 => drop(to.remove(&sub, &mut |path: &RelPath, _| !path.as_bytes().ends_with(b"secret"))?),
         7 => drop(to.remove(&f, &mut |_, _| true)?),
         8 => to.backup(&f, &path(&["d", "back", "f"]))?,
         9 => to.backup(&f, &path(&["old", "d", "f"]))?,

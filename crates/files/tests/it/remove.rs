@@ -17,7 +17,7 @@ fn a_directory_goes_with_all_in_it_and_each_entry_is_asked_about() {
     symlink(tmp.path().join("outside"), root.join("d/a/link")).unwrap();
     fs::write(root.join("d/f"), b"").unwrap();
     let mut asked = Vec::new();
-    let removed = to.remove(&path(&["d"]), &mut |path, is_dir| {
+    let removed = to.remove(&path(&["d"]), &mut |path: &RelPath, is_dir| {
         asked.push(format!("{path}{}", if is_dir { "/" } else { "" }));
         true
     });
@@ -40,7 +40,7 @@ fn what_is_kept_keeps_its_parents_and_nothing_below_it_is_asked_about() {
     fs::create_dir_all(root.join("d/keep/inner")).unwrap();
     fs::create_dir_all(root.join("d/go")).unwrap();
     fs::write(root.join("d/f"), b"").unwrap();
-    let removed = to.remove(&path(&["d"]), &mut |path, _| {
+    let removed = to.remove(&path(&["d"]), &mut |path: &RelPath, _| {
         assert!(!path.as_bytes().ends_with(b"inner"));
         !path.as_bytes().ends_with(b"keep")
     });
@@ -59,7 +59,7 @@ fn many_names_and_deep_trees_are_removed_with_few_descriptors() {
     nest(&root.join("d"), 300);
     (0..3000).for_each(|i| fs::write(root.join(format!("d/{i}")), b"").unwrap());
     let mut most = 0;
-    let removed = to.remove(&path(&["d"]), &mut |path, is_dir| {
+    let removed = to.remove(&path(&["d"]), &mut |path: &RelPath, is_dir| {
         if is_dir && path.depth() % 50 == 0 {
             most = most.max(descriptors_below(tmp.path()));
         }
@@ -86,7 +86,7 @@ fn directories_without_leave_are_emptied_by_their_owner() {
     close("d/none", 0);
     close("d/kept", 0o500);
     close("d", 0o500);
-    let removed = to.remove(&path(&["d"]), &mut |path, _| !path.as_bytes().ends_with(b"f")).unwrap();
+    let removed = to.remove(&path(&["d"]), &mut |path: &RelPath, _| !path.as_bytes().ends_with(b"f")).unwrap();
     assert_eq!((removed.entries, removed.kept), (2, true), "{:?}", removed.failures);
     assert_eq!(fs::metadata(root.join("d/kept")).unwrap().mode() & 0o777, 0o500);
     assert_eq!(fs::metadata(root.join("d")).unwrap().mode() & 0o777, 0o500);
