@@ -139,13 +139,22 @@ pub fn controls() -> Vec<Vec<u8>> {
         Body::Goodbye(Goodbye { reason: "bye".into() }),
         Body::Ping(Ping {}),
         Body::Watch(question),
+        Body::ControlData(ControlData { message: Bytes::from_static(b"message") }),
+        Body::ControlCredit(ControlCredit { bytes: 71 }),
+        Body::ControlEnd(ControlEnd {}),
     ];
     bodies.map(|body| body.to_frame().to_vec()).into()
 }
 
 pub fn data_frames() -> Vec<Vec<u8>> {
-    let header = DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: false, zstd: false };
-    vec![[&header.encode()[..], b"payload"].concat(), DataHeader { zeros: true, ..header }.encode().to_vec()]
+    let header =
+        DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: false, zstd: false };
+    let zstd = DataHeader { zstd: true, ..header };
+    vec![
+        [&header.encode()[..], b"payload"].concat(),
+        [&zstd.encode()[..], b"payload"].concat(),
+        DataHeader { zeros: true, ..header }.encode().to_vec(),
+    ]
 }
 
 pub fn filter_rules() -> Vec<Vec<u8>> {

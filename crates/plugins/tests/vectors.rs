@@ -46,10 +46,20 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("done", Body::Done(wire::RequestOnly { request: 2 })),
         ("goodbye", Body::Goodbye(wire::Goodbye { reason: "sent a second hello".into() })),
         ("ping", Body::Ping(wire::Ping {})),
+        (
+            "control stream: a message",
+            Body::ControlData(wire::ControlData { message: Bytes::from_static(b"go") }),
+        ),
+        ("control stream: credit for it", Body::ControlCredit(wire::ControlCredit { bytes: 66 })),
+        ("control stream: its end", Body::ControlEnd(wire::ControlEnd {})),
     ];
     let mut all: Vec<_> = control.map(|(name, body)| (name, body.to_frame().to_vec())).into();
     all.push(("data header: piece 1 of want 0", header.encode().to_vec()));
     all.push(("data header: the same, all zeros", DataHeader { zeros: true, ..header }.encode().to_vec()));
+    all.push((
+        "data header: the same, one zstd frame",
+        DataHeader { zstd: true, ..header }.encode().to_vec(),
+    ));
     all
 }
 

@@ -83,12 +83,11 @@ fn colon(bytes: &[u8]) -> Option<usize> {
     let slash = bytes.iter().position(|&byte| byte == b'/').unwrap_or(bytes.len());
     let before = &bytes[..slash];
     let begin = before.iter().position(|&byte| byte == b'[').filter(|&at| at == 0 || before[at - 1] == b'@');
-    let bracketed = begin.and_then(|begin| {
-        let end = begin + before[begin..].iter().position(|&byte| byte == b']')?;
-        (before.get(end + 1) == Some(&b':')).then_some(end + 1)
-    });
-    let plain = || before.iter().position(|&byte| byte == b':').filter(|&at| at > 0);
-    bracketed.or_else(plain)
+    let Some(begin) = begin else {
+        return before.iter().position(|&byte| byte == b':').filter(|&at| at > 0);
+    };
+    let end = begin + before[begin..].iter().position(|&byte| byte == b']')?;
+    (before.get(end + 1) == Some(&b':')).then_some(end + 1)
 }
 
 /// An empty name would be the option's or the command's place; one with a dash an option of ssh.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use crate::support::{put, serve_to};
 use towpath_content::Oid;
 use towpath_link::Identity;
-use towpath_plugins::direct::DirectConfig;
-use towpath_plugins::{Cascade, Direct, Local};
+use towpath_plugins::direct::{DirectConfig, Peer, PeerConfig};
+use towpath_plugins::takeover::Names;
+use towpath_plugins::{Cascade, Direct, Local, Takeover};
 use towpath_store::{About, MemoryStore};
 use towpath_transfer::TransferPlugin;
 use towpath_transfer::conformance::{self, Fixture, Subject};
@@ -53,6 +54,37 @@ async fn a_cascade_of_plugins_that_have_it_between_them_passes() {
     conformance::run(async |fixture: Fixture| {
         let cascade = Cascade::new(vec![local(&fixture, 1, 2), local(&fixture, 0, 2), local(&fixture, 0, 1)]);
         Subject::new(Arc::new(cascade), fixture.context())
+    })
+    .await;
+}
+
+const NAMES: Names = Names { first: "ssh", better: "tls" };
+
+#[tokio::test]
+async fn a_takeover_passes_before_and_after() {
+    conformance::run(async |fixture: Fixture| {
+        Subject::new(Takeover::new(local(&fixture, 0, 1), NAMES), fixture.context())
+    })
+    .await;
+    conformance::run(async |fixture: Fixture| {
+        let takeover = Takeover::new(local(&fixture, 0, 0x1000), NAMES);
+        takeover.offer(local(&fixture, 0, 1));
+        Subject::new(takeover, fixture.context())
+    })
+    .await;
+}
+
+/// The better way is in trouble from the first request on.
+#[tokio::test]
+async fn a_takeover_with_a_lost_connection_passes() {
+    conformance::run(async |fixture: Fixture| {
+        let takeover = Takeover::new(local(&fixture, 0, 1), NAMES);
+        let (near, far) = crate::support::connected().await;
+        drop(far);
+        let peer = Peer::start(near, PeerConfig::default(), None);
+        peer.closed().await;
+        takeover.offer(Arc::new(Direct::over(peer, Identity::generate().unwrap())));
+        Subject::new(takeover, fixture.context())
     })
     .await;
 }

@@ -3,6 +3,12 @@
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod control;
+#[cfg(test)]
 mod hostile_peer;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod takeover;
+#[cfg(test)]
+mod wire_bytes;

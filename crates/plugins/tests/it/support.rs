@@ -12,8 +12,10 @@ use tokio::task::JoinSet;
 use towpath_content::pieces::Value;
 use towpath_content::ticket::Secret;
 use towpath_content::{Hint, NodeId, Oid};
+use towpath_link::pipe::{self, Role};
 use towpath_link::tcp::Listener;
 use towpath_link::{Connection, Identity};
+use towpath_plugins::direct::wire::{Body, Hello, VERSION};
 use towpath_plugins::direct::{Issuer, Peer, PeerConfig, Service};
 use towpath_store::{About, MemoryStore, Store};
 use towpath_transfer::ledger::LedgerConfig;
@@ -64,6 +66,18 @@ pub struct Listening {
     pub address: SocketAddr,
     pub node: NodeId,
     _tasks: JoinSet<()>,
+}
+
+/// Two connected ends, and the node ids at them.
+pub async fn connected() -> (Connection, Connection) {
+    let (near, far) = tokio::io::duplex(64 << 10);
+    let ((near_read, near_write), (far_read, far_write)) = (tokio::io::split(near), tokio::io::split(far));
+    let node = || Identity::generate().unwrap().node_id();
+    let (near, far) = tokio::join!(
+        pipe::open(near_read, near_write, node(), Role::Initiator, LIMIT),
+        pipe::open(far_read, far_write, node(), Role::Responder, LIMIT),
+    );
+    (near.unwrap(), far.unwrap())
 }
 
 /// Hands each connection to `serve`.
@@ -163,4 +177,14 @@ pub fn request(oid: Oid, size: Option<u64>, target: &Arc<Memory>) -> ObjectReque
 /// A session that soon loses its patience.
 pub fn impatient(patience: Duration) -> SessionConfig {
     SessionConfig { ledger: LedgerConfig { max_bad: 2, patience }, workers: 2, ..SessionConfig::default() }
+}
+
+/// A hello with capabilities.
+pub fn hello(capabilities: &[&str]) -> Body {
+    Body::Hello(Hello {
+        version: VERSION,
+        session: bytes::Bytes::from_static(&[1; 16]),
+        capabilities: capabilities.iter().map(|&name| name.to_owned()).collect(),
+        software: String::new(),
+    })
 }

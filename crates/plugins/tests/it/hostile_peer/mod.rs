@@ -2,5 +2,7 @@
 //! nobody else in the process notices.
 
 mod client;
+mod compressed;
+mod control;
 mod liar;
 mod service;

@@ -1,0 +1,210 @@
+//! A channel to another process, through scripts in the place of ssh.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tempfile::TempDir;
+use towpath_api::{ApiError, ErrorKind};
+use towpath_daemon::copy::channel::{Channel, Rsh, exit_after, serve_stdio};
+use towpath_daemon::copy::place::Place;
+use towpath_link::Identity;
+use towpath_plugins::Direct;
+use towpath_plugins::direct::PeerConfig;
+
+use crate::support::*;
+
+const DATA: usize = 3 << 20;
+const SECRET: &[u8] = b"not offered";
+/// Where the far end leaves its process id; says that this process is one, too.
+const PID_FILE: &str = "TOW_TEST_PID_FILE";
+
+/// The far end of the other tests, when they start this program again as `tow remote`: sends
+/// every control message back.
+#[tokio::test]
+async fn remote_side() {
+    let Some(pid_file) = std::env::var_os(PID_FILE) else { return };
+    std::fs::write(pid_file, std::process::id().to_string()).unwrap();
+    // What runs the tests printed to standard output already, so the pipe was put aside.
+    rustix::stdio::dup2_stdout(File::options().write(true).open("/proc/self/fd/3").unwrap()).unwrap();
+    let identity = Identity::generate().unwrap();
+    let service = service(&identity, &pattern(DATA), SECRET);
+    let peer = serve_stdio(identity.node_id(), service, PeerConfig::default()).await.unwrap();
+    println!("this must not get into the pipe");
+    exit_after(&peer, Duration::from_secs(3));
+    let (sender, mut receiver) = peer.control().unwrap();
+    while let Some(message) = receiver.next().await {
+        if message == "hang" {
+            // As a scan of a dead file system would.
+            let hang = || std::thread::sleep(Duration::from_secs(60));
+            tokio::task::spawn_blocking(hang).await.unwrap();
+        }
+        sender.send(message).await.unwrap();
+    }
+    drop(sender);
+    peer.closed().await;
+}
+
+/// A directory of scripts.
+struct Scripts(TempDir);
+
+impl Scripts {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn script(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    /// In the place of ssh: hands the command to a shell, with processes between, as ssh has.
+    fn rsh(&self) -> PathBuf {
+        self.script("rsh", r#"test "$1" = -l && shift 2; shift; cat | sh -c "$*" | cat"#)
+    }
+
+    /// In the place of tow: this program.
+    fn tow(&self) -> PathBuf {
+        let program = std::env::current_exe().unwrap();
+        let run = format!(
+            "test \"$1\" = remote || exit 2\nexec 3>&1 1>&2\n{PID_FILE}='{}' exec '{}' --exact channel::remote_side --nocapture",
+            self.path("pid").display(),
+            program.display()
+        );
+        self.script("tow", &run)
+    }
+
+    /// The process of the far end.
+    fn far_end(&self) -> PathBuf {
+        Path::new("/proc").join(std::fs::read_to_string(self.path("pid")).unwrap())
+    }
+}
+
+async fn open(rsh: impl AsRef<OsStr>, tow: impl AsRef<OsStr>) -> Result<Channel, ApiError> {
+    let Ok(Place::Remote(remote)) = Place::parse(OsStr::new("me@box:path")) else { panic!() };
+    let (rsh, identity) = (Rsh::choose(Some(rsh.as_ref())).unwrap(), Identity::generate().unwrap());
+    let service = service(&identity, b"here", SECRET);
+    let opening =
+        Channel::open(&remote, &rsh, tow.as_ref(), identity.node_id(), service, PeerConfig::default());
+    tokio::time::timeout(LIMIT, opening).await.unwrap()
+}
+
+async fn expect_gone(process: &Path) {
+    let begun = Instant::now();
+    while process.exists() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "still runs");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn messages_and_data_go_through_and_nothing_is_left() {
+    let scripts = Scripts::new();
+    let channel = open(scripts.rsh(), scripts.tow()).await.unwrap();
+    let (sender, mut receiver) = channel.peer().control().unwrap();
+    for n in 0..100u32 {
+        let message = Bytes::from(vec![n as u8; 100_000]);
+        sender.send(message.clone()).await.unwrap();
+        assert!(receiver.next().await.unwrap() == message);
+    }
+    let direct: Arc<Direct> =
+        Arc::new(Direct::over(Arc::clone(channel.peer()), Identity::generate().unwrap()));
+    fetch(direct.clone(), &pattern(DATA)).await.unwrap();
+    assert!(fetch(direct, SECRET).await.unwrap_err().contains("not known here"), "one object is offered");
+    drop(sender);
+    assert_eq!(receiver.next().await, None);
+    let far_end = scripts.far_end();
+    assert!(far_end.exists());
+    channel.close().await;
+    expect_gone(&far_end).await;
+}
+
+#[tokio::test]
+async fn killing_ssh_ends_the_far_end_even_if_it_is_busy() {
+    for busy in [false, true] {
+        let scripts = Scripts::new();
+        let channel = open(scripts.rsh(), scripts.tow()).await.unwrap();
+        if busy {
+            let (sender, _receiver) = channel.peer().control().unwrap();
+            sender.send(Bytes::from_static(b"hang")).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        let far_end = scripts.far_end();
+        assert!(far_end.exists());
+        drop(channel);
+        expect_gone(&far_end).await;
+    }
+}
+
+#[tokio::test]
+async fn a_far_end_that_dies_is_told() {
+    let scripts = Scripts::new();
+    let mut channel = open(scripts.rsh(), scripts.tow()).await.unwrap();
+    let (_sender, mut receiver) = channel.peer().control().unwrap();
+    let pid: i32 = std::fs::read_to_string(scripts.path("pid")).unwrap().parse().unwrap();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(pid).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+    assert_eq!(tokio::time::timeout(LIMIT, receiver.next()).await.unwrap(), None);
+    let error = channel.failure().await;
+    assert_eq!(error.kind, ErrorKind::Unreachable);
+    assert!(error.message.contains("box") && error.hint.is_some(), "{}", error.message);
+}
+
+#[tokio::test]
+async fn what_went_wrong_is_said_with_the_next_step() {
+    let scripts = Scripts::new();
+    let (rsh, nothing) = (scripts.rsh(), scripts.path("nothing"));
+    let script = |name, text| scripts.script(name, text);
+    let echo = script("echo", "cat");
+    let odd = script("odd", "printf 'towpipe\\002'; sleep 1");
+    let unexecutable = scripts.path("unexecutable");
+    std::fs::write(&unexecutable, "").unwrap();
+    let rsh_exit = script("rsh255", "exit 255");
+    let refusing = script("refusing", "echo 'unknown command' >&2; exit 2");
+    let noisy = script("noisy", "echo Welcome to this machine; cat");
+    // A pipe through `cat` would hide the status of what runs in its middle.
+    let plain = script("plain", r#"test "$1" = -l && shift 2; shift; exec sh -c "$*""#);
+    for (rsh, tow, words, hint) in [
+        (&nothing, &nothing, "no such command on this machine", "-e"),
+        (&plain, &nothing, "not installed on box", "--tow-path"),
+        (&plain, &unexecutable, "can't be run", "--tow-path"),
+        (&rsh_exit, &nothing, "could not connect to box", "true' works"),
+        (&plain, &refusing, "status 2", "same version"),
+        (&rsh, &noisy, "it began with \"Welcome \"", "login script"),
+        (&rsh, &echo, "same role", "--tow-path"),
+        (&rsh, &odd, "speaks version 2", "same version"),
+    ] {
+        let Err(error) = open(rsh, tow).await else { panic!("{words}: it works") };
+        assert!(error.message.contains(words), "{}: not {words}", error.message);
+        let told = error.hint.unwrap();
+        assert!(told.contains(hint), "{told}: not {hint}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_pipe_the_far_end_says_who_it_is_for() {
+    let scripts = Scripts::new();
+    let Ok(output) = tokio::process::Command::new(scripts.tow())
+        .arg("remote")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .await
+    else {
+        panic!()
+    };
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.contains("started by tow on another machine"), "{text}");
+}

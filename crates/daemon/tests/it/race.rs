@@ -1,0 +1,158 @@
+//! Connections that race beside the channel.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use towpath_api::ErrorKind;
+use towpath_daemon::copy::race::{Race, SshConnection};
+use towpath_link::Identity;
+use towpath_link::tcp::{Timeouts, dial};
+use towpath_plugins::Takeover;
+use towpath_plugins::direct::{Peer, PeerConfig, Service};
+use towpath_plugins::takeover::Names;
+
+use crate::support::*;
+
+const NAMES: Names = Names { first: "ssh", better: "tls" };
+const NEAR: SshConnection = SshConnection {
+    client: std::net::IpAddr::V4(Ipv4Addr::LOCALHOST),
+    server: std::net::IpAddr::V4(Ipv4Addr::LOCALHOST),
+};
+
+struct Side {
+    identity: Identity,
+    service: Arc<Service>,
+    race: Race,
+    told: Vec<SocketAddr>,
+}
+
+async fn side(identity: Identity, other: &Identity, ssh: Option<SshConnection>) -> Side {
+    let service = service(&identity, &pattern(1 << 20), b"secret");
+    let listening =
+        Race::listen(&identity, Arc::clone(&service), other.node_id(), PeerConfig::default(), ssh);
+    let (race, told) = listening.await.unwrap();
+    Side { identity, service, race, told }
+}
+
+/// The asking side, the remote one that answers, and where data come from.
+async fn sides() -> (Side, Side, Arc<Takeover>) {
+    let (asks, answers) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let near = side(asks.clone(), &answers, None).await;
+    let far = side(answers, &asks, Some(NEAR)).await;
+    (near, far, Takeover::only_better("nothing stands", NAMES))
+}
+
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LIMIT, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn the_asking_side_dials() {
+    let (mut near, mut far, takeover) = sides().await;
+    far.race.run(&[], None);
+    near.race.run(&far.told, Some(Arc::clone(&takeover)));
+    near.race.stands(LIMIT).await.unwrap();
+    assert_eq!(takeover.active(), "tls");
+    fetch(takeover, &pattern(1 << 20)).await.unwrap();
+}
+
+/// The client's addresses may be of no use here, but ssh tells where it came from.
+#[tokio::test]
+async fn the_remote_side_dials_back() {
+    let (mut near, mut far, takeover) = sides().await;
+    near.race.run(&[], Some(Arc::clone(&takeover)));
+    far.race.run(&near.told[..1], None);
+    near.race.stands(LIMIT).await.unwrap();
+    fetch(takeover, &pattern(1 << 20)).await.unwrap();
+}
+
+#[tokio::test]
+async fn both_dial_and_one_connection_serves() {
+    for _ in 0..10 {
+        let (mut near, mut far, takeover) = sides().await;
+        far.race.run(&near.told, None);
+        near.race.run(&far.told, Some(Arc::clone(&takeover)));
+        near.race.stands(LIMIT).await.unwrap();
+        fetch(takeover.clone(), &pattern(1 << 20)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(takeover.active(), "tls", "it still stands");
+        fetch(takeover, &pattern(1 << 20)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_lost_connection_is_dialled_again() {
+    let (mut near, far, takeover) = sides().await;
+    near.race.run(&far.told, Some(Arc::clone(&takeover)));
+    near.race.stands(LIMIT).await.unwrap();
+    // The other side's process ends, and is there again at the same place: a port can be had twice.
+    let (port, service) = (far.told[0].port(), Arc::clone(&far.service));
+    drop(far.race);
+    let again = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+    let mut listener = towpath_link::tcp::Listener::bind(again, &far.identity).await;
+    while listener.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        listener = towpath_link::tcp::Listener::bind(again, &far.identity).await;
+    }
+    let listener = listener.unwrap();
+    let connection = listener.accept().await.unwrap().handshake(LIMIT).await.unwrap();
+    let _peer = Peer::start(connection, PeerConfig::default(), Some(service));
+    fetch(takeover, &pattern(1 << 20)).await.unwrap();
+}
+
+#[tokio::test]
+async fn strangers_are_not_served() {
+    let (mut near, mut far, takeover) = sides().await;
+    far.race.run(&[], None);
+    near.race.run(&[], Some(takeover.clone()));
+    let stranger = Identity::generate().unwrap();
+    let (at, node) = (far.told[0], far.identity.node_id());
+    let connection = dial(at, &stranger, node, &Timeouts::default()).await.unwrap();
+    let peer = Peer::start(connection, PeerConfig::default(), None);
+    assert!(!tokio::time::timeout(LIMIT, peer.greeted()).await.unwrap(), "was let in");
+    // Nor does an honest side take another node's answer.
+    let imposter = side(stranger, &near.identity, Some(NEAR)).await;
+    let mut race = side(near.identity.clone(), &far.identity, None).await.race;
+    race.run(&imposter.told, Some(Arc::clone(&takeover)));
+    let error = race.stands(Duration::from_secs(1)).await.unwrap_err();
+    assert!(error.message.contains("wanted"), "{}", error.message);
+    assert_eq!(takeover.active(), "ssh");
+}
+
+#[tokio::test]
+async fn an_error_names_what_was_tried() {
+    let (mut near, far, takeover) = sides().await;
+    let told = [SocketAddr::new(Ipv4Addr::LOCALHOST.into(), far.told[0].port())];
+    drop(far.race);
+    near.race.run(&told, Some(takeover));
+    let error = near.race.stands(Duration::from_millis(500)).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unreachable);
+    assert!(error.message.contains(&told[0].to_string()), "{}", error.message);
+    assert!(error.hint.unwrap().contains("--via tls"));
+}
+
+#[tokio::test]
+async fn everything_ends_with_the_race() {
+    let (mut near, mut far, takeover) = sides().await;
+    far.race.run(&near.told, None);
+    near.race.run(&far.told, Some(Arc::clone(&takeover)));
+    near.race.stands(LIMIT).await.unwrap();
+    let at = far.told[0];
+    drop((near.race, far.race));
+    let listens = async |at| tokio::net::TcpStream::connect(at).await.is_ok();
+    let begun = Instant::now();
+    while listens(at).await {
+        assert!(begun.elapsed() < LIMIT, "still listens");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // The connection that the takeover still holds is closed, which shows when it is used.
+    let data = pattern(1 << 20);
+    let fetching = tokio::time::timeout(Duration::from_millis(500), fetch(takeover.clone(), &data));
+    assert!(fetching.await.is_err());
+    until("the takeover knows", || takeover.active() == "ssh").await;
+}

@@ -1,0 +1,200 @@
+//! Requests that change from one way to a better one in mid-transfer, and back.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use towpath_content::Oid;
+use towpath_link::Identity;
+use towpath_plugins::direct::{Peer, PeerConfig, Service};
+use towpath_plugins::takeover::Names;
+use towpath_plugins::{Direct, Local, Takeover};
+use towpath_store::{About, MemoryStore};
+use towpath_transfer::plugin::{Query, Sink};
+use towpath_transfer::{BoxFuture, Context, Description, Outcome, Session, Tag, TransferPlugin, Want};
+
+use crate::support::*;
+
+const NAMES: Names = Names { first: "ssh", better: "tls" };
+
+/// Counts the wants that go through, and may be in trouble.
+struct Way {
+    inner: Local,
+    wants: AtomicU64,
+    trouble: Mutex<Option<String>>,
+}
+
+impl Way {
+    fn over(store: &Arc<MemoryStore>) -> Arc<Self> {
+        let inner = Local::new(Arc::clone(store) as _, Arc::new(|_| true));
+        Arc::new(Self { inner, wants: AtomicU64::new(0), trouble: Mutex::default() })
+    }
+
+    fn lose(&self, trouble: bool) {
+        *self.trouble.lock().unwrap() = trouble.then(|| "lost".into());
+    }
+
+    fn wants(&self) -> u64 {
+        self.wants.load(Ordering::Relaxed)
+    }
+}
+
+impl TransferPlugin for Way {
+    fn name(&self) -> &str {
+        "way"
+    }
+    fn window(&self) -> u64 {
+        PIECE as u64 * 2
+    }
+    fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap().clone()
+    }
+    fn get_descriptors<'a>(
+        &'a self,
+        query: Query,
+        context: &'a Context,
+        answers: mpsc::Sender<Description>,
+    ) -> BoxFuture<'a, Result<(), Outcome>> {
+        self.inner.get_descriptors(query, context, answers)
+    }
+    fn get_chunks<'a>(
+        &'a self,
+        wants: Vec<Want>,
+        context: &'a Context,
+        sink: Arc<dyn Sink>,
+    ) -> BoxFuture<'a, ()> {
+        self.wants.fetch_add(wants.len() as u64, Ordering::Relaxed);
+        self.inner.get_chunks(wants, context, sink)
+    }
+    fn cancel_chunks(&self, tags: &[Tag]) {
+        self.inner.cancel_chunks(tags);
+    }
+    fn have<'a>(
+        &'a self,
+        oid: Oid,
+        context: &'a Context,
+        ranges: mpsc::Sender<Vec<Range<u64>>>,
+    ) -> BoxFuture<'a, ()> {
+        self.inner.have(oid, context, ranges)
+    }
+}
+
+fn context(root: Oid) -> Context {
+    Context { root, node: None, secret: None, hints: tokio::sync::watch::channel(Vec::new()).1 }
+}
+
+async fn fetch(takeover: &Arc<Takeover>, data: &[u8]) {
+    let session =
+        Session::start(Arc::clone(takeover) as _, context(Oid::of(data)), impatient(Duration::from_secs(10)));
+    let target = Arc::new(Memory::default());
+    session.fetch(request(Oid::of(data), Some(data.len() as u64), &target)).await.unwrap();
+    target.expect(data);
+}
+
+#[tokio::test]
+async fn new_requests_go_the_better_way_unless_it_is_in_trouble() {
+    let (store, data) = (Arc::new(MemoryStore::new()), pattern(5 * PIECE, 1));
+    put(&store, &data, &About::default());
+    let (first, better, other) = (Way::over(&store), Way::over(&store), Way::over(&store));
+    let takeover = Takeover::new(first.clone(), NAMES);
+    let check = async |active, counts: [u64; 3]| {
+        assert_eq!(takeover.active(), active);
+        fetch(&takeover, &data).await;
+        assert_eq!([first.wants(), better.wants(), other.wants()], counts);
+    };
+    check("ssh", [5, 0, 0]).await;
+    takeover.offer(better.clone());
+    check("tls", [5, 5, 0]).await;
+    better.lose(true);
+    check("ssh", [10, 5, 0]).await;
+    better.lose(false);
+    check("tls", [10, 10, 0]).await;
+    better.lose(true);
+    takeover.offer(other.clone());
+    check("tls", [10, 10, 5]).await;
+}
+
+/// A connection that is lost while nobody asks shows only when somebody does.
+#[tokio::test]
+async fn a_lost_connection_costs_no_want() {
+    let (store, data) = (Arc::new(MemoryStore::new()), pattern(5 * PIECE, 1));
+    put(&store, &data, &About::default());
+    let first = Way::over(&store);
+    let takeover = Takeover::new(first.clone(), NAMES);
+    let keys = Keys { identity: Identity::generate().unwrap(), secrets: [].into(), allow_all: true };
+    let service = Arc::new(Service::new(store, Arc::new(keys)));
+    for _ in 0..3 {
+        let (near, far) = connected().await;
+        let far = Peer::start(far, PeerConfig::default(), Some(Arc::clone(&service)));
+        let near = Peer::start(near, PeerConfig::default(), None);
+        takeover.offer(Arc::new(Direct::over(Arc::clone(&near), Identity::generate().unwrap())));
+        let before = first.wants();
+        fetch(&takeover, &data).await;
+        assert_eq!((first.wants(), takeover.active()), (before, "tls"));
+        far.close("cable pulled");
+        near.closed().await;
+        fetch(&takeover, &data).await;
+        assert_eq!((first.wants(), takeover.active()), (before + 5, "ssh"));
+        // Questions go the first way as well.
+        let (answers, mut inbox) = mpsc::channel(10);
+        let query = Query { oid: Oid::of(&data), coverage: None, proofs: None, follow: false };
+        takeover.get_descriptors(query, &context(Oid::of(&data)), answers).await.unwrap();
+        assert!(inbox.recv().await.is_some());
+    }
+}
+
+/// In the middle of many requests the way changes again and again: each object arrives.
+#[tokio::test]
+async fn ways_that_come_and_go_in_mid_transfer_lose_nothing() {
+    let (store, data) = (Arc::new(MemoryStore::new()), pattern(40 * PIECE, 3));
+    put(&store, &data, &About::default());
+    let takeover = Takeover::new(Way::over(&store), NAMES);
+    let keys = Keys { identity: Identity::generate().unwrap(), secrets: [].into(), allow_all: true };
+    let service = Arc::new(Service::new(store, Arc::new(keys)));
+    let switching = async {
+        loop {
+            let (near, far) = connected().await;
+            let _far = Peer::start(far, PeerConfig::default(), Some(Arc::clone(&service)));
+            let near = Peer::start(near, PeerConfig::default(), None);
+            takeover.offer(Arc::new(Direct::over(near, Identity::generate().unwrap())));
+            tokio::time::sleep(Duration::from_millis(7)).await;
+        }
+    };
+    let fetching = async {
+        for _ in 0..5 {
+            fetch(&takeover, &data).await;
+        }
+    };
+    tokio::select! {
+        () = fetching => {}
+        () = switching => {}
+    }
+}
+
+#[tokio::test]
+async fn what_the_better_way_does_not_have_is_not_asked_again() {
+    let (empty, full) = (Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()));
+    let oid = put(&full, b"data", &About::default());
+    let first = Way::over(&full);
+    let takeover = Takeover::new(first.clone(), NAMES);
+    takeover.offer(Way::over(&empty));
+    let session = Session::start(takeover, context(oid), impatient(Duration::from_millis(200)));
+    assert!(session.fetch(request(oid, Some(4), &Arc::new(Memory::default()))).await.is_err());
+    assert_eq!(first.wants(), 0);
+}
+
+#[tokio::test]
+async fn without_a_first_way_wants_wait_for_the_better_one() {
+    let (store, data) = (Arc::new(MemoryStore::new()), pattern(3 * PIECE, 1));
+    put(&store, &data, &About::default());
+    let takeover = Takeover::only_better("no TLS connection yet", NAMES);
+    assert_eq!(takeover.trouble().as_deref(), Some("no TLS connection yet"));
+    let offering = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        takeover.offer(Way::over(&store));
+    };
+    tokio::join!(fetch(&takeover, &data), offering);
+    assert_eq!(takeover.trouble(), None);
+}

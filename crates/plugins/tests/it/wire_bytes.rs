@@ -1,0 +1,83 @@
+//! What goes over the wire: less, if one of both ends asks for compression and both know it.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context as TaskContext, Poll};
+
+use tokio::io::{AsyncRead, ReadBuf};
+use towpath_content::Oid;
+use towpath_link::pipe::{self, Role};
+use towpath_link::{Connection, Identity};
+use towpath_plugins::Direct;
+use towpath_plugins::direct::{Peer, PeerConfig, Service};
+use towpath_store::{About, MemoryStore};
+use towpath_transfer::{Context, Session};
+
+use crate::support::*;
+
+/// Counts what is read.
+struct Counted<R>(R, Arc<AtomicU64>);
+
+impl<R: AsyncRead + Unpin> AsyncRead for Counted<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.0).poll_read(cx, buf);
+        self.1.fetch_add((buf.filled().len() - before) as u64, Ordering::Relaxed);
+        polled
+    }
+}
+
+/// Two ends, and how much the first one has received.
+async fn counted() -> (Connection, Connection, Arc<AtomicU64>) {
+    let (near, far) = tokio::io::duplex(1 << 20);
+    let ((near_read, near_write), (far_read, far_write)) = (tokio::io::split(near), tokio::io::split(far));
+    let (node, count) = (|| Identity::generate().unwrap().node_id(), Arc::default());
+    let near_read = Counted(near_read, Arc::clone(&count));
+    let (near, far) = tokio::join!(
+        pipe::open(near_read, near_write, node(), Role::Initiator, LIMIT),
+        pipe::open(far_read, far_write, node(), Role::Responder, LIMIT),
+    );
+    (near.unwrap(), far.unwrap(), count)
+}
+
+/// How many bytes came for `data`.
+async fn received(data: &[u8], here: bool, there: bool) -> u64 {
+    let (near, far, count) = counted().await;
+    let store = Arc::new(MemoryStore::new());
+    let oid = put(&store, data, &About::default());
+    let keys = Keys { identity: Identity::generate().unwrap(), secrets: [].into(), allow_all: true };
+    let service = Arc::new(Service::new(store, Arc::new(keys)));
+    let config = |compress| PeerConfig { compress, ..PeerConfig::default() };
+    let _serving = Peer::start(far, config(there), Some(service));
+    let direct = Direct::over(Peer::start(near, config(here), None), Identity::generate().unwrap());
+    let (_keep, hints) = tokio::sync::watch::channel(Vec::new());
+    let context = Context { root: oid, node: None, secret: None, hints };
+    let session = Session::start(Arc::new(direct), context, impatient(LIMIT));
+    let target = Arc::new(Memory::default());
+    session.fetch(request(oid, None, &target)).await.unwrap();
+    target.expect(data);
+    count.load(Ordering::Relaxed)
+}
+
+#[tokio::test]
+async fn compression_shrinks_what_can_shrink_if_either_end_asks() {
+    let text = b"all work and no play makes a dull text ".repeat(100_000);
+    let plain = received(&text, false, false).await;
+    assert!(plain > text.len() as u64);
+    for (here, there) in [(true, false), (false, true), (true, true)] {
+        let packed = received(&text, here, there).await;
+        assert!(packed < plain / 20, "{packed} of {plain} with {here} and {there}");
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_shrink_goes_as_it_is() {
+    let noise: Vec<u8> = (0..40_000u32).flat_map(|n| *Oid::of(&n.to_le_bytes()).digest()).collect();
+    let (plain, packed) = (received(&noise, false, false).await, received(&noise, true, true).await);
+    assert!(packed <= plain + 1000, "{packed} of {plain}");
+}
