@@ -40,15 +40,6 @@ pub trait Removing {
     fn gone(&mut self, path: &RelPath, is_dir: bool);
 }
 
-/// Only decides.
-impl<F: FnMut(&RelPath, bool) -> bool> Removing for F {
-    fn may(&mut self, path: &RelPath, is_dir: bool) -> bool {
-        self(path, is_dir)
-    }
-
-    fn gone(&mut self, _path: &RelPath, _is_dir: bool) {}
-}
-
 impl Destination {
     /// Removes what is at `path`, a directory with everything in it, as far as `each` lets go.
     /// What is kept keeps the directories it lies in. Other file systems mounted there are kept,

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use towpath_content::tree::Kind;
 use towpath_files::{Destination, FileError, Made, ScanOptions, WriteOptions};
 
-use crate::support::{as_nobody, commit, destination, metadata, names_in, path, stamp};
+use crate::support::{as_nobody, ask, commit, destination, metadata, names_in, path, stamp};
 
 fn mode(path: &std::path::Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
@@ -70,7 +70,7 @@ fn a_closed_directory_is_written_into_and_keeps_its_mode() {
     fs::create_dir(root.join("gone")).unwrap();
     close(&root.join("gone"), 0o555);
     to.make_dir(&path(&["gone"])).unwrap();
-    to.remove(&path(&["gone"]), &mut |_, _| true).unwrap();
+    to.remove(&path(&["gone"]), &mut ask(|_, _| true)).unwrap();
     to.make_dir(&path(&["gone"])).unwrap();
     to.keep_dir(&path(&["gone"])).unwrap();
     assert_eq!(mode(&root.join("gone")), 0o700, "what was removed has no mode to give back");
@@ -170,7 +170,7 @@ fn a_folding_file_system_is_found_out_and_tells_the_name_it_has() {
 
 /// Mounts one that folds case: tmpfs with a Unicode table, or an image of FAT.
 fn folding(at: &std::path::Path) -> Option<crate::support::Mounted> {
-    use crate::support::{Mounted, is_root};
+    use crate::support::{Mounted, ask, is_root};
     if !is_root() {
         return None;
     }

@@ -14,7 +14,7 @@ use towpath_files::{
     Destination, FileError, FlushLimits, Overwrite, Policy, ScanOptions, SourceTree, WriteOptions,
 };
 
-use crate::support::{acl, everything, metadata, names_in, path};
+use crate::support::{acl, ask, everything, metadata, names_in, path};
 
 const TRIES: usize = 3000;
 /// When a busy machine has still not let the two meet.
@@ -189,14 +189,14 @@ fn try_once(arena: &Arena, turn: usize) -> Result<Vec<u64>, FileError> {
     let any = Overwrite::ReplaceAny;
     let mut read = Vec::new();
     match kind(turn) {
-        0 => drop(to.remove(&path(&["d"]), &mut |_, _| true)?),
+        0 => drop(to.remove(&path(&["d"]), &mut ask(|_, _| true))?),
         1 => drop(to.backup(&path(&["d"]), &path(&["old-d"]))?),
         2 => drop(to.commit(to.stage_file_for(&g, 0)?, g, &changed, any)?),
         3 => drop(to.make_symlink(&g, b"t", &changed, any)?),
         4 => drop(to.make_special(&g, &Kind::Fifo, &changed, any)?),
         5 => drop(to.make_hard_link(&f, &to.stamp_at(&f)?, &g, any)?),
-        6 => drop(to.remove(&sub, &mut |path: &RelPath, _| !path.as_bytes().ends_with(b"secret"))?),
-        7 => drop(to.remove(&f, &mut |_, _| true)?),
+        6 => drop(to.remove(&sub, &mut ask(|path, _| !path.as_bytes().ends_with(b"secret")))?),
+        7 => drop(to.remove(&f, &mut ask(|_, _| true))?),
         8 => to.backup(&f, &path(&["d", "back", "f"]))?,
         9 => to.backup(&f, &path(&["old", "d", "f"]))?,
         10 => {

@@ -200,3 +200,19 @@ pub fn when_free<T>(mut attempt: impl FnMut() -> Result<T, towpath_files::FileEr
         }
     }
 }
+
+/// Decides what is removed, and does not care what was.
+pub struct Ask<F>(F);
+
+/// A decision by path and whether it is a directory.
+pub fn ask<F: FnMut(&RelPath, bool) -> bool>(may: F) -> Ask<F> {
+    Ask(may)
+}
+
+impl<F: FnMut(&RelPath, bool) -> bool> towpath_files::Removing for Ask<F> {
+    fn may(&mut self, path: &RelPath, is_dir: bool) -> bool {
+        (self.0)(path, is_dir)
+    }
+
+    fn gone(&mut self, _path: &RelPath, _is_dir: bool) {}
+}
