@@ -170,7 +170,7 @@ fn a_folding_file_system_is_found_out_and_tells_the_name_it_has() {
 
 /// Mounts one that folds case: tmpfs with a Unicode table, or an image of FAT.
 fn folding(at: &std::path::Path) -> Option<crate::support::Mounted> {
-    use crate::support::{Mounted, ask, is_root};
+    use crate::support::{Mounted, is_root};
     if !is_root() {
         return None;
     }
