@@ -64,8 +64,10 @@ fn with_target(changes: &[u8; 11], path: &[u8], target: &Option<Vec<u8>>) -> Str
 /// The line on standard error for an event, if it has one.
 pub fn complaint(event: &CopyEvent) -> Option<String> {
     let CopyEvent::Failed { path, error, hint, kind } = event else { return None };
-    let path = display_name(path);
+    // What is not done as a whole has no path.
+    let path = if path.is_empty() { None } else { Some(display_name(path)) };
     let hint = hint.as_ref().map_or(String::new(), |hint| format!("; {}", harmless(hint)));
+    let Some(path) = path else { return Some(format!("tow: {}{hint}", harmless(error))) };
     Some(match kind {
         FailureKind::Skipped => format!("tow: {path}: left out: {}{hint}", harmless(error)),
         FailureKind::Vanished | FailureKind::Other => format!("tow: {path}: {}{hint}", harmless(error)),

@@ -58,7 +58,9 @@ fn show(output: &Output, shown: &Shown, event: CopyEvent) {
         output.result_line(&line);
     }
     match (&event, complaint(&event)) {
-        (CopyEvent::Failed { kind: FailureKind::Skipped, .. }, Some(text)) => output.say(&text),
+        (CopyEvent::Failed { kind: FailureKind::Skipped, path, .. }, Some(text)) if !path.is_empty() => {
+            output.say(&text);
+        }
         (_, Some(text)) => output.complain(&text),
         (_, None) => {}
     }
@@ -89,11 +91,5 @@ fn show_end(output: &Output, shown: &Shown, mode: Mode, dry_run: bool, summary: 
     if failed > 0 {
         let what = if failed == 1 { "entry was" } else { "entries were" };
         output.complain(&format!("tow: {failed} {what} not copied; the rest is done"));
-    }
-    if summary.max_delete_reached && mode == Mode::Sync {
-        output.complain(
-            "tow: not everything was removed that the source does not have; \
-             --max-delete NUM or --force removes more",
-        );
     }
 }

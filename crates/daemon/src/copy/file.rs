@@ -4,9 +4,11 @@
 //! under a temporary name, starting from what an interrupted copy left or from the file that it
 //! replaces, and takes its name in a batch with others.
 
+use std::ffi::OsStr;
 use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -14,7 +16,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use towpath_content::Oid;
 use towpath_content::pieces::{MIN_LOG2, Value};
 use towpath_content::tree::{Kind, Metadata, Time};
-use towpath_files::{Body, FileError, Overwrite, RelPath, Staged, Stamp};
+use towpath_files::{BeforeNaming, Body, FileError, Overwrite, RelPath, Staged, Stamp};
 use towpath_store::{About, hash_open_file};
 use towpath_transfer::{FetchError, Target};
 
@@ -208,7 +210,7 @@ impl CopyFile {
     pub fn copy_from(&self, file: &std::fs::File, seen: &Stamp) -> Result<(), FileError> {
         let staged = self.fresh(seen.size)?;
         staged.body().copy_from(file, seen.size, self.receiving.options.sparse)?;
-        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(&self.wanted.shown));
+        let path = Path::new(OsStr::from_bytes(&self.wanted.shown));
         let after = Stamp::of(file).map_err(|error| FileError::new("read", path, error))?;
         if after != *seen {
             staged.discard()?;
@@ -275,9 +277,6 @@ impl CopyFile {
 
     fn finish(&self, content: Option<(Oid, Vec<Value>)>) -> Result<(), FileError> {
         let Some(staged) = lock(&self.staged).take() else { return Ok(()) };
-        if self.wanted.replaces {
-            self.receiving.back_up(&self.wanted.path)?;
-        }
         let metadata = Metadata { modified: *lock(&self.modified), ..self.wanted.metadata.clone() };
         let note = Note {
             entry: self.wanted.entry,
@@ -288,7 +287,11 @@ impl CopyFile {
         // What was not there when it was looked at is somebody else's, or another entry's.
         let overwrite = if self.wanted.replaces { Overwrite::ReplaceAny } else { Overwrite::Never };
         let placing = self.receiving.placing()?;
-        let named = placing.commit(staged, &self.wanted.path, &metadata, overwrite, content, note)?;
+        let backup = (self.wanted.replaces && self.receiving.options.backup).then(|| {
+            let (receiving, path) = (Arc::clone(&self.receiving), self.wanted.path.clone());
+            BeforeNaming::new(move || receiving.back_up(&path).map(drop))
+        });
+        let named = placing.commit(staged, &self.wanted.path, &metadata, overwrite, content, backup, note)?;
         self.receiving.named(named);
         Ok(())
     }
@@ -308,6 +311,10 @@ impl CopyFile {
     /// A live object's size is not known before its end.
     fn grow(&self, end: u64) -> Result<(), FileError> {
         let _alone = lock(&self.growing);
+        if end > self.size() {
+            let path = Path::new(OsStr::from_bytes(&self.wanted.shown));
+            return Err(FileError::changed("write", path, "longer than its sender said"));
+        }
         match self.body.get() {
             Some(body) if end > body.size() => body.set_size(end),
             _ => Ok(()),
@@ -348,7 +355,6 @@ impl Target for CopyFile {
     }
 
     fn complete(&self, oid: &Oid, size: u64, values: Vec<Value>) -> io::Result<()> {
-        *lock(&self.size) = size;
         self.note(self.body()?.set_size(size))?;
         self.note(self.finish(Some((*oid, values))))
     }

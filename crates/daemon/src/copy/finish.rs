@@ -308,7 +308,7 @@ impl Merge {
         }
         if self.is_incomplete {
             let why = "nothing was deleted, as the source could not be read completely";
-            receiving.leave_out(b".", why, "see the errors above, and run the same command again");
+            receiving.leave_out(b"", why, "see the errors above, and run the same command again");
             return Ok(());
         }
         let mut deletions = std::mem::take(&mut self.deletions);
@@ -318,8 +318,10 @@ impl Merge {
             receiving.count(|counts| counts.max_delete_reached = true);
             let all = total + self.matched;
             let why = format!("{total} of {all} entries would be deleted; none was");
-            receiving.leave_out(b".", &why, "if that is right, say --force or --max-delete=NUM");
-            return Ok(());
+            receiving.leave_out(b"", &why, "if that is right, say --force or --max-delete=NUM");
+            if !options.dry_run {
+                return Ok(());
+            }
         }
         let mut left = options.max_delete.unwrap_or(u64::MAX);
         let filter = &mut self.filter;
@@ -330,7 +332,12 @@ impl Merge {
             }
             Ok(())
         });
-        deleted.map_err(|Stop(error)| error)
+        deleted.map_err(|Stop(error)| error)?;
+        if left == 0 && options.max_delete.is_some() && receiving.summary().max_delete_reached {
+            let why = "not everything was deleted that the source does not have";
+            receiving.leave_out(b"", why, "say --force or a higher --max-delete=NUM");
+        }
+        Ok(())
     }
 
     /// How many entries would go.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use towpath_api::{ApiError, ErrorKind};
+use towpath_content::Oid;
 use towpath_content::tree::{Entry, Event, Kind, Metadata, Owner};
 use towpath_files::chmod::Chmod;
 use towpath_files::filter::{Filter, RuleList, Side, safe_links};
@@ -384,11 +385,28 @@ impl Merge {
             slash: path.as_os_str().as_encoded_bytes().ends_with(b"/"),
             is_dir,
         };
+        // An interrupted copy made the directory that it goes on with now.
+        let goes_on = self.destined.mode == Mode::Cp
+            && is_dir
+            && there == There::Directory
+            && self.receiving.is_open(&path, &self.key(Placement::As, &entry.name));
+        let there = if goes_on { There::Nothing } else { there };
         self.placement = place(there, asked).map_err(|(why, hint)| refuse(format!("{shown} {why}"), hint))?;
-        self.open(&path, there, is_dir)
+        let key = self.key(self.placement, &entry.name);
+        let there = if goes_on { There::Directory } else { there };
+        self.open(&path, there, is_dir, &key)
     }
 
-    fn open(&mut self, path: &Path, there: There, is_dir: bool) -> Result<(), ApiError> {
+    /// Names what is put where, whatever it contains: what is left of a file is found by what the
+    /// file is.
+    fn key(&self, placement: Placement, name: &[u8]) -> Oid {
+        match placement {
+            Placement::As => Oid::of(&[b"copy as ", name].concat()),
+            Placement::Into | Placement::Contents => Oid::of(b"copy into"),
+        }
+    }
+
+    fn open(&mut self, path: &Path, there: There, is_dir: bool, key: &Oid) -> Result<(), ApiError> {
         let options = self.receiving.write_options();
         let failed = |error: FileError| errors::source(&error);
         if self.placement == Placement::As && !is_dir {
@@ -399,7 +417,7 @@ impl Merge {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             let parent = parent.unwrap_or(Path::new("."));
             let destination = Destination::open(parent, options).map_err(failed)?;
-            return self.receiving.open(destination, Some(name));
+            return self.receiving.open(destination, Some(name), key);
         }
         let destination = match there {
             There::Nothing if self.options().dry_run => return Ok(()),
@@ -409,7 +427,7 @@ impl Merge {
         if there == There::Nothing && self.placement == Placement::Into {
             self.receiving.count(|counts| counts.created.directories += 1);
         }
-        self.receiving.open(destination, None)
+        self.receiving.open(destination, None, key)
     }
 
     /// What stands at `path`; nothing, below a directory that is not there.
@@ -423,14 +441,17 @@ impl Merge {
 
     /// On a file system that does not tell case or Unicode forms apart, what is found under one name
     /// may be another entry.
-    fn check_name(&self, path: &RelPath, name: &[u8]) -> Result<(), FileError> {
-        let Some(placing) = self.receiving.opened() else { return Ok(()) };
+    fn check_name(&mut self, path: &RelPath, name: &[u8]) -> Result<(), FileError> {
+        let receiving = Arc::clone(&self.receiving);
+        let Some(placing) = receiving.opened() else { return Ok(()) };
         if path.is_root() || self.options().dry_run || !placing.destination.folds(path)? {
             return Ok(());
         }
         match placing.destination.actual_name(path)? {
             Some(actual) if actual != name => {
                 let shown = placing.whole_path(path);
+                // What has the name is not superfluous.
+                self.is_incomplete = true;
                 let why = "its name collides with another's, as case or accents make no difference there";
                 Err(because("write", &shown, why))
             }
@@ -567,6 +588,7 @@ impl Merge {
     fn leaf(&mut self, entry: Entry, located: Option<Located>) -> Result<(), ApiError> {
         let Some((path, shown)) = self.locate(&entry)? else { return Ok(()) };
         if self.is_left_out(&entry, &shown) {
+            self.receiving.settled(self.entry, false);
             return Ok(());
         }
         self.receiving.count(|counts| {
@@ -578,6 +600,7 @@ impl Merge {
             Ok(None) => Ok(()),
             Err(error) => {
                 self.receiving.problem(shown.as_bytes(), &error);
+                self.receiving.settled(self.entry, false);
                 Ok(())
             }
         }
@@ -636,7 +659,10 @@ impl Merge {
             self.matched += 1;
         }
         let (changes, compare) = match verdict {
-            Verdict::LeftAlone => return Ok(None),
+            Verdict::LeftAlone => {
+                self.receiving.settled(self.entry, false);
+                return Ok(None);
+            }
             Verdict::Same => {
                 self.unchanged(&entry, shown);
                 if let Some(old) = &old {
@@ -646,10 +672,10 @@ impl Merge {
             }
             Verdict::Touch(changes) => {
                 self.told(&entry, shown, changes, b'.');
-                if let (false, Some(old)) = (self.options().dry_run, &old) {
-                    self.receiving.touch(path, shown.as_bytes(), &old.stamp, &entry.metadata);
-                }
-                if let Some(old) = &old {
+                let Some(old) = &old else { return Ok(None) };
+                if self.options().dry_run
+                    || self.receiving.touch(path, shown.as_bytes(), &old.stamp, &entry.metadata)
+                {
                     self.receiving.unchanged(self.entry, &old.stamp);
                 }
                 return Ok(None);
@@ -658,7 +684,8 @@ impl Merge {
             Verdict::Compare(changes) => (Changes { content: true, ..changes }, Some(changes)),
         };
         if old.is_some() {
-            self.check_name(path, self.renamed.as_deref().unwrap_or(&entry.name))?;
+            let name = self.renamed.clone().unwrap_or_else(|| entry.name.clone());
+            self.check_name(path, &name)?;
         }
         let is_in_the_way = old.as_ref().is_some_and(|old| old.entry.kind == Kind::Directory);
         if is_in_the_way {

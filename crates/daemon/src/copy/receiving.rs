@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::Semaphore;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
-use towpath_content::tree::{Kind, Time};
+use towpath_content::tree::{Kind, Metadata, Time};
 use towpath_files::{Destination, FileError, FlushLimits, Policy, RelPath, Stamp, WriteOptions};
 use towpath_store::{DiskStore, FileRecord, hash_open_file};
 use towpath_transfer::{FetchError, Outcome};
@@ -116,13 +116,13 @@ impl Receiving {
     }
 
     /// Opens the destination for good, and goes on with what an interrupted copy to it left.
-    /// `file` is the name of the one file that is written, if the destination is one.
-    pub fn open(&self, destination: Destination, file: Option<&OsStr>) -> Result<(), ApiError> {
+    /// `file` is the name of the one file that is written, if the destination is one; `key` tells
+    /// copies to the same destination apart that put things in different places.
+    pub fn open(&self, destination: Destination, file: Option<&OsStr>, key: &Oid) -> Result<(), ApiError> {
         let path = destination.path().to_path_buf();
         let base = path.canonicalize().map_err(|error| errors::io("open", &path, &error))?;
         let whole = file.map_or_else(|| base.clone(), |file| base.join(file));
-        // The same destination, whatever comes: what is left of a file is found by what the file is.
-        let record = Record::open(&self.resume, &whole, &Oid::of(b"copy"))
+        let record = Record::open(&self.resume, &whole, key)
             .map_err(|error| errors::io("note", &self.resume, &error))?;
         if let Some(name) = record.temp() {
             let left = record.parts();
@@ -135,6 +135,11 @@ impl Receiving {
         let placing = Placing::new(destination, base, record, Arc::clone(&self.store));
         let _ = self.placing.set(placing);
         Ok(())
+    }
+
+    /// Whether a copy with this key to the directory `path` was interrupted.
+    pub fn is_open(&self, path: &Path, key: &Oid) -> bool {
+        path.canonicalize().is_ok_and(|path| Record::is_open(&self.resume, &path, key))
     }
 
     /// Where it writes. Nowhere, in a dry run to a destination that is not there.
@@ -152,6 +157,8 @@ impl Receiving {
         let placing = self.placing()?;
         let mut has_staging = lock(&self.has_staging);
         if !*has_staging {
+            // It may be read-only until the end.
+            placing.destination.make_dir(&RelPath::root())?;
             let name = placing.destination.staging_name()?;
             if let Err(error) = placing.record.set_temp(&name) {
                 tracing::warn!(%error, "an interruption now would begin from the front");
@@ -270,9 +277,10 @@ impl Receiving {
         }
     }
 
-    /// An entry is left out for what it is.
+    /// An entry is left out for what it is; with no path: something is not done. Blocks while the
+    /// person does not read.
     pub fn leave_out(&self, shown: &[u8], why: &str, hint: &str) {
-        self.events.failure(CopyEvent::Failed {
+        self.events.item(CopyEvent::Failed {
             path: shown.to_vec(),
             error: why.into(),
             hint: Some(hint.into()),
@@ -314,8 +322,9 @@ impl Receiving {
             });
             if !self.options.dry_run
                 && let Some(old) = &wanted.old
+                && !self.touch(&wanted.path, &wanted.shown, old, &wanted.metadata)
             {
-                self.touch(&wanted.path, &wanted.shown, old, &wanted.metadata);
+                return self.settled(wanted.entry, false);
             }
         }
         match &wanted.old {
@@ -339,19 +348,11 @@ impl Receiving {
         }
     }
 
-    /// Sets metadata in place.
-    pub fn touch(
-        &self,
-        path: &RelPath,
-        shown: &[u8],
-        old: &Stamp,
-        metadata: &towpath_content::tree::Metadata,
-    ) {
+    /// Sets metadata in place; false if that failed.
+    pub fn touch(&self, path: &RelPath, shown: &[u8], old: &Stamp, metadata: &Metadata) -> bool {
         let touched =
             self.placing().and_then(|placing| placing.destination.set_metadata(path, old, metadata));
-        if let Err(error) = touched {
-            self.problem(shown, &error);
-        }
+        touched.map_err(|error| self.problem(shown, &error)).is_ok()
     }
 
     /// Files have their names, or will not get them.

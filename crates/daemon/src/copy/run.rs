@@ -171,11 +171,11 @@ async fn within(
             }
             Step::Failed { path, error } => {
                 merge.incomplete();
-                events.failure(super::talk::failed_at(&path, &error));
+                events.item(super::talk::failed_at(&path, &error));
                 Ok(())
             }
             Step::Skipped { path, why } => {
-                events.failure(super::talk::skipped(&path, why));
+                events.item(super::talk::skipped(&path, why));
                 Ok(())
             }
         });

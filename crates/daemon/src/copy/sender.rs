@@ -209,11 +209,11 @@ impl Sender {
             Step::Closed => self.say(Message::Closed(self.entries.load(Ordering::Relaxed))),
             Step::Failed { path, error } => {
                 is_incomplete = true;
-                self.events.failure(failed_at(&path, &error));
+                self.events.item(failed_at(&path, &error));
                 Ok(())
             }
             Step::Skipped { path, why } => {
-                self.events.failure(skipped(&path, why));
+                self.events.item(skipped(&path, why));
                 Ok(())
             }
         })?;
@@ -316,7 +316,7 @@ impl Sender {
                 batch.extend(more);
             }
             while !batch.is_empty() {
-                let rest = batch.split_off(batch.len().min(BATCH));
+                let rest = batch.split_off(together(&batch));
                 self.answer(std::mem::replace(&mut batch, rest))?;
             }
         }
@@ -442,6 +442,17 @@ impl Sender {
             }
         }
     }
+}
+
+/// How many files from the front are answered in one go: the first bytes of none should wait long
+/// for the hash of others.
+fn together(batch: &[Ask]) -> usize {
+    let mut bytes = 0;
+    let is_little = |(_, _, located): &&Ask| {
+        bytes += located.stamp.size;
+        bytes <= HASH_FIRST
+    };
+    batch.iter().take(BATCH).take_while(is_little).count().max(1)
 }
 
 /// A file as it is after hashing: it may have changed since the scan saw it.
