@@ -30,7 +30,7 @@ pub async fn copy(context: &Context, request: CopyRequest, mut shown: Shown) -> 
         }
     };
     match &result {
-        Ok(summary) => show_end(&context.output, &shown, mode, dry_run, summary),
+        Ok(summary) => show_end(&context.output, &shown, dry_run, summary),
         Err(error) => drop(context.output.error(error)),
     }
     Ok(ExitCode::from(exit_code(mode, &result)))
@@ -79,7 +79,7 @@ struct Ended<'a> {
     summary: &'a CopySummary,
 }
 
-fn show_end(output: &Output, shown: &Shown, mode: Mode, dry_run: bool, summary: &CopySummary) {
+fn show_end(output: &Output, shown: &Shown, dry_run: bool, summary: &CopySummary) {
     output.finish();
     if output.is_json() {
         return output.object(&Ended { event: "summary", summary });
