@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind, Event, Progress};
 use towpath_daemon::Options;
-use towpath_daemon::copy::{CopyEvent, CopyRequest, CopySummary, FailureKind, Mode, run};
+use towpath_daemon::copy::{CopyEvent, CopyRequest, CopySummary, FailureKind, run};
 
 use super::{Context, interrupted};
 use crate::copy_output::{Shown, closing, complaint, exit_code, harmless, line};

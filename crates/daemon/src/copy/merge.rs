@@ -100,8 +100,10 @@ struct Frame {
     metadata: Metadata,
     /// The destination's names that have not been passed yet.
     names: Option<Names>,
-    /// Something in it is written or removed.
+    /// It or something in it is written or removed.
     is_changed: bool,
+    /// It was made sure that it can be written to.
+    is_writable: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -282,6 +284,7 @@ impl Merge {
                 metadata: Metadata::default(),
                 names: None,
                 is_changed: false,
+                is_writable: false,
             });
             return Ok(());
         }
@@ -306,6 +309,7 @@ impl Merge {
             metadata: Metadata::default(),
             names: None,
             is_changed: false,
+            is_writable: false,
         });
     }
 
@@ -391,7 +395,8 @@ impl Merge {
             && there == There::Directory
             && self.receiving.is_open(&path, &self.key(Placement::As, &entry.name));
         let there = if goes_on { There::Nothing } else { there };
-        self.placement = place(there, asked).map_err(|(why, hint)| refuse(format!("{shown} {why}"), hint))?;
+        self.placement = place(there, asked)
+            .map_err(|(why, hint)| ApiError::new(ErrorKind::Exists, format!("{shown} {why}")).hint(hint))?;
         let key = self.key(self.placement, &entry.name);
         let there = if goes_on { There::Directory } else { there };
         self.open(&path, there, is_dir, &key)
@@ -520,6 +525,7 @@ impl Merge {
             metadata: entry.metadata,
             names,
             is_changed,
+            is_writable: state == State::New,
         });
         Ok(())
     }
@@ -543,10 +549,11 @@ impl Merge {
     /// The innermost directory is going to be written to.
     fn touch_parent(&mut self) -> Result<(), FileError> {
         let Some(frame) = self.frames.last_mut() else { return Ok(()) };
-        if frame.is_changed || frame.state == State::Top {
+        frame.is_changed = true;
+        if frame.is_writable || frame.state == State::Top {
             return Ok(());
         }
-        frame.is_changed = true;
+        frame.is_writable = true;
         match self.receiving.opened() {
             // It may be read-only until it is finished.
             Some(placing) if !self.receiving.options.dry_run => {
@@ -891,6 +898,9 @@ impl Merge {
         let is_dir = found.entry.kind == Kind::Directory;
         if self.filter.protects(&shown, is_dir) || self.is_backup_dir(&path) {
             return Ok(());
+        }
+        if super::file::is_file(&found.entry.kind) {
+            self.receiving.is_spare(path.clone(), found.stamp);
         }
         let record = PathRecord { path: path.as_bytes().to_vec(), shown: shown.as_bytes().to_vec(), is_dir };
         self.deletions

@@ -127,6 +127,8 @@ fn shorten(event: &mut CopyEvent) {
 /// The event for a file that could not be read or written.
 pub fn failed(path: &[u8], error: &FileError, kind: FailureKind) -> CopyEvent {
     let error = errors::source(error);
+    // The root of the transfer.
+    let path = if path.is_empty() { b"." } else { path };
     CopyEvent::Failed { path: path.to_vec(), error: error.message, hint: error.hint, kind }
 }
 
