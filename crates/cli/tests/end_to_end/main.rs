@@ -17,6 +17,10 @@
 //! | `daemons` | the service in the background, its socket and its tickets |
 //! | `second_time` | what is on this machine already does not cross the network |
 //! | `refusals` | what goes wrong is said, with its exit status, and nothing wrong is written |
+//! | `machinery` | programs and rights that a situation needs; processes as `/proc` shows them |
+//! | `sshd` | a real sshd, and the way through it |
+//! | `odd_trees` | a tree with everything, and rsync's opinion on its copy |
+//! | `copying_remote` | `tow cp` and `tow sync` of such a tree, here and through ssh |
 //! | `help` | the help texts, as they were last agreed on |
 //! | `memory` | neither side grows with the data |
 //!
@@ -24,15 +28,19 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))] // Clippy spares only functions marked as tests.
 
 mod arriving;
+mod copying_remote;
 mod daemons;
 mod destinations;
 mod environment;
 mod help;
 mod interruptions;
+mod machinery;
 mod memory;
+mod odd_trees;
 mod refusals;
 mod runner;
 mod second_time;
+mod sshd;
 mod streams;
 mod trees;
 
@@ -40,6 +48,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     runner::run(&[
+        copying_remote::SITUATIONS,
         memory::SITUATIONS,
         interruptions::SITUATIONS,
         refusals::SITUATIONS,

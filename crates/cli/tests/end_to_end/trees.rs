@@ -154,3 +154,15 @@ pub fn names(dir: &Path) -> Vec<String> {
     names.sort();
     names
 }
+
+/// Each entry's path, inode and time of last change, the root's first: another one tells that
+/// something was written.
+pub fn inodes(root: &Path) -> Vec<(PathBuf, u64, i64, i64)> {
+    look_around(root)
+        .into_keys()
+        .map(|path| {
+            let metadata = fs::symlink_metadata(root.join(&path)).unwrap();
+            (path, metadata.ino(), metadata.ctime(), metadata.ctime_nsec())
+        })
+        .collect()
+}
