@@ -51,7 +51,8 @@ pub fn unprivileged(env: &TestEnvironment) -> Vec<String> {
     [vec![setpriv], rights.to_vec(), vec![program.display().to_string()]].concat()
 }
 
-fn give_to_nobody(path: &Path) {
+/// Changes its owner, and that of all below.
+pub fn give_to_nobody(path: &Path) {
     let status = Command::new("chown").args(["-hR", &format!("{NOBODY}:{NOBODY}")]).arg(path).status();
     assert!(status.unwrap().success());
 }

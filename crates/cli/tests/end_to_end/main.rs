@@ -28,6 +28,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))] // Clippy spares only functions marked as tests.
 
 mod arriving;
+mod copying_interrupted;
 mod copying_remote;
 mod daemons;
 mod destinations;
@@ -48,6 +49,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     runner::run(&[
+        copying_interrupted::SITUATIONS,
         copying_remote::SITUATIONS,
         memory::SITUATIONS,
         interruptions::SITUATIONS,

@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::environment::{Call, Machine, TOW, TestEnvironment};
-use crate::machinery::tool;
+use crate::machinery::{give_to_nobody, is_root, tool, unprivileged};
 
 /// What the other machine is called.
 pub const HOST: &str = "elsewhere";
@@ -92,12 +92,19 @@ fn configure(dir: &Path, port: u16) {
     let client = [
         format!("Host {HOST}\nHostName 127.0.0.1\nPort {port}"),
         format!("IdentityFile \"{}\"", at("user")),
-        format!("UserKnownHostsFile \"{}\"", at("known")),
-        "GlobalKnownHostsFile /dev/null\nStrictHostKeyChecking accept-new".into(),
+        format!("UserKnownHostsFile \"{}\"\nGlobalKnownHostsFile /dev/null", at("known")),
+        format!("User {}", user()),
         "IdentitiesOnly yes\nIdentityAgent none\nBatchMode yes\nLogLevel ERROR\n".into(),
     ];
+    let host_key = fs::read_to_string(dir.join("host.pub")).unwrap();
+    fs::write(dir.join("known"), format!("[127.0.0.1]:{port} {host_key}")).unwrap();
     fs::write(dir.join("sshd_config"), server.join("\n")).unwrap();
     fs::write(dir.join("ssh_config"), client.join("\n")).unwrap();
+}
+
+/// Who runs the tests, and may log in.
+fn user() -> String {
+    String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap()
 }
 
 /// Who starts a copy from the sender to the receiver.
@@ -126,6 +133,15 @@ impl<'a> Route<'a> {
     pub fn new(env: &'a TestEnvironment, way: Way) -> Self {
         let sshd = (way != Way::Here).then(|| Sshd::start(env));
         Self { env, way, sshd, program: vec![TOW.into()] }
+    }
+
+    /// Both sides run as somebody who is not root, who owns what there is so far.
+    pub fn without_rights(mut self) -> Self {
+        self.program = unprivileged(self.env);
+        if let Some(sshd) = self.sshd.as_ref().filter(|_| is_root()) {
+            give_to_nobody(&sshd.dir.join("user"));
+        }
+        self
     }
 
     /// Who starts copies.

@@ -87,6 +87,7 @@ fn look(path: &Path) -> Seen {
     }
 }
 
+/// A tree's entries by their path in it; the root's is empty.
 fn look_around(root: &Path) -> BTreeMap<PathBuf, Seen> {
     let mut seen = BTreeMap::from([(PathBuf::new(), look(root))]);
     let mut open: Vec<_> = root.is_dir().then(PathBuf::new).into_iter().collect();
@@ -141,6 +142,11 @@ pub fn assert_same(one: &Path, other: &Path) {
     }
 }
 
+/// Every entry of a tree, relative to it.
+pub fn entries(root: &Path) -> Vec<PathBuf> {
+    look_around(root).into_keys().collect()
+}
+
 /// Bytes of all files of a tree.
 pub fn size(root: &Path) -> u64 {
     look_around(root).values().filter(|seen| seen.kind == "file").map(|seen| seen.size).sum()
@@ -153,16 +159,4 @@ pub fn names(dir: &Path) -> Vec<String> {
         entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
-}
-
-/// Each entry's path, inode and time of last change, the root's first: another one tells that
-/// something was written.
-pub fn inodes(root: &Path) -> Vec<(PathBuf, u64, i64, i64)> {
-    look_around(root)
-        .into_keys()
-        .map(|path| {
-            let metadata = fs::symlink_metadata(root.join(&path)).unwrap();
-            (path, metadata.ino(), metadata.ctime(), metadata.ctime_nsec())
-        })
-        .collect()
 }
