@@ -145,7 +145,7 @@ fn a_copy_within_this_machine_is_killed() {
     let env = TestEnvironment::new();
     let load = Load::new(&env, Way::Here);
     for delay in [5, 20, 40, 60, 80, 120] {
-        let running = load.route.copy("cp", "tree/", "copy").start();
+        let running = load.route.copy("sync", "tree/", "copy/").start();
         sleep(Duration::from_millis(delay));
         running.kill();
         if load.copy.exists() {

@@ -45,6 +45,7 @@ fn sync_makes_an_equal_tree(way: Way) {
         let before = [inodes(&tree), inodes(&copy)];
         let again = route.copy(&words, "tree/", "copy").end().with(0);
         assert_eq!(again.text(), "", "the second time changes nothing");
+        assert_equal(&tree, &copy);
         assert_eq!(touched(&before[0], &tree), [""; 0], "and touches nothing of the source");
         assert_eq!(touched(&before[1], &copy), [""; 0], "and nothing of the copy");
     }

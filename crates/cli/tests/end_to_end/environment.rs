@@ -38,7 +38,15 @@ pub struct TestEnvironment {
 impl TestEnvironment {
     /// New machines.
     pub fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        Self::within(tempfile::tempdir().unwrap())
+    }
+
+    /// The same on a disk in memory, if there is one: for very many files.
+    pub fn new_in_memory() -> Self {
+        Self::within(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap())
+    }
+
+    fn within(dir: TempDir) -> Self {
         let machine = |name: &str| Machine::new(&dir.path().join(name));
         Self { sender: machine("sender"), receiver: machine("receiver"), stranger: machine("stranger"), dir }
     }

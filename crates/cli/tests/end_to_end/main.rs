@@ -28,8 +28,10 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))] // Clippy spares only functions marked as tests.
 
 mod arriving;
+mod copying_faults;
 mod copying_interrupted;
 mod copying_remote;
+mod copying_unchanged;
 mod daemons;
 mod destinations;
 mod environment;
@@ -50,7 +52,9 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     runner::run(&[
         copying_interrupted::SITUATIONS,
+        copying_faults::SITUATIONS,
         copying_remote::SITUATIONS,
+        copying_unchanged::SITUATIONS,
         memory::SITUATIONS,
         interruptions::SITUATIONS,
         refusals::SITUATIONS,
