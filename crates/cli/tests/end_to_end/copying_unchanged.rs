@@ -2,13 +2,14 @@
 
 use std::fs::{self, File, FileTimes, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::environment::{TOW, TestEnvironment};
 use crate::machinery::tool;
 use crate::runner::situations;
 use crate::sshd::{Route, Way};
+use crate::trees::names;
 
 situations![nobody_may_open_the_files_and_nobody_tries, no_system_call_of_either_side_opens_a_file,];
 
@@ -48,19 +49,27 @@ fn no_system_call_of_either_side_opens_a_file() {
     let directories = 10;
     let env = TestEnvironment::new_in_memory();
     make_both(&env, directories);
-    for way in [Way::Here, Way::Push, Way::Pull] {
-        let trace: PathBuf = env.dir().join(format!("trace of {way:?}"));
-        let mut route = Route::new(&env, way);
+    let mut route = Route::new(&env, Way::Push);
+    for way in [Way::Push, Way::Pull, Way::Here] {
+        route.turn(way);
+        let trace = format!("trace of {way:?}");
         let strace = tool("strace").display().to_string();
-        let flags = ["-f", "-A", "-qq", "--seccomp-bpf", "-e", "trace=open,openat,openat2", "-o"];
+        let flags = ["-ff", "-qq", "--seccomp-bpf", "-e", "trace=open,openat,openat2", "-o"];
         let words = [strace].into_iter().chain(flags.map(Into::into));
-        route.program = words.chain([trace.display().to_string(), TOW.into()]).collect();
+        route.program = words.chain([env.dir().join(&trace).display().to_string(), TOW.into()]).collect();
         route.copy("sync --delete", "tree/", "tree/").end().with(0);
-        let trace = fs::read_to_string(trace).unwrap();
-        // A handle with O_PATH names a file and can't read it.
-        let opens: Vec<_> = trace.lines().filter(|line| !line.contains("O_PATH")).collect();
+        route.wait_for_the_other_side();
+        let opens = opens(&env, &trace);
         let opened = |name: &str| opens.iter().filter(|line| line.contains(name)).count();
         assert_eq!(opened("leaf-"), 0, "{way:?}");
-        (0..directories).for_each(|name| assert!(opened(&format!("\"{name}\"")) >= 2, "{name}: {trace}"));
+        (0..directories).for_each(|name| assert!(opened(&format!("\"{name}\"")) >= 2, "{way:?}: {name}"));
     }
+}
+
+/// The lines of all processes whose traces' names begin so. A handle with `O_PATH` names a file and
+/// can't read it.
+fn opens(env: &TestEnvironment, trace: &str) -> Vec<String> {
+    let files = names(env.dir()).into_iter().filter(|name| name.starts_with(trace));
+    let text: String = files.map(|name| fs::read_to_string(env.dir().join(name)).unwrap()).collect();
+    text.lines().filter(|line| !line.contains("O_PATH")).map(Into::into).collect()
 }

@@ -21,6 +21,10 @@
 //! | `sshd` | a real sshd, and the way through it |
 //! | `odd_trees` | a tree with everything, and rsync's opinion on its copy |
 //! | `copying_remote` | `tow cp` and `tow sync` of such a tree, here and through ssh |
+//! | `copying_unchanged` | a large tree that is the same at both sides, of which nothing is opened |
+//! | `copying_interrupted` | any process of a copy killed; the same command goes on |
+//! | `copying_faults` | what goes wrong with a copy, in words and exit status |
+//! | `copying_swapped` | directories become links that lead outside while a tree is synced |
 //! | `help` | the help texts, as they were last agreed on |
 //! | `memory` | neither side grows with the data |
 //!
@@ -31,6 +35,7 @@ mod arriving;
 mod copying_faults;
 mod copying_interrupted;
 mod copying_remote;
+mod copying_swapped;
 mod copying_unchanged;
 mod daemons;
 mod destinations;
@@ -53,6 +58,7 @@ fn main() -> ExitCode {
     runner::run(&[
         copying_interrupted::SITUATIONS,
         copying_faults::SITUATIONS,
+        copying_swapped::SITUATIONS,
         copying_remote::SITUATIONS,
         copying_unchanged::SITUATIONS,
         memory::SITUATIONS,

@@ -8,10 +8,10 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::environment::{Call, Machine, TOW, TestEnvironment};
-use crate::machinery::{give_to_nobody, is_root, tool, unprivileged};
+use crate::environment::{Call, Machine, PATIENCE, TOW, TestEnvironment};
+use crate::machinery::{descendants, give_to_nobody, is_root, tool, unprivileged};
 
 /// What the other machine is called.
 pub const HOST: &str = "elsewhere";
@@ -154,13 +154,27 @@ impl<'a> Route<'a> {
         if self.way == Way::Pull { &self.env.sender } else { &self.env.receiver }
     }
 
+    /// The same machines, and another one of them calls.
+    pub fn turn(&mut self, way: Way) {
+        self.way = way;
+    }
+
+    /// Waits until nothing runs at the other side.
+    pub fn wait_for_the_other_side(&self) {
+        let start = Instant::now();
+        while self.sshd.as_ref().is_some_and(|sshd| !descendants(sshd.id()).is_empty()) {
+            assert!(start.elapsed() < PATIENCE, "something runs on at the other side");
+            sleep(Duration::from_millis(20));
+        }
+    }
+
     /// `tow WORDS SOURCE DESTINATION`: a path at the sender, and one at the receiver.
     pub fn copy(&self, words: &str, source: &str, destination: &str) -> Call {
         let path = |machine: &Machine, path: &str| machine.path(path).into_os_string().into_string().unwrap();
         let source = self.named(path(&self.env.sender, source), self.way == Way::Pull);
         let destination = self.named(path(&self.env.receiver, destination), self.way == Way::Push);
         let mut all: Vec<String> = words.split_whitespace().map(Into::into).collect();
-        if let Some(sshd) = &self.sshd {
+        if let Some(sshd) = self.sshd.as_ref().filter(|_| self.way != Way::Here) {
             all.extend(["-e".into(), sshd.rsh()]);
             all.extend(["--tow-path".into(), self.other().remote_tow(&self.program)]);
         }
