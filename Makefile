@@ -12,6 +12,7 @@ demo: tools ## build, send a real tree between two services on loopback, verify 
 	@scripts/demo.sh
 
 test: tools ## run all tests
+	@scripts/test-tools.sh
 	$(CARGO) test --workspace --locked
 	@if [ -x scripts/fuzz-smoke.sh ]; then scripts/fuzz-smoke.sh; fi
 
@@ -24,7 +25,7 @@ check: tools ## formatting, lints, documentation, house rules
 bench: tools ## run the benchmarks
 	$(CARGO) bench --workspace --locked
 
-# Nothing but cargo and a C compiler is needed, and cargo fetches the rest by itself.
+# Nothing but cargo and a C compiler is needed to build, and cargo fetches the rest by itself.
 tools:
 	@command -v $(CARGO) >/dev/null || { \
 	    echo "make: cargo is missing; install Rust (the version that rust-version in Cargo.toml names, or later)" >&2; \

@@ -19,6 +19,8 @@ use tempfile::TempDir;
 /// No wait is longer.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// The program.
+pub const TOW: &str = env!("CARGO_BIN_EXE_tow");
 /// Where everybody listens: any free port of this machine alone.
 pub const LOOPBACK: &str = "127.0.0.1:0";
 
@@ -30,20 +32,28 @@ pub struct TestEnvironment {
     pub receiver: Machine,
     /// Who has something too.
     pub stranger: Machine,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl TestEnvironment {
     /// New machines.
     pub fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        Self::within(tempfile::tempdir().unwrap())
+    }
+
+    /// The same on a disk in memory, if there is one: for very many files.
+    pub fn new_in_memory() -> Self {
+        Self::within(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap())
+    }
+
+    fn within(dir: TempDir) -> Self {
         let machine = |name: &str| Machine::new(&dir.path().join(name));
-        Self {
-            sender: machine("sender"),
-            receiver: machine("receiver"),
-            stranger: machine("stranger"),
-            _dir: dir,
-        }
+        Self { sender: machine("sender"), receiver: machine("receiver"), stranger: machine("stranger"), dir }
+    }
+
+    /// The folder that everything is in.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
     }
 }
 
@@ -78,11 +88,21 @@ impl Machine {
 
     /// A call of the program with these words.
     pub fn tow<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Call {
+        self.tow_as(&[TOW.into()], words)
+    }
+
+    /// The same, where `program` is the words that start it, such as `strace tow`.
+    pub fn tow_as<S: AsRef<OsStr>>(&self, program: &[String], words: impl IntoIterator<Item = S>) -> Call {
         let words: Vec<OsString> = words.into_iter().map(|word| word.as_ref().to_owned()).collect();
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         let output = |kind: &str| self.output.join(format!("{number}.{kind}"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tow"));
-        command.args(&words).env_clear().env("TOW_HOME", &self.home).env("HOME", &self.home);
+        let mut command = Command::new(&program[0]);
+        command
+            .args(&program[1..])
+            .args(&words)
+            .env_clear()
+            .env("TOW_HOME", &self.home)
+            .env("HOME", &self.home);
         command.current_dir(&self.folder).stdin(Stdio::null());
         let shown = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
         Call { command, out: output("out"), err: output("err"), shown: format!("tow {shown}") }
@@ -104,6 +124,12 @@ impl Machine {
     pub fn get_slowly(&self, ticket: &str, destination: impl AsRef<Path>, rate: &str) -> Call {
         let words = ["get", "--json", "--limit-rate", rate, ticket, "-o"];
         self.tow(words.iter().map(OsStr::new).chain([destination.as_ref().as_os_str()]))
+    }
+
+    /// What another machine's shell is told to run this machine's program.
+    pub fn remote_tow(&self, program: &[String]) -> String {
+        let program: Vec<_> = program.iter().map(|word| format!("'{word}'")).collect();
+        format!("HOME='{0}' TOW_HOME='{0}' {1}", self.home.display(), program.join(" "))
     }
 
     /// A daemon that answers.
@@ -227,6 +253,11 @@ impl Running {
         Pid::from_child(&self.child)
     }
 
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// As ^C does.
     pub fn interrupt(&self) {
         kill_process(self.pid(), Signal::INT).unwrap();
@@ -340,7 +371,17 @@ impl Ended {
 
     /// The error, which is the last event; it failed.
     pub fn failure(self) -> Value {
-        self.with(1).last_event("failed")
+        self.failure_with(1)
+    }
+
+    /// The same with another status.
+    pub fn failure_with(self, code: i32) -> Value {
+        self.with(code).last_event("failed")
+    }
+
+    /// The summary of a copy that ended with this status.
+    pub fn summary_with(self, code: i32) -> Summary {
+        Summary(self.with(code).last_event("summary"))
     }
 }
 

@@ -17,6 +17,14 @@
 //! | `daemons` | the service in the background, its socket and its tickets |
 //! | `second_time` | what is on this machine already does not cross the network |
 //! | `refusals` | what goes wrong is said, with its exit status, and nothing wrong is written |
+//! | `machinery` | programs and rights that a situation needs; processes as `/proc` shows them |
+//! | `sshd` | a real sshd, and the way through it |
+//! | `odd_trees` | a tree with everything, and rsync's opinion on its copy |
+//! | `copying_remote` | `tow cp` and `tow sync` of such a tree, here and through ssh |
+//! | `copying_unchanged` | a large tree that is the same at both sides, of which nothing is opened |
+//! | `copying_interrupted` | any process of a copy killed; the same command goes on |
+//! | `copying_faults` | what goes wrong with a copy, in words and exit status |
+//! | `copying_swapped` | directories become links that lead outside while a tree is synced |
 //! | `help` | the help texts, as they were last agreed on |
 //! | `memory` | neither side grows with the data |
 //!
@@ -24,15 +32,23 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))] // Clippy spares only functions marked as tests.
 
 mod arriving;
+mod copying_faults;
+mod copying_interrupted;
+mod copying_remote;
+mod copying_swapped;
+mod copying_unchanged;
 mod daemons;
 mod destinations;
 mod environment;
 mod help;
 mod interruptions;
+mod machinery;
 mod memory;
+mod odd_trees;
 mod refusals;
 mod runner;
 mod second_time;
+mod sshd;
 mod streams;
 mod trees;
 
@@ -40,6 +56,11 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     runner::run(&[
+        copying_interrupted::SITUATIONS,
+        copying_faults::SITUATIONS,
+        copying_swapped::SITUATIONS,
+        copying_remote::SITUATIONS,
+        copying_unchanged::SITUATIONS,
         memory::SITUATIONS,
         interruptions::SITUATIONS,
         refusals::SITUATIONS,

@@ -1,15 +1,15 @@
 //! What goes wrong is said, with its exit status, and nothing wrong is written.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use serde_json::Value;
 use towpath_content::Ticket;
 use towpath_content::ticket::Secret;
 
 use crate::environment::{Call, TestEnvironment};
-use crate::runner::{situations, skip};
+use crate::machinery::Mounted;
+use crate::runner::situations;
 use crate::trees::{assert_same, bytes, file, names};
 
 situations![
@@ -209,35 +209,6 @@ fn a_destination_below_a_file_is_refused() {
         assert!(message(&failure).contains("file"), "{failure}");
     }
     assert_eq!(fs::read(env.receiver.path("file")).unwrap(), b"mine");
-}
-
-/// A small file system that is gone with this value.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    fn tmpfs(path: &Path, options: &str) -> Self {
-        if !rustix::process::geteuid().is_root() {
-            skip("needs root, to mount a small file system");
-        }
-        fs::create_dir_all(path).unwrap();
-        let words = ["-t", "tmpfs", "-o", options, "tmpfs"];
-        let mounted = Command::new("mount").args(words).arg(path).output();
-        if !mounted.is_ok_and(|output| output.status.success()) {
-            skip("this root may not mount file systems");
-        }
-        Self(path.into())
-    }
-
-    fn remount(&self, options: &str) {
-        let status = Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(&self.0).status();
-        assert!(status.unwrap().success());
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
-    }
 }
 
 fn a_read_only_destination_is_refused() {

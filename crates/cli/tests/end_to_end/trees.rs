@@ -87,6 +87,7 @@ fn look(path: &Path) -> Seen {
     }
 }
 
+/// A tree's entries by their path in it; the root's is empty.
 fn look_around(root: &Path) -> BTreeMap<PathBuf, Seen> {
     let mut seen = BTreeMap::from([(PathBuf::new(), look(root))]);
     let mut open: Vec<_> = root.is_dir().then(PathBuf::new).into_iter().collect();
@@ -139,6 +140,11 @@ pub fn assert_same(one: &Path, other: &Path) {
         let at = |root: &Path| if path.as_os_str().is_empty() { root.into() } else { root.join(path) };
         assert_same_bytes(&at(one), &at(other));
     }
+}
+
+/// Every entry of a tree, relative to it.
+pub fn entries(root: &Path) -> Vec<PathBuf> {
+    look_around(root).into_keys().collect()
 }
 
 /// Bytes of all files of a tree.

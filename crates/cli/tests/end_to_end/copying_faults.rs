@@ -1,0 +1,274 @@
+//! What can go wrong with a copy: it is named with what to do next, the rest is done, and the exit
+//! status is rsync's or cp's.
+
+use std::fs::{self, Permissions};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::environment::{Ended, TOW, TestEnvironment};
+use crate::machinery::{Mounted, descendants, is_root, tool};
+use crate::runner::{situations, skip};
+use crate::sshd::{HOST, Route, Sshd, Way};
+use crate::trees::{assert_same, assert_same_bytes, file, names};
+
+situations![
+    a_file_that_may_not_be_read_is_named_and_the_rest_is_copied,
+    a_directory_that_may_not_be_written_is_named_and_the_rest_is_copied,
+    a_file_that_vanishes_is_named_and_the_rest_is_copied,
+    a_file_that_changes_while_it_is_read_is_never_copied_half_old_half_new,
+    a_full_disk_is_told_and_the_sync_goes_on_with_room,
+    a_file_in_the_way_of_a_tree_is_kept,
+    a_directory_in_the_way_of_a_file_is_kept_unless_forced,
+    a_program_that_is_not_there_is_told_of,
+    a_login_that_prints_is_told_of,
+    a_host_that_is_not_there_is_told_of,
+    a_source_that_is_not_there_is_told_of,
+    two_other_machines_at_once_are_refused,
+    another_side_that_stops_is_given_up,
+    a_tls_port_that_is_closed_is_told_of,
+];
+
+/// Later than this is not "after three seconds" any more, on any machine.
+const LATE: Duration = Duration::from_secs(15);
+const WAYS: [Way; 3] = [Way::Here, Way::Push, Way::Pull];
+
+/// A tree of small files at the sender.
+fn tree(env: &TestEnvironment, files: &[&str]) {
+    for (number, name) in files.iter().enumerate() {
+        let path = env.sender.path("tree").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        file(&path, number as u64, 10_000);
+    }
+}
+
+fn mode(path: impl AsRef<Path>, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// It ended so, and said all these words.
+fn assert_says(ended: Ended, code: i32, words: &[&str]) {
+    let ended = ended.with(code);
+    words.iter().for_each(|word| assert!(ended.err.contains(word), "no '{word}' in: {}", ended.err));
+}
+
+fn a_file_that_may_not_be_read_is_named_and_the_rest_is_copied() {
+    for way in WAYS {
+        for (command, code) in [("sync", 23), ("cp", 3)] {
+            let env = TestEnvironment::new();
+            tree(&env, &["a", "closed", "dir/below", "z"]);
+            mode(env.sender.path("tree/closed"), 0);
+            let route = Route::new(&env, way).without_rights();
+            let ended = route.copy(command, "tree/", "copy").end();
+            assert_says(ended, code, &["closed: ", "1 entry was not copied"]);
+            assert_eq!(names(&env.receiver.path("copy")), ["a", "dir", "z"], "{way:?}");
+        }
+    }
+}
+
+fn a_directory_that_may_not_be_written_is_named_and_the_rest_is_copied() {
+    if !is_root() {
+        skip("needs root, to have a directory of somebody else");
+    }
+    for way in WAYS {
+        let env = TestEnvironment::new();
+        tree(&env, &["a", "foreign/file", "z"]);
+        let route = Route::new(&env, way).without_rights();
+        fs::create_dir_all(env.receiver.path("copy/foreign")).unwrap();
+        mode(env.receiver.path("copy"), 0o777);
+        assert_says(route.copy("sync", "tree/", "copy").end(), 23, &["foreign"]);
+        assert_eq!(names(&env.receiver.path("copy")), ["a", "foreign", "z"], "{way:?}");
+    }
+}
+
+fn a_file_that_vanishes_is_named_and_the_rest_is_copied() {
+    for way in [Way::Push, Way::Pull] {
+        let env = TestEnvironment::new();
+        tree(&env, &["a", "z"]);
+        (0..3).for_each(|number| file(&env.sender.path(format!("tree/m{number}")), number, 2 << 20));
+        let route = Route::new(&env, way);
+        let mut running = route.copy("sync --json --limit-rate 1500K", "tree/", "copy").start();
+        running.wait_for_bytes(1);
+        fs::remove_file(env.sender.path("tree/m2")).unwrap();
+        let summary = running.end().summary_with(24);
+        assert!(summary.number("vanished") > 0, "{}", summary.0);
+        assert_same(&env.sender.path("tree/z"), &env.receiver.path("copy/z"));
+    }
+}
+
+/// Each of its versions is of one byte throughout.
+fn a_file_that_changes_while_it_is_read_is_never_copied_half_old_half_new() {
+    for way in WAYS {
+        let env = TestEnvironment::new();
+        let source = env.sender.path("tree/changing");
+        fs::create_dir(env.sender.path("tree")).unwrap();
+        file(&env.sender.path("tree/z"), 1, 1000);
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let version = |byte: u8| fs::write(&source, vec![byte; 3 << 20]).unwrap();
+            version(0);
+            let is_over = &is_over;
+            scope.spawn(move || {
+                (1..=250).take_while(|_| !is_over.load(Ordering::Relaxed)).for_each(version);
+            });
+            let route = Route::new(&env, way);
+            let ended = route.copy("sync --limit-rate 3M", "tree/", "copy").end();
+            is_over.store(true, Ordering::Relaxed);
+            let copy = env.receiver.path("copy/changing");
+            match fs::read(&copy) {
+                Ok(copy) => assert!(copy.iter().all(|byte| *byte == copy[0]), "{way:?}: a mixture"),
+                Err(_) => assert_says(ended, 23, &["changing: "]),
+            }
+        });
+        assert_same_bytes(&env.sender.path("tree/z"), &env.receiver.path("copy/z"));
+    }
+}
+
+fn a_full_disk_is_told_and_the_sync_goes_on_with_room() {
+    for way in WAYS {
+        let env = TestEnvironment::new();
+        tree(&env, &["a"]);
+        (0..8).for_each(|number| file(&env.sender.path(format!("tree/{number}")), number, 1 << 20));
+        let there = Mounted::tmpfs(&env.receiver.path("there"), "size=4m");
+        let route = Route::new(&env, way);
+        assert_says(route.copy("sync", "tree/", "there/copy").end(), 11, &["space"]);
+        there.remount("size=24m");
+        route.copy("sync", "tree/", "there/copy").end().with(0);
+        assert_same(&env.sender.path("tree"), &env.receiver.path("there/copy"));
+        let left: Vec<_> = names(&env.receiver.path("there"));
+        assert_eq!(left, ["copy"], "a temporary is left");
+    }
+}
+
+fn a_file_in_the_way_of_a_tree_is_kept() {
+    for way in WAYS {
+        let env = TestEnvironment::new();
+        tree(&env, &["a"]);
+        fs::write(env.receiver.path("copy"), "mine").unwrap();
+        let route = Route::new(&env, way);
+        assert_says(route.copy("sync", "tree/", "copy").end(), 3, &["copy"]);
+        assert_says(route.copy("cp", "tree", "copy").end(), 1, &["copy"]);
+        assert_eq!(fs::read(env.receiver.path("copy")).unwrap(), b"mine", "{way:?}");
+    }
+}
+
+fn a_directory_in_the_way_of_a_file_is_kept_unless_forced() {
+    for way in WAYS {
+        let env = TestEnvironment::new();
+        tree(&env, &["a", "name", "z"]);
+        fs::create_dir_all(env.receiver.path("copy/name")).unwrap();
+        fs::write(env.receiver.path("copy/name/mine"), "mine").unwrap();
+        let route = Route::new(&env, way);
+        assert_says(route.copy("sync", "tree/", "copy").end(), 23, &["name"]);
+        assert_eq!(fs::read(env.receiver.path("copy/name/mine")).unwrap(), b"mine", "{way:?}");
+        assert_same(&env.sender.path("tree/z"), &env.receiver.path("copy/z"));
+        route.copy("sync --force", "tree/", "copy").end().with(0);
+        assert_same(&env.sender.path("tree"), &env.receiver.path("copy"));
+    }
+}
+
+fn a_program_that_is_not_there_is_told_of() {
+    let env = TestEnvironment::new();
+    tree(&env, &["a"]);
+    let sshd = Sshd::start(&env);
+    for (command, code) in [("sync", 30), ("cp", 1)] {
+        let words = [command, "-e", &sshd.rsh(), "--tow-path", "/nowhere/tow", "tree/", "elsewhere:copy"];
+        let ended = env.sender.tow(words).end();
+        assert_says(ended, code, &["not installed on elsewhere", "--tow-path"]);
+    }
+}
+
+/// A shell in ssh's place.
+fn shell(env: &TestEnvironment, commands: &str) -> String {
+    let script = env.dir().join("rsh");
+    fs::write(&script, format!("#!/bin/sh\nshift\n{commands}\n")).unwrap();
+    mode(&script, 0o755);
+    script.display().to_string()
+}
+
+fn a_login_that_prints_is_told_of() {
+    let env = TestEnvironment::new();
+    tree(&env, &["a"]);
+    let program = env.receiver.remote_tow(&[TOW.into()]);
+    let rsh = shell(&env, "echo Welcome to this machine; eval \"exec env $*\"");
+    let other = format!("elsewhere:{}", env.receiver.path("copy").display());
+    let words = ["sync", "-e", &rsh, "--tow-path", &program, "tree/", &other];
+    let ended = env.sender.tow(words).end();
+    assert_says(ended, 12, &["elsewhere", "it began with \"Welcome", "login script"]);
+}
+
+fn a_host_that_is_not_there_is_told_of() {
+    let env = TestEnvironment::new();
+    tree(&env, &["a"]);
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let rsh = format!("ssh -F none -o BatchMode=yes -p {port}");
+    tool("ssh");
+    for (command, code) in [("sync", 30), ("cp", 1)] {
+        let ended = env.sender.tow([command, "-e", &rsh, "tree/", "127.0.0.1:copy"]).end();
+        assert_says(ended, code, &["127.0.0.1", "could not connect"]);
+    }
+}
+
+fn a_source_that_is_not_there_is_told_of() {
+    for way in WAYS {
+        let env = TestEnvironment::new();
+        let route = Route::new(&env, way);
+        assert_says(route.copy("sync", "missing", "copy").end(), 23, &["missing"]);
+        assert_says(route.copy("cp", "missing", "copy").end(), 1, &["missing"]);
+        assert!(names(&env.receiver.path("")).is_empty(), "{way:?}");
+    }
+}
+
+fn two_other_machines_at_once_are_refused() {
+    let env = TestEnvironment::new();
+    for command in ["sync", "cp"] {
+        assert_says(env.sender.tow([command, "here:a", "there:b"]).end(), 2, &["one side"]);
+    }
+}
+
+fn another_side_that_stops_is_given_up() {
+    for (way, via) in [(Way::Push, "--via ssh"), (Way::Pull, "")] {
+        let env = TestEnvironment::new();
+        fs::create_dir(env.sender.path("tree")).unwrap();
+        file(&env.sender.path("tree/big"), 1, 9 << 20);
+        let route = Route::new(&env, way);
+        let words = format!("sync --json --timeout 3 --limit-rate 3M {via}");
+        let mut running = route.copy(&words, "tree/", "copy").start();
+        running.wait_for_bytes(1 << 20);
+        let sessions = descendants(route.sshd.as_ref().unwrap().id());
+        let other = sessions.iter().find(|process| process.name == "tow").unwrap();
+        other.signal(Signal::STOP);
+        let start = Instant::now();
+        let failure = running.end().failure_with(30);
+        assert_eq!(failure["kind"], "unreachable", "{failure}");
+        other.signal(Signal::KILL);
+        assert!(start.elapsed() < LATE, "{way:?} {via}: {:?} after it stopped", start.elapsed());
+    }
+}
+
+/// The other side has no network but ssh's pipe.
+fn a_tls_port_that_is_closed_is_told_of() {
+    if !is_root() {
+        skip("needs root, to cut the other side off the network");
+    }
+    let env = TestEnvironment::new();
+    tree(&env, &["a"]);
+    let sshd = Sshd::start(&env);
+    let alone = [tool("unshare").display().to_string(), "-n".into(), TOW.into()];
+    let program = env.receiver.remote_tow(&alone);
+    let other = format!("{HOST}:{}", env.receiver.path("copy").display());
+    let copy = |via: &str| {
+        let words =
+            ["sync", "--timeout", "3", via, "-e", &sshd.rsh(), "--tow-path", &program, "tree/", &other];
+        env.sender.tow(words).end()
+    };
+    assert_says(copy("--via=tls"), 30, &["TLS", "--via tls"]);
+    assert!(!env.receiver.path("copy/a").exists());
+    copy("--no-z").with(0);
+    assert_same(&env.sender.path("tree"), &env.receiver.path("copy"));
+}

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# What the end-to-end tests use besides cargo: sshd and ssh, rsync to compare with, strace, setpriv.
+# Installs what is missing, as root on a system with apt-get; else says what is missing, and the
+# situations that need it are skipped (in CI, where CI is set, they fail).
+set -uo pipefail
+export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+
+# Each program with the package it comes in.
+wanted="sshd:openssh-server ssh:openssh-client ssh-keygen:openssh-client rsync:rsync setfacl:acl
+setfattr:attr strace:strace setpriv:util-linux unshare:util-linux"
+
+missing() {
+    for pair in $wanted; do
+        command -v "${pair%%:*}" >/dev/null || echo "${pair##*:}"
+    done | sort -u | tr '\n' ' '
+}
+
+install_packages() {
+    local log
+    log=$(mktemp)
+    # shellcheck disable=SC2086 # a list of words
+    if ! {
+        timeout 120 apt-get -qq update &&
+            DEBIAN_FRONTEND=noninteractive timeout 300 \
+                apt-get -qq install --yes --no-install-recommends $1
+    } >"$log" 2>&1 </dev/null; then
+        echo "test-tools: apt-get could not install $1" >&2
+        tail -n 3 "$log" >&2
+    fi
+    rm -f "$log"
+}
+
+packages=$(missing)
+if [ -n "$packages" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo "test-tools: installing $packages"
+    install_packages "$packages"
+    packages=$(missing)
+fi
+if [ -n "$packages" ]; then
+    echo "test-tools: missing, and some tests will be skipped: $packages" >&2
+fi
+# sshd wants it, and nobody makes it where no init runs.
+if [ "$(id -u)" = 0 ]; then
+    mkdir -p /run/sshd && chmod 0755 /run/sshd
+fi
+exit 0
