@@ -17,6 +17,9 @@
 //! | `daemons` | the service in the background, its socket and its tickets |
 //! | `second_time` | what is on this machine already does not cross the network |
 //! | `refusals` | what goes wrong is said, with its exit status, and nothing wrong is written |
+//! | `copying_flags` | every flag of `tow sync` and `tow cp` does something, and what rsync does with it |
+//! | `copying_like_rsync` | random trees and flags: `tow sync` ends as rsync does, `tow cp` as `cp -a` |
+//! | `likeness` | whether trees are alike in all that can be seen |
 //! | `help` | the help texts, as they were last agreed on |
 //! | `memory` | neither side grows with the data |
 //!
@@ -24,11 +27,14 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))] // Clippy spares only functions marked as tests.
 
 mod arriving;
+mod copying_flags;
+mod copying_like_rsync;
 mod daemons;
 mod destinations;
 mod environment;
 mod help;
 mod interruptions;
+mod likeness;
 mod memory;
 mod refusals;
 mod runner;
@@ -48,6 +54,8 @@ fn main() -> ExitCode {
         arriving::SITUATIONS,
         destinations::SITUATIONS,
         second_time::SITUATIONS,
+        copying_flags::SITUATIONS,
+        copying_like_rsync::SITUATIONS,
         help::SITUATIONS,
     ])
 }
