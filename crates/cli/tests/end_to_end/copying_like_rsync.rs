@@ -120,8 +120,8 @@ const FLAGS: &[&str] = &[
     "--exclude=c/*",
     "--exclude=d/**/a",
     "--include=b --exclude=?",
-    "-f hide,b",
-    "-f P,c",
+    "-f hide_b",
+    "-f P_c",
     "--no-perms",
     "--no-times",
     "--no-links",
@@ -150,7 +150,7 @@ fn line(dice: &mut Dice) -> String {
 
 fn compare(seed: u64) -> Vec<String> {
     let mut dice = Dice::new(seed);
-    (0..5).for_each(|_| drop(dice.below(2)));
+    (0..5).for_each(|_| _ = dice.below(2));
     let scene = Scene::new(|folder| trees(&mut dice, folder));
     let line = line(&mut dice);
     // Otherwise more than half of a destination is not removed.

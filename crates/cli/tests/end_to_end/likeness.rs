@@ -66,7 +66,8 @@ fn entry(path: &Path, metadata: &fs::Metadata) -> String {
     };
     let mode = if kind.is_symlink() { 0 } else { metadata.mode() & 0o7777 };
     let owner = format!("{}:{}", metadata.uid(), metadata.gid());
-    let time = format!("{}.{:09}", metadata.mtime(), metadata.mtime_nsec());
+    let is_recent = metadata.mtime().cast_unsigned() > THEN + 1_000_000;
+    let time = if is_recent { "now".into() } else { format!("{}.{:09}", metadata.mtime(), metadata.mtime_nsec()) };
     format!("{content} {mode:o} {owner} {time}{}", attributes(path))
 }
 
@@ -194,9 +195,32 @@ pub fn items(output: &str) -> Vec<String> {
         let kinds = bytes.len() > 12 && b"<>ch.".contains(&bytes[0]) && b"fdLDS".contains(&bytes[1]);
         line.starts_with("*deleting ") || (kinds && bytes[11] == b' ')
     };
-    let mut items: Vec<String> = output.lines().filter(is_item).map(Into::into).collect();
+    let items: Vec<&str> = output.lines().filter(is_item).collect();
+    let mut items = without_first_names(&items);
     items.sort();
     items
+}
+
+/// So is which name of a file with several is the first: each name becomes that of the group.
+fn without_first_names(items: &[&str]) -> Vec<String> {
+    let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for item in items.iter().filter(|item| item.starts_with('h')) {
+        if let Some((name, first)) = item[12..].split_once(" => ") {
+            groups.entry(first).or_insert_with(|| vec![first]).push(name);
+        }
+    }
+    let with_group = |item: &&str| {
+        let name = item.get(12..).unwrap_or("").split(" => ").next();
+        match groups.values().find(|group| group.iter().any(|member| Some(*member) == name)) {
+            Some(group) => {
+                let mut group = group.clone();
+                group.sort_unstable();
+                format!("{} one of {group:?}", &item[..11])
+            }
+            None => (*item).to_owned(),
+        }
+    };
+    items.iter().map(with_group).collect()
 }
 
 /// Whether there is an rsync to compare with.
