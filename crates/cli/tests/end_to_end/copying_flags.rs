@@ -132,19 +132,22 @@ const IN_RSYNC: &[(&str, &str)] = &[
 
 /// What `cp -a --remove-destination` is given besides; none where cp has no such thing.
 const CP: &[(&str, &str, &str, Option<&str>)] = &[
-    ("no-clobber", "", "-n", Some("--update=none")),
-    ("update", "", "-u", Some("-u")),
+    ("no-clobber", "", "-n", Some("-n")),
+    // As with rsync only what is newer there is left alone; cp leaves what is as old, too.
+    ("update", "", "-u", None),
     ("dereference", "", "-L", Some("-L")),
-    ("backup", "", "-b", Some("-b")),
-    ("suffix", "-b", "--suffix=.old", Some("-b --suffix=.old")),
+    // What is the same already is not copied, so it needs no backup either; cp makes one.
+    ("backup", "", "-b", None),
+    ("suffix", "-b", "--suffix=.old", None),
     ("no-preserve", "", "--no-preserve=mode,acl", None),
     ("no-preserve", "", "--no-preserve=ownership", Some("--no-preserve=ownership")),
-    ("no-preserve", "", "--no-preserve=timestamps", Some("--no-preserve=timestamps")),
+    // And it keeps its time.
+    ("no-preserve", "", "--no-preserve=timestamps", None),
     ("no-preserve", "", "--no-preserve=links", Some("--no-preserve=links")),
     ("no-preserve", "", "--no-preserve=xattr,acl", None),
     ("devices", "", "--devices", None),
     ("specials", "", "--specials", None),
-    ("archive", "", "-a", Some("")),
+    ("archive", "", "-a", None),
     ("target-directory", "", "-t other", Some("-t other")),
 ];
 
@@ -321,6 +324,7 @@ fn scene_for_cp(folder: &Path) {
     scene(folder);
     fs::remove_dir(folder.join("src/file_there")).unwrap();
     fs::remove_file(folder.join("src/directory_there")).unwrap();
+    fs::remove_file(folder.join("dst/link_to_d")).unwrap();
     fs::create_dir(folder.join("there")).unwrap();
     fs::create_dir(folder.join("other")).unwrap();
     fs::rename(folder.join("dst"), folder.join("there/src")).unwrap();
@@ -339,7 +343,7 @@ fn each_cp_flag_does_what_it_does_in_cp() {
         wrong.extend(does_nothing(flag, with, &without, &with_it));
         if let Some(in_cp) = in_cp {
             // cp takes specials without being asked.
-            let with_it = ours("with-all", &format!("-a {with}"));
+            let with_it = ours("with-all", &format!("--devices --specials {with}"));
             let line = format!("-a --remove-destination {in_cp} {}", operands(in_cp));
             let theirs = scene.theirs(&format!("{number}-theirs"), "cp", &words(&line));
             wrong.extend(is_different(flag, with, &with_it, &theirs));
@@ -431,27 +435,28 @@ fn flags_that_rsync_can_not_undo_can_be_undone() {
     }
 }
 
-/// A command that does not go far: it drops the host and runs the rest here, at another home. It
-/// counts what passes in both directions.
+const TOW: &str = env!("CARGO_BIN_EXE_tow");
+
+/// How the other side, which is `$*`, is run.
+const PLAINLY: &str = "exec sh -c \"$*\"";
+/// The same, with all that passes kept.
+const RECORDED: &str = "tee ../sent | sh -c \"$*\" | tee ../received";
+
+/// What reaches it.
+const REMOTELY: &str = "-e ../rsh --tow-path TOW";
+
+/// A command that does not go far: it drops the host and runs the rest here, at another home.
 struct FakeRsh<'a> {
     scene: &'a Scene,
 }
 
-const TOW: &str = env!("CARGO_BIN_EXE_tow");
-
 impl<'a> FakeRsh<'a> {
-    /// `run` runs the other side, which is `$*`.
     fn new(scene: &'a Scene, run: &str) -> Self {
-        let machine = scene.machine();
-        let (sent, received) = (machine.path("sent"), machine.path("received"));
-        let script = format!(
-            "#!/bin/sh\nshift\nexport TOW_HOME='{}' HOME='{0}'\ntee '{}' | {run} | tee '{}'\n",
-            scene.elsewhere().home("").display(),
-            sent.display(),
-            received.display()
-        );
-        fs::write(machine.path("rsh"), script).unwrap();
-        mode(&machine.path("rsh"), 0o755);
+        let home = scene.elsewhere().home("");
+        let script = format!("#!/bin/sh\nshift\nexport TOW_HOME='{}'\n{run}\n", home.display());
+        let path = scene.machine().path("rsh");
+        fs::write(&path, script).unwrap();
+        mode(&path, 0o755);
         Self { scene }
     }
 
@@ -459,32 +464,30 @@ impl<'a> FakeRsh<'a> {
     fn call(&self, twin: &str, line: &str) -> Call {
         let twin = self.scene.twin(twin);
         let line = line.replace("HERE:", &format!("host:{}/", twin.display()));
-        let (command, flags) = line.split_once(' ').unwrap();
-        let line = format!("{command} -e ../rsh --tow-path {TOW} {flags}");
+        let line = line.replace("TOW", TOW);
         self.scene.machine().tow(words(&line)).folder(&twin)
     }
 
     /// Bytes that the last call had on the pipe, in both directions.
     fn passed(&self) -> u64 {
-        ["sent", "received"].map(|name| fs::metadata(self.scene.machine().path(name)).unwrap().len()).iter().sum()
+        let len = |name| fs::metadata(self.scene.machine().path(name)).unwrap().len();
+        len("sent") + len("received")
     }
 }
-
-const PLAINLY: &str = "sh -c \"$*\"";
 
 fn the_other_side_is_reached_by_the_command_and_program_that_are_named() {
     let scene = Scene::new(self::scene);
     let rsh = FakeRsh::new(&scene, PLAINLY);
-    for (command, code) in [("sync", 11), ("cp", 1)] {
-        rsh.call(&format!("{command}-there"), &format!("{command} src/ HERE:new")).end().with(0);
+    for command in ["sync", "cp"] {
+        let call = |name: &str, rest: &str| rsh.call(&format!("{command}-{name}"), &format!("{command} {rest}"));
+        call("there", "-e ../rsh --tow-path TOW src/ HERE:new").end().with(0);
         assert!(scene.machine().path(format!("{command}-there/new")).is_dir());
-        rsh.call(&format!("{command}-back"), &format!("{command} HERE:src/ new")).end().with(0);
+        call("back", "-e ../rsh --tow-path TOW HERE:src/ new").end().with(0);
         assert!(scene.machine().path(format!("{command}-back/new")).is_dir());
-        let not_there = rsh.call(&format!("{command}-not"), &format!("{command} --tow-path /nowhere/tow src HERE:"));
-        let not_there = not_there.end();
-        assert_ne!(not_there.code(), 0);
-        let error = scene.tow(&format!("{command}-no-rsh"), &[command, "-e", "/nowhere/rsh", "src", "host:"]);
-        assert!(error.err.contains("/nowhere/rsh"), "{code}: {}", error.err);
+        let no_program = call("no-program", "-e ../rsh --tow-path /nowhere/tow src HERE:").end();
+        assert!(no_program.code() != 0 && no_program.err.contains("--tow-path"), "{}", no_program.err);
+        let no_command = call("no-command", "-e /nowhere/rsh src HERE:").end();
+        assert!(no_command.code() != 0 && no_command.err.contains("/nowhere/rsh"), "{}", no_command.err);
     }
 }
 
@@ -493,13 +496,13 @@ fn data_go_the_way_that_is_named() {
         fs::create_dir(folder.join("src")).unwrap();
         trees::file(&folder.join("src/big"), 1, 2_000_000);
     });
-    let rsh = FakeRsh::new(&scene, PLAINLY);
+    let rsh = FakeRsh::new(&scene, RECORDED);
     for command in ["sync", "cp"] {
-        rsh.call(&format!("{command}-ssh"), &format!("{command} --via ssh src HERE:dst")).end().with(0);
+        rsh.call(&format!("{command}-ssh"), &format!("{command} --via ssh {REMOTELY} src HERE:dst")).end().with(0);
         assert!(rsh.passed() > 2_000_000, "{}", rsh.passed());
         // Content that is there already would not travel at all.
         trees::file(&scene.machine().path("scene/src/big"), command.len() as u64, 2_000_000);
-        rsh.call(&format!("{command}-tls"), &format!("{command} --via tls src HERE:dst")).end().with(0);
+        rsh.call(&format!("{command}-tls"), &format!("{command} --via tls {REMOTELY} src HERE:dst")).end().with(0);
         assert!(rsh.passed() < 100_000, "{}", rsh.passed());
         trees::file(&scene.machine().path("scene/src/big"), 7, 2_000_000);
     }
@@ -514,8 +517,8 @@ fn compressed_data_are_fewer_on_the_way() {
     {
         // A home of its own each time: what is there already does not travel.
         let fresh = Scene::new(|folder| drop(fs::copy(scene.machine().path("scene/text"), folder.join("text"))));
-        let rsh = FakeRsh::new(&fresh, PLAINLY);
-        rsh.call(&number.to_string(), &format!("{line} --via ssh text HERE:copy")).end().with(0);
+        let rsh = FakeRsh::new(&fresh, RECORDED);
+        rsh.call(&number.to_string(), &format!("{line} --via ssh {REMOTELY} text HERE:copy")).end().with(0);
         assert_eq!(rsh.passed() < 500_000, fits, "{line}: {}", rsh.passed());
     }
 }
@@ -529,8 +532,8 @@ fn a_changed_file_travels_whole_only_when_so_asked() {
             fs::write(folder.join("file"), changed).unwrap();
             age(&folder.join("old"), 0);
         });
-        let rsh = FakeRsh::new(&scene, PLAINLY);
-        let line = format!("sync --json --via ssh {flags} file HERE:old");
+        let rsh = FakeRsh::new(&scene, RECORDED);
+        let line = format!("sync --json --via ssh {REMOTELY} {flags} file HERE:old");
         let summary = Summary(rsh.call("twin", &line).end().with(0).events().pop().unwrap());
         assert_eq!(rsh.passed() > 4_000_000, whole, "{flags}: {}", rsh.passed());
         assert_eq!(summary.number("matched") == 0, whole, "{flags}: {}", summary.0);
@@ -544,23 +547,23 @@ fn a_limited_rate_is_kept_to() {
         ("sync --bwlimit=1 --no-bwlimit", 0.0),
         ("cp --limit-rate=400K", 1.0),
     ] {
-        let scene = Scene::new(|folder| trees::file(&folder.join("file"), 1, 1_200_000));
-        let rsh = FakeRsh::new(&scene, PLAINLY);
+        let scene = Scene::new(|folder| trees::file(&folder.join("file"), 1, 700_000));
+        let rsh = FakeRsh::new(&scene, RECORDED);
         let start = Instant::now();
-        rsh.call("twin", &format!("{flags} --via ssh file HERE:copy")).end().with(0);
+        rsh.call("twin", &format!("{flags} --via ssh {REMOTELY} file HERE:copy")).end().with(0);
         let seconds = start.elapsed().as_secs_f64();
         assert!(seconds >= least && seconds < 60.0, "{flags}: {seconds} s");
     }
 }
 
 fn a_silent_other_side_is_given_up_in_the_time_that_was_given() {
-    // Without the flag silence lasts 20 seconds before it is one.
+    // Without the flag data may stall for a minute, and silence lasts 20 seconds before it is one.
     let stalls = "sh -c \"$*\" | { head -c 200000; exec cat > /dev/null; }";
     for (line, code) in [("sync --timeout=1", 30), ("sync --no-timeout --timeout=1", 30), ("cp --timeout=1", 1)] {
         let scene = Scene::new(|folder| trees::file(&folder.join("file"), 1, 4_000_000));
         let rsh = FakeRsh::new(&scene, stalls);
         let start = Instant::now();
-        rsh.call("twin", &format!("{line} --via ssh HERE:file copy")).end().with(code);
+        rsh.call("twin", &format!("{line} --via ssh {REMOTELY} HERE:file copy")).end().with(code);
         assert!(start.elapsed() < Duration::from_secs(12), "{line}: {:?}", start.elapsed());
     }
 }
@@ -591,7 +594,7 @@ fn owners_go_by_name_unless_numbers_are_asked_for() {
     .into_iter()
     .enumerate()
     {
-        rsh.call(&number.to_string(), &format!("{line} file HERE:copy")).end().with(0);
+        rsh.call(&number.to_string(), &format!("{line} {REMOTELY} file HERE:copy")).end().with(0);
         let copy = fs::metadata(scene.machine().path(format!("{number}/copy"))).unwrap();
         assert_eq!((copy.uid(), copy.gid()), (owner, 1), "{line}");
     }
@@ -698,8 +701,8 @@ fn what_is_told_is_what_was_asked_for() {
         ("--stats", "\nNumber of files: ", "new"),
         ("--stats", "\nTotal transferred file size: 5,", "new"),
         ("--stats -h", "\nTotal transferred file size: 5.", "K bytes, "),
-        ("--stats -h --no-h", "\nTotal transferred file size: 5", ","),
         ("--stats --no-h", "\nTotal transferred file size: 5", "file size: 5,"),
+        ("--stats -h --no-h", "\nTotal transferred file size: 5", "file size: 5."),
         ("--json", "{\"event\":\"summary\"", "+++\n"),
     ]
     .into_iter()
