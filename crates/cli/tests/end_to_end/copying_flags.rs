@@ -135,7 +135,8 @@ const CP: &[(&str, &str, &str, Option<&str>)] = &[
     ("no-clobber", "", "-n", Some("-n")),
     // As with rsync only what is newer there is left alone; cp leaves what is as old, too.
     ("update", "", "-u", None),
-    ("dereference", "", "-L", Some("-L")),
+    // Files that two links lead to cp links with each other, and forgets attributes of directories.
+    ("dereference", "", "-L", None),
     // What is the same already is not copied, so it needs no backup either; cp makes one.
     ("backup", "", "-b", None),
     ("suffix", "-b", "--suffix=.old", None),
@@ -194,7 +195,7 @@ const ALWAYS_SO: &[&str] = &["partial", "no-partial", "help"];
 const ALWAYS_SO_IN_CP: &[&str] = &["recursive", "preserve", "force", "help"];
 
 /// One of each kind, in each state that some flag is about.
-fn scene(folder: &Path) {
+fn one_of_each(folder: &Path) {
     let (source, destination) = (folder.join("src"), folder.join("dst"));
     for dir in ["d/sub", "empty", "file_there"] {
         fs::create_dir_all(source.join(dir)).unwrap();
@@ -278,9 +279,9 @@ fn destination_files(destination: &Path) {
 }
 
 fn each_sync_flag_does_what_it_does_in_rsync() {
-    let scene = Scene::new(scene);
+    let scene = Scene::new(one_of_each);
     let with_directory_in_the_way = Scene::new(|folder| {
-        self::scene(folder);
+        one_of_each(folder);
         write(&folder.join("dst/directory_there/with"), "something in it", 0);
     });
     let mut wrong = Vec::new();
@@ -321,7 +322,7 @@ fn is_different(flag: &str, with: &str, ours: &Outcome, theirs: &Outcome) -> Opt
 
 /// Without what cp refuses: a file where a directory is, and the other way round.
 fn scene_for_cp(folder: &Path) {
-    scene(folder);
+    one_of_each(folder);
     fs::remove_dir(folder.join("src/file_there")).unwrap();
     fs::remove_file(folder.join("src/directory_there")).unwrap();
     fs::remove_file(folder.join("dst/link_to_d")).unwrap();
@@ -357,11 +358,11 @@ fn each_flag_has_a_test() {
     let names = SITUATIONS.iter().map(|situation| situation.name.rsplit("::").next().unwrap());
     let names: Vec<_> = names.collect();
     let elsewhere = |flag: &str| ELSEWHERE.iter().any(|(name, test)| *name == flag && names.contains(test));
-    let in_sync = |flag: &str| {
-        SYNC.iter().any(|case| case.0 == flag) || elsewhere(flag) || ALWAYS_SO.contains(&flag)
+    let in_sync =
+        |flag: &str| SYNC.iter().any(|case| case.0 == flag) || elsewhere(flag) || ALWAYS_SO.contains(&flag);
+    let in_cp = |flag: &str| {
+        CP.iter().any(|case| case.0 == flag) || elsewhere(flag) || ALWAYS_SO_IN_CP.contains(&flag)
     };
-    let in_cp =
-        |flag: &str| CP.iter().any(|case| case.0 == flag) || elsewhere(flag) || ALWAYS_SO_IN_CP.contains(&flag);
     let help = |command: &str| scene.machine().tow([command, "--help"]).end().with(0).text();
     let (sync, cp) = (help("sync"), help("cp"));
     assert!(flags(&sync).len() > 60 && flags(&cp).len() > 20, "{sync}{cp}");
@@ -387,7 +388,11 @@ fn negations(help: &str) -> Vec<String> {
         let found = flags.iter().find(|(name, long)| name == short || *long == short);
         format!("no-{}", found.unwrap_or_else(|| panic!("-{short} is no flag")).1)
     };
-    lists.iter().flat_map(|line| line.split_whitespace()).map(|name| long(name.trim_start_matches('-'))).collect()
+    lists
+        .iter()
+        .flat_map(|line| line.split_whitespace())
+        .map(|name| long(name.trim_start_matches('-')))
+        .collect()
 }
 
 fn is_list(line: &str) -> bool {
@@ -406,7 +411,7 @@ fn names(line: &str) -> (String, String) {
 }
 
 fn archive_alone_leaves_out_what_rsync_leaves_out() {
-    let scene = Scene::new(self::scene);
+    let scene = Scene::new(one_of_each);
     let ours = scene.ours("ours", &words("sync -i -a src/ dst"));
     let without = scene.ours("without", &words("sync -i src/ dst"));
     assert!(!ours.differences(&without).is_empty());
@@ -417,7 +422,7 @@ fn archive_alone_leaves_out_what_rsync_leaves_out() {
 }
 
 fn flags_that_rsync_can_not_undo_can_be_undone() {
-    let scene = Scene::new(self::scene);
+    let scene = Scene::new(one_of_each);
     for (number, (flag, undone, plain)) in [
         ("-n", "-n --no-n", ""),
         ("-b", "-b --no-b", ""),
@@ -476,10 +481,11 @@ impl<'a> FakeRsh<'a> {
 }
 
 fn the_other_side_is_reached_by_the_command_and_program_that_are_named() {
-    let scene = Scene::new(self::scene);
+    let scene = Scene::new(one_of_each);
     let rsh = FakeRsh::new(&scene, PLAINLY);
     for command in ["sync", "cp"] {
-        let call = |name: &str, rest: &str| rsh.call(&format!("{command}-{name}"), &format!("{command} {rest}"));
+        let call =
+            |name: &str, rest: &str| rsh.call(&format!("{command}-{name}"), &format!("{command} {rest}"));
         call("there", "-e ../rsh --tow-path TOW src/ HERE:new").end().with(0);
         assert!(scene.machine().path(format!("{command}-there/new")).is_dir());
         call("back", "-e ../rsh --tow-path TOW HERE:src/ new").end().with(0);
@@ -498,25 +504,31 @@ fn data_go_the_way_that_is_named() {
     });
     let rsh = FakeRsh::new(&scene, RECORDED);
     for command in ["sync", "cp"] {
-        rsh.call(&format!("{command}-ssh"), &format!("{command} --via ssh {REMOTELY} src HERE:dst")).end().with(0);
+        rsh.call(&format!("{command}-ssh"), &format!("{command} --via ssh {REMOTELY} src HERE:dst"))
+            .end()
+            .with(0);
         assert!(rsh.passed() > 2_000_000, "{}", rsh.passed());
         // Content that is there already would not travel at all.
         trees::file(&scene.machine().path("scene/src/big"), command.len() as u64, 2_000_000);
-        rsh.call(&format!("{command}-tls"), &format!("{command} --via tls {REMOTELY} src HERE:dst")).end().with(0);
+        rsh.call(&format!("{command}-tls"), &format!("{command} --via tls {REMOTELY} src HERE:dst"))
+            .end()
+            .with(0);
         assert!(rsh.passed() < 100_000, "{}", rsh.passed());
         trees::file(&scene.machine().path("scene/src/big"), 7, 2_000_000);
     }
 }
 
 fn compressed_data_are_fewer_on_the_way() {
-    let scene = Scene::new(|folder| fs::write(folder.join("text"), "much the same. ".repeat(100_000)).unwrap());
+    let scene =
+        Scene::new(|folder| fs::write(folder.join("text"), "much the same. ".repeat(100_000)).unwrap());
     for (number, (line, fits)) in
         [("sync -z", true), ("sync -z --no-z", false), ("sync", false), ("cp -z", true), ("cp", false)]
             .into_iter()
             .enumerate()
     {
         // A home of its own each time: what is there already does not travel.
-        let fresh = Scene::new(|folder| drop(fs::copy(scene.machine().path("scene/text"), folder.join("text"))));
+        let fresh =
+            Scene::new(|folder| drop(fs::copy(scene.machine().path("scene/text"), folder.join("text"))));
         let rsh = FakeRsh::new(&fresh, RECORDED);
         rsh.call(&number.to_string(), &format!("{line} --via ssh {REMOTELY} text HERE:copy")).end().with(0);
         assert_eq!(rsh.passed() < 500_000, fits, "{line}: {}", rsh.passed());
@@ -559,7 +571,9 @@ fn a_limited_rate_is_kept_to() {
 fn a_silent_other_side_is_given_up_in_the_time_that_was_given() {
     // Without the flag data may stall for a minute, and silence lasts 20 seconds before it is one.
     let stalls = "sh -c \"$*\" | { head -c 200000; exec cat > /dev/null; }";
-    for (line, code) in [("sync --timeout=1", 30), ("sync --no-timeout --timeout=1", 30), ("cp --timeout=1", 1)] {
+    for (line, code) in
+        [("sync --timeout=1", 30), ("sync --no-timeout --timeout=1", 30), ("cp --timeout=1", 1)]
+    {
         let scene = Scene::new(|folder| trees::file(&folder.join("file"), 1, 4_000_000));
         let rsh = FakeRsh::new(&scene, stalls);
         let start = Instant::now();
@@ -582,7 +596,8 @@ fn owners_go_by_name_unless_numbers_are_asked_for() {
         fs::write(folder.join("users"), users.replace(one, &other)).unwrap();
     });
     let users = scene.machine().path("scene/users");
-    let run = format!("unshare -m sh -c 'mount --bind {} /etc/passwd && exec \"$@\"' sh \"$@\"", users.display());
+    let run =
+        format!("unshare -m sh -c 'mount --bind {} /etc/passwd && exec \"$@\"' sh \"$@\"", users.display());
     let rsh = FakeRsh::new(&scene, &run);
     for (number, (line, owner)) in [
         ("sync", 4321),
@@ -605,7 +620,8 @@ fn runs_of_zeros_become_holes_only_when_asked_for() {
         fs::write(folder.join("zeros"), vec![0; 1 << 20]).unwrap();
         trees::sparse_file(&folder.join("holes"), 1 << 20, &[0]);
     });
-    for (number, (flags, holes)) in [("-S", true), ("-S --no-S", false), ("", false)].into_iter().enumerate() {
+    for (number, (flags, holes)) in [("-S", true), ("-S --no-S", false), ("", false)].into_iter().enumerate()
+    {
         let name = number.to_string();
         scene.tow(&name, &words(&format!("sync {flags} zeros holes dst/"))).with(0);
         let blocks =
@@ -680,7 +696,7 @@ fn more_than_half_of_a_destination_asks_for_a_number_or_force() {
 }
 
 fn what_is_told_is_what_was_asked_for() {
-    let scene = Scene::new(self::scene);
+    let scene = Scene::new(one_of_each);
     let told = |name: &str, flags: &str| {
         let ended = scene.tow(name, &words(&format!("sync {flags} src/ dst"))).with(0);
         (ended.text(), ended.err)

@@ -6,10 +6,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::likeness::{Scene, age, attribute, has_rsync, link, mode, words, write};
+use crate::likeness::{HUNG, Scene, age, attribute, has_rsync, link, mode, settle, words, write};
 use crate::runner::{situations, skip};
 
-situations![random_trees_and_flags_end_as_with_rsync];
+situations![random_trees_and_flags_end_as_with_rsync, forms_of_cp_end_as_with_cp];
 
 const CASES: u64 = 150;
 
@@ -131,7 +131,7 @@ const FLAGS: &[&str] = &[
     "-b",
     "-b --suffix=.old",
     "-b --backup-dir=../kept",
-    "-b --backup-dir=e",
+    "-b --backup-dir=kept",
     "-n",
     "-ii",
     "--safe-links",
@@ -158,6 +158,10 @@ fn compare(seed: u64) -> Vec<String> {
     let ours = scene.ours("ours", &words(&format!("sync {limit} {line}")));
     let theirs = scene.theirs("theirs", "rsync", &words(&format!("-rlptgoHAX {limit} {line}")));
     let differences = ours.differences(&theirs);
+    // Hard links make rsync 3.5 hang now and then, or end with "protocol incompatibility".
+    if [HUNG, 2].contains(&theirs.code) {
+        return Vec::new();
+    }
     if differences.is_empty() {
         return Vec::new();
     }
@@ -177,4 +181,99 @@ fn random_trees_and_flags_end_as_with_rsync() {
     let seeds = first..first + number("TOW_SYNC_CASES").unwrap_or(CASES);
     let wrong: Vec<String> = seeds.clone().flat_map(compare).collect();
     assert!(wrong.is_empty(), "{} of {seeds:?}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// What there is to copy, and places to copy it to.
+fn places(folder: &Path) {
+    for dir in ["dir/sub", "there", "full/dir/sub", "full/file"] {
+        fs::create_dir_all(folder.join(dir)).unwrap();
+    }
+    write(&folder.join("file"), "file", 5);
+    write(&folder.join("other"), "other", 5);
+    write(&folder.join("old"), "older content", 0);
+    write(&folder.join("dir/a"), "a", 5);
+    write(&folder.join("dir/sub/b"), "b", 5);
+    fs::hard_link(folder.join("dir/a"), folder.join("dir/also_a")).unwrap();
+    write(&folder.join("full/dir/a"), "another a", 0);
+    write(&folder.join("full/dir/sub/kept"), "kept", 0);
+    write(&folder.join("full/other"), "another other", 0);
+    link("file", &folder.join("link"), 0);
+    link("dir", &folder.join("link_to_dir"), 0);
+    link("nowhere", &folder.join("dangling"), 0);
+    link("a", &folder.join("dir/link"), 0);
+    settle(folder);
+}
+
+/// Operands of `tow cp` and `cp -a`, and whether both do it, or both refuse to.
+const FORMS: &[(&str, bool)] = &[
+    ("file new", true),
+    ("file old", true),
+    ("file there", true),
+    ("file there/", true),
+    ("file there/new", true),
+    ("file new/", false),
+    ("file nowhere/new", false),
+    ("file/ there", false),
+    ("nowhere there", false),
+    ("dir new", true),
+    ("dir/ new", true),
+    ("dir new/", true),
+    ("dir/ new/", true),
+    ("dir there", true),
+    ("dir/ there", true),
+    ("dir/ there/", true),
+    ("dir full", true),
+    ("dir/. there", true),
+    ("dir old", false),
+    ("dir nowhere/new", false),
+    ("dir/a dir/sub there", true),
+    ("file other dir there", true),
+    ("file other dir/ there/", true),
+    ("file other full/dir", true),
+    ("file other old", false),
+    ("file other new", false),
+    ("file nowhere other there", false),
+    ("file full", false),
+    ("link there", true),
+    ("link new", true),
+    ("link old", true),
+    ("link_to_dir there", true),
+    ("link_to_dir new", true),
+    ("link_to_dir/ new", true),
+    ("link_to_dir/. there", true),
+    ("dangling there", true),
+    ("file link_to_dir", true),
+    ("-t there file dir", true),
+    ("-t there/ dir/", true),
+    ("-t new file", false),
+    ("-t old file", false),
+    ("-n file old", true),
+    ("-n other full", true),
+    ("-n dir full", true),
+    ("dir dir", false),
+    ("dir dir/sub", false),
+    ("dir dir/new", false),
+    ("file file", false),
+    ("file ./file", false),
+    ("file .", false),
+];
+
+fn forms_of_cp_end_as_with_cp() {
+    let scene = Scene::new(places);
+    let mut wrong = Vec::new();
+    for (number, (form, works)) in FORMS.iter().enumerate() {
+        let mut ours = scene.ours(&format!("{number}-ours"), &words(&format!("cp {form}")));
+        let line = format!("-a --remove-destination {form}");
+        let mut theirs = scene.theirs(&format!("{number}-theirs"), "cp", &words(&line));
+        if (ours.code == 0, theirs.code == 0) != (*works, *works) {
+            wrong.push(format!("cp {form}: ended with {}, cp with {}", ours.code, theirs.code));
+        }
+        (ours.code, theirs.code) = (0, 0);
+        let differences = ours.differences(&theirs);
+        if !differences.is_empty() {
+            let said = format!("ours: {}theirs: {}", ours.errors, theirs.errors);
+            wrong.push(format!("cp {form}:\n {}\n{said}", differences.join("\n ")));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), FORMS.len(), wrong.join("\n"));
 }

@@ -13,12 +13,17 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags, lgetxattr, llistxattr, lsetxattr, utimensat};
+use rustix::fs::{
+    AtFlags, CWD, Timespec, Timestamps, XattrFlags, lgetxattr, llistxattr, lsetxattr, utimensat,
+};
 
 use crate::environment::{Ended, Machine, TestEnvironment};
 
 /// A time that entries have unless they say otherwise.
 pub const THEN: u64 = 1_200_000_000;
+
+/// The exit code of a program that did not end.
+pub const HUNG: i32 = 124;
 
 /// All that can be seen of each entry of a tree.
 pub type Portrait = BTreeMap<PathBuf, String>;
@@ -67,7 +72,8 @@ fn entry(path: &Path, metadata: &fs::Metadata) -> String {
     let mode = if kind.is_symlink() { 0 } else { metadata.mode() & 0o7777 };
     let owner = format!("{}:{}", metadata.uid(), metadata.gid());
     let is_recent = metadata.mtime().cast_unsigned() > THEN + 1_000_000;
-    let time = if is_recent { "now".into() } else { format!("{}.{:09}", metadata.mtime(), metadata.mtime_nsec()) };
+    let time =
+        if is_recent { "now".into() } else { format!("{}.{:09}", metadata.mtime(), metadata.mtime_nsec()) };
     format!("{content} {mode:o} {owner} {time}{}", attributes(path))
 }
 
@@ -88,7 +94,11 @@ fn attributes(path: &Path) -> String {
     for name in names {
         let name = CStr::from_bytes_with_nul(name).unwrap();
         let length = lgetxattr(path, name, &mut value[..]).unwrap();
-        text.push_str(&format!(" {}={:?}", name.to_string_lossy(), value[..length].escape_ascii().to_string()));
+        text.push_str(&format!(
+            " {}={:?}",
+            name.to_string_lossy(),
+            value[..length].escape_ascii().to_string()
+        ));
     }
     text
 }
@@ -119,12 +129,10 @@ impl Outcome {
     /// What is different, for a person.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut all = differences(&self.tree, &other.tree);
-        let only = |these: &Self, those: &Self, mark| {
-            let lines = these.items.iter().filter(|line| !those.items.contains(line));
-            lines.map(move |line| format!("{mark} {line}")).collect::<Vec<_>>()
-        };
-        all.extend(only(self, other, '<'));
-        all.extend(only(other, self, '>'));
+        let linked: Vec<_> = linked(&self.items).chain(linked(&other.items)).collect();
+        let (ours, theirs) = [self, other].map(|it| without_hard_links(&it.items, &linked)).into();
+        all.extend(ours.iter().filter(|line| !theirs.contains(line)).map(|line| format!("< {line}")));
+        all.extend(theirs.iter().filter(|line| !ours.contains(line)).map(|line| format!("> {line}")));
         if self.code != other.code {
             all.push(format!("exit code {} | {}", self.code, other.code));
         }
@@ -178,10 +186,12 @@ impl Scene {
         Outcome { tree: portrait(&self.machine().path(name)), items, code, errors: ended.err }
     }
 
-    /// Runs another program in a twin of that name.
+    /// Runs another program in a twin of that name, for so long: rsync hangs now and then. The exit
+    /// code is [`HUNG`] then.
     pub fn theirs<S: AsRef<OsStr>>(&self, name: &str, program: &str, words: &[S]) -> Outcome {
         let twin = self.twin(name);
-        let ended = Command::new(program).args(words).current_dir(&twin).output().unwrap();
+        let ended =
+            Command::new("timeout").args(["5", program]).args(words).current_dir(&twin).output().unwrap();
         let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
         let items = items(&String::from_utf8_lossy(&ended.stdout));
         Outcome { tree: portrait(&twin), items, code: ended.status.code().unwrap(), errors }
@@ -195,32 +205,25 @@ pub fn items(output: &str) -> Vec<String> {
         let kinds = bytes.len() > 12 && b"<>ch.".contains(&bytes[0]) && b"fdLDS".contains(&bytes[1]);
         line.starts_with("*deleting ") || (kinds && bytes[11] == b' ')
     };
-    let items: Vec<&str> = output.lines().filter(is_item).collect();
-    let mut items = without_first_names(&items);
+    let mut items: Vec<String> = output.lines().filter(is_item).map(Into::into).collect();
     items.sort();
     items
 }
 
-/// So is which name of a file with several is the first: each name becomes that of the group.
-fn without_first_names(items: &[&str]) -> Vec<String> {
-    let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for item in items.iter().filter(|item| item.starts_with('h')) {
-        if let Some((name, first)) = item[12..].split_once(" => ") {
-            groups.entry(first).or_insert_with(|| vec![first]).push(name);
-        }
-    }
-    let with_group = |item: &&str| {
+/// The lines without those of files with several names. Which of the names is the first is also
+/// everybody's own affair, and with it what there is to do about the others; the trees tell.
+fn without_hard_links<'a>(items: &'a [String], linked: &[&str]) -> Vec<&'a String> {
+    let is_linked = |item: &&String| {
         let name = item.get(12..).unwrap_or("").split(" => ").next();
-        match groups.values().find(|group| group.iter().any(|member| Some(*member) == name)) {
-            Some(group) => {
-                let mut group = group.clone();
-                group.sort_unstable();
-                format!("{} one of {group:?}", &item[..11])
-            }
-            None => (*item).to_owned(),
-        }
+        item.starts_with('h') || linked.iter().any(|linked| Some(*linked) == name)
     };
-    items.iter().map(with_group).collect()
+    items.iter().filter(|item| !is_linked(item)).collect()
+}
+
+/// The names that lines of hard links tell of.
+fn linked(items: &[String]) -> impl Iterator<Item = &str> {
+    let links = items.iter().filter(|item| item.starts_with('h'));
+    links.flat_map(|item| item[12..].split(" => ").map(str::trim))
 }
 
 /// Whether there is an rsync to compare with.
@@ -269,7 +272,8 @@ pub fn list_user(path: &Path, user: u8) {
     // Version 2; then tag, rights and id of owner, user, group, mask, others.
     let entry = |tag: u8, rights: u8, id: [u8; 4]| [&[tag, 0, rights, 0][..], &id].concat();
     let (none, user) = ([0xff; 4], [user, 0, 0, 0]);
-    let entries = [entry(1, 6, none), entry(2, 6, user), entry(4, 4, none), entry(0x10, 6, none), entry(0x20, 4, none)];
+    let entries =
+        [entry(1, 6, none), entry(2, 6, user), entry(4, 4, none), entry(0x10, 6, none), entry(0x20, 4, none)];
     attribute(path, "system.posix_acl_access", &[&[2, 0, 0, 0][..], &entries.concat()].concat());
 }
 
