@@ -130,6 +130,13 @@ impl CopyFile {
         found == Some(*oid)
     }
 
+    /// If it is new, its bytes may be here under an old name.
+    pub fn look_for_old_name(&self, oid: &Oid) {
+        if self.wanted.changes.new {
+            self.receiving.find_renamed(oid, self.size(), *lock(&self.modified));
+        }
+    }
+
     /// It proved to be the same: at most its metadata changes.
     pub fn is_same(&self) {
         let Some(changes) = self.wanted.compare else { return };

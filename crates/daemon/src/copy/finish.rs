@@ -152,7 +152,7 @@ pub fn remove(
     may: &mut dyn FnMut(&RelPath, bool) -> bool,
 ) -> Result<(), FileError> {
     let destination = &receiving.placing()?.destination;
-    let gone = |below: &RelPath, is_dir: bool| told(receiving, below.as_bytes(), is_dir);
+    let gone = |_: &RelPath, below: &RelPath, is_dir: bool| told(receiving, below.as_bytes(), is_dir);
     let mut removal = Removal { path, shown, may, gone };
     let removed = match receiving.options.dry_run {
         true => destination.rehearse_removal(path, &mut removal),
@@ -170,14 +170,14 @@ struct Removal<'a, G> {
     gone: G,
 }
 
-impl<G: FnMut(&RelPath, bool)> Removing for Removal<'_, G> {
+impl<G: FnMut(&RelPath, &RelPath, bool)> Removing for Removal<'_, G> {
     fn may(&mut self, path: &RelPath, is_dir: bool) -> bool {
         below(path, self.path, self.shown).is_some_and(|below| (self.may)(&below, is_dir))
     }
 
     fn gone(&mut self, path: &RelPath, is_dir: bool) {
         if let Some(below) = below(path, self.path, self.shown) {
-            (self.gone)(&below, is_dir);
+            (self.gone)(path, &below, is_dir);
         }
     }
 }
@@ -200,6 +200,7 @@ fn below(removed: &RelPath, path: &RelPath, shown: &RelPath) -> Option<RelPath> 
 impl Merge {
     /// Brings the copy to its end; every entry was told. Blocks until all files are in place.
     pub fn finish(mut self) -> Result<(), ApiError> {
+        self.bring_held()?;
         self.settle_files()?;
         self.make_links()?;
         self.delete()?;
@@ -217,6 +218,29 @@ impl Merge {
 
     fn options_dry_run(&self) -> bool {
         self.receiving.options.dry_run
+    }
+
+    /// Now it is known what only the destination has; a directory of that may have been renamed
+    /// with all that is in it.
+    fn bring_held(&mut self) -> Result<(), ApiError> {
+        let held = std::mem::take(&mut self.held);
+        if held.is_empty() {
+            return Ok(());
+        }
+        let receiving = std::sync::Arc::clone(&self.receiving);
+        let (filter, look) = (&mut self.filter, towpath_files::ScanOptions::default());
+        let noted = self.deletions.for_each(|record: PathRecord| {
+            let Some(placing) = receiving.opened().filter(|_| record.is_dir) else { return Ok(()) };
+            // What can't be read is told when it is to be deleted.
+            let _ = rehearse(&receiving, &record, filter, |path, _, is_dir| {
+                if !is_dir && let Ok(Some(found)) = placing.destination.look(path, &look) {
+                    receiving.is_spare(path.clone(), found.stamp);
+                }
+            });
+            Ok(())
+        });
+        noted.map_err(|Stop(error)| error)?;
+        held.into_iter().try_for_each(|wanted| self.bring(wanted))
     }
 
     /// Waits until no file is under way.
@@ -293,7 +317,7 @@ impl Merge {
         let mut total = 0;
         let filter = &mut self.filter;
         let counted = deletions.for_each(|record: PathRecord| {
-            let each = |_: &RelPath, _: bool| total += 1;
+            let each = |_: &RelPath, _: &RelPath, _: bool| total += 1;
             // What can't be read now is told when it is to be deleted.
             let _ = rehearse(&receiving, &record, filter, each);
             Ok(())
@@ -326,7 +350,7 @@ fn rehearse(
     receiving: &Receiving,
     record: &PathRecord,
     filter: &mut Filter,
-    each: impl FnMut(&RelPath, bool),
+    each: impl FnMut(&RelPath, &RelPath, bool),
 ) -> Result<(), FileError> {
     let (path, shown) = (rel_path(&record.path)?, rel_path(&record.shown)?);
     let mut may = |below: &RelPath, is_dir: bool| !is_protected(filter, below, &shown, is_dir);

@@ -25,9 +25,11 @@ use super::file::{CopyFile, Wanted};
 use super::finish::{DirRecord, LinkRecord, PathRecord, metadata_bytes};
 use super::judge::{Changes, Verdict, judge};
 use super::options::{CopyOptions, Mode};
+use super::patterns::NamePattern;
 use super::placement::{Asked, Placement, There, place};
 use super::receiving::{Receiving, add, refuse};
 use super::records::Records;
+use super::renames::{MAX_WAITING, WORTH_WAITING};
 use super::source::Located;
 use crate::errors;
 
@@ -46,7 +48,7 @@ pub struct Destined {
     pub contents: bool,
     /// The names that the sources may have, if they are known here: a sender that is not trusted
     /// gets no others written.
-    pub names: Option<Vec<Vec<u8>>>,
+    pub names: Option<Vec<NamePattern>>,
 }
 
 /// The walk.
@@ -73,6 +75,8 @@ pub struct Merge {
     /// The first names of hard links, and where they are by the link's number.
     pub(super) firsts: Records<PathRecord>,
     groups: Vec<u64>,
+    /// New files that may have been renamed, until it is known what only the destination has.
+    pub(super) held: Vec<Wanted>,
     /// Entries of the destination that the source has too.
     pub(super) matched: u64,
 }
@@ -207,6 +211,7 @@ impl Merge {
             links: Records::default(),
             firsts: Records::default(),
             groups: Vec::new(),
+            held: Vec::new(),
             matched: 0,
         })
     }
@@ -339,7 +344,7 @@ impl Merge {
     /// The first level: what the person named.
     fn first(&mut self, entry: &Entry) -> Result<(), ApiError> {
         if let Some(names) = &self.destined.names
-            && !names.contains(&entry.name)
+            && !names.iter().any(|name| name.matches(&entry.name))
         {
             let name = display_name(&entry.name);
             return Err(ApiError::new(
@@ -559,6 +564,10 @@ impl Merge {
             counts.total_size += size(&entry.kind);
         });
         match self.single(entry, &path, &shown, located) {
+            Ok(Some(wanted)) if self.may_be_renamed(&wanted) => {
+                self.held.push(wanted);
+                Ok(())
+            }
             Ok(Some(wanted)) => self.bring(wanted),
             Ok(None) => Ok(()),
             Err(error) => {
@@ -683,8 +692,13 @@ impl Merge {
         made.lacking.map_or(Ok(()), Err)
     }
 
+    fn may_be_renamed(&self, wanted: &Wanted) -> bool {
+        let is_new = wanted.changes.new && wanted.located.is_none() && !self.options().dry_run;
+        self.options().delete && is_new && wanted.size >= WORTH_WAITING && self.held.len() < MAX_WAITING
+    }
+
     /// Asks for a file; waits while too many are under way.
-    fn bring(&self, wanted: Wanted) -> Result<(), ApiError> {
+    pub(super) fn bring(&self, wanted: Wanted) -> Result<(), ApiError> {
         let receiving = &self.receiving;
         let Some(supplier) = receiving.supplier() else { return Ok(()) };
         if receiving.options.dry_run && wanted.compare.is_none() {

@@ -102,6 +102,9 @@ pub struct Ready {
     /// Where it can be dialled.
     #[prost(string, repeated, tag = "1")]
     pub addresses: Vec<String>,
+    /// How many sources there are, if it is the sender: wildcards may stand for several.
+    #[prost(uint32, tag = "2")]
+    pub sources: u32,
 }
 
 /// An error that ends the copy: an [`ApiError`].

@@ -17,6 +17,7 @@
 //! | [`options`], [`events`] | what is asked for; what is told |
 //! | [`run`](mod@run) | a copy from its beginning to its end, at both sides |
 //! | [`place`], [`channel`], [`race`] | where things are, the way there over ssh, and a better one beside it |
+//! | `patterns` | paths of the started side: its home, and names with wildcards |
 //! | `message` | what the two sides say to each other |
 //! | `source` | the sources read as one tree |
 //! | `sender` | tells entries, names contents |
@@ -25,6 +26,7 @@
 //! | `merge`, `finish` | the receiving walk, and what waits for its end |
 //! | `receiving` | what its parts share |
 //! | `file` | one file on its way |
+//! | `renames` | bytes that the destination has under an old name |
 //! | `supply`, `local`, `remote` | who brings files |
 //! | `talk` | what the person is told |
 //! | `records` | lists on disk |
@@ -38,12 +40,14 @@ mod local;
 mod merge;
 mod message;
 pub mod options;
+mod patterns;
 pub mod place;
 mod placement;
 pub mod race;
 mod receiving;
 mod records;
 mod remote;
+mod renames;
 mod run;
 mod sender;
 mod source;

@@ -8,19 +8,21 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::Semaphore;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
-use towpath_content::tree::Kind;
+use towpath_content::tree::{Kind, Time};
 use towpath_files::{Destination, FileError, Policy, RelPath, Stamp};
-use towpath_store::DiskStore;
+use towpath_store::{DiskStore, FileRecord, hash_open_file};
 use towpath_transfer::FetchError;
 
 use super::events::{CopyEvent, CopySummary, Counts, FailureKind};
 use super::file::{Note, Wanted};
 use super::judge::Changes;
 use super::options::CopyOptions;
+use super::renames::Spare;
 use super::supply::Supplier;
 use super::talk::{Events, failed};
 use crate::errors;
 use crate::placing::{Named, Placing};
+use crate::put_tree::store_stamp;
 use crate::resume::{Record, wait_while_busy};
 
 /// Files asked for and not in place.
@@ -47,6 +49,7 @@ pub struct Receiving {
     placing: OnceLock<Placing<Note>>,
     has_staging: Mutex<bool>,
     supplier: OnceLock<Arc<dyn Supplier>>,
+    spare: Mutex<Spare>,
     counts: Mutex<CopySummary>,
     bytes_done: AtomicU64,
     files_done: AtomicU64,
@@ -87,6 +90,7 @@ impl Receiving {
             placing: OnceLock::new(),
             has_staging: Mutex::new(false),
             supplier: OnceLock::new(),
+            spare: Mutex::default(),
             counts: Mutex::default(),
             bytes_done: AtomicU64::new(0),
             files_done: AtomicU64::new(0),
@@ -168,6 +172,33 @@ impl Receiving {
             Ok(()) => Ok(true),
             Err(FileError::Vanished { .. }) => Ok(false),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Only the destination has this file: it may be one that was renamed.
+    pub fn is_spare(&self, path: RelPath, stamp: Stamp) {
+        lock(&self.spare).add(path, stamp);
+    }
+
+    /// Looks for the bytes of a new file under an old name, and tells the index if they are there.
+    pub fn find_renamed(&self, oid: &Oid, size: u64, modified: Time) {
+        let guesses = lock(&self.spare).guesses(size, modified);
+        let Some(placing) = self.opened() else { return };
+        for (path, stamp) in guesses {
+            let whole = placing.whole_path(&path);
+            let Some((dir, name)) = whole.parent().zip(whole.file_name()) else { continue };
+            let known = self.store.known(dir, &[(name, store_stamp(&stamp))]);
+            let known = known.ok().and_then(|known| known.into_iter().next().flatten());
+            let found = known.or_else(|| {
+                let file = placing.destination.open_file(&path, &stamp).ok()?;
+                let hashed = hash_open_file(&file, &whole).ok()?;
+                let oid = hashed.oid;
+                self.store.remember(&[FileRecord::new(dir, name, hashed)]).ok()?;
+                Some(oid)
+            });
+            if found == Some(*oid) {
+                return;
+            }
         }
     }
 

@@ -95,6 +95,7 @@ impl RemoteSupplier {
             file.make_empty();
             return Ok(());
         }
+        file.look_for_old_name(&oid);
         self.fetch(file, oid, session);
         Ok(())
     }

@@ -36,6 +36,7 @@ use super::local::LocalSupplier;
 use super::merge::{Destined, Merge};
 use super::message::{Answer, Empty, Fatal, Message, Ready, Start, VERSION, violation};
 use super::options::{CopyOptions, CopyRequest, Mode, Via};
+use super::patterns;
 use super::place::{Place, Remote};
 use super::race::{Race, STAND_LIMIT, SshConnection};
 use super::receiving::{Receiving, refuse};
@@ -249,7 +250,9 @@ struct Started {
     side: Side,
     inbox: ControlReceiver,
     race: Option<Race>,
+    /// What it said: its addresses, and how many sources there are.
     theirs: Vec<std::net::SocketAddr>,
+    sources: usize,
     traffic: Arc<Traffic>,
 }
 
@@ -293,22 +296,23 @@ async fn start(
         control.send(Message::Start(message).to_bytes()).await.map_err(|_| hung_up())?;
         loop {
             match Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? {
-                Message::Ready(Ready { addresses }) => {
-                    return Ok(addresses.iter().filter_map(|address| address.parse().ok()).collect());
+                Message::Ready(Ready { addresses, sources }) => {
+                    let addresses = addresses.iter().filter_map(|address| address.parse().ok());
+                    return Ok((addresses.collect(), sources as usize));
                 }
                 Message::Fatal(fatal) => return Err(told_error(&fatal)),
                 _ => return Err(violation("something before it was ready")),
             }
         }
     };
-    let theirs = match theirs.await {
-        Ok(theirs) => theirs,
+    let (theirs, sources) = match theirs.await {
+        Ok(ready) => ready,
         Err(error) if error.kind == ErrorKind::Unreachable => return Err(channel.failure().await),
         Err(error) => return Err(error),
     };
     let service = Arc::clone(service);
     let side = Side { service, peer, control, offers, events, options, is_started: false };
-    Ok(Started { channel, side, inbox, race, theirs, traffic })
+    Ok(Started { channel, side, inbox, race, theirs, sources, traffic })
 }
 
 fn told_error(fatal: &Fatal) -> ApiError {
@@ -375,14 +379,14 @@ async fn pull(
         is_contents: contents,
         ..Start::default()
     };
+    let mut started = start(service, request, first, events, message).await?;
     let destined = Destined {
         path: destination.into(),
         mode: request.mode,
-        sources: count,
+        sources: started.sources,
         contents,
-        names: names(&paths),
+        names: patterns::names(&paths),
     };
-    let mut started = start(service, request, first, events, message).await?;
     let race = started.race.take();
     let received = receive(&started.side, destined, &mut started.inbox, race, &started.theirs).await;
     if received.is_ok() {
@@ -402,15 +406,6 @@ async fn last_words(side: &Side, inbox: &mut ControlReceiver) {
             side.events.pass(event).await;
         }
     }
-}
-
-/// The names that sources have in the copy, if their paths tell.
-fn names(paths: &[&[u8]]) -> Option<Vec<Vec<u8>>> {
-    let name = |path: &&[u8]| {
-        let path = Path::new(std::ffi::OsStr::from_bytes(path));
-        path.file_name().map(|name| name.as_bytes().to_vec())
-    };
-    paths.iter().map(name).collect()
 }
 
 /// Ends the connection, and explains why it ended if it did by itself.
@@ -727,7 +722,11 @@ async fn serve(
     let options: CopyOptions =
         serde_json::from_slice(&start.options).map_err(|error| violation(&error.to_string()))?;
     let mode = if start.is_cp { Mode::Cp } else { Mode::Sync };
-    let paths: Vec<PathBuf> = start.sources.iter().map(|path| here(path)).collect();
+    let paths = start.sources.iter().map(|path| patterns::expand(path)).collect::<Result<Vec<_>, _>>()?.concat();
+    let count = paths.len();
+    if start.is_contents && count > 1 {
+        return Err(refuse("several directories' contents can't become one", "copy one after the other"));
+    }
     let sources = match start.is_sender {
         true => {
             let (contents, options) = (start.is_contents, options.clone());
@@ -744,7 +743,8 @@ async fn serve(
             (Some(race), addresses)
         }
     };
-    let ready = Ready { addresses: addresses.iter().map(ToString::to_string).collect() };
+    let addresses = addresses.iter().map(ToString::to_string).collect();
+    let ready = Ready { addresses, sources: count as u32 };
     control.send(Message::Ready(ready).to_bytes()).await.map_err(|_| hung_up())?;
     let theirs: Vec<_> = start.addresses.iter().filter_map(|address| address.parse().ok()).collect();
     let side = Side {
@@ -765,7 +765,7 @@ async fn serve(
         }
         None => {
             let destined = Destined {
-                path: here(&start.destination),
+                path: patterns::here(&start.destination),
                 mode,
                 sources: start.source_count as usize,
                 contents: start.is_contents,
@@ -773,13 +773,5 @@ async fn serve(
             };
             receive(&side, destined, inbox, race, &theirs).await.map(Some)
         }
-    }
-}
-
-/// A path of this side: ssh starts in the home directory, and nothing means that one.
-fn here(path: &[u8]) -> PathBuf {
-    match path {
-        b"" => ".".into(),
-        path => std::ffi::OsStr::from_bytes(path).into(),
     }
 }

@@ -276,9 +276,18 @@ impl Reader<'_> {
         if self.sources.scan.hard_links {
             self.links.number(&mut found);
         }
+        self.tell_incomplete(&mut found, path)?;
         found.entry.name.clone_from(&self.root.name);
         let located = Located { tree, base, path: name, stamp: found.stamp };
         (self.each)(Step::Walk(Event::Leaf(found.entry), Some(located)))
+    }
+
+    /// Attributes that could not be read are left out and told, as a scan does.
+    fn tell_incomplete(&mut self, found: &mut Found, path: &Path) -> Result<(), ApiError> {
+        match found.incomplete.take() {
+            Some(error) => (self.each)(Step::Failed { path: path.into(), error }),
+            None => Ok(()),
+        }
     }
 
     /// The directory at `below` in a held tree, which is called `name` in the copy.
@@ -405,13 +414,15 @@ impl Reader<'_> {
         open: &mut RelPath,
         path: &RelPath,
     ) -> Result<bool, ApiError> {
-        let found = match tree.0.look(path, &self.sources.scan) {
+        let shown = path.below(&self.root.path);
+        let mut found = match tree.0.look(path, &self.sources.scan) {
             Ok(found) => found,
             Err(error) => {
-                (self.each)(Step::Failed { path: path.below(&self.root.path), error })?;
+                (self.each)(Step::Failed { path: shown, error })?;
                 return Ok(false);
             }
         };
+        self.tell_incomplete(&mut found, &shown)?;
         let is_dir = found.entry.kind == Kind::Directory;
         if !self.filter.shows(path, is_dir) {
             return Ok(false);
