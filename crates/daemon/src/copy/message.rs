@@ -255,7 +255,7 @@ mod tests {
     fn messages() -> Vec<(&'static str, Message)> {
         let json = Bytes::from_static;
         let rest = [
-            ("ready", Message::Ready(Ready { addresses: vec!["[2001:db8::1]:7001".into()] })),
+            ("ready", Message::Ready(Ready { addresses: vec!["[2001:db8::1]:7001".into()], sources: 2 })),
             (
                 "fatal",
                 Message::Fatal(Fatal { error: json(br#"{"kind":"no_space","message":"the disk is full"}"#) }),
