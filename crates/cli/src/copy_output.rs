@@ -218,10 +218,10 @@ pub fn exit_code(mode: Mode, result: &Result<CopySummary, ApiError>) -> u8 {
             ErrorKind::Exists => 3,
             ErrorKind::Refused => 5,
             ErrorKind::NoSpace | ErrorKind::Failed => 11,
-            ErrorKind::Corrupt => 12,
+            ErrorKind::Corrupt | ErrorKind::Unreachable => 12,
             ErrorKind::Interrupted => 20,
             ErrorKind::NotFound | ErrorKind::Changed => 23,
-            ErrorKind::Unreachable => 30,
+            ErrorKind::TimedOut => 30,
         },
     }
 }
@@ -417,7 +417,8 @@ total size is 1,234,567  speedup is 308.64 (DRY RUN)"
             (error(ErrorKind::NotFound), 1, 23),
             (error(ErrorKind::Exists), 1, 3),
             (error(ErrorKind::Refused), 1, 5),
-            (error(ErrorKind::Unreachable), 1, 30),
+            (error(ErrorKind::Unreachable), 1, 12),
+            (error(ErrorKind::TimedOut), 1, 30),
             (error(ErrorKind::Corrupt), 1, 12),
             (error(ErrorKind::Changed), 1, 23),
             (error(ErrorKind::NoSpace), 1, 11),

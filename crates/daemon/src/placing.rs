@@ -121,6 +121,11 @@ impl<T> Placing<T> {
         named
     }
 
+    /// How many files wait for their names.
+    pub fn waiting(&self) -> usize {
+        lock(&self.committed).len()
+    }
+
     /// A path in the tree as the index and other programs know it.
     pub fn whole_path(&self, path: &RelPath) -> PathBuf {
         path.below(&self.base)

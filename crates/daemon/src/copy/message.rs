@@ -15,7 +15,7 @@ pub const VERSION: u32 = 1;
 /// One message.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Envelope {
-    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
     message: Option<Message>,
 }
 
@@ -58,6 +58,9 @@ pub enum Message {
     /// Sender: this entry, a directory that is about to come, is told without what is in it.
     #[prost(uint64, tag = "12")]
     Closed(u64),
+    /// Client to the started side, before `Start`: the front of the options, in parts.
+    #[prost(bytes = "bytes", tag = "13")]
+    More(Bytes),
 }
 
 /// Nothing.
@@ -88,7 +91,7 @@ pub struct Start {
     /// See `source_count`.
     #[prost(bool, tag = "7")]
     pub is_contents: bool,
-    /// [`super::CopyOptions`] as JSON.
+    /// [`super::CopyOptions`] as JSON, without what came in `More` before.
     #[prost(bytes = "bytes", tag = "8")]
     pub options: Bytes,
     /// Where the client can be dialled.
@@ -155,6 +158,9 @@ pub struct Answer {
     /// And nanoseconds.
     #[prost(uint32, tag = "6")]
     pub nanos: u32,
+    /// It takes less room on disk than it has bytes.
+    #[prost(bool, tag = "7")]
+    pub is_sparse: bool,
 }
 
 /// Files that the receiver needs nothing more of.
@@ -163,9 +169,29 @@ pub struct Settled {
     /// They are in place.
     #[prost(uint64, repeated, tag = "1")]
     pub placed: Vec<u64>,
-    /// They are given up, or were the same already.
+    /// They are given up.
     #[prost(uint64, repeated, tag = "2")]
     pub dropped: Vec<u64>,
+    /// They were the same already.
+    #[prost(message, repeated, tag = "3")]
+    pub unchanged: Vec<Unchanged>,
+}
+
+/// A file that was the same already, and what tells whether it is the sender's own.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Unchanged {
+    /// The entry.
+    #[prost(uint64, tag = "1")]
+    pub entry: u64,
+    /// The inode of the receiver's file.
+    #[prost(uint64, tag = "2")]
+    pub inode: u64,
+    /// Its last change (ctime): seconds.
+    #[prost(sint64, tag = "3")]
+    pub seconds: i64,
+    /// And nanoseconds.
+    #[prost(uint32, tag = "4")]
+    pub nanos: u32,
 }
 
 impl Message {
