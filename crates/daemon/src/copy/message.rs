@@ -227,7 +227,7 @@ mod tests {
     const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/vectors/copy.txt");
     /// Bytes that are no message.
     const REFUSED: [(&str, &[u8]); 4] = [
-        ("refused: message 13, which is not known", b"\x6a\x00"),
+        ("refused: message 14, which is not known", b"\x72\x00"),
         ("refused: an entries message shorter than it says", b"\x22\x05tow"),
         ("refused: considered, not a number", b"\x32\x01a"),
         ("refused: no Protocol Buffers", b"\xff\xff\xff"),
@@ -267,10 +267,14 @@ mod tests {
             nanos: 999_999_999,
             ..Answer::default()
         };
+        let sparse = Answer { entry: 301, is_sparse: true, ..named.clone() };
         let vanished = Answer { entry: 2, is_vanished: true, ..Answer::default() };
         let unreadable = Answer { entry: 1, ..Answer::default() };
         [
-            ("answers: the content of entry 300", Message::Answers(Answers { answers: vec![named] })),
+            (
+                "answers: the content of entry 300, and of 301, which has holes",
+                Message::Answers(Answers { answers: vec![named, sparse] }),
+            ),
             (
                 "answers: entry 2 is gone, entry 1 can't be read",
                 Message::Answers(Answers { answers: vec![vanished, unreadable] }),
@@ -295,12 +299,17 @@ mod tests {
                 Message::Asks(Asks { entries: vec![1, 300], compare: vec![2] }),
             ),
             (
-                "settled: 1 is in place, 2 is dropped",
-                Message::Settled(Settled { placed: vec![1], dropped: vec![2] }),
+                "settled: 1 is in place, 2 is dropped, 3 was the same",
+                Message::Settled(Settled {
+                    placed: vec![1],
+                    dropped: vec![2],
+                    unchanged: vec![Unchanged { entry: 3, inode: 12, seconds: -1, nanos: 5 }],
+                }),
             ),
             ("event", Message::Event(json(br#"{"event":"deleted","path":"old","is_dir":false}"#))),
             ("finished", Message::Finished(json(br#"{"transferred":1}"#))),
             ("closed: entry 7", Message::Closed(7)),
+            ("more: the front of the options", Message::More(json(br#"{"files_from":["#))),
         ];
         starts().into_iter().chain(answers()).chain(rest).collect()
     }
