@@ -126,6 +126,9 @@ sync_tree() {
 say "tow sync: the same tree into a new directory; what this receiver has does not travel"
 sync_tree
 
+say "tow sync again: nothing to do"
+sync_tree
+
 say "tow sync after changes: 20 files longer by a line, one directory renamed, 20 files removed"
 cd "$work/tree"
 find . -name Cargo.toml | LC_ALL=C sort | head -n 20 > "$work/longer"
