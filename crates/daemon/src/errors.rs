@@ -65,7 +65,9 @@ pub fn file(error: &FileError) -> ApiError {
 pub fn source(error: &FileError) -> ApiError {
     let (message, kind) = (error.to_string(), ErrorKind::Failed);
     match error {
-        FileError::Vanished { .. } => ApiError::new(ErrorKind::NotFound, message),
+        FileError::Vanished { .. } | FileError::NotADirectory { .. } => {
+            ApiError::new(ErrorKind::NotFound, message)
+        }
         FileError::Permission { .. } => {
             ApiError::new(kind, message).hint("run it as a user who may, or change the permissions")
         }

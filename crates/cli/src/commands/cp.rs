@@ -23,7 +23,7 @@ left out unless asked for. Exit status: 0 done; 1 failed; 2 usage; 3 some files 
 
 /// Copy files and trees, here or to and from another machine, as cp and scp do
 #[derive(Debug, Args)]
-#[command(after_help = AFTER, override_usage = "tow cp [OPTIONS] SRC... DEST\n       tow cp [OPTIONS] -t DIR SRC...")]
+#[command(after_help = AFTER, args_override_self = true, override_usage = "tow cp [OPTIONS] SRC... DEST\n       tow cp [OPTIONS] -t DIR SRC...")]
 pub struct Options {
     /// What to copy, and last where to.
     #[arg(value_name = "PATH", required = true, num_args = 1.., help = sync::OPERANDS)]

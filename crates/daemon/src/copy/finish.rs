@@ -12,7 +12,7 @@ use prost::Message;
 use towpath_api::ApiError;
 use towpath_content::tree::{Kind, Metadata, Owner, Time, Xattr};
 use towpath_files::metadata::differences;
-use towpath_files::{FileError, Filter, Overwrite, RelPath, Removing};
+use towpath_files::{FileError, Filter, Overwrite, RelPath, Removing, ScanOptions};
 
 use super::events::CopyEvent;
 use super::judge::Changes;
@@ -253,7 +253,7 @@ impl Merge {
     fn bring_held(&mut self) -> Result<(), ApiError> {
         let receiving = std::sync::Arc::clone(&self.receiving);
         let Some(supplier) = receiving.supplier() else { return Ok(()) };
-        let (filter, look) = (&mut self.filter, towpath_files::ScanOptions::default());
+        let (filter, look) = (&mut self.filter, ScanOptions::default());
         let noted = self.deletions.for_each(|record: PathRecord| {
             let Some(placing) = receiving.opened().filter(|_| record.is_dir) else { return Ok(()) };
             // What can't be read is told when it is to be deleted.
@@ -424,8 +424,24 @@ fn delete(
 
 /// Removes what stands where something of another kind is to be. It is not told itself, as its name
 /// stays; what was in it is.
-pub fn make_room(receiving: &Receiving, path: &RelPath, shown: &RelPath) -> Result<(), FileError> {
-    back_up_and_remove(receiving, path, shown, Telling::Below, &mut |_, _| true)
+/// What the filters protect stays, and then there is no room.
+pub fn make_room(
+    receiving: &Receiving,
+    filter: &mut Filter,
+    path: &RelPath,
+    shown: &RelPath,
+) -> Result<(), FileError> {
+    let mut may = |below: &RelPath, is_dir: bool| !is_protected(filter, below, shown, is_dir);
+    back_up_and_remove(receiving, path, shown, Telling::Below, &mut may)?;
+    let placing = receiving.placing()?;
+    let is_left =
+        !receiving.options.dry_run && placing.destination.look(path, &ScanOptions::default())?.is_some();
+    if is_left {
+        let why =
+            io::Error::new(io::ErrorKind::DirectoryNotEmpty, "what is in its place holds what is to be kept");
+        return Err(FileError::new("replace", &placing.whole_path(path), why));
+    }
+    Ok(())
 }
 
 /// [`remove`], with everything that is no directory moved to its backup first if that is asked for.
@@ -479,7 +495,7 @@ impl From<io::Error> for Failed {
 fn make_link(
     receiving: &Receiving,
     record: &LinkRecord,
-    look: &towpath_files::ScanOptions,
+    look: &ScanOptions,
 ) -> Result<(), FileError> {
     let (first, path) = (rel_path(&record.first)?, rel_path(&record.path)?);
     let placing = receiving.opened();
@@ -517,7 +533,7 @@ fn make_link(
     if other.is_some() {
         receiving.back_up(&path)?;
     }
-    let overwrite = if other.is_some() { Overwrite::Replace } else { Overwrite::Never };
+    let overwrite = if other.is_some() { Overwrite::ReplaceAny } else { Overwrite::Never };
     placing.destination.make_hard_link(&first, &one.stamp, &path, overwrite)?;
     receiving.settled(record.entry, true);
     Ok(())

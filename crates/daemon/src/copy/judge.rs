@@ -115,7 +115,7 @@ pub fn judge(new: &Entry, old: Option<&Found>, differences: Differences, options
     let Some(old) = old else {
         return if options.existing { Verdict::LeftAlone } else { Verdict::Make(Changes::NEW) };
     };
-    if options.ignore_existing && !is_dir {
+    if options.ignore_existing && !(is_dir && old.entry.kind == Kind::Directory) {
         return Verdict::LeftAlone;
     }
     if !same_kind(&new.kind, &old.entry.kind) {
@@ -131,7 +131,9 @@ pub fn judge(new: &Entry, old: Option<&Found>, differences: Differences, options
         }
         (Kind::Directory, _) => touch(changes),
         (new, old) if new == old => touch(changes),
-        _ => Verdict::Make(Changes { content: true, ..changes }),
+        _ => {
+            Verdict::Make(Changes { content: true, time: changes.time || !options.preserve.times, ..changes })
+        }
     }
 }
 
@@ -147,6 +149,7 @@ fn judge_file(size: u64, old: &Stamp, modified: Time, changes: Changes, options:
     match is_same {
         true => touch(changes),
         false => Verdict::Make(Changes {
+            content: options.check == Check::Content,
             size: !same_size,
             time: changes.time || !options.preserve.times,
             ..changes

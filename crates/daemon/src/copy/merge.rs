@@ -79,6 +79,8 @@ pub struct Merge {
     /// The first names of hard links, and where they are by the link's number.
     pub(super) firsts: Records<PathRecord>,
     groups: Vec<u64>,
+    /// What the destination's own directory had, where the copy says nothing of it.
+    root_before: Option<Metadata>,
     /// Entries of the destination that the source has too.
     pub(super) matched: u64,
 }
@@ -216,6 +218,7 @@ impl Merge {
             links: Records::default(),
             firsts: Records::default(),
             groups: Vec::new(),
+            root_before: None,
             matched: 0,
         })
     }
@@ -422,16 +425,24 @@ impl Merge {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             let parent = parent.unwrap_or(Path::new("."));
             let destination = Destination::open(parent, options).map_err(failed)?;
+            let found = destination.look(&RelPath::root(), &self.look).map_err(failed)?;
+            self.root_before = found.map(|found| found.entry.metadata);
             return self.receiving.open(destination, Some(name), key);
         }
         let destination = match there {
             There::Nothing if self.options().dry_run => return Ok(()),
+            There::Nothing if self.placement == Placement::Into => {
+                std::fs::create_dir(path).map_err(|error| errors::io("create", path, &error))?;
+                Destination::open(path, options).map_err(failed)?
+            }
             There::Nothing => Destination::create(path, options).map_err(failed)?,
             _ => Destination::open(path, options).map_err(failed)?,
         };
         if there == There::Nothing && self.placement == Placement::Into {
             self.receiving.count(|counts| counts.created.directories += 1);
         }
+        let found = destination.look(&RelPath::root(), &self.look).map_err(failed)?;
+        self.root_before = found.map(|found| found.entry.metadata);
         self.receiving.open(destination, None, key)
     }
 
@@ -474,6 +485,9 @@ impl Merge {
         }
         if is_made {
             old = None;
+        }
+        if let (Some(old), true) = (&old, path.is_root() && self.options().files_from.is_some()) {
+            entry.metadata.clone_from(&old.entry.metadata);
         }
         let difference = old.as_ref().map_or_else(Differences::default, |old| {
             differences(&entry.kind, &entry.metadata, &old.entry.metadata, &self.receiving.policy)
@@ -571,8 +585,12 @@ impl Merge {
         let Some(old) = placing.destination.look(path, &self.look)? else { return Ok(()) };
         let is_dir = old.entry.kind == Kind::Directory;
         let leave = self.options().delete || self.options().force;
-        if is_dir && !leave && !self.is_empty(path)? {
-            let why = "a directory that is not empty is in the way; --force or --delete removes it";
+        let may_if_empty = self.destined.mode == Mode::Sync;
+        if is_dir && !leave && !(may_if_empty && self.is_empty(path)?) {
+            let why = match self.destined.mode {
+                Mode::Cp => "a directory is in the way",
+                Mode::Sync => "a directory that is not empty is in the way; --force or --delete removes it",
+            };
             return Err(because("replace", &placing.whole_path(path), why));
         }
         if !is_dir && (self.options().dry_run || receiving.back_up(path)?) {
@@ -580,7 +598,7 @@ impl Merge {
         }
         // What is no directory is replaced in one step, unless a directory takes its place.
         if is_dir || new.kind == Kind::Directory {
-            super::finish::make_room(&receiving, path, shown)?;
+            super::finish::make_room(&receiving, &mut self.filter, path, shown)?;
         }
         Ok(())
     }
@@ -648,6 +666,12 @@ impl Merge {
     ) -> Result<Option<Wanted>, FileError> {
         self.rewrite.apply(&mut entry.metadata, &entry.kind);
         let old = self.look(path)?;
+        if let (Mode::Cp, Some(located), Some(old)) = (self.destined.mode, &located, &old)
+            && located.stamp.same_file(&old.stamp)
+        {
+            let shown = located.whole_path();
+            return Err(because("copy", &shown, "source and destination are the same file"));
+        }
         let first = match entry.hard_link {
             Some(group) => self.first_of(group)?,
             None => None,
@@ -659,9 +683,6 @@ impl Merge {
             differences(&entry.kind, &entry.metadata, &old.entry.metadata, &self.receiving.policy)
         });
         let verdict = judge(&entry, old.as_ref(), difference, self.options());
-        if let Some(group) = entry.hard_link.filter(|_| old.is_some() || verdict != Verdict::LeftAlone) {
-            self.note_first(group, path, shown)?;
-        }
         if old.is_some() {
             self.matched += 1;
         }
@@ -671,6 +692,7 @@ impl Merge {
                 return Ok(None);
             }
             Verdict::Same => {
+                self.note_first(&entry, path, shown)?;
                 self.unchanged(&entry, shown);
                 if let Some(old) = &old {
                     self.receiving.unchanged(self.entry, &old.stamp);
@@ -679,6 +701,7 @@ impl Merge {
             }
             Verdict::Touch(changes) => {
                 self.told(&entry, shown, changes, b'.');
+                self.note_first(&entry, path, shown)?;
                 let Some(old) = &old else { return Ok(None) };
                 if self.options().dry_run
                     || self.receiving.touch(path, shown.as_bytes(), &old.stamp, &entry.metadata)
@@ -698,6 +721,7 @@ impl Merge {
         if is_in_the_way {
             self.clear(path, shown, &entry)?;
         }
+        self.note_first(&entry, path, shown)?;
         if !self.options().dry_run {
             self.touch_parent()?;
         }
@@ -783,7 +807,8 @@ impl Merge {
     }
 
     /// Notes the first name of a group that is at the destination, or comes there.
-    fn note_first(&mut self, group: u64, path: &RelPath, shown: &RelPath) -> Result<(), FileError> {
+    fn note_first(&mut self, entry: &Entry, path: &RelPath, shown: &RelPath) -> Result<(), FileError> {
+        let Some(group) = entry.hard_link else { return Ok(()) };
         let (path, shown) = (path.as_bytes().to_vec(), shown.as_bytes().to_vec());
         let record = PathRecord { path, shown, is_dir: false };
         let at =
@@ -821,6 +846,9 @@ impl Merge {
             }
         } else if self.options().existing {
             return Ok(());
+        }
+        if old.is_some_and(|old| old.entry.kind == Kind::Directory) {
+            self.clear(path, shown, entry)?;
         }
         if !self.options().dry_run {
             self.touch_parent()?;
@@ -921,18 +949,34 @@ impl Merge {
         path.names().all(|name| names.next() == Some(name))
     }
 
+    /// The temporaries that came and went must not show in a directory in which nothing changed.
+    fn leave_top(&mut self, is_changed: bool) -> Result<(), ApiError> {
+        let is_entry =
+            matches!((self.placement, &self.renamed), (Placement::As, None) | (Placement::Contents, _));
+        let before = self.root_before.take().filter(|_| !is_entry && !is_changed && !self.options().dry_run);
+        let Some(before) = before else { return Ok(()) };
+        let record = DirRecord { path: Vec::new(), shown: Vec::new(), metadata: metadata_bytes(&before) };
+        let noted = self.dirs.push(&record).map(drop);
+        noted.map_err(|error| errors::io("note", Path::new("a directory"), &error))
+    }
+
     fn leave(&mut self) -> Result<(), ApiError> {
         self.extras(None);
         let Some(frame) = self.frames.pop() else {
             return Err(super::message::violation("a tree that ends twice"));
         };
-        if matches!(frame.state, State::Top | State::Skipped) {
+        if frame.state == State::Skipped {
             return Ok(());
+        }
+        if frame.state == State::Top {
+            return self.leave_top(frame.is_changed);
         }
         if frame.state == State::Existing && self.receiving.opened().is_some() {
             self.filter.leave();
         }
-        if !frame.is_changed || self.options().dry_run {
+        // In the root the temporaries come and go.
+        let is_touched = frame.is_changed || frame.path.is_root();
+        if !is_touched || self.options().dry_run {
             return Ok(());
         }
         let record = DirRecord {

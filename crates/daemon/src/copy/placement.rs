@@ -50,7 +50,7 @@ pub fn place(there: There, asked: Asked) -> Result<Placement, Refusal> {
     let Asked { mode, sources, contents, slash, is_dir } = asked;
     match (there, mode) {
         (There::Other, _) if contents || slash || sources != 1 || is_dir => Err(NOT_A_DIRECTORY),
-        (_, Mode::Sync) if contents => Ok(Placement::Contents),
+        (_, _) if contents => Ok(Placement::Contents),
         (There::Directory, _) => Ok(Placement::Into),
         (There::Nothing, Mode::Sync) if sources != 1 || slash || is_dir => Ok(Placement::Into),
         (There::Nothing, Mode::Cp) if sources != 1 || slash && !is_dir => Err(MISSING),

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::{Kind, Metadata, Time};
@@ -60,6 +61,7 @@ pub struct Receiving {
     bytes_done: AtomicU64,
     files_done: AtomicU64,
     fatal: Mutex<Option<ApiError>>,
+    stopped: CancellationToken,
 }
 
 impl Receiving {
@@ -77,7 +79,8 @@ impl Receiving {
             modes: preserve.perms,
             special_bits: true,
             times: preserve.times,
-            dir_times: preserve.times,
+            // Renaming files within their directories changes these; so it is with rsync.
+            dir_times: preserve.times && !(options.backup && options.backup_dir.is_none()),
             link_times: preserve.times,
             owner: preserve.owner || options.chown.is_some(),
             group: preserve.group || options.chown.is_some(),
@@ -102,6 +105,7 @@ impl Receiving {
             bytes_done: AtomicU64::new(0),
             files_done: AtomicU64::new(0),
             fatal: Mutex::default(),
+            stopped: CancellationToken::new(),
         })
     }
 
@@ -245,6 +249,12 @@ impl Receiving {
     pub fn stop(&self, error: ApiError) {
         lock(&self.fatal).get_or_insert(error);
         self.places.close();
+        self.stopped.cancel();
+    }
+
+    /// Completes when the copy was ended with an error.
+    pub async fn stopped(&self) {
+        self.stopped.cancelled().await;
     }
 
     /// A single entry failed; the others go on, unless the disk is full.

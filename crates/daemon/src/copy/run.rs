@@ -117,14 +117,21 @@ fn check(options: &CopyOptions) -> Result<(), ApiError> {
 }
 
 /// How many sources there are, and whether the one names what is in it.
-fn shape(mode: Mode, sources: &[&[u8]]) -> (usize, bool) {
+fn shape(mode: Mode, sources: &[&[u8]]) -> Result<(usize, bool), ApiError> {
     let is_contents = |path: &[u8]| {
         path.ends_with(b"/")
             || path.ends_with(b"/.")
             || path.ends_with(b"/..")
             || matches!(path, b"." | b".." | b"")
     };
-    (sources.len(), mode == Mode::Sync && sources.len() == 1 && is_contents(sources[0]))
+    if mode == Mode::Sync && sources.len() > 1 && sources.iter().any(|path| path.ends_with(b"/")) {
+        let hint = "run it once for each; a slash at the end of a source means what is in it";
+        return Err(refuse("the contents of a directory and other sources don't go together", hint));
+    }
+    // With a dot at the end cp too means what is in a directory.
+    let is_dot = |path: &[u8]| path.ends_with(b"/.") || path == b".";
+    let is_meant = |path| if mode == Mode::Sync { is_contents(path) } else { is_dot(path) };
+    Ok((sources.len(), sources.len() == 1 && is_meant(sources[0])))
 }
 
 fn local(place: Place) -> Option<PathBuf> {
@@ -144,7 +151,7 @@ async fn within(
     events: Events,
 ) -> Result<CopySummary, ApiError> {
     let names: Vec<&[u8]> = paths.iter().map(|path| path.as_os_str().as_bytes()).collect();
-    let (count, contents) = shape(request.mode, &names);
+    let (count, contents) = shape(request.mode, &names)?;
     let options = request.options.clone();
     let receiving = receiving(service, &options, events.clone(), false);
     let supplier = LocalSupplier::start(events.clone(), options.remove_source_files);
@@ -157,7 +164,7 @@ async fn within(
     let avoid = not_into_itself(&paths, destination, contents, request.mode)?;
     let removal = Arc::clone(&supplier);
     let working = blocking(move || {
-        let sources = Sources::open(&paths, contents, &options)?.avoiding(avoid);
+        let mut sources = Sources::open(&paths, contents, &options)?.avoiding(avoid);
         let read = sources.read(&mut |step| match step {
             Step::Walk(event, located) => {
                 if let (Some(located), Event::Leaf(_)) = (&located, &event) {
@@ -316,6 +323,13 @@ fn peer_config(options: &CopyOptions) -> PeerConfig {
     }
 }
 
+/// A side that says nothing for the person's time limit is gone.
+fn set_silence(peer: &Peer, options: &CopyOptions) {
+    if options.timeout > 0 {
+        peer.set_silence(Duration::from_secs(options.timeout));
+    }
+}
+
 /// The connection to the other side and all that hangs on it, at the person's side.
 struct Started {
     channel: Channel,
@@ -408,7 +422,7 @@ async fn push(
     events: Events,
 ) -> Result<CopySummary, ApiError> {
     let names: Vec<&[u8]> = paths.iter().map(|path| path.as_os_str().as_bytes()).collect();
-    let (count, contents) = shape(request.mode, &names);
+    let (count, contents) = shape(request.mode, &names)?;
     let options = request.options.clone();
     // Before anything is started: a source that is not there is the commonest mistake.
     let sources = blocking(move || Sources::open(&paths, contents, &options)).await?;
@@ -451,7 +465,7 @@ async fn pull(
         }
         paths.push(remote.path());
     }
-    let (count, contents) = shape(request.mode, &paths);
+    let (count, contents) = shape(request.mode, &paths)?;
     let message = Start {
         is_sender: true,
         sources: paths.iter().map(|path| Bytes::copy_from_slice(path)).collect(),
@@ -521,7 +535,7 @@ async fn send(side: &Side, sources: Sources, inbox: &mut ControlReceiver) -> Res
         side.options.remove_source_files,
     );
     let (asks, asked) = mpsc::unbounded_channel();
-    let telling = spawn(Arc::clone(&sender), move |sender| sender.tell(&sources));
+    let telling = spawn(Arc::clone(&sender), move |sender| sender.tell(sources));
     let answering = spawn(Arc::clone(&sender), move |sender| sender.answer_all(asked));
     let hearing = async {
         loop {
@@ -621,6 +635,7 @@ async fn receive(
         result = joined(merging) => result,
         error = hearing => Err(error),
         error = failed(answering) => Err(error),
+        () = receiving.stopped() => receiving.check(),
     };
     drop(telling);
     supplier.flush().await;
@@ -861,6 +876,7 @@ async fn serve(
     let addresses = addresses.iter().map(ToString::to_string).collect();
     let ready = Ready { addresses, sources: count as u32 };
     control.send(Message::Ready(ready).to_bytes()).await.map_err(|_| hung_up())?;
+    set_silence(peer, &options);
     let theirs: Vec<_> = start.addresses.iter().filter_map(|address| address.parse().ok()).collect();
     let side = Side {
         service: Arc::clone(service),

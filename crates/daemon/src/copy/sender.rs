@@ -201,7 +201,7 @@ impl Sender {
 
     /// Reads the sources and tells them; returns at the end of the tree, when the receiver may
     /// still be asking. Blocks.
-    pub fn tell(&self, sources: &Sources) -> Result<(), ApiError> {
+    pub fn tell(&self, mut sources: Sources) -> Result<(), ApiError> {
         let mut encoder = Encoder::new(true);
         let mut is_incomplete = false;
         sources.read(&mut |step| match step {

@@ -96,6 +96,8 @@ pub enum Step {
 /// All sources of a copy.
 pub struct Sources {
     roots: Vec<Root>,
+    /// Sources that could not be looked at; told when the others are read.
+    missing: Vec<(PathBuf, FileError)>,
     scan: ScanOptions,
     options: CopyOptions,
     /// A directory that is not to be copied into itself.
@@ -129,8 +131,15 @@ impl Sources {
             ..ScanOptions::default()
         };
         let mut roots = Vec::new();
+        let mut missing = Vec::new();
         for path in paths {
-            roots.push(Root::look(path, contents, &scan).map_err(|error| errors::source(&error))?);
+            match Root::look(path, contents, &scan) {
+                Ok(root) => roots.push(root),
+                Err(error) => missing.push((path.clone(), error)),
+            }
+        }
+        if let (true, Some((_, error))) = (roots.is_empty(), missing.first()) {
+            return Err(errors::source(error));
         }
         roots.sort_by(|one, other| one.name.cmp(&other.name));
         if let Some(same) = roots.windows(2).find(|pair| pair[0].name == pair[1].name) {
@@ -138,7 +147,7 @@ impl Sources {
             let message = format!("two sources have the same name: {name}");
             return Err(ApiError::new(ErrorKind::Usage, message).hint("copy them one after the other"));
         }
-        Ok(Self { roots, scan, options: options.clone(), avoid: None })
+        Ok(Self { roots, missing, scan, options: options.clone(), avoid: None })
     }
 
     /// Leaves this directory (absolute, without symbolic links) out, should it lie in a source: it
@@ -149,7 +158,10 @@ impl Sources {
     }
 
     /// Reads everything, in order.
-    pub fn read(&self, each: &mut dyn FnMut(Step) -> Result<(), ApiError>) -> Result<(), ApiError> {
+    pub fn read(&mut self, each: &mut dyn FnMut(Step) -> Result<(), ApiError>) -> Result<(), ApiError> {
+        for (path, error) in std::mem::take(&mut self.missing) {
+            each(Step::Failed { path, error })?;
+        }
         let rules = RuleList::from_lines(&self.options.filters)
             .map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
         let mut filter = Filter::new(rules, Side::Sender, self.options.delete_excluded);
@@ -264,7 +276,7 @@ impl Reader<'_> {
         if !is_dir {
             return self.single();
         }
-        if !self.sources.options.recursive && is_named {
+        if !self.sources.options.recursive {
             return (self.each)(Step::Skipped { path: self.root.path.clone(), why: NOT_RECURSIVE });
         }
         let tree = self.open(&self.root.path)?;

@@ -26,8 +26,8 @@ use super::requests::{Answers, GetUnderWay, QuestionUnderWay, Violation};
 use super::service::{MAX_REQUESTS, Service};
 use super::wire::{self, Body, DataHeader, Goodbye, Hello, Ping, RequestOnly};
 
-/// Silence after which a ping goes out.
-const PING_AFTER: Duration = Duration::from_secs(5);
+/// A ping goes out after this part of the silence that loses a connection.
+const PING_PART: u32 = 4;
 /// Batches of frames that wait for the writer task; a batch has at most about 256 KiB.
 const OUT_QUEUE: usize = 4;
 const NO_HELLO: &str = "did not begin with a hello";
@@ -99,7 +99,8 @@ struct Shared {
     /// Why the connection ended.
     end: Mutex<Option<String>>,
     token: CancellationToken,
-    silence: Duration,
+    /// Milliseconds.
+    silence: AtomicU64,
     receive_pace: Arc<Pace>,
     traffic: Arc<Traffic>,
     compress: bool,
@@ -110,6 +111,10 @@ struct Shared {
 }
 
 impl Shared {
+    fn silence(&self) -> Duration {
+        Duration::from_millis(self.silence.load(Ordering::Relaxed))
+    }
+
     fn with<T>(&self, f: impl FnOnce(&mut UnderWay) -> T) -> T {
         f(&mut self.under_way.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -156,14 +161,15 @@ impl Peer {
             next_request: AtomicU32::new(1),
             end: Mutex::default(),
             token: token.clone(),
-            silence: config.silence,
+            silence: AtomicU64::new(millis(config.silence)),
             receive_pace: Arc::clone(&config.receive_pace),
             traffic: Arc::clone(&config.traffic),
             compress: config.compress,
             greeted: CancellationToken::new(),
             control: stream,
         });
-        let queues = Queues { urgent, outgoing, pace: Arc::clone(&config.send_pace) };
+        let pace = Arc::clone(&config.send_pace);
+        let queues = Queues { urgent, outgoing, pace, shared: Arc::clone(&shared) };
         tokio::spawn(write_frames(Arc::clone(&shared), writer, queues, hello(&config)));
         let conversation =
             service.map(|service| Conversation::start(service, node, binding, outbox.clone(), probe));
@@ -171,6 +177,12 @@ impl Peer {
         let room = Arc::new(Semaphore::new(MAX_REQUESTS));
         let control = Mutex::new(control);
         Arc::new(Self { shared, outbox, binding, room, control, _close: token.drop_guard() })
+    }
+
+    /// From now on the connection is lost after this long without a byte. The other side must agree:
+    /// it sends a ping after a quarter of its own limit.
+    pub fn set_silence(&self, silence: Duration) {
+        self.shared.silence.store(millis(silence), Ordering::Relaxed);
     }
 
     /// The service at the other end.
@@ -335,6 +347,7 @@ struct Queues {
     urgent: mpsc::UnboundedReceiver<Outgoing>,
     outgoing: mpsc::Receiver<Vec<Outgoing>>,
     pace: Arc<Pace>,
+    shared: Arc<Shared>,
 }
 
 impl Queues {
@@ -344,7 +357,7 @@ impl Queues {
             biased;
             Some(frame) = self.urgent.recv() => Some(vec![frame]),
             batch = self.outgoing.recv() => batch,
-            () = tokio::time::sleep(PING_AFTER) => Some(vec![Outgoing::control(Body::Ping(Ping {}))]),
+            () = tokio::time::sleep(self.shared.silence() / PING_PART) => Some(vec![Outgoing::control(Body::Ping(Ping {}))]),
         }
     }
 
@@ -454,7 +467,7 @@ impl Inbound {
     async fn run(&mut self, reader: &mut FrameReader) -> Result<(), String> {
         loop {
             let before = reader.received();
-            let frame = next_frame(reader, self.shared.silence).await?;
+            let frame = next_frame(reader, &self.shared).await?;
             self.shared.traffic.received.fetch_add(reader.received() - before, Ordering::Relaxed);
             if !self.greeted && frame.kind != wire::CONTROL {
                 return Err(NO_HELLO.into());
@@ -661,15 +674,25 @@ fn layout_of(description: &wire::Description) -> Result<Option<towpath_content::
 }
 
 /// The next frame; an error after `silence` without a single byte.
-async fn next_frame(reader: &mut FrameReader, silence: Duration) -> Result<Frame, String> {
+async fn next_frame(reader: &mut FrameReader, shared: &Shared) -> Result<Frame, String> {
+    let (mut before, mut quiet) = (reader.received(), Duration::ZERO);
     loop {
-        let before = reader.received();
-        match tokio::time::timeout(silence, reader.next()).await {
+        // In parts, as the limit may change meanwhile.
+        let part = shared.silence() / PING_PART;
+        match tokio::time::timeout(part, reader.next()).await {
             Ok(Ok(Some(frame))) => return Ok(frame),
             Ok(Ok(None)) => return Err("the peer closed the connection".into()),
             Ok(Err(error)) => return Err(error.to_string()),
-            Err(_) if reader.received() != before => {}
-            Err(_) => return Err(format!("not a byte came for {silence:?}")),
+            Err(_) if reader.received() != before => (before, quiet) = (reader.received(), Duration::ZERO),
+            Err(_) => quiet += part,
+        }
+        let silence = shared.silence();
+        if quiet >= silence {
+            return Err(format!("not a byte came for {silence:?}"));
         }
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
