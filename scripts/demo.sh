@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The main job on real input: two services with homes of their own on loopback, a real tree from
-# one to the other, verified with other tools; then the tree changes and is sent again.
+# one to the other, verified with other tools; then the tree changes and is sent again. After that
+# the same with `tow sync`, over a pipe such as ssh gives; no ssh is needed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -38,11 +39,7 @@ start_daemon() {
     echo "the daemon did not start" >&2
     exit 1
 }
-# Puts $1 at the sender, gets it at the receiver as $2, verifies, and leaves the summary in $summary.
-send() {
-    local ticket
-    ticket=$(at sender put "$1")
-    summary=$(printf '%s\n' "$ticket" | at receiver get - -o "$2" --json | tail -n 1)
+verify() {
     listing "$1" > "$work/sent"
     listing "$2" > "$work/got"
     if ! cmp -s "$work/sent" "$work/got"; then
@@ -51,6 +48,13 @@ send() {
         exit 1
     fi
     echo "verified: names, modes, times and SHA-256 of $(find "$1" | wc -l) entries are equal"
+}
+# Puts $1 at the sender, gets it at the receiver as $2, verifies, and leaves the summary in $summary.
+send() {
+    local ticket
+    ticket=$(at sender put "$1")
+    summary=$(printf '%s\n' "$ticket" | at receiver get - -o "$2" --json | tail -n 1)
+    verify "$1" "$2"
 }
 report() {
     local bytes seconds
@@ -101,3 +105,36 @@ report
 crossed=$(from peer <<< "$summary")
 echo "bytes moved: $crossed; bytes of files whose content changed: $changed (inserted and added: $((inserted + 1000000)))"
 echo "(the rest of what moved is the tree's descriptor; whole files are the unit of change so far)"
+
+# Stands for ssh: leaves out the host and runs the rest, with the receiver's home.
+cat > "$work/rsh" <<EOF
+#!/bin/sh
+shift
+TOW_HOME=$work/receiver exec "\$@"
+EOF
+chmod +x "$work/rsh"
+# Makes the receiver's $work/synced equal to the tree, and verifies it.
+sync_tree() {
+    at sender sync --json --delete -e "$work/rsh" --tow-path "$tow" "$work/tree/" "host:$work/synced" > "$work/events"
+    summary=$(tail -n 1 "$work/events")
+    verify "$work/tree" "$work/synced"
+    echo "$(grep -c '"event":"item"' "$work/events" || true) entries made or changed," \
+        "$(grep -c '"event":"deleted"' "$work/events" || true) removed, in $(field seconds <<< "$summary") s;" \
+        "sent $(mib "$(field sent <<< "$summary")"), received $(mib "$(field received <<< "$summary")")"
+}
+
+say "tow sync: the same tree into a new directory; what this receiver has does not travel"
+sync_tree
+
+say "tow sync again: nothing to do"
+sync_tree
+
+say "tow sync after changes: 20 files longer by a line, one directory renamed, 20 files removed"
+cd "$work/tree"
+find . -name Cargo.toml | LC_ALL=C sort | head -n 20 > "$work/longer"
+while read -r file; do echo '# longer' >> "$file"; done < "$work/longer"
+moved=$(ls -d */ | LC_ALL=C sort | tail -n 1)
+mv "$moved" "renamed-${moved%/}"
+find . -name 'LICENSE-MIT' | LC_ALL=C sort | head -n 20 | xargs rm -f
+cd - > /dev/null
+sync_tree

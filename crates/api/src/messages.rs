@@ -190,6 +190,8 @@ pub enum ErrorKind {
     Refused,
     /// Nobody can be reached.
     Unreachable,
+    /// Nothing came for too long.
+    TimedOut,
     /// What came is wrong.
     Corrupt,
     /// It changed while it was read.

@@ -64,8 +64,10 @@ fn with_target(changes: &[u8; 11], path: &[u8], target: &Option<Vec<u8>>) -> Str
 /// The line on standard error for an event, if it has one.
 pub fn complaint(event: &CopyEvent) -> Option<String> {
     let CopyEvent::Failed { path, error, hint, kind } = event else { return None };
-    let path = display_name(path);
+    // What is not done as a whole has no path.
+    let path = if path.is_empty() { None } else { Some(display_name(path)) };
     let hint = hint.as_ref().map_or(String::new(), |hint| format!("; {}", harmless(hint)));
+    let Some(path) = path else { return Some(format!("tow: {}{hint}", harmless(error))) };
     Some(match kind {
         FailureKind::Skipped => format!("tow: {path}: left out: {}{hint}", harmless(error)),
         FailureKind::Vanished | FailureKind::Other => format!("tow: {path}: {}{hint}", harmless(error)),
@@ -218,10 +220,10 @@ pub fn exit_code(mode: Mode, result: &Result<CopySummary, ApiError>) -> u8 {
             ErrorKind::Exists => 3,
             ErrorKind::Refused => 5,
             ErrorKind::NoSpace | ErrorKind::Failed => 11,
-            ErrorKind::Corrupt => 12,
+            ErrorKind::Corrupt | ErrorKind::Unreachable => 12,
             ErrorKind::Interrupted => 20,
             ErrorKind::NotFound | ErrorKind::Changed => 23,
-            ErrorKind::Unreachable => 30,
+            ErrorKind::TimedOut => 30,
         },
     }
 }
@@ -417,7 +419,8 @@ total size is 1,234,567  speedup is 308.64 (DRY RUN)"
             (error(ErrorKind::NotFound), 1, 23),
             (error(ErrorKind::Exists), 1, 3),
             (error(ErrorKind::Refused), 1, 5),
-            (error(ErrorKind::Unreachable), 1, 30),
+            (error(ErrorKind::Unreachable), 1, 12),
+            (error(ErrorKind::TimedOut), 1, 30),
             (error(ErrorKind::Corrupt), 1, 12),
             (error(ErrorKind::Changed), 1, 23),
             (error(ErrorKind::NoSpace), 1, 11),

@@ -519,7 +519,8 @@ impl TreeFile {
     fn finish(&self, values: Vec<Value>) -> Result<(), FileError> {
         let Some(staged) = lock(&self.staged).take() else { return Ok(()) };
         let (placing, content) = (&self.tree.placing, Some((self.oid, values)));
-        let named = placing.commit(staged, &self.path, &self.metadata, Overwrite::Never, content, ())?;
+        let named =
+            placing.commit(staged, &self.path, &self.metadata, Overwrite::Never, content, None, ())?;
         self.tree.named(named);
         Ok(())
     }

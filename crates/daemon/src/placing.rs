@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_content::tree::Metadata;
-use towpath_files::{Destination, FileError, Overwrite, Placed, RelPath, Staged, Stamp};
+use towpath_files::{BeforeNaming, Destination, FileError, Overwrite, Placed, RelPath, Staged, Stamp};
 use towpath_store::DiskStore;
 
 use crate::get_file::file_record;
@@ -64,8 +64,9 @@ impl<T> Placing<T> {
         Self { destination, base, record, store, committed: Mutex::default(), next_flush }
     }
 
-    /// A complete file takes its metadata now and its name soon. `content`, if known, is what the
+    /// A complete file takes its metadata now and its name soon, right after `before_naming`. `content`, if known, is what the
     /// index is told of it. Returns the files that were named meanwhile.
+    #[allow(clippy::too_many_arguments)] // What is said of one file, at its one place.
     pub fn commit(
         &self,
         staged: Staged,
@@ -73,10 +74,11 @@ impl<T> Placing<T> {
         metadata: &Metadata,
         overwrite: Overwrite,
         content: Option<(Oid, Vec<Value>)>,
+        before_naming: Option<BeforeNaming>,
         note: T,
     ) -> Result<Vec<Named<T>>, FileError> {
         lock(&self.committed).insert(path.clone(), Committed { content, note });
-        let placed = self.destination.commit(staged, path.clone(), metadata, overwrite);
+        let placed = self.destination.commit_after(before_naming, staged, path.clone(), metadata, overwrite);
         let placed = placed.inspect_err(|_| drop(lock(&self.committed).remove(path)))?;
         let mut named = self.settle(placed);
         named.extend(self.flush_if_due());
@@ -119,6 +121,11 @@ impl<T> Placing<T> {
             tracing::warn!(%error, "an interruption now would begin small files anew");
         }
         named
+    }
+
+    /// How many files wait for their names.
+    pub fn waiting(&self) -> usize {
+        lock(&self.committed).len()
     }
 
     /// A path in the tree as the index and other programs know it.

@@ -133,6 +133,7 @@ fn problem(error: ApiError) -> Response {
         ErrorKind::Exists => StatusCode::CONFLICT,
         ErrorKind::Refused => StatusCode::FORBIDDEN,
         ErrorKind::Unreachable => StatusCode::BAD_GATEWAY,
+        ErrorKind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
         ErrorKind::NoSpace => StatusCode::INSUFFICIENT_STORAGE,
         ErrorKind::Corrupt | ErrorKind::Changed | ErrorKind::Interrupted | ErrorKind::Failed => {
             StatusCode::INTERNAL_SERVER_ERROR

@@ -49,8 +49,8 @@ impl Service {
     /// Opens the home's key and store.
     pub fn open(home: Home, options: Options) -> Result<Arc<Self>, ApiError> {
         let identity = identity(&home)?;
-        let store =
-            Arc::new(DiskStore::open(home.state(), home.data()).map_err(|error| errors::store(&error))?);
+        let store = DiskStore::open(home.state(), home.data());
+        let store = Arc::new(store.map_err(|error| no_home(errors::store(&error)))?);
         let leases = options.serve_leases.then(|| Arc::clone(&store) as Arc<dyn Store>);
         let grants = Arc::new(Grants::new(identity.clone(), leases));
         let peers = Arc::new(PeerService::new(Arc::clone(&store) as Arc<dyn Store>, grants.clone()));
@@ -137,6 +137,14 @@ impl Service {
     }
 }
 
+/// A user without a home directory, such as a job's, can still have a place for the service.
+fn no_home(error: ApiError) -> ApiError {
+    match error.hint {
+        None => error.hint("set TOW_HOME to a folder that this user may write to"),
+        Some(_) => error,
+    }
+}
+
 fn identity(home: &Home) -> Result<Identity, ApiError> {
     let key = home.key();
     let folder = key.parent().unwrap_or(&key);
@@ -144,7 +152,7 @@ fn identity(home: &Home) -> Result<Identity, ApiError> {
         .recursive(true)
         .mode(0o700)
         .create(folder)
-        .map_err(|error| errors::io("create", folder, &error))?;
+        .map_err(|error| no_home(errors::io("create", folder, &error)))?;
     Identity::load_or_create(&key).map_err(|error| ApiError::new(ErrorKind::Failed, errors::chain(&error)))
 }
 

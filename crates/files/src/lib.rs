@@ -55,6 +55,6 @@ pub use scan::{
 pub use sparse::data_extents;
 pub use stamp::Stamp;
 pub use write::{
-    Body, Destination, FlushLimits, Made, Overwrite, Placed, Removed, Removing, Settled, SingleFile, Staged,
-    WriteOptions, is_staging_name,
+    BeforeNaming, Body, Destination, FlushLimits, Made, Overwrite, Placed, Removed, Removing, Settled,
+    SingleFile, Staged, WriteOptions, is_staging_name,
 };

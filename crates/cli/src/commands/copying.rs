@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind, Event, Progress};
 use towpath_daemon::Options;
-use towpath_daemon::copy::{CopyEvent, CopyRequest, CopySummary, FailureKind, Mode, run};
+use towpath_daemon::copy::{CopyEvent, CopyRequest, CopySummary, FailureKind, run};
 
 use super::{Context, interrupted};
 use crate::copy_output::{Shown, closing, complaint, exit_code, harmless, line};
@@ -30,7 +30,7 @@ pub async fn copy(context: &Context, request: CopyRequest, mut shown: Shown) -> 
         }
     };
     match &result {
-        Ok(summary) => show_end(&context.output, &shown, mode, dry_run, summary),
+        Ok(summary) => show_end(&context.output, &shown, dry_run, summary),
         Err(error) => drop(context.output.error(error)),
     }
     Ok(ExitCode::from(exit_code(mode, &result)))
@@ -58,7 +58,9 @@ fn show(output: &Output, shown: &Shown, event: CopyEvent) {
         output.result_line(&line);
     }
     match (&event, complaint(&event)) {
-        (CopyEvent::Failed { kind: FailureKind::Skipped, .. }, Some(text)) => output.say(&text),
+        (CopyEvent::Failed { kind: FailureKind::Skipped, path, .. }, Some(text)) if !path.is_empty() => {
+            output.say(&text);
+        }
         (_, Some(text)) => output.complain(&text),
         (_, None) => {}
     }
@@ -77,7 +79,7 @@ struct Ended<'a> {
     summary: &'a CopySummary,
 }
 
-fn show_end(output: &Output, shown: &Shown, mode: Mode, dry_run: bool, summary: &CopySummary) {
+fn show_end(output: &Output, shown: &Shown, dry_run: bool, summary: &CopySummary) {
     output.finish();
     if output.is_json() {
         return output.object(&Ended { event: "summary", summary });
@@ -89,11 +91,5 @@ fn show_end(output: &Output, shown: &Shown, mode: Mode, dry_run: bool, summary: 
     if failed > 0 {
         let what = if failed == 1 { "entry was" } else { "entries were" };
         output.complain(&format!("tow: {failed} {what} not copied; the rest is done"));
-    }
-    if summary.max_delete_reached && mode == Mode::Sync {
-        output.complain(
-            "tow: not everything was removed that the source does not have; \
-             --max-delete NUM or --force removes more",
-        );
     }
 }

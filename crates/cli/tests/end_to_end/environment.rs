@@ -170,6 +170,12 @@ impl Call {
         self
     }
 
+    /// Runs it in another folder than the machine's.
+    pub fn folder(mut self, folder: &Path) -> Self {
+        self.command.current_dir(folder);
+        self
+    }
+
     /// Starts it.
     pub fn start(mut self) -> Running {
         self.command.stdout(File::create(&self.out).unwrap()).stderr(File::create(&self.err).unwrap());
@@ -340,6 +346,11 @@ impl Ended {
         let context = format!("'{}'; standard output: {out}; standard error: {}", self.shown, self.err);
         assert_eq!(self.status.code(), Some(code), "{}: {context}", self.status);
         self
+    }
+
+    /// Its exit status.
+    pub fn code(&self) -> i32 {
+        self.status.code().unwrap_or_else(|| panic!("{}: '{}' {}", self.status, self.shown, self.err))
     }
 
     /// Its standard output as text.

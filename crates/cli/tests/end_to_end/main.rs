@@ -25,6 +25,9 @@
 //! | `copying_interrupted` | any process of a copy killed; the same command goes on |
 //! | `copying_faults` | what goes wrong with a copy, in words and exit status |
 //! | `copying_swapped` | directories become links that lead outside while a tree is synced |
+//! | `copying_flags` | every flag of `tow sync` and `tow cp` does something, and what rsync does with it |
+//! | `copying_like_rsync` | random trees and flags: `tow sync` ends as rsync does, `tow cp` as `cp -a` |
+//! | `likeness` | whether trees are alike in all that can be seen |
 //! | `help` | the help texts, as they were last agreed on |
 //! | `memory` | neither side grows with the data |
 //!
@@ -37,12 +40,15 @@ mod copying_interrupted;
 mod copying_remote;
 mod copying_swapped;
 mod copying_unchanged;
+mod copying_flags;
+mod copying_like_rsync;
 mod daemons;
 mod destinations;
 mod environment;
 mod help;
 mod interruptions;
 mod machinery;
+mod likeness;
 mod memory;
 mod odd_trees;
 mod refusals;
@@ -69,6 +75,8 @@ fn main() -> ExitCode {
         arriving::SITUATIONS,
         destinations::SITUATIONS,
         second_time::SITUATIONS,
+        copying_flags::SITUATIONS,
+        copying_like_rsync::SITUATIONS,
         help::SITUATIONS,
     ])
 }

@@ -185,7 +185,7 @@ async fn ended(child: &mut Child) -> Option<ExitStatus> {
 fn not_started(names: &Names, error: &io::Error) -> ApiError {
     match error.kind() {
         io::ErrorKind::NotFound => {
-            ApiError::new(ErrorKind::NotFound, format!("{}: no such command on this machine", names.rsh))
+            ApiError::new(ErrorKind::Unreachable, format!("{}: no such command on this machine", names.rsh))
                 .hint("install an ssh client, or name another command with -e")
         }
         _ => ApiError::new(ErrorKind::Failed, format!("start {}: {error}", names.rsh)),
@@ -230,7 +230,7 @@ fn explain_status(names: &Names, status: ExitStatus) -> Option<ApiError> {
     let (kind, message, hint) = match (status.code(), status.signal()) {
         (Some(0), _) => return None,
         (Some(127), _) => (
-            ErrorKind::NotFound,
+            ErrorKind::Unreachable,
             format!("tow is not installed on {host} or not in its PATH (as '{tow}')"),
             "install it there or name it with --tow-path".into(),
         ),

@@ -4,21 +4,25 @@
 //! under a temporary name, starting from what an interrupted copy left or from the file that it
 //! replaces, and takes its name in a batch with others.
 
+use std::ffi::OsStr;
 use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::OwnedSemaphorePermit;
 use towpath_content::Oid;
 use towpath_content::pieces::{MIN_LOG2, Value};
 use towpath_content::tree::{Kind, Metadata, Time};
-use towpath_files::{Body, FileError, Overwrite, RelPath, Staged, Stamp};
+use towpath_files::{BeforeNaming, Body, FileError, Overwrite, RelPath, Staged, Stamp};
 use towpath_store::{About, hash_open_file};
 use towpath_transfer::{FetchError, Target};
 
 use super::judge::Changes;
 use super::receiving::Receiving;
+use super::renames::WORTH_WAITING;
 use super::source::Located;
 use crate::get_file::{io_error, write_zeros};
 use crate::put_tree::store_stamp;
@@ -61,6 +65,8 @@ pub struct CopyFile {
     /// As they are when it is read: the file may have changed since the scan.
     size: Mutex<u64>,
     modified: Mutex<Time>,
+    /// Runs of zeros become holes.
+    sparse: AtomicBool,
     permit: Mutex<Option<OwnedSemaphorePermit>>,
     staged: Mutex<Option<Staged>>,
     body: OnceLock<Body>,
@@ -88,6 +94,7 @@ impl CopyFile {
             receiving: Arc::clone(receiving),
             size: Mutex::new(wanted.size),
             modified: Mutex::new(wanted.metadata.modified),
+            sparse: AtomicBool::new(receiving.options.sparse),
             wanted,
             permit: Mutex::new(Some(permit)),
             staged: Mutex::default(),
@@ -114,6 +121,11 @@ impl CopyFile {
         *lock(&self.modified) = modified;
     }
 
+    /// Its source has holes, which are to be holes here too.
+    pub fn set_sparse(&self, is_sparse: bool) {
+        self.sparse.fetch_or(is_sparse, Ordering::Relaxed);
+    }
+
     /// Whether its place is taken by a file with this very content. Reads that file unless the
     /// index knows it.
     pub fn is_there(&self, oid: &Oid) -> bool {
@@ -130,18 +142,22 @@ impl CopyFile {
         found == Some(*oid)
     }
 
-    /// If it is new, its bytes may be here under an old name.
+    /// Whether its bytes may be here under an old name that is about to be deleted.
+    pub fn may_be_renamed(&self) -> bool {
+        let options = &self.receiving.options;
+        options.delete && self.wanted.changes.new && self.size() >= WORTH_WAITING
+    }
+
+    /// Looks for its bytes under an old name.
     pub fn look_for_old_name(&self, oid: &Oid) {
-        if self.wanted.changes.new {
-            self.receiving.find_renamed(oid, self.size(), *lock(&self.modified));
-        }
+        self.receiving.find_renamed(oid, self.size(), *lock(&self.modified));
     }
 
     /// It proved to be the same: at most its metadata changes.
     pub fn is_same(&self) {
         let Some(changes) = self.wanted.compare else { return };
         self.receiving.is_same(&self.wanted, changes);
-        self.settle(true);
+        drop(lock(&self.permit).take());
     }
 
     /// It is different: tells so. In a dry run that is the end of it, and the answer is false.
@@ -181,7 +197,7 @@ impl CopyFile {
 
     /// An empty file needs nobody to bring it.
     pub fn make_empty(&self) {
-        let made = self.open(0, false).and_then(|staged| {
+        let made = self.fresh(0).and_then(|staged| {
             *lock(&self.staged) = Some(staged);
             self.finish(None)
         });
@@ -192,21 +208,28 @@ impl CopyFile {
 
     /// Copies it from where it is on this machine.
     pub fn copy_from(&self, file: &std::fs::File, seen: &Stamp) -> Result<(), FileError> {
-        let staged = self.open(seen.size, false)?;
+        let staged = self.fresh(seen.size)?;
         staged.body().copy_from(file, seen.size, self.receiving.options.sparse)?;
-        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(&self.wanted.shown));
+        let path = Path::new(OsStr::from_bytes(&self.wanted.shown));
         let after = Stamp::of(file).map_err(|error| FileError::new("read", path, error))?;
         if after != *seen {
             staged.discard()?;
             return Err(FileError::changed("read", path, "written to while it was copied"));
         }
+        self.receiving.count(|counts| counts.literal += seen.size);
         *lock(&self.staged) = Some(staged);
         self.finish(None)
     }
 
+    /// A new temporary, of which nothing is kept if the copy is interrupted.
+    fn fresh(&self, size: u64) -> Result<Staged, FileError> {
+        self.receiving.note_staging()?;
+        self.receiving.placing()?.destination.stage_file_for(&self.wanted.path, size)
+    }
+
     /// A temporary for it: what an interrupted copy left, else a new one, filled as far as the
-    /// file that it replaces may be of use.
-    fn open(&self, size: u64, has_basis: bool) -> Result<Staged, FileError> {
+    /// file that it replaces may be of use. All that is in it is hashed before it counts.
+    fn open(&self, size: u64) -> Result<Staged, FileError> {
         let placing = self.receiving.placing()?;
         let key = self.key();
         if let Some(part) = placing.record.take_part(&key)
@@ -217,8 +240,7 @@ impl CopyFile {
             staged.body().set_size(size)?;
             return Ok(staged);
         }
-        self.receiving.note_staging()?;
-        let staged = placing.destination.stage_file_for(&self.wanted.path, size)?;
+        let staged = self.fresh(size)?;
         let noted = match self.wanted.size > 1 << MIN_LOG2 {
             true => placing.record.set_part(&key, staged.name()),
             false => placing.record.set_small_part(&key, staged.name()),
@@ -226,7 +248,7 @@ impl CopyFile {
         if let Err(error) = noted {
             tracing::warn!(%error, "an interruption now would begin this file from the front");
         }
-        if has_basis && let Some(range) = self.start_from_old(&staged) {
+        if let Some(range) = self.start_from_old(&staged) {
             let _ = self.existing.set(vec![range]);
         }
         Ok(staged)
@@ -255,9 +277,6 @@ impl CopyFile {
 
     fn finish(&self, content: Option<(Oid, Vec<Value>)>) -> Result<(), FileError> {
         let Some(staged) = lock(&self.staged).take() else { return Ok(()) };
-        if self.wanted.replaces {
-            self.receiving.back_up(&self.wanted.path)?;
-        }
         let metadata = Metadata { modified: *lock(&self.modified), ..self.wanted.metadata.clone() };
         let note = Note {
             entry: self.wanted.entry,
@@ -268,7 +287,11 @@ impl CopyFile {
         // What was not there when it was looked at is somebody else's, or another entry's.
         let overwrite = if self.wanted.replaces { Overwrite::ReplaceAny } else { Overwrite::Never };
         let placing = self.receiving.placing()?;
-        let named = placing.commit(staged, &self.wanted.path, &metadata, overwrite, content, note)?;
+        let backup = (self.wanted.replaces && self.receiving.options.backup).then(|| {
+            let (receiving, path) = (Arc::clone(&self.receiving), self.wanted.path.clone());
+            BeforeNaming::new(move || receiving.back_up(&path).map(drop))
+        });
+        let named = placing.commit(staged, &self.wanted.path, &metadata, overwrite, content, backup, note)?;
         self.receiving.named(named);
         Ok(())
     }
@@ -288,6 +311,10 @@ impl CopyFile {
     /// A live object's size is not known before its end.
     fn grow(&self, end: u64) -> Result<(), FileError> {
         let _alone = lock(&self.growing);
+        if end > self.size() {
+            let path = Path::new(OsStr::from_bytes(&self.wanted.shown));
+            return Err(FileError::changed("write", path, "longer than its sender said"));
+        }
         match self.body.get() {
             Some(body) if end > body.size() => body.set_size(end),
             _ => Ok(()),
@@ -300,7 +327,7 @@ impl Target for CopyFile {
         if self.body.get().is_some() {
             return Ok(());
         }
-        let staged = self.note(self.open(size.unwrap_or_else(|| self.size()), true))?;
+        let staged = self.note(self.open(size.unwrap_or_else(|| self.size())))?;
         let _ = self.body.set(staged.body().clone());
         *lock(&self.staged) = Some(staged);
         Ok(())
@@ -317,7 +344,7 @@ impl Target for CopyFile {
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.note(self.grow(offset + bytes.len() as u64))?;
         // What lies there already has to be written over, also with zeros.
-        let sparse = self.receiving.options.sparse && self.existing().is_empty();
+        let sparse = self.sparse.load(Ordering::Relaxed) && self.existing().is_empty();
         self.note(self.body()?.write_piece(offset, bytes, sparse))
     }
 
@@ -328,7 +355,6 @@ impl Target for CopyFile {
     }
 
     fn complete(&self, oid: &Oid, size: u64, values: Vec<Value>) -> io::Result<()> {
-        *lock(&self.size) = size;
         self.note(self.body()?.set_size(size))?;
         self.note(self.finish(Some((*oid, values))))
     }

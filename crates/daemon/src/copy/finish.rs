@@ -11,12 +11,14 @@ use std::path::Path;
 use prost::Message;
 use towpath_api::ApiError;
 use towpath_content::tree::{Kind, Metadata, Owner, Time, Xattr};
+use towpath_files::metadata::differences;
 use towpath_files::{FileError, Filter, Overwrite, RelPath, Removing};
 
 use super::events::CopyEvent;
 use super::judge::Changes;
 use super::merge::Merge;
 use super::receiving::{Receiving, UNDER_WAY, add};
+use super::records::Records;
 use crate::errors;
 
 /// A path kept for later.
@@ -57,6 +59,9 @@ pub struct LinkRecord {
     /// And nanoseconds.
     #[prost(uint32, tag = "7")]
     pub nanos: u32,
+    /// The first name below the transfer's root.
+    #[prost(bytes = "vec", tag = "9")]
+    pub first_shown: Vec<u8>,
     /// The name was free.
     #[prost(bool, tag = "8")]
     pub is_new: bool,
@@ -145,14 +150,19 @@ impl From<io::Error> for Stop {
 
 /// Removes `path` (in a dry run: does as if) with all that `may` lets go, and tells each. What is
 /// kept stays with the directories around it.
-pub fn remove(
+fn remove(
     receiving: &Receiving,
     path: &RelPath,
     shown: &RelPath,
+    telling: Telling,
     may: &mut dyn FnMut(&RelPath, bool) -> bool,
 ) -> Result<(), FileError> {
     let destination = &receiving.placing()?.destination;
-    let gone = |_: &RelPath, below: &RelPath, is_dir: bool| told(receiving, below.as_bytes(), is_dir);
+    let gone = |_: &RelPath, below: &RelPath, is_dir: bool| {
+        if telling.tells(below.as_bytes(), shown) {
+            told(receiving, below.as_bytes(), is_dir);
+        }
+    };
     let mut removal = Removal { path, shown, may, gone };
     let removed = match receiving.options.dry_run {
         true => destination.rehearse_removal(path, &mut removal),
@@ -160,6 +170,21 @@ pub fn remove(
     }?;
     removed.failures.iter().for_each(|error| receiving.problem(shown.as_bytes(), error));
     Ok(())
+}
+
+/// Which removals are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Telling {
+    /// All.
+    All,
+    /// Those below the top.
+    Below,
+}
+
+impl Telling {
+    fn tells(self, shown: &[u8], top: &RelPath) -> bool {
+        self == Self::All || shown != top.as_bytes()
+    }
 }
 
 /// Translates between the destination's paths and those that people know.
@@ -209,8 +234,11 @@ impl Merge {
         }
         let receiving = std::sync::Arc::clone(&self.receiving);
         let Some(placing) = receiving.opened() else { return Ok(()) };
+        receiving.check()?;
         placing.destination.remove_staging().map_err(|error| errors::file(&error))?;
         self.finish_dirs()?;
+        // One that was made for what goes into it is like any directory that is made here.
+        placing.destination.keep_dir(&RelPath::root()).map_err(|error| errors::file(&error))?;
         placing.destination.sync().map_err(|error| errors::file(&error))?;
         placing.record.remove();
         Ok(())
@@ -223,11 +251,8 @@ impl Merge {
     /// Now it is known what only the destination has; a directory of that may have been renamed
     /// with all that is in it.
     fn bring_held(&mut self) -> Result<(), ApiError> {
-        let held = std::mem::take(&mut self.held);
-        if held.is_empty() {
-            return Ok(());
-        }
         let receiving = std::sync::Arc::clone(&self.receiving);
+        let Some(supplier) = receiving.supplier() else { return Ok(()) };
         let (filter, look) = (&mut self.filter, towpath_files::ScanOptions::default());
         let noted = self.deletions.for_each(|record: PathRecord| {
             let Some(placing) = receiving.opened().filter(|_| record.is_dir) else { return Ok(()) };
@@ -240,7 +265,7 @@ impl Merge {
             Ok(())
         });
         noted.map_err(|Stop(error)| error)?;
-        held.into_iter().try_for_each(|wanted| self.bring(wanted))
+        supplier.walk_is_over()
     }
 
     /// Waits until no file is under way.
@@ -255,10 +280,7 @@ impl Merge {
                 break;
             }
             receiving.check()?;
-            // Those that wait for their names hold places too.
-            if let Some(placing) = receiving.opened() {
-                receiving.named(placing.flush());
-            }
+            receiving.name_if_stuck();
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
         receiving.check()
@@ -286,7 +308,7 @@ impl Merge {
         }
         if self.is_incomplete {
             let why = "nothing was deleted, as the source could not be read completely";
-            receiving.leave_out(b".", why, "see the errors above, and run the same command again");
+            receiving.leave_out(b"", why, "see the errors above, and run the same command again");
             return Ok(());
         }
         let mut deletions = std::mem::take(&mut self.deletions);
@@ -296,8 +318,10 @@ impl Merge {
             receiving.count(|counts| counts.max_delete_reached = true);
             let all = total + self.matched;
             let why = format!("{total} of {all} entries would be deleted; none was");
-            receiving.leave_out(b".", &why, "if that is right, say --force or --max-delete=NUM");
-            return Ok(());
+            receiving.leave_out(b"", &why, "if that is right, say --force or --max-delete=NUM");
+            if !options.dry_run {
+                return Ok(());
+            }
         }
         let mut left = options.max_delete.unwrap_or(u64::MAX);
         let filter = &mut self.filter;
@@ -308,11 +332,16 @@ impl Merge {
             }
             Ok(())
         });
-        deleted.map_err(|Stop(error)| error)
+        deleted.map_err(|Stop(error)| error)?;
+        if left == 0 && options.max_delete.is_some() && receiving.summary().max_delete_reached {
+            let why = "not everything was deleted that the source does not have";
+            receiving.leave_out(b"", why, "say --force or a higher --max-delete=NUM");
+        }
+        Ok(())
     }
 
     /// How many entries would go.
-    fn count(&mut self, deletions: &mut super::records::Records<PathRecord>) -> Result<u64, ApiError> {
+    fn count(&mut self, deletions: &mut Records<PathRecord>) -> Result<u64, ApiError> {
         let receiving = std::sync::Arc::clone(&self.receiving);
         let mut total = 0;
         let filter = &mut self.filter;
@@ -329,12 +358,21 @@ impl Merge {
     fn finish_dirs(&mut self) -> Result<(), ApiError> {
         let receiving = std::sync::Arc::clone(&self.receiving);
         let mut dirs = std::mem::take(&mut self.dirs);
+        let look = self.look.clone();
         let finished = dirs.for_each(|record: DirRecord| {
             let finish = || {
                 let placing = receiving.placing()?;
+                let path = rel_path(&record.path)?;
                 let wanted = metadata(&record.metadata)
                     .map_err(|error| FileError::new("read", placing.path(), error))?;
-                placing.destination.finish_dir(&rel_path(&record.path)?, &wanted)
+                let is_as_wanted = placing.destination.look(&path, &look)?.is_some_and(|found| {
+                    let metadata = &found.entry.metadata;
+                    !differences(&Kind::Directory, &wanted, metadata, &receiving.policy).any()
+                });
+                match is_as_wanted {
+                    true => placing.destination.keep_dir(&path),
+                    false => placing.destination.finish_dir(&path, &wanted),
+                }
             };
             if let Err(error) = finish() {
                 receiving.problem(&record.shown, &error);
@@ -381,13 +419,61 @@ fn delete(
         *left -= 1;
         true
     };
-    if !record.is_dir && receiving.options.backup && !receiving.options.dry_run {
-        if may(&shown, false) && receiving.back_up(&path)? {
-            told(receiving, shown.as_bytes(), false);
-        }
-        return Ok(());
+    back_up_and_remove(receiving, &path, &shown, Telling::All, &mut may)
+}
+
+/// Removes what stands where something of another kind is to be. It is not told itself, as its name
+/// stays; what was in it is.
+pub fn make_room(receiving: &Receiving, path: &RelPath, shown: &RelPath) -> Result<(), FileError> {
+    back_up_and_remove(receiving, path, shown, Telling::Below, &mut |_, _| true)
+}
+
+/// [`remove`], with everything that is no directory moved to its backup first if that is asked for.
+fn back_up_and_remove(
+    receiving: &Receiving,
+    path: &RelPath,
+    shown: &RelPath,
+    telling: Telling,
+    may: &mut dyn FnMut(&RelPath, bool) -> bool,
+) -> Result<(), FileError> {
+    if !receiving.options.backup || receiving.options.dry_run {
+        return remove(receiving, path, shown, telling, may);
     }
-    remove(receiving, &path, &shown, &mut may)
+    let mut moved = Records::<PathRecord>::default();
+    let failed = |error| FileError::new("note", Path::new("a backup"), error);
+    let mut noting = Ok(());
+    let note = |path: &RelPath, below: &RelPath, is_dir: bool| {
+        let record = PathRecord { path: path.as_bytes().to_vec(), shown: below.as_bytes().to_vec(), is_dir };
+        if noting.is_ok() {
+            noting = moved.push(&record).map(drop);
+        }
+    };
+    let mut removal = Removal { path, shown, may, gone: note };
+    let rehearsed = receiving.placing()?.destination.rehearse_removal(path, &mut removal)?;
+    noting.map_err(failed)?;
+    rehearsed.failures.iter().for_each(|error| receiving.problem(shown.as_bytes(), error));
+    let done = moved.for_each(|record| {
+        let path = rel_path(&record.path).map_err(Failed)?;
+        // What is left in a directory, such as backups, keeps it.
+        let is_gone = match record.is_dir {
+            true => receiving.placing().map_err(Failed)?.destination.remove_dir(&path).map_err(Failed)?,
+            false => receiving.back_up(&path).map_err(Failed)?,
+        };
+        if is_gone && telling.tells(&record.shown, shown) {
+            told(receiving, &record.shown, record.is_dir);
+        }
+        Ok(())
+    });
+    done.map_err(|Failed(error)| error)
+}
+
+/// What ends the reading of records about files.
+struct Failed(FileError);
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self(FileError::new("read back", Path::new("what was noted"), error))
+    }
 }
 
 fn make_link(
@@ -402,7 +488,7 @@ fn make_link(
     if let (Some(one), Some(other)) = (&one, &other)
         && one.stamp.same_file(&other.stamp)
     {
-        receiving.settled(record.entry, true);
+        receiving.unchanged(record.entry, &other.stamp);
         return Ok(());
     }
     let file = Kind::File { size: record.size, oid: None, extents: None };
@@ -413,7 +499,7 @@ fn make_link(
     receiving.tell(CopyEvent::Item {
         changes: changes.letters(b'h', &file, receiving.options.preserve.times),
         path: record.shown.clone(),
-        target: Some(record.first.clone()),
+        target: Some(record.first_shown.clone()),
         size: record.size,
         modified: Time { seconds: record.seconds, nanos: record.nanos },
     });

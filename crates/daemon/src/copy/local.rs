@@ -1,6 +1,7 @@
 //! Files from this machine's own disk: the whole copy within one process, nothing hashed, the
 //! bytes moved by the kernel where it can.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
@@ -9,12 +10,15 @@ use towpath_files::{FileError, Stamp};
 use towpath_store::hash_open_file;
 
 use super::file::CopyFile;
+use super::removal::Removal;
 use super::source::Located;
-use super::supply::Supplier;
-use super::talk::{Events, failed_at};
+use super::supply::{Fate, Supplier};
+use super::talk::Events;
 
 /// Threads that copy.
 const WORKERS: usize = 4;
+/// How often a file is read that is written to meanwhile.
+const TRIES: usize = 3;
 /// Files that wait for one of them.
 const WAITING: usize = 256;
 
@@ -22,8 +26,8 @@ const WAITING: usize = 256;
 pub struct LocalSupplier {
     queue: mpsc::Sender<Arc<CopyFile>>,
     /// What is removed at the source once it is in place: files asked for, by entry.
-    remove: Option<Mutex<std::collections::HashMap<u64, Located>>>,
-    events: Events,
+    remove: Option<Mutex<HashMap<u64, Located>>>,
+    removal: Removal,
 }
 
 impl LocalSupplier {
@@ -42,7 +46,7 @@ impl LocalSupplier {
                 }
             });
         }
-        Arc::new(Self { queue, remove: remove_sources.then(Mutex::default), events })
+        Arc::new(Self { queue, remove: remove_sources.then(Mutex::default), removal: Removal::new(events) })
     }
 
     /// Notes where an entry is, in case it is to be removed.
@@ -50,6 +54,13 @@ impl LocalSupplier {
         if let Some(remove) = &self.remove {
             remove.lock().unwrap_or_else(PoisonError::into_inner).insert(entry, located.clone());
         }
+    }
+}
+
+impl LocalSupplier {
+    /// The source has been read: names that other entries depended on may go.
+    pub fn source_is_read(&self) {
+        self.removal.source_is_read();
     }
 }
 
@@ -65,14 +76,16 @@ impl Supplier for LocalSupplier {
         Ok(())
     }
 
-    fn settled(&self, entry: u64, is_placed: bool) {
+    fn settled(&self, entry: u64, fate: Fate) {
         let Some(remove) = &self.remove else { return };
         let located = remove.lock().unwrap_or_else(PoisonError::into_inner).remove(&entry);
-        if let Some(located) = located.filter(|_| is_placed)
-            && let Err(error) = located.remove()
-        {
-            self.events.failure(failed_at(&located.whole_path(), &error));
+        if let Some(located) = located.filter(|located| located.may_go(&fate)) {
+            self.removal.remove(located);
         }
+    }
+
+    fn walk_is_over(&self) -> Result<(), ApiError> {
+        Ok(())
     }
 
     fn push(&self) -> Result<(), ApiError> {
@@ -82,16 +95,23 @@ impl Supplier for LocalSupplier {
 
 fn copy(file: &CopyFile) {
     let Some(located) = &file.wanted().located else { return file.drop_it() };
-    if let Err(error) = try_copy(file, located) {
+    let mut result = begin(file, located);
+    // Whoever writes to it may be done by now.
+    for _ in 1..TRIES {
+        if !matches!(result, Err(FileError::Changed { .. })) {
+            break;
+        }
+        result = once(file, located);
+    }
+    if let Err(error) = result {
         file.fail(&error);
     }
 }
 
-fn try_copy(file: &CopyFile, located: &Located) -> Result<(), FileError> {
+/// The first try, which also finds out whether there is anything to do.
+fn begin(file: &CopyFile, located: &Located) -> Result<(), FileError> {
     let path = located.whole_path();
     let source = located.open()?;
-    let seen = Stamp::of(&source).map_err(|error| FileError::new("open", &path, error))?;
-    file.learn(seen.size, seen.modified);
     if file.wanted().compare.is_some() {
         let hashed = hash_open_file(&source, &path)
             .map_err(|error| FileError::new("read", &path, std::io::Error::other(error.to_string())))?;
@@ -103,5 +123,12 @@ fn try_copy(file: &CopyFile, located: &Located) -> Result<(), FileError> {
             return Ok(());
         }
     }
+    once(file, located)
+}
+
+fn once(file: &CopyFile, located: &Located) -> Result<(), FileError> {
+    let source = located.open()?;
+    let seen = Stamp::of(&source).map_err(|error| FileError::new("open", &located.whole_path(), error))?;
+    file.learn(seen.size, seen.modified);
     file.copy_from(&source, &seen)
 }

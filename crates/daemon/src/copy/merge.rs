@@ -12,27 +12,30 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use towpath_api::{ApiError, ErrorKind};
+use towpath_content::Oid;
 use towpath_content::tree::{Entry, Event, Kind, Metadata, Owner};
 use towpath_files::chmod::Chmod;
 use towpath_files::filter::{Filter, RuleList, Side, safe_links};
 use towpath_files::metadata::{Differences, differences};
-use towpath_files::{
-    Destination, DirNames, FileError, Found, Overwrite, RelPath, ScanOptions, WriteOptions, display_name,
-};
+use towpath_files::{Destination, DirNames, FileError, Found, Overwrite, RelPath, ScanOptions, display_name};
 
 use super::events::CopyEvent;
 use super::file::{CopyFile, Wanted};
 use super::finish::{DirRecord, LinkRecord, PathRecord, metadata_bytes};
 use super::judge::{Changes, Verdict, judge};
+use super::listed;
 use super::options::{CopyOptions, Mode};
 use super::patterns::NamePattern;
 use super::placement::{Asked, Placement, There, place};
 use super::receiving::{Receiving, add, refuse};
 use super::records::Records;
-use super::renames::{MAX_WAITING, WORTH_WAITING};
 use super::source::Located;
 use crate::errors;
 
+/// A group of hard links of which no name was met.
+const NOT_MET: u64 = u64::MAX;
+/// Directories told of beforehand as closed.
+const MAX_CLOSED: usize = 64 << 10;
 /// How often the sender is told how far this side has come.
 const TELL_EVERY: u64 = 1024;
 
@@ -62,6 +65,7 @@ pub struct Merge {
     pub(super) filter: Filter,
     /// The person's own rules, asked again about every entry that a stranger sends.
     checker: Option<Filter>,
+    asked: listed::Asked,
     rewrite: Rewrite,
     pub(super) look: ScanOptions,
     frames: Vec<Frame>,
@@ -75,8 +79,6 @@ pub struct Merge {
     /// The first names of hard links, and where they are by the link's number.
     pub(super) firsts: Records<PathRecord>,
     groups: Vec<u64>,
-    /// New files that may have been renamed, until it is known what only the destination has.
-    pub(super) held: Vec<Wanted>,
     /// Entries of the destination that the source has too.
     pub(super) matched: u64,
 }
@@ -98,8 +100,10 @@ struct Frame {
     metadata: Metadata,
     /// The destination's names that have not been passed yet.
     names: Option<Names>,
-    /// Something in it is written or removed.
+    /// It or something in it is written or removed.
     is_changed: bool,
+    /// It was made sure that it can be written to.
+    is_writable: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,6 +201,7 @@ impl Merge {
             rewrite: Rewrite::new(options)?,
             filter: Filter::new(rules, Side::Receiver, options.delete_excluded),
             checker,
+            asked: listed::Asked::new(options)?,
             receiving: Arc::clone(receiving),
             destined,
             placement: Placement::Into,
@@ -211,7 +216,6 @@ impl Merge {
             links: Records::default(),
             firsts: Records::default(),
             groups: Vec::new(),
-            held: Vec::new(),
             matched: 0,
         })
     }
@@ -221,8 +225,12 @@ impl Merge {
     }
 
     /// This entry, a directory, will be told without what is in it.
-    pub fn closed(&mut self, entry: u64) {
+    pub fn closed(&mut self, entry: u64) -> Result<(), ApiError> {
+        if entry < self.entry || self.closed.len() >= MAX_CLOSED {
+            return Err(super::message::violation("a closed directory that does not come"));
+        }
         self.closed.insert(entry);
+        Ok(())
     }
 
     /// The sender could not read everything.
@@ -276,6 +284,7 @@ impl Merge {
                 metadata: Metadata::default(),
                 names: None,
                 is_changed: false,
+                is_writable: false,
             });
             return Ok(());
         }
@@ -300,6 +309,7 @@ impl Merge {
             metadata: Metadata::default(),
             names: None,
             is_changed: false,
+            is_writable: false,
         });
     }
 
@@ -334,6 +344,11 @@ impl Merge {
             && !checker.shows(&shown, is_dir)
         {
             let why = "the sender sent what the filters leave out";
+            self.receiving.leave_out(shown.as_bytes(), why, "do not use this sender");
+            return Ok(None);
+        }
+        if !self.asked.covers(&shown, is_dir, is_contents) {
+            let why = "the sender sent what nobody asked for";
             self.receiving.leave_out(shown.as_bytes(), why, "do not use this sender");
             return Ok(None);
         }
@@ -374,12 +389,30 @@ impl Merge {
             slash: path.as_os_str().as_encoded_bytes().ends_with(b"/"),
             is_dir,
         };
-        self.placement = place(there, asked).map_err(|(why, hint)| refuse(format!("{shown} {why}"), hint))?;
-        self.open(&path, there, is_dir)
+        // An interrupted copy made the directory that it goes on with now.
+        let goes_on = self.destined.mode == Mode::Cp
+            && is_dir
+            && there == There::Directory
+            && self.receiving.is_open(&path, &self.key(Placement::As, &entry.name));
+        let there = if goes_on { There::Nothing } else { there };
+        self.placement = place(there, asked)
+            .map_err(|(why, hint)| ApiError::new(ErrorKind::Exists, format!("{shown} {why}")).hint(hint))?;
+        let key = self.key(self.placement, &entry.name);
+        let there = if goes_on { There::Directory } else { there };
+        self.open(&path, there, is_dir, &key)
     }
 
-    fn open(&mut self, path: &Path, there: There, is_dir: bool) -> Result<(), ApiError> {
-        let options = WriteOptions { resume: true, policy: self.receiving.policy, ..WriteOptions::default() };
+    /// Names what is put where, whatever it contains: what is left of a file is found by what the
+    /// file is.
+    fn key(&self, placement: Placement, name: &[u8]) -> Oid {
+        match placement {
+            Placement::As => Oid::of(&[b"copy as ", name].concat()),
+            Placement::Into | Placement::Contents => Oid::of(b"copy into"),
+        }
+    }
+
+    fn open(&mut self, path: &Path, there: There, is_dir: bool, key: &Oid) -> Result<(), ApiError> {
+        let options = self.receiving.write_options();
         let failed = |error: FileError| errors::source(&error);
         if self.placement == Placement::As && !is_dir {
             let name = path.file_name().ok_or_else(|| {
@@ -389,7 +422,7 @@ impl Merge {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             let parent = parent.unwrap_or(Path::new("."));
             let destination = Destination::open(parent, options).map_err(failed)?;
-            return self.receiving.open(destination, path);
+            return self.receiving.open(destination, Some(name), key);
         }
         let destination = match there {
             There::Nothing if self.options().dry_run => return Ok(()),
@@ -399,7 +432,7 @@ impl Merge {
         if there == There::Nothing && self.placement == Placement::Into {
             self.receiving.count(|counts| counts.created.directories += 1);
         }
-        self.receiving.open(destination, path)
+        self.receiving.open(destination, None, key)
     }
 
     /// What stands at `path`; nothing, below a directory that is not there.
@@ -413,14 +446,17 @@ impl Merge {
 
     /// On a file system that does not tell case or Unicode forms apart, what is found under one name
     /// may be another entry.
-    fn check_name(&self, path: &RelPath, name: &[u8]) -> Result<(), FileError> {
-        let Some(placing) = self.receiving.opened() else { return Ok(()) };
-        if path.is_root() || !placing.destination.folds(path)? {
+    fn check_name(&mut self, path: &RelPath, name: &[u8]) -> Result<(), FileError> {
+        let receiving = Arc::clone(&self.receiving);
+        let Some(placing) = receiving.opened() else { return Ok(()) };
+        if path.is_root() || self.options().dry_run || !placing.destination.folds(path)? {
             return Ok(());
         }
         match placing.destination.actual_name(path)? {
             Some(actual) if actual != name => {
                 let shown = placing.whole_path(path);
+                // What has the name is not superfluous.
+                self.is_incomplete = true;
                 let why = "its name collides with another's, as case or accents make no difference there";
                 Err(because("write", &shown, why))
             }
@@ -433,7 +469,7 @@ impl Merge {
         let mut old = self.look(path)?;
         // The destination itself was made for this directory just now.
         let is_made = path.is_root() && self.is_made();
-        if old.is_some() {
+        if old.is_some() && self.receiving.has_staging() {
             self.check_name(path, &entry.name)?;
         }
         if is_made {
@@ -489,6 +525,7 @@ impl Merge {
             metadata: entry.metadata,
             names,
             is_changed,
+            is_writable: state == State::New,
         });
         Ok(())
     }
@@ -512,10 +549,11 @@ impl Merge {
     /// The innermost directory is going to be written to.
     fn touch_parent(&mut self) -> Result<(), FileError> {
         let Some(frame) = self.frames.last_mut() else { return Ok(()) };
-        if frame.is_changed || frame.state == State::Top {
+        frame.is_changed = true;
+        if frame.is_writable || frame.state == State::Top {
             return Ok(());
         }
-        frame.is_changed = true;
+        frame.is_writable = true;
         match self.receiving.opened() {
             // It may be read-only until it is finished.
             Some(placing) if !self.receiving.options.dry_run => {
@@ -537,12 +575,12 @@ impl Merge {
             let why = "a directory that is not empty is in the way; --force or --delete removes it";
             return Err(because("replace", &placing.whole_path(path), why));
         }
-        if self.options().dry_run || (!is_dir && receiving.back_up(path)?) {
+        if !is_dir && (self.options().dry_run || receiving.back_up(path)?) {
             return Ok(());
         }
         // What is no directory is replaced in one step, unless a directory takes its place.
         if is_dir || new.kind == Kind::Directory {
-            super::finish::remove(&receiving, path, shown, &mut |_, _| true)?;
+            super::finish::make_room(&receiving, path, shown)?;
         }
         Ok(())
     }
@@ -557,6 +595,7 @@ impl Merge {
     fn leaf(&mut self, entry: Entry, located: Option<Located>) -> Result<(), ApiError> {
         let Some((path, shown)) = self.locate(&entry)? else { return Ok(()) };
         if self.is_left_out(&entry, &shown) {
+            self.receiving.settled(self.entry, false);
             return Ok(());
         }
         self.receiving.count(|counts| {
@@ -564,14 +603,11 @@ impl Merge {
             counts.total_size += size(&entry.kind);
         });
         match self.single(entry, &path, &shown, located) {
-            Ok(Some(wanted)) if self.may_be_renamed(&wanted) => {
-                self.held.push(wanted);
-                Ok(())
-            }
             Ok(Some(wanted)) => self.bring(wanted),
             Ok(None) => Ok(()),
             Err(error) => {
                 self.receiving.problem(shown.as_bytes(), &error);
+                self.receiving.settled(self.entry, false);
                 Ok(())
             }
         }
@@ -612,39 +648,52 @@ impl Merge {
     ) -> Result<Option<Wanted>, FileError> {
         self.rewrite.apply(&mut entry.metadata, &entry.kind);
         let old = self.look(path)?;
-        if old.is_some() {
-            self.check_name(path, self.renamed.as_deref().unwrap_or(&entry.name))?;
-        }
-        if let Some(group) = entry.hard_link
-            && !self.is_first(group, path)?
-        {
-            return self.later_link(&entry, group, path, shown, old.as_ref()).map(|()| None);
+        let first = match entry.hard_link {
+            Some(group) => self.first_of(group)?,
+            None => None,
+        };
+        if let Some(first) = first {
+            return self.later_link(&entry, first, path, shown, old.as_ref()).map(|()| None);
         }
         let difference = old.as_ref().map_or_else(Differences::default, |old| {
             differences(&entry.kind, &entry.metadata, &old.entry.metadata, &self.receiving.policy)
         });
         let verdict = judge(&entry, old.as_ref(), difference, self.options());
+        if let Some(group) = entry.hard_link.filter(|_| old.is_some() || verdict != Verdict::LeftAlone) {
+            self.note_first(group, path, shown)?;
+        }
         if old.is_some() {
             self.matched += 1;
         }
         let (changes, compare) = match verdict {
-            Verdict::LeftAlone => return Ok(None),
+            Verdict::LeftAlone => {
+                self.receiving.settled(self.entry, false);
+                return Ok(None);
+            }
             Verdict::Same => {
                 self.unchanged(&entry, shown);
-                self.receiving.settled(self.entry, true);
+                if let Some(old) = &old {
+                    self.receiving.unchanged(self.entry, &old.stamp);
+                }
                 return Ok(None);
             }
             Verdict::Touch(changes) => {
                 self.told(&entry, shown, changes, b'.');
-                if let (false, Some(old)) = (self.options().dry_run, &old) {
-                    self.receiving.touch(path, shown.as_bytes(), &old.stamp, &entry.metadata);
+                let Some(old) = &old else { return Ok(None) };
+                if self.options().dry_run
+                    || self.receiving.touch(path, shown.as_bytes(), &old.stamp, &entry.metadata)
+                {
+                    self.receiving.unchanged(self.entry, &old.stamp);
                 }
-                self.receiving.settled(self.entry, true);
                 return Ok(None);
             }
             Verdict::Make(changes) => (changes, None),
             Verdict::Compare(changes) => (Changes { content: true, ..changes }, Some(changes)),
         };
+        if old.is_some() {
+            let name = self.renamed.clone().unwrap_or_else(|| entry.name.clone());
+            self.check_name(path, &name)?;
+        }
         let is_in_the_way = old.as_ref().is_some_and(|old| old.entry.kind == Kind::Directory);
         if is_in_the_way {
             self.clear(path, shown, &entry)?;
@@ -692,13 +741,8 @@ impl Merge {
         made.lacking.map_or(Ok(()), Err)
     }
 
-    fn may_be_renamed(&self, wanted: &Wanted) -> bool {
-        let is_new = wanted.changes.new && wanted.located.is_none() && !self.options().dry_run;
-        self.options().delete && is_new && wanted.size >= WORTH_WAITING && self.held.len() < MAX_WAITING
-    }
-
     /// Asks for a file; waits while too many are under way.
-    pub(super) fn bring(&self, wanted: Wanted) -> Result<(), ApiError> {
+    fn bring(&self, wanted: Wanted) -> Result<(), ApiError> {
         let receiving = &self.receiving;
         let Some(supplier) = receiving.supplier() else { return Ok(()) };
         if receiving.options.dry_run && wanted.compare.is_none() {
@@ -710,6 +754,7 @@ impl Merge {
             Ok(permit) => permit,
             Err(_) => {
                 supplier.push()?;
+                // A batch that is full names its files, so some place becomes free.
                 let Ok(permit) = self.runtime.block_on(places.acquire_owned()) else {
                     return receiving.check();
                 };
@@ -727,33 +772,50 @@ impl Merge {
         supplier.bring(file)
     }
 
-    /// Whether this is the first name of a group of hard links that comes to the destination.
-    fn is_first(&mut self, group: u64, path: &RelPath) -> Result<bool, FileError> {
-        // Numbered in the order of the walk, as the format asks of whoever makes a tree.
-        if group < self.groups.len() as u64 {
-            return Ok(false);
+    /// Where the first name of a group of hard links is on record, if it was met.
+    fn first_of(&self, group: u64) -> Result<Option<u64>, FileError> {
+        // Groups are numbered in the order of the walk, so no number is beyond that of its entry.
+        if group > self.entry {
+            return Err(because("read", Path::new("the sender's tree"), "a hard link without a first name"));
         }
-        let record = PathRecord { path: path.as_bytes().to_vec(), shown: Vec::new(), is_dir: false };
+        let at = usize::try_from(group).ok().and_then(|group| self.groups.get(group));
+        Ok(at.copied().filter(|at| *at != NOT_MET))
+    }
+
+    /// Notes the first name of a group that is at the destination, or comes there.
+    fn note_first(&mut self, group: u64, path: &RelPath, shown: &RelPath) -> Result<(), FileError> {
+        let (path, shown) = (path.as_bytes().to_vec(), shown.as_bytes().to_vec());
+        let record = PathRecord { path, shown, is_dir: false };
         let at =
             self.firsts.push(&record).map_err(|error| FileError::new("note", Path::new("a link"), error))?;
-        self.groups.push(at);
-        Ok(self.groups.len() as u64 > group)
+        let group = group as usize;
+        if self.groups.len() <= group {
+            self.groups.resize(group + 1, NOT_MET);
+        }
+        self.groups[group] = at;
+        Ok(())
     }
 
     /// A further name of a file that was told before.
     fn later_link(
         &mut self,
         entry: &Entry,
-        group: u64,
+        at: u64,
         path: &RelPath,
         shown: &RelPath,
         old: Option<&Found>,
     ) -> Result<(), FileError> {
         let note = |error| FileError::new("note", Path::new("a link"), error);
-        let at = self.groups.get(group as usize).copied().unwrap_or_default();
         let first = self.firsts.get(at).map_err(note)?;
-        if old.is_some() {
+        if let Some(old) = old {
+            let names = first.path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+            let there = self.look(&RelPath::new(names)?)?;
             self.matched += 1;
+            if there.is_some_and(|first| first.stamp.same_file(&old.stamp)) {
+                self.unchanged(entry, shown);
+                self.receiving.unchanged(self.entry, &old.stamp);
+                return Ok(());
+            }
             if self.options().ignore_existing {
                 return Ok(());
             }
@@ -765,6 +827,7 @@ impl Merge {
         }
         let record = LinkRecord {
             first: first.path,
+            first_shown: first.shown,
             path: path.as_bytes().to_vec(),
             shown: shown.as_bytes().to_vec(),
             entry: self.entry,
@@ -791,9 +854,6 @@ impl Merge {
     }
 
     fn unchanged(&self, entry: &Entry, shown: &RelPath) {
-        if super::file::is_file(&entry.kind) {
-            self.receiving.count(|counts| counts.matched += size(&entry.kind));
-        }
         if self.options().report_unchanged {
             self.told(entry, shown, Changes::default(), b'.');
         }
@@ -838,6 +898,9 @@ impl Merge {
         let is_dir = found.entry.kind == Kind::Directory;
         if self.filter.protects(&shown, is_dir) || self.is_backup_dir(&path) {
             return Ok(());
+        }
+        if super::file::is_file(&found.entry.kind) {
+            self.receiving.is_spare(path.clone(), found.stamp);
         }
         let record = PathRecord { path: path.as_bytes().to_vec(), shown: shown.as_bytes().to_vec(), is_dir };
         self.deletions

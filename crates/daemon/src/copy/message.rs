@@ -15,7 +15,7 @@ pub const VERSION: u32 = 1;
 /// One message.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Envelope {
-    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
     message: Option<Message>,
 }
 
@@ -58,6 +58,9 @@ pub enum Message {
     /// Sender: this entry, a directory that is about to come, is told without what is in it.
     #[prost(uint64, tag = "12")]
     Closed(u64),
+    /// Client to the started side, before `Start`: the front of the options, in parts.
+    #[prost(bytes = "bytes", tag = "13")]
+    More(Bytes),
 }
 
 /// Nothing.
@@ -88,7 +91,7 @@ pub struct Start {
     /// See `source_count`.
     #[prost(bool, tag = "7")]
     pub is_contents: bool,
-    /// [`super::CopyOptions`] as JSON.
+    /// [`super::CopyOptions`] as JSON, without what came in `More` before.
     #[prost(bytes = "bytes", tag = "8")]
     pub options: Bytes,
     /// Where the client can be dialled.
@@ -155,6 +158,9 @@ pub struct Answer {
     /// And nanoseconds.
     #[prost(uint32, tag = "6")]
     pub nanos: u32,
+    /// It takes less room on disk than it has bytes.
+    #[prost(bool, tag = "7")]
+    pub is_sparse: bool,
 }
 
 /// Files that the receiver needs nothing more of.
@@ -163,9 +169,29 @@ pub struct Settled {
     /// They are in place.
     #[prost(uint64, repeated, tag = "1")]
     pub placed: Vec<u64>,
-    /// They are given up, or were the same already.
+    /// They are given up.
     #[prost(uint64, repeated, tag = "2")]
     pub dropped: Vec<u64>,
+    /// They were the same already.
+    #[prost(message, repeated, tag = "3")]
+    pub unchanged: Vec<Unchanged>,
+}
+
+/// A file that was the same already, and what tells whether it is the sender's own.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Unchanged {
+    /// The entry.
+    #[prost(uint64, tag = "1")]
+    pub entry: u64,
+    /// The inode of the receiver's file.
+    #[prost(uint64, tag = "2")]
+    pub inode: u64,
+    /// Its last change (ctime): seconds.
+    #[prost(sint64, tag = "3")]
+    pub seconds: i64,
+    /// And nanoseconds.
+    #[prost(uint32, tag = "4")]
+    pub nanos: u32,
 }
 
 impl Message {
@@ -192,13 +218,122 @@ pub fn violation(what: &str) -> ApiError {
 
 #[cfg(test)]
 mod tests {
+    use towpath_content::Oid;
+    use towpath_content::node_id::hex;
+
     use super::*;
 
+    /// One message a line, hexadecimal, then what it is. `UPDATE_VECTORS=1` writes it anew.
+    const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/vectors/copy.txt");
+    /// Bytes that are no message.
+    const REFUSED: [(&str, &[u8]); 4] = [
+        ("refused: message 14, which is not known", b"\x72\x00"),
+        ("refused: an entries message shorter than it says", b"\x22\x05tow"),
+        ("refused: considered, not a number", b"\x32\x01a"),
+        ("refused: no Protocol Buffers", b"\xff\xff\xff"),
+    ];
+
+    fn starts() -> [(&'static str, Message); 2] {
+        let push = Start {
+            version: VERSION,
+            destination: Bytes::from_static(b"/srv/www"),
+            source_count: 1,
+            is_contents: true,
+            options: Bytes::from_static(br#"{"delete":true}"#),
+            addresses: vec!["192.0.2.1:7000".into()],
+            ..Start::default()
+        };
+        let pull = Start {
+            version: VERSION,
+            is_sender: true,
+            is_cp: true,
+            sources: vec![Bytes::from_static(b"a"), Bytes::from_static(b"\xff")],
+            source_count: 2,
+            options: Bytes::from_static(br#"{"via":"ssh"}"#),
+            ..Start::default()
+        };
+        [
+            ("start: be the receiver of a tow sync", Message::Start(push)),
+            ("start: be the sender of a tow cp", Message::Start(pull)),
+        ]
+    }
+
+    fn answers() -> [(&'static str, Message); 2] {
+        let named = Answer {
+            entry: 300,
+            oid: Bytes::copy_from_slice(&Oid::of(b"x").to_bytes()),
+            size: 1,
+            seconds: -1,
+            nanos: 999_999_999,
+            ..Answer::default()
+        };
+        let sparse = Answer { entry: 301, is_sparse: true, ..named.clone() };
+        let vanished = Answer { entry: 2, is_vanished: true, ..Answer::default() };
+        let unreadable = Answer { entry: 1, ..Answer::default() };
+        [
+            (
+                "answers: the content of entry 300, and of 301, which has holes",
+                Message::Answers(Answers { answers: vec![named, sparse] }),
+            ),
+            (
+                "answers: entry 2 is gone, entry 1 can't be read",
+                Message::Answers(Answers { answers: vec![vanished, unreadable] }),
+            ),
+        ]
+    }
+
+    fn messages() -> Vec<(&'static str, Message)> {
+        let json = Bytes::from_static;
+        let rest = [
+            ("ready", Message::Ready(Ready { addresses: vec!["[2001:db8::1]:7001".into()], sources: 2 })),
+            (
+                "fatal",
+                Message::Fatal(Fatal { error: json(br#"{"kind":"no_space","message":"the disk is full"}"#) }),
+            ),
+            ("entries: the beginning of a descriptor", Message::Entries(Bytes::from_static(b"towt\x01"))),
+            ("entries: their end", Message::Entries(Bytes::new())),
+            ("incomplete", Message::Incomplete(Empty {})),
+            ("considered: entries 0 to 1023", Message::Considered(1024)),
+            (
+                "asks: entries 1 and 300, and 2 to compare",
+                Message::Asks(Asks { entries: vec![1, 300], compare: vec![2] }),
+            ),
+            (
+                "settled: 1 is in place, 2 is dropped, 3 was the same",
+                Message::Settled(Settled {
+                    placed: vec![1],
+                    dropped: vec![2],
+                    unchanged: vec![Unchanged { entry: 3, inode: 12, seconds: -1, nanos: 5 }],
+                }),
+            ),
+            ("event", Message::Event(json(br#"{"event":"deleted","path":"old","is_dir":false}"#))),
+            ("finished", Message::Finished(json(br#"{"transferred":1}"#))),
+            ("closed: entry 7", Message::Closed(7)),
+            ("more: the front of the options", Message::More(json(br#"{"files_from":["#))),
+        ];
+        starts().into_iter().chain(answers()).chain(rest).collect()
+    }
+
     #[test]
-    fn a_message_comes_back_and_noise_does_not() {
-        let message = Message::Asks(Asks { entries: vec![1, 300], compare: vec![2] });
-        assert_eq!(Message::from_bytes(message.clone().to_bytes()).unwrap(), message);
-        assert!(Message::from_bytes(Bytes::from_static(b"\xff\xff\xff")).is_err());
+    fn the_bytes_are_those_in_the_file_and_come_back() {
+        let mut text = String::new();
+        for (name, message) in messages() {
+            let bytes = message.clone().to_bytes();
+            text += &format!("{}  {name}\n", hex(&bytes));
+            assert_eq!(Message::from_bytes(bytes).unwrap(), message, "{name}");
+        }
+        for (name, bytes) in REFUSED {
+            text += &format!("{}  {name}\n", hex(bytes));
+            assert!(Message::from_bytes(Bytes::from_static(bytes)).is_err(), "{name}");
+        }
+        if std::env::var_os("UPDATE_VECTORS").is_some() {
+            std::fs::write(VECTORS, &text).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(VECTORS).unwrap(), text);
+    }
+
+    #[test]
+    fn nothing_is_no_message() {
         assert!(Message::from_bytes(Bytes::new()).is_err());
     }
 }

@@ -21,6 +21,7 @@
 //! | `message` | what the two sides say to each other |
 //! | `source` | the sources read as one tree |
 //! | `sender` | tells entries, names contents |
+//! | `listed` | which part of a source may come; pure |
 //! | `placement` | where sources go: the habits of cp and rsync; pure |
 //! | `judge` | what has to be done about an entry; pure |
 //! | `merge`, `finish` | the receiving walk, and what waits for its end |
@@ -28,6 +29,7 @@
 //! | `file` | one file on its way |
 //! | `renames` | bytes that the destination has under an old name |
 //! | `supply`, `local`, `remote` | who brings files |
+//! | `removal` | what is removed at the source, and when |
 //! | `talk` | what the person is told |
 //! | `records` | lists on disk |
 
@@ -36,6 +38,7 @@ pub mod events;
 mod file;
 mod finish;
 mod judge;
+mod listed;
 mod local;
 mod merge;
 mod message;
@@ -47,6 +50,7 @@ pub mod race;
 mod receiving;
 mod records;
 mod remote;
+mod removal;
 mod renames;
 mod run;
 mod sender;

@@ -13,11 +13,8 @@ use towpath_files::display_name;
 const MAX_MATCHES: usize = 100_000;
 
 /// A shell's: a wildcard is no slash and no dot at the front.
-const LIKE_A_SHELL: MatchOptions = MatchOptions {
-    case_sensitive: true,
-    require_literal_separator: true,
-    require_literal_leading_dot: true,
-};
+const LIKE_A_SHELL: MatchOptions =
+    MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 
 /// The name of a source, as the person knows it.
 #[derive(Debug, Clone)]
@@ -108,7 +105,8 @@ mod tests {
         let expand = |text: &str| {
             let found = expand(tmp.path().join(text).as_os_str().as_bytes());
             found.map(|paths| {
-                let names = paths.iter().map(|path| path.strip_prefix(tmp.path()).unwrap().display().to_string());
+                let names =
+                    paths.iter().map(|path| path.strip_prefix(tmp.path()).unwrap().display().to_string());
                 names.collect::<Vec<_>>()
             })
         };

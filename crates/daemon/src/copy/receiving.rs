@@ -1,32 +1,37 @@
 //! What all parts of the receiving side of a copy share: where it writes, what it has done so far,
 //! and what went wrong.
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::Semaphore;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
-use towpath_content::tree::{Kind, Time};
-use towpath_files::{Destination, FileError, Policy, RelPath, Stamp};
+use towpath_content::tree::{Kind, Metadata, Time};
+use towpath_files::{Destination, FileError, FlushLimits, Policy, RelPath, Stamp, WriteOptions};
 use towpath_store::{DiskStore, FileRecord, hash_open_file};
-use towpath_transfer::FetchError;
+use towpath_transfer::{FetchError, Outcome};
 
 use super::events::{CopyEvent, CopySummary, Counts, FailureKind};
 use super::file::{Note, Wanted};
 use super::judge::Changes;
 use super::options::CopyOptions;
 use super::renames::Spare;
-use super::supply::Supplier;
+use super::supply::{Fate, Supplier};
 use super::talk::{Events, failed};
 use crate::errors;
 use crate::placing::{Named, Placing};
 use crate::put_tree::store_stamp;
 use crate::resume::{Record, wait_while_busy};
 
-/// Files asked for and not in place.
-pub const UNDER_WAY: u32 = 2048;
+/// Files asked for and not in place. More than the destination names in one batch
+/// ([`FlushLimits`]): those that wait for their names hold places, and must not hold all.
+pub const UNDER_WAY: u32 = 2 * NAMED_TOGETHER;
+/// Files named in one batch.
+const NAMED_TOGETHER: u32 = 4096;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -49,6 +54,7 @@ pub struct Receiving {
     placing: OnceLock<Placing<Note>>,
     has_staging: Mutex<bool>,
     supplier: OnceLock<Arc<dyn Supplier>>,
+    backups: OnceLock<Backups>,
     spare: Mutex<Spare>,
     counts: Mutex<CopySummary>,
     bytes_done: AtomicU64,
@@ -90,6 +96,7 @@ impl Receiving {
             placing: OnceLock::new(),
             has_staging: Mutex::new(false),
             supplier: OnceLock::new(),
+            backups: OnceLock::new(),
             spare: Mutex::default(),
             counts: Mutex::default(),
             bytes_done: AtomicU64::new(0),
@@ -109,11 +116,13 @@ impl Receiving {
     }
 
     /// Opens the destination for good, and goes on with what an interrupted copy to it left.
-    pub fn open(&self, destination: Destination, named: &Path) -> Result<(), ApiError> {
+    /// `file` is the name of the one file that is written, if the destination is one; `key` tells
+    /// copies to the same destination apart that put things in different places.
+    pub fn open(&self, destination: Destination, file: Option<&OsStr>, key: &Oid) -> Result<(), ApiError> {
         let path = destination.path().to_path_buf();
         let base = path.canonicalize().map_err(|error| errors::io("open", &path, &error))?;
-        // The same destination, whatever comes: what is left of a file is found by what the file is.
-        let record = Record::open(&self.resume, named, &Oid::of(b"copy"))
+        let whole = file.map_or_else(|| base.clone(), |file| base.join(file));
+        let record = Record::open(&self.resume, &whole, key)
             .map_err(|error| errors::io("note", &self.resume, &error))?;
         if let Some(name) = record.temp() {
             let left = record.parts();
@@ -126,6 +135,11 @@ impl Receiving {
         let placing = Placing::new(destination, base, record, Arc::clone(&self.store));
         let _ = self.placing.set(placing);
         Ok(())
+    }
+
+    /// Whether a copy with this key to the directory `path` was interrupted.
+    pub fn is_open(&self, path: &Path, key: &Oid) -> bool {
+        path.canonicalize().is_ok_and(|path| Record::is_open(&self.resume, &path, key))
     }
 
     /// Where it writes. Nowhere, in a dry run to a destination that is not there.
@@ -143,6 +157,8 @@ impl Receiving {
         let placing = self.placing()?;
         let mut has_staging = lock(&self.has_staging);
         if !*has_staging {
+            // It may be read-only until the end.
+            placing.destination.make_dir(&RelPath::root())?;
             let name = placing.destination.staging_name()?;
             if let Err(error) = placing.record.set_temp(&name) {
                 tracing::warn!(%error, "an interruption now would begin from the front");
@@ -152,27 +168,45 @@ impl Receiving {
         Ok(())
     }
 
-    /// Moves what is at `path` out of the way, if backups are asked for.
+    /// Whether something was written, or is about to be.
+    pub fn has_staging(&self) -> bool {
+        *lock(&self.has_staging)
+    }
+
+    /// Moves what is at `path` out of the way, if backups are asked for; false if nothing was there.
     pub fn back_up(&self, path: &RelPath) -> Result<bool, FileError> {
         if !self.options.backup {
             return Ok(false);
         }
         let Some((parent, name)) = path.split() else { return Ok(false) };
         let name = [name, &self.options.suffix].concat();
-        let to = match &self.options.backup_dir {
-            None => parent.join(&name)?,
-            Some(dir) => {
-                let names = dir.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".");
-                let mut to = RelPath::new(names)?;
+        let destination = &self.placing()?.destination;
+        let moved = match self.backups()? {
+            Backups::Beside => destination.backup(path, &parent.join(&name)?),
+            Backups::Inside(dir) => {
+                let mut to = dir.clone();
                 parent.names().try_for_each(|name| to.push(name))?;
-                to.join(&name)?
+                destination.backup(path, &to.join(&name)?)
             }
+            Backups::Outside(other) => destination.backup_into(path, other, &parent.join(&name)?),
         };
-        match self.placing()?.destination.backup(path, &to) {
+        match moved {
             Ok(()) => Ok(true),
             Err(FileError::Vanished { .. }) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Where backups go; found out, and made, when the first one comes.
+    fn backups(&self) -> Result<&Backups, FileError> {
+        if let Some(backups) = self.backups.get() {
+            return Ok(backups);
+        }
+        let backups = match &self.options.backup_dir {
+            None => Backups::Beside,
+            Some(dir) => Backups::find(dir, self.placing()?, self.write_options())?,
+        };
+        Ok(self.backups.get_or_init(|| backups))
     }
 
     /// Only the destination has this file: it may be one that was renamed.
@@ -217,7 +251,7 @@ impl Receiving {
     pub fn problem(&self, shown: &[u8], error: &FileError) {
         match error {
             FileError::NoSpace { .. } => self.stop(errors::file(error)),
-            _ => self.events.failure(failed(shown, error)),
+            _ => self.events.failure(failed(shown, error, FailureKind::Other)),
         }
     }
 
@@ -225,8 +259,15 @@ impl Receiving {
     pub fn fetch_problem(&self, shown: &[u8], error: &FetchError) {
         let told = errors::fetch(error);
         match error {
-            FetchError::Stalled { .. } => self.stop(told),
-            FetchError::Cancelled => {}
+            FetchError::Stalled { .. } | FetchError::Cancelled => self.stop(told),
+            // Its sender told why.
+            FetchError::Abandoned => {}
+            FetchError::Ended(Outcome::SourceChanged) => self.events.failure(CopyEvent::Failed {
+                path: shown.to_vec(),
+                error: "it changed while it was read".into(),
+                hint: Some("run the same command again when nothing writes to it".into()),
+                kind: FailureKind::Other,
+            }),
             _ => self.events.failure(CopyEvent::Failed {
                 path: shown.to_vec(),
                 hint: told.hint,
@@ -236,9 +277,10 @@ impl Receiving {
         }
     }
 
-    /// An entry is left out for what it is.
+    /// An entry is left out for what it is; with no path: something is not done. Blocks while the
+    /// person does not read.
     pub fn leave_out(&self, shown: &[u8], why: &str, hint: &str) {
-        self.events.failure(CopyEvent::Failed {
+        self.events.item(CopyEvent::Failed {
             path: shown.to_vec(),
             error: why.into(),
             hint: Some(hint.into()),
@@ -280,26 +322,37 @@ impl Receiving {
             });
             if !self.options.dry_run
                 && let Some(old) = &wanted.old
+                && !self.touch(&wanted.path, &wanted.shown, old, &wanted.metadata)
             {
-                self.touch(&wanted.path, &wanted.shown, old, &wanted.metadata);
+                return self.settled(wanted.entry, false);
             }
         }
-        self.count(|counts| counts.matched += wanted.size);
+        match &wanted.old {
+            Some(old) => self.unchanged(wanted.entry, old),
+            None => self.settled(wanted.entry, false),
+        }
     }
 
-    /// Sets metadata in place.
-    pub fn touch(
-        &self,
-        path: &RelPath,
-        shown: &[u8],
-        old: &Stamp,
-        metadata: &towpath_content::tree::Metadata,
-    ) {
+    /// How the destination is to be written.
+    pub fn write_options(&self) -> WriteOptions {
+        let flush = FlushLimits { files: NAMED_TOGETHER as usize, ..FlushLimits::default() };
+        WriteOptions { resume: true, policy: self.policy, flush }
+    }
+
+    /// Names what waits for its name, if that is all that holds places.
+    pub fn name_if_stuck(&self) {
+        if let Some(placing) = self.opened()
+            && self.places.available_permits() + placing.waiting() >= UNDER_WAY as usize
+        {
+            self.named(placing.flush());
+        }
+    }
+
+    /// Sets metadata in place; false if that failed.
+    pub fn touch(&self, path: &RelPath, shown: &[u8], old: &Stamp, metadata: &Metadata) -> bool {
         let touched =
             self.placing().and_then(|placing| placing.destination.set_metadata(path, old, metadata));
-        if let Err(error) = touched {
-            self.problem(shown, &error);
-        }
+        touched.map_err(|error| self.problem(shown, &error)).is_ok()
     }
 
     /// Files have their names, or will not get them.
@@ -322,8 +375,19 @@ impl Receiving {
 
     /// Nothing more is needed of a file.
     pub fn settled(&self, entry: u64, is_placed: bool) {
+        self.meets(entry, if is_placed { Fate::Placed } else { Fate::Dropped });
+    }
+
+    /// Nothing is needed of an entry: what is here is the same.
+    pub fn unchanged(&self, entry: u64, here: &Stamp) {
+        self.meets(entry, Fate::Unchanged(*here));
+    }
+
+    fn meets(&self, entry: u64, fate: Fate) {
+        // A dry run lets nothing go at the source either.
+        let fate = if self.options.dry_run { Fate::Dropped } else { fate };
         if let Some(supplier) = self.supplier.get() {
-            supplier.settled(entry, is_placed);
+            supplier.settled(entry, fate);
         }
     }
 
@@ -345,6 +409,31 @@ impl Receiving {
     /// What was done so far.
     pub fn summary(&self) -> CopySummary {
         lock(&self.counts).clone()
+    }
+}
+
+/// Where backups go.
+enum Backups {
+    /// Beside what they are of.
+    Beside,
+    /// Into this directory of the destination.
+    Inside(RelPath),
+    /// Into a directory elsewhere on the same file system, which the person named.
+    Outside(Box<Destination>),
+}
+
+impl Backups {
+    /// The directory that `--backup-dir` names, relative to the destination.
+    fn find(dir: &[u8], placing: &Placing<Note>, options: WriteOptions) -> Result<Self, FileError> {
+        let dir = Path::new(OsStr::from_bytes(dir));
+        let is_inside = dir.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+        if is_inside {
+            let names = dir.components().filter(|part| *part != Component::CurDir);
+            return RelPath::new(names.map(|name| name.as_os_str().as_bytes())).map(Self::Inside);
+        }
+        let path = placing.base.join(dir);
+        std::fs::create_dir_all(&path).map_err(|error| FileError::new("create", &path, error))?;
+        Destination::open(&path, options).map(|other| Self::Outside(Box::new(other)))
     }
 }
 

@@ -2,7 +2,7 @@
 //! bytes come through a transfer session.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -14,9 +14,10 @@ use towpath_transfer::session::OnDone;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Target};
 
 use super::file::CopyFile;
-use super::message::{Answer, Asks, Message, Settled, violation};
+use super::message::{Answer, Asks, Message, Settled, Unchanged, violation};
+use super::renames::MAX_WAITING;
 use super::sender::hung_up;
-use super::supply::Supplier;
+use super::supply::{Fate, Supplier};
 
 /// Files asked for in one message.
 const TOGETHER: usize = 128;
@@ -32,20 +33,25 @@ pub struct RemoteSupplier {
     /// Files asked for and not answered.
     asked: Mutex<HashMap<u64, Arc<CopyFile>>>,
     next: Mutex<Asks>,
+    session: Weak<Session>,
+    /// Files that may have been renamed, until the walk is over.
+    held: Mutex<Option<Vec<(Arc<CopyFile>, Oid)>>>,
     done: mpsc::UnboundedSender<Done>,
 }
 
 /// What is on its way to the sender.
 enum Done {
-    /// A file is done with, in place or not.
-    Settled(u64, bool),
+    /// A file is done with.
+    Settled(u64, Fate),
+    /// All entries below this one were looked at. After what was settled: the sender forgets them.
+    Considered(u64),
     /// Everything before this was told.
     Flushed(oneshot::Sender<()>),
 }
 
 impl RemoteSupplier {
-    /// Speaks over `control`. Must be made within a runtime.
-    pub fn new(control: ControlSender) -> Arc<Self> {
+    /// Speaks over `control` and fetches by `session`. Must be made within a runtime.
+    pub fn new(control: ControlSender, session: &Arc<Session>) -> Arc<Self> {
         let (done, settled) = mpsc::unbounded_channel();
         tokio::spawn(tell_settled(control.clone(), settled));
         Arc::new(Self {
@@ -53,6 +59,8 @@ impl RemoteSupplier {
             runtime: Handle::current(),
             asked: Mutex::default(),
             next: Mutex::default(),
+            session: Arc::downgrade(session),
+            held: Mutex::new(Some(Vec::new())),
             done,
         })
     }
@@ -70,7 +78,7 @@ impl RemoteSupplier {
     }
 
     /// Takes a sender's answer. Blocks while the session is busy.
-    pub fn answered(&self, answer: &Answer, session: &Session) -> Result<(), ApiError> {
+    pub fn answered(&self, answer: &Answer) -> Result<(), ApiError> {
         let file = lock(&self.asked).remove(&answer.entry);
         let file = file.ok_or_else(|| violation("an answer to nothing"))?;
         if answer.oid.is_empty() {
@@ -82,6 +90,7 @@ impl RemoteSupplier {
             return Err(violation("a time that is none"));
         }
         file.learn(answer.size, Time { seconds: answer.seconds, nanos: answer.nanos });
+        file.set_sparse(answer.is_sparse);
         if file.wanted().compare.is_some() {
             if file.is_there(&oid) {
                 file.is_same();
@@ -95,12 +104,29 @@ impl RemoteSupplier {
             file.make_empty();
             return Ok(());
         }
-        file.look_for_old_name(&oid);
-        self.fetch(file, oid, session);
+        if let Some(file) = self.hold(file, oid) {
+            self.fetch(file, oid);
+        }
         Ok(())
     }
 
-    fn fetch(&self, file: Arc<CopyFile>, oid: Oid, session: &Session) {
+    /// Keeps a file that may have been renamed until it is known what only the destination has.
+    fn hold(&self, file: Arc<CopyFile>, oid: Oid) -> Option<Arc<CopyFile>> {
+        let mut held = lock(&self.held);
+        match &mut *held {
+            Some(held) if file.may_be_renamed() && !oid.is_live() && held.len() < MAX_WAITING => {
+                held.push((file, oid));
+                None
+            }
+            _ => Some(file),
+        }
+    }
+
+    fn fetch(&self, file: Arc<CopyFile>, oid: Oid) {
+        let Some(session) = self.session.upgrade() else { return file.drop_it() };
+        if file.may_be_renamed() {
+            file.look_for_old_name(&oid);
+        }
         let group = Arc::new(Group {
             path: file.wanted().shown.clone(),
             size: Some(file.size()),
@@ -126,7 +152,7 @@ impl RemoteSupplier {
 impl Supplier for RemoteSupplier {
     fn bring(&self, file: Arc<CopyFile>) -> Result<(), ApiError> {
         let entry = file.wanted().entry;
-        let compare = file.wanted().compare.is_some();
+        let compare = file.wanted().compare.is_some() || file.may_be_renamed();
         lock(&self.asked).insert(entry, file);
         let count = {
             let mut next = lock(&self.next);
@@ -143,11 +169,17 @@ impl Supplier for RemoteSupplier {
     fn considered(&self, entry: u64) -> Result<(), ApiError> {
         // What was asked for before must not be forgotten by the sender.
         self.push()?;
-        self.say(Message::Considered(entry))
+        self.done.send(Done::Considered(entry)).map_err(|_| hung_up())
     }
 
-    fn settled(&self, entry: u64, is_placed: bool) {
-        let _ = self.done.send(Done::Settled(entry, is_placed));
+    fn settled(&self, entry: u64, fate: Fate) {
+        let _ = self.done.send(Done::Settled(entry, fate));
+    }
+
+    fn walk_is_over(&self) -> Result<(), ApiError> {
+        let held = lock(&self.held).take();
+        held.into_iter().flatten().for_each(|(file, oid)| self.fetch(file, oid));
+        Ok(())
     }
 
     fn push(&self) -> Result<(), ApiError> {
@@ -162,23 +194,39 @@ impl Supplier for RemoteSupplier {
 /// Tells the sender which files are done with, many at a time.
 async fn tell_settled(control: ControlSender, mut done: mpsc::UnboundedReceiver<Done>) {
     while let Some(first) = done.recv().await {
-        let (mut message, mut flushed) = (Settled::default(), None);
-        let mut next = Some(first);
+        let (mut message, mut considered, mut flushed) = (Settled::default(), None, None);
+        let (mut next, mut count) = (Some(first), 0);
         while let Some(one) = next {
             match one {
-                Done::Settled(entry, true) => message.placed.push(entry),
-                Done::Settled(entry, false) => message.dropped.push(entry),
+                Done::Settled(entry, fate) => add(&mut message, entry, fate),
+                Done::Considered(entry) => considered = Some(entry),
                 Done::Flushed(end) => flushed = Some(end),
             }
-            let is_full = message.placed.len() + message.dropped.len() >= TOGETHER * 8;
-            next = if is_full || flushed.is_some() { None } else { done.try_recv().ok() };
+            count += 1;
+            let is_enough = count >= TOGETHER * 8 || flushed.is_some();
+            next = if is_enough { None } else { done.try_recv().ok() };
         }
-        if message != Settled::default() && control.send(Message::Settled(message).to_bytes()).await.is_err()
-        {
-            return;
+        let settled = Some(message).filter(|message| *message != Settled::default()).map(Message::Settled);
+        for message in settled.into_iter().chain(considered.map(Message::Considered)) {
+            if control.send(message.to_bytes()).await.is_err() {
+                return;
+            }
         }
         if let Some(end) = flushed {
             let _ = end.send(());
         }
+    }
+}
+
+fn add(message: &mut Settled, entry: u64, fate: Fate) {
+    match fate {
+        Fate::Placed => message.placed.push(entry),
+        Fate::Dropped => message.dropped.push(entry),
+        Fate::Unchanged(stamp) => message.unchanged.push(Unchanged {
+            entry,
+            inode: stamp.inode,
+            seconds: stamp.changed.seconds,
+            nanos: stamp.changed.nanos,
+        }),
     }
 }

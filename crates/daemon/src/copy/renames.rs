@@ -13,8 +13,8 @@ use towpath_files::{RelPath, Stamp};
 
 /// A new file with fewer bytes is fetched sooner than looked for.
 pub const WORTH_WAITING: u64 = 64 << 10;
-/// New files that wait for the end of the walk.
-pub const MAX_WAITING: usize = 20_000;
+/// New files that wait for the end of the walk. Each holds one of the places for files under way.
+pub const MAX_WAITING: usize = 2000;
 /// Files kept in mind that only the destination has.
 const MAX_SPARE: usize = 200_000;
 /// Files of the same size and time that are hashed in search of one.

@@ -9,6 +9,7 @@
 //!                        ◄─────────────── events, Finished
 //! ```
 
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,16 +19,18 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 use towpath_api::{ApiError, ErrorKind, Seconds};
 use towpath_content::Oid;
 use towpath_content::tree::{Decoder, Event};
 use towpath_plugins::direct::{
     ControlReceiver, ControlSender, Pace, Peer, PeerConfig, Service as PeerService, Traffic,
 };
+use towpath_plugins::local::SOURCE as LOCAL;
 use towpath_plugins::{Cascade, Direct, Local, Takeover, takeover};
 use towpath_store::Store;
 use towpath_transfer::ledger::LedgerConfig;
-use towpath_transfer::progress::Progress;
+use towpath_transfer::progress::{Progress, Snapshot};
 use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
 
 use super::channel::{self, Channel, Rsh};
@@ -52,9 +55,14 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 const GRACE: Duration = Duration::from_secs(5);
 /// What the two ways to the other side are called.
 const WAYS: takeover::Names = takeover::Names { first: "ssh", better: "tls" };
-/// Bytes of entries told and not looked at, at most: the sender keeps within a window that needs
-/// far less.
+/// Bytes told by a sender and not looked at, at most: one that keeps to its window needs far less.
 const MAX_WAITING: usize = 64 << 20;
+/// Bytes of options in one message.
+const PART: usize = 128 << 10;
+/// Bytes of all options: a list of files may be long.
+const MAX_OPTIONS: usize = 1 << 30;
+/// What a message without bytes of its own counts.
+const LITTLE: usize = 64;
 
 /// Copies.
 pub async fn run(
@@ -72,6 +80,7 @@ pub async fn run(
     let tally = tokio::spawn(told.to_person(person));
     let result = match &destination {
         Place::Remote(_) if remote > 0 => {
+            drop(events);
             Err(refuse("only one side can be on another machine", "run tow on one of the two, over ssh"))
         }
         Place::Remote(remote) => {
@@ -143,11 +152,13 @@ async fn within(
     let destined =
         Destined { path: destination.into(), mode: request.mode, sources: count, contents, names: None };
     let mut merge = Merge::new(&receiving, destined)?;
-    let telling = tokio::spawn(tell(Arc::clone(&receiving), None, events.clone()));
-    let avoid = destination.canonicalize().ok();
+    let _stop = StopOnDrop(Arc::clone(&receiving));
+    let telling = AbortOnDropHandle::new(tokio::spawn(tell(Arc::clone(&receiving), None, events.clone())));
+    let avoid = not_into_itself(&paths, destination, contents, request.mode)?;
+    let removal = Arc::clone(&supplier);
     let working = blocking(move || {
         let sources = Sources::open(&paths, contents, &options)?.avoiding(avoid);
-        sources.read(&mut |step| match step {
+        let read = sources.read(&mut |step| match step {
             Step::Walk(event, located) => {
                 if let (Some(located), Event::Leaf(_)) = (&located, &event) {
                     supplier.note(merge.seen(), located);
@@ -155,25 +166,66 @@ async fn within(
                 merge.step(event, located)
             }
             Step::Closed => {
-                merge.closed(merge.seen());
-                Ok(())
+                let next = merge.seen();
+                merge.closed(next)
             }
             Step::Failed { path, error } => {
                 merge.incomplete();
-                events.failure(super::talk::failed_at(&path, &error));
+                events.item(super::talk::failed_at(&path, &error));
                 Ok(())
             }
             Step::Skipped { path, why } => {
-                events.failure(super::talk::skipped(&path, why));
+                events.item(super::talk::skipped(&path, why));
                 Ok(())
             }
-        })?;
+        });
+        removal.source_is_read();
+        read?;
         merge.finish()
     });
     let result = working.await;
-    telling.abort();
+    drop(telling);
     result.and(receiving.check())?;
     Ok(receiving.summary())
+}
+
+/// A directory can't be copied into itself. Returns the directory that the copy goes to if it lies
+/// in a source and `sync` may go on without it, as people do with backups beside their data.
+fn not_into_itself(
+    paths: &[PathBuf],
+    destination: &Path,
+    contents: bool,
+    mode: Mode,
+) -> Result<Option<PathBuf>, ApiError> {
+    let destination = resolve(destination);
+    let mut avoid = None;
+    for path in paths {
+        let is_link = path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
+        let Some(source) = path.canonicalize().ok().filter(|source| source.is_dir() && !is_link) else {
+            continue;
+        };
+        if !destination.starts_with(&source) || (contents && destination == source) {
+            continue;
+        }
+        if mode == Mode::Cp || destination == source {
+            let shown = towpath_files::display_name(path.as_os_str().as_bytes());
+            return Err(refuse(format!("{shown} can't be copied into itself"), "choose another destination"));
+        }
+        avoid = Some(destination.clone());
+    }
+    Ok(avoid)
+}
+
+/// A path without symbolic links, as far as it is there.
+fn resolve(path: &Path) -> PathBuf {
+    if let Ok(resolved) = path.canonicalize() {
+        return resolved;
+    }
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) if parent.as_os_str().is_empty() => resolve(Path::new(".")).join(name),
+        (Some(parent), Some(name)) => resolve(parent).join(name),
+        _ => path.to_path_buf(),
+    }
 }
 
 fn receiving(
@@ -193,25 +245,43 @@ async fn blocking<T: Send + 'static>(
     done.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
 }
 
+/// A copy that is given up must not go on to its end, where it deletes and cleans up.
+struct StopOnDrop(Arc<Receiving>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop(ApiError::new(ErrorKind::Interrupted, "the copy was given up"));
+    }
+}
+
 /// Tells how far it is, until it is aborted.
-async fn tell(receiving: Arc<Receiving>, progress: Option<Progress>, events: Events) {
+async fn tell(receiving: Arc<Receiving>, progress: Option<(Progress, String)>, events: Events) {
     let mut ticks = tokio::time::interval(PROGRESS_EVERY);
     loop {
         ticks.tick().await;
         let summary = receiving.summary();
-        let snapshot = progress.as_ref().map(Progress::snapshot).unwrap_or_default();
+        let (snapshot, other) = match &progress {
+            Some((progress, other)) => (progress.snapshot(), &**other),
+            None => Default::default(),
+        };
         events.progress(CopyEvent::Progress {
             done: snapshot.done.max(receiving.bytes_done()),
             expected: summary.transferred_size.max(snapshot.expected),
             files_done: snapshot.objects.max(receiving.files_done()),
             files_seen: summary.seen.total(),
-            by_source: snapshot.by_source.iter().map(|(name, bytes)| (name.to_string(), *bytes)).collect(),
+            by_source: by_source(&snapshot, other),
             trouble: snapshot.trouble,
         });
     }
 }
 
 // --- over a connection ---
+
+/// Bytes by where they came from; `other` is what the person calls the other side.
+fn by_source(snapshot: &Snapshot, other: &str) -> BTreeMap<String, u64> {
+    let name = |name: &str| if name == LOCAL { name.to_owned() } else { other.to_owned() };
+    snapshot.by_source.iter().map(|(source, bytes)| (name(source), *bytes)).collect()
+}
 
 /// One side of a copy over a connection.
 struct Side {
@@ -223,6 +293,8 @@ struct Side {
     options: CopyOptions,
     /// The person is at the other side.
     is_started: bool,
+    /// What the other side is called.
+    other: String,
 }
 
 /// The service that answers the other side, and what it may have.
@@ -287,12 +359,19 @@ async fn start(
     };
     message.version = VERSION;
     message.is_cp = request.mode == Mode::Cp;
-    message.options = serde_json::to_vec(&options).unwrap_or_default().into();
+    let json = Bytes::from(serde_json::to_vec(&options).unwrap_or_default());
+    let (front, rest) = json.split_at(json.len() - json.len() % PART);
+    message.options = Bytes::copy_from_slice(rest);
     message.addresses = addresses.iter().map(ToString::to_string).collect();
     let Some((control, mut inbox)) = peer.control() else {
         return Err(violation("a connection without a control stream"));
     };
     let theirs = async {
+        // A list of files may be longer than a message.
+        for part in front.chunks(PART) {
+            let part = Message::More(Bytes::copy_from_slice(part)).to_bytes();
+            control.send(part).await.map_err(|_| hung_up())?;
+        }
         control.send(Message::Start(message).to_bytes()).await.map_err(|_| hung_up())?;
         loop {
             match Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? {
@@ -311,7 +390,8 @@ async fn start(
         Err(error) => return Err(error),
     };
     let service = Arc::clone(service);
-    let side = Side { service, peer, control, offers, events, options, is_started: false };
+    let other = remote.display();
+    let side = Side { service, peer, control, offers, events, options, is_started: false, other };
     Ok(Started { channel, side, inbox, race, theirs, sources, traffic })
 }
 
@@ -503,10 +583,6 @@ async fn receive(
 ) -> Result<CopySummary, ApiError> {
     let options = &side.options;
     let receiving = receiving(&side.service, options, side.events.clone(), side.is_started);
-    let supplier = RemoteSupplier::new(side.control.clone());
-    receiving.set_supplier(Arc::clone(&supplier) as Arc<dyn super::supply::Supplier>);
-    let merge = Merge::new(&receiving, destined)?;
-
     let first = Arc::new(Direct::over(Arc::clone(&side.peer), side.service.identity.clone()));
     let takeover = match options.via {
         Via::Tls => Takeover::only_better("no TLS connection yet", WAYS),
@@ -520,8 +596,14 @@ async fn receive(
     }
     let (session, _hints) = session(side, Arc::clone(&takeover));
     let session = Arc::new(session);
+    let supplier = RemoteSupplier::new(side.control.clone(), &session);
+    receiving.set_supplier(Arc::clone(&supplier) as Arc<dyn super::supply::Supplier>);
+    let merge = Merge::new(&receiving, destined)?;
     let progress = session.progress();
-    let telling = tokio::spawn(tell(Arc::clone(&receiving), Some(progress.clone()), side.events.clone()));
+    let _stop = StopOnDrop(Arc::clone(&receiving));
+    let shown = Some((progress.clone(), side.other.clone()));
+    let telling = tell(Arc::clone(&receiving), shown, side.events.clone());
+    let telling = AbortOnDropHandle::new(tokio::spawn(telling));
 
     let (heard_in, heard) = mpsc::unbounded_channel();
     let waiting = Arc::new(AtomicUsize::new(0));
@@ -531,8 +613,8 @@ async fn receive(
     };
     let (answers_in, answers) = mpsc::unbounded_channel();
     let answering = {
-        let (supplier, session) = (Arc::clone(&supplier), Arc::clone(&session));
-        tokio::task::spawn_blocking(move || take_answers(&supplier, &session, answers))
+        let (supplier, waiting) = (Arc::clone(&supplier), Arc::clone(&waiting));
+        tokio::task::spawn_blocking(move || take_answers(&supplier, answers, &waiting))
     };
     let hearing = hear(side, inbox, heard_in, answers_in, &waiting);
     let result = tokio::select! {
@@ -540,16 +622,15 @@ async fn receive(
         error = hearing => Err(error),
         error = failed(answering) => Err(error),
     };
-    telling.abort();
-    let _ = telling.await;
+    drop(telling);
     supplier.flush().await;
     tracing::info!(way = takeover.active(), "data came");
     // What makes going on useless explains why the rest failed.
     receiving.check().and(result).inspect_err(|error| receiving.stop(error.clone()))?;
     let snapshot = progress.snapshot();
     let mut summary = receiving.summary();
-    summary.by_source = snapshot.by_source.iter().map(|(name, bytes)| (name.to_string(), *bytes)).collect();
-    let local = snapshot.by_source.get(towpath_plugins::local::SOURCE).copied().unwrap_or(0);
+    summary.by_source = by_source(&snapshot, &side.other);
+    let local = snapshot.by_source.get(LOCAL).copied().unwrap_or(0);
     summary.literal = snapshot.by_source.values().sum::<u64>() - local;
     summary.kept = snapshot.kept;
     summary.matched += local + snapshot.kept;
@@ -590,13 +671,13 @@ async fn hear(
 ) -> ApiError {
     let work = async {
         loop {
-            match Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? {
-                Message::Entries(bytes) => {
-                    if waiting.fetch_add(bytes.len(), Ordering::Relaxed) > MAX_WAITING {
-                        return Err(violation("more entries than were asked for"));
-                    }
-                    drop(entries.send(Heard::Entries(bytes)));
-                }
+            let message = Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)?;
+            let cost = cost(&message);
+            if waiting.fetch_add(cost, Ordering::Relaxed) > MAX_WAITING {
+                return Err(violation("more than was asked for"));
+            }
+            match message {
+                Message::Entries(bytes) => drop(entries.send(Heard::Entries(bytes))),
                 Message::Closed(entry) => drop(entries.send(Heard::Closed(entry))),
                 Message::Incomplete(Empty {}) => drop(entries.send(Heard::Incomplete)),
                 Message::Answers(told) => drop(answers.send(told.answers)),
@@ -614,6 +695,16 @@ async fn hear(
     match result {
         Err(error) => error,
         Ok(never) => match never {},
+    }
+}
+
+/// Bytes that a message takes while it waits for another thread.
+fn cost(message: &Message) -> usize {
+    match message {
+        Message::Entries(bytes) => bytes.len(),
+        Message::Answers(told) => told.answers.len() * size_of::<Answer>(),
+        Message::Closed(_) | Message::Incomplete(_) => LITTLE,
+        _ => 0,
     }
 }
 
@@ -635,8 +726,14 @@ fn follow(
         };
         match next {
             None => return Err(hung_up()),
-            Some(Heard::Closed(entry)) => merge.closed(entry),
-            Some(Heard::Incomplete) => merge.incomplete(),
+            Some(Heard::Closed(entry)) => {
+                waiting.fetch_sub(LITTLE, Ordering::Relaxed);
+                merge.closed(entry)?;
+            }
+            Some(Heard::Incomplete) => {
+                waiting.fetch_sub(LITTLE, Ordering::Relaxed);
+                merge.incomplete();
+            }
             Some(Heard::Entries(bytes)) if bytes.is_empty() => {
                 decoder.finish().map_err(bad)?;
                 return merge.finish();
@@ -661,11 +758,12 @@ fn follow(
 
 fn take_answers(
     supplier: &RemoteSupplier,
-    session: &Session,
     mut answers: mpsc::UnboundedReceiver<Vec<Answer>>,
+    waiting: &AtomicUsize,
 ) -> Result<(), ApiError> {
     while let Some(batch) = answers.blocking_recv() {
-        batch.iter().try_for_each(|answer| supplier.answered(answer, session))?;
+        waiting.fetch_sub(batch.len() * size_of::<Answer>(), Ordering::Relaxed);
+        batch.iter().try_for_each(|answer| supplier.answered(answer))?;
     }
     Ok(())
 }
@@ -702,6 +800,24 @@ pub async fn serve_stdio(service: &Arc<Service>) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// The first message, and the options that came in parts before it.
+async fn told_to_start(inbox: &mut ControlReceiver) -> Result<(Start, Vec<u8>), ApiError> {
+    let mut options = Vec::new();
+    loop {
+        match Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? {
+            Message::More(part) if options.len() + part.len() <= MAX_OPTIONS => {
+                options.extend_from_slice(&part);
+            }
+            Message::More(_) => return Err(violation("more options than any copy has")),
+            Message::Start(start) => {
+                options.extend_from_slice(&start.options);
+                return Ok((start, options));
+            }
+            _ => return Err(violation("something before it was told what to do")),
+        }
+    }
+}
+
 /// Does what the first message says; a receiver returns its summary.
 async fn serve(
     service: &Arc<Service>,
@@ -712,17 +828,16 @@ async fn serve(
     peers: Arc<PeerService>,
     events: Events,
 ) -> Result<Option<CopySummary>, ApiError> {
-    let Message::Start(start) = Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? else {
-        return Err(violation("something before it was told what to do"));
-    };
+    let (start, options) = told_to_start(inbox).await?;
     if start.version != VERSION {
         let what = format!("version {} of the copy protocol, where this side knows {VERSION}", start.version);
         return Err(violation(&what));
     }
     let options: CopyOptions =
-        serde_json::from_slice(&start.options).map_err(|error| violation(&error.to_string()))?;
+        serde_json::from_slice(&options).map_err(|error| violation(&error.to_string()))?;
     let mode = if start.is_cp { Mode::Cp } else { Mode::Sync };
-    let paths = start.sources.iter().map(|path| patterns::expand(path)).collect::<Result<Vec<_>, _>>()?.concat();
+    let paths =
+        start.sources.iter().map(|path| patterns::expand(path)).collect::<Result<Vec<_>, _>>()?.concat();
     let count = paths.len();
     if start.is_contents && count > 1 {
         return Err(refuse("several directories' contents can't become one", "copy one after the other"));
@@ -755,6 +870,7 @@ async fn serve(
         events,
         options,
         is_started: true,
+        other: "the sender".into(),
     };
     match sources {
         Some(sources) => {

@@ -32,7 +32,9 @@ use towpath_store::{About, DiskStore, FileRecord, Stamp, hash_open_file};
 
 use super::events::{CopyEvent, FailureKind};
 use super::message::{Answer, Answers, Asks, Empty, Message, Settled, violation};
+use super::removal::Removal;
 use super::source::{Located, Sources, Step};
+use super::supply::Fate;
 use super::talk::{Events, failed_at, skipped};
 use crate::errors;
 use crate::put_tree::store_stamp;
@@ -162,6 +164,7 @@ pub struct Sender {
     events: Events,
     runtime: Handle,
     remove_sources: bool,
+    removal: Removal,
     table: Table,
     /// Files asked for and not settled, with the names they were given.
     asked: Mutex<HashMap<u64, (Located, HashSet<Oid>)>>,
@@ -185,6 +188,7 @@ impl Sender {
             store,
             offers,
             control,
+            removal: Removal::new(events.clone()),
             events,
             runtime: Handle::current(),
             remove_sources,
@@ -205,14 +209,15 @@ impl Sender {
             Step::Closed => self.say(Message::Closed(self.entries.load(Ordering::Relaxed))),
             Step::Failed { path, error } => {
                 is_incomplete = true;
-                self.events.failure(failed_at(&path, &error));
+                self.events.item(failed_at(&path, &error));
                 Ok(())
             }
             Step::Skipped { path, why } => {
-                self.events.failure(skipped(&path, why));
+                self.events.item(skipped(&path, why));
                 Ok(())
             }
         })?;
+        self.removal.source_is_read();
         let rest = encoder.finish().map_err(|error| internal(&error.to_string()))?;
         if is_incomplete {
             self.say(Message::Incomplete(Empty {}))?;
@@ -259,6 +264,9 @@ impl Sender {
                 Ok(())
             }
             Message::Considered(entry) => {
+                if entry > self.entries.load(Ordering::Relaxed) {
+                    return Err(violation("entries that were not told of"));
+                }
                 self.table.consider(entry);
                 Ok(())
             }
@@ -274,12 +282,16 @@ impl Sender {
         for entry in settled.dropped {
             self.forget(entry);
         }
-        for entry in settled.placed {
+        let placed = settled.placed.into_iter().map(|entry| (entry, Fate::Placed));
+        let unchanged = settled.unchanged.into_iter().map(|unchanged| {
+            let changed = Time { seconds: unchanged.seconds, nanos: unchanged.nanos };
+            let stamp = towpath_files::Stamp { inode: unchanged.inode, changed, ..Default::default() };
+            (unchanged.entry, Fate::Unchanged(stamp))
+        });
+        for (entry, fate) in placed.chain(unchanged) {
             let located = self.forget(entry).or_else(|| self.table.take(entry));
-            if let Some(located) = located.filter(|_| self.remove_sources)
-                && let Err(error) = located.remove()
-            {
-                self.events.failure(failed_at(&located.whole_path(), &error));
+            if let Some(located) = located.filter(|located| self.remove_sources && located.may_go(&fate)) {
+                self.removal.remove(located);
             }
         }
     }
@@ -304,7 +316,7 @@ impl Sender {
                 batch.extend(more);
             }
             while !batch.is_empty() {
-                let rest = batch.split_off(batch.len().min(BATCH));
+                let rest = batch.split_off(together(&batch));
                 self.answer(std::mem::replace(&mut batch, rest))?;
             }
         }
@@ -365,6 +377,7 @@ impl Sender {
             is_vanished: false,
             seconds,
             nanos,
+            is_sparse: located.is_sparse,
         };
         self.offers.add(oid);
         lock(&self.asked).entry(entry).or_insert_with(|| (located, HashSet::new())).1.insert(oid);
@@ -404,9 +417,13 @@ impl Sender {
         getrandom(&mut random[..], GetRandomFlags::empty()).map_err(|error| internal(&error.to_string()))?;
         let live = Oid::Live(random);
         let path = located.whole_path();
-        let answer = self.named(entry, located.clone(), live);
+        let opened = located.open().map_err(|error| errors::source(&error));
+        let answer = match &opened {
+            Ok(_) => self.named(entry, located.clone(), live),
+            Err(error) => self.refused(entry, &located, error),
+        };
         self.say(Message::Answers(Answers { answers: vec![answer] }))?;
-        let file = located.open().map_err(|error| errors::source(&error))?;
+        let file = opened?;
         match self.store.put_open_file(file, &path, &live, &About::default()) {
             Ok((content, _)) => {
                 // From here on the receiver may ask for it by its content.
@@ -425,6 +442,17 @@ impl Sender {
             }
         }
     }
+}
+
+/// How many files from the front are answered in one go: the first bytes of none should wait long
+/// for the hash of others.
+fn together(batch: &[Ask]) -> usize {
+    let mut bytes = 0;
+    let is_little = |(_, _, located): &&Ask| {
+        bytes += located.stamp.size;
+        bytes <= HASH_FIRST
+    };
+    batch.iter().take(BATCH).take_while(is_little).count().max(1)
 }
 
 /// A file as it is after hashing: it may have changed since the scan saw it.

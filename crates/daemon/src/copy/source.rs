@@ -23,6 +23,7 @@ use towpath_files::{
 };
 
 use super::options::CopyOptions;
+use super::supply::Fate;
 use crate::errors;
 
 /// Where the bytes of a file are.
@@ -34,6 +35,10 @@ pub struct Located {
     path: RelPath,
     /// What it looked like when the scan saw it.
     pub stamp: Stamp,
+    /// How many names it has.
+    pub links: u64,
+    /// It takes less room than it has bytes.
+    pub is_sparse: bool,
 }
 
 impl Located {
@@ -45,6 +50,16 @@ impl Located {
     /// Its path, absolute and without symbolic links.
     pub fn whole_path(&self) -> PathBuf {
         self.path.below(&self.base)
+    }
+
+    /// Whether it is superfluous here once it has met its fate over there.
+    pub fn may_go(&self, fate: &Fate) -> bool {
+        match fate {
+            Fate::Placed => true,
+            Fate::Dropped => false,
+            // The same file under both names; its device may have another number over there.
+            Fate::Unchanged(there) => (there.inode, there.changed) != (self.stamp.inode, self.stamp.changed),
+        }
     }
 
     /// Removes it, if it is still what was seen.
@@ -278,7 +293,14 @@ impl Reader<'_> {
         }
         self.tell_incomplete(&mut found, path)?;
         found.entry.name.clone_from(&self.root.name);
-        let located = Located { tree, base, path: name, stamp: found.stamp };
+        let located = Located {
+            tree,
+            base,
+            path: name,
+            stamp: found.stamp,
+            links: found.links,
+            is_sparse: is_sparse(&found),
+        };
         (self.each)(Step::Walk(Event::Leaf(found.entry), Some(located)))
     }
 
@@ -325,7 +347,14 @@ impl Reader<'_> {
             Scanned::Leaf(found) => {
                 let path = at.join(&found.entry.name).map_err(|error| errors::source(&error))?;
                 let (tree, base) = (Arc::clone(tree), Arc::clone(base));
-                let located = Located { tree, base, path, stamp: found.stamp };
+                let located = Located {
+                    tree,
+                    base,
+                    path,
+                    stamp: found.stamp,
+                    links: found.links,
+                    is_sparse: is_sparse(&found),
+                };
                 each(Step::Walk(Event::Leaf(found.entry), Some(located)))
             }
             Scanned::Leave => {
@@ -350,13 +379,7 @@ impl Reader<'_> {
 
     /// Only what is listed, and the directories on the way there.
     fn listed(&mut self, listed: &[Vec<u8>]) -> Result<(), ApiError> {
-        let mut paths = Vec::with_capacity(listed.len());
-        for path in listed {
-            let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".");
-            paths.push(RelPath::new(names).map_err(|error| errors::source(&error))?);
-        }
-        paths.sort_by(|one, other| one.names().cmp(other.names()));
-        paths.dedup();
+        let paths = super::listed::paths(listed)?;
         let tree = self.open(&self.root.path)?;
         let mut root = self.root.found.entry.clone();
         root.name.clone_from(&self.root.name);
@@ -438,10 +461,21 @@ impl Reader<'_> {
             return Ok(false);
         }
         let (tree, base) = (Arc::clone(&tree.0), Arc::clone(&tree.1));
-        let located = Located { tree, base, path: path.clone(), stamp: found.stamp };
+        let located = Located {
+            tree,
+            base,
+            path: path.clone(),
+            stamp: found.stamp,
+            links: found.links,
+            is_sparse: is_sparse(&found),
+        };
         (self.each)(Step::Walk(Event::Leaf(found.entry), Some(located)))?;
         Ok(false)
     }
+}
+
+fn is_sparse(found: &Found) -> bool {
+    found.file.as_ref().is_some_and(towpath_files::ScannedFile::looks_sparse)
 }
 
 fn is_below(path: &RelPath, dir: &RelPath) -> bool {

@@ -4,8 +4,21 @@
 use std::sync::Arc;
 
 use towpath_api::ApiError;
+use towpath_files::Stamp;
 
 use super::file::CopyFile;
+
+/// What became of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is in place and on disk.
+    Placed,
+    /// It is given up.
+    Dropped,
+    /// What is in its place is the same. It may be the very same file, reached by another way, so
+    /// this is what it looks like.
+    Unchanged(Stamp),
+}
 
 /// Brings files. Called from the merging thread, but for `settled`.
 pub trait Supplier: Send + Sync {
@@ -16,7 +29,10 @@ pub trait Supplier: Send + Sync {
     fn considered(&self, entry: u64) -> Result<(), ApiError>;
 
     /// A file is done with; must not block.
-    fn settled(&self, entry: u64, is_placed: bool);
+    fn settled(&self, entry: u64, fate: Fate);
+
+    /// The walk is over: it is known what only the destination has.
+    fn walk_is_over(&self) -> Result<(), ApiError>;
 
     /// No more is asked for at the moment: what was only noted is to be sent.
     fn push(&self) -> Result<(), ApiError>;

@@ -12,6 +12,8 @@ use super::events::{CopyEvent, FailureKind};
 use super::message::Message;
 use crate::errors;
 
+/// The longest path in a message; a byte of it may take four in JSON.
+const LONGEST: usize = 32 << 10;
 /// Changes of entries told and not shown yet.
 const WAITING: usize = 1024;
 
@@ -61,7 +63,6 @@ impl Events {
     /// Hands on what the other side told.
     pub async fn pass(&self, event: CopyEvent) {
         match event {
-            CopyEvent::Failed { .. } => drop(self.failures.send(event)),
             CopyEvent::Progress { .. } => self.progress(event),
             event => drop(self.items.send(event).await),
         }
@@ -101,7 +102,8 @@ impl Told {
 
     /// Sends everything to the other side.
     pub async fn to_other_side(mut self, control: ControlSender) {
-        while let Some(event) = self.next().await {
+        while let Some(mut event) = self.next().await {
+            shorten(&mut event);
             if let Ok(json) = serde_json::to_vec(&event) {
                 let _ = control.send(Message::Event(Bytes::from(json)).to_bytes()).await;
             }
@@ -109,19 +111,34 @@ impl Told {
     }
 }
 
+/// A path that is too long for a message keeps its end.
+fn shorten(event: &mut CopyEvent) {
+    let path = match event {
+        CopyEvent::Item { path, .. } | CopyEvent::Deleted { path, .. } | CopyEvent::Failed { path, .. } => {
+            path
+        }
+        CopyEvent::Progress { .. } => return,
+    };
+    if let Some(beyond) = path.len().checked_sub(LONGEST) {
+        path.drain(..beyond);
+    }
+}
+
 /// The event for a file that could not be read or written.
-pub fn failed(path: &[u8], error: &FileError) -> CopyEvent {
+pub fn failed(path: &[u8], error: &FileError, kind: FailureKind) -> CopyEvent {
+    let error = errors::source(error);
+    // The root of the transfer.
+    let path = if path.is_empty() { b"." } else { path };
+    CopyEvent::Failed { path: path.to_vec(), error: error.message, hint: error.hint, kind }
+}
+
+/// The same for a path of the source, which may have vanished.
+pub fn failed_at(path: &Path, error: &FileError) -> CopyEvent {
     let kind = match error {
         FileError::Vanished { .. } => FailureKind::Vanished,
         _ => FailureKind::Other,
     };
-    let error = errors::source(error);
-    CopyEvent::Failed { path: path.to_vec(), error: error.message, hint: error.hint, kind }
-}
-
-/// The same for a path.
-pub fn failed_at(path: &Path, error: &FileError) -> CopyEvent {
-    failed(path.as_os_str().as_encoded_bytes(), error)
+    failed(path.as_os_str().as_encoded_bytes(), error, kind)
 }
 
 /// The event for a directory of the source that is not entered.

@@ -20,13 +20,22 @@ impl Destination {
     /// stands for (`old/a/b/f` for `a/b/f`) gets its mode. Onto another file system nothing can
     /// be renamed: that is an error.
     pub fn backup(&self, path: &RelPath, to: &RelPath) -> Result<(), FileError> {
-        let failed = |e| FileError::new("back up", &path.below(self.path()), e);
         if to.starts_with(path) {
             return Err(FileError::refused("back up", &path.below(self.path()), "to a name below itself"));
         }
-        self.make_backup_dirs(path, to)?;
+        self.move_to(path, self, to)
+    }
+
+    /// The same to a name in another destination.
+    pub fn backup_into(&self, path: &RelPath, other: &Self, to: &RelPath) -> Result<(), FileError> {
+        self.move_to(path, other, to)
+    }
+
+    fn move_to(&self, path: &RelPath, other: &Self, to: &RelPath) -> Result<(), FileError> {
+        let failed = |e| FileError::new("back up", &path.below(self.path()), e);
+        other.make_backup_dirs(self, path, to)?;
         let (from_dir, from) = self.spot(path)?;
-        let (to_dir, name) = self.spot(to)?;
+        let (to_dir, name) = other.spot(to)?;
         let at = |dir: &Arc<OwnedFd>, name| statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
         let moved = Stamp::from_stat(&at(&from_dir, from).map_err(failed)?);
         if at(&to_dir, name).is_ok_and(|there| Stamp::from_stat(&there).same_file(&moved)) {
@@ -39,7 +48,7 @@ impl Destination {
         Ok(())
     }
 
-    fn make_backup_dirs(&self, path: &RelPath, to: &RelPath) -> Result<(), FileError> {
+    fn make_backup_dirs(&self, from: &Self, path: &RelPath, to: &RelPath) -> Result<(), FileError> {
         let (Some((mut like, _)), Some((parent, _))) = (path.split(), to.split()) else { return Ok(()) };
         if self.dirs().get(&parent).is_ok() {
             return Ok(());
@@ -53,10 +62,10 @@ impl Destination {
             like.pop();
             at = above;
         }
-        wanted.iter().rev().try_for_each(|(at, like)| self.make_backup_dir(at, like.as_ref()))
+        wanted.iter().rev().try_for_each(|(at, like)| self.make_backup_dir(at, from, like.as_ref()))
     }
 
-    fn make_backup_dir(&self, at: &RelPath, like: Option<&RelPath>) -> Result<(), FileError> {
+    fn make_backup_dir(&self, at: &RelPath, from: &Self, like: Option<&RelPath>) -> Result<(), FileError> {
         let failed = |e| FileError::new("create", &at.below(self.path()), e);
         let (parent, name) = self.spot(at)?;
         match mkdirat(&parent, name, Mode::RWXU) {
@@ -65,7 +74,7 @@ impl Destination {
         }
         let (dir, _) = open_accessible(parent.as_fd(), name).map_err(failed)?;
         let mode = match like {
-            Some(like) => fstat(self.dirs().get(like).map_err(failed)?).map_err(failed)?.st_mode & 0o1777,
+            Some(like) => fstat(from.dirs().get(like).map_err(failed)?).map_err(failed)?.st_mode & 0o1777,
             None => 0o777 & !umask(),
         };
         Held::Open(dir.as_fd()).set_mode(mode | 0o700).map_err(failed)

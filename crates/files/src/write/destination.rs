@@ -14,7 +14,7 @@ use super::access::open_accessible;
 use super::directories::Made;
 use super::mounts::Mounted;
 use super::place::{At, Overwrite, place};
-use super::queue::{FlushLimits, Placed, Queue, Queued};
+use super::queue::{BeforeNaming, FlushLimits, Placed, Queue, Queued};
 use super::staging::{Staged, Staging, find_stale, is_staging_name};
 use crate::confine::open_root;
 use crate::dirs::Dirs;
@@ -103,12 +103,25 @@ impl Destination {
         metadata: &Metadata,
         overwrite: Overwrite,
     ) -> Result<Vec<Placed>, FileError> {
+        self.commit_after(None, staged, path, metadata, overwrite)
+    }
+
+    /// [`Self::commit`] with something to do right before the file takes its name.
+    pub fn commit_after(
+        &self,
+        before_naming: Option<BeforeNaming>,
+        staged: Staged,
+        path: RelPath,
+        metadata: &Metadata,
+        overwrite: Overwrite,
+    ) -> Result<Vec<Placed>, FileError> {
         self.spot(&path)?;
         let Staged { body, name: temp, staging } = staged;
         let before = self.mode_to_keep(&path, overwrite);
         let applied = apply(Held::Open(body.file().as_fd()), metadata, &self.options.policy, before);
         let lacking = applied.map_err(|e| FileError::new("set metadata of", &path.below(&self.path), e))?;
-        let file = Queued { temp, staging, path, seen: body.stamp()?, overwrite, lacking };
+        let seen = body.stamp()?;
+        let file = Queued { temp, staging, path, seen, overwrite, lacking, before: before_naming };
         let due = self.queue().push(file, body, &self.options.flush);
         Ok(if due { self.flush() } else { Vec::new() })
     }

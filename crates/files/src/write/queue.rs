@@ -1,6 +1,7 @@
 //! Committed files wait here for one sync that serves many of them, and take their names after it.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -46,6 +47,23 @@ pub struct Placed {
     pub lacking: Option<FileError>,
 }
 
+/// Done right before a file takes its name, such as moving what has the name out of the way. If it
+/// fails the file gets no name.
+pub struct BeforeNaming(Box<dyn FnOnce() -> Result<(), FileError> + Send>);
+
+impl BeforeNaming {
+    /// Calls `work` then.
+    pub fn new(work: impl FnOnce() -> Result<(), FileError> + Send + 'static) -> Self {
+        Self(Box::new(work))
+    }
+}
+
+impl fmt::Debug for BeforeNaming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BeforeNaming")
+    }
+}
+
 /// A file whose bytes are complete.
 #[derive(Debug)]
 pub(super) struct Queued {
@@ -55,6 +73,7 @@ pub(super) struct Queued {
     pub(super) seen: Stamp,
     pub(super) overwrite: Overwrite,
     pub(super) lacking: Option<Lacking>,
+    pub(super) before: Option<BeforeNaming>,
 }
 
 /// Files that wait.
@@ -109,15 +128,18 @@ impl Destination {
         }
     }
 
-    fn settle(&self, file: Queued, synced: Result<(), Errno>) -> Placed {
+    fn settle(&self, mut file: Queued, synced: Result<(), Errno>) -> Placed {
         let shown = file.path.below(self.path());
         let synced = synced.map_err(|e| FileError::new("sync", &shown, e));
-        let outcome = synced.and_then(|()| self.name_file(&file));
+        let outcome = synced.and_then(|()| self.name_file(&mut file));
         let lacking = file.lacking.map(|lacking| lacking.of(&shown));
         Placed { path: file.path, temp: file.temp, outcome, lacking }
     }
 
-    fn name_file(&self, file: &Queued) -> Result<Stamp, FileError> {
+    fn name_file(&self, file: &mut Queued) -> Result<Stamp, FileError> {
+        if let Some(BeforeNaming(work)) = file.before.take() {
+            work()?;
+        }
         let stamp = self.move_in(&file.staging, &file.temp, &file.path, file.overwrite)?;
         if stamp.same_file(&file.seen) {
             return Ok(stamp);

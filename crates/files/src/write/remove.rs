@@ -53,6 +53,19 @@ impl Destination {
         self.remove_or_not(path, each, false)
     }
 
+    /// Removes the empty directory at `path`; false if it is not empty.
+    pub fn remove_dir(&self, path: &RelPath) -> Result<bool, FileError> {
+        let (dir, name) = self.spot(path)?;
+        match unlinkat(&dir, name, AtFlags::REMOVEDIR) {
+            Ok(()) => {
+                self.dirs().forget(path);
+                Ok(true)
+            }
+            Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+            Err(error) => Err(FileError::new("remove", &path.below(self.path()), error)),
+        }
+    }
+
     fn remove_or_not(
         &self,
         path: &RelPath,

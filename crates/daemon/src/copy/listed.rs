@@ -1,0 +1,119 @@
+//! What may come, when only a part of a source was asked for: a list of names (`--files-from`), or
+//! no directories (`--no-r`). A sender that is not trusted gets nothing else written.
+
+use towpath_api::ApiError;
+use towpath_files::RelPath;
+
+use super::options::CopyOptions;
+use crate::errors;
+
+/// The part of the source that was asked for.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// Sorted by their names.
+    listed: Option<Vec<RelPath>>,
+    recursive: bool,
+}
+
+impl Asked {
+    /// What the options ask for.
+    pub fn new(options: &CopyOptions) -> Result<Self, ApiError> {
+        let listed = options.files_from.as_ref().map(|listed| paths(listed)).transpose()?;
+        Ok(Self { listed, recursive: options.recursive })
+    }
+
+    /// Whether an entry was asked for; `path` is below the transfer's root, which has the source's
+    /// own name first unless `is_contents`.
+    pub fn covers(&self, path: &RelPath, is_dir: bool, is_contents: bool) -> bool {
+        let Some(listed) = &self.listed else {
+            let depth = path.depth() + usize::from(is_contents);
+            return self.recursive || depth <= usize::from(is_contents) + 1 && (!is_dir || path.is_root());
+        };
+        let names: Vec<&[u8]> = path.names().skip(usize::from(!is_contents)).collect();
+        if names.is_empty() {
+            return is_dir;
+        }
+        let at = listed.partition_point(|one| one.names().lt(names.iter().copied()));
+        let next = listed.get(at);
+        let is_on_the_way = is_dir && next.is_some_and(|next| begins(next, &names));
+        let is_listed = next.is_some_and(|next| next.names().eq(names.iter().copied()));
+        is_listed || is_on_the_way || self.recursive && is_below(listed, &names)
+    }
+}
+
+/// The list as paths, sorted, none twice.
+pub fn paths(listed: &[Vec<u8>]) -> Result<Vec<RelPath>, ApiError> {
+    let path = |path: &Vec<u8>| {
+        let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".");
+        RelPath::new(names).map_err(|error| errors::source(&error))
+    };
+    let mut paths = listed.iter().map(path).collect::<Result<Vec<_>, _>>()?;
+    paths.sort_by(|one, other| one.names().cmp(other.names()));
+    paths.dedup();
+    Ok(paths)
+}
+
+fn begins(path: &RelPath, names: &[&[u8]]) -> bool {
+    path.names().take(names.len()).eq(names.iter().copied())
+}
+
+/// Whether a directory on the way to `names` is listed.
+fn is_below(listed: &[RelPath], names: &[&[u8]]) -> bool {
+    (0..names.len())
+        .any(|depth| listed.binary_search_by(|one| one.names().cmp(names[..depth].iter().copied())).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(listed: Option<&[&str]>, recursive: bool) -> Asked {
+        let files_from = listed.map(|list| list.iter().map(|name| name.as_bytes().to_vec()).collect());
+        Asked::new(&CopyOptions { files_from, recursive, ..CopyOptions::default() }).unwrap()
+    }
+
+    fn covers(asked: &Asked, path: &str, is_dir: bool) -> bool {
+        let path = RelPath::new(path.split('/').filter(|name| !name.is_empty())).unwrap();
+        asked.covers(&path, is_dir, true)
+    }
+
+    #[test]
+    fn only_what_is_listed_and_the_way_there() {
+        let asked = asked(Some(&["a/b", "c", "./d//e/f"]), false);
+        for (path, is_dir) in
+            [("", true), ("a", true), ("a/b", false), ("c", true), ("d/e/f", false), ("d/e", true)]
+        {
+            assert!(covers(&asked, path, is_dir), "{path}");
+        }
+        for (path, is_dir) in
+            [("a", false), ("a/c", false), ("a/b/x", false), ("c/x", false), ("d/e/g", true), ("z", true)]
+        {
+            assert!(!covers(&asked, path, is_dir), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_listed_directory_has_its_contents_with_r() {
+        let asked = asked(Some(&["a/b"]), true);
+        assert!(covers(&asked, "a/b/x/y", false));
+        assert!(!covers(&asked, "a/x", false));
+    }
+
+    #[test]
+    fn without_r_there_are_no_directories() {
+        let asked = asked(None, false);
+        assert!(covers(&asked, "f", false) && covers(&asked, "", true));
+        assert!(!covers(&asked, "d", true) && !covers(&asked, "d/f", false));
+        let named = RelPath::new(["file"]).unwrap();
+        assert!(asked.covers(&named, false, false));
+    }
+
+    #[test]
+    fn the_sources_own_name_is_not_listed() {
+        let asked = asked(Some(&["b"]), false);
+        let path = |names: &[&str]| RelPath::new(names).unwrap();
+        assert!(asked.covers(&path(&["src"]), true, false));
+        assert!(asked.covers(&path(&["src", "b"]), false, false));
+        assert!(!asked.covers(&path(&["src", "c"]), false, false));
+    }
+}
