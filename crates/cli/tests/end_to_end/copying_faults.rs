@@ -244,10 +244,12 @@ fn another_side_that_stops_is_given_up() {
         let other = sessions.iter().find(|process| process.name == "tow").unwrap();
         other.signal(Signal::STOP);
         let start = Instant::now();
-        let failure = running.end().failure_with(30);
-        assert_eq!(failure["kind"], "timed_out", "{failure}");
+        let ended = running.end();
+        let late = start.elapsed();
         other.signal(Signal::KILL);
-        assert!(start.elapsed() < LATE, "{way:?} {via}: {:?} after it stopped", start.elapsed());
+        assert!(late < LATE, "{way:?} {via}: {late:?} after it stopped");
+        let failure = ended.failure_with(30);
+        assert_eq!(failure["kind"], "timed_out", "{failure}");
     }
 }
 
