@@ -96,8 +96,8 @@ fn kill_on_the_way(way: Way, via: &str, name: &str) {
     let (running, processes) = load.half(&words);
     let victim = processes.iter().find(|process| process.name == name);
     victim.unwrap_or_else(|| panic!("{name} is not in {processes:?}")).signal(Signal::KILL);
-    let code = running.end().failure_with(30);
-    assert_eq!(code["kind"], "unreachable", "{code}");
+    let failure = running.end().failure_with(12);
+    assert_eq!(failure["kind"], "unreachable", "{failure}");
     load.assert_ended(&processes);
     load.assert_goes_on(&words);
 }

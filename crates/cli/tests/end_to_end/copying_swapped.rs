@@ -49,7 +49,7 @@ fn while_swapped(env: &TestEnvironment, dir: &Path, outside: &Path, mut sync: im
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 // One of them may be removed at the moment.
-                drop(renameat_with(CWD, dir, CWD, &link, RenameFlags::EXCHANGE));
+                let _ = renameat_with(CWD, dir, CWD, &link, RenameFlags::EXCHANGE);
                 thread::sleep(Duration::from_micros(50));
             }
         });

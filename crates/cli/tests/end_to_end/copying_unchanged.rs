@@ -30,7 +30,7 @@ fn make_directory(dir: &Path) {
     for number in 0..FILES {
         let file = File::create(dir.join(format!("leaf-{number}"))).unwrap();
         file.set_times(FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_secs(1 << 30))).unwrap();
-        file.set_permissions(Permissions::from_mode(0)).unwrap();
+        file.set_permissions(Permissions::from_mode(0o0)).unwrap();
     }
 }
 

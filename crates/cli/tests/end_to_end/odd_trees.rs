@@ -162,7 +162,7 @@ fn modes(dir: &Path, as_root: bool) {
     }
     if as_root {
         fs::write(dir.join("closed"), "closed").unwrap();
-        fs::set_permissions(dir.join("closed"), Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(dir.join("closed"), Permissions::from_mode(0o0)).unwrap();
     }
     let read_only = dir.join("read only");
     fs::create_dir(read_only.join("below")).unwrap();
