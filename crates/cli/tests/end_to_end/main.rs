@@ -36,19 +36,19 @@
 
 mod arriving;
 mod copying_faults;
+mod copying_flags;
 mod copying_interrupted;
+mod copying_like_rsync;
 mod copying_remote;
 mod copying_swapped;
 mod copying_unchanged;
-mod copying_flags;
-mod copying_like_rsync;
 mod daemons;
 mod destinations;
 mod environment;
 mod help;
 mod interruptions;
-mod machinery;
 mod likeness;
+mod machinery;
 mod memory;
 mod odd_trees;
 mod refusals;
