@@ -94,7 +94,7 @@ const SYNC: &[Case] = &[
     ("exclude", "--delete", "--exclude=/d/extra* --delete"),
     ("include", "--exclude=*", "--include=new --exclude=*"),
     ("include", "--exclude=in*", "--include=inside --exclude=in*"),
-    ("include", "--exclude=in*", "--exclude=in* --include=new --exclude=new"),
+    ("include", "--exclude=in* --exclude=new", "--exclude=in* --include=new --exclude=new"),
     ("exclude-from", "", "--exclude-from=rules"),
     ("include-from", "--exclude=*e*", "--include-from=rules --exclude=*e*"),
     ("files-from", "", "--files-from=names"),

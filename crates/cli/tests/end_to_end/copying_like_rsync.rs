@@ -5,6 +5,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 use crate::likeness::{HUNG, Scene, age, attribute, has_rsync, link, mode, settle, words, write};
 use crate::runner::{situations, skip};
@@ -12,6 +15,8 @@ use crate::runner::{situations, skip};
 situations![random_trees_and_flags_end_as_with_rsync, forms_of_cp_end_as_with_cp];
 
 const CASES: u64 = 150;
+/// At once: they wait for processes and disks.
+const THREADS: usize = 3;
 
 /// Numbers that look random; the same for the same seed.
 struct Dice(u64);
@@ -158,8 +163,10 @@ fn compare(seed: u64) -> Vec<String> {
     let ours = scene.ours("ours", &words(&format!("sync {limit} {line}")));
     let theirs = scene.theirs("theirs", "rsync", &words(&format!("-rlptgoHAX {limit} {line}")));
     let differences = ours.differences(&theirs);
+    // In a dry run rsync fails where a real one would have made way.
+    let fails_to_look = line.contains("-n ") && theirs.errors.contains("failed to stat");
     // Hard links make rsync 3.5 hang now and then, or end with "protocol incompatibility".
-    if [HUNG, 2].contains(&theirs.code) {
+    if fails_to_look || [HUNG, 2].contains(&theirs.code) {
         return Vec::new();
     }
     if differences.is_empty() {
@@ -179,7 +186,15 @@ fn random_trees_and_flags_end_as_with_rsync() {
     }
     let first = number("TOW_SYNC_SEED").unwrap_or(0);
     let seeds = first..first + number("TOW_SYNC_CASES").unwrap_or(CASES);
-    let wrong: Vec<String> = seeds.clone().flat_map(compare).collect();
+    let (next, wrong) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(seed) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < seeds.end) {
+            let differences = compare(seed);
+            wrong.lock().unwrap().extend(differences);
+        }
+    };
+    thread::scope(|scope| (0..THREADS).for_each(|_| drop(scope.spawn(work))));
+    let wrong = wrong.into_inner().unwrap();
     assert!(wrong.is_empty(), "{} of {seeds:?}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
@@ -270,7 +285,9 @@ fn forms_of_cp_end_as_with_cp() {
         }
         (ours.code, theirs.code) = (0, 0);
         let differences = ours.differences(&theirs);
-        if !differences.is_empty() {
+        // cp finds out half way that it copies into itself; tow before it begins.
+        let is_into_itself = theirs.errors.contains("into itself");
+        if !is_into_itself && !differences.is_empty() {
             let said = format!("ours: {}theirs: {}", ours.errors, theirs.errors);
             wrong.push(format!("cp {form}:\n {}\n{said}", differences.join("\n ")));
         }

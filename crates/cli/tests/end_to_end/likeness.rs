@@ -191,7 +191,7 @@ impl Scene {
     pub fn theirs<S: AsRef<OsStr>>(&self, name: &str, program: &str, words: &[S]) -> Outcome {
         let twin = self.twin(name);
         let ended =
-            Command::new("timeout").args(["5", program]).args(words).current_dir(&twin).output().unwrap();
+            Command::new("timeout").args(["3", program]).args(words).current_dir(&twin).output().unwrap();
         let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
         let items = items(&String::from_utf8_lossy(&ended.stdout));
         Outcome { tree: portrait(&twin), items, code: ended.status.code().unwrap(), errors }
