@@ -163,6 +163,13 @@ impl Channel {
         let status = ended(&mut self.child).await;
         match status.map(|status| explain_status(&self.names, status)) {
             Some(Some(error)) => error,
+            _ if self.peer.was_silent() => ApiError::new(
+                ErrorKind::TimedOut,
+                format!("{}: {why}", self.names.host),
+            )
+            .hint(
+                "see that the other machine runs, then run the same command again: it goes on where it was",
+            ),
             _ => ApiError::new(ErrorKind::Unreachable, format!("{}: {why}", self.names.host))
                 .hint("run the same command again: it goes on where it was"),
         }

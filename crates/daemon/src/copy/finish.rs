@@ -492,11 +492,7 @@ impl From<io::Error> for Failed {
     }
 }
 
-fn make_link(
-    receiving: &Receiving,
-    record: &LinkRecord,
-    look: &ScanOptions,
-) -> Result<(), FileError> {
+fn make_link(receiving: &Receiving, record: &LinkRecord, look: &ScanOptions) -> Result<(), FileError> {
     let (first, path) = (rel_path(&record.first)?, rel_path(&record.path)?);
     let placing = receiving.opened();
     let found = |path| placing.map_or(Ok(None), |placing| placing.destination.look(path, look));

@@ -272,6 +272,13 @@ impl Receiving {
             FetchError::Stalled { .. } | FetchError::Cancelled => self.stop(told),
             // Its sender told why.
             FetchError::Abandoned => {}
+            // It was there when its sender named it.
+            FetchError::Ended(Outcome::NotHere | Outcome::Gone) => self.events.failure(CopyEvent::Failed {
+                path: shown.to_vec(),
+                error: "it vanished while it was read".into(),
+                hint: None,
+                kind: FailureKind::Vanished,
+            }),
             FetchError::Ended(Outcome::SourceChanged) => self.events.failure(CopyEvent::Failed {
                 path: shown.to_vec(),
                 error: "it changed while it was read".into(),

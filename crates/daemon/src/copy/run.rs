@@ -403,6 +403,7 @@ async fn start(
         Err(error) if error.kind == ErrorKind::Unreachable => return Err(channel.failure().await),
         Err(error) => return Err(error),
     };
+    set_silence(&peer, &options);
     let service = Arc::clone(service);
     let other = remote.display();
     let side = Side { service, peer, control, offers, events, options, is_started: false, other };
@@ -606,7 +607,8 @@ async fn receive(
         race.run(theirs, Some(Arc::clone(&takeover)));
     }
     if let (Via::Tls, Some(race)) = (options.via, &race) {
-        race.stands(STAND_LIMIT).await?;
+        let patience = Duration::from_secs(options.timeout);
+        race.stands(if patience.is_zero() { STAND_LIMIT } else { patience }).await?;
     }
     let (session, _hints) = session(side, Arc::clone(&takeover));
     let session = Arc::new(session);

@@ -5,7 +5,7 @@
 //! the request that a data frame belongs to, so a slow disk slows this connection and no other.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -101,6 +101,7 @@ struct Shared {
     token: CancellationToken,
     /// Milliseconds.
     silence: AtomicU64,
+    was_silent: AtomicBool,
     receive_pace: Arc<Pace>,
     traffic: Arc<Traffic>,
     compress: bool,
@@ -162,6 +163,7 @@ impl Peer {
             end: Mutex::default(),
             token: token.clone(),
             silence: AtomicU64::new(millis(config.silence)),
+            was_silent: AtomicBool::new(false),
             receive_pace: Arc::clone(&config.receive_pace),
             traffic: Arc::clone(&config.traffic),
             compress: config.compress,
@@ -177,6 +179,11 @@ impl Peer {
         let room = Arc::new(Semaphore::new(MAX_REQUESTS));
         let control = Mutex::new(control);
         Arc::new(Self { shared, outbox, binding, room, control, _close: token.drop_guard() })
+    }
+
+    /// Whether the connection was lost because nothing came.
+    pub fn was_silent(&self) -> bool {
+        self.shared.was_silent.load(Ordering::Relaxed)
     }
 
     /// From now on the connection is lost after this long without a byte. The other side must agree:
@@ -688,6 +695,7 @@ async fn next_frame(reader: &mut FrameReader, shared: &Shared) -> Result<Frame, 
         }
         let silence = shared.silence();
         if quiet >= silence {
+            shared.was_silent.store(true, Ordering::Relaxed);
             return Err(format!("not a byte came for {silence:?}"));
         }
     }
