@@ -33,6 +33,9 @@ pub struct PathRecord {
     /// It is a directory.
     #[prost(bool, tag = "3")]
     pub is_dir: bool,
+    /// What is at the destination is as it should be.
+    #[prost(bool, tag = "4")]
+    pub is_kept: bool,
 }
 
 /// A further name of a file.
@@ -239,6 +242,12 @@ impl Merge {
         self.finish_dirs()?;
         // One that was made for what goes into it is like any directory that is made here.
         placing.destination.keep_dir(&RelPath::root()).map_err(|error| errors::file(&error))?;
+        if let Some(modified) = self.root_time.filter(|_| receiving.has_staging()) {
+            placing
+                .destination
+                .set_dir_time(&RelPath::root(), modified)
+                .map_err(|error| errors::file(&error))?;
+        }
         placing.destination.sync().map_err(|error| errors::file(&error))?;
         placing.record.remove();
         Ok(())
@@ -459,7 +468,12 @@ fn back_up_and_remove(
     let failed = |error| FileError::new("note", Path::new("a backup"), error);
     let mut noting = Ok(());
     let note = |path: &RelPath, below: &RelPath, is_dir: bool| {
-        let record = PathRecord { path: path.as_bytes().to_vec(), shown: below.as_bytes().to_vec(), is_dir };
+        let record = PathRecord {
+            path: path.as_bytes().to_vec(),
+            shown: below.as_bytes().to_vec(),
+            is_dir,
+            is_kept: false,
+        };
         if noting.is_ok() {
             noting = moved.push(&record).map(drop);
         }
@@ -495,7 +509,11 @@ impl From<io::Error> for Failed {
 fn make_link(receiving: &Receiving, record: &LinkRecord, look: &ScanOptions) -> Result<(), FileError> {
     let (first, path) = (rel_path(&record.first)?, rel_path(&record.path)?);
     let placing = receiving.opened();
-    let found = |path| placing.map_or(Ok(None), |placing| placing.destination.look(path, look));
+    let found = |path| match placing.map_or(Ok(None), |placing| placing.destination.look(path, look)) {
+        // A real run would have made way for the directories on the way there.
+        Err(_) if receiving.options.dry_run => Ok(None),
+        found => found,
+    };
     let (one, other) = (found(&first)?, found(&path)?);
     if let (Some(one), Some(other)) = (&one, &other)
         && one.stamp.same_file(&other.stamp)

@@ -7,13 +7,14 @@
 
 use std::collections::HashSet;
 use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
-use towpath_content::tree::{Entry, Event, Kind, Metadata, Owner};
+use towpath_content::tree::{Entry, Event, Kind, Metadata, Owner, Time};
 use towpath_files::chmod::Chmod;
 use towpath_files::filter::{Filter, RuleList, Side, safe_links};
 use towpath_files::metadata::{Differences, differences};
@@ -79,8 +80,12 @@ pub struct Merge {
     /// The first names of hard links, and where they are by the link's number.
     pub(super) firsts: Records<PathRecord>,
     groups: Vec<u64>,
-    /// What the destination's own directory had, where the copy says nothing of it.
-    root_before: Option<Metadata>,
+    /// The destination's directory was made by this copy.
+    is_made: bool,
+    /// When the destination's own directory was changed last, before the copy.
+    root_before: Option<Time>,
+    /// The same, if that is what it shall have in the end: temporaries come and go in it.
+    pub(super) root_time: Option<Time>,
     /// Entries of the destination that the source has too.
     pub(super) matched: u64,
 }
@@ -218,7 +223,9 @@ impl Merge {
             links: Records::default(),
             firsts: Records::default(),
             groups: Vec::new(),
+            is_made: false,
             root_before: None,
+            root_time: None,
             matched: 0,
         })
     }
@@ -426,23 +433,27 @@ impl Merge {
             let parent = parent.unwrap_or(Path::new("."));
             let destination = Destination::open(parent, options).map_err(failed)?;
             let found = destination.look(&RelPath::root(), &self.look).map_err(failed)?;
-            self.root_before = found.map(|found| found.entry.metadata);
+            self.root_before = found.map(|found| found.entry.metadata.modified);
             return self.receiving.open(destination, Some(name), key);
         }
         let destination = match there {
             There::Nothing if self.options().dry_run => return Ok(()),
-            There::Nothing if self.placement == Placement::Into => {
-                std::fs::create_dir(path).map_err(|error| errors::io("create", path, &error))?;
+            There::Nothing => {
+                // Like any directory it is its owner's alone until it is finished, unless it is none of
+                // the source's.
+                let mode = if self.placement == Placement::Into { 0o777 } else { 0o700 };
+                let made = std::fs::DirBuilder::new().mode(mode).create(path);
+                made.map_err(|error| errors::io("create", path, &error))?;
+                self.is_made = true;
                 Destination::open(path, options).map_err(failed)?
             }
-            There::Nothing => Destination::create(path, options).map_err(failed)?,
             _ => Destination::open(path, options).map_err(failed)?,
         };
         if there == There::Nothing && self.placement == Placement::Into {
             self.receiving.count(|counts| counts.created.directories += 1);
         }
         let found = destination.look(&RelPath::root(), &self.look).map_err(failed)?;
-        self.root_before = found.map(|found| found.entry.metadata);
+        self.root_before = found.map(|found| found.entry.metadata.modified);
         self.receiving.open(destination, None, key)
     }
 
@@ -479,7 +490,7 @@ impl Merge {
         self.rewrite.apply(&mut entry.metadata, &entry.kind);
         let mut old = self.look(path)?;
         // The destination itself was made for this directory just now.
-        let is_made = path.is_root() && self.is_made();
+        let is_made = path.is_root() && self.is_made;
         if old.is_some() && self.receiving.has_staging() {
             self.check_name(path, &entry.name)?;
         }
@@ -494,7 +505,7 @@ impl Merge {
         });
         let verdict = judge(&entry, old.as_ref(), difference, self.options());
         let state = match verdict {
-            Verdict::LeftAlone => {
+            Verdict::LeftAlone if !is_made => {
                 self.skip();
                 return Ok(());
             }
@@ -510,6 +521,10 @@ impl Merge {
             Verdict::Touch(changes) => {
                 self.told(&entry, shown, changes, b'.');
                 State::Existing
+            }
+            Verdict::LeftAlone => {
+                self.told(&entry, shown, Changes { new: true, ..Changes::default() }, b'c');
+                State::New
             }
             Verdict::Same | Verdict::Compare(_) => {
                 self.unchanged(&entry, shown);
@@ -531,7 +546,7 @@ impl Merge {
             }
             _ => None,
         };
-        let is_changed = matches!(verdict, Verdict::Make(_) | Verdict::Touch(_));
+        let is_changed = state == State::New || matches!(verdict, Verdict::Touch(_));
         self.frames.push(Frame {
             path: path.clone(),
             shown: shown.clone(),
@@ -542,11 +557,6 @@ impl Merge {
             is_writable: state == State::New,
         });
         Ok(())
-    }
-
-    /// The destination's root did not exist before this copy.
-    fn is_made(&self) -> bool {
-        self.receiving.opened().is_some_and(|placing| placing.destination.is_new())
     }
 
     fn make_dir(&mut self, path: &RelPath) -> Result<(), FileError> {
@@ -579,7 +589,6 @@ impl Merge {
 
     /// Makes room for something of another kind.
     fn clear(&mut self, path: &RelPath, shown: &RelPath, new: &Entry) -> Result<(), FileError> {
-        self.touch_parent()?;
         let receiving = Arc::clone(&self.receiving);
         let placing = receiving.placing()?;
         let Some(old) = placing.destination.look(path, &self.look)? else { return Ok(()) };
@@ -593,6 +602,7 @@ impl Merge {
             };
             return Err(because("replace", &placing.whole_path(path), why));
         }
+        self.touch_parent()?;
         if !is_dir && (self.options().dry_run || receiving.back_up(path)?) {
             return Ok(());
         }
@@ -692,7 +702,7 @@ impl Merge {
                 return Ok(None);
             }
             Verdict::Same => {
-                self.note_first(&entry, path, shown)?;
+                self.note_first(&entry, path, shown, true)?;
                 self.unchanged(&entry, shown);
                 if let Some(old) = &old {
                     self.receiving.unchanged(self.entry, &old.stamp);
@@ -701,7 +711,7 @@ impl Merge {
             }
             Verdict::Touch(changes) => {
                 self.told(&entry, shown, changes, b'.');
-                self.note_first(&entry, path, shown)?;
+                self.note_first(&entry, path, shown, true)?;
                 let Some(old) = &old else { return Ok(None) };
                 if self.options().dry_run
                     || self.receiving.touch(path, shown.as_bytes(), &old.stamp, &entry.metadata)
@@ -721,7 +731,7 @@ impl Merge {
         if is_in_the_way {
             self.clear(path, shown, &entry)?;
         }
-        self.note_first(&entry, path, shown)?;
+        self.note_first(&entry, path, shown, false)?;
         if !self.options().dry_run {
             self.touch_parent()?;
         }
@@ -807,10 +817,16 @@ impl Merge {
     }
 
     /// Notes the first name of a group that is at the destination, or comes there.
-    fn note_first(&mut self, entry: &Entry, path: &RelPath, shown: &RelPath) -> Result<(), FileError> {
+    fn note_first(
+        &mut self,
+        entry: &Entry,
+        path: &RelPath,
+        shown: &RelPath,
+        is_kept: bool,
+    ) -> Result<(), FileError> {
         let Some(group) = entry.hard_link else { return Ok(()) };
         let (path, shown) = (path.as_bytes().to_vec(), shown.as_bytes().to_vec());
-        let record = PathRecord { path, shown, is_dir: false };
+        let record = PathRecord { path, shown, is_dir: false, is_kept };
         let at =
             self.firsts.push(&record).map_err(|error| FileError::new("note", Path::new("a link"), error))?;
         let group = group as usize;
@@ -834,9 +850,13 @@ impl Merge {
         let first = self.firsts.get(at).map_err(note)?;
         if let Some(old) = old {
             let names = first.path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
-            let there = self.look(&RelPath::new(names)?)?;
+            let there = match self.look(&RelPath::new(names)?) {
+                // A real run would have made way for the directories on the way there.
+                Err(_) if self.options().dry_run => None,
+                there => there?,
+            };
             self.matched += 1;
-            if there.is_some_and(|first| first.stamp.same_file(&old.stamp)) {
+            if first.is_kept && there.is_some_and(|there| there.stamp.same_file(&old.stamp)) {
                 self.unchanged(entry, shown);
                 self.receiving.unchanged(self.entry, &old.stamp);
                 return Ok(());
@@ -930,7 +950,12 @@ impl Merge {
         if super::file::is_file(&found.entry.kind) {
             self.receiving.is_spare(path.clone(), found.stamp);
         }
-        let record = PathRecord { path: path.as_bytes().to_vec(), shown: shown.as_bytes().to_vec(), is_dir };
+        let record = PathRecord {
+            path: path.as_bytes().to_vec(),
+            shown: shown.as_bytes().to_vec(),
+            is_dir,
+            is_kept: false,
+        };
         self.deletions
             .push(&record)
             .map_err(|error| FileError::new("note", Path::new("a deletion"), error))?;
@@ -949,15 +974,13 @@ impl Merge {
         path.names().all(|name| names.next() == Some(name))
     }
 
-    /// The temporaries that came and went must not show in a directory in which nothing changed.
-    fn leave_top(&mut self, is_changed: bool) -> Result<(), ApiError> {
-        let is_entry =
-            matches!((self.placement, &self.renamed), (Placement::As, None) | (Placement::Contents, _));
-        let before = self.root_before.take().filter(|_| !is_entry && !is_changed && !self.options().dry_run);
-        let Some(before) = before else { return Ok(()) };
-        let record = DirRecord { path: Vec::new(), shown: Vec::new(), metadata: metadata_bytes(&before) };
-        let noted = self.dirs.push(&record).map(drop);
-        noted.map_err(|error| errors::io("note", Path::new("a directory"), &error))
+    /// Whether the destination's own directory stands for an entry of the source.
+    fn is_root_told(&self) -> bool {
+        match self.placement {
+            Placement::Into => false,
+            Placement::Contents => true,
+            Placement::As => self.renamed.is_none(),
+        }
     }
 
     fn leave(&mut self) -> Result<(), ApiError> {
@@ -968,14 +991,22 @@ impl Merge {
         if frame.state == State::Skipped {
             return Ok(());
         }
+        let is_own_root = frame.state == State::Top && !self.is_root_told();
+        if (is_own_root || frame.path.is_root() && self.is_root_told()) && !frame.is_changed {
+            self.root_time = self.root_before;
+        }
         if frame.state == State::Top {
-            return self.leave_top(frame.is_changed);
+            return Ok(());
         }
         if frame.state == State::Existing && self.receiving.opened().is_some() {
             self.filter.leave();
         }
         // In the root the temporaries come and go.
-        let is_touched = frame.is_changed || frame.path.is_root();
+        let is_listed = frame.path.is_root() && self.options().files_from.is_some();
+        let is_touched = frame.is_changed || frame.path.is_root() && !is_listed;
+        if is_touched && frame.path.is_root() && self.receiving.policy.dir_times {
+            self.root_time = None;
+        }
         if !is_touched || self.options().dry_run {
             return Ok(());
         }

@@ -165,7 +165,7 @@ impl Sources {
         let rules = RuleList::from_lines(&self.options.filters)
             .map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
         let mut filter = Filter::new(rules, Side::Sender, self.options.delete_excluded);
-        let mut links = HardLinks::default();
+        let mut links = if self.options.copy_links { HardLinks::following() } else { HardLinks::default() };
         each(Step::Walk(Event::Enter(nameless()), None))?;
         for root in &self.roots {
             let mut reader = Reader { root, sources: self, filter: &mut filter, links: &mut links, each };

@@ -164,7 +164,7 @@ pub(crate) fn apply(
     }
     apply_mode(target, metadata, policy, before)?;
     if policy.takes_times(file_type(&stat)) {
-        apply_times(target, metadata.modified)?;
+        set_time(target, metadata.modified)?;
     }
     Ok(lacking)
 }
@@ -217,9 +217,14 @@ fn apply_mode(target: Held<'_>, metadata: &Metadata, policy: &Policy, before: Be
 fn wanted_mode(metadata: &Metadata, stat: &Stat, policy: &Policy, before: Before) -> u32 {
     match before {
         _ if policy.modes => metadata.mode & 0o7777 & !dropped_bits(metadata, stat, policy),
-        Before::Nothing => metadata.mode & 0o777 & !umask(),
+        // A directory in one whose group is inherited hands it on.
+        Before::Nothing => metadata.mode & 0o777 & !umask() | inherited_setgid(stat),
         Before::Mode(mode) => mode,
     }
+}
+
+fn inherited_setgid(stat: &Stat) -> u32 {
+    if file_type(stat) == FileType::Directory { stat.st_mode & SETGID } else { 0 }
 }
 
 fn dropped_bits(metadata: &Metadata, stat: &Stat, policy: &Policy) -> u32 {
@@ -236,7 +241,7 @@ fn dropped_bits(metadata: &Metadata, stat: &Stat, policy: &Policy) -> u32 {
     dropped
 }
 
-fn apply_times(target: Held<'_>, modified: Time) -> Result<(), Errno> {
+pub(crate) fn set_time(target: Held<'_>, modified: Time) -> Result<(), Errno> {
     target.set_times(&Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         last_modification: Timespec { tv_sec: modified.seconds, tv_nsec: nanos(modified) },

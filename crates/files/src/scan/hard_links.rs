@@ -14,6 +14,8 @@ pub struct HardLinks {
     /// By device and inode.
     open: HashMap<(u64, u64), Group>,
     next: u64,
+    /// Links are followed, so that a name may be met more often than it is there.
+    follows: bool,
 }
 
 #[derive(Debug)]
@@ -24,6 +26,11 @@ struct Group {
 }
 
 impl HardLinks {
+    /// For scans that follow symbolic links: no group is ever forgotten.
+    pub fn following() -> Self {
+        Self { follows: true, ..Self::default() }
+    }
+
     /// Gives `found` the number of its group, if it has other names and is no directory.
     pub fn number(&mut self, found: &mut Found) {
         if found.links < 2 || found.entry.kind == Kind::Directory {
@@ -34,8 +41,8 @@ impl HardLinks {
         let group = self.open.entry(inode).or_insert(Group { number: next, missing: found.links });
         found.entry.hard_link = Some(group.number);
         self.next = next.max(group.number + 1);
-        group.missing -= 1;
-        if group.missing == 0 {
+        group.missing = group.missing.saturating_sub(1);
+        if group.missing == 0 && !self.follows {
             self.open.remove(&inode);
         }
     }

@@ -74,7 +74,7 @@ impl Destination {
         }
         let (dir, _) = open_accessible(parent.as_fd(), name).map_err(failed)?;
         let mode = match like {
-            Some(like) => fstat(from.dirs().get(like).map_err(failed)?).map_err(failed)?.st_mode & 0o1777,
+            Some(like) => fstat(from.dirs().get(like).map_err(failed)?).map_err(failed)?.st_mode & 0o7777,
             None => 0o777 & !umask(),
         };
         Held::Open(dir.as_fd()).set_mode(mode | 0o700).map_err(failed)

@@ -165,10 +165,6 @@ impl Destination {
         &self.path
     }
 
-    pub(super) const fn root(&self) -> Made {
-        self.root
-    }
-
     pub(super) const fn options(&self) -> &WriteOptions {
         &self.options
     }

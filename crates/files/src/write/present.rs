@@ -6,21 +6,22 @@ use std::sync::Arc;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
-use towpath_content::tree::Metadata;
+use towpath_content::tree::{Metadata, Time};
 
 use super::destination::Destination;
-use super::directories::Made;
 use crate::confine::Links;
 use crate::error::FileError;
-use crate::metadata::{Before, Held, apply, hold};
+use crate::metadata::{Before, Held, apply, hold, set_time};
 use crate::path::RelPath;
 use crate::scan::{DirNames, Found, ScanOptions, check_same, open_regular};
 use crate::stamp::Stamp;
 
 impl Destination {
-    /// True if the root was made for this destination.
-    pub fn is_new(&self) -> bool {
-        self.root() == Made::New
+    /// Sets a directory's time of last modification alone.
+    pub fn set_dir_time(&self, path: &RelPath, modified: Time) -> Result<(), FileError> {
+        let dir = self.dir(path)?;
+        let set = set_time(Held::Open(dir.as_fd()), modified);
+        set.map_err(|e| FileError::new("set the time of", &path.below(self.path()), e))
     }
 
     /// The directory at `path`, held open.
