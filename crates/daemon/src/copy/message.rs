@@ -196,7 +196,7 @@ pub struct Unchanged {
 
 impl Message {
     /// Its bytes.
-    pub fn to_bytes(self) -> Bytes {
+    pub fn into_bytes(self) -> Bytes {
         Envelope { message: Some(self) }.encode_to_vec().into()
     }
 
@@ -318,7 +318,7 @@ mod tests {
     fn the_bytes_are_those_in_the_file_and_come_back() {
         let mut text = String::new();
         for (name, message) in messages() {
-            let bytes = message.clone().to_bytes();
+            let bytes = message.clone().into_bytes();
             text += &format!("{}  {name}\n", hex(&bytes));
             assert_eq!(Message::from_bytes(bytes).unwrap(), message, "{name}");
         }

@@ -35,9 +35,12 @@ pub struct RemoteSupplier {
     next: Mutex<Asks>,
     session: Weak<Session>,
     /// Files that may have been renamed, until the walk is over.
-    held: Mutex<Option<Vec<(Arc<CopyFile>, Oid)>>>,
+    held: Mutex<Option<Vec<Held>>>,
     done: mpsc::UnboundedSender<Done>,
 }
+
+/// A file with the name of its content.
+type Held = (Arc<CopyFile>, Oid);
 
 /// What is on its way to the sender.
 enum Done {
@@ -66,7 +69,7 @@ impl RemoteSupplier {
     }
 
     fn say(&self, message: Message) -> Result<(), ApiError> {
-        self.runtime.block_on(self.control.send(message.to_bytes())).map_err(|_| hung_up())
+        self.runtime.block_on(self.control.send(message.into_bytes())).map_err(|_| hung_up())
     }
 
     /// Waits until the sender was told of all files that are done with.
@@ -208,7 +211,7 @@ async fn tell_settled(control: ControlSender, mut done: mpsc::UnboundedReceiver<
         }
         let settled = Some(message).filter(|message| *message != Settled::default()).map(Message::Settled);
         for message in settled.into_iter().chain(considered.map(Message::Considered)) {
-            if control.send(message.to_bytes()).await.is_err() {
+            if control.send(message.into_bytes()).await.is_err() {
                 return;
             }
         }

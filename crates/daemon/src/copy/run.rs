@@ -77,7 +77,7 @@ pub async fn run(
         request.sources.iter().map(|source| Place::parse(source)).collect::<Result<_, _>>()?;
     let remote = sources.iter().filter(|source| matches!(source, Place::Remote(_))).count();
     let (events, told) = events();
-    let tally = tokio::spawn(told.to_person(person));
+    let tally = tokio::spawn(told.show_to(person));
     let result = match &destination {
         Place::Remote(_) if remote > 0 => {
             drop(events);
@@ -383,15 +383,20 @@ async fn start(
     let theirs = async {
         // A list of files may be longer than a message.
         for part in front.chunks(PART) {
-            let part = Message::More(Bytes::copy_from_slice(part)).to_bytes();
+            let part = Message::More(Bytes::copy_from_slice(part)).into_bytes();
             control.send(part).await.map_err(|_| hung_up())?;
         }
-        control.send(Message::Start(message).to_bytes()).await.map_err(|_| hung_up())?;
+        control.send(Message::Start(message).into_bytes()).await.map_err(|_| hung_up())?;
         loop {
             match Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? {
                 Message::Ready(Ready { addresses, sources }) => {
                     let addresses = addresses.iter().filter_map(|address| address.parse().ok());
                     return Ok((addresses.collect(), sources as usize));
+                }
+                Message::Event(json) => {
+                    let event =
+                        serde_json::from_slice(&json).map_err(|error| violation(&error.to_string()))?;
+                    events.pass(event).await;
                 }
                 Message::Fatal(fatal) => return Err(told_error(&fatal)),
                 _ => return Err(violation("something before it was ready")),
@@ -486,7 +491,7 @@ async fn pull(
     let received = receive(&started.side, destined, &mut started.inbox, race, &started.theirs).await;
     if received.is_ok() {
         // The sender may have files to remove, and something to tell of it.
-        let _ = started.side.control.send(Message::Finished(Bytes::from_static(b"{}")).to_bytes()).await;
+        let _ = started.side.control.send(Message::Finished(Bytes::from_static(b"{}")).into_bytes()).await;
         let _ = tokio::time::timeout(GRACE, last_words(&started.side, &mut started.inbox)).await;
     }
     finish(started, received).await
@@ -519,7 +524,8 @@ async fn finish(
         }
         Err(error) => {
             let json = serde_json::to_vec(&error).unwrap_or_default();
-            let _ = started.side.control.send(Message::Fatal(Fatal { error: json.into() }).to_bytes()).await;
+            let _ =
+                started.side.control.send(Message::Fatal(Fatal { error: json.into() }).into_bytes()).await;
             started.channel.close().await;
             Err(error)
         }
@@ -797,7 +803,7 @@ pub async fn serve_stdio(service: &Arc<Service>) -> Result<(), ApiError> {
         return Err(violation("a connection without a control stream"));
     };
     let (events, told) = events();
-    let forwarding = tokio::spawn(told.to_other_side(control.clone()));
+    let forwarding = tokio::spawn(told.send_to(control.clone()));
     let serving = serve(service, &peer, &control, &mut inbox, offers, peers, events);
     let message = match serving.await {
         Ok(Some(summary)) => Some(Message::Finished(serde_json::to_vec(&summary).unwrap_or_default().into())),
@@ -809,7 +815,7 @@ pub async fn serve_stdio(service: &Arc<Service>) -> Result<(), ApiError> {
     // All events come before the summary.
     let _ = tokio::time::timeout(GRACE, forwarding).await;
     if let Some(message) = message {
-        let _ = control.send(message.to_bytes()).await;
+        let _ = control.send(message.into_bytes()).await;
     }
     // The person's side closes when it has heard the end.
     drop(control);
@@ -877,7 +883,7 @@ async fn serve(
     };
     let addresses = addresses.iter().map(ToString::to_string).collect();
     let ready = Ready { addresses, sources: count as u32 };
-    control.send(Message::Ready(ready).to_bytes()).await.map_err(|_| hung_up())?;
+    control.send(Message::Ready(ready).into_bytes()).await.map_err(|_| hung_up())?;
     set_silence(peer, &options);
     let theirs: Vec<_> = start.addresses.iter().filter_map(|address| address.parse().ok()).collect();
     let side = Side {

@@ -248,7 +248,7 @@ impl Sender {
     }
 
     fn say(&self, message: Message) -> Result<(), ApiError> {
-        self.runtime.block_on(self.control.send(message.to_bytes())).map_err(|_| hung_up())
+        self.runtime.block_on(self.control.send(message.into_bytes())).map_err(|_| hung_up())
     }
 
     /// Handles what the receiver says; `asks` leads to [`Self::answer_all`].

@@ -70,6 +70,7 @@ impl Located {
 
 /// A step of reading the sources.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // Nearly all steps are of the large kind.
 pub enum Step {
     /// A step of the walk; a file's OID is not known. What can be removed or read comes with the
     /// way to it.

@@ -85,7 +85,7 @@ impl Told {
     }
 
     /// Hands everything to the person, and counts what failed.
-    pub async fn to_person(mut self, person: mpsc::Sender<CopyEvent>) -> Tally {
+    pub async fn show_to(mut self, person: mpsc::Sender<CopyEvent>) -> Tally {
         let mut tally = Tally::default();
         while let Some(event) = self.next().await {
             if let CopyEvent::Failed { kind, .. } = &event {
@@ -101,11 +101,11 @@ impl Told {
     }
 
     /// Sends everything to the other side.
-    pub async fn to_other_side(mut self, control: ControlSender) {
+    pub async fn send_to(mut self, control: ControlSender) {
         while let Some(mut event) = self.next().await {
             shorten(&mut event);
             if let Ok(json) = serde_json::to_vec(&event) {
-                let _ = control.send(Message::Event(Bytes::from(json)).to_bytes()).await;
+                let _ = control.send(Message::Event(Bytes::from(json)).into_bytes()).await;
             }
         }
     }
