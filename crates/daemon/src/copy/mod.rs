@@ -15,7 +15,7 @@
 //! | module | story |
 //! |---|---|
 //! | [`options`], [`events`] | what is asked for; what is told |
-//! | [`run`](mod@run) | a copy from its beginning to its end, at both sides |
+//! | `run` | a copy from its beginning to its end, at both sides |
 //! | [`place`], [`channel`], [`race`] | where things are, the way there over ssh, and a better one beside it |
 //! | `patterns` | paths of the started side: its home, and names with wildcards |
 //! | `message` | what the two sides say to each other |
