@@ -110,7 +110,7 @@ pub fn fetch(error: &FetchError) -> ApiError {
         FetchError::Ended(Outcome::SourceChanged) => ApiError::new(ErrorKind::Changed, message)
             .hint("ask the sender to put it again, and use the new ticket"),
         FetchError::Ended(_) => ApiError::new(ErrorKind::NotFound, message),
-        FetchError::Stalled { .. } => ApiError::new(ErrorKind::TimedOut, message)
+        FetchError::Stalled { .. } => ApiError::new(ErrorKind::Unreachable, message)
             .hint(format!("see that the sender runs and can be reached, then {AGAIN}")),
         FetchError::Bad { .. } | FetchError::BindingWrong | FetchError::Statement(_) => {
             ApiError::new(ErrorKind::Corrupt, message)

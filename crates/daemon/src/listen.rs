@@ -25,6 +25,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Listening {
     addresses: Vec<SocketAddr>,
     count: Arc<Mutex<Counts>>,
+    open: CancellationToken,
     _end: DropGuard,
 }
 
@@ -38,6 +39,11 @@ impl Listening {
     /// The addresses that a ticket names: best first.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Lets callers in; until then they wait in the kernel.
+    pub fn open(&self) {
+        self.open.cancel();
     }
 
     /// Connections now.
@@ -72,8 +78,14 @@ pub async fn listen(
     }
     let token = CancellationToken::new();
     let count = Arc::new(Mutex::new(Counts::default()));
-    tokio::spawn(accept(listener, service, config, Arc::clone(&count), token.clone()));
-    Ok(Listening { addresses: reachable(local), count, _end: token.drop_guard() })
+    let open = CancellationToken::new();
+    let accepting = accept(listener, service, config, Arc::clone(&count), token.clone());
+    let opened = open.clone();
+    tokio::spawn(async move {
+        opened.cancelled().await;
+        accepting.await;
+    });
+    Ok(Listening { addresses: reachable(local), count, open, _end: token.drop_guard() })
 }
 
 pub(crate) async fn bind(identity: &Identity, address: SocketAddr) -> Result<Listener, ApiError> {

@@ -64,7 +64,15 @@ impl Service {
         self.identity.node_id()
     }
 
-    /// Listens for peers. `user` names who listens, so that the same one gets the same port again;
+    /// Lets peers in that [`Self::listen`] listens for. To be called when what they may ask for is
+    /// there: one that waits for this service to come back asks at once, and is refused only once.
+    pub fn open_doors(&self) {
+        if let Some(listening) = self.listening.get() {
+            listening.open();
+        }
+    }
+
+    /// Listens for peers; they wait until [`Self::open_doors`]. `user` names who listens, so that the same one gets the same port again;
     /// `address` is what a person asked for.
     pub async fn listen(
         &self,

@@ -30,6 +30,7 @@ impl Daemon {
         let service = context.embedded(Options { serve_leases: true, limit_rate: self.limit_rate })?;
         let addresses = service.listen(PORT, self.listen).await?;
         service.resume_puts();
+        service.open_doors();
         let list = addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ");
         context.output.say(&format!("tow: node {} listens on {list}", service.node_id()));
         context.output.say(&format!("tow: local API at {}", context.home.socket().display()));

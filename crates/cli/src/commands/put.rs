@@ -76,6 +76,7 @@ impl Put {
         }
         let service = context.embedded(Options::default())?;
         service.listen(STREAM_PORT, self.listen).await?;
+        service.open_doors();
         self.serve_stream(context, service, input, ticket).await
     }
 

@@ -35,6 +35,7 @@ impl Share {
         let user = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
         service.listen(user.as_os_str().as_bytes(), self.listen).await?;
         let mut shared = service.share(&self.path).await?;
+        service.open_doors();
         context.output.ticket(&shared.reply);
         context.output.say("tow: serving until interrupted; fetch with: tow get TICKET");
         let mut reading = Some(shared.reading);

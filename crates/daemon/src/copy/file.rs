@@ -18,7 +18,7 @@ use towpath_content::pieces::{MIN_LOG2, Value};
 use towpath_content::tree::{Kind, Metadata, Time};
 use towpath_files::{BeforeNaming, Body, FileError, Overwrite, RelPath, Staged, Stamp};
 use towpath_store::{About, hash_open_file};
-use towpath_transfer::{FetchError, Target};
+use towpath_transfer::{FetchError, Outcome, Target};
 
 use super::judge::Changes;
 use super::receiving::Receiving;
@@ -183,9 +183,15 @@ impl CopyFile {
 
     /// The session could not bring it, or this side could not write it.
     pub fn ended(&self, error: &FetchError) {
-        match lock(&self.failure).take() {
-            Some(failure) => self.receiving.problem(&self.wanted.shown, &failure),
-            None => self.receiving.fetch_problem(&self.wanted.shown, error),
+        match (lock(&self.failure).take(), error) {
+            (Some(failure), _) => self.receiving.problem(&self.wanted.shown, &failure),
+            (None, FetchError::Ended(Outcome::SourceChanged | Outcome::NotHere | Outcome::Gone)) => {
+                self.receiving.lost(self.wanted.entry);
+                return drop(lock(&self.permit).take());
+            }
+            // Its sender told why.
+            (None, FetchError::Abandoned) => {}
+            (None, error) => self.receiving.fetch_problem(&self.wanted.shown, error),
         }
         self.settle(false);
     }

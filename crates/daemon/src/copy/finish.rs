@@ -242,11 +242,12 @@ impl Merge {
         self.finish_dirs()?;
         // One that was made for what goes into it is like any directory that is made here.
         placing.destination.keep_dir(&RelPath::root()).map_err(|error| errors::file(&error))?;
-        if let Some(modified) = self.root_time.filter(|_| receiving.has_staging()) {
-            placing
-                .destination
-                .set_dir_time(&RelPath::root(), modified)
-                .map_err(|error| errors::file(&error))?;
+        let root =
+            placing.destination.look(&RelPath::root(), &self.look).map_err(|error| errors::file(&error))?;
+        let now = root.map(|root| root.stamp.modified);
+        if let Some(modified) = self.root_time.filter(|modified| now != Some(*modified)) {
+            // Whose directory it is not can't; it matters little.
+            let _ = placing.destination.set_dir_time(&RelPath::root(), modified);
         }
         placing.destination.sync().map_err(|error| errors::file(&error))?;
         placing.record.remove();

@@ -175,6 +175,9 @@ pub struct Settled {
     /// They were the same already.
     #[prost(message, repeated, tag = "3")]
     pub unchanged: Vec<Unchanged>,
+    /// They could not be read to the end; the sender tells why.
+    #[prost(uint64, repeated, tag = "4")]
+    pub lost: Vec<u64>,
 }
 
 /// A file that was the same already, and what tells whether it is the sender's own.

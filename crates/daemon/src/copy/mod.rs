@@ -15,7 +15,10 @@
 //! | module | story |
 //! |---|---|
 //! | [`options`], [`events`] | what is asked for; what is told |
-//! | `run` | a copy from its beginning to its end, at both sides |
+//! | `run` | a copy from its beginning to its end, at the person's side |
+//! | `started` | the same at the side that was started over ssh |
+//! | `within` | the same within one machine |
+//! | `side`, `sending`, `taking` | what both sides have; the sender's part, the receiver's part |
 //! | [`place`], [`channel`], [`race`] | where things are, the way there over ssh, and a better one beside it |
 //! | `patterns` | paths of the started side: its home, and names with wildcards |
 //! | `message` | what the two sides say to each other |
@@ -54,10 +57,16 @@ mod removal;
 mod renames;
 mod run;
 mod sender;
+mod sending;
+mod side;
 mod source;
+mod started;
 mod supply;
+mod taking;
 mod talk;
+mod within;
 
 pub use events::{CopyEvent, CopySummary, Counts, FailureKind};
 pub use options::{Check, CopyOptions, CopyRequest, Mode, Preserve, Via};
-pub use run::{run, serve_stdio};
+pub use run::run;
+pub use started::serve_stdio;

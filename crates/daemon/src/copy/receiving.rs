@@ -14,7 +14,7 @@ use towpath_content::Oid;
 use towpath_content::tree::{Kind, Metadata, Time};
 use towpath_files::{Destination, FileError, FlushLimits, Policy, RelPath, Stamp, WriteOptions};
 use towpath_store::{DiskStore, FileRecord, hash_open_file};
-use towpath_transfer::{FetchError, Outcome};
+use towpath_transfer::FetchError;
 
 use super::events::{CopyEvent, CopySummary, Counts, FailureKind};
 use super::file::{Note, Wanted};
@@ -269,22 +269,8 @@ impl Receiving {
     pub fn fetch_problem(&self, shown: &[u8], error: &FetchError) {
         let told = errors::fetch(error);
         match error {
-            FetchError::Stalled { .. } | FetchError::Cancelled => self.stop(told),
-            // Its sender told why.
-            FetchError::Abandoned => {}
-            // It was there when its sender named it.
-            FetchError::Ended(Outcome::NotHere | Outcome::Gone) => self.events.failure(CopyEvent::Failed {
-                path: shown.to_vec(),
-                error: "it vanished while it was read".into(),
-                hint: None,
-                kind: FailureKind::Vanished,
-            }),
-            FetchError::Ended(Outcome::SourceChanged) => self.events.failure(CopyEvent::Failed {
-                path: shown.to_vec(),
-                error: "it changed while it was read".into(),
-                hint: Some("run the same command again when nothing writes to it".into()),
-                kind: FailureKind::Other,
-            }),
+            FetchError::Stalled { .. } => self.stop(ApiError { kind: ErrorKind::TimedOut, ..told }),
+            FetchError::Cancelled => self.stop(told),
             _ => self.events.failure(CopyEvent::Failed {
                 path: shown.to_vec(),
                 hint: told.hint,
@@ -400,9 +386,15 @@ impl Receiving {
         self.meets(entry, Fate::Unchanged(*here));
     }
 
+    /// Its source could not be read to the end.
+    pub fn lost(&self, entry: u64) {
+        self.meets(entry, Fate::Lost);
+    }
+
     fn meets(&self, entry: u64, fate: Fate) {
         // A dry run lets nothing go at the source either.
-        let fate = if self.options.dry_run { Fate::Dropped } else { fate };
+        let lets_go = matches!(fate, Fate::Placed | Fate::Unchanged(_));
+        let fate = if self.options.dry_run && lets_go { Fate::Dropped } else { fate };
         if let Some(supplier) = self.supplier.get() {
             supplier.settled(entry, fate);
         }

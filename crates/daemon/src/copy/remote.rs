@@ -225,6 +225,7 @@ fn add(message: &mut Settled, entry: u64, fate: Fate) {
     match fate {
         Fate::Placed => message.placed.push(entry),
         Fate::Dropped => message.dropped.push(entry),
+        Fate::Lost => message.lost.push(entry),
         Fate::Unchanged(stamp) => message.unchanged.push(Unchanged {
             entry,
             inode: stamp.inode,

@@ -26,6 +26,7 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_content::ticket::Secret;
 use towpath_content::tree::{Encoder, Event, Time};
 use towpath_content::{NodeId, Oid};
+use towpath_files::FileError;
 use towpath_link::Identity;
 use towpath_plugins::direct::{ControlSender, Issuer};
 use towpath_store::{About, DiskStore, FileRecord, Stamp, hash_open_file};
@@ -282,6 +283,9 @@ impl Sender {
         for entry in settled.dropped {
             self.forget(entry);
         }
+        for located in settled.lost.into_iter().filter_map(|entry| self.forget(entry)) {
+            self.tell_lost(&located);
+        }
         let placed = settled.placed.into_iter().map(|entry| (entry, Fate::Placed));
         let unchanged = settled.unchanged.into_iter().map(|unchanged| {
             let changed = Time { seconds: unchanged.seconds, nanos: unchanged.nanos };
@@ -294,6 +298,16 @@ impl Sender {
                 self.removal.remove(located);
             }
         }
+    }
+
+    /// A file that was named and could not be read to the end.
+    fn tell_lost(&self, located: &Located) {
+        let path = located.whole_path();
+        let error = match located.open() {
+            Err(error) => error,
+            Ok(_) => FileError::changed("read", &path, "written to while it was read"),
+        };
+        self.events.failure(failed_at(&path, &error));
     }
 
     fn forget(&self, entry: u64) -> Option<Located> {

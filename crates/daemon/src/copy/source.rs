@@ -56,7 +56,7 @@ impl Located {
     pub fn may_go(&self, fate: &Fate) -> bool {
         match fate {
             Fate::Placed => true,
-            Fate::Dropped => false,
+            Fate::Dropped | Fate::Lost => false,
             // The same file under both names; its device may have another number over there.
             Fate::Unchanged(there) => (there.inode, there.changed) != (self.stamp.inode, self.stamp.changed),
         }

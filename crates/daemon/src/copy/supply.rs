@@ -15,6 +15,8 @@ pub enum Fate {
     Placed,
     /// It is given up.
     Dropped,
+    /// Its source could not be read to the end: only its sender can tell why.
+    Lost,
     /// What is in its place is the same. It may be the very same file, reached by another way, so
     /// this is what it looks like.
     Unchanged(Stamp),

@@ -1,0 +1,106 @@
+//! The first level of the walk: where the sources go, and the destination opened for them.
+
+use super::Merge;
+use crate::copy::options::Mode;
+use crate::copy::placement::{Asked, Placement, There, place};
+use crate::copy::receiving::refuse;
+use crate::errors;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use towpath_api::{ApiError, ErrorKind};
+use towpath_content::Oid;
+use towpath_content::tree::{Entry, Kind};
+use towpath_files::{Destination, FileError, RelPath, display_name};
+
+impl Merge {
+    /// The first level: what the person named.
+    pub(super) fn first(&mut self, entry: &Entry) -> Result<(), ApiError> {
+        if let Some(names) = &self.destined.names
+            && !names.iter().any(|name| name.matches(&entry.name))
+        {
+            let name = display_name(&entry.name);
+            return Err(ApiError::new(
+                ErrorKind::Corrupt,
+                format!("the sender sent {name}, which nobody asked for"),
+            )
+            .hint("nothing of it was written; do not use this sender"));
+        }
+        if self.entry != 1 {
+            return Ok(());
+        }
+        let path = self.destined.path.clone();
+        let shown = display_name(path.as_os_str().as_encoded_bytes());
+        let is_dir = entry.kind == Kind::Directory;
+        let there = match std::fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => There::Directory,
+            Ok(_) => There::Other,
+            // A link that leads nowhere is something that can be replaced.
+            Err(_) if path.symlink_metadata().is_ok() => There::Other,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => There::Nothing,
+            Err(error) => return Err(errors::io("look at", &path, &error)),
+        };
+        let asked = Asked {
+            mode: self.destined.mode,
+            sources: self.destined.sources,
+            contents: self.destined.contents,
+            slash: path.as_os_str().as_encoded_bytes().ends_with(b"/"),
+            is_dir,
+        };
+        // An interrupted copy made the directory that it goes on with now.
+        let goes_on = self.destined.mode == Mode::Cp
+            && is_dir
+            && there == There::Directory
+            && self.receiving.is_open(&path, &self.key(Placement::As, &entry.name));
+        let there = if goes_on { There::Nothing } else { there };
+        self.placement = place(there, asked)
+            .map_err(|(why, hint)| ApiError::new(ErrorKind::Exists, format!("{shown} {why}")).hint(hint))?;
+        let key = self.key(self.placement, &entry.name);
+        let there = if goes_on { There::Directory } else { there };
+        self.open(&path, there, is_dir, &key)
+    }
+
+    /// Names what is put where, whatever it contains: what is left of a file is found by what the
+    /// file is.
+    fn key(&self, placement: Placement, name: &[u8]) -> Oid {
+        match placement {
+            Placement::As => Oid::of(&[b"copy as ", name].concat()),
+            Placement::Into | Placement::Contents => Oid::of(b"copy into"),
+        }
+    }
+
+    fn open(&mut self, path: &Path, there: There, is_dir: bool, key: &Oid) -> Result<(), ApiError> {
+        let options = self.receiving.write_options();
+        let failed = |error: FileError| errors::source(&error);
+        if self.placement == Placement::As && !is_dir {
+            let name = path.file_name().ok_or_else(|| {
+                refuse("the destination has no name", "name the file that the copy is to be")
+            })?;
+            self.renamed = Some(name.as_encoded_bytes().to_vec());
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let parent = parent.unwrap_or(Path::new("."));
+            let destination = Destination::open(parent, options).map_err(failed)?;
+            let found = destination.look(&RelPath::root(), &self.look).map_err(failed)?;
+            self.root_before = found.map(|found| found.entry.metadata.modified);
+            return self.receiving.open(destination, Some(name), key);
+        }
+        let destination = match there {
+            There::Nothing if self.options().dry_run => return Ok(()),
+            There::Nothing => {
+                // Like any directory it is its owner's alone until it is finished, unless it is none of
+                // the source's.
+                let mode = if self.placement == Placement::Into { 0o777 } else { 0o700 };
+                let made = std::fs::DirBuilder::new().mode(mode).create(path);
+                made.map_err(|error| errors::io("create", path, &error))?;
+                self.is_made = true;
+                Destination::open(path, options).map_err(failed)?
+            }
+            _ => Destination::open(path, options).map_err(failed)?,
+        };
+        if there == There::Nothing && self.placement == Placement::Into {
+            self.receiving.count(|counts| counts.created.directories += 1);
+        }
+        let found = destination.look(&RelPath::root(), &self.look).map_err(failed)?;
+        self.root_before = found.map(|found| found.entry.metadata.modified);
+        self.receiving.open(destination, None, key)
+    }
+}

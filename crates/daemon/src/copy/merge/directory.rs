@@ -1,0 +1,179 @@
+//! A directory of the source: made, entered, or cleared of what is in its way.
+
+use super::extras::Names;
+use super::{Frame, Merge, State, because};
+use crate::copy::finish::make_room;
+use crate::copy::judge::{Changes, Verdict, judge};
+use crate::copy::options::Mode;
+use crate::copy::receiving::add;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use towpath_content::tree::{Entry, Kind};
+use towpath_files::metadata::{Differences, differences};
+use towpath_files::{FileError, RelPath};
+
+impl Merge {
+    pub(super) fn directory(
+        &mut self,
+        mut entry: Entry,
+        path: &RelPath,
+        shown: &RelPath,
+    ) -> Result<(), FileError> {
+        self.rewrite.apply(&mut entry.metadata, &entry.kind);
+        let mut old = self.look(path)?;
+        // The destination itself was made for this directory just now.
+        let is_made = path.is_root() && self.is_made;
+        if old.is_some() && self.receiving.has_staging() {
+            self.check_name(path, &entry.name)?;
+        }
+        if is_made {
+            old = None;
+        }
+        if let (Some(old), true) = (&old, path.is_root() && self.options().files_from.is_some()) {
+            entry.metadata.clone_from(&old.entry.metadata);
+        }
+        let difference = old.as_ref().map_or_else(Differences::default, |old| {
+            differences(&entry.kind, &entry.metadata, &old.entry.metadata, &self.receiving.policy)
+        });
+        let verdict = judge(&entry, old.as_ref(), difference, self.options());
+        let state = match verdict {
+            Verdict::LeftAlone if !is_made => {
+                self.skip();
+                return Ok(());
+            }
+            Verdict::Make(changes) => {
+                if old.take().is_some() {
+                    self.clear(path, shown, &entry)?;
+                }
+                self.make_dir(path)?;
+                self.told(&entry, shown, changes, b'c');
+                self.receiving.count(|counts| add(&mut counts.created, &entry.kind));
+                State::New
+            }
+            Verdict::Touch(changes) => {
+                self.told(&entry, shown, changes, b'.');
+                State::Existing
+            }
+            Verdict::LeftAlone => {
+                self.told(&entry, shown, Changes { new: true, ..Changes::default() }, b'c');
+                State::New
+            }
+            Verdict::Same | Verdict::Compare(_) => {
+                self.unchanged(&entry, shown);
+                State::Existing
+            }
+        };
+        if old.is_some() {
+            self.matched += 1;
+        }
+        if let (State::Existing, Some(placing)) = (state, self.receiving.opened()) {
+            let dir = placing.destination.dir(path)?;
+            self.filter.enter(dir.as_fd(), shown)?;
+        }
+        let is_closed = self.closed.remove(&self.entry);
+        let names = match self.receiving.opened() {
+            Some(placing) if self.options().delete && state == State::Existing && !is_closed => {
+                let names = placing.destination.names(path, &self.look)?;
+                Some(Names::new(names).map_err(|error| FileError::new("read", placing.path(), error))?)
+            }
+            _ => None,
+        };
+        let is_changed = state == State::New || matches!(verdict, Verdict::Touch(_));
+        self.frames.push(Frame {
+            path: path.clone(),
+            shown: shown.clone(),
+            state,
+            metadata: entry.metadata,
+            names,
+            is_changed,
+            is_writable: state == State::New,
+        });
+        Ok(())
+    }
+
+    /// On a file system that does not tell case or Unicode forms apart, what is found under one name
+    /// may be another entry.
+    pub(super) fn check_name(&mut self, path: &RelPath, name: &[u8]) -> Result<(), FileError> {
+        let receiving = Arc::clone(&self.receiving);
+        let Some(placing) = receiving.opened() else { return Ok(()) };
+        if path.is_root() || self.options().dry_run {
+            return Ok(());
+        }
+        // It is tried in the folder of the temporaries.
+        receiving.note_staging()?;
+        if !placing.destination.folds(path)? {
+            return Ok(());
+        }
+        match placing.destination.actual_name(path)? {
+            Some(actual) if actual != name => {
+                let shown = placing.whole_path(path);
+                // What has the name is not superfluous.
+                self.is_incomplete = true;
+                let why = "its name collides with another's, as case or accents make no difference there";
+                Err(because("write", &shown, why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn make_dir(&mut self, path: &RelPath) -> Result<(), FileError> {
+        if self.options().dry_run {
+            return Ok(());
+        }
+        self.touch_parent()?;
+        match self.receiving.opened() {
+            Some(placing) => placing.destination.make_dir(path).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// The innermost directory is going to be written to.
+    pub(super) fn touch_parent(&mut self) -> Result<(), FileError> {
+        let Some(frame) = self.frames.last_mut() else { return Ok(()) };
+        frame.is_changed = true;
+        if frame.is_writable || frame.state == State::Top {
+            return Ok(());
+        }
+        frame.is_writable = true;
+        match self.receiving.opened() {
+            // It may be read-only until it is finished.
+            Some(placing) if !self.receiving.options.dry_run => {
+                placing.destination.make_dir(&frame.path).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes room for something of another kind.
+    pub(super) fn clear(&mut self, path: &RelPath, shown: &RelPath, new: &Entry) -> Result<(), FileError> {
+        let receiving = Arc::clone(&self.receiving);
+        let placing = receiving.placing()?;
+        let Some(old) = placing.destination.look(path, &self.look)? else { return Ok(()) };
+        let is_dir = old.entry.kind == Kind::Directory;
+        let leave = self.options().delete || self.options().force;
+        let may_if_empty = self.destined.mode == Mode::Sync;
+        if is_dir && !leave && !(may_if_empty && self.is_empty(path)?) {
+            let why = match self.destined.mode {
+                Mode::Cp => "a directory is in the way",
+                Mode::Sync => "a directory that is not empty is in the way; --force or --delete removes it",
+            };
+            return Err(because("replace", &placing.whole_path(path), why));
+        }
+        self.touch_parent()?;
+        if !is_dir && (self.options().dry_run || receiving.back_up(path)?) {
+            return Ok(());
+        }
+        // What is no directory is replaced in one step, unless a directory takes its place.
+        if is_dir || new.kind == Kind::Directory {
+            make_room(&receiving, &mut self.filter, path, shown)?;
+        }
+        Ok(())
+    }
+
+    fn is_empty(&self, path: &RelPath) -> Result<bool, FileError> {
+        let placing = self.receiving.placing()?;
+        let mut names = placing.destination.names(path, &self.look)?;
+        let first = names.next().map_err(|error| FileError::new("read", placing.path(), error))?;
+        Ok(first.is_none())
+    }
+}

@@ -1,0 +1,202 @@
+//! What is no directory: left out, made at once, or asked for.
+
+use super::{Merge, because, size};
+use crate::copy::file::{CopyFile, Wanted, is_file};
+use crate::copy::judge::{Changes, Verdict, judge};
+use crate::copy::options::Mode;
+use crate::copy::receiving::add;
+use crate::copy::source::Located;
+use std::sync::Arc;
+use towpath_api::ApiError;
+use towpath_content::tree::{Entry, Kind};
+use towpath_files::filter::safe_links;
+use towpath_files::metadata::{Differences, differences};
+use towpath_files::{FileError, Overwrite, RelPath};
+
+impl Merge {
+    pub(super) fn leaf(&mut self, entry: Entry, located: Option<Located>) -> Result<(), ApiError> {
+        let Some((path, shown)) = self.locate(&entry)? else { return Ok(()) };
+        if self.is_left_out(&entry, &shown) {
+            self.receiving.settled(self.entry, false);
+            return Ok(());
+        }
+        self.receiving.count(|counts| {
+            add(&mut counts.seen, &entry.kind);
+            counts.total_size += size(&entry.kind);
+        });
+        match self.single(entry, &path, &shown, located) {
+            Ok(Some(wanted)) => self.bring(wanted),
+            Ok(None) => Ok(()),
+            Err(error) => {
+                self.receiving.problem(shown.as_bytes(), &error);
+                self.receiving.settled(self.entry, false);
+                Ok(())
+            }
+        }
+    }
+
+    /// Kinds and sizes that were not asked for.
+    fn is_left_out(&self, entry: &Entry, shown: &RelPath) -> bool {
+        let (options, preserve) = (self.options(), &self.options().preserve);
+        let (why, hint) = match &entry.kind {
+            Kind::File { size, .. } => {
+                return options.min_size.is_some_and(|min| *size < min)
+                    || options.max_size.is_some_and(|max| *size > max);
+            }
+            Kind::Symlink { target } if preserve.links => {
+                if !options.safe_links || !safe_links::is_unsafe(target, shown) {
+                    return false;
+                }
+                ("a link that leads out of the tree is left out", "without --safe-links it is copied")
+            }
+            Kind::Symlink { .. } => ("a symbolic link is left out", "-l copies links, -L what they lead to"),
+            Kind::Fifo | Kind::Socket if preserve.specials => return false,
+            Kind::Fifo => ("a FIFO is left out", "--specials copies it"),
+            Kind::Socket => ("a socket is left out", "--specials copies it"),
+            _ if preserve.devices => return false,
+            _ => ("a device is left out", "--devices copies it"),
+        };
+        self.receiving.leave_out(shown.as_bytes(), why, hint);
+        true
+    }
+
+    /// Anything but a directory; returns a file whose content has to come.
+    fn single(
+        &mut self,
+        mut entry: Entry,
+        path: &RelPath,
+        shown: &RelPath,
+        located: Option<Located>,
+    ) -> Result<Option<Wanted>, FileError> {
+        self.rewrite.apply(&mut entry.metadata, &entry.kind);
+        let old = self.look(path)?;
+        if let (Mode::Cp, Some(located), Some(old)) = (self.destined.mode, &located, &old)
+            && located.stamp.same_file(&old.stamp)
+        {
+            let shown = located.whole_path();
+            return Err(because("copy", &shown, "source and destination are the same file"));
+        }
+        let first = match entry.hard_link {
+            Some(group) => self.first_of(group)?,
+            None => None,
+        };
+        if let Some(first) = first {
+            return self.later_link(&entry, first, path, shown, old.as_ref()).map(|()| None);
+        }
+        let difference = old.as_ref().map_or_else(Differences::default, |old| {
+            differences(&entry.kind, &entry.metadata, &old.entry.metadata, &self.receiving.policy)
+        });
+        let verdict = judge(&entry, old.as_ref(), difference, self.options());
+        if old.is_some() {
+            self.matched += 1;
+        }
+        let (changes, compare) = match verdict {
+            Verdict::LeftAlone => {
+                self.receiving.settled(self.entry, false);
+                return Ok(None);
+            }
+            Verdict::Same => {
+                self.note_first(&entry, path, shown, true)?;
+                self.unchanged(&entry, shown);
+                if let Some(old) = &old {
+                    self.receiving.unchanged(self.entry, &old.stamp);
+                }
+                return Ok(None);
+            }
+            Verdict::Touch(changes) => {
+                self.told(&entry, shown, changes, b'.');
+                self.note_first(&entry, path, shown, true)?;
+                let Some(old) = &old else { return Ok(None) };
+                if self.options().dry_run
+                    || self.receiving.touch(path, shown.as_bytes(), &old.stamp, &entry.metadata)
+                {
+                    self.receiving.unchanged(self.entry, &old.stamp);
+                }
+                return Ok(None);
+            }
+            Verdict::Make(changes) => (changes, None),
+            Verdict::Compare(changes) => (Changes { content: true, ..changes }, Some(changes)),
+        };
+        if old.is_some() {
+            let name = self.renamed.clone().unwrap_or_else(|| entry.name.clone());
+            self.check_name(path, &name)?;
+        }
+        let is_in_the_way = old.as_ref().is_some_and(|old| old.entry.kind == Kind::Directory);
+        if is_in_the_way {
+            self.clear(path, shown, &entry)?;
+        }
+        self.note_first(&entry, path, shown, false)?;
+        if !self.options().dry_run {
+            self.touch_parent()?;
+        }
+        if changes.new {
+            self.receiving.count(|counts| add(&mut counts.created, &entry.kind));
+        }
+        let Kind::File { size, .. } = entry.kind else {
+            self.told(&entry, shown, changes, b'c');
+            return self.make(&entry, path, old.is_some() && !is_in_the_way).map(|()| None);
+        };
+        let replaces = old.is_some() && !is_in_the_way;
+        Ok(Some(Wanted {
+            entry: self.entry,
+            path: path.clone(),
+            shown: shown.as_bytes().to_vec(),
+            metadata: entry.metadata,
+            size,
+            old: old.filter(|old| is_file(&old.entry.kind)).map(|old| old.stamp),
+            replaces,
+            compare,
+            changes,
+            located,
+        }))
+    }
+
+    /// A symbolic link, FIFO, socket or device.
+    fn make(&self, entry: &Entry, path: &RelPath, replaces: bool) -> Result<(), FileError> {
+        if self.options().dry_run {
+            return Ok(());
+        }
+        if replaces {
+            self.receiving.back_up(path)?;
+        }
+        let destination = &self.receiving.placing()?.destination;
+        let overwrite = if replaces { Overwrite::ReplaceAny } else { Overwrite::Never };
+        let made = match &entry.kind {
+            Kind::Symlink { target } => destination.make_symlink(path, target, &entry.metadata, overwrite)?,
+            kind => destination.make_special(path, kind, &entry.metadata, overwrite)?,
+        };
+        self.receiving.settled(self.entry, true);
+        made.lacking.map_or(Ok(()), Err)
+    }
+
+    /// Asks for a file; waits while too many are under way.
+    fn bring(&self, wanted: Wanted) -> Result<(), ApiError> {
+        let receiving = &self.receiving;
+        let Some(supplier) = receiving.supplier() else { return Ok(()) };
+        if receiving.options.dry_run && wanted.compare.is_none() {
+            receiving.tell_file(&wanted, wanted.size);
+            return Ok(());
+        }
+        let places = Arc::clone(&receiving.places);
+        let permit = match Arc::clone(&places).try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                supplier.push()?;
+                // A batch that is full names its files, so some place becomes free.
+                let Ok(permit) = self.runtime.block_on(places.acquire_owned()) else {
+                    return receiving.check();
+                };
+                permit
+            }
+        };
+        let file = CopyFile::new(receiving, wanted, permit);
+        if file.wanted().compare.is_none() {
+            receiving.tell_file(file.wanted(), file.size());
+            if file.size() == 0 {
+                file.make_empty();
+                return Ok(());
+            }
+        }
+        supplier.bring(file)
+    }
+}

@@ -1,0 +1,400 @@
+//! The receiving side's walk: the sender's entries in their order, merged with what lies at the
+//! destination, and for each what has to be done.
+//!
+//! Without `--delete` the destination is looked at name by name; with it, its directories are read
+//! sorted and merged. What must wait for the end (hard links, deletions, the times of directories)
+//! is kept on disk, so memory does not grow with the tree (`finish`).
+
+mod destined;
+mod directory;
+mod extras;
+mod leaf;
+mod links;
+mod rewrite;
+
+use crate::copy::events::CopyEvent;
+use crate::copy::finish::{DirRecord, LinkRecord, PathRecord, metadata_bytes};
+use crate::copy::judge::Changes;
+use crate::copy::listed;
+use crate::copy::message::violation;
+use crate::copy::options::{CopyOptions, Mode};
+use crate::copy::patterns::NamePattern;
+use crate::copy::placement::Placement;
+use crate::copy::receiving::{Receiving, add};
+use crate::copy::records::Records;
+use crate::copy::source::Located;
+use crate::errors;
+use extras::Names;
+use rewrite::Rewrite;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::runtime::Handle;
+use towpath_api::{ApiError, ErrorKind};
+use towpath_content::tree::{Entry, Event, Kind, Metadata, Time};
+use towpath_files::filter::{Filter, RuleList, Side};
+use towpath_files::{FileError, Found, RelPath, ScanOptions};
+
+/// Directories told of beforehand as closed.
+const MAX_CLOSED: usize = 64 << 10;
+
+/// How often the sender is told how far this side has come.
+const TELL_EVERY: u64 = 1024;
+
+/// What the walk is told before it begins.
+pub struct Destined {
+    /// Where to.
+    pub path: PathBuf,
+    /// Whose habits.
+    pub mode: Mode,
+    /// How many sources there are.
+    pub sources: usize,
+    /// See [`Asked::contents`].
+    pub contents: bool,
+    /// The names that the sources may have, if they are known here: a sender that is not trusted
+    /// gets no others written.
+    pub names: Option<Vec<NamePattern>>,
+}
+
+/// The walk.
+pub struct Merge {
+    pub(super) receiving: Arc<Receiving>,
+    runtime: Handle,
+    destined: Destined,
+    placement: Placement,
+    /// The name that the one source has at the destination.
+    renamed: Option<Vec<u8>>,
+    pub(super) filter: Filter,
+    /// The person's own rules, asked again about every entry that a stranger sends.
+    checker: Option<Filter>,
+    asked: listed::Asked,
+    rewrite: Rewrite,
+    pub(super) look: ScanOptions,
+    frames: Vec<Frame>,
+    /// The number of the entry that comes next.
+    entry: u64,
+    closed: HashSet<u64>,
+    pub(super) is_incomplete: bool,
+    pub(super) dirs: Records<DirRecord>,
+    pub(super) deletions: Records<PathRecord>,
+    pub(super) links: Records<LinkRecord>,
+    /// The first names of hard links, and where they are by the link's number.
+    pub(super) firsts: Records<PathRecord>,
+    groups: Vec<u64>,
+    /// The destination's directory was made by this copy.
+    is_made: bool,
+    /// When the destination's own directory was changed last, before the copy.
+    root_before: Option<Time>,
+    /// The same, if that is what it shall have in the end: temporaries come and go in it.
+    pub(super) root_time: Option<Time>,
+    /// Entries of the destination that the source has too.
+    pub(super) matched: u64,
+}
+
+/// A directory that the walk is in.
+struct Frame {
+    /// Below the destination's root.
+    path: RelPath,
+    /// Below the transfer's root, for filters and people.
+    shown: RelPath,
+    state: State,
+    metadata: Metadata,
+    /// The destination's names that have not been passed yet.
+    names: Option<Names>,
+    /// It or something in it is written or removed.
+    is_changed: bool,
+    /// It was made sure that it can be written to.
+    is_writable: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Stands for the destination itself; nothing is said of it.
+    Top,
+    /// It and all in it is passed over.
+    Skipped,
+    /// It is there.
+    Existing,
+    /// It was made, or would be in a dry run.
+    New,
+}
+
+impl Merge {
+    /// A walk that has not begun. Must be made within a runtime.
+    pub fn new(receiving: &Arc<Receiving>, destined: Destined) -> Result<Self, ApiError> {
+        let options = &receiving.options;
+        let bad_rule = |error: towpath_files::filter::FilterError| {
+            ApiError::new(ErrorKind::Usage, format!("the filter rules: {error}"))
+        };
+        let mut rules = RuleList::from_lines(&options.filters).map_err(bad_rule)?;
+        let has_merges = rules.has_dir_merges();
+        let checker = (!has_merges && !rules.is_empty())
+            .then(|| Filter::new(rules.clone(), Side::Sender, options.delete_excluded));
+        if options.backup && options.backup_dir.is_none() && options.delete {
+            let rule = [b"P *", &options.suffix[..]].concat();
+            rules.push_filter(&rule).map_err(bad_rule)?;
+        }
+        let preserve = &options.preserve;
+        let look = ScanOptions { xattrs: preserve.xattrs, acls: preserve.acls, ..ScanOptions::default() };
+        Ok(Self {
+            runtime: Handle::current(),
+            rewrite: Rewrite::new(options)?,
+            filter: Filter::new(rules, Side::Receiver, options.delete_excluded),
+            checker,
+            asked: listed::Asked::new(options)?,
+            receiving: Arc::clone(receiving),
+            destined,
+            placement: Placement::Into,
+            renamed: None,
+            look,
+            frames: Vec::new(),
+            entry: 0,
+            closed: HashSet::new(),
+            is_incomplete: false,
+            dirs: Records::default(),
+            deletions: Records::default(),
+            links: Records::default(),
+            firsts: Records::default(),
+            groups: Vec::new(),
+            is_made: false,
+            root_before: None,
+            root_time: None,
+            matched: 0,
+        })
+    }
+
+    fn options(&self) -> &CopyOptions {
+        &self.receiving.options
+    }
+
+    /// This entry, a directory, will be told without what is in it.
+    pub fn closed(&mut self, entry: u64) -> Result<(), ApiError> {
+        if entry < self.entry || self.closed.len() >= MAX_CLOSED {
+            return Err(violation("a closed directory that does not come"));
+        }
+        self.closed.insert(entry);
+        Ok(())
+    }
+
+    /// The sender could not read everything.
+    pub fn incomplete(&mut self) {
+        self.is_incomplete = true;
+    }
+
+    /// Nothing more came for now.
+    pub fn push(&self) -> Result<(), ApiError> {
+        match self.receiving.supplier() {
+            Some(supplier) => supplier.considered(self.entry),
+            None => Ok(()),
+        }
+    }
+
+    /// Entries seen so far.
+    pub const fn seen(&self) -> u64 {
+        self.entry
+    }
+
+    /// Takes the next step of the sender's walk; `located` is where a file is on this machine.
+    pub fn step(&mut self, event: Event, located: Option<Located>) -> Result<(), ApiError> {
+        self.receiving.check()?;
+        match event {
+            Event::Enter(entry) => {
+                self.enter(entry)?;
+                self.next_entry()
+            }
+            Event::Leaf(entry) => {
+                self.leaf(entry, located)?;
+                self.next_entry()
+            }
+            Event::Leave => self.leave(),
+        }
+    }
+
+    fn next_entry(&mut self) -> Result<(), ApiError> {
+        self.entry += 1;
+        match self.receiving.supplier() {
+            Some(supplier) if self.entry.is_multiple_of(TELL_EVERY) => supplier.considered(self.entry),
+            _ => Ok(()),
+        }
+    }
+
+    fn enter(&mut self, entry: Entry) -> Result<(), ApiError> {
+        if self.frames.is_empty() {
+            self.frames.push(Frame {
+                path: RelPath::root(),
+                shown: RelPath::root(),
+                state: State::Top,
+                metadata: Metadata::default(),
+                names: None,
+                is_changed: false,
+                is_writable: false,
+            });
+            return Ok(());
+        }
+        let Some((path, shown)) = self.locate(&entry)? else {
+            self.skip();
+            return Ok(());
+        };
+        self.receiving.count(|counts| add(&mut counts.seen, &entry.kind));
+        if let Err(error) = self.directory(entry, &path, &shown) {
+            self.receiving.problem(shown.as_bytes(), &error);
+            self.skip();
+        }
+        Ok(())
+    }
+
+    /// Passes over a directory.
+    fn skip(&mut self) {
+        self.frames.push(Frame {
+            path: RelPath::root(),
+            shown: RelPath::root(),
+            state: State::Skipped,
+            metadata: Metadata::default(),
+            names: None,
+            is_changed: false,
+            is_writable: false,
+        });
+    }
+
+    /// Where an entry goes, and what it is called; `None` if it is passed over.
+    fn locate(&mut self, entry: &Entry) -> Result<Option<(RelPath, RelPath)>, ApiError> {
+        let is_dir = entry.kind == Kind::Directory;
+        if self.frames.len() == 1 {
+            self.first(entry)?;
+        }
+        let is_contents = self.placement == Placement::Contents;
+        let Some(frame) = self.frames.last() else {
+            return Err(violation("a tree that begins with no directory"));
+        };
+        if frame.state == State::Skipped {
+            return Ok(None);
+        }
+        let outside = |error: FileError| errors::source(&error);
+        let (path, shown) = if self.frames.len() > 1 {
+            (frame.path.join(&entry.name).map_err(outside)?, frame.shown.join(&entry.name).map_err(outside)?)
+        } else if is_contents {
+            (RelPath::root(), RelPath::root())
+        } else {
+            let name = self.renamed.as_deref().unwrap_or(&entry.name);
+            let path = match self.placement {
+                Placement::As if is_dir => RelPath::root(),
+                _ => RelPath::new([name]).map_err(outside)?,
+            };
+            (path, RelPath::new([&entry.name]).map_err(outside)?)
+        };
+        if let Some(checker) = &mut self.checker
+            && !shown.is_root()
+            && !checker.shows(&shown, is_dir)
+        {
+            let why = "the sender sent what the filters leave out";
+            self.receiving.leave_out(shown.as_bytes(), why, "do not use this sender");
+            return Ok(None);
+        }
+        if !self.asked.covers(&shown, is_dir, is_contents) {
+            let why = "the sender sent what nobody asked for";
+            self.receiving.leave_out(shown.as_bytes(), why, "do not use this sender");
+            return Ok(None);
+        }
+        self.pass(&entry.name);
+        Ok(Some((path, shown)))
+    }
+
+    /// What stands at `path`; nothing, below a directory that is not there.
+    fn look(&self, path: &RelPath) -> Result<Option<Found>, FileError> {
+        let parent_is_new = self.frames.last().is_some_and(|frame| frame.state == State::New);
+        match self.receiving.opened() {
+            Some(placing) if !parent_is_new || path.is_root() => placing.destination.look(path, &self.look),
+            _ => Ok(None),
+        }
+    }
+
+    fn told(&self, entry: &Entry, shown: &RelPath, changes: Changes, update: u8) {
+        let target = match &entry.kind {
+            Kind::Symlink { target } => Some(target.clone()),
+            _ => None,
+        };
+        self.receiving.tell(CopyEvent::Item {
+            changes: changes.letters(update, &entry.kind, self.options().preserve.times),
+            path: shown_path(shown, &entry.kind),
+            target,
+            size: size(&entry.kind),
+            modified: entry.metadata.modified,
+        });
+    }
+
+    fn unchanged(&self, entry: &Entry, shown: &RelPath) {
+        if self.options().report_unchanged {
+            self.told(entry, shown, Changes::default(), b'.');
+        }
+    }
+
+    /// Whether the destination's own directory stands for an entry of the source.
+    fn is_root_told(&self) -> bool {
+        match self.placement {
+            Placement::Into => false,
+            Placement::Contents => true,
+            Placement::As => self.renamed.is_none(),
+        }
+    }
+
+    fn leave(&mut self) -> Result<(), ApiError> {
+        self.extras(None);
+        let Some(frame) = self.frames.pop() else {
+            return Err(violation("a tree that ends twice"));
+        };
+        if frame.state == State::Skipped {
+            return Ok(());
+        }
+        // Either the synthetic top or the frame below it stands for the destination's directory.
+        let is_root = frame.path.is_root() && (frame.state == State::Top) != self.is_root_told();
+        if is_root && !frame.is_changed {
+            self.root_time = self.root_before;
+        }
+        if frame.state == State::Top {
+            return Ok(());
+        }
+        if frame.state == State::Existing && self.receiving.opened().is_some() {
+            self.filter.leave();
+        }
+        // In the root the temporaries come and go. Of a list's root only what is in it is copied.
+        let is_listed = frame.path.is_root() && self.options().files_from.is_some();
+        let is_touched = !is_listed && (frame.is_changed || frame.path.is_root());
+        if is_touched && frame.path.is_root() && self.receiving.policy.dir_times {
+            self.root_time = None;
+        }
+        if !is_touched || self.options().dry_run {
+            return Ok(());
+        }
+        let record = DirRecord {
+            path: frame.path.as_bytes().to_vec(),
+            shown: frame.shown.as_bytes().to_vec(),
+            metadata: metadata_bytes(&frame.metadata),
+        };
+        let noted = self.dirs.push(&record).map(drop);
+        noted.map_err(|error| errors::io("note", Path::new("a directory"), &error))
+    }
+}
+
+fn because(op: &'static str, path: &Path, why: &'static str) -> FileError {
+    FileError::new(op, path, std::io::Error::new(std::io::ErrorKind::InvalidInput, why))
+}
+
+/// Bytes of content, as rsync counts them: a link's is its target.
+fn size(kind: &Kind) -> u64 {
+    match kind {
+        Kind::File { size, .. } => *size,
+        Kind::Symlink { target } => target.len() as u64,
+        _ => 0,
+    }
+}
+
+fn shown_path(shown: &RelPath, kind: &Kind) -> Vec<u8> {
+    let mut path = shown.as_bytes().to_vec();
+    if *kind == Kind::Directory {
+        if path.is_empty() {
+            path.push(b'.');
+        }
+        path.push(b'/');
+    }
+    path
+}

@@ -1,0 +1,43 @@
+//! How metadata is changed on the way: `--chmod` and `--chown`.
+
+use crate::copy::options::CopyOptions;
+use towpath_api::{ApiError, ErrorKind};
+use towpath_content::tree::{Kind, Metadata, Owner};
+use towpath_files::chmod::Chmod;
+
+/// How metadata is changed on the way.
+pub(super) struct Rewrite {
+    chmod: Vec<Chmod>,
+    user: Option<Owner>,
+    group: Option<Owner>,
+}
+
+impl Rewrite {
+    pub(super) fn new(options: &CopyOptions) -> Result<Self, ApiError> {
+        let usage = |message: String| ApiError::new(ErrorKind::Usage, message);
+        let umask = towpath_files::metadata::umask();
+        let chmod: Result<Vec<_>, _> = options.chmod.iter().map(|text| Chmod::parse(text, umask)).collect();
+        let chmod = chmod.map_err(|error| usage(format!("--chmod: {error}")))?;
+        let (mut user, mut group) = (None, None);
+        if let Some(text) = &options.chown {
+            let (users, groups) = text.split_once(':').unwrap_or((text, ""));
+            user = towpath_files::metadata::user(users).map_err(|why| usage(format!("--chown: {why}")))?;
+            group = towpath_files::metadata::group(groups).map_err(|why| usage(format!("--chown: {why}")))?;
+        }
+        Ok(Self { chmod, user, group })
+    }
+
+    pub(super) fn apply(&self, metadata: &mut Metadata, kind: &Kind) {
+        let is_dir = *kind == Kind::Directory;
+        // A symbolic link has no mode of its own.
+        for chmod in self.chmod.iter().filter(|_| !matches!(kind, Kind::Symlink { .. })) {
+            metadata.mode = chmod.apply(metadata.mode, is_dir);
+        }
+        if let Some(user) = &self.user {
+            metadata.user.clone_from(user);
+        }
+        if let Some(group) = &self.group {
+            metadata.group.clone_from(group);
+        }
+    }
+}

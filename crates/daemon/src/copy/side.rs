@@ -1,0 +1,128 @@
+//! What both sides of a copy over a connection have, whichever is the sender.
+
+use super::events::CopyEvent;
+use super::message::{Fatal, violation};
+use super::options::CopyOptions;
+use super::receiving::Receiving;
+use super::sender::Offers;
+use super::talk::Events;
+use crate::service::Service;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use towpath_api::{ApiError, ErrorKind};
+use towpath_plugins::direct::{ControlSender, Pace, Peer, PeerConfig, Service as PeerService};
+use towpath_plugins::local::SOURCE as LOCAL;
+use towpath_store::Store;
+use towpath_transfer::progress::{Progress, Snapshot};
+
+/// How often progress is told.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+
+/// A copy that is given up must not go on to its end, where it deletes and cleans up.
+pub struct StopOnDrop(pub Arc<Receiving>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop(ApiError::new(ErrorKind::Interrupted, "the copy was given up"));
+    }
+}
+
+/// One side of a copy over a connection.
+pub struct Side {
+    /// This side's service.
+    pub service: Arc<Service>,
+    /// The connection over ssh.
+    pub peer: Arc<Peer>,
+    /// Where messages go.
+    pub control: ControlSender,
+    /// What the other side may fetch.
+    pub offers: Arc<Offers>,
+    /// What the person is told.
+    pub events: Events,
+    /// What is asked for.
+    pub options: CopyOptions,
+    /// The person is at the other side.
+    pub is_started: bool,
+    /// What the other side is called.
+    pub other: String,
+}
+
+/// Bytes by where they came from; `other` is what the person calls the other side.
+pub fn by_source(snapshot: &Snapshot, other: &str) -> BTreeMap<String, u64> {
+    let name = |name: &str| if name == LOCAL { name.to_owned() } else { other.to_owned() };
+    snapshot.by_source.iter().map(|(source, bytes)| (name(source), *bytes)).collect()
+}
+
+pub fn receiving(
+    service: &Arc<Service>,
+    options: &CopyOptions,
+    events: Events,
+    is_pushed: bool,
+) -> Arc<Receiving> {
+    let store = Arc::clone(&service.store);
+    Receiving::new(options.clone(), store, service.home.resume(), events, is_pushed)
+}
+
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
+}
+
+/// Tells how far it is, until it is aborted.
+pub async fn tell(receiving: Arc<Receiving>, progress: Option<(Progress, String)>, events: Events) {
+    let mut ticks = tokio::time::interval(PROGRESS_EVERY);
+    loop {
+        ticks.tick().await;
+        let summary = receiving.summary();
+        let (snapshot, other) = match &progress {
+            Some((progress, other)) => (progress.snapshot(), &**other),
+            None => Default::default(),
+        };
+        events.progress(CopyEvent::Progress {
+            done: snapshot.done.max(receiving.bytes_done()),
+            expected: summary.transferred_size.max(snapshot.expected),
+            files_done: snapshot.objects.max(receiving.files_done()),
+            files_seen: summary.seen.total(),
+            by_source: by_source(&snapshot, other),
+            trouble: snapshot.trouble,
+        });
+    }
+}
+
+/// The service that answers the other side, and what it may have.
+pub fn peer_service(service: &Service) -> (Arc<Offers>, Arc<PeerService>) {
+    let offers = Arc::new(Offers::new(service.identity.clone()));
+    let store = Arc::clone(&service.store) as Arc<dyn Store>;
+    let peers = Arc::new(PeerService::new(store, Arc::clone(&offers) as _));
+    (offers, peers)
+}
+
+pub fn peer_config(options: &CopyOptions) -> PeerConfig {
+    let pace = Arc::new(Pace::new(options.limit_rate));
+    PeerConfig {
+        control: true,
+        compress: options.compress,
+        send_pace: Arc::clone(&pace),
+        receive_pace: pace,
+        ..PeerConfig::default()
+    }
+}
+
+/// A side that says nothing for the person's time limit is gone.
+pub fn set_silence(peer: &Peer, options: &CopyOptions) {
+    if options.timeout > 0 {
+        peer.set_silence(Duration::from_secs(options.timeout));
+    }
+}
+
+pub async fn joined(handle: JoinHandle<Result<(), ApiError>>) -> Result<(), ApiError> {
+    handle.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
+}
+
+pub fn told_error(fatal: &Fatal) -> ApiError {
+    serde_json::from_slice(&fatal.error).unwrap_or_else(|_| violation("an error that can't be read"))
+}

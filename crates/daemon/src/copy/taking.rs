@@ -1,0 +1,240 @@
+//! The receiving side, from the first entry to the last sync: messages are sorted as they come, and
+//! never wait for the disk.
+
+use super::events::CopySummary;
+use super::merge::{Destined, Merge};
+use super::message::{Answer, Empty, Message, violation};
+use super::options::Via;
+use super::race::{Race, STAND_LIMIT};
+use super::remote::RemoteSupplier;
+use super::sender::hung_up;
+use super::side::{Side, StopOnDrop, by_source, joined, receiving, tell, told_error};
+use bytes::Bytes;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
+use towpath_api::ApiError;
+use towpath_content::Oid;
+use towpath_content::tree::Decoder;
+use towpath_plugins::direct::ControlReceiver;
+use towpath_plugins::local::SOURCE as LOCAL;
+use towpath_plugins::{Cascade, Direct, Local, Takeover, takeover};
+use towpath_store::Store;
+use towpath_transfer::ledger::LedgerConfig;
+use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
+
+/// What the two ways to the other side are called.
+const WAYS: takeover::Names = takeover::Names { first: "ssh", better: "tls" };
+
+/// Bytes told by a sender and not looked at, at most: one that keeps to its window needs far less.
+const MAX_WAITING: usize = 64 << 20;
+
+/// What a message without bytes of its own counts.
+const LITTLE: usize = 64;
+
+/// What the merging thread is handed.
+enum Heard {
+    Entries(Bytes),
+    Closed(u64),
+    Incomplete,
+}
+
+/// The receiving side, from the first entry to the last sync.
+pub async fn receive(
+    side: &Side,
+    destined: Destined,
+    inbox: &mut ControlReceiver,
+    mut race: Option<Race>,
+    theirs: &[std::net::SocketAddr],
+) -> Result<CopySummary, ApiError> {
+    let options = &side.options;
+    let receiving = receiving(&side.service, options, side.events.clone(), side.is_started);
+    let first = Arc::new(Direct::over(Arc::clone(&side.peer), side.service.identity.clone()));
+    let takeover = match options.via {
+        Via::Tls => Takeover::only_better("no TLS connection yet", WAYS),
+        Via::Both | Via::Ssh => Takeover::new(first, WAYS),
+    };
+    if let Some(race) = &mut race {
+        race.run(theirs, Some(Arc::clone(&takeover)));
+    }
+    if let (Via::Tls, Some(race)) = (options.via, &race) {
+        let patience = Duration::from_secs(options.timeout);
+        race.stands(if patience.is_zero() { STAND_LIMIT } else { patience }).await?;
+    }
+    let (session, _hints) = session(side, Arc::clone(&takeover));
+    let session = Arc::new(session);
+    let supplier = RemoteSupplier::new(side.control.clone(), &session);
+    receiving.set_supplier(Arc::clone(&supplier) as Arc<dyn super::supply::Supplier>);
+    let merge = Merge::new(&receiving, destined)?;
+    let progress = session.progress();
+    let _stop = StopOnDrop(Arc::clone(&receiving));
+    let shown = Some((progress.clone(), side.other.clone()));
+    let telling = tell(Arc::clone(&receiving), shown, side.events.clone());
+    let telling = AbortOnDropHandle::new(tokio::spawn(telling));
+
+    let (heard_in, heard) = mpsc::unbounded_channel();
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let merging = {
+        let waiting = Arc::clone(&waiting);
+        tokio::task::spawn_blocking(move || follow(merge, heard, &waiting))
+    };
+    let (answers_in, answers) = mpsc::unbounded_channel();
+    let answering = {
+        let (supplier, waiting) = (Arc::clone(&supplier), Arc::clone(&waiting));
+        tokio::task::spawn_blocking(move || take_answers(&supplier, answers, &waiting))
+    };
+    let hearing = hear(side, inbox, heard_in, answers_in, &waiting);
+    let result = tokio::select! {
+        result = joined(merging) => result,
+        error = hearing => Err(error),
+        error = failed(answering) => Err(error),
+        () = receiving.stopped() => receiving.check(),
+    };
+    drop(telling);
+    supplier.flush().await;
+    tracing::info!(way = takeover.active(), "data came");
+    // What makes going on useless explains why the rest failed.
+    receiving.check().and(result).inspect_err(|error| receiving.stop(error.clone()))?;
+    let snapshot = progress.snapshot();
+    let mut summary = receiving.summary();
+    summary.by_source = by_source(&snapshot, &side.other);
+    let local = snapshot.by_source.get(LOCAL).copied().unwrap_or(0);
+    summary.literal = snapshot.by_source.values().sum::<u64>() - local;
+    summary.kept = snapshot.kept;
+    summary.matched += local + snapshot.kept;
+    Ok(summary)
+}
+
+async fn failed(handle: JoinHandle<Result<(), ApiError>>) -> ApiError {
+    match joined(handle).await {
+        Err(error) => error,
+        Ok(()) => std::future::pending().await,
+    }
+}
+
+/// The session that files are fetched by: from this machine where it has them, else from the other
+/// side, the way that is best.
+fn session(side: &Side, takeover: Arc<Takeover>) -> (Session, watch::Sender<Vec<towpath_content::Hint>>) {
+    let store = Arc::clone(&side.service.store) as Arc<dyn Store>;
+    // Whoever may log in here may know what is here (`docs/threat-model.md`).
+    let local = Arc::new(Local::new(store, Arc::new(|_: &Oid| true))) as Arc<dyn TransferPlugin>;
+    let root = Arc::new(Cascade::new(vec![local, takeover]));
+    let (hints_in, hints) = watch::channel(Vec::new());
+    let context = Context { root: Oid::of(b"copy"), node: Some(side.peer.node()), secret: None, hints };
+    let mut config = SessionConfig::default();
+    if side.options.timeout > 0 {
+        let patience = Duration::from_secs(side.options.timeout);
+        config.ledger = LedgerConfig { patience, ..config.ledger };
+    }
+    (Session::start(root, context, config), hints_in)
+}
+
+/// Sorts what the sender says, and never waits for the disk. Returns when it is over.
+async fn hear(
+    side: &Side,
+    inbox: &mut ControlReceiver,
+    entries: mpsc::UnboundedSender<Heard>,
+    answers: mpsc::UnboundedSender<Vec<Answer>>,
+    waiting: &AtomicUsize,
+) -> ApiError {
+    let work = async {
+        loop {
+            let message = Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)?;
+            let cost = cost(&message);
+            if waiting.fetch_add(cost, Ordering::Relaxed) > MAX_WAITING {
+                return Err(violation("more than was asked for"));
+            }
+            match message {
+                Message::Entries(bytes) => drop(entries.send(Heard::Entries(bytes))),
+                Message::Closed(entry) => drop(entries.send(Heard::Closed(entry))),
+                Message::Incomplete(Empty {}) => drop(entries.send(Heard::Incomplete)),
+                Message::Answers(told) => drop(answers.send(told.answers)),
+                Message::Event(json) if !side.is_started => {
+                    let event =
+                        serde_json::from_slice(&json).map_err(|error| violation(&error.to_string()))?;
+                    side.events.pass(event).await;
+                }
+                Message::Fatal(fatal) => return Err(told_error(&fatal)),
+                _ => return Err(violation("a message that a sender does not send")),
+            }
+        }
+    };
+    let result: Result<std::convert::Infallible, ApiError> = work.await;
+    match result {
+        Err(error) => error,
+        Ok(never) => match never {},
+    }
+}
+
+/// Bytes that a message takes while it waits for another thread.
+fn cost(message: &Message) -> usize {
+    match message {
+        Message::Entries(bytes) => bytes.len(),
+        Message::Answers(told) => told.answers.len() * size_of::<Answer>(),
+        Message::Closed(_) | Message::Incomplete(_) => LITTLE,
+        _ => 0,
+    }
+}
+
+/// The merging thread.
+fn follow(
+    mut merge: Merge,
+    mut heard: mpsc::UnboundedReceiver<Heard>,
+    waiting: &AtomicUsize,
+) -> Result<(), ApiError> {
+    let bad = |error: towpath_content::DecodeError| violation(&error.to_string());
+    let mut decoder = Decoder::new();
+    loop {
+        let next = match heard.try_recv() {
+            Ok(next) => Some(next),
+            Err(_) => {
+                merge.push()?;
+                heard.blocking_recv()
+            }
+        };
+        match next {
+            None => return Err(hung_up()),
+            Some(Heard::Closed(entry)) => {
+                waiting.fetch_sub(LITTLE, Ordering::Relaxed);
+                merge.closed(entry)?;
+            }
+            Some(Heard::Incomplete) => {
+                waiting.fetch_sub(LITTLE, Ordering::Relaxed);
+                merge.incomplete();
+            }
+            Some(Heard::Entries(bytes)) if bytes.is_empty() => {
+                decoder.finish().map_err(bad)?;
+                return merge.finish();
+            }
+            Some(Heard::Entries(bytes)) => {
+                waiting.fetch_sub(bytes.len(), Ordering::Relaxed);
+                let mut rest = &bytes[..];
+                loop {
+                    let taken = decoder.feed(rest);
+                    rest = &rest[taken..];
+                    while let Some(located) = decoder.next_event().map_err(bad)? {
+                        merge.step(located.event, None)?;
+                    }
+                    if rest.is_empty() {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn take_answers(
+    supplier: &RemoteSupplier,
+    mut answers: mpsc::UnboundedReceiver<Vec<Answer>>,
+    waiting: &AtomicUsize,
+) -> Result<(), ApiError> {
+    while let Some(batch) = answers.blocking_recv() {
+        waiting.fetch_sub(batch.len() * size_of::<Answer>(), Ordering::Relaxed);
+        batch.iter().try_for_each(|answer| supplier.answered(answer))?;
+    }
+    Ok(())
+}

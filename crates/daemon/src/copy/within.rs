@@ -1,0 +1,110 @@
+//! A copy within this machine: the source is read in the merging thread.
+
+use super::events::CopySummary;
+use super::local::LocalSupplier;
+use super::merge::{Destined, Merge};
+use super::options::{CopyRequest, Mode};
+use super::receiving::refuse;
+use super::run::shape;
+use super::side::{StopOnDrop, blocking, receiving, tell};
+use super::source::{Sources, Step};
+use super::talk::Events;
+use crate::service::Service;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio_util::task::AbortOnDropHandle;
+use towpath_api::ApiError;
+use towpath_content::tree::Event;
+
+pub async fn within(
+    service: &Arc<Service>,
+    request: &CopyRequest,
+    paths: Vec<PathBuf>,
+    destination: &Path,
+    events: Events,
+) -> Result<CopySummary, ApiError> {
+    let names: Vec<&[u8]> = paths.iter().map(|path| path.as_os_str().as_bytes()).collect();
+    let (count, contents) = shape(request.mode, &names)?;
+    let options = request.options.clone();
+    let receiving = receiving(service, &options, events.clone(), false);
+    let supplier = LocalSupplier::start(events.clone(), options.remove_source_files);
+    receiving.set_supplier(Arc::clone(&supplier) as Arc<dyn super::supply::Supplier>);
+    let destined =
+        Destined { path: destination.into(), mode: request.mode, sources: count, contents, names: None };
+    let mut merge = Merge::new(&receiving, destined)?;
+    let _stop = StopOnDrop(Arc::clone(&receiving));
+    let telling = AbortOnDropHandle::new(tokio::spawn(tell(Arc::clone(&receiving), None, events.clone())));
+    let avoid = not_into_itself(&paths, destination, contents, request.mode)?;
+    let removal = Arc::clone(&supplier);
+    let working = blocking(move || {
+        let mut sources = Sources::open(&paths, contents, &options)?.avoiding(avoid);
+        let read = sources.read(&mut |step| match step {
+            Step::Walk(event, located) => {
+                if let (Some(located), Event::Leaf(_)) = (&located, &event) {
+                    supplier.note(merge.seen(), located);
+                }
+                merge.step(event, located)
+            }
+            Step::Closed => {
+                let next = merge.seen();
+                merge.closed(next)
+            }
+            Step::Failed { path, error } => {
+                merge.incomplete();
+                events.item(super::talk::failed_at(&path, &error));
+                Ok(())
+            }
+            Step::Skipped { path, why } => {
+                events.item(super::talk::skipped(&path, why));
+                Ok(())
+            }
+        });
+        removal.source_is_read();
+        read?;
+        merge.finish()
+    });
+    let result = working.await;
+    drop(telling);
+    result.and(receiving.check())?;
+    Ok(receiving.summary())
+}
+
+/// A directory can't be copied into itself. Returns the directory that the copy goes to if it lies
+/// in a source and `sync` may go on without it, as people do with backups beside their data.
+fn not_into_itself(
+    paths: &[PathBuf],
+    destination: &Path,
+    contents: bool,
+    mode: Mode,
+) -> Result<Option<PathBuf>, ApiError> {
+    let destination = resolve(destination);
+    let mut avoid = None;
+    for path in paths {
+        let is_link = path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
+        let Some(source) = path.canonicalize().ok().filter(|source| source.is_dir() && !is_link) else {
+            continue;
+        };
+        if !destination.starts_with(&source) || (contents && destination == source) {
+            continue;
+        }
+        if mode == Mode::Cp || destination == source {
+            let shown = towpath_files::display_name(path.as_os_str().as_bytes());
+            return Err(refuse(format!("{shown} can't be copied into itself"), "choose another destination"));
+        }
+        avoid = Some(destination.clone());
+    }
+    Ok(avoid)
+}
+
+/// A path without symbolic links, as far as it is there.
+fn resolve(path: &Path) -> PathBuf {
+    if let Ok(resolved) = path.canonicalize() {
+        return resolved;
+    }
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) if parent.as_os_str().is_empty() => resolve(Path::new(".")).join(name),
+        (Some(parent), Some(name)) => resolve(parent).join(name),
+        _ => path.to_path_buf(),
+    }
+}
