@@ -302,11 +302,12 @@ mod tests {
                 Message::Asks(Asks { entries: vec![1, 300], compare: vec![2] }),
             ),
             (
-                "settled: 1 is in place, 2 is dropped, 3 was the same",
+                "settled: 1 is in place, 2 is dropped, 3 was the same, 4 was lost",
                 Message::Settled(Settled {
                     placed: vec![1],
                     dropped: vec![2],
                     unchanged: vec![Unchanged { entry: 3, inode: 12, seconds: -1, nanos: 5 }],
+                    lost: vec![4],
                 }),
             ),
             ("event", Message::Event(json(br#"{"event":"deleted","path":"old","is_dir":false}"#))),
