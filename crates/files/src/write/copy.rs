@@ -24,7 +24,12 @@ impl Body {
         if size > self.size() {
             return Err(FileError::refused("copy to", self.path(), "more than the file is to have"));
         }
-        let is_whole = file.metadata().is_ok_and(|metadata| metadata.len() == size) && size == self.size();
+        let len = file.metadata().map_err(failed)?.len();
+        if len < size {
+            // Beyond its end there are holes to a file system.
+            return Err(failed(io::ErrorKind::UnexpectedEof.into()));
+        }
+        let is_whole = len == size && size == self.size();
         if is_whole && !sparse && size > 0 && ioctl_ficlone(self.file(), file).is_ok() {
             return Ok(());
         }
