@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::io::AsyncReadExt;
@@ -25,6 +25,8 @@ use crate::shares::Share;
 
 /// A file up to this size is hashed before its ticket is made.
 const HASH_FIRST: u64 = 64 << 20;
+/// How long a file may take to be opened before its ticket is given out in any case.
+const LONGEST_START: Duration = Duration::from_secs(5);
 /// Bytes of a stream read at once.
 const PART: u64 = 256 << 10;
 
@@ -56,7 +58,7 @@ pub async fn share(service: &Arc<Service>, path: &Path) -> Result<Shared, ApiErr
     if let Err(error) = service.shares.keep(&plan.path, &plan.share) {
         tracing::warn!(%error, "the ticket can't be kept for next time");
     }
-    start(service, plan)
+    start_and_show(service, plan).await
 }
 
 /// Puts a path and pins it until it is done. Returns when the ticket is known; what is still to be
@@ -77,7 +79,21 @@ pub async fn put(service: &Arc<Service>, path: &Path) -> Result<Shared, ApiError
         created: now(),
     };
     service.store.lease(&lease).map_err(|error| errors::store(&error))?;
-    start(service, plan)
+    start_and_show(service, plan).await
+}
+
+/// Starts to read, and returns when a receiver that comes at once finds the object.
+async fn start_and_show(service: &Arc<Service>, plan: Plan) -> Result<Shared, ApiError> {
+    let oid = plan.share.oid;
+    let shared = start(service, plan)?;
+    let begun = Instant::now();
+    while service.store.have(&oid).is_err()
+        && !shared.reading.is_finished()
+        && begun.elapsed() < LONGEST_START
+    {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Ok(shared)
 }
 
 fn start(service: &Arc<Service>, plan: Plan) -> Result<Shared, ApiError> {
