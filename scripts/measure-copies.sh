@@ -5,7 +5,8 @@
 #
 #   scripts/measure-copies.sh [DIR]     DIR takes some 6 GB; best on a tmpfs. Default: $TMPDIR
 #
-# SMALL=1 measures with a hundredth of the data, to try the script.
+# SMALL=1 measures with a hundredth of the data, to try the script. MANY=N sets how many files the one directory
+# has (default 1000000): a tmpfs may not have inodes for three times as many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
@@ -76,7 +77,7 @@ row() { # WHAT, then the words of rsync, "--", the words of tow
     echo "| $what | $rsync_seconds | $seconds | $((peak / 1024)) MiB |"
 }
 
-files=$(scale 100000) many=$(scale 1000000)
+files=$(scale 100000) many=${MANY:-$(scale 1000000)}
 for d in $(seq 100); do mkdir -p "small/$d"; done
 seq "$files" | awk '{ f = "small/" (1 + $1 % 100) "/" $1; print "some text of file " $1 > f; close(f) }'
 mkdir many
