@@ -44,7 +44,7 @@ verify() {
     listing "$2" > "$work/got"
     if ! cmp -s "$work/sent" "$work/got"; then
         echo "the copy differs:" >&2
-        diff "$work/sent" "$work/got" | head -n 20 >&2
+        diff "$work/sent" "$work/got" | sed -n 1,20p >&2
         exit 1
     fi
     echo "verified: names, modes, times and SHA-256 of $(find "$1" | wc -l) entries are equal"
@@ -83,19 +83,19 @@ report
 say "the tree changes: bytes inserted, files renamed, added, removed"
 changed=0
 cd "$work/tree"
-for file in $(find . -name lib.rs -size +2k | LC_ALL=C sort | head -n 40); do
+for file in $(find . -name lib.rs -size +2k | LC_ALL=C sort | sed -n 1,40p); do
     half=$(($(stat -c %s "$file") / 2))
     { head -c "$half" "$file"; echo '// inserted in the middle'; tail -c "+$((half + 1))" "$file"; } > "$work/edit"
     cat "$work/edit" > "$file"
     changed=$((changed + $(stat -c %s "$file")))
 done
 inserted=$((40 * 26))
-for file in $(find . -name README.md | LC_ALL=C sort | head -n 40); do mv "$file" "$(dirname "$file")/RENAMED.md"; done
-moved=$(ls -d */ | LC_ALL=C sort | head -n 1)
+for file in $(find . -name README.md | LC_ALL=C sort | sed -n 1,40p); do mv "$file" "$(dirname "$file")/RENAMED.md"; done
+moved=$(ls -d */ | LC_ALL=C sort | sed -n 1,1p)
 mv "$moved" "moved-${moved%/}"
 head -c 1000000 /dev/urandom > added.bin
 changed=$((changed + 1000000))
-find . -name CHANGELOG.md | LC_ALL=C sort | head -n 20 | xargs rm -f
+find . -name CHANGELOG.md | LC_ALL=C sort | sed -n 1,20p | xargs rm -f
 cd - > /dev/null
 echo "40 files with 26 bytes inserted, 40 renamed, one directory renamed, one file of 1 MB added, 20 removed"
 
@@ -131,10 +131,10 @@ sync_tree
 
 say "tow sync after changes: 20 files longer by a line, one directory renamed, 20 files removed"
 cd "$work/tree"
-find . -name Cargo.toml | LC_ALL=C sort | head -n 20 > "$work/longer"
+find . -name Cargo.toml | LC_ALL=C sort | sed -n 1,20p > "$work/longer"
 while read -r file; do echo '# longer' >> "$file"; done < "$work/longer"
 moved=$(ls -d */ | LC_ALL=C sort | tail -n 1)
 mv "$moved" "renamed-${moved%/}"
-find . -name 'LICENSE-MIT' | LC_ALL=C sort | head -n 20 | xargs rm -f
+find . -name 'LICENSE-MIT' | LC_ALL=C sort | sed -n 1,20p | xargs rm -f
 cd - > /dev/null
 sync_tree
