@@ -1,4 +1,5 @@
-//! A copy from its beginning to its end, at the person's side and at the side that was started.
+//! A copy from its beginning to its end, at the person's side. A copy to or from another machine
+//! starts a side there, whose story `started` tells.
 //!
 //! ```text
 //!   person's side                         started side
@@ -8,6 +9,16 @@
 //!   sender or receiver   ◄── control ───► receiver or sender
 //!                        ◄─────────────── events, Finished
 //! ```
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use towpath_api::{ApiError, ErrorKind, Seconds};
+use towpath_plugins::direct::{ControlReceiver, Traffic};
 
 use super::channel::{Channel, Rsh};
 use super::events::{CopyEvent, CopySummary};
@@ -26,14 +37,6 @@ use super::taking::receive;
 use super::talk::{Events, events};
 use super::within::within;
 use crate::service::Service;
-use bytes::Bytes;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
-use towpath_api::{ApiError, ErrorKind, Seconds};
-use towpath_plugins::direct::{ControlReceiver, Traffic};
 
 /// How long a side whose person is gone may take to end.
 pub const GRACE: Duration = Duration::from_secs(5);
@@ -41,7 +44,8 @@ pub const GRACE: Duration = Duration::from_secs(5);
 /// Bytes of options in one message.
 pub const PART: usize = 128 << 10;
 
-/// Copies.
+/// Copies what the request names, and tells `person` how it goes. The summary counts the failures of
+/// single entries; an error ended the copy as a whole.
 pub async fn run(
     service: &Arc<Service>,
     request: CopyRequest,
@@ -130,6 +134,7 @@ struct Started {
     traffic: Arc<Traffic>,
 }
 
+/// Starts the other side, tells it what to do, and waits until it is ready.
 async fn start(
     service: &Arc<Service>,
     request: &CopyRequest,

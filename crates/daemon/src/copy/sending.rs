@@ -1,17 +1,20 @@
 //! The sending side, from its first entry to the receiver's summary.
 
-use super::events::CopySummary;
-use super::message::{Message, violation};
-use super::sender::{Sender, hung_up};
-use super::side::{Side, joined, told_error};
-use super::source::Sources;
 use std::sync::Arc;
+
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use towpath_api::ApiError;
 use towpath_plugins::direct::ControlReceiver;
 
-/// The sending side, from the first entry to the receiver's summary.
+use super::events::CopySummary;
+use super::message::{Message, violation};
+use super::sender::{Sender, hung_up};
+use super::side::{Side, joined, told_error};
+use super::source::Sources;
+
+/// Tells the receiver what is in `sources` and answers what it asks, until it says that all is in
+/// place; returns its summary.
 pub async fn send(
     side: &Side,
     sources: Sources,

@@ -1,6 +1,11 @@
 //! The side that was started over ssh: does what the first messages say, and ends with the pipe.
 
-use super::channel::{self};
+use std::sync::Arc;
+
+use towpath_api::ApiError;
+use towpath_plugins::direct::{ControlReceiver, ControlSender, Peer, PeerConfig, Service as PeerService};
+
+use super::channel;
 use super::events::CopySummary;
 use super::merge::Destined;
 use super::message::{Fatal, Message, Ready, Start, VERSION, violation};
@@ -16,9 +21,6 @@ use super::source::Sources;
 use super::taking::receive;
 use super::talk::{Events, events};
 use crate::service::Service;
-use std::sync::Arc;
-use towpath_api::ApiError;
-use towpath_plugins::direct::{ControlReceiver, ControlSender, Peer, PeerConfig, Service as PeerService};
 
 /// Bytes of all options: a list of files may be long.
 const MAX_OPTIONS: usize = 1 << 30;

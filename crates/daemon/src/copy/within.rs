@@ -1,5 +1,13 @@
 //! A copy within this machine: the source is read in the merging thread.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio_util::task::AbortOnDropHandle;
+use towpath_api::ApiError;
+use towpath_content::tree::Event;
+
 use super::events::CopySummary;
 use super::local::LocalSupplier;
 use super::merge::{Destined, Merge};
@@ -10,13 +18,8 @@ use super::side::{StopOnDrop, blocking, receiving, tell};
 use super::source::{Sources, Step};
 use super::talk::Events;
 use crate::service::Service;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use tokio_util::task::AbortOnDropHandle;
-use towpath_api::ApiError;
-use towpath_content::tree::Event;
 
+/// Copies local sources to a local destination.
 pub async fn within(
     service: &Arc<Service>,
     request: &CopyRequest,

@@ -1,11 +1,13 @@
 //! What only the destination has: noted, to be deleted at the end.
 
+use std::path::Path;
+
+use towpath_content::tree::Kind;
+use towpath_files::{DirNames, FileError, RelPath, ScanOptions};
+
 use super::Merge;
 use crate::copy::file::is_file;
 use crate::copy::finish::PathRecord;
-use std::path::Path;
-use towpath_content::tree::Kind;
-use towpath_files::{DirNames, FileError, RelPath, ScanOptions};
 
 pub(super) struct Names {
     names: DirNames,

@@ -1,17 +1,19 @@
 //! What is no directory: left out, made at once, or asked for.
 
+use std::sync::Arc;
+
+use towpath_api::ApiError;
+use towpath_content::tree::{Entry, Kind};
+use towpath_files::filter::safe_links;
+use towpath_files::metadata::{Differences, differences};
+use towpath_files::{FileError, Overwrite, RelPath};
+
 use super::{Merge, because, size};
 use crate::copy::file::{CopyFile, Wanted, is_file};
 use crate::copy::judge::{Changes, Verdict, judge};
 use crate::copy::options::Mode;
 use crate::copy::receiving::add;
 use crate::copy::source::Located;
-use std::sync::Arc;
-use towpath_api::ApiError;
-use towpath_content::tree::{Entry, Kind};
-use towpath_files::filter::safe_links;
-use towpath_files::metadata::{Differences, differences};
-use towpath_files::{FileError, Overwrite, RelPath};
 
 impl Merge {
     pub(super) fn leaf(&mut self, entry: Entry, located: Option<Located>) -> Result<(), ApiError> {

@@ -1,10 +1,12 @@
 //! Hard links: which name of a group comes first, and the others, which wait for it.
 
-use super::{Merge, because, size};
-use crate::copy::finish::{LinkRecord, PathRecord};
 use std::path::Path;
+
 use towpath_content::tree::{Entry, Kind};
 use towpath_files::{FileError, Found, RelPath};
+
+use super::{Merge, because, size};
+use crate::copy::finish::{LinkRecord, PathRecord};
 
 /// A group of hard links of which no name was met.
 pub(super) const NOT_MET: u64 = u64::MAX;

@@ -12,6 +12,16 @@ mod leaf;
 mod links;
 mod rewrite;
 
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use towpath_api::{ApiError, ErrorKind};
+use towpath_content::tree::{Entry, Event, Kind, Metadata, Time};
+use towpath_files::filter::{Filter, RuleList, Side};
+use towpath_files::{FileError, Found, RelPath, ScanOptions};
+
 use crate::copy::events::CopyEvent;
 use crate::copy::finish::{DirRecord, LinkRecord, PathRecord, metadata_bytes};
 use crate::copy::judge::Changes;
@@ -26,14 +36,6 @@ use crate::copy::source::Located;
 use crate::errors;
 use extras::Names;
 use rewrite::Rewrite;
-use std::collections::HashSet;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use tokio::runtime::Handle;
-use towpath_api::{ApiError, ErrorKind};
-use towpath_content::tree::{Entry, Event, Kind, Metadata, Time};
-use towpath_files::filter::{Filter, RuleList, Side};
-use towpath_files::{FileError, Found, RelPath, ScanOptions};
 
 /// Directories told of beforehand as closed.
 const MAX_CLOSED: usize = 64 << 10;
