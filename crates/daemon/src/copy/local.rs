@@ -55,9 +55,7 @@ impl LocalSupplier {
             remove.lock().unwrap_or_else(PoisonError::into_inner).insert(entry, located.clone());
         }
     }
-}
 
-impl LocalSupplier {
     /// The source has been read: names that other entries depended on may go.
     pub fn source_is_read(&self) {
         self.removal.source_is_read();

@@ -85,10 +85,10 @@ pub struct Start {
     /// Where to write, for the receiver.
     #[prost(bytes = "bytes", tag = "5")]
     pub destination: Bytes,
-    /// How many sources there are, and whether the only one ends with a slash, for the receiver.
+    /// How many sources there are, for the receiver; a sender counts them itself.
     #[prost(uint32, tag = "6")]
     pub source_count: u32,
-    /// See `source_count`.
+    /// What is in the only source is meant, not the source itself.
     #[prost(bool, tag = "7")]
     pub is_contents: bool,
     /// [`super::CopyOptions`] as JSON, without what came in `More` before.
@@ -251,7 +251,6 @@ mod tests {
             is_sender: true,
             is_cp: true,
             sources: vec![Bytes::from_static(b"a"), Bytes::from_static(b"\xff")],
-            source_count: 2,
             options: Bytes::from_static(br#"{"via":"ssh"}"#),
             ..Start::default()
         };

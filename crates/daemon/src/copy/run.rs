@@ -260,11 +260,10 @@ async fn pull(
         }
         paths.push(remote.path());
     }
-    let (count, contents) = shape(request.mode, &paths)?;
+    let (_, contents) = shape(request.mode, &paths)?;
     let message = Start {
         is_sender: true,
         sources: paths.iter().map(|path| Bytes::copy_from_slice(path)).collect(),
-        source_count: count as u32,
         is_contents: contents,
         ..Start::default()
     };
