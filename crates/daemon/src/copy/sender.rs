@@ -388,7 +388,6 @@ impl Sender {
             entry,
             oid: Bytes::copy_from_slice(&oid.to_bytes()),
             size: located.stamp.size,
-            is_vanished: false,
             seconds,
             nanos,
             is_sparse: located.is_sparse,
@@ -408,7 +407,7 @@ impl Sender {
             hint: error.hint.clone(),
             kind,
         });
-        Answer { entry, is_vanished, ..Answer::default() }
+        Answer { entry, ..Answer::default() }
     }
 
     /// Names a large file by a live object and hashes it meanwhile.
