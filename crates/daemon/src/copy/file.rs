@@ -12,7 +12,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tokio::sync::OwnedSemaphorePermit;
 use towpath_content::Oid;
 use towpath_content::pieces::{MIN_LOG2, Value};
 use towpath_content::tree::{Kind, Metadata, Time};
@@ -21,6 +20,7 @@ use towpath_store::{About, hash_open_file};
 use towpath_transfer::{FetchError, Outcome, Target};
 
 use super::judge::Changes;
+use super::places::Place;
 use super::receiving::Receiving;
 use super::renames::WORTH_WAITING;
 use super::source::Located;
@@ -67,7 +67,7 @@ pub struct CopyFile {
     modified: Mutex<Time>,
     /// Runs of zeros become holes.
     sparse: AtomicBool,
-    permit: Mutex<Option<OwnedSemaphorePermit>>,
+    place: Mutex<Option<Place>>,
     staged: Mutex<Option<Staged>>,
     body: OnceLock<Body>,
     existing: OnceLock<Vec<Range<u64>>>,
@@ -84,19 +84,19 @@ pub struct Note {
     /// Bytes.
     pub size: u64,
     /// Its place among the files under way.
-    pub permit: Option<OwnedSemaphorePermit>,
+    pub place: Option<Place>,
 }
 
 impl CopyFile {
     /// A file that takes one place among those under way.
-    pub fn new(receiving: &Arc<Receiving>, wanted: Wanted, permit: OwnedSemaphorePermit) -> Arc<Self> {
+    pub fn new(receiving: &Arc<Receiving>, wanted: Wanted, place: Place) -> Arc<Self> {
         Arc::new(Self {
             receiving: Arc::clone(receiving),
             size: Mutex::new(wanted.size),
             modified: Mutex::new(wanted.metadata.modified),
             sparse: AtomicBool::new(receiving.options.sparse),
             wanted,
-            permit: Mutex::new(Some(permit)),
+            place: Mutex::new(Some(place)),
             staged: Mutex::default(),
             body: OnceLock::new(),
             existing: OnceLock::new(),
@@ -157,7 +157,7 @@ impl CopyFile {
     pub fn is_same(&self) {
         let Some(changes) = self.wanted.compare else { return };
         self.receiving.is_same(&self.wanted, changes);
-        drop(lock(&self.permit).take());
+        drop(lock(&self.place).take());
     }
 
     /// It is different: tells so. In a dry run that is the end of it, and the answer is false.
@@ -187,7 +187,7 @@ impl CopyFile {
             (Some(failure), _) => self.receiving.problem(&self.wanted.shown, &failure),
             (None, FetchError::Ended(Outcome::SourceChanged | Outcome::NotHere | Outcome::Gone)) => {
                 self.receiving.lost(self.wanted.entry);
-                return drop(lock(&self.permit).take());
+                return drop(lock(&self.place).take());
             }
             // Its sender told why.
             (None, FetchError::Abandoned) => {}
@@ -198,7 +198,7 @@ impl CopyFile {
 
     fn settle(&self, is_placed: bool) {
         self.receiving.settled(self.wanted.entry, is_placed);
-        drop(lock(&self.permit).take());
+        drop(lock(&self.place).take());
     }
 
     /// An empty file needs nobody to bring it.
@@ -288,7 +288,7 @@ impl CopyFile {
             entry: self.wanted.entry,
             shown: self.wanted.shown.clone(),
             size: self.size(),
-            permit: lock(&self.permit).take(),
+            place: lock(&self.place).take(),
         };
         // What was not there when it was looked at is somebody else's, or another entry's.
         let overwrite = if self.wanted.replaces { Overwrite::ReplaceAny } else { Overwrite::Never };
@@ -299,6 +299,8 @@ impl CopyFile {
         });
         let named = placing.commit(staged, &self.wanted.path, &metadata, overwrite, content, backup, note)?;
         self.receiving.named(named);
+        // It may be the last one that waits for its name.
+        self.receiving.places.move_on();
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use towpath_files::{FileError, Filter, Overwrite, RelPath, Removing, ScanOptions
 use super::events::CopyEvent;
 use super::judge::Changes;
 use super::merge::Merge;
-use super::receiving::{Receiving, UNDER_WAY, add};
+use super::receiving::{Receiving, add};
 use super::records::Records;
 use crate::errors;
 
@@ -285,13 +285,10 @@ impl Merge {
             supplier.considered(self.seen())?;
             supplier.push()?;
         }
-        loop {
-            if receiving.places.available_permits() == UNDER_WAY as usize {
-                break;
-            }
+        while receiving.places.taken() > 0 {
             receiving.check()?;
             receiving.name_if_stuck();
-            std::thread::sleep(std::time::Duration::from_millis(2));
+            self.runtime.block_on(receiving.places.moved());
         }
         receiving.check()
     }

@@ -7,7 +7,6 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
@@ -20,6 +19,7 @@ use super::events::{CopyEvent, CopySummary, Counts, FailureKind};
 use super::file::{Note, Wanted};
 use super::judge::Changes;
 use super::options::CopyOptions;
+use super::places::Places;
 use super::renames::Spare;
 use super::supply::{Fate, Supplier};
 use super::talk::{Events, failed};
@@ -30,9 +30,9 @@ use crate::resume::{Record, wait_while_busy};
 
 /// Files asked for and not in place. More than the destination names in one batch
 /// ([`FlushLimits`]): those that wait for their names hold places, and must not hold all.
-pub const UNDER_WAY: u32 = 2 * NAMED_TOGETHER;
+const UNDER_WAY: usize = 2 * NAMED_TOGETHER;
 /// Files named in one batch.
-const NAMED_TOGETHER: u32 = 4096;
+const NAMED_TOGETHER: usize = 4096;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -45,7 +45,7 @@ pub struct Receiving {
     /// What of the metadata is applied.
     pub policy: Policy,
     /// Places for files under way.
-    pub places: Arc<Semaphore>,
+    pub places: Arc<Places>,
     /// First of rsync's letters for a file whose content comes: `<` where it is sent to another
     /// machine, else `>`.
     update: u8,
@@ -91,7 +91,7 @@ impl Receiving {
         Arc::new(Self {
             options,
             policy,
-            places: Arc::new(Semaphore::new(UNDER_WAY as usize)),
+            places: Places::new(UNDER_WAY),
             update: if is_pushed { b'<' } else { b'>' },
             events,
             store,
@@ -338,14 +338,14 @@ impl Receiving {
 
     /// How the destination is to be written.
     pub fn write_options(&self) -> WriteOptions {
-        let flush = FlushLimits { files: NAMED_TOGETHER as usize, ..FlushLimits::default() };
+        let flush = FlushLimits { files: NAMED_TOGETHER, ..FlushLimits::default() };
         WriteOptions { resume: true, policy: self.policy, flush }
     }
 
     /// Names what waits for its name, if that is all that holds places.
     pub fn name_if_stuck(&self) {
         if let Some(placing) = self.opened()
-            && self.places.available_permits() + placing.waiting() >= UNDER_WAY as usize
+            && self.places.taken() <= placing.waiting()
         {
             self.named(placing.flush());
         }
@@ -372,7 +372,7 @@ impl Receiving {
             }
             self.settled(note.entry, is_placed);
             // Another file may take its place.
-            drop(note.permit);
+            drop(note.place);
         }
     }
 

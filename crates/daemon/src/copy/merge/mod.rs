@@ -61,7 +61,7 @@ pub struct Destined {
 /// The walk.
 pub struct Merge {
     pub(super) receiving: Arc<Receiving>,
-    runtime: Handle,
+    pub(super) runtime: Handle,
     destined: Destined,
     placement: Placement,
     /// The name that the one source has at the destination.
