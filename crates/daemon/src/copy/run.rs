@@ -24,14 +24,14 @@ use super::channel::{Channel, Rsh};
 use super::events::{CopyEvent, CopySummary};
 use super::merge::Destined;
 use super::message::{Fatal, Message, Ready, Start, VERSION, violation};
-use super::options::{CopyOptions, CopyRequest, Mode, Via};
+use super::options::{CopyOptions, CopyRequest, Mode};
 use super::patterns;
 use super::place::{Place, Remote};
 use super::race::Race;
 use super::receiving::refuse;
 use super::sender::hung_up;
 use super::sending::send;
-use super::side::{Side, blocking, peer_config, peer_service, set_silence, told_error};
+use super::side::{Side, blocking, peer_config, peer_service, race, set_silence, told_error};
 use super::source::Sources;
 use super::taking::receive;
 use super::talk::{Events, events};
@@ -157,19 +157,13 @@ async fn start(
     );
     let mut channel = opening.await?;
     let peer = Arc::clone(channel.peer());
-    let (race, addresses) = match options.via {
-        Via::Ssh => (None, Vec::new()),
-        Via::Both | Via::Tls => {
-            let (race, addresses) = Race::listen(&service.identity, peers, peer.node(), config, None).await?;
-            (Some(race), addresses)
-        }
-    };
+    let (race, addresses) = race(service, options.via, peers, peer.node(), config, None).await?;
     message.version = VERSION;
     message.is_cp = request.mode == Mode::Cp;
     let json = Bytes::from(serde_json::to_vec(&options).unwrap_or_default());
     let (front, rest) = json.split_at(json.len() - json.len() % PART);
     message.options = Bytes::copy_from_slice(rest);
-    message.addresses = addresses.iter().map(ToString::to_string).collect();
+    message.addresses = addresses;
     let Some((control, mut inbox)) = peer.control() else {
         return Err(violation("a connection without a control stream"));
     };
@@ -186,11 +180,7 @@ async fn start(
                     let addresses = addresses.iter().filter_map(|address| address.parse().ok());
                     return Ok((addresses.collect(), sources as usize));
                 }
-                Message::Event(json) => {
-                    let event =
-                        serde_json::from_slice(&json).map_err(|error| violation(&error.to_string()))?;
-                    events.pass(event).await;
-                }
+                Message::Event(json) => events.pass(&json).await?,
                 Message::Fatal(fatal) => return Err(told_error(&fatal)),
                 _ => return Err(violation("something before it was ready")),
             }
@@ -288,10 +278,8 @@ async fn pull(
 /// What the other side says until it hangs up.
 async fn last_words(side: &Side, inbox: &mut ControlReceiver) {
     while let Some(message) = inbox.next().await {
-        if let Ok(Message::Event(json)) = Message::from_bytes(message)
-            && let Ok(event) = serde_json::from_slice(&json)
-        {
-            side.events.pass(event).await;
+        if let Ok(Message::Event(json)) = Message::from_bytes(message) {
+            let _ = side.events.pass(&json).await;
         }
     }
 }

@@ -37,11 +37,7 @@ pub async fn send(
                 Message::Finished(json) => {
                     return serde_json::from_slice(&json).map_err(|error| violation(&error.to_string()));
                 }
-                Message::Event(json) => {
-                    let event =
-                        serde_json::from_slice(&json).map_err(|error| violation(&error.to_string()))?;
-                    side.events.pass(event).await;
-                }
+                Message::Event(json) => side.events.pass(&json).await?,
                 Message::Fatal(fatal) => return Err(told_error(&fatal)),
                 message => sender.hear(message, &asks)?,
             }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use towpath_api::{ApiError, ErrorKind};
+use towpath_content::NodeId;
 use towpath_plugins::direct::{ControlSender, Pace, Peer, PeerConfig, Service as PeerService};
 use towpath_plugins::local::SOURCE as LOCAL;
 use towpath_store::Store;
@@ -13,7 +14,8 @@ use towpath_transfer::progress::{Progress, Snapshot};
 
 use super::events::CopyEvent;
 use super::message::{Fatal, violation};
-use super::options::CopyOptions;
+use super::options::{CopyOptions, Via};
+use super::race::{Race, SshConnection};
 use super::receiving::Receiving;
 use super::sender::Offers;
 use super::talk::Events;
@@ -115,6 +117,23 @@ pub fn peer_config(options: &CopyOptions) -> PeerConfig {
         receive_pace: pace,
         ..PeerConfig::default()
     }
+}
+
+/// Listens for better connections than ssh's, if the person lets it, and returns the addresses to
+/// tell the other side, whose node id is `peer`. `ssh` is given at the started side.
+pub async fn race(
+    service: &Service,
+    via: Via,
+    peers: Arc<PeerService>,
+    peer: NodeId,
+    config: PeerConfig,
+    ssh: Option<SshConnection>,
+) -> Result<(Option<Race>, Vec<String>), ApiError> {
+    if via == Via::Ssh {
+        return Ok((None, Vec::new()));
+    }
+    let (race, addresses) = Race::listen(&service.identity, peers, peer, config, ssh).await?;
+    Ok((Some(race), addresses.iter().map(ToString::to_string).collect()))
 }
 
 /// A side that says nothing for the person's time limit is gone.

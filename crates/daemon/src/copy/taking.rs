@@ -155,11 +155,7 @@ async fn hear(
                 Message::Closed(entry) => drop(entries.send(Heard::Closed(entry))),
                 Message::Incomplete(Empty {}) => drop(entries.send(Heard::Incomplete)),
                 Message::Answers(told) => drop(answers.send(told.answers)),
-                Message::Event(json) if !side.is_started => {
-                    let event =
-                        serde_json::from_slice(&json).map_err(|error| violation(&error.to_string()))?;
-                    side.events.pass(event).await;
-                }
+                Message::Event(json) if !side.is_started => side.events.pass(&json).await?,
                 Message::Fatal(fatal) => return Err(told_error(&fatal)),
                 _ => return Err(violation("a message that a sender does not send")),
             }
