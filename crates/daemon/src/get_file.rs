@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
@@ -13,6 +13,7 @@ use towpath_store::FileRecord;
 use towpath_store::{About, DiskStore};
 use towpath_transfer::Target;
 
+use crate::lock::lock;
 use crate::put_tree::store_stamp;
 use crate::resume::{Record, wait_while_busy};
 
@@ -31,10 +32,6 @@ pub struct FileTarget {
     existing: Mutex<Vec<Range<u64>>>,
     about: Mutex<About>,
     failure: Mutex<Option<FileError>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl FileTarget {

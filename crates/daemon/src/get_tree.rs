@@ -16,7 +16,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -36,6 +36,7 @@ use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Targe
 use crate::errors;
 use crate::get::{Failure, Get, summarize, tell};
 use crate::get_file::{io_error, write_zeros};
+use crate::lock::lock;
 use crate::placing::{Named, Placing};
 use crate::put_tree::store_stamp;
 use crate::resume::{Record, wait_while_busy};
@@ -151,10 +152,6 @@ struct Tree {
     kept: AtomicU64,
     entries: AtomicU64,
     failed: AtomicU64,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Tree {

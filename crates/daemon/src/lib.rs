@@ -20,6 +20,7 @@
 //! | `resume` | what an interrupted transfer left, and where |
 //! | [`listen`] | connections from peers, within limits |
 //! | [`server`] | the local API over a Unix socket |
+//! | `lock` | mutexes that outlive a panic of their holder |
 //! | `errors` | what went wrong, with the next step |
 //!
 //! After a crash: the store is readable, tickets of leases are honoured again, an interrupted get
@@ -33,6 +34,7 @@ mod get_tree;
 pub mod grants;
 pub mod home;
 pub mod listen;
+mod lock;
 mod placing;
 mod put;
 mod put_tree;

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use towpath_content::Oid;
@@ -15,6 +15,7 @@ use towpath_files::{BeforeNaming, Destination, FileError, Overwrite, Placed, Rel
 use towpath_store::DiskStore;
 
 use crate::get_file::file_record;
+use crate::lock::lock;
 use crate::resume::Record;
 
 /// How long complete files may wait for the sync that gives them their names.
@@ -51,10 +52,6 @@ pub struct Named<T> {
     pub outcome: Result<Stamp, FileError>,
     /// What of its metadata could not be set.
     pub lacking: Option<FileError>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<T> Placing<T> {

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use towpath_content::Oid;
 use towpath_content::pieces::{MIN_LOG2, Value};
@@ -25,14 +25,11 @@ use super::receiving::Receiving;
 use super::renames::WORTH_WAITING;
 use super::source::Located;
 use crate::get_file::{io_error, write_zeros};
+use crate::lock::lock;
 use crate::put_tree::store_stamp;
 
 /// A file that it replaces is worth to start from if it has as many bytes.
 const WORTH_READING: u64 = 1 << (MIN_LOG2 + 1);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What is known of a file when it is asked for.
 pub struct Wanted {

@@ -2,7 +2,7 @@
 //! bytes moved by the kernel where it can.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 use towpath_api::ApiError;
@@ -14,6 +14,7 @@ use super::removal::Removal;
 use super::source::Located;
 use super::supply::{Fate, Supplier};
 use super::talk::{Events, failed_at};
+use crate::lock::lock;
 
 /// Threads that copy.
 const WORKERS: usize = 4;
@@ -41,7 +42,7 @@ impl LocalSupplier {
             let events = events.clone();
             tokio::task::spawn_blocking(move || {
                 loop {
-                    let next = inbox.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
+                    let next = lock(&inbox).blocking_recv();
                     let Some(file) = next else { return };
                     copy(&file, &events);
                 }
@@ -53,7 +54,7 @@ impl LocalSupplier {
     /// Notes where an entry is, in case it is to be removed.
     pub fn note(&self, entry: u64, located: &Located) {
         if let Some(remove) = &self.remove {
-            remove.lock().unwrap_or_else(PoisonError::into_inner).insert(entry, located.clone());
+            lock(remove).insert(entry, located.clone());
         }
     }
 
@@ -77,7 +78,7 @@ impl Supplier for LocalSupplier {
 
     fn settled(&self, entry: u64, fate: Fate) {
         let Some(remove) = &self.remove else { return };
-        let located = remove.lock().unwrap_or_else(PoisonError::into_inner).remove(&entry);
+        let located = lock(remove).remove(&entry);
         if let Some(located) = located.filter(|located| located.may_go(&fate)) {
             self.removal.remove(located);
         }

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio_util::sync::CancellationToken;
 use towpath_api::{ApiError, ErrorKind};
@@ -24,6 +24,7 @@ use super::renames::Spare;
 use super::supply::{Fate, Supplier};
 use super::talk::{Events, failed};
 use crate::errors;
+use crate::lock::lock;
 use crate::placing::{Named, Placing};
 use crate::put_tree::store_stamp;
 use crate::resume::{Record, wait_while_busy};
@@ -33,10 +34,6 @@ use crate::resume::{Record, wait_while_busy};
 const UNDER_WAY: usize = 2 * NAMED_TOGETHER;
 /// Files named in one batch.
 const NAMED_TOGETHER: usize = 4096;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The receiving side of one copy.
 pub struct Receiving {
