@@ -16,7 +16,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -25,7 +25,7 @@ use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_content::tree::{self, Decoder, Entry, Kind, Located, Metadata};
 use towpath_files::{
-    Body, Destination, FileError, Overwrite, RelPath, SourceTree, Staged, WriteOptions, display_name,
+    Destination, FileError, Overwrite, RelPath, SourceTree, Staged, WriteOptions, display_name,
 };
 use towpath_store::hash_open_file;
 use towpath_store::{About, DiskStore};
@@ -35,8 +35,8 @@ use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Targe
 
 use crate::errors;
 use crate::get::{Failure, Get, summarize, tell};
-use crate::get_file::{io_error, write_zeros};
 use crate::lock::lock;
+use crate::partial::PartialFile;
 use crate::placing::{Named, Placing};
 use crate::put_tree::store_stamp;
 use crate::resume::{Record, wait_while_busy};
@@ -448,9 +448,7 @@ struct TreeFile {
     oid: Oid,
     is_large: bool,
     staged: Mutex<Option<Staged>>,
-    body: OnceLock<Body>,
-    existing: OnceLock<Vec<Range<u64>>>,
-    failure: Mutex<Option<FileError>>,
+    partial: PartialFile,
 }
 
 impl TreeFile {
@@ -463,16 +461,13 @@ impl TreeFile {
             oid,
             is_large,
             staged: Mutex::default(),
-            body: OnceLock::new(),
-            existing: OnceLock::new(),
-            failure: Mutex::default(),
+            partial: PartialFile::default(),
         }
     }
 
     /// The session could not bring it, or this side could not write it.
     fn ended(&self, error: &FetchError) {
-        let failure = lock(&self.failure).take();
-        match (failure, error) {
+        match (self.partial.take_failure(), error) {
             (Some(failure), _) => self.tree.problem(&self.path, &failure),
             (None, FetchError::Stalled { .. } | FetchError::Cancelled) => {
                 self.tree.stop(errors::fetch(error))
@@ -481,36 +476,16 @@ impl TreeFile {
         }
     }
 
-    fn note<T>(&self, result: Result<T, FileError>) -> io::Result<T> {
-        result.map_err(|error| {
-            let kind = io_error(&error);
-            *lock(&self.failure) = Some(error);
-            kind
-        })
-    }
-
-    fn body(&self) -> io::Result<&Body> {
-        self.body.get().ok_or_else(|| io::Error::other("the file was not begun"))
-    }
-
-    fn open(&self, size: u64) -> Result<Staged, FileError> {
-        if let Some(part) = self.tree.placing.record.take_part(&self.oid)
-            && let Ok(staged) = self.tree.placing.destination.reopen_staged(&part)
-        {
-            let left = staged.data_ranges().collect::<Result<Vec<_>, _>>().unwrap_or_default();
-            let _ = self.existing.set(left);
-            staged.body().set_size(size)?;
-            return Ok(staged);
+    /// A temporary for it, and where bytes are in it already.
+    fn open(&self, size: u64) -> Result<(Staged, Vec<Range<u64>>), FileError> {
+        let placing = &self.tree.placing;
+        let left = placing.left_of(&self.oid, size, |name| placing.destination.reopen_staged(name))?;
+        if let Some(left) = left {
+            return Ok(left);
         }
-        let staged = self.tree.placing.destination.stage_file(size)?;
-        let noted = match self.is_large {
-            true => self.tree.placing.record.set_part(&self.oid, staged.name()),
-            false => self.tree.placing.record.set_small_part(&self.oid, staged.name()),
-        };
-        if let Err(error) = noted {
-            tracing::warn!(%error, "an interruption now would begin this file from the front");
-        }
-        Ok(staged)
+        let staged = placing.destination.stage_file(size)?;
+        placing.note_part(&self.oid, &staged, self.is_large);
+        Ok((staged, Vec::new()))
     }
 
     fn finish(&self, values: Vec<Value>) -> Result<(), FileError> {
@@ -525,30 +500,29 @@ impl TreeFile {
 
 impl Target for TreeFile {
     fn begin(&self, size: Option<u64>, _about: &About) -> io::Result<()> {
-        let staged = self.note(self.open(size.unwrap_or(0)))?;
-        let _ = self.body.set(staged.body().clone());
+        let (staged, existing) = self.partial.note(self.open(size.unwrap_or(0)))?;
+        self.partial.begin(staged.body(), existing);
         *lock(&self.staged) = Some(staged);
         Ok(())
     }
 
     fn existing(&self) -> Vec<Range<u64>> {
-        self.existing.get().cloned().unwrap_or_default()
+        self.partial.existing().to_vec()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.note(self.body()?.read_at(offset, buf))
+        self.partial.read(offset, buf)
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.note(self.body()?.write_piece(offset, bytes, false))
+        self.partial.write(offset, bytes, false)
     }
 
     fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
-        let existing = self.existing.get().map_or(&[][..], Vec::as_slice);
-        write_zeros(self.body()?, &range, existing).or_else(|error| self.note(Err(error)))
+        self.partial.write_zeros(&range)
     }
 
     fn complete(&self, _oid: &Oid, _size: u64, values: Vec<Value>) -> io::Result<()> {
-        self.note(self.finish(values))
+        self.partial.note(self.finish(values))
     }
 }

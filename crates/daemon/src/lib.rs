@@ -14,6 +14,7 @@
 //! | [`shares`] | what was shared before, so that the same command gives the same ticket |
 //! | `put`, `put_tree` | files, trees and streams into the store |
 //! | `get`, `get_file`, `get_tree` | objects out of a session into files |
+//! | `partial` | a file that a session fills |
 //! | `spool` | a temporary that is read while it grows |
 //! | `placing` | complete files of a tree get their names in batches |
 //! | [`copy`] | `tow cp` and `tow sync` |
@@ -35,6 +36,7 @@ pub mod grants;
 pub mod home;
 pub mod listen;
 mod lock;
+mod partial;
 mod placing;
 mod put;
 mod put_tree;

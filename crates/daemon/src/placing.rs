@@ -4,6 +4,7 @@
 //! slow link few files come, and what has no name yet is what a kill costs.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -80,6 +81,32 @@ impl<T> Placing<T> {
         let mut named = self.settle(placed);
         named.extend(self.flush_if_due());
         Ok(named)
+    }
+
+    /// What an interruption left of the file that `key` names, made `size` long, and where bytes are
+    /// in it; `reopen` opens it by its name.
+    pub fn left_of(
+        &self,
+        key: &Oid,
+        size: u64,
+        reopen: impl FnOnce(&str) -> Result<Staged, FileError>,
+    ) -> Result<Option<(Staged, Vec<Range<u64>>)>, FileError> {
+        let staged = self.record.take_part(key).and_then(|name| reopen(&name).ok());
+        let Some(staged) = staged else { return Ok(None) };
+        let left = staged.data_ranges().collect::<Result<Vec<_>, _>>().unwrap_or_default();
+        staged.body().set_size(size)?;
+        Ok(Some((staged, left)))
+    }
+
+    /// Notes where the file that `key` names grows, so that it goes on there after an interruption.
+    pub fn note_part(&self, key: &Oid, staged: &Staged, is_large: bool) {
+        let noted = match is_large {
+            true => self.record.set_part(key, staged.name()),
+            false => self.record.set_small_part(key, staged.name()),
+        };
+        if let Err(error) = noted {
+            tracing::warn!(%error, "an interruption now would begin this file from the front");
+        }
     }
 
     /// Names all files that wait.

@@ -10,12 +10,12 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use towpath_content::Oid;
 use towpath_content::pieces::{MIN_LOG2, Value};
 use towpath_content::tree::{Kind, Metadata, Time};
-use towpath_files::{BeforeNaming, Body, FileError, Overwrite, RelPath, Staged, Stamp};
+use towpath_files::{BeforeNaming, FileError, Overwrite, RelPath, Staged, Stamp};
 use towpath_store::{About, hash_open_file};
 use towpath_transfer::{FetchError, Outcome, Target};
 
@@ -24,8 +24,8 @@ use super::places::Place;
 use super::receiving::Receiving;
 use super::renames::WORTH_WAITING;
 use super::source::Located;
-use crate::get_file::{io_error, write_zeros};
 use crate::lock::lock;
+use crate::partial::PartialFile;
 use crate::put_tree::store_stamp;
 
 /// A file that it replaces is worth to start from if it has as many bytes.
@@ -66,10 +66,7 @@ pub struct CopyFile {
     sparse: AtomicBool,
     place: Mutex<Option<Place>>,
     staged: Mutex<Option<Staged>>,
-    body: OnceLock<Body>,
-    existing: OnceLock<Vec<Range<u64>>>,
-    growing: Mutex<()>,
-    failure: Mutex<Option<FileError>>,
+    partial: PartialFile,
 }
 
 /// What is to be done when a file has its name.
@@ -95,10 +92,7 @@ impl CopyFile {
             wanted,
             place: Mutex::new(Some(place)),
             staged: Mutex::default(),
-            body: OnceLock::new(),
-            existing: OnceLock::new(),
-            growing: Mutex::default(),
-            failure: Mutex::default(),
+            partial: PartialFile::default(),
         })
     }
 
@@ -180,7 +174,7 @@ impl CopyFile {
 
     /// The session could not bring it, or this side could not write it.
     pub fn ended(&self, error: &FetchError) {
-        match (lock(&self.failure).take(), error) {
+        match (self.partial.take_failure(), error) {
             (Some(failure), _) => self.receiving.problem(&self.wanted.shown, &failure),
             (None, FetchError::Ended(Outcome::SourceChanged | Outcome::NotHere | Outcome::Gone)) => {
                 self.receiving.lost(self.wanted.entry);
@@ -231,30 +225,19 @@ impl CopyFile {
     }
 
     /// A temporary for it: what an interrupted copy left, else a new one, filled as far as the
-    /// file that it replaces may be of use. All that is in it is hashed before it counts.
-    fn open(&self, size: u64) -> Result<Staged, FileError> {
+    /// file that it replaces may be of use; and where bytes are in it. They are all hashed before
+    /// they count.
+    fn open(&self, size: u64) -> Result<(Staged, Vec<Range<u64>>), FileError> {
         let placing = self.receiving.placing()?;
         let key = self.key();
-        if let Some(part) = placing.record.take_part(&key)
-            && let Ok(staged) = placing.destination.reopen_staged_for(&self.wanted.path, &part)
-        {
-            let left = staged.data_ranges().collect::<Result<Vec<_>, _>>().unwrap_or_default();
-            let _ = self.existing.set(left);
-            staged.body().set_size(size)?;
-            return Ok(staged);
+        let reopen = |name: &str| placing.destination.reopen_staged_for(&self.wanted.path, name);
+        if let Some(left) = placing.left_of(&key, size, reopen)? {
+            return Ok(left);
         }
         let staged = self.fresh(size)?;
-        let noted = match self.wanted.size > 1 << MIN_LOG2 {
-            true => placing.record.set_part(&key, staged.name()),
-            false => placing.record.set_small_part(&key, staged.name()),
-        };
-        if let Err(error) = noted {
-            tracing::warn!(%error, "an interruption now would begin this file from the front");
-        }
-        if let Some(range) = self.start_from_old(&staged) {
-            let _ = self.existing.set(vec![range]);
-        }
-        Ok(staged)
+        placing.note_part(&key, &staged, self.wanted.size > 1 << MIN_LOG2);
+        let existing = self.start_from_old(&staged).into_iter().collect();
+        Ok((staged, existing))
     }
 
     /// Names what an interruption leaves of it: the same file at the same place goes on.
@@ -301,67 +284,52 @@ impl CopyFile {
         Ok(())
     }
 
-    fn note<T>(&self, result: Result<T, FileError>) -> io::Result<T> {
-        result.map_err(|error| {
-            let kind = io_error(&error);
-            *lock(&self.failure) = Some(error);
-            kind
-        })
-    }
-
-    fn body(&self) -> io::Result<&Body> {
-        self.body.get().ok_or_else(|| io::Error::other("the file was not begun"))
-    }
-
-    /// A live object's size is not known before its end.
-    fn grow(&self, end: u64) -> Result<(), FileError> {
-        let _alone = lock(&self.growing);
+    /// Makes room up to `end`.
+    fn grow(&self, end: u64) -> io::Result<()> {
         if end > self.size() {
             let path = Path::new(OsStr::from_bytes(&self.wanted.shown));
-            return Err(FileError::changed("write", path, "longer than its sender said"));
+            let error = FileError::changed("write", path, "longer than its sender said");
+            return self.partial.note(Err(error));
         }
-        match self.body.get() {
-            Some(body) if end > body.size() => body.set_size(end),
-            _ => Ok(()),
-        }
+        self.partial.grow(end)
     }
 }
 
 impl Target for CopyFile {
     fn begin(&self, size: Option<u64>, _about: &About) -> io::Result<()> {
-        if self.body.get().is_some() {
+        if self.partial.is_begun() {
             return Ok(());
         }
-        let staged = self.note(self.open(size.unwrap_or_else(|| self.size())))?;
-        let _ = self.body.set(staged.body().clone());
+        let opened = self.open(size.unwrap_or_else(|| self.size()));
+        let (staged, existing) = self.partial.note(opened)?;
+        self.partial.begin(staged.body(), existing);
         *lock(&self.staged) = Some(staged);
         Ok(())
     }
 
     fn existing(&self) -> Vec<Range<u64>> {
-        self.existing.get().cloned().unwrap_or_default()
+        self.partial.existing().to_vec()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.note(self.body()?.read_at(offset, buf))
+        self.partial.read(offset, buf)
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.note(self.grow(offset + bytes.len() as u64))?;
+        self.grow(offset + bytes.len() as u64)?;
         // What lies there already has to be written over, also with zeros.
-        let sparse = self.sparse.load(Ordering::Relaxed) && self.existing().is_empty();
-        self.note(self.body()?.write_piece(offset, bytes, sparse))
+        let sparse = self.sparse.load(Ordering::Relaxed) && self.partial.existing().is_empty();
+        self.partial.write(offset, bytes, sparse)
     }
 
     fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
-        self.note(self.grow(range.end))?;
-        let existing = self.existing.get().map_or(&[][..], Vec::as_slice);
-        write_zeros(self.body()?, &range, existing).or_else(|error| self.note(Err(error)))
+        self.grow(range.end)?;
+        self.partial.write_zeros(&range)
     }
 
     fn complete(&self, oid: &Oid, size: u64, values: Vec<Value>) -> io::Result<()> {
-        self.note(self.body()?.set_size(size))?;
-        self.note(self.finish(Some((*oid, values))))
+        self.partial.set_size(size)?;
+        self.partial.note(self.finish(Some((*oid, values))))
     }
 }
 
