@@ -24,10 +24,7 @@ use towpath_api::{ApiError, ErrorKind, Event, Summary};
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_content::tree::{self, Decoder, Entry, Kind, Located, Metadata};
-use towpath_files::{
-    Destination, FileError, Overwrite, RelPath, SourceTree, Staged, WriteOptions, display_name,
-};
-use towpath_store::hash_open_file;
+use towpath_files::{Destination, FileError, Overwrite, RelPath, Staged, WriteOptions, display_name};
 use towpath_store::{About, DiskStore};
 use towpath_transfer::session::OnDone;
 use towpath_transfer::want::Coverage;
@@ -37,9 +34,8 @@ use crate::errors;
 use crate::get::{Failure, Get, summarize, tell};
 use crate::lock::lock;
 use crate::partial::PartialFile;
-use crate::placing::{Named, Placing};
-use crate::put_tree::store_stamp;
-use crate::resume::{Record, wait_while_busy};
+use crate::placing::{Named, Placing, adopt};
+use crate::resume::Record;
 use crate::spool::{FailOnDrop, Spool, SpoolReader};
 
 /// Bytes of the descriptor read at once.
@@ -144,8 +140,8 @@ struct Tree {
     placing: Placing<()>,
     /// Files that failed. Whoever finds out, the session's own task included, must not wait.
     problems: mpsc::UnboundedSender<Event>,
-    /// For looking at what an earlier run left.
-    left: Option<SourceTree>,
+    /// An earlier run was interrupted.
+    is_resumed: bool,
     /// What makes going on useless.
     fatal: Mutex<Option<ApiError>>,
     bytes: AtomicU64,
@@ -161,25 +157,17 @@ impl Tree {
         store: Arc<DiskStore>,
         problems: mpsc::UnboundedSender<Event>,
     ) -> Result<Arc<Self>, ApiError> {
-        let resume = record.temp().is_some();
-        let options = WriteOptions { resume, ..WriteOptions::default() };
+        let is_resumed = record.temp().is_some();
+        let options = WriteOptions { resume: is_resumed, ..WriteOptions::default() };
         let destination = Destination::create(path, options).map_err(|error| errors::file(&error))?;
-        if let Some(name) = record.temp() {
-            let left = record.parts();
-            match wait_while_busy(|| destination.adopt_staging(name, &|part| left.contains(part))) {
-                Ok(()) => {}
-                Err(error @ FileError::Busy { .. }) => return Err(errors::file(&error)),
-                Err(error) => tracing::debug!(%error, "what was left is gone"),
-            }
-        }
+        adopt(&destination, &record).map_err(|error| errors::file(&error))?;
         let staging = destination.staging_name().map_err(|error| errors::file(&error))?;
         record.set_temp(&staging).map_err(|error| errors::io("note", path, &error))?;
         let base = path.canonicalize().map_err(|error| errors::io("open", path, &error))?;
-        let left = resume.then(|| SourceTree::open(path).ok()).flatten();
         Ok(Arc::new(Self {
             placing: Placing::new(destination, base, record, store),
             problems,
-            left,
+            is_resumed,
             fatal: Mutex::default(),
             bytes: AtomicU64::new(0),
             kept: AtomicU64::new(0),
@@ -218,20 +206,12 @@ impl Tree {
     /// Whether an earlier run already put this very file in place; it is hashed again unless the
     /// index vouches for it.
     fn is_left(&self, path: &RelPath, entry: &Entry, oid: &Oid, size: u64) -> bool {
-        let Some(left) = &self.left else { return false };
-        let Ok(stamp) = self.placing.destination.stamp_at(path) else { return false };
-        if stamp.size != size || stamp.modified != entry.metadata.modified {
+        if !self.is_resumed {
             return false;
         }
-        let whole = path.below(&self.placing.base);
-        let known = whole.parent().zip(whole.file_name()).and_then(|(dir, name)| {
-            self.placing.store().known(dir, &[(name, store_stamp(&stamp))]).ok()?.into_iter().next()?
-        });
-        if let Some(known) = known {
-            return known == *oid;
-        }
-        let hashed = left.open_file(path, &stamp).ok().and_then(|file| hash_open_file(&file, &whole).ok());
-        hashed.is_some_and(|hashed| hashed.oid == *oid)
+        let Ok(stamp) = self.placing.destination.stamp_at(path) else { return false };
+        let is_alike = stamp.size == size && stamp.modified == entry.metadata.modified;
+        is_alike && self.placing.holds(path, &stamp, oid)
     }
 
     /// All files are in place: directories get their metadata, and everything reaches the disk.

@@ -13,11 +13,12 @@ use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_content::tree::Metadata;
 use towpath_files::{BeforeNaming, Destination, FileError, Overwrite, Placed, RelPath, Staged, Stamp};
-use towpath_store::DiskStore;
+use towpath_store::{DiskStore, FileRecord, hash_open_file};
 
 use crate::get_file::file_record;
 use crate::lock::lock;
-use crate::resume::Record;
+use crate::put_tree::store_stamp;
+use crate::resume::{Record, wait_while_busy};
 
 /// How long complete files may wait for the sync that gives them their names.
 const NAME_EVERY: Duration = Duration::from_secs(2);
@@ -53,6 +54,20 @@ pub struct Named<T> {
     pub outcome: Result<Stamp, FileError>,
     /// What of its metadata could not be set.
     pub lacking: Option<FileError>,
+}
+
+/// Goes on with the temporaries that an interruption left in `destination`; false if there are none.
+pub fn adopt(destination: &Destination, record: &Record) -> Result<bool, FileError> {
+    let Some(name) = record.temp() else { return Ok(false) };
+    let left = record.parts();
+    match wait_while_busy(|| destination.adopt_staging(name, &|part| left.contains(part))) {
+        Ok(()) => Ok(true),
+        Err(error @ FileError::Busy { .. }) => Err(error),
+        Err(error) => {
+            tracing::debug!(%error, "what was left is gone");
+            Ok(false)
+        }
+    }
 }
 
 impl<T> Placing<T> {
@@ -152,14 +167,31 @@ impl<T> Placing<T> {
         lock(&self.committed).len()
     }
 
+    /// The content of the file at `path`, which was `seen`, as far as the index knows it.
+    pub fn known(&self, path: &RelPath, seen: &Stamp) -> Option<Oid> {
+        let whole = self.whole_path(path);
+        let (dir, name) = whole.parent().zip(whole.file_name())?;
+        self.store.known(dir, &[(name, store_stamp(seen))]).ok()?.into_iter().next()?
+    }
+
+    /// Reads the file at `path`, which was `seen`, to know its content.
+    pub fn hash(&self, path: &RelPath, seen: &Stamp) -> Option<FileRecord> {
+        let whole = self.whole_path(path);
+        let (dir, name) = whole.parent().zip(whole.file_name())?;
+        let file = self.destination.open_file(path, seen).ok()?;
+        Some(FileRecord::new(dir, name, hash_open_file(&file, &whole).ok()?))
+    }
+
+    /// Whether the file at `path`, which was `seen`, has this very content. Reads it unless the
+    /// index knows it.
+    pub fn holds(&self, path: &RelPath, seen: &Stamp, oid: &Oid) -> bool {
+        let found = self.known(path, seen).or_else(|| Some(self.hash(path, seen)?.oid));
+        found == Some(*oid)
+    }
+
     /// A path in the tree as the index and other programs know it.
     pub fn whole_path(&self, path: &RelPath) -> PathBuf {
         path.below(&self.base)
-    }
-
-    /// The index.
-    pub fn store(&self) -> &DiskStore {
-        &self.store
     }
 
     /// The destination's path for messages.

@@ -16,7 +16,7 @@ use towpath_content::Oid;
 use towpath_content::pieces::{MIN_LOG2, Value};
 use towpath_content::tree::{Kind, Metadata, Time};
 use towpath_files::{BeforeNaming, FileError, Overwrite, RelPath, Staged, Stamp};
-use towpath_store::{About, hash_open_file};
+use towpath_store::About;
 use towpath_transfer::{FetchError, Outcome, Target};
 
 use super::judge::Changes;
@@ -26,7 +26,6 @@ use super::renames::WORTH_WAITING;
 use super::source::Located;
 use crate::lock::lock;
 use crate::partial::PartialFile;
-use crate::put_tree::store_stamp;
 
 /// A file that it replaces is worth to start from if it has as many bytes.
 const WORTH_READING: u64 = 1 << (MIN_LOG2 + 1);
@@ -122,15 +121,7 @@ impl CopyFile {
     pub fn is_there(&self, oid: &Oid) -> bool {
         let Some(old) = &self.wanted.old else { return false };
         let Ok(placing) = self.receiving.placing() else { return false };
-        let path = placing.whole_path(&self.wanted.path);
-        let known = path.parent().zip(path.file_name()).and_then(|(dir, name)| {
-            placing.store().known(dir, &[(name, store_stamp(old))]).ok()?.into_iter().next()?
-        });
-        let found = known.or_else(|| {
-            let file = placing.destination.open_file(&self.wanted.path, old).ok()?;
-            Some(hash_open_file(&file, &path).ok()?.oid)
-        });
-        found == Some(*oid)
+        placing.holds(&self.wanted.path, old, oid)
     }
 
     /// Whether its bytes may be here under an old name that is about to be deleted.

@@ -12,7 +12,7 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::{Kind, Metadata, Time};
 use towpath_files::{Destination, FileError, FlushLimits, Policy, RelPath, Stamp, WriteOptions};
-use towpath_store::{DiskStore, FileRecord, hash_open_file};
+use towpath_store::DiskStore;
 use towpath_transfer::FetchError;
 
 use super::events::{CopyEvent, CopySummary, Counts, FailureKind};
@@ -25,9 +25,8 @@ use super::supply::{Fate, Supplier};
 use super::talk::{Events, failed};
 use crate::errors;
 use crate::lock::lock;
-use crate::placing::{Named, Placing};
-use crate::put_tree::store_stamp;
-use crate::resume::{Record, wait_while_busy};
+use crate::placing::{Named, Placing, adopt};
+use crate::resume::Record;
 
 /// Files asked for and not in place. More than the destination names in one batch
 /// ([`FlushLimits`]): those that wait for their names hold places, and must not hold all.
@@ -125,14 +124,7 @@ impl Receiving {
         let whole = file.map_or_else(|| base.clone(), |file| base.join(file));
         let record = Record::open(&self.resume, &whole, key)
             .map_err(|error| errors::io("note", &self.resume, &error))?;
-        if let Some(name) = record.temp() {
-            let left = record.parts();
-            match wait_while_busy(|| destination.adopt_staging(name, &|part| left.contains(part))) {
-                Ok(()) => *lock(&self.has_staging) = true,
-                Err(error @ FileError::Busy { .. }) => return Err(errors::file(&error)),
-                Err(error) => tracing::debug!(%error, "what was left is gone"),
-            }
-        }
+        *lock(&self.has_staging) = adopt(&destination, &record).map_err(|error| errors::file(&error))?;
         let placing = Placing::new(destination, base, record, Arc::clone(&self.store));
         let _ = self.placing.set(placing);
         Ok(())
@@ -220,16 +212,10 @@ impl Receiving {
         let guesses = lock(&self.spare).guesses(size, modified);
         let Some(placing) = self.opened() else { return };
         for (path, stamp) in guesses {
-            let whole = placing.whole_path(&path);
-            let Some((dir, name)) = whole.parent().zip(whole.file_name()) else { continue };
-            let known = self.store.known(dir, &[(name, store_stamp(&stamp))]);
-            let known = known.ok().and_then(|known| known.into_iter().next().flatten());
-            let found = known.or_else(|| {
-                let file = placing.destination.open_file(&path, &stamp).ok()?;
-                let hashed = hash_open_file(&file, &whole).ok()?;
-                let oid = hashed.oid;
-                self.store.remember(&[FileRecord::new(dir, name, hashed)]).ok()?;
-                Some(oid)
+            let found = placing.known(&path, &stamp).or_else(|| {
+                let record = placing.hash(&path, &stamp)?;
+                self.store.remember(std::slice::from_ref(&record)).ok()?;
+                Some(record.oid)
             });
             if found == Some(*oid) {
                 return;
