@@ -23,7 +23,7 @@ use towpath_files::filter::{Filter, RuleList, Side};
 use towpath_files::{FileError, Found, RelPath, ScanOptions};
 
 use crate::copy::events::CopyEvent;
-use crate::copy::finish::{DirRecord, LinkRecord, PathRecord, metadata_bytes};
+use crate::copy::finish::{DirRecord, ExtraRecord, FirstRecord, LinkRecord, Spot};
 use crate::copy::judge::Changes;
 use crate::copy::listed;
 use crate::copy::message::violation;
@@ -78,10 +78,10 @@ pub struct Merge {
     closed: HashSet<u64>,
     pub(super) is_incomplete: bool,
     pub(super) dirs: Records<DirRecord>,
-    pub(super) deletions: Records<PathRecord>,
+    pub(super) deletions: Records<ExtraRecord>,
     pub(super) links: Records<LinkRecord>,
     /// The first names of hard links, and where they are by the link's number.
-    pub(super) firsts: Records<PathRecord>,
+    pub(super) firsts: Records<FirstRecord>,
     groups: Vec<u64>,
     /// The destination's directory was made by this copy.
     is_made: bool,
@@ -367,11 +367,8 @@ impl Merge {
         if !is_touched || self.options().dry_run {
             return Ok(());
         }
-        let record = DirRecord {
-            path: frame.path.as_bytes().to_vec(),
-            shown: frame.shown.as_bytes().to_vec(),
-            metadata: metadata_bytes(&frame.metadata),
-        };
+        let record =
+            DirRecord { spot: Spot::new(&frame.path, &frame.shown), metadata: (&frame.metadata).into() };
         let noted = self.dirs.push(&record).map(drop);
         noted.map_err(|error| errors::io("note", Path::new("a directory"), &error))
     }
