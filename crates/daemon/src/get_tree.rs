@@ -34,7 +34,7 @@ use crate::errors;
 use crate::get::{Failure, Get, summarize, tell};
 use crate::lock::lock;
 use crate::partial::PartialFile;
-use crate::placing::{Named, Placing, adopt};
+use crate::placing::{Begun, Named, Placing, adopt};
 use crate::resume::Record;
 use crate::spool::{FailOnDrop, Spool, SpoolReader};
 
@@ -457,7 +457,7 @@ impl TreeFile {
     }
 
     /// A temporary for it, and where bytes are in it already.
-    fn open(&self, size: u64) -> Result<(Staged, Vec<Range<u64>>), FileError> {
+    fn open(&self, size: u64) -> Result<Begun, FileError> {
         let placing = &self.tree.placing;
         let left = placing.left_of(&self.oid, size, |name| placing.destination.reopen_staged(name))?;
         if let Some(left) = left {

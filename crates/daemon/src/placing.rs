@@ -56,6 +56,9 @@ pub struct Named<T> {
     pub lacking: Option<FileError>,
 }
 
+/// A temporary, and where bytes are in it already.
+pub type Begun = (Staged, Vec<Range<u64>>);
+
 /// Goes on with the temporaries that an interruption left in `destination`; false if there are none.
 pub fn adopt(destination: &Destination, record: &Record) -> Result<bool, FileError> {
     let Some(name) = record.temp() else { return Ok(false) };
@@ -105,7 +108,7 @@ impl<T> Placing<T> {
         key: &Oid,
         size: u64,
         reopen: impl FnOnce(&str) -> Result<Staged, FileError>,
-    ) -> Result<Option<(Staged, Vec<Range<u64>>)>, FileError> {
+    ) -> Result<Option<Begun>, FileError> {
         let staged = self.record.take_part(key).and_then(|name| reopen(&name).ok());
         let Some(staged) = staged else { return Ok(None) };
         let left = staged.data_ranges().collect::<Result<Vec<_>, _>>().unwrap_or_default();

@@ -26,6 +26,7 @@ use super::renames::WORTH_WAITING;
 use super::source::Located;
 use crate::lock::lock;
 use crate::partial::PartialFile;
+use crate::placing::Begun;
 
 /// A file that it replaces is worth to start from if it has as many bytes.
 const WORTH_READING: u64 = 1 << (MIN_LOG2 + 1);
@@ -218,7 +219,7 @@ impl CopyFile {
     /// A temporary for it: what an interrupted copy left, else a new one, filled as far as the
     /// file that it replaces may be of use; and where bytes are in it. They are all hashed before
     /// they count.
-    fn open(&self, size: u64) -> Result<(Staged, Vec<Range<u64>>), FileError> {
+    fn open(&self, size: u64) -> Result<Begun, FileError> {
         let placing = self.receiving.placing()?;
         let key = self.key();
         let reopen = |name: &str| placing.destination.reopen_staged_for(&self.wanted.path, name);
