@@ -42,7 +42,7 @@ use crate::service::Service;
 pub const GRACE: Duration = Duration::from_secs(5);
 
 /// Bytes of options in one message.
-pub const PART: usize = 128 << 10;
+const PART: usize = 128 << 10;
 
 /// Copies what the request names, and tells `person` how it goes. The summary counts the failures of
 /// single entries; an error ended the copy as a whole.
@@ -97,8 +97,8 @@ fn check(options: &CopyOptions) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// How many sources there are, and whether the one names what is in it.
-pub fn shape(mode: Mode, sources: &[&[u8]]) -> Result<(usize, bool), ApiError> {
+/// Whether the one source names what is in it; an error if one of several does.
+pub fn names_contents(mode: Mode, sources: &[&[u8]]) -> Result<bool, ApiError> {
     let is_contents = |path: &[u8]| {
         path.ends_with(b"/")
             || path.ends_with(b"/.")
@@ -112,7 +112,7 @@ pub fn shape(mode: Mode, sources: &[&[u8]]) -> Result<(usize, bool), ApiError> {
     // With a dot at the end cp too means what is in a directory.
     let is_dot = |path: &[u8]| path.ends_with(b"/.") || path == b".";
     let is_meant = |path| if mode == Mode::Sync { is_contents(path) } else { is_dot(path) };
-    Ok((sources.len(), sources.len() == 1 && is_meant(sources[0])))
+    Ok(sources.len() == 1 && is_meant(sources[0]))
 }
 
 fn local(place: Place) -> Option<PathBuf> {
@@ -207,7 +207,7 @@ async fn push(
     events: Events,
 ) -> Result<CopySummary, ApiError> {
     let names: Vec<&[u8]> = paths.iter().map(|path| path.as_os_str().as_bytes()).collect();
-    let (count, contents) = shape(request.mode, &names)?;
+    let (count, contents) = (names.len(), names_contents(request.mode, &names)?);
     let options = request.options.clone();
     // Before anything is started: a source that is not there is the commonest mistake.
     let sources = blocking(move || Sources::open(&paths, contents, &options)).await?;
@@ -250,7 +250,7 @@ async fn pull(
         }
         paths.push(remote.path());
     }
-    let (_, contents) = shape(request.mode, &paths)?;
+    let contents = names_contents(request.mode, &paths)?;
     let message = Start {
         is_sender: true,
         sources: paths.iter().map(|path| Bytes::copy_from_slice(path)).collect(),

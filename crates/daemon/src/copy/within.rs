@@ -13,7 +13,7 @@ use super::local::LocalSupplier;
 use super::merge::{Destined, Merge};
 use super::options::{CopyRequest, Mode};
 use super::receiving::refuse;
-use super::run::shape;
+use super::run::names_contents;
 use super::side::{StopOnDrop, blocking, receiving, tell};
 use super::source::{Sources, Step};
 use super::talk::Events;
@@ -28,13 +28,18 @@ pub async fn within(
     events: Events,
 ) -> Result<CopySummary, ApiError> {
     let names: Vec<&[u8]> = paths.iter().map(|path| path.as_os_str().as_bytes()).collect();
-    let (count, contents) = shape(request.mode, &names)?;
+    let contents = names_contents(request.mode, &names)?;
     let options = request.options.clone();
     let receiving = receiving(service, &options, events.clone(), false);
     let supplier = LocalSupplier::start(events.clone(), options.remove_source_files);
     receiving.set_supplier(Arc::clone(&supplier) as Arc<dyn super::supply::Supplier>);
-    let destined =
-        Destined { path: destination.into(), mode: request.mode, sources: count, contents, names: None };
+    let destined = Destined {
+        path: destination.into(),
+        mode: request.mode,
+        sources: paths.len(),
+        contents,
+        names: None,
+    };
     let mut merge = Merge::new(&receiving, destined)?;
     let _stop = StopOnDrop(Arc::clone(&receiving));
     let telling = AbortOnDropHandle::new(tokio::spawn(tell(Arc::clone(&receiving), None, events.clone())));
