@@ -1,7 +1,8 @@
 //! A connection's session, and who waits for which of its requests.
 //!
-//! The session says what is to be done. What takes no time (messages into the queue, outcomes, ends)
-//! is done here at once, under the lock; what may wait is handed to the reader task.
+//! The session says what is to be done. Messages go into the queue under the lock, so that they go
+//! out in their order; the rest is done outside of it, as what others do may take time or come back
+//! here.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,7 +11,7 @@ use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
 use towpath_transfer::plugin::{Description, Sink};
-use towpath_transfer::{Delivery, Outcome};
+use towpath_transfer::{Delivery, Outcome, Tag};
 
 use super::requests::GetRequest;
 use super::session::{Effect, Question, Session};
@@ -49,7 +50,17 @@ enum Gets {
     Answers(Answers),
 }
 
-/// What the reader task does outside the lock.
+/// What is done outside the lock.
+pub enum Act {
+    /// Ends a want.
+    Outcome(Arc<dyn Sink>, Tag, Outcome),
+    /// Ends a request.
+    End(oneshot::Sender<Result<(), Outcome>>, Result<(), Outcome>),
+    /// What only the reader task can do.
+    Later(Later),
+}
+
+/// What may take time, or belongs to the connection's tasks. It follows from frames only.
 pub enum Later {
     /// Waits while the receiving side is behind.
     Deliver(Arc<dyn Sink>, Delivery),
@@ -99,53 +110,65 @@ impl Callers {
         ending
     }
 
-    /// Does what the session says, or puts it into `later`.
-    pub fn settle(&mut self, later: &mut Vec<Later>) {
+    /// Queues the messages that the session sends, and puts into `acts` what else it says.
+    pub fn settle(&mut self, acts: &mut Vec<Act>) {
         while let Some(effect) = self.session.poll() {
-            match effect {
-                // A connection that ended takes no more; whoever asked is told by the session.
-                Effect::Send(body) => drop(self.urgent.send(body)),
-                Effect::Outcome { request, tag, outcome } => {
-                    if let Some(sink) = self.sink(request) {
-                        sink.outcome(tag, outcome);
-                    }
-                }
-                Effect::Ended { request, result } => {
-                    if let Some(caller) = self.waiting.remove(&request) {
-                        // One that has gone needs no end.
-                        let _ = caller.end.send(result);
-                    }
-                }
-                Effect::Delivery { request, delivery } => {
-                    later.extend(self.sink(request).map(|sink| Later::Deliver(Arc::clone(sink), delivery)));
-                }
-                Effect::Answer { request, answer } => {
-                    if let Some(Gets::Answers(Answers::Descriptions(to))) = self.gets(request) {
-                        later.push(Later::Describe(to.clone(), answer));
-                    }
-                }
-                Effect::Ranges { request, ranges } => {
-                    if let Some(Gets::Answers(Answers::Ranges(to))) = self.gets(request) {
-                        later.push(Later::Tell(to.clone(), ranges));
-                    }
-                }
-                Effect::Greeted { control, compress } => later.push(Later::Greeted { control, compress }),
-                Effect::Request(body) => later.push(Later::Request(body)),
-                Effect::Control(body) => later.push(Later::Control(body)),
-                // Whoever looks at the session sees it.
-                Effect::Closed => {}
-            }
+            acts.extend(self.act(effect));
         }
+    }
+
+    fn act(&mut self, effect: Effect) -> Option<Act> {
+        let later = match effect {
+            Effect::Send(body) => {
+                // A connection that ended takes no more; whoever asked is told by the session.
+                let _ = self.urgent.send(body);
+                return None;
+            }
+            Effect::Outcome { request, tag, outcome } => {
+                return Some(Act::Outcome(self.sink(request)?, tag, outcome));
+            }
+            Effect::Ended { request, result } => {
+                return Some(Act::End(self.waiting.remove(&request)?.end, result));
+            }
+            // Whoever looks at the session sees it.
+            Effect::Closed => return None,
+            Effect::Delivery { request, delivery } => Later::Deliver(self.sink(request)?, delivery),
+            Effect::Answer { request, answer } => match self.gets(request)? {
+                Gets::Answers(Answers::Descriptions(to)) => Later::Describe(to.clone(), answer),
+                _ => return None,
+            },
+            Effect::Ranges { request, ranges } => match self.gets(request)? {
+                Gets::Answers(Answers::Ranges(to)) => Later::Tell(to.clone(), ranges),
+                _ => return None,
+            },
+            Effect::Greeted { control, compress } => Later::Greeted { control, compress },
+            Effect::Request(body) => Later::Request(body),
+            Effect::Control(body) => Later::Control(body),
+        };
+        Some(Act::Later(later))
     }
 
     fn gets(&self, request: u32) -> Option<&Gets> {
         self.waiting.get(&request).map(|caller| &caller.gets)
     }
 
-    fn sink(&self, request: u32) -> Option<&Arc<dyn Sink>> {
+    fn sink(&self, request: u32) -> Option<Arc<dyn Sink>> {
         match self.gets(request)? {
-            Gets::Wants(sink) => Some(sink),
+            Gets::Wants(sink) => Some(Arc::clone(sink)),
             Gets::Answers(_) => None,
         }
+    }
+}
+
+impl Act {
+    /// Does what takes no time; returns what is left.
+    pub fn perform(self) -> Option<Later> {
+        match self {
+            Self::Outcome(sink, tag, outcome) => sink.outcome(tag, outcome),
+            // A caller that has gone needs no end.
+            Self::End(caller, result) => drop(caller.send(result)),
+            Self::Later(later) => return Some(later),
+        }
+        None
     }
 }

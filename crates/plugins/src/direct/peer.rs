@@ -14,7 +14,7 @@ use towpath_link::Connection;
 use towpath_transfer::Outcome;
 use towpath_transfer::plugin::Sink;
 
-use super::callers::{Answers, Callers, Ending, Later};
+use super::callers::{Act, Answers, Callers, Ending};
 use super::control::{self, ControlReceiver, ControlSender};
 use super::conversation::Conversation;
 use super::outgoing::{Outbox, Outgoing};
@@ -112,22 +112,25 @@ impl Shared {
         self.callers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the session and does what follows from that at once; the rest goes into `later`.
-    pub(super) fn settle<T>(&self, later: &mut Vec<Later>, f: impl FnOnce(&mut Callers) -> T) -> T {
+    /// Changes the session; `acts` gets what is to be done then.
+    pub(super) fn settle<T>(&self, acts: &mut Vec<Act>, f: impl FnOnce(&mut Callers) -> T) -> T {
         let mut callers = self.lock();
         let result = f(&mut callers);
-        callers.settle(later);
+        callers.settle(acts);
         if callers.session().ended().is_some() {
             self.token.cancel();
         }
         result
     }
 
-    /// As [`Self::settle`], for changes of which nothing is left for later: any but a frame.
+    /// Changes the session, other than by a frame, and does what is to be done then.
     pub(super) fn change<T>(&self, f: impl FnOnce(&mut Callers) -> T) -> T {
-        let mut later = Vec::new();
-        let result = self.settle(&mut later, f);
-        debug_assert!(later.is_empty(), "only frames take time");
+        let mut acts = Vec::new();
+        let result = self.settle(&mut acts, f);
+        for act in acts {
+            let later = act.perform();
+            debug_assert!(later.is_none(), "only frames leave something for later");
+        }
         result
     }
 

@@ -495,4 +495,3 @@ fn hello(config: &SessionConfig) -> Body {
         software: concat!("towpath ", env!("CARGO_PKG_VERSION")).into(),
     })
 }
-
