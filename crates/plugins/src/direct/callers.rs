@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 use towpath_transfer::plugin::{Description, Sink};
@@ -29,9 +29,6 @@ pub enum Answers {
     Ranges(mpsc::Sender<Vec<Range<u64>>>),
 }
 
-/// How a request ended. An error without a word: the connection did.
-pub type Ending = oneshot::Receiver<Result<(), Outcome>>;
-
 /// The session and its callers.
 pub struct Callers {
     session: Session,
@@ -39,22 +36,23 @@ pub struct Callers {
     urgent: Urgent,
 }
 
-struct Caller {
-    gets: Gets,
-    end: oneshot::Sender<Result<(), Outcome>>,
+enum Caller {
+    Wants(Arc<Wants>),
+    Answers { to: Answers, end: oneshot::Sender<Result<(), Outcome>> },
 }
 
-/// What a caller gets besides the end.
-enum Gets {
-    Wants(Arc<dyn Sink>),
-    Answers(Answers),
+/// The caller of a `Get`, who goes on when nobody holds this any more: when the request has ended
+/// and all that followed from it is done, a delivery under way included.
+pub struct Wants {
+    sink: Arc<dyn Sink>,
+    _end: oneshot::Sender<()>,
 }
 
 /// What is done outside the lock.
 pub enum Act {
     /// Ends a want.
-    Outcome(Arc<dyn Sink>, Tag, Outcome),
-    /// Ends a request.
+    Outcome(Arc<Wants>, Tag, Outcome),
+    /// Ends a question.
     End(oneshot::Sender<Result<(), Outcome>>, Result<(), Outcome>),
     /// What only the reader task can do.
     Later(Later),
@@ -63,7 +61,7 @@ pub enum Act {
 /// What may take time, or belongs to the connection's tasks. It follows from frames only.
 pub enum Later {
     /// Waits while the receiving side is behind.
-    Deliver(Arc<dyn Sink>, Delivery),
+    Deliver(Arc<Wants>, Delivery),
     /// Waits until the asker takes it.
     Describe(mpsc::Sender<Description>, Description),
     /// Waits until the asker takes it.
@@ -92,22 +90,20 @@ impl Callers {
         &mut self.session
     }
 
-    /// Asks for data.
-    pub fn get(&mut self, request: GetRequest, sink: Arc<dyn Sink>) -> (u32, Ending) {
-        let number = self.session.get(Instant::now(), request);
-        (number, self.wait_for(number, Gets::Wants(sink)))
-    }
-
-    /// Puts a question.
-    pub fn ask(&mut self, question: Question, answers: Answers) -> (u32, Ending) {
-        let number = self.session.ask(question);
-        (number, self.wait_for(number, Gets::Answers(answers)))
-    }
-
-    fn wait_for(&mut self, request: u32, gets: Gets) -> Ending {
+    /// Asks for data. The receiver fails when each want has ended.
+    pub fn get(&mut self, request: GetRequest, sink: Arc<dyn Sink>) -> (u32, oneshot::Receiver<()>) {
         let (end, ending) = oneshot::channel();
-        self.waiting.insert(request, Caller { gets, end });
-        ending
+        let number = self.session.get(Instant::now(), request);
+        self.waiting.insert(number, Caller::Wants(Arc::new(Wants { sink, _end: end })));
+        (number, ending)
+    }
+
+    /// Puts a question. The receiver gets how it ended.
+    pub fn ask(&mut self, question: Question, to: Answers) -> (u32, oneshot::Receiver<Result<(), Outcome>>) {
+        let (end, ending) = oneshot::channel();
+        let number = self.session.ask(question);
+        self.waiting.insert(number, Caller::Answers { to, end });
+        (number, ending)
     }
 
     /// Queues the messages that the session sends, and puts into `acts` what else it says.
@@ -125,20 +121,21 @@ impl Callers {
                 return None;
             }
             Effect::Outcome { request, tag, outcome } => {
-                return Some(Act::Outcome(self.sink(request)?, tag, outcome));
+                return Some(Act::Outcome(self.wants(request)?, tag, outcome));
             }
-            Effect::Ended { request, result } => {
-                return Some(Act::End(self.waiting.remove(&request)?.end, result));
-            }
+            Effect::Ended { request, result } => match self.waiting.remove(&request)? {
+                Caller::Wants(_) => return None,
+                Caller::Answers { end, .. } => return Some(Act::End(end, result)),
+            },
             // Whoever looks at the session sees it.
             Effect::Closed => return None,
-            Effect::Delivery { request, delivery } => Later::Deliver(self.sink(request)?, delivery),
-            Effect::Answer { request, answer } => match self.gets(request)? {
-                Gets::Answers(Answers::Descriptions(to)) => Later::Describe(to.clone(), answer),
+            Effect::Delivery { request, delivery } => Later::Deliver(self.wants(request)?, delivery),
+            Effect::Answer { request, answer } => match self.waiting.get(&request)? {
+                Caller::Answers { to: Answers::Descriptions(to), .. } => Later::Describe(to.clone(), answer),
                 _ => return None,
             },
-            Effect::Ranges { request, ranges } => match self.gets(request)? {
-                Gets::Answers(Answers::Ranges(to)) => Later::Tell(to.clone(), ranges),
+            Effect::Ranges { request, ranges } => match self.waiting.get(&request)? {
+                Caller::Answers { to: Answers::Ranges(to), .. } => Later::Tell(to.clone(), ranges),
                 _ => return None,
             },
             Effect::Greeted { control, compress } => Later::Greeted { control, compress },
@@ -148,14 +145,33 @@ impl Callers {
         Some(Act::Later(later))
     }
 
-    fn gets(&self, request: u32) -> Option<&Gets> {
-        self.waiting.get(&request).map(|caller| &caller.gets)
+    fn wants(&self, request: u32) -> Option<Arc<Wants>> {
+        match self.waiting.get(&request)? {
+            Caller::Wants(wants) => Some(Arc::clone(wants)),
+            Caller::Answers { .. } => None,
+        }
     }
+}
 
-    fn sink(&self, request: u32) -> Option<Arc<dyn Sink>> {
-        match self.gets(request)? {
-            Gets::Wants(sink) => Some(Arc::clone(sink)),
-            Gets::Answers(_) => None,
+impl Wants {
+    /// Hands over bytes. If this is dropped before the receiving side has taken them, as the
+    /// connection has ended, the want ends as "retry later".
+    pub async fn deliver(self: Arc<Self>, delivery: Delivery) {
+        let mut undelivered = Undelivered { wants: &self, tag: Some(delivery.tag) };
+        self.sink.deliver(delivery).await;
+        undelivered.tag = None;
+    }
+}
+
+struct Undelivered<'a> {
+    wants: &'a Wants,
+    tag: Option<Tag>,
+}
+
+impl Drop for Undelivered<'_> {
+    fn drop(&mut self) {
+        if let Some(tag) = self.tag {
+            self.wants.sink.outcome(tag, Outcome::RetryLater(Duration::ZERO));
         }
     }
 }
@@ -164,7 +180,7 @@ impl Act {
     /// Does what takes no time; returns what is left.
     pub fn perform(self) -> Option<Later> {
         match self {
-            Self::Outcome(sink, tag, outcome) => sink.outcome(tag, outcome),
+            Self::Outcome(wants, tag, outcome) => wants.sink.outcome(tag, outcome),
             // A caller that has gone needs no end.
             Self::End(caller, result) => drop(caller.send(result)),
             Self::Later(later) => return Some(later),

@@ -14,7 +14,7 @@ use towpath_link::Connection;
 use towpath_transfer::Outcome;
 use towpath_transfer::plugin::Sink;
 
-use super::callers::{Act, Answers, Callers, Ending};
+use super::callers::{Act, Answers, Callers};
 use super::control::{self, ControlReceiver, ControlSender};
 use super::conversation::Conversation;
 use super::outgoing::{Outbox, Outgoing};
@@ -251,16 +251,14 @@ impl Peer {
     /// Asks for data; each want ends through `sink`. Returns when all have ended.
     pub async fn get(&self, request: GetRequest, sink: Arc<dyn Sink>) {
         let (request, ending) = self.shared.change(|callers| callers.get(request, sink));
-        let _ = self.end_of(request, ending).await;
+        let _forget = Forget { peer: self, request };
+        // Its sender is dropped in the end.
+        let _ = ending.await;
     }
 
     /// Puts a question; its answers go where `answers` says.
     pub async fn ask(&self, question: Question, answers: Answers) -> Result<(), Outcome> {
         let (request, ending) = self.shared.change(|callers| callers.ask(question, answers));
-        self.end_of(request, ending).await
-    }
-
-    async fn end_of(&self, request: u32, ending: Ending) -> Result<(), Outcome> {
         let _forget = Forget { peer: self, request };
         ending.await.unwrap_or(Err(Outcome::RetryLater(Duration::ZERO)))
     }

@@ -105,7 +105,7 @@ impl Inbound {
 
     async fn perform(&self, later: Later) -> Result<(), String> {
         match later {
-            Later::Deliver(sink, delivery) => sink.deliver(delivery).await,
+            Later::Deliver(wants, delivery) => wants.deliver(delivery).await,
             // An asker that has gone needs no answer.
             Later::Describe(to, answer) => drop(to.send(answer).await),
             Later::Tell(to, ranges) => drop(to.send(ranges).await),
