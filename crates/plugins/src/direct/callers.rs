@@ -9,17 +9,20 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use towpath_transfer::plugin::{Description, Sink};
 use towpath_transfer::{Delivery, Outcome, Tag};
 
+use super::answering::MAX_ROOTS;
 use super::requests::GetRequest;
-use super::session::{Effect, Question, Session};
+use super::session::{Effect, MAX_REQUESTS, Question, Session};
 use super::wire::Body;
 
-/// Where messages go out before all data. It has no bound of its own: requests are bounded by the
-/// peer's limit, the control stream by its window.
-pub type Urgent = mpsc::UnboundedSender<Body>;
+/// Messages of a session that may wait for the writer task. Of a peer that answers only what it has
+/// read, there are for each request that it takes at once at most the cancellation of its
+/// predecessor, the request and its own cancellation, and in all a few proofs.
+pub const QUEUE: usize = 4 * MAX_REQUESTS + MAX_ROOTS;
 
 /// Where answers to a question go.
 pub enum Answers {
@@ -33,7 +36,7 @@ pub enum Answers {
 pub struct Callers {
     session: Session,
     waiting: HashMap<u32, Caller>,
-    urgent: Urgent,
+    queue: mpsc::Sender<Body>,
 }
 
 enum Caller {
@@ -80,9 +83,9 @@ pub enum Later {
 }
 
 impl Callers {
-    /// Nobody waits yet. The hello is the first in the queue.
-    pub fn new(session: Session, urgent: Urgent) -> Self {
-        Self { session, waiting: HashMap::new(), urgent }
+    /// Nobody waits yet. The hello is the first in the `queue`, which has room for [`QUEUE`].
+    pub fn new(session: Session, queue: mpsc::Sender<Body>) -> Self {
+        Self { session, waiting: HashMap::new(), queue }
     }
 
     /// The session, to look at. Whoever changes it calls [`Self::settle`] before the lock is let go.
@@ -117,7 +120,9 @@ impl Callers {
         let later = match effect {
             Effect::Send(body) => {
                 // A connection that ended takes no more; whoever asked is told by the session.
-                let _ = self.urgent.send(body);
+                if let Err(TrySendError::Full(_)) = self.queue.try_send(body) {
+                    self.session.close(Some("answers what it has not read".into()));
+                }
                 return None;
             }
             Effect::Outcome { request, tag, outcome } => {

@@ -14,7 +14,7 @@ use towpath_link::Connection;
 use towpath_transfer::Outcome;
 use towpath_transfer::plugin::Sink;
 
-use super::callers::{Act, Answers, Callers};
+use super::callers::{self, Act, Answers, Callers};
 use super::control::{self, ControlReceiver, ControlSender};
 use super::conversation::Conversation;
 use super::outgoing::{Outbox, Outgoing};
@@ -24,7 +24,7 @@ use super::requests::GetRequest;
 use super::service::Service;
 use super::session::{Question, Session, SessionConfig};
 use super::wire::Body;
-use super::writer::{Queues, write_frames};
+use super::writer::{Messages, Queues, write_frames};
 
 /// Batches of frames that wait for the writer task; a batch has at most about 256 KiB.
 const OUT_QUEUE: usize = 4;
@@ -161,7 +161,8 @@ impl Peer {
         let (outbox, outgoing) = mpsc::channel(OUT_QUEUE);
         let (urgent_in, urgent) = mpsc::unbounded_channel();
         let session = Session::new(config.session(&node, service.is_some()), Instant::now());
-        let callers = Mutex::new(Callers::new(session, urgent_in.clone()));
+        let (messages_in, messages) = mpsc::channel(callers::QUEUE);
+        let callers = Mutex::new(Callers::new(session, messages_in));
         let (stream, control) = config.control.then(|| control::Stream::new(urgent_in)).unzip();
         let PeerConfig { send_pace: pace, receive_pace, traffic, .. } = config;
         let shared =
@@ -169,7 +170,9 @@ impl Peer {
         let shared = Arc::new(shared);
         // Puts the hello into the queue.
         shared.change(|_| ());
-        tokio::spawn(write_frames(Arc::clone(&shared), writer, Queues { urgent, outgoing, pace }));
+        let messages = Messages { control: urgent, session: messages };
+        let queues = Queues { messages, outgoing, pace };
+        tokio::spawn(write_frames(Arc::clone(&shared), writer, queues));
         let conversation =
             service.map(|service| Conversation::start(service, node, binding, outbox.clone(), probe));
         tokio::spawn(read_frames(Arc::clone(&shared), reader, conversation));
