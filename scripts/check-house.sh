@@ -14,7 +14,7 @@ fail() {
 # Each crate with the crates of this workspace it may know: all of them below it.
 below() {
     case $1 in
-        content | api) echo "" ;;
+        content | api | simnet) echo "" ;;
         link | store | files) echo "content" ;;
         transfer) echo "content store" ;;
         plugins) echo "content link store transfer" ;;
@@ -25,7 +25,7 @@ below() {
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api link store files transfer plugins daemon cli"
+order="content api simnet link store files transfer plugins daemon cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

@@ -1,0 +1,3 @@
+//! `towpath-lab`: real programs on emulated links.
+
+fn main() {}
