@@ -22,7 +22,7 @@ const MAX_WANTS: usize = 1024;
 /// Pieces or chunks in a `Get`.
 const MAX_PIECES: u64 = 4096;
 /// Roots proved on a connection.
-const MAX_ROOTS: usize = 64;
+pub(super) const MAX_ROOTS: usize = 64;
 /// Objects followed or watched on one connection: each takes a thread.
 const MAX_FOLLOWED: usize = 8;
 

@@ -1,24 +1,28 @@
 //! A connection's session, and who waits for which of its requests.
 //!
-//! The session says what is to be done. What takes no time (messages into the queue, outcomes, ends)
-//! is done here at once, under the lock; what may wait is handed to the reader task.
+//! The session says what is to be done. Messages go into the queue under the lock, so that they go
+//! out in their order; the rest is done outside of it, as what others do may take time or come back
+//! here.
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use towpath_transfer::plugin::{Description, Sink};
-use towpath_transfer::{Delivery, Outcome};
+use towpath_transfer::{Delivery, Outcome, Tag};
 
+use super::answering::MAX_ROOTS;
 use super::requests::GetRequest;
-use super::session::{Effect, Question, Session};
+use super::session::{Effect, MAX_REQUESTS, Question, Session};
 use super::wire::Body;
 
-/// Where messages go out before all data. It has no bound of its own: requests are bounded by the
-/// peer's limit, the control stream by its window.
-pub type Urgent = mpsc::UnboundedSender<Body>;
+/// Messages of a session that may wait for the writer task. Of a peer that answers only what it has
+/// read, there are for each request that it takes at once at most the cancellation of its
+/// predecessor, the request and its own cancellation, and in all a few proofs.
+pub const QUEUE: usize = 4 * MAX_REQUESTS + MAX_ROOTS;
 
 /// Where answers to a question go.
 pub enum Answers {
@@ -28,31 +32,39 @@ pub enum Answers {
     Ranges(mpsc::Sender<Vec<Range<u64>>>),
 }
 
-/// How a request ended. An error without a word: the connection did.
-pub type Ending = oneshot::Receiver<Result<(), Outcome>>;
-
 /// The session and its callers.
 pub struct Callers {
     session: Session,
     waiting: HashMap<u32, Caller>,
-    urgent: Urgent,
+    queue: mpsc::Sender<Body>,
 }
 
-struct Caller {
-    gets: Gets,
-    end: oneshot::Sender<Result<(), Outcome>>,
+enum Caller {
+    Wants(Arc<Wants>),
+    Answers { to: Answers, end: oneshot::Sender<Result<(), Outcome>> },
 }
 
-/// What a caller gets besides the end.
-enum Gets {
-    Wants(Arc<dyn Sink>),
-    Answers(Answers),
+/// The caller of a `Get`, who goes on when nobody holds this any more: when the request has ended
+/// and all that followed from it is done, a delivery under way included.
+pub struct Wants {
+    sink: Arc<dyn Sink>,
+    _end: oneshot::Sender<()>,
 }
 
-/// What the reader task does outside the lock.
+/// What is done outside the lock.
+pub enum Act {
+    /// Ends a want.
+    Outcome(Arc<Wants>, Tag, Outcome),
+    /// Ends a question.
+    End(oneshot::Sender<Result<(), Outcome>>, Result<(), Outcome>),
+    /// What only the reader task can do.
+    Later(Later),
+}
+
+/// What may take time, or belongs to the connection's tasks. It follows from frames only.
 pub enum Later {
     /// Waits while the receiving side is behind.
-    Deliver(Arc<dyn Sink>, Delivery),
+    Deliver(Arc<Wants>, Delivery),
     /// Waits until the asker takes it.
     Describe(mpsc::Sender<Description>, Description),
     /// Waits until the asker takes it.
@@ -71,9 +83,9 @@ pub enum Later {
 }
 
 impl Callers {
-    /// Nobody waits yet. The hello is the first in the queue.
-    pub fn new(session: Session, urgent: Urgent) -> Self {
-        Self { session, waiting: HashMap::new(), urgent }
+    /// Nobody waits yet. The hello is the first in the `queue`, which has room for [`QUEUE`].
+    pub fn new(session: Session, queue: mpsc::Sender<Body>) -> Self {
+        Self { session, waiting: HashMap::new(), queue }
     }
 
     /// The session, to look at. Whoever changes it calls [`Self::settle`] before the lock is let go.
@@ -81,71 +93,103 @@ impl Callers {
         &mut self.session
     }
 
-    /// Asks for data.
-    pub fn get(&mut self, request: GetRequest, sink: Arc<dyn Sink>) -> (u32, Ending) {
-        let number = self.session.get(Instant::now(), request);
-        (number, self.wait_for(number, Gets::Wants(sink)))
-    }
-
-    /// Puts a question.
-    pub fn ask(&mut self, question: Question, answers: Answers) -> (u32, Ending) {
-        let number = self.session.ask(question);
-        (number, self.wait_for(number, Gets::Answers(answers)))
-    }
-
-    fn wait_for(&mut self, request: u32, gets: Gets) -> Ending {
+    /// Asks for data. The receiver fails when each want has ended.
+    pub fn get(&mut self, request: GetRequest, sink: Arc<dyn Sink>) -> (u32, oneshot::Receiver<()>) {
         let (end, ending) = oneshot::channel();
-        self.waiting.insert(request, Caller { gets, end });
-        ending
+        let number = self.session.get(Instant::now(), request);
+        self.waiting.insert(number, Caller::Wants(Arc::new(Wants { sink, _end: end })));
+        (number, ending)
     }
 
-    /// Does what the session says, or puts it into `later`.
-    pub fn settle(&mut self, later: &mut Vec<Later>) {
+    /// Puts a question. The receiver gets how it ended.
+    pub fn ask(&mut self, question: Question, to: Answers) -> (u32, oneshot::Receiver<Result<(), Outcome>>) {
+        let (end, ending) = oneshot::channel();
+        let number = self.session.ask(question);
+        self.waiting.insert(number, Caller::Answers { to, end });
+        (number, ending)
+    }
+
+    /// Queues the messages that the session sends, and puts into `acts` what else it says.
+    pub fn settle(&mut self, acts: &mut Vec<Act>) {
         while let Some(effect) = self.session.poll() {
-            match effect {
+            acts.extend(self.act(effect));
+        }
+    }
+
+    fn act(&mut self, effect: Effect) -> Option<Act> {
+        let later = match effect {
+            Effect::Send(body) => {
                 // A connection that ended takes no more; whoever asked is told by the session.
-                Effect::Send(body) => drop(self.urgent.send(body)),
-                Effect::Outcome { request, tag, outcome } => {
-                    if let Some(sink) = self.sink(request) {
-                        sink.outcome(tag, outcome);
-                    }
+                if let Err(TrySendError::Full(_)) = self.queue.try_send(body) {
+                    self.session.close(Some("answers what it has not read".into()));
                 }
-                Effect::Ended { request, result } => {
-                    if let Some(caller) = self.waiting.remove(&request) {
-                        // One that has gone needs no end.
-                        let _ = caller.end.send(result);
-                    }
-                }
-                Effect::Delivery { request, delivery } => {
-                    later.extend(self.sink(request).map(|sink| Later::Deliver(Arc::clone(sink), delivery)));
-                }
-                Effect::Answer { request, answer } => {
-                    if let Some(Gets::Answers(Answers::Descriptions(to))) = self.gets(request) {
-                        later.push(Later::Describe(to.clone(), answer));
-                    }
-                }
-                Effect::Ranges { request, ranges } => {
-                    if let Some(Gets::Answers(Answers::Ranges(to))) = self.gets(request) {
-                        later.push(Later::Tell(to.clone(), ranges));
-                    }
-                }
-                Effect::Greeted { control, compress } => later.push(Later::Greeted { control, compress }),
-                Effect::Request(body) => later.push(Later::Request(body)),
-                Effect::Control(body) => later.push(Later::Control(body)),
-                // Whoever looks at the session sees it.
-                Effect::Closed => {}
+                return None;
             }
-        }
+            Effect::Outcome { request, tag, outcome } => {
+                return Some(Act::Outcome(self.wants(request)?, tag, outcome));
+            }
+            Effect::Ended { request, result } => match self.waiting.remove(&request)? {
+                Caller::Wants(_) => return None,
+                Caller::Answers { end, .. } => return Some(Act::End(end, result)),
+            },
+            // Whoever looks at the session sees it.
+            Effect::Closed => return None,
+            Effect::Delivery { request, delivery } => Later::Deliver(self.wants(request)?, delivery),
+            Effect::Answer { request, answer } => match self.waiting.get(&request)? {
+                Caller::Answers { to: Answers::Descriptions(to), .. } => Later::Describe(to.clone(), answer),
+                _ => return None,
+            },
+            Effect::Ranges { request, ranges } => match self.waiting.get(&request)? {
+                Caller::Answers { to: Answers::Ranges(to), .. } => Later::Tell(to.clone(), ranges),
+                _ => return None,
+            },
+            Effect::Greeted { control, compress } => Later::Greeted { control, compress },
+            Effect::Request(body) => Later::Request(body),
+            Effect::Control(body) => Later::Control(body),
+        };
+        Some(Act::Later(later))
     }
 
-    fn gets(&self, request: u32) -> Option<&Gets> {
-        self.waiting.get(&request).map(|caller| &caller.gets)
-    }
-
-    fn sink(&self, request: u32) -> Option<&Arc<dyn Sink>> {
-        match self.gets(request)? {
-            Gets::Wants(sink) => Some(sink),
-            Gets::Answers(_) => None,
+    fn wants(&self, request: u32) -> Option<Arc<Wants>> {
+        match self.waiting.get(&request)? {
+            Caller::Wants(wants) => Some(Arc::clone(wants)),
+            Caller::Answers { .. } => None,
         }
+    }
+}
+
+impl Wants {
+    /// Hands over bytes. If this is dropped before the receiving side has taken them, as the
+    /// connection has ended, the want ends as "retry later".
+    pub async fn deliver(self: Arc<Self>, delivery: Delivery) {
+        let mut undelivered = Undelivered { wants: &self, tag: Some(delivery.tag) };
+        self.sink.deliver(delivery).await;
+        undelivered.tag = None;
+    }
+}
+
+struct Undelivered<'a> {
+    wants: &'a Wants,
+    tag: Option<Tag>,
+}
+
+impl Drop for Undelivered<'_> {
+    fn drop(&mut self) {
+        if let Some(tag) = self.tag {
+            self.wants.sink.outcome(tag, Outcome::RetryLater(Duration::ZERO));
+        }
+    }
+}
+
+impl Act {
+    /// Does what takes no time; returns what is left.
+    pub fn perform(self) -> Option<Later> {
+        match self {
+            Self::Outcome(wants, tag, outcome) => wants.sink.outcome(tag, outcome),
+            // A caller that has gone needs no end.
+            Self::End(caller, result) => drop(caller.send(result)),
+            Self::Later(later) => return Some(later),
+        }
+        None
     }
 }

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use thiserror::Error;
 use tokio::sync::{Semaphore, mpsc};
 
-use super::callers::Urgent;
 use super::wire::{Body, ControlCredit, ControlData, ControlEnd};
 
 /// The capability by which a side says in its hello that it has a control stream.
@@ -40,6 +39,10 @@ pub struct ControlReceiver {
     taken: usize,
     stream: Arc<Stream>,
 }
+
+/// Where messages go out before all data. It has no bound of its own: messages are bounded by the
+/// peer's window, credit by what it sent.
+pub(super) type Urgent = mpsc::UnboundedSender<Body>;
 
 /// Both directions of the stream, as the connection's tasks see it.
 pub(super) struct Stream {

@@ -43,7 +43,7 @@ impl Liveness {
         self.heard = self.heard.max(at);
     }
 
-    /// Bytes went out.
+    /// Bytes went out. Where this is not told, pings go out all the same.
     pub fn spoke(&mut self, at: Instant) {
         self.spoke = self.spoke.max(at);
     }

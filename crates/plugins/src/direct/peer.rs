@@ -14,7 +14,7 @@ use towpath_link::Connection;
 use towpath_transfer::Outcome;
 use towpath_transfer::plugin::Sink;
 
-use super::callers::{Answers, Callers, Ending, Later};
+use super::callers::{self, Act, Answers, Callers};
 use super::control::{self, ControlReceiver, ControlSender};
 use super::conversation::Conversation;
 use super::outgoing::{Outbox, Outgoing};
@@ -24,7 +24,7 @@ use super::requests::GetRequest;
 use super::service::Service;
 use super::session::{Question, Session, SessionConfig};
 use super::wire::Body;
-use super::writer::{Queues, write_frames};
+use super::writer::{Messages, Queues, write_frames};
 
 /// Batches of frames that wait for the writer task; a batch has at most about 256 KiB.
 const OUT_QUEUE: usize = 4;
@@ -112,22 +112,25 @@ impl Shared {
         self.callers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the session and does what follows from that at once; the rest goes into `later`.
-    pub(super) fn settle<T>(&self, later: &mut Vec<Later>, f: impl FnOnce(&mut Callers) -> T) -> T {
+    /// Changes the session; `acts` gets what is to be done then.
+    pub(super) fn settle<T>(&self, acts: &mut Vec<Act>, f: impl FnOnce(&mut Callers) -> T) -> T {
         let mut callers = self.lock();
         let result = f(&mut callers);
-        callers.settle(later);
+        callers.settle(acts);
         if callers.session().ended().is_some() {
             self.token.cancel();
         }
         result
     }
 
-    /// As [`Self::settle`], for changes of which nothing is left for later: any but a frame.
+    /// Changes the session, other than by a frame, and does what is to be done then.
     pub(super) fn change<T>(&self, f: impl FnOnce(&mut Callers) -> T) -> T {
-        let mut later = Vec::new();
-        let result = self.settle(&mut later, f);
-        debug_assert!(later.is_empty(), "only frames take time");
+        let mut acts = Vec::new();
+        let result = self.settle(&mut acts, f);
+        for act in acts {
+            let later = act.perform();
+            debug_assert!(later.is_none(), "only frames leave something for later");
+        }
         result
     }
 
@@ -158,7 +161,8 @@ impl Peer {
         let (outbox, outgoing) = mpsc::channel(OUT_QUEUE);
         let (urgent_in, urgent) = mpsc::unbounded_channel();
         let session = Session::new(config.session(&node, service.is_some()), Instant::now());
-        let callers = Mutex::new(Callers::new(session, urgent_in.clone()));
+        let (messages_in, messages) = mpsc::channel(callers::QUEUE);
+        let callers = Mutex::new(Callers::new(session, messages_in));
         let (stream, control) = config.control.then(|| control::Stream::new(urgent_in)).unzip();
         let PeerConfig { send_pace: pace, receive_pace, traffic, .. } = config;
         let shared =
@@ -166,7 +170,9 @@ impl Peer {
         let shared = Arc::new(shared);
         // Puts the hello into the queue.
         shared.change(|_| ());
-        tokio::spawn(write_frames(Arc::clone(&shared), writer, Queues { urgent, outgoing, pace }));
+        let messages = Messages { control: urgent, session: messages };
+        let queues = Queues { messages, outgoing, pace };
+        tokio::spawn(write_frames(Arc::clone(&shared), writer, queues));
         let conversation =
             service.map(|service| Conversation::start(service, node, binding, outbox.clone(), probe));
         tokio::spawn(read_frames(Arc::clone(&shared), reader, conversation));
@@ -248,16 +254,14 @@ impl Peer {
     /// Asks for data; each want ends through `sink`. Returns when all have ended.
     pub async fn get(&self, request: GetRequest, sink: Arc<dyn Sink>) {
         let (request, ending) = self.shared.change(|callers| callers.get(request, sink));
-        let _ = self.end_of(request, ending).await;
+        let _forget = Forget { peer: self, request };
+        // Its sender is dropped in the end.
+        let _ = ending.await;
     }
 
     /// Puts a question; its answers go where `answers` says.
     pub async fn ask(&self, question: Question, answers: Answers) -> Result<(), Outcome> {
         let (request, ending) = self.shared.change(|callers| callers.ask(question, answers));
-        self.end_of(request, ending).await
-    }
-
-    async fn end_of(&self, request: u32, ending: Ending) -> Result<(), Outcome> {
         let _forget = Forget { peer: self, request };
         ending.await.unwrap_or(Err(Outcome::RetryLater(Duration::ZERO)))
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use towpath_link::{Frame, FrameReader};
 
-use super::callers::Later;
+use super::callers::{Act, Later};
 use super::conversation::Conversation;
 use super::incoming::{Decoder, Incoming};
 use super::peer::Shared;
@@ -22,9 +22,9 @@ pub(super) async fn read_frames(
     mut reader: FrameReader,
     conversation: Option<Conversation>,
 ) {
-    let (decoder, later) = (Decoder::default(), Vec::new());
+    let (decoder, acts) = (Decoder::default(), Vec::new());
     let part = shared.with(|session| session.liveness().part());
-    let mut inbound = Inbound { shared: Arc::clone(&shared), conversation, decoder, later, part };
+    let mut inbound = Inbound { shared: Arc::clone(&shared), conversation, decoder, acts, part };
     let result = tokio::select! {
         result = inbound.run(&mut reader) => result,
         () = shared.token.cancelled() => Ok(()),
@@ -45,7 +45,7 @@ struct Inbound {
     conversation: Option<Conversation>,
     decoder: Decoder,
     /// What is to be done for a frame; empty between frames.
-    later: Vec<Later>,
+    acts: Vec<Act>,
     /// How often to look whether the silence is too long.
     part: Duration,
 }
@@ -63,11 +63,11 @@ impl Inbound {
             let expected = |header: &wire::DataHeader| shared.with(|session| session.expected(header));
             let incoming = self.decoder.decode(frame, expected)?;
             self.take(incoming);
-            let mut later = std::mem::take(&mut self.later);
-            for later in later.drain(..) {
+            let mut acts = std::mem::take(&mut self.acts);
+            for later in acts.drain(..).filter_map(Act::perform) {
                 self.perform(later).await?;
             }
-            self.later = later;
+            self.acts = acts;
         }
     }
 
@@ -96,8 +96,8 @@ impl Inbound {
     }
 
     fn take(&mut self, incoming: Incoming) {
-        let (shared, later) = (&self.shared, &mut self.later);
-        self.part = shared.settle(later, |callers| {
+        let (shared, acts) = (&self.shared, &mut self.acts);
+        self.part = shared.settle(acts, |callers| {
             callers.session().receive(Instant::now(), incoming);
             callers.session().liveness().part()
         });
@@ -105,7 +105,7 @@ impl Inbound {
 
     async fn perform(&self, later: Later) -> Result<(), String> {
         match later {
-            Later::Deliver(sink, delivery) => sink.deliver(delivery).await,
+            Later::Deliver(wants, delivery) => wants.deliver(delivery).await,
             // An asker that has gone needs no answer.
             Later::Describe(to, answer) => drop(to.send(answer).await),
             Later::Tell(to, ranges) => drop(to.send(ranges).await),

@@ -495,3 +495,6 @@ fn hello(config: &SessionConfig) -> Body {
         software: concat!("towpath ", env!("CARGO_PKG_VERSION")).into(),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,12 +20,40 @@ const GOODBYE_TIME: Duration = Duration::from_secs(2);
 
 /// What waits for the writer task.
 pub(super) struct Queues {
-    /// Messages of the session, the hello first, and of the control stream.
-    pub(super) urgent: mpsc::UnboundedReceiver<Body>,
+    /// Goes before data.
+    pub(super) messages: Messages,
     /// Batches of frames.
     pub(super) outgoing: mpsc::Receiver<Vec<Outgoing>>,
     /// Limits what is sent.
     pub(super) pace: Arc<Pace>,
+}
+
+/// Messages that go before data.
+pub(super) struct Messages {
+    /// Of the control stream, first.
+    pub(super) control: mpsc::UnboundedReceiver<Body>,
+    /// Of the session, its hello first.
+    pub(super) session: mpsc::Receiver<Body>,
+}
+
+impl Messages {
+    /// Waits for the next one. Cancel-safe.
+    async fn next(&mut self) -> Body {
+        tokio::select! {
+            biased;
+            Some(body) = self.control.recv() => body,
+            Some(body) = self.session.recv() => body,
+            else => std::future::pending().await,
+        }
+    }
+
+    fn try_next(&mut self) -> Option<Body> {
+        self.control.try_recv().or_else(|_| self.session.try_recv()).ok()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.control.is_empty() && self.session.is_empty()
+    }
 }
 
 impl Queues {
@@ -39,7 +67,7 @@ impl Queues {
         loop {
             tokio::select! {
                 biased;
-                Some(body) = self.urgent.recv() => return Some(vec![Outgoing::control(body)]),
+                body = self.messages.next() => return Some(vec![Outgoing::control(body)]),
                 batch = self.outgoing.recv() => return batch,
                 () = tokio::time::sleep_until(due.into()) => {}
             }
@@ -60,7 +88,7 @@ impl Queues {
             let frame = tokio::select! {
                 biased;
                 () = &mut passing => return Ok(()),
-                Some(body) = self.urgent.recv() => Outgoing::control(body),
+                body = self.messages.next() => Outgoing::control(body),
             };
             self.pace.wait(frame.len() as u64, Instant::now());
             write_batch(writer, vec![frame]).await?;
@@ -69,13 +97,15 @@ impl Queues {
     }
 
     fn is_empty(&self) -> bool {
-        self.urgent.is_empty() && self.outgoing.is_empty()
+        self.messages.is_empty() && self.outgoing.is_empty()
     }
 
     /// What was queued before the end.
     fn rest(&mut self) -> Option<Vec<Outgoing>> {
-        let urgent = self.urgent.try_recv().map(|body| vec![Outgoing::control(body)]);
-        urgent.or_else(|_| self.outgoing.try_recv()).ok()
+        match self.messages.try_next() {
+            Some(body) => Some(vec![Outgoing::control(body)]),
+            None => self.outgoing.try_recv().ok(),
+        }
     }
 }
 
@@ -104,7 +134,7 @@ pub(super) async fn write_frames(shared: Arc<Shared>, mut writer: FrameWriter, m
 
 async fn write_all(shared: &Shared, writer: &mut FrameWriter, queues: &mut Queues) -> Result<(), WriteError> {
     // The hello waits for no pace.
-    if let Some(hello) = queues.urgent.recv().await {
+    if let Some(hello) = queues.messages.session.recv().await {
         write_batch(writer, vec![Outgoing::control(hello)]).await?;
         writer.flush().await?;
     }
