@@ -1,5 +1,6 @@
 //! A tree of a get: the descriptor is followed while it arrives, directories and symlinks are
-//! made as they are read, files are asked for in batches and named in batches.
+//! made as they are read, files are asked for in batches and named in batches. Small files whose
+//! bytes are in the descriptor are checked and written at once, all that a block of it holds.
 //!
 //! ```text
 //!   session ── descriptor ──► Spool ──► writer thread ──► directories, symlinks
@@ -18,6 +19,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
+use rayon::prelude::*;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind, Event, Summary};
@@ -67,6 +69,7 @@ pub async fn run(
         session: Arc::downgrade(&session),
         runtime: Handle::current(),
         path: RelPath::root(),
+        inline: Vec::new(),
     };
     let reader = spool.reader();
     let writing = tokio::task::spawn_blocking(move || writer.run(reader));
@@ -227,7 +230,8 @@ impl Tree {
 
     fn finish_dirs(&self, reader: SpoolReader) -> Result<(), ApiError> {
         let (mut path, mut open) = (RelPath::root(), Vec::<Metadata>::new());
-        decode(reader, |located| {
+        decode(reader, |step| {
+            let Step::Event(located) = step else { return Ok(()) };
             match located.event {
                 tree::Event::Enter(entry) => {
                     if !open.is_empty() {
@@ -250,10 +254,17 @@ impl Tree {
     }
 }
 
+/// What comes of a descriptor that is followed.
+enum Step {
+    Event(Located),
+    /// The next event may take a while.
+    Waits,
+}
+
 /// Decodes a descriptor to its end.
 fn decode(
     mut reader: SpoolReader,
-    mut visit: impl FnMut(Located) -> Result<(), ApiError>,
+    mut visit: impl FnMut(Step) -> Result<(), ApiError>,
 ) -> Result<(), ApiError> {
     let bad = |error: towpath_content::DecodeError| {
         ApiError::new(ErrorKind::Corrupt, format!("the sender's tree descriptor is not valid: {error}"))
@@ -268,8 +279,9 @@ fn decode(
             let taken = decoder.feed(rest);
             rest = &rest[taken..];
             while let Some(located) = decoder.next_event().map_err(bad)? {
-                visit(located)?;
+                visit(Step::Event(located))?;
             }
+            visit(Step::Waits)?;
             if rest.is_empty() {
                 break;
             }
@@ -287,6 +299,31 @@ struct Writer {
     session: Weak<Session>,
     runtime: Handle,
     path: RelPath,
+    /// Files whose bytes came in the descriptor, to be written together.
+    inline: Vec<Inline>,
+}
+
+/// A small file, and its bytes as the descriptor has them.
+struct Inline {
+    target: TreeFile,
+    content: Vec<u8>,
+}
+
+impl Inline {
+    /// Writes the file, if the descriptor tells the truth.
+    fn write(self) {
+        let Self { target, content } = self;
+        let written = match Oid::of(&content) == target.oid {
+            true => target.begin(Some(content.len() as u64), &About::default()).and_then(|()| {
+                target.write(0, &content)?;
+                target.complete(&target.oid, content.len() as u64, vec![*target.oid.digest()])
+            }),
+            false => Err(io::Error::other("the descriptor holds other bytes than its id says")),
+        };
+        if let Err(error) = written {
+            target.ended(&FetchError::Write(error));
+        }
+    }
 }
 
 impl Writer {
@@ -294,7 +331,13 @@ impl Writer {
         // Each file in flight holds a sender; the last one to go wakes the receiver.
         let (in_flight, mut all_ended) = mpsc::channel::<()>(1);
         let mut depth = 0;
-        let decoded = decode(reader, |located| self.event(located, &mut depth, &in_flight));
+        let decoded = decode(reader, |step| match step {
+            Step::Event(located) => self.event(located, &mut depth, &in_flight),
+            Step::Waits => {
+                self.write_inline();
+                Ok(())
+            }
+        });
         drop(in_flight);
         // What is in flight ends by itself, in any case.
         let _ = all_ended.blocking_recv();
@@ -314,7 +357,7 @@ impl Writer {
         if let Some(error) = lock(&self.tree.fatal).clone() {
             return Err(error);
         }
-        let Located { event, block } = located;
+        let Located { event, block, content } = located;
         match event {
             tree::Event::Enter(entry) => {
                 if *depth > 0 {
@@ -337,13 +380,20 @@ impl Writer {
             }
             tree::Event::Leaf(entry) => {
                 let path = self.path.join(&entry.name).map_err(|error| errors::file(&error))?;
-                self.leaf(path, entry, block, in_flight);
+                self.leaf(path, entry, content, block, in_flight);
             }
         }
         Ok(())
     }
 
-    fn leaf(&self, path: RelPath, entry: Entry, block: u64, in_flight: &mpsc::Sender<()>) {
+    fn leaf(
+        &mut self,
+        path: RelPath,
+        entry: Entry,
+        content: Vec<u8>,
+        block: u64,
+        in_flight: &mpsc::Sender<()>,
+    ) {
         self.tree.entries.fetch_add(1, Ordering::Relaxed);
         match &entry.kind {
             Kind::Symlink { target } => {
@@ -357,33 +407,40 @@ impl Writer {
                     self.tree.problem(&path, &error);
                 }
             }
-            Kind::File { size, oid: Some(oid), .. } => self.file(path, &entry, *size, *oid, block, in_flight),
+            Kind::File { size, oid: Some(oid), .. } => {
+                let (size, oid) = (*size, *oid);
+                let Some(target) = self.begin_file(path, &entry, size, oid) else { return };
+                match size {
+                    0 => self.empty_file(&target, &oid),
+                    _ if !content.is_empty() => self.inline.push(Inline { target, content }),
+                    _ => self.ask(target, size, block, in_flight),
+                }
+            }
             _ => self.tree.fail(&path, &ApiError::new(ErrorKind::Usage, "special files are not written")),
         }
     }
 
-    fn file(
-        &self,
-        path: RelPath,
-        entry: &Entry,
-        size: u64,
-        oid: Oid,
-        block: u64,
-        in_flight: &mpsc::Sender<()>,
-    ) {
+    /// Writes what waits; each file ends by itself, as those do that are asked for.
+    fn write_inline(&mut self) {
+        self.inline.par_drain(..).for_each(Inline::write);
+    }
+
+    /// A file to be written; none if an earlier run did.
+    fn begin_file(&self, path: RelPath, entry: &Entry, size: u64, oid: Oid) -> Option<TreeFile> {
         self.tree.bytes.fetch_add(size, Ordering::Relaxed);
         if self.tree.is_left(&path, entry, &oid, size) {
             self.tree.kept.fetch_add(size, Ordering::Relaxed);
-            return;
+            return None;
         }
-        let target = Arc::new(TreeFile::new(&self.tree, path, entry.metadata.clone(), oid, size));
-        if size == 0 {
-            return self.empty_file(&target, &oid);
-        }
+        Some(TreeFile::new(&self.tree, path, entry.metadata.clone(), oid, size))
+    }
+
+    fn ask(&self, target: TreeFile, size: u64, block: u64, in_flight: &mpsc::Sender<()>) {
+        let (oid, target) = (target.oid, Arc::new(target));
         let group = Arc::new(Group {
             path: target.path.as_bytes().to_vec(),
             size: Some(size),
-            modified: Some(entry.metadata.modified),
+            modified: Some(target.metadata.modified),
             destination: Some(target.path.below(&self.tree.placing.base)),
             coverage: Some(Coverage { block }),
         });

@@ -3,7 +3,8 @@
 //! The descriptor is a live object while the scan runs, so a receiver creates the first files
 //! before the last ones are read. Steps are taken in batches: files that the index knows under
 //! their stamp are not opened; the others are hashed in parallel; then the descriptor grows in
-//! the scan's order. Memory is bounded by a batch.
+//! the scan's order. Small files are read in any case, as the descriptor holds their bytes. Memory
+//! is bounded by a batch.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -12,10 +13,10 @@ use rayon::prelude::*;
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
-use towpath_content::tree::{Encoder, Event, Kind, MAX_EXTENTS};
+use towpath_content::tree::{Encoder, Event, Kind, MAX_EXTENTS, MAX_INLINE};
 use towpath_files::{Found, ScanError, ScanOptions, Scanned, ScannedFile, data_extents, display_name, scan};
 use towpath_store::FileRecord;
-use towpath_store::hash_open_file;
+use towpath_store::hash_and_keep;
 use towpath_store::{About, DiskStore, Stamp, Store};
 
 use crate::errors;
@@ -59,7 +60,7 @@ fn describe(store: &DiskStore, root: &Path, live: &Oid, report: &Report) -> Resu
         root,
         live,
         report,
-        encoder: Encoder::new(false),
+        encoder: Encoder::with_content(false),
         batch: Vec::new(),
         dirs: 0,
         bytes: 0,
@@ -91,6 +92,8 @@ struct Step {
     event: Event,
     file: Option<ScannedFile>,
     hashed: Hash,
+    /// The bytes of a small file.
+    content: Vec<u8>,
 }
 
 enum Hash {
@@ -135,7 +138,7 @@ impl Builder<'_> {
     }
 
     fn push(&mut self, event: Event, file: Option<ScannedFile>) {
-        self.batch.push(Step { event, file, hashed: Hash::Open });
+        self.batch.push(Step { event, file, hashed: Hash::Open, content: Vec::new() });
     }
 
     fn report(&self, path: &Path, why: String) {
@@ -176,8 +179,8 @@ impl Builder<'_> {
     }
 
     fn describe(&mut self, step: Step, records: &mut Vec<FileRecord>) -> Result<(), ApiError> {
-        let Step { mut event, file, hashed } = step;
-        let content = match hashed {
+        let Step { mut event, file, hashed, mut content } = step;
+        let name = match hashed {
             Hash::Failed(why) => {
                 if let Some(file) = &file {
                     self.report(file.path(), why);
@@ -200,21 +203,24 @@ impl Builder<'_> {
         if let Event::Leaf(entry) = &mut event
             && let Kind::File { size, oid, extents } = &mut entry.kind
         {
-            *oid = content;
+            *oid = name;
             self.bytes += *size;
             *extents = file
                 .as_ref()
                 .filter(|file| file.looks_sparse())
                 .and_then(|file| data_extents(&file.open().ok()?, *size, MAX_EXTENTS));
         }
-        self.encoder.push(&event).map_err(|error| {
+        if event.entry().is_none_or(|entry| entry.inline_len() == 0) {
+            content.clear();
+        }
+        self.encoder.push_with(&event, &content).map_err(|error| {
             ApiError::new(ErrorKind::Failed, format!("{} can't be described: {error}", self.root.display()))
         })
     }
 
     fn finish(mut self) -> Result<TreeTotals, ApiError> {
         self.flush()?;
-        let encoder = std::mem::replace(&mut self.encoder, Encoder::new(false));
+        let encoder = std::mem::replace(&mut self.encoder, Encoder::with_content(false));
         let last = encoder.finish().map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
         self.store.put_data(self.live, &last).map_err(|error| errors::store(&error))?;
         let descriptor = self.store.put_commit(self.live).map_err(|error| errors::store(&error))?;
@@ -224,20 +230,25 @@ impl Builder<'_> {
 
 impl Step {
     fn hash(&mut self) {
-        let (Some(file), Hash::Open) = (&self.file, &self.hashed) else { return };
-        self.hashed = match hash_file(file) {
-            Ok(record) => Hash::New(record),
-            Err(why) => Hash::Failed(why),
-        };
+        let Some(file) = &self.file else { return };
+        if matches!(self.hashed, Hash::Known(_)) && file.stamp().size > MAX_INLINE {
+            return;
+        }
+        match (hash_file(file), &self.hashed) {
+            (Ok((record, content)), Hash::Known(oid)) if record.oid == *oid => self.content = content,
+            (Ok((record, content)), _) => (self.hashed, self.content) = (Hash::New(record), content),
+            (Err(why), _) => self.hashed = Hash::Failed(why),
+        }
     }
 }
 
-fn hash_file(file: &ScannedFile) -> Result<FileRecord, String> {
+fn hash_file(file: &ScannedFile) -> Result<(FileRecord, Vec<u8>), String> {
     let open = file.open().map_err(|error| error.to_string())?;
-    let hashed = hash_open_file(&open, file.path()).map_err(|error| error.to_string())?;
+    let hashed = hash_and_keep(&open, file.path(), MAX_INLINE);
+    let (hashed, content) = hashed.map_err(|error| error.to_string())?;
     let (dir, name) = (file.path().parent(), file.path().file_name());
     let (dir, name) = dir.zip(name).ok_or("has no name")?;
-    Ok(FileRecord::new(dir, name, hashed))
+    Ok((FileRecord::new(dir, name, hashed), content))
 }
 
 fn name_and_stamp(file: &ScannedFile) -> (PathBuf, Stamp) {

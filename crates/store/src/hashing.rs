@@ -105,7 +105,24 @@ pub struct Hashed {
 
 /// Hashes an open file once; `path` is for messages. The stamp is compared before and after.
 pub fn hash_open_file(file: &File, path: &Path) -> Result<Hashed, StoreError> {
+    hash_since(Before::of(file, path)?, file, path)
+}
+
+/// As [`hash_open_file`], and also the bytes of a file that has at most `limit` of them, read once.
+pub fn hash_and_keep(file: &File, path: &Path, limit: u64) -> Result<(Hashed, Vec<u8>), StoreError> {
     let before = Before::of(file, path)?;
+    let size = before.stamp.size;
+    if size > limit {
+        return hash_since(before, file, path).map(|hashed| (hashed, Vec::new()));
+    }
+    let mut content = Vec::new();
+    read_range(file, 0..size, &mut content).map_err(|error| before.explain(error, file, path))?;
+    before.check(file, path)?;
+    let oid = Oid::of(&content);
+    Ok((Hashed { oid, stamp: before.stamp, settled: before.settled, values: None }, content))
+}
+
+fn hash_since(before: Before, file: &File, path: &Path) -> Result<Hashed, StoreError> {
     let layout = Layout::of(before.stamp.size).map_err(|_| TOO_LARGE)?;
     let mut values = Vec::new();
     hash_pieces(file, &layout, &mut |run| {
@@ -264,6 +281,18 @@ mod tests {
             assert_eq!(hashed.oid, Oid::of(&bytes(len)), "{len} bytes");
             assert_eq!(hashed.values.is_some(), len > PIECE);
             assert_eq!(hashed.values.unwrap_or(values_of(&bytes(len))), values_of(&bytes(len)));
+        }
+    }
+
+    #[test]
+    fn small_files_are_kept_and_hash_to_the_same() {
+        for len in [0, 1, 99, 100, 101, PIECE + 1] {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(&bytes(len)).unwrap();
+            let (hashed, kept) = hash_and_keep(file.as_file(), file.path(), 100).unwrap();
+            let alone = hash_open_file(file.as_file(), file.path()).unwrap();
+            assert_eq!((&hashed.oid, &hashed.values), (&alone.oid, &alone.values), "{len} bytes");
+            assert_eq!(kept, if len <= 100 { bytes(len) } else { Vec::new() });
         }
     }
 

@@ -30,7 +30,7 @@ pub mod stamp;
 mod sync;
 
 pub use disk::{DiskStore, FileRecord};
-pub use hashing::{Hashed, hash_open_file};
+pub use hashing::{Hashed, hash_and_keep, hash_open_file};
 pub use memory::MemoryStore;
 pub use seam::{
     About, Availability, Descriptors, Lease, Listener, ObjectKind, Partial, State, Store, StoreError,

@@ -4,7 +4,7 @@
 //! searched for, so names and attributes, whatever is written in them, are not taken for OIDs.
 
 use super::entry::Entry;
-use super::item::{self, Context, MAX_ITEM};
+use super::item::{self, Context, Form, MAX_ITEM};
 use crate::codec::{Reader, invalid};
 use crate::{DecodeError, Oid};
 
@@ -18,15 +18,16 @@ pub(super) const CAPACITY: usize = BLOCK - HEADER;
 
 const FORMAT: &str = "tree descriptor";
 const MAGIC: [u8; 4] = *b"towt";
-const VERSION: u8 = 1;
+/// No content; and with that of small files.
+const VERSIONS: [u8; 2] = [1, 2];
 const LIVE: u8 = 1;
 const LAST: u8 = 2;
 
 /// What a block says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// OIDs may be unknown.
-    pub(super) live: bool,
+    /// The same in all blocks.
+    pub(super) form: Form,
     /// No block follows.
     pub(super) last: bool,
     /// Bytes of payload.
@@ -40,10 +41,10 @@ pub(super) struct Header {
 impl Header {
     /// The header's bytes.
     pub(super) fn to_bytes(self) -> [u8; HEADER] {
-        let flags = if self.live { LIVE } else { 0 } | if self.last { LAST } else { 0 };
+        let flags = if self.form.live { LIVE } else { 0 } | if self.last { LAST } else { 0 };
         let mut out = [0; HEADER];
         out[..4].copy_from_slice(&MAGIC);
-        out[4] = VERSION;
+        out[4] = VERSIONS[usize::from(self.form.with_content)];
         out[5] = flags;
         out[6..8].copy_from_slice(&(self.used as u16).to_le_bytes());
         out[8..10].copy_from_slice(&(self.continued as u16).to_le_bytes());
@@ -58,8 +59,9 @@ impl Header {
             return Err(invalid(FORMAT, "does not begin with its magic"));
         }
         let version = reader.u8("version")?;
-        if version != VERSION {
-            return Err(DecodeError::Version { field: FORMAT, found: version.into(), known: VERSION.into() });
+        if !VERSIONS.contains(&version) {
+            let (found, known) = (version.into(), VERSIONS[1].into());
+            return Err(DecodeError::Version { field: FORMAT, found, known });
         }
         let flags = reader.u8("flags")?;
         if flags & !(LIVE | LAST) != 0 {
@@ -68,7 +70,8 @@ impl Header {
         let used = usize::from(u16::from_le_bytes(reader.array("used")?));
         let continued = usize::from(u16::from_le_bytes(reader.array("continued")?));
         let beyond = u32::from_le_bytes(reader.array("beyond")?) as usize;
-        let header = Self { live: flags & LIVE != 0, last: flags & LAST != 0, used, continued, beyond };
+        let form = Form { live: flags & LIVE != 0, with_content: version == VERSIONS[1] };
+        let header = Self { form, last: flags & LAST != 0, used, continued, beyond };
         header.check().map(|()| header)
     }
 
@@ -126,7 +129,7 @@ pub fn oids_in_block(block: &[u8]) -> Result<Vec<Oid>, DecodeError> {
     let mut context = Context::default();
     let mut oids = Vec::new();
     while reader.remaining() > 0 {
-        let event = item::read(&mut reader, &context, header.live)?;
+        let (event, _) = item::read(&mut reader, &context, header.form)?;
         context.note(&event);
         oids.extend(event.entry().and_then(Entry::oid));
     }

@@ -2,7 +2,7 @@
 
 use super::block::{BLOCK, CAPACITY, HEADER, Header};
 use super::entry::Event;
-use super::item::{self, Context};
+use super::item::{self, Context, Form};
 use super::walk::Walk;
 use crate::DecodeError;
 use crate::codec::{Reader, invalid};
@@ -15,6 +15,9 @@ pub struct Located {
     /// The block in which it begins, counted from 0. That is the one that mentions its OID:
     /// [`super::oids_in_block`].
     pub block: u64,
+    /// What the descriptor holds of a small file: all of it, else nothing ([`inline_len`](super::Entry::inline_len)).
+    /// Whether these are the bytes that the OID names is not checked yet.
+    pub content: Vec<u8>,
 }
 
 /// Reads a descriptor handed over in parts of any size. Holds one block and one unfinished item.
@@ -52,7 +55,7 @@ pub struct Decoder {
     before: Option<End>,
     context: Context,
     walk: Walk,
-    live: Option<bool>,
+    form: Option<Form>,
     state: State,
 }
 
@@ -90,8 +93,8 @@ impl Decoder {
     }
 
     /// Whether OIDs may be unknown or live; known once the first block is whole.
-    pub const fn is_live(&self) -> Option<bool> {
-        self.live
+    pub fn is_live(&self) -> Option<bool> {
+        self.form.map(|form| form.live)
     }
 
     /// Takes bytes from the front of `bytes` and returns how many. If not all, call [`Self::next_event`]
@@ -169,7 +172,7 @@ impl Decoder {
             if self.block.len() >= header.block_len() {
                 // Checks its length too: nothing may follow the last block.
                 header.payload(&self.block)?;
-                self.live = Some(header.live);
+                self.form = Some(header.form);
                 self.open = Some(Open { header, at: 0 });
             }
         }
@@ -177,8 +180,8 @@ impl Decoder {
     }
 
     fn check_header(&self, header: &Header) -> Result<(), DecodeError> {
-        if self.live.is_some_and(|live| live != header.live) {
-            return Err(invalid("block", "differs from the ones before in being live"));
+        if self.form.is_some_and(|form| form != header.form) {
+            return Err(invalid("block", "differs from the ones before in version or in being live"));
         }
         let missing = self.unfinished.as_ref().map_or(0, |unfinished| unfinished.missing);
         let continued = missing.min(CAPACITY);
@@ -191,7 +194,7 @@ impl Decoder {
 
     /// Reads one event off the open block, or notes the part of one that it is.
     fn read_block(&mut self, open: Open) -> Result<Option<Located>, DecodeError> {
-        let Header { live, used, continued, beyond, .. } = open.header;
+        let Header { form, used, continued, beyond, .. } = open.header;
         let payload = &self.block[HEADER..HEADER + used];
         if open.at == used {
             return Ok(None);
@@ -202,32 +205,34 @@ impl Decoder {
             unfinished.bytes.extend_from_slice(part);
             unfinished.missing = beyond;
             self.open = Some(Open { at: part.len(), ..open });
-            return if beyond > 0 { Ok(None) } else { self.read_unfinished(live) };
+            return if beyond > 0 { Ok(None) } else { self.read_unfinished(form) };
         }
         let mut reader = Reader::new(&payload[open.at..]);
-        let event = item::read(&mut reader, &self.context, live)?;
-        self.open = Some(Open { at: used - reader.remaining(), ..open });
+        let (event, content) = item::read(&mut reader, &self.context, form)?;
+        let (at, content) = (used - reader.remaining(), content.to_vec());
+        self.open = Some(Open { at, ..open });
         self.context.note(&event);
-        self.accept(event, self.index).map(Some)
+        self.accept(event, content, self.index).map(Some)
     }
 
-    fn read_unfinished(&mut self, live: bool) -> Result<Option<Located>, DecodeError> {
+    fn read_unfinished(&mut self, form: Form) -> Result<Option<Located>, DecodeError> {
         let Some(Unfinished { bytes, block, .. }) = self.unfinished.take() else { return Ok(None) };
         let mut reader = Reader::new(&bytes);
-        let event = item::read(&mut reader, &Context::default(), live)?;
+        let (event, content) = item::read(&mut reader, &Context::default(), form)?;
+        let content = content.to_vec();
         reader.finish()?;
-        self.accept(event, block).map(Some)
+        self.accept(event, content, block).map(Some)
     }
 
     /// Checks an event's place: in the walk, and in this block rather than the one before.
-    fn accept(&mut self, event: Event, block: u64) -> Result<Located, DecodeError> {
+    fn accept(&mut self, event: Event, content: Vec<u8>, block: u64) -> Result<Located, DecodeError> {
         if let Some(End { context, room }) = self.before.take()
-            && item::write(&event, &context).len() <= room
+            && item::write(&event, &content, &context).len() <= room
         {
             return Err(invalid("block", "begins with what fits in the one before"));
         }
         self.walk.step(&event)?;
-        Ok(Located { event, block })
+        Ok(Located { event, block, content })
     }
 
     /// Turns from a block that was read to its end to the next.

@@ -3,13 +3,13 @@
 use super::block::{BLOCK, CAPACITY, HEADER, Header};
 use super::check::{TreeError, check_entry, ensure};
 use super::entry::Event;
-use super::item::{self, Context};
+use super::item::{self, Context, Form};
 use super::walk::Walk;
 
 /// Writes a descriptor. Holds one block and one entry, besides what [`Self::take`] did not fetch.
 #[derive(Debug, Clone)]
 pub struct Encoder {
-    live: bool,
+    form: Form,
     walk: Walk,
     /// Whole blocks, not yet taken.
     finished: Vec<u8>,
@@ -21,11 +21,20 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// A descriptor without entries yet. `live`: made while the scan runs, so that OIDs may be
-    /// unknown or those of live objects.
+    /// A descriptor without entries yet, which will hold no content (version 1). `live`: made while
+    /// the scan runs, so that OIDs may be unknown or those of live objects.
     pub fn new(live: bool) -> Self {
+        Self::of(Form { live, with_content: false })
+    }
+
+    /// As [`Self::new`], but the descriptor holds the content of small files (version 2).
+    pub fn with_content(live: bool) -> Self {
+        Self::of(Form { live, with_content: true })
+    }
+
+    fn of(form: Form) -> Self {
         Self {
-            live,
+            form,
             walk: Walk::default(),
             finished: Vec::new(),
             payload: Vec::new(),
@@ -37,16 +46,29 @@ impl Encoder {
     /// Appends the next step of the walk. A refused event changes nothing, so the walk can go on
     /// without it (and, for a directory, without all that is in it).
     pub fn push(&mut self, event: &Event) -> Result<(), TreeError> {
+        self.push_with(event, &[])
+    }
+
+    /// As [`Self::push`], with the content that the descriptor is to hold: in one made
+    /// [`Self::with_content`] the [`Entry::inline_len`](super::Entry::inline_len) bytes that the OID
+    /// names, else none.
+    pub fn push_with(&mut self, event: &Event, content: &[u8]) -> Result<(), TreeError> {
         self.walk.check(event)?;
         if let Event::Enter(entry) | Event::Leaf(entry) = event {
-            check_entry(entry, self.live)?;
+            check_entry(entry, self.form.live)?;
         }
+        let content_len = event.entry().map_or(0, |entry| self.form.content_len(entry));
+        ensure(
+            content.len() == content_len,
+            "content",
+            "is not as long as the descriptor holds of the file",
+        )?;
         self.walk.apply(event);
-        let bytes = item::write(event, &self.context);
+        let bytes = item::write(event, content, &self.context);
         if bytes.len() <= CAPACITY - self.payload.len() {
             self.append(event, &bytes);
         } else {
-            self.append_to_new_block(event);
+            self.append_to_new_block(event, content);
         }
         Ok(())
     }
@@ -68,11 +90,11 @@ impl Encoder {
         self.context.note(event);
     }
 
-    fn append_to_new_block(&mut self, event: &Event) {
+    fn append_to_new_block(&mut self, event: &Event, content: &[u8]) {
         if !self.payload.is_empty() {
             self.close_block(false, 0);
         }
-        let bytes = item::write(event, &self.context);
+        let bytes = item::write(event, content, &self.context);
         if bytes.len() <= CAPACITY {
             self.append(event, &bytes);
         } else {
@@ -93,8 +115,8 @@ impl Encoder {
     }
 
     fn close_block(&mut self, last: bool, beyond: usize) {
-        let Self { live, continued, .. } = *self;
-        let header = Header { live, last, used: self.payload.len(), continued, beyond };
+        let Self { form, continued, .. } = *self;
+        let header = Header { form, last, used: self.payload.len(), continued, beyond };
         self.finished.extend_from_slice(&header.to_bytes());
         self.finished.append(&mut self.payload);
         if !last {

@@ -17,6 +17,8 @@ pub const MAX_XATTR_VALUE: usize = 65536;
 pub const MAX_XATTRS: usize = 256 * 1024;
 /// The most data extents listed for a sparse file.
 pub const MAX_EXTENTS: usize = 16 * 1024;
+/// The most bytes of a file that a descriptor of version 2 holds itself.
+pub const MAX_INLINE: u64 = 1024;
 /// The most entries of one tree, the root included.
 pub const MAX_ENTRIES: u64 = 1 << 40;
 /// The largest permission bits: rwx for all, setuid, setgid and sticky.
@@ -147,6 +149,17 @@ impl Entry {
         match self.kind {
             Kind::File { oid, .. } => oid,
             _ => None,
+        }
+    }
+
+    /// How many bytes of content a descriptor of version 2 holds of this entry: all of a small file
+    /// without holes, else none.
+    pub const fn inline_len(&self) -> usize {
+        match self.kind {
+            Kind::File { size, oid: Some(Oid::Blake3(_)), extents: None } if size <= MAX_INLINE => {
+                size as usize
+            }
+            _ => 0,
         }
     }
 }

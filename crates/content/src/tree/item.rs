@@ -1,4 +1,5 @@
-//! One event as bytes: tag, then OID and name, then the rest, the part that may be long last.
+//! One event as bytes: tag, then OID and name, then the rest, the part that may be long last. Behind
+//! a small file, in a descriptor that holds content, its bytes.
 //!
 //! Owners, mode and time are told relative to the entry before in the same block, and the
 //! shorter form is the only one accepted where it is possible.
@@ -27,9 +28,26 @@ const IS_SPARSE: u8 = 1 << 7;
 /// Stands where an OID's tag would.
 const UNKNOWN_OID: u8 = 0xff;
 
-/// No item is longer: the fields of fixed number take below 8 KiB, an attribute's two lengths at
-/// most twice its own bytes, an extent's two numbers at most 20 bytes.
+/// No item is longer: the fields of fixed number and the content of a small file, which has no
+/// target, take below 8 KiB, an attribute's two lengths at most twice its own bytes, an extent's two
+/// numbers at most 20 bytes.
 pub(super) const MAX_ITEM: usize = 8192 + 3 * MAX_XATTRS + 20 * MAX_EXTENTS;
+
+/// What is the same in all of a descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Form {
+    /// OIDs may be unknown.
+    pub(super) live: bool,
+    /// It holds the content of small files: version 2.
+    pub(super) with_content: bool,
+}
+
+impl Form {
+    /// How many bytes of content are behind `entry`.
+    pub(super) const fn content_len(self, entry: &Entry) -> usize {
+        if self.with_content { entry.inline_len() } else { 0 }
+    }
+}
 
 /// The entry before in the same block, as far as the next one refers to it.
 #[derive(Debug, Default, Clone)]
@@ -85,13 +103,14 @@ const fn bit(bit: u8, is_set: bool) -> u8 {
     if is_set { bit } else { 0 }
 }
 
-/// The bytes of `event`, behind what `context` has noted.
-pub(super) fn write(event: &Event, context: &Context) -> Vec<u8> {
+/// The bytes of `event`, and `content` that the descriptor holds, behind what `context` has noted.
+pub(super) fn write(event: &Event, content: &[u8], context: &Context) -> Vec<u8> {
     let mut writer = Writer::new();
     match event {
         Event::Enter(entry) | Event::Leaf(entry) => write_entry(&mut writer, entry, context),
         Event::Leave => drop(writer.u8(LEAVE)),
     }
+    writer.raw(content);
     writer.into_bytes()
 }
 
@@ -176,8 +195,19 @@ fn write_extents(writer: &mut Writer, extents: &[Extent]) {
     }
 }
 
-/// Takes one item off the front of `reader` and checks all of it but the name and its place.
-pub(super) fn read(reader: &mut Reader<'_>, context: &Context, live: bool) -> Result<Event, DecodeError> {
+/// Takes one item off the front of `reader`, and content where `form` has it, and checks all of it
+/// but the name, its place, and whether the content is what the OID names.
+pub(super) fn read<'a>(
+    reader: &mut Reader<'a>,
+    context: &Context,
+    form: Form,
+) -> Result<(Event, &'a [u8]), DecodeError> {
+    let event = read_event(reader, context, form.live)?;
+    let len = event.entry().map_or(0, |entry| form.content_len(entry));
+    Ok((event, reader.take("content", len)?))
+}
+
+fn read_event(reader: &mut Reader<'_>, context: &Context, live: bool) -> Result<Event, DecodeError> {
     let tag = reader.u8("tag")?;
     if tag & KIND_MASK == LEAVE {
         return if tag == LEAVE {

@@ -1,7 +1,8 @@
 //! The descriptor of a file tree, and the difference of two.
 //!
 //! A descriptor is the recipe of a tree: a depth-first walk of its entries, names sorted bytewise,
-//! with metadata and, for each file, size and OID. It is an object like any other. Layout:
+//! with metadata and, for each file, size and OID, and of small files also the bytes. It is an object
+//! like any other. Layout:
 //! `docs/formats/tree.md`. Same walk, same bytes: the decoder refuses what the encoder would not
 //! have written, and whatever the encoder refuses.
 //!

@@ -1,5 +1,6 @@
 //! Trees to test with, by hand and at random, and the long way round from events to events.
 
+mod content;
 mod difference;
 mod limits;
 mod oids;
@@ -14,7 +15,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::block::{BLOCK, CAPACITY, Header};
-use super::item::{self, Context};
+use super::item::{self, Context, Form};
 use super::*;
 use crate::{DecodeError, Oid};
 
@@ -66,10 +67,14 @@ fn tree(events: impl IntoIterator<Item = Event>) -> Vec<Event> {
 }
 
 fn encode(events: &[Event], live: bool) -> Result<Vec<u8>, TreeError> {
-    let mut encoder = Encoder::new(live);
+    let bare: Vec<_> = events.iter().map(|event| (event.clone(), Vec::new())).collect();
+    encode_with(Encoder::new(live), &bare)
+}
+
+fn encode_with(mut encoder: Encoder, events: &[(Event, Vec<u8>)]) -> Result<Vec<u8>, TreeError> {
     let mut bytes = Vec::new();
-    for event in events {
-        encoder.push(event)?;
+    for (event, content) in events {
+        encoder.push_with(event, content)?;
         bytes.append(&mut encoder.take());
     }
     bytes.append(&mut encoder.finish()?);
@@ -105,7 +110,7 @@ fn items(events: &[Event]) -> Vec<u8> {
     let mut context = Context::default();
     let mut payload = Vec::new();
     for event in events {
-        payload.append(&mut item::write(event, &context));
+        payload.append(&mut item::write(event, &[], &context));
         context.note(event);
     }
     payload
@@ -113,7 +118,8 @@ fn items(events: &[Event]) -> Vec<u8> {
 
 /// One block, unchecked.
 fn block(payload: &[u8], change: impl FnOnce(&mut Header)) -> Vec<u8> {
-    let mut header = Header { live: false, last: false, used: payload.len(), continued: 0, beyond: 0 };
+    let form = Form { live: false, with_content: false };
+    let mut header = Header { form, last: false, used: payload.len(), continued: 0, beyond: 0 };
     change(&mut header);
     let mut block = [&header.to_bytes(), payload].concat();
     if !header.last {

@@ -11,7 +11,7 @@ fn check(events: &[Event], live: bool) {
     let located = decode(&bytes).unwrap();
     let expected: Vec<Oid> = events.iter().filter_map(|event| event.entry()?.oid()).collect();
     assert_eq!(oids_of(&bytes), expected);
-    for Located { event, block } in located {
+    for Located { event, block, .. } in located {
         if let Some(oid) = event.entry().and_then(Entry::oid) {
             let block = bytes.chunks(BLOCK).nth(block as usize).unwrap();
             assert!(oids_in_block(block).unwrap().contains(&oid));
@@ -40,7 +40,8 @@ fn an_entry_over_many_blocks_is_mentioned_where_it_begins() {
 /// Everything an attacker can write is full of what would mention `evil`, at every alignment.
 fn forged(evil: Oid) -> Vec<Event> {
     let item = items(&[leaf("x", Kind::File { size: 1, oid: Some(evil), extents: None })]);
-    let header = |continued, last| Header { live: false, last, used: item.len(), continued, beyond: 0 };
+    let form = Form { live: false, with_content: false };
+    let header = |continued, last| Header { form, last, used: item.len(), continued, beyond: 0 };
     let wrapped = [header(0, true), header(0, false)].map(|header| [&header.to_bytes(), &item[..]].concat());
     let lies = [item.clone(), wrapped.concat(), evil.to_bytes().to_vec()].concat();
     let text = |at: usize, len: usize| {

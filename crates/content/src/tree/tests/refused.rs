@@ -81,7 +81,7 @@ fn headers_that_say_nonsense() {
     assert!(decode(&good).is_ok());
     let cases: [(usize, &[u8], &str); 8] = [
         (0, b"toat", "tree descriptor: does not begin with its magic"),
-        (4, &[2], "tree descriptor has version 2, this program knows 1"),
+        (4, &[3], "tree descriptor has version 3, this program knows 2"),
         (5, &[6], "tree descriptor: has unknown flags"),
         (6, &[0, 0], "block: is empty"),
         (6, &[0xf3, 0xff], "used is 65523, over the limit of 65522"),
@@ -141,9 +141,9 @@ fn a_block_that_begins_too_early_by_the_context_of_the_one_before() {
 fn a_block_of_another_liveness() {
     let (first, second) = two_blocks();
     assert!(decode(&[&first[..], &last_block(&second)].concat()).is_ok());
-    let other = block(&second, |header| (header.live, header.last) = (true, true));
+    let other = block(&second, |header| (header.form.live, header.last) = (true, true));
     let why = refused_bytes(&[first, other].concat());
-    assert_eq!(why, "block: differs from the ones before in being live");
+    assert_eq!(why, "block: differs from the ones before in version or in being live");
 }
 
 /// A tree with one entry over two blocks: the first block, and the payload of the second.

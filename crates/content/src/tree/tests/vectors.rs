@@ -56,10 +56,21 @@ fn blocks() -> Vec<Event> {
     tree([file("a"), with(file("b"), |entry| entry.metadata.xattrs = two), file("c")])
 }
 
-fn refused() -> [(&'static str, Vec<u8>); 6] {
+/// Version 2: a small file whose bytes are in it, as the words do not say, and an empty one.
+fn content() -> Vec<u8> {
+    let bare = |event| (event, Vec::new());
+    let small = (file("small"), b"small".to_vec());
+    let empty = leaf("empty", file_kind(b""));
+    let events = [bare(enter("")), bare(empty), small, bare(Event::Leave)];
+    encode_with(Encoder::with_content(false), &events).unwrap()
+}
+
+fn refused() -> [(&'static str, Vec<u8>); 7] {
     let good = encode(&tree([file("a")]), false).unwrap();
     let mut padded = encode(&blocks(), false).unwrap();
     padded[BLOCK - 1] = 1;
+    let mut without_content = good.clone();
+    without_content[4] = 2;
     [
         ("refused-end-missing", last_block(&items(&[enter(""), file("a")]))),
         ("refused-trailing", [&good[..], &[0]].concat()),
@@ -67,6 +78,7 @@ fn refused() -> [(&'static str, Vec<u8>); 6] {
         ("refused-unsorted", last_block(&items(&tree([file("b"), file("a")])))),
         ("refused-dot-dot", last_block(&items(&tree([file("..")])))),
         ("refused-padding", padded),
+        ("refused-content-missing", without_content),
     ]
 }
 
@@ -133,6 +145,7 @@ fn write_vectors_if_asked() {
         std::fs::write(format!("{folder}/{name}.tree"), encode(&events, live).unwrap()).unwrap();
         std::fs::write(format!("{folder}/{name}.txt"), in_words(&events)).unwrap();
     }
+    std::fs::write(format!("{folder}/content.tree"), content()).unwrap();
     for (name, bytes) in refused() {
         std::fs::write(format!("{folder}/{name}.tree"), bytes).unwrap();
     }
@@ -155,14 +168,23 @@ fn valid_vectors_are_written_and_read() {
 }
 
 #[test]
+fn the_vector_with_content_is_written_and_read() {
+    let bytes = vector!("content.tree");
+    assert_eq!(content(), bytes);
+    let contents: Vec<_> = decode(bytes).unwrap().into_iter().map(|located| located.content).collect();
+    assert_eq!(contents, [&b""[..], b"", b"small", b""]);
+}
+
+#[test]
 fn refused_vectors_are_refused() {
-    let files: [&[u8]; 6] = [
+    let files: [&[u8]; 7] = [
         vector!("refused-end-missing.tree"),
         vector!("refused-trailing.tree"),
         vector!("refused-truncated.tree"),
         vector!("refused-unsorted.tree"),
         vector!("refused-dot-dot.tree"),
         vector!("refused-padding.tree"),
+        vector!("refused-content-missing.tree"),
     ];
     for ((name, bytes), file) in refused().into_iter().zip(files) {
         assert!(bytes == file, "{name} is made otherwise");
