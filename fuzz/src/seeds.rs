@@ -5,7 +5,7 @@ use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::codec::Writer;
 use towpath_content::live::Statement;
 use towpath_content::recipe::{NodeHash, RecipeBuilder, Root};
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::{Enclosed, Secret};
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata, Owner, Time, Xattr};
 use towpath_content::{Hint, NodeId, Oid, Ticket};
 use towpath_link::frame::encode_head;
@@ -20,8 +20,11 @@ fn some_hints() -> Vec<Hint> {
 }
 
 pub fn tickets() -> Vec<Vec<u8>> {
-    let ticket = |oid, hints| Ticket { oid, node: NodeId([3; 32]), secret: Secret([4; 16]), hints };
-    let tickets = [ticket(CONTENT, Vec::new()), ticket(LIVE, some_hints())];
+    let ticket =
+        |oid, hints| Ticket { oid, node: NodeId([3; 32]), secret: Secret([4; 16]), hints, enclosed: None };
+    let enclosed = Enclosed { name: b"note".to_vec(), content: b"words".to_vec(), ..Enclosed::default() };
+    let with_content = Ticket { enclosed: Some(enclosed), ..ticket(Oid::of(b"words"), some_hints()) };
+    let tickets = [ticket(CONTENT, Vec::new()), ticket(LIVE, some_hints()), with_content];
     tickets.map(|ticket| ticket.to_string().into_bytes()).into()
 }
 
@@ -73,7 +76,15 @@ pub fn trees() -> Vec<Vec<u8>> {
         events.iter().for_each(|event| encoder.push(event).expect("events in order"));
         encoder.finish().expect("all directories were left")
     };
-    vec![encode(false), encode(true)]
+    let with_content = || {
+        let mut encoder = Encoder::with_content(false);
+        for event in &events {
+            let len = event.entry().map_or(0, Entry::inline_len);
+            encoder.push_with(event, &vec![7; len]).expect("events in order");
+        }
+        encoder.finish().expect("all directories were left")
+    };
+    vec![encode(false), encode(true), with_content()]
 }
 
 /// A recipe of many chunks: its nodes, and its root.

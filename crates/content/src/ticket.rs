@@ -3,17 +3,21 @@
 //! A ticket carries the OID, the issuer's node id, the secret that proves the right to fetch, and
 //! hints where to ask. The text form is `tow:` and lower-case base32 (RFC 4648, no padding) of
 //! the binary form with a checksum, so that a ticket that lost characters is told apart from one
-//! that is refused. Layout: `docs/formats/ticket.md`.
+//! that is refused. Of a small object it may hold the bytes themselves: then it needs no service at
+//! all. Layout: `docs/formats/ticket.md`.
+
+mod enclosed;
 
 use std::fmt;
 use std::str::FromStr;
 
+pub use self::enclosed::{Enclosed, MAX_ENCLOSED};
 use crate::codec::{DecodeError, Reader, Writer, invalid};
 use crate::hint::{Hint, MAX_HINTS};
 use crate::{NodeId, Oid};
 
-/// The only version so far.
-const VERSION: u64 = 1;
+/// Without content, and with it.
+const VERSIONS: [u64; 2] = [1, 2];
 /// The longest text accepted, in bytes; 64 of the longest hints would be refused by this.
 pub const MAX_TEXT: usize = 8192;
 const CHECKSUM_LEN: usize = 4;
@@ -60,16 +64,21 @@ pub struct Ticket {
     pub secret: Secret,
     /// Where to ask, at most [`MAX_HINTS`].
     pub hints: Vec<Hint>,
+    /// The object itself, if it is small.
+    pub enclosed: Option<Enclosed>,
 }
 
 impl Ticket {
     fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::new();
-        writer.varint(VERSION);
+        writer.varint(VERSIONS[usize::from(self.enclosed.is_some())]);
         self.oid.encode(&mut writer);
         writer.raw(&self.node.0).raw(&self.secret.0).varint(self.hints.len() as u64);
         for hint in &self.hints {
             hint.encode(&mut writer);
+        }
+        if let Some(enclosed) = &self.enclosed {
+            enclosed.encode(&mut writer);
         }
         writer.into_bytes()
     }
@@ -77,16 +86,17 @@ impl Ticket {
     fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let found = reader.varint("ticket")?;
-        if found != VERSION {
-            return Err(DecodeError::Version { field: "ticket", found, known: VERSION });
+        if !VERSIONS.contains(&found) {
+            return Err(DecodeError::Version { field: "ticket", found, known: VERSIONS[1] });
         }
         let oid = Oid::decode(&mut reader)?;
         let node = NodeId(reader.array("node id")?);
         let secret = Secret(reader.array("secret")?);
         let count = reader.bounded("hints", MAX_HINTS as u64)?;
         let hints = (0..count).map(|_| Hint::decode(&mut reader)).collect::<Result<_, _>>()?;
+        let enclosed = (found == VERSIONS[1]).then(|| Enclosed::decode(&mut reader, &oid)).transpose()?;
         reader.finish()?;
-        Ok(Self { oid, node, secret, hints })
+        Ok(Self { oid, node, secret, hints, enclosed })
     }
 }
 
@@ -117,7 +127,7 @@ impl FromStr for Ticket {
         let at = bytes.len().checked_sub(CHECKSUM_LEN).ok_or(damaged.clone())?;
         let (body, sum) = bytes.split_at(at);
         // A newer version is reported as such even if it has another checksum.
-        if body.first().is_some_and(|&version| u64::from(version) > VERSION && version < 0x80) {
+        if body.first().is_some_and(|&version| u64::from(version) > VERSIONS[1] && version < 0x80) {
             return Self::from_bytes(body);
         }
         if sum != checksum(body) {
@@ -167,7 +177,7 @@ mod tests {
 
     fn ticket() -> Ticket {
         let hints = vec![Hint::new("tow://192.0.2.1:7000", 0, 10).unwrap()];
-        Ticket { oid: Oid::of(b"x"), node: NodeId([3; 32]), secret: Secret([4; 16]), hints }
+        Ticket { oid: Oid::of(b"x"), node: NodeId([3; 32]), secret: Secret([4; 16]), hints, enclosed: None }
     }
 
     #[test]

@@ -134,6 +134,16 @@ fn published_tickets_and_proofs_are_read_and_made() {
                     .map(|hint| format!("{},{},{}", hint.priority, hint.weight, hint.method));
                 assert_eq!(found.collect::<Vec<_>>(), hints);
             }
+            ["enclosed", text, name, mode, seconds, nanos, content] => {
+                let ticket: Ticket = text.parse().unwrap();
+                assert_eq!(ticket.to_string(), text);
+                let enclosed = ticket.enclosed.unwrap();
+                assert_eq!((enclosed.name, enclosed.content), (bytes(name), bytes(content)));
+                assert_eq!(enclosed.mode.map_or("-".into(), |mode| format!("{mode:o}")), mode);
+                let modified =
+                    enclosed.modified.map(|time| (time.seconds.to_string(), time.nanos.to_string()));
+                assert_eq!(modified.unwrap_or(("-".into(), "-".into())), (seconds.into(), nanos.into()));
+            }
             ["proof", secret, binding, prover, oid, proof] => {
                 let (secret, prover, oid) =
                     (Secret(array(secret)), prover.parse().unwrap(), oid.parse().unwrap());

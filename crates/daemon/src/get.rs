@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use towpath_api::{ApiError, ErrorKind, Event, GetRequest, Progress, Seconds, Summary};
 use towpath_content::live::Statement;
+use towpath_content::ticket::Enclosed;
 use towpath_content::{NodeId, Oid, Ticket};
 use towpath_files::SingleFile;
 use towpath_files::display_name;
 use towpath_plugins::direct::{DirectConfig, Pace, PeerConfig};
 use towpath_plugins::local::Allow;
 use towpath_plugins::{Cascade, Direct, Local};
-use towpath_store::{About, ObjectKind, Stamp, Store, hash_open_file};
+use towpath_store::{About, MemoryStore, ObjectKind, Stamp, Store, hash_open_file};
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{
     Context, Description, FetchError, Group, ObjectRequest, Outcome, Query, Session, SessionConfig, Target,
@@ -161,7 +162,10 @@ impl Get {
         let store = Arc::clone(&service.store) as Arc<dyn Store>;
         let local: Arc<dyn TransferPlugin> =
             Arc::new(Local::new(store, local_sources(service, node, request.reuse)));
-        let peer = direct(service, request.limit_rate);
+        let peer = match ticket.and_then(|ticket| ticket.enclosed) {
+            Some(enclosed) => from_ticket(&oid, enclosed)?,
+            None => direct(service, request.limit_rate),
+        };
         // This machine first, then the ticket's service.
         let root = Arc::new(Cascade::new(vec![Arc::clone(&local), Arc::clone(&peer)]));
         Ok(Self { service: Arc::clone(service), root, local, peer, context, config, oid, _hints: sender })
@@ -359,6 +363,16 @@ fn local_sources(service: &Arc<Service>, node: Option<NodeId>, reuse: bool) -> A
         let is_from_sender = |path: &Path| folders.iter().any(|folder| path.starts_with(folder));
         !folders.is_empty() && matches!(store.locate(oid), Ok(Some((path, _))) if is_from_sender(&path))
     })
+}
+
+/// The object is in its ticket: no service is asked for it.
+fn from_ticket(oid: &Oid, enclosed: Enclosed) -> Result<Arc<dyn TransferPlugin>, ApiError> {
+    let Enclosed { name, mode, modified, content } = enclosed;
+    let about = About { kind: ObjectKind::Blob, name, mode, modified };
+    let (store, live) = (MemoryStore::new(), Oid::Live(*oid.digest()));
+    let put = store.put_init(&live, &about).and_then(|()| store.put_data(&live, &content));
+    put.and_then(|()| store.put_commit(&live)).map_err(|error| errors::store(&error))?;
+    Ok(Arc::new(Local::only(Arc::new(store), "ticket")))
 }
 
 /// Brings from the ticket's service.

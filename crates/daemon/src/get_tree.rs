@@ -231,7 +231,7 @@ impl Tree {
     fn finish_dirs(&self, reader: SpoolReader) -> Result<(), ApiError> {
         let (mut path, mut open) = (RelPath::root(), Vec::<Metadata>::new());
         decode(reader, |step| {
-            let Step::Event(located) = step else { return Ok(()) };
+            let Some(located) = step else { return Ok(()) };
             match located.event {
                 tree::Event::Enter(entry) => {
                     if !open.is_empty() {
@@ -254,17 +254,11 @@ impl Tree {
     }
 }
 
-/// What comes of a descriptor that is followed.
-enum Step {
-    Event(Located),
-    /// The next event may take a while.
-    Waits,
-}
-
-/// Decodes a descriptor to its end.
+/// Decodes a descriptor to its end. `visit` gets its events, and `None` when the next one may take a
+/// while.
 fn decode(
     mut reader: SpoolReader,
-    mut visit: impl FnMut(Step) -> Result<(), ApiError>,
+    mut visit: impl FnMut(Option<Located>) -> Result<(), ApiError>,
 ) -> Result<(), ApiError> {
     let bad = |error: towpath_content::DecodeError| {
         ApiError::new(ErrorKind::Corrupt, format!("the sender's tree descriptor is not valid: {error}"))
@@ -279,9 +273,9 @@ fn decode(
             let taken = decoder.feed(rest);
             rest = &rest[taken..];
             while let Some(located) = decoder.next_event().map_err(bad)? {
-                visit(Step::Event(located))?;
+                visit(Some(located))?;
             }
-            visit(Step::Waits)?;
+            visit(None)?;
             if rest.is_empty() {
                 break;
             }
@@ -332,8 +326,8 @@ impl Writer {
         let (in_flight, mut all_ended) = mpsc::channel::<()>(1);
         let mut depth = 0;
         let decoded = decode(reader, |step| match step {
-            Step::Event(located) => self.event(located, &mut depth, &in_flight),
-            Step::Waits => {
+            Some(located) => self.event(located, &mut depth, &in_flight),
+            None => {
                 self.write_inline();
                 Ok(())
             }
@@ -563,3 +557,6 @@ impl Target for TreeFile {
         self.partial.note(self.finish(values))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -259,6 +259,7 @@ pub async fn put_stream(
         created: now(),
     };
     service.store.lease(&lease).map_err(|error| errors::store(&error))?;
+    reply.ticket = service.ticket(live, secret);
     (reply.oid, reply.size) = (content.to_string(), Some(size));
     Ok(reply)
 }

@@ -10,12 +10,12 @@ use towpath_api::{
     Api, ApiError, BoxFuture, ErrorKind, Event, GetRequest, Input, Object, PutReply, PutRequest, Status,
     Summary,
 };
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::{Enclosed, MAX_ENCLOSED, Secret};
 use towpath_content::{Hint, NodeId, Oid, Ticket};
 use towpath_files::display_name;
 use towpath_link::Identity;
 use towpath_plugins::direct::{Pace, PeerConfig, Service as PeerService};
-use towpath_store::{DiskStore, Lease, ObjectKind, Store};
+use towpath_store::{Availability, DiskStore, Lease, ObjectKind, State, Store};
 
 use crate::grants::Grants;
 use crate::home::Home;
@@ -94,14 +94,36 @@ impl Service {
         self.listening.get().map(|listening| listening.addresses().to_vec()).unwrap_or_default()
     }
 
-    /// The ticket for an object of this service.
+    /// The ticket for an object of this service. A small one that is complete is in it, and it names
+    /// the content, also of what was live before.
     pub(crate) fn ticket(&self, oid: Oid, secret: Secret) -> String {
         let hints = self.addresses().into_iter().enumerate().filter_map(|(place, address)| {
             let priority = u16::try_from(place).unwrap_or(u16::MAX);
             Hint::new(format!("tow://{address}"), priority, 1).ok()
         });
         let hints = hints.take(towpath_content::hint::MAX_HINTS).collect();
-        Ticket { oid, node: self.node_id(), secret, hints }.to_string()
+        let (oid, enclosed) = match self.enclosed(&oid) {
+            Some((content, enclosed)) => (content, Some(enclosed)),
+            None => (oid, None),
+        };
+        Ticket { oid, node: self.node_id(), secret, hints, enclosed }.to_string()
+    }
+
+    /// What a ticket can hold itself: a small file, as it is now.
+    fn enclosed(&self, oid: &Oid) -> Option<(Oid, Enclosed)> {
+        let (oid, have) = match (*oid, self.store.have(oid).ok()?) {
+            (oid, have) if have.state == State::Complete => (oid, have),
+            (_, Availability { state: State::Bound(content), .. }) => {
+                (content, self.store.have(&content).ok()?)
+            }
+            _ => return None,
+        };
+        let is_small = have.layout.size() <= MAX_ENCLOSED as u64;
+        let about = Some(have.about).filter(|about| is_small && about.kind == ObjectKind::Blob)?;
+        let mut content = Vec::new();
+        self.store.read_piece(&oid, 0, &mut content).ok()?;
+        let enclosed = Enclosed { name: about.name, mode: about.mode, modified: about.modified, content };
+        enclosed.fits(&oid).then_some((oid, enclosed))
     }
 
     /// Serves `path` until the service ends, under the same ticket as last time if it has not
@@ -130,6 +152,15 @@ impl Service {
                 }
             }
         });
+    }
+
+    /// What was put as `oid`, or became it: the ticket of a small object names its content.
+    fn leased(&self, oid: Oid) -> Oid {
+        let leases = self.store.leases().unwrap_or_default();
+        match leases.iter().any(|lease| lease.oid == oid) {
+            true => oid,
+            false => leases.iter().find(|lease| lease.content == Some(oid)).map_or(oid, |lease| lease.oid),
+        }
     }
 
     fn object(&self, lease: &Lease) -> Object {
@@ -207,7 +238,7 @@ impl Api for InProcess {
 
     fn done(&self, name: String) -> BoxFuture<'_, Result<(), ApiError>> {
         Box::pin(async move {
-            let oid = parse_name(&name)?;
+            let oid = self.0.leased(parse_name(&name)?);
             match self.0.store.done(&oid).map_err(|error| errors::store(&error))? {
                 true => Ok(()),
                 false => Err(ApiError::new(ErrorKind::NotFound, format!("nothing is put as {oid}"))

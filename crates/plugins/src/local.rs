@@ -25,12 +25,18 @@ pub type Allow = Arc<dyn Fn(&Oid) -> bool + Send + Sync>;
 pub struct Local {
     store: Arc<dyn Store>,
     allow: Allow,
+    source: Arc<str>,
 }
 
 impl Local {
     /// Serves those objects from `store` that `allow` lets through.
     pub fn new(store: Arc<dyn Store>, allow: Allow) -> Self {
-        Self { store, allow }
+        Self { store, allow, source: SOURCE.into() }
+    }
+
+    /// Serves all of a `store` of its own, which is called `source`.
+    pub fn only(store: Arc<dyn Store>, source: &str) -> Self {
+        Self { store, allow: Arc::new(|_| true), source: source.into() }
     }
 }
 
@@ -70,9 +76,10 @@ impl TransferPlugin for Local {
         sink: Arc<dyn Sink>,
     ) -> BoxFuture<'a, ()> {
         let (store, allow) = (Arc::clone(&self.store), Arc::clone(&self.allow));
+        let source = Arc::clone(&self.source);
         let (found, mut inbox) = mpsc::channel(READ_AHEAD);
         // One blocking thread for all wants; it stops when the receiver is dropped.
-        tokio::task::spawn_blocking(move || read_all(&*store, &*allow, wants, &found));
+        tokio::task::spawn_blocking(move || read_all(&*store, &*allow, &source, wants, &found));
         Box::pin(async move {
             while let Some((tag, delivery)) = inbox.recv().await {
                 match delivery {
@@ -105,6 +112,7 @@ fn describe(store: &dyn Store, query: &Query) -> Result<Vec<Description>, Outcom
 fn read_all(
     store: &dyn Store,
     allow: &(dyn Fn(&Oid) -> bool + Send + Sync),
+    source: &Arc<str>,
     wants: Vec<Want>,
     found: &mpsc::Sender<(Tag, Option<Delivery>)>,
 ) {
@@ -117,7 +125,7 @@ fn read_all(
         let found_here = if is_allowed { read(store, &want.id) } else { None };
         let delivery = found_here.map(|(payload, proof)| {
             let timing = (asked, Instant::now());
-            Delivery { tag: want.tag, payload, proof, source: SOURCE.into(), timing }
+            Delivery { tag: want.tag, payload, proof, source: Arc::clone(source), timing }
         });
         if found.blocking_send((want.tag, delivery)).is_err() {
             return;

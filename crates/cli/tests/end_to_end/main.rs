@@ -16,6 +16,7 @@
 //! | `streams` | `something \| tow put -`, followed while it grows |
 //! | `daemons` | the service in the background, its socket and its tickets |
 //! | `second_time` | what is on this machine already does not cross the network |
+//! | `small` | what rides along in a ticket or a descriptor |
 //! | `refusals` | what goes wrong is said, with its exit status, and nothing wrong is written |
 //! | `machinery` | programs and rights that a situation needs; processes as `/proc` shows them |
 //! | `sshd` | a real sshd, and the way through it |
@@ -56,6 +57,7 @@ mod odd_trees;
 mod refusals;
 mod runner;
 mod second_time;
+mod small;
 mod sshd;
 mod streams;
 mod trees;
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         arriving::SITUATIONS,
         destinations::SITUATIONS,
         second_time::SITUATIONS,
+        small::SITUATIONS,
         copying_flags::SITUATIONS,
         copying_flags_remote::SITUATIONS,
         copying_like_rsync::SITUATIONS,
