@@ -159,8 +159,8 @@ pub fn controls() -> Vec<Vec<u8>> {
 
 pub fn data_frames() -> Vec<Vec<u8>> {
     let header =
-        DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: false, zstd: false };
-    let zstd = DataHeader { zstd: true, ..header };
+        DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: false, encoding: 0 };
+    let zstd = DataHeader { encoding: 1, ..header };
     vec![
         [&header.encode()[..], b"payload"].concat(),
         [&zstd.encode()[..], b"payload"].concat(),

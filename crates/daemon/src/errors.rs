@@ -104,6 +104,10 @@ pub fn fetch(error: &FetchError) -> ApiError {
         FetchError::Ended(Outcome::NotHere) => {
             ApiError::new(ErrorKind::NotFound, message).hint("is the sender still sharing it?")
         }
+        FetchError::Ended(Outcome::Refused(why)) if why.starts_with("by ") => {
+            ApiError::new(ErrorKind::Refused, message)
+                .hint("a processor of this host or of the sender does not let it pass")
+        }
         FetchError::Ended(Outcome::Refused(_)) => {
             ApiError::new(ErrorKind::Refused, message).hint("ask the sender for a new ticket")
         }

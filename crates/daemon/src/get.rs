@@ -13,7 +13,7 @@ use towpath_files::SingleFile;
 use towpath_files::display_name;
 use towpath_plugins::direct::{DirectConfig, Pace, PeerConfig};
 use towpath_plugins::local::Allow;
-use towpath_plugins::{Cascade, Direct, Local};
+use towpath_plugins::{Cascade, Direct, Inspected, Local};
 use towpath_store::{About, MemoryStore, ObjectKind, Stamp, Store, hash_open_file};
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{
@@ -37,6 +37,8 @@ const MAX_STARTS: usize = 20;
 pub(crate) struct Get {
     pub(crate) service: Arc<Service>,
     pub(crate) root: Arc<dyn TransferPlugin>,
+    /// The same for a tree.
+    pub(crate) for_tree: Arc<dyn TransferPlugin>,
     local: Arc<dyn TransferPlugin>,
     peer: Arc<dyn TransferPlugin>,
     pub(crate) context: Context,
@@ -166,9 +168,24 @@ impl Get {
             Some(enclosed) => from_ticket(&oid, enclosed)?,
             None => direct(service, request.limit_rate),
         };
-        // This machine first, then the ticket's service.
+        // This machine first, then the ticket's service; all of it passes the processors.
         let root = Arc::new(Cascade::new(vec![Arc::clone(&local), Arc::clone(&peer)]));
-        Ok(Self { service: Arc::clone(service), root, local, peer, context, config, oid, _hints: sender })
+        let for_tree =
+            Inspected::wrap_tree(Arc::clone(&root) as Arc<dyn TransferPlugin>, service.processors());
+        let root = Inspected::wrap(root, service.processors());
+        let (local, peer) =
+            (Inspected::wrap(local, service.processors()), Inspected::wrap(peer, service.processors()));
+        Ok(Self {
+            service: Arc::clone(service),
+            root,
+            for_tree,
+            local,
+            peer,
+            context,
+            config,
+            oid,
+            _hints: sender,
+        })
     }
 
     /// The request for the ticket's own object.
@@ -377,7 +394,11 @@ fn from_ticket(oid: &Oid, enclosed: Enclosed) -> Result<Arc<dyn TransferPlugin>,
 
 /// Brings from the ticket's service.
 fn direct(service: &Service, limit_rate: u64) -> Arc<dyn TransferPlugin> {
-    let peer = PeerConfig { receive_pace: Arc::new(Pace::new(limit_rate)), ..PeerConfig::default() };
+    let peer = PeerConfig {
+        receive_pace: Arc::new(Pace::new(limit_rate)),
+        processors: service.processors().clone(),
+        ..PeerConfig::default()
+    };
     let config = DirectConfig { peer, ..DirectConfig::default() };
     Arc::new(Direct::new(service.identity.clone(), config, None))
 }

@@ -27,7 +27,8 @@ use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_content::tree::{self, Decoder, Entry, Kind, Located, Metadata};
 use towpath_files::{Destination, FileError, Overwrite, RelPath, Staged, WriteOptions, display_name};
-use towpath_store::{About, DiskStore};
+use towpath_plugins::processor::Processors;
+use towpath_store::About;
 use towpath_transfer::session::OnDone;
 use towpath_transfer::want::Coverage;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Target};
@@ -38,6 +39,7 @@ use crate::lock::lock;
 use crate::partial::PartialFile;
 use crate::placing::{Begun, Named, Placing, adopt};
 use crate::resume::Record;
+use crate::service::{Service, passes};
 use crate::spool::{FailOnDrop, Spool, SpoolReader};
 
 /// Bytes of the descriptor read at once.
@@ -57,13 +59,13 @@ pub async fn run(
     let spool = Spool::open(&spool_path).map_err(|e| errors::io("create", &spool_path, &e))?;
     let _end = FailOnDrop(Arc::clone(&spool));
     let path = destination.to_path_buf();
-    let store = Arc::clone(&get.service.store);
+    let service = Arc::clone(&get.service);
     let (problems, mut named) = mpsc::unbounded_channel();
-    let opening = tokio::task::spawn_blocking(move || Tree::open(&path, record, store, problems));
+    let opening = tokio::task::spawn_blocking(move || Tree::open(&path, record, &service, problems));
     let tree = opening.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
     get.note_destination(destination);
 
-    let session = Arc::new(Session::start(Arc::clone(&get.root), get.context.clone(), get.config));
+    let session = Arc::new(Session::start(Arc::clone(&get.for_tree), get.context.clone(), get.config));
     let writer = Writer {
         tree: Arc::clone(&tree),
         session: Arc::downgrade(&session),
@@ -140,6 +142,8 @@ async fn work(
 
 /// The tree being written, shared by the writer thread and the session's workers.
 struct Tree {
+    /// What files whose bytes are in the descriptor pass.
+    processors: Processors,
     placing: Placing<()>,
     /// Files that failed. Whoever finds out, the session's own task included, must not wait.
     problems: mpsc::UnboundedSender<Event>,
@@ -157,7 +161,7 @@ impl Tree {
     fn open(
         path: &Path,
         record: Record,
-        store: Arc<DiskStore>,
+        service: &Service,
         problems: mpsc::UnboundedSender<Event>,
     ) -> Result<Arc<Self>, ApiError> {
         let is_resumed = record.temp().is_some();
@@ -168,7 +172,8 @@ impl Tree {
         record.set_temp(&staging).map_err(|error| errors::io("note", path, &error))?;
         let base = path.canonicalize().map_err(|error| errors::io("open", path, &error))?;
         Ok(Arc::new(Self {
-            placing: Placing::new(destination, base, record, store),
+            processors: service.processors().clone(),
+            placing: Placing::new(destination, base, record, Arc::clone(&service.store)),
             problems,
             is_resumed,
             fatal: Mutex::default(),
@@ -307,6 +312,10 @@ impl Inline {
     /// Writes the file, if the descriptor tells the truth.
     fn write(self) {
         let Self { target, content } = self;
+        let passes = passes(&target.tree.processors, &target.oid, target.path.as_bytes(), &content);
+        if let Err(outcome) = passes {
+            return target.ended(&FetchError::Ended(outcome));
+        }
         let written = match Oid::of(&content) == target.oid {
             true => target.begin(Some(content.len() as u64), &About::default()).and_then(|()| {
                 target.write(0, &content)?;

@@ -135,7 +135,8 @@ fn read(service: &Service, plan: &Plan, report: &Report) -> Result<(Oid, u64), A
             put.map_err(|error| errors::store(&error))
         }
         ObjectKind::Tree => {
-            let put = put_tree::put(&service.store, &plan.path, live, &plan.about, report);
+            let put =
+                put_tree::put(&service.store, service.processors(), &plan.path, live, &plan.about, report);
             put.map(|TreeTotals { descriptor, bytes }| (descriptor, bytes))
         }
     }
@@ -202,7 +203,7 @@ fn plan_tree(
         return Ok(Plan { path, about, size: 0, share, is_read: false });
     };
     let (report, mut failures) = mpsc::unbounded_channel();
-    let totals = put_tree::put(&service.store, &path, &fresh, &about, &report)?;
+    let totals = put_tree::put(&service.store, service.processors(), &path, &fresh, &about, &report)?;
     while let Ok((path, why)) = failures.try_recv() {
         tracing::warn!(path, why, "left out");
     }

@@ -15,11 +15,14 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::{Encoder, Event, Kind, MAX_EXTENTS, MAX_INLINE};
 use towpath_files::{Found, ScanError, ScanOptions, Scanned, ScannedFile, data_extents, display_name, scan};
+use towpath_plugins::processor::Processors;
 use towpath_store::FileRecord;
 use towpath_store::hash_and_keep;
 use towpath_store::{About, DiskStore, Stamp, Store};
+use towpath_transfer::FetchError;
 
 use crate::errors;
+use crate::service::passes;
 
 /// Steps of a scan handled at once.
 const BATCH: usize = 1024;
@@ -41,22 +44,30 @@ type Report = mpsc::UnboundedSender<(String, String)>;
 /// out and reported: its path, and why.
 pub fn put(
     store: &DiskStore,
+    processors: &Processors,
     root: &Path,
     live: &Oid,
     about: &About,
     report: &Report,
 ) -> Result<TreeTotals, ApiError> {
     store.put_init(live, about).map_err(|error| errors::store(&error))?;
-    let result = describe(store, root, live, report);
+    let result = describe(store, processors, root, live, report);
     if result.is_err() {
         store.put_abort(live);
     }
     result
 }
 
-fn describe(store: &DiskStore, root: &Path, live: &Oid, report: &Report) -> Result<TreeTotals, ApiError> {
+fn describe(
+    store: &DiskStore,
+    processors: &Processors,
+    root: &Path,
+    live: &Oid,
+    report: &Report,
+) -> Result<TreeTotals, ApiError> {
     let mut builder = Builder {
         store,
+        processors,
         root,
         live,
         report,
@@ -76,6 +87,8 @@ fn describe(store: &DiskStore, root: &Path, live: &Oid, report: &Report) -> Resu
 
 struct Builder<'a> {
     store: &'a DiskStore,
+    /// What small files pass, whose bytes leave with the descriptor.
+    processors: &'a Processors,
     root: &'a Path,
     live: &'a Oid,
     report: &'a Report,
@@ -212,6 +225,13 @@ impl Builder<'_> {
         }
         if event.entry().is_none_or(|entry| entry.inline_len() == 0) {
             content.clear();
+        }
+        if let (false, Some(oid), Some(file)) = (content.is_empty(), name, &file) {
+            let path = file.path().strip_prefix(self.root).unwrap_or_else(|_| file.path());
+            if let Err(outcome) = passes(self.processors, &oid, path.as_os_str().as_bytes(), &content) {
+                self.report(file.path(), FetchError::Ended(outcome).to_string());
+                return Ok(());
+            }
         }
         self.encoder.push_with(&event, &content).map_err(|error| {
             ApiError::new(ErrorKind::Failed, format!("{} can't be described: {error}", self.root.display()))

@@ -15,7 +15,9 @@ use towpath_content::{Hint, NodeId, Oid, Ticket};
 use towpath_files::display_name;
 use towpath_link::Identity;
 use towpath_plugins::direct::{Pace, PeerConfig, Service as PeerService};
+use towpath_plugins::processor::{Object as Chunked, Processors};
 use towpath_store::{Availability, DiskStore, Lease, ObjectKind, State, Store};
+use towpath_transfer::{Metadata, Outcome};
 
 use crate::grants::Grants;
 use crate::home::Home;
@@ -31,6 +33,8 @@ pub struct Options {
     pub serve_leases: bool,
     /// Bytes per second that go out, 0 for no limit.
     pub limit_rate: u64,
+    /// What every chunk passes, on its way out and in. Default: those of this build.
+    pub processors: Processors,
 }
 
 /// A running service.
@@ -53,7 +57,8 @@ impl Service {
         let store = Arc::new(store.map_err(|error| no_home(errors::store(&error)))?);
         let leases = options.serve_leases.then(|| Arc::clone(&store) as Arc<dyn Store>);
         let grants = Arc::new(Grants::new(identity.clone(), leases));
-        let peers = Arc::new(PeerService::new(Arc::clone(&store) as Arc<dyn Store>, grants.clone()));
+        let peers = PeerService::new(Arc::clone(&store) as Arc<dyn Store>, grants.clone());
+        let peers = Arc::new(peers.with_processors(options.processors.clone()));
         let shares = Shares::new(home.shares());
         let listening = tokio::sync::OnceCell::new();
         Ok(Arc::new(Self { home, identity, store, grants, shares, peers, listening, options }))
@@ -86,7 +91,16 @@ impl Service {
     }
 
     fn peer_config(&self) -> PeerConfig {
-        PeerConfig { send_pace: Arc::new(Pace::new(self.options.limit_rate)), ..PeerConfig::default() }
+        PeerConfig {
+            send_pace: Arc::new(Pace::new(self.options.limit_rate)),
+            processors: self.processors().clone(),
+            ..PeerConfig::default()
+        }
+    }
+
+    /// What every chunk passes.
+    pub(crate) const fn processors(&self) -> &Processors {
+        &self.options.processors
     }
 
     /// The addresses it listens on; none if it does not.
@@ -122,6 +136,9 @@ impl Service {
         let about = Some(have.about).filter(|about| is_small && about.kind == ObjectKind::Blob)?;
         let mut content = Vec::new();
         self.store.read_piece(&oid, 0, &mut content).ok()?;
+        // What a processor refuses to let out is refused when it is asked for, as larger objects are.
+        let passes = passes(self.processors(), &oid, &about.name, &content);
+        passes.ok()?;
         let enclosed = Enclosed { name: about.name, mode: about.mode, modified: about.modified, content };
         enclosed.fits(&oid).then_some((oid, enclosed))
     }
@@ -174,6 +191,14 @@ impl Service {
             created: lease.created,
         }
     }
+}
+
+/// Whether an object that rides along, in a ticket or a descriptor, may pass.
+pub(crate) fn passes(processors: &Processors, oid: &Oid, name: &[u8], content: &[u8]) -> Result<(), Outcome> {
+    let metadata = Metadata::default();
+    let object = Chunked { oid, name, size: Some(content.len() as u64), metadata: &metadata };
+    processors.admit(&object)?;
+    processors.inspect(&object, 0, content)
 }
 
 /// A user without a home directory, such as a job's, can still have a place for the service.

@@ -1,20 +1,25 @@
-//! The transfer plugins of Towpath, one module each, and [`registry`], which lists them all.
+//! The transfer plugins of Towpath, one module each, the [`processor`] seam, and [`registry`], which
+//! lists them all.
 //!
 //! | module | scheme | story |
 //! |---|---|---|
 //! | [`direct`] | `tow:` | from another service, over the protocol of `docs/formats/protocol.md` |
 //! | [`local`] | – | from this machine's own store |
 //! | [`cascade`] | – | wraps others: what one does not have is asked of the next |
+//! | [`Inspected`] | – | wraps any: what comes passes the processors |
 //! | [`takeover`] | – | wraps two: the better one once it stands, the first one again when it falls |
 
 pub mod cascade;
 pub mod direct;
+mod inspected;
 pub mod local;
+pub mod processor;
 pub mod registry;
 mod sieve;
 pub mod takeover;
 
 pub use cascade::Cascade;
 pub use direct::Direct;
+pub use inspected::Inspected;
 pub use local::Local;
 pub use takeover::Takeover;

@@ -8,7 +8,9 @@ use towpath_content::Oid;
 use towpath_store::{Descriptors, Store};
 use towpath_transfer::plugin::{Query, Sink};
 use towpath_transfer::want::{Delivery, Payload, Proof};
-use towpath_transfer::{BoxFuture, Context, Description, Outcome, Tag, TransferPlugin, Want, WantId};
+use towpath_transfer::{
+    BoxFuture, Context, Description, Metadata, Outcome, Tag, TransferPlugin, Want, WantId,
+};
 
 /// What this source is called in progress and results.
 pub const SOURCE: &str = "this machine";
@@ -99,7 +101,11 @@ fn describe(store: &dyn Store, query: &Query) -> Result<Vec<Description>, Outcom
     if have.state != towpath_store::State::Complete {
         return Err(Outcome::NotHere);
     }
-    let mut answers = vec![Description::Object { about: have.about, layout: Some(have.layout) }];
+    let mut answers = vec![Description::Object {
+        about: have.about,
+        layout: Some(have.layout),
+        metadata: Metadata::default(),
+    }];
     if let Some(proofs) = &query.proofs {
         let run = proofs.start..proofs.end.min(have.layout.count());
         if let Ok(Descriptors::Proof(nodes)) = store.get_descriptors(&query.oid, run.clone()) {

@@ -1,4 +1,10 @@
-//! Every plugin by the scheme of the hints it answers. The one place that lists them.
+//! Every plugin by the scheme of the hints it answers, and every processor. The one place that lists
+//! them.
+
+use std::sync::Arc;
+
+use crate::direct::compress::Zstd;
+use crate::processor::Processor;
 
 /// What a hint's scheme stands for in this build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +21,11 @@ pub fn by_scheme(scheme: &str) -> Known {
         crate::direct::SCHEME => Known::Plugin("direct"),
         _ => Known::Unknown,
     }
+}
+
+/// The processors of this build.
+pub fn processors() -> Vec<Arc<dyn Processor>> {
+    vec![Arc::new(Zstd)]
 }
 
 #[cfg(test)]

@@ -17,6 +17,16 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         session: Bytes::from_static(&[0x22; 16]),
         capabilities: vec!["chunks".into(), "live".into()],
         software: "towpath 0.1.0".into(),
+        encodings: Vec::new(),
+    };
+    let with_encoding = wire::Hello { encodings: vec!["x-other".into()], ..hello.clone() };
+    let description = wire::Description {
+        request: 1,
+        name: b"name".to_vec(),
+        mode: Some(0o644),
+        size: Some(1),
+        metadata: vec![wire::KeyValue { key: "label".into(), value: b"internal".to_vec() }],
+        ..wire::Description::default()
     };
     let want = wire::WireWant { oid: oid.clone(), block: Some(3), first: 4, count: 5, chunk: Bytes::new() };
     let describe =
@@ -28,10 +38,12 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         offset: 0,
         suggested: 4 << 20,
         zeros: false,
-        zstd: false,
+        encoding: 0,
     };
     let control = [
         ("hello", Body::Hello(hello)),
+        ("hello: the same, where data of encoding 2 are in x-other", Body::Hello(with_encoding)),
+        ("description with metadata", Body::Description(description)),
         ("prove", Body::Prove(wire::Prove { root: root.clone(), proof: Bytes::from_static(&[0x33; 32]) })),
         ("describe and follow", Body::Describe(describe)),
         (
@@ -58,8 +70,9 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
     all.push(("data header: the same, all zeros", DataHeader { zeros: true, ..header }.encode().to_vec()));
     all.push((
         "data header: the same, one zstd frame",
-        DataHeader { zstd: true, ..header }.encode().to_vec(),
+        DataHeader { encoding: 1, ..header }.encode().to_vec(),
     ));
+    all.push(("data header: the same, encoding 2", DataHeader { encoding: 2, ..header }.encode().to_vec()));
     all
 }
 

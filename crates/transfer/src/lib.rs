@@ -14,6 +14,7 @@
 //! | [`plugin`] | the [`TransferPlugin`] trait and its contract |
 //! | [`intervals`] | which bytes of an object are there |
 //! | [`ledger`] | every want's state; decides what to ask next: pure, handed the time |
+//! | [`metadata`] | what a source says of an object besides its bytes |
 //! | [`object`] | one object on its way: known piece values, checks |
 //! | [`target`] | where checked bytes go |
 //! | [`session`] | the actor around the ledger, with its workers |
@@ -25,6 +26,7 @@
 pub mod conformance;
 pub mod intervals;
 pub mod ledger;
+pub mod metadata;
 pub mod object;
 pub mod plugin;
 pub mod progress;
@@ -32,8 +34,9 @@ pub mod session;
 pub mod target;
 pub mod want;
 
+pub use metadata::Metadata;
 pub use plugin::{BoxFuture, Context, Description, Query, Sink, TransferPlugin};
 pub use progress::Progress;
 pub use session::{FetchError, Fetched, ObjectRequest, Session, SessionConfig};
 pub use target::Target;
-pub use want::{Coverage, Delivery, Group, Outcome, Place, Proof, Tag, Want, WantId};
+pub use want::{Coverage, Delivery, Group, Outcome, Payload, Place, Proof, Tag, Want, WantId};

@@ -37,6 +37,7 @@ use towpath_content::ticket::Secret;
 use towpath_content::{Hint, NodeId, Oid};
 use towpath_store::About;
 
+use crate::metadata::Metadata;
 use crate::want::{Coverage, Delivery, Outcome, Proof, Tag, Want};
 
 /// A boxed future, so that the seam can be a trait object.
@@ -79,6 +80,8 @@ pub enum Description {
         about: About,
         /// Its layout; `None` while it is live.
         layout: Option<Layout>,
+        /// What the source's processors say of it.
+        metadata: Metadata,
     },
     /// Values of pieces that were asked for.
     Proof(Proof),

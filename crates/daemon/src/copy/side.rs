@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::NodeId;
-use towpath_plugins::direct::{ControlSender, Pace, Peer, PeerConfig, Service as PeerService};
+use towpath_plugins::direct::{COMPRESS, ControlSender, Pace, Peer, PeerConfig, Service as PeerService};
 use towpath_plugins::local::SOURCE as LOCAL;
 use towpath_store::Store;
 use towpath_transfer::progress::{Progress, Snapshot};
@@ -112,7 +112,7 @@ pub fn peer_config(options: &CopyOptions) -> PeerConfig {
     let pace = Arc::new(Pace::new(options.limit_rate));
     PeerConfig {
         control: true,
-        compress: options.compress,
+        wishes: options.compress.then(|| COMPRESS.to_owned()).into_iter().collect(),
         send_pace: Arc::clone(&pace),
         receive_pace: pace,
         ..PeerConfig::default()

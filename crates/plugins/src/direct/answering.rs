@@ -16,6 +16,7 @@ use super::outgoing::Outgoing;
 use super::service::{Issuer, Serving};
 use super::session::MAX_REQUESTS;
 use super::wire::{self, Body, Get, RequestOnly};
+use crate::processor::Processors;
 
 /// Wants in a `Get`.
 const MAX_WANTS: usize = 1024;
@@ -34,7 +35,9 @@ pub struct Answering {
     proofs: usize,
     roots: BTreeSet<Oid>,
     under_way: BTreeMap<u32, UnderWay>,
-    compress: bool,
+    processors: Processors,
+    /// The number of the encoding agreed on.
+    encoding: Option<u8>,
     closed: bool,
 }
 
@@ -68,22 +71,24 @@ pub enum Step {
 }
 
 impl Answering {
-    /// Nothing was asked yet by `node`, whose proofs are bound to `binding`.
-    pub const fn new(node: NodeId, binding: [u8; 32]) -> Self {
+    /// Nothing was asked yet by `node`, whose proofs are bound to `binding`; data can be sent in the
+    /// encodings of `processors`.
+    pub const fn new(node: NodeId, binding: [u8; 32], processors: Processors) -> Self {
         Self {
             node,
             binding,
             proofs: 0,
             roots: BTreeSet::new(),
             under_way: BTreeMap::new(),
-            compress: false,
+            processors,
+            encoding: None,
             closed: false,
         }
     }
 
-    /// The peer understands compressed data, and they are wanted.
-    pub const fn compress(&mut self) {
-        self.compress = true;
+    /// The peer takes this of our encodings, and it is wanted.
+    pub const fn encode(&mut self, encoding: u8) {
+        self.encoding = Some(encoding);
     }
 
     /// Takes a request; what has an answer comes back as one. An error is a reason to close the
@@ -138,7 +143,10 @@ impl Answering {
         check_get(&get)?;
         self.begin(get.request, false)?;
         let is_proved = self.is_proved(&get.root);
-        Ok(Answer::Get(GetAnswer::new(get, is_proved, self.compress)))
+        let mut encodings = self.processors.encodings();
+        let agreed = encodings.find(|(number, _)| Some(*number) == self.encoding);
+        let encoder = agreed.map(|(number, encoding)| (number, encoding.encoder()));
+        Ok(Answer::Get(GetAnswer::new(get, is_proved, encoder)))
     }
 
     fn question(&mut self, question: wire::Describe, watch: bool) -> Result<Answer, String> {

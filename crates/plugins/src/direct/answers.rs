@@ -83,8 +83,14 @@ impl QuestionAnswer {
             return self.go_on(Stage::Watch { oid, told: None });
         }
         let have = serving.store().have(&oid).map_err(|error| serving.outcome_of_put(&oid, &error))?;
+        let seen = serving.see(&oid).map_err(|error| serving.outcome_of_put(&oid, &error))?;
+        if let Some(seen) = &seen {
+            serving.processors().admit(&seen.object(&oid))?;
+        }
+        let metadata = seen.map(|seen| seen.metadata).unwrap_or_default();
         let size = (!oid.is_live()).then(|| have.layout.size());
-        out(Outgoing::control(Body::Description(Description::new(self.question.request, &have.about, size))));
+        let description = Description::new(self.question.request, &have.about, size, &metadata);
+        out(Outgoing::control(Body::Description(description)));
         match (oid.is_live(), self.question.values_from) {
             (true, Some(first)) => self.go_on(Stage::Look { oid, first }),
             (false, Some(from)) => {

@@ -73,8 +73,8 @@ pub enum Later {
     Greeted {
         /// The peer has a control stream.
         control: bool,
-        /// The answering half compresses.
-        compress: bool,
+        /// How the answering half encodes.
+        encoding: Option<u8>,
     },
     /// For the answering half.
     Request(Body),
@@ -143,7 +143,7 @@ impl Callers {
                 Caller::Answers { to: Answers::Ranges(to), .. } => Later::Tell(to.clone(), ranges),
                 _ => return None,
             },
-            Effect::Greeted { control, compress } => Later::Greeted { control, compress },
+            Effect::Greeted { control, encoding } => Later::Greeted { control, encoding },
             Effect::Request(body) => Later::Request(body),
             Effect::Control(body) => Later::Control(body),
         };

@@ -1,8 +1,11 @@
-//! Data payloads as zstd frames, where both ends understand them and one of them asked.
+//! Data payloads as zstd frames, where both ends understand them and one of them asked: the first
+//! encoding.
 
 use bytes::Bytes;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe;
+
+use crate::processor::{Decode, Encode, Encoding, Processor};
 
 /// The capability of a side that understands compressed payloads.
 pub const CAPABILITY: &str = "zstd";
@@ -11,13 +14,44 @@ pub const WISH: &str = "compress";
 /// Quick: it must not be slower than the network.
 const LEVEL: i32 = 1;
 
+/// The processor.
+pub struct Zstd;
+
+impl Processor for Zstd {
+    fn name(&self) -> &str {
+        CAPABILITY
+    }
+
+    fn encoding(&self) -> Option<&dyn Encoding> {
+        Some(self)
+    }
+}
+
+impl Encoding for Zstd {
+    fn capability(&self) -> &str {
+        CAPABILITY
+    }
+
+    fn wish(&self) -> &str {
+        WISH
+    }
+
+    fn encoder(&self) -> Box<dyn Encode> {
+        Box::new(Packer::default())
+    }
+
+    fn decoder(&self) -> Box<dyn Decode> {
+        Box::new(Unpacker::default())
+    }
+}
+
 /// Compresses payloads; keeps its tables from one to the next.
 #[derive(Default)]
-pub struct Packer(Option<Compressor<'static>>);
+struct Packer(Option<Compressor<'static>>);
 
-impl Packer {
+impl Encode for Packer {
     /// `payload` as one zstd frame, if that is shorter.
-    pub fn pack(&mut self, payload: &[u8]) -> Option<Bytes> {
+    fn encode(&mut self, payload: &[u8]) -> Option<Bytes> {
         if self.0.is_none() {
             self.0 = Compressor::new(LEVEL).ok();
         }
@@ -29,12 +63,12 @@ impl Packer {
 
 /// Takes compressed payloads apart.
 #[derive(Default)]
-pub struct Unpacker(Option<Decompressor<'static>>);
+struct Unpacker(Option<Decompressor<'static>>);
 
-impl Unpacker {
+impl Decode for Unpacker {
     /// The bytes of a payload that must be one frame of exactly `expected` bytes. No more memory
     /// than that is taken, whatever the payload says.
-    pub fn unpack(&mut self, payload: &[u8], expected: usize) -> Result<Bytes, String> {
+    fn decode(&mut self, payload: &[u8], expected: usize) -> Result<Bytes, String> {
         let told = zstd_safe::get_frame_content_size(payload).ok().flatten();
         let is_one_frame = zstd_safe::find_frame_compressed_size(payload) == Ok(payload.len());
         if told != Some(expected as u64) || !is_one_frame {
@@ -63,11 +97,11 @@ mod tests {
     #[test]
     fn what_shrinks_comes_back_and_what_does_not_is_left_alone() {
         let text = b"all work and no play ".repeat(1000);
-        let packed = Packer::default().pack(&text).unwrap();
+        let packed = Packer::default().encode(&text).unwrap();
         assert!(packed.len() < text.len() / 10);
-        assert_eq!(Unpacker::default().unpack(&packed, text.len()).unwrap(), text);
+        assert_eq!(Unpacker::default().decode(&packed, text.len()).unwrap(), text);
         let hash = towpath_content::Oid::of(b"noise");
-        assert_eq!(Packer::default().pack(hash.digest()), None);
+        assert_eq!(Packer::default().encode(hash.digest()), None);
     }
 
     #[test]
@@ -75,32 +109,32 @@ mod tests {
         let mut unpacker = Unpacker::default();
         let good = packed(&[7; 1000]);
         for expected in [0, 1, 999, 1001, 1 << 18] {
-            assert!(unpacker.unpack(&good, expected).is_err(), "{expected}");
+            assert!(unpacker.decode(&good, expected).is_err(), "{expected}");
         }
         let mut lying = packed(&[7; 1000]);
         // A frame of a single segment tells its size in the bytes after magic and descriptor.
         assert_eq!(lying[5..7], (1000u16 - 256).to_le_bytes());
         lying[5..7].copy_from_slice(&(999u16 - 256).to_le_bytes());
-        assert!(unpacker.unpack(&lying, 999).is_err());
+        assert!(unpacker.decode(&lying, 999).is_err());
         let twice = [packed(&[7; 500]), packed(&[7; 500])].concat();
-        assert!(unpacker.unpack(&twice, 500).is_err());
-        assert!(unpacker.unpack(&twice, 1000).is_err());
-        assert_eq!(unpacker.unpack(&good, 1000).unwrap(), vec![7; 1000], "still works");
+        assert!(unpacker.decode(&twice, 500).is_err());
+        assert!(unpacker.decode(&twice, 1000).is_err());
+        assert_eq!(unpacker.decode(&good, 1000).unwrap(), vec![7; 1000], "still works");
     }
 
     #[test]
     fn a_bomb_is_refused_before_memory_is_taken() {
         let bomb = packed(&vec![0; 64 << 20]);
         assert!(bomb.len() < 256 << 10);
-        assert!(Unpacker::default().unpack(&bomb, 1 << 18).is_err());
+        assert!(Unpacker::default().decode(&bomb, 1 << 18).is_err());
     }
 
     #[test]
     fn garbage_is_refused() {
         let good = packed(&b"some words and some more ".repeat(20));
         for cut in 0..good.len() {
-            assert!(Unpacker::default().unpack(&good[..cut], 500).is_err());
+            assert!(Unpacker::default().decode(&good[..cut], 500).is_err());
         }
-        assert!(Unpacker::default().unpack(b"garbage", 7).is_err());
+        assert!(Unpacker::default().decode(b"garbage", 7).is_err());
     }
 }

@@ -16,6 +16,7 @@ use super::outgoing::{Outbox, Outgoing, suggestion};
 use super::service::{Service, Serving};
 use super::session::MAX_REQUESTS;
 use super::wire::Body;
+use crate::processor::Processors;
 
 /// Bytes of frames handed to the writer task at once.
 const BATCH: usize = 256 << 10;
@@ -43,10 +44,11 @@ impl Conversation {
         service: Arc<Service>,
         node: NodeId,
         binding: [u8; 32],
+        processors: Processors,
         outbox: Outbox,
         probe: PathProbe,
     ) -> Self {
-        let state = Mutex::new(Answering::new(node, binding));
+        let state = Mutex::new(Answering::new(node, binding, processors));
         let talk = Arc::new(Talk { service, node, outbox, probe, state });
         let (answers, mut inbox) = mpsc::channel(MAX_REQUESTS);
         let server = Arc::clone(&talk);
@@ -59,9 +61,9 @@ impl Conversation {
         Self { talk, answers }
     }
 
-    /// The peer understands compressed data, and they are wanted.
-    pub fn compress(&self) {
-        self.talk.state().compress();
+    /// The peer takes this of our encodings, and it is wanted.
+    pub fn encode(&self, encoding: u8) {
+        self.talk.state().encode(encoding);
     }
 
     /// Takes a request. An error is a reason to close the connection.

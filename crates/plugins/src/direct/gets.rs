@@ -6,15 +6,15 @@ use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_content::pieces::MIN_LOG2;
 use towpath_store::{Descriptors, Store, StoreError};
-use towpath_transfer::Outcome;
+use towpath_transfer::{Metadata, Outcome};
 
 use super::access::Decision;
 use super::answering::Step;
-use super::compress::Packer;
 use super::outgoing::Outgoing;
 use super::requests::oid_of;
-use super::service::{Serving, outcome_of};
+use super::service::{Seen, Serving, outcome_of};
 use super::wire::{self, Body, DataHeader, Get, ProofOf, WireOutcome, WireWant};
+use crate::processor::{Encode, Object};
 
 /// The answer to one `Get`, want by want.
 pub struct GetAnswer {
@@ -25,8 +25,8 @@ pub struct GetAnswer {
     want: usize,
     /// What is left of that want, once it was judged.
     run: Option<Run>,
-    /// Compresses data, if they are to be.
-    packer: Option<Packer>,
+    /// The encoding agreed on, and its number.
+    encoder: Option<(u8, Box<dyn Encode>)>,
 }
 
 /// Pieces of one object.
@@ -34,11 +34,13 @@ struct Run {
     oid: Oid,
     all: Range<u64>,
     left: Range<u64>,
+    /// What the processors are told of the object, if any looks.
+    seen: Option<Seen>,
 }
 
 impl GetAnswer {
-    pub(super) fn new(get: Get, is_proved: bool, compress: bool) -> Self {
-        Self { get, is_proved, want: 0, run: None, packer: compress.then(Packer::default) }
+    pub(super) fn new(get: Get, is_proved: bool, encoder: Option<(u8, Box<dyn Encode>)>) -> Self {
+        Self { get, is_proved, want: 0, run: None, encoder }
     }
 
     pub(super) const fn request(&self) -> u32 {
@@ -79,7 +81,11 @@ impl GetAnswer {
             return Err(refused(why));
         }
         let all = pieces(want).map_err(|error| serving.outcome_of_put(&oid, &error))?;
-        Ok(Some(Run { oid, left: all.clone(), all }))
+        let seen = serving.see(&oid).map_err(|error| serving.outcome_of_put(&oid, &error))?;
+        if let Some(seen) = &seen {
+            serving.processors().admit(&seen.object(&oid))?;
+        }
+        Ok(Some(Run { oid, left: all.clone(), all, seen }))
     }
 
     fn serve_piece(
@@ -89,35 +95,34 @@ impl GetAnswer {
         out: &mut dyn FnMut(Outgoing),
     ) -> Result<Option<Run>, Outcome> {
         if let Some(index) = run.left.next() {
-            let served = self.read_and_send(serving, &run, index, out);
-            served.map_err(|error| serving.outcome_of_put(&run.oid, &error))?;
+            let buffer = read(serving, &run, index);
+            let buffer = buffer.map_err(|error| serving.outcome_of_put(&run.oid, &error))?;
+            run.inspect(serving, index, buffer.as_deref())?;
+            let sent = self.send(serving, &run, index, buffer, out);
+            sent.map_err(|error| serving.outcome_of_put(&run.oid, &error))?;
         }
         Ok(Some(run))
     }
 
-    fn read_and_send(
+    /// Sends a piece; `None` is zeros.
+    fn send(
         &mut self,
         serving: &Serving,
         run: &Run,
         index: u64,
+        buffer: Option<Vec<u8>>,
         out: &mut dyn FnMut(Outgoing),
     ) -> Result<(), StoreError> {
-        let (store, mut buffer) = (serving.store(), Vec::new());
-        // Whole small objects are read at once; asking for holes would cost more than reading.
-        let mut zeros = run.all != (0..1) && store.is_zero(&run.oid, index);
-        if !zeros {
-            store.read_piece(&run.oid, index, &mut buffer)?;
-            zeros = are_zeros(&buffer);
-        }
         // A short first piece asked for alone is the whole object, which needs no proof.
-        let is_whole = run.all == (0..1) && !zeros && buffer.len() < 1 << MIN_LOG2;
+        let is_whole =
+            run.all == (0..1) && buffer.as_ref().is_some_and(|buffer| buffer.len() < 1 << MIN_LOG2);
         if index == run.all.start && !run.oid.is_live() && !is_whole {
-            self.send_proof(store, run, out)?;
+            self.send_proof(serving.store(), run, out)?;
         }
-        let header = DataHeader { zeros, ..self.header(serving, (index - run.all.start) as u32) };
-        match zeros {
-            true => out(Outgoing::data(&header, Bytes::new())),
-            false => self.send_piece(header, buffer, out),
+        let header = self.header(serving, (index - run.all.start) as u32);
+        match buffer {
+            None => out(Outgoing::data(&DataHeader { zeros: true, ..header }, Bytes::new())),
+            Some(buffer) => self.send_piece(header, buffer, out),
         }
         Ok(())
     }
@@ -125,7 +130,7 @@ impl GetAnswer {
     const fn header(&self, serving: &Serving, piece: u32) -> DataHeader {
         let (request, want) = (self.get.request, self.want as u32);
         let suggested = serving.suggested();
-        DataHeader { request, want, piece, offset: 0, suggested, zeros: false, zstd: false }
+        DataHeader { request, want, piece, offset: 0, suggested, zeros: false, encoding: 0 }
     }
 
     fn send_proof(
@@ -148,9 +153,11 @@ impl GetAnswer {
         loop {
             let part = rest.split_to(rest.len().min(wire::MAX_PAYLOAD));
             let len = part.len() as u32;
-            let packed = self.packer.as_mut().and_then(|packer| packer.pack(&part));
-            header.zstd = packed.is_some();
-            out(Outgoing::data(&header, packed.unwrap_or(part)));
+            let encoder = self.encoder.as_mut();
+            let encoded = encoder.and_then(|(number, encoder)| Some((*number, encoder.encode(&part)?)));
+            let (encoding, payload) = encoded.unwrap_or((0, part));
+            header.encoding = encoding;
+            out(Outgoing::data(&header, payload));
             header.offset += len;
             if rest.is_empty() {
                 return;
@@ -167,9 +174,41 @@ impl GetAnswer {
             return Err(refused("chunks are for allowed nodes"));
         }
         let bytes = serving.store().get_chunk(&hash).map_err(|error| outcome_of(&error))?;
+        let (oid, metadata) = (Oid::Blake3(hash), Metadata::default());
+        let object = Object { oid: &oid, name: b"", size: Some(bytes.len() as u64), metadata: &metadata };
+        serving.processors().admit(&object)?;
+        serving.processors().inspect(&object, 0, &bytes)?;
         self.send_piece(self.header(serving, 0), bytes, out);
         Ok(())
     }
+}
+
+impl Run {
+    /// Lets the processors look at a piece; `None` is zeros.
+    fn inspect(&self, serving: &Serving, index: u64, buffer: Option<&[u8]>) -> Result<(), Outcome> {
+        let Some(seen) = self.seen.as_ref().filter(|seen| !seen.is_tree) else { return Ok(()) };
+        let range = seen.layout.range(index);
+        let zeros;
+        let bytes = match buffer {
+            Some(buffer) => buffer,
+            None => {
+                zeros = vec![0; (range.end - range.start) as usize];
+                &zeros
+            }
+        };
+        serving.processors().inspect(&seen.object(&self.oid), range.start, bytes)
+    }
+}
+
+/// A piece of a run; `None` if it is all zeros.
+fn read(serving: &Serving, run: &Run, index: u64) -> Result<Option<Vec<u8>>, StoreError> {
+    let (store, mut buffer) = (serving.store(), Vec::new());
+    // Whole small objects are read at once; asking for holes would cost more than reading.
+    if run.all != (0..1) && store.is_zero(&run.oid, index) {
+        return Ok(None);
+    }
+    store.read_piece(&run.oid, index, &mut buffer)?;
+    Ok(Some(buffer).filter(|buffer| !are_zeros(buffer)))
 }
 
 fn refused(why: &str) -> Outcome {

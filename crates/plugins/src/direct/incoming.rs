@@ -3,6 +3,8 @@
 //! Pure, and apart from the session: parsing and unpacking need no look at what is under way (but
 //! for one number), so whoever shares a session among threads does them outside its lock.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -11,9 +13,10 @@ use towpath_content::pieces::Layout;
 use towpath_link::Frame;
 use towpath_transfer::{Description, Proof};
 
-use super::compress::Unpacker;
+use super::compress;
 use super::requests::Violation;
 use super::wire::{self, Body, DataHeader};
+use crate::processor::{Decode, Processors};
 
 /// One frame, understood.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,10 +41,19 @@ pub enum Incoming {
 #[derive(Default)]
 pub struct Decoder {
     greeted: bool,
-    unpacker: Unpacker,
+    processors: Processors,
+    /// What the peer's numbers from 2 on stand for.
+    encodings: Vec<String>,
+    /// Those that were met, by their numbers.
+    decoders: BTreeMap<u8, Box<dyn Decode>>,
 }
 
 impl Decoder {
+    /// Takes the encodings of `processors`.
+    pub fn new(processors: Processors) -> Self {
+        Self { processors, ..Self::default() }
+    }
+
     /// Understands a frame. `expected` is asked how long a packed payload must be:
     /// [`super::session::Session::expected`].
     pub fn decode(
@@ -64,6 +76,13 @@ impl Decoder {
         }
         self.greeted = true;
         match body {
+            Body::Hello(hello) => {
+                if hello.encodings.len() >= wire::MAX_ENCODINGS {
+                    return Err("has too many encodings".into());
+                }
+                self.encodings.clone_from(&hello.encodings);
+                Ok(Incoming::Message(Body::Hello(hello)))
+            }
             Body::Description(description) => object(&description),
             Body::Stated(stated) => statement(&stated),
             Body::Proof(proof) if proof.want.is_none() => values(proof),
@@ -78,14 +97,33 @@ impl Decoder {
         expected: impl FnOnce(&DataHeader) -> Result<Option<usize>, Violation>,
     ) -> Result<Incoming, String> {
         let (header, payload) = DataHeader::decode(body).map_err(|error| error.to_string())?;
-        let payload = match header.zstd {
-            true => match expected(&header).map_err(|violation| violation.to_string())? {
-                Some(expected) => Some(self.unpacker.unpack(&payload, expected)?),
+        let payload = match header.encoding {
+            0 => Some(payload),
+            number => match expected(&header).map_err(|violation| violation.to_string())? {
+                Some(expected) => Some(self.decoder(number)?.decode(&payload, expected)?),
                 None => None,
             },
-            false => Some(payload),
         };
         Ok(Incoming::Data { header, payload })
+    }
+}
+
+impl Decoder {
+    fn decoder(&mut self, number: u8) -> Result<&mut dyn Decode, String> {
+        let decoder = match self.decoders.entry(number) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                let name = match number {
+                    1 => compress::CAPABILITY,
+                    _ => self.encodings.get(usize::from(number) - 2).map_or("", String::as_str),
+                };
+                let mut ours = self.processors.encodings().map(|(_, encoding)| encoding);
+                let found = ours.find(|encoding| encoding.capability() == name);
+                unknown
+                    .insert(found.ok_or("sent data in an encoding that this side does not take")?.decoder())
+            }
+        };
+        Ok(&mut **decoder)
     }
 }
 
@@ -93,7 +131,8 @@ const NO_HELLO: &str = "did not begin with a hello";
 
 fn object(description: &wire::Description) -> Result<Incoming, String> {
     let layout = description.size.map(Layout::of).transpose().map_err(|error| error.to_string())?;
-    let answer = Description::Object { about: description.about(), layout };
+    let metadata = description.metadata().map_err(|error| error.to_string())?;
+    let answer = Description::Object { about: description.about(), layout, metadata };
     Ok(Incoming::Answer(description.request, answer))
 }
 

@@ -32,7 +32,7 @@
 //! | [`conversation`] | the threads that answer |
 //! | [`client`] | [`Direct`]: dials, reconnects, and is a transfer plugin |
 //! | [`control`] | the control stream: messages of the program above |
-//! | `compress` | payloads as zstd frames |
+//! | `compress` | payloads as zstd frames: a [`crate::processor`] |
 //! | [`pace`] | a limit on bytes per second |
 //!
 //! A connection is dropped for anything the protocol does not allow, with a `Goodbye` that says
@@ -43,7 +43,7 @@ pub mod answering;
 pub mod answers;
 pub mod callers;
 pub mod client;
-mod compress;
+pub(crate) mod compress;
 pub mod control;
 pub mod conversation;
 pub mod dialling;
@@ -61,6 +61,7 @@ pub mod wire;
 mod writer;
 
 pub use client::{Direct, DirectConfig};
+pub use compress::WISH as COMPRESS;
 pub use control::{ControlClosed, ControlReceiver, ControlSender};
 pub use pace::Pace;
 pub use peer::{Peer, PeerConfig, Traffic};

@@ -25,6 +25,7 @@ use super::service::Service;
 use super::session::{Question, Session, SessionConfig};
 use super::wire::Body;
 use super::writer::{Messages, Queues, write_frames};
+use crate::processor::Processors;
 
 /// Batches of frames that wait for the writer task; a batch has at most about 256 KiB.
 const OUT_QUEUE: usize = 4;
@@ -63,16 +64,27 @@ pub struct PeerConfig {
     pub traffic: Arc<Traffic>,
     /// This side has a control stream ([`Peer::control`]). Default: no.
     pub control: bool,
-    /// Data are compressed in both directions. Default: only those sent, and if the peer asks.
-    pub compress: bool,
+    /// Wishes by name, as [`super::COMPRESS`]: such data are encoded in both directions. Default: only
+    /// those sent, and if the peer asks.
+    pub wishes: Vec<String>,
+    /// The encodings of data that this side takes and can send. Default: those of this build.
+    pub processors: Processors,
 }
 
 impl Default for PeerConfig {
     fn default() -> Self {
         let silence = Duration::from_secs(20);
         let (send_pace, receive_pace) = (Arc::new(Pace::new(0)), Arc::new(Pace::new(0)));
-        let traffic = Arc::default();
-        Self { session: [0; 16], silence, send_pace, receive_pace, traffic, control: false, compress: false }
+        Self {
+            session: [0; 16],
+            silence,
+            send_pace,
+            receive_pace,
+            traffic: Arc::default(),
+            control: false,
+            wishes: Vec::new(),
+            processors: Processors::default(),
+        }
     }
 }
 
@@ -82,7 +94,8 @@ impl PeerConfig {
             id: self.session,
             silence: self.silence,
             control: self.control,
-            compress: self.compress,
+            processors: self.processors.clone(),
+            wishes: self.wishes.clone(),
             serves,
             source: source_name(node).into(),
         }
@@ -164,7 +177,7 @@ impl Peer {
         let (messages_in, messages) = mpsc::channel(callers::QUEUE);
         let callers = Mutex::new(Callers::new(session, messages_in));
         let (stream, control) = config.control.then(|| control::Stream::new(urgent_in)).unzip();
-        let PeerConfig { send_pace: pace, receive_pace, traffic, .. } = config;
+        let PeerConfig { send_pace: pace, receive_pace, traffic, processors, .. } = config;
         let shared =
             Shared { node, callers, token: token.clone(), receive_pace, traffic, greeted, control: stream };
         let shared = Arc::new(shared);
@@ -173,9 +186,10 @@ impl Peer {
         let messages = Messages { control: urgent, session: messages };
         let queues = Queues { messages, outgoing, pace };
         tokio::spawn(write_frames(Arc::clone(&shared), writer, queues));
-        let conversation =
-            service.map(|service| Conversation::start(service, node, binding, outbox.clone(), probe));
-        tokio::spawn(read_frames(Arc::clone(&shared), reader, conversation));
+        let conversation = service.map(|service| {
+            Conversation::start(service, node, binding, processors.clone(), outbox.clone(), probe)
+        });
+        tokio::spawn(read_frames(Arc::clone(&shared), reader, processors, conversation));
         Arc::new(Self { shared, outbox, binding, control: Mutex::new(control), _close: token.drop_guard() })
     }
 

@@ -15,14 +15,16 @@ use super::conversation::Conversation;
 use super::incoming::{Decoder, Incoming};
 use super::peer::Shared;
 use super::wire;
+use crate::processor::Processors;
 
 /// Runs until the connection ends, and every request with it.
 pub(super) async fn read_frames(
     shared: Arc<Shared>,
     mut reader: FrameReader,
+    processors: Processors,
     conversation: Option<Conversation>,
 ) {
-    let (decoder, acts) = (Decoder::default(), Vec::new());
+    let (decoder, acts) = (Decoder::new(processors), Vec::new());
     let part = shared.with(|session| session.liveness().part());
     let mut inbound = Inbound { shared: Arc::clone(&shared), conversation, decoder, acts, part };
     let result = tokio::select! {
@@ -109,19 +111,19 @@ impl Inbound {
             // An asker that has gone needs no answer.
             Later::Describe(to, answer) => drop(to.send(answer).await),
             Later::Tell(to, ranges) => drop(to.send(ranges).await),
-            Later::Greeted { control, compress } => self.greeted(control, compress),
+            Later::Greeted { control, encoding } => self.greeted(control, encoding),
             Later::Request(body) => self.conversation.as_ref().map_or(Ok(()), |c| c.request(body))?,
             Later::Control(body) => self.shared.control.as_ref().map_or(Ok(()), |s| s.take(body))?,
         }
         Ok(())
     }
 
-    fn greeted(&self, control: bool, compress: bool) {
+    fn greeted(&self, control: bool, encoding: Option<u8>) {
         if let Some(stream) = &self.shared.control {
             stream.greet(control);
         }
-        if let Some(conversation) = self.conversation.as_ref().filter(|_| compress) {
-            conversation.compress();
+        if let Some((conversation, encoding)) = self.conversation.as_ref().zip(encoding) {
+            conversation.encode(encoding);
         }
         self.shared.greeted.cancel();
     }

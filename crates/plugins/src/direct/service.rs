@@ -7,12 +7,14 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use towpath_content::pieces::Layout;
 use towpath_content::ticket::Secret;
 use towpath_content::{NodeId, Oid, tree};
-use towpath_store::{ObjectKind, State, Store, StoreError};
-use towpath_transfer::Outcome;
+use towpath_store::{Availability, ObjectKind, State, Store, StoreError};
+use towpath_transfer::{Metadata, Outcome};
 
 use super::access::{Decision, Facts, decide};
+use crate::processor::{Object, Processors};
 
 /// Decoded descriptor blocks kept by whoever answers.
 const BLOCKS: usize = 64;
@@ -33,12 +35,19 @@ pub trait Issuer: Send + Sync {
 pub struct Service {
     store: Arc<dyn Store>,
     issuer: Arc<dyn Issuer>,
+    processors: Processors,
 }
 
 impl Service {
     /// Serves from `store` by the rights that `issuer` knows.
     pub fn new(store: Arc<dyn Store>, issuer: Arc<dyn Issuer>) -> Self {
-        Self { store, issuer }
+        Self { store, issuer, processors: Processors::default() }
+    }
+
+    /// What it gives passes `processors`.
+    #[must_use]
+    pub fn with_processors(self, processors: Processors) -> Self {
+        Self { processors, ..self }
     }
 
     pub(super) fn issuer(&self) -> &dyn Issuer {
@@ -88,6 +97,18 @@ impl Serving {
         &*self.service.store
     }
 
+    pub(super) fn processors(&self) -> &Processors {
+        &self.service.processors
+    }
+
+    /// What the processors are told of an object, if any of them looks at chunks.
+    pub(super) fn see(&self, oid: &Oid) -> Result<Option<Seen>, StoreError> {
+        match self.processors().inspect_any() {
+            true => self.store().have(oid).map(|have| Some(Seen::new(self.processors(), oid, have))),
+            false => Ok(None),
+        }
+    }
+
     /// Judges one request for `oid` under `root`.
     pub(super) fn judge(&mut self, root_proved: bool, root: &Oid, oid: &Oid, block: Option<u64>) -> Decision {
         let node_allowed = self.is_allowed(oid);
@@ -131,6 +152,30 @@ impl Serving {
             StoreError::NotHere if !oid.is_live() && !self.is_allowed(oid) => Outcome::SourceChanged,
             error => outcome_of(error),
         }
+    }
+}
+
+/// What is known of an object that processors look at.
+pub(super) struct Seen {
+    pub(super) layout: Layout,
+    pub(super) metadata: Metadata,
+    name: Vec<u8>,
+    /// A descriptor of a tree, of which not the bytes are looked at, but those of its files.
+    pub(super) is_tree: bool,
+}
+
+impl Seen {
+    pub(super) fn new(processors: &Processors, oid: &Oid, have: Availability) -> Self {
+        let metadata = Metadata::default();
+        let is_tree = have.about.kind == ObjectKind::Tree;
+        let mut seen = Self { layout: have.layout, metadata, name: have.about.name, is_tree };
+        seen.metadata = processors.describe(&seen.object(oid));
+        seen
+    }
+
+    pub(super) fn object<'a>(&'a self, oid: &'a Oid) -> Object<'a> {
+        let size = (!oid.is_live()).then(|| self.layout.size());
+        Object { oid, name: &self.name, size, metadata: &self.metadata }
     }
 }
 

@@ -22,11 +22,12 @@ use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_transfer::{Delivery, Description, Outcome, Tag};
 
+use super::control;
 use super::incoming::Incoming;
 use super::liveness::Liveness;
 use super::requests::{GetRequest, GetUnderWay, Violation};
 use super::wire::{self, Body, DataHeader, Goodbye, Hello, Ping, Prove, RequestOnly, WireOutcome};
-use super::{compress, control};
+use crate::processor::Processors;
 
 /// Requests under way on one connection, in each direction.
 pub const MAX_REQUESTS: usize = 64;
@@ -43,8 +44,11 @@ pub struct SessionConfig {
     pub silence: Duration,
     /// This side has a control stream.
     pub control: bool,
-    /// Data are compressed in both directions, not only those sent and if the peer asks.
-    pub compress: bool,
+    /// The encodings of data that this side takes and can send.
+    pub processors: Processors,
+    /// Wishes by name: such data are encoded in both directions, not only those sent and if the peer
+    /// asks.
+    pub wishes: Vec<String>,
     /// This side has an answering half.
     pub serves: bool,
     /// What the peer is called in deliveries.
@@ -60,8 +64,8 @@ pub enum Effect {
     Greeted {
         /// It has a control stream.
         control: bool,
-        /// What the answering half sends it is to be compressed.
-        compress: bool,
+        /// How the answering half encodes what it sends: the number of one of this side's encodings.
+        encoding: Option<u8>,
     },
     /// The bytes of a want.
     Delivery {
@@ -416,8 +420,12 @@ impl Session {
         }
         self.greeted = true;
         let has = |name: &str| hello.capabilities.iter().any(|capability| capability == name);
-        let compress = has(compress::CAPABILITY) && (self.config.compress || has(compress::WISH));
-        self.pass_on(Effect::Greeted { control: has(control::CAPABILITY), compress })
+        let wished = |wish: &str| has(wish) || self.config.wishes.iter().any(|own| own == wish);
+        let mut encodings = self.config.processors.encodings();
+        let agreed = encodings.find(|(_, ours)| has(ours.capability()) && wished(ours.wish()));
+        let (encoding, control) = (agreed.map(|(number, _)| number), has(control::CAPABILITY));
+        drop(encodings);
+        self.pass_on(Effect::Greeted { control, encoding })
     }
 
     /// A request that was put and is not under way was given up meanwhile.
@@ -486,13 +494,17 @@ impl Session {
 }
 
 fn hello(config: &SessionConfig) -> Body {
-    let optional = [(control::CAPABILITY, config.control), (compress::WISH, config.compress)];
-    let optional = optional.iter().filter(|(_, wanted)| *wanted).map(|(name, _)| *name);
+    let encodings: Vec<&str> =
+        config.processors.encodings().map(|(_, encoding)| encoding.capability()).collect();
+    let control = config.control.then_some(control::CAPABILITY);
+    let wishes = config.wishes.iter().map(String::as_str);
+    let named = wire::CAPABILITIES.into_iter().chain(encodings.iter().copied()).chain(control).chain(wishes);
     Body::Hello(Hello {
         version: wire::VERSION,
         session: Bytes::copy_from_slice(&config.id),
-        capabilities: wire::CAPABILITIES.into_iter().chain(optional).map(String::from).collect(),
+        capabilities: named.map(String::from).collect(),
         software: concat!("towpath ", env!("CARGO_PKG_VERSION")).into(),
+        encodings: encodings.into_iter().skip(1).map(String::from).collect(),
     })
 }
 

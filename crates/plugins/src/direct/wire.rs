@@ -6,7 +6,8 @@ use towpath_content::codec::invalid;
 use towpath_content::tree::Time;
 use towpath_content::{DecodeError, Oid};
 use towpath_store::{About, ObjectKind};
-use towpath_transfer::Outcome;
+use towpath_transfer::metadata::MetadataError;
+use towpath_transfer::{Metadata, Outcome};
 
 /// Frame kind of [`Control`] messages.
 pub const CONTROL: u8 = 0;
@@ -18,8 +19,10 @@ pub const DATA_HEADER: usize = 21;
 pub const MAX_PAYLOAD: usize = 256 << 10;
 /// The protocol's version.
 pub const VERSION: u32 = 1;
-/// What this program can always do, as told in [`Hello`].
-pub const CAPABILITIES: [&str; 3] = ["chunks", "live", "zstd"];
+/// What this program can always do, as told in [`Hello`]; encodings that it takes come behind.
+pub const CAPABILITIES: [&str; 2] = ["chunks", "live"];
+/// Most encodings that a side can have: their numbers are the upper bits of a data frame's flags.
+pub const MAX_ENCODINGS: usize = 127;
 
 /// First message in each direction.
 #[derive(Clone, PartialEq, Message)]
@@ -36,6 +39,9 @@ pub struct Hello {
     /// Name and version of the program, for people.
     #[prost(string, tag = "4")]
     pub software: String,
+    /// What numbers over 1 in this side's data frames stand for: encodings by name, from 2 on.
+    #[prost(string, repeated, tag = "5")]
+    pub encodings: Vec<String>,
 }
 
 /// Shows the right to a root.
@@ -99,6 +105,20 @@ pub struct Description {
     /// Bytes; absent while the object is live.
     #[prost(uint64, optional, tag = "7")]
     pub size: Option<u64>,
+    /// What the sender's processors say of it.
+    #[prost(message, repeated, tag = "8")]
+    pub metadata: Vec<KeyValue>,
+}
+
+/// One of an object's metadata.
+#[derive(Clone, PartialEq, Message)]
+pub struct KeyValue {
+    /// A name of up to 64 bytes.
+    #[prost(string, tag = "1")]
+    pub key: String,
+    /// Up to 1024 bytes.
+    #[prost(bytes = "vec", tag = "2")]
+    pub value: Vec<u8>,
 }
 
 /// Proves a run of pieces.
@@ -316,8 +336,9 @@ pub struct DataHeader {
     pub suggested: u32,
     /// The whole piece is zeros; no payload.
     pub zeros: bool,
-    /// The payload is one zstd frame.
-    pub zstd: bool,
+    /// Which encoding the payload has: 0 none, 1 one zstd frame, others as the [`Hello`] of its sender
+    /// says.
+    pub encoding: u8,
 }
 
 impl DataHeader {
@@ -328,7 +349,7 @@ impl DataHeader {
         for (slot, number) in out.chunks_exact_mut(4).zip(numbers) {
             slot.copy_from_slice(&number.to_le_bytes());
         }
-        out[20] = u8::from(self.zeros) | u8::from(self.zstd) << 1;
+        out[20] = u8::from(self.zeros) | self.encoding << 1;
         out
     }
 
@@ -339,10 +360,10 @@ impl DataHeader {
         }
         let payload = body.split_off(DATA_HEADER);
         let number = |at: usize| u32::from_le_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
-        let (zeros, zstd) = match (body[20], payload.is_empty()) {
-            (0, _) => (false, false),
-            (1, true) => (true, false),
-            (2, false) => (false, true),
+        let (zeros, encoding) = match (body[20] & 1, body[20] >> 1, payload.is_empty()) {
+            (0, 0, _) => (false, 0),
+            (1, 0, true) => (true, 0),
+            (0, encoding, false) => (false, encoding),
             _ => return Err(invalid("data frame", "has unknown flags")),
         };
         if payload.len() > MAX_PAYLOAD {
@@ -350,7 +371,10 @@ impl DataHeader {
             return Err(DecodeError::TooLarge { field: "data frame", found, limit });
         }
         let (request, want, piece) = (number(0), number(4), number(8));
-        Ok((Self { request, want, piece, offset: number(12), suggested: number(16), zeros, zstd }, payload))
+        Ok((
+            Self { request, want, piece, offset: number(12), suggested: number(16), zeros, encoding },
+            payload,
+        ))
     }
 }
 
@@ -361,7 +385,8 @@ pub fn oid_field(oid: &Oid) -> Bytes {
 
 impl Description {
     /// From what the store says.
-    pub fn new(request: u32, about: &About, size: Option<u64>) -> Self {
+    pub fn new(request: u32, about: &About, size: Option<u64>, metadata: &Metadata) -> Self {
+        let pair = |(key, value): (&str, &[u8])| KeyValue { key: key.into(), value: value.into() };
         Self {
             request,
             is_tree: about.kind == ObjectKind::Tree,
@@ -370,7 +395,17 @@ impl Description {
             seconds: about.modified.map(|time| time.seconds),
             nanos: about.modified.map_or(0, |time| time.nanos),
             size,
+            metadata: metadata.iter().map(pair).collect(),
         }
+    }
+
+    /// What the other side's processors say of the object.
+    pub fn metadata(&self) -> Result<Metadata, MetadataError> {
+        let mut metadata = Metadata::default();
+        for KeyValue { key, value } in &self.metadata {
+            metadata.insert(key.clone(), value.clone())?;
+        }
+        Ok(metadata)
     }
 
     /// What the other side says of the object; out-of-range values are dropped.
@@ -427,10 +462,10 @@ mod tests {
     #[test]
     fn data_headers_come_back() {
         let header =
-            DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: false, zstd: false };
+            DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: false, encoding: 0 };
         let body = [&header.encode()[..], b"payload"].concat();
         assert_eq!(DataHeader::decode(body.into()), Ok((header, Bytes::from_static(b"payload"))));
-        let zstd = DataHeader { zstd: true, ..header };
+        let zstd = DataHeader { encoding: 1, ..header };
         let body = [&zstd.encode()[..], b"payload"].concat();
         assert_eq!(DataHeader::decode(body.into()), Ok((zstd, Bytes::from_static(b"payload"))));
         let zeros = DataHeader { zeros: true, ..header };
@@ -440,7 +475,7 @@ mod tests {
     #[test]
     fn odd_data_frames_are_refused() {
         let header =
-            DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: true, zstd: false };
+            DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: true, encoding: 0 };
         assert!(DataHeader::decode(Bytes::from_static(b"short")).is_err());
         assert!(
             DataHeader::decode([&header.encode()[..], b"x"].concat().into()).is_err(),

@@ -6,8 +6,9 @@ use crate::support::{put, serve_to};
 use towpath_content::Oid;
 use towpath_link::Identity;
 use towpath_plugins::direct::{DirectConfig, Peer, PeerConfig};
+use towpath_plugins::processor::{Inspector, Processor, Processors};
 use towpath_plugins::takeover::Names;
-use towpath_plugins::{Cascade, Direct, Local, Takeover};
+use towpath_plugins::{Cascade, Direct, Inspected, Local, Takeover};
 use towpath_store::{About, MemoryStore};
 use towpath_transfer::TransferPlugin;
 use towpath_transfer::conformance::{self, Fixture, Subject};
@@ -54,6 +55,30 @@ async fn a_cascade_of_plugins_that_have_it_between_them_passes() {
     conformance::run(async |fixture: Fixture| {
         let cascade = Cascade::new(vec![local(&fixture, 1, 2), local(&fixture, 0, 2), local(&fixture, 0, 1)]);
         Subject::new(Arc::new(cascade), fixture.context())
+    })
+    .await;
+}
+
+/// Looks at everything and lets it pass.
+struct Looker;
+
+impl Processor for Looker {
+    fn name(&self) -> &str {
+        "looker"
+    }
+
+    fn inspector(&self) -> Option<&dyn Inspector> {
+        Some(self)
+    }
+}
+
+impl Inspector for Looker {}
+
+#[tokio::test]
+async fn what_is_inspected_passes() {
+    conformance::run(async |fixture: Fixture| {
+        let processors = Processors::with(vec![Arc::new(Looker)]).unwrap();
+        Subject::new(Inspected::wrap(local(&fixture, 0, 1), &processors), fixture.context())
     })
     .await;
 }

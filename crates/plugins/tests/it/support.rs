@@ -186,5 +186,6 @@ pub fn hello(capabilities: &[&str]) -> Body {
         session: bytes::Bytes::from_static(&[1; 16]),
         capabilities: capabilities.iter().map(|&name| name.to_owned()).collect(),
         software: String::new(),
+        encodings: Vec::new(),
     })
 }

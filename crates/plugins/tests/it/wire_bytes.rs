@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context as TaskContext, Poll};
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, ReadBuf};
 use towpath_content::Oid;
 use towpath_link::pipe::{self, Role};
 use towpath_link::{Connection, Identity};
 use towpath_plugins::Direct;
-use towpath_plugins::direct::{Peer, PeerConfig, Service};
+use towpath_plugins::direct::{COMPRESS, Peer, PeerConfig, Service};
+use towpath_plugins::processor::{Decode, Encode, Encoding, Processor, Processors, conformance};
 use towpath_store::{About, MemoryStore};
 use towpath_transfer::{Context, Session};
 
@@ -47,14 +49,21 @@ async fn counted() -> (Connection, Connection, Arc<AtomicU64>) {
 
 /// How many bytes came for `data`.
 async fn received(data: &[u8], here: bool, there: bool) -> u64 {
+    let config = |compress: bool| {
+        let wishes = compress.then(|| COMPRESS.to_owned()).into_iter().collect();
+        PeerConfig { wishes, ..PeerConfig::default() }
+    };
+    received_with(data, config(here), config(there)).await
+}
+
+async fn received_with(data: &[u8], here: PeerConfig, there: PeerConfig) -> u64 {
     let (near, far, count) = counted().await;
     let store = Arc::new(MemoryStore::new());
     let oid = put(&store, data, &About::default());
     let keys = Keys { identity: Identity::generate().unwrap(), secrets: [].into(), allow_all: true };
     let service = Arc::new(Service::new(store, Arc::new(keys)));
-    let config = |compress| PeerConfig { compress, ..PeerConfig::default() };
-    let _serving = Peer::start(far, config(there), Some(service));
-    let direct = Direct::over(Peer::start(near, config(here), None), Identity::generate().unwrap());
+    let _serving = Peer::start(far, there, Some(service));
+    let direct = Direct::over(Peer::start(near, here, None), Identity::generate().unwrap());
     let (_keep, hints) = tokio::sync::watch::channel(Vec::new());
     let context = Context { root: oid, node: None, secret: None, hints };
     let session = Session::start(Arc::new(direct), context, impatient(LIMIT));
@@ -80,4 +89,80 @@ async fn what_does_not_shrink_goes_as_it_is() {
     let noise: Vec<u8> = (0..40_000u32).flat_map(|n| *Oid::of(&n.to_le_bytes()).digest()).collect();
     let (plain, packed) = (received(&noise, false, false).await, received(&noise, true, true).await);
     assert!(packed <= plain + 1000, "{packed} of {plain}");
+}
+
+/// Sends only the first byte of a run of equal ones.
+struct Runs;
+
+impl Processor for Runs {
+    fn name(&self) -> &str {
+        "runs"
+    }
+
+    fn encoding(&self) -> Option<&dyn Encoding> {
+        Some(self)
+    }
+}
+
+impl Encoding for Runs {
+    fn capability(&self) -> &str {
+        "x-runs"
+    }
+
+    fn wish(&self) -> &str {
+        "x-wants-runs"
+    }
+
+    fn encoder(&self) -> Box<dyn Encode> {
+        Box::new(Self)
+    }
+
+    fn decoder(&self) -> Box<dyn Decode> {
+        Box::new(Self)
+    }
+}
+
+impl Encode for Runs {
+    fn encode(&mut self, payload: &[u8]) -> Option<Bytes> {
+        let is_run = payload.iter().all(|byte| *byte == payload[0]);
+        let len = u32::try_from(payload.len()).unwrap().to_le_bytes();
+        is_run.then(|| [&payload[..1], &len].concat().into())
+    }
+}
+
+impl Decode for Runs {
+    fn decode(&mut self, payload: &[u8], expected: usize) -> Result<Bytes, String> {
+        match payload {
+            [byte, len @ ..] if *len == u32::try_from(expected).unwrap().to_le_bytes() => {
+                Ok(vec![*byte; expected].into())
+            }
+            _ => Err("sent what is no run".into()),
+        }
+    }
+}
+
+#[test]
+fn encodings_keep_the_contract() {
+    conformance::examine(&Runs);
+    Processors::default().encodings().for_each(|(_, encoding)| conformance::examine(encoding));
+}
+
+#[tokio::test]
+async fn another_encoding_is_used_where_both_have_it_and_one_asks() {
+    let data = vec![7; 4 << 20];
+    let config = |has: bool, asks: bool| PeerConfig {
+        processors: Processors::with(if has { vec![Arc::new(Runs)] } else { Vec::new() }).unwrap(),
+        wishes: asks.then(|| "x-wants-runs".to_owned()).into_iter().collect(),
+        ..PeerConfig::default()
+    };
+    for (here, there, is_used) in [
+        (config(true, true), config(true, false), true),
+        (config(true, false), config(true, true), true),
+        (config(true, false), config(true, false), false),
+        (config(true, true), config(false, false), false),
+        (config(false, false), config(true, true), false),
+    ] {
+        let received = received_with(&data, here, there).await;
+        assert_eq!(received < 20_000, is_used, "{received}");
+    }
 }

@@ -18,6 +18,7 @@ use towpath_plugins::direct::requests::GetRequest;
 use towpath_plugins::direct::service::{Issuer, Service, Serving};
 use towpath_plugins::direct::session::{Effect, Question, Session, SessionConfig};
 use towpath_plugins::direct::wire::{Body, Describe};
+use towpath_plugins::processor::Processors;
 use towpath_simnet::{ConnectionId, Net, Node};
 use towpath_store::{About, MemoryStore, Store};
 use towpath_transfer::Description;
@@ -199,7 +200,7 @@ impl Host {
                 send(net, connection, end, Outgoing::control(body))
             }
             (Effect::Request(body), _) => answer(net, connection, end, body),
-            (Effect::Greeted { compress: true, .. }, _) => end.answering.compress(),
+            (Effect::Greeted { encoding: Some(encoding), .. }, _) => end.answering.encode(encoding),
             (Effect::Closed, _) => self.hang_up(net, connection),
             (Effect::Delivery { delivery, .. }, Some(fetch)) => match fetch.delivered(&delivery, now) {
                 true => self.dialling.useful(),
@@ -276,7 +277,8 @@ impl Node for Host {
             id: [1; 16],
             silence: SILENCE,
             control: false,
-            compress: false,
+            processors: Processors::default(),
+            wishes: Vec::new(),
             serves: self.service.is_some(),
             source: format!("host {peer}").into(),
         };
@@ -287,7 +289,7 @@ impl Node for Host {
             session.prove(oid, &SECRET.prove(&BINDING, &node_of(net.host()), oid));
         }
         let serving = self.service.as_ref().map(|service| Serving::new(Arc::clone(service), node_of(peer)));
-        let answering = Answering::new(node_of(peer), BINDING);
+        let answering = Answering::new(node_of(peer), BINDING, Processors::default());
         let end = End { session, decoder: Decoder::default(), answering, serving, question: None };
         self.ends.insert(connection, end);
         self.settle(net);

@@ -247,7 +247,7 @@ impl Actor {
 
     fn answer(&mut self, key: ObjectKey, answer: Description) {
         match answer {
-            Description::Object { about, layout } => self.described(key, about, layout),
+            Description::Object { about, layout, .. } => self.described(key, about, layout),
             Description::Proof(proof) => {
                 let Some(active) = self.objects.get(&key) else { return };
                 if let Err(why) = active.object.learn_proof(&proof) {

@@ -183,6 +183,8 @@ fn describe_outcome(outcome: &Outcome) -> String {
         Outcome::NotHere => "no source has it".into(),
         Outcome::Gone => "its source has removed it".into(),
         Outcome::SourceChanged => "it changed at its source after it was put".into(),
+        // By a processor, which names itself.
+        Outcome::Refused(why) if why.starts_with("by ") => format!("refused {why}"),
         Outcome::Refused(why) => format!("refused: {why}"),
         Outcome::RetryLater(_) => "its source cannot be reached for now".into(),
         Outcome::Cancelled => "cancelled".into(),

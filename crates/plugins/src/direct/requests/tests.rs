@@ -15,7 +15,7 @@ fn under_way(wants: Vec<Want>) -> GetUnderWay {
 }
 
 fn header(want: u32, piece: u32, offset: u32) -> DataHeader {
-    DataHeader { request: 1, want, piece, offset, suggested: 0, zeros: false, zstd: false }
+    DataHeader { request: 1, want, piece, offset, suggested: 0, zeros: false, encoding: 0 }
 }
 
 #[test]

@@ -59,7 +59,7 @@ impl End {
             node,
             session: Session::new(config(), now),
             decoder: Decoder::default(),
-            answering: Answering::new(other, BINDING),
+            answering: Answering::new(other, BINDING, Processors::default()),
             serving: Serving::new(service, other),
             answers: VecDeque::new(),
             out: VecDeque::new(),
@@ -74,7 +74,7 @@ impl End {
         while let Some(effect) = self.session.poll() {
             match effect {
                 Effect::Send(body) => self.send(body),
-                Effect::Greeted { compress: true, .. } => self.answering.compress(),
+                Effect::Greeted { encoding: Some(encoding), .. } => self.answering.encode(encoding),
                 Effect::Request(body) => match self.answering.take(body, &Keys) {
                     Ok(answer) => self.answers.extend(answer),
                     Err(why) => self.session.close(Some(why)),
@@ -161,7 +161,8 @@ fn config() -> SessionConfig {
         id: [1; 16],
         silence: 20 * SECOND,
         control: false,
-        compress: false,
+        processors: Processors::default(),
+        wishes: Vec::new(),
         serves: true,
         source: "peer".into(),
     }
@@ -421,7 +422,7 @@ fn a_peer_that_lies_is_told_so() {
     let (((store, oid, data), now), unasked) = ((store(1), Instant::now()), "not asked for");
     let data_frame = |request, want| {
         let header =
-            DataHeader { request, want, piece: 0, offset: 0, suggested: 0, zeros: true, zstd: false };
+            DataHeader { request, want, piece: 0, offset: 0, suggested: 0, zeros: true, encoding: 0 };
         Outgoing::data(&header, Bytes::new())
     };
     let lies = [

@@ -26,7 +26,7 @@ async fn ended_after(payload: &[u8], offset: u32) -> String {
     let lying = async {
         let mut liar = Liar::polite(far).await;
         let get = liar.hear_get().await.unwrap();
-        let header = DataHeader { zstd: true, offset, ..header(get.request, 0, 0) };
+        let header = DataHeader { encoding: 1, offset, ..header(get.request, 0, 0) };
         liar.data(header, payload).await;
         liar.linger().await;
     };

@@ -69,5 +69,5 @@ impl Liar {
 }
 
 pub const fn header(request: u32, want: u32, piece: u32) -> DataHeader {
-    DataHeader { request, want, piece, offset: 0, suggested: 0, zeros: false, zstd: false }
+    DataHeader { request, want, piece, offset: 0, suggested: 0, zeros: false, encoding: 0 }
 }

@@ -156,7 +156,11 @@ impl Source {
             return answers(query);
         }
         let Some((_, tree)) = self.objects.get(&query.oid) else { return (vec![], Err(Outcome::NotHere)) };
-        let mut answers = vec![Description::Object { about: About::default(), layout: Some(tree.layout()) }];
+        let mut answers = vec![Description::Object {
+            about: About::default(),
+            layout: Some(tree.layout()),
+            metadata: crate::Metadata::default(),
+        }];
         if let Some(run) = &query.proofs {
             let run = run.start..run.end.min(tree.layout().count());
             let nodes = tree.proof(run.clone()).unwrap().into();

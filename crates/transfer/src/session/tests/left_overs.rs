@@ -54,7 +54,14 @@ async fn without_proofs_left_overs_count_for_nothing() {
     let layout = tree(&data).layout();
     let bare = move |_: &crate::Query| {
         let about = About::default();
-        (vec![crate::Description::Object { about, layout: Some(layout) }], Ok(()))
+        (
+            vec![crate::Description::Object {
+                about,
+                layout: Some(layout),
+                metadata: crate::Metadata::default(),
+            }],
+            Ok(()),
+        )
     };
     let source = Arc::new(Source::new(&[&data]).answers(bare));
     let target = Memory::with_left_overs(data.clone(), std::iter::once(0..data.len() as u64).collect());

@@ -33,7 +33,7 @@ fn bound(data: &[u8]) -> Description {
 }
 
 fn growing() -> Description {
-    Description::Object { about: About::default(), layout: None }
+    Description::Object { about: About::default(), layout: None, metadata: crate::Metadata::default() }
 }
 
 /// A source of a live object that is to become `data`.

@@ -126,7 +126,11 @@ async fn an_object_unknown_to_the_source_fails_at_once() {
 async fn a_description_that_says_nothing_useful_does_not_hang_the_session() {
     let nothing = Source::new(&[]).answers(|_| (vec![], Ok(())));
     assert_eq!(fetch_bad(nothing, b"x").await, "no source has it");
-    let no_size = || Description::Object { about: About::default(), layout: None };
+    let no_size = || Description::Object {
+        about: About::default(),
+        layout: None,
+        metadata: crate::Metadata::default(),
+    };
     let sizeless = Source::new(&[]).answers(move |_| (vec![no_size()], Ok(())));
     assert_eq!(fetch_bad(sizeless, b"x").await, "no source has it");
 }

@@ -1,0 +1,240 @@
+//! Chunks on their way in pass the processors of this host, wherever they come from.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::mpsc;
+use towpath_content::Oid;
+use towpath_transfer::plugin::{Pressure, Query, Sink, Style};
+use towpath_transfer::{
+    BoxFuture, Context, Delivery, Description, Metadata, Outcome, Payload, Tag, TransferPlugin, Want, WantId,
+};
+
+use crate::processor::{Object, Processors};
+
+/// Wraps a plugin. What a processor refuses ends as refused, whatever else might have it.
+pub struct Inspected {
+    inner: Arc<dyn TransferPlugin>,
+    processors: Processors,
+    /// The ticket's own object is a tree's descriptor.
+    is_tree: bool,
+    /// What the source said of the ticket's own object.
+    root: Arc<Mutex<Option<Said>>>,
+}
+
+#[derive(Clone, Default)]
+struct Said {
+    name: Vec<u8>,
+    metadata: Metadata,
+}
+
+impl Inspected {
+    /// Lets through what `processors` do; `inner` itself if none of them looks at chunks.
+    pub fn wrap(inner: Arc<dyn TransferPlugin>, processors: &Processors) -> Arc<dyn TransferPlugin> {
+        Self::around(inner, processors, false)
+    }
+
+    /// The same for a transfer whose root is a tree's descriptor: not its bytes are looked at, but
+    /// those of each file that they tell of.
+    pub fn wrap_tree(inner: Arc<dyn TransferPlugin>, processors: &Processors) -> Arc<dyn TransferPlugin> {
+        Self::around(inner, processors, true)
+    }
+
+    fn around(
+        inner: Arc<dyn TransferPlugin>,
+        processors: &Processors,
+        is_tree: bool,
+    ) -> Arc<dyn TransferPlugin> {
+        match processors.inspect_any() {
+            true => Arc::new(Self { inner, processors: processors.clone(), is_tree, root: Arc::default() }),
+            false => inner,
+        }
+    }
+
+    fn said(&self) -> Said {
+        self.root.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+    }
+
+    /// Judges a description of the ticket's own object, and keeps what it says.
+    fn described(&self, oid: &Oid, description: &Description) -> Result<(), Outcome> {
+        let Description::Object { about, layout, metadata } = description else { return Ok(()) };
+        let said = Said { name: about.name.clone(), metadata: metadata.clone() };
+        let size = layout.map(|layout| layout.size());
+        let object = Object { oid, name: &said.name, size, metadata: &said.metadata };
+        self.processors.admit(&object)?;
+        *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);
+        Ok(())
+    }
+
+    async fn ask(
+        &self,
+        query: Query,
+        context: &Context,
+        answers: mpsc::Sender<Description>,
+    ) -> Result<(), Outcome> {
+        let (oid, is_root) = (query.oid, query.coverage.is_none());
+        let (passing, mut inbox) = mpsc::channel(4);
+        let mut asking = self.inner.get_descriptors(query, context, passing);
+        let mut end = None;
+        loop {
+            let answer = tokio::select! {
+                biased;
+                answer = inbox.recv() => answer,
+                result = &mut asking, if end.is_none() => { end = Some(result); continue }
+                () = answers.closed() => return Ok(()),
+            };
+            let Some(answer) = answer else { break };
+            if is_root {
+                self.described(&oid, &answer)?;
+            }
+            let _ = answers.send(answer).await;
+        }
+        match end {
+            Some(result) => result,
+            None => asking.await,
+        }
+    }
+}
+
+/// What a want is for, kept until it has ended.
+struct Expected {
+    oid: Oid,
+    said: Said,
+    size: Option<u64>,
+    offset: u64,
+    len: u64,
+}
+
+impl Expected {
+    fn of(want: &Want, is_root: bool, said: &Said) -> Self {
+        let (oid, offset, size) = match &want.id {
+            WantId::Piece { oid, index, layout } => {
+                (*oid, layout.range(*index).start, (!oid.is_live()).then(|| layout.size()))
+            }
+            WantId::Chunk { hash, .. } | WantId::Block { hash, .. } => {
+                let offset = want.places.first().map_or(0, |place| place.offset);
+                (Oid::Blake3(*hash), offset, want.group.size)
+            }
+        };
+        let path = &want.group.path;
+        let said = match (is_root, path.is_empty()) {
+            (true, _) => said.clone(),
+            (false, true) => Said::default(),
+            (false, false) => Said { name: path.clone(), metadata: Metadata::default() },
+        };
+        Self { oid, said, size, offset, len: want.id.len() }
+    }
+
+    fn object(&self) -> Object<'_> {
+        Object { oid: &self.oid, name: &self.said.name, size: self.size, metadata: &self.said.metadata }
+    }
+
+    fn judge(&self, processors: &Processors, payload: &Payload) -> Result<(), Outcome> {
+        match payload {
+            Payload::Bytes(bytes) => processors.inspect(&self.object(), self.offset, bytes),
+            // A piece has at most 16 MiB.
+            Payload::Zeros => processors.inspect(&self.object(), self.offset, &vec![0; self.len as usize]),
+        }
+    }
+}
+
+struct InspectingSink {
+    inner: Arc<dyn Sink>,
+    processors: Processors,
+    expected: HashMap<Tag, Expected>,
+}
+
+impl Sink for InspectingSink {
+    fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
+        let judged = match self.expected.get(&delivery.tag) {
+            Some(expected) => expected.judge(&self.processors, &delivery.payload),
+            None => Ok(()),
+        };
+        match judged {
+            Ok(()) => self.inner.deliver(delivery),
+            Err(outcome) => {
+                self.inner.outcome(delivery.tag, outcome);
+                Box::pin(async {})
+            }
+        }
+    }
+
+    fn outcome(&self, tag: Tag, outcome: Outcome) {
+        self.inner.outcome(tag, outcome);
+    }
+
+    fn pressure(&self) -> Pressure {
+        self.inner.pressure()
+    }
+}
+
+impl TransferPlugin for Inspected {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn style(&self) -> Style {
+        self.inner.style()
+    }
+
+    fn window(&self) -> u64 {
+        self.inner.window()
+    }
+
+    fn blame(&self, source: &str) {
+        self.inner.blame(source);
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.inner.trouble()
+    }
+
+    fn get_descriptors<'a>(
+        &'a self,
+        query: Query,
+        context: &'a Context,
+        answers: mpsc::Sender<Description>,
+    ) -> BoxFuture<'a, Result<(), Outcome>> {
+        Box::pin(self.ask(query, context, answers))
+    }
+
+    fn get_chunks<'a>(
+        &'a self,
+        wants: Vec<Want>,
+        context: &'a Context,
+        sink: Arc<dyn Sink>,
+    ) -> BoxFuture<'a, ()> {
+        let (said, mut expected) = (self.said(), HashMap::with_capacity(wants.len()));
+        let mut admitted = Vec::with_capacity(wants.len());
+        for want in wants {
+            // Under its own name or the content that it is bound to.
+            let is_root = want.group.coverage.is_none();
+            let about = Expected::of(&want, is_root, &said);
+            match self.processors.admit(&about.object()) {
+                Ok(()) => {
+                    if !(self.is_tree && is_root) {
+                        expected.insert(want.tag, about);
+                    }
+                    admitted.push(want);
+                }
+                Err(outcome) => sink.outcome(want.tag, outcome),
+            }
+        }
+        let sink = InspectingSink { inner: sink, processors: self.processors.clone(), expected };
+        self.inner.get_chunks(admitted, context, Arc::new(sink))
+    }
+
+    fn cancel_chunks(&self, tags: &[Tag]) {
+        self.inner.cancel_chunks(tags);
+    }
+
+    fn have<'a>(
+        &'a self,
+        oid: Oid,
+        context: &'a Context,
+        ranges: mpsc::Sender<Vec<Range<u64>>>,
+    ) -> BoxFuture<'a, ()> {
+        self.inner.have(oid, context, ranges)
+    }
+}
