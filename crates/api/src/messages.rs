@@ -48,6 +48,12 @@ pub struct GetRequest {
     /// Seconds without progress after which to give up; 0 is the default of 60.
     #[serde(default)]
     pub timeout: u64,
+    /// Gets of the same service with a lower one give way while this one is under way.
+    #[serde(default)]
+    pub priority: i8,
+    /// Refuse every way of which the service can't tell itself that it is encrypted.
+    #[serde(default)]
+    pub require_encryption: bool,
 }
 
 /// Something that happened during a transfer.
@@ -107,6 +113,9 @@ pub struct Summary {
     pub kept: u64,
     /// Zeros in holes of sparse files, which cost nothing.
     pub zeros: u64,
+    /// Whether all that crossed a network for it was encrypted, as the service can tell itself.
+    #[serde(default)]
+    pub encrypted: bool,
     /// Seconds it took.
     pub seconds: Seconds,
 }

@@ -13,7 +13,7 @@ use towpath_files::SingleFile;
 use towpath_files::display_name;
 use towpath_plugins::direct::{DirectConfig, Pace, PeerConfig};
 use towpath_plugins::local::Allow;
-use towpath_plugins::{Cascade, Direct, Inspected, Local};
+use towpath_plugins::{Cascade, Direct, Inspected, Local, Preferred};
 use towpath_store::{About, MemoryStore, ObjectKind, Stamp, Store, hash_open_file};
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{
@@ -63,6 +63,7 @@ pub async fn get(
             Err(Failure::Error(error)) => return Err(error),
             Ok(()) => {
                 summary.seconds = Seconds::from_duration(start.elapsed());
+                summary.encrypted = get.root.is_encrypted();
                 return Ok(summary);
             }
         }
@@ -118,6 +119,7 @@ pub async fn get_stream(
     let mut summary = Summary { entries: 1, output: "-".into(), bytes: fetched.size, ..Summary::default() };
     summarize(&session.progress().snapshot(), &mut summary);
     (summary.oid, summary.seconds) = (fetched.oid.to_string(), Seconds::from_duration(start.elapsed()));
+    summary.encrypted = get.root.is_encrypted();
     Ok(summary)
 }
 
@@ -169,9 +171,13 @@ impl Get {
             None => direct(service, request.limit_rate),
         };
         // This machine first, then the ticket's service; all of it passes the processors.
-        let root = Arc::new(Cascade::new(vec![Arc::clone(&local), Arc::clone(&peer)]));
-        let for_tree =
-            Inspected::wrap_tree(Arc::clone(&root) as Arc<dyn TransferPlugin>, service.processors());
+        let turn = Arc::new(service.precedence.enter(request.priority));
+        let preferred = |plugin: Arc<dyn TransferPlugin>| -> Arc<dyn TransferPlugin> {
+            Arc::new(Preferred::new(plugin, Arc::clone(&turn), request.require_encryption))
+        };
+        let root = preferred(Arc::new(Cascade::new(vec![Arc::clone(&local), Arc::clone(&peer)])));
+        let peer = preferred(peer);
+        let for_tree = Inspected::wrap_tree(Arc::clone(&root), service.processors());
         let root = Inspected::wrap(root, service.processors());
         let (local, peer) =
             (Inspected::wrap(local, service.processors()), Inspected::wrap(peer, service.processors()));

@@ -15,6 +15,7 @@ use towpath_content::{Hint, NodeId, Oid, Ticket};
 use towpath_files::display_name;
 use towpath_link::Identity;
 use towpath_plugins::direct::{Pace, PeerConfig, Service as PeerService};
+use towpath_plugins::preferred::Precedence;
 use towpath_plugins::processor::{Object as Chunked, Processors};
 use towpath_store::{Availability, DiskStore, Lease, ObjectKind, State, Store};
 use towpath_transfer::{Metadata, Outcome};
@@ -44,6 +45,8 @@ pub struct Service {
     pub(crate) store: Arc<DiskStore>,
     pub(crate) grants: Arc<Grants>,
     pub(crate) shares: Shares,
+    /// Which gets go first.
+    pub(crate) precedence: Arc<Precedence>,
     peers: Arc<PeerService>,
     listening: tokio::sync::OnceCell<Listening>,
     options: Options,
@@ -61,7 +64,17 @@ impl Service {
         let peers = Arc::new(peers.with_processors(options.processors.clone()));
         let shares = Shares::new(home.shares());
         let listening = tokio::sync::OnceCell::new();
-        Ok(Arc::new(Self { home, identity, store, grants, shares, peers, listening, options }))
+        Ok(Arc::new(Self {
+            home,
+            identity,
+            store,
+            grants,
+            shares,
+            precedence: Arc::default(),
+            peers,
+            listening,
+            options,
+        }))
     }
 
     /// The service's public key.

@@ -25,6 +25,10 @@ impl TransferPlugin for Cascade {
         "cascade"
     }
 
+    fn is_encrypted(&self) -> bool {
+        self.plugins.iter().all(|plugin| plugin.is_encrypted())
+    }
+
     fn window(&self) -> u64 {
         self.plugins.iter().map(|plugin| plugin.window()).max().unwrap_or(0)
     }

@@ -178,6 +178,10 @@ impl TransferPlugin for Inspected {
         self.inner.style()
     }
 
+    fn is_encrypted(&self) -> bool {
+        self.inner.is_encrypted()
+    }
+
     fn window(&self) -> u64 {
         self.inner.window()
     }

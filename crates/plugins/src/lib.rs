@@ -7,12 +7,14 @@
 //! | [`local`] | – | from this machine's own store |
 //! | [`cascade`] | – | wraps others: what one does not have is asked of the next |
 //! | [`Inspected`] | – | wraps any: what comes passes the processors |
+//! | [`preferred`] | – | wraps any for one transfer: its priority, encryption required |
 //! | [`takeover`] | – | wraps two: the better one once it stands, the first one again when it falls |
 
 pub mod cascade;
 pub mod direct;
 mod inspected;
 pub mod local;
+pub mod preferred;
 pub mod processor;
 pub mod registry;
 mod sieve;
@@ -22,4 +24,5 @@ pub use cascade::Cascade;
 pub use direct::Direct;
 pub use inspected::Inspected;
 pub use local::Local;
+pub use preferred::Preferred;
 pub use takeover::Takeover;

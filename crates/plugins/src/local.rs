@@ -28,23 +28,29 @@ pub struct Local {
     store: Arc<dyn Store>,
     allow: Allow,
     source: Arc<str>,
+    is_local: bool,
 }
 
 impl Local {
     /// Serves those objects from `store` that `allow` lets through.
     pub fn new(store: Arc<dyn Store>, allow: Allow) -> Self {
-        Self { store, allow, source: SOURCE.into() }
+        Self { store, allow, source: SOURCE.into(), is_local: true }
     }
 
-    /// Serves all of a `store` of its own, which is called `source`.
+    /// Serves all of a `store` of its own, which is called `source`; how its bytes came there is not
+    /// known.
     pub fn only(store: Arc<dyn Store>, source: &str) -> Self {
-        Self { store, allow: Arc::new(|_| true), source: source.into() }
+        Self { store, allow: Arc::new(|_| true), source: source.into(), is_local: false }
     }
 }
 
 impl TransferPlugin for Local {
     fn name(&self) -> &str {
         "local"
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.is_local
     }
 
     fn window(&self) -> u64 {

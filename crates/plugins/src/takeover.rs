@@ -80,6 +80,10 @@ impl TransferPlugin for Takeover {
         "takeover"
     }
 
+    fn is_encrypted(&self) -> bool {
+        self.all().all(|way| way.is_encrypted())
+    }
+
     fn window(&self) -> u64 {
         self.current().window()
     }

@@ -135,6 +135,12 @@ pub trait TransferPlugin: Send + Sync {
     /// Bytes of wants it likes to have under way in all.
     fn window(&self) -> u64;
 
+    /// Whether all that it brings and asks crosses networks encrypted, as far as it can tell itself,
+    /// or crosses none. What something else protects, such as ssh, it can't tell.
+    fn is_encrypted(&self) -> bool {
+        false
+    }
+
     /// The session found wrong what `source` delivered. A plugin that has other sources turns to
     /// them.
     fn blame(&self, _source: &str) {}

@@ -59,6 +59,8 @@ impl Pair {
             reuse: false,
             limit_rate: 0,
             timeout: 10,
+            priority: 0,
+            require_encryption: false,
         };
         let summary = get::get(&self.receiver, request, events).await?;
         let mut failed = Vec::new();

@@ -27,7 +27,11 @@ pub struct Daemon {
 impl Daemon {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let socket = Socket::bind(&context.home.socket()).await?;
-        let service = context.embedded(Options { serve_leases: true, limit_rate: self.limit_rate })?;
+        let service = context.embedded(Options {
+            serve_leases: true,
+            limit_rate: self.limit_rate,
+            ..Options::default()
+        })?;
         let addresses = service.listen(PORT, self.listen).await?;
         service.resume_puts();
         service.open_doors();

@@ -38,6 +38,19 @@ pub struct Get {
     /// Give up after this many seconds without progress; what came is kept
     #[arg(long, value_name = "SECONDS", default_value = "60")]
     timeout: u64,
+    /// From -128 to 127: while it is under way, the daemon's gets with a lower one give way
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value = "0",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    priority: i8,
+    /// Refuse every way of which it can't be told that it is encrypted, a ticket that holds the object
+    /// itself included
+    #[arg(long)]
+    require_encryption: bool,
 }
 
 impl Get {
@@ -94,6 +107,8 @@ impl Get {
             reuse: self.reuse,
             limit_rate: self.limit_rate,
             timeout: self.timeout,
+            priority: self.priority,
+            require_encryption: self.require_encryption,
         })
     }
 }

@@ -31,7 +31,7 @@ pub struct Share {
 
 impl Share {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
-        let service = context.embedded(Options { serve_leases: false, limit_rate: self.limit_rate })?;
+        let service = context.embedded(Options { limit_rate: self.limit_rate, ..Options::default() })?;
         let user = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
         service.listen(user.as_os_str().as_bytes(), self.listen).await?;
         let mut shared = service.share(&self.path).await?;

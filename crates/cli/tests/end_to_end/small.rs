@@ -10,6 +10,7 @@ situations![
     a_small_file_is_in_its_ticket,
     a_small_stream_is_in_the_ticket_that_is_listed,
     what_is_in_its_ticket_is_done_by_it,
+    encryption_that_is_required_is_confirmed,
     tiny_files_come_with_the_descriptor,
 ];
 
@@ -76,4 +77,23 @@ fn tiny_files_come_with_the_descriptor() {
         env.receiver.get(&share.ticket(), name).end().summary();
         assert_same(&tree, &env.receiver.path(name));
     }
+}
+
+fn encryption_that_is_required_is_confirmed() {
+    let env = TestEnvironment::new();
+    for (name, len) in [("small", 10), ("large", 100_000)] {
+        file(&env.sender.path(name), 1, len);
+    }
+    let get = |ticket: &str, name: &str| {
+        env.receiver.tow(["get", "--json", "--require-encryption", ticket, "-o", name]).end()
+    };
+    let mut share = env.sender.share("large");
+    let summary = get(&share.ticket(), "large").summary();
+    assert_eq!(summary.0["encrypted"], true);
+    let mut share = env.sender.share("small");
+    let ticket = share.ticket();
+    let failure = get(&ticket, "small").failure();
+    assert_eq!(failure["kind"], "refused");
+    assert!(failure["message"].as_str().unwrap().contains("encryption is required"), "{failure}");
+    assert_eq!(env.receiver.get(&ticket, "small").end().summary().0["encrypted"], false);
 }

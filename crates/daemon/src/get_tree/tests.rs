@@ -64,6 +64,8 @@ async fn got(folder: &TempDir, ticket: String) -> (Summary, Vec<(String, String)
         reuse: false,
         limit_rate: 0,
         timeout: 10,
+        priority: 0,
+        require_encryption: true,
     };
     let summary = get::get(&service(folder, "receiver"), request, events).await.unwrap();
     let mut failed = Vec::new();

@@ -266,6 +266,11 @@ impl TransferPlugin for Direct {
         "direct"
     }
 
+    /// It dials with TLS only; one that uses what stands asks that.
+    fn is_encrypted(&self) -> bool {
+        self.slots.iter().filter_map(Slot::standing).all(|peer| peer.is_encrypted())
+    }
+
     fn window(&self) -> u64 {
         let suggested = |slot: &Slot| match slot.standing().map_or(0, |peer| peer.suggested()) {
             0 => FIRST_WINDOW,

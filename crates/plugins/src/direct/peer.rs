@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::{NodeId, Oid};
-use towpath_link::Connection;
+use towpath_link::{Connection, PeerProof};
 use towpath_transfer::Outcome;
 use towpath_transfer::plugin::Sink;
 
@@ -161,6 +161,7 @@ pub struct Peer {
     shared: Arc<Shared>,
     outbox: Outbox,
     binding: [u8; 32],
+    proof: PeerProof,
     control: Mutex<Option<(ControlSender, ControlReceiver)>>,
     _close: DropGuard,
 }
@@ -169,6 +170,7 @@ impl Peer {
     /// Starts the tasks of a connection; `service`, if given, answers what the peer asks.
     pub fn start(connection: Connection, config: PeerConfig, service: Option<Arc<Service>>) -> Arc<Self> {
         let (node, binding, probe) = (connection.peer, connection.binding, connection.info.clone());
+        let proof = connection.proof;
         let (reader, writer) = connection.split();
         let (token, greeted) = (CancellationToken::new(), CancellationToken::new());
         let (outbox, outgoing) = mpsc::channel(OUT_QUEUE);
@@ -190,7 +192,14 @@ impl Peer {
             Conversation::start(service, node, binding, processors.clone(), outbox.clone(), probe)
         });
         tokio::spawn(read_frames(Arc::clone(&shared), reader, processors, conversation));
-        Arc::new(Self { shared, outbox, binding, control: Mutex::new(control), _close: token.drop_guard() })
+        Arc::new(Self {
+            shared,
+            outbox,
+            binding,
+            proof,
+            control: Mutex::new(control),
+            _close: token.drop_guard(),
+        })
     }
 
     /// Whether the connection was lost because nothing came.
@@ -207,6 +216,11 @@ impl Peer {
     /// The service at the other end.
     pub fn node(&self) -> NodeId {
         self.shared.node
+    }
+
+    /// Whether this program encrypts the connection itself, as with TLS.
+    pub fn is_encrypted(&self) -> bool {
+        self.proof == PeerProof::Key
     }
 
     /// What proofs on this connection are bound to.

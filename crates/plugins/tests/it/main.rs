@@ -9,6 +9,8 @@ mod control;
 #[cfg(test)]
 mod hostile_peer;
 #[cfg(test)]
+mod preferred;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod takeover;
