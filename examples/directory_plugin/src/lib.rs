@@ -28,7 +28,7 @@ use towpath_store::About;
 use towpath_transfer::plugin::{Query, Sink};
 use towpath_transfer::want::{Payload, Proof};
 use towpath_transfer::{
-    BoxFuture, Context, Delivery, Description, Metadata, Outcome, Tag, TransferPlugin, Want, WantId,
+    BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want, WantId,
 };
 
 /// Reading is quick: a few pieces keep it busy.
@@ -175,8 +175,11 @@ impl Files {
         let layout = known.tree.layout();
         let name = path.file_name().unwrap_or_default().as_encoded_bytes().to_vec();
         let about = About { name, ..About::default() };
-        let mut answers =
-            vec![Description::Object { about, layout: Some(layout), metadata: Metadata::default() }];
+        let mut answers = vec![Description::Object {
+            about,
+            layout: Some(layout),
+            metadata: towpath_transfer::Metadata::default(),
+        }];
         if let Some(asked) = &query.proofs {
             let run = asked.start..asked.end.min(layout.count());
             let proof = known.tree.proof(run.clone()).ok();
