@@ -5,6 +5,8 @@
 //! fast as it can, and writes a line to its standard error after each call that returned. It is
 //! killed after some of those lines; then the store is opened again and compared with the lines.
 
+pub(super) mod points;
+
 use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::{
-    About, Descriptors, DiskStore, FileRecord, Lease, Stamp, State, Store, StoreError, hash_open_file,
+    About, Descriptors, DiskStore, FileRecord, Holder, Lease, Stamp, State, Store, StoreError, hash_open_file,
 };
 use towpath_content::Oid;
 use towpath_content::pieces::{Layout, MIN_LOG2, verify};
@@ -56,6 +58,7 @@ fn lease(oid: Oid) -> Lease {
         path: None,
         about: About::default(),
         created: 1,
+        holder: Holder::Pinned,
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::hashing::{LIVE_PIECE, hash_open_file};
-use crate::seam::ObjectKind;
+use crate::seam::{Holder, ObjectKind};
 use crate::stamp::TICK;
 
 const PIECE: usize = LIVE_PIECE as usize;
@@ -226,6 +226,7 @@ fn giving_a_lease_back_leaves_files_of_others_alone() {
         path: Some(path.clone()),
         about,
         created: 1,
+        holder: Holder::Pinned,
     };
     store.lease(&lease).unwrap();
     assert_eq!(store.leases().unwrap()[0].content, Some(oid));

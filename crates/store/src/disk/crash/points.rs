@@ -1,0 +1,2 @@
+//! placeholder
+pub(crate) fn pass(_name: &'static str) {}
