@@ -13,8 +13,12 @@
 //! | [`grants`] | which ticket secrets this service honours |
 //! | [`shares`] | what was shared before, so that the same command gives the same ticket |
 //! | `put`, `put_tree` | files, trees and streams into the store |
+//! | `open_puts` | puts whose bytes come in parts |
 //! | `get`, `get_file`, `get_tree` | objects out of a session into files |
+//! | `sessions` | leases that live as long as their application |
+//! | `arrivals`, `content` | objects as streams; each crosses the network once |
 //! | `spool` | a temporary that is read while it grows |
+//! | `transfers` | numbers of transfers, and the events of all of them |
 //! | `placing` | complete files of a tree get their names in batches |
 //! | [`copy`] | `tow cp` and `tow sync` |
 //! | `resume` | what an interrupted transfer left, and where |
@@ -25,6 +29,8 @@
 //! After a crash: the store is readable, tickets of leases are honoured again, an interrupted get
 //! goes on when it is asked for again.
 
+mod arrivals;
+mod content;
 pub mod copy;
 mod errors;
 pub mod get;
@@ -33,14 +39,17 @@ mod get_tree;
 pub mod grants;
 pub mod home;
 pub mod listen;
+mod open_puts;
 mod placing;
 mod put;
 mod put_tree;
 mod resume;
 pub mod server;
 pub mod service;
+mod sessions;
 pub mod shares;
 mod spool;
+mod transfers;
 
 pub use home::Home;
 pub use service::{Options, Service};

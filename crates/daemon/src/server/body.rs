@@ -1,0 +1,41 @@
+//! A request's body as a reader.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use axum::body::{Body, BodyDataStream, Bytes};
+use futures_core::Stream;
+use tokio::io::{AsyncRead, ReadBuf};
+
+/// Reads a body; one that is cut off is an error, not an end.
+pub(super) struct BodyReader {
+    body: BodyDataStream,
+    part: Bytes,
+}
+
+impl BodyReader {
+    /// Reads `body`.
+    pub(super) fn new(body: Body) -> Self {
+        Self { body: body.into_data_stream(), part: Bytes::new() }
+    }
+}
+
+impl AsyncRead for BodyReader {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.part.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_next(context)) {
+                Some(Ok(part)) => self.part = part,
+                Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        let len = self.part.len().min(buf.remaining());
+        buf.put_slice(&self.part.split_to(len));
+        Poll::Ready(Ok(()))
+    }
+}
