@@ -3,10 +3,16 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream, Bytes};
 use futures_core::Stream;
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+
+/// Bytes of a refused body that are taken.
+const MOST_DRAINED: u64 = 64 << 20;
+/// How long they are waited for.
+const LONGEST_DRAIN: Duration = Duration::from_secs(2);
 
 /// Reads a body; one that is cut off is an error, not an end.
 pub(super) struct BodyReader {
@@ -18,6 +24,15 @@ impl BodyReader {
     /// Reads `body`.
     pub(super) fn new(body: Body) -> Self {
         Self { body: body.into_data_stream(), part: Bytes::new() }
+    }
+}
+
+impl BodyReader {
+    /// Takes what else comes, for a while: many clients read no answer before they sent their all.
+    pub(super) async fn drain(&mut self) {
+        let (mut rest, mut nowhere) = (self.take(MOST_DRAINED), tokio::io::sink());
+        let draining = tokio::io::copy(&mut rest, &mut nowhere);
+        let _ = tokio::time::timeout(LONGEST_DRAIN, draining).await;
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) async fn session(State(api): State<InProcess>) -> Result<Response, Fa
     let open = api.session().await?;
     let (events, inbox) = mpsc::channel(1);
     let work = async move {
+        // All of it moves in here: it is open until this ends.
+        let open = open;
         let _ = events.send(Event::Session { session: open.id.clone() }).await;
         let mut ticks = tokio::time::interval(ALIVE_EVERY);
         ticks.tick().await;

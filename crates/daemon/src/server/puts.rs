@@ -72,7 +72,12 @@ pub(super) async fn data(
     Query(Offset { offset }): Query<Offset>,
     body: Body,
 ) -> Answer<PartReply> {
-    answer(api.put_part(id, offset, Box::new(BodyReader::new(body))).await)
+    let mut body = BodyReader::new(body);
+    let result = api.put_part(id, offset, Box::new(&mut body)).await;
+    if result.is_err() {
+        body.drain().await;
+    }
+    answer(result)
 }
 
 pub(super) async fn look(State(api): State<InProcess>, Path(id): Path<String>) -> Answer<PartReply> {
