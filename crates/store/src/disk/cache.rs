@@ -218,7 +218,7 @@ impl DiskStore {
 /// The owned objects that no lease names.
 fn unleased(conn: &Connection) -> Outcome<Vec<Cached<Oid>>> {
     let mut select = conn.prepare_cached(
-        "SELECT oid, size, used FROM objects WHERE owned = 1
+        "SELECT oid, max(size, 1), used FROM objects WHERE owned = 1
          AND NOT EXISTS (SELECT 1 FROM leases WHERE leases.oid = objects.oid)
          AND NOT EXISTS (SELECT 1 FROM leases WHERE leases.content = objects.oid)",
     )?;
