@@ -12,7 +12,7 @@
 //! Streams join the leader's spool; gets into files wait for its end, and draw from what it left.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
@@ -25,6 +25,7 @@ use towpath_transfer::{Fetched, ObjectRequest, Progress, Session, Target};
 
 use crate::errors;
 use crate::get::Get;
+use crate::lock::lock;
 use crate::spool::{FailOnDrop, Spool};
 
 /// Fetches at once; each has a few threads. Further ones wait in line.
@@ -32,8 +33,18 @@ const MAX_FETCHES: usize = 256;
 /// How long a fetch waits in line.
 const LONGEST_LINE: Duration = Duration::from_secs(60);
 
-/// What is asked for, and by whose ticket.
-pub(crate) type Key = (Oid, Option<NodeId>);
+/// What is asked for, by whose ticket, and in which lane.
+pub(crate) type Key = (Oid, Option<NodeId>, Lane);
+
+/// Who flies with whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Lane {
+    /// Everybody who needs the whole object, or can wait for it.
+    All,
+    /// Streams of an object that is still being produced, while a get into a file leads: they follow
+    /// it now, not at its end.
+    Streams,
+}
 
 /// What is on its way now.
 pub(crate) struct Arrivals {
@@ -51,10 +62,6 @@ struct Entry {
     /// The leader's stream, if it is one.
     arrival: Weak<Arrival>,
     ended: CancellationToken,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What someone who asks for a flight finds.
@@ -226,20 +233,16 @@ pub(crate) fn refuse_trees(about: &About) -> Result<(), ApiError> {
 
 /// Keeps what came as cache, for the next application and the next peer. Without it nothing is
 /// wrong: the bytes would cross the network again.
-async fn keep(get: &Get, spool: &Spool, incoming: Temporary, fetched: &Fetched, about: &About) {
-    let (service, node) = (Arc::clone(&get.service), get.context.node);
-    let (values, oid, size, about) = (spool.take_values(), fetched.oid, fetched.size, about.clone());
+async fn keep(get: &Arc<Get>, spool: &Spool, incoming: Temporary, fetched: &Fetched, about: &About) {
+    let (get, values, about) = (Arc::clone(get), spool.take_values(), about.clone());
+    let (oid, size) = (fetched.oid, fetched.size);
     let keeping = tokio::task::spawn_blocking(move || {
-        if matches!(service.store.have(&oid), Ok(have) if have.state == State::Complete) {
-            return Ok(());
+        let store = &get.service.store;
+        if !matches!(store.have(&oid), Ok(have) if have.state == State::Complete) {
+            store.adopt(incoming, &oid, size, &values, &about)?;
         }
-        service.store.adopt(incoming, &oid, size, &values, &about)?;
-        if let Some(node) = node
-            && let Err(error) = service.shares.keep_sent(&node, &oid)
-        {
-            tracing::warn!(%error, "who sent an object can't be noted");
-        }
-        service.trim_cache()
+        get.note_sent(&oid);
+        get.service.trim_cache()
     });
     if let Ok(Err(error)) = keeping.await {
         tracing::warn!(%error, "an object that came could not be kept");

@@ -16,7 +16,7 @@ use towpath_content::pieces::{self, Layout};
 use towpath_store::{Descriptors, Hold, State, Store};
 use towpath_transfer::intervals::Intervals;
 
-use crate::arrivals::{Arrival, Flight, refuse_trees};
+use crate::arrivals::{Arrival, Flight, Lane, refuse_trees};
 use crate::errors;
 use crate::get::{Get, PROGRESS_EVERY};
 use crate::service::Service;
@@ -48,12 +48,13 @@ enum Source {
 /// Opens what `request` names; returns when it is known to be there, and before its bytes are.
 pub(crate) async fn open(service: &Arc<Service>, request: &ContentRequest) -> Result<Opened, ApiError> {
     let get = Arc::new(Get::new(service, &as_get(request))?);
+    let mut lane = Lane::All;
     for _ in 0..MAX_WAITS {
         if let Some(opened) = stored(&get).await? {
             return Ok(opened);
         }
         let lead = Arc::clone(&get);
-        let flight = service.arrivals.enter(get.key(), |leading| {
+        let flight = service.arrivals.enter(get.key(lane), |leading| {
             let started = Arrival::start(lead, Some(leading));
             let weak = started.as_ref().map(Arc::downgrade).unwrap_or_default();
             (started, weak)
@@ -61,9 +62,8 @@ pub(crate) async fn open(service: &Arc<Service>, request: &ContentRequest) -> Re
         match flight {
             Flight::Lead(arrival) => return arriving(&get, arrival?).await,
             Flight::Join(arrival) => return arriving(&get, arrival).await,
-            // A live object is followed, whoever else follows it.
-            Flight::Wait(_) if get.oid.is_live() => break,
-            Flight::Wait(ended) => ended.cancelled().await,
+            Flight::Wait(ended) if get.content().await.is_some() => ended.cancelled().await,
+            Flight::Wait(_) => lane = Lane::Streams,
         }
     }
     arriving(&get, Arrival::start(Arc::clone(&get), None)?).await

@@ -21,7 +21,7 @@ use towpath_transfer::{
     TransferPlugin, progress,
 };
 
-use crate::arrivals::{Flight, Key, Leading};
+use crate::arrivals::{Flight, Key, Lane, Leading};
 use crate::content;
 use crate::get_file::FileTarget;
 use crate::get_tree;
@@ -58,8 +58,9 @@ pub async fn get(
     events: mpsc::Sender<Event>,
 ) -> Result<Summary, ApiError> {
     let start = Instant::now();
+    let _leading = Get::new(service, &request)?.own_turn().await;
+    // Made after its turn came: what was brought meanwhile may be used.
     let get = Arc::new(Get::new(service, &request)?);
-    let _leading = get.own_turn().await;
     let _place = service.arrivals.place().await?;
     let mut summary = Summary::default();
     for _ in 0..MAX_STARTS {
@@ -186,16 +187,16 @@ impl Get {
         Session::start(Arc::clone(&self.root), self.context.clone(), self.config)
     }
 
-    /// What is asked for, and by whose ticket.
-    pub(crate) const fn key(&self) -> Key {
-        (self.oid, self.context.node)
+    /// What is asked for, by whose ticket, and in which lane.
+    pub(crate) const fn key(&self, lane: Lane) -> Key {
+        (self.oid, self.context.node, lane)
     }
 
     /// Waits while another get of this machine brings the same object: what it leaves need not
     /// cross the network again. The guard makes others wait.
     async fn own_turn(&self) -> Option<Leading> {
         for _ in 0..MAX_TURNS {
-            match self.service.arrivals.enter(self.key(), |leading| (leading, Weak::new())) {
+            match self.service.arrivals.enter(self.key(Lane::All), |leading| (leading, Weak::new())) {
                 Flight::Lead(leading) => return Some(leading),
                 Flight::Join(arrival) => drop(arrival.ended().await),
                 Flight::Wait(ended) => ended.cancelled().await,
@@ -218,11 +219,14 @@ impl Get {
         match self.service.store.have(&self.oid).map(|have| have.state) {
             Ok(State::Bound(content)) if is_own => Some(content),
             // Unless this sender's bytes are here, there is no use in asking.
-            _ if self.context.node.is_some_and(|node| self.service.shares.has_sent(&node)) => {
-                self.content().await
-            }
+            _ if self.context.node.is_some_and(|node| self.has_sent(&node)) => self.content().await,
             _ => None,
         }
+    }
+
+    fn has_sent(&self, node: &NodeId) -> bool {
+        let shares = &self.service.shares;
+        shares.has_sent(node) || !shares.received(node).is_empty()
     }
 
     /// The request for the ticket's own object.
@@ -319,8 +323,18 @@ impl Get {
             Some(file) => Failure::Error(errors::file(&file)),
             None => Failure::from(error),
         })?;
+        self.note_sent(&fetched.oid);
         (summary.oid, summary.bytes, summary.entries) = (fetched.oid.to_string(), fetched.size, 1);
         Ok(())
+    }
+
+    /// What came from this sender may stand in for the network when it sends it again.
+    pub(crate) fn note_sent(&self, oid: &Oid) {
+        if let Some(node) = self.context.node
+            && let Err(error) = self.service.shares.keep_sent(&node, oid)
+        {
+            tracing::warn!(%error, "who sent an object can't be noted");
+        }
     }
 
     /// The file at `destination`, if it is this very object; an error if it is anything else.
@@ -355,7 +369,7 @@ impl Get {
     }
 
     /// The content that is asked for; `None` while a live object is not bound.
-    async fn content(&self) -> Option<Oid> {
+    pub(crate) async fn content(&self) -> Option<Oid> {
         if !self.oid.is_live() {
             return Some(self.oid);
         }

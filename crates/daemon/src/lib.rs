@@ -17,6 +17,7 @@
 //! | `get`, `get_file`, `get_tree` | objects out of a session into files |
 //! | `sessions` | leases that live as long as their application |
 //! | `arrivals`, `content` | objects as streams; each crosses the network once |
+//! | `partial` | a file that a session fills |
 //! | `spool` | a temporary that is read while it grows |
 //! | `transfers` | numbers of transfers, and the events of all of them |
 //! | `placing` | complete files of a tree get their names in batches |
@@ -24,6 +25,7 @@
 //! | `resume` | what an interrupted transfer left, and where |
 //! | [`listen`] | connections from peers, within limits |
 //! | [`server`] | the local API over a Unix socket |
+//! | `lock` | mutexes that outlive a panic of their holder |
 //! | `errors` | what went wrong, with the next step |
 //!
 //! After a crash: the store is readable, tickets of leases are honoured again, an interrupted get
@@ -39,7 +41,9 @@ mod get_tree;
 pub mod grants;
 pub mod home;
 pub mod listen;
+mod lock;
 mod open_puts;
+mod partial;
 mod placing;
 mod put;
 mod put_tree;

@@ -5,7 +5,7 @@
 //! the store; here is what it needs until it is committed.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::io::AsyncReadExt;
@@ -18,6 +18,7 @@ use towpath_content::ticket::Secret;
 use towpath_store::{About, Holder, Lease, Store};
 
 use crate::errors;
+use crate::lock::lock;
 use crate::put::{now, random};
 use crate::service::Service;
 use crate::transfers::Transfer;
@@ -54,10 +55,6 @@ impl OpenPut {
     fn is_idle(&self, now: Instant) -> bool {
         now.saturating_duration_since(*lock(&self.touched)) > IDLE && self.size.try_lock().is_ok()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl OpenPuts {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
@@ -25,6 +25,7 @@ use crate::arrivals::Arrivals;
 use crate::grants::Grants;
 use crate::home::Home;
 use crate::listen::{Listening, listen};
+use crate::lock::lock;
 use crate::open_puts::OpenPuts;
 use crate::sessions::Sessions;
 use crate::shares::Shares;
@@ -153,7 +154,7 @@ impl Service {
 
     /// Evicts what is too much of the cache, at most every few seconds.
     pub(crate) fn trim_cache(&self) -> Result<(), StoreError> {
-        let mut trimmed = self.trimmed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trimmed = lock(&self.trimmed);
         if trimmed.is_some_and(|last| last.elapsed() < TRIM_EVERY) {
             return Ok(());
         }

@@ -5,12 +5,13 @@
 //! cache.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::node_id::hex;
 use towpath_store::{Holder, Store};
 
+use crate::lock::lock;
 use crate::open_puts;
 use crate::put::random;
 use crate::service::Service;
@@ -24,7 +25,7 @@ pub(crate) struct Sessions(Mutex<HashSet<Id>>);
 
 impl Sessions {
     fn lock(&self) -> MutexGuard<'_, HashSet<Id>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// How many are open.

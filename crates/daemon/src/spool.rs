@@ -15,6 +15,8 @@ use towpath_store::About;
 use towpath_transfer::Target;
 use towpath_transfer::intervals::Intervals;
 
+use crate::lock::lock;
+
 /// A transfer target whose checked front can be read at once.
 pub struct Spool {
     file: File,
@@ -72,7 +74,7 @@ impl Spool {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {

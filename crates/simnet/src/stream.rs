@@ -77,7 +77,8 @@ impl Content {
 #[derive(Debug)]
 pub(crate) struct Direction {
     pub(crate) way: Rc<[Hop]>,
-    pub(crate) is_stalled: bool,
+    /// Messages from this number on do not arrive.
+    stalled_from: Option<u64>,
     sent: u64,
     delivered: u64,
     early: BTreeMap<u64, Content>,
@@ -85,13 +86,23 @@ pub(crate) struct Direction {
 
 impl Direction {
     pub(crate) const fn new(way: Rc<[Hop]>) -> Self {
-        Self { way, is_stalled: false, sent: 0, delivered: 0, early: BTreeMap::new() }
+        Self { way, stalled_from: None, sent: 0, delivered: 0, early: BTreeMap::new() }
     }
 
     /// The place of the next message in the order.
     pub(crate) const fn number(&mut self) -> u64 {
         self.sent += 1;
         self.sent - 1
+    }
+
+    /// Nothing that is sent from now on arrives.
+    pub(crate) fn stall(&mut self) {
+        self.stalled_from.get_or_insert(self.sent);
+    }
+
+    /// Whether a message arrives; one without a number came after the stall, if there was one.
+    pub(crate) fn lets_through(&self, number: Option<u64>) -> bool {
+        self.stalled_from.is_none_or(|from| number.is_some_and(|number| number < from))
     }
 
     /// A message arrived: all that can be delivered now.

@@ -324,7 +324,7 @@ impl<N: Node> World<N> {
         match fault {
             Fault::None => self.dispatch(id, side, content, true),
             Fault::Break => self.break_connection(id),
-            Fault::Stall => self.connections[id.0].directions[side].is_stalled = true,
+            Fault::Stall => self.connections[id.0].directions[side].stall(),
             Fault::Hold(time) => {
                 let parcel = self.parcel(id, side, content, false);
                 self.cause(self.now + time, Event::Travel(parcel));
@@ -428,7 +428,7 @@ impl<N: Node> World<N> {
             }
             Kind::Stream { connection, side, number } => {
                 let direction = &mut self.connections[connection.0].directions[side];
-                if direction.is_stalled {
+                if !direction.lets_through(number) {
                     return;
                 }
                 let due = match number {

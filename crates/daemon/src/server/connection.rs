@@ -8,12 +8,14 @@ use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
+
+use crate::lock::lock;
 
 /// Room for descriptors: one more than are allowed, so that a second one is noticed.
 const ROOM: usize = 2;
@@ -44,11 +46,11 @@ impl Slot {
 
     /// Takes what was passed; what is not taken is closed when the first request ends.
     pub(super) fn take(&self) -> Passed {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.0))
     }
 
     fn fill(&self, passed: Passed) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = passed;
+        *lock(&self.0) = passed;
     }
 }
 

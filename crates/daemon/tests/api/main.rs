@@ -5,6 +5,7 @@
 mod client;
 mod descriptors;
 mod getting;
+mod openapi;
 mod problems;
 mod puts;
 mod relay;

@@ -142,7 +142,7 @@ fn faults_befall_single_messages() {
     };
     assert_eq!(run(Fault::None), (vec![0, 1, 2, 3], false));
     assert_eq!(run(Fault::Break), (vec![], true));
-    assert_eq!(run(Fault::Stall), (vec![], false));
+    assert_eq!(run(Fault::Stall), (vec![0], false));
     assert_eq!(run(Fault::Hold(MILLI)), (vec![0, 2, 3, 1], false));
     assert_eq!(run(Fault::Twice), (vec![0, 1, 1, 2, 3], false));
     assert_eq!(run(Fault::Replace(vec![9, 0, 0, 0])), (vec![0, 9, 2, 3], false));

@@ -13,6 +13,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::{
@@ -60,6 +61,21 @@ fn lease(oid: Oid) -> Lease {
         created: 1,
         holder: Holder::Pinned,
     }
+}
+
+/// Held by tests whose locks on files would not be given back in time if a process were started
+/// meanwhile, as it has all open files until it runs its program.
+static STARTING: RwLock<()> = RwLock::new(());
+
+/// Keeps processes from being started for as long as the guard lives.
+pub(super) fn quiet() -> RwLockReadGuard<'static, ()> {
+    STARTING.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a process when no test needs quiet.
+fn while_quiet<T>(start: impl FnOnce() -> T) -> T {
+    let _alone = STARTING.write().unwrap_or_else(PoisonError::into_inner);
+    start()
 }
 
 fn acknowledge(what: &str, step: u64) {
@@ -118,14 +134,14 @@ fn remember(store: &DiskStore, home: &Path, round: u64, step: u64) -> Result<(),
 type Told = HashMap<u64, Vec<String>>;
 
 fn run_and_kill(home: &Path, round: u64) -> Told {
-    let mut child = Command::new(std::env::current_exe().unwrap())
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
         .args(["disk::crash::child_works_until_it_is_killed", "--exact", "--nocapture", "--test-threads=1"])
         .env(HOME, home)
         .env(ROUND, round.to_string())
         .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .stderr(Stdio::piped());
+    let mut child = while_quiet(|| command.spawn()).unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     let (heard, delay) = moment(round);
     eprintln!("round {round}: killed {delay:?} after line {heard}");

@@ -275,6 +275,7 @@ mod tests {
     fn a_file_under_read_cannot_be_claimed_and_a_claimed_one_not_be_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
+        let _quiet = super::super::crash::quiet();
         assert!(matches!(claim(&path), Ok(Claim::Missing)));
         std::fs::write(&path, b"bytes").unwrap();
         let reader = File::open(&path).unwrap();

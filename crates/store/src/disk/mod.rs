@@ -60,7 +60,6 @@ use crate::notices::Notices;
 use crate::productions::{NOT_OPEN, OUTSIDE, Productions, some_run};
 use crate::seam::{About, Availability, Descriptors, Lease, Listener, Partial, State, Store, StoreError};
 use crate::stamp::Stamp;
-use crate::sync::lock;
 
 /// Bytes of piece values kept in memory for proofs. A tree that is larger, up to 64 MiB for
 /// objects over 128 GiB, is kept alone.

@@ -1,6 +1,8 @@
 //! What only a store on a disk has to do right.
 
+mod cache;
 mod changed;
+mod collecting;
 mod while_hashed;
 
 use std::fs;
@@ -11,6 +13,7 @@ use super::*;
 use crate::hashing::{LIVE_PIECE, hash_open_file};
 use crate::seam::{Holder, ObjectKind};
 use crate::stamp::TICK;
+use crate::sync::lock;
 
 const PIECE: usize = LIVE_PIECE as usize;
 
