@@ -95,8 +95,9 @@ pub async fn get_stream(
             let part = part?;
             bytes += part.len() as u64;
             output.write_all(&part)?;
+            output.flush()?;
         }
-        output.flush().map(|()| bytes)
+        Ok::<_, std::io::Error>(bytes)
     });
     let telling = async {
         match &progress {

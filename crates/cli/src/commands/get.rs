@@ -132,13 +132,17 @@ async fn copy_out(
             break;
         }
         let written = out.write_all(&part[..read]).await;
+        // A live object is followed, line by line or not.
+        let written = match written {
+            Ok(()) => out.flush().await,
+            error => error,
+        };
         written.map_err(|error| failed(ErrorKind::Failed, "writing the output", error))?;
         bytes += read as u64;
         let expected = content.size.unwrap_or(bytes);
         let progress = Progress { done: bytes, expected, ..Progress::default() };
         let _ = events.try_send(Event::Transfer(progress));
     }
-    out.flush().await.map_err(|error| failed(ErrorKind::Failed, "writing the output", error))?;
     Ok(Summary {
         oid: content.oid.unwrap_or_default(),
         output: "-".into(),

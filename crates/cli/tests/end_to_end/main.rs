@@ -15,6 +15,7 @@
 //! | `interruptions` | either side killed at any time; the same command goes on |
 //! | `streams` | `something \| tow put -`, followed while it grows |
 //! | `daemons` | the service in the background, its socket and its tickets |
+//! | `local_api` | programs that use the service: the guide, killed applications, streams |
 //! | `second_time` | what is on this machine already does not cross the network |
 //! | `refusals` | what goes wrong is said, with its exit status, and nothing wrong is written |
 //! | `machinery` | programs and rights that a situation needs; processes as `/proc` shows them |
@@ -50,6 +51,7 @@ mod environment;
 mod help;
 mod interruptions;
 mod likeness;
+mod local_api;
 mod machinery;
 mod memory;
 mod odd_trees;
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         refusals::SITUATIONS,
         streams::SITUATIONS,
         daemons::SITUATIONS,
+        local_api::SITUATIONS,
         arriving::SITUATIONS,
         destinations::SITUATIONS,
         second_time::SITUATIONS,
