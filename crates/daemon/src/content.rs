@@ -184,13 +184,13 @@ impl Opened {
     }
 
     /// All bytes, each as soon as it is there; ends with an empty run at the object's end.
-    pub(crate) fn as_they_come(self) -> mpsc::Receiver<Placed> {
+    pub(crate) fn out_of_order(self) -> mpsc::Receiver<Placed> {
         let (parts, inbox) = mpsc::channel(AHEAD);
         tokio::spawn(async move {
             let mut told = Told::default();
             let sent = tokio::select! {
                 biased;
-                sent = self.send_as_they_come(&parts, &mut told) => sent,
+                sent = self.send_out_of_order(&parts, &mut told) => sent,
                 () = parts.closed() => Err(gone_away()),
             };
             if let Err(error) = self.close(&sent, &told, true).await {
@@ -200,7 +200,7 @@ impl Opened {
         inbox
     }
 
-    async fn send_as_they_come(&self, parts: &mpsc::Sender<Placed>, told: &mut Told) -> Result<(), ApiError> {
+    async fn send_out_of_order(&self, parts: &mpsc::Sender<Placed>, told: &mut Told) -> Result<(), ApiError> {
         let mut taken = Intervals::default();
         while let Some((at, bytes)) = self.source.read_any(&taken).await? {
             taken.insert(at..at + bytes.len() as u64);

@@ -36,7 +36,7 @@ pub(super) async fn by_body(
 }
 
 fn answer(opened: Opened) -> Response {
-    let frames = Frames { inbox: opened.as_they_come(), bytes: None };
+    let frames = Frames { inbox: opened.out_of_order(), bytes: None };
     ([("content-type", "application/vnd.towpath.chunks")], Body::from_stream(frames)).into_response()
 }
 
