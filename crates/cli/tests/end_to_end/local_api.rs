@@ -46,18 +46,28 @@ fn the_examples_of_the_guide_work() {
     assert!(is_good, "{said}");
 }
 
+/// A program that is killed when dropped.
+struct Application(Child);
+
+impl Drop for Application {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A program that holds a session; returns the session's name.
-fn application(machine: &Machine) -> (Child, String) {
+fn application(machine: &Machine) -> (Application, String) {
     let output = machine.path("session");
     let mut command = Command::new("curl");
     command.args(["--silent", "--no-buffer", "--max-time", "60", "--request", "POST", "--unix-socket"]);
     command.arg(machine.home("run/tow.sock")).arg("http://tow/v1/sessions");
-    let child = command.stdout(fs::File::create(&output).unwrap()).spawn().unwrap();
+    let application = Application(command.stdout(fs::File::create(&output).unwrap()).spawn().unwrap());
     let start = Instant::now();
     loop {
         if let Some(line) = first_line(&fs::read(&output).unwrap()) {
             let event: serde_json::Value = serde_json::from_str(&line).unwrap();
-            return (child, event["session"].as_str().unwrap().into());
+            return (application, event["session"].as_str().unwrap().into());
         }
         assert!(start.elapsed() < PATIENCE, "no session");
         std::thread::sleep(Duration::from_millis(10));
@@ -69,7 +79,7 @@ fn a_killed_application_takes_its_puts_along() {
     let env = TestEnvironment::new();
     let _daemon = env.sender.daemon();
     file(&env.sender.path("single"), 1, 70_000);
-    let (mut application, session) = application(&env.sender);
+    let (application, session) = application(&env.sender);
     let path = env.sender.path("single");
     let request = serde_json::json!({ "path": path, "session": session });
     let put = format!(
@@ -79,8 +89,7 @@ fn a_killed_application_takes_its_puts_along() {
     assert!(is_good && said.contains("tow:"), "{said}");
     let listed = || env.sender.tow(["ls", "--json"]).end().with(0).events();
     assert_eq!(listed()[0]["held"], "session");
-    application.kill().unwrap();
-    application.wait().unwrap();
+    drop(application);
     let start = Instant::now();
     while !listed().is_empty() {
         assert!(start.elapsed() < PATIENCE, "its lease did not end");
