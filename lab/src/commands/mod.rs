@@ -1,0 +1,6 @@
+//! The commands of `towpath-lab`, one file each.
+
+pub mod down;
+pub mod exec;
+pub mod set;
+pub mod up;

@@ -1,0 +1,16 @@
+//! Real programs on emulated links: hosts are network namespaces, links are TUN devices and a model of
+//! what becomes of each packet. Linux only; needs root.
+//!
+//! | module | story |
+//! |---|---|
+//! | [`net`] | a lab: hosts, links, addresses, routes; how it is taken down |
+//! | [`emulator`] | links that carry real packets |
+//! | [`disk`] | a host's own disk |
+//! | [`commands`] | what the program `towpath-lab` can do |
+//! | [`error`] | what keeps a lab from being made |
+
+pub mod commands;
+pub mod disk;
+pub mod emulator;
+pub mod error;
+pub mod net;
