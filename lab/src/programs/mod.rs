@@ -26,7 +26,7 @@ use thiserror::Error;
 
 use crate::measure::ProcessError;
 
-pub use place::{find as find_program, Hosts, Receiver, Sender, Server, Side};
+pub use place::{Hosts, Receiver, Sender, Server, Side, end_of};
 
 /// Every program, in the order of tables and plots.
 pub const ALL: &[&dyn Program] = &[

@@ -8,7 +8,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::summary::{Point, Summary};
-use super::table::{bytes, short};
+use super::table::short;
 use crate::programs;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -122,6 +122,13 @@ fn draw_mark(area: &Area, program: &str, at: (i32, i32)) -> Drawn {
     }
 }
 
+/// A power of ten bytes.
+fn decade(bytes: f64) -> String {
+    let units = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")];
+    let (unit, name) = units.into_iter().find(|(unit, _)| bytes * 1.001 >= *unit).unwrap_or((1.0, "B"));
+    format!("{:.0} {name}", bytes / unit)
+}
+
 /// Seconds over size, both by decades.
 fn draw_lines(area: &Area, root: &Area, case: &str, points: &[Point], axes: (Range<f64>, Range<f64>)) -> Drawn {
     let mut chart = ChartBuilder::on(area)
@@ -136,7 +143,7 @@ fn draw_lines(area: &Area, root: &Area, case: &str, points: &[Point], axes: (Ran
         .bold_line_style(RGBColor(215, 215, 215))
         .x_desc("size")
         .y_desc("seconds (median, with fastest and slowest)")
-        .x_label_formatter(&|size| bytes(*size))
+        .x_label_formatter(&|size| decade(*size))
         .y_label_formatter(&|seconds| short(*seconds))
         .label_style((FONT, 13))
         .axis_desc_style((FONT, 14))
