@@ -232,12 +232,19 @@ impl<'a> Transfer<'a> {
     }
 }
 
-/// The end of what a receiver's program said.
+/// The end of what a receiver's program said: complaints, or else the end of its output.
 fn said(receiver: &Receiver) -> String {
     let logs = fs::read_dir(&receiver.side.dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut errors: Vec<PathBuf> = logs.filter(|path| path.extension() == Some(OsStr::new("err"))).collect();
-    errors.sort();
-    errors.last().map(|path| end_of(path)).unwrap_or_default()
+    let (mut errors, mut outputs) = (Vec::new(), Vec::new());
+    for path in logs.filter(|path| fs::metadata(path).is_ok_and(|it| it.len() > 0)) {
+        match path.extension().and_then(OsStr::to_str) {
+            Some("err") => errors.push(path),
+            Some("out") => outputs.push(path),
+            _ => {}
+        }
+    }
+    let log = errors.into_iter().chain(outputs).next();
+    log.map_or_else(|| "it said nothing".into(), |path| end_of(&path))
 }
 
 /// What runs in the host, as it could be typed there.
