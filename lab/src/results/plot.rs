@@ -72,18 +72,25 @@ fn colour(program: &str) -> RGBColor {
     COLOURS[index % COLOURS.len()]
 }
 
-/// The range of sizes, if there are several.
+/// The range of sizes, if there are several of the same kind of data.
 fn sizes(points: &[Point]) -> Option<Range<f64>> {
+    let kind = |point: &Point| point.data.split(' ').next().map(str::to_owned);
+    if points.iter().any(|point| kind(point) != kind(&points[0])) {
+        return None;
+    }
     let low = points.iter().map(|point| point.bytes).min()?;
     let high = points.iter().map(|point| point.bytes).max()?;
     (low > 0 && high > 2 * low).then(|| low as f64 / 1.5..high as f64 * 1.5)
 }
 
-/// The range of seconds: whole decades.
+/// The range of seconds: half decades, with two powers of ten in it at least.
 fn seconds(points: &[Point]) -> Range<f64> {
-    let low = points.iter().map(|point| point.low).fold(f64::INFINITY, f64::min).max(1e-6);
-    let high = points.iter().map(|point| point.high).fold(low, f64::max);
-    10f64.powf(low.log10().floor())..10f64.powf((high * 1.001).log10().ceil())
+    let low = points.iter().map(|point| point.low).fold(f64::INFINITY, f64::min).max(1e-6).log10();
+    let high = slowest(points).log10();
+    let halves = ((low * 2.0 - 0.1).floor() / 2.0, (high * 2.0 + 0.1).ceil() / 2.0);
+    let has_two = halves.1.floor() - halves.0.ceil() >= 1.0;
+    let (low, high) = if has_two { halves } else { (low.floor(), high.ceil().max(low.floor() + 1.0)) };
+    10f64.powf(low - 0.01)..10f64.powf(high + 0.01)
 }
 
 fn slowest(points: &[Point]) -> f64 {
@@ -144,7 +151,7 @@ fn draw_lines(area: &Area, root: &Area, case: &str, points: &[Point], axes: (Ran
         .x_desc("size")
         .y_desc("seconds (median, with fastest and slowest)")
         .x_label_formatter(&|size| decade(*size))
-        .y_label_formatter(&|seconds| short(*seconds))
+        .y_label_formatter(&|seconds| seconds.to_string())
         .label_style((FONT, 13))
         .axis_desc_style((FONT, 14))
         .draw()?;
@@ -165,6 +172,8 @@ fn draw_lines(area: &Area, root: &Area, case: &str, points: &[Point], axes: (Ran
 
 /// A bar for each program and data, from zero.
 fn draw_bars(area: &Area, case: &str, points: &[Point], most: f64) -> Drawn {
+    // The first on top.
+    let points: Vec<Point> = points.iter().rev().copied().collect();
     let has_several_data = points.iter().any(|point| point.data != points[0].data);
     let name = |place: &SegmentValue<usize>| match place {
         SegmentValue::CenterOf(index) => points.get(*index).map_or_else(String::new, |point| {
@@ -178,12 +187,12 @@ fn draw_bars(area: &Area, case: &str, points: &[Point], most: f64) -> Drawn {
         .margin_right(24)
         .x_label_area_size(40)
         .y_label_area_size(if has_several_data { 190 } else { 84 })
-        .build_cartesian_2d(0.0..most * 1.15, (0..points.len()).into_segmented())?;
+        .build_cartesian_2d(0.0..most * 1.15, (0..points.len().saturating_sub(1)).into_segmented())?;
     chart
         .configure_mesh()
         .disable_y_mesh()
-        .y_labels(points.len() + 1)
-        .light_line_style(RGBColor(240, 240, 240))
+        .y_labels(points.len())
+        .max_light_lines(0)
         .x_desc("seconds (median, with fastest and slowest)")
         .y_label_formatter(&name)
         .label_style((FONT, 13))
@@ -197,7 +206,7 @@ fn draw_bars(area: &Area, case: &str, points: &[Point], most: f64) -> Drawn {
         chart.draw_series([bar])?;
         let middle = SegmentValue::CenterOf(index);
         chart.draw_series([PathElement::new([(point.low, middle.clone()), (point.high, middle.clone())], BLACK)])?;
-        let label = Text::new(short(point.median), (point.high.max(point.median), middle), (FONT, 12));
+        let label = Text::new(short(point.median), (point.high + most * 0.01, middle), (FONT, 12));
         chart.draw_series([label])?;
     }
     Ok(())
