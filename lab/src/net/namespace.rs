@@ -92,11 +92,12 @@ impl Namespace {
             return Err(LabError::Scenario(what));
         }
         let path = PathBuf::from(format!("/proc/sys/{}", key.replace('.', "/")));
-        let written = self.enter(|| fs::write(&path, &text)).flatten();
+        let write = || (path.exists(), fs::write(&path, &text));
+        let (is_there, written) = self.enter(write).map_err(LabError::tried("entering a namespace"))?;
         written.map_err(|error| {
-            let why = match error.kind() {
-                io::ErrorKind::NotFound => "a namespace has none of its own, or the kernel lacks it",
-                _ => "the kernel does not take this value",
+            let why = match is_there {
+                false => "a namespace has none of its own, or the kernel lacks it",
+                true => "the kernel does not take this value",
             };
             LabError::Scenario(format!("{key} = {text}: {why} ({error})"))
         })
