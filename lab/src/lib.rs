@@ -6,6 +6,7 @@
 //! | [`net`] | a lab: hosts, links, addresses, routes; how it is taken down |
 //! | [`emulator`] | links that carry real packets |
 //! | [`disk`] | a host's own disk |
+//! | [`probes`] | what a link does to real traffic |
 //! | [`commands`] | what the program `towpath-lab` can do |
 //! | [`error`] | what keeps a lab from being made |
 
@@ -14,3 +15,4 @@ pub mod disk;
 pub mod emulator;
 pub mod error;
 pub mod net;
+pub mod probes;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use towpath_lab::commands::{down, exec, set, up};
+use towpath_lab::commands::{accuracy, down, exec, set, up};
 use towpath_lab::error::LabError;
 use towpath_lab::net::registry;
 
@@ -21,6 +21,7 @@ enum Command {
     Exec(exec::Args),
     Set(set::Args),
     Down(down::Args),
+    Accuracy(accuracy::Args),
 }
 
 fn main() -> ExitCode {
@@ -40,5 +41,6 @@ fn run(command: Command) -> Result<(), LabError> {
         Command::Exec(args) => exec::run(&args),
         Command::Set(args) => set::run(&args),
         Command::Down(args) => down::run(&args),
+        Command::Accuracy(args) => accuracy::run(&args),
     }
 }
