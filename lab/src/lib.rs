@@ -11,6 +11,7 @@
 //! | [`measure`] | what a process took |
 //! | [`runner`] | a scenario's `[run]`: every program on the same data in turn |
 //! | [`results`] | rows, table and plot |
+//! | [`probes`] | what a link does to real traffic |
 //! | [`commands`] | what the program `towpath-lab` can do |
 //! | [`error`] | what keeps a lab from being made |
 
@@ -21,6 +22,7 @@ pub mod emulator;
 pub mod error;
 pub mod measure;
 pub mod net;
+pub mod probes;
 pub mod programs;
 pub mod results;
 pub mod runner;

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use towpath_lab::commands::{data, deps, down, exec, list, run, set, up};
+use towpath_lab::commands::{accuracy, data, deps, down, exec, list, run, set, up};
 use towpath_lab::net::registry;
 
 /// A network lab: hosts and links on this machine, and real programs on them.
@@ -25,6 +25,7 @@ enum Command {
     Exec(exec::Args),
     Set(set::Args),
     Down(down::Args),
+    Accuracy(accuracy::Args),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +49,7 @@ fn carry_out(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Exec(args) => exec::run(&args)?,
         Command::Set(args) => set::run(&args)?,
         Command::Down(args) => down::run(&args)?,
+        Command::Accuracy(args) => accuracy::run(&args)?,
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The commands of `towpath-lab`, one file each.
 
+pub mod accuracy;
 pub mod data;
 pub mod deps;
 pub mod down;

@@ -149,7 +149,10 @@ fn is_here(program: &dyn programs::Program) -> bool {
     let missing = programs::missing(program);
     for need in &missing {
         let (name, package) = (need.name(), need.package());
-        eprintln!("left out: {}: {name} is missing; the package {package} brings it (make lab-deps)", program.name());
+        eprintln!(
+            "left out: {}: {name} is missing; the package {package} brings it (make lab-deps)",
+            program.name()
+        );
     }
     missing.is_empty()
 }
@@ -163,7 +166,8 @@ fn tell(row: &Row) {
 }
 
 fn tow(args: &Args) -> Result<PathBuf, RunError> {
-    let beside = || env::current_exe().map(|path| path.with_file_name("tow")).unwrap_or_else(|_| "tow".into());
+    let beside =
+        || env::current_exe().map(|path| path.with_file_name("tow")).unwrap_or_else(|_| "tow".into());
     let path = args.tow.clone().unwrap_or_else(beside);
     fs::canonicalize(&path).map_err(|_| RunError::NoTow(path))
 }
@@ -175,5 +179,9 @@ fn command_line() -> String {
 }
 
 fn quoted(word: &str) -> String {
-    if word.contains([' ', '*', '\'']) { format!("'{}'", word.replace('\'', "'\\''")) } else { word.to_owned() }
+    if word.contains([' ', '*', '\'']) {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    } else {
+        word.to_owned()
+    }
 }

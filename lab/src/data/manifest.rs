@@ -57,11 +57,16 @@ impl Manifest {
 
     /// One of them.
     pub fn find(&self, name: &str, version: &str) -> Result<&Package, DataError> {
-        self.package.iter().find(|package| package.name == name && package.version == version).ok_or_else(|| {
-            let known: Vec<_> =
-                self.package.iter().map(|package| format!("{} {}", package.name, package.version)).collect();
-            DataError::Unknown { name: name.into(), version: version.into(), known: known.join(", ") }
-        })
+        self.package.iter().find(|package| package.name == name && package.version == version).ok_or_else(
+            || {
+                let known: Vec<_> = self
+                    .package
+                    .iter()
+                    .map(|package| format!("{} {}", package.name, package.version))
+                    .collect();
+                DataError::Unknown { name: name.into(), version: version.into(), known: known.join(", ") }
+            },
+        )
     }
 }
 

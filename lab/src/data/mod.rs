@@ -33,7 +33,9 @@ pub use store::Store;
 #[derive(Debug, Error)]
 pub enum DataError {
     /// The line is not understood.
-    #[error("`{0}` names no data; try: random 4k, similar 40m, odd-tree, small-files 2000, typescript 6.0.2 6.0.3")]
+    #[error(
+        "`{0}` names no data; try: random 4k, similar 40m, odd-tree, small-files 2000, typescript 6.0.2 6.0.3"
+    )]
     Line(String),
     /// The manifest has no such package.
     #[error("lab/data.toml has no {name} {version}; it has: {known}")]

@@ -57,7 +57,8 @@ impl Store {
     /// The newer and the older one.
     fn similar(&self, bytes: u64) -> Result<(PathBuf, PathBuf), DataError> {
         let older = self.random(bytes)?;
-        let newer = self.made(&format!("similar-{bytes}"), |path, random| generate::edit(&older, path, random))?;
+        let newer =
+            self.made(&format!("similar-{bytes}"), |path, random| generate::edit(&older, path, random))?;
         Ok((newer, older))
     }
 

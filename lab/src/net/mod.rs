@@ -17,6 +17,7 @@ pub mod registry;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
+use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -150,6 +151,11 @@ impl Lab {
     /// Applies the scenario's changes at their times from now on, until dropped.
     pub fn start_changes(&self) -> Changes {
         Changes::start(self.changes.clone(), Arc::clone(&self.emulator))
+    }
+
+    /// Runs `work` in a thread that is in a host: sockets made there are that host's.
+    pub fn enter<T: Send>(&self, host: &str, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        self.namespaces[self.index(host)].enter(work)
     }
 
     fn index(&self, host: &str) -> usize {

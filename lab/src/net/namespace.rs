@@ -91,12 +91,16 @@ impl Namespace {
             let what = format!("`{key}` is no kernel parameter of a network, like net.ipv4.tcp_rmem");
             return Err(LabError::Scenario(what));
         }
+        if key == "net.ipv4.tcp_congestion_control" {
+            allow_congestion_control(&text);
+        }
         let path = PathBuf::from(format!("/proc/sys/{}", key.replace('.', "/")));
-        let written = self.enter(|| fs::write(&path, &text)).flatten();
+        let write = || (path.exists(), fs::write(&path, &text));
+        let (is_there, written) = self.enter(write).map_err(LabError::tried("entering a namespace"))?;
         written.map_err(|error| {
-            let why = match error.kind() {
-                io::ErrorKind::NotFound => "a namespace has none of its own, or the kernel lacks it",
-                _ => "the kernel does not take this value",
+            let why = match is_there {
+                false => "a namespace has none of its own, or the kernel lacks it",
+                true => "the kernel does not take this value",
             };
             LabError::Scenario(format!("{key} = {text}: {why} ({error})"))
         })
@@ -109,6 +113,17 @@ impl Namespace {
 
     fn path(&self) -> PathBuf {
         PathBuf::from(NAMES).join(&self.0)
+    }
+}
+
+/// Namespaces may only choose among the algorithms that the machine allows to everybody, which are few
+/// at first. That one more is allowed changes nothing for other programs, and stays so: labs that
+/// stand side by side may need it. If it can't be allowed, choosing it tells why.
+fn allow_congestion_control(name: &str) {
+    const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+    let allowed = fs::read_to_string(ALLOWED).unwrap_or_default();
+    if !allowed.split_whitespace().any(|it| it == name) {
+        let _ = fs::write(ALLOWED, format!("{} {name}", allowed.trim()));
     }
 }
 

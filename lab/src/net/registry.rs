@@ -194,7 +194,8 @@ fn is_abandoned(lab: &str) -> bool {
 /// already is no mistake, so this can be done twice, and after a half-made lab.
 fn remove(lab: &str) {
     let namespaces = Namespace::with_prefix(&prefix(lab));
-    end_processes(&namespaces);
+    let inodes: Vec<u64> = namespaces.iter().filter_map(Namespace::inode).collect();
+    end_processes(&inodes);
     if let Ok(files) = fs::read_to_string(directory(lab).join("files")) {
         unmount_below(&files);
         let _ = fs::remove_dir_all(files);
@@ -202,16 +203,17 @@ fn remove(lab: &str) {
     for namespace in namespaces {
         let _ = namespace.delete();
     }
+    // Those that entered while the others were ended; nobody can any more.
+    end_processes(&inodes);
     let _ = fs::remove_dir_all(directory(lab));
 }
 
 /// Ends what runs in these namespaces: first politely, then for good.
-fn end_processes(namespaces: &[Namespace]) {
+fn end_processes(inodes: &[u64]) {
     let start = Instant::now();
-    let inodes: Vec<u64> = namespaces.iter().filter_map(Namespace::inode).collect();
     let mut signal = Signal::TERM;
     loop {
-        let processes = processes_in(&inodes);
+        let processes = processes_in(inodes);
         if processes.is_empty() || start.elapsed() > 2 * GRACE {
             return;
         }

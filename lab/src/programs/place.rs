@@ -188,7 +188,10 @@ pub fn is_listening(id: u32, port: u16) -> bool {
 pub fn find(name: &str) -> Option<PathBuf> {
     let paths = env::var_os("PATH").unwrap_or_default();
     let more = MORE_PATHS.iter().map(PathBuf::from);
-    env::split_paths(&paths).chain(more).map(|dir| dir.join(name)).find(|path| is_executable(path).is_ok_and(|it| it))
+    env::split_paths(&paths)
+        .chain(more)
+        .map(|dir| dir.join(name))
+        .find(|path| is_executable(path).is_ok_and(|it| it))
 }
 
 fn is_executable(path: &Path) -> io::Result<bool> {

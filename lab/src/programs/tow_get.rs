@@ -62,7 +62,8 @@ struct Summary {
 
 /// Bytes by source. Peers are one: their names are keys, new in every run.
 pub fn sources(output: &str) -> BTreeMap<String, u64> {
-    let Some(summary) = output.lines().last().and_then(|line| serde_json::from_str::<Summary>(line).ok()) else {
+    let Some(summary) = output.lines().last().and_then(|line| serde_json::from_str::<Summary>(line).ok())
+    else {
         return BTreeMap::new();
     };
     let mut sources = BTreeMap::new();

@@ -19,7 +19,9 @@ pub fn serve(sender: &Sender, root: &Path) -> Result<Server, ProgramError> {
     let mut command = sender.side.command(&need(&[NGINX], "nginx")?, "nginx")?;
     command.arg("-p").arg(&sender.side.dir).args(["-e", "stderr", "-c"]).arg(config);
     let contact = format!("http://{}:{port}", sender.side.address());
-    Server::start(sender, command, "nginx", Signal::TERM, |id| is_listening(id, port).then(|| contact.clone()))
+    Server::start(sender, command, "nginx", Signal::TERM, |id| {
+        is_listening(id, port).then(|| contact.clone())
+    })
 }
 
 /// One worker, in the foreground, and not a file outside its directory.

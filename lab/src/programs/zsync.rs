@@ -6,8 +6,7 @@ use std::process::Command;
 use super::place::{Receiver, Sender, Server, end_of};
 use super::{Need, Older, Program, ProgramError, need, prepare, web};
 
-const NEEDS: [Need; 3] =
-    [Need::Program("zsync", "zsync"), Need::Program("zsyncmake", "zsync"), web::NGINX];
+const NEEDS: [Need; 3] = [Need::Program("zsync", "zsync"), Need::Program("zsyncmake", "zsync"), web::NGINX];
 
 /// See above.
 pub struct Zsync;

@@ -56,7 +56,9 @@ pub fn draw(name: &str, about: &str, summary: &Summary) -> Result<String, String
         for (panel, case) in panels.split_evenly((lines, columns)).iter().zip(&cases) {
             let here: Vec<Point> = points.iter().filter(|point| point.case == *case).copied().collect();
             match sizes(&points) {
-                Some(sizes) => draw_lines(panel, &root, case, &here, (sizes, seconds(&points))).map_err(told)?,
+                Some(sizes) => {
+                    draw_lines(panel, &root, case, &here, (sizes, seconds(&points))).map_err(told)?
+                }
                 None => draw_bars(panel, case, &here, slowest(&points)).map_err(told)?,
             }
         }
@@ -137,7 +139,13 @@ fn decade(bytes: f64) -> String {
 }
 
 /// Seconds over size, both by decades.
-fn draw_lines(area: &Area, root: &Area, case: &str, points: &[Point], axes: (Range<f64>, Range<f64>)) -> Drawn {
+fn draw_lines(
+    area: &Area,
+    root: &Area,
+    case: &str,
+    points: &[Point],
+    axes: (Range<f64>, Range<f64>),
+) -> Drawn {
     let mut chart = ChartBuilder::on(area)
         .caption(case, (FONT, 16))
         .margin(10)
@@ -177,7 +185,11 @@ fn draw_bars(area: &Area, case: &str, points: &[Point], most: f64) -> Drawn {
     let has_several_data = points.iter().any(|point| point.data != points[0].data);
     let name = |place: &SegmentValue<usize>| match place {
         SegmentValue::CenterOf(index) => points.get(*index).map_or_else(String::new, |point| {
-            if has_several_data { format!("{} {}", point.program, point.data) } else { point.program.to_owned() }
+            if has_several_data {
+                format!("{} {}", point.program, point.data)
+            } else {
+                point.program.to_owned()
+            }
         }),
         _ => String::new(),
     };
@@ -205,7 +217,10 @@ fn draw_bars(area: &Area, case: &str, points: &[Point], most: f64) -> Drawn {
         bar.set_margin(5, 5, 0, 0);
         chart.draw_series([bar])?;
         let middle = SegmentValue::CenterOf(index);
-        chart.draw_series([PathElement::new([(point.low, middle.clone()), (point.high, middle.clone())], BLACK)])?;
+        chart.draw_series([PathElement::new(
+            [(point.low, middle.clone()), (point.high, middle.clone())],
+            BLACK,
+        )])?;
         let label = Text::new(short(point.median), (point.high + most * 0.01, middle), (FONT, 12));
         chart.draw_series([label])?;
     }

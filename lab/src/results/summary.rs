@@ -48,8 +48,9 @@ impl<'a> Summary<'a> {
     pub fn of(rows: &'a [Row]) -> Self {
         let mut groups: Vec<Group> = Vec::new();
         for row in rows {
-            let is_same =
-                |group: &&mut Group| (group.case, group.data, group.program) == (&row.case, &row.data, row.program);
+            let is_same = |group: &&mut Group| {
+                (group.case, group.data, group.program) == (&row.case, &row.data, row.program)
+            };
             match groups.iter_mut().find(is_same) {
                 Some(group) => group.rows.push(row),
                 None => groups.push(Group {

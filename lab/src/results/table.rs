@@ -52,7 +52,9 @@ fn glance(summary: &Summary) -> String {
                 continue;
             }
             let cells = programs.iter().map(|program| {
-                here.iter().find(|group| group.program == *program).map_or_else(|| "–".into(), |group| seconds(group))
+                here.iter()
+                    .find(|group| group.program == *program)
+                    .map_or_else(|| "–".into(), |group| seconds(group))
             });
             table += &line([case.to_owned(), data.to_owned()].into_iter().chain(cells));
         }
@@ -69,8 +71,19 @@ fn seconds(group: &Group) -> String {
 }
 
 const DETAILS: [&str; 13] = [
-    "case", "data", "program", "runs", "Mbit/s", "CPU sender", "CPU receiver", "memory sender", "memory receiver",
-    "sent", "received", "sources", "emulator",
+    "case",
+    "data",
+    "program",
+    "runs",
+    "Mbit/s",
+    "CPU sender",
+    "CPU receiver",
+    "memory sender",
+    "memory receiver",
+    "sent",
+    "received",
+    "sources",
+    "emulator",
 ];
 
 fn details(summary: &Summary) -> String {
@@ -102,7 +115,8 @@ fn details(summary: &Summary) -> String {
 /// Of the last run.
 fn sources(group: &Group) -> String {
     let Some(run) = group.measured().last() else { return String::new() };
-    let parts: Vec<_> = run.sources.iter().map(|(source, len)| format!("{source} {}", bytes(*len as f64))).collect();
+    let parts: Vec<_> =
+        run.sources.iter().map(|(source, len)| format!("{source} {}", bytes(*len as f64))).collect();
     parts.join(", ")
 }
 
@@ -144,7 +158,11 @@ pub fn bytes(value: f64) -> String {
         None => format!("{value:.0} B"),
         Some((unit, name)) => {
             let value = value / unit as f64;
-            if value >= 9.95 || value.fract() < 0.05 { format!("{value:.0} {name}") } else { format!("{value:.1} {name}") }
+            if value >= 9.95 || value.fract() < 0.05 {
+                format!("{value:.0} {name}")
+            } else {
+                format!("{value:.1} {name}")
+            }
         }
     }
 }

@@ -185,7 +185,12 @@ fn choose(scenario: &Scenario, names: Option<Vec<String>>) -> Result<Vec<Case>, 
     let Some(names) = names else { return Ok(scenario.cases.clone()) };
     let find = |name: &String| {
         let known = scenario.cases.iter().map(|case| case.name.as_str());
-        scenario.cases.iter().find(|case| case.name == *name).cloned().ok_or_else(|| unknown("case", name, known))
+        scenario
+            .cases
+            .iter()
+            .find(|case| case.name == *name)
+            .cloned()
+            .ok_or_else(|| unknown("case", name, known))
     };
     names.iter().map(find).collect()
 }
@@ -215,7 +220,8 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_named_with_what_there_is() {
-        let told = |text: &str| Plan::of(&scenario(text), false, &Changes::default()).err().unwrap().to_string();
+        let told =
+            |text: &str| Plan::of(&scenario(text), false, &Changes::default()).err().unwrap().to_string();
         assert!(told("").contains("no [run]"));
         assert!(told(&RUN.replace("scp", "spc")).starts_with("there is no program `spc`; there is: tow-cp"));
         assert!(told(&RUN.replace("'r*'", "'b'")).contains("there is no host `b`; there is: a, r1, r2, r3"));

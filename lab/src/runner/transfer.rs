@@ -258,7 +258,8 @@ fn words(command: &Command) -> String {
 /// Copies an older version to where it will be updated, as something new: with times of now.
 fn copy(from: &Path, to: &Path) -> Result<(), TransferError> {
     let mut command = Command::new("cp");
-    let output = command.args(["-r", "--no-preserve=timestamps", "--"]).arg(from).arg(to).output().map_err(at(to))?;
+    let output =
+        command.args(["-r", "--no-preserve=timestamps", "--"]).arg(from).arg(to).output().map_err(at(to))?;
     match output.status.success() {
         true => Ok(()),
         false => {
