@@ -7,7 +7,8 @@ export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
 # Each program with the package it comes in.
 wanted="sshd:openssh-server ssh:openssh-client ssh-keygen:openssh-client rsync:rsync setfacl:acl
-setfattr:attr strace:strace setpriv:util-linux unshare:util-linux"
+setfattr:attr strace:strace setpriv:util-linux unshare:util-linux
+ip:iproute2 ping:iputils-ping wget:wget nginx:nginx-light"
 
 missing() {
     for pair in $wanted; do
