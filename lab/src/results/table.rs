@@ -133,7 +133,7 @@ fn failures(summary: &Summary) -> String {
 fn header<'a>(cells: impl Iterator<Item = &'a str>) -> String {
     let cells: Vec<_> = cells.map(str::to_owned).collect();
     let rule = vec!["---".to_owned(); cells.len()];
-    line(cells.into_iter()) + &format!("|{}|\n", rule.join("|"))
+    line(cells) + &format!("|{}|\n", rule.join("|"))
 }
 
 fn line(cells: impl IntoIterator<Item = String>) -> String {
