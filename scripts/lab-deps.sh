@@ -13,7 +13,6 @@ if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
     exit 1
 fi
 apt-get -qq update
-# nginx's package would start a server of its own; the lab starts one for each run.
-DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+DEBIAN_FRONTEND=noninteractive \
     apt-get -qq install --yes --no-install-recommends "${packages[@]}"
 echo "lab-deps: all programs of the lab are here"

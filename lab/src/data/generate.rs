@@ -155,7 +155,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (old, new) = (dir.path().join("old"), dir.path().join("new"));
         let mut random = Random::new("similar");
-        let len = 20 << 20;
+        let len = 4 << 20;
         file(&old, len, &mut random).unwrap();
         edit(&old, &new, &mut random).unwrap();
         let (old, new) = (fs::read(old).unwrap(), fs::read(new).unwrap());

@@ -204,7 +204,7 @@ fn draw_bars(area: &Area, case: &str, points: &[Point], most: f64) -> Drawn {
         .configure_mesh()
         .disable_y_mesh()
         .y_labels(points.len())
-        .max_light_lines(0)
+        .max_light_lines(1)
         .x_desc("seconds (median, with fastest and slowest)")
         .y_label_formatter(&name)
         .label_style((FONT, 13))

@@ -95,3 +95,17 @@ fn the_median_is_in_the_middle() {
     assert_eq!(summary::median(vec![4.0, 1.0]), Some(2.5));
     assert_eq!(summary::median(Vec::new()), None);
 }
+
+#[test]
+fn any_number_of_bars_can_be_drawn() {
+    let dir = tempfile::tempdir().unwrap();
+    for count in 1..=10 {
+        let rows: Vec<Row> = (crate::programs::ALL.iter().take(count))
+            .map(|program| row("", program.name(), 1 << 20, Some(1.0)))
+            .collect();
+        let report = Report::create(dir.path(), "bars").unwrap();
+        report.finish("A test.", "towpath-lab run bars.toml", &rows).unwrap();
+        let svg = fs::read_to_string(report.path("svg")).unwrap();
+        assert_eq!(svg.matches("1.00").count(), count);
+    }
+}
