@@ -16,9 +16,9 @@ use towpath_simnet::link::{Fate, Link};
 use super::packet::{LONGEST, Packet};
 use super::tun::End;
 
-/// Under load a direction wakes up once in this time and handles all that waits, so a packet is late
-/// by this at most; one packet on an idle link is not.
-const TICK: Duration = Duration::from_micros(100);
+/// Under load a direction wakes up once in this time, or two of them, and handles all that waits, so a
+/// packet is late by that at most; one packet on an idle link is not.
+const TICK: Duration = Duration::from_micros(150);
 /// Reads in a row before it is looked at what is due.
 const BATCH: usize = 256;
 /// How much later than asked the kernel may wake a thread up, in nanoseconds.
@@ -113,9 +113,13 @@ impl Carrier {
         Ok(true)
     }
 
-    /// Lets a tick pass since the last look, if there was something to do then.
+    /// Lets a tick pass since the last look if there was something to do then; two, if that is when
+    /// the next packet is due.
     fn pause(&self) -> bool {
-        let rest = (self.looked + TICK).saturating_sub(self.now());
+        let next = self.looked + TICK;
+        let due = self.on_the_way.front().map_or(next, |first| first.due);
+        let until = if due <= next + TICK { due.max(next) } else { next };
+        let rest = until.saturating_sub(self.now());
         let pauses = self.is_busy && !rest.is_zero();
         if pauses {
             thread::sleep(rest);
