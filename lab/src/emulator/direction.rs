@@ -150,6 +150,8 @@ impl Carrier {
     fn take_in(&mut self, came: Duration) -> io::Result<usize> {
         let link = Arc::clone(&self.direction.link);
         let mut link = link.lock().unwrap_or_else(PoisonError::into_inner);
+        // The link may have begun with it in the pause, but no packet is faster than the link's delay.
+        let earliest = self.now() + link.config().delay;
         for taken in 0..BATCH {
             let len = match rustix::io::read(self.direction.from.as_fd(), &mut self.buffer[..]) {
                 Ok(len) => len,
@@ -159,6 +161,7 @@ impl Carrier {
             let Some(packet) = Packet::new(&self.buffer[..len]).map(Rc::new) else { continue };
             for index in 0..packet.count() {
                 if let Fate::Arrives(due) = link.offer(came, packet.len(index)) {
+                    let due = due.max(earliest);
                     self.on_the_way.push_back(OnTheWay { due, packet: Rc::clone(&packet), index });
                 }
             }
