@@ -53,60 +53,63 @@ pub fn round_trip(lab: &Lab, from: &str, to: &str, count: u32) -> Result<Duratio
     median.map(|millis| Duration::from_secs_f64(millis / 1e3)).ok_or_else(failed)
 }
 
-/// Bits a second that a TCP connection delivers, after `warm_up` and for `time`, both in seconds.
+/// Bits a second that a TCP connection delivers, after `warm_up` and for `time`, both in seconds: the
+/// median of the receiver's half seconds, so that a moment in which it may not run does not count.
 pub fn tcp_rate(lab: &Lab, from: &str, to: &str, warm_up: u32, time: u32) -> Result<f64, LabError> {
     let tried = |error| LabError::tried("running `iperf3` (package iperf3)")(error);
     let mut server = lab.command(to, "iperf3");
-    server.args(["-s", "-1"]).stdout(Stdio::null()).stderr(Stdio::null());
+    server.args(["-s", "-1", "-J", "-i", "0.5"]).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut server = server.spawn().map_err(tried)?;
     let limit = u64::from(warm_up + time) + PATIENCE;
-    let mut said = String::new();
-    let mut rate = None;
-    for _ in 0..TRIES {
+    let connect = || {
         let mut client = lab.command(from, "timeout");
         client.args([
             &limit.to_string(),
             "iperf3",
-            "-J",
             "-t",
             &time.to_string(),
             "-O",
             &warm_up.to_string(),
+            "-c",
         ]);
-        let output = client.arg("-c").arg(lab.address(to).to_string()).output().map_err(tried)?;
-        said = String::from_utf8_lossy(&output.stdout).into_owned();
-        rate = read_rate(&said);
-        if rate.is_some() {
-            break;
-        }
+        client.arg(lab.address(to).to_string()).stdout(Stdio::null()).stderr(Stdio::null());
         thread::sleep(Duration::from_millis(100));
-    }
+        client.status().map_err(tried)
+    };
+    let mut tries = (0..TRIES).map(|_| connect());
     // It serves one client, and ends.
-    if rate.is_none() {
+    if !tries.any(|status| status.is_ok_and(|status| status.success())) {
         server.kill().map_err(tried)?;
     }
-    server.wait().map_err(tried)?;
-    rate.ok_or_else(|| LabError::Command { command: "iperf3".into(), said: said.trim().into() })
+    let said = server.wait_with_output().map_err(tried)?.stdout;
+    read_rate(&said).ok_or_else(|| {
+        let said = String::from_utf8_lossy(&said).trim().into();
+        LabError::Command { command: "iperf3".into(), said }
+    })
 }
 
 #[derive(Deserialize)]
 struct Report {
-    end: End,
+    intervals: Vec<Interval>,
 }
 
 #[derive(Deserialize)]
-struct End {
-    sum_received: Sum,
+struct Interval {
+    sum: Sum,
 }
 
 #[derive(Deserialize)]
 struct Sum {
     bits_per_second: f64,
+    omitted: bool,
 }
 
-fn read_rate(json: &str) -> Option<f64> {
-    let report: Report = serde_json::from_str(json).ok()?;
-    Some(report.end.sum_received.bits_per_second)
+fn read_rate(json: &[u8]) -> Option<f64> {
+    let report: Report = serde_json::from_slice(json).ok()?;
+    let sums = report.intervals.into_iter().map(|it| it.sum).filter(|it| !it.omitted);
+    let mut rates: Vec<f64> = sums.map(|it| it.bits_per_second).collect();
+    rates.sort_by(f64::total_cmp);
+    rates.get(rates.len() / 2).copied()
 }
 
 /// Sends so many numbered datagrams.
@@ -176,10 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_that_of_the_receiver() {
-        let json =
-            r#"{"end": {"sum_sent": {"bits_per_second": 5}, "sum_received": {"bits_per_second": 4.5}}}"#;
-        assert_eq!(read_rate(json), Some(4.5));
-        assert_eq!(read_rate(r#"{"error": "unable to connect"}"#), None);
+    fn the_rate_is_the_median_after_the_warm_up() {
+        let interval = |rate: u32, omitted: bool| {
+            format!(r#"{{"streams": [], "sum": {{"bits_per_second": {rate}, "omitted": {omitted}}}}}"#)
+        };
+        let intervals = [interval(9, true), interval(5, false), interval(1, false), interval(6, false)];
+        let json = format!(r#"{{"start": {{}}, "intervals": [{}]}}"#, intervals.join(", "));
+        assert_eq!(read_rate(json.as_bytes()), Some(5.0));
+        assert_eq!(read_rate(br#"{"intervals": [], "error": "unable to connect"}"#), None);
     }
 }

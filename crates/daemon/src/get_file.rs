@@ -3,16 +3,18 @@
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::Mutex;
 
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_content::tree::{Metadata, Time};
-use towpath_files::{Body, FileError, Overwrite, Policy, SingleFile};
+use towpath_files::{FileError, Overwrite, Policy, SingleFile};
 use towpath_store::FileRecord;
 use towpath_store::{About, DiskStore};
 use towpath_transfer::Target;
 
+use crate::lock::lock;
+use crate::partial::PartialFile;
 use crate::put_tree::store_stamp;
 use crate::resume::{Record, wait_while_busy};
 
@@ -25,16 +27,8 @@ pub struct FileTarget {
     record: Record,
     store: std::sync::Arc<DiskStore>,
     file: Mutex<Option<SingleFile>>,
-    body: OnceLock<Body>,
-    /// Bytes the temporary has; it grows while a live object does.
-    len: Mutex<u64>,
-    existing: Mutex<Vec<Range<u64>>>,
+    partial: PartialFile,
     about: Mutex<About>,
-    failure: Mutex<Option<FileError>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl FileTarget {
@@ -45,17 +39,14 @@ impl FileTarget {
             record,
             store,
             file: Mutex::default(),
-            body: OnceLock::new(),
-            len: Mutex::default(),
-            existing: Mutex::default(),
+            partial: PartialFile::default(),
             about: Mutex::default(),
-            failure: Mutex::default(),
         }
     }
 
     /// The error behind a failed write, with its path.
     pub fn failure(&self) -> Option<FileError> {
-        lock(&self.failure).take()
+        self.partial.take_failure()
     }
 
     /// Notes what the source says of the object.
@@ -63,38 +54,16 @@ impl FileTarget {
         *lock(&self.about) = about.clone();
     }
 
-    fn note<T>(&self, result: Result<T, FileError>) -> io::Result<T> {
-        result.map_err(|error| {
-            let kind = io_error(&error);
-            *lock(&self.failure) = Some(error);
-            kind
-        })
-    }
-
-    fn body(&self) -> io::Result<&Body> {
-        self.body.get().ok_or_else(|| io::Error::other("the file was not begun"))
-    }
-
-    /// Makes room up to `end`.
-    fn grow(&self, body: &Body, end: u64) -> Result<(), FileError> {
-        let mut len = lock(&self.len);
-        if end > *len {
-            body.set_size(end)?;
-            *len = end;
-        }
-        Ok(())
-    }
-
-    fn open(&self, size: Option<u64>) -> Result<SingleFile, FileError> {
+    /// The temporary, and where bytes are in it already.
+    fn open(&self, size: Option<u64>) -> Result<(SingleFile, Vec<Range<u64>>), FileError> {
         if let Some(temp) = self.record.temp() {
             match wait_while_busy(|| SingleFile::reopen(&self.path, temp)) {
                 Ok(file) => {
                     let left = file.data_ranges().collect::<Result<Vec<_>, _>>().unwrap_or_default();
-                    *lock(&self.existing) = left;
                     if let Some(size) = size {
                         file.body().set_size(size)?;
                     }
-                    return Ok(file);
+                    return Ok((file, left));
                 }
                 Err(error @ FileError::Busy { .. }) => return Err(error),
                 Err(error) => tracing::debug!(%error, "what was left is gone"),
@@ -104,7 +73,7 @@ impl FileTarget {
         if let Err(error) = self.record.set_temp(file.temp_name()) {
             tracing::warn!(%error, "an interruption now would begin from the front");
         }
-        Ok(file)
+        Ok((file, Vec::new()))
     }
 
     fn finish(&self, oid: &Oid, size: u64, values: Vec<Value>) -> Result<(), FileError> {
@@ -128,55 +97,36 @@ impl Target for FileTarget {
         if *about != About::default() {
             self.set_about(about);
         }
-        if self.body.get().is_some() {
+        if self.partial.is_begun() {
             return Ok(());
         }
-        let file = self.note(self.open(size))?;
-        *lock(&self.len) = file.body().size();
-        let _ = self.body.set(file.body().clone());
+        let (file, existing) = self.partial.note(self.open(size))?;
+        self.partial.begin(file.body(), existing);
         *lock(&self.file) = Some(file);
         Ok(())
     }
 
     fn existing(&self) -> Vec<Range<u64>> {
-        lock(&self.existing).clone()
+        self.partial.existing().to_vec()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.note(self.body()?.read_at(offset, buf))
+        self.partial.read(offset, buf)
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let body = self.body()?;
-        self.note(self.grow(body, offset + bytes.len() as u64))?;
-        self.note(body.write_piece(offset, bytes, false))
+        self.partial.grow(offset + bytes.len() as u64)?;
+        self.partial.write(offset, bytes, false)
     }
 
     fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
-        let body = self.body()?;
-        self.note(self.grow(body, range.end))?;
-        write_zeros(body, &range, &lock(&self.existing)).or_else(|error| self.note(Err(error)))
+        self.partial.grow(range.end)?;
+        self.partial.write_zeros(&range)
     }
 
     fn complete(&self, oid: &Oid, size: u64, values: Vec<Value>) -> io::Result<()> {
-        self.note(self.finish(oid, size, values))
+        self.partial.note(self.finish(oid, size, values))
     }
-}
-
-/// A new file has a hole there already; what an earlier run left is written over.
-pub fn write_zeros(body: &Body, range: &Range<u64>, existing: &[Range<u64>]) -> Result<(), FileError> {
-    let is_fresh = existing.iter().all(|left| left.end <= range.start || range.end <= left.start);
-    if is_fresh {
-        return Ok(());
-    }
-    let zeros = vec![0; 64 << 10];
-    let mut at = range.start;
-    while at < range.end {
-        let len = (range.end - at).min(zeros.len() as u64);
-        body.write_piece(at, &zeros[..len as usize], false)?;
-        at += len;
-    }
-    Ok(())
 }
 
 /// Tells the index what a file that was just written holds, so that the same bytes need not cross
@@ -205,18 +155,6 @@ pub fn file_record(
     let settled = age.unsigned_abs() > towpath_store::stamp::COARSE_TICK.as_nanos();
     let values = Some(values).filter(|values| values.len() > 1);
     Some(FileRecord { dir, name, stamp, settled, oid: *oid, values })
-}
-
-/// The system's error inside a file error.
-pub fn io_error(error: &FileError) -> io::Error {
-    let kind = match error {
-        FileError::NoSpace { .. } => io::ErrorKind::StorageFull,
-        FileError::Exists { .. } => io::ErrorKind::AlreadyExists,
-        FileError::Vanished { .. } => io::ErrorKind::NotFound,
-        FileError::Permission { .. } => io::ErrorKind::PermissionDenied,
-        _ => io::ErrorKind::Other,
-    };
-    io::Error::new(kind, error.to_string())
 }
 
 fn now() -> Time {

@@ -16,7 +16,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -24,10 +24,7 @@ use towpath_api::{ApiError, ErrorKind, Event, Summary};
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_content::tree::{self, Decoder, Entry, Kind, Located, Metadata};
-use towpath_files::{
-    Body, Destination, FileError, Overwrite, RelPath, SourceTree, Staged, WriteOptions, display_name,
-};
-use towpath_store::hash_open_file;
+use towpath_files::{Destination, FileError, Overwrite, RelPath, Staged, WriteOptions, display_name};
 use towpath_store::{About, DiskStore};
 use towpath_transfer::session::OnDone;
 use towpath_transfer::want::Coverage;
@@ -35,10 +32,10 @@ use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Targe
 
 use crate::errors;
 use crate::get::{Failure, Get, summarize, tell};
-use crate::get_file::{io_error, write_zeros};
-use crate::placing::{Named, Placing};
-use crate::put_tree::store_stamp;
-use crate::resume::{Record, wait_while_busy};
+use crate::lock::lock;
+use crate::partial::PartialFile;
+use crate::placing::{Begun, Named, Placing, adopt};
+use crate::resume::Record;
 use crate::spool::{FailOnDrop, Spool, SpoolReader};
 
 /// Bytes of the descriptor read at once.
@@ -143,18 +140,14 @@ struct Tree {
     placing: Placing<()>,
     /// Files that failed. Whoever finds out, the session's own task included, must not wait.
     problems: mpsc::UnboundedSender<Event>,
-    /// For looking at what an earlier run left.
-    left: Option<SourceTree>,
+    /// An earlier run was interrupted.
+    is_resumed: bool,
     /// What makes going on useless.
     fatal: Mutex<Option<ApiError>>,
     bytes: AtomicU64,
     kept: AtomicU64,
     entries: AtomicU64,
     failed: AtomicU64,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Tree {
@@ -164,25 +157,17 @@ impl Tree {
         store: Arc<DiskStore>,
         problems: mpsc::UnboundedSender<Event>,
     ) -> Result<Arc<Self>, ApiError> {
-        let resume = record.temp().is_some();
-        let options = WriteOptions { resume, ..WriteOptions::default() };
+        let is_resumed = record.temp().is_some();
+        let options = WriteOptions { resume: is_resumed, ..WriteOptions::default() };
         let destination = Destination::create(path, options).map_err(|error| errors::file(&error))?;
-        if let Some(name) = record.temp() {
-            let left = record.parts();
-            match wait_while_busy(|| destination.adopt_staging(name, &|part| left.contains(part))) {
-                Ok(()) => {}
-                Err(error @ FileError::Busy { .. }) => return Err(errors::file(&error)),
-                Err(error) => tracing::debug!(%error, "what was left is gone"),
-            }
-        }
+        adopt(&destination, &record).map_err(|error| errors::file(&error))?;
         let staging = destination.staging_name().map_err(|error| errors::file(&error))?;
         record.set_temp(&staging).map_err(|error| errors::io("note", path, &error))?;
         let base = path.canonicalize().map_err(|error| errors::io("open", path, &error))?;
-        let left = resume.then(|| SourceTree::open(path).ok()).flatten();
         Ok(Arc::new(Self {
             placing: Placing::new(destination, base, record, store),
             problems,
-            left,
+            is_resumed,
             fatal: Mutex::default(),
             bytes: AtomicU64::new(0),
             kept: AtomicU64::new(0),
@@ -221,20 +206,12 @@ impl Tree {
     /// Whether an earlier run already put this very file in place; it is hashed again unless the
     /// index vouches for it.
     fn is_left(&self, path: &RelPath, entry: &Entry, oid: &Oid, size: u64) -> bool {
-        let Some(left) = &self.left else { return false };
-        let Ok(stamp) = self.placing.destination.stamp_at(path) else { return false };
-        if stamp.size != size || stamp.modified != entry.metadata.modified {
+        if !self.is_resumed {
             return false;
         }
-        let whole = path.below(&self.placing.base);
-        let known = whole.parent().zip(whole.file_name()).and_then(|(dir, name)| {
-            self.placing.store().known(dir, &[(name, store_stamp(&stamp))]).ok()?.into_iter().next()?
-        });
-        if let Some(known) = known {
-            return known == *oid;
-        }
-        let hashed = left.open_file(path, &stamp).ok().and_then(|file| hash_open_file(&file, &whole).ok());
-        hashed.is_some_and(|hashed| hashed.oid == *oid)
+        let Ok(stamp) = self.placing.destination.stamp_at(path) else { return false };
+        let is_alike = stamp.size == size && stamp.modified == entry.metadata.modified;
+        is_alike && self.placing.holds(path, &stamp, oid)
     }
 
     /// All files are in place: directories get their metadata, and everything reaches the disk.
@@ -451,9 +428,7 @@ struct TreeFile {
     oid: Oid,
     is_large: bool,
     staged: Mutex<Option<Staged>>,
-    body: OnceLock<Body>,
-    existing: OnceLock<Vec<Range<u64>>>,
-    failure: Mutex<Option<FileError>>,
+    partial: PartialFile,
 }
 
 impl TreeFile {
@@ -466,16 +441,13 @@ impl TreeFile {
             oid,
             is_large,
             staged: Mutex::default(),
-            body: OnceLock::new(),
-            existing: OnceLock::new(),
-            failure: Mutex::default(),
+            partial: PartialFile::default(),
         }
     }
 
     /// The session could not bring it, or this side could not write it.
     fn ended(&self, error: &FetchError) {
-        let failure = lock(&self.failure).take();
-        match (failure, error) {
+        match (self.partial.take_failure(), error) {
             (Some(failure), _) => self.tree.problem(&self.path, &failure),
             (None, FetchError::Stalled { .. } | FetchError::Cancelled) => {
                 self.tree.stop(errors::fetch(error))
@@ -484,36 +456,16 @@ impl TreeFile {
         }
     }
 
-    fn note<T>(&self, result: Result<T, FileError>) -> io::Result<T> {
-        result.map_err(|error| {
-            let kind = io_error(&error);
-            *lock(&self.failure) = Some(error);
-            kind
-        })
-    }
-
-    fn body(&self) -> io::Result<&Body> {
-        self.body.get().ok_or_else(|| io::Error::other("the file was not begun"))
-    }
-
-    fn open(&self, size: u64) -> Result<Staged, FileError> {
-        if let Some(part) = self.tree.placing.record.take_part(&self.oid)
-            && let Ok(staged) = self.tree.placing.destination.reopen_staged(&part)
-        {
-            let left = staged.data_ranges().collect::<Result<Vec<_>, _>>().unwrap_or_default();
-            let _ = self.existing.set(left);
-            staged.body().set_size(size)?;
-            return Ok(staged);
+    /// A temporary for it, and where bytes are in it already.
+    fn open(&self, size: u64) -> Result<Begun, FileError> {
+        let placing = &self.tree.placing;
+        let left = placing.left_of(&self.oid, size, |name| placing.destination.reopen_staged(name))?;
+        if let Some(left) = left {
+            return Ok(left);
         }
-        let staged = self.tree.placing.destination.stage_file(size)?;
-        let noted = match self.is_large {
-            true => self.tree.placing.record.set_part(&self.oid, staged.name()),
-            false => self.tree.placing.record.set_small_part(&self.oid, staged.name()),
-        };
-        if let Err(error) = noted {
-            tracing::warn!(%error, "an interruption now would begin this file from the front");
-        }
-        Ok(staged)
+        let staged = placing.destination.stage_file(size)?;
+        placing.note_part(&self.oid, &staged, self.is_large);
+        Ok((staged, Vec::new()))
     }
 
     fn finish(&self, values: Vec<Value>) -> Result<(), FileError> {
@@ -528,30 +480,29 @@ impl TreeFile {
 
 impl Target for TreeFile {
     fn begin(&self, size: Option<u64>, _about: &About) -> io::Result<()> {
-        let staged = self.note(self.open(size.unwrap_or(0)))?;
-        let _ = self.body.set(staged.body().clone());
+        let (staged, existing) = self.partial.note(self.open(size.unwrap_or(0)))?;
+        self.partial.begin(staged.body(), existing);
         *lock(&self.staged) = Some(staged);
         Ok(())
     }
 
     fn existing(&self) -> Vec<Range<u64>> {
-        self.existing.get().cloned().unwrap_or_default()
+        self.partial.existing().to_vec()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.note(self.body()?.read_at(offset, buf))
+        self.partial.read(offset, buf)
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.note(self.body()?.write_piece(offset, bytes, false))
+        self.partial.write(offset, bytes, false)
     }
 
     fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
-        let existing = self.existing.get().map_or(&[][..], Vec::as_slice);
-        write_zeros(self.body()?, &range, existing).or_else(|error| self.note(Err(error)))
+        self.partial.write_zeros(&range)
     }
 
     fn complete(&self, _oid: &Oid, _size: u64, values: Vec<Value>) -> io::Result<()> {
-        self.note(self.finish(values))
+        self.partial.note(self.finish(values))
     }
 }

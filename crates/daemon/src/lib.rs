@@ -14,12 +14,14 @@
 //! | [`shares`] | what was shared before, so that the same command gives the same ticket |
 //! | `put`, `put_tree` | files, trees and streams into the store |
 //! | `get`, `get_file`, `get_tree` | objects out of a session into files |
+//! | `partial` | a file that a session fills |
 //! | `spool` | a temporary that is read while it grows |
 //! | `placing` | complete files of a tree get their names in batches |
 //! | [`copy`] | `tow cp` and `tow sync` |
 //! | `resume` | what an interrupted transfer left, and where |
 //! | [`listen`] | connections from peers, within limits |
 //! | [`server`] | the local API over a Unix socket |
+//! | `lock` | mutexes that outlive a panic of their holder |
 //! | `errors` | what went wrong, with the next step |
 //!
 //! After a crash: the store is readable, tickets of leases are honoured again, an interrupted get
@@ -33,6 +35,8 @@ mod get_tree;
 pub mod grants;
 pub mod home;
 pub mod listen;
+mod lock;
+mod partial;
 mod placing;
 mod put;
 mod put_tree;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -12,6 +12,7 @@ use towpath_link::Identity;
 use towpath_link::tcp::{BindError, Listener, Pending, Timeouts};
 use towpath_plugins::direct::{Peer, PeerConfig, Service};
 
+use crate::lock::lock;
 use crate::shares::Shares;
 
 /// Connections at once.
@@ -48,7 +49,7 @@ impl Listening {
 
     /// Connections now.
     pub fn connections(&self) -> u64 {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner).all as u64
+        lock(&self.count).all as u64
     }
 }
 
@@ -184,7 +185,7 @@ struct Slot {
 
 impl Slot {
     fn take(count: &Arc<Mutex<Counts>>, ip: IpAddr) -> Option<Self> {
-        let mut counts = count.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(count);
         let here = counts.by_address.get(&ip).copied().unwrap_or(0);
         if counts.all >= MAX_CONNECTIONS || here >= MAX_PER_ADDRESS {
             return None;
@@ -197,7 +198,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut counts = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.count);
         counts.all -= 1;
         if let Some(here) = counts.by_address.get_mut(&self.ip) {
             *here -= 1;

@@ -4,18 +4,21 @@
 //! slow link few files come, and what has no name yet is what a kill costs.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_content::tree::Metadata;
 use towpath_files::{BeforeNaming, Destination, FileError, Overwrite, Placed, RelPath, Staged, Stamp};
-use towpath_store::DiskStore;
+use towpath_store::{DiskStore, FileRecord, hash_open_file};
 
 use crate::get_file::file_record;
-use crate::resume::Record;
+use crate::lock::lock;
+use crate::put_tree::store_stamp;
+use crate::resume::{Record, wait_while_busy};
 
 /// How long complete files may wait for the sync that gives them their names.
 const NAME_EVERY: Duration = Duration::from_secs(2);
@@ -53,8 +56,21 @@ pub struct Named<T> {
     pub lacking: Option<FileError>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// A temporary, and where bytes are in it already.
+pub type Begun = (Staged, Vec<Range<u64>>);
+
+/// Goes on with the temporaries that an interruption left in `destination`; false if there are none.
+pub fn adopt(destination: &Destination, record: &Record) -> Result<bool, FileError> {
+    let Some(name) = record.temp() else { return Ok(false) };
+    let left = record.parts();
+    match wait_while_busy(|| destination.adopt_staging(name, &|part| left.contains(part))) {
+        Ok(()) => Ok(true),
+        Err(error @ FileError::Busy { .. }) => Err(error),
+        Err(error) => {
+            tracing::debug!(%error, "what was left is gone");
+            Ok(false)
+        }
+    }
 }
 
 impl<T> Placing<T> {
@@ -83,6 +99,32 @@ impl<T> Placing<T> {
         let mut named = self.settle(placed);
         named.extend(self.flush_if_due());
         Ok(named)
+    }
+
+    /// What an interruption left of the file that `key` names, made `size` long, and where bytes are
+    /// in it; `reopen` opens it by its name.
+    pub fn left_of(
+        &self,
+        key: &Oid,
+        size: u64,
+        reopen: impl FnOnce(&str) -> Result<Staged, FileError>,
+    ) -> Result<Option<Begun>, FileError> {
+        let staged = self.record.take_part(key).and_then(|name| reopen(&name).ok());
+        let Some(staged) = staged else { return Ok(None) };
+        let left = staged.data_ranges().collect::<Result<Vec<_>, _>>().unwrap_or_default();
+        staged.body().set_size(size)?;
+        Ok(Some((staged, left)))
+    }
+
+    /// Notes where the file that `key` names grows, so that it goes on there after an interruption.
+    pub fn note_part(&self, key: &Oid, staged: &Staged, is_large: bool) {
+        let noted = match is_large {
+            true => self.record.set_part(key, staged.name()),
+            false => self.record.set_small_part(key, staged.name()),
+        };
+        if let Err(error) = noted {
+            tracing::warn!(%error, "an interruption now would begin this file from the front");
+        }
     }
 
     /// Names all files that wait.
@@ -128,14 +170,31 @@ impl<T> Placing<T> {
         lock(&self.committed).len()
     }
 
+    /// The content of the file at `path`, which was `seen`, as far as the index knows it.
+    pub fn known(&self, path: &RelPath, seen: &Stamp) -> Option<Oid> {
+        let whole = self.whole_path(path);
+        let (dir, name) = whole.parent().zip(whole.file_name())?;
+        self.store.known(dir, &[(name, store_stamp(seen))]).ok()?.into_iter().next()?
+    }
+
+    /// Reads the file at `path`, which was `seen`, to know its content.
+    pub fn hash(&self, path: &RelPath, seen: &Stamp) -> Option<FileRecord> {
+        let whole = self.whole_path(path);
+        let (dir, name) = whole.parent().zip(whole.file_name())?;
+        let file = self.destination.open_file(path, seen).ok()?;
+        Some(FileRecord::new(dir, name, hash_open_file(&file, &whole).ok()?))
+    }
+
+    /// Whether the file at `path`, which was `seen`, has this very content. Reads it unless the
+    /// index knows it.
+    pub fn holds(&self, path: &RelPath, seen: &Stamp, oid: &Oid) -> bool {
+        let found = self.known(path, seen).or_else(|| Some(self.hash(path, seen)?.oid));
+        found == Some(*oid)
+    }
+
     /// A path in the tree as the index and other programs know it.
     pub fn whole_path(&self, path: &RelPath) -> PathBuf {
         path.below(&self.base)
-    }
-
-    /// The index.
-    pub fn store(&self) -> &DiskStore {
-        &self.store
     }
 
     /// The destination's path for messages.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use towpath_api::{ApiError, ErrorKind, Input, PutReply};
 use towpath_content::Oid;
 use towpath_content::ticket::Secret;
@@ -27,6 +27,8 @@ use crate::shares::Share;
 const HASH_FIRST: u64 = 64 << 20;
 /// How long a file may take to be opened before its ticket is given out in any case.
 const LONGEST_START: Duration = Duration::from_secs(5);
+/// How often it is seen to whether what is not shown yet ever will be.
+const SHOW_TICK: Duration = Duration::from_millis(20);
 /// Bytes of a stream read at once.
 const PART: u64 = 256 << 10;
 
@@ -86,14 +88,22 @@ pub async fn put(service: &Arc<Service>, path: &Path) -> Result<Shared, ApiError
 async fn start_and_show(service: &Arc<Service>, plan: Plan) -> Result<Shared, ApiError> {
     let oid = plan.share.oid;
     let shared = start(service, plan)?;
-    let begun = Instant::now();
-    while service.store.have(&oid).is_err()
-        && !shared.reading.is_finished()
-        && begun.elapsed() < LONGEST_START
-    {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let (service, reading) = (Arc::clone(service), shared.reading.abort_handle());
+    let showing = tokio::task::spawn_blocking(move || until_shown(&service, &oid, &reading));
+    showing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
     Ok(shared)
+}
+
+/// Blocks until the object can be found, or `reading` ended without it.
+fn until_shown(service: &Service, oid: &Oid, reading: &AbortHandle) {
+    let begun = Instant::now();
+    loop {
+        let seen = service.store.version(oid);
+        if service.store.have(oid).is_ok() || reading.is_finished() || begun.elapsed() >= LONGEST_START {
+            return;
+        }
+        service.store.wait_change(oid, seen, SHOW_TICK);
+    }
 }
 
 fn start(service: &Arc<Service>, plan: Plan) -> Result<Shared, ApiError> {

@@ -10,13 +10,15 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use towpath_content::Oid;
 use towpath_content::node_id::hex;
 use towpath_files::FileError;
+
+use crate::lock::lock;
 
 /// The extension of the file for small files' temporaries.
 const SMALL: &str = "small.jsonl";
@@ -161,10 +163,6 @@ impl Record {
 
 fn part_line(oid: &Oid, name: &str) -> String {
     format!("{}\n", json!({ "part": oid.to_string(), "temp": name }))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Opens what an interrupted get left; blocks a moment if that is just ending. One that goes on is

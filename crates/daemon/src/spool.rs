@@ -13,6 +13,8 @@ use towpath_content::pieces::Value;
 use towpath_store::About;
 use towpath_transfer::Target;
 
+use crate::lock::lock;
+
 /// A transfer target whose checked front can be read at once.
 pub struct Spool {
     file: File,
@@ -44,7 +46,7 @@ impl Spool {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {

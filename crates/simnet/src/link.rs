@@ -130,6 +130,16 @@ impl Link {
         self.counters
     }
 
+    /// When a packet of `len` bytes would find room in the queue: `now`, or later. An idle link has
+    /// room for any packet.
+    pub fn room_at(&self, now: Duration, len: u64) -> Duration {
+        if self.config.rate.is_none() || self.config.cut || self.free <= now {
+            return now;
+        }
+        let left = self.free + self.config.clocking(len + self.config.overhead);
+        left.saturating_sub(self.config.longest_wait()).min(self.free).max(now)
+    }
+
     /// A packet of `len` bytes comes at `now`, not before an earlier one.
     pub fn offer(&mut self, now: Duration, len: u64) -> Fate {
         self.counters.packets += 1;
@@ -139,9 +149,8 @@ impl Link {
             return Fate::Lost;
         }
         let size = len + self.config.overhead;
-        let free = self.free.max(now);
-        let left = free + self.config.clocking(size);
-        if self.config.rate.is_some() && free > now && left - now > self.config.longest_wait() {
+        let left = self.free.max(now) + self.config.clocking(size);
+        if self.room_at(now, len) > now {
             self.counters.overflows += 1;
             return Fate::Overflow;
         }

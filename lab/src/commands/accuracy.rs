@@ -139,13 +139,14 @@ impl Setting {
         format!("{} {}ms{loss}{burst}", self.rate, self.round_trip)
     }
 
-    /// Two hosts with buffers for what such a link holds. Only one way loses.
+    /// Two hosts with buffers for what such a link holds, and a queue so long that TCP's answer to a full
+    /// one never leaves the link idle: it is the link that is measured. Only one way loses.
     fn scenario(&self) -> String {
         let Self { rate, round_trip, loss, burst, .. } = self;
         let delay = round_trip / 2.0;
         format!(
             "about = 'accuracy'\nhosts = ['a', 'b']\n[[link]]\nbetween = ['a', 'b']\nrate = '{rate}'\n\
-             delay = '{delay}ms'\nloss = {loss}\nburst = {burst}\nback = {{ loss = 0.0 }}\n\
+             delay = '{delay}ms'\nqueue = '200ms'\nloss = {loss}\nburst = {burst}\nback = {{ loss = 0.0 }}\n\
              [[case]]\nname = ''\n[case.host]\n'net.ipv4.tcp_congestion_control' = 'cubic'\n\
              'net.ipv4.tcp_rmem' = '4096 1000000 64000000'\n'net.ipv4.tcp_wmem' = '4096 1000000 64000000'\n"
         )

@@ -16,9 +16,9 @@ use towpath_simnet::link::{Fate, Link};
 use super::packet::{LONGEST, Packet};
 use super::tun::End;
 
-/// Under load a direction wakes up once in this time and handles all that waits, so a packet is late
-/// by this at most; one packet on an idle link is not.
-const TICK: Duration = Duration::from_micros(100);
+/// Under load a direction wakes up once in this time, or two of them, and handles all that waits, so a
+/// packet is late by that at most; one packet on an idle link is not.
+const TICK: Duration = Duration::from_micros(150);
 /// Reads in a row before it is looked at what is due.
 const BATCH: usize = 256;
 /// How much later than asked the kernel may wake a thread up, in nanoseconds.
@@ -113,9 +113,13 @@ impl Carrier {
         Ok(true)
     }
 
-    /// Lets a tick pass since the last look, if there was something to do then.
+    /// Lets a tick pass since the last look if there was something to do then; two, if that is when
+    /// the next packet is due.
     fn pause(&self) -> bool {
-        let rest = (self.looked + TICK).saturating_sub(self.now());
+        let next = self.looked + TICK;
+        let due = self.on_the_way.front().map_or(next, |first| first.due);
+        let until = if due <= next + TICK { due.max(next) } else { next };
+        let rest = until.saturating_sub(self.now());
         let pauses = self.is_busy && !rest.is_zero();
         if pauses {
             thread::sleep(rest);
@@ -146,6 +150,8 @@ impl Carrier {
     fn take_in(&mut self, came: Duration) -> io::Result<usize> {
         let link = Arc::clone(&self.direction.link);
         let mut link = link.lock().unwrap_or_else(PoisonError::into_inner);
+        // The link may have begun with it in the pause, but no packet is faster than the link's delay.
+        let earliest = self.now() + link.config().delay;
         for taken in 0..BATCH {
             let len = match rustix::io::read(self.direction.from.as_fd(), &mut self.buffer[..]) {
                 Ok(len) => len,
@@ -155,6 +161,7 @@ impl Carrier {
             let Some(packet) = Packet::new(&self.buffer[..len]).map(Rc::new) else { continue };
             for index in 0..packet.count() {
                 if let Fate::Arrives(due) = link.offer(came, packet.len(index)) {
+                    let due = due.max(earliest);
                     self.on_the_way.push_back(OnTheWay { due, packet: Rc::clone(&packet), index });
                 }
             }

@@ -2,9 +2,9 @@
 //!
 //! | module | story |
 //! |---|---|
-//! | [`tun`] | a link's end: a TUN device in a host's namespace |
-//! | [`packet`] | what is read from a device, and how super-packets are cut |
-//! | [`direction`] | the loop: read, ask the model, deliver when due |
+//! | `tun` | a link's end: a TUN device in a host's namespace |
+//! | `packet` | what is read from a device, and how super-packets are cut |
+//! | `direction` | the loop: read, ask the model, deliver when due |
 //!
 //! The model itself is [`towpath_simnet::link::Link`].
 

@@ -234,6 +234,27 @@ mod tests {
     }
 
     #[test]
+    fn datagrams_are_cut_too() {
+        let mut bytes = super_packet().bytes[..VNET + 20].to_vec();
+        bytes[1] = GSO_UDP;
+        bytes[4..6].copy_from_slice(&1200u16.to_ne_bytes());
+        bytes[8..10].copy_from_slice(&6u16.to_ne_bytes());
+        bytes[VNET + 9] = UDP;
+        bytes.extend([0, 1, 0, 2, 0x0d, 0xb4, 0, 0]);
+        bytes.extend([7; 3500]);
+        let packet = Packet::new(&bytes).unwrap();
+        assert_eq!((packet.count(), packet.len(0), packet.len(2)), (3, 1228, 1128));
+        let last = written(&packet, 2..3);
+        let udp = &last[VNET + 20..VNET + 28];
+        assert_eq!(
+            (last[1], &udp[..4], &udp[4..6]),
+            (GSO_NONE, &[0, 1, 0, 2][..], &1108u16.to_be_bytes()[..])
+        );
+        let pseudo = fold(sum(&last[VNET + 12..VNET + 20]) + 17 + 1108);
+        assert_eq!(udp[6..8], pseudo.to_be_bytes());
+    }
+
+    #[test]
     fn pieces_that_arrive_together_stay_together() {
         let packet = super_packet();
         let two = written(&packet, 1..3);

@@ -2,8 +2,8 @@
 //!
 //! | module | story |
 //! |---|---|
-//! | [`plan`] | who has which address, which way leads where |
-//! | [`namespace`] | a host: a network namespace and what is set in it |
+//! | `plan` | who has which address, which way leads where |
+//! | `namespace` | a host: a network namespace and what is set in it |
 //! | [`registry`] | which labs there are, and how nothing of them is left behind |
 //! | [`control`] | other processes change a running link |
 //! | [`changes`] | the scenario changes its links at its times |

@@ -2,18 +2,17 @@
 //!
 //! Most flags are a line in [`SYNC`] or [`CP`]: the same scene is copied without the flag, with it,
 //! and by rsync or cp with it. Without it something else must come out; rsync must end with the same
-//! trees, itemised lines and exit code. What one scene can't show has a situation below, in
-//! [`ELSEWHERE`].
+//! trees, itemised lines and exit code. What one scene can't show has a situation of its own, here or
+//! in `copying_flags_remote`: see [`ELSEWHERE`].
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 
-use crate::environment::{Call, Summary};
+use crate::copying_flags_remote;
 use crate::likeness::{
     Outcome, Scene, age, attribute, has_rsync, is_root, link, list_user, mode, portrait, settle, words, write,
 };
@@ -26,16 +25,9 @@ situations![
     each_flag_has_a_test,
     archive_alone_leaves_out_what_rsync_leaves_out,
     flags_that_rsync_can_not_undo_can_be_undone,
-    owners_go_by_name_unless_numbers_are_asked_for,
     runs_of_zeros_become_holes_only_when_asked_for,
     another_file_system_is_not_entered_when_so_asked,
     more_than_half_of_a_destination_asks_for_a_number_or_force,
-    the_other_side_is_reached_by_the_command_and_program_that_are_named,
-    data_go_the_way_that_is_named,
-    compressed_data_are_fewer_on_the_way,
-    a_changed_file_travels_whole_only_when_so_asked,
-    a_limited_rate_is_kept_to,
-    a_silent_other_side_is_given_up_in_the_time_that_was_given,
     what_is_told_is_what_was_asked_for,
     tow_cp_tells_what_was_asked_for,
 ];
@@ -195,7 +187,7 @@ const ALWAYS_SO: &[&str] = &["partial", "no-partial", "help"];
 const ALWAYS_SO_IN_CP: &[&str] = &["recursive", "preserve", "force", "help"];
 
 /// One of each kind, in each state that some flag is about.
-fn one_of_each(folder: &Path) {
+pub fn one_of_each(folder: &Path) {
     let (source, destination) = (folder.join("src"), folder.join("dst"));
     for dir in ["d/sub", "empty", "file_there"] {
         fs::create_dir_all(source.join(dir)).unwrap();
@@ -355,7 +347,8 @@ fn each_cp_flag_does_what_it_does_in_cp() {
 
 fn each_flag_has_a_test() {
     let scene = Scene::new(|_| ());
-    let names = SITUATIONS.iter().map(|situation| situation.name.rsplit("::").next().unwrap());
+    let situations = SITUATIONS.iter().chain(copying_flags_remote::SITUATIONS);
+    let names = situations.map(|situation| situation.name.rsplit("::").next().unwrap());
     let names: Vec<_> = names.collect();
     let elsewhere = |flag: &str| ELSEWHERE.iter().any(|(name, test)| *name == flag && names.contains(test));
     let in_sync =
@@ -437,181 +430,6 @@ fn flags_that_rsync_can_not_undo_can_be_undone() {
         let (with, undone, plain) = (ours("with", flag), ours("undone", undone), ours("plain", plain));
         assert_eq!(undone.differences(&plain), Vec::<String>::new(), "{flag}");
         assert!(!with.differences(&plain).is_empty(), "{flag}");
-    }
-}
-
-const TOW: &str = env!("CARGO_BIN_EXE_tow");
-
-/// How the other side, which is `$*`, is run.
-const PLAINLY: &str = "exec sh -c \"$*\"";
-/// The same, with all that passes kept.
-const RECORDED: &str = "tee ../sent | sh -c \"$*\" | tee ../received";
-
-/// What reaches it.
-const REMOTELY: &str = "-e ../rsh --tow-path TOW";
-
-/// A command that does not go far: it drops the host and runs the rest here, at another home.
-struct FakeRsh<'a> {
-    scene: &'a Scene,
-}
-
-impl<'a> FakeRsh<'a> {
-    fn new(scene: &'a Scene, run: &str) -> Self {
-        let home = scene.elsewhere().home("");
-        let script = format!("#!/bin/sh\nshift\nexport TOW_HOME='{}'\n{run}\n", home.display());
-        let path = scene.machine().path("rsh");
-        fs::write(&path, script).unwrap();
-        mode(&path, 0o755);
-        Self { scene }
-    }
-
-    /// A call in a twin that reaches the other side so. `HERE:` is where the twin is over there.
-    fn call(&self, twin: &str, line: &str) -> Call {
-        let twin = self.scene.twin(twin);
-        let line = line.replace("HERE:", &format!("host:{}/", twin.display()));
-        let line = line.replace("TOW", TOW);
-        self.scene.machine().tow(words(&line)).folder(&twin)
-    }
-
-    /// Bytes that the last call had on the pipe, in both directions.
-    fn passed(&self) -> u64 {
-        let len = |name| fs::metadata(self.scene.machine().path(name)).unwrap().len();
-        len("sent") + len("received")
-    }
-}
-
-fn the_other_side_is_reached_by_the_command_and_program_that_are_named() {
-    let scene = Scene::new(one_of_each);
-    let rsh = FakeRsh::new(&scene, PLAINLY);
-    for command in ["sync", "cp"] {
-        let call =
-            |name: &str, rest: &str| rsh.call(&format!("{command}-{name}"), &format!("{command} {rest}"));
-        call("there", "-e ../rsh --tow-path TOW src/ HERE:new").end().with(0);
-        assert!(scene.machine().path(format!("{command}-there/new")).is_dir());
-        call("back", "-e ../rsh --tow-path TOW HERE:src/ new").end().with(0);
-        assert!(scene.machine().path(format!("{command}-back/new")).is_dir());
-        let no_program = call("no-program", "-e ../rsh --tow-path /nowhere/tow src HERE:").end();
-        assert!(no_program.code() != 0 && no_program.err.contains("--tow-path"), "{}", no_program.err);
-        let no_command = call("no-command", "-e /nowhere/rsh src HERE:").end();
-        assert!(no_command.code() != 0 && no_command.err.contains("/nowhere/rsh"), "{}", no_command.err);
-    }
-}
-
-fn data_go_the_way_that_is_named() {
-    let scene = Scene::new(|folder| {
-        fs::create_dir(folder.join("src")).unwrap();
-        trees::file(&folder.join("src/big"), 1, 2_000_000);
-    });
-    let rsh = FakeRsh::new(&scene, RECORDED);
-    for command in ["sync", "cp"] {
-        rsh.call(&format!("{command}-ssh"), &format!("{command} --via ssh {REMOTELY} src HERE:dst"))
-            .end()
-            .with(0);
-        assert!(rsh.passed() > 2_000_000, "{}", rsh.passed());
-        // Content that is there already would not travel at all.
-        trees::file(&scene.machine().path("scene/src/big"), command.len() as u64, 2_000_000);
-        rsh.call(&format!("{command}-tls"), &format!("{command} --via tls {REMOTELY} src HERE:dst"))
-            .end()
-            .with(0);
-        assert!(rsh.passed() < 100_000, "{}", rsh.passed());
-        trees::file(&scene.machine().path("scene/src/big"), 7, 2_000_000);
-    }
-}
-
-fn compressed_data_are_fewer_on_the_way() {
-    let scene =
-        Scene::new(|folder| fs::write(folder.join("text"), "much the same. ".repeat(100_000)).unwrap());
-    for (number, (line, fits)) in
-        [("sync -z", true), ("sync -z --no-z", false), ("sync", false), ("cp -z", true), ("cp", false)]
-            .into_iter()
-            .enumerate()
-    {
-        // A home of its own each time: what is there already does not travel.
-        let fresh =
-            Scene::new(|folder| drop(fs::copy(scene.machine().path("scene/text"), folder.join("text"))));
-        let rsh = FakeRsh::new(&fresh, RECORDED);
-        rsh.call(&number.to_string(), &format!("{line} --via ssh {REMOTELY} text HERE:copy")).end().with(0);
-        assert_eq!(rsh.passed() < 500_000, fits, "{line}: {}", rsh.passed());
-    }
-}
-
-fn a_changed_file_travels_whole_only_when_so_asked() {
-    for (flags, whole) in [("-W", true), ("-W --no-W", false), ("", false)] {
-        let scene = Scene::new(|folder| {
-            trees::file(&folder.join("old"), 1, 4_000_000);
-            let mut changed = fs::read(folder.join("old")).unwrap();
-            changed[1_000_000] ^= 1;
-            fs::write(folder.join("file"), changed).unwrap();
-            age(&folder.join("old"), 0);
-        });
-        let rsh = FakeRsh::new(&scene, RECORDED);
-        let line = format!("sync --json --via ssh {REMOTELY} {flags} file HERE:old");
-        let summary = Summary(rsh.call("twin", &line).end().with(0).events().pop().unwrap());
-        assert_eq!(rsh.passed() > 4_000_000, whole, "{flags}: {}", rsh.passed());
-        assert_eq!(summary.number("matched") == 0, whole, "{flags}: {}", summary.0);
-    }
-}
-
-fn a_limited_rate_is_kept_to() {
-    for (flags, least) in [
-        ("sync --bwlimit=400", 1.0),
-        ("sync --limit-rate=400K", 1.0),
-        ("sync --bwlimit=1 --no-bwlimit", 0.0),
-        ("cp --limit-rate=400K", 1.0),
-    ] {
-        let scene = Scene::new(|folder| trees::file(&folder.join("file"), 1, 700_000));
-        let rsh = FakeRsh::new(&scene, RECORDED);
-        let start = Instant::now();
-        rsh.call("twin", &format!("{flags} --via ssh {REMOTELY} file HERE:copy")).end().with(0);
-        let seconds = start.elapsed().as_secs_f64();
-        assert!(seconds >= least && seconds < 60.0, "{flags}: {seconds} s");
-    }
-}
-
-fn a_silent_other_side_is_given_up_in_the_time_that_was_given() {
-    // Without the flag data may stall for a minute, and silence lasts 20 seconds before it is one.
-    let stalls = "sh -c \"$*\" | { stdbuf -o0 head -c 200000; exec cat > /dev/null; }";
-    for (line, code) in
-        [("sync --timeout=1", 30), ("sync --no-timeout --timeout=1", 30), ("cp --timeout=1", 1)]
-    {
-        let scene = Scene::new(|folder| trees::file(&folder.join("file"), 1, 4_000_000));
-        let rsh = FakeRsh::new(&scene, stalls);
-        let start = Instant::now();
-        rsh.call("twin", &format!("{line} --via ssh {REMOTELY} HERE:file copy")).end().with(code);
-        assert!(start.elapsed() < Duration::from_secs(12), "{line}: {:?}", start.elapsed());
-    }
-}
-
-fn owners_go_by_name_unless_numbers_are_asked_for() {
-    if !is_root() {
-        skip("owners are root's affair");
-    }
-    let scene = Scene::new(|folder| {
-        write(&folder.join("file"), "mine", 0);
-        std::os::unix::fs::chown(folder.join("file"), Some(1), Some(1)).unwrap();
-        // Over there the user of this name has another number.
-        let users = fs::read_to_string("/etc/passwd").unwrap();
-        let one = users.lines().find(|line| line.split(':').nth(2) == Some("1")).unwrap();
-        let other = one.replacen(":1:", ":4321:", 1);
-        fs::write(folder.join("users"), users.replace(one, &other)).unwrap();
-    });
-    let users = scene.machine().path("scene/users");
-    let run =
-        format!("unshare -m sh -c 'mount --bind {} /etc/passwd && exec \"$@\"' sh \"$@\"", users.display());
-    let rsh = FakeRsh::new(&scene, &run);
-    for (number, (line, owner)) in [
-        ("sync", 4321),
-        ("sync --numeric-ids", 1),
-        ("sync --numeric-ids --no-numeric-ids", 4321),
-        ("cp", 4321),
-        ("cp --numeric-ids", 1),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        rsh.call(&number.to_string(), &format!("{line} {REMOTELY} file HERE:copy")).end().with(0);
-        let copy = fs::metadata(scene.machine().path(format!("{number}/copy"))).unwrap();
-        assert_eq!((copy.uid(), copy.gid()), (owner, 1), "{line}");
     }
 }
 

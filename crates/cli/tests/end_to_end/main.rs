@@ -26,6 +26,7 @@
 //! | `copying_faults` | what goes wrong with a copy, in words and exit status |
 //! | `copying_swapped` | directories become links that lead outside while a tree is synced |
 //! | `copying_flags` | every flag of `tow sync` and `tow cp` does something, and what rsync does with it |
+//! | `copying_flags_remote` | the same of those about the other side and the way there |
 //! | `copying_like_rsync` | random trees and flags: `tow sync` ends as rsync does, `tow cp` as `cp -a` |
 //! | `likeness` | whether trees are alike in all that can be seen |
 //! | `help` | the help texts, as they were last agreed on |
@@ -37,6 +38,7 @@
 mod arriving;
 mod copying_faults;
 mod copying_flags;
+mod copying_flags_remote;
 mod copying_interrupted;
 mod copying_like_rsync;
 mod copying_remote;
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         destinations::SITUATIONS,
         second_time::SITUATIONS,
         copying_flags::SITUATIONS,
+        copying_flags_remote::SITUATIONS,
         copying_like_rsync::SITUATIONS,
         help::SITUATIONS,
     ])

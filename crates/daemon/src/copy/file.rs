@@ -10,29 +10,26 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use tokio::sync::OwnedSemaphorePermit;
 use towpath_content::Oid;
 use towpath_content::pieces::{MIN_LOG2, Value};
 use towpath_content::tree::{Kind, Metadata, Time};
-use towpath_files::{BeforeNaming, Body, FileError, Overwrite, RelPath, Staged, Stamp};
-use towpath_store::{About, hash_open_file};
+use towpath_files::{BeforeNaming, FileError, Overwrite, RelPath, Staged, Stamp};
+use towpath_store::About;
 use towpath_transfer::{FetchError, Outcome, Target};
 
 use super::judge::Changes;
+use super::places::Place;
 use super::receiving::Receiving;
 use super::renames::WORTH_WAITING;
 use super::source::Located;
-use crate::get_file::{io_error, write_zeros};
-use crate::put_tree::store_stamp;
+use crate::lock::lock;
+use crate::partial::PartialFile;
+use crate::placing::Begun;
 
 /// A file that it replaces is worth to start from if it has as many bytes.
 const WORTH_READING: u64 = 1 << (MIN_LOG2 + 1);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What is known of a file when it is asked for.
 pub struct Wanted {
@@ -67,12 +64,9 @@ pub struct CopyFile {
     modified: Mutex<Time>,
     /// Runs of zeros become holes.
     sparse: AtomicBool,
-    permit: Mutex<Option<OwnedSemaphorePermit>>,
+    place: Mutex<Option<Place>>,
     staged: Mutex<Option<Staged>>,
-    body: OnceLock<Body>,
-    existing: OnceLock<Vec<Range<u64>>>,
-    growing: Mutex<()>,
-    failure: Mutex<Option<FileError>>,
+    partial: PartialFile,
 }
 
 /// What is to be done when a file has its name.
@@ -84,24 +78,21 @@ pub struct Note {
     /// Bytes.
     pub size: u64,
     /// Its place among the files under way.
-    pub permit: Option<OwnedSemaphorePermit>,
+    pub place: Option<Place>,
 }
 
 impl CopyFile {
     /// A file that takes one place among those under way.
-    pub fn new(receiving: &Arc<Receiving>, wanted: Wanted, permit: OwnedSemaphorePermit) -> Arc<Self> {
+    pub fn new(receiving: &Arc<Receiving>, wanted: Wanted, place: Place) -> Arc<Self> {
         Arc::new(Self {
             receiving: Arc::clone(receiving),
             size: Mutex::new(wanted.size),
             modified: Mutex::new(wanted.metadata.modified),
             sparse: AtomicBool::new(receiving.options.sparse),
             wanted,
-            permit: Mutex::new(Some(permit)),
+            place: Mutex::new(Some(place)),
             staged: Mutex::default(),
-            body: OnceLock::new(),
-            existing: OnceLock::new(),
-            growing: Mutex::default(),
-            failure: Mutex::default(),
+            partial: PartialFile::default(),
         })
     }
 
@@ -131,15 +122,7 @@ impl CopyFile {
     pub fn is_there(&self, oid: &Oid) -> bool {
         let Some(old) = &self.wanted.old else { return false };
         let Ok(placing) = self.receiving.placing() else { return false };
-        let path = placing.whole_path(&self.wanted.path);
-        let known = path.parent().zip(path.file_name()).and_then(|(dir, name)| {
-            placing.store().known(dir, &[(name, store_stamp(old))]).ok()?.into_iter().next()?
-        });
-        let found = known.or_else(|| {
-            let file = placing.destination.open_file(&self.wanted.path, old).ok()?;
-            Some(hash_open_file(&file, &path).ok()?.oid)
-        });
-        found == Some(*oid)
+        placing.holds(&self.wanted.path, old, oid)
     }
 
     /// Whether its bytes may be here under an old name that is about to be deleted.
@@ -157,7 +140,7 @@ impl CopyFile {
     pub fn is_same(&self) {
         let Some(changes) = self.wanted.compare else { return };
         self.receiving.is_same(&self.wanted, changes);
-        drop(lock(&self.permit).take());
+        drop(lock(&self.place).take());
     }
 
     /// It is different: tells so. In a dry run that is the end of it, and the answer is false.
@@ -183,11 +166,11 @@ impl CopyFile {
 
     /// The session could not bring it, or this side could not write it.
     pub fn ended(&self, error: &FetchError) {
-        match (lock(&self.failure).take(), error) {
+        match (self.partial.take_failure(), error) {
             (Some(failure), _) => self.receiving.problem(&self.wanted.shown, &failure),
             (None, FetchError::Ended(Outcome::SourceChanged | Outcome::NotHere | Outcome::Gone)) => {
                 self.receiving.lost(self.wanted.entry);
-                return drop(lock(&self.permit).take());
+                return drop(lock(&self.place).take());
             }
             // Its sender told why.
             (None, FetchError::Abandoned) => {}
@@ -198,7 +181,7 @@ impl CopyFile {
 
     fn settle(&self, is_placed: bool) {
         self.receiving.settled(self.wanted.entry, is_placed);
-        drop(lock(&self.permit).take());
+        drop(lock(&self.place).take());
     }
 
     /// An empty file needs nobody to bring it.
@@ -234,30 +217,19 @@ impl CopyFile {
     }
 
     /// A temporary for it: what an interrupted copy left, else a new one, filled as far as the
-    /// file that it replaces may be of use. All that is in it is hashed before it counts.
-    fn open(&self, size: u64) -> Result<Staged, FileError> {
+    /// file that it replaces may be of use; and where bytes are in it. They are all hashed before
+    /// they count.
+    fn open(&self, size: u64) -> Result<Begun, FileError> {
         let placing = self.receiving.placing()?;
         let key = self.key();
-        if let Some(part) = placing.record.take_part(&key)
-            && let Ok(staged) = placing.destination.reopen_staged_for(&self.wanted.path, &part)
-        {
-            let left = staged.data_ranges().collect::<Result<Vec<_>, _>>().unwrap_or_default();
-            let _ = self.existing.set(left);
-            staged.body().set_size(size)?;
-            return Ok(staged);
+        let reopen = |name: &str| placing.destination.reopen_staged_for(&self.wanted.path, name);
+        if let Some(left) = placing.left_of(&key, size, reopen)? {
+            return Ok(left);
         }
         let staged = self.fresh(size)?;
-        let noted = match self.wanted.size > 1 << MIN_LOG2 {
-            true => placing.record.set_part(&key, staged.name()),
-            false => placing.record.set_small_part(&key, staged.name()),
-        };
-        if let Err(error) = noted {
-            tracing::warn!(%error, "an interruption now would begin this file from the front");
-        }
-        if let Some(range) = self.start_from_old(&staged) {
-            let _ = self.existing.set(vec![range]);
-        }
-        Ok(staged)
+        placing.note_part(&key, &staged, self.wanted.size > 1 << MIN_LOG2);
+        let existing = self.start_from_old(&staged).into_iter().collect();
+        Ok((staged, existing))
     }
 
     /// Names what an interruption leaves of it: the same file at the same place goes on.
@@ -288,7 +260,7 @@ impl CopyFile {
             entry: self.wanted.entry,
             shown: self.wanted.shown.clone(),
             size: self.size(),
-            permit: lock(&self.permit).take(),
+            place: lock(&self.place).take(),
         };
         // What was not there when it was looked at is somebody else's, or another entry's.
         let overwrite = if self.wanted.replaces { Overwrite::ReplaceAny } else { Overwrite::Never };
@@ -299,70 +271,57 @@ impl CopyFile {
         });
         let named = placing.commit(staged, &self.wanted.path, &metadata, overwrite, content, backup, note)?;
         self.receiving.named(named);
+        // It may be the last one that waits for its name.
+        self.receiving.places.move_on();
         Ok(())
     }
 
-    fn note<T>(&self, result: Result<T, FileError>) -> io::Result<T> {
-        result.map_err(|error| {
-            let kind = io_error(&error);
-            *lock(&self.failure) = Some(error);
-            kind
-        })
-    }
-
-    fn body(&self) -> io::Result<&Body> {
-        self.body.get().ok_or_else(|| io::Error::other("the file was not begun"))
-    }
-
-    /// A live object's size is not known before its end.
-    fn grow(&self, end: u64) -> Result<(), FileError> {
-        let _alone = lock(&self.growing);
+    /// Makes room up to `end`.
+    fn grow(&self, end: u64) -> io::Result<()> {
         if end > self.size() {
             let path = Path::new(OsStr::from_bytes(&self.wanted.shown));
-            return Err(FileError::changed("write", path, "longer than its sender said"));
+            let error = FileError::changed("write", path, "longer than its sender said");
+            return self.partial.note(Err(error));
         }
-        match self.body.get() {
-            Some(body) if end > body.size() => body.set_size(end),
-            _ => Ok(()),
-        }
+        self.partial.grow(end)
     }
 }
 
 impl Target for CopyFile {
     fn begin(&self, size: Option<u64>, _about: &About) -> io::Result<()> {
-        if self.body.get().is_some() {
+        if self.partial.is_begun() {
             return Ok(());
         }
-        let staged = self.note(self.open(size.unwrap_or_else(|| self.size())))?;
-        let _ = self.body.set(staged.body().clone());
+        let opened = self.open(size.unwrap_or_else(|| self.size()));
+        let (staged, existing) = self.partial.note(opened)?;
+        self.partial.begin(staged.body(), existing);
         *lock(&self.staged) = Some(staged);
         Ok(())
     }
 
     fn existing(&self) -> Vec<Range<u64>> {
-        self.existing.get().cloned().unwrap_or_default()
+        self.partial.existing().to_vec()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.note(self.body()?.read_at(offset, buf))
+        self.partial.read(offset, buf)
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.note(self.grow(offset + bytes.len() as u64))?;
+        self.grow(offset + bytes.len() as u64)?;
         // What lies there already has to be written over, also with zeros.
-        let sparse = self.sparse.load(Ordering::Relaxed) && self.existing().is_empty();
-        self.note(self.body()?.write_piece(offset, bytes, sparse))
+        let sparse = self.sparse.load(Ordering::Relaxed) && self.partial.existing().is_empty();
+        self.partial.write(offset, bytes, sparse)
     }
 
     fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
-        self.note(self.grow(range.end))?;
-        let existing = self.existing.get().map_or(&[][..], Vec::as_slice);
-        write_zeros(self.body()?, &range, existing).or_else(|error| self.note(Err(error)))
+        self.grow(range.end)?;
+        self.partial.write_zeros(&range)
     }
 
     fn complete(&self, oid: &Oid, size: u64, values: Vec<Value>) -> io::Result<()> {
-        self.note(self.body()?.set_size(size))?;
-        self.note(self.finish(Some((*oid, values))))
+        self.partial.set_size(size)?;
+        self.partial.note(self.finish(Some((*oid, values))))
     }
 }
 

@@ -2,7 +2,7 @@
 //! bytes moved by the kernel where it can.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 use towpath_api::ApiError;
@@ -13,7 +13,8 @@ use super::file::CopyFile;
 use super::removal::Removal;
 use super::source::Located;
 use super::supply::{Fate, Supplier};
-use super::talk::Events;
+use super::talk::{Events, failed_at};
+use crate::lock::lock;
 
 /// Threads that copy.
 const WORKERS: usize = 4;
@@ -38,11 +39,12 @@ impl LocalSupplier {
         let inbox = Arc::new(Mutex::new(inbox));
         for _ in 0..WORKERS {
             let inbox: Arc<Mutex<mpsc::Receiver<Arc<CopyFile>>>> = Arc::clone(&inbox);
+            let events = events.clone();
             tokio::task::spawn_blocking(move || {
                 loop {
-                    let next = inbox.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
+                    let next = lock(&inbox).blocking_recv();
                     let Some(file) = next else { return };
-                    copy(&file);
+                    copy(&file, &events);
                 }
             });
         }
@@ -52,12 +54,10 @@ impl LocalSupplier {
     /// Notes where an entry is, in case it is to be removed.
     pub fn note(&self, entry: u64, located: &Located) {
         if let Some(remove) = &self.remove {
-            remove.lock().unwrap_or_else(PoisonError::into_inner).insert(entry, located.clone());
+            lock(remove).insert(entry, located.clone());
         }
     }
-}
 
-impl LocalSupplier {
     /// The source has been read: names that other entries depended on may go.
     pub fn source_is_read(&self) {
         self.removal.source_is_read();
@@ -78,7 +78,7 @@ impl Supplier for LocalSupplier {
 
     fn settled(&self, entry: u64, fate: Fate) {
         let Some(remove) = &self.remove else { return };
-        let located = remove.lock().unwrap_or_else(PoisonError::into_inner).remove(&entry);
+        let located = lock(remove).remove(&entry);
         if let Some(located) = located.filter(|located| located.may_go(&fate)) {
             self.removal.remove(located);
         }
@@ -93,7 +93,7 @@ impl Supplier for LocalSupplier {
     }
 }
 
-fn copy(file: &CopyFile) {
+fn copy(file: &CopyFile, events: &Events) {
     let Some(located) = &file.wanted().located else { return file.drop_it() };
     let mut result = begin(file, located);
     // Whoever writes to it may be done by now.
@@ -103,8 +103,14 @@ fn copy(file: &CopyFile) {
         }
         result = once(file, located);
     }
-    if let Err(error) = result {
-        file.fail(&error);
+    let Err(error) = result else { return };
+    match located.open() {
+        // The source itself, not something at the destination.
+        Err(gone @ FileError::Vanished { .. }) => {
+            events.failure(failed_at(&located.whole_path(), &gone));
+            file.drop_it();
+        }
+        _ => file.fail(&error),
     }
 }
 
@@ -131,4 +137,70 @@ fn once(file: &CopyFile, located: &Located) -> Result<(), FileError> {
     let seen = Stamp::of(&source).map_err(|error| FileError::new("open", &located.whole_path(), error))?;
     file.learn(seen.size, seen.modified);
     file.copy_from(&source, &seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use towpath_content::tree::{Event, Metadata};
+    use towpath_files::RelPath;
+    use towpath_store::DiskStore;
+
+    use super::*;
+    use crate::copy::events::{CopyEvent, FailureKind};
+    use crate::copy::file::Wanted;
+    use crate::copy::judge::Changes;
+    use crate::copy::options::CopyOptions;
+    use crate::copy::receiving::Receiving;
+    use crate::copy::source::{Sources, Step};
+    use crate::copy::talk;
+
+    /// Where the one file in `dir` is.
+    fn locate(dir: &std::path::Path) -> Located {
+        let mut sources = Sources::open(&[dir.into()], true, &CopyOptions::default()).unwrap();
+        let mut found = None;
+        let each = &mut |step| {
+            if let Step::Walk(Event::Leaf(_), located) = step {
+                found = located;
+            }
+            Ok(())
+        };
+        sources.read(each).unwrap();
+        found.unwrap()
+    }
+
+    /// It counted as a failure, and the exit code was 23 where rsync's is 24.
+    #[tokio::test]
+    async fn a_file_that_vanished_since_the_scan_is_told_as_vanished() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("source")).unwrap();
+        fs::write(at("source/file"), "x").unwrap();
+        let located = locate(&at("source"));
+        fs::remove_file(at("source/file")).unwrap();
+
+        let store = Arc::new(DiskStore::open(&at("state"), &at("data")).unwrap());
+        let (events, told) = talk::events();
+        let receiving = Receiving::new(CopyOptions::default(), store, at("resume"), events.clone(), false);
+        let wanted = Wanted {
+            entry: 2,
+            path: RelPath::new([b"file"]).unwrap(),
+            shown: b"file".to_vec(),
+            metadata: Metadata::default(),
+            size: 1,
+            old: None,
+            replaces: false,
+            compare: None,
+            changes: Changes::default(),
+            located: Some(located),
+        };
+        copy(&CopyFile::new(&receiving, wanted, receiving.places.try_take().unwrap()), &events);
+        drop((receiving, events));
+
+        let (person, mut shown) = mpsc::channel(4);
+        assert_eq!(told.show_to(person).await, talk::Tally { vanished: 1, ..talk::Tally::default() });
+        let event = shown.recv().await.unwrap();
+        assert!(matches!(event, CopyEvent::Failed { kind: FailureKind::Vanished, .. }), "{event:?}");
+    }
 }

@@ -85,10 +85,10 @@ pub struct Start {
     /// Where to write, for the receiver.
     #[prost(bytes = "bytes", tag = "5")]
     pub destination: Bytes,
-    /// How many sources there are, and whether the only one ends with a slash, for the receiver.
+    /// How many sources there are, for the receiver; a sender counts them itself.
     #[prost(uint32, tag = "6")]
     pub source_count: u32,
-    /// See `source_count`.
+    /// What is in the only source is meant, not the source itself.
     #[prost(bool, tag = "7")]
     pub is_contents: bool,
     /// [`super::CopyOptions`] as JSON, without what came in `More` before.
@@ -137,7 +137,7 @@ pub struct Answers {
     pub answers: Vec<Answer>,
 }
 
-/// The name of one file's content, or why there is none.
+/// The name of one file's content. Why there is none is told by an event, to the person.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Answer {
     /// The entry.
@@ -149,17 +149,14 @@ pub struct Answer {
     /// Bytes, as they are now.
     #[prost(uint64, tag = "3")]
     pub size: u64,
-    /// The file is gone; with an empty `oid` and `false` it could not be read for another reason.
-    #[prost(bool, tag = "4")]
-    pub is_vanished: bool,
     /// The time of last modification, as it is now: seconds.
-    #[prost(sint64, tag = "5")]
+    #[prost(sint64, tag = "4")]
     pub seconds: i64,
     /// And nanoseconds.
-    #[prost(uint32, tag = "6")]
+    #[prost(uint32, tag = "5")]
     pub nanos: u32,
     /// It takes less room on disk than it has bytes.
-    #[prost(bool, tag = "7")]
+    #[prost(bool, tag = "6")]
     pub is_sparse: bool,
 }
 
@@ -251,7 +248,6 @@ mod tests {
             is_sender: true,
             is_cp: true,
             sources: vec![Bytes::from_static(b"a"), Bytes::from_static(b"\xff")],
-            source_count: 2,
             options: Bytes::from_static(br#"{"via":"ssh"}"#),
             ..Start::default()
         };
@@ -271,17 +267,13 @@ mod tests {
             ..Answer::default()
         };
         let sparse = Answer { entry: 301, is_sparse: true, ..named.clone() };
-        let vanished = Answer { entry: 2, is_vanished: true, ..Answer::default() };
         let unreadable = Answer { entry: 1, ..Answer::default() };
         [
             (
                 "answers: the content of entry 300, and of 301, which has holes",
                 Message::Answers(Answers { answers: vec![named, sparse] }),
             ),
-            (
-                "answers: entry 2 is gone, entry 1 can't be read",
-                Message::Answers(Answers { answers: vec![vanished, unreadable] }),
-            ),
+            ("answers: entry 1 can't be read", Message::Answers(Answers { answers: vec![unreadable] })),
         ]
     }
 

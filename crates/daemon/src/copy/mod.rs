@@ -29,7 +29,7 @@
 //! | `judge` | what has to be done about an entry; pure |
 //! | `merge`, `finish` | the receiving walk, and what waits for its end |
 //! | `receiving` | what its parts share |
-//! | `file` | one file on its way |
+//! | `file`, `places` | one file on its way, and how many there are at once |
 //! | `renames` | bytes that the destination has under an old name |
 //! | `supply`, `local`, `remote` | who brings files |
 //! | `removal` | what is removed at the source, and when |
@@ -49,6 +49,7 @@ pub mod options;
 mod patterns;
 pub mod place;
 mod placement;
+mod places;
 pub mod race;
 mod receiving;
 mod records;

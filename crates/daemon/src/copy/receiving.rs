@@ -5,38 +5,34 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::{Kind, Metadata, Time};
 use towpath_files::{Destination, FileError, FlushLimits, Policy, RelPath, Stamp, WriteOptions};
-use towpath_store::{DiskStore, FileRecord, hash_open_file};
+use towpath_store::DiskStore;
 use towpath_transfer::FetchError;
 
 use super::events::{CopyEvent, CopySummary, Counts, FailureKind};
 use super::file::{Note, Wanted};
 use super::judge::Changes;
 use super::options::CopyOptions;
+use super::places::Places;
 use super::renames::Spare;
 use super::supply::{Fate, Supplier};
 use super::talk::{Events, failed};
 use crate::errors;
-use crate::placing::{Named, Placing};
-use crate::put_tree::store_stamp;
-use crate::resume::{Record, wait_while_busy};
+use crate::lock::lock;
+use crate::placing::{Named, Placing, adopt};
+use crate::resume::Record;
 
 /// Files asked for and not in place. More than the destination names in one batch
 /// ([`FlushLimits`]): those that wait for their names hold places, and must not hold all.
-pub const UNDER_WAY: u32 = 2 * NAMED_TOGETHER;
+const UNDER_WAY: usize = 2 * NAMED_TOGETHER;
 /// Files named in one batch.
-const NAMED_TOGETHER: u32 = 4096;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+const NAMED_TOGETHER: usize = 4096;
 
 /// The receiving side of one copy.
 pub struct Receiving {
@@ -45,7 +41,7 @@ pub struct Receiving {
     /// What of the metadata is applied.
     pub policy: Policy,
     /// Places for files under way.
-    pub places: Arc<Semaphore>,
+    pub places: Arc<Places>,
     /// First of rsync's letters for a file whose content comes: `<` where it is sent to another
     /// machine, else `>`.
     update: u8,
@@ -91,7 +87,7 @@ impl Receiving {
         Arc::new(Self {
             options,
             policy,
-            places: Arc::new(Semaphore::new(UNDER_WAY as usize)),
+            places: Places::new(UNDER_WAY),
             update: if is_pushed { b'<' } else { b'>' },
             events,
             store,
@@ -128,14 +124,7 @@ impl Receiving {
         let whole = file.map_or_else(|| base.clone(), |file| base.join(file));
         let record = Record::open(&self.resume, &whole, key)
             .map_err(|error| errors::io("note", &self.resume, &error))?;
-        if let Some(name) = record.temp() {
-            let left = record.parts();
-            match wait_while_busy(|| destination.adopt_staging(name, &|part| left.contains(part))) {
-                Ok(()) => *lock(&self.has_staging) = true,
-                Err(error @ FileError::Busy { .. }) => return Err(errors::file(&error)),
-                Err(error) => tracing::debug!(%error, "what was left is gone"),
-            }
-        }
+        *lock(&self.has_staging) = adopt(&destination, &record).map_err(|error| errors::file(&error))?;
         let placing = Placing::new(destination, base, record, Arc::clone(&self.store));
         let _ = self.placing.set(placing);
         Ok(())
@@ -223,16 +212,10 @@ impl Receiving {
         let guesses = lock(&self.spare).guesses(size, modified);
         let Some(placing) = self.opened() else { return };
         for (path, stamp) in guesses {
-            let whole = placing.whole_path(&path);
-            let Some((dir, name)) = whole.parent().zip(whole.file_name()) else { continue };
-            let known = self.store.known(dir, &[(name, store_stamp(&stamp))]);
-            let known = known.ok().and_then(|known| known.into_iter().next().flatten());
-            let found = known.or_else(|| {
-                let file = placing.destination.open_file(&path, &stamp).ok()?;
-                let hashed = hash_open_file(&file, &whole).ok()?;
-                let oid = hashed.oid;
-                self.store.remember(&[FileRecord::new(dir, name, hashed)]).ok()?;
-                Some(oid)
+            let found = placing.known(&path, &stamp).or_else(|| {
+                let record = placing.hash(&path, &stamp)?;
+                self.store.remember(std::slice::from_ref(&record)).ok()?;
+                Some(record.oid)
             });
             if found == Some(*oid) {
                 return;
@@ -338,14 +321,14 @@ impl Receiving {
 
     /// How the destination is to be written.
     pub fn write_options(&self) -> WriteOptions {
-        let flush = FlushLimits { files: NAMED_TOGETHER as usize, ..FlushLimits::default() };
+        let flush = FlushLimits { files: NAMED_TOGETHER, ..FlushLimits::default() };
         WriteOptions { resume: true, policy: self.policy, flush }
     }
 
     /// Names what waits for its name, if that is all that holds places.
     pub fn name_if_stuck(&self) {
         if let Some(placing) = self.opened()
-            && self.places.available_permits() + placing.waiting() >= UNDER_WAY as usize
+            && self.places.taken() <= placing.waiting()
         {
             self.named(placing.flush());
         }
@@ -372,7 +355,7 @@ impl Receiving {
             }
             self.settled(note.entry, is_placed);
             // Another file may take its place.
-            drop(note.permit);
+            drop(note.place);
         }
     }
 

@@ -2,7 +2,7 @@
 //! tree in memory. They are read back in the order in which they were written.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, Read};
 use std::marker::PhantomData;
 use std::os::unix::fs::FileExt;
 
@@ -46,6 +46,9 @@ impl<M: Message + Default> Records<M> {
     }
 
     fn write_out(&mut self) -> io::Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
         let file = match &mut self.file {
             Some(file) => file,
             none => none.insert(tempfile::tempfile()?),
@@ -58,7 +61,7 @@ impl<M: Message + Default> Records<M> {
 
     /// The record that begins at `at`.
     pub fn get(&mut self, at: u64) -> io::Result<M> {
-        self.flush()?;
+        self.write_out()?;
         let file = self.file.as_ref().ok_or(io::ErrorKind::UnexpectedEof)?;
         let mut len = [0; 4];
         file.read_exact_at(&mut len, at)?;
@@ -67,20 +70,12 @@ impl<M: Message + Default> Records<M> {
         M::decode(&bytes[..]).map_err(io::Error::other)
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        if self.pending.is_empty() {
-            return Ok(());
-        }
-        self.write_out()?;
-        self.file.as_mut().map_or(Ok(()), Write::flush)
-    }
-
     /// Calls `each` with every record, in order.
     pub fn for_each<E: From<io::Error>>(
         &mut self,
         mut each: impl FnMut(M) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.flush()?;
+        self.write_out()?;
         let Some(file) = &self.file else { return Ok(()) };
         let mut reader = BufReader::new(At { file, at: 0, end: self.written });
         for _ in 0..self.count {

@@ -2,7 +2,7 @@
 //! bytes come through a transfer session.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -18,13 +18,10 @@ use super::message::{Answer, Asks, Message, Settled, Unchanged, violation};
 use super::renames::MAX_WAITING;
 use super::sender::hung_up;
 use super::supply::{Fate, Supplier};
+use crate::lock::lock;
 
 /// Files asked for in one message.
 const TOGETHER: usize = 128;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Asks a sender, and hands its answers to a session.
 pub struct RemoteSupplier {

@@ -3,10 +3,11 @@
 //! A name of a file with several waits until the source has been read: with fewer names left, the
 //! others would no longer be seen to belong together.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::source::Located;
 use super::talk::{Events, failed_at};
+use crate::lock::lock;
 
 /// What is to be removed, and when.
 pub struct Removal {
@@ -23,7 +24,7 @@ impl Removal {
 
     /// Removes a file, now or as soon as the source has been read.
     pub fn remove(&self, located: Located) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         match &mut *waiting {
             Some(waiting) if located.links > 1 => waiting.push(located),
             _ => {
@@ -35,7 +36,7 @@ impl Removal {
 
     /// The source has been read to its end.
     pub fn source_is_read(&self) {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let waiting = lock(&self.waiting).take();
         waiting.into_iter().flatten().for_each(|located| self.remove_now(&located));
     }
 

@@ -1,4 +1,5 @@
-//! A copy from its beginning to its end, at the person's side and at the side that was started.
+//! A copy from its beginning to its end, at the person's side. A copy to or from another machine
+//! starts a side there, whose story `started` tells.
 //!
 //! ```text
 //!   person's side                         started side
@@ -9,39 +10,42 @@
 //!                        ◄─────────────── events, Finished
 //! ```
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use towpath_api::{ApiError, ErrorKind, Seconds};
+use towpath_plugins::direct::{ControlReceiver, Traffic};
+
 use super::channel::{Channel, Rsh};
 use super::events::{CopyEvent, CopySummary};
 use super::merge::Destined;
 use super::message::{Fatal, Message, Ready, Start, VERSION, violation};
-use super::options::{CopyOptions, CopyRequest, Mode, Via};
+use super::options::{CopyOptions, CopyRequest, Mode};
 use super::patterns;
 use super::place::{Place, Remote};
 use super::race::Race;
 use super::receiving::refuse;
 use super::sender::hung_up;
 use super::sending::send;
-use super::side::{Side, blocking, peer_config, peer_service, set_silence, told_error};
+use super::side::{Side, blocking, peer_config, peer_service, race, set_silence, told_error};
 use super::source::Sources;
 use super::taking::receive;
 use super::talk::{Events, events};
 use super::within::within;
 use crate::service::Service;
-use bytes::Bytes;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
-use towpath_api::{ApiError, ErrorKind, Seconds};
-use towpath_plugins::direct::{ControlReceiver, Traffic};
 
 /// How long a side whose person is gone may take to end.
 pub const GRACE: Duration = Duration::from_secs(5);
 
 /// Bytes of options in one message.
-pub const PART: usize = 128 << 10;
+const PART: usize = 128 << 10;
 
-/// Copies.
+/// Copies what the request names, and tells `person` how it goes. The summary counts the failures of
+/// single entries; an error ended the copy as a whole.
 pub async fn run(
     service: &Arc<Service>,
     request: CopyRequest,
@@ -93,8 +97,8 @@ fn check(options: &CopyOptions) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// How many sources there are, and whether the one names what is in it.
-pub fn shape(mode: Mode, sources: &[&[u8]]) -> Result<(usize, bool), ApiError> {
+/// Whether the one source names what is in it; an error if one of several does.
+pub fn names_contents(mode: Mode, sources: &[&[u8]]) -> Result<bool, ApiError> {
     let is_contents = |path: &[u8]| {
         path.ends_with(b"/")
             || path.ends_with(b"/.")
@@ -108,7 +112,7 @@ pub fn shape(mode: Mode, sources: &[&[u8]]) -> Result<(usize, bool), ApiError> {
     // With a dot at the end cp too means what is in a directory.
     let is_dot = |path: &[u8]| path.ends_with(b"/.") || path == b".";
     let is_meant = |path| if mode == Mode::Sync { is_contents(path) } else { is_dot(path) };
-    Ok((sources.len(), sources.len() == 1 && is_meant(sources[0])))
+    Ok(sources.len() == 1 && is_meant(sources[0]))
 }
 
 fn local(place: Place) -> Option<PathBuf> {
@@ -130,6 +134,7 @@ struct Started {
     traffic: Arc<Traffic>,
 }
 
+/// Starts the other side, tells it what to do, and waits until it is ready.
 async fn start(
     service: &Arc<Service>,
     request: &CopyRequest,
@@ -152,19 +157,13 @@ async fn start(
     );
     let mut channel = opening.await?;
     let peer = Arc::clone(channel.peer());
-    let (race, addresses) = match options.via {
-        Via::Ssh => (None, Vec::new()),
-        Via::Both | Via::Tls => {
-            let (race, addresses) = Race::listen(&service.identity, peers, peer.node(), config, None).await?;
-            (Some(race), addresses)
-        }
-    };
+    let (race, addresses) = race(service, options.via, peers, peer.node(), config, None).await?;
     message.version = VERSION;
     message.is_cp = request.mode == Mode::Cp;
     let json = Bytes::from(serde_json::to_vec(&options).unwrap_or_default());
     let (front, rest) = json.split_at(json.len() - json.len() % PART);
     message.options = Bytes::copy_from_slice(rest);
-    message.addresses = addresses.iter().map(ToString::to_string).collect();
+    message.addresses = addresses;
     let Some((control, mut inbox)) = peer.control() else {
         return Err(violation("a connection without a control stream"));
     };
@@ -181,11 +180,7 @@ async fn start(
                     let addresses = addresses.iter().filter_map(|address| address.parse().ok());
                     return Ok((addresses.collect(), sources as usize));
                 }
-                Message::Event(json) => {
-                    let event =
-                        serde_json::from_slice(&json).map_err(|error| violation(&error.to_string()))?;
-                    events.pass(event).await;
-                }
+                Message::Event(json) => events.pass(&json).await?,
                 Message::Fatal(fatal) => return Err(told_error(&fatal)),
                 _ => return Err(violation("something before it was ready")),
             }
@@ -212,7 +207,7 @@ async fn push(
     events: Events,
 ) -> Result<CopySummary, ApiError> {
     let names: Vec<&[u8]> = paths.iter().map(|path| path.as_os_str().as_bytes()).collect();
-    let (count, contents) = shape(request.mode, &names)?;
+    let (count, contents) = (names.len(), names_contents(request.mode, &names)?);
     let options = request.options.clone();
     // Before anything is started: a source that is not there is the commonest mistake.
     let sources = blocking(move || Sources::open(&paths, contents, &options)).await?;
@@ -255,11 +250,10 @@ async fn pull(
         }
         paths.push(remote.path());
     }
-    let (count, contents) = shape(request.mode, &paths)?;
+    let contents = names_contents(request.mode, &paths)?;
     let message = Start {
         is_sender: true,
         sources: paths.iter().map(|path| Bytes::copy_from_slice(path)).collect(),
-        source_count: count as u32,
         is_contents: contents,
         ..Start::default()
     };
@@ -284,10 +278,8 @@ async fn pull(
 /// What the other side says until it hangs up.
 async fn last_words(side: &Side, inbox: &mut ControlReceiver) {
     while let Some(message) = inbox.next().await {
-        if let Ok(Message::Event(json)) = Message::from_bytes(message)
-            && let Ok(event) = serde_json::from_slice(&json)
-        {
-            side.events.pass(event).await;
+        if let Ok(Message::Event(json)) = Message::from_bytes(message) {
+            let _ = side.events.pass(&json).await;
         }
     }
 }

@@ -15,7 +15,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use bytes::Bytes;
 use rayon::prelude::*;
@@ -38,6 +38,7 @@ use super::source::{Located, Sources, Step};
 use super::supply::Fate;
 use super::talk::{Events, failed_at, skipped};
 use crate::errors;
+use crate::lock::lock;
 use crate::put_tree::store_stamp;
 
 /// Entries that the scan may be ahead of the receiver.
@@ -50,10 +51,6 @@ const BATCH: usize = 256;
 const HASH_FIRST: u64 = 64 << 20;
 /// Larger files hashed at once: each takes a thread, and the receiver follows at most 8.
 const LIVE: usize = 4;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What the other side of a copy may fetch: what was named in an answer and is not settled.
 pub struct Offers {
@@ -388,7 +385,6 @@ impl Sender {
             entry,
             oid: Bytes::copy_from_slice(&oid.to_bytes()),
             size: located.stamp.size,
-            is_vanished: false,
             seconds,
             nanos,
             is_sparse: located.is_sparse,
@@ -408,7 +404,7 @@ impl Sender {
             hint: error.hint.clone(),
             kind,
         });
-        Answer { entry, is_vanished, ..Answer::default() }
+        Answer { entry, ..Answer::default() }
     }
 
     /// Names a large file by a live object and hashes it meanwhile.

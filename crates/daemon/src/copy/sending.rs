@@ -1,17 +1,20 @@
 //! The sending side, from its first entry to the receiver's summary.
 
-use super::events::CopySummary;
-use super::message::{Message, violation};
-use super::sender::{Sender, hung_up};
-use super::side::{Side, joined, told_error};
-use super::source::Sources;
 use std::sync::Arc;
+
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use towpath_api::ApiError;
 use towpath_plugins::direct::ControlReceiver;
 
-/// The sending side, from the first entry to the receiver's summary.
+use super::events::CopySummary;
+use super::message::{Message, violation};
+use super::sender::{Sender, hung_up};
+use super::side::{Side, joined, told_error};
+use super::source::Sources;
+
+/// Tells the receiver what is in `sources` and answers what it asks, until it says that all is in
+/// place; returns its summary.
 pub async fn send(
     side: &Side,
     sources: Sources,
@@ -34,11 +37,7 @@ pub async fn send(
                 Message::Finished(json) => {
                     return serde_json::from_slice(&json).map_err(|error| violation(&error.to_string()));
                 }
-                Message::Event(json) => {
-                    let event =
-                        serde_json::from_slice(&json).map_err(|error| violation(&error.to_string()))?;
-                    side.events.pass(event).await;
-                }
+                Message::Event(json) => side.events.pass(&json).await?,
                 Message::Fatal(fatal) => return Err(told_error(&fatal)),
                 message => sender.hear(message, &asks)?,
             }

@@ -1,21 +1,25 @@
 //! What both sides of a copy over a connection have, whichever is the sender.
 
-use super::events::CopyEvent;
-use super::message::{Fatal, violation};
-use super::options::CopyOptions;
-use super::receiving::Receiving;
-use super::sender::Offers;
-use super::talk::Events;
-use crate::service::Service;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+
 use tokio::task::JoinHandle;
 use towpath_api::{ApiError, ErrorKind};
+use towpath_content::NodeId;
 use towpath_plugins::direct::{ControlSender, Pace, Peer, PeerConfig, Service as PeerService};
 use towpath_plugins::local::SOURCE as LOCAL;
 use towpath_store::Store;
 use towpath_transfer::progress::{Progress, Snapshot};
+
+use super::events::CopyEvent;
+use super::message::{Fatal, violation};
+use super::options::{CopyOptions, Via};
+use super::race::{Race, SshConnection};
+use super::receiving::Receiving;
+use super::sender::Offers;
+use super::talk::Events;
+use crate::service::Service;
 
 /// How often progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
@@ -55,6 +59,7 @@ pub fn by_source(snapshot: &Snapshot, other: &str) -> BTreeMap<String, u64> {
     snapshot.by_source.iter().map(|(source, bytes)| (name(source), *bytes)).collect()
 }
 
+/// The receiving side of a copy, not begun. `is_pushed`: the person is at the other side.
 pub fn receiving(
     service: &Arc<Service>,
     options: &CopyOptions,
@@ -65,6 +70,7 @@ pub fn receiving(
     Receiving::new(options.clone(), store, service.home.resume(), events, is_pushed)
 }
 
+/// Does work that may block on a thread of its own.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
@@ -101,6 +107,7 @@ pub fn peer_service(service: &Service) -> (Arc<Offers>, Arc<PeerService>) {
     (offers, peers)
 }
 
+/// How the connections of a copy are to be used; all of one copy share its rate limit.
 pub fn peer_config(options: &CopyOptions) -> PeerConfig {
     let pace = Arc::new(Pace::new(options.limit_rate));
     PeerConfig {
@@ -112,6 +119,23 @@ pub fn peer_config(options: &CopyOptions) -> PeerConfig {
     }
 }
 
+/// Listens for better connections than ssh's, if the person lets it, and returns the addresses to
+/// tell the other side, whose node id is `peer`. `ssh` is given at the started side.
+pub async fn race(
+    service: &Service,
+    via: Via,
+    peers: Arc<PeerService>,
+    peer: NodeId,
+    config: PeerConfig,
+    ssh: Option<SshConnection>,
+) -> Result<(Option<Race>, Vec<String>), ApiError> {
+    if via == Via::Ssh {
+        return Ok((None, Vec::new()));
+    }
+    let (race, addresses) = Race::listen(&service.identity, peers, peer, config, ssh).await?;
+    Ok((Some(race), addresses.iter().map(ToString::to_string).collect()))
+}
+
 /// A side that says nothing for the person's time limit is gone.
 pub fn set_silence(peer: &Peer, options: &CopyOptions) {
     if options.timeout > 0 {
@@ -119,10 +143,12 @@ pub fn set_silence(peer: &Peer, options: &CopyOptions) {
     }
 }
 
+/// The result of a task; that it died is an error like others.
 pub async fn joined(handle: JoinHandle<Result<(), ApiError>>) -> Result<(), ApiError> {
     handle.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
 }
 
+/// The error that ended the other side.
 pub fn told_error(fatal: &Fatal) -> ApiError {
     serde_json::from_slice(&fatal.error).unwrap_or_else(|_| violation("an error that can't be read"))
 }

@@ -1,24 +1,26 @@
 //! The side that was started over ssh: does what the first messages say, and ends with the pipe.
 
-use super::channel::{self};
+use std::sync::Arc;
+
+use towpath_api::ApiError;
+use towpath_plugins::direct::{ControlReceiver, ControlSender, Peer, PeerConfig, Service as PeerService};
+
+use super::channel;
 use super::events::CopySummary;
 use super::merge::Destined;
 use super::message::{Fatal, Message, Ready, Start, VERSION, violation};
-use super::options::{CopyOptions, Mode, Via};
+use super::options::{CopyOptions, Mode};
 use super::patterns;
-use super::race::{Race, SshConnection};
+use super::race::SshConnection;
 use super::receiving::refuse;
 use super::run::GRACE;
 use super::sender::{Offers, hung_up};
 use super::sending::send;
-use super::side::{Side, blocking, peer_config, peer_service, set_silence};
+use super::side::{Side, blocking, peer_config, peer_service, race, set_silence};
 use super::source::Sources;
 use super::taking::receive;
 use super::talk::{Events, events};
 use crate::service::Service;
-use std::sync::Arc;
-use towpath_api::ApiError;
-use towpath_plugins::direct::{ControlReceiver, ControlSender, Peer, PeerConfig, Service as PeerService};
 
 /// Bytes of all options: a list of files may be long.
 const MAX_OPTIONS: usize = 1 << 30;
@@ -102,16 +104,8 @@ async fn serve(
         }
         false => None,
     };
-    let (mut race, addresses) = match options.via {
-        Via::Ssh => (None, Vec::new()),
-        Via::Both | Via::Tls => {
-            let ssh = SshConnection::from_env();
-            let config = peer_config(&options);
-            let (race, addresses) = Race::listen(&service.identity, peers, peer.node(), config, ssh).await?;
-            (Some(race), addresses)
-        }
-    };
-    let addresses = addresses.iter().map(ToString::to_string).collect();
+    let (config, ssh) = (peer_config(&options), SshConnection::from_env());
+    let (mut race, addresses) = race(service, options.via, peers, peer.node(), config, ssh).await?;
     let ready = Ready { addresses, sources: count as u32 };
     control.send(Message::Ready(ready).into_bytes()).await.map_err(|_| hung_up())?;
     set_silence(peer, &options);

@@ -1,18 +1,11 @@
 //! The receiving side, from the first entry to the last sync: messages are sorted as they come, and
 //! never wait for the disk.
 
-use super::events::CopySummary;
-use super::merge::{Destined, Merge};
-use super::message::{Answer, Empty, Message, violation};
-use super::options::Via;
-use super::race::{Race, STAND_LIMIT};
-use super::remote::RemoteSupplier;
-use super::sender::hung_up;
-use super::side::{Side, StopOnDrop, by_source, joined, receiving, tell, told_error};
-use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::task::AbortOnDropHandle;
@@ -25,6 +18,15 @@ use towpath_plugins::{Cascade, Direct, Local, Takeover, takeover};
 use towpath_store::Store;
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
+
+use super::events::CopySummary;
+use super::merge::{Destined, Merge};
+use super::message::{Answer, Empty, Message, violation};
+use super::options::Via;
+use super::race::{Race, STAND_LIMIT};
+use super::remote::RemoteSupplier;
+use super::sender::hung_up;
+use super::side::{Side, StopOnDrop, by_source, joined, receiving, tell, told_error};
 
 /// What the two ways to the other side are called.
 const WAYS: takeover::Names = takeover::Names { first: "ssh", better: "tls" };
@@ -42,7 +44,8 @@ enum Heard {
     Incomplete,
 }
 
-/// The receiving side, from the first entry to the last sync.
+/// Writes what the sender tells and this side wants to `destined`, and returns what was done. `theirs`
+/// is where the sender can be dialled, for `race`.
 pub async fn receive(
     side: &Side,
     destined: Destined,
@@ -152,11 +155,7 @@ async fn hear(
                 Message::Closed(entry) => drop(entries.send(Heard::Closed(entry))),
                 Message::Incomplete(Empty {}) => drop(entries.send(Heard::Incomplete)),
                 Message::Answers(told) => drop(answers.send(told.answers)),
-                Message::Event(json) if !side.is_started => {
-                    let event =
-                        serde_json::from_slice(&json).map_err(|error| violation(&error.to_string()))?;
-                    side.events.pass(event).await;
-                }
+                Message::Event(json) if !side.is_started => side.events.pass(&json).await?,
                 Message::Fatal(fatal) => return Err(told_error(&fatal)),
                 _ => return Err(violation("a message that a sender does not send")),
             }

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use towpath_api::ApiError;
 use towpath_files::FileError;
 use towpath_plugins::direct::ControlSender;
 
 use super::events::{CopyEvent, FailureKind};
-use super::message::Message;
+use super::message::{Message, violation};
 use crate::errors;
 
 /// The longest path in a message; a byte of it may take four in JSON.
@@ -60,12 +61,13 @@ impl Events {
         let _ = self.failures.send(event);
     }
 
-    /// Hands on what the other side told.
-    pub async fn pass(&self, event: CopyEvent) {
-        match event {
-            CopyEvent::Progress { .. } => self.progress(event),
+    /// Hands on an event that the other side told, as JSON.
+    pub async fn pass(&self, json: &[u8]) -> Result<(), ApiError> {
+        match serde_json::from_slice(json).map_err(|error| violation(&error.to_string()))? {
+            event @ CopyEvent::Progress { .. } => self.progress(event),
             event => drop(self.items.send(event).await),
         }
+        Ok(())
     }
 
     /// Tells how far it is, unless there is too much to show already.

@@ -1,22 +1,25 @@
 //! A copy within this machine: the source is read in the merging thread.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio_util::task::AbortOnDropHandle;
+use towpath_api::ApiError;
+use towpath_content::tree::Event;
+
 use super::events::CopySummary;
 use super::local::LocalSupplier;
 use super::merge::{Destined, Merge};
 use super::options::{CopyRequest, Mode};
 use super::receiving::refuse;
-use super::run::shape;
+use super::run::names_contents;
 use super::side::{StopOnDrop, blocking, receiving, tell};
 use super::source::{Sources, Step};
 use super::talk::Events;
 use crate::service::Service;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use tokio_util::task::AbortOnDropHandle;
-use towpath_api::ApiError;
-use towpath_content::tree::Event;
 
+/// Copies local sources to a local destination.
 pub async fn within(
     service: &Arc<Service>,
     request: &CopyRequest,
@@ -25,13 +28,18 @@ pub async fn within(
     events: Events,
 ) -> Result<CopySummary, ApiError> {
     let names: Vec<&[u8]> = paths.iter().map(|path| path.as_os_str().as_bytes()).collect();
-    let (count, contents) = shape(request.mode, &names)?;
+    let contents = names_contents(request.mode, &names)?;
     let options = request.options.clone();
     let receiving = receiving(service, &options, events.clone(), false);
     let supplier = LocalSupplier::start(events.clone(), options.remove_source_files);
     receiving.set_supplier(Arc::clone(&supplier) as Arc<dyn super::supply::Supplier>);
-    let destined =
-        Destined { path: destination.into(), mode: request.mode, sources: count, contents, names: None };
+    let destined = Destined {
+        path: destination.into(),
+        mode: request.mode,
+        sources: paths.len(),
+        contents,
+        names: None,
+    };
     let mut merge = Merge::new(&receiving, destined)?;
     let _stop = StopOnDrop(Arc::clone(&receiving));
     let telling = AbortOnDropHandle::new(tokio::spawn(tell(Arc::clone(&receiving), None, events.clone())));

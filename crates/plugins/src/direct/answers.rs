@@ -1,144 +1,194 @@
-//! Answers to questions about objects: what it is, which values prove it, and, while it is live,
-//! what its node states of it.
+//! Answers a question about an object: what it is, which values prove it, and, while it is live,
+//! what its node states of it; or which of its pieces can be had.
 
 use std::ops::Range;
-use std::time::Duration;
 
 use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_content::live::{MAX_VALUES, Statement};
-use towpath_store::{Availability, Descriptors, State, StoreError};
+use towpath_store::{Descriptors, State, StoreError};
 use towpath_transfer::Outcome;
 
-use super::service::{Talk, outcome_of, outcome_of_put};
+use super::access::Decision;
+use super::answering::Step;
+use super::outgoing::Outgoing;
+use super::service::{Serving, outcome_of};
 use super::wire::{self, Body, Description, ProofOf, Stated, WireOutcome};
 
 /// Values in one `Proof` message that answers a `Describe`.
 const PROOF_RUN: u64 = 4096;
-/// How often a follower looks whether its connection is still there.
-const FOLLOW_TICK: Duration = Duration::from_millis(500);
 
-/// Answers what an object is, once or for as long as it is live.
-pub(super) fn answer_describe(talk: &Talk, question: &wire::Describe) {
-    let result = talk.judge_question(question).and_then(|oid| describe(talk, question, &oid));
-    if let Err(outcome) = result {
-        talk.send(Body::Outcome(WireOutcome::new(question.request, None, &outcome)));
-    }
+type Out<'a> = &'a mut dyn FnMut(Outgoing);
+
+/// The answer to one `Describe` or `Watch`.
+pub struct QuestionAnswer {
+    question: wire::Describe,
+    watch: bool,
+    /// The secret of its root was shown.
+    is_proved: bool,
+    stage: Stage,
 }
 
-fn describe(talk: &Talk, question: &wire::Describe, oid: &Oid) -> Result<(), Outcome> {
-    let have = talk.store().have(oid).map_err(|error| outcome_of_put(talk, oid, &error))?;
-    let size = (!oid.is_live()).then(|| have.layout.size());
-    talk.send(Body::Description(Description::new(question.request, &have.about, size)));
-    match (oid.is_live(), question.values_from) {
-        (true, Some(from)) => follow(talk, question, oid, from),
-        (false, Some(from)) => prove_values(talk, question, oid, &have, from),
-        (_, None) => Ok(()),
-    }
+enum Stage {
+    /// Nothing was said yet.
+    Begin,
+    /// Proves values of a content object.
+    Values { oid: Oid, left: Range<u64> },
+    /// Looks what is new of a live object, of which values before `first` were stated.
+    Look { oid: Oid, first: u64 },
+    /// States the values of a live object that are there in version `seen`.
+    State { oid: Oid, generation: u64, left: Range<u64>, seen: u64 },
+    /// Tells which pieces can be had, if others than were told.
+    Watch { oid: Oid, told: Option<Vec<Range<u64>>> },
 }
 
-fn prove_values(
-    talk: &Talk,
-    question: &wire::Describe,
-    oid: &Oid,
-    have: &Availability,
-    from: u64,
-) -> Result<(), Outcome> {
-    let end = question.values_to.min(have.layout.count());
-    let mut first = from;
-    while first < end && !talk.is_over(question.request) {
-        let run = first..end.min(first + PROOF_RUN);
-        let nodes =
-            match talk.store().get_descriptors(oid, run.clone()).map_err(|error| outcome_of(&error))? {
-                Descriptors::Proof(nodes) => nodes.into(),
-                Descriptors::Values(_) => return Err(Outcome::NotHere),
-            };
-        let (request, count) = (question.request, run.end - run.start);
-        talk.send(Body::Proof(ProofOf { request, want: None, first, count, nodes }));
-        first = run.end;
+impl QuestionAnswer {
+    pub(super) const fn new(question: wire::Describe, watch: bool, is_proved: bool) -> Self {
+        Self { question, watch, is_proved, stage: Stage::Begin }
     }
-    Ok(())
-}
 
-/// Sends signed values of a live object as they come, and its binding at the end.
-fn follow(talk: &Talk, question: &wire::Describe, object: &Oid, from: u64) -> Result<(), Outcome> {
-    let mut first = from;
-    loop {
-        let version = talk.store().version(object);
-        let have = talk.store().have(object).map_err(|error| outcome_of(&error))?;
+    pub(super) const fn request(&self) -> u32 {
+        self.question.request
+    }
+
+    pub(super) const fn follows(&self) -> bool {
+        self.watch || self.question.follow
+    }
+
+    pub(super) fn step(&mut self, serving: &mut Serving, out: Out<'_>) -> Step {
+        let stepped = match std::mem::replace(&mut self.stage, Stage::Begin) {
+            Stage::Begin => self.begin(serving, out),
+            Stage::Values { oid, left } => self.prove_values(serving, oid, left, out),
+            Stage::Look { oid, first } => self.look(serving, oid, first, out),
+            Stage::State { oid, generation, left, seen } => {
+                self.state_values(serving, oid, generation, left, seen, out)
+            }
+            Stage::Watch { oid, told } => Ok(self.tell(serving, oid, told, out)),
+        };
+        stepped.unwrap_or_else(|outcome| {
+            let outcome = WireOutcome::new(self.question.request, None, &outcome);
+            out(Outgoing::control(Body::Outcome(outcome)));
+            Step::Over
+        })
+    }
+
+    fn go_on(&mut self, stage: Stage) -> Result<Step, Outcome> {
+        self.stage = stage;
+        Ok(Step::More)
+    }
+
+    fn begin(&mut self, serving: &mut Serving, out: Out<'_>) -> Result<Step, Outcome> {
+        let oid = self.judge(serving)?;
+        if self.watch {
+            return self.go_on(Stage::Watch { oid, told: None });
+        }
+        let have = serving.store().have(&oid).map_err(|error| serving.outcome_of_put(&oid, &error))?;
+        let size = (!oid.is_live()).then(|| have.layout.size());
+        out(Outgoing::control(Body::Description(Description::new(self.question.request, &have.about, size))));
+        match (oid.is_live(), self.question.values_from) {
+            (true, Some(first)) => self.go_on(Stage::Look { oid, first }),
+            (false, Some(from)) => {
+                let left = from..self.question.values_to.min(have.layout.count());
+                self.go_on(Stage::Values { oid, left })
+            }
+            (_, None) => Ok(Step::Over),
+        }
+    }
+
+    fn judge(&self, serving: &mut Serving) -> Result<Oid, Outcome> {
+        let refused = |why: &str| Outcome::Refused(why.into());
+        let root = Oid::from_bytes(&self.question.root).map_err(|_| refused("the root is not an OID"))?;
+        let oid = Oid::from_bytes(&self.question.oid).map_err(|_| refused("not an OID"))?;
+        match serving.judge(self.is_proved, &root, &oid, self.question.block) {
+            Decision::Allow => Ok(oid),
+            Decision::Refuse(why) => Err(refused(why)),
+        }
+    }
+
+    fn prove_values(
+        &mut self,
+        serving: &Serving,
+        oid: Oid,
+        left: Range<u64>,
+        out: Out<'_>,
+    ) -> Result<Step, Outcome> {
+        if left.is_empty() {
+            return Ok(Step::Over);
+        }
+        let run = left.start..left.end.min(left.start + PROOF_RUN);
+        let found = serving.store().get_descriptors(&oid, run.clone()).map_err(|error| outcome_of(&error))?;
+        let Descriptors::Proof(nodes) = found else { return Err(Outcome::NotHere) };
+        let (request, first, count) = (self.question.request, run.start, run.end - run.start);
+        out(Outgoing::control(Body::Proof(ProofOf {
+            request,
+            want: None,
+            first,
+            count,
+            nodes: nodes.into(),
+        })));
+        self.go_on(Stage::Values { oid, left: run.end..left.end })
+    }
+
+    /// Finds signed values of a live object as they come, and its binding at the end.
+    fn look(&mut self, serving: &Serving, oid: Oid, first: u64, out: Out<'_>) -> Result<Step, Outcome> {
+        let store = serving.store();
+        let seen = store.version(&oid);
+        let have = store.have(&oid).map_err(|error| outcome_of(&error))?;
         match have.state {
             State::Live { generation } => {
                 let end = have.pieces.first().filter(|run| run.start == 0).map_or(0, |run| run.end);
-                while first < end && !talk.is_over(question.request) {
-                    first = send_values(talk, question, object, generation, first..end)?;
-                }
+                self.go_on(Stage::State { oid, generation, left: first..end.max(first), seen })
             }
             State::Bound(content) => {
-                let bound = talk.store().have(&content).map_err(|error| outcome_of(&error))?;
+                let bound = store.have(&content).map_err(|error| outcome_of(&error))?;
                 let size = bound.layout.size();
-                sign_and_send(talk, question.request, &Statement::Bound { object: *object, content, size });
-                return Ok(());
+                self.sign_and_send(serving, &Statement::Bound { object: oid, content, size }, out);
+                Ok(Step::Over)
             }
-            _ => return Ok(()),
+            _ => Ok(Step::Over),
         }
-        if !question.follow || talk.is_over(question.request) {
-            return Ok(());
-        }
-        wait(talk, question.request, object, version);
     }
-}
 
-/// Blocks until the object changes or the peer no longer asks.
-fn wait(talk: &Talk, request: u32, object: &Oid, seen: u64) {
-    while !talk.is_over(request) && talk.store().wait_change(object, seen, FOLLOW_TICK) == seen {}
-}
-
-fn send_values(
-    talk: &Talk,
-    question: &wire::Describe,
-    object: &Oid,
-    generation: u64,
-    run: Range<u64>,
-) -> Result<u64, Outcome> {
-    let run = run.start..run.end.min(run.start + MAX_VALUES as u64);
-    let values = match talk.store().get_descriptors(object, run.clone()) {
-        Ok(Descriptors::Values(values)) => values,
-        // Bound in this very moment: the next round sees it.
-        Ok(Descriptors::Proof(_)) | Err(StoreError::NotYet) => return Ok(run.end),
-        Err(error) => return Err(outcome_of(&error)),
-    };
-    let statement = Statement::Values { object: *object, generation, first: run.start, values };
-    sign_and_send(talk, question.request, &statement);
-    Ok(run.end)
-}
-
-fn sign_and_send(talk: &Talk, request: u32, statement: &Statement) {
-    let signature = talk.sign(&statement.message());
-    let signature = Bytes::copy_from_slice(&signature);
-    talk.send(Body::Stated(Stated { request, statement: statement.to_bytes().into(), signature }));
-}
-
-/// Tells which pieces can be had, now and whenever that changes.
-pub(super) fn answer_watch(talk: &Talk, question: &wire::Describe) {
-    let oid = match talk.judge_question(question) {
-        Ok(oid) => oid,
-        Err(outcome) => {
-            talk.send(Body::Outcome(WireOutcome::new(question.request, None, &outcome)));
-            return;
+    fn state_values(
+        &mut self,
+        serving: &Serving,
+        oid: Oid,
+        generation: u64,
+        left: Range<u64>,
+        seen: u64,
+        out: Out<'_>,
+    ) -> Result<Step, Outcome> {
+        if left.is_empty() {
+            self.stage = Stage::Look { oid, first: left.start };
+            return Ok(if self.question.follow { Step::Wait { oid, seen } } else { Step::Over });
         }
-    };
-    let mut told = None;
-    while !talk.is_over(question.request) {
-        let version = talk.store().version(&oid);
-        let Ok(have) = talk.store().have(&oid) else { return };
+        let run = left.start..left.end.min(left.start + MAX_VALUES as u64);
+        match serving.store().get_descriptors(&oid, run.clone()) {
+            Ok(Descriptors::Values(values)) => {
+                let statement = Statement::Values { object: oid, generation, first: run.start, values };
+                self.sign_and_send(serving, &statement, out);
+            }
+            // Bound in this very moment: the next look sees it.
+            Ok(Descriptors::Proof(_)) | Err(StoreError::NotYet) => {}
+            Err(error) => return Err(outcome_of(&error)),
+        }
+        self.go_on(Stage::State { oid, generation, left: run.end..left.end, seen })
+    }
+
+    fn sign_and_send(&self, serving: &Serving, statement: &Statement, out: Out<'_>) {
+        let signature = Bytes::copy_from_slice(&serving.sign(&statement.message()));
+        let (request, statement) = (self.question.request, statement.to_bytes().into());
+        out(Outgoing::control(Body::Stated(Stated { request, statement, signature })));
+    }
+
+    fn tell(&mut self, serving: &Serving, oid: Oid, told: Option<Vec<Range<u64>>>, out: Out<'_>) -> Step {
+        let seen = serving.store().version(&oid);
+        let Ok(have) = serving.store().have(&oid) else { return Step::Over };
         if told.as_ref() != Some(&have.pieces) {
             let bounds = have.pieces.iter().flat_map(|run| [run.start, run.end]).collect();
-            talk.send(Body::Have(wire::Have { request: question.request, bounds }));
+            out(Outgoing::control(Body::Have(wire::Have { request: self.question.request, bounds })));
         }
-        told = Some(have.pieces);
-        if !question.follow {
-            return;
-        }
-        wait(talk, question.request, &oid, version);
+        self.stage = Stage::Watch { oid, told: Some(have.pieces) };
+        if self.question.follow { Step::Wait { oid, seen } } else { Step::Over }
     }
 }

@@ -1,25 +1,26 @@
 //! The plugin itself: dials the services that hints name, keeps connections, and dials again
 //! when one is lost.
 
-use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use tokio::sync::mpsc;
-use towpath_content::{Hint, NodeId, Oid, hint};
+use towpath_content::{Hint, Oid, hint};
+use towpath_link::Identity;
 use towpath_link::backoff::BackoffConfig;
 use towpath_link::tcp::{Timeouts, dial_any};
-use towpath_link::{Backoff, Identity};
 use towpath_transfer::plugin::{Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Tag, TransferPlugin, Want};
 
-use super::peer::{Peer, PeerConfig};
-use super::requests::{Answers, GetUnderWay, runs};
-use super::wire::{Body, Describe, Get, Prove, oid_field};
+use super::callers::Answers;
+use super::dialling::{Decision, Dialling};
+use super::peer::{Peer, PeerConfig, source_name};
+use super::requests::GetRequest;
+use super::session::Question;
+use super::wire::{Describe, oid_field};
 use super::{SCHEME, Service};
 
 /// Bytes to keep outstanding until the peer suggests better.
@@ -59,16 +60,11 @@ pub struct Direct {
 
 /// One connection, or the wait for the next attempt.
 struct Slot {
-    state: tokio::sync::Mutex<SlotState>,
+    /// Held while one caller dials and others wait for it.
+    dialling: tokio::sync::Mutex<Dialling>,
     /// Bytes of wants asked on it.
     outstanding: AtomicU64,
     current: Mutex<Option<Arc<Peer>>>,
-}
-
-struct SlotState {
-    backoff: Backoff,
-    retry_at: Option<Instant>,
-    proved: HashSet<Oid>,
 }
 
 impl Direct {
@@ -98,45 +94,33 @@ impl Direct {
 
     /// A connection that stands and on which the root is proved, or how long to wait.
     async fn peer(&self, slot: &Slot, context: &Context) -> Result<Arc<Peer>, Outcome> {
-        let mut state = slot.state.lock().await;
+        let mut dialling = slot.dialling.lock().await;
         let standing = slot.standing();
-        let peer = match standing {
-            Some(peer) => peer,
-            None => {
-                let peer = self.reach(&mut state, context, slot).await?;
-                state.proved.clear();
+        let peer = match (dialling.decide(Instant::now(), standing.is_some()), standing) {
+            (Decision::Use, Some(peer)) => peer,
+            (decision, _) => {
+                if let Some(why) = slot.take_lost() {
+                    self.set_trouble(Some(why));
+                }
+                if !self.dials {
+                    return Err(Outcome::NotHere);
+                }
+                if let Decision::Wait(wait) = decision {
+                    return Err(Outcome::RetryLater(wait));
+                }
+                let peer = self.dial(&mut dialling, context).await?;
                 *lock(&slot.current) = Some(Arc::clone(&peer));
                 peer
             }
         };
-        if let Some(secret) = context.secret
-            && state.proved.insert(context.root)
-        {
+        if let Some(secret) = context.secret {
             let proof = secret.prove(peer.binding(), &self.identity.node_id(), &context.root);
-            let root = oid_field(&context.root);
-            peer.send(Body::Prove(Prove { root, proof: Bytes::copy_from_slice(&proof) })).await;
+            peer.prove(&context.root, &proof);
         }
         Ok(peer)
     }
 
-    async fn reach(
-        &self,
-        state: &mut SlotState,
-        context: &Context,
-        slot: &Slot,
-    ) -> Result<Arc<Peer>, Outcome> {
-        let now = Instant::now();
-        if let Some(why) = slot.take_lost() {
-            self.set_trouble(Some(why));
-        }
-        if !self.dials {
-            return Err(Outcome::NotHere);
-        }
-        if let Some(wait) =
-            state.retry_at.map(|at| at.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
-        {
-            return Err(Outcome::RetryLater(wait));
-        }
+    async fn dial(&self, dialling: &mut Dialling, context: &Context) -> Result<Arc<Peer>, Outcome> {
         let Some(node) = context.node else { return Err(Outcome::NotHere) };
         let hints = context.hints.borrow().clone();
         let addresses = addresses(hints).await;
@@ -145,8 +129,7 @@ impl Direct {
             return Err(Outcome::NotHere);
         }
         let dialled = dial_any(&addresses, &self.identity, node, &self.config.timeouts).await;
-        let wait = state.backoff.next(Instant::now(), random());
-        state.retry_at = Some(Instant::now() + wait);
+        let wait = dialling.dialled(Instant::now(), random());
         match dialled {
             // Whether it is of any use remains to be seen, so what was in the way is not forgotten.
             Ok(connection) => Ok(Peer::start(connection, self.config.peer.clone(), self.service.clone())),
@@ -165,10 +148,9 @@ impl Direct {
     ) -> Result<(), Outcome> {
         let slot = self.slot();
         let peer = self.peer(slot, context).await?;
-        let request = peer.request_number();
-        let message = question(request, context, &query);
+        let question = Question::Describe(describe(context, &query));
         let closed = answers.clone();
-        let asking = peer.ask(request, Body::Describe(message), Answers::Descriptions(answers));
+        let asking = peer.ask(question, Answers::Descriptions(answers));
         tokio::select! {
             result = asking => self.ended(&peer, result),
             () = closed.closed() => Ok(()),
@@ -197,14 +179,8 @@ impl Direct {
             Ok(peer) => peer,
             Err(outcome) => return wants.iter().for_each(|want| sink.outcome(want.tag, outcome.clone())),
         };
-        let runs = runs(wants);
-        let request = peer.request_number();
-        let wire = runs.iter().map(|run| run.wire.clone()).collect();
-        let message = Get { request, root: oid_field(&context.root), wants: wire };
-        let source: Arc<str> = source_name(&peer.node()).into();
         let sink: Arc<dyn Sink> = Arc::new(PausingSink { inner: sink, pause: PAUSE });
-        let (get, ended) = GetUnderWay::new(runs, sink, source);
-        peer.get(request, get, message, ended).await;
+        peer.get(GetRequest::new(&context.root, wants), sink).await;
         match peer.ended() {
             Some(why) => self.set_trouble(Some(why)),
             None => {
@@ -263,9 +239,8 @@ impl Drop for Outstanding<'_> {
 impl Slot {
     fn new() -> Self {
         let backoff = BackoffConfig { longest: LONGEST_WAIT, ..BackoffConfig::default() };
-        let state = SlotState { backoff: Backoff::new(backoff), retry_at: None, proved: HashSet::new() };
         Self {
-            state: tokio::sync::Mutex::new(state),
+            dialling: tokio::sync::Mutex::new(Dialling::new(backoff)),
             outstanding: AtomicU64::new(0),
             current: Mutex::default(),
         }
@@ -282,9 +257,7 @@ impl Slot {
     }
 
     async fn proved_useful(&self) {
-        let mut state = self.state.lock().await;
-        state.backoff.succeeded();
-        state.retry_at = None;
+        self.dialling.lock().await.useful();
     }
 }
 
@@ -355,21 +328,21 @@ impl TransferPlugin for Direct {
     ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let Ok(peer) = self.peer(self.slot(), context).await else { return };
-            let request = peer.request_number();
             let query = Query { oid, coverage: None, proofs: None, follow: true };
-            let message = question(request, context, &query);
+            let question = Question::Watch(describe(context, &query));
             let closed = ranges.clone();
             tokio::select! {
-                _ = peer.ask(request, Body::Watch(message), Answers::Ranges(ranges)) => {}
+                _ = peer.ask(question, Answers::Ranges(ranges)) => {}
                 () = closed.closed() => {}
             }
         })
     }
 }
 
-fn question(request: u32, context: &Context, query: &Query) -> Describe {
+/// The message of a question, but for its number.
+fn describe(context: &Context, query: &Query) -> Describe {
     Describe {
-        request,
+        request: 0,
         root: oid_field(&context.root),
         oid: oid_field(&query.oid),
         block: query.coverage.map(|coverage| coverage.block),
@@ -405,11 +378,6 @@ fn explain(error: &dyn std::error::Error) -> String {
 fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)
-}
-
-/// What a peer is called in progress and errors.
-pub fn source_name(node: &NodeId) -> String {
-    format!("peer {}", node.short())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

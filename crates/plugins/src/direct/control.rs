@@ -10,7 +10,6 @@ use bytes::Bytes;
 use thiserror::Error;
 use tokio::sync::{Semaphore, mpsc};
 
-use super::outgoing::Outgoing;
 use super::wire::{Body, ControlCredit, ControlData, ControlEnd};
 
 /// The capability by which a side says in its hello that it has a control stream.
@@ -41,9 +40,9 @@ pub struct ControlReceiver {
     stream: Arc<Stream>,
 }
 
-/// Where frames go out before all data. It has no bound of its own: messages are bounded by the
+/// Where messages go out before all data. It has no bound of its own: messages are bounded by the
 /// peer's window, credit by what it sent.
-pub(super) type Urgent = mpsc::UnboundedSender<Outgoing>;
+pub(super) type Urgent = mpsc::UnboundedSender<Body>;
 
 /// Both directions of the stream, as the connection's tasks see it.
 pub(super) struct Stream {
@@ -74,12 +73,12 @@ const fn cost(message: &Bytes) -> usize {
 }
 
 impl Stream {
-    pub(super) fn new(urgent: Urgent) -> (Arc<Self>, ControlSender, ControlReceiver) {
+    pub(super) fn new(urgent: Urgent) -> (Arc<Self>, (ControlSender, ControlReceiver)) {
         let (inbox_in, inbox) = mpsc::unbounded_channel();
         let state = Mutex::new(State { inbox: Some(inbox_in), ..State::default() });
         let stream = Arc::new(Self { credit: Semaphore::new(0), state, urgent });
         let sender = ControlSender(Arc::new(Sending(Arc::clone(&stream))));
-        (Arc::clone(&stream), sender, ControlReceiver { inbox, taken: 0, stream })
+        (Arc::clone(&stream), (sender, ControlReceiver { inbox, taken: 0, stream }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -88,7 +87,7 @@ impl Stream {
 
     fn push(&self, body: Body) {
         // A connection that ended takes no more; whoever sends finds out by its credit.
-        let _ = self.urgent.send(Outgoing::control(body));
+        let _ = self.urgent.send(body);
     }
 
     /// The peer's hello has come.
@@ -110,8 +109,17 @@ impl Stream {
         self.state().inbox = None;
     }
 
-    /// A message from the peer. Errors are reasons to close the connection.
-    pub(super) fn receive(&self, message: Bytes) -> Result<(), String> {
+    /// Takes data, credit or the end from the peer. Errors are reasons to close the connection.
+    pub(super) fn take(&self, body: Body) -> Result<(), String> {
+        match body {
+            Body::ControlData(data) => self.receive(data.message),
+            Body::ControlCredit(credit) => self.credit(credit.bytes),
+            Body::ControlEnd(_) => self.end(),
+            _ => Err("sent a message that does not belong on the control stream".into()),
+        }
+    }
+
+    fn receive(&self, message: Bytes) -> Result<(), String> {
         if message.len() > MAX_MESSAGE {
             return Err(format!("sent a message of {} bytes on the control stream", message.len()));
         }
@@ -131,7 +139,7 @@ impl Stream {
     }
 
     /// The peer gives back credit.
-    pub(super) fn credit(&self, bytes: u64) -> Result<(), String> {
+    fn credit(&self, bytes: u64) -> Result<(), String> {
         let mut state = self.state();
         let bytes = usize::try_from(bytes).ok().filter(|&bytes| bytes <= state.sent);
         let bytes = bytes.ok_or("gave back more on the control stream than was sent")?;
@@ -141,7 +149,7 @@ impl Stream {
     }
 
     /// The peer has ended its direction.
-    pub(super) fn end(&self) -> Result<(), String> {
+    fn end(&self) -> Result<(), String> {
         match self.state().inbox.take() {
             Some(_) => Ok(()),
             None => Err("ended the control stream twice".into()),

@@ -3,23 +3,33 @@
 //! §4.2).
 //!
 //! ```text
-//!      Direct (TransferPlugin)          Service (answers)
-//!            │ asks                          ▲ requests
+//!      Direct (TransferPlugin)              Service
+//!            │ asks                          ▲ answers
 //!            ▼                               │
-//!          Peer ── one connection: reader task, writer task ── Peer of the other service
+//!   Peer ─ Session (pure) ── effects ── Answering (pure) ─ Conversation
+//!            ▲                               │
+//!       reader task      one connection      └─> writer task
 //! ```
+//!
+//! What decides is pure: handed frames and the time, with no socket, channel, thread or clock. A
+//! simulated network drives the same code.
 //!
 //! | module | story |
 //! |---|---|
 //! | [`wire`] | messages and data headers, their bytes |
+//! | [`incoming`], [`outgoing`] | frames on their way in and out |
+//! | [`session`] | a connection as a state machine: hellos, the asking half, silence: pure |
+//! | [`requests`] | one `Get` under way: which data frame belongs to which want: pure |
+//! | [`liveness`] | when a ping is due, when silence is the end: pure |
+//! | [`answering`] | the answering half as a state machine, within limits: pure |
+//! | [`gets`], [`answers`] | answers to requests for data and to questions, step by step |
 //! | [`access`] | who may fetch what: pure |
-//! | [`peer`] | a connection's two tasks; requests out, answers in |
-//! | [`requests`] | requests under way: which data frame belongs to which want |
-//! | [`outgoing`] | frames on their way out |
-//! | [`service`] | what a service gives to whom: rights, store, the state of one talk |
-//! | [`conversation`] | takes a peer's requests, within limits |
-//! | `gets` | answers requests for data |
-//! | `answers` | to questions about objects, and to those who follow a live one |
+//! | [`service`] | what a service gives to whom: rights and store |
+//! | [`dialling`] | whether to dial now, use what stands, or wait: pure |
+//! | [`peer`] | a connection's handle |
+//! | [`callers`] | who waits for which request of a session |
+//! | `reader`, `writer` | a connection's two tasks |
+//! | [`conversation`] | the threads that answer |
 //! | [`client`] | [`Direct`]: dials, reconnects, and is a transfer plugin |
 //! | [`control`] | the control stream: messages of the program above |
 //! | `compress` | payloads as zstd frames |
@@ -29,18 +39,26 @@
 //! why; the other connections of the service do not notice.
 
 pub mod access;
-mod answers;
+pub mod answering;
+pub mod answers;
+pub mod callers;
 pub mod client;
 mod compress;
 pub mod control;
 pub mod conversation;
-mod gets;
+pub mod dialling;
+pub mod gets;
+pub mod incoming;
+pub mod liveness;
 pub mod outgoing;
 pub mod pace;
 pub mod peer;
+mod reader;
 pub mod requests;
 pub mod service;
+pub mod session;
 pub mod wire;
+mod writer;
 
 pub use client::{Direct, DirectConfig};
 pub use control::{ControlClosed, ControlReceiver, ControlSender};

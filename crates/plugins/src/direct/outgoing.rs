@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use towpath_link::PathProbe;
+use towpath_link::{Frame, PathProbe};
 
 use super::wire::{self, Body, DataHeader};
 
 /// A frame on its way out.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outgoing {
     pub(super) kind: u8,
     pub(super) header: Option<[u8; wire::DATA_HEADER]>,
@@ -23,6 +23,15 @@ impl Outgoing {
     /// A data frame.
     pub fn data(header: &DataHeader, payload: Bytes) -> Self {
         Self { kind: wire::DATA, header: Some(header.encode()), body: payload }
+    }
+
+    /// As the other side reads it. Copies the payload of data, which the writer task need not do.
+    pub fn to_frame(&self) -> Frame {
+        let body = match &self.header {
+            Some(header) => [&header[..], &self.body].concat().into(),
+            None => self.body.clone(),
+        };
+        Frame { kind: self.kind, body }
     }
 
     /// Bytes it takes on the wire, about.

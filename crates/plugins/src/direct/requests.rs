@@ -1,20 +1,33 @@
-//! Requests under way on a connection: which data frame belongs to which want, and what is still
-//! to come. Knows no socket; the reader task feeds it.
+//! One `Get` under way: which data frame belongs to which want, and what is still to come. Pure;
+//! [`super::session::Session`] feeds it.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use thiserror::Error;
-use tokio::sync::{mpsc, oneshot};
 use towpath_content::Oid;
-use towpath_transfer::plugin::{Description, Sink};
 use towpath_transfer::want::{Delivery, Payload, Proof};
-use towpath_transfer::{Outcome, Want, WantId};
+use towpath_transfer::{Outcome, Tag, Want, WantId};
 
-use super::wire::{DataHeader, MAX_PAYLOAD, ProofOf, WireOutcome, WireWant, oid_field};
+use super::wire::{DataHeader, Get, MAX_PAYLOAD, ProofOf, WireOutcome, WireWant, oid_field};
+
+/// Wants to be asked for, put together before a session gives the request its number.
+#[derive(Debug)]
+pub struct GetRequest {
+    pub(super) runs: Vec<Run>,
+    pub(super) message: Get,
+}
+
+impl GetRequest {
+    /// Asks for `wants` by the right to `root`.
+    pub fn new(root: &Oid, wants: Vec<Want>) -> Self {
+        let runs = runs(wants);
+        let wants = runs.iter().map(|run| run.wire.clone()).collect();
+        Self { message: Get { request: 0, root: oid_field(root), wants }, runs }
+    }
+}
 
 /// What a peer did that the protocol does not allow. The connection is closed with these words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -87,38 +100,15 @@ pub struct GetUnderWay {
     proofs: HashMap<u32, Arc<Proof>>,
     half: Option<Half>,
     cancelled: bool,
-    sink: Arc<dyn Sink>,
     source: Arc<str>,
     asked: Instant,
-    _end: oneshot::Sender<()>,
-}
-
-/// A `Describe` or `Watch` under way.
-pub struct QuestionUnderWay {
-    /// Where answers go.
-    pub answers: Answers,
-    /// How it ended.
-    pub end: Option<oneshot::Sender<Result<(), Outcome>>>,
-}
-
-/// Where answers to a question go.
-pub enum Answers {
-    /// To a `Describe`.
-    Descriptions(mpsc::Sender<Description>),
-    /// To a `Watch`.
-    Ranges(mpsc::Sender<Vec<Range<u64>>>),
 }
 
 impl GetUnderWay {
-    /// A request as it is sent; the receiver learns when it has ended.
-    pub fn new(runs: Vec<Run>, sink: Arc<dyn Sink>, source: Arc<str>) -> (Self, oneshot::Receiver<()>) {
-        let (end, ended) = oneshot::channel();
-        let flags = runs.iter().map(|run| vec![false; run.wants.len()]).collect();
-        let asked = Instant::now();
-        let proofs = HashMap::new();
-        let get =
-            Self { runs, ended: flags, proofs, half: None, cancelled: false, sink, source, asked, _end: end };
-        (get, ended)
+    /// A request put to `source` at `asked`.
+    pub fn new(runs: Vec<Run>, source: Arc<str>, asked: Instant) -> Self {
+        let ended = runs.iter().map(|run| vec![false; run.wants.len()]).collect();
+        Self { runs, ended, proofs: HashMap::new(), half: None, cancelled: false, source, asked }
     }
 
     /// Takes the proof that precedes a run's data.
@@ -134,7 +124,12 @@ impl GetUnderWay {
     }
 
     /// Takes a data frame; returns a delivery when a want's bytes are all there.
-    pub fn data(&mut self, header: DataHeader, payload: Bytes) -> Result<Option<Delivery>, Violation> {
+    pub fn data(
+        &mut self,
+        now: Instant,
+        header: DataHeader,
+        payload: Bytes,
+    ) -> Result<Option<Delivery>, Violation> {
         let run = self.runs.get(header.want as usize).ok_or(Violation::Unasked)?;
         let want = run.wants.get(header.piece as usize).ok_or(Violation::Unasked)?;
         let (tag, len) = (want.tag, want.id.len());
@@ -151,7 +146,7 @@ impl GetUnderWay {
         };
         self.ended[header.want as usize][header.piece as usize] = true;
         let (proof, source) = (self.proofs.get(&header.want).cloned(), Arc::clone(&self.source));
-        Ok(Some(Delivery { tag, payload, proof, source, timing: (self.asked, Instant::now()) }))
+        Ok(Some(Delivery { tag, payload, proof, source, timing: (self.asked, now) }))
     }
 
     /// How long a compressed payload must be: all that is left of its piece, or a full frame.
@@ -184,8 +179,12 @@ impl GetUnderWay {
         Ok(self.half.take().map(|half| half.bytes.freeze()))
     }
 
-    /// Takes an outcome: of one run, or of all.
-    pub fn outcome(&mut self, message: &WireOutcome) -> Result<(), Violation> {
+    /// Takes an outcome, of one run or of all; `end` hears of each want that it ends.
+    pub fn outcome(
+        &mut self,
+        message: &WireOutcome,
+        mut end: impl FnMut(Tag, Outcome),
+    ) -> Result<(), Violation> {
         let outcome = message.outcome();
         let all = 0..self.runs.len();
         let which = match message.want {
@@ -193,7 +192,7 @@ impl GetUnderWay {
             Some(_) => return Err(Violation::Unasked),
             None => all,
         };
-        which.for_each(|run| self.end_run(run, &outcome));
+        which.for_each(|run| self.end_run(run, &outcome, &mut end));
         Ok(())
     }
 
@@ -202,32 +201,32 @@ impl GetUnderWay {
         self.cancelled = true;
     }
 
+    /// Whether this side gave it up.
+    pub const fn is_cancelled(&self) -> bool {
+        self.cancelled
+    }
+
     /// A peer that cancels by itself, or is done with wants that it did not answer, is asked again
     /// later, not at once.
-    fn end_run(&mut self, run: usize, outcome: &Outcome) {
+    fn end_run(&mut self, run: usize, outcome: &Outcome, end: &mut impl FnMut(Tag, Outcome)) {
         let outcome = match outcome {
             Outcome::Cancelled if !self.cancelled => &Outcome::RetryLater(Duration::ZERO),
             outcome => outcome,
         };
         for (want, ended) in self.runs[run].wants.iter().zip(&mut self.ended[run]) {
             if !std::mem::replace(ended, true) {
-                self.sink.outcome(want.tag, outcome.clone());
+                end(want.tag, outcome.clone());
             }
         }
     }
 
     /// Gives every want that has not ended this outcome.
-    pub fn end_all(mut self, outcome: &Outcome) {
-        (0..self.runs.len()).for_each(|run| self.end_run(run, outcome));
-    }
-
-    /// Where deliveries go.
-    pub fn sink(&self) -> Arc<dyn Sink> {
-        Arc::clone(&self.sink)
+    pub fn end_all(mut self, outcome: &Outcome, mut end: impl FnMut(Tag, Outcome)) {
+        (0..self.runs.len()).for_each(|run| self.end_run(run, outcome, &mut end));
     }
 
     /// Whether `tag` is one of its wants.
-    pub fn holds(&self, tag: u64) -> bool {
+    pub fn holds(&self, tag: Tag) -> bool {
         self.runs.iter().any(|run| run.wants.iter().any(|want| want.tag == tag))
     }
 }

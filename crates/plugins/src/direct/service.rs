@@ -1,28 +1,23 @@
-//! What a service gives to whom: the store, the rights, and the state of the talk with one peer.
+//! What a service gives to whom: the store and the rights.
 //!
-//! `conversation` takes requests, `gets` and `answers` answer them; all of them ask here whether a
+//! `answering` takes a peer's requests, `gets` and `answers` answer them; both ask here whether the
 //! peer may have an object.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
 use towpath_content::ticket::Secret;
 use towpath_content::{NodeId, Oid, tree};
-use towpath_link::PathProbe;
 use towpath_store::{ObjectKind, State, Store, StoreError};
 use towpath_transfer::Outcome;
 
 use super::access::{Decision, Facts, decide};
-use super::outgoing::{Outbox, Outgoing};
-use super::wire::{self, Body, RequestOnly};
 
-/// Requests under way on one connection, in each direction.
-pub(super) const MAX_REQUESTS: usize = 64;
-/// Decoded descriptor blocks kept per connection.
+/// Decoded descriptor blocks kept by whoever answers.
 const BLOCKS: usize = 64;
+/// Bindings of roots kept by whoever answers: more roots than can be proved on a connection.
+const BINDINGS: usize = 64;
 
 /// What a service needs besides the store: secrets and a key.
 pub trait Issuer: Send + Sync {
@@ -37,7 +32,7 @@ pub trait Issuer: Send + Sync {
 /// Answers peers; shared by all connections.
 pub struct Service {
     store: Arc<dyn Store>,
-    pub(super) issuer: Arc<dyn Issuer>,
+    issuer: Arc<dyn Issuer>,
 }
 
 impl Service {
@@ -45,90 +40,44 @@ impl Service {
     pub fn new(store: Arc<dyn Store>, issuer: Arc<dyn Issuer>) -> Self {
         Self { store, issuer }
     }
+
+    pub(super) fn issuer(&self) -> &dyn Issuer {
+        &*self.issuer
+    }
+
+    pub(super) fn store(&self) -> &dyn Store {
+        &*self.store
+    }
 }
 
-/// State shared by the conversation with one peer and its threads.
-pub(super) struct Talk {
-    pub(super) service: Arc<Service>,
-    pub(super) node: NodeId,
-    pub(super) binding: [u8; 32],
-    pub(super) outbox: Outbox,
-    pub(super) probe: PathProbe,
-    pub(super) roots: Mutex<HashSet<Oid>>,
-    /// Roots that are bound, at most as many as were proved.
-    bindings: Mutex<HashMap<Oid, Oid>>,
-    /// Requests under way, and whether they were cancelled.
-    under_way: Mutex<HashMap<u32, bool>>,
-    pub(super) followers: AtomicUsize,
-    /// Data are sent compressed.
-    pub(super) compress: AtomicBool,
-    pub(super) token: CancellationToken,
+/// What whoever answers one peer works with: the service, and what it remembers of objects that the
+/// peer asked for.
+pub struct Serving {
+    service: Arc<Service>,
+    node: NodeId,
+    suggested: u32,
+    /// Roots that are bound; once known that stays.
+    bindings: HashMap<Oid, Oid>,
+    blocks: Blocks,
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+impl Serving {
+    /// Answers `node` for `service`.
+    pub fn new(service: Arc<Service>, node: NodeId) -> Self {
+        Self { service, node, suggested: 0, bindings: HashMap::new(), blocks: Blocks::default() }
+    }
 
-impl Talk {
-    pub(super) fn new(
-        service: Arc<Service>,
-        node: NodeId,
-        binding: [u8; 32],
-        outbox: Outbox,
-        probe: PathProbe,
-    ) -> Self {
-        Self {
-            service,
-            node,
-            binding,
-            outbox,
-            probe,
-            roots: Mutex::default(),
-            bindings: Mutex::default(),
-            under_way: Mutex::default(),
-            followers: AtomicUsize::new(0),
-            compress: AtomicBool::new(false),
-            token: CancellationToken::new(),
-        }
+    /// From now on data frames suggest to keep this much outstanding; 0 for no opinion.
+    pub const fn suggest(&mut self, bytes: u32) {
+        self.suggested = bytes;
+    }
+
+    pub(super) const fn suggested(&self) -> u32 {
+        self.suggested
     }
 
     pub(super) fn is_allowed(&self, oid: &Oid) -> bool {
         self.service.issuer.is_allowed(&self.node, oid)
-    }
-
-    pub(super) fn shared_store(&self) -> Arc<dyn Store> {
-        Arc::clone(&self.service.store)
-    }
-
-    pub(super) fn begin(&self, request: u32) -> Result<(), String> {
-        let mut under_way = lock(&self.under_way);
-        if under_way.len() >= MAX_REQUESTS {
-            return Err("has too many requests under way".into());
-        }
-        match under_way.insert(request, false) {
-            None => Ok(()),
-            Some(_) => Err("used the number of a request that is under way".into()),
-        }
-    }
-
-    /// A request that has ended meanwhile needs no cancellation.
-    pub(super) fn cancel(&self, request: u32) {
-        if let Some(cancelled) = lock(&self.under_way).get_mut(&request) {
-            *cancelled = true;
-        }
-    }
-
-    pub(super) fn end(&self, request: u32) {
-        lock(&self.under_way).remove(&request);
-        self.send(Body::Done(RequestOnly { request }));
-    }
-
-    pub(super) fn is_over(&self, request: u32) -> bool {
-        self.token.is_cancelled() || lock(&self.under_way).get(&request) == Some(&true)
-    }
-
-    pub(super) fn send(&self, body: Body) -> bool {
-        self.outbox.blocking_send(vec![Outgoing::control(body)]).is_ok()
     }
 
     pub(super) fn sign(&self, message: &[u8]) -> [u8; 64] {
@@ -140,72 +89,82 @@ impl Talk {
     }
 
     /// Judges one request for `oid` under `root`.
-    pub(super) fn judge(&self, root: &Oid, oid: &Oid, block: Option<u64>, blocks: &mut Blocks) -> Decision {
+    pub(super) fn judge(&mut self, root_proved: bool, root: &Oid, oid: &Oid, block: Option<u64>) -> Decision {
         let node_allowed = self.is_allowed(oid);
-        let root_proved = lock(&self.roots).contains(root);
         let is_root = root_proved && (oid == root || self.bound(root) == Some(*oid));
         let ask_block = root_proved && !is_root && !node_allowed;
-        let mentioned = block.filter(|_| ask_block).and_then(|block| blocks.mentions(self, root, block, oid));
+        let mentioned = block.filter(|_| ask_block).and_then(|block| self.mentions(root, block, oid));
         decide(Facts { node_allowed, root_proved, is_root, mentioned })
     }
 
-    /// What a live object is bound to; once known it stays.
-    fn bound(&self, oid: &Oid) -> Option<Oid> {
+    /// What a live object is bound to.
+    fn bound(&mut self, oid: &Oid) -> Option<Oid> {
         if !oid.is_live() {
             return None;
         }
-        if let Some(content) = lock(&self.bindings).get(oid) {
+        if let Some(content) = self.bindings.get(oid) {
             return Some(*content);
         }
         let State::Bound(content) = self.store().have(oid).ok()?.state else { return None };
-        lock(&self.bindings).insert(*oid, content);
+        if self.bindings.len() < BINDINGS {
+            self.bindings.insert(*oid, content);
+        }
         Some(content)
     }
 
-    pub(super) fn judge_question(&self, question: &wire::Describe) -> Result<Oid, Outcome> {
-        let refused = |why: &str| Outcome::Refused(why.into());
-        let root = Oid::from_bytes(&question.root).map_err(|_| refused("the root is not an OID"))?;
-        let oid = Oid::from_bytes(&question.oid).map_err(|_| refused("not an OID"))?;
-        match self.judge(&root, &oid, question.block, &mut Blocks::default()) {
-            Decision::Allow => Ok(oid),
-            Decision::Refuse(why) => Err(refused(why)),
+    /// Whether block `block` of `root` mentions `oid`; `None` if the block can't be had.
+    fn mentions(&mut self, root: &Oid, block: u64, oid: &Oid) -> Option<bool> {
+        if let Some(known) = self.blocks.mentions(root, block, oid) {
+            return Some(known);
+        }
+        let content = self.bound(root).unwrap_or(*root);
+        let oids = read_block(self.store(), &content, block)?;
+        let mentioned = oids.contains(oid);
+        self.blocks.insert((*root, block), oids);
+        Some(mentioned)
+    }
+
+    /// [`outcome_of`] for what the peer may have by a ticket of this service: that was here when the
+    /// ticket was made, so if it is not the file it was read from has changed.
+    pub(super) fn outcome_of_put(&self, oid: &Oid, error: &StoreError) -> Outcome {
+        match error {
+            StoreError::NotHere if !oid.is_live() && !self.is_allowed(oid) => Outcome::SourceChanged,
+            error => outcome_of(error),
         }
     }
 }
 
 /// Which OIDs the blocks of tree descriptors mention; the last few blocks are kept.
 #[derive(Default)]
-pub(super) struct Blocks {
+struct Blocks {
     known: HashMap<(Oid, u64), HashSet<Oid>>,
     order: VecDeque<(Oid, u64)>,
 }
 
 impl Blocks {
-    /// Whether block `block` of `root` mentions `oid`; `None` if the block can't be had.
-    fn mentions(&mut self, talk: &Talk, root: &Oid, block: u64, oid: &Oid) -> Option<bool> {
-        let key = (*root, block);
-        if !self.known.contains_key(&key) {
-            let oids = read_block(talk, root, block)?;
-            if self.order.len() >= BLOCKS
-                && let Some(oldest) = self.order.pop_front()
-            {
-                self.known.remove(&oldest);
-            }
-            self.order.push_back(key);
-            self.known.insert(key, oids);
+    /// Whether a block mentions `oid`; `None` if it is not known.
+    fn mentions(&self, root: &Oid, block: u64, oid: &Oid) -> Option<bool> {
+        Some(self.known.get(&(*root, block))?.contains(oid))
+    }
+
+    fn insert(&mut self, key: (Oid, u64), oids: HashSet<Oid>) {
+        if self.order.len() >= BLOCKS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
         }
-        Some(self.known.get(&key)?.contains(oid))
+        self.order.push_back(key);
+        self.known.insert(key, oids);
     }
 }
 
-fn read_block(talk: &Talk, root: &Oid, block: u64) -> Option<HashSet<Oid>> {
-    let content = talk.bound(root).unwrap_or(*root);
-    let have = talk.store().have(&content).ok()?;
+fn read_block(store: &dyn Store, content: &Oid, block: u64) -> Option<HashSet<Oid>> {
+    let have = store.have(content).ok()?;
     // Any file may hold bytes that look like a block; only a tree descriptor's are believed.
     let layout = Some(have.layout).filter(|_| have.about.kind == ObjectKind::Tree)?;
     let start = block.checked_mul(tree::BLOCK as u64)?;
     let mut piece = Vec::new();
-    talk.store().read_piece(&content, start / layout.piece_len(), &mut piece).ok()?;
+    store.read_piece(content, start / layout.piece_len(), &mut piece).ok()?;
     let at = (start % layout.piece_len()) as usize;
     let bytes = piece.get(at..piece.len().min(at + tree::BLOCK))?;
     Some(tree::oids_in_block(bytes).ok()?.into_iter().collect())
@@ -219,14 +178,5 @@ pub(super) fn outcome_of(error: &StoreError) -> Outcome {
         StoreError::SourceChanged { .. } => Outcome::SourceChanged,
         StoreError::Refused { why } => Outcome::Refused((*why).into()),
         StoreError::Io { .. } => Outcome::Refused("the sender could not read its file".into()),
-    }
-}
-
-/// [`outcome_of`] for what the peer may have by a ticket of this service: that was here when the
-/// ticket was made, so if it is not the file it was read from has changed.
-pub(super) fn outcome_of_put(talk: &Talk, oid: &Oid, error: &StoreError) -> Outcome {
-    match error {
-        StoreError::NotHere if !oid.is_live() && !talk.is_allowed(oid) => Outcome::SourceChanged,
-        error => outcome_of(error),
     }
 }

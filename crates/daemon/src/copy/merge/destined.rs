@@ -1,16 +1,18 @@
 //! The first level of the walk: where the sources go, and the destination opened for them.
 
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use towpath_api::{ApiError, ErrorKind};
+use towpath_content::Oid;
+use towpath_content::tree::{Entry, Kind};
+use towpath_files::{Destination, FileError, RelPath, display_name};
+
 use super::Merge;
 use crate::copy::options::Mode;
 use crate::copy::placement::{Asked, Placement, There, place};
 use crate::copy::receiving::refuse;
 use crate::errors;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
-use towpath_api::{ApiError, ErrorKind};
-use towpath_content::Oid;
-use towpath_content::tree::{Entry, Kind};
-use towpath_files::{Destination, FileError, RelPath, display_name};
 
 impl Merge {
     /// The first level: what the person named.

@@ -1,16 +1,18 @@
 //! A directory of the source: made, entered, or cleared of what is in its way.
 
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use towpath_content::tree::{Entry, Kind};
+use towpath_files::metadata::{Differences, differences};
+use towpath_files::{FileError, RelPath};
+
 use super::extras::Names;
 use super::{Frame, Merge, State, because};
 use crate::copy::finish::make_room;
 use crate::copy::judge::{Changes, Verdict, judge};
 use crate::copy::options::Mode;
 use crate::copy::receiving::add;
-use std::os::fd::AsFd;
-use std::sync::Arc;
-use towpath_content::tree::{Entry, Kind};
-use towpath_files::metadata::{Differences, differences};
-use towpath_files::{FileError, RelPath};
 
 impl Merge {
     pub(super) fn directory(

@@ -1,11 +1,13 @@
 //! What only the destination has: noted, to be deleted at the end.
 
-use super::Merge;
-use crate::copy::file::is_file;
-use crate::copy::finish::PathRecord;
 use std::path::Path;
+
 use towpath_content::tree::Kind;
 use towpath_files::{DirNames, FileError, RelPath, ScanOptions};
+
+use super::Merge;
+use crate::copy::file::is_file;
+use crate::copy::finish::{ExtraRecord, Spot};
 
 pub(super) struct Names {
     names: DirNames,
@@ -82,12 +84,7 @@ impl Merge {
         if is_file(&found.entry.kind) {
             self.receiving.is_spare(path.clone(), found.stamp);
         }
-        let record = PathRecord {
-            path: path.as_bytes().to_vec(),
-            shown: shown.as_bytes().to_vec(),
-            is_dir,
-            is_kept: false,
-        };
+        let record = ExtraRecord { spot: Spot::new(&path, &shown), is_dir };
         self.deletions
             .push(&record)
             .map_err(|error| FileError::new("note", Path::new("a deletion"), error))?;

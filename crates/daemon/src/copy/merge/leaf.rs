@@ -1,17 +1,17 @@
 //! What is no directory: left out, made at once, or asked for.
 
+use towpath_api::ApiError;
+use towpath_content::tree::{Entry, Kind};
+use towpath_files::filter::safe_links;
+use towpath_files::metadata::{Differences, differences};
+use towpath_files::{FileError, Overwrite, RelPath};
+
 use super::{Merge, because, size};
 use crate::copy::file::{CopyFile, Wanted, is_file};
 use crate::copy::judge::{Changes, Verdict, judge};
 use crate::copy::options::Mode;
 use crate::copy::receiving::add;
 use crate::copy::source::Located;
-use std::sync::Arc;
-use towpath_api::ApiError;
-use towpath_content::tree::{Entry, Kind};
-use towpath_files::filter::safe_links;
-use towpath_files::metadata::{Differences, differences};
-use towpath_files::{FileError, Overwrite, RelPath};
 
 impl Merge {
     pub(super) fn leaf(&mut self, entry: Entry, located: Option<Located>) -> Result<(), ApiError> {
@@ -177,19 +177,18 @@ impl Merge {
             receiving.tell_file(&wanted, wanted.size);
             return Ok(());
         }
-        let places = Arc::clone(&receiving.places);
-        let permit = match Arc::clone(&places).try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(_) => {
+        let place = match receiving.places.try_take() {
+            Some(place) => place,
+            None => {
                 supplier.push()?;
                 // A batch that is full names its files, so some place becomes free.
-                let Ok(permit) = self.runtime.block_on(places.acquire_owned()) else {
+                let Some(place) = self.runtime.block_on(receiving.places.take()) else {
                     return receiving.check();
                 };
-                permit
+                place
             }
         };
-        let file = CopyFile::new(receiving, wanted, permit);
+        let file = CopyFile::new(receiving, wanted, place);
         if file.wanted().compare.is_none() {
             receiving.tell_file(file.wanted(), file.size());
             if file.size() == 0 {

@@ -1,10 +1,12 @@
 //! Hard links: which name of a group comes first, and the others, which wait for it.
 
-use super::{Merge, because, size};
-use crate::copy::finish::{LinkRecord, PathRecord};
 use std::path::Path;
+
 use towpath_content::tree::{Entry, Kind};
 use towpath_files::{FileError, Found, RelPath};
+
+use super::{Merge, because, size};
+use crate::copy::finish::{FirstRecord, LinkRecord, Spot};
 
 /// A group of hard links of which no name was met.
 pub(super) const NOT_MET: u64 = u64::MAX;
@@ -29,8 +31,7 @@ impl Merge {
         is_kept: bool,
     ) -> Result<(), FileError> {
         let Some(group) = entry.hard_link else { return Ok(()) };
-        let (path, shown) = (path.as_bytes().to_vec(), shown.as_bytes().to_vec());
-        let record = PathRecord { path, shown, is_dir: false, is_kept };
+        let record = FirstRecord { spot: Spot::new(path, shown), is_kept };
         let at =
             self.firsts.push(&record).map_err(|error| FileError::new("note", Path::new("a link"), error))?;
         let group = group as usize;
@@ -53,8 +54,7 @@ impl Merge {
         let note = |error| FileError::new("note", Path::new("a link"), error);
         let first = self.firsts.get(at).map_err(note)?;
         if let Some(old) = old {
-            let names = first.path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
-            let there = match self.look(&RelPath::new(names)?) {
+            let there = match self.look(&first.spot.path()?) {
                 // A real run would have made way for the directories on the way there.
                 Err(_) if self.options().dry_run => None,
                 there => there?,
@@ -78,10 +78,8 @@ impl Merge {
             self.touch_parent()?;
         }
         let record = LinkRecord {
-            first: first.path,
-            first_shown: first.shown,
-            path: path.as_bytes().to_vec(),
-            shown: shown.as_bytes().to_vec(),
+            first: first.spot,
+            spot: Spot::new(path, shown),
             entry: self.entry,
             size: size(&entry.kind),
             seconds: entry.metadata.modified.seconds,

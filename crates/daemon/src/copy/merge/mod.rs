@@ -12,8 +12,18 @@ mod leaf;
 mod links;
 mod rewrite;
 
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use towpath_api::{ApiError, ErrorKind};
+use towpath_content::tree::{Entry, Event, Kind, Metadata, Time};
+use towpath_files::filter::{Filter, RuleList, Side};
+use towpath_files::{FileError, Found, RelPath, ScanOptions};
+
 use crate::copy::events::CopyEvent;
-use crate::copy::finish::{DirRecord, LinkRecord, PathRecord, metadata_bytes};
+use crate::copy::finish::{DirRecord, ExtraRecord, FirstRecord, LinkRecord, Spot};
 use crate::copy::judge::Changes;
 use crate::copy::listed;
 use crate::copy::message::violation;
@@ -26,14 +36,6 @@ use crate::copy::source::Located;
 use crate::errors;
 use extras::Names;
 use rewrite::Rewrite;
-use std::collections::HashSet;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use tokio::runtime::Handle;
-use towpath_api::{ApiError, ErrorKind};
-use towpath_content::tree::{Entry, Event, Kind, Metadata, Time};
-use towpath_files::filter::{Filter, RuleList, Side};
-use towpath_files::{FileError, Found, RelPath, ScanOptions};
 
 /// Directories told of beforehand as closed.
 const MAX_CLOSED: usize = 64 << 10;
@@ -59,7 +61,7 @@ pub struct Destined {
 /// The walk.
 pub struct Merge {
     pub(super) receiving: Arc<Receiving>,
-    runtime: Handle,
+    pub(super) runtime: Handle,
     destined: Destined,
     placement: Placement,
     /// The name that the one source has at the destination.
@@ -76,10 +78,10 @@ pub struct Merge {
     closed: HashSet<u64>,
     pub(super) is_incomplete: bool,
     pub(super) dirs: Records<DirRecord>,
-    pub(super) deletions: Records<PathRecord>,
+    pub(super) deletions: Records<ExtraRecord>,
     pub(super) links: Records<LinkRecord>,
     /// The first names of hard links, and where they are by the link's number.
-    pub(super) firsts: Records<PathRecord>,
+    pub(super) firsts: Records<FirstRecord>,
     groups: Vec<u64>,
     /// The destination's directory was made by this copy.
     is_made: bool,
@@ -365,11 +367,8 @@ impl Merge {
         if !is_touched || self.options().dry_run {
             return Ok(());
         }
-        let record = DirRecord {
-            path: frame.path.as_bytes().to_vec(),
-            shown: frame.shown.as_bytes().to_vec(),
-            metadata: metadata_bytes(&frame.metadata),
-        };
+        let record =
+            DirRecord { spot: Spot::new(&frame.path, &frame.shown), metadata: (&frame.metadata).into() };
         let noted = self.dirs.push(&record).map(drop);
         noted.map_err(|error| errors::io("note", Path::new("a directory"), &error))
     }

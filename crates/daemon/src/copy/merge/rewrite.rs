@@ -1,9 +1,10 @@
 //! How metadata is changed on the way: `--chmod` and `--chown`.
 
-use crate::copy::options::CopyOptions;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::tree::{Kind, Metadata, Owner};
 use towpath_files::chmod::Chmod;
+
+use crate::copy::options::CopyOptions;
 
 /// How metadata is changed on the way.
 pub(super) struct Rewrite {

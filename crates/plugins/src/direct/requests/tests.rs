@@ -1,25 +1,7 @@
-use std::sync::Mutex;
-
 use towpath_content::pieces::Layout;
-use towpath_transfer::plugin::{BoxFuture, Pressure};
-use towpath_transfer::{Place, Tag};
+use towpath_transfer::Place;
 
 use super::*;
-
-#[derive(Default)]
-struct Ends(Mutex<Vec<(Tag, Outcome)>>);
-
-impl Sink for Ends {
-    fn deliver(&self, _: Delivery) -> BoxFuture<'_, ()> {
-        Box::pin(async {})
-    }
-    fn outcome(&self, tag: Tag, outcome: Outcome) {
-        self.0.lock().unwrap().push((tag, outcome));
-    }
-    fn pressure(&self) -> Pressure {
-        Pressure::default()
-    }
-}
 
 const PIECE: u64 = 1 << 18;
 
@@ -28,10 +10,8 @@ fn piece(tag: Tag, name: u8, size: u64, index: u64) -> Want {
     Want { tag, id, places: vec![Place { object: 1, offset: 0 }], group: Arc::default() }
 }
 
-fn under_way(wants: Vec<Want>) -> (GetUnderWay, Arc<Ends>, oneshot::Receiver<()>) {
-    let ends = Arc::new(Ends::default());
-    let (get, ended) = GetUnderWay::new(runs(wants), ends.clone(), "peer".into());
-    (get, ends, ended)
+fn under_way(wants: Vec<Want>) -> GetUnderWay {
+    GetUnderWay::new(runs(wants), "peer".into(), Instant::now())
 }
 
 fn header(want: u32, piece: u32, offset: u32) -> DataHeader {
@@ -54,54 +34,66 @@ fn consecutive_pieces_become_one_run() {
 #[test]
 fn a_large_piece_is_put_together_from_its_frames() {
     // Pieces of an object over 256 GiB have 512 KiB.
-    let (mut get, ..) = under_way(vec![piece(7, 1, (1 << 38) + 1, 0)]);
+    let mut get = under_way(vec![piece(7, 1, (1 << 38) + 1, 0)]);
     let half = Bytes::from(vec![1; PIECE as usize]);
-    assert!(get.data(header(0, 0, 0), half.clone()).unwrap().is_none());
-    let whole = get.data(header(0, 0, PIECE as u32), half).unwrap().unwrap();
+    assert!(get.data(Instant::now(), header(0, 0, 0), half.clone()).unwrap().is_none());
+    let whole = get.data(Instant::now(), header(0, 0, PIECE as u32), half).unwrap().unwrap();
     let Payload::Bytes(bytes) = whole.payload else { panic!() };
     assert_eq!((whole.tag, bytes.len()), (7, 2 * PIECE as usize));
 }
 
 #[test]
 fn frames_out_of_order_or_unasked_are_violations() {
-    let fresh = || under_way(vec![piece(7, 1, (1 << 38) + 1, 0)]).0;
+    let fresh = || under_way(vec![piece(7, 1, (1 << 38) + 1, 0)]);
     let bytes = Bytes::from(vec![1; 1000]);
-    assert_eq!(fresh().data(header(0, 0, 5), bytes.clone()).unwrap_err(), Violation::OutOfOrder);
-    assert_eq!(fresh().data(header(1, 0, 0), bytes.clone()).unwrap_err(), Violation::Unasked);
-    assert_eq!(fresh().data(header(0, 1, 0), bytes.clone()).unwrap_err(), Violation::Unasked);
+    assert_eq!(
+        fresh().data(Instant::now(), header(0, 0, 5), bytes.clone()).unwrap_err(),
+        Violation::OutOfOrder
+    );
+    assert_eq!(fresh().data(Instant::now(), header(1, 0, 0), bytes.clone()).unwrap_err(), Violation::Unasked);
+    assert_eq!(fresh().data(Instant::now(), header(0, 1, 0), bytes.clone()).unwrap_err(), Violation::Unasked);
     let mut get = fresh();
-    get.data(header(0, 0, 0), bytes.clone()).unwrap();
-    assert_eq!(get.data(header(0, 0, 0), bytes.clone()).map(|d| d.is_none()), Ok(true), "began again");
-    assert_eq!(get.data(header(0, 0, 5000), bytes).unwrap_err(), Violation::OutOfOrder);
+    get.data(Instant::now(), header(0, 0, 0), bytes.clone()).unwrap();
+    assert_eq!(
+        get.data(Instant::now(), header(0, 0, 0), bytes.clone()).map(|d| d.is_none()),
+        Ok(true),
+        "began again"
+    );
+    assert_eq!(get.data(Instant::now(), header(0, 0, 5000), bytes).unwrap_err(), Violation::OutOfOrder);
 }
 
 #[test]
 fn more_bytes_than_wanted_reach_the_check_that_refuses_them() {
-    let (mut get, ..) = under_way(vec![piece(7, 1, 10, 0)]);
-    assert!(get.data(header(0, 0, 0), Bytes::from_static(b"twelve bytes")).unwrap().is_some());
+    let mut get = under_way(vec![piece(7, 1, 10, 0)]);
+    assert!(
+        get.data(Instant::now(), header(0, 0, 0), Bytes::from_static(b"twelve bytes")).unwrap().is_some()
+    );
 }
 
 #[test]
 fn a_second_delivery_is_a_violation() {
-    let (mut get, ..) = under_way(vec![piece(7, 1, 3, 0)]);
-    assert!(get.data(header(0, 0, 0), Bytes::from_static(b"abc")).unwrap().is_some());
-    assert_eq!(get.data(header(0, 0, 0), Bytes::from_static(b"abc")).unwrap_err(), Violation::Unasked);
+    let mut get = under_way(vec![piece(7, 1, 3, 0)]);
+    assert!(get.data(Instant::now(), header(0, 0, 0), Bytes::from_static(b"abc")).unwrap().is_some());
+    assert_eq!(
+        get.data(Instant::now(), header(0, 0, 0), Bytes::from_static(b"abc")).unwrap_err(),
+        Violation::Unasked
+    );
 }
 
 #[test]
 fn each_want_ends_once_also_when_the_connection_is_lost() {
-    let (mut get, ends, mut ended) = under_way(vec![piece(1, 1, 3, 0), piece(2, 2, 3, 0), piece(3, 3, 3, 0)]);
-    get.data(header(0, 0, 0), Bytes::from_static(b"abc")).unwrap();
-    get.outcome(&WireOutcome::new(1, Some(1), &Outcome::Gone)).unwrap();
-    assert!(ended.try_recv().is_err());
-    get.end_all(&Outcome::RetryLater(Duration::ZERO));
-    let ends = ends.0.lock().unwrap();
-    assert_eq!(*ends, [(2, Outcome::Gone), (3, Outcome::RetryLater(Duration::ZERO))]);
+    let mut ends = Vec::new();
+    let mut get = under_way(vec![piece(1, 1, 3, 0), piece(2, 2, 3, 0), piece(3, 3, 3, 0)]);
+    get.data(Instant::now(), header(0, 0, 0), Bytes::from_static(b"abc")).unwrap();
+    let gone = WireOutcome::new(1, Some(1), &Outcome::Gone);
+    get.outcome(&gone, |tag, outcome| ends.push((tag, outcome))).unwrap();
+    get.end_all(&Outcome::RetryLater(Duration::ZERO), |tag, outcome| ends.push((tag, outcome)));
+    assert_eq!(ends, [(2, Outcome::Gone), (3, Outcome::RetryLater(Duration::ZERO))]);
 }
 
 #[test]
 fn a_proof_must_be_for_the_run_that_was_asked() {
-    let (mut get, ..) = under_way(vec![piece(1, 1, 9 * PIECE, 3), piece(2, 1, 9 * PIECE, 4)]);
+    let mut get = under_way(vec![piece(1, 1, 9 * PIECE, 3), piece(2, 1, 9 * PIECE, 4)]);
     let proof = |want, first, count| ProofOf { request: 1, want, first, count, nodes: Bytes::new() };
     assert!(get.proof(proof(Some(0), 3, 2)).is_ok());
     for wrong in [proof(None, 3, 2), proof(Some(1), 3, 2), proof(Some(0), 3, 3), proof(Some(0), u64::MAX, 2)]

@@ -12,7 +12,11 @@ use towpath_link::connection::{ReadHalf, WriteHalf};
 use towpath_link::frame::encode_head;
 use towpath_link::{Connection, Identity, PathProbe, PeerProof, Transport};
 use towpath_plugins::Direct;
-use towpath_plugins::direct::wire::{Body, Description, Get, Goodbye, Have, Ping, ProofOf, RequestOnly};
+use towpath_plugins::direct::callers::Answers;
+use towpath_plugins::direct::session::Question;
+use towpath_plugins::direct::wire::{
+    Body, Describe, Description, Get, Goodbye, Have, Ping, ProofOf, RequestOnly,
+};
 use towpath_plugins::direct::wire::{Stated, WireOutcome};
 use towpath_plugins::direct::{DirectConfig, Peer, PeerConfig};
 use towpath_store::{About, MemoryStore};
@@ -303,6 +307,31 @@ async fn a_peer_that_is_done_without_data_is_not_asked_in_a_spin() {
     assert_says(&error.await, "nothing came for 1 seconds");
     let gets = GETS.load(Ordering::Relaxed);
     assert!((1..30).contains(&gets), "asked {gets} times in a second");
+}
+
+/// A peer that is done with requests that it does not even read, so that they pile up here.
+#[tokio::test]
+async fn a_peer_that_answers_what_it_has_not_read() {
+    let (near, far) = connected().await;
+    let peer = Peer::start(near, PeerConfig::default(), None);
+    let mut liar = Liar::polite(far).await;
+    assert!(peer.greeted().await);
+    let asking = async {
+        for request in 1..=100_000 {
+            let question = Question::Watch(Describe { root: vec![0; 200].into(), ..Describe::default() });
+            let (ranges, _keep) = tokio::sync::mpsc::channel(1);
+            let ask = peer.ask(question, Answers::Ranges(ranges));
+            let lie = liar.say(Body::Done(RequestOnly { request }));
+            let (asked, ()) = tokio::join!(biased; ask, lie);
+            if asked.is_err() {
+                return request;
+            }
+        }
+        panic!("goes on for ever");
+    };
+    let asked = tokio::time::timeout(LIMIT, asking).await.unwrap();
+    assert_eq!(peer.ended().as_deref(), Some("answers what it has not read"));
+    assert!(asked < 1500, "{asked} requests waited");
 }
 
 /// A stream that a test writes raw bytes to.

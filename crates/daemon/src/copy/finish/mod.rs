@@ -1,0 +1,115 @@
+//! The end of a copy, when every file is in place: hard links, deletions, and the metadata of
+//! directories, innermost first.
+//!
+//! | module | story |
+//! |---|---|
+//! | `noted` | what waited for this on disk |
+//! | `links` | further names of files |
+//! | `deletions` | what the source does not have, and how anything is removed |
+
+mod deletions;
+mod links;
+mod noted;
+
+use std::sync::Arc;
+
+use towpath_api::ApiError;
+use towpath_content::tree::{Kind, Metadata};
+use towpath_files::metadata::differences;
+use towpath_files::{RelPath, ScanOptions};
+
+use super::merge::Merge;
+use crate::errors;
+pub use deletions::make_room;
+use noted::Stop;
+pub use noted::{DirRecord, ExtraRecord, FirstRecord, LinkRecord, Spot};
+
+impl Merge {
+    /// Brings the copy to its end; every entry was told. Blocks until all files are in place.
+    pub fn finish(mut self) -> Result<(), ApiError> {
+        self.bring_held()?;
+        self.settle_files()?;
+        self.make_links()?;
+        self.delete()?;
+        if self.receiving.options.dry_run {
+            return Ok(());
+        }
+        let receiving = Arc::clone(&self.receiving);
+        let Some(placing) = receiving.opened() else { return Ok(()) };
+        receiving.check()?;
+        placing.destination.remove_staging().map_err(|error| errors::file(&error))?;
+        self.finish_dirs()?;
+        // One that was made for what goes into it is like any directory that is made here.
+        placing.destination.keep_dir(&RelPath::root()).map_err(|error| errors::file(&error))?;
+        let root =
+            placing.destination.look(&RelPath::root(), &self.look).map_err(|error| errors::file(&error))?;
+        let now = root.map(|root| root.stamp.modified);
+        if let Some(modified) = self.root_time.filter(|modified| now != Some(*modified)) {
+            // Whose directory it is not can't; it matters little.
+            let _ = placing.destination.set_dir_time(&RelPath::root(), modified);
+        }
+        placing.destination.sync().map_err(|error| errors::file(&error))?;
+        placing.record.remove();
+        Ok(())
+    }
+
+    /// Now it is known what only the destination has; a directory of that may have been renamed
+    /// with all that is in it.
+    fn bring_held(&mut self) -> Result<(), ApiError> {
+        let receiving = Arc::clone(&self.receiving);
+        let Some(supplier) = receiving.supplier() else { return Ok(()) };
+        let (filter, look) = (&mut self.filter, ScanOptions::default());
+        let noted = self.deletions.for_each(|record: ExtraRecord| {
+            let Some(placing) = receiving.opened().filter(|_| record.is_dir) else { return Ok(()) };
+            // What can't be read is told when it is to be deleted.
+            let _ = deletions::rehearse(&receiving, &record, filter, |path, _, is_dir| {
+                if !is_dir && let Ok(Some(found)) = placing.destination.look(path, &look) {
+                    receiving.is_spare(path.clone(), found.stamp);
+                }
+            });
+            Ok(())
+        });
+        noted.map_err(|Stop(error)| error)?;
+        supplier.walk_is_over()
+    }
+
+    /// Waits until no file is under way.
+    fn settle_files(&self) -> Result<(), ApiError> {
+        let receiving = &self.receiving;
+        if let Some(supplier) = receiving.supplier() {
+            supplier.considered(self.seen())?;
+            supplier.push()?;
+        }
+        while receiving.places.taken() > 0 {
+            receiving.check()?;
+            receiving.name_if_stuck();
+            self.runtime.block_on(receiving.places.moved());
+        }
+        receiving.check()
+    }
+
+    fn finish_dirs(&mut self) -> Result<(), ApiError> {
+        let receiving = Arc::clone(&self.receiving);
+        let mut dirs = std::mem::take(&mut self.dirs);
+        let look = self.look.clone();
+        let finished = dirs.for_each(|record: DirRecord| {
+            let finish = || {
+                let placing = receiving.placing()?;
+                let (path, wanted) = (record.spot.path()?, Metadata::from(record.metadata));
+                let is_as_wanted = placing.destination.look(&path, &look)?.is_some_and(|found| {
+                    let metadata = &found.entry.metadata;
+                    !differences(&Kind::Directory, &wanted, metadata, &receiving.policy).any()
+                });
+                match is_as_wanted {
+                    true => placing.destination.keep_dir(&path),
+                    false => placing.destination.finish_dir(&path, &wanted),
+                }
+            };
+            if let Err(error) = finish() {
+                receiving.problem(&record.spot.shown, &error);
+            }
+            Ok(())
+        });
+        finished.map_err(|Stop(error)| error)
+    }
+}

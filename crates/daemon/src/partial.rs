@@ -1,0 +1,108 @@
+//! What all targets of a session have that write a file: the temporary it grows in, and what the
+//! disk said when it did not. The session is told the kind of that alone; the whole error, with its
+//! path, waits here for whoever ends the file.
+
+use std::io;
+use std::ops::Range;
+use std::sync::{Mutex, OnceLock};
+
+use towpath_files::{Body, FileError};
+
+use crate::lock::lock;
+
+/// A file on its way.
+#[derive(Default)]
+pub struct PartialFile {
+    body: OnceLock<Body>,
+    existing: OnceLock<Vec<Range<u64>>>,
+    growing: Mutex<()>,
+    failure: Mutex<Option<FileError>>,
+}
+
+impl PartialFile {
+    /// It has a temporary, in which there may be bytes already: where, and nobody knows which.
+    pub fn begin(&self, body: &Body, existing: Vec<Range<u64>>) {
+        let _ = self.existing.set(existing);
+        let _ = self.body.set(body.clone());
+    }
+
+    /// Whether it has a temporary.
+    pub fn is_begun(&self) -> bool {
+        self.body.get().is_some()
+    }
+
+    /// Where bytes were in the temporary when it was begun.
+    pub fn existing(&self) -> &[Range<u64>] {
+        self.existing.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Keeps what went wrong, and tells the session of what kind it is.
+    pub fn note<T>(&self, result: Result<T, FileError>) -> io::Result<T> {
+        result.map_err(|error| {
+            let kind = io_error(&error);
+            *lock(&self.failure) = Some(error);
+            kind
+        })
+    }
+
+    /// What went wrong last.
+    pub fn take_failure(&self) -> Option<FileError> {
+        lock(&self.failure).take()
+    }
+
+    fn body(&self) -> io::Result<&Body> {
+        self.body.get().ok_or_else(|| io::Error::other("the file was not begun"))
+    }
+
+    /// Makes room up to `end`: a live object's size is not known before its end.
+    pub fn grow(&self, end: u64) -> io::Result<()> {
+        let body = self.body()?;
+        let _alone = lock(&self.growing);
+        if end > body.size() { self.note(body.set_size(end)) } else { Ok(()) }
+    }
+
+    /// Makes it as long as it is in the end.
+    pub fn set_size(&self, size: u64) -> io::Result<()> {
+        self.note(self.body()?.set_size(size))
+    }
+
+    /// See [`Target::read`](towpath_transfer::Target::read).
+    pub fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.note(self.body()?.read_at(offset, buf))
+    }
+
+    /// See [`Target::write`](towpath_transfer::Target::write); with `sparse` runs of zeros become
+    /// holes.
+    pub fn write(&self, offset: u64, bytes: &[u8], sparse: bool) -> io::Result<()> {
+        self.note(self.body()?.write_piece(offset, bytes, sparse))
+    }
+
+    /// See [`Target::write_zeros`](towpath_transfer::Target::write_zeros). A new file has a hole
+    /// there already; what an earlier run left is written over.
+    pub fn write_zeros(&self, range: &Range<u64>) -> io::Result<()> {
+        let is_fresh = self.existing().iter().all(|left| left.end <= range.start || range.end <= left.start);
+        if is_fresh {
+            return Ok(());
+        }
+        let zeros = vec![0; 64 << 10];
+        let mut at = range.start;
+        while at < range.end {
+            let len = (range.end - at).min(zeros.len() as u64);
+            self.write(at, &zeros[..len as usize], false)?;
+            at += len;
+        }
+        Ok(())
+    }
+}
+
+/// The system's error inside a file error.
+fn io_error(error: &FileError) -> io::Error {
+    let kind = match error {
+        FileError::NoSpace { .. } => io::ErrorKind::StorageFull,
+        FileError::Exists { .. } => io::ErrorKind::AlreadyExists,
+        FileError::Vanished { .. } => io::ErrorKind::NotFound,
+        FileError::Permission { .. } => io::ErrorKind::PermissionDenied,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error.to_string())
+}

@@ -1,0 +1,201 @@
+//! The answering half of one connection: what a peer may ask, how much of it, and which requests
+//! are under way, cancelled or over. Pure: no thread, no channel, no clock.
+//!
+//! [`Answering::take`] turns a peer's request into an [`Answer`], which is worked off step by step:
+//! each [`Answer::step`] looks into the store and puts out a few frames. Between steps the caller
+//! looks whether the request [is over](Answering::is_over); after the last it [ends](Answering::end)
+//! it. [`super::conversation`] does so with threads.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use towpath_content::{NodeId, Oid};
+
+use super::answers::QuestionAnswer;
+use super::gets::GetAnswer;
+use super::outgoing::Outgoing;
+use super::service::{Issuer, Serving};
+use super::session::MAX_REQUESTS;
+use super::wire::{self, Body, Get, RequestOnly};
+
+/// Wants in a `Get`.
+const MAX_WANTS: usize = 1024;
+/// Pieces or chunks in a `Get`.
+const MAX_PIECES: u64 = 4096;
+/// Roots proved on a connection.
+pub(super) const MAX_ROOTS: usize = 64;
+/// Objects followed or watched on one connection: each takes a thread.
+const MAX_FOLLOWED: usize = 8;
+
+/// What one peer has proved and asked.
+pub struct Answering {
+    node: NodeId,
+    /// What its proofs are bound to.
+    binding: [u8; 32],
+    proofs: usize,
+    roots: BTreeSet<Oid>,
+    under_way: BTreeMap<u32, UnderWay>,
+    compress: bool,
+    closed: bool,
+}
+
+struct UnderWay {
+    cancelled: bool,
+    follows: bool,
+}
+
+/// An answer that is being given.
+pub enum Answer {
+    /// To a `Get`.
+    Get(GetAnswer),
+    /// To a `Describe` or `Watch`.
+    Question(QuestionAnswer),
+}
+
+/// What is to be done after a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// The next one.
+    More,
+    /// The next one when `oid` is no longer as it was in this version (`Store::wait_change`).
+    Wait {
+        /// The object.
+        oid: Oid,
+        /// [`towpath_store::Store::version`] when it was looked at.
+        seen: u64,
+    },
+    /// Nothing more: the request has been answered.
+    Over,
+}
+
+impl Answering {
+    /// Nothing was asked yet by `node`, whose proofs are bound to `binding`.
+    pub const fn new(node: NodeId, binding: [u8; 32]) -> Self {
+        Self {
+            node,
+            binding,
+            proofs: 0,
+            roots: BTreeSet::new(),
+            under_way: BTreeMap::new(),
+            compress: false,
+            closed: false,
+        }
+    }
+
+    /// The peer understands compressed data, and they are wanted.
+    pub const fn compress(&mut self) {
+        self.compress = true;
+    }
+
+    /// Takes a request; what has an answer comes back as one. An error is a reason to close the
+    /// connection.
+    pub fn take(&mut self, body: Body, issuer: &dyn Issuer) -> Result<Option<Answer>, String> {
+        match body {
+            Body::Prove(prove) => self.prove(&prove, issuer).map(|()| None),
+            Body::Get(get) => self.get(get).map(Some),
+            Body::Describe(question) => self.question(question, false).map(Some),
+            Body::Watch(question) => self.question(question, true).map(Some),
+            Body::Cancel(cancel) => {
+                // One that has ended meanwhile needs no cancellation.
+                self.under_way.get_mut(&cancel.request).into_iter().for_each(|state| state.cancelled = true);
+                Ok(None)
+            }
+            _ => Err("sent a message that does not belong here".into()),
+        }
+    }
+
+    /// Whether nobody waits for more of a request.
+    pub fn is_over(&self, request: u32) -> bool {
+        self.closed || self.under_way.get(&request).is_some_and(|state| state.cancelled)
+    }
+
+    /// A request has been answered; returns the message that says so.
+    pub fn end(&mut self, request: u32) -> Body {
+        self.under_way.remove(&request);
+        Body::Done(RequestOnly { request })
+    }
+
+    /// The connection has ended: every request is over.
+    pub const fn close(&mut self) {
+        self.closed = true;
+    }
+
+    fn prove(&mut self, prove: &wire::Prove, issuer: &dyn Issuer) -> Result<(), String> {
+        self.proofs += 1;
+        if self.proofs > MAX_ROOTS {
+            return Err("proved too many roots".into());
+        }
+        let root = Oid::from_bytes(&prove.root).map_err(|error| error.to_string())?;
+        let proof: [u8; 32] =
+            prove.proof[..].try_into().map_err(|_| "sent a proof of the wrong length".to_owned())?;
+        let secret = issuer.secret(&root);
+        if secret.is_some_and(|secret| secret.check(&proof, &self.binding, &self.node, &root)) {
+            self.roots.insert(root);
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, get: Get) -> Result<Answer, String> {
+        check_get(&get)?;
+        self.begin(get.request, false)?;
+        let is_proved = self.is_proved(&get.root);
+        Ok(Answer::Get(GetAnswer::new(get, is_proved, self.compress)))
+    }
+
+    fn question(&mut self, question: wire::Describe, watch: bool) -> Result<Answer, String> {
+        self.begin(question.request, watch || question.follow)?;
+        let is_proved = self.is_proved(&question.root);
+        Ok(Answer::Question(QuestionAnswer::new(question, watch, is_proved)))
+    }
+
+    /// Whether the secret of a root was shown before what is asked under it.
+    fn is_proved(&self, root: &[u8]) -> bool {
+        Oid::from_bytes(root).is_ok_and(|root| self.roots.contains(&root))
+    }
+
+    fn begin(&mut self, request: u32, follows: bool) -> Result<(), String> {
+        if self.under_way.len() >= MAX_REQUESTS {
+            return Err("has too many requests under way".into());
+        }
+        if self.under_way.insert(request, UnderWay { cancelled: false, follows }).is_some() {
+            return Err("used the number of a request that is under way".into());
+        }
+        if follows && self.under_way.values().filter(|state| state.follows).count() > MAX_FOLLOWED {
+            return Err("follows too many objects".into());
+        }
+        Ok(())
+    }
+}
+
+fn check_get(get: &Get) -> Result<(), String> {
+    let pieces: u64 = get.wants.iter().map(|want| u64::from(want.count)).sum();
+    if get.wants.len() > MAX_WANTS || pieces > MAX_PIECES {
+        return Err(format!("asked for {} wants and {pieces} pieces at once", get.wants.len()));
+    }
+    Ok(())
+}
+
+impl Answer {
+    /// The number of the request.
+    pub const fn request(&self) -> u32 {
+        match self {
+            Self::Get(answer) => answer.request(),
+            Self::Question(answer) => answer.request(),
+        }
+    }
+
+    /// Whether it may wait for its object, again and again: it should keep no other waiting.
+    pub const fn follows(&self) -> bool {
+        match self {
+            Self::Get(_) => false,
+            Self::Question(answer) => answer.follows(),
+        }
+    }
+
+    /// Goes on a little; frames go out in the order of the calls of `out`.
+    pub fn step(&mut self, serving: &mut Serving, out: &mut dyn FnMut(Outgoing)) -> Step {
+        match self {
+            Self::Get(answer) => answer.step(serving, out),
+            Self::Question(answer) => answer.step(serving, out),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! A connection's session, and who waits for which of its requests.
+//!
+//! The session says what is to be done. Messages go into the queue under the lock, so that they go
+//! out in their order; the rest is done outside of it, as what others do may take time or come back
+//! here.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
+use towpath_transfer::plugin::{Description, Sink};
+use towpath_transfer::{Delivery, Outcome, Tag};
+
+use super::answering::MAX_ROOTS;
+use super::requests::GetRequest;
+use super::session::{Effect, MAX_REQUESTS, Question, Session};
+use super::wire::Body;
+
+/// Messages of a session that may wait for the writer task. Of a peer that answers only what it has
+/// read, there are for each request that it takes at once at most the cancellation of its
+/// predecessor, the request and its own cancellation, and in all a few proofs.
+pub const QUEUE: usize = 4 * MAX_REQUESTS + MAX_ROOTS;
+
+/// Where answers to a question go.
+pub enum Answers {
+    /// To a `Describe`.
+    Descriptions(mpsc::Sender<Description>),
+    /// To a `Watch`.
+    Ranges(mpsc::Sender<Vec<Range<u64>>>),
+}
+
+/// The session and its callers.
+pub struct Callers {
+    session: Session,
+    waiting: HashMap<u32, Caller>,
+    queue: mpsc::Sender<Body>,
+}
+
+enum Caller {
+    Wants(Arc<Wants>),
+    Answers { to: Answers, end: oneshot::Sender<Result<(), Outcome>> },
+}
+
+/// The caller of a `Get`, who goes on when nobody holds this any more: when the request has ended
+/// and all that followed from it is done, a delivery under way included.
+pub struct Wants {
+    sink: Arc<dyn Sink>,
+    _end: oneshot::Sender<()>,
+}
+
+/// What is done outside the lock.
+pub enum Act {
+    /// Ends a want.
+    Outcome(Arc<Wants>, Tag, Outcome),
+    /// Ends a question.
+    End(oneshot::Sender<Result<(), Outcome>>, Result<(), Outcome>),
+    /// What only the reader task can do.
+    Later(Later),
+}
+
+/// What may take time, or belongs to the connection's tasks. It follows from frames only.
+pub enum Later {
+    /// Waits while the receiving side is behind.
+    Deliver(Arc<Wants>, Delivery),
+    /// Waits until the asker takes it.
+    Describe(mpsc::Sender<Description>, Description),
+    /// Waits until the asker takes it.
+    Tell(mpsc::Sender<Vec<Range<u64>>>, Vec<Range<u64>>),
+    /// See [`Effect::Greeted`].
+    Greeted {
+        /// The peer has a control stream.
+        control: bool,
+        /// The answering half compresses.
+        compress: bool,
+    },
+    /// For the answering half.
+    Request(Body),
+    /// For the control stream.
+    Control(Body),
+}
+
+impl Callers {
+    /// Nobody waits yet. The hello is the first in the `queue`, which has room for [`QUEUE`].
+    pub fn new(session: Session, queue: mpsc::Sender<Body>) -> Self {
+        Self { session, waiting: HashMap::new(), queue }
+    }
+
+    /// The session, to look at. Whoever changes it calls [`Self::settle`] before the lock is let go.
+    pub const fn session(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    /// Asks for data. The receiver fails when each want has ended.
+    pub fn get(&mut self, request: GetRequest, sink: Arc<dyn Sink>) -> (u32, oneshot::Receiver<()>) {
+        let (end, ending) = oneshot::channel();
+        let number = self.session.get(Instant::now(), request);
+        self.waiting.insert(number, Caller::Wants(Arc::new(Wants { sink, _end: end })));
+        (number, ending)
+    }
+
+    /// Puts a question. The receiver gets how it ended.
+    pub fn ask(&mut self, question: Question, to: Answers) -> (u32, oneshot::Receiver<Result<(), Outcome>>) {
+        let (end, ending) = oneshot::channel();
+        let number = self.session.ask(question);
+        self.waiting.insert(number, Caller::Answers { to, end });
+        (number, ending)
+    }
+
+    /// Queues the messages that the session sends, and puts into `acts` what else it says.
+    pub fn settle(&mut self, acts: &mut Vec<Act>) {
+        while let Some(effect) = self.session.poll() {
+            acts.extend(self.act(effect));
+        }
+    }
+
+    fn act(&mut self, effect: Effect) -> Option<Act> {
+        let later = match effect {
+            Effect::Send(body) => {
+                // A connection that ended takes no more; whoever asked is told by the session.
+                if let Err(TrySendError::Full(_)) = self.queue.try_send(body) {
+                    self.session.close(Some("answers what it has not read".into()));
+                }
+                return None;
+            }
+            Effect::Outcome { request, tag, outcome } => {
+                return Some(Act::Outcome(self.wants(request)?, tag, outcome));
+            }
+            Effect::Ended { request, result } => match self.waiting.remove(&request)? {
+                Caller::Wants(_) => return None,
+                Caller::Answers { end, .. } => return Some(Act::End(end, result)),
+            },
+            // Whoever looks at the session sees it.
+            Effect::Closed => return None,
+            Effect::Delivery { request, delivery } => Later::Deliver(self.wants(request)?, delivery),
+            Effect::Answer { request, answer } => match self.waiting.get(&request)? {
+                Caller::Answers { to: Answers::Descriptions(to), .. } => Later::Describe(to.clone(), answer),
+                _ => return None,
+            },
+            Effect::Ranges { request, ranges } => match self.waiting.get(&request)? {
+                Caller::Answers { to: Answers::Ranges(to), .. } => Later::Tell(to.clone(), ranges),
+                _ => return None,
+            },
+            Effect::Greeted { control, compress } => Later::Greeted { control, compress },
+            Effect::Request(body) => Later::Request(body),
+            Effect::Control(body) => Later::Control(body),
+        };
+        Some(Act::Later(later))
+    }
+
+    fn wants(&self, request: u32) -> Option<Arc<Wants>> {
+        match self.waiting.get(&request)? {
+            Caller::Wants(wants) => Some(Arc::clone(wants)),
+            Caller::Answers { .. } => None,
+        }
+    }
+}
+
+impl Wants {
+    /// Hands over bytes. If this is dropped before the receiving side has taken them, as the
+    /// connection has ended, the want ends as "retry later".
+    pub async fn deliver(self: Arc<Self>, delivery: Delivery) {
+        let mut undelivered = Undelivered { wants: &self, tag: Some(delivery.tag) };
+        self.sink.deliver(delivery).await;
+        undelivered.tag = None;
+    }
+}
+
+struct Undelivered<'a> {
+    wants: &'a Wants,
+    tag: Option<Tag>,
+}
+
+impl Drop for Undelivered<'_> {
+    fn drop(&mut self) {
+        if let Some(tag) = self.tag {
+            self.wants.sink.outcome(tag, Outcome::RetryLater(Duration::ZERO));
+        }
+    }
+}
+
+impl Act {
+    /// Does what takes no time; returns what is left.
+    pub fn perform(self) -> Option<Later> {
+        match self {
+            Self::Outcome(wants, tag, outcome) => wants.sink.outcome(tag, outcome),
+            // A caller that has gone needs no end.
+            Self::End(caller, result) => drop(caller.send(result)),
+            Self::Later(later) => return Some(later),
+        }
+        None
+    }
+}

@@ -1,0 +1,119 @@
+//! Frames on their way in: from bytes to what a [`super::session::Session`] takes.
+//!
+//! Pure, and apart from the session: parsing and unpacking need no look at what is under way (but
+//! for one number), so whoever shares a session among threads does them outside its lock.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use towpath_content::live::Statement;
+use towpath_content::pieces::Layout;
+use towpath_link::Frame;
+use towpath_transfer::{Description, Proof};
+
+use super::compress::Unpacker;
+use super::requests::Violation;
+use super::wire::{self, Body, DataHeader};
+
+/// One frame, understood.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Incoming {
+    /// A data frame.
+    Data {
+        /// Its header.
+        header: DataHeader,
+        /// Its payload, unpacked; `None` if it was packed for a request given up meanwhile.
+        payload: Option<Bytes>,
+    },
+    /// An answer to the `Describe` of this number.
+    Answer(u32, Description),
+    /// Which pieces can be had, for the `Watch` of this number.
+    Ranges(u32, Vec<Range<u64>>),
+    /// Any other message.
+    Message(Body),
+}
+
+/// Understands the frames of one direction of a connection, in order. Errors are reasons to close
+/// it.
+#[derive(Default)]
+pub struct Decoder {
+    greeted: bool,
+    unpacker: Unpacker,
+}
+
+impl Decoder {
+    /// Understands a frame. `expected` is asked how long a packed payload must be:
+    /// [`super::session::Session::expected`].
+    pub fn decode(
+        &mut self,
+        frame: Frame,
+        expected: impl FnOnce(&DataHeader) -> Result<Option<usize>, Violation>,
+    ) -> Result<Incoming, String> {
+        match frame.kind {
+            wire::CONTROL => self.message(frame.body),
+            _ if !self.greeted => Err(NO_HELLO.into()),
+            wire::DATA => self.data(frame.body, expected),
+            _ => Err("sent a frame of an unknown kind".into()),
+        }
+    }
+
+    fn message(&mut self, body: Bytes) -> Result<Incoming, String> {
+        let body = Body::from_frame(body).map_err(|error| format!("sent a message that {error}"))?;
+        if !self.greeted && !matches!(body, Body::Hello(_) | Body::Goodbye(_)) {
+            return Err(NO_HELLO.into());
+        }
+        self.greeted = true;
+        match body {
+            Body::Description(description) => object(&description),
+            Body::Stated(stated) => statement(&stated),
+            Body::Proof(proof) if proof.want.is_none() => values(proof),
+            Body::Have(have) => ranges(&have),
+            body => Ok(Incoming::Message(body)),
+        }
+    }
+
+    fn data(
+        &mut self,
+        body: Bytes,
+        expected: impl FnOnce(&DataHeader) -> Result<Option<usize>, Violation>,
+    ) -> Result<Incoming, String> {
+        let (header, payload) = DataHeader::decode(body).map_err(|error| error.to_string())?;
+        let payload = match header.zstd {
+            true => match expected(&header).map_err(|violation| violation.to_string())? {
+                Some(expected) => Some(self.unpacker.unpack(&payload, expected)?),
+                None => None,
+            },
+            false => Some(payload),
+        };
+        Ok(Incoming::Data { header, payload })
+    }
+}
+
+const NO_HELLO: &str = "did not begin with a hello";
+
+fn object(description: &wire::Description) -> Result<Incoming, String> {
+    let layout = description.size.map(Layout::of).transpose().map_err(|error| error.to_string())?;
+    let answer = Description::Object { about: description.about(), layout };
+    Ok(Incoming::Answer(description.request, answer))
+}
+
+fn statement(stated: &wire::Stated) -> Result<Incoming, String> {
+    let statement =
+        Statement::from_bytes(&stated.statement).map_err(|error| format!("sent a bad statement: {error}"))?;
+    let signature = stated.signature.to_vec();
+    Ok(Incoming::Answer(stated.request, Description::Live { statement, signature }))
+}
+
+fn values(proof: wire::ProofOf) -> Result<Incoming, String> {
+    let end = proof.first.checked_add(proof.count).ok_or("sent a proof of impossible pieces")?;
+    let answer = Description::Proof(Proof { run: proof.first..end, nodes: proof.nodes });
+    Ok(Incoming::Answer(proof.request, answer))
+}
+
+fn ranges(have: &wire::Have) -> Result<Incoming, String> {
+    let (pairs, rest) = have.bounds.as_chunks::<2>();
+    if !rest.is_empty() || pairs.iter().any(|[start, end]| start >= end) {
+        return Err("sent impossible ranges".into());
+    }
+    Ok(Incoming::Ranges(have.request, pairs.iter().map(|&[start, end]| start..end).collect()))
+}

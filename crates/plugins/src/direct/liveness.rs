@@ -1,0 +1,88 @@
+//! Whether the other side is still there: when to show it that we are, and when its silence is the
+//! end. Pure: handed the time.
+
+use std::time::{Duration, Instant};
+
+/// A ping goes out after this part of the silence that loses a connection.
+const PING_PART: u32 = 4;
+/// Longer than any connection lasts, and short enough to be added to any time.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// When each side was last heard.
+#[derive(Debug, Clone)]
+pub struct Liveness {
+    silence: Duration,
+    heard: Instant,
+    spoke: Instant,
+}
+
+impl Liveness {
+    /// A connection that begins at `now` and is lost after `silence` without a byte.
+    pub fn new(silence: Duration, now: Instant) -> Self {
+        Self { silence: silence.min(FOREVER), heard: now, spoke: now }
+    }
+
+    /// From now on another silence is too long.
+    pub fn set_silence(&mut self, silence: Duration) {
+        self.silence = silence.min(FOREVER);
+    }
+
+    /// How long a silence loses the connection.
+    pub const fn silence(&self) -> Duration {
+        self.silence
+    }
+
+    /// After this long without a word a ping is due. Whoever waits for bytes looks up as often, as
+    /// the limit may change meanwhile.
+    pub fn part(&self) -> Duration {
+        self.silence / PING_PART
+    }
+
+    /// Bytes came, or this side has only now begun to listen.
+    pub fn heard(&mut self, at: Instant) {
+        self.heard = self.heard.max(at);
+    }
+
+    /// Bytes went out. Where this is not told, pings go out all the same.
+    pub fn spoke(&mut self, at: Instant) {
+        self.spoke = self.spoke.max(at);
+    }
+
+    /// When a ping is due.
+    pub fn ping_due(&self) -> Instant {
+        self.spoke + self.part()
+    }
+
+    /// When the connection is lost if nothing comes.
+    pub fn lost_at(&self) -> Instant {
+        self.heard + self.silence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn four_pings_fit_into_the_silence_that_is_too_long() {
+        let now = Instant::now();
+        let mut live = Liveness::new(20 * SECOND, now);
+        assert_eq!((live.ping_due(), live.lost_at()), (now + 5 * SECOND, now + 20 * SECOND));
+        live.spoke(now + 3 * SECOND);
+        live.heard(now + 4 * SECOND);
+        assert_eq!((live.ping_due(), live.lost_at()), (now + 8 * SECOND, now + 24 * SECOND));
+        live.heard(now);
+        assert_eq!(live.lost_at(), now + 24 * SECOND, "what was heard later counts");
+    }
+
+    #[test]
+    fn a_limit_without_end_does_no_harm() {
+        let now = Instant::now();
+        let mut live = Liveness::new(Duration::MAX, now);
+        assert!(live.lost_at() > now + 1000 * SECOND && live.ping_due() > now);
+        live.set_silence(SECOND);
+        assert_eq!(live.lost_at(), now + SECOND);
+    }
+}

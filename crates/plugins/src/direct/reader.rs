@@ -1,0 +1,128 @@
+//! The reader task of a connection: feeds its session, and does what the session says and takes
+//! time.
+//!
+//! It never waits on anything but the sink or the asker of the request that a frame belongs to, so a
+//! slow disk slows this connection and no other.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use towpath_link::{Frame, FrameReader};
+
+use super::callers::{Act, Later};
+use super::conversation::Conversation;
+use super::incoming::{Decoder, Incoming};
+use super::peer::Shared;
+use super::wire;
+
+/// Runs until the connection ends, and every request with it.
+pub(super) async fn read_frames(
+    shared: Arc<Shared>,
+    mut reader: FrameReader,
+    conversation: Option<Conversation>,
+) {
+    let (decoder, acts) = (Decoder::default(), Vec::new());
+    let part = shared.with(|session| session.liveness().part());
+    let mut inbound = Inbound { shared: Arc::clone(&shared), conversation, decoder, acts, part };
+    let result = tokio::select! {
+        result = inbound.run(&mut reader) => result,
+        () = shared.token.cancelled() => Ok(()),
+    };
+    shared.change(|callers| callers.session().close(result.err()));
+    if let Some(why) = shared.ended() {
+        tracing::debug!(peer = %shared.node.short(), why, "connection ended");
+    }
+    shared.token.cancel();
+    if let Some(stream) = &shared.control {
+        stream.close();
+    }
+}
+
+/// What the reader task does with frames. Errors are reasons to close the connection.
+struct Inbound {
+    shared: Arc<Shared>,
+    conversation: Option<Conversation>,
+    decoder: Decoder,
+    /// What is to be done for a frame; empty between frames.
+    acts: Vec<Act>,
+    /// How often to look whether the silence is too long.
+    part: Duration,
+}
+
+impl Inbound {
+    async fn run(&mut self, reader: &mut FrameReader) -> Result<(), String> {
+        loop {
+            let before = reader.received();
+            let frame = self.next(reader).await?;
+            self.shared.traffic.received.fetch_add(reader.received() - before, Ordering::Relaxed);
+            if frame.kind == wire::DATA {
+                self.shared.receive_pace.pass(frame.body.len() as u64).await;
+            }
+            let shared = &self.shared;
+            let expected = |header: &wire::DataHeader| shared.with(|session| session.expected(header));
+            let incoming = self.decoder.decode(frame, expected)?;
+            self.take(incoming);
+            let mut acts = std::mem::take(&mut self.acts);
+            for later in acts.drain(..).filter_map(Act::perform) {
+                self.perform(later).await?;
+            }
+            self.acts = acts;
+        }
+    }
+
+    /// The next frame; the session closes the connection when none comes for too long.
+    async fn next(&mut self, reader: &mut FrameReader) -> Result<Frame, String> {
+        let (since, mut received) = (Instant::now(), reader.received());
+        loop {
+            // In parts, as the limit may change meanwhile.
+            match tokio::time::timeout(self.part, reader.next()).await {
+                Ok(Ok(Some(frame))) => return Ok(frame),
+                Ok(Ok(None)) => return Err("the peer closed the connection".into()),
+                Ok(Err(error)) => return Err(error.to_string()),
+                Err(_) => {}
+            }
+            let now = Instant::now();
+            // Also of a frame that takes minutes. What went by before is not the peer's silence.
+            let heard = if reader.received() == received { since } else { now };
+            received = reader.received();
+            self.part = self.shared.change(|callers| {
+                let session = callers.session();
+                session.liveness_mut().heard(heard);
+                session.check_silence(now);
+                session.liveness().part()
+            });
+        }
+    }
+
+    fn take(&mut self, incoming: Incoming) {
+        let (shared, acts) = (&self.shared, &mut self.acts);
+        self.part = shared.settle(acts, |callers| {
+            callers.session().receive(Instant::now(), incoming);
+            callers.session().liveness().part()
+        });
+    }
+
+    async fn perform(&self, later: Later) -> Result<(), String> {
+        match later {
+            Later::Deliver(wants, delivery) => wants.deliver(delivery).await,
+            // An asker that has gone needs no answer.
+            Later::Describe(to, answer) => drop(to.send(answer).await),
+            Later::Tell(to, ranges) => drop(to.send(ranges).await),
+            Later::Greeted { control, compress } => self.greeted(control, compress),
+            Later::Request(body) => self.conversation.as_ref().map_or(Ok(()), |c| c.request(body))?,
+            Later::Control(body) => self.shared.control.as_ref().map_or(Ok(()), |s| s.take(body))?,
+        }
+        Ok(())
+    }
+
+    fn greeted(&self, control: bool, compress: bool) {
+        if let Some(stream) = &self.shared.control {
+            stream.greet(control);
+        }
+        if let Some(conversation) = self.conversation.as_ref().filter(|_| compress) {
+            conversation.compress();
+        }
+        self.shared.greeted.cancel();
+    }
+}

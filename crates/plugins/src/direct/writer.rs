@@ -1,0 +1,159 @@
+//! The writer task of a connection: frames in the order they come, urgent ones first, a ping when
+//! there are none.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use towpath_link::FrameWriter;
+use towpath_link::frame::WriteError;
+
+use super::outgoing::Outgoing;
+use super::pace::Pace;
+use super::peer::Shared;
+use super::session::Session;
+use super::wire::Body;
+
+/// How long a connection that ends in a violation is kept to tell why.
+const GOODBYE_TIME: Duration = Duration::from_secs(2);
+
+/// What waits for the writer task.
+pub(super) struct Queues {
+    /// Goes before data.
+    pub(super) messages: Messages,
+    /// Batches of frames.
+    pub(super) outgoing: mpsc::Receiver<Vec<Outgoing>>,
+    /// Limits what is sent.
+    pub(super) pace: Arc<Pace>,
+}
+
+/// Messages that go before data.
+pub(super) struct Messages {
+    /// Of the control stream, first.
+    pub(super) control: mpsc::UnboundedReceiver<Body>,
+    /// Of the session, its hello first.
+    pub(super) session: mpsc::Receiver<Body>,
+}
+
+impl Messages {
+    /// Waits for the next one. Cancel-safe.
+    async fn next(&mut self) -> Body {
+        tokio::select! {
+            biased;
+            Some(body) = self.control.recv() => body,
+            Some(body) = self.session.recv() => body,
+            else => std::future::pending().await,
+        }
+    }
+
+    fn try_next(&mut self) -> Option<Body> {
+        self.control.try_recv().or_else(|_| self.session.try_recv()).ok()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.control.is_empty() && self.session.is_empty()
+    }
+}
+
+impl Queues {
+    /// What goes out next; `None` when nothing more will come.
+    async fn next(&mut self, shared: &Shared) -> Option<Vec<Outgoing>> {
+        let mut due = shared.change(|callers| {
+            let live = callers.session().liveness_mut();
+            live.spoke(Instant::now());
+            live.ping_due()
+        });
+        loop {
+            tokio::select! {
+                biased;
+                body = self.messages.next() => return Some(vec![Outgoing::control(body)]),
+                batch = self.outgoing.recv() => return batch,
+                () = tokio::time::sleep_until(due.into()) => {}
+            }
+            // The ping comes through the queue; unless it is not due yet, as the limit was changed.
+            due = shared.change(|callers| {
+                callers.session().keep_alive(Instant::now());
+                callers.session().liveness().ping_due()
+            });
+        }
+    }
+
+    /// Waits until a batch may go out. What is urgent does not wait with it, but counts.
+    async fn pass(&mut self, writer: &mut FrameWriter, batch: &[Outgoing]) -> Result<(), WriteError> {
+        let pace = Arc::clone(&self.pace);
+        let passing = pace.pass(batch.iter().map(|frame| frame.len() as u64).sum());
+        tokio::pin!(passing);
+        loop {
+            let frame = tokio::select! {
+                biased;
+                () = &mut passing => return Ok(()),
+                body = self.messages.next() => Outgoing::control(body),
+            };
+            self.pace.wait(frame.len() as u64, Instant::now());
+            write_batch(writer, vec![frame]).await?;
+            writer.flush().await?;
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.outgoing.is_empty()
+    }
+
+    /// What was queued before the end.
+    fn rest(&mut self) -> Option<Vec<Outgoing>> {
+        match self.messages.try_next() {
+            Some(body) => Some(vec![Outgoing::control(body)]),
+            None => self.outgoing.try_recv().ok(),
+        }
+    }
+}
+
+/// Runs until the connection ends; then what was queued still goes out, and why this is the end.
+pub(super) async fn write_frames(shared: Arc<Shared>, mut writer: FrameWriter, mut queues: Queues) {
+    let result = tokio::select! {
+        result = write_all(&shared, &mut writer, &mut queues) => result,
+        () = shared.token.cancelled() => Ok(()),
+    };
+    if let Err(error) = result {
+        tracing::debug!(%error, "writing ended");
+        shared.token.cancel();
+        return;
+    }
+    let farewell = async {
+        while let Some(batch) = queues.rest() {
+            write_batch(&mut writer, batch).await?;
+        }
+        if let Some(goodbye) = shared.with(Session::goodbye) {
+            write_batch(&mut writer, vec![Outgoing::control(goodbye)]).await?;
+        }
+        writer.finish().await
+    };
+    let _ = tokio::time::timeout(GOODBYE_TIME, farewell).await;
+}
+
+async fn write_all(shared: &Shared, writer: &mut FrameWriter, queues: &mut Queues) -> Result<(), WriteError> {
+    // The hello waits for no pace.
+    if let Some(hello) = queues.messages.session.recv().await {
+        write_batch(writer, vec![Outgoing::control(hello)]).await?;
+        writer.flush().await?;
+    }
+    while let Some(batch) = queues.next(shared).await {
+        queues.pass(writer, &batch).await?;
+        let bytes: usize = batch.iter().map(Outgoing::len).sum();
+        shared.traffic.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+        write_batch(writer, batch).await?;
+        if queues.is_empty() {
+            writer.flush().await?;
+        }
+    }
+    Ok(())
+}
+
+async fn write_batch(writer: &mut FrameWriter, batch: Vec<Outgoing>) -> Result<(), WriteError> {
+    for frame in batch {
+        let header = frame.header.as_ref().map_or(&[][..], |header| &header[..]);
+        writer.send_bytes(frame.kind, header, frame.body).await?;
+    }
+    Ok(())
+}

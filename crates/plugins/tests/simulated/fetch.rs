@@ -1,0 +1,196 @@
+//! One object on its way to a host, by the transfer session's own ledger and checks, without its
+//! threads.
+
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use towpath_content::Oid;
+use towpath_content::pieces::{Layout, Value};
+use towpath_store::About;
+use towpath_transfer::ledger::{Ledger, LedgerConfig, Verdict};
+use towpath_transfer::object::Object;
+use towpath_transfer::want::{Delivery, Payload, Place, WantId};
+use towpath_transfer::{Group, Outcome, Tag, Target, Want};
+
+/// Bytes of wants under way.
+const WINDOW: u64 = 1 << 20;
+/// Wants in one request.
+const BATCH: usize = 4;
+/// How long wants are left alone after a connection was lost, as the plugin does.
+const PAUSE: Duration = Duration::from_millis(100);
+/// With nothing for so long a fetch fails, as in the session and in the service.
+const PATIENCE: Duration = Duration::from_secs(60);
+const KEY: u64 = 1;
+
+/// Bytes in memory.
+#[derive(Default)]
+struct Memory(Mutex<Vec<u8>>);
+
+impl Target for Memory {
+    fn begin(&self, _: Option<u64>, _: &About) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        buf.copy_from_slice(&self.0.lock().unwrap()[offset as usize..offset as usize + buf.len()]);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let (start, end) = (offset as usize, offset as usize + bytes.len());
+        let mut memory = self.0.lock().unwrap();
+        let len = memory.len().max(end);
+        memory.resize(len, 0);
+        memory[start..end].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
+        self.write(range.start, &vec![0; (range.end - range.start) as usize])
+    }
+
+    fn complete(&self, _: &Oid, _: u64, _: Vec<Value>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// See the head of this module.
+pub struct Fetch {
+    pub oid: Oid,
+    object: Object,
+    memory: Arc<Memory>,
+    ledger: Ledger,
+    layout: Option<Layout>,
+    failed: Option<String>,
+    retry_question_at: Option<Instant>,
+    last_progress: Instant,
+}
+
+impl Fetch {
+    pub fn new(oid: Oid, now: Instant) -> Self {
+        let memory = Arc::new(Memory::default());
+        let group = Arc::new(Group::default());
+        let object = Object::new(KEY, oid, group, Arc::clone(&memory) as Arc<dyn Target>);
+        let ledger = Ledger::new(LedgerConfig::default(), now);
+        let (layout, failed, retry_question_at) = (None, None, None);
+        Self { oid, object, memory, ledger, layout, failed, retry_question_at, last_progress: now }
+    }
+
+    pub fn is_described(&self) -> bool {
+        self.layout.is_some()
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.layout.is_some_and(|layout| self.ledger.is_complete(KEY, layout.size()))
+    }
+
+    /// Why it will not be complete.
+    pub fn failed(&self) -> Option<&str> {
+        self.failed.as_deref()
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.is_complete() || self.failed.is_some()
+    }
+
+    /// What is here; all of it has been checked.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.memory.0.lock().unwrap().clone()
+    }
+
+    /// Pieces that are here, by the ledger.
+    pub fn have(&self) -> Vec<Range<u64>> {
+        self.ledger.have(KEY).map(|have| have.iter().collect()).unwrap_or_default()
+    }
+
+    pub fn may_ask(&self, now: Instant) -> bool {
+        self.retry_question_at.is_none_or(|at| at <= now)
+    }
+
+    /// The source said what it is.
+    pub fn described(&mut self, layout: Layout, now: Instant) {
+        if self.layout.is_some() || self.failed.is_some() {
+            return;
+        }
+        (self.layout, self.last_progress) = (Some(layout), now);
+        self.object.set_layout(layout);
+        for index in 0..layout.count() {
+            let id = WantId::Piece { oid: self.oid, layout, index };
+            let place = Place { object: KEY, offset: layout.range(index).start };
+            self.ledger.add(id, place, &self.object.group, now);
+        }
+    }
+
+    /// The question what it is ended without an answer.
+    pub fn not_described(&mut self, outcome: &Outcome, now: Instant) {
+        match outcome {
+            Outcome::RetryLater(wait) => self.retry_question_at = Some(now + (*wait).max(PAUSE)),
+            outcome if self.layout.is_none() => self.failed = Some(format!("{outcome:?}")),
+            _ => {}
+        }
+    }
+
+    /// What to ask for now.
+    pub fn next_wants(&mut self, now: Instant) -> Vec<Want> {
+        let room = WINDOW.saturating_sub(self.ledger.asked_cost());
+        match room > 0 && self.failed.is_none() {
+            true => self.ledger.next_batch(room, BATCH, now),
+            false => Vec::new(),
+        }
+    }
+
+    /// When there may be more to ask for; what is due already needs a connection, not time.
+    pub fn next_wake(&self, now: Instant) -> Option<Instant> {
+        let wake = match self.is_described() {
+            true => self.ledger.next_wake(),
+            false => self.retry_question_at,
+        };
+        wake.filter(|&at| at > now).into_iter().chain([self.last_progress + PATIENCE]).min()
+    }
+
+    /// Gives up when nothing came for too long: a peer that is there and does not answer.
+    pub fn check_patience(&mut self, now: Instant) {
+        if !self.is_over() && now >= self.last_progress + PATIENCE {
+            self.failed = Some("stalled".into());
+        }
+    }
+
+    /// Takes bytes; false if they are not what they were said to be.
+    pub fn delivered(&mut self, delivery: &Delivery, now: Instant) -> bool {
+        let Some(want) = self.ledger.delivered(delivery.tag).cloned() else { return true };
+        let WantId::Piece { layout, index, .. } = want.id else { unreachable!("only pieces are asked for") };
+        let bytes = match &delivery.payload {
+            Payload::Bytes(bytes) => bytes.to_vec(),
+            Payload::Zeros => vec![0; want.id.len() as usize],
+        };
+        if self.object.check_piece(&layout, index, &bytes, delivery.proof.as_deref()).is_err() {
+            let verdict = self.ledger.bad(delivery.tag);
+            self.judge(&verdict, "bad bytes time and again");
+            return false;
+        }
+        for place in &want.places {
+            self.object.target.write(place.offset, &bytes).unwrap();
+        }
+        self.last_progress = now;
+        self.ledger.done(delivery.tag, &want.places, now);
+        true
+    }
+
+    /// A want ended without bytes.
+    pub fn ended(&mut self, tag: Tag, outcome: &Outcome, now: Instant) {
+        let outcome = match outcome {
+            Outcome::RetryLater(wait) => Outcome::RetryLater((*wait).max(PAUSE)),
+            outcome => outcome.clone(),
+        };
+        let verdict = self.ledger.ended(tag, &outcome, now);
+        self.judge(&verdict, &format!("{outcome:?}"));
+    }
+
+    fn judge(&mut self, verdict: &Verdict, why: &str) {
+        if let Verdict::Failed(_) = verdict {
+            self.failed = Some(why.to_owned());
+        }
+    }
+}

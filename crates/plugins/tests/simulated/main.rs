@@ -1,0 +1,14 @@
+//! The direct protocol on a simulated network: real messages between the real state machines, with
+//! connections that break, stall and reorder at every message, peers that lie, and a thousand nodes.
+//!
+//! * `host.rs`: a host: its connections, what it serves, what it fetches.
+//! * `fetch.rs`: one object on its way to a host, by the session's own ledger and checks.
+//! * `faults.rs`: every fault at every message.
+//! * `crowd.rs`: many nodes.
+
+#![allow(clippy::unwrap_used)] // Clippy spares only functions marked as tests, not their helpers.
+
+mod crowd;
+mod faults;
+mod fetch;
+mod host;
