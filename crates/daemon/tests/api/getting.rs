@@ -176,6 +176,19 @@ fn events_tell_of_all_transfers_and_keep_tickets_to_themselves() {
 }
 
 #[test]
+fn a_reader_that_stalls_holds_up_nobody() {
+    let (sender, receiver) = (Daemon::start(), Daemon::start());
+    let all = pattern(7, 20_000_000);
+    let (ticket, _) = sender.put(&all);
+    let mut stalled = receiver.connect();
+    stalled.request("GET", &format!("/v1/content?ticket={ticket}"), &[], b"");
+    assert_eq!(stalled.head().unwrap().status, 200);
+    assert!(receiver.content(&ticket).with(200).body == all);
+    let again = receiver.content(&ticket).with(200);
+    assert_eq!(again.head.field("content-length"), Some("20000000"), "it is here, whoever still reads it");
+}
+
+#[test]
 fn a_tree_cannot_be_streamed() {
     let (sender, receiver) = (Daemon::start(), Daemon::start());
     std::fs::create_dir(sender.dir.path().join("tree")).unwrap();
