@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use rayon::prelude::*;
 use tokio::runtime::Handle;
@@ -10,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use towpath_api::ApiError;
 use towpath_content::Oid;
 use towpath_content::tree::Time;
-use towpath_plugins::direct::ControlSender;
+use towpath_plugins::direct::{ControlClosed, ControlSender};
 use towpath_transfer::progress::Progress;
 use towpath_transfer::session::OnDone;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Target};
@@ -27,6 +28,8 @@ const TOGETHER: usize = 128;
 /// Files of at most so many bytes come with the answer, which saves a question, two look-ups in
 /// indexes and a second reading for each.
 const INLINE: u32 = 64 << 10;
+/// How long news of files that are done with wait for more.
+const GATHER: Duration = Duration::from_millis(20);
 
 /// Asks a sender, and hands its answers to a session.
 pub struct RemoteSupplier {
@@ -225,30 +228,60 @@ impl Supplier for RemoteSupplier {
     }
 }
 
-/// Tells the sender which files are done with, many at a time.
+/// Tells the sender which files are done with, many at a time: nobody waits for that news but for
+/// how far the tree was considered.
 async fn tell_settled(control: ControlSender, mut done: mpsc::UnboundedReceiver<Done>) {
     while let Some(first) = done.recv().await {
-        let (mut message, mut considered, mut flushed) = (Settled::default(), None, None);
-        let (mut next, mut count) = (Some(first), 0);
-        while let Some(one) = next {
-            match one {
-                Done::Settled(entry, fate) => add(&mut message, entry, fate),
-                Done::Considered(entry) => considered = Some(entry),
-                Done::Flushed(end) => flushed = Some(end),
+        let mut told = Told::default();
+        told.add(first);
+        let gathering = async {
+            while !told.is_urgent()
+                && let Some(next) = done.recv().await
+            {
+                told.add(next);
             }
-            count += 1;
-            let is_enough = count >= TOGETHER * 8 || flushed.is_some();
-            next = if is_enough { None } else { done.try_recv().ok() };
+        };
+        let _ = tokio::time::timeout(GATHER, gathering).await;
+        if told.say(&control).await.is_err() {
+            return;
         }
-        let settled = Some(message).filter(|message| *message != Settled::default()).map(Message::Settled);
-        for message in settled.into_iter().chain(considered.map(Message::Considered)) {
-            if control.send(message.into_bytes()).await.is_err() {
-                return;
-            }
+    }
+}
+
+/// What is to be told.
+#[derive(Default)]
+struct Told {
+    settled: Settled,
+    count: usize,
+    considered: Option<u64>,
+    flushed: Option<oneshot::Sender<()>>,
+}
+
+impl Told {
+    fn add(&mut self, done: Done) {
+        match done {
+            Done::Settled(entry, fate) => add(&mut self.settled, entry, fate),
+            Done::Considered(entry) => self.considered = Some(entry),
+            Done::Flushed(end) => self.flushed = Some(end),
         }
-        if let Some(end) = flushed {
+        self.count += 1;
+    }
+
+    const fn is_urgent(&self) -> bool {
+        self.count >= TOGETHER * 8 || self.considered.is_some() || self.flushed.is_some()
+    }
+
+    async fn say(self, control: &ControlSender) -> Result<(), ControlClosed> {
+        if self.settled != Settled::default() {
+            control.send(Message::Settled(self.settled).into_bytes()).await?;
+        }
+        if let Some(entry) = self.considered {
+            control.send(Message::Considered(entry).into_bytes()).await?;
+        }
+        if let Some(end) = self.flushed {
             let _ = end.send(());
         }
+        Ok(())
     }
 }
 
