@@ -16,7 +16,7 @@ use towpath_api::{ApiError, ErrorKind, Input, PutReply};
 use towpath_content::Oid;
 use towpath_content::ticket::Secret;
 use towpath_content::tree::Time;
-use towpath_store::{About, Lease, ObjectKind, Stamp, State, Store};
+use towpath_store::{About, Holder, Lease, ObjectKind, Stamp, State, Store};
 
 use crate::errors;
 use crate::put_tree::{self, TreeTotals};
@@ -79,6 +79,7 @@ pub async fn put(service: &Arc<Service>, path: &Path) -> Result<Shared, ApiError
         path: Some(plan.path.clone()),
         about: plan.about.clone(),
         created: now(),
+        holder: Holder::Pinned,
     };
     service.store.lease(&lease).map_err(|error| errors::store(&error))?;
     start_and_show(service, plan).await
@@ -257,6 +258,7 @@ pub async fn put_stream(
         path: None,
         about,
         created: now(),
+        holder: Holder::Pinned,
     };
     service.store.lease(&lease).map_err(|error| errors::store(&error))?;
     (reply.oid, reply.size) = (content.to_string(), Some(size));
