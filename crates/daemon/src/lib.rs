@@ -27,6 +27,7 @@
 //! After a crash: the store is readable, tickets of leases are honoured again, an interrupted get
 //! goes on when it is asked for again.
 
+pub mod config;
 pub mod copy;
 mod errors;
 pub mod get;
