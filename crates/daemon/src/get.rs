@@ -10,9 +10,9 @@ use towpath_content::live::Statement;
 use towpath_content::{NodeId, Oid, Ticket};
 use towpath_files::SingleFile;
 use towpath_files::display_name;
-use towpath_plugins::direct::{DirectConfig, Pace, PeerConfig};
+use towpath_plugins::direct::{Pace, PeerConfig};
 use towpath_plugins::local::Allow;
-use towpath_plugins::{Cascade, Direct, Local};
+use towpath_plugins::registry::{self, Parts, Tree};
 use towpath_store::{About, ObjectKind, Stamp, Store, hash_open_file};
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{
@@ -35,9 +35,7 @@ const MAX_STARTS: usize = 20;
 /// One get under way: what the ticket says, and the plugins that draw from it.
 pub(crate) struct Get {
     pub(crate) service: Arc<Service>,
-    pub(crate) root: Arc<dyn TransferPlugin>,
-    local: Arc<dyn TransferPlugin>,
-    peer: Arc<dyn TransferPlugin>,
+    pub(crate) plugins: Tree,
     pub(crate) context: Context,
     pub(crate) config: SessionConfig,
     pub(crate) oid: Oid,
@@ -81,7 +79,7 @@ pub async fn get_stream(
         let message = "this is a tree, and only a single file can go to standard output";
         return Err(ApiError::new(ErrorKind::Usage, message).hint("name a new directory with -o"));
     }
-    let session = Session::start(Arc::clone(&get.root), get.context.clone(), get.config);
+    let session = Session::start(Arc::clone(&get.plugins.root), get.context.clone(), get.config);
     let record = Record::open(&service.home.resume(), Path::new("-"), &get.oid);
     let record = record.map_err(|error| errors::io("note", &service.home.resume(), &error))?;
     let path = record.beside(&format!("{}.spool", std::process::id()));
@@ -159,12 +157,10 @@ impl Get {
             config.ledger = LedgerConfig { patience: Duration::from_secs(request.timeout), ..config.ledger };
         }
         let store = Arc::clone(&service.store) as Arc<dyn Store>;
-        let local: Arc<dyn TransferPlugin> =
-            Arc::new(Local::new(store, local_sources(service, node, request.reuse)));
-        let peer = direct(service, request.limit_rate);
-        // This machine first, then the ticket's service.
-        let root = Arc::new(Cascade::new(vec![Arc::clone(&local), Arc::clone(&peer)]));
-        Ok(Self { service: Arc::clone(service), root, local, peer, context, config, oid, _hints: sender })
+        let allow = local_sources(service, node, request.reuse);
+        let (identity, peer) = (service.identity.clone(), peer_config(service, request.limit_rate));
+        let plugins = registry::build(&service.config().plugins, &Parts { store, allow, identity, peer });
+        Ok(Self { service: Arc::clone(service), plugins, context, config, oid, _hints: sender })
     }
 
     /// The request for the ticket's own object.
@@ -204,22 +200,34 @@ impl Get {
     async fn describe(&self) -> Result<About, ApiError> {
         let (patience, start) = (self.config.ledger.patience, Instant::now());
         loop {
-            let outcome = match self.ask(&*self.peer).await {
+            let outcome = match self.ask_any(&self.plugins.remote).await {
                 Ok(about) => return Ok(about),
                 Err(outcome) => outcome,
             };
-            if let Ok(about) = self.ask(&*self.local).await {
+            if let Ok(about) = self.ask_any(&self.plugins.local).await {
                 return Ok(about);
             }
             match outcome {
                 Outcome::RetryLater(delay) if start.elapsed() < patience => tokio::time::sleep(delay).await,
                 Outcome::RetryLater(_) => {
-                    let (waited, trouble) = (start.elapsed(), self.root.trouble());
+                    let (waited, trouble) = (start.elapsed(), self.plugins.root.trouble());
                     return Err(errors::fetch(&FetchError::Stalled { waited, trouble }));
                 }
                 outcome => return Err(errors::fetch(&FetchError::Ended(outcome))),
             }
         }
+    }
+
+    /// The first answer, or what the first of them said instead.
+    async fn ask_any(&self, plugins: &[Arc<dyn TransferPlugin>]) -> Result<About, Outcome> {
+        let mut first = None;
+        for plugin in plugins {
+            match self.ask(&**plugin).await {
+                Ok(about) => return Ok(about),
+                Err(outcome) => drop(first.get_or_insert(outcome)),
+            }
+        }
+        Err(first.unwrap_or(Outcome::NotHere))
     }
 
     async fn ask(&self, plugin: &dyn TransferPlugin) -> Result<About, Outcome> {
@@ -250,7 +258,7 @@ impl Get {
         let record = record.map_err(|error| errors::io("note", &self.service.home.resume(), &error))?;
         let target = Arc::new(FileTarget::new(destination, record, Arc::clone(&self.service.store)));
         target.set_about(&about);
-        let session = Session::start(Arc::clone(&self.root), self.context.clone(), self.config);
+        let session = Session::start(Arc::clone(&self.plugins.root), self.context.clone(), self.config);
         let fetched = {
             let telling = tell(session.progress(), events.clone());
             let fetching = session.fetch(self.request(Arc::clone(&target) as Arc<dyn Target>));
@@ -317,7 +325,8 @@ impl Get {
             }
             None
         };
-        let (_, content) = tokio::join!(self.root.get_descriptors(query, &self.context, answers), find);
+        let (_, content) =
+            tokio::join!(self.plugins.root.get_descriptors(query, &self.context, answers), find);
         content
     }
 
@@ -361,11 +370,10 @@ fn local_sources(service: &Arc<Service>, node: Option<NodeId>, reuse: bool) -> A
     })
 }
 
-/// Brings from the ticket's service.
-fn direct(service: &Service, limit_rate: u64) -> Arc<dyn TransferPlugin> {
-    let peer = PeerConfig { receive_pace: Arc::new(Pace::new(limit_rate)), ..PeerConfig::default() };
-    let config = DirectConfig { peer, ..DirectConfig::default() };
-    Arc::new(Direct::new(service.identity.clone(), config, None))
+/// How connections to peers behave.
+fn peer_config(service: &Service, limit_rate: u64) -> PeerConfig {
+    let (receive_pace, traffic) = (Arc::new(Pace::new(limit_rate)), Arc::clone(&service.metrics.fetched));
+    PeerConfig { receive_pace, traffic, ..PeerConfig::default() }
 }
 
 /// Under its own name in `directory`.

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use towpath_api::{
@@ -14,12 +15,19 @@ use towpath_content::ticket::Secret;
 use towpath_content::{Hint, NodeId, Oid, Ticket};
 use towpath_files::display_name;
 use towpath_link::Identity;
+use towpath_link::tcp::Listener;
 use towpath_plugins::direct::{Pace, PeerConfig, Service as PeerService};
 use towpath_store::{DiskStore, Lease, ObjectKind, Store};
 
+use crate::admission::Admission;
+use crate::config::{Config, Live};
+use crate::doors::Doors;
+use crate::ending::{self, Ending, UnderWay};
 use crate::grants::Grants;
 use crate::home::Home;
-use crate::listen::{Listening, listen};
+use crate::listen::{self, Listening, Serving};
+use crate::lock::lock;
+use crate::metrics::{Direction, Metrics, Watch};
 use crate::shares::Shares;
 use crate::{errors, get, put};
 
@@ -29,8 +37,8 @@ pub struct Options {
     /// Honour the tickets of all leases, as a daemon does. Default: only what is shared by this
     /// process.
     pub serve_leases: bool,
-    /// Bytes per second that go out, 0 for no limit.
-    pub limit_rate: u64,
+    /// How it runs.
+    pub config: Config,
 }
 
 /// A running service.
@@ -40,9 +48,13 @@ pub struct Service {
     pub(crate) store: Arc<DiskStore>,
     pub(crate) grants: Arc<Grants>,
     pub(crate) shares: Shares,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) doors: Arc<Doors>,
+    pub(crate) admission: Admission,
+    config: Live,
+    send_pace: Mutex<Arc<Pace>>,
     peers: Arc<PeerService>,
     listening: tokio::sync::OnceCell<Listening>,
-    options: Options,
 }
 
 impl Service {
@@ -52,11 +64,27 @@ impl Service {
         let store = DiskStore::open(home.state(), home.data());
         let store = Arc::new(store.map_err(|error| no_home(errors::store(&error)))?);
         let leases = options.serve_leases.then(|| Arc::clone(&store) as Arc<dyn Store>);
-        let grants = Arc::new(Grants::new(identity.clone(), leases));
+        let send_pace = Mutex::new(Arc::new(Pace::new(options.config.general.limit_rate.0)));
+        let config = Live::new(options.config);
+        let grants = Arc::new(Grants::new(identity.clone(), leases, config.clone()));
         let peers = Arc::new(PeerService::new(Arc::clone(&store) as Arc<dyn Store>, grants.clone()));
         let shares = Shares::new(home.shares());
         let listening = tokio::sync::OnceCell::new();
-        Ok(Arc::new(Self { home, identity, store, grants, shares, peers, listening, options }))
+        let metrics = Arc::new(Metrics::default());
+        Ok(Arc::new(Self {
+            home,
+            identity,
+            store,
+            grants,
+            shares,
+            doors: Arc::new(Doors::new(config.clone())),
+            admission: Admission::new(config.clone(), Arc::clone(&metrics)),
+            metrics,
+            config,
+            send_pace,
+            peers,
+            listening,
+        }))
     }
 
     /// The service's public key.
@@ -72,21 +100,93 @@ impl Service {
         }
     }
 
-    /// Listens for peers; they wait until [`Self::open_doors`]. `user` names who listens, so that the same one gets the same port again;
-    /// `address` is what a person asked for.
+    /// Listens for peers; they wait until [`Self::open_doors`]. `user` names who listens, so that
+    /// the same one gets the same port again; `addresses` are what a person asked for.
     pub async fn listen(
-        &self,
+        self: &Arc<Self>,
         user: &[u8],
-        address: Option<SocketAddr>,
+        addresses: &[SocketAddr],
     ) -> Result<Vec<SocketAddr>, ApiError> {
-        let config = self.peer_config();
-        let start = || listen(&self.identity, &self.shares, user, address, Arc::clone(&self.peers), config);
+        self.listen_at(listen::sockets(&self.identity, &self.shares, user, addresses)).await
+    }
+
+    /// The same at sockets that another program, such as systemd, listens on already.
+    pub async fn listen_inherited(
+        self: &Arc<Self>,
+        sockets: Vec<std::net::TcpListener>,
+    ) -> Result<Vec<SocketAddr>, ApiError> {
+        let inherited = sockets.into_iter().map(|socket| listen::inherit(&self.identity, socket));
+        self.listen_at(async { inherited.collect() }).await
+    }
+
+    async fn listen_at(
+        self: &Arc<Self>,
+        sockets: impl Future<Output = Result<Vec<Listener>, ApiError>>,
+    ) -> Result<Vec<SocketAddr>, ApiError> {
+        let service = Arc::downgrade(self);
+        let config =
+            move || service.upgrade().map_or_else(PeerConfig::default, |service| service.peer_config());
+        let serving = Serving {
+            service: Arc::clone(&self.peers),
+            config: Box::new(config),
+            doors: Arc::clone(&self.doors),
+        };
+        let start = async || Listening::start(sockets.await?, serving);
         let listening = self.listening.get_or_try_init(start).await?;
         Ok(listening.addresses().to_vec())
     }
 
     fn peer_config(&self) -> PeerConfig {
-        PeerConfig { send_pace: Arc::new(Pace::new(self.options.limit_rate)), ..PeerConfig::default() }
+        let (send_pace, traffic) = (Arc::clone(&lock(&self.send_pace)), Arc::clone(&self.metrics.served));
+        PeerConfig { send_pace, traffic, ..PeerConfig::default() }
+    }
+
+    /// How it runs at the moment.
+    pub fn config(&self) -> Arc<Config> {
+        self.config.get()
+    }
+
+    /// From now on it runs so; transfers and connections go on. Returns the fields that are looked at
+    /// only at the next start.
+    pub fn reconfigure(&self, config: Config) -> Vec<String> {
+        let new = config.clone();
+        let old = self.config.set(config);
+        if old.general.limit_rate != new.general.limit_rate {
+            *lock(&self.send_pace) = Arc::new(Pace::new(new.general.limit_rate.0));
+        }
+        old.waits_for_restart(&new)
+    }
+
+    /// Evicts what is more than may be kept of what nobody holds a lease of. Blocks.
+    pub fn trim_cache(&self) {
+        match self.store.evict(&self.config().cache_policy()) {
+            Ok(evicted) => self.metrics.evicted(&evicted),
+            Err(error) => tracing::warn!(%error, "the cache could not be trimmed"),
+        }
+    }
+
+    /// What was counted so far.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Lets nothing new begin, and waits for what is under way, but not for longer than the
+    /// configured grace.
+    pub async fn drain(&self) {
+        self.admission.end();
+        if let Some(listening) = self.listening.get() {
+            listening.close();
+        }
+        let grace = Duration::from_secs(self.config().general.grace.0);
+        let under_way = || UnderWay {
+            transfers: self.admission.transfers(),
+            connections: self.doors.connections(),
+            sent: self.metrics.served.sent(),
+        };
+        let mut ending = Ending::new(Instant::now(), grace, under_way().sent);
+        while !ending.is_over(Instant::now(), under_way()) {
+            tokio::time::sleep(ending::LOOK_EVERY).await;
+        }
     }
 
     /// The addresses it listens on; none if it does not.
@@ -177,6 +277,28 @@ pub(crate) fn parse_name(name: &str) -> Result<Oid, ApiError> {
 #[derive(Clone)]
 pub struct InProcess(pub Arc<Service>);
 
+impl InProcess {
+    /// Runs a get within the limits, and counts what it brings.
+    async fn counted(&self, request: GetRequest, events: mpsc::Sender<Event>) -> Result<Summary, ApiError> {
+        let place = request.output.as_ref().unwrap_or(&request.directory);
+        let admitted = self.0.admission.begin(Direction::Get, place)?;
+        let mut watch = Watch::new(Arc::clone(&self.0.metrics));
+        let (teller, mut inbox) = mpsc::channel(1);
+        let handing_on = async {
+            while let Some(event) = inbox.recv().await {
+                watch.event(&event);
+                let _ = events.send(event).await;
+            }
+        };
+        let (result, ()) = tokio::join!(get::get(&self.0, request, teller), handing_on);
+        if let Ok(summary) = &result {
+            watch.summary(summary);
+            admitted.done();
+        }
+        result
+    }
+}
+
 impl Api for InProcess {
     fn put(&self, request: PutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>> {
         Box::pin(async move { Ok(put::put(&self.0, &request.path).await?.reply) })
@@ -187,7 +309,14 @@ impl Api for InProcess {
         input: Input<'a>,
         ticket: mpsc::Sender<PutReply>,
     ) -> BoxFuture<'a, Result<PutReply, ApiError>> {
-        Box::pin(put::put_stream(&self.0, input, ticket))
+        Box::pin(async move {
+            let admitted = self.0.admission.begin(Direction::Put, self.0.home.data())?;
+            let result = put::put_stream(&self.0, input, ticket).await;
+            if result.is_ok() {
+                admitted.done();
+            }
+            result
+        })
     }
 
     fn get<'a>(
@@ -195,7 +324,7 @@ impl Api for InProcess {
         request: GetRequest,
         events: mpsc::Sender<Event>,
     ) -> BoxFuture<'a, Result<Summary, ApiError>> {
-        Box::pin(get::get(&self.0, request, events))
+        Box::pin(self.counted(request, events))
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Object>, ApiError>> {
@@ -224,7 +353,7 @@ impl Api for InProcess {
                 listening: self.0.addresses().iter().map(SocketAddr::to_string).collect(),
                 version: env!("CARGO_PKG_VERSION").into(),
                 objects: leases.len() as u64,
-                connections: self.0.listening.get().map_or(0, Listening::connections),
+                connections: self.0.doors.connections(),
             })
         })
     }
