@@ -10,6 +10,7 @@ use crate::runner::situations;
 situations![
     the_help_is_as_agreed_on,
     the_manual_and_the_completions_are_printed,
+    every_command_has_a_page_of_its_own,
     a_flag_that_is_refused_names_itself_and_another_way,
 ];
 
@@ -64,6 +65,22 @@ fn the_manual_and_the_completions_are_printed() {
             assert!(script.contains(word), "{shell}: {word}");
         }
         assert!(!script.contains("inplace"), "{shell}: flags that are refused are not offered");
+    }
+}
+
+fn every_command_has_a_page_of_its_own() {
+    let env = TestEnvironment::new();
+    env.sender.tow(["man", "--write-to", "man1"]).end().with(0);
+    let pages = crate::trees::names(&env.sender.path("man1"));
+    let expected = COMMANDS.iter().map(|command| format!("tow-{command}.1")).chain(["tow.1".into()]);
+    assert_eq!(pages, expected.collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>());
+    for page in pages {
+        let text = std::fs::read_to_string(env.sender.path("man1").join(&page)).unwrap();
+        let name = page.trim_end_matches(".1");
+        assert!(text.contains(&format!(".TH {name} 1")), "{page}: {}", &text[..text.len().min(200)]);
+        // All that the help tells, and nothing that is refused.
+        assert!(text.contains("\\-\\-json") || page == "tow.1" && text.contains("json"), "{page}");
+        assert!(!text.contains("inplace"), "{page}");
     }
 }
 

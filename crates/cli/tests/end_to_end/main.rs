@@ -15,6 +15,7 @@
 //! | `interruptions` | either side killed at any time; the same command goes on |
 //! | `streams` | `something \| tow put -`, followed while it grows |
 //! | `daemons` | the service in the background, its socket and its tickets |
+//! | `running` | the daemon under a supervisor: configuration, limits, reload, metrics, its end |
 //! | `second_time` | what is on this machine already does not cross the network |
 //! | `refusals` | what goes wrong is said, with its exit status, and nothing wrong is written |
 //! | `machinery` | programs and rights that a situation needs; processes as `/proc` shows them |
@@ -55,6 +56,7 @@ mod memory;
 mod odd_trees;
 mod refusals;
 mod runner;
+mod running;
 mod second_time;
 mod sshd;
 mod streams;
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         refusals::SITUATIONS,
         streams::SITUATIONS,
         daemons::SITUATIONS,
+        running::SITUATIONS,
         arriving::SITUATIONS,
         destinations::SITUATIONS,
         second_time::SITUATIONS,
