@@ -3,7 +3,11 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench tools
+.PHONY: help demo test check bench install tools
+
+# Where `make install` puts things; DESTDIR comes before all of it.
+PREFIX ?= /usr/local
+
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
@@ -24,6 +28,10 @@ check: tools ## formatting, lints, documentation, house rules
 
 bench: tools ## run the benchmarks
 	$(CARGO) bench --workspace --locked
+
+install: tools ## install the program, manual pages, completions and systemd units (PREFIX, DESTDIR)
+	$(CARGO) build --release --locked --bin tow
+	scripts/install.sh target/release/tow "$(PREFIX)" "$(DESTDIR)"
 
 # Nothing but cargo and a C compiler is needed to build, and cargo fetches the rest by itself.
 tools:

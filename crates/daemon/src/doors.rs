@@ -177,8 +177,9 @@ pub(crate) struct Knock {
 }
 
 impl Knock {
-    /// The handshake is done, and this is the peer: its place, or why there is none.
-    pub(crate) fn enter(mut self, node: NodeId) -> Result<Place, Full> {
+    /// The handshake is done, and this is the peer: its place, or why there is none. The place of the
+    /// handshake is given back when this is dropped.
+    pub(crate) fn enter(&mut self, node: NodeId) -> Result<Place, Full> {
         let entered = self.place.take().unwrap_or(Err(Full::All)).and_then(|place| place.of(node));
         match &entered {
             Ok(_) => drop(self.doors.accepted.fetch_add(1, Ordering::Relaxed)),

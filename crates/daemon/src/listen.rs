@@ -16,6 +16,8 @@ use crate::shares::Shares;
 
 /// After a failed accept (out of descriptors, say).
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long a peer that is one too many may say what it came for.
+const LISTEN_TIME: Duration = Duration::from_millis(200);
 
 /// Sockets that are listened on; dropping it stops that and closes the connections.
 pub struct Listening {
@@ -177,7 +179,7 @@ async fn accept(
     }
 }
 
-async fn serve(pending: Pending, serving: Arc<Serving>, knock: Knock, token: CancellationToken) {
+async fn serve(pending: Pending, serving: Arc<Serving>, mut knock: Knock, token: CancellationToken) {
     let connection = match pending.handshake(Timeouts::default().handshake).await {
         Ok(connection) => connection,
         Err(error) => return tracing::debug!(%error, "a handshake failed"),
@@ -185,6 +187,7 @@ async fn serve(pending: Pending, serving: Arc<Serving>, knock: Knock, token: Can
     let config = (serving.config)();
     match knock.enter(connection.peer) {
         Ok(_place) => {
+            drop(knock);
             let peer = Peer::start(connection, config, Some(Arc::clone(&serving.service)));
             tokio::select! {
                 () = peer.closed() => {}
@@ -194,6 +197,9 @@ async fn serve(pending: Pending, serving: Arc<Serving>, knock: Knock, token: Can
         }
         Err(full) => {
             tracing::info!(peer = %connection.peer.short(), limit = full.limit(), "a connection was one too many");
+            // Not before it has said what it came for: a connection that is closed while the peer still
+            // writes is reset, and the reason is lost.
+            tokio::time::sleep(LISTEN_TIME).await;
             Peer::start(connection, config, None).close(full.reason());
         }
     }

@@ -17,6 +17,7 @@ use towpath_daemon::{Options, Service, metrics};
 use super::{Context, interrupted, parse_rate};
 use crate::log::LogFormat;
 use crate::notify::{READY, STOPPING, notify};
+use crate::output::Output;
 
 /// The name under which the daemon's port is kept.
 pub const PORT: &[u8] = b"daemon";
@@ -71,7 +72,7 @@ impl Daemon {
         context.output.say(&format!("tow: node {} listens on {list}", service.node_id()));
         context.output.say(&format!("tow: local API at {}", context.home.socket().display()));
         notify(READY, &format!("Serving at {list}"));
-        let ending = end(Arc::clone(&service));
+        let ending = end(Arc::clone(&service), Arc::clone(&context.output));
         tokio::select! {
             served = serve(socket, Arc::clone(&service), ending) => served?,
             never = self.reload_when_asked(asked, context, &service) => match never {},
@@ -154,12 +155,15 @@ fn trim_cache(service: &Arc<Service>) {
 }
 
 /// Completes when the service was asked to end, and what was under way is done or out of time.
-async fn end(service: Arc<Service>) {
+async fn end(service: Arc<Service>, output: Arc<Output>) {
     interrupted().await;
+    let again = interrupted();
     notify(STOPPING, "Waiting for what is under way");
+    let grace = service.config().general.grace.0;
+    output.say(&format!("tow: waiting for what is under way, {grace} s at most; ^C again ends it at once"));
     tokio::select! {
         () = service.drain() => {}
-        () = interrupted() => {}
+        () = again => {}
     }
 }
 

@@ -85,7 +85,7 @@ fn a_wrong_configuration_starts_nothing() {
 fn a_connection_too_many_is_told_so_and_costs_nobody_else() {
     let env = TestEnvironment::new();
     let _daemon = env.sender.daemon_with("[limits]\nconnections_per_address = 1\n");
-    file(&env.sender.path("x"), 1, 2 << 20);
+    file(&env.sender.path("x"), 1, 5 << 20);
     let ticket = put(&env.sender, "x");
     let mut slow = env.receiver.get_slowly(&ticket, "slow", "500K").start();
     slow.wait_for_bytes(1);
@@ -189,8 +189,8 @@ fn nodes_are_allowed_and_forbidden_on_reload() {
     reload(&mut daemon, "was read again");
     get("x").summary();
     fs::remove_file(env.receiver.path("x")).unwrap();
-    let failure = env.stranger.tow(["get", "--json", "--timeout", "3", &ticket, "-o", "y"]).end();
-    let _ = failure;
+    let other = env.stranger.tow(["get", "--json", "--timeout", "3", &ticket, "-o", "y"]).end();
+    assert_eq!(other.summary().fetched(), 0, "it has that already, and nobody let it in");
     env.sender.configure("");
     let before = daemon.error_text().matches("was read again").count();
     daemon.signal(Signal::HUP);
@@ -224,7 +224,7 @@ fn the_grace_is_bounded_and_the_rest_resumes() {
     let env = TestEnvironment::new();
     let _sending = env.sender.daemon();
     let receiving = env.receiver.daemon_with("grace = 1\n");
-    file(&env.sender.path("x"), 1, 3 << 20);
+    file(&env.sender.path("x"), 1, 30 << 20);
     let ticket = put(&env.sender, "x");
     let mut slow = env.receiver.get_slowly(&ticket, "x", "1M").start();
     slow.wait_for_bytes(1 << 20);
@@ -353,7 +353,7 @@ fn metrics_are_well_formed_and_count() {
     assert_eq!(before["towpath_transfers_begun_total{direction=\"get\"}"], 0);
     file(&env.sender.path("x"), 1, 1 << 20);
     env.receiver.get(&put(&env.sender, "x"), "x").end().summary();
-    env.receiver.tow(["get", "--json", "tow:nonsense"]).end().failure();
+    env.receiver.tow(["get", "--json", "tow:nonsense"]).end().failure_with(2);
     receiving.signal(Signal::HUP);
     wait_for(&mut receiving, "was read again");
     let [sender, receiver] = addresses.each_ref().map(|address| scrape(address));
