@@ -88,7 +88,7 @@ settings! {
     struct General {
         /// Where peers are listened for. An empty list: all addresses of the machine, at the port of last time.
         start listen: Vec<SocketAddr> = Vec::new(),
-        /// What goes out to peers in all, at most; 0 for no limit.
+        /// What goes out to peers in all, at most; 0 for no limit. After a reload it holds for new connections.
         live limit_rate: Rate = Rate(0),
         /// Nodes that may fetch everything that this service has, without a ticket.
         live allowed_nodes: Vec<NodeId> = Vec::new(),
@@ -112,7 +112,7 @@ settings! {
 settings! {
     /// `[limits]`
     struct Limits {
-        /// Connections from peers at once. Each that is served costs a thread and up to 4 MiB.
+        /// Connections from peers at once. Each that is served costs a thread and some 2 MiB.
         live connections: Count = Count(256),
         /// Connections at once from one address.
         live connections_per_address: Count = Count(32),
