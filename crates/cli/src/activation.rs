@@ -2,6 +2,7 @@
 //! daemon and hands over when it starts.
 
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 
 use listenfd::ListenFd;
 use towpath_api::{ApiError, ErrorKind};
@@ -11,6 +12,8 @@ use towpath_api::{ApiError, ErrorKind};
 pub struct Inherited {
     /// Where peers connect.
     pub peers: Vec<TcpListener>,
+    /// The local API's.
+    pub local: Option<UnixListener>,
 }
 
 impl Inherited {
@@ -21,7 +24,10 @@ impl Inherited {
         for number in 0..handed.len() {
             match handed.take_tcp_listener(number) {
                 Ok(socket) => inherited.peers.extend(socket),
-                Err(_) => return Err(unknown(number)),
+                Err(_) => match handed.take_unix_listener(number) {
+                    Ok(socket) if inherited.local.is_none() => inherited.local = socket,
+                    _ => return Err(unknown(number)),
+                },
             }
         }
         Ok(inherited)
@@ -30,6 +36,7 @@ impl Inherited {
 
 fn unknown(number: usize) -> ApiError {
     let message = format!("socket {number} of those handed over is not one that tow listens on");
-    ApiError::new(ErrorKind::Usage, message)
-        .hint("in the systemd unit use ListenStream= with an address and a port")
+    ApiError::new(ErrorKind::Usage, message).hint(
+        "in the systemd unit use ListenStream= with a port for peers, and one with a path for the local API",
+    )
 }

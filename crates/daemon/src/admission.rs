@@ -85,7 +85,7 @@ impl Admission {
         let memory = memory_of(direction);
         let mut counts = lock(&self.counts);
         if let Some((message, hint)) = counts.obstacle(limits, memory) {
-            return Err(ApiError::new(ErrorKind::Refused, message).hint(hint));
+            return Err(ApiError::new(ErrorKind::Busy, message).hint(hint));
         }
         counts.transfers += 1;
         counts.memory += memory;

@@ -32,6 +32,16 @@ impl Grants {
     pub fn share(&self, oid: Oid, secret: Secret) {
         self.shared.write().unwrap_or_else(PoisonError::into_inner).insert(oid, secret);
     }
+
+    /// Honours them no longer, unless there is a lease.
+    pub fn unshare(&self, oid: &Oid) {
+        self.shared.write().unwrap_or_else(PoisonError::into_inner).remove(oid);
+    }
+
+    /// Whether tickets of leases are honoured.
+    pub fn honours_leases(&self) -> bool {
+        self.leases.is_some()
+    }
 }
 
 impl Issuer for Grants {

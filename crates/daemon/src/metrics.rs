@@ -147,10 +147,11 @@ impl Watch {
     }
 
     /// A get that begins anew counts from 0 in its events; its summary has it all.
-    fn sums(&mut self, by_source: &BTreeMap<String, u64>) {
+    pub(crate) fn sums<S: ToString>(&mut self, by_source: &BTreeMap<S, u64>) {
         for (source, sum) in by_source {
+            let source = source.to_string();
             let seen = self.seen.entry(source.clone()).or_default();
-            self.metrics.brought(source, sum.saturating_sub(*seen));
+            self.metrics.brought(&source, sum.saturating_sub(*seen));
             *seen = (*seen).max(*sum);
         }
     }
@@ -246,6 +247,10 @@ fn store(page: &mut Page, service: &Service) {
     page.gauge("towpath_store_leased_objects", "Objects that are put and not done.", leases.len() as u64);
     page.gauge("towpath_store_leased_bytes", "Their bytes, referred to or owned.", bytes);
     let owned = owned_bytes(&service.home.data().join("objects"));
+    let cached = service.store.cached().unwrap_or_default();
+    page.gauge("towpath_cache_objects", "Owned objects that nobody holds a lease of.", cached.len() as u64);
+    let bytes = cached.iter().map(|object| object.size).sum();
+    page.gauge("towpath_cache_bytes", "Their bytes.", bytes);
     page.gauge("towpath_store_owned_bytes", "Bytes of whole objects in the store's own files.", owned);
     let limit = service.config().store.cache.0;
     page.gauge("towpath_cache_limit_bytes", "Bytes of owned objects without a lease that may stay.", limit);

@@ -29,7 +29,9 @@ pub mod seam;
 pub mod stamp;
 mod sync;
 
-pub use disk::{CachePolicy, Collected, DiskStore, Evicted, FileRecord, GcOptions, Hold, Temporary};
+pub use disk::{
+    CachePolicy, CachedObject, Collected, DiskStore, Evicted, FileRecord, GcOptions, Hold, Temporary,
+};
 pub use hashing::{Hashed, hash_open_file};
 pub use memory::MemoryStore;
 pub use seam::{

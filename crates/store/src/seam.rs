@@ -13,8 +13,9 @@
 //! **What may be retried.** Everything: a put of bytes that are already here is not an error.
 //!
 //! **After a crash.** What `put_commit`, `put_chunk` or `lease` returned `Ok` for is still there
-//! (unless the file that an object refers to was changed since, or nobody leases the object); a put that was not committed is
-//! gone; no call ever returns other bytes than those that were put.
+//! (unless the file that an object refers to was changed since, or nobody leases the object and it
+//! was evicted); a put that was not committed is gone; no call ever returns other bytes than those
+//! that were put.
 //!
 //! **What errors mean** is told by [`StoreError`], one variant per different next step.
 

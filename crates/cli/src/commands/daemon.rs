@@ -57,9 +57,12 @@ impl Daemon {
         context.log.set_level(config.general.log_level.name());
         let asked = signal(SignalKind::hangup());
         let asked = asked.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
-        let socket = Socket::bind(&context.home.socket()).await?;
-        let service = context.embedded(Options { serve_leases: true, config: config.clone() })?;
         let inherited = context.inherited();
+        let socket = match inherited.local {
+            Some(socket) => Socket::inherit(socket)?,
+            None => Socket::bind(&context.home.socket()).await?,
+        };
+        let service = context.embedded(Options { serve_leases: true, config: config.clone() })?;
         let addresses = match inherited.peers.is_empty() {
             true => service.listen(PORT, &config.general.listen).await?,
             false => service.listen_inherited(inherited.peers).await?,
@@ -151,7 +154,11 @@ fn reloaded(waiting: &[String]) -> String {
 /// A smaller cache is made room for at once.
 fn trim_cache(service: &Arc<Service>) {
     let service = Arc::clone(service);
-    drop(tokio::task::spawn_blocking(move || service.trim_cache()));
+    drop(tokio::task::spawn_blocking(move || {
+        if let Err(error) = service.trim_cache() {
+            tracing::warn!(%error, "the cache could not be trimmed");
+        }
+    }));
 }
 
 /// Completes when the service was asked to end, and what was under way is done or out of time.

@@ -6,6 +6,7 @@ mod cp;
 mod daemon;
 mod done;
 mod filter_rules;
+mod gc;
 mod get;
 mod ls;
 mod man;
@@ -79,6 +80,7 @@ enum Command {
     Daemon(daemon::Daemon),
     Ls(ls::Ls),
     Done(done::Done),
+    Gc(gc::Gc),
     Status(status::Status),
     Remote(remote::Remote),
     Completions(completions::Completions),
@@ -166,6 +168,7 @@ async fn dispatch(command: Command, context: &Context) -> Result<ExitCode, ApiEr
         Command::Daemon(daemon) => daemon.run(context).await,
         Command::Ls(ls) => ls.run(context).await,
         Command::Done(done) => done.run(context).await,
+        Command::Gc(gc) => gc.run(context).await,
         Command::Status(status) => status.run(context).await,
         Command::Remote(remote) => remote.run(context).await,
         Command::Completions(completions) => completions.run(),

@@ -45,7 +45,7 @@ impl Put {
             let path = std::path::absolute(path)
                 .map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
             match &daemon {
-                Some(client) => show(context, &client.put(PutRequest { path }).await?),
+                Some(client) => show(context, &client.put(PutRequest { path, session: None }).await?),
                 None => record(context, path, self.listen).await?,
             }
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -30,6 +30,10 @@ situations![
     the_grace_is_bounded_and_the_rest_resumes,
     a_supervisor_is_told_of_readiness_and_end,
     a_daemon_is_activated_by_its_first_peer,
+    a_daemon_is_activated_by_its_first_application,
+    a_new_rate_holds_for_a_transfer_under_way,
+    a_local_connection_too_many_is_told_so,
+    metrics_are_had_at_the_local_socket,
     metrics_are_well_formed_and_count,
     a_stalled_reader_of_metrics_keeps_nobody_out,
     the_log_is_lines_of_json,
@@ -278,6 +282,69 @@ fn a_daemon_is_activated_by_its_first_peer() {
     wait_for(&mut supervisor, "local API at");
     supervisor.signal(Signal::TERM);
     supervisor.end().with(0);
+}
+
+fn a_daemon_is_activated_by_its_first_application() {
+    let env = TestEnvironment::new();
+    let activate = tool("systemd-socket-activate").display().to_string();
+    let socket = env.sender.home("run/tow.sock");
+    fs::create_dir(env.sender.home("run")).unwrap();
+    let home = format!("TOW_HOME={}", env.sender.home("").display());
+    let path = socket.display().to_string();
+    let words = [activate, "-l".into(), path, "-E".into(), home, TOW.into()];
+    let mut supervisor = env.sender.tow_as(&words, ["daemon", "--listen", LOOPBACK]).start();
+    wait_for(&mut supervisor, "Listening on");
+    file(&env.sender.path("x"), 1, 70_000);
+    env.receiver.get(&put(&env.sender, "x"), "x").end().summary();
+    assert!(supervisor.error_text().contains("local API at"));
+    supervisor.signal(Signal::TERM);
+    supervisor.end().with(0);
+    assert!(socket.exists(), "it is the supervisor's");
+}
+
+fn a_new_rate_holds_for_a_transfer_under_way() {
+    let env = TestEnvironment::new();
+    let mut daemon = env.sender.daemon_with("limit_rate = \"256K\"\n");
+    file(&env.sender.path("x"), 1, 64 << 20);
+    let ticket = put(&env.sender, "x");
+    // It would take four minutes.
+    let mut get = env.receiver.get(&ticket, "x").start();
+    get.wait_for_bytes(1);
+    env.sender.configure("");
+    reload(&mut daemon, "was read again");
+    get.end().summary();
+    assert_same(&env.sender.path("x"), &env.receiver.path("x"));
+}
+
+fn a_local_connection_too_many_is_told_so() {
+    let env = TestEnvironment::new();
+    let mut daemon = env.sender.daemon_with("[limits]\nlocal_connections = 2\n");
+    let connect = || UnixStream::connect(env.sender.home("run/tow.sock")).unwrap();
+    let _idle = [connect(), connect()];
+    let status = || {
+        let mut stream = connect();
+        stream.write_all(b"GET /v1/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let answer = status();
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("limits.local_connections"), "{answer}");
+    env.sender.configure("[limits]\nlocal_connections = 3\n");
+    reload(&mut daemon, "was read again");
+    assert!(status().starts_with("HTTP/1.1 200 "));
+}
+
+fn metrics_are_had_at_the_local_socket() {
+    let env = TestEnvironment::new();
+    let _daemon = env.sender.daemon();
+    env.sender.tow(["ls"]).end().with(0);
+    let mut stream = UnixStream::connect(env.sender.home("run/tow.sock")).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let samples = samples(answer.split_once("\r\n\r\n").unwrap().1);
+    assert!(samples["towpath_local_requests_total{call=\"/v1/objects\",status=\"200\"}"] > 0, "{answer}");
 }
 
 /// Where the daemon says that its metrics are.

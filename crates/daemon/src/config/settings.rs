@@ -88,7 +88,7 @@ settings! {
     struct General {
         /// Where peers are listened for. An empty list: all addresses of the machine, at the port of last time.
         start listen: Vec<SocketAddr> = Vec::new(),
-        /// What goes out to peers in all, at most; 0 for no limit. After a reload it holds for new connections.
+        /// What goes out to peers in all, at most; 0 for no limit.
         live limit_rate: Rate = Rate(0),
         /// Nodes that may fetch everything that this service has, without a ticket.
         live allowed_nodes: Vec<NodeId> = Vec::new(),

@@ -44,7 +44,7 @@ use std::time::Duration;
 use towpath_content::Oid;
 use towpath_content::pieces::{Layout, PieceTree};
 
-pub use self::cache::{CachePolicy, Evicted, Hold};
+pub use self::cache::{CachePolicy, CachedObject, Evicted, Hold};
 use self::files::DirNumbers;
 pub use self::files::FileRecord;
 pub use self::folders::Temporary;

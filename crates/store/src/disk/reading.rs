@@ -26,7 +26,7 @@ use crate::sync::lock;
 const HOLDERS: usize = 64;
 /// How often an object is looked for anew after what was found turned out to be gone. Each time
 /// either files are forgotten or another process has evicted or put the object meanwhile.
-const ROUNDS: usize = 1000;
+const ROUNDS: usize = 256;
 
 impl DiskStore {
     /// A file that holds `oid` and is as it was when that was found out: for copies on this disk.

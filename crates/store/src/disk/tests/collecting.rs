@@ -99,6 +99,30 @@ fn an_object_that_is_being_put_is_not_taken_for_an_orphan() {
 }
 
 #[test]
+fn a_collector_in_another_process_takes_nothing_that_is_leased_or_counted() {
+    let home = Home::new();
+    let (writer, collector) = (home.store(), home.store());
+    let nothing = CachePolicy { owned_bytes: 0, referred_files: 0 };
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            for number in 0..40 {
+                writer.lease(&lease(live(number), Holder::Session([number % 3; 16]))).unwrap();
+                put(&writer, number, 1000);
+                writer.put_chunk(blake3::hash(&[number]).as_bytes(), &[number]).unwrap();
+            }
+        });
+        while !writing.is_finished() {
+            collector.gc(&GcOptions { policy: nothing }).unwrap();
+        }
+    });
+    for number in 0..40 {
+        assert_eq!(read(&collector, &live(number), 0).unwrap()[0], number);
+        assert_eq!(collector.get_chunk(blake3::hash(&[number]).as_bytes()).unwrap(), [number]);
+    }
+    assert_eq!(writer.end_session(&[1; 16]).unwrap().len(), 13);
+}
+
+#[test]
 fn an_index_of_version_1_is_converted_with_all_that_is_in_it() {
     let home = Home::new();
     fs::create_dir(home.path("state")).unwrap();
@@ -117,7 +141,8 @@ fn an_index_of_version_1_is_converted_with_all_that_is_in_it() {
     assert_eq!((leases[0].oid, leases[0].holder, leases[0].created), (live(1), Holder::Pinned, 5));
     assert_eq!(read(&store, &live(1), 0).unwrap(), b"old");
     let unused = |conn: &rusqlite::Connection| {
-        let select = "SELECT (SELECT count(*) FROM dirs WHERE used = 0) + (SELECT count(*) FROM objects WHERE used = 0)";
+        let select = "SELECT (SELECT count(*) FROM dirs WHERE used = 0)
+            + (SELECT count(*) FROM objects WHERE used = 0)";
         Ok(conn.query_row(select, [], |row| row.get::<_, u64>(0))?)
     };
     assert_eq!(store.index.read("test", unused).unwrap(), 0, "what was there counts as used now");
