@@ -3,7 +3,11 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench lab lab-full lab-deps lab-tools tools
+.PHONY: help demo test check bench lab lab-full lab-deps lab-tools install tools
+
+# Where `make install` puts things; DESTDIR comes before all of it.
+PREFIX ?= /usr/local
+
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
@@ -40,6 +44,10 @@ lab-tools: tools
 	@[ "$$(id -u)" = 0 ] || { \
 	    echo "make: the lab makes network namespaces and devices, which only root may: sudo make lab" >&2; exit 1; }
 	$(CARGO) build --release --locked --package towpath --package towpath-lab
+
+install: tools ## install the program, manual pages, completions and systemd units (PREFIX, DESTDIR)
+	$(CARGO) build --release --locked --bin tow
+	scripts/install.sh target/release/tow "$(PREFIX)" "$(DESTDIR)"
 
 # Nothing but cargo and a C compiler is needed to build, and cargo fetches the rest by itself.
 tools:

@@ -26,6 +26,7 @@ use towpath_transfer::{Fetched, ObjectRequest, Progress, Session, Target};
 use crate::errors;
 use crate::get::Get;
 use crate::lock::lock;
+use crate::metrics::{Direction, Watch};
 use crate::spool::{FailOnDrop, Spool};
 
 /// Fetches at once; each has a few threads. Further ones wait in line.
@@ -210,13 +211,16 @@ async fn fetch(
 ) -> Result<Oid, ApiError> {
     let (about, layout) = get.describe().await?;
     refuse_trees(&about)?;
+    let admitted = get.service.admission.begin(Direction::Get, get.service.home.data())?;
     let _place = get.service.arrivals.place().await?;
     // Of a live object the end is known when it is bound, and right when the session says so.
     let size = layout.filter(|_| !get.oid.is_live()).map(|layout: Layout| layout.size());
     tell.send_replace(Stage::Coming { size });
     let request = ObjectRequest { size, ..get.request(Arc::clone(spool) as Arc<dyn Target>) };
     let fetched = session.fetch(request).await.map_err(|error| errors::fetch(&error))?;
+    Watch::new(Arc::clone(&get.service.metrics)).sums(&session.progress().snapshot().by_source);
     keep(get, spool, incoming, &fetched, &about).await;
+    admitted.done();
     Ok(fetched.oid)
 }
 

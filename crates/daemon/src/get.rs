@@ -11,9 +11,9 @@ use towpath_content::pieces::Layout;
 use towpath_content::{NodeId, Oid, Ticket};
 use towpath_files::SingleFile;
 use towpath_files::display_name;
-use towpath_plugins::direct::{DirectConfig, Pace, PeerConfig};
+use towpath_plugins::direct::{Pace, PeerConfig};
 use towpath_plugins::local::Allow;
-use towpath_plugins::{Cascade, Direct, Local};
+use towpath_plugins::registry::{self, Parts, Tree};
 use towpath_store::{About, ObjectKind, Stamp, State, Store, hash_open_file};
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{
@@ -39,9 +39,7 @@ const MAX_STARTS: usize = 20;
 /// One get under way: what the ticket says, and the plugins that draw from it.
 pub(crate) struct Get {
     pub(crate) service: Arc<Service>,
-    pub(crate) root: Arc<dyn TransferPlugin>,
-    local: Arc<dyn TransferPlugin>,
-    peer: Arc<dyn TransferPlugin>,
+    pub(crate) plugins: Tree,
     /// What of this machine may be used.
     allow: Allow,
     pub(crate) context: Context,
@@ -166,26 +164,15 @@ impl Get {
         }
         let store = Arc::clone(&service.store) as Arc<dyn Store>;
         let allow = local_sources(service, node, request.reuse);
-        let local: Arc<dyn TransferPlugin> = Arc::new(Local::new(store, Arc::clone(&allow)));
-        let peer = direct(service, request.limit_rate);
-        // This machine first, then the ticket's service.
-        let root = Arc::new(Cascade::new(vec![Arc::clone(&local), Arc::clone(&peer)]));
-        Ok(Self {
-            service: Arc::clone(service),
-            root,
-            local,
-            peer,
-            allow,
-            context,
-            config,
-            oid,
-            _hints: sender,
-        })
+        let (identity, peer) = (service.identity.clone(), peer_config(service, request.limit_rate));
+        let parts = Parts { store, allow: Arc::clone(&allow), identity, peer };
+        let plugins = registry::build(&service.config().plugins, &parts);
+        Ok(Self { service: Arc::clone(service), plugins, allow, context, config, oid, _hints: sender })
     }
 
     /// A session that draws from this get's sources.
     pub(crate) fn session(&self) -> Session {
-        Session::start(Arc::clone(&self.root), self.context.clone(), self.config)
+        Session::start(Arc::clone(&self.plugins.root), self.context.clone(), self.config)
     }
 
     /// What is asked for, by whose ticket, and in which lane.
@@ -267,22 +254,34 @@ impl Get {
     pub(crate) async fn describe(&self) -> Result<(About, Option<Layout>), ApiError> {
         let (patience, start) = (self.config.ledger.patience, Instant::now());
         loop {
-            let outcome = match self.ask(&*self.peer).await {
+            let outcome = match self.ask_any(&self.plugins.remote).await {
                 Ok(described) => return Ok(described),
                 Err(outcome) => outcome,
             };
-            if let Ok(described) = self.ask(&*self.local).await {
+            if let Ok(described) = self.ask_any(&self.plugins.local).await {
                 return Ok(described);
             }
             match outcome {
                 Outcome::RetryLater(delay) if start.elapsed() < patience => tokio::time::sleep(delay).await,
                 Outcome::RetryLater(_) => {
-                    let (waited, trouble) = (start.elapsed(), self.root.trouble());
+                    let (waited, trouble) = (start.elapsed(), self.plugins.root.trouble());
                     return Err(errors::fetch(&FetchError::Stalled { waited, trouble }));
                 }
                 outcome => return Err(errors::fetch(&FetchError::Ended(outcome))),
             }
         }
+    }
+
+    /// The first answer, or what the first of them said instead.
+    async fn ask_any(&self, plugins: &[Arc<dyn TransferPlugin>]) -> Result<(About, Option<Layout>), Outcome> {
+        let mut first = None;
+        for plugin in plugins {
+            match self.ask(&**plugin).await {
+                Ok(about) => return Ok(about),
+                Err(outcome) => drop(first.get_or_insert(outcome)),
+            }
+        }
+        Err(first.unwrap_or(Outcome::NotHere))
     }
 
     async fn ask(&self, plugin: &dyn TransferPlugin) -> Result<(About, Option<Layout>), Outcome> {
@@ -390,7 +389,8 @@ impl Get {
             }
             None
         };
-        let (_, content) = tokio::join!(self.root.get_descriptors(query, &self.context, answers), find);
+        let (_, content) =
+            tokio::join!(self.plugins.root.get_descriptors(query, &self.context, answers), find);
         content
     }
 
@@ -438,11 +438,10 @@ fn local_sources(service: &Arc<Service>, node: Option<NodeId>, reuse: bool) -> A
     })
 }
 
-/// Brings from the ticket's service.
-fn direct(service: &Service, limit_rate: u64) -> Arc<dyn TransferPlugin> {
-    let peer = PeerConfig { receive_pace: Arc::new(Pace::new(limit_rate)), ..PeerConfig::default() };
-    let config = DirectConfig { peer, ..DirectConfig::default() };
-    Arc::new(Direct::new(service.identity.clone(), config, None))
+/// How connections to peers behave.
+fn peer_config(service: &Service, limit_rate: u64) -> PeerConfig {
+    let (receive_pace, traffic) = (Arc::new(Pace::new(limit_rate)), Arc::clone(&service.metrics.fetched));
+    PeerConfig { receive_pace, traffic, ..PeerConfig::default() }
 }
 
 /// Under its own name in `directory`.

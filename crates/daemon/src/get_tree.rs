@@ -61,7 +61,7 @@ pub async fn run(
     let tree = opening.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
     get.note_destination(destination);
 
-    let session = Arc::new(Session::start(Arc::clone(&get.root), get.context.clone(), get.config));
+    let session = Arc::new(Session::start(Arc::clone(&get.plugins.root), get.context.clone(), get.config));
     let writer = Writer {
         tree: Arc::clone(&tree),
         session: Arc::downgrade(&session),

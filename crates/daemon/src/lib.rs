@@ -23,7 +23,11 @@
 //! | `placing` | complete files of a tree get their names in batches |
 //! | [`copy`] | `tow cp` and `tow sync` |
 //! | `resume` | what an interrupted transfer left, and where |
-//! | [`listen`] | connections from peers, within limits |
+//! | [`config`] | how it runs: a file, its fields, and what holds now |
+//! | [`listen`], `doors` | connections from peers, within limits |
+//! | `admission` | which transfers may begin |
+//! | [`metrics`] | what is counted |
+//! | `ending` | how long a service that is asked to end waits |
 //! | [`server`] | the local API over a Unix socket |
 //! | `lock` | mutexes that outlive a panic of their holder |
 //! | `errors` | what went wrong, with the next step |
@@ -31,9 +35,13 @@
 //! After a crash: the store is readable, tickets of leases are honoured again, an interrupted get
 //! goes on when it is asked for again.
 
+mod admission;
 mod arrivals;
+pub mod config;
 mod content;
 pub mod copy;
+mod doors;
+mod ending;
 mod errors;
 pub mod get;
 mod get_file;
@@ -42,6 +50,7 @@ pub mod grants;
 pub mod home;
 pub mod listen;
 mod lock;
+pub mod metrics;
 mod open_puts;
 mod partial;
 mod placing;

@@ -16,16 +16,20 @@ use towpath_content::ticket::Secret;
 use towpath_content::{Hint, NodeId, Oid, Ticket};
 use towpath_files::display_name;
 use towpath_link::Identity;
+use towpath_link::tcp::Listener;
 use towpath_plugins::direct::{Pace, PeerConfig, Service as PeerService};
-use towpath_store::{
-    CachePolicy, CachedObject, DiskStore, GcOptions, Holder, Lease, ObjectKind, Store, StoreError,
-};
+use towpath_store::{CachedObject, DiskStore, GcOptions, Holder, Lease, ObjectKind, Store, StoreError};
 
+use crate::admission::Admission;
 use crate::arrivals::Arrivals;
+use crate::config::{Config, Live};
+use crate::doors::Doors;
+use crate::ending::{self, Ending, UnderWay};
 use crate::grants::Grants;
 use crate::home::Home;
-use crate::listen::{Listening, listen};
+use crate::listen::{self, Listening, Serving};
 use crate::lock::lock;
+use crate::metrics::{Direction, Metrics, Watch};
 use crate::open_puts::OpenPuts;
 use crate::sessions::Sessions;
 use crate::shares::Shares;
@@ -41,8 +45,8 @@ pub struct Options {
     /// Honour the tickets of all leases, as a daemon does. Default: only what is shared by this
     /// process.
     pub serve_leases: bool,
-    /// Bytes per second that go out, 0 for no limit.
-    pub limit_rate: u64,
+    /// How it runs.
+    pub config: Config,
 }
 
 /// A running service.
@@ -58,9 +62,13 @@ pub struct Service {
     pub(crate) arrivals: Arrivals,
     /// When the cache was last looked at.
     trimmed: Mutex<Option<Instant>>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) doors: Arc<Doors>,
+    pub(crate) admission: Admission,
+    config: Live,
+    send_pace: Arc<Pace>,
     peers: Arc<PeerService>,
     listening: tokio::sync::OnceCell<Listening>,
-    options: Options,
 }
 
 impl Service {
@@ -70,14 +78,17 @@ impl Service {
         let store = DiskStore::open(home.state(), home.data());
         let store = Arc::new(store.map_err(|error| no_home(errors::store(&error)))?);
         let leases = options.serve_leases.then(|| Arc::clone(&store) as Arc<dyn Store>);
+        let send_pace = Arc::new(Pace::new(options.config.general.limit_rate.0));
+        let config = Live::new(options.config);
+        let grants = Arc::new(Grants::new(identity.clone(), leases, config.clone()));
+        let peers = Arc::new(PeerService::new(Arc::clone(&store) as Arc<dyn Store>, grants.clone()));
+        let shares = Shares::new(home.shares());
+        let listening = tokio::sync::OnceCell::new();
+        let metrics = Arc::new(Metrics::default());
         let ended = store.end_sessions().map_err(|error| errors::store(&error))?;
         if !ended.is_empty() {
             tracing::info!(leases = ended.len(), "ended leases of applications that died with their daemon");
         }
-        let grants = Arc::new(Grants::new(identity.clone(), leases));
-        let peers = Arc::new(PeerService::new(Arc::clone(&store) as Arc<dyn Store>, grants.clone()));
-        let shares = Shares::new(home.shares());
-        let listening = tokio::sync::OnceCell::new();
         let (open_puts, transfers) = (OpenPuts::default(), Transfers::default());
         Ok(Arc::new(Self {
             home,
@@ -85,6 +96,11 @@ impl Service {
             store,
             grants,
             shares,
+            doors: Arc::new(Doors::new(config.clone())),
+            admission: Admission::new(config.clone(), Arc::clone(&metrics)),
+            metrics,
+            config,
+            send_pace,
             open_puts,
             transfers,
             sessions: Sessions::default(),
@@ -92,7 +108,6 @@ impl Service {
             trimmed: Mutex::default(),
             peers,
             listening,
-            options,
         }))
     }
 
@@ -109,21 +124,84 @@ impl Service {
         }
     }
 
-    /// Listens for peers; they wait until [`Self::open_doors`]. `user` names who listens, so that the same one gets the same port again;
-    /// `address` is what a person asked for.
+    /// Listens for peers; they wait until [`Self::open_doors`]. `user` names who listens, so that
+    /// the same one gets the same port again; `addresses` are what a person asked for.
     pub async fn listen(
-        &self,
+        self: &Arc<Self>,
         user: &[u8],
-        address: Option<SocketAddr>,
+        addresses: &[SocketAddr],
     ) -> Result<Vec<SocketAddr>, ApiError> {
-        let config = self.peer_config();
-        let start = || listen(&self.identity, &self.shares, user, address, Arc::clone(&self.peers), config);
+        self.listen_at(listen::sockets(&self.identity, &self.shares, user, addresses)).await
+    }
+
+    /// The same at sockets that another program, such as systemd, listens on already.
+    pub async fn listen_inherited(
+        self: &Arc<Self>,
+        sockets: Vec<std::net::TcpListener>,
+    ) -> Result<Vec<SocketAddr>, ApiError> {
+        let inherited = sockets.into_iter().map(|socket| listen::inherit(&self.identity, socket));
+        self.listen_at(async { inherited.collect() }).await
+    }
+
+    async fn listen_at(
+        self: &Arc<Self>,
+        sockets: impl Future<Output = Result<Vec<Listener>, ApiError>>,
+    ) -> Result<Vec<SocketAddr>, ApiError> {
+        let service = Arc::downgrade(self);
+        let config =
+            move || service.upgrade().map_or_else(PeerConfig::default, |service| service.peer_config());
+        let serving = Serving {
+            service: Arc::clone(&self.peers),
+            config: Box::new(config),
+            doors: Arc::clone(&self.doors),
+        };
+        let start = async || Listening::start(sockets.await?, serving);
         let listening = self.listening.get_or_try_init(start).await?;
         Ok(listening.addresses().to_vec())
     }
 
     fn peer_config(&self) -> PeerConfig {
-        PeerConfig { send_pace: Arc::new(Pace::new(self.options.limit_rate)), ..PeerConfig::default() }
+        let (send_pace, traffic) = (Arc::clone(&self.send_pace), Arc::clone(&self.metrics.served));
+        PeerConfig { send_pace, traffic, ..PeerConfig::default() }
+    }
+
+    /// How it runs at the moment.
+    pub fn config(&self) -> Arc<Config> {
+        self.config.get()
+    }
+
+    /// From now on it runs so; transfers and connections go on. Returns the fields that are looked at
+    /// only at the next start.
+    pub fn reconfigure(&self, config: Config) -> Vec<String> {
+        let new = config.clone();
+        let old = self.config.set(config);
+        *lock(&self.trimmed) = None;
+        self.send_pace.set(new.general.limit_rate.0);
+        old.waits_for_restart(&new)
+    }
+
+    /// What was counted so far.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Lets nothing new begin, and waits for what is under way, but not for longer than the
+    /// configured grace.
+    pub async fn drain(&self) {
+        self.admission.end();
+        if let Some(listening) = self.listening.get() {
+            listening.close();
+        }
+        let grace = Duration::from_secs(self.config().general.grace.0);
+        let under_way = || UnderWay {
+            transfers: self.admission.transfers(),
+            connections: self.doors.connections(),
+            sent: self.metrics.served.sent(),
+        };
+        let mut ending = Ending::new(Instant::now(), grace, under_way().sent);
+        while !ending.is_over(Instant::now(), under_way()) {
+            tokio::time::sleep(ending::LOOK_EVERY).await;
+        }
     }
 
     /// The addresses it listens on; none if it does not.
@@ -153,18 +231,19 @@ impl Service {
     }
 
     /// Evicts what is too much of the cache, at most every few seconds.
-    pub(crate) fn trim_cache(&self) -> Result<(), StoreError> {
+    pub fn trim_cache(&self) -> Result<(), StoreError> {
         let mut trimmed = lock(&self.trimmed);
         if trimmed.is_some_and(|last| last.elapsed() < TRIM_EVERY) {
             return Ok(());
         }
         *trimmed = Some(Instant::now());
         drop(trimmed);
-        self.store.evict(&CachePolicy::default()).map(drop)
+        self.metrics.evicted(&self.store.evict(&self.config().cache_policy())?);
+        Ok(())
     }
 
     fn collect(&self, request: GcRequest) -> Result<GcReply, ApiError> {
-        let mut options = GcOptions::default();
+        let mut options = GcOptions { policy: self.config().cache_policy() };
         if request.all {
             options.policy.owned_bytes = 0;
         }
@@ -295,20 +374,29 @@ impl InProcess {
         working.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
     }
 
-    /// Runs a get; its events go to everybody who listens, too.
+    /// Runs a get within the limits, and counts what it brings; its events go to everybody who
+    /// listens, too.
     async fn observed(&self, request: GetRequest, events: mpsc::Sender<Event>) -> Result<Summary, ApiError> {
+        let place = request.output.as_ref().unwrap_or(&request.directory);
+        let admitted = self.0.admission.begin(Direction::Get, place)?;
+        let mut watch = Watch::new(Arc::clone(&self.0.metrics));
         let oid = parse_name(&request.ticket).map(|oid| oid.to_string()).unwrap_or_default();
         let transfer = self.0.transfers.begin_get(oid);
         let (teller, mut inbox) = mpsc::channel(1);
         let handing_on = async {
             while let Some(event) = inbox.recv().await {
+                watch.event(&event);
                 transfer.tell(&event);
                 let _ = events.send(event).await;
             }
         };
         let (result, ()) = tokio::join!(get::get(&self.0, request, teller), handing_on);
         match &result {
-            Ok(summary) => transfer.tell(&Event::Summary(summary.clone())),
+            Ok(summary) => {
+                watch.summary(summary);
+                admitted.done();
+                transfer.tell(&Event::Summary(summary.clone()));
+            }
             Err(error) => transfer.tell(&Event::Failed(error.clone())),
         }
         result
@@ -328,7 +416,14 @@ impl Api for InProcess {
         input: Input<'a>,
         ticket: mpsc::Sender<PutReply>,
     ) -> BoxFuture<'a, Result<PutReply, ApiError>> {
-        Box::pin(async move { put::put_stream(&self.0, &OpenPutRequest::default(), input, ticket).await })
+        Box::pin(async move {
+            let admitted = self.0.admission.begin(Direction::Put, self.0.home.data())?;
+            let result = put::put_stream(&self.0, &OpenPutRequest::default(), input, ticket).await;
+            if result.is_ok() {
+                admitted.done();
+            }
+            result
+        })
     }
 
     fn open_put(&self, request: OpenPutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>> {
@@ -411,7 +506,7 @@ impl Api for InProcess {
                 listening: service.addresses().iter().map(SocketAddr::to_string).collect(),
                 version: env!("CARGO_PKG_VERSION").into(),
                 objects: leases.len() as u64,
-                connections: service.listening.get().map_or(0, Listening::connections),
+                connections: service.doors.connections(),
                 sessions: service.sessions.len() as u64,
                 open_puts: service.open_puts.len() as u64,
                 gets: service.transfers.gets(),

@@ -1,4 +1,5 @@
-//! The transfer plugins of Towpath, one module each, and [`registry`], which lists them all.
+//! The transfer plugins of Towpath, one module each, and [`registry`], which lists them all and
+//! builds trees of them from configuration.
 //!
 //! | module | scheme | story |
 //! |---|---|---|

@@ -16,6 +16,7 @@
 //! | `streams` | `something \| tow put -`, followed while it grows |
 //! | `daemons` | the service in the background, its socket and its tickets |
 //! | `local_api` | programs that use the service: the guide, killed applications, streams |
+//! | `running` | the daemon under a supervisor: configuration, limits, reload, metrics, its end |
 //! | `second_time` | what is on this machine already does not cross the network |
 //! | `refusals` | what goes wrong is said, with its exit status, and nothing wrong is written |
 //! | `machinery` | programs and rights that a situation needs; processes as `/proc` shows them |
@@ -57,6 +58,7 @@ mod memory;
 mod odd_trees;
 mod refusals;
 mod runner;
+mod running;
 mod second_time;
 mod sshd;
 mod streams;
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         streams::SITUATIONS,
         daemons::SITUATIONS,
         local_api::SITUATIONS,
+        running::SITUATIONS,
         arriving::SITUATIONS,
         destinations::SITUATIONS,
         second_time::SITUATIONS,

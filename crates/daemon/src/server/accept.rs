@@ -17,14 +17,15 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use towpath_api::{ApiError, ErrorKind};
 
 use super::Socket;
 use super::connection::{LocalStream, Slot};
 use super::problem::Failure;
+use super::routes;
+use crate::service::InProcess;
 
-/// Connections at once. A further one is told 503.
-const MAX_CONNECTIONS: usize = 2048;
 /// Connections that are being told 503. A further one is closed.
 const MAX_TURNED_AWAY: usize = 256;
 /// How long a request's head may take, and how long a connection may be idle.
@@ -36,14 +37,15 @@ const GRACE: Duration = Duration::from_secs(1);
 /// After a failed accept (out of descriptors, say).
 const PAUSE: Duration = Duration::from_millis(100);
 /// Read buffer of a connection, and the longest head of a request. Bounds memory together with
-/// [`MAX_CONNECTIONS`].
+/// `limits.local_connections`.
 const BUFFER: usize = 32 << 10;
 
 /// Answers on `socket` until `end` completes.
-pub(super) async fn run(socket: &Socket, routes: Router, end: impl Future<Output = ()>) {
+pub(super) async fn run(socket: &Socket, api: InProcess, end: impl Future<Output = ()>) {
+    let routes = routes::router(api.clone());
     let (ending, aborting) = (CancellationToken::new(), CancellationToken::new());
     let _abort = aborting.clone().drop_guard();
-    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let connections = TaskTracker::new();
     let turned_away = Arc::new(Semaphore::new(MAX_TURNED_AWAY));
     tokio::pin!(end);
     loop {
@@ -51,20 +53,22 @@ pub(super) async fn run(socket: &Socket, routes: Router, end: impl Future<Output
             stream = accept(socket) => stream,
             () = &mut end => break,
         };
-        if let Ok(slot) = Arc::clone(&slots).try_acquire_owned() {
+        let limit = api.0.config().limits.local_connections.0;
+        if (connections.len() as u64) < limit {
             let (routes, ending, aborting) = (routes.clone(), ending.clone(), aborting.clone());
-            tokio::spawn(async move {
+            connections.spawn(async move {
                 tokio::select! {
-                    () = serve(stream, routes, ending, slot) => {}
+                    () = serve(stream, routes, ending) => {}
                     () = aborting.cancelled() => {}
                 }
             });
         } else if let Ok(permit) = Arc::clone(&turned_away).try_acquire_owned() {
-            tokio::spawn(turn_away(stream, permit));
+            tokio::spawn(turn_away(stream, limit, permit));
         }
     }
     ending.cancel();
-    let _ = tokio::time::timeout(GRACE, slots.acquire_many(MAX_CONNECTIONS as u32)).await;
+    connections.close();
+    let _ = tokio::time::timeout(GRACE, connections.wait()).await;
 }
 
 async fn accept(socket: &Socket) -> UnixStream {
@@ -92,7 +96,7 @@ fn http() -> http1::Builder {
     http
 }
 
-async fn serve(stream: UnixStream, routes: Router, ending: CancellationToken, _slot: OwnedSemaphorePermit) {
+async fn serve(stream: UnixStream, routes: Router, ending: CancellationToken) {
     let slot = Slot::default();
     let io = TokioIo::new(LocalStream::new(stream, slot.clone()));
     let routes = TowerToHyperService::new(routes);
@@ -117,9 +121,9 @@ async fn serve(stream: UnixStream, routes: Router, ending: CancellationToken, _s
 }
 
 /// Reads a request and says that there are too many.
-async fn turn_away(stream: UnixStream, _permit: OwnedSemaphorePermit) {
-    let answer = service_fn(async |_request: Request<Incoming>| {
-        let message = format!("{MAX_CONNECTIONS} local connections are open already");
+async fn turn_away(stream: UnixStream, limit: u64, _permit: OwnedSemaphorePermit) {
+    let answer = service_fn(move |_request: Request<Incoming>| async move {
+        let message = format!("{limit} local connections are open already (limits.local_connections)");
         let error = ApiError::new(ErrorKind::Busy, message).hint("close some, or try again later");
         let mut response: Response<Body> = Failure::from(error).into_response();
         response.headers_mut().insert("connection", axum::http::HeaderValue::from_static("close"));

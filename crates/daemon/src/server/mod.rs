@@ -54,7 +54,8 @@ const BACKLOG: i32 = 4096;
 /// The socket of a running server; dropping it removes the file.
 pub struct Socket {
     listener: UnixListener,
-    path: PathBuf,
+    /// Removed in the end; `None` if the file is somebody else's.
+    path: Option<PathBuf>,
 }
 
 impl Socket {
@@ -73,13 +74,24 @@ impl Socket {
             .map_err(|error| errors::io("listen on", path, &error.into()))?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
             .map_err(|error| errors::io("protect", path, &error))?;
-        Ok(Self { listener, path: path.into() })
+        Ok(Self { listener, path: Some(path.into()) })
+    }
+
+    /// Takes over a socket that another program, such as systemd, listens on already and protects.
+    pub fn inherit(listener: std::os::unix::net::UnixListener) -> Result<Self, ApiError> {
+        let taken = listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener));
+        let failed = |error: std::io::Error| {
+            ApiError::new(ErrorKind::Failed, format!("taking a socket over: {error}"))
+        };
+        Ok(Self { listener: taken.map_err(failed)?, path: None })
     }
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        if let Some(path) = &self.path {
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
@@ -95,6 +107,6 @@ pub async fn serve(
     service: Arc<Service>,
     end: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ApiError> {
-    accept::run(&socket, routes::router(InProcess(service)), end).await;
+    accept::run(&socket, InProcess(service), end).await;
     Ok(())
 }

@@ -1,11 +1,16 @@
 //! All calls of the local API in one table; `docs/formats/local-api.openapi.json` has the same ones.
 
+use std::sync::Arc;
+
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::handler::Handler;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 
 use super::{calls, chunks, content, gets, lines, problem, puts};
+use crate::metrics::{CONTENT_TYPE, Metrics, render};
 use crate::service::InProcess;
 
 /// One call.
@@ -61,12 +66,28 @@ pub fn table() -> Vec<(&'static str, &'static str)> {
     routes().into_iter().map(|route| (route.method, route.path)).collect()
 }
 
+type Counted = (Arc<Metrics>, &'static str);
+
+async fn count(State((metrics, path)): State<Counted>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    metrics.local_request(path, response.status().as_u16());
+    response
+}
+
+async fn metrics(State(api): State<InProcess>) -> impl IntoResponse {
+    let page = tokio::task::spawn_blocking(move || render(&api.0)).await.unwrap_or_default();
+    ([("content-type", CONTENT_TYPE)], page)
+}
+
 /// The calls, answered by `api`.
 pub(super) fn router(api: InProcess) -> Router {
-    let calls = routes()
-        .into_iter()
-        .fold(Router::new(), |router, Route { path, router: methods, .. }| router.route(path, methods));
+    let calls = routes().into_iter().fold(Router::new(), |router, Route { path, router: methods, .. }| {
+        let counted = from_fn_with_state((Arc::clone(api.0.metrics()), path), count);
+        router.route(path, methods.layer(counted))
+    });
     calls
+        // Not of this API: what any reader of Prometheus' format asks for.
+        .route("/metrics", on(MethodFilter::GET, metrics))
         // Bodies of JSON have a limit of their own, the others are streams.
         .layer(DefaultBodyLimit::disable())
         .fallback(problem::no_such_call)
