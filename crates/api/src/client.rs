@@ -16,9 +16,10 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
 use crate::messages::{
-    ApiError, ErrorKind, Event, GetRequest, Object, PutReply, PutRequest, Status, Summary,
+    ApiError, ContentRequest, ErrorKind, Event, GcReply, GcRequest, GetRequest, ListRequest, Object,
+    OpenPutRequest, PartReply, Problem, PutReply, PutRequest, Status, Summary, TransferEvent,
 };
-use crate::{Api, BoxFuture, Input};
+use crate::{Api, BoxFuture, Content, Input, Parts, Session};
 
 type Body = BoxBody<Bytes, io::Error>;
 
@@ -64,35 +65,52 @@ impl Client {
         path: &str,
         question: Option<&Q>,
     ) -> Result<A, ApiError> {
-        let response = self.send(method, path, json_body(question)?).await?;
-        let is_good = response.status() == StatusCode::OK;
+        let response = self.good(self.send(method, path, json_body(question)?).await?).await?;
+        parse(&self.whole(response).await?)
+    }
+
+    /// The response, unless it tells of a problem.
+    async fn good(&self, response: Response<Incoming>) -> Result<Response<Incoming>, ApiError> {
+        if response.status() == StatusCode::OK {
+            return Ok(response);
+        }
+        Err(parse::<Problem>(&self.whole(response).await?)?.into())
+    }
+
+    async fn whole(&self, response: Response<Incoming>) -> Result<Bytes, ApiError> {
         let limited = http_body_util::Limited::new(response.into_body(), MAX_ANSWER);
-        let bytes = limited.collect().await.map_err(|error| self.lost(&*error))?.to_bytes();
-        if is_good { parse(&bytes) } else { Err(parse(&bytes)?) }
+        Ok(limited.collect().await.map_err(|error| self.lost(&*error))?.to_bytes())
     }
 
     /// Sends a request and hands each event of its answer on; returns the one that ends it.
     async fn events(&self, path: &str, body: Body, events: &mpsc::Sender<Event>) -> Result<Event, ApiError> {
-        let response = self.send(Method::POST, path, body).await?;
-        if response.status() != StatusCode::OK {
-            let limited = http_body_util::Limited::new(response.into_body(), MAX_ANSWER);
-            let bytes = limited.collect().await.map_err(|error| self.lost(&*error))?.to_bytes();
-            return Err(parse(&bytes)?);
-        }
-        let mut body = response.into_body();
-        let mut lines = Lines::default();
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| self.lost(&error))?;
-            lines.feed(frame.data_ref().map_or(&[][..], |data| data))?;
-            while let Some(line) = lines.next_line() {
-                match parse(&line)? {
-                    end @ (Event::Summary(_) | Event::Failed(_)) => return Ok(end),
-                    event => drop(events.send(event).await),
-                }
+        let mut lines = self.lines(Method::POST, path, body).await?;
+        while let Some(event) = lines.next().await? {
+            match event {
+                end @ (Event::Summary(_) | Event::Failed(_)) => return Ok(end),
+                event => drop(events.send(event).await),
             }
         }
         Err(ApiError::new(ErrorKind::Unreachable, "the daemon ended in the middle of the request")
             .hint("run the same command again: it goes on where it was"))
+    }
+
+    /// Sends a request whose answer is one object a line.
+    async fn lines(&self, method: Method, path: &str, body: Body) -> Result<Answers, ApiError> {
+        let response = self.good(self.send(method, path, body).await?).await?;
+        Ok(Answers { body: response.into_body(), lines: Lines::default() })
+    }
+
+    async fn part(&self, id: String, offset: u64, part: Input<'_>) -> Result<PartReply, ApiError> {
+        let (parts, inbox) = mpsc::channel(2);
+        let path = format!("/v1/puts/{id}/data?offset={offset}");
+        let sending = async {
+            let response =
+                self.send(Method::POST, &path, BodyExt::boxed(StreamBody::new(Frames(inbox)))).await?;
+            parse(&self.whole(self.good(response).await?).await?)
+        };
+        let (reply, ()) = tokio::join!(sending, pump(part, parts));
+        reply
     }
 }
 
@@ -109,6 +127,38 @@ fn parse<A: DeserializeOwned>(bytes: &[u8]) -> Result<A, ApiError> {
     serde_json::from_slice(bytes).map_err(|error| {
         ApiError::new(ErrorKind::Failed, format!("the daemon's answer is not understood: {error}"))
     })
+}
+
+/// An answer of one object a line, as it comes.
+struct Answers {
+    body: Incoming,
+    lines: Lines,
+}
+
+impl Answers {
+    async fn next<A: DeserializeOwned>(&mut self) -> Result<Option<A>, ApiError> {
+        loop {
+            if let Some(line) = self.lines.next_line() {
+                return parse(&line).map(Some);
+            }
+            let Some(frame) = self.body.frame().await else { return Ok(None) };
+            let frame = frame.map_err(|error| {
+                ApiError::new(ErrorKind::Unreachable, format!("the daemon's answer was cut off: {error}"))
+            })?;
+            self.lines.feed(frame.data_ref().map_or(&[][..], |data| data))?;
+        }
+    }
+}
+
+/// Hands an answer's bytes on; an answer that is cut off ends in an error.
+async fn take_apart(mut body: Incoming, parts: mpsc::Sender<io::Result<Bytes>>) {
+    while let Some(frame) = body.frame().await {
+        let part = frame.map_err(io::Error::other).map(|frame| frame.into_data().unwrap_or_default());
+        let failed = part.is_err();
+        if parts.send(part).await.is_err() || failed {
+            return;
+        }
+    }
 }
 
 /// Bytes as lines.
@@ -150,9 +200,9 @@ async fn pump(mut input: Input<'_>, parts: mpsc::Sender<Result<Frame<Bytes>, io:
 }
 
 /// The parts as a stream, for a body.
-struct Parts(mpsc::Receiver<Result<Frame<Bytes>, io::Error>>);
+struct Frames(mpsc::Receiver<Result<Frame<Bytes>, io::Error>>);
 
-impl futures_core::Stream for Parts {
+impl futures_core::Stream for Frames {
     type Item = Result<Frame<Bytes>, io::Error>;
 
     fn poll_next(
@@ -176,7 +226,7 @@ impl Api for Client {
         Box::pin(async move {
             let (parts, inbox) = mpsc::channel(2);
             let (events, mut answers) = mpsc::channel(4);
-            let body = BodyExt::boxed(StreamBody::new(Parts(inbox)));
+            let body = BodyExt::boxed(StreamBody::new(Frames(inbox)));
             let mut last = None;
             let listening = async {
                 while let Some(event) = answers.recv().await {
@@ -212,8 +262,77 @@ impl Api for Client {
         })
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Object>, ApiError>> {
-        Box::pin(async move { self.call(Method::GET, "/v1/objects", None::<&()>).await })
+    fn open_put(&self, request: OpenPutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>> {
+        Box::pin(async move { self.call(Method::POST, "/v1/puts", Some(&request)).await })
+    }
+
+    fn put_part<'a>(
+        &'a self,
+        id: String,
+        offset: u64,
+        part: Input<'a>,
+    ) -> BoxFuture<'a, Result<PartReply, ApiError>> {
+        Box::pin(self.part(id, offset, part))
+    }
+
+    fn commit_put(&self, id: String) -> BoxFuture<'_, Result<PutReply, ApiError>> {
+        Box::pin(async move { self.call(Method::POST, &format!("/v1/puts/{id}/commit"), None::<&()>).await })
+    }
+
+    fn abort_put(&self, id: String) -> BoxFuture<'_, Result<(), ApiError>> {
+        Box::pin(async move { self.call(Method::DELETE, &format!("/v1/puts/{id}"), None::<&()>).await })
+    }
+
+    fn content(&self, request: ContentRequest) -> BoxFuture<'_, Result<Content, ApiError>> {
+        Box::pin(async move {
+            let response = self.send(Method::POST, "/v1/content", json_body(Some(&request))?).await?;
+            let response = self.good(response).await?;
+            let header = |name: &str| response.headers().get(name)?.to_str().ok().map(str::to_owned);
+            let oid = header("etag").map(|tag| tag.trim_matches('"').to_owned());
+            let size = header("content-length").and_then(|length| length.parse().ok());
+            let (parts, inbox) = mpsc::channel(2);
+            tokio::spawn(take_apart(response.into_body(), parts));
+            Ok(Content { oid, size, bytes: Parts::new(inbox) })
+        })
+    }
+
+    fn session(&self) -> BoxFuture<'_, Result<Session, ApiError>> {
+        Box::pin(async move {
+            let mut lines = self.lines(Method::POST, "/v1/sessions", json_body(None::<&()>)?).await?;
+            match lines.next().await? {
+                Some(Event::Session { session }) => Ok(Session { id: session, open: Box::new(lines) }),
+                _ => Err(ApiError::new(ErrorKind::Failed, "the daemon began no session")),
+            }
+        })
+    }
+
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Vec<Object>, ApiError>> {
+        Box::pin(async move {
+            let path = if request.cached { "/v1/objects?cached=true" } else { "/v1/objects" };
+            self.call(Method::GET, path, None::<&()>).await
+        })
+    }
+
+    fn gc(&self, request: GcRequest) -> BoxFuture<'_, Result<GcReply, ApiError>> {
+        Box::pin(async move { self.call(Method::POST, "/v1/gc", Some(&request)).await })
+    }
+
+    fn events(&self) -> BoxFuture<'_, Result<mpsc::Receiver<TransferEvent>, ApiError>> {
+        Box::pin(async move {
+            let mut lines = self.lines(Method::GET, "/v1/events", json_body(None::<&()>)?).await?;
+            let (events, inbox) = mpsc::channel(16);
+            tokio::spawn(async move {
+                loop {
+                    let event = tokio::select! {
+                        event = lines.next() => event,
+                        () = events.closed() => return,
+                    };
+                    let Ok(Some(event)) = event else { return };
+                    let _ = events.send(event).await;
+                }
+            });
+            Ok(inbox)
+        })
     }
 
     fn done(&self, name: String) -> BoxFuture<'_, Result<(), ApiError>> {

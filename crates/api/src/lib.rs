@@ -8,15 +8,25 @@
 //! |---|---|
 //! | [`Api::put`] | `POST /v1/put` |
 //! | [`Api::put_stream`] | `POST /v1/put-stream`, the bytes as body |
+//! | [`Api::open_put`] | `POST /v1/puts` |
+//! | [`Api::put_part`] | `POST /v1/puts/{id}/data`, the bytes as body |
+//! | [`Api::commit_put`] | `POST /v1/puts/{id}/commit` |
+//! | [`Api::abort_put`] | `DELETE /v1/puts/{id}` |
 //! | [`Api::get`] | `POST /v1/get`, events as body |
+//! | [`Api::content`] | `POST /v1/content`, the bytes as answer |
+//! | [`Api::session`] | `POST /v1/sessions` |
 //! | [`Api::list`] | `GET /v1/objects` |
 //! | [`Api::done`] | `POST /v1/done` |
+//! | [`Api::gc`] | `POST /v1/gc` |
 //! | [`Api::status`] | `GET /v1/status` |
+//! | [`Api::events`] | `GET /v1/events` |
 
 pub mod client;
 pub mod messages;
+mod parts;
 mod paths;
 
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -25,14 +35,36 @@ use tokio::sync::mpsc;
 
 pub use client::Client;
 pub use messages::{
-    ApiError, ErrorKind, Event, GetRequest, Object, Progress, PutReply, PutRequest, Seconds, Status, Summary,
+    ApiError, ContentRequest, ErrorKind, Event, GcReply, GcRequest, GetRequest, Held, ListRequest, Object,
+    OpenPutRequest, PartReply, Problem, Progress, PutReply, PutRequest, Seconds, Status, Summary,
+    TransferEvent,
 };
+pub use parts::Parts;
 
 /// A boxed future, so that the API can be a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Bytes on their way into a put.
 pub type Input<'a> = Box<dyn AsyncRead + Send + Unpin + 'a>;
+
+/// An object's bytes, in order.
+pub struct Content {
+    /// The content's id, if it is known before the end.
+    pub oid: Option<String>,
+    /// Bytes, if that is known before the end.
+    pub size: Option<u64>,
+    /// The bytes, each checked. An error means that what was read before is right and the rest
+    /// can't be had.
+    pub bytes: Parts,
+}
+
+/// An application's session; dropping it ends the session and the leases that it holds.
+pub struct Session {
+    /// What puts name it by.
+    pub id: String,
+    /// What keeps it open.
+    pub open: Box<dyn Any + Send>,
+}
 
 /// The service, in process or behind the socket.
 pub trait Api: Send + Sync {
@@ -47,6 +79,25 @@ pub trait Api: Send + Sync {
         ticket: mpsc::Sender<PutReply>,
     ) -> BoxFuture<'a, Result<PutReply, ApiError>>;
 
+    /// Begins a put whose bytes come in parts. Its ticket can be given away at once, and a receiver
+    /// follows.
+    fn open_put(&self, request: OpenPutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>>;
+
+    /// Appends a part to the put `id` (its live OID). `offset` is where the part begins: what the
+    /// put has already is taken for a repeat and left out, and a gap is refused.
+    fn put_part<'a>(
+        &'a self,
+        id: String,
+        offset: u64,
+        part: Input<'a>,
+    ) -> BoxFuture<'a, Result<PartReply, ApiError>>;
+
+    /// Ends a put in parts: the object is whole. May be said again.
+    fn commit_put(&self, id: String) -> BoxFuture<'_, Result<PutReply, ApiError>>;
+
+    /// Gives a put in parts up; who follows it hears so.
+    fn abort_put(&self, id: String) -> BoxFuture<'_, Result<(), ApiError>>;
+
     /// Fetches into a file or directory. Events come while it goes on; the last is a summary.
     fn get<'a>(
         &'a self,
@@ -54,12 +105,25 @@ pub trait Api: Send + Sync {
         events: mpsc::Sender<Event>,
     ) -> BoxFuture<'a, Result<Summary, ApiError>>;
 
-    /// What is put and not done.
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Object>, ApiError>>;
+    /// Fetches an object as a stream.
+    fn content(&self, request: ContentRequest) -> BoxFuture<'_, Result<Content, ApiError>>;
+
+    /// Begins a session, which holds what is put under its name.
+    fn session(&self) -> BoxFuture<'_, Result<Session, ApiError>>;
+
+    /// What is put and not done, and what is cached.
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Vec<Object>, ApiError>>;
 
     /// Gives a put back; the name is a ticket or an OID.
     fn done(&self, name: String) -> BoxFuture<'_, Result<(), ApiError>>;
 
+    /// Removes what nobody needs.
+    fn gc(&self, request: GcRequest) -> BoxFuture<'_, Result<GcReply, ApiError>>;
+
     /// The service's own state.
     fn status(&self) -> BoxFuture<'_, Result<Status, ApiError>>;
+
+    /// What happens in all transfers, from now on. A listener that is too slow misses some, and is
+    /// told how many.
+    fn events(&self) -> BoxFuture<'_, Result<mpsc::Receiver<TransferEvent>, ApiError>>;
 }

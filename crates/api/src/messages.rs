@@ -12,6 +12,27 @@ pub struct PutRequest {
     /// A file or directory, absolute. It is referred to, not copied.
     #[serde(with = "crate::paths")]
     pub path: PathBuf,
+    /// The session that holds it; absent: pinned until it is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+}
+
+/// A put whose bytes come in parts.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct OpenPutRequest {
+    /// A name for people, one path component; a receiver without a better one uses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The session that holds it; absent: pinned until it is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+}
+
+/// How far a put in parts is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartReply {
+    /// Bytes that the put has: where the next part begins.
+    pub size: u64,
 }
 
 /// What was put.
@@ -56,6 +77,59 @@ pub struct GetRequest {
     pub require_encryption: bool,
 }
 
+/// What to get as a stream.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ContentRequest {
+    /// A ticket, or the OID of an object that is on this machine.
+    pub ticket: String,
+    /// As in [`GetRequest::reuse`].
+    #[serde(default)]
+    pub reuse: bool,
+    /// Bytes per second; 0 is no limit.
+    #[serde(default)]
+    pub limit_rate: u64,
+    /// Seconds without progress after which to give up; 0 is the default of 60.
+    #[serde(default)]
+    pub timeout: u64,
+    /// As in [`GetRequest::priority`].
+    #[serde(default)]
+    pub priority: i8,
+    /// As in [`GetRequest::require_encryption`].
+    #[serde(default)]
+    pub require_encryption: bool,
+}
+
+/// Which objects to list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ListRequest {
+    /// Those that are kept as cache, too.
+    #[serde(default)]
+    pub cached: bool,
+}
+
+/// What to remove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct GcRequest {
+    /// Everything that nobody holds, not only what is over the cache's limits.
+    #[serde(default)]
+    pub all: bool,
+}
+
+/// What was removed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct GcReply {
+    /// Cached objects.
+    pub objects: u64,
+    /// Their bytes, and those of files that nothing referred to.
+    pub bytes: u64,
+    /// Entries of files that are gone, were changed, or were not used for longest.
+    pub entries: u64,
+    /// Files that nothing referred to: what a crash left.
+    pub leftovers: u64,
+    /// Leases of applications that died with their daemon.
+    pub leases: u64,
+}
+
 /// Something that happened during a transfer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -75,6 +149,32 @@ pub enum Event {
     Summary(Summary),
     /// The end of a request that failed.
     Failed(ApiError),
+    /// A session begins.
+    Session {
+        /// What puts name it by.
+        session: String,
+    },
+    /// The session goes on; told now and then.
+    Alive,
+    /// Events that a slow listener missed.
+    Missed {
+        /// How many.
+        count: u64,
+    },
+}
+
+/// An event of one of the service's transfers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransferEvent {
+    /// Its number, since the service started; 0 for what concerns none.
+    pub transfer: u64,
+    /// `put` or `get`; empty for what concerns no transfer.
+    pub direction: String,
+    /// What was asked for or is being put; empty for what concerns no transfer.
+    pub oid: String,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
 }
 
 /// How far a transfer is.
@@ -148,7 +248,7 @@ impl<'de> Deserialize<'de> for Seconds {
     }
 }
 
-/// One object that is put and not done.
+/// One object of this machine: put and not done, or cached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
     /// What the ticket names.
@@ -164,10 +264,27 @@ pub struct Object {
     /// The file or directory it refers to, made printable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Its ticket.
-    pub ticket: String,
-    /// When it was put, in seconds since 1970.
+    /// Its ticket; a cached object has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket: Option<String>,
+    /// When it was put, or last used if it is cached, in seconds since 1970.
     pub created: u64,
+    /// What holds it.
+    #[serde(default)]
+    pub held: Held,
+}
+
+/// What holds an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Held {
+    /// It stays until it is done.
+    #[default]
+    Pinned,
+    /// It stays until it is done or its session ends.
+    Session,
+    /// Nothing: it stays until its room is needed.
+    Cached,
 }
 
 /// The service's own state.
@@ -183,6 +300,15 @@ pub struct Status {
     pub objects: u64,
     /// Connections from peers.
     pub connections: u64,
+    /// Sessions of applications.
+    #[serde(default)]
+    pub sessions: u64,
+    /// Puts in parts that are open.
+    #[serde(default)]
+    pub open_puts: u64,
+    /// Gets under way.
+    #[serde(default)]
+    pub gets: u64,
 }
 
 /// What to do about an error: one kind for each different next step.
@@ -197,6 +323,8 @@ pub enum ErrorKind {
     Exists,
     /// The other side does not allow it.
     Refused,
+    /// The service has too much to do at the moment.
+    Busy,
     /// Nobody can be reached.
     Unreachable,
     /// Nothing came for too long.
@@ -237,5 +365,91 @@ impl ApiError {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+}
+
+/// An error as HTTP carries it: problem details (RFC 9457), with a kind and a hint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// Names the kind: `urn:towpath:problem:KIND`.
+    #[serde(rename = "type")]
+    pub type_uri: String,
+    /// The kind in words.
+    pub title: String,
+    /// The status of the answer.
+    pub status: u16,
+    /// What happened, for people.
+    pub detail: String,
+    /// What kind of error.
+    pub kind: ErrorKind,
+    /// What to do next, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl Problem {
+    /// The problem that tells of `error`, with the status that its kind has.
+    pub fn of(error: ApiError) -> Self {
+        let (name, title, status) = error.kind.described();
+        Self {
+            type_uri: format!("urn:towpath:problem:{name}"),
+            title: title.into(),
+            status,
+            detail: error.message,
+            kind: error.kind,
+            hint: error.hint,
+        }
+    }
+}
+
+impl From<Problem> for ApiError {
+    fn from(problem: Problem) -> Self {
+        Self { kind: problem.kind, message: problem.detail, hint: problem.hint }
+    }
+}
+
+impl ErrorKind {
+    /// Its name, its meaning in words, and its HTTP status.
+    const fn described(self) -> (&'static str, &'static str, u16) {
+        match self {
+            Self::Usage => ("usage", "The request is wrong", 400),
+            Self::NotFound => ("not_found", "It is not there", 404),
+            Self::Exists => ("exists", "Something is already there", 409),
+            Self::Refused => ("refused", "It is not allowed", 403),
+            Self::Busy => ("busy", "The service has too much to do", 503),
+            Self::Unreachable => ("unreachable", "Nobody can be reached", 502),
+            Self::TimedOut => ("timed_out", "Nothing came for too long", 504),
+            Self::Corrupt => ("corrupt", "What came is wrong", 500),
+            Self::Changed => ("changed", "It changed while it was read", 500),
+            Self::NoSpace => ("no_space", "No space is left", 507),
+            Self::Interrupted => ("interrupted", "It was ended before it was complete", 500),
+            Self::Failed => ("failed", "It failed", 500),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_names_its_kind_as_the_field_does() {
+        let problem = Problem::of(ApiError::new(ErrorKind::NoSpace, "the disk is full").hint("free some"));
+        let json = serde_json::to_value(&problem).unwrap();
+        assert_eq!(json["type"], "urn:towpath:problem:no_space");
+        assert_eq!((&json["kind"], &json["status"]), (&"no_space".into(), &507.into()));
+        assert_eq!(ApiError::from(problem).hint.as_deref(), Some("free some"));
+    }
+
+    #[test]
+    fn an_event_of_a_transfer_is_one_flat_object() {
+        let event = Event::Transfer(Progress { done: 7, ..Progress::default() });
+        let event = TransferEvent { transfer: 3, direction: "get".into(), oid: "x".into(), event };
+        let json = serde_json::to_value(&event).unwrap();
+        assert_eq!(
+            (&json["transfer"], &json["event"], &json["done"]),
+            (&3.into(), &"transfer".into(), &7.into())
+        );
+        assert_eq!(serde_json::from_value::<TransferEvent>(json).unwrap(), event);
     }
 }

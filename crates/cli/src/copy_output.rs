@@ -219,7 +219,7 @@ pub fn exit_code(mode: Mode, result: &Result<CopySummary, ApiError>) -> u8 {
             ErrorKind::Usage => crate::output::USAGE,
             ErrorKind::Exists => 3,
             ErrorKind::Refused => 5,
-            ErrorKind::NoSpace | ErrorKind::Failed => 11,
+            ErrorKind::NoSpace | ErrorKind::Busy | ErrorKind::Failed => 11,
             ErrorKind::Corrupt | ErrorKind::Unreachable => 12,
             ErrorKind::Interrupted => 20,
             ErrorKind::NotFound | ErrorKind::Changed => 23,

@@ -2,8 +2,11 @@
 //!
 //! This file only parses and starts; each command has a file in `commands/`.
 
+mod activation;
 mod commands;
 mod copy_output;
+mod log;
+mod notify;
 mod output;
 
 use std::process::ExitCode;

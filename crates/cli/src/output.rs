@@ -118,6 +118,7 @@ impl Output {
             Event::Transfer(progress) => self.progress(progress),
             Event::FileFailed { path, error } => self.complain(&format!("tow: {path}: {error}")),
             Event::Summary(_) | Event::Failed(_) => {}
+            Event::Session { .. } | Event::Alive | Event::Missed { .. } => {}
         }
     }
 

@@ -1,46 +1,51 @@
 //! The get operation: a ticket in, a file or a tree out.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
-use towpath_api::{ApiError, ErrorKind, Event, GetRequest, Progress, Seconds, Summary};
+use towpath_api::{ApiError, ContentRequest, ErrorKind, Event, GetRequest, Progress, Seconds, Summary};
 use towpath_content::live::Statement;
+use towpath_content::pieces::Layout;
 use towpath_content::ticket::Enclosed;
 use towpath_content::{NodeId, Oid, Ticket};
 use towpath_files::SingleFile;
 use towpath_files::display_name;
-use towpath_plugins::direct::{DirectConfig, Pace, PeerConfig};
+use towpath_plugins::direct::{Pace, PeerConfig};
 use towpath_plugins::local::Allow;
-use towpath_plugins::{Cascade, Direct, Inspected, Local, Preferred};
-use towpath_store::{About, MemoryStore, ObjectKind, Stamp, Store, hash_open_file};
+use towpath_plugins::registry::{self, Parts, Tree};
+use towpath_plugins::{Cascade, Inspected, Local, Preferred};
+use towpath_store::{About, MemoryStore, ObjectKind, Stamp, State, Store, hash_open_file};
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{
     Context, Description, FetchError, Group, ObjectRequest, Outcome, Query, Session, SessionConfig, Target,
     TransferPlugin, progress,
 };
 
+use crate::arrivals::{Flight, Key, Lane, Leading};
+use crate::content;
 use crate::get_file::FileTarget;
 use crate::get_tree;
 use crate::resume::Record;
 use crate::service::Service;
-use crate::spool::{FailOnDrop, Spool};
 use crate::{errors, service};
 
 /// How often progress is told.
-const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+pub(crate) const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+/// How often a get waits for another one of the same object before it goes alone.
+const MAX_TURNS: usize = 64;
 /// How often a get begins anew when the producer of a live object does.
 const MAX_STARTS: usize = 20;
 
 /// One get under way: what the ticket says, and the plugins that draw from it.
 pub(crate) struct Get {
     pub(crate) service: Arc<Service>,
-    pub(crate) root: Arc<dyn TransferPlugin>,
-    /// The same for a tree.
+    pub(crate) plugins: Tree,
+    /// The root of them for a tree's descriptor and its files.
     pub(crate) for_tree: Arc<dyn TransferPlugin>,
-    local: Arc<dyn TransferPlugin>,
-    peer: Arc<dyn TransferPlugin>,
+    /// What of this machine may be used.
+    allow: Allow,
     pub(crate) context: Context,
     pub(crate) config: SessionConfig,
     pub(crate) oid: Oid,
@@ -55,7 +60,10 @@ pub async fn get(
     events: mpsc::Sender<Event>,
 ) -> Result<Summary, ApiError> {
     let start = Instant::now();
+    let _leading = Get::new(service, &request)?.own_turn().await;
+    // Made after its turn came: what was brought meanwhile may be used.
     let get = Arc::new(Get::new(service, &request)?);
+    let _place = service.arrivals.place().await?;
     let mut summary = Summary::default();
     for _ in 0..MAX_STARTS {
         match get.run(&request, &events, &mut summary).await {
@@ -63,7 +71,7 @@ pub async fn get(
             Err(Failure::Error(error)) => return Err(error),
             Ok(()) => {
                 summary.seconds = Seconds::from_duration(start.elapsed());
-                summary.encrypted = get.root.is_encrypted();
+                summary.encrypted = get.plugins.root.is_encrypted();
                 return Ok(summary);
             }
         }
@@ -75,51 +83,49 @@ pub async fn get(
 /// that those are good and the rest is missing.
 pub async fn get_stream(
     service: &Arc<Service>,
-    request: GetRequest,
+    request: &ContentRequest,
     events: mpsc::Sender<Event>,
     mut output: impl std::io::Write + Send + 'static,
 ) -> Result<Summary, ApiError> {
     let start = Instant::now();
-    let get = Arc::new(Get::new(service, &request)?);
-    if get.describe().await?.kind == ObjectKind::Tree {
-        let message = "this is a tree, and only a single file can go to standard output";
-        return Err(ApiError::new(ErrorKind::Usage, message).hint("name a new directory with -o"));
-    }
-    let session = Session::start(Arc::clone(&get.root), get.context.clone(), get.config);
-    let record = Record::open(&service.home.resume(), Path::new("-"), &get.oid);
-    let record = record.map_err(|error| errors::io("note", &service.home.resume(), &error))?;
-    let path = record.beside(&format!("{}.spool", std::process::id()));
-    let spool = Spool::open(&path).map_err(|error| errors::io("create", &path, &error))?;
-    let _end = FailOnDrop(Arc::clone(&spool));
-    let mut reader = spool.reader();
+    let opened = content::open(service, request).await?;
+    let (mut oid, size, arrival) = (opened.oid, opened.size.unwrap_or(u64::MAX), opened.arrival());
+    let encrypted = opened.encrypted;
+    let progress = arrival.as_ref().map(|arrival| arrival.progress());
+    let mut parts = opened.in_order(0..size);
     let copying = tokio::task::spawn_blocking(move || {
-        let copied = std::io::copy(&mut reader, &mut output);
-        copied.and_then(|_| output.flush())
-    });
-    let target = Arc::clone(&spool) as Arc<dyn Target>;
-    let fetched = {
-        let telling = tell(session.progress(), events);
-        let fetching = session.fetch(get.request(target));
-        tokio::select! { fetched = fetching => fetched, never = telling => match never {} }
-    };
-    if fetched.is_err() {
-        spool.fail();
-    }
-    let copied = copying.await;
-    let _ = std::fs::remove_file(&path);
-    record.remove();
-    let fetched = fetched.map_err(|error| errors::fetch(&error))?;
-    match copied {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => {
-            return Err(ApiError::new(ErrorKind::Failed, format!("writing the output: {error}")));
+        let mut bytes = 0;
+        while let Some(part) = parts.blocking_recv() {
+            let part = part?;
+            bytes += part.len() as u64;
+            output.write_all(&part)?;
+            output.flush()?;
         }
-        Err(error) => return Err(ApiError::new(ErrorKind::Failed, error.to_string())),
+        Ok::<_, std::io::Error>(bytes)
+    });
+    let telling = async {
+        match &progress {
+            Some(progress) => tell(progress.clone(), events).await,
+            None => std::future::pending().await,
+        }
+    };
+    let copied = tokio::select! { copied = copying => copied, never = telling => match never {} };
+    let copied = copied.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
+    let bytes = copied.map_err(|error| match error.downcast::<ApiError>() {
+        Ok(error) => error,
+        Err(error) => ApiError::new(ErrorKind::Failed, format!("writing the output: {error}")),
+    })?;
+    if let Some(arrival) = arrival {
+        oid = Some(arrival.ended().await?);
     }
-    let mut summary = Summary { entries: 1, output: "-".into(), bytes: fetched.size, ..Summary::default() };
-    summarize(&session.progress().snapshot(), &mut summary);
-    (summary.oid, summary.seconds) = (fetched.oid.to_string(), Seconds::from_duration(start.elapsed()));
-    summary.encrypted = get.root.is_encrypted();
+    let mut summary = Summary { entries: 1, output: "-".into(), bytes, ..Summary::default() };
+    match progress {
+        Some(progress) => summarize(&progress.snapshot(), &mut summary),
+        None => drop(summary.by_source.insert(towpath_plugins::local::SOURCE.into(), bytes)),
+    }
+    summary.oid = oid.map(|oid| oid.to_string()).unwrap_or_default();
+    summary.encrypted = encrypted;
+    summary.seconds = Seconds::from_duration(start.elapsed());
     Ok(summary)
 }
 
@@ -147,7 +153,7 @@ impl From<FetchError> for Failure {
 }
 
 impl Get {
-    fn new(service: &Arc<Service>, request: &GetRequest) -> Result<Self, ApiError> {
+    pub(crate) fn new(service: &Arc<Service>, request: &GetRequest) -> Result<Self, ApiError> {
         let text = request.ticket.trim();
         let ticket = match text.starts_with("tow:") {
             true => Some(text.parse::<Ticket>().map_err(|error| {
@@ -164,34 +170,84 @@ impl Get {
             config.ledger = LedgerConfig { patience: Duration::from_secs(request.timeout), ..config.ledger };
         }
         let store = Arc::clone(&service.store) as Arc<dyn Store>;
-        let local: Arc<dyn TransferPlugin> =
-            Arc::new(Local::new(store, local_sources(service, node, request.reuse)));
-        let peer = match ticket.and_then(|ticket| ticket.enclosed) {
-            Some(enclosed) => from_ticket(&oid, enclosed)?,
-            None => direct(service, request.limit_rate),
+        let allow = local_sources(service, node, request.reuse);
+        let (identity, peer) = (service.identity.clone(), peer_config(service, request.limit_rate));
+        let bare = match ticket.and_then(|ticket| ticket.enclosed) {
+            Some(enclosed) => from_ticket(&oid, enclosed, store, &allow)?,
+            None => {
+                let parts = Parts { store, allow: Arc::clone(&allow), identity, peer };
+                registry::build(&service.config().plugins, &parts)
+            }
         };
-        // This machine first, then the ticket's service; all of it passes the processors.
         let turn = Arc::new(service.precedence.enter(request.priority));
         let preferred = |plugin: Arc<dyn TransferPlugin>| -> Arc<dyn TransferPlugin> {
             Arc::new(Preferred::new(plugin, Arc::clone(&turn), request.require_encryption))
         };
-        let root = preferred(Arc::new(Cascade::new(vec![Arc::clone(&local), Arc::clone(&peer)])));
-        let peer = preferred(peer);
-        let for_tree = Inspected::wrap_tree(Arc::clone(&root), service.processors());
-        let root = Inspected::wrap(root, service.processors());
-        let (local, peer) =
-            (Inspected::wrap(local, service.processors()), Inspected::wrap(peer, service.processors()));
+        // Whatever brings it, it passes the processors.
+        let wrap = |plugin| Inspected::wrap(preferred(plugin), service.processors());
+        let for_tree = Inspected::wrap_tree(preferred(Arc::clone(&bare.root)), service.processors());
+        let plugins = Tree {
+            root: wrap(bare.root),
+            remote: bare.remote.into_iter().map(wrap).collect(),
+            local: bare.local.into_iter().map(wrap).collect(),
+        };
         Ok(Self {
             service: Arc::clone(service),
-            root,
+            plugins,
             for_tree,
-            local,
-            peer,
+            allow,
             context,
             config,
             oid,
             _hints: sender,
         })
+    }
+
+    /// A session that draws from this get's sources.
+    pub(crate) fn session(&self) -> Session {
+        Session::start(Arc::clone(&self.plugins.root), self.context.clone(), self.config)
+    }
+
+    /// What is asked for, by whose ticket, and in which lane.
+    pub(crate) const fn key(&self, lane: Lane) -> Key {
+        (self.oid, self.context.node, lane)
+    }
+
+    /// Waits while another get of this machine brings the same object: what it leaves need not
+    /// cross the network again. The guard makes others wait.
+    async fn own_turn(&self) -> Option<Leading> {
+        for _ in 0..MAX_TURNS {
+            match self.service.arrivals.enter(self.key(Lane::All), |leading| (leading, Weak::new())) {
+                Flight::Lead(leading) => return Some(leading),
+                Flight::Join(arrival) => drop(arrival.ended().await),
+                Flight::Wait(ended) => ended.cancelled().await,
+            }
+        }
+        None
+    }
+
+    /// Whether this machine's own copy of `oid` may be used.
+    pub(crate) fn may_use(&self, oid: &Oid) -> bool {
+        (self.allow)(oid)
+    }
+
+    /// The content that is asked for, as far as it is known without much asking.
+    pub(crate) async fn known_content(&self) -> Option<Oid> {
+        if !self.oid.is_live() {
+            return Some(self.oid);
+        }
+        let is_own = self.context.node == Some(self.service.node_id());
+        match self.service.store.have(&self.oid).map(|have| have.state) {
+            Ok(State::Bound(content)) if is_own => Some(content),
+            // Unless this sender's bytes are here, there is no use in asking.
+            _ if self.context.node.is_some_and(|node| self.has_sent(&node)) => self.content().await,
+            _ => None,
+        }
+    }
+
+    fn has_sent(&self, node: &NodeId) -> bool {
+        let shares = &self.service.shares;
+        shares.has_sent(node) || !shares.received(node).is_empty()
     }
 
     /// The request for the ticket's own object.
@@ -205,7 +261,7 @@ impl Get {
         events: &mpsc::Sender<Event>,
         summary: &mut Summary,
     ) -> Result<(), Failure> {
-        let about = self.describe().await?;
+        let (about, _) = self.describe().await?;
         let destination = self.destination(request, &about)?;
         summary.output.clone_from(&destination);
         if about.kind == ObjectKind::Tree {
@@ -228,20 +284,20 @@ impl Get {
 
     /// Asks what the object is, before anything is made for it: first its sender, who alone knows
     /// its name and times, then this machine.
-    async fn describe(&self) -> Result<About, ApiError> {
+    pub(crate) async fn describe(&self) -> Result<(About, Option<Layout>), ApiError> {
         let (patience, start) = (self.config.ledger.patience, Instant::now());
         loop {
-            let outcome = match self.ask(&*self.peer).await {
-                Ok(about) => return Ok(about),
+            let outcome = match self.ask_any(&self.plugins.remote).await {
+                Ok(described) => return Ok(described),
                 Err(outcome) => outcome,
             };
-            if let Ok(about) = self.ask(&*self.local).await {
-                return Ok(about);
+            if let Ok(described) = self.ask_any(&self.plugins.local).await {
+                return Ok(described);
             }
             match outcome {
                 Outcome::RetryLater(delay) if start.elapsed() < patience => tokio::time::sleep(delay).await,
                 Outcome::RetryLater(_) => {
-                    let (waited, trouble) = (start.elapsed(), self.root.trouble());
+                    let (waited, trouble) = (start.elapsed(), self.plugins.root.trouble());
                     return Err(errors::fetch(&FetchError::Stalled { waited, trouble }));
                 }
                 outcome => return Err(errors::fetch(&FetchError::Ended(outcome))),
@@ -249,12 +305,24 @@ impl Get {
         }
     }
 
-    async fn ask(&self, plugin: &dyn TransferPlugin) -> Result<About, Outcome> {
+    /// The first answer, or what the first of them said instead.
+    async fn ask_any(&self, plugins: &[Arc<dyn TransferPlugin>]) -> Result<(About, Option<Layout>), Outcome> {
+        let mut first = None;
+        for plugin in plugins {
+            match self.ask(&**plugin).await {
+                Ok(about) => return Ok(about),
+                Err(outcome) => drop(first.get_or_insert(outcome)),
+            }
+        }
+        Err(first.unwrap_or(Outcome::NotHere))
+    }
+
+    async fn ask(&self, plugin: &dyn TransferPlugin) -> Result<(About, Option<Layout>), Outcome> {
         let (answers, mut inbox) = mpsc::channel(4);
         let query = Query { oid: self.oid, coverage: None, proofs: None, follow: false };
         let asking = plugin.get_descriptors(query, &self.context, answers);
         match tokio::join!(asking, inbox.recv()) {
-            (_, Some(Description::Object { about, .. })) => Ok(about),
+            (_, Some(Description::Object { about, layout, .. })) => Ok((about, layout)),
             (Err(outcome), _) => Err(outcome),
             (Ok(()), _) => Err(Outcome::NotHere),
         }
@@ -277,7 +345,7 @@ impl Get {
         let record = record.map_err(|error| errors::io("note", &self.service.home.resume(), &error))?;
         let target = Arc::new(FileTarget::new(destination, record, Arc::clone(&self.service.store)));
         target.set_about(&about);
-        let session = Session::start(Arc::clone(&self.root), self.context.clone(), self.config);
+        let session = self.session();
         let fetched = {
             let telling = tell(session.progress(), events.clone());
             let fetching = session.fetch(self.request(Arc::clone(&target) as Arc<dyn Target>));
@@ -288,8 +356,18 @@ impl Get {
             Some(file) => Failure::Error(errors::file(&file)),
             None => Failure::from(error),
         })?;
+        self.note_sent(&fetched.oid);
         (summary.oid, summary.bytes, summary.entries) = (fetched.oid.to_string(), fetched.size, 1);
         Ok(())
+    }
+
+    /// What came from this sender may stand in for the network when it sends it again.
+    pub(crate) fn note_sent(&self, oid: &Oid) {
+        if let Some(node) = self.context.node
+            && let Err(error) = self.service.shares.keep_sent(&node, oid)
+        {
+            tracing::warn!(%error, "who sent an object can't be noted");
+        }
     }
 
     /// The file at `destination`, if it is this very object; an error if it is anything else.
@@ -324,7 +402,7 @@ impl Get {
     }
 
     /// The content that is asked for; `None` while a live object is not bound.
-    async fn content(&self) -> Option<Oid> {
+    pub(crate) async fn content(&self) -> Option<Oid> {
         if !self.oid.is_live() {
             return Some(self.oid);
         }
@@ -344,7 +422,8 @@ impl Get {
             }
             None
         };
-        let (_, content) = tokio::join!(self.root.get_descriptors(query, &self.context, answers), find);
+        let (_, content) =
+            tokio::join!(self.plugins.root.get_descriptors(query, &self.context, answers), find);
         content
     }
 
@@ -377,36 +456,38 @@ impl Get {
     }
 }
 
-/// What of this machine may stand in for the network: without a sender, or when asked to, all that
-/// the service knows; else only what that same sender sent before, which tells it nothing new.
+/// What of this machine may stand in for the network: without a sender, if that is this service
+/// itself, or when asked to, all that the service knows; else only what that same sender sent before, which tells it nothing new.
 fn local_sources(service: &Arc<Service>, node: Option<NodeId>, reuse: bool) -> Allow {
-    let Some(node) = node.filter(|_| !reuse) else { return Arc::new(|_| true) };
-    let (store, folders) = (Arc::clone(&service.store), service.shares.received(&node));
+    let stranger = node.filter(|node| !reuse && *node != service.node_id());
+    let Some(node) = stranger else { return Arc::new(|_| true) };
+    let (store, shares) = (Arc::clone(&service.store), service.shares.clone());
+    let folders = shares.received(&node);
     Arc::new(move |oid| {
         let is_from_sender = |path: &Path| folders.iter().any(|folder| path.starts_with(folder));
-        !folders.is_empty() && matches!(store.locate(oid), Ok(Some((path, _))) if is_from_sender(&path))
+        shares.was_sent(&node, oid)
+            || !folders.is_empty()
+                && matches!(store.locate(oid), Ok(Some((path, _))) if is_from_sender(&path))
     })
 }
 
-/// The object is in its ticket: no service is asked for it.
-fn from_ticket(oid: &Oid, enclosed: Enclosed) -> Result<Arc<dyn TransferPlugin>, ApiError> {
+/// The object is in its ticket: this machine first, then the ticket, and no service is asked.
+fn from_ticket(oid: &Oid, enclosed: Enclosed, own: Arc<dyn Store>, allow: &Allow) -> Result<Tree, ApiError> {
     let Enclosed { name, mode, modified, content } = enclosed;
     let about = About { kind: ObjectKind::Blob, name, mode, modified };
     let (store, live) = (MemoryStore::new(), Oid::Live(*oid.digest()));
     let put = store.put_init(&live, &about).and_then(|()| store.put_data(&live, &content));
     put.and_then(|()| store.put_commit(&live)).map_err(|error| errors::store(&error))?;
-    Ok(Arc::new(Local::only(Arc::new(store), "ticket")))
+    let local: Arc<dyn TransferPlugin> = Arc::new(Local::new(own, Arc::clone(allow)));
+    let ticket: Arc<dyn TransferPlugin> = Arc::new(Local::only(Arc::new(store), "ticket"));
+    let root = Arc::new(Cascade::new(vec![Arc::clone(&local), Arc::clone(&ticket)]));
+    Ok(Tree { root, remote: vec![ticket], local: vec![local] })
 }
 
-/// Brings from the ticket's service.
-fn direct(service: &Service, limit_rate: u64) -> Arc<dyn TransferPlugin> {
-    let peer = PeerConfig {
-        receive_pace: Arc::new(Pace::new(limit_rate)),
-        processors: service.processors().clone(),
-        ..PeerConfig::default()
-    };
-    let config = DirectConfig { peer, ..DirectConfig::default() };
-    Arc::new(Direct::new(service.identity.clone(), config, None))
+/// How connections to peers behave.
+fn peer_config(service: &Service, limit_rate: u64) -> PeerConfig {
+    let (receive_pace, traffic) = (Arc::new(Pace::new(limit_rate)), Arc::clone(&service.metrics.fetched));
+    PeerConfig { receive_pace, traffic, processors: service.processors().clone(), ..PeerConfig::default() }
 }
 
 /// Under its own name in `directory`.

@@ -10,10 +10,13 @@ use towpath_link::Identity;
 use towpath_plugins::direct::Issuer;
 use towpath_store::Store;
 
+use crate::config::Live;
+
 /// Answers the direct plugin's questions about rights.
 pub struct Grants {
     identity: Identity,
     shared: RwLock<HashMap<Oid, Secret>>,
+    config: Live,
     /// Where leases are looked up, if they are honoured: a daemon's are, a mere `tow share` gives
     /// out only what it shares.
     leases: Option<Arc<dyn Store>>,
@@ -21,13 +24,23 @@ pub struct Grants {
 
 impl Grants {
     /// Rights of a service.
-    pub fn new(identity: Identity, leases: Option<Arc<dyn Store>>) -> Self {
-        Self { identity, shared: RwLock::default(), leases }
+    pub fn new(identity: Identity, leases: Option<Arc<dyn Store>>, config: Live) -> Self {
+        Self { identity, shared: RwLock::default(), config, leases }
     }
 
     /// Honours tickets for `oid` with `secret` until the service ends.
     pub fn share(&self, oid: Oid, secret: Secret) {
         self.shared.write().unwrap_or_else(PoisonError::into_inner).insert(oid, secret);
+    }
+
+    /// Honours them no longer, unless there is a lease.
+    pub fn unshare(&self, oid: &Oid) {
+        self.shared.write().unwrap_or_else(PoisonError::into_inner).remove(oid);
+    }
+
+    /// Whether tickets of leases are honoured.
+    pub fn honours_leases(&self) -> bool {
+        self.leases.is_some()
     }
 }
 
@@ -42,7 +55,7 @@ impl Issuer for Grants {
 
     fn is_allowed(&self, node: &NodeId, _oid: &Oid) -> bool {
         // The node's own other processes may have everything.
-        *node == self.identity.node_id()
+        *node == self.identity.node_id() || self.config.get().general.allowed_nodes.contains(node)
     }
 
     fn sign(&self, message: &[u8]) -> [u8; 64] {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Home {
     config: PathBuf,
+    config_file: PathBuf,
     state: PathBuf,
     data: PathBuf,
     runtime: PathBuf,
@@ -18,7 +19,13 @@ impl Home {
     /// Everything under one folder.
     pub fn under(root: &Path) -> Self {
         let at = |name: &str| root.join(name);
-        Self { config: at("config"), state: at("state"), data: at("data"), runtime: at("run") }
+        Self {
+            config: at("config"),
+            config_file: at("config.toml"),
+            state: at("state"),
+            data: at("data"),
+            runtime: at("run"),
+        }
     }
 
     /// Finds the folders; `None` if neither `TOW_HOME` nor `HOME` is set.
@@ -34,8 +41,10 @@ impl Home {
         };
         let state = base("XDG_STATE_HOME", ".local/state")?;
         let runtime = absolute("XDG_RUNTIME_DIR").map(|base| base.join("towpath"));
+        let config = base("XDG_CONFIG_HOME", ".config")?;
         Some(Self {
-            config: base("XDG_CONFIG_HOME", ".config")?,
+            config_file: config.join("config.toml"),
+            config,
             data: base("XDG_DATA_HOME", ".local/share")?,
             runtime: runtime.unwrap_or_else(|| state.join("run")),
             state,
@@ -45,6 +54,11 @@ impl Home {
     /// The node's private key.
     pub fn key(&self) -> PathBuf {
         self.config.join("node.key")
+    }
+
+    /// How the daemon runs, if its owner says so.
+    pub fn config_file(&self) -> &Path {
+        &self.config_file
     }
 
     /// The index and what else must survive a restart.
@@ -92,6 +106,7 @@ mod tests {
         assert_eq!((home.key(), home.socket()), ("/t/config/node.key".into(), "/t/run/tow.sock".into()));
         let home = find(&[("HOME", "/h"), ("XDG_STATE_HOME", "/s"), ("XDG_RUNTIME_DIR", "/r")]).unwrap();
         assert_eq!(home.key(), Path::new("/h/.config/towpath/node.key"));
+        assert_eq!(home.config_file(), Path::new("/h/.config/towpath/config.toml"));
         assert_eq!(home.state(), Path::new("/s/towpath"));
         assert_eq!(home.socket(), Path::new("/r/towpath/tow.sock"));
     }

@@ -13,13 +13,21 @@
 //! | [`grants`] | which ticket secrets this service honours |
 //! | [`shares`] | what was shared before, so that the same command gives the same ticket |
 //! | `put`, `put_tree` | files, trees and streams into the store |
+//! | `open_puts` | puts whose bytes come in parts |
 //! | `get`, `get_file`, `get_tree` | objects out of a session into files |
+//! | `sessions` | leases that live as long as their application |
+//! | `arrivals`, `content` | objects as streams; each crosses the network once |
 //! | `partial` | a file that a session fills |
 //! | `spool` | a temporary that is read while it grows |
+//! | `transfers` | numbers of transfers, and the events of all of them |
 //! | `placing` | complete files of a tree get their names in batches |
 //! | [`copy`] | `tow cp` and `tow sync` |
 //! | `resume` | what an interrupted transfer left, and where |
-//! | [`listen`] | connections from peers, within limits |
+//! | [`config`] | how it runs: a file, its fields, and what holds now |
+//! | [`listen`], `doors` | connections from peers, within limits |
+//! | `admission` | which transfers may begin |
+//! | [`metrics`] | what is counted |
+//! | `ending` | how long a service that is asked to end waits |
 //! | [`server`] | the local API over a Unix socket |
 //! | `lock` | mutexes that outlive a panic of their holder |
 //! | `errors` | what went wrong, with the next step |
@@ -27,7 +35,13 @@
 //! After a crash: the store is readable, tickets of leases are honoured again, an interrupted get
 //! goes on when it is asked for again.
 
+mod admission;
+mod arrivals;
+pub mod config;
+mod content;
 pub mod copy;
+mod doors;
+mod ending;
 mod errors;
 pub mod get;
 mod get_file;
@@ -36,6 +50,8 @@ pub mod grants;
 pub mod home;
 pub mod listen;
 mod lock;
+pub mod metrics;
+mod open_puts;
 mod partial;
 mod placing;
 mod put;
@@ -43,8 +59,10 @@ mod put_tree;
 mod resume;
 pub mod server;
 pub mod service;
+mod sessions;
 pub mod shares;
 mod spool;
+mod transfers;
 
 pub use home::Home;
 pub use service::{Options, Service};

@@ -1,9 +1,8 @@
-//! Connections from peers, within limits: a deadline for the handshake, a cap on connections in
-//! all and from one address. Beyond a cap a connection is closed before it costs anything.
+//! Connections from peers: sockets that are listened on, a deadline for each handshake, and a place
+//! for each connection (see `doors`).
 
-use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -12,28 +11,20 @@ use towpath_link::Identity;
 use towpath_link::tcp::{BindError, Listener, Pending, Timeouts};
 use towpath_plugins::direct::{Peer, PeerConfig, Service};
 
-use crate::lock::lock;
+use crate::doors::{Doors, Knock};
 use crate::shares::Shares;
 
-/// Connections at once.
-const MAX_CONNECTIONS: usize = 256;
-/// Connections at once from one address.
-const MAX_PER_ADDRESS: usize = 32;
 /// After a failed accept (out of descriptors, say).
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long a peer that is one too many may say what it came for.
+const LISTEN_TIME: Duration = Duration::from_millis(200);
 
-/// A running listener; dropping it stops listening and closes its connections.
+/// Sockets that are listened on; dropping it stops that and closes the connections.
 pub struct Listening {
     addresses: Vec<SocketAddr>,
-    count: Arc<Mutex<Counts>>,
     open: CancellationToken,
+    closed: CancellationToken,
     _end: DropGuard,
-}
-
-#[derive(Default)]
-struct Counts {
-    all: usize,
-    by_address: HashMap<IpAddr, usize>,
 }
 
 impl Listening {
@@ -47,46 +38,76 @@ impl Listening {
         self.open.cancel();
     }
 
-    /// Connections now.
-    pub fn connections(&self) -> u64 {
-        lock(&self.count).all as u64
+    /// Lets nobody in any more. Connections that are there stay.
+    pub fn close(&self) {
+        self.closed.cancel();
+    }
+
+    /// Listens on `sockets`, for callers that `serving` knows what to do with.
+    pub fn start(sockets: Vec<Listener>, serving: Serving) -> Result<Self, ApiError> {
+        let local = sockets.iter().map(Listener::address).collect::<Result<Vec<_>, _>>();
+        let local = local.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
+        let [token, open, closed] = std::array::from_fn(|_| CancellationToken::new());
+        let serving = Arc::new(serving);
+        for socket in sockets {
+            let accepting = accept(socket, Arc::clone(&serving), closed.clone(), token.clone());
+            let (opened, ended) = (open.clone(), token.clone());
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = opened.cancelled() => accepting.await,
+                    () = ended.cancelled() => {}
+                }
+            });
+        }
+        let mut addresses: Vec<_> = local.into_iter().flat_map(reachable).collect();
+        let mut seen = std::collections::HashSet::new();
+        addresses.retain(|address| seen.insert(*address));
+        Ok(Self { addresses, open, closed, _end: token.drop_guard() })
     }
 }
 
-/// Starts to listen: at `address` if a person gave one, else on every interface, at the port that
-/// `user` had last time if it is free.
-pub async fn listen(
+/// What callers get.
+pub struct Serving {
+    /// Answers them.
+    pub service: Arc<Service>,
+    /// How their connections behave.
+    pub config: Box<dyn Fn() -> PeerConfig + Send + Sync>,
+    /// Lets them in.
+    pub doors: Arc<Doors>,
+}
+
+/// Sockets to listen on: at the `addresses` that a person gave, else on every interface, at the port
+/// that `user` had last time if it is free.
+pub async fn sockets(
     identity: &Identity,
     shares: &Shares,
     user: &[u8],
-    address: Option<SocketAddr>,
-    service: Arc<Service>,
-    config: PeerConfig,
-) -> Result<Listening, ApiError> {
-    let wanted = address.filter(|address| address.port() != 0);
-    let ip = address.map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |address| address.ip());
-    let listener = match (wanted, shares.port(user)) {
-        (Some(address), _) => bind(identity, address).await?,
-        (None, Some(port)) => match bind(identity, SocketAddr::new(ip, port)).await {
-            Ok(listener) => listener,
-            Err(_) => bind(identity, SocketAddr::new(ip, 0)).await?,
-        },
-        (None, None) => bind(identity, SocketAddr::new(ip, 0)).await?,
-    };
-    let local = listener.address().map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
-    if let Err(error) = shares.keep_port(user, local.port()) {
+    addresses: &[SocketAddr],
+) -> Result<Vec<Listener>, ApiError> {
+    let everywhere = [SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0)];
+    let mut sockets = Vec::new();
+    for address in if addresses.is_empty() { &everywhere } else { addresses } {
+        let last = shares.port(user).filter(|_| address.port() == 0 && sockets.is_empty());
+        let socket = match last {
+            Some(port) => match bind(identity, SocketAddr::new(address.ip(), port)).await {
+                Ok(socket) => socket,
+                Err(_) => bind(identity, *address).await?,
+            },
+            None => bind(identity, *address).await?,
+        };
+        sockets.push(socket);
+    }
+    if let Some(Ok(local)) = sockets.first().map(Listener::address)
+        && let Err(error) = shares.keep_port(user, local.port())
+    {
         tracing::warn!(%error, "the port can't be kept for next time");
     }
-    let token = CancellationToken::new();
-    let count = Arc::new(Mutex::new(Counts::default()));
-    let open = CancellationToken::new();
-    let accepting = accept(listener, service, config, Arc::clone(&count), token.clone());
-    let opened = open.clone();
-    tokio::spawn(async move {
-        opened.cancelled().await;
-        accepting.await;
-    });
-    Ok(Listening { addresses: reachable(local), count, open, _end: token.drop_guard() })
+    Ok(sockets)
+}
+
+/// Takes over a socket that another program, such as systemd, listens on already.
+pub fn inherit(identity: &Identity, socket: std::net::TcpListener) -> Result<Listener, ApiError> {
+    Listener::inherit(socket, identity).map_err(|error| bind_error(&error))
 }
 
 pub(crate) async fn bind(identity: &Identity, address: SocketAddr) -> Result<Listener, ApiError> {
@@ -95,13 +116,15 @@ pub(crate) async fn bind(identity: &Identity, address: SocketAddr) -> Result<Lis
     if result.is_err() && address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
         result = Listener::bind(SocketAddr::new([0, 0, 0, 0].into(), address.port()), identity).await;
     }
-    result.map_err(|error| {
-        let detail = match &error {
-            BindError::Io { source, .. } => format!("{error}: {source}"),
-            BindError::Tls { .. } => error.to_string(),
-        };
-        ApiError::new(ErrorKind::Failed, detail).hint("choose another address with --listen")
-    })
+    result.map_err(|error| bind_error(&error))
+}
+
+fn bind_error(error: &BindError) -> ApiError {
+    let detail = match error {
+        BindError::Io { source, .. } => format!("{error}: {source}"),
+        BindError::Tls { .. } => error.to_string(),
+    };
+    ApiError::new(ErrorKind::Failed, detail).hint("choose another address with --listen")
 }
 
 /// The addresses under which others may reach `local`: itself if it is one, else those of the
@@ -132,21 +155,21 @@ fn is_usable(ip: IpAddr, only_v4: bool) -> bool {
 }
 
 async fn accept(
-    listener: Listener,
-    service: Arc<Service>,
-    config: PeerConfig,
-    count: Arc<Mutex<Counts>>,
+    socket: Listener,
+    serving: Arc<Serving>,
+    closed: CancellationToken,
     token: CancellationToken,
 ) {
     loop {
         let pending = tokio::select! {
-            pending = listener.accept() => pending,
+            pending = socket.accept() => pending,
+            () = closed.cancelled() => return,
             () = token.cancelled() => return,
         };
         match pending {
             Ok(pending) => {
-                let Some(slot) = Slot::take(&count, pending.address().ip()) else { continue };
-                tokio::spawn(serve(pending, Arc::clone(&service), config.clone(), slot, token.clone()));
+                let Some(knock) = serving.doors.knock(pending.address().ip()) else { continue };
+                tokio::spawn(serve(pending, Arc::clone(&serving), knock, token.clone()));
             }
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection");
@@ -156,55 +179,28 @@ async fn accept(
     }
 }
 
-async fn serve(
-    pending: Pending,
-    service: Arc<Service>,
-    config: PeerConfig,
-    slot: Slot,
-    token: CancellationToken,
-) {
-    match pending.handshake(Timeouts::default().handshake).await {
-        Ok(connection) => {
-            let peer = Peer::start(connection, config, Some(service));
+async fn serve(pending: Pending, serving: Arc<Serving>, mut knock: Knock, token: CancellationToken) {
+    let connection = match pending.handshake(Timeouts::default().handshake).await {
+        Ok(connection) => connection,
+        Err(error) => return tracing::debug!(%error, "a handshake failed"),
+    };
+    let config = (serving.config)();
+    match knock.enter(connection.peer) {
+        Ok(_place) => {
+            drop(knock);
+            let peer = Peer::start(connection, config, Some(Arc::clone(&serving.service)));
             tokio::select! {
                 () = peer.closed() => {}
                 () = token.cancelled() => peer.close("the service is ending"),
             }
             tracing::debug!(peer = %peer.node().short(), why = peer.ended(), "connection ended");
         }
-        Err(error) => tracing::debug!(%error, "a handshake failed"),
-    }
-    drop(slot);
-}
-
-/// A place among the connections.
-struct Slot {
-    count: Arc<Mutex<Counts>>,
-    ip: IpAddr,
-}
-
-impl Slot {
-    fn take(count: &Arc<Mutex<Counts>>, ip: IpAddr) -> Option<Self> {
-        let mut counts = lock(count);
-        let here = counts.by_address.get(&ip).copied().unwrap_or(0);
-        if counts.all >= MAX_CONNECTIONS || here >= MAX_PER_ADDRESS {
-            return None;
-        }
-        counts.all += 1;
-        counts.by_address.insert(ip, here + 1);
-        Some(Self { count: Arc::clone(count), ip })
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        let mut counts = lock(&self.count);
-        counts.all -= 1;
-        if let Some(here) = counts.by_address.get_mut(&self.ip) {
-            *here -= 1;
-            if *here == 0 {
-                counts.by_address.remove(&self.ip);
-            }
+        Err(full) => {
+            tracing::info!(peer = %connection.peer.short(), limit = full.limit(), "a connection was one too many");
+            // Not before it has said what it came for: a connection that is closed while the peer still
+            // writes is reset, and the reason is lost.
+            tokio::time::sleep(LISTEN_TIME).await;
+            Peer::start(connection, config, None).close(full.reason());
         }
     }
 }
@@ -212,17 +208,6 @@ impl Drop for Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_address_cannot_take_every_slot() {
-        let count = Arc::new(Mutex::new(Counts::default()));
-        let greedy: Vec<_> = (0..100).filter_map(|_| Slot::take(&count, [192, 0, 2, 1].into())).collect();
-        assert_eq!(greedy.len(), MAX_PER_ADDRESS);
-        assert!(Slot::take(&count, [192, 0, 2, 2].into()).is_some());
-        drop(greedy);
-        assert!(Slot::take(&count, [192, 0, 2, 1].into()).is_some());
-        assert!(count.lock().unwrap().by_address.is_empty(), "nothing is left behind");
-    }
 
     #[test]
     fn a_given_address_is_the_only_hint() {

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::rand::{GetRandomFlags, getrandom};
-use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
-use towpath_api::{ApiError, ErrorKind, Input, PutReply};
+use towpath_api::{ApiError, ErrorKind, Input, OpenPutRequest, PutReply};
 use towpath_content::Oid;
 use towpath_content::ticket::Secret;
 use towpath_content::tree::Time;
-use towpath_store::{About, Lease, ObjectKind, Stamp, State, Store};
+use towpath_store::{About, Holder, Lease, ObjectKind, Stamp, State, Store};
 
 use crate::errors;
+use crate::open_puts::{self, GiveUpOnDrop};
 use crate::put_tree::{self, TreeTotals};
 use crate::service::Service;
 use crate::shares::Share;
@@ -29,8 +29,6 @@ const HASH_FIRST: u64 = 64 << 20;
 const LONGEST_START: Duration = Duration::from_secs(5);
 /// How often it is seen to whether what is not shown yet ever will be.
 const SHOW_TICK: Duration = Duration::from_millis(20);
-/// Bytes of a stream read at once.
-const PART: u64 = 256 << 10;
 
 /// Something that is served until the service ends.
 pub struct Shared {
@@ -63,14 +61,20 @@ pub async fn share(service: &Arc<Service>, path: &Path) -> Result<Shared, ApiErr
     start_and_show(service, plan).await
 }
 
-/// Puts a path and pins it until it is done. Returns when the ticket is known; what is still to be
-/// read goes on in the background.
-pub async fn put(service: &Arc<Service>, path: &Path) -> Result<Shared, ApiError> {
+/// Puts a path, to be held by `holder`. Returns when the ticket is known; what is still to be read
+/// goes on in the background.
+pub async fn put(service: &Arc<Service>, path: &Path, holder: Holder) -> Result<Shared, ApiError> {
     let absolute = absolute(path)?;
     let leases = service.store.leases().map_err(|error| errors::store(&error))?;
-    let lease = leases.into_iter().find(|lease| lease.path.as_deref() == Some(&absolute));
+    let (own, others): (Vec<_>, Vec<_>) = leases.into_iter().partition(|lease| lease.holder == holder);
+    let lease = own.into_iter().find(|lease| lease.path.as_deref() == Some(&absolute));
     let known = lease.map(|lease| Share { oid: lease.oid, secret: lease.secret });
-    let plan = plan(service, path, known).await?;
+    let mut plan = plan(service, path, known).await?;
+    if others.iter().any(|lease| lease.oid == plan.share.oid) {
+        // Someone else holds this very name: with one of its own neither ends the other's.
+        plan.share = Share { oid: Oid::Live(random()?), secret: Secret(random()?) };
+        plan.is_read = false;
+    }
     let lease = Lease {
         oid: plan.share.oid,
         content: plan.is_read.then_some(plan.share.oid).filter(|oid| !oid.is_live()),
@@ -79,8 +83,9 @@ pub async fn put(service: &Arc<Service>, path: &Path) -> Result<Shared, ApiError
         path: Some(plan.path.clone()),
         about: plan.about.clone(),
         created: now(),
+        holder,
     };
-    service.store.lease(&lease).map_err(|error| errors::store(&error))?;
+    service.lease(&lease)?;
     start_and_show(service, plan).await
 }
 
@@ -231,91 +236,19 @@ fn binding(service: &Service, oid: &Oid) -> Option<Oid> {
 /// Puts bytes as they come; the ticket is sent first.
 pub async fn put_stream(
     service: &Arc<Service>,
-    mut input: Input<'_>,
+    request: &OpenPutRequest,
+    input: Input<'_>,
     ticket: mpsc::Sender<PutReply>,
 ) -> Result<PutReply, ApiError> {
-    let (live, secret, about) = (Oid::Live(random()?), Secret(random()?), About::default());
-    service.store.put_init(&live, &about).map_err(|error| errors::store(&error))?;
-    service.grants.share(live, secret);
-    let mut reply = PutReply { ticket: service.ticket(live, secret), oid: live.to_string(), size: None };
-    let _ = ticket.send(reply.clone()).await;
-    let (parts, inbox) = mpsc::channel(4);
-    let store = Arc::clone(service);
-    let storing = tokio::task::spawn_blocking(move || store_parts(&store, &live, inbox));
-    let read = read_parts(&mut input, &parts).await;
-    if read.is_ok() {
-        let _ = parts.send(Part::End).await;
-    }
-    drop(parts);
-    let stored = storing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
-    read.map_err(|error| ApiError::new(ErrorKind::Failed, format!("reading the input: {error}")))?;
-    let (content, size) = stored?;
-    let lease = Lease {
-        oid: live,
-        content: Some(content),
-        size: Some(size),
-        secret,
-        path: None,
-        about,
-        created: now(),
-    };
-    service.store.lease(&lease).map_err(|error| errors::store(&error))?;
-    reply.ticket = service.ticket(live, secret);
-    (reply.oid, reply.size) = (content.to_string(), Some(size));
+    let (live, reply) = open_puts::open(service, request)?;
+    // Only an end that was seen makes an object: a caller that goes away in the middle must not
+    // bind a ticket to half of its bytes.
+    let watch = GiveUpOnDrop::new(service, live);
+    let _ = ticket.send(reply).await;
+    open_puts::append(service, &live, 0, input).await?;
+    let reply = open_puts::commit(service, &live).await?;
+    watch.release();
     Ok(reply)
-}
-
-/// What the reading side hands to the storing one. Only an end that was seen makes an object: a
-/// caller that goes away in the middle must not bind a ticket to half of its bytes.
-enum Part {
-    Bytes(Vec<u8>),
-    End,
-}
-
-async fn read_parts(input: &mut Input<'_>, parts: &mpsc::Sender<Part>) -> std::io::Result<()> {
-    loop {
-        let mut part = Vec::with_capacity(PART as usize);
-        // What has come is handed on at once: a slow producer is followed, not waited for.
-        if input.take(PART).read_buf(&mut part).await? == 0 {
-            return Ok(());
-        }
-        if parts.send(Part::Bytes(part)).await.is_err() {
-            return Ok(());
-        }
-    }
-}
-
-fn store_parts(
-    service: &Service,
-    live: &Oid,
-    mut parts: mpsc::Receiver<Part>,
-) -> Result<(Oid, u64), ApiError> {
-    let stored = store_until_end(service, live, &mut parts);
-    if stored.is_err() {
-        service.store.put_abort(live);
-    }
-    stored
-}
-
-fn store_until_end(
-    service: &Service,
-    live: &Oid,
-    parts: &mut mpsc::Receiver<Part>,
-) -> Result<(Oid, u64), ApiError> {
-    let mut size = 0;
-    while let Some(part) = parts.blocking_recv() {
-        match part {
-            Part::Bytes(part) => {
-                size += part.len() as u64;
-                service.store.put_data(live, &part).map_err(|error| errors::store(&error))?;
-            }
-            Part::End => {
-                let content = service.store.put_commit(live).map_err(|error| errors::store(&error))?;
-                return Ok((content, size));
-            }
-        }
-    }
-    Err(ApiError::new(ErrorKind::Interrupted, "the input did not come to its end"))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, ApiError> {
@@ -334,7 +267,7 @@ fn about(path: &Path, metadata: &std::fs::Metadata) -> About {
     }
 }
 
-fn random<const N: usize>() -> Result<[u8; N], ApiError> {
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], ApiError> {
     let mut bytes = [0; N];
     getrandom(&mut bytes[..], GetRandomFlags::empty())
         .map_err(|error| ApiError::new(ErrorKind::Failed, format!("no randomness: {error}")))?;
@@ -342,6 +275,6 @@ fn random<const N: usize>() -> Result<[u8; N], ApiError> {
 }
 
 /// Seconds since 1970.
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -3,28 +3,46 @@
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use towpath_api::{
-    Api, ApiError, BoxFuture, ErrorKind, Event, GetRequest, Input, Object, PutReply, PutRequest, Status,
-    Summary,
+    Api, ApiError, BoxFuture, Content, ContentRequest, ErrorKind, Event, GcReply, GcRequest, GetRequest,
+    Held, Input, ListRequest, Object, OpenPutRequest, PartReply, Parts, PutReply, PutRequest, Session,
+    Status, Summary, TransferEvent,
 };
 use towpath_content::ticket::{Enclosed, MAX_ENCLOSED, Secret};
 use towpath_content::{Hint, NodeId, Oid, Ticket};
 use towpath_files::display_name;
 use towpath_link::Identity;
+use towpath_link::tcp::Listener;
 use towpath_plugins::direct::{Pace, PeerConfig, Service as PeerService};
 use towpath_plugins::preferred::Precedence;
 use towpath_plugins::processor::{Object as Chunked, Processors};
-use towpath_store::{Availability, DiskStore, Lease, ObjectKind, State, Store};
+use towpath_store::{
+    Availability, CachedObject, DiskStore, GcOptions, Holder, Lease, ObjectKind, State, Store, StoreError,
+};
 use towpath_transfer::{Metadata, Outcome};
 
+use crate::admission::Admission;
+use crate::arrivals::Arrivals;
+use crate::config::{Config, Live};
+use crate::doors::Doors;
+use crate::ending::{self, Ending, UnderWay};
 use crate::grants::Grants;
 use crate::home::Home;
-use crate::listen::{Listening, listen};
+use crate::listen::{self, Listening, Serving};
+use crate::lock::lock;
+use crate::metrics::{Direction, Metrics, Watch};
+use crate::open_puts::OpenPuts;
+use crate::sessions::Sessions;
 use crate::shares::Shares;
-use crate::{errors, get, put};
+use crate::transfers::Transfers;
+use crate::{content, errors, get, open_puts, put, sessions};
+
+/// How often the cache is compared with its limits.
+const TRIM_EVERY: Duration = Duration::from_secs(10);
 
 /// How a service is started.
 #[derive(Debug, Clone, Default)]
@@ -32,8 +50,8 @@ pub struct Options {
     /// Honour the tickets of all leases, as a daemon does. Default: only what is shared by this
     /// process.
     pub serve_leases: bool,
-    /// Bytes per second that go out, 0 for no limit.
-    pub limit_rate: u64,
+    /// How it runs.
+    pub config: Config,
     /// What every chunk passes, on its way out and in. Default: those of this build.
     pub processors: Processors,
 }
@@ -47,9 +65,20 @@ pub struct Service {
     pub(crate) shares: Shares,
     /// Which gets go first.
     pub(crate) precedence: Arc<Precedence>,
+    processors: Processors,
+    pub(crate) open_puts: OpenPuts,
+    pub(crate) transfers: Transfers,
+    pub(crate) sessions: Sessions,
+    pub(crate) arrivals: Arrivals,
+    /// When the cache was last looked at.
+    trimmed: Mutex<Option<Instant>>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) doors: Arc<Doors>,
+    pub(crate) admission: Admission,
+    config: Live,
+    send_pace: Arc<Pace>,
     peers: Arc<PeerService>,
     listening: tokio::sync::OnceCell<Listening>,
-    options: Options,
 }
 
 impl Service {
@@ -59,11 +88,19 @@ impl Service {
         let store = DiskStore::open(home.state(), home.data());
         let store = Arc::new(store.map_err(|error| no_home(errors::store(&error)))?);
         let leases = options.serve_leases.then(|| Arc::clone(&store) as Arc<dyn Store>);
-        let grants = Arc::new(Grants::new(identity.clone(), leases));
+        let send_pace = Arc::new(Pace::new(options.config.general.limit_rate.0));
+        let config = Live::new(options.config);
+        let grants = Arc::new(Grants::new(identity.clone(), leases, config.clone()));
         let peers = PeerService::new(Arc::clone(&store) as Arc<dyn Store>, grants.clone());
         let peers = Arc::new(peers.with_processors(options.processors.clone()));
         let shares = Shares::new(home.shares());
         let listening = tokio::sync::OnceCell::new();
+        let metrics = Arc::new(Metrics::default());
+        let ended = store.end_sessions().map_err(|error| errors::store(&error))?;
+        if !ended.is_empty() {
+            tracing::info!(leases = ended.len(), "ended leases of applications that died with their daemon");
+        }
+        let (open_puts, transfers) = (OpenPuts::default(), Transfers::default());
         Ok(Arc::new(Self {
             home,
             identity,
@@ -71,9 +108,19 @@ impl Service {
             grants,
             shares,
             precedence: Arc::default(),
+            processors: options.processors,
+            doors: Arc::new(Doors::new(config.clone())),
+            admission: Admission::new(config.clone(), Arc::clone(&metrics)),
+            metrics,
+            config,
+            send_pace,
+            open_puts,
+            transfers,
+            sessions: Sessions::default(),
+            arrivals: Arrivals::default(),
+            trimmed: Mutex::default(),
             peers,
             listening,
-            options,
         }))
     }
 
@@ -90,30 +137,89 @@ impl Service {
         }
     }
 
-    /// Listens for peers; they wait until [`Self::open_doors`]. `user` names who listens, so that the same one gets the same port again;
-    /// `address` is what a person asked for.
+    /// Listens for peers; they wait until [`Self::open_doors`]. `user` names who listens, so that
+    /// the same one gets the same port again; `addresses` are what a person asked for.
     pub async fn listen(
-        &self,
+        self: &Arc<Self>,
         user: &[u8],
-        address: Option<SocketAddr>,
+        addresses: &[SocketAddr],
     ) -> Result<Vec<SocketAddr>, ApiError> {
-        let config = self.peer_config();
-        let start = || listen(&self.identity, &self.shares, user, address, Arc::clone(&self.peers), config);
+        self.listen_at(listen::sockets(&self.identity, &self.shares, user, addresses)).await
+    }
+
+    /// The same at sockets that another program, such as systemd, listens on already.
+    pub async fn listen_inherited(
+        self: &Arc<Self>,
+        sockets: Vec<std::net::TcpListener>,
+    ) -> Result<Vec<SocketAddr>, ApiError> {
+        let inherited = sockets.into_iter().map(|socket| listen::inherit(&self.identity, socket));
+        self.listen_at(async { inherited.collect() }).await
+    }
+
+    async fn listen_at(
+        self: &Arc<Self>,
+        sockets: impl Future<Output = Result<Vec<Listener>, ApiError>>,
+    ) -> Result<Vec<SocketAddr>, ApiError> {
+        let service = Arc::downgrade(self);
+        let config =
+            move || service.upgrade().map_or_else(PeerConfig::default, |service| service.peer_config());
+        let serving = Serving {
+            service: Arc::clone(&self.peers),
+            config: Box::new(config),
+            doors: Arc::clone(&self.doors),
+        };
+        let start = async || Listening::start(sockets.await?, serving);
         let listening = self.listening.get_or_try_init(start).await?;
         Ok(listening.addresses().to_vec())
     }
 
     fn peer_config(&self) -> PeerConfig {
-        PeerConfig {
-            send_pace: Arc::new(Pace::new(self.options.limit_rate)),
-            processors: self.processors().clone(),
-            ..PeerConfig::default()
-        }
+        let (send_pace, traffic) = (Arc::clone(&self.send_pace), Arc::clone(&self.metrics.served));
+        PeerConfig { send_pace, traffic, processors: self.processors.clone(), ..PeerConfig::default() }
     }
 
     /// What every chunk passes.
     pub(crate) const fn processors(&self) -> &Processors {
-        &self.options.processors
+        &self.processors
+    }
+
+    /// How it runs at the moment.
+    pub fn config(&self) -> Arc<Config> {
+        self.config.get()
+    }
+
+    /// From now on it runs so; transfers and connections go on. Returns the fields that are looked at
+    /// only at the next start.
+    pub fn reconfigure(&self, config: Config) -> Vec<String> {
+        let new = config.clone();
+        let old = self.config.set(config);
+        *lock(&self.trimmed) = None;
+        self.send_pace.set(new.general.limit_rate.0);
+        old.waits_for_restart(&new)
+    }
+
+    /// What was counted so far.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Lets nothing new begin, and waits for what is under way, but not for longer than the
+    /// configured grace.
+    pub async fn drain(&self) {
+        self.admission.end();
+        if let Some(listening) = self.listening.get() {
+            listening.close();
+        }
+        let grace = Duration::from_secs(self.config().general.grace.0);
+        let under_way = || UnderWay {
+            transfers: self.admission.transfers(),
+            connections: self.doors.connections(),
+            sent: self.metrics.served.sent(),
+        };
+        let mut ending = Ending::new(Instant::now(), grace, under_way().sent);
+        while !ending.is_over(Instant::now(), under_way()) {
+            tokio::time::sleep(ending::LOOK_EVERY).await;
+        }
     }
 
     /// The addresses it listens on; none if it does not.
@@ -156,6 +262,53 @@ impl Service {
         enclosed.fits(&oid).then_some((oid, enclosed))
     }
 
+    /// Records a lease, if its holder lives.
+    pub(crate) fn lease(&self, lease: &Lease) -> Result<(), ApiError> {
+        self.store.lease(lease).map_err(|error| errors::store(&error))?;
+        if self.sessions.is_alive(&lease.holder) {
+            return Ok(());
+        }
+        // The session ended in between, and with it what it held.
+        self.store.done(&lease.oid).map_err(|error| errors::store(&error))?;
+        Err(ApiError::new(ErrorKind::Interrupted, "the session ended"))
+    }
+
+    /// Evicts what is too much of the cache, at most every few seconds.
+    pub fn trim_cache(&self) -> Result<(), StoreError> {
+        let mut trimmed = lock(&self.trimmed);
+        if trimmed.is_some_and(|last| last.elapsed() < TRIM_EVERY) {
+            return Ok(());
+        }
+        *trimmed = Some(Instant::now());
+        drop(trimmed);
+        self.metrics.evicted(&self.store.evict(&self.config().cache_policy())?);
+        Ok(())
+    }
+
+    fn collect(&self, request: GcRequest) -> Result<GcReply, ApiError> {
+        let mut options = GcOptions { policy: self.config().cache_policy() };
+        if request.all {
+            options.policy.owned_bytes = 0;
+        }
+        let collected = self.store.gc(&options).map_err(|error| errors::store(&error))?;
+        let forgotten = self.shares.forget_sent(|oid| self.store.have(oid).is_ok());
+        forgotten.map_err(|error| errors::io("tidy up", &self.home.shares(), &error))?;
+        Ok(GcReply {
+            objects: collected.evicted.objects,
+            bytes: collected.evicted.bytes + collected.bytes,
+            entries: collected.files + collected.evicted.files + collected.values,
+            leftovers: collected.objects + collected.chunks + collected.temporaries,
+            leases: collected.leases,
+        })
+    }
+
+    /// The lease says from now on whether the ticket for `oid` is honoured, if leases are.
+    pub(crate) fn leave_to_lease(&self, oid: &Oid) {
+        if self.grants.honours_leases() {
+            self.grants.unshare(oid);
+        }
+    }
+
     /// Serves `path` until the service ends, under the same ticket as last time if it has not
     /// changed. The ticket comes at once; the returned handle completes when all has been read.
     pub async fn share(self: &Arc<Self>, path: &Path) -> Result<put::Shared, ApiError> {
@@ -164,7 +317,7 @@ impl Service {
 
     /// Puts a path and returns when all of it has been read.
     pub async fn put_and_wait(self: &Arc<Self>, path: &Path) -> Result<PutReply, ApiError> {
-        let reading = put::put(self, path).await?.reading;
+        let reading = put::put(self, path, Holder::Pinned).await?.reading;
         reading.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
     }
 
@@ -173,10 +326,9 @@ impl Service {
         let service = Arc::clone(self);
         tokio::spawn(async move {
             let leases = service.store.leases().unwrap_or_default();
-            for path in
-                leases.iter().filter(|lease| lease.content.is_none()).filter_map(|lease| lease.path.clone())
-            {
-                match put::put(&service, &path).await {
+            for lease in leases.into_iter().filter(|lease| lease.content.is_none()) {
+                let (Some(path), holder) = (lease.path, lease.holder) else { continue };
+                match put::put(&service, &path, holder).await {
                     Ok(put) => drop(put.reading.await),
                     Err(error) => tracing::warn!(path = %path.display(), %error, "could not go on reading"),
                 }
@@ -193,15 +345,34 @@ impl Service {
         }
     }
 
+    /// What nobody leases and the store keeps.
+    fn cached_object(&self, cached: &CachedObject) -> Object {
+        let kind = self.store.have(&cached.oid).map(|have| have.about.kind).unwrap_or_default();
+        Object {
+            oid: cached.oid.to_string(),
+            content: Some(cached.oid.to_string()),
+            kind: kind_name(kind).into(),
+            size: Some(cached.size),
+            path: None,
+            ticket: None,
+            created: cached.used,
+            held: Held::Cached,
+        }
+    }
+
     fn object(&self, lease: &Lease) -> Object {
         Object {
             oid: lease.oid.to_string(),
             content: lease.content.map(|oid| oid.to_string()),
-            kind: if lease.about.kind == ObjectKind::Tree { "tree" } else { "blob" }.into(),
+            kind: kind_name(lease.about.kind).into(),
             size: lease.size,
             path: lease.path.as_ref().map(|path| display_name(path.as_os_str().as_encoded_bytes())),
-            ticket: self.ticket(lease.oid, lease.secret),
+            ticket: Some(self.ticket(lease.oid, lease.secret)),
             created: lease.created,
+            held: match lease.holder {
+                Holder::Pinned => Held::Pinned,
+                Holder::Session(_) => Held::Session,
+            },
         }
     }
 }
@@ -212,6 +383,13 @@ pub(crate) fn passes(processors: &Processors, oid: &Oid, name: &[u8], content: &
     let object = Chunked { oid, name, size: Some(content.len() as u64), metadata: &metadata };
     processors.admit(&object)?;
     processors.inspect(&object, 0, content)
+}
+
+const fn kind_name(kind: ObjectKind) -> &'static str {
+    match kind {
+        ObjectKind::Blob => "blob",
+        ObjectKind::Tree => "tree",
+    }
 }
 
 /// A user without a home directory, such as a job's, can still have a place for the service.
@@ -246,9 +424,51 @@ pub(crate) fn parse_name(name: &str) -> Result<Oid, ApiError> {
 #[derive(Clone)]
 pub struct InProcess(pub Arc<Service>);
 
+impl InProcess {
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Service) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let service = Arc::clone(&self.0);
+        let working = tokio::task::spawn_blocking(move || work(&service));
+        working.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
+    }
+
+    /// Runs a get within the limits, and counts what it brings; its events go to everybody who
+    /// listens, too.
+    async fn observed(&self, request: GetRequest, events: mpsc::Sender<Event>) -> Result<Summary, ApiError> {
+        let place = request.output.as_ref().unwrap_or(&request.directory);
+        let admitted = self.0.admission.begin(Direction::Get, place)?;
+        let mut watch = Watch::new(Arc::clone(&self.0.metrics));
+        let oid = parse_name(&request.ticket).map(|oid| oid.to_string()).unwrap_or_default();
+        let transfer = self.0.transfers.begin_get(oid);
+        let (teller, mut inbox) = mpsc::channel(1);
+        let handing_on = async {
+            while let Some(event) = inbox.recv().await {
+                watch.event(&event);
+                transfer.tell(&event);
+                let _ = events.send(event).await;
+            }
+        };
+        let (result, ()) = tokio::join!(get::get(&self.0, request, teller), handing_on);
+        match &result {
+            Ok(summary) => {
+                watch.summary(summary);
+                admitted.done();
+                transfer.tell(&Event::Summary(summary.clone()));
+            }
+            Err(error) => transfer.tell(&Event::Failed(error.clone())),
+        }
+        result
+    }
+}
+
 impl Api for InProcess {
     fn put(&self, request: PutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>> {
-        Box::pin(async move { Ok(put::put(&self.0, &request.path).await?.reply) })
+        Box::pin(async move {
+            let holder = self.0.sessions.holder(request.session.as_deref())?;
+            Ok(put::put(&self.0, &request.path, holder).await?.reply)
+        })
     }
 
     fn put_stream<'a>(
@@ -256,7 +476,35 @@ impl Api for InProcess {
         input: Input<'a>,
         ticket: mpsc::Sender<PutReply>,
     ) -> BoxFuture<'a, Result<PutReply, ApiError>> {
-        Box::pin(put::put_stream(&self.0, input, ticket))
+        Box::pin(async move {
+            let admitted = self.0.admission.begin(Direction::Put, self.0.home.data())?;
+            let result = put::put_stream(&self.0, &OpenPutRequest::default(), input, ticket).await;
+            if result.is_ok() {
+                admitted.done();
+            }
+            result
+        })
+    }
+
+    fn open_put(&self, request: OpenPutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>> {
+        Box::pin(async move { open_puts::open(&self.0, &request).map(|(_, reply)| reply) })
+    }
+
+    fn put_part<'a>(
+        &'a self,
+        id: String,
+        offset: u64,
+        part: Input<'a>,
+    ) -> BoxFuture<'a, Result<PartReply, ApiError>> {
+        Box::pin(async move { open_puts::append(&self.0, &parse_name(&id)?, offset, part).await })
+    }
+
+    fn commit_put(&self, id: String) -> BoxFuture<'_, Result<PutReply, ApiError>> {
+        Box::pin(async move { open_puts::commit(&self.0, &parse_name(&id)?).await })
+    }
+
+    fn abort_put(&self, id: String) -> BoxFuture<'_, Result<(), ApiError>> {
+        Box::pin(async move { open_puts::abort(&self.0, &parse_name(&id)?) })
     }
 
     fn get<'a>(
@@ -264,37 +512,69 @@ impl Api for InProcess {
         request: GetRequest,
         events: mpsc::Sender<Event>,
     ) -> BoxFuture<'a, Result<Summary, ApiError>> {
-        Box::pin(get::get(&self.0, request, events))
+        Box::pin(self.observed(request, events))
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Object>, ApiError>> {
+    fn content(&self, request: ContentRequest) -> BoxFuture<'_, Result<Content, ApiError>> {
         Box::pin(async move {
-            let leases = self.0.store.leases().map_err(|error| errors::store(&error))?;
-            Ok(leases.iter().map(|lease| self.0.object(lease)).collect())
+            let opened = content::open(&self.0, &request).await?;
+            let (oid, size) = (opened.oid.map(|oid| oid.to_string()), opened.size);
+            let bytes = Parts::new(opened.in_order(0..size.unwrap_or(u64::MAX)));
+            Ok(Content { oid, size, bytes })
         })
+    }
+
+    fn session(&self) -> BoxFuture<'_, Result<Session, ApiError>> {
+        Box::pin(async move {
+            let open = sessions::Open::begin(&self.0)?;
+            Ok(Session { id: open.name(), open: Box::new(open) })
+        })
+    }
+
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Vec<Object>, ApiError>> {
+        Box::pin(self.blocking(move |service| {
+            let leases = service.store.leases().map_err(|error| errors::store(&error))?;
+            let mut objects: Vec<_> = leases.iter().map(|lease| service.object(lease)).collect();
+            if request.cached {
+                let cached = service.store.cached().map_err(|error| errors::store(&error))?;
+                objects.extend(cached.iter().map(|cached| service.cached_object(cached)));
+            }
+            Ok(objects)
+        }))
     }
 
     fn done(&self, name: String) -> BoxFuture<'_, Result<(), ApiError>> {
-        Box::pin(async move {
-            let oid = self.0.leased(parse_name(&name)?);
-            match self.0.store.done(&oid).map_err(|error| errors::store(&error))? {
-                true => Ok(()),
+        Box::pin(self.blocking(move |service| {
+            let oid = service.leased(parse_name(&name)?);
+            match service.store.done(&oid).map_err(|error| errors::store(&error))? {
+                true => service.trim_cache().map_err(|error| errors::store(&error)),
                 false => Err(ApiError::new(ErrorKind::NotFound, format!("nothing is put as {oid}"))
                     .hint("'tow ls' lists what is")),
             }
-        })
+        }))
+    }
+
+    fn gc(&self, request: GcRequest) -> BoxFuture<'_, Result<GcReply, ApiError>> {
+        Box::pin(self.blocking(move |service| service.collect(request)))
     }
 
     fn status(&self) -> BoxFuture<'_, Result<Status, ApiError>> {
-        Box::pin(async move {
-            let leases = self.0.store.leases().map_err(|error| errors::store(&error))?;
+        Box::pin(self.blocking(|service| {
+            let leases = service.store.leases().map_err(|error| errors::store(&error))?;
             Ok(Status {
-                node: self.0.node_id().to_string(),
-                listening: self.0.addresses().iter().map(SocketAddr::to_string).collect(),
+                node: service.node_id().to_string(),
+                listening: service.addresses().iter().map(SocketAddr::to_string).collect(),
                 version: env!("CARGO_PKG_VERSION").into(),
                 objects: leases.len() as u64,
-                connections: self.0.listening.get().map_or(0, Listening::connections),
+                connections: service.doors.connections(),
+                sessions: service.sessions.len() as u64,
+                open_puts: service.open_puts.len() as u64,
+                gets: service.transfers.gets(),
             })
-        })
+        }))
+    }
+
+    fn events(&self) -> BoxFuture<'_, Result<mpsc::Receiver<TransferEvent>, ApiError>> {
+        Box::pin(async move { Ok(self.0.transfers.listen()) })
     }
 }

@@ -91,6 +91,46 @@ impl Shares {
         self.write(&self.file("from", &node.0), &json!({ "into": names }))
     }
 
+    /// Whether `node` sent `oid` at some time: then using what is here tells it nothing new.
+    pub fn was_sent(&self, node: &NodeId, oid: &Oid) -> bool {
+        self.sent(node).join(file_name(oid)).exists()
+    }
+
+    /// Whether `node` sent anything that [`Self::keep_sent`] noted.
+    pub fn has_sent(&self, node: &NodeId) -> bool {
+        self.sent(node).exists()
+    }
+
+    /// Notes that `node` sent `oid`: an empty file by its name.
+    pub fn keep_sent(&self, node: &NodeId, oid: &Oid) -> std::io::Result<()> {
+        use std::os::unix::fs::DirBuilderExt;
+        let folder = self.sent(node);
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        fs::File::create(folder.join(file_name(oid))).map(drop)
+    }
+
+    /// Forgets what was sent and is not here any more.
+    pub fn forget_sent(&self, is_here: impl Fn(&Oid) -> bool) -> std::io::Result<()> {
+        let folder = self.folder.join("sent");
+        for node in fs::read_dir(&folder).into_iter().flatten() {
+            let node = node?.path();
+            for note in fs::read_dir(&node)? {
+                let note = note?;
+                let oid = note.file_name().to_str().and_then(|name| name.parse().ok());
+                if !oid.is_some_and(|oid| is_here(&oid)) {
+                    fs::remove_file(note.path())?;
+                }
+            }
+            // Only if nothing is in it.
+            let _ = fs::remove_dir(&node);
+        }
+        Ok(())
+    }
+
+    fn sent(&self, node: &NodeId) -> PathBuf {
+        self.folder.join("sent").join(hex(&node.0))
+    }
+
     /// Replaces a record as a whole; it holds a secret, so it is for its owner alone.
     fn write(&self, file: &Path, record: &Value) -> std::io::Result<()> {
         use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -102,6 +142,10 @@ impl Shares {
         out.sync_all()?;
         fs::rename(&temp, file)
     }
+}
+
+fn file_name(oid: &Oid) -> String {
+    oid.to_string()
 }
 
 fn read(file: &Path) -> Option<Value> {
@@ -138,6 +182,20 @@ mod tests {
         let received = shares.received(&node);
         assert_eq!((received.len(), received.last()), (MAX_RECEIVED, Some(&PathBuf::from("/d68"))));
         assert_eq!(shares.received(&NodeId([2; 32])), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn what_a_sender_sent_is_known_until_it_is_not_here_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let shares = Shares::new(dir.path().to_path_buf());
+        let (node, other) = (NodeId([1; 32]), NodeId([2; 32]));
+        let (here, gone) = (Oid::of(b"here"), Oid::of(b"gone"));
+        [here, gone].iter().for_each(|oid| shares.keep_sent(&node, oid).unwrap());
+        assert!(shares.was_sent(&node, &here) && shares.has_sent(&node) && !shares.has_sent(&other));
+        shares.forget_sent(|oid| *oid == here).unwrap();
+        assert_eq!((shares.was_sent(&node, &here), shares.was_sent(&node, &gone)), (true, false));
+        shares.forget_sent(|_| false).unwrap();
+        assert!(!shares.has_sent(&node));
     }
 
     #[test]

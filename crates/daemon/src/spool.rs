@@ -1,5 +1,5 @@
-//! A temporary that is read while it grows: a tree descriptor on its way in, or bytes bound for
-//! standard output.
+//! A temporary that is read while it grows: a tree descriptor on its way in, or an object on its
+//! way to applications that read it as a stream.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,10 +8,12 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_store::About;
 use towpath_transfer::Target;
+use towpath_transfer::intervals::Intervals;
 
 use crate::lock::lock;
 
@@ -21,13 +23,30 @@ pub struct Spool {
     existing: u64,
     state: Mutex<State>,
     changed: Condvar,
+    /// The same for those who wait without a thread.
+    notify: Notify,
 }
 
 #[derive(Default)]
 struct State {
     /// Checked bytes from the front on.
     prefix: u64,
+    /// All checked bytes.
+    there: Intervals,
+    /// Piece values, once it is complete.
+    values: Vec<Value>,
     end: Option<End>,
+}
+
+/// What a reader without a thread finds.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// These bytes can be read.
+    Run(Range<u64>),
+    /// Everything was read; the object has so many bytes.
+    End(u64),
+    /// No more will come.
+    Failed,
 }
 
 enum End {
@@ -42,7 +61,16 @@ impl Spool {
         let mut options = File::options();
         let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         let existing = file.metadata()?.len();
-        Ok(Arc::new(Self { file, existing, state: Mutex::default(), changed: Condvar::new() }))
+        Ok(Arc::new(Self::with(file, existing)))
+    }
+
+    /// Spools into a file that is empty.
+    pub fn into_empty(file: File) -> Arc<Self> {
+        Arc::new(Self::with(file, 0))
+    }
+
+    fn with(file: File, existing: u64) -> Self {
+        Self { file, existing, state: Mutex::default(), changed: Condvar::new(), notify: Notify::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -52,6 +80,52 @@ impl Spool {
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.lock());
         self.changed.notify_all();
+        self.notify.notify_waiters();
+    }
+
+    /// The next bytes in order after `from`, at most `most`; waits for them.
+    pub async fn next_in_order(&self, from: u64, most: u64) -> Next {
+        self.next(|state| (state.prefix > from).then(|| from..state.prefix.min(from + most))).await
+    }
+
+    /// The next bytes that were not `taken` yet, wherever they are, at most `most`; waits for them.
+    pub async fn next_of_all(&self, taken: &Intervals, most: u64) -> Next {
+        self.next(|state| {
+            let mut left = state.there.clone();
+            taken.iter().for_each(|range| left.remove(range));
+            left.iter().next().map(|range| range.start..range.end.min(range.start + most))
+        })
+        .await
+    }
+
+    async fn next(&self, find: impl Fn(&State) -> Option<Range<u64>>) -> Next {
+        loop {
+            let changed = self.notify.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let state = self.lock();
+                match (find(&state), &state.end) {
+                    (Some(run), _) => return Next::Run(run),
+                    (None, Some(End::Complete(size))) => return Next::End(*size),
+                    (None, Some(End::Failed)) => return Next::Failed,
+                    (None, None) => {}
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Reads bytes that are there.
+    pub fn read_run(&self, run: &Range<u64>) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; (run.end - run.start) as usize];
+        self.file.read_exact_at(&mut bytes, run.start)?;
+        Ok(bytes)
+    }
+
+    /// The values of all pieces, once it is complete.
+    pub fn take_values(&self) -> Vec<Value> {
+        std::mem::take(&mut self.lock().values)
     }
 
     /// Nothing more comes.
@@ -120,7 +194,9 @@ impl Target for Spool {
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
+        self.file.write_all_at(bytes, offset)?;
+        self.change(|state| state.there.insert(offset..offset + bytes.len() as u64));
+        Ok(())
     }
 
     fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
@@ -132,6 +208,7 @@ impl Target for Spool {
             self.file.write_all_at(&zeros[..len as usize], at)?;
             at += len;
         }
+        self.change(|state| state.there.insert(range));
         Ok(())
     }
 
@@ -139,9 +216,11 @@ impl Target for Spool {
         self.change(|state| state.prefix = end);
     }
 
-    fn complete(&self, _oid: &Oid, size: u64, _values: Vec<Value>) -> io::Result<()> {
+    fn complete(&self, _oid: &Oid, size: u64, values: Vec<Value>) -> io::Result<()> {
         self.file.set_len(size)?;
         self.change(|state| {
+            state.there.insert(0..size);
+            state.values = values;
             state.prefix = size;
             state.end = Some(End::Complete(size));
         });
@@ -179,5 +258,25 @@ mod tests {
         let mut all = Vec::new();
         assert!(spool.reader().read_to_end(&mut all).is_err());
         assert_eq!(all, b"hello");
+    }
+
+    #[tokio::test]
+    async fn what_is_there_is_taken_out_of_order_each_byte_once() {
+        let spool = Spool::into_empty(tempfile::tempfile().unwrap());
+        spool.write(6, b"world").unwrap();
+        let mut taken = Intervals::default();
+        for (expected, bytes) in [(6..9, &b"wor"[..]), (9..11, b"ld")] {
+            let Next::Run(run) = spool.next_of_all(&taken, 3).await else { panic!("nothing there") };
+            assert_eq!((&run, &spool.read_run(&run).unwrap()[..]), (&expected, bytes));
+            taken.insert(run);
+        }
+        let (late, ()) = tokio::join!(spool.next_of_all(&taken, 100), async {
+            spool.write(0, b"hello ").unwrap();
+        });
+        assert_eq!(late, Next::Run(0..6));
+        taken.insert(0..6);
+        spool.complete(&Oid::of(b""), 11, Vec::new()).unwrap();
+        assert_eq!(spool.next_of_all(&taken, 100).await, Next::End(11));
+        assert_eq!(spool.next_in_order(11, 100).await, Next::End(11));
     }
 }

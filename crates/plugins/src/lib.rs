@@ -1,5 +1,5 @@
 //! The transfer plugins of Towpath, one module each, the [`processor`] seam, and [`registry`], which
-//! lists them all.
+//! lists them all and builds trees of plugins from configuration.
 //!
 //! | module | scheme | story |
 //! |---|---|---|

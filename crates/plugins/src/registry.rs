@@ -1,10 +1,23 @@
-//! Every plugin by the scheme of the hints it answers, and every processor. The one place that lists
-//! them.
+//! Every plugin of this build, with its settings, and every processor: the one place that lists
+//! them, and builds trees of plugins.
+//!
+//! A [`Node`] describes a plugin and, in its settings, those that it wraps. It comes from
+//! configuration, or is [`default_tree`]; [`build`] makes the plugins of one transfer of it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+
+use towpath_link::Identity;
+use towpath_store::Store;
+use towpath_transfer::TransferPlugin;
 
 use crate::direct::compress::Zstd;
+use crate::direct::{self, DirectConfig, PeerConfig};
+use crate::local::Allow;
 use crate::processor::Processor;
+use crate::takeover::Names;
+use crate::{Cascade, Direct, Local, Takeover};
 
 /// What a hint's scheme stands for in this build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,12 +28,296 @@ pub enum Known {
     Unknown,
 }
 
+/// A plugin as people configure it.
+pub struct Plugin {
+    /// What it is called.
+    pub name: &'static str,
+    /// The scheme of the hints that it answers.
+    pub scheme: Option<&'static str>,
+    /// What it does, in a sentence.
+    pub about: &'static str,
+    /// Its settings.
+    pub fields: &'static [Field],
+    build: fn(&Node, &mut Builder<'_>) -> Arc<dyn TransferPlugin>,
+}
+
+/// A setting of a plugin.
+#[derive(Debug, Clone, Copy)]
+pub struct Field {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it takes.
+    pub kind: FieldKind,
+    /// What it does, in a sentence.
+    pub about: &'static str,
+}
+
+/// What a setting takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldKind {
+    /// A whole number.
+    Number {
+        /// The smallest that is allowed.
+        least: u64,
+        /// The largest that is allowed.
+        most: u64,
+        /// What it is if it is not given.
+        default: u64,
+    },
+    /// Another plugin; it must be given.
+    Plugin,
+    /// One or more plugins in an order that matters; they must be given.
+    Plugins,
+}
+
+/// The value of a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// Of [`FieldKind::Number`].
+    Number(u64),
+    /// Of [`FieldKind::Plugin`].
+    Plugin(Node),
+    /// Of [`FieldKind::Plugins`].
+    Plugins(Vec<Node>),
+}
+
+/// A plugin in a tree, with all of its settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    plugin: &'static str,
+    settings: BTreeMap<&'static str, Value>,
+}
+
+/// What plugins are made from.
+pub struct Parts {
+    /// This machine's store.
+    pub store: Arc<dyn Store>,
+    /// What of it may be drawn from.
+    pub allow: Allow,
+    /// Who dials.
+    pub identity: Identity,
+    /// How connections to peers behave.
+    pub peer: PeerConfig,
+}
+
+/// The plugins of one transfer.
+pub struct Tree {
+    /// What the transfer asks.
+    pub root: Arc<dyn TransferPlugin>,
+    /// Those parts of the tree that ask others, in their order.
+    pub remote: Vec<Arc<dyn TransferPlugin>>,
+    /// Those that look on this machine, in their order.
+    pub local: Vec<Arc<dyn TransferPlugin>>,
+}
+
+/// All plugins of this build, by name.
+pub const PLUGINS: &[Plugin] = &[
+    Plugin {
+        name: "cascade",
+        scheme: None,
+        about: "Asks its plugins in their order: what one does not have is asked of the next.",
+        fields: &[Field {
+            name: "of",
+            kind: FieldKind::Plugins,
+            about: "The plugins to ask, cheapest first.",
+        }],
+        build: |node, builder| Arc::new(Cascade::new(builder.children(node, "of"))),
+    },
+    Plugin {
+        name: "direct",
+        scheme: Some(direct::SCHEME),
+        about: "Brings objects from the service that issued the ticket, at the addresses that it names.",
+        fields: &[
+            Field {
+                name: "connections",
+                kind: FieldKind::Number { least: 1, most: 16, default: 1 },
+                about: "Connections to the other service for each transfer.",
+            },
+            Field {
+                name: "connect_seconds",
+                kind: FieldKind::Number { least: 1, most: 600, default: 10 },
+                about: "How long an address may take to answer.",
+            },
+            Field {
+                name: "handshake_seconds",
+                kind: FieldKind::Number { least: 1, most: 600, default: 10 },
+                about: "How long the other service may take to prove who it is.",
+            },
+        ],
+        build: |node, builder| {
+            let seconds = |name| Duration::from_secs(node.number(name));
+            let mut config = DirectConfig { peer: builder.parts.peer.clone(), ..DirectConfig::default() };
+            config.connections = usize::try_from(node.number("connections")).unwrap_or(1);
+            config.timeouts.connect = seconds("connect_seconds");
+            config.timeouts.handshake = seconds("handshake_seconds");
+            builder.remote(Arc::new(Direct::new(builder.parts.identity.clone(), config, None)))
+        },
+    },
+    Plugin {
+        name: "local",
+        scheme: None,
+        about: "Draws from what lies on this machine already, as far as that tells a stranger nothing.",
+        fields: &[],
+        build: |_, builder| {
+            let Parts { store, allow, .. } = builder.parts;
+            builder.local(Arc::new(Local::new(Arc::clone(store), Arc::clone(allow))))
+        },
+    },
+    Plugin {
+        name: "takeover",
+        scheme: None,
+        about: "Asks the better one of two plugins, and the first one while the better one is in trouble.",
+        fields: &[
+            Field {
+                name: "first",
+                kind: FieldKind::Plugin,
+                about: "The plugin to ask while the better one is in trouble.",
+            },
+            Field {
+                name: "better",
+                kind: FieldKind::Plugin,
+                about: "The plugin to ask unless it is in trouble.",
+            },
+        ],
+        build: |node, builder| {
+            let name = |field| node.children(field).first().map_or("", |child| child.plugin);
+            let names = Names { first: name("first"), better: name("better") };
+            let takeover = Takeover::new(builder.child(node, "first"), names);
+            takeover.offer(builder.child(node, "better"));
+            takeover
+        },
+    },
+];
+
 /// The plugin that answers hints of `scheme`.
 pub fn by_scheme(scheme: &str) -> Known {
-    match scheme {
-        crate::direct::SCHEME => Known::Plugin("direct"),
-        _ => Known::Unknown,
+    let found = PLUGINS.iter().find(|plugin| plugin.scheme == Some(scheme));
+    found.map_or(Known::Unknown, |plugin| Known::Plugin(plugin.name))
+}
+
+/// The plugin of this name, if this build has it.
+pub fn by_name(name: &str) -> Option<&'static Plugin> {
+    PLUGINS.iter().find(|plugin| plugin.name == name)
+}
+
+/// This machine first, then the ticket's service.
+pub fn default_tree() -> Node {
+    let leaf = |name| Node::new(name, BTreeMap::new());
+    let of = Value::Plugins(vec![leaf("local"), leaf("direct")]);
+    Node::new("cascade", BTreeMap::from([("of", of)]))
+}
+
+/// Makes the plugins that `node` describes.
+pub fn build(node: &Node, parts: &Parts) -> Tree {
+    let mut builder = Builder { parts, remote: Vec::new(), local: Vec::new() };
+    let root = builder.node(node);
+    Tree { root, remote: builder.remote, local: builder.local }
+}
+
+impl Plugin {
+    /// Its setting of this name.
+    pub fn field(&self, name: &str) -> Option<&'static Field> {
+        self.fields.iter().find(|field| field.name == name)
     }
+
+    /// A node of this plugin. Settings that are not given have their defaults; the error names
+    /// one that must be given and is not, or is none of this plugin's, or has a wrong value.
+    pub fn node(&self, given: BTreeMap<&'static str, Value>) -> Result<Node, &'static str> {
+        let node = Node::new(self.name, given);
+        let is_right = |(name, value): (&&'static str, &Value)| match self.field(name) {
+            Some(field) if field.kind.takes(value) => Ok(()),
+            _ => Err(*name),
+        };
+        node.settings.iter().try_for_each(is_right)?;
+        let is_missing = |field: &&Field| !node.settings.contains_key(field.name);
+        self.fields.iter().find(is_missing).map_or(Ok(node.clone()), |field| Err(field.name))
+    }
+}
+
+impl FieldKind {
+    fn takes(self, value: &Value) -> bool {
+        match (self, value) {
+            (Self::Number { least, most, .. }, Value::Number(number)) => (least..=most).contains(number),
+            (Self::Plugin, Value::Plugin(_)) => true,
+            (Self::Plugins, Value::Plugins(nodes)) => !nodes.is_empty(),
+            _ => false,
+        }
+    }
+}
+
+impl Node {
+    fn new(plugin: &'static str, mut settings: BTreeMap<&'static str, Value>) -> Self {
+        for field in by_name(plugin).map_or(&[][..], |plugin| plugin.fields) {
+            if let FieldKind::Number { default, .. } = field.kind {
+                settings.entry(field.name).or_insert(Value::Number(default));
+            }
+        }
+        Self { plugin, settings }
+    }
+
+    /// The plugin's name.
+    pub const fn plugin(&self) -> &'static str {
+        self.plugin
+    }
+
+    /// All of its settings, by name.
+    pub const fn settings(&self) -> &BTreeMap<&'static str, Value> {
+        &self.settings
+    }
+
+    fn number(&self, field: &str) -> u64 {
+        match self.settings.get(field) {
+            Some(Value::Number(number)) => *number,
+            _ => 0,
+        }
+    }
+
+    fn children(&self, field: &str) -> &[Self] {
+        match self.settings.get(field) {
+            Some(Value::Plugin(node)) => std::slice::from_ref(node),
+            Some(Value::Plugins(nodes)) => nodes,
+            _ => &[],
+        }
+    }
+}
+
+struct Builder<'a> {
+    parts: &'a Parts,
+    remote: Vec<Arc<dyn TransferPlugin>>,
+    local: Vec<Arc<dyn TransferPlugin>>,
+}
+
+impl Builder<'_> {
+    fn node(&mut self, node: &Node) -> Arc<dyn TransferPlugin> {
+        match by_name(node.plugin) {
+            Some(plugin) => (plugin.build)(node, self),
+            None => nothing(),
+        }
+    }
+
+    fn children(&mut self, node: &Node, field: &str) -> Vec<Arc<dyn TransferPlugin>> {
+        node.children(field).iter().map(|child| self.node(child)).collect()
+    }
+
+    fn child(&mut self, node: &Node, field: &str) -> Arc<dyn TransferPlugin> {
+        node.children(field).first().map_or_else(nothing, |child| self.node(child))
+    }
+
+    fn remote(&mut self, plugin: Arc<dyn TransferPlugin>) -> Arc<dyn TransferPlugin> {
+        self.remote.push(Arc::clone(&plugin));
+        plugin
+    }
+
+    fn local(&mut self, plugin: Arc<dyn TransferPlugin>) -> Arc<dyn TransferPlugin> {
+        self.local.push(Arc::clone(&plugin));
+        plugin
+    }
+}
+
+/// A node can be made only with a plugin of this build and all of its settings; should one be wrong
+/// all the same, it has nothing.
+fn nothing() -> Arc<dyn TransferPlugin> {
+    Arc::new(Cascade::new(Vec::new()))
 }
 
 /// The processors of this build.
@@ -31,10 +328,54 @@ pub fn processors() -> Vec<Arc<dyn Processor>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use towpath_store::MemoryStore;
+
+    fn leaf(name: &str) -> Node {
+        by_name(name).unwrap().node(BTreeMap::new()).unwrap()
+    }
+
+    fn tree(node: &Node) -> Tree {
+        let identity = Identity::generate().unwrap();
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        build(node, &Parts { store, allow: Arc::new(|_| true), identity, peer: PeerConfig::default() })
+    }
 
     #[test]
     fn unknown_schemes_are_told_apart() {
         assert_eq!(by_scheme("tow"), Known::Plugin("direct"));
         assert_eq!(by_scheme("ftp"), Known::Unknown);
+    }
+
+    #[test]
+    fn names_are_in_order_and_those_of_the_plugins_themselves() {
+        assert!(PLUGINS.is_sorted_by_key(|plugin| plugin.name));
+        for name in ["direct", "local", "cascade"] {
+            let node = if name == "cascade" { default_tree() } else { leaf(name) };
+            assert_eq!(tree(&node).root.name(), name);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_tree_is_built_as_described() {
+        let built = tree(&default_tree());
+        assert_eq!((built.remote.len(), built.local.len()), (1, 1));
+        let ways = [("first", Value::Plugin(leaf("local"))), ("better", Value::Plugin(leaf("direct")))];
+        let takeover = by_name("takeover").unwrap().node(ways.into()).unwrap();
+        let built = tree(&takeover);
+        assert_eq!((built.root.name(), built.remote.len(), built.local.len()), ("takeover", 1, 1));
+        // The better one is asked.
+        assert_eq!(built.root.window(), built.remote[0].window());
+    }
+
+    #[test]
+    fn settings_that_are_missing_wrong_or_unknown_are_named() {
+        let plugin = |name: &str| by_name(name).unwrap();
+        assert_eq!(plugin("cascade").node(BTreeMap::new()), Err("of"));
+        assert_eq!(plugin("cascade").node([("of", Value::Plugins(vec![]))].into()), Err("of"));
+        assert_eq!(plugin("takeover").node([("first", Value::Plugin(leaf("local")))].into()), Err("better"));
+        assert_eq!(plugin("direct").node([("connections", Value::Number(0))].into()), Err("connections"));
+        assert_eq!(plugin("local").node([("connections", Value::Number(1))].into()), Err("connections"));
+        let direct = plugin("direct").node([("connections", Value::Number(3))].into()).unwrap();
+        assert_eq!(direct.settings()["connect_seconds"], Value::Number(10));
     }
 }

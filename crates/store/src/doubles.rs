@@ -45,6 +45,8 @@ pub enum Call {
     Leases,
     /// [`Store::done`]
     Done,
+    /// [`Store::end_session`]
+    EndSession,
 }
 
 /// What happens to a call.
@@ -221,6 +223,10 @@ impl<S: Store> Store for FailingStore<S> {
 
     fn done(&self, oid: &Oid) -> Result<bool, StoreError> {
         self.through(Call::Done, |inner| inner.done(oid))
+    }
+
+    fn end_session(&self, session: &[u8; 16]) -> Result<Vec<Oid>, StoreError> {
+        self.through(Call::EndSession, |inner| inner.end_session(session))
     }
 
     fn register_push(&self, listener: Listener) {

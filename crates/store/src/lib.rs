@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`seam`] | the [`Store`] trait and its contract |
 //! | [`memory`] | [`MemoryStore`] |
-//! | [`disk`] | [`DiskStore`]: index (SQLite), owned objects, referred files, leases |
+//! | [`disk`] | [`DiskStore`]: index (SQLite), owned objects, referred files, leases, cache |
 //! | [`stamp`] | when a file counts as unchanged |
 //! | [`hashing`] | piece values as bytes stream in, and of whole files on all cores |
 //! | [`conformance`] | the examination every store passes |
@@ -29,10 +29,12 @@ pub mod seam;
 pub mod stamp;
 mod sync;
 
-pub use disk::{DiskStore, FileRecord};
+pub use disk::{
+    CachePolicy, CachedObject, Collected, DiskStore, Evicted, FileRecord, GcOptions, Hold, Temporary,
+};
 pub use hashing::{Hashed, hash_and_keep, hash_open_file};
 pub use memory::MemoryStore;
 pub use seam::{
-    About, Availability, Descriptors, Lease, Listener, ObjectKind, Partial, State, Store, StoreError,
+    About, Availability, Descriptors, Holder, Lease, Listener, ObjectKind, Partial, State, Store, StoreError,
 };
 pub use stamp::Stamp;

@@ -10,10 +10,12 @@ use towpath_content::pieces::PieceTree;
 
 use crate::notices::Notices;
 use crate::productions::{Body, IS_BOUND, NOT_OPEN, OUTSIDE, Production, Productions, some_run};
-use crate::seam::{About, Availability, Descriptors, Lease, Listener, Partial, State, Store, StoreError};
+use crate::seam::{
+    About, Availability, Descriptors, Holder, Lease, Listener, Partial, State, Store, StoreError,
+};
 use crate::sync::lock;
 
-/// A store in memory. What is in it is lost with it.
+/// A store in memory. What is in it is lost with it, and not before: nothing is evicted.
 pub struct MemoryStore {
     productions: Productions<Mutex<Vec<u8>>>,
     notices: Notices,
@@ -98,14 +100,12 @@ impl Kept {
         Some(self.leases.remove(at))
     }
 
-    /// Drops an object that no lease holds; true if it was dropped.
-    fn drop_unleased(&mut self, content: &Oid) -> bool {
-        let is_held = self.leases.iter().any(|l| l.oid == *content || l.content == Some(*content));
-        if is_held {
-            return false;
-        }
-        self.bindings.retain(|_, (bound, _)| bound != content);
-        self.objects.remove(content).is_some()
+    /// Takes all leases of a session out; returns their names.
+    fn take_leases(&mut self, session: &[u8; 16]) -> Vec<Oid> {
+        let is_ended = |lease: &mut Lease| lease.holder == Holder::Session(*session);
+        let ended: Vec<_> = self.leases.extract_if(.., is_ended).map(|lease| lease.oid).collect();
+        self.bindings.retain(|name, _| !ended.contains(name));
+        ended
     }
 }
 
@@ -251,13 +251,16 @@ impl Store for MemoryStore {
         let Some(lease) = kept.take_lease(oid) else {
             return Ok(false);
         };
-        let bound = kept.bindings.remove(&lease.oid).map(|(content, _)| content);
-        let content = lease.content.or(bound).or((!lease.oid.is_live()).then_some(lease.oid));
-        let dropped = content.filter(|content| kept.drop_unleased(content));
+        kept.bindings.remove(&lease.oid);
         drop(kept);
         self.notices.changed(&lease.oid);
-        dropped.iter().for_each(|content| self.notices.changed(content));
         Ok(true)
+    }
+
+    fn end_session(&self, session: &[u8; 16]) -> Result<Vec<Oid>, StoreError> {
+        let ended = lock(&self.kept).take_leases(session);
+        ended.iter().for_each(|name| self.notices.changed(name));
+        Ok(ended)
     }
 
     fn register_push(&self, listener: Listener) {

@@ -3,6 +3,8 @@
 //! **Objects are immutable.** An object is *complete* (named by its content OID), *live* (still
 //! being put, named by a random OID, its pieces readable as soon as they are whole) or *partial*
 //! (named by its content OID, some pieces missing, backed by an announced [`Partial`]).
+//! A complete object stays while a [`Lease`] names it or its content; without one it is cache, and
+//! may go.
 //!
 //! **What may run at once.** Every method may be called from any number of threads; methods block
 //! on the disk, so asynchronous callers use blocking threads. Puts of different objects do not
@@ -11,8 +13,9 @@
 //! **What may be retried.** Everything: a put of bytes that are already here is not an error.
 //!
 //! **After a crash.** What `put_commit`, `put_chunk` or `lease` returned `Ok` for is still there
-//! (unless the file that an object refers to was changed since); a put that was not committed is
-//! gone; no call ever returns other bytes than those that were put.
+//! (unless the file that an object refers to was changed since, or nobody leases the object and it
+//! was evicted); a put that was not committed is gone; no call ever returns other bytes than those
+//! that were put.
 //!
 //! **What errors mean** is told by [`StoreError`], one variant per different next step.
 
@@ -152,6 +155,16 @@ pub trait Partial: Send + Sync {
     fn read_piece(&self, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError>;
 }
 
+/// Who holds a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Holder {
+    /// Nobody in particular: it holds until [`Store::done`], across restarts.
+    #[default]
+    Pinned,
+    /// An application's session, by its number: it holds no longer than the session.
+    Session([u8; 16]),
+}
+
 /// A put that holds its object: until it is given back, the object stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
@@ -169,6 +182,8 @@ pub struct Lease {
     pub about: About,
     /// When, in seconds since 1970.
     pub created: u64,
+    /// Until when.
+    pub holder: Holder,
 }
 
 impl Lease {
@@ -254,9 +269,14 @@ pub trait Store: Send + Sync {
     fn leases(&self) -> Result<Vec<Lease>, StoreError>;
 
     /// Gives one lease back: that of this name, else the oldest of this content; false if there is
-    /// none. Its live name is unbound. Bytes the store owns and nobody else leases are removed;
-    /// files it refers to are left alone.
+    /// none. Its live name is unbound, so the ticket's right is gone.
+    ///
+    /// An object that nobody leases any more is *cache*: it can be had under its content OID, for
+    /// the next who wants the same bytes, as long as the store has room to spare.
     fn done(&self, oid: &Oid) -> Result<bool, StoreError>;
+
+    /// Gives back all leases that a session holds, as [`Store::done`] does; returns their names.
+    fn end_session(&self, session: &[u8; 16]) -> Result<Vec<Oid>, StoreError>;
 
     /// Asks to be told of every object that becomes complete (DOT's `register_push`).
     fn register_push(&self, listener: Listener);

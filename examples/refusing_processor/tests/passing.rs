@@ -36,7 +36,7 @@ impl Pair {
         let sender = service(&folder.path().join("sender"), sender);
         let receiver = service(&folder.path().join("receiver"), receiver);
         let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        sender.listen(b"test", Some(loopback)).await.unwrap();
+        sender.listen(b"test", &[loopback]).await.unwrap();
         sender.open_doors();
         Self { folder, sender, receiver }
     }

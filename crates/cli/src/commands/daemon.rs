@@ -1,44 +1,185 @@
 //! `tow daemon`
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
-use towpath_api::ApiError;
-use towpath_daemon::Options;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::AbortHandle;
+use towpath_api::{ApiError, ErrorKind};
+use towpath_daemon::config::{Config, ConfigError, Rate};
 use towpath_daemon::server::{Socket, serve};
+use towpath_daemon::{Options, Service, metrics};
 
 use super::{Context, interrupted, parse_rate};
+use crate::log::LogFormat;
+use crate::notify::{READY, STOPPING, notify};
+use crate::output::Output;
 
 /// The name under which the daemon's port is kept.
 pub const PORT: &[u8] = b"daemon";
 
 /// Run the service in the foreground: serve what is put, answer the other commands
+///
+/// SIGHUP reads the configuration again. SIGTERM and ^C end it: nothing new begins, and what is
+/// under way has a time to finish; a second one ends it at once.
 #[derive(Debug, Args)]
 pub struct Daemon {
-    /// Address to listen on for peers [default: all addresses, the port of last time]
+    /// Address to listen on for peers; may be given again [default: all addresses, the port of last
+    /// time]
     #[arg(long, value_name = "ADDR")]
-    listen: Option<SocketAddr>,
+    listen: Vec<SocketAddr>,
     /// Send at most this many bytes per second, as in 500K or 10M
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, default_value = "0", hide_default_value = true)]
-    limit_rate: u64,
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    limit_rate: Option<u64>,
+    /// Configuration file, which must exist [default: config.toml in $TOW_HOME or in
+    /// ~/.config/towpath, if there is one]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Say what is wrong with the configuration, or print all that would hold, and end
+    #[arg(long)]
+    check_config: bool,
+    /// How to write the log
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
 }
 
 impl Daemon {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
-        let socket = Socket::bind(&context.home.socket()).await?;
-        let service = context.embedded(Options {
-            serve_leases: true,
-            limit_rate: self.limit_rate,
-            ..Options::default()
-        })?;
-        let addresses = service.listen(PORT, self.listen).await?;
+        let config = self.configuration(context)?;
+        if self.check_config {
+            context.output.line(config.to_string().trim_end());
+            return Ok(ExitCode::SUCCESS);
+        }
+        context.log.set_level(config.general.log_level.name());
+        let asked = signal(SignalKind::hangup());
+        let asked = asked.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
+        let inherited = context.inherited();
+        let socket = match inherited.local {
+            Some(socket) => Socket::inherit(socket)?,
+            None => Socket::bind(&context.home.socket()).await?,
+        };
+        let service =
+            context.embedded(Options { serve_leases: true, config: config.clone(), ..Options::default() })?;
+        let addresses = match inherited.peers.is_empty() {
+            true => service.listen(PORT, &config.general.listen).await?,
+            false => service.listen_inherited(inherited.peers).await?,
+        };
+        let _metrics = self.serve_metrics(context, &service, &config).await?;
         service.resume_puts();
         service.open_doors();
+        trim_cache(&service);
         let list = addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ");
         context.output.say(&format!("tow: node {} listens on {list}", service.node_id()));
         context.output.say(&format!("tow: local API at {}", context.home.socket().display()));
-        serve(socket, service, interrupted()).await?;
+        notify(READY, &format!("Serving at {list}"));
+        let ending = end(Arc::clone(&service), Arc::clone(&context.output));
+        tokio::select! {
+            served = serve(socket, Arc::clone(&service), ending) => served?,
+            never = self.reload_when_asked(asked, context, &service) => match never {},
+        }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// What the file says, and what the command line says instead.
+    fn configuration(&self, context: &Context) -> Result<Config, ApiError> {
+        let wrong = |error: ConfigError| {
+            ApiError::new(ErrorKind::Usage, error.to_string())
+                .hint("docs/guide/configuration.md lists all fields; see 'tow daemon --check-config'")
+        };
+        let mut config = match &self.config {
+            None => Config::load(context.home.config_file()).map_err(wrong)?.unwrap_or_default(),
+            Some(file) => Config::load(file).map_err(wrong)?.ok_or_else(|| {
+                let message = format!("there is no configuration at {}", file.display());
+                ApiError::new(ErrorKind::NotFound, message)
+            })?,
+        };
+        if !self.listen.is_empty() {
+            config.general.listen.clone_from(&self.listen);
+        }
+        if let Some(rate) = self.limit_rate {
+            config.general.limit_rate = Rate(rate);
+        }
+        Ok(config)
+    }
+
+    async fn serve_metrics(
+        &self,
+        context: &Context,
+        service: &Arc<Service>,
+        config: &Config,
+    ) -> Result<Option<Aborting>, ApiError> {
+        let Some(address) = config.metrics.listen else { return Ok(None) };
+        let (address, serving) = metrics::serve(Arc::clone(service), address).await?;
+        context.output.say(&format!("tow: metrics at http://{address}/metrics"));
+        Ok(Some(Aborting(tokio::spawn(serving).abort_handle())))
+    }
+
+    /// Reads the configuration again at each SIGHUP. One that is wrong changes nothing.
+    async fn reload_when_asked(
+        &self,
+        mut asked: Signal,
+        context: &Context,
+        service: &Arc<Service>,
+    ) -> Infallible {
+        loop {
+            asked.recv().await;
+            let config = self.configuration(context);
+            service.metrics().reloaded(config.is_ok());
+            match config {
+                Ok(config) => {
+                    context.log.set_level(config.general.log_level.name());
+                    let waiting = service.reconfigure(config);
+                    trim_cache(service);
+                    context.output.say(&reloaded(&waiting));
+                }
+                Err(error) => {
+                    tracing::error!("the configuration stays as it was: {}", error.message);
+                    context.output.say(&format!("tow: the configuration stays as it was: {}", error.message));
+                }
+            }
+        }
+    }
+}
+
+fn reloaded(waiting: &[String]) -> String {
+    match waiting.is_empty() {
+        true => "tow: the configuration was read again".into(),
+        false => format!("tow: the configuration was read again; after a restart: {}", waiting.join(", ")),
+    }
+}
+
+/// A smaller cache is made room for at once.
+fn trim_cache(service: &Arc<Service>) {
+    let service = Arc::clone(service);
+    drop(tokio::task::spawn_blocking(move || {
+        if let Err(error) = service.trim_cache() {
+            tracing::warn!(%error, "the cache could not be trimmed");
+        }
+    }));
+}
+
+/// Completes when the service was asked to end, and what was under way is done or out of time.
+async fn end(service: Arc<Service>, output: Arc<Output>) {
+    interrupted().await;
+    let again = interrupted();
+    notify(STOPPING, "Waiting for what is under way");
+    let grace = service.config().general.grace.0;
+    output.say(&format!("tow: waiting for what is under way, {grace} s at most; ^C again ends it at once"));
+    tokio::select! {
+        () = service.drain() => {}
+        () = again => {}
+    }
+}
+
+/// Ends a task when it is dropped.
+struct Aborting(AbortHandle);
+
+impl Drop for Aborting {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }

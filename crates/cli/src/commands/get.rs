@@ -3,16 +3,22 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::Args;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
-use towpath_api::{ApiError, ErrorKind, Event, GetRequest, Summary};
+use towpath_api::{
+    Api, ApiError, Client, ContentRequest, ErrorKind, Event, GetRequest, Progress, Seconds, Summary,
+};
 use towpath_daemon::{Options, get};
 
 use super::{Context, interrupted, parse_rate};
 
 /// The longest ticket read from standard input.
 const MAX_TICKET: u64 = 64 << 10;
+/// Bytes written to standard output at once.
+const PART: usize = 256 << 10;
 
 /// Fetch what a ticket names: a file or a tree
 ///
@@ -87,8 +93,21 @@ impl Get {
         to_stdout: bool,
     ) -> Result<Summary, ApiError> {
         if to_stdout {
-            let service = context.embedded(Options::default())?;
-            return get::get_stream(&service, request, events, std::io::stdout()).await;
+            let request = ContentRequest {
+                ticket: request.ticket,
+                reuse: request.reuse,
+                limit_rate: request.limit_rate,
+                timeout: request.timeout,
+                priority: request.priority,
+                require_encryption: request.require_encryption,
+            };
+            return match context.daemon().await {
+                Some(daemon) => copy_out(&daemon, request, events).await,
+                None => {
+                    let service = context.embedded(Options::default())?;
+                    get::get_stream(&service, &request, events, std::io::stdout()).await
+                }
+            };
         }
         context.api().await?.get(request, events).await
     }
@@ -111,6 +130,46 @@ impl Get {
             require_encryption: self.require_encryption,
         })
     }
+}
+
+/// Writes an object that the daemon gets to standard output.
+async fn copy_out(
+    daemon: &Client,
+    request: ContentRequest,
+    events: mpsc::Sender<Event>,
+) -> Result<Summary, ApiError> {
+    // The stream tells no more of it than what was required.
+    let (start, encrypted) = (Instant::now(), request.require_encryption);
+    let mut content = daemon.content(request).await?;
+    let failed = |kind, what, error: std::io::Error| ApiError::new(kind, format!("{what}: {error}"));
+    let (mut bytes, mut out, mut part) = (0, tokio::io::stdout(), vec![0; PART]);
+    loop {
+        let read = content.bytes.read(&mut part).await;
+        let read = read.map_err(|error| failed(ErrorKind::Interrupted, "the object was cut off", error))?;
+        if read == 0 {
+            break;
+        }
+        let written = out.write_all(&part[..read]).await;
+        // A live object is followed, line by line or not.
+        let written = match written {
+            Ok(()) => out.flush().await,
+            error => error,
+        };
+        written.map_err(|error| failed(ErrorKind::Failed, "writing the output", error))?;
+        bytes += read as u64;
+        let expected = content.size.unwrap_or(bytes);
+        let progress = Progress { done: bytes, expected, ..Progress::default() };
+        let _ = events.try_send(Event::Transfer(progress));
+    }
+    Ok(Summary {
+        oid: content.oid.unwrap_or_default(),
+        output: "-".into(),
+        bytes,
+        entries: 1,
+        encrypted,
+        seconds: Seconds::from_duration(start.elapsed()),
+        ..Summary::default()
+    })
 }
 
 fn read_ticket() -> Result<String, ApiError> {

@@ -4,24 +4,29 @@ use std::process::ExitCode;
 
 use clap::Args;
 use indicatif::HumanBytes;
-use towpath_api::ApiError;
+use towpath_api::{ApiError, Held, ListRequest};
 
 use super::Context;
 
 /// List what is put and not done
 #[derive(Debug, Args)]
-pub struct Ls {}
+pub struct Ls {
+    /// List what is kept as cache, too: it stays until its room is needed
+    #[arg(long)]
+    cached: bool,
+}
 
 impl Ls {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
-        for object in context.api().await?.list().await? {
+        for object in context.api().await?.list(ListRequest { cached: self.cached }).await? {
             if context.output.is_json() {
                 context.output.object(&object);
                 continue;
             }
             let size = object.size.map_or_else(|| "?".into(), |size| HumanBytes(size).to_string());
             let name = object.content.as_deref().unwrap_or(&object.oid);
-            let path = object.path.as_deref().unwrap_or("(stream)");
+            let nowhere = if object.held == Held::Cached { "(cached)" } else { "(stream)" };
+            let path = object.path.as_deref().unwrap_or(nowhere);
             context.output.line(&format!("{name}  {}  {size:>10}  {path}", object.kind));
         }
         Ok(ExitCode::SUCCESS)

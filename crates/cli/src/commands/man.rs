@@ -1,8 +1,10 @@
 //! `tow man`
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command, CommandFactory};
+use clap_mangen::Man as Page;
 use towpath_api::{ApiError, ErrorKind};
 
 use super::Arguments;
@@ -11,23 +13,42 @@ use super::Arguments;
 #[derive(Debug, Args)]
 pub struct Man {
     /// Which command
+    #[arg(conflicts_with = "write_to")]
     command: Option<String>,
+    /// Write the pages of all commands into this directory: tow.1, tow-cp.1 and so on
+    #[arg(long, value_name = "DIR")]
+    write_to: Option<PathBuf>,
 }
 
 impl Man {
     pub fn run(self) -> Result<ExitCode, ApiError> {
-        let mut root = Arguments::command();
+        let mut root = Arguments::command().disable_help_subcommand(true);
         root.build();
-        let page = match &self.command {
-            None => root,
-            Some(name) => root.find_subcommand(name).cloned().ok_or_else(|| {
+        match (&self.write_to, &self.command) {
+            (Some(folder), _) => write_all(root, folder)?,
+            (None, None) => print(root)?,
+            (None, Some(name)) => print(root.find_subcommand(name).cloned().ok_or_else(|| {
                 ApiError::new(ErrorKind::Usage, format!("there is no command '{name}'"))
                     .hint("'tow help' lists them")
-            })?,
-        };
-        clap_mangen::Man::new(page)
-            .render(&mut std::io::stdout())
-            .map_err(|error| ApiError::new(ErrorKind::Failed, format!("writing the page: {error}")))?;
+            })?)?,
+        }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn failed(error: &std::io::Error) -> ApiError {
+    ApiError::new(ErrorKind::Failed, format!("writing the page: {error}"))
+}
+
+fn print(command: Command) -> Result<(), ApiError> {
+    Page::new(command).render(&mut std::io::stdout()).map_err(|error| failed(&error))
+}
+
+fn write_all(root: Command, folder: &Path) -> Result<(), ApiError> {
+    std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
+    let pages: Vec<_> = root.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
+    for command in pages.into_iter().chain([root]) {
+        Page::new(command).generate_to(folder).map_err(|error| failed(&error))?;
+    }
+    Ok(())
 }

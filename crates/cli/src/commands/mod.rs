@@ -6,6 +6,7 @@ mod cp;
 mod daemon;
 mod done;
 mod filter_rules;
+mod gc;
 mod get;
 mod ls;
 mod man;
@@ -21,13 +22,16 @@ mod sync_flags;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use towpath_api::{Api, ApiError, Client, ErrorKind};
+use towpath_daemon::config::parse_bytes;
 use towpath_daemon::service::InProcess;
 use towpath_daemon::{Home, Options, Service};
 
+use crate::activation::Inherited;
+use crate::log::{Log, LogFormat};
 use crate::output::Output;
 
 /// Threads that block on the disk, at most: one serves each of 256 peers, up to 8 more follow live
@@ -76,6 +80,7 @@ enum Command {
     Daemon(daemon::Daemon),
     Ls(ls::Ls),
     Done(done::Done),
+    Gc(gc::Gc),
     Status(status::Status),
     Remote(remote::Remote),
     Completions(completions::Completions),
@@ -87,9 +92,16 @@ pub struct Context {
     home: Home,
     output: Arc<Output>,
     verbose: u8,
+    log: Log,
+    inherited: Mutex<Option<Inherited>>,
 }
 
 impl Context {
+    /// The sockets that were handed over, once.
+    fn inherited(&self) -> Inherited {
+        self.inherited.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
+    }
+
     /// The service in this process.
     fn embedded(&self, options: Options) -> Result<Arc<Service>, ApiError> {
         Service::open(self.home.clone(), options)
@@ -114,12 +126,20 @@ pub fn run(arguments: Arguments) -> ExitCode {
     let Arguments { command, common } = arguments;
     // To them the first -v is that names are told.
     let tells_names = matches!(command, Command::Cp(_) | Command::Sync(_));
-    start_log(common.verbose.saturating_sub(u8::from(tells_names)));
+    let format = match &command {
+        Command::Daemon(daemon) => daemon.log_format,
+        _ => LogFormat::Text,
+    };
+    let log = Log::start(common.verbose.saturating_sub(u8::from(tells_names)), format);
     raise_descriptor_limit();
     let output = Arc::new(Output::new(common.json, common.quiet));
     let Some(home) = Home::find(|name| std::env::var_os(name).map(PathBuf::from)) else {
         let error = ApiError::new(ErrorKind::Usage, "there is no home folder");
         return output.error(&error.hint("set TOW_HOME or HOME to an absolute path"));
+    };
+    let inherited = match matches!(command, Command::Daemon(_)).then(Inherited::take).transpose() {
+        Ok(inherited) => Mutex::new(inherited),
+        Err(error) => return output.error(&error),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -131,7 +151,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
             return output.error(&ApiError::new(ErrorKind::Failed, format!("can't start: {error}")));
         }
     };
-    let context = Context { home, output: Arc::clone(&output), verbose: common.verbose };
+    let context = Context { home, output: Arc::clone(&output), verbose: common.verbose, log, inherited };
     let result = runtime.block_on(dispatch(command, &context));
     // Threads that wait for a peer or a disk must not hold up the end.
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
@@ -148,22 +168,12 @@ async fn dispatch(command: Command, context: &Context) -> Result<ExitCode, ApiEr
         Command::Daemon(daemon) => daemon.run(context).await,
         Command::Ls(ls) => ls.run(context).await,
         Command::Done(done) => done.run(context).await,
+        Command::Gc(gc) => gc.run(context).await,
         Command::Status(status) => status.run(context).await,
         Command::Remote(remote) => remote.run(context).await,
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
     }
-}
-
-fn start_log(verbose: u8) {
-    let level = match verbose {
-        0 => "error",
-        1 => "info,towpath_transfer=warn",
-        _ => "debug",
-    };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("TOW_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
 }
 
 /// Many systems start programs with 1024 descriptors; more may be taken without asking anyone.
@@ -209,17 +219,7 @@ fn usage_error(name: &str, message: String) -> clap::Error {
 
 /// Parses a rate such as `10M`: bytes per second with a binary suffix.
 fn parse_rate(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let factor: u64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kb" | "kib" => 1 << 10,
-        "m" | "mb" | "mib" => 1 << 20,
-        "g" | "gb" | "gib" => 1 << 30,
-        _ => return Err("write bytes per second, as in 500K, 10M or 1G".into()),
-    };
-    let number: u64 =
-        digits.parse().map_err(|_| "write bytes per second, as in 500K, 10M or 1G".to_owned())?;
-    number.checked_mul(factor).ok_or_else(|| "is more than any link carries".into())
+    parse_bytes(text).ok_or_else(|| "write bytes per second, as in 500K, 10M or 1G".into())
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ impl Put {
             let path = std::path::absolute(path)
                 .map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
             match &daemon {
-                Some(client) => show(context, &client.put(PutRequest { path }).await?),
+                Some(client) => show(context, &client.put(PutRequest { path, session: None }).await?),
                 None => record(context, path, self.listen).await?,
             }
         }
@@ -75,7 +75,7 @@ impl Put {
             return Ok(ExitCode::SUCCESS);
         }
         let service = context.embedded(Options::default())?;
-        service.listen(STREAM_PORT, self.listen).await?;
+        service.listen(STREAM_PORT, self.listen.as_slice()).await?;
         service.open_doors();
         self.serve_stream(context, service, input, ticket).await
     }
@@ -101,7 +101,7 @@ impl Put {
 /// Without a daemon all is read before the end, so that the daemon finds it complete.
 async fn record(context: &Context, path: PathBuf, listen: Option<SocketAddr>) -> Result<(), ApiError> {
     let service = context.embedded(Options::default())?;
-    service.listen(super::daemon::PORT, listen).await?;
+    service.listen(super::daemon::PORT, listen.as_slice()).await?;
     show(context, &service.put_and_wait(&path).await?);
     Ok(())
 }

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use towpath_api::{ApiError, ErrorKind, Event};
 use towpath_daemon::Options;
+use towpath_daemon::config::{Config, Rate};
 
 use super::{Context, interrupted, parse_rate};
 
@@ -31,9 +32,11 @@ pub struct Share {
 
 impl Share {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
-        let service = context.embedded(Options { limit_rate: self.limit_rate, ..Options::default() })?;
+        let mut config = Config::default();
+        config.general.limit_rate = Rate(self.limit_rate);
+        let service = context.embedded(Options { config, ..Options::default() })?;
         let user = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
-        service.listen(user.as_os_str().as_bytes(), self.listen).await?;
+        service.listen(user.as_os_str().as_bytes(), self.listen.as_slice()).await?;
         let mut shared = service.share(&self.path).await?;
         service.open_doors();
         context.output.ticket(&shared.reply);

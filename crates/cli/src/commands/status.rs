@@ -24,6 +24,9 @@ impl Status {
         context.output.line(&format!("listening    {}", status.listening.join(", ")));
         context.output.line(&format!("objects      {}", status.objects));
         context.output.line(&format!("connections  {}", status.connections));
+        context.output.line(&format!("sessions     {}", status.sessions));
+        context.output.line(&format!("open puts    {}", status.open_puts));
+        context.output.line(&format!("gets         {}", status.gets));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -25,7 +25,7 @@ situations![
     nobody_else_can_reach_the_socket,
     status_tells_of_the_daemon,
     names_that_are_not_text_pass_through_the_daemon,
-    a_daemon_ends_at_once_when_interrupted,
+    a_daemon_ends_at_once_when_interrupted_twice,
 ];
 
 fn put(env: &TestEnvironment, path: &str) -> String {
@@ -214,14 +214,16 @@ fn names_that_are_not_text_pass_through_the_daemon() {
     assert_same(&env.sender.path(name), &env.receiver.path(name));
 }
 
-fn a_daemon_ends_at_once_when_interrupted() {
+fn a_daemon_ends_at_once_when_interrupted_twice() {
     let env = TestEnvironment::new();
-    let daemon = env.receiver.daemon();
+    let mut daemon = env.receiver.daemon();
     file(&env.sender.path("single"), 1, 12 << 20);
     let mut share = env.sender.share("single");
     let mut get = env.receiver.get_slowly(&share.ticket(), "copy", "1M").start();
     get.wait_for_bytes(256 << 10);
     let start = std::time::Instant::now();
+    daemon.interrupt();
+    daemon.wait_until("says that it waits", |daemon| daemon.error_text().contains("waiting").then_some(()));
     daemon.interrupt();
     daemon.end().with(0);
     assert!(start.elapsed().as_secs() < 5, "it waited for a transfer of its own: {:?}", start.elapsed());

@@ -134,7 +134,23 @@ impl Machine {
 
     /// A daemon that answers.
     pub fn daemon(&self) -> Running {
-        let mut running = self.tow(["daemon", "--listen", LOOPBACK]).start();
+        self.daemon_of(self.tow(["daemon", "--listen", LOOPBACK]))
+    }
+
+    /// Writes the configuration of its daemon.
+    pub fn configure(&self, text: &str) {
+        fs::write(self.home("config.toml"), text).unwrap();
+    }
+
+    /// [`Self::daemon`] with this configuration.
+    pub fn daemon_with(&self, configuration: &str) -> Running {
+        self.configure(configuration);
+        self.daemon()
+    }
+
+    /// A daemon that is called so, and answers.
+    pub fn daemon_of(&self, call: Call) -> Running {
+        let mut running = call.start();
         running.wait_until("answers at its socket", |daemon| {
             daemon.error_text().contains("local API at").then_some(())
         });
@@ -267,6 +283,11 @@ impl Running {
     /// As ^C does.
     pub fn interrupt(&self) {
         kill_process(self.pid(), Signal::INT).unwrap();
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
     }
 
     /// As `kill -9` does; returns when it is gone.

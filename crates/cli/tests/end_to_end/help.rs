@@ -4,17 +4,19 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::environment::TestEnvironment;
+use crate::environment::{TOW, TestEnvironment};
 use crate::runner::situations;
 
 situations![
     the_help_is_as_agreed_on,
     the_manual_and_the_completions_are_printed,
+    every_command_has_a_page_of_its_own,
+    installing_puts_everything_in_its_place,
     a_flag_that_is_refused_names_itself_and_another_way,
 ];
 
-const COMMANDS: [&str; 11] =
-    ["cp", "sync", "share", "get", "put", "daemon", "ls", "done", "status", "completions", "man"];
+const COMMANDS: [&str; 12] =
+    ["cp", "sync", "share", "get", "put", "daemon", "ls", "done", "gc", "status", "completions", "man"];
 
 fn all_help(env: &TestEnvironment) -> String {
     let mut all = String::new();
@@ -65,6 +67,49 @@ fn the_manual_and_the_completions_are_printed() {
         }
         assert!(!script.contains("inplace"), "{shell}: flags that are refused are not offered");
     }
+}
+
+fn every_command_has_a_page_of_its_own() {
+    let env = TestEnvironment::new();
+    env.sender.tow(["man", "--write-to", "man1"]).end().with(0);
+    let pages = crate::trees::names(&env.sender.path("man1"));
+    let expected = COMMANDS.iter().map(|command| format!("tow-{command}.1")).chain(["tow.1".into()]);
+    assert_eq!(pages, expected.collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>());
+    for page in pages {
+        let text = std::fs::read_to_string(env.sender.path("man1").join(&page)).unwrap();
+        let name = page.trim_end_matches(".1");
+        assert!(text.contains(&format!(".TH {name} 1")), "{page}: {}", &text[..text.len().min(200)]);
+        // All that the help tells, and nothing that is refused.
+        assert!(text.contains("\\-\\-json") || page == "tow.1" && text.contains("json"), "{page}");
+        assert!(!text.contains("inplace"), "{page}");
+    }
+}
+
+fn installing_puts_everything_in_its_place() {
+    let env = TestEnvironment::new();
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = env.dir().join("root");
+    let script = std::process::Command::new("bash")
+        .arg(repository.join("scripts/install.sh"))
+        .args([TOW.as_ref(), "/opt/tow".as_ref(), root.as_os_str()])
+        .output()
+        .unwrap();
+    assert!(script.status.success(), "{}", String::from_utf8_lossy(&script.stderr));
+    let prefix = root.join("opt/tow");
+    for file in [
+        "bin/tow",
+        "share/man/man1/tow.1",
+        "share/man/man1/tow-sync.1",
+        "share/bash-completion/completions/tow",
+        "share/zsh/site-functions/_tow",
+        "share/fish/vendor_completions.d/tow.fish",
+        "share/doc/tow/config.toml",
+        "lib/systemd/user/tow-peers.socket",
+    ] {
+        assert!(prefix.join(file).metadata().unwrap().len() > 0, "{file}");
+    }
+    let unit = std::fs::read_to_string(prefix.join("lib/systemd/user/tow.service")).unwrap();
+    assert!(unit.contains("ExecStart=/opt/tow/bin/tow -q daemon\n"), "{unit}");
 }
 
 fn a_flag_that_is_refused_names_itself_and_another_way() {

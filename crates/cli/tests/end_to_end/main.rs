@@ -15,6 +15,8 @@
 //! | `interruptions` | either side killed at any time; the same command goes on |
 //! | `streams` | `something \| tow put -`, followed while it grows |
 //! | `daemons` | the service in the background, its socket and its tickets |
+//! | `local_api` | programs that use the service: the guide, killed applications, streams |
+//! | `running` | the daemon under a supervisor: configuration, limits, reload, metrics, its end |
 //! | `second_time` | what is on this machine already does not cross the network |
 //! | `small` | what rides along in a ticket or a descriptor |
 //! | `refusals` | what goes wrong is said, with its exit status, and nothing wrong is written |
@@ -51,11 +53,13 @@ mod environment;
 mod help;
 mod interruptions;
 mod likeness;
+mod local_api;
 mod machinery;
 mod memory;
 mod odd_trees;
 mod refusals;
 mod runner;
+mod running;
 mod second_time;
 mod small;
 mod sshd;
@@ -76,6 +80,8 @@ fn main() -> ExitCode {
         refusals::SITUATIONS,
         streams::SITUATIONS,
         daemons::SITUATIONS,
+        local_api::SITUATIONS,
+        running::SITUATIONS,
         arriving::SITUATIONS,
         destinations::SITUATIONS,
         second_time::SITUATIONS,

@@ -17,6 +17,7 @@ use towpath_content::pieces::{MIN_LOG2, Value};
 use towpath_content::tree::{Kind, Metadata, Time};
 use towpath_files::{BeforeNaming, FileError, Overwrite, RelPath, Staged, Stamp};
 use towpath_store::About;
+use towpath_transfer::object::CheckError;
 use towpath_transfer::{FetchError, Outcome, Target};
 
 use super::judge::Changes;
@@ -193,6 +194,23 @@ impl CopyFile {
         if let Err(error) = made {
             self.fail(&error);
         }
+    }
+
+    /// Its content came with its name, from `source`. False: it is not what it is called, or could not
+    /// be written.
+    pub fn take_content(&self, oid: &Oid, content: &[u8], source: &Arc<str>) -> bool {
+        if content.len() as u64 != self.size() || Oid::of(content) != *oid {
+            let (source_name, what) = (Arc::clone(source), CheckError::WrongBytes);
+            self.ended(&FetchError::Bad { source_name, what });
+            return false;
+        }
+        let made = self.fresh(self.size()).and_then(|staged| {
+            staged.body().write_piece(0, content, self.sparse.load(Ordering::Relaxed))?;
+            *lock(&self.staged) = Some(staged);
+            // It is of one piece, whose value is the object's own.
+            self.finish(Some((*oid, vec![*oid.digest()])))
+        });
+        made.map_err(|error| self.fail(&error)).is_ok()
     }
 
     /// Copies it from where it is on this machine.

@@ -127,6 +127,9 @@ pub struct Asks {
     /// The receiver compares: every name must be that of the content, not of a live object.
     #[prost(uint64, repeated, tag = "2")]
     pub compare: Vec<u64>,
+    /// The content of files in `entries` of at most so many bytes may come with the answer.
+    #[prost(uint32, tag = "3")]
+    pub inline: u32,
 }
 
 /// Names of contents.
@@ -158,6 +161,9 @@ pub struct Answer {
     /// It takes less room on disk than it has bytes.
     #[prost(bool, tag = "6")]
     pub is_sparse: bool,
+    /// All of it, of a little file; nothing more is to be fetched then.
+    #[prost(bytes = "bytes", tag = "7")]
+    pub content: Bytes,
 }
 
 /// Files that the receiver needs nothing more of.
@@ -257,7 +263,7 @@ mod tests {
         ]
     }
 
-    fn answers() -> [(&'static str, Message); 2] {
+    fn answers() -> [(&'static str, Message); 3] {
         let named = Answer {
             entry: 300,
             oid: Bytes::copy_from_slice(&Oid::of(b"x").to_bytes()),
@@ -267,12 +273,14 @@ mod tests {
             ..Answer::default()
         };
         let sparse = Answer { entry: 301, is_sparse: true, ..named.clone() };
+        let whole = Answer { entry: 302, content: Bytes::from_static(b"x"), ..named.clone() };
         let unreadable = Answer { entry: 1, ..Answer::default() };
         [
             (
                 "answers: the content of entry 300, and of 301, which has holes",
                 Message::Answers(Answers { answers: vec![named, sparse] }),
             ),
+            ("answers: entry 302 with its content", Message::Answers(Answers { answers: vec![whole] })),
             ("answers: entry 1 can't be read", Message::Answers(Answers { answers: vec![unreadable] })),
         ]
     }
@@ -290,8 +298,8 @@ mod tests {
             ("incomplete", Message::Incomplete(Empty {})),
             ("considered: entries 0 to 1023", Message::Considered(1024)),
             (
-                "asks: entries 1 and 300, and 2 to compare",
-                Message::Asks(Asks { entries: vec![1, 300], compare: vec![2] }),
+                "asks: entries 1 and 300, with their content up to 64 KiB, and 2 to compare",
+                Message::Asks(Asks { entries: vec![1, 300], compare: vec![2], inline: 65536 }),
             ),
             (
                 "settled: 1 is in place, 2 is dropped, 3 was the same, 4 was lost",

@@ -314,7 +314,7 @@ impl Receiving {
             }
         }
         match &wanted.old {
-            Some(old) => self.unchanged(wanted.entry, old),
+            Some(old) => self.meets(wanted.entry, Fate::Unchanged(*old)),
             None => self.settled(wanted.entry, false),
         }
     }
@@ -364,9 +364,12 @@ impl Receiving {
         self.meets(entry, if is_placed { Fate::Placed } else { Fate::Dropped });
     }
 
-    /// Nothing is needed of an entry: what is here is the same.
+    /// Nothing is needed of an entry that was not asked for: what is here is the same. Its sender
+    /// cares only if it is to remove it.
     pub fn unchanged(&self, entry: u64, here: &Stamp) {
-        self.meets(entry, Fate::Unchanged(*here));
+        if self.options.remove_source_files {
+            self.meets(entry, Fate::Unchanged(*here));
+        }
     }
 
     /// Its source could not be read to the end.

@@ -3,13 +3,16 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
+use rayon::prelude::*;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use towpath_api::ApiError;
 use towpath_content::Oid;
 use towpath_content::tree::Time;
-use towpath_plugins::direct::ControlSender;
+use towpath_plugins::direct::{ControlClosed, ControlSender};
+use towpath_transfer::progress::Progress;
 use towpath_transfer::session::OnDone;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Target};
 
@@ -22,6 +25,11 @@ use crate::lock::lock;
 
 /// Files asked for in one message.
 const TOGETHER: usize = 128;
+/// Files of at most so many bytes come with the answer, which saves a question, two look-ups in
+/// indexes and a second reading for each.
+const INLINE: u32 = 64 << 10;
+/// How long news of files that are done with wait for more.
+const GATHER: Duration = Duration::from_millis(20);
 
 /// Asks a sender, and hands its answers to a session.
 pub struct RemoteSupplier {
@@ -31,6 +39,11 @@ pub struct RemoteSupplier {
     asked: Mutex<HashMap<u64, Arc<CopyFile>>>,
     next: Mutex<Asks>,
     session: Weak<Session>,
+    progress: Progress,
+    /// What the sender is called where bytes are counted.
+    source: Arc<str>,
+    /// See [`Asks::inline`].
+    inline: u32,
     /// Files that may have been renamed, until the walk is over.
     held: Mutex<Option<Vec<Held>>>,
     done: mpsc::UnboundedSender<Done>,
@@ -50,8 +63,9 @@ enum Done {
 }
 
 impl RemoteSupplier {
-    /// Speaks over `control` and fetches by `session`. Must be made within a runtime.
-    pub fn new(control: ControlSender, session: &Arc<Session>) -> Arc<Self> {
+    /// Speaks over `control` and fetches by `session`. With `compress` all bytes are fetched, as the
+    /// control stream is not compressed. Must be made within a runtime.
+    pub fn new(control: ControlSender, session: &Arc<Session>, compress: bool) -> Arc<Self> {
         let (done, settled) = mpsc::unbounded_channel();
         tokio::spawn(tell_settled(control.clone(), settled));
         Arc::new(Self {
@@ -60,6 +74,9 @@ impl RemoteSupplier {
             asked: Mutex::default(),
             next: Mutex::default(),
             session: Arc::downgrade(session),
+            progress: session.progress(),
+            source: "sender".into(),
+            inline: if compress { 0 } else { INLINE },
             held: Mutex::new(Some(Vec::new())),
             done,
         })
@@ -77,8 +94,15 @@ impl RemoteSupplier {
         }
     }
 
-    /// Takes a sender's answer. Blocks while the session is busy.
-    pub fn answered(&self, answer: &Answer) -> Result<(), ApiError> {
+    /// Takes a sender's answers, those with contents on all cores. Blocks while the session is busy.
+    pub fn answered_all(&self, answers: Vec<Answer>) -> Result<(), ApiError> {
+        let (whole, named): (Vec<_>, Vec<_>) =
+            answers.into_iter().partition(|answer| !answer.content.is_empty());
+        whole.par_iter().with_max_len(4).try_for_each(|answer| self.answered(answer))?;
+        named.iter().try_for_each(|answer| self.answered(answer))
+    }
+
+    fn answered(&self, answer: &Answer) -> Result<(), ApiError> {
         let file = lock(&self.asked).remove(&answer.entry);
         let file = file.ok_or_else(|| violation("an answer to nothing"))?;
         if answer.oid.is_empty() {
@@ -104,10 +128,23 @@ impl RemoteSupplier {
             file.make_empty();
             return Ok(());
         }
+        if !answer.content.is_empty() {
+            self.take_content(&file, &oid, &answer.content);
+            return Ok(());
+        }
         if let Some(file) = self.hold(file, oid) {
             self.fetch(file, oid);
         }
         Ok(())
+    }
+
+    fn take_content(&self, file: &CopyFile, oid: &Oid, content: &[u8]) {
+        let bytes = content.len() as u64;
+        self.progress.with(|progress| progress.expected += file.size());
+        if file.take_content(oid, content, &self.source) {
+            self.progress.brought(&self.source, bytes);
+            self.progress.with(|progress| progress.objects += 1);
+        }
     }
 
     /// Keeps a file that may have been renamed until it is known what only the destination has.
@@ -187,34 +224,64 @@ impl Supplier for RemoteSupplier {
         if asks.entries.is_empty() && asks.compare.is_empty() {
             return Ok(());
         }
-        self.say(Message::Asks(asks))
+        self.say(Message::Asks(Asks { inline: self.inline, ..asks }))
     }
 }
 
-/// Tells the sender which files are done with, many at a time.
+/// Tells the sender which files are done with, many at a time: nobody waits for that news but for
+/// how far the tree was considered.
 async fn tell_settled(control: ControlSender, mut done: mpsc::UnboundedReceiver<Done>) {
     while let Some(first) = done.recv().await {
-        let (mut message, mut considered, mut flushed) = (Settled::default(), None, None);
-        let (mut next, mut count) = (Some(first), 0);
-        while let Some(one) = next {
-            match one {
-                Done::Settled(entry, fate) => add(&mut message, entry, fate),
-                Done::Considered(entry) => considered = Some(entry),
-                Done::Flushed(end) => flushed = Some(end),
+        let mut told = Told::default();
+        told.add(first);
+        let gathering = async {
+            while !told.is_urgent()
+                && let Some(next) = done.recv().await
+            {
+                told.add(next);
             }
-            count += 1;
-            let is_enough = count >= TOGETHER * 8 || flushed.is_some();
-            next = if is_enough { None } else { done.try_recv().ok() };
+        };
+        let _ = tokio::time::timeout(GATHER, gathering).await;
+        if told.say(&control).await.is_err() {
+            return;
         }
-        let settled = Some(message).filter(|message| *message != Settled::default()).map(Message::Settled);
-        for message in settled.into_iter().chain(considered.map(Message::Considered)) {
-            if control.send(message.into_bytes()).await.is_err() {
-                return;
-            }
+    }
+}
+
+/// What is to be told.
+#[derive(Default)]
+struct Told {
+    settled: Settled,
+    count: usize,
+    considered: Option<u64>,
+    flushed: Option<oneshot::Sender<()>>,
+}
+
+impl Told {
+    fn add(&mut self, done: Done) {
+        match done {
+            Done::Settled(entry, fate) => add(&mut self.settled, entry, fate),
+            Done::Considered(entry) => self.considered = Some(entry),
+            Done::Flushed(end) => self.flushed = Some(end),
         }
-        if let Some(end) = flushed {
+        self.count += 1;
+    }
+
+    const fn is_urgent(&self) -> bool {
+        self.count >= TOGETHER * 8 || self.considered.is_some() || self.flushed.is_some()
+    }
+
+    async fn say(self, control: &ControlSender) -> Result<(), ControlClosed> {
+        if self.settled != Settled::default() {
+            control.send(Message::Settled(self.settled).into_bytes()).await?;
+        }
+        if let Some(entry) = self.considered {
+            control.send(Message::Considered(entry).into_bytes()).await?;
+        }
+        if let Some(end) = self.flushed {
             let _ = end.send(());
         }
+        Ok(())
     }
 }
 

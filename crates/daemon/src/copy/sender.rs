@@ -14,6 +14,9 @@
 //! fetched by the receiver through the direct plugin; `Offers` says that it may.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -49,6 +52,11 @@ const WINDOW_BYTES: u64 = 16 << 20;
 const BATCH: usize = 256;
 /// A file up to this size is hashed before it is named.
 const HASH_FIRST: u64 = 64 << 20;
+/// Files of more bytes never go with their names.
+const INLINE: u32 = 64 << 10;
+/// Bytes of answers in one message, and what each takes besides its content, at most.
+const MESSAGE_BYTES: usize = 192 << 10;
+const ANSWER_COST: usize = 96;
 /// Larger files hashed at once: each takes a thread, and the receiver follows at most 8.
 const LIVE: usize = 4;
 
@@ -170,8 +178,23 @@ pub struct Sender {
     entries: AtomicU64,
 }
 
-/// What the receiver asks for: the entry, whether its content has to be named, and where it is.
-type Ask = (u64, bool, Located);
+/// What the receiver asks for.
+pub struct Ask {
+    entry: u64,
+    /// Its content has to be named.
+    compare: bool,
+    /// If it has at most so many bytes its content may come with its name.
+    inline: u64,
+    located: Located,
+}
+
+/// A file that was read.
+enum Read {
+    /// To know its name.
+    Hashed(FileRecord),
+    /// A little one, whose content goes with its name.
+    Whole(Stamp, Vec<u8>),
+}
 
 impl Sender {
     /// A sender that speaks over `control`. Must be made within a runtime.
@@ -252,11 +275,13 @@ impl Sender {
     /// Handles what the receiver says; `asks` leads to [`Self::answer_all`].
     pub fn hear(&self, message: Message, asks: &mpsc::UnboundedSender<Vec<Ask>>) -> Result<(), ApiError> {
         match message {
-            Message::Asks(Asks { entries, compare }) => {
-                let all = entries.into_iter().map(|entry| (entry, false));
-                let all = all.chain(compare.into_iter().map(|entry| (entry, true)));
+            Message::Asks(Asks { entries, compare, inline }) => {
+                let all = entries.into_iter().map(|entry| (entry, false, inline.min(INLINE).into()));
+                let all = all.chain(compare.into_iter().map(|entry| (entry, true, 0)));
                 // Now, as the next message may say that these entries are no longer of interest.
-                let located = all.map(|(entry, compare)| Some((entry, compare, self.table.take(entry)?)));
+                let located = all.map(|(entry, compare, inline)| {
+                    Some(Ask { entry, compare, inline, located: self.table.take(entry)? })
+                });
                 let located = located.collect::<Option<Vec<_>>>();
                 let _ = asks.send(located.ok_or_else(|| violation("a file that was not told of"))?);
                 Ok(())
@@ -335,60 +360,77 @@ impl Sender {
     }
 
     fn answer(self: &Arc<Self>, files: Vec<Ask>) -> Result<(), ApiError> {
-        let known = self.known(&files);
-        let mut answers = Vec::with_capacity(files.len());
-        let mut rest = Vec::new();
-        for ((entry, compare, located), known) in files.into_iter().zip(known) {
-            match known {
-                Some(oid) => answers.push(self.named(entry, located, oid)),
-                None if located.stamp.size > HASH_FIRST && !compare => self.stream(entry, located),
-                None => rest.push((entry, located)),
+        let (mut answers, mut rest) = (Vec::with_capacity(files.len()), Vec::new());
+        for ask in files {
+            match self.known(&ask) {
+                Some(oid) => answers.push(self.named(ask.entry, ask.located, oid)),
+                None if ask.located.stamp.size > HASH_FIRST && !ask.compare => {
+                    self.stream(ask.entry, ask.located);
+                }
+                None => rest.push(ask),
             }
         }
-        let hashed: Vec<_> = rest
-            .into_par_iter()
-            .with_max_len(4)
-            .map(|(entry, located)| {
-                let record = hash(&located);
-                (entry, located, record)
-            })
-            .collect();
-        let records: Vec<_> =
-            hashed.iter().filter_map(|(_, _, record)| record.as_ref().ok().cloned()).collect();
-        self.store.remember(&records).map_err(|error| errors::store(&error))?;
-        for (entry, mut located, record) in hashed {
-            answers.push(match record {
-                Ok(record) => {
+        let read: Vec<_> = rest.into_par_iter().with_max_len(4).map(|ask| (read(&ask), ask)).collect();
+        let hashed = |(read, _): &(Result<Read, ApiError>, Ask)| match read {
+            Ok(Read::Hashed(record)) => Some(record.clone()),
+            _ => None,
+        };
+        let records: Vec<_> = read.iter().filter_map(hashed).collect();
+        if !records.is_empty() {
+            self.store.remember(&records).map_err(|error| errors::store(&error))?;
+        }
+        for (read, Ask { entry, mut located, .. }) in read {
+            answers.push(match read {
+                Ok(Read::Hashed(record)) => {
                     located.stamp = now(&located.stamp, &record.stamp);
                     self.named(entry, located, record.oid)
+                }
+                Ok(Read::Whole(stamp, content)) => {
+                    located.stamp = now(&located.stamp, &stamp);
+                    self.whole(entry, located, content)
                 }
                 Err(error) => self.refused(entry, &located, &error),
             });
         }
-        if answers.is_empty() { Ok(()) } else { self.say(Message::Answers(Answers { answers })) }
+        self.say_answers(answers)
     }
 
-    /// What the index knows of the files.
-    fn known(&self, files: &[Ask]) -> Vec<Option<Oid>> {
-        let look_up = |located: &Located| {
-            let path = located.whole_path();
-            let (dir, name) = (path.parent()?, path.file_name()?);
-            let known = self.store.known(dir, &[(name, store_stamp(&located.stamp))]).ok()?;
-            known.into_iter().next().flatten()
-        };
-        files.iter().map(|(_, _, located)| look_up(located)).collect()
+    /// Answers in messages that the control stream takes.
+    fn say_answers(&self, answers: Vec<Answer>) -> Result<(), ApiError> {
+        let (mut message, mut bytes) = (Vec::new(), 0);
+        for answer in answers {
+            let cost = answer.content.len() + ANSWER_COST;
+            if bytes + cost > MESSAGE_BYTES {
+                self.say(Message::Answers(Answers { answers: std::mem::take(&mut message) }))?;
+                bytes = 0;
+            }
+            bytes += cost;
+            message.push(answer);
+        }
+        if message.is_empty() { Ok(()) } else { self.say(Message::Answers(Answers { answers: message })) }
+    }
+
+    /// The name of a file's content, if the index knows it and the content is not to go with it.
+    fn known(&self, ask: &Ask) -> Option<Oid> {
+        let stamp = &ask.located.stamp;
+        if stamp.size <= ask.inline {
+            return None;
+        }
+        let path = ask.located.whole_path();
+        let (dir, name) = (path.parent()?, path.file_name()?);
+        self.store.known(dir, &[(name, store_stamp(stamp))]).ok()?.into_iter().next().flatten()
+    }
+
+    /// A file whose content goes with its name: nothing of it will be fetched.
+    fn whole(&self, entry: u64, located: Located, content: Vec<u8>) -> Answer {
+        let oid = Oid::of(&content);
+        let answer = answer_of(entry, &located, &oid, content.into());
+        lock(&self.asked).entry(entry).or_insert_with(|| (located, HashSet::new()));
+        answer
     }
 
     fn named(&self, entry: u64, located: Located, oid: Oid) -> Answer {
-        let Time { seconds, nanos } = located.stamp.modified;
-        let answer = Answer {
-            entry,
-            oid: Bytes::copy_from_slice(&oid.to_bytes()),
-            size: located.stamp.size,
-            seconds,
-            nanos,
-            is_sparse: located.is_sparse,
-        };
+        let answer = answer_of(entry, &located, &oid, Bytes::new());
         self.offers.add(oid);
         lock(&self.asked).entry(entry).or_insert_with(|| (located, HashSet::new())).1.insert(oid);
         answer
@@ -458,8 +500,8 @@ impl Sender {
 /// for the hash of others.
 fn together(batch: &[Ask]) -> usize {
     let mut bytes = 0;
-    let is_little = |(_, _, located): &&Ask| {
-        bytes += located.stamp.size;
+    let is_little = |ask: &&Ask| {
+        bytes += ask.located.stamp.size;
         bytes <= HASH_FIRST
     };
     batch.iter().take(BATCH).take_while(is_little).count().max(1)
@@ -478,11 +520,39 @@ fn time(nanos: i64) -> Time {
     Time { seconds: nanos.div_euclid(SECOND), nanos: nanos.rem_euclid(SECOND) as u32 }
 }
 
-fn hash(located: &Located) -> Result<FileRecord, ApiError> {
-    let path = located.whole_path();
-    let file = located.open().map_err(|error| errors::source(&error))?;
+fn answer_of(entry: u64, located: &Located, oid: &Oid, content: Bytes) -> Answer {
+    let Time { seconds, nanos } = located.stamp.modified;
+    let oid = Bytes::copy_from_slice(&oid.to_bytes());
+    Answer { entry, oid, size: located.stamp.size, seconds, nanos, is_sparse: located.is_sparse, content }
+}
+
+fn read(ask: &Ask) -> Result<Read, ApiError> {
+    let path = ask.located.whole_path();
+    let file = ask.located.open().map_err(|error| errors::source(&error))?;
+    if ask.located.stamp.size <= ask.inline
+        && let Some((stamp, content)) =
+            read_whole(&file, &path, ask.inline).map_err(|error| errors::source(&error))?
+    {
+        return Ok(Read::Whole(stamp, content));
+    }
     let hashed = hash_open_file(&file, &path).map_err(|error| errors::store(&error))?;
-    Ok(FileRecord::new(path.parent().unwrap_or(&path), path.file_name().unwrap_or_default(), hashed))
+    let (dir, name) = (path.parent().unwrap_or(&path), path.file_name().unwrap_or_default());
+    Ok(Read::Hashed(FileRecord::new(dir, name, hashed)))
+}
+
+/// All bytes of a file, as it was at one moment; none if it has grown beyond `limit`.
+fn read_whole(file: &File, path: &Path, limit: u64) -> Result<Option<(Stamp, Vec<u8>)>, FileError> {
+    let system = |error| FileError::new("read", path, error);
+    let before = Stamp::of(file).map_err(system)?;
+    if before.size > limit {
+        return Ok(None);
+    }
+    let mut content = Vec::with_capacity(before.size as usize + 1);
+    file.take(before.size + 1).read_to_end(&mut content).map_err(system)?;
+    match content.len() as u64 == before.size && Stamp::of(file).map_err(system)? == before {
+        true => Ok(Some((before, content))),
+        false => Err(FileError::changed("read", path, "written to while it was read")),
+    }
 }
 
 fn internal(what: &str) -> ApiError {

@@ -1,12 +1,12 @@
 //! The receiving side, from the first entry to the last sync: messages are sorted as they come, and
-//! never wait for the disk.
+//! wait for the disk only when many contents came with them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::task::AbortOnDropHandle;
 use towpath_api::ApiError;
@@ -34,6 +34,9 @@ const WAYS: takeover::Names = takeover::Names { first: "ssh", better: "tls" };
 /// Bytes told by a sender and not looked at, at most: one that keeps to its window needs far less.
 const MAX_WAITING: usize = 64 << 20;
 
+/// Contents that came with answers and are not written, at most; then the sender has to wait.
+const CONTENT_ROOM: usize = 8 << 20;
+
 /// What a message without bytes of its own counts.
 const LITTLE: usize = 64;
 
@@ -43,6 +46,9 @@ enum Heard {
     Closed(u64),
     Incomplete,
 }
+
+/// Answers, with the room that their contents take.
+type Told = (Vec<Answer>, OwnedSemaphorePermit);
 
 /// Writes what the sender tells and this side wants to `destined`, and returns what was done. `theirs`
 /// is where the sender can be dialled, for `race`.
@@ -69,7 +75,7 @@ pub async fn receive(
     }
     let (session, _hints) = session(side, Arc::clone(&takeover));
     let session = Arc::new(session);
-    let supplier = RemoteSupplier::new(side.control.clone(), &session);
+    let supplier = RemoteSupplier::new(side.control.clone(), &session, options.compress);
     receiving.set_supplier(Arc::clone(&supplier) as Arc<dyn super::supply::Supplier>);
     let merge = Merge::new(&receiving, destined)?;
     let progress = session.progress();
@@ -135,14 +141,15 @@ fn session(side: &Side, takeover: Arc<Takeover>) -> (Session, watch::Sender<Vec<
     (Session::start(root, context, config), hints_in)
 }
 
-/// Sorts what the sender says, and never waits for the disk. Returns when it is over.
+/// Sorts what the sender says; waits only while many contents are to be written. Returns when it is over.
 async fn hear(
     side: &Side,
     inbox: &mut ControlReceiver,
     entries: mpsc::UnboundedSender<Heard>,
-    answers: mpsc::UnboundedSender<Vec<Answer>>,
+    answers: mpsc::UnboundedSender<Told>,
     waiting: &AtomicUsize,
 ) -> ApiError {
+    let room = Arc::new(Semaphore::new(CONTENT_ROOM));
     let work = async {
         loop {
             let message = Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)?;
@@ -154,7 +161,12 @@ async fn hear(
                 Message::Entries(bytes) => drop(entries.send(Heard::Entries(bytes))),
                 Message::Closed(entry) => drop(entries.send(Heard::Closed(entry))),
                 Message::Incomplete(Empty {}) => drop(entries.send(Heard::Incomplete)),
-                Message::Answers(told) => drop(answers.send(told.answers)),
+                Message::Answers(told) => {
+                    let bytes: usize = told.answers.iter().map(|answer| answer.content.len()).sum();
+                    let bytes = u32::try_from(bytes.min(CONTENT_ROOM)).unwrap_or(u32::MAX);
+                    let room = Arc::clone(&room).acquire_many_owned(bytes).await.map_err(|_| hung_up())?;
+                    drop(answers.send((told.answers, room)));
+                }
                 Message::Event(json) if !side.is_started => side.events.pass(&json).await?,
                 Message::Fatal(fatal) => return Err(told_error(&fatal)),
                 _ => return Err(violation("a message that a sender does not send")),
@@ -228,12 +240,13 @@ fn follow(
 
 fn take_answers(
     supplier: &RemoteSupplier,
-    mut answers: mpsc::UnboundedReceiver<Vec<Answer>>,
+    mut answers: mpsc::UnboundedReceiver<Told>,
     waiting: &AtomicUsize,
 ) -> Result<(), ApiError> {
-    while let Some(batch) = answers.blocking_recv() {
+    while let Some((batch, room)) = answers.blocking_recv() {
         waiting.fetch_sub(batch.len() * size_of::<Answer>(), Ordering::Relaxed);
-        batch.iter().try_for_each(|answer| supplier.answered(answer))?;
+        supplier.answered_all(batch)?;
+        drop(room);
     }
     Ok(())
 }

@@ -48,7 +48,7 @@ async fn sender(folder: &TempDir, descriptor: &[u8]) -> (Arc<Service>, String) {
     let content = sender.store.put_commit(&LIVE).unwrap();
     sender.grants.share(content, SECRET);
     let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    sender.listen(b"test", Some(loopback)).await.unwrap();
+    sender.listen(b"test", &[loopback]).await.unwrap();
     sender.open_doors();
     let ticket = sender.ticket(content, SECRET);
     (sender, ticket)

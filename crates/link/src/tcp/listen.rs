@@ -83,9 +83,20 @@ pub enum AcceptError {
 impl Listener {
     /// Listens on `address` as `identity`; port 0 lets the system choose.
     pub async fn bind(address: SocketAddr, identity: &Identity) -> Result<Self, BindError> {
-        let config = tls::server_config(identity).map_err(|source| BindError::Tls { source })?;
         let listener =
             TcpListener::bind(address).await.map_err(|source| BindError::Io { address, source })?;
+        Self::new(listener, identity)
+    }
+
+    /// Takes over a socket that another program, such as systemd, listens on already.
+    pub fn inherit(listener: std::net::TcpListener, identity: &Identity) -> Result<Self, BindError> {
+        let address = listener.local_addr().unwrap_or(SocketAddr::from(([0; 4], 0)));
+        let taken = listener.set_nonblocking(true).and_then(|()| TcpListener::from_std(listener));
+        Self::new(taken.map_err(|source| BindError::Io { address, source })?, identity)
+    }
+
+    fn new(listener: TcpListener, identity: &Identity) -> Result<Self, BindError> {
+        let config = tls::server_config(identity).map_err(|source| BindError::Tls { source })?;
         Ok(Self { listener, config: Arc::new(config) })
     }
 

@@ -1,5 +1,6 @@
 //! A limit on bytes per second, shared by everything it is handed to.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ const BURST: Duration = Duration::from_millis(100);
 /// A token bucket that hands out waits.
 #[derive(Debug)]
 pub struct Pace {
-    bytes_per_second: u64,
+    bytes_per_second: AtomicU64,
     /// When everything let through so far is paid for.
     paid: Mutex<Option<Instant>>,
 }
@@ -17,15 +18,21 @@ pub struct Pace {
 impl Pace {
     /// A limit; 0 means none.
     pub const fn new(bytes_per_second: u64) -> Self {
-        Self { bytes_per_second, paid: Mutex::new(None) }
+        Self { bytes_per_second: AtomicU64::new(bytes_per_second), paid: Mutex::new(None) }
+    }
+
+    /// From now on this is the limit, for all who share it.
+    pub fn set(&self, bytes_per_second: u64) {
+        self.bytes_per_second.store(bytes_per_second, Ordering::Relaxed);
     }
 
     /// How long to wait before `bytes` more may pass.
     pub fn wait(&self, bytes: u64, now: Instant) -> Duration {
-        if self.bytes_per_second == 0 {
+        let rate = self.bytes_per_second.load(Ordering::Relaxed);
+        if rate == 0 {
             return Duration::ZERO;
         }
-        let cost = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
+        let cost = Duration::from_secs_f64(bytes as f64 / rate as f64);
         let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
         let earliest = now.checked_sub(BURST).unwrap_or(now);
         let until = paid.unwrap_or(earliest).max(earliest) + cost;
@@ -60,6 +67,16 @@ mod tests {
         pace.wait(100, start);
         let later = start + Duration::from_secs(60);
         assert_eq!(pace.wait(1100, later), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_new_limit_holds_for_what_comes_next() {
+        let (pace, start) = (Pace::new(0), Instant::now());
+        assert_eq!(pace.wait(1 << 30, start), Duration::ZERO);
+        pace.set(1000);
+        assert_eq!(pace.wait(1100, start), Duration::from_secs(1));
+        pace.set(0);
+        assert_eq!(pace.wait(1 << 30, start), Duration::ZERO);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use towpath_content::ticket::Secret;
 
 use super::*;
-use crate::seam::{Lease, ObjectKind};
+use crate::seam::{Holder, Lease, ObjectKind};
 
 pub(super) fn checks<S: Store>() -> Vec<(&'static str, Check<S>)> {
     vec![
@@ -12,8 +12,9 @@ pub(super) fn checks<S: Store>() -> Vec<(&'static str, Check<S>)> {
         ("chunks put and released at the same time stay counted", busy_chunks),
         ("leases come back as they were, oldest first, one a name", leases),
         ("a lease learns what its live name was bound to", learning),
-        ("giving back the last lease of an object removes it", done),
-        ("an object stays while another lease holds it", shared),
+        ("a lease that is given back takes its live name along and leaves the object as cache", done),
+        ("leases of one object are given back one by one", shared),
+        ("the end of a session ends its leases and no others", sessions),
         ("a lease on an open put can be given back", open),
     ]
 }
@@ -69,7 +70,16 @@ fn busy_chunks<S: Store>(store: &S) -> Verdict {
 
 fn lease(oid: Oid, created: u64) -> Lease {
     let about = About { name: b"name".to_vec(), ..About::default() };
-    Lease { oid, content: None, size: None, secret: Secret([created as u8; 16]), path: None, about, created }
+    Lease {
+        oid,
+        content: None,
+        size: None,
+        secret: Secret([created as u8; 16]),
+        path: None,
+        about,
+        created,
+        holder: Holder::Pinned,
+    }
 }
 
 fn leases<S: Store>(store: &S) -> Verdict {
@@ -110,11 +120,11 @@ fn done<S: Store>(store: &S) -> Verdict {
         store.lease(&lease(live(number), 1))?;
         let oid = put(store, &live(number), &data)?;
         expect_content(store, &oid, &data)?;
-        let seen = store.version(&oid);
+        let seen = store.version(&live(number));
         assert!(store.done(&(if by_content { oid } else { live(number) }))?);
-        assert_ne!(store.version(&oid), seen);
-        expect_gone(store, &oid);
+        assert_ne!(store.version(&live(number)), seen);
         expect_gone(store, &live(number));
+        expect_complete(store, &oid, &data)?;
         assert!(!store.done(&oid)?);
         assert!(!store.done(&live(number))?);
     }
@@ -132,10 +142,32 @@ fn shared<S: Store>(store: &S) -> Verdict {
     assert!(store.done(&live(2))?);
     assert!(store.done(&oid)?, "the lease of that very name goes first");
     assert_eq!(store.leases()?.len(), 1);
-    expect_complete(store, &oid, b"shared")?;
+    expect_content(store, &live(1), b"shared")?;
     assert!(store.done(&oid)?);
-    expect_gone(store, &oid);
-    Ok(())
+    expect_gone(store, &live(1));
+    assert!(!store.done(&oid)?);
+    expect_complete(store, &oid, b"shared")
+}
+
+fn sessions<S: Store>(store: &S) -> Verdict {
+    let (ours, other) = ([1; 16], [2; 16]);
+    let holders = [Holder::Session(ours), Holder::Session(other), Holder::Pinned, Holder::Session(ours)];
+    for (number, holder) in (1..).zip(holders) {
+        store.lease(&Lease { holder, ..lease(live(number), number.into()) })?;
+        put(store, &live(number), b"shared")?;
+    }
+    let found: Vec<_> = store.leases()?.iter().map(|lease| lease.holder).collect();
+    assert_eq!(found, holders);
+    assert_eq!(store.end_session(&ours)?, [live(1), live(4)]);
+    assert_eq!(store.end_session(&ours)?, []);
+    let left: Vec<_> = store.leases()?.iter().map(|lease| lease.oid).collect();
+    assert_eq!(left, [live(2), live(3)]);
+    [1, 4].map(live).iter().for_each(|ended| expect_gone(store, ended));
+    [2, 3].map(live).iter().try_for_each(|held| expect_content(store, held, b"shared"))?;
+    // A lease that is taken over by another holder is ended by that one alone.
+    store.lease(&Lease { holder: Holder::Pinned, ..lease(live(2), 2) })?;
+    assert_eq!(store.end_session(&other)?, []);
+    expect_complete(store, &Oid::of(b"shared"), b"shared")
 }
 
 fn open<S: Store>(store: &S) -> Verdict {

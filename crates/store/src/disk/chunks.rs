@@ -37,11 +37,7 @@ impl DiskStore {
     }
 
     pub(super) fn load_chunk(&self, hash: &[u8; 32]) -> Result<Vec<u8>, StoreError> {
-        let is_kept = |conn: &Connection| {
-            let mut select = conn.prepare_cached("SELECT 1 FROM chunks WHERE hash = ?")?;
-            Ok(select.query_row([hash], |_| Ok(())).optional()?.is_some())
-        };
-        if !self.index.read("finding a chunk", is_kept)? {
+        if !self.index.read("finding a chunk", |conn| is_counted(conn, hash))? {
             return Err(StoreError::NotHere);
         }
         let path = self.folders.chunk(hash);
@@ -83,14 +79,18 @@ impl DiskStore {
 
     fn remove_uncounted(&self, hash: &[u8; 32]) -> Result<(), StoreError> {
         self.index.write(Durability::Cached, "removing a chunk", |t| {
-            let is_counted: bool =
-                t.query_row("SELECT EXISTS (SELECT 1 FROM chunks WHERE hash = ?)", [hash], |row| row.get(0))?;
-            if !is_counted {
+            if !is_counted(t, hash)? {
                 remove(&self.folders.chunk(hash))?;
             }
             Ok(())
         })
     }
+}
+
+/// True if somebody put the chunk and has not released it.
+pub(crate) fn is_counted(conn: &Connection, hash: &[u8; 32]) -> Outcome<bool> {
+    let mut select = conn.prepare_cached("SELECT EXISTS (SELECT 1 FROM chunks WHERE hash = ?)")?;
+    Ok(select.query_row([hash], |row| row.get(0))?)
 }
 
 /// Counts one more put of a chunk that is kept; false if it is not.

@@ -5,16 +5,19 @@
 //! fast as it can, and writes a line to its standard error after each call that returned. It is
 //! killed after some of those lines; then the store is opened again and compared with the lines.
 
+pub(super) mod points;
+
 use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::{
-    About, Descriptors, DiskStore, FileRecord, Lease, Stamp, State, Store, StoreError, hash_open_file,
+    About, Descriptors, DiskStore, FileRecord, Holder, Lease, Stamp, State, Store, StoreError, hash_open_file,
 };
 use towpath_content::Oid;
 use towpath_content::pieces::{Layout, MIN_LOG2, verify};
@@ -56,7 +59,23 @@ fn lease(oid: Oid) -> Lease {
         path: None,
         about: About::default(),
         created: 1,
+        holder: Holder::Pinned,
     }
+}
+
+/// Held by tests whose locks on files would not be given back in time if a process were started
+/// meanwhile, as it has all open files until it runs its program.
+static STARTING: RwLock<()> = RwLock::new(());
+
+/// Keeps processes from being started for as long as the guard lives.
+pub(super) fn quiet() -> RwLockReadGuard<'static, ()> {
+    STARTING.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a process when no test needs quiet.
+fn while_quiet<T>(start: impl FnOnce() -> T) -> T {
+    let _alone = STARTING.write().unwrap_or_else(PoisonError::into_inner);
+    start()
 }
 
 fn acknowledge(what: &str, step: u64) {
@@ -115,14 +134,14 @@ fn remember(store: &DiskStore, home: &Path, round: u64, step: u64) -> Result<(),
 type Told = HashMap<u64, Vec<String>>;
 
 fn run_and_kill(home: &Path, round: u64) -> Told {
-    let mut child = Command::new(std::env::current_exe().unwrap())
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
         .args(["disk::crash::child_works_until_it_is_killed", "--exact", "--nocapture", "--test-threads=1"])
         .env(HOME, home)
         .env(ROUND, round.to_string())
         .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .stderr(Stdio::piped());
+    let mut child = while_quiet(|| command.spawn()).unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     let (heard, delay) = moment(round);
     eprintln!("round {round}: killed {delay:?} after line {heard}");

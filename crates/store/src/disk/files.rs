@@ -13,6 +13,7 @@ use towpath_content::pieces::Value;
 
 use super::index::Outcome;
 use super::rows::{self, oid_at};
+use super::uses::{self, Used, now};
 use crate::hashing::Hashed;
 use crate::stamp::Stamp;
 
@@ -48,7 +49,7 @@ impl FileRecord {
 /// A file on record, as it was found in the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
-    dir: i64,
+    pub(crate) dir: i64,
     pub(crate) path: PathBuf,
     pub(crate) stamp: Stamp,
 }
@@ -71,10 +72,13 @@ impl DirNumbers {
             return Ok(*number);
         }
         let number = match dir_number(conn, dir)? {
-            Some(number) => number,
+            Some(number) => {
+                uses::write(conn, &[(Used::Dir(number), now())].into())?;
+                number
+            }
             None => {
-                let mut insert = conn.prepare_cached("INSERT INTO dirs (path) VALUES (?)")?;
-                insert.insert([dir.as_os_str().as_bytes()])?
+                let mut insert = conn.prepare_cached("INSERT INTO dirs (path, used) VALUES (?, ?)")?;
+                insert.insert(params![dir.as_os_str().as_bytes(), now()])?
             }
         };
         self.last = Some((dir.into(), number));
@@ -142,13 +146,32 @@ pub(crate) fn holders(conn: &Connection, oid: &Oid, limit: usize) -> Outcome<Vec
         "SELECT dir, path, name, dev, ino, size, mtime_ns, ctime_ns
          FROM files JOIN dirs ON dirs.id = files.dir WHERE oid = ? LIMIT ?",
     )?;
-    let row = |row: &Row<'_>| {
-        let (dir, name) = (row.get::<_, Vec<u8>>(1)?, row.get::<_, Vec<u8>>(2)?);
-        let path = PathBuf::from(OsString::from_vec(dir)).join(OsString::from_vec(name));
-        Ok(Found { dir: row.get(0)?, path, stamp: stamp_at(row, 3)? })
-    };
-    let found = select.query_map(params![oid.to_bytes(), limit], row)?;
+    let found = select.query_map(params![oid.to_bytes(), limit], found_at)?;
     Ok(found.collect::<Result<_, _>>()?)
+}
+
+/// A row of a file.
+#[derive(Debug)]
+pub(crate) struct OnRecord {
+    pub(crate) found: Found,
+    pub(crate) oid: Oid,
+}
+
+/// The next files on record, at most `limit`, in the order of folder and name.
+pub(crate) fn page(conn: &Connection, dir: i64, name: &OsStr, limit: usize) -> Outcome<Vec<OnRecord>> {
+    let mut select = conn.prepare_cached(
+        "SELECT dir, path, name, dev, ino, size, mtime_ns, ctime_ns, oid
+         FROM files JOIN dirs ON dirs.id = files.dir WHERE (dir, name) > (?, ?) ORDER BY dir, name LIMIT ?",
+    )?;
+    let row = |row: &Row<'_>| Ok(OnRecord { found: found_at(row)?, oid: oid_at(row, 8)? });
+    let found = select.query_map(params![dir, name.as_bytes(), limit], row)?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+fn found_at(row: &Row<'_>) -> rusqlite::Result<Found> {
+    let (dir, name) = (row.get::<_, Vec<u8>>(1)?, row.get::<_, Vec<u8>>(2)?);
+    let path = PathBuf::from(OsString::from_vec(dir)).join(OsString::from_vec(name));
+    Ok(Found { dir: row.get(0)?, path, stamp: stamp_at(row, 3)? })
 }
 
 /// Forgets a file, unless it was recorded anew since it was found.

@@ -1,17 +1,21 @@
 //! The store's own folders: finished objects, chunks, and temporaries on their way there.
 //!
 //! A temporary is locked by the process that writes it, so that a later start can tell what was
-//! left behind by a crash from what somebody is still writing, and removes only the former.
+//! left behind by a crash from what somebody is still writing, and removes only the former. A
+//! finished file is locked, shared, by those who read it: what nobody has locked can be removed.
 
+use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 use towpath_content::Oid;
 
+use super::points;
 use crate::hashing::read_range;
 use crate::productions::random;
 use crate::seam::StoreError;
@@ -31,7 +35,7 @@ impl Folders {
         for dir in [&objects, &chunks, &incoming] {
             create_private(dir)?;
         }
-        sweep(&incoming).map_err(|error| StoreError::io("clearing", &incoming, error))?;
+        sweep(&incoming)?;
         Ok(Self { objects, chunks, incoming })
     }
 
@@ -48,9 +52,34 @@ impl Folders {
 
     /// A new temporary.
     pub(crate) fn temporary(&self) -> Result<Temporary, StoreError> {
-        Temporary::create(&self.incoming)
-            .map_err(|error| StoreError::io("creating a file in", &self.incoming, error))
+        Temporary::create_in(&self.incoming)
     }
+
+    /// Removes the temporaries that a crash left; returns how many.
+    pub(crate) fn sweep(&self) -> Result<u64, StoreError> {
+        sweep(&self.incoming)
+    }
+
+    /// The folder of finished objects.
+    pub(crate) fn objects(&self) -> &Path {
+        &self.objects
+    }
+
+    /// The folder of the folders of chunks.
+    pub(crate) fn chunks(&self) -> &Path {
+        &self.chunks
+    }
+}
+
+/// The hash that a file is named by, if it is.
+pub(crate) fn hash_of_name(name: &OsStr) -> Option<[u8; 32]> {
+    let digits = name.as_bytes().as_array::<64>()?;
+    let mut hash = [0; 32];
+    for (byte, pair) in hash.iter_mut().zip(digits.as_chunks::<2>().0) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    // Only the form that is written here, without capitals and signs.
+    (hex(&hash).as_bytes() == digits).then_some(hash)
 }
 
 /// Makes a folder, and those above it, that only its owner can enter.
@@ -63,14 +92,35 @@ fn hex(bytes: &[u8; 32]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A file that is being written; it is removed when dropped unless it was published.
+/// A private file of the store that is being written; it is removed when dropped, unless it was
+/// made an object. No other process removes it meanwhile.
 #[derive(Debug)]
-pub(crate) struct Temporary {
+pub struct Temporary {
     file: File,
     path: PathBuf,
 }
 
 impl Temporary {
+    /// Where it lies for now.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open file, for reading and writing.
+    pub const fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Its name in its folder.
+    pub(crate) fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// A new one in `dir`.
+    pub(crate) fn create_in(dir: &Path) -> Result<Self, StoreError> {
+        Self::create(dir).map_err(|error| StoreError::io("creating a file in", dir, error))
+    }
+
     fn create(dir: &Path) -> io::Result<Self> {
         loop {
             let path = dir.join(format!("{}-{:016x}", std::process::id(), random()));
@@ -102,16 +152,21 @@ impl Temporary {
     }
 
     /// Gives the file its final name, in place of any other; both are on the disk afterwards.
-    /// May be repeated.
+    /// May be repeated. While this handle lives nobody takes the file for a left-over; others may
+    /// read it.
     pub(crate) fn publish(&self, target: &Path) -> Result<(), StoreError> {
         let is_there = |target: &Path| -> io::Result<bool> {
             let (ours, there) = (self.file.metadata()?, std::fs::metadata(target)?);
             Ok((ours.dev(), ours.ino()) == (there.dev(), there.ino()))
         };
         if !is_there(target).unwrap_or(false) {
+            points::pass("before a rename");
             let renamed = std::fs::rename(&self.path, target);
             renamed.map_err(|error| StoreError::io("renaming a file to", target, error))?;
+            points::pass("after a rename");
         }
+        rustix::fs::flock(&self.file, FlockOperation::LockShared)
+            .map_err(|error| StoreError::io("unlocking", target, error.into()))?;
         sync_parent(target)
     }
 }
@@ -132,25 +187,64 @@ pub(crate) fn sync_parent(path: &Path) -> Result<(), StoreError> {
 
 /// Removes a file that may be gone already.
 pub(crate) fn remove(path: &Path) -> Result<(), StoreError> {
+    points::pass("before a removal");
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::io("removing", path, error)),
         _ => Ok(()),
     }
 }
 
-/// Removes the temporaries that no process holds locked.
-fn sweep(incoming: &Path) -> io::Result<()> {
-    for entry in std::fs::read_dir(incoming)? {
-        let path = entry?.path();
-        let Ok(file) = File::open(&path) else {
-            continue;
-        };
-        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            tracing::debug!(path = %path.display(), "removing what an interrupted put left");
-            let _ = std::fs::remove_file(&path);
+/// What [`claim`] found.
+#[derive(Debug)]
+pub(crate) enum Claim {
+    /// Nobody has it locked; now the caller has, until this is dropped.
+    Free(File),
+    /// Somebody reads or writes it.
+    Held,
+    /// There is no such file.
+    Missing,
+}
+
+/// Locks a file against all others if none of them has it locked.
+pub(crate) fn claim(path: &Path) -> Result<Claim, StoreError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Claim::Missing),
+        Err(error) => return Err(StoreError::io("opening", path, error)),
+    };
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Claim::Free(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(Claim::Held),
+        Err(error) => Err(StoreError::io("locking", path, error.into())),
+    }
+}
+
+/// Locks an open file together with other readers; false if somebody is about to remove it.
+pub(crate) fn share(file: &File) -> io::Result<bool> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(file.metadata()?.nlink() > 0),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// True if no process holds the temporary at `path`: it ended, or crashed.
+pub(crate) fn is_left(path: &Path) -> bool {
+    matches!(claim(path), Ok(Claim::Free(_) | Claim::Missing))
+}
+
+/// Removes the temporaries in `folder` that no process holds; returns how many.
+pub(crate) fn sweep(folder: &Path) -> Result<u64, StoreError> {
+    let failed = |error| StoreError::io("clearing", folder, error);
+    let mut removed = 0;
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if let Ok(Claim::Free(_held)) = claim(&path) {
+            tracing::debug!(path = %path.display(), "removing what an interrupted process left");
+            removed += u64::from(std::fs::remove_file(&path).is_ok());
         }
     }
-    Ok(())
+    Ok(removed)
 }
 
 #[cfg(test)]
@@ -166,6 +260,34 @@ mod tests {
         std::fs::write(&left, b"half").unwrap();
         Folders::open(dir.path()).unwrap();
         assert!(open.path.exists() && !left.exists());
+    }
+
+    #[test]
+    fn names_are_hashes_in_one_form_only() {
+        let hash: [u8; 32] = std::array::from_fn(|i| (i as u8).wrapping_mul(9));
+        let name = hex(&hash);
+        assert_eq!(hash_of_name(OsStr::new(&name)), Some(hash));
+        let wrong = [name.to_uppercase(), name[1..].to_owned(), format!("+0{}", &name[2..]), "x".repeat(64)];
+        assert!(wrong.iter().all(|name| hash_of_name(OsStr::new(name)).is_none()));
+    }
+
+    #[test]
+    fn a_file_under_read_cannot_be_claimed_and_a_claimed_one_not_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let _quiet = super::super::crash::quiet();
+        assert!(matches!(claim(&path), Ok(Claim::Missing)));
+        std::fs::write(&path, b"bytes").unwrap();
+        let reader = File::open(&path).unwrap();
+        assert!(share(&reader).unwrap() && share(&File::open(&path).unwrap()).unwrap());
+        assert!(matches!(claim(&path), Ok(Claim::Held)));
+        drop(reader);
+        let Ok(Claim::Free(_held)) = claim(&path) else { panic!("nobody reads it") };
+        let late = File::open(&path).unwrap();
+        assert!(!share(&late).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        drop(_held);
+        assert!(!share(&late).unwrap(), "it was removed");
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! An index that is damaged is renamed aside, never deleted, and a new one begun. One that a newer
 //! program wrote is left alone.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -22,12 +23,14 @@ use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 use rustix::fs::FlockOperation;
 use towpath_content::DecodeError;
 
+use super::points;
 use crate::seam::StoreError;
 use crate::sync::lock;
 
 /// The schema's version, kept in `user_version`.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 const SCHEMA: &str = include_str!("schema.sql");
+const FROM_1: &str = include_str!("from_1.sql");
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Idle reading connections kept; each takes up to some 2 MiB of cache.
 const MAX_IDLE_READERS: usize = 8;
@@ -130,6 +133,16 @@ impl Index {
         writer.transact(durability, change).map_err(|fault| self.fail(what, fault))
     }
 
+    /// True if a damaged index lies beside this one, or will.
+    pub(crate) fn has_damaged(&self) -> Result<bool, StoreError> {
+        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        let is_aside = |name: OsString| name.as_encoded_bytes().starts_with(b"index.db.damaged-");
+        let names: io::Result<Vec<_>> = std::fs::read_dir(folder)
+            .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.file_name())).collect());
+        let names = names.map_err(|error| StoreError::io("listing", folder, error))?;
+        Ok(marker(&self.path).exists() || names.into_iter().any(is_aside))
+    }
+
     /// Explains a fault. Damage found on the way is marked, and the index set aside at the next
     /// start: others may be using it now.
     fn fail(&self, what: &str, fault: Fault) -> StoreError {
@@ -156,7 +169,9 @@ impl Writer {
         }
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let result = change(&transaction)?;
+        points::pass("before a commit");
         transaction.commit()?;
+        points::pass("after a commit");
         Ok(result)
     }
 }
@@ -181,7 +196,8 @@ fn open_writer(path: &Path) -> Outcome<Connection> {
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     let found: u64 = connection.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))?.into();
     match found {
-        0 => create(&mut connection)?,
+        0 => convert(&mut connection, SCHEMA)?,
+        1 => convert(&mut connection, FROM_1)?,
         VERSION => probe(&connection)?,
         found => return Err(newer(path, found).into()),
     }
@@ -197,11 +213,15 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-fn create(connection: &mut Connection) -> Outcome<()> {
+/// Brings the index to the present version, wholly or not at all.
+fn convert(connection: &mut Connection, steps: &str) -> Outcome<()> {
+    connection.pragma_update(None, "synchronous", "FULL")?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Exclusive)?;
-    transaction.execute_batch(SCHEMA)?;
+    transaction.execute_batch(steps)?;
     transaction.pragma_update(None, "user_version", VERSION as u32)?;
-    Ok(transaction.commit()?)
+    points::pass("before a conversion");
+    transaction.commit()?;
+    Ok(connection.pragma_update(None, "synchronous", "NORMAL")?)
 }
 
 /// Touches the root of every table, which finds a file that is cut off or overwritten. A full
@@ -352,7 +372,7 @@ mod tests {
         index.write(Durability::Synced, "test", |t| Ok(t.pragma_update(None, "user_version", 9)?)).unwrap();
         drop(index);
         let error = Index::open(dir.path()).err().unwrap().to_string();
-        assert!(error.contains("version 9, this program knows 1"), "{error}");
+        assert!(error.contains("version 9, this program knows 2"), "{error}");
         assert!(files(dir.path()).is_empty());
     }
 

@@ -1,27 +1,29 @@
-//! Rows of leases, and what giving one back removes.
+//! Rows of leases and of the names that go with them.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 use towpath_content::Oid;
 use towpath_content::ticket::Secret;
 
 use super::index::Outcome;
 use super::rows::{self, about_at, kind_number, oid_at};
-use crate::seam::Lease;
+use crate::seam::{Holder, Lease};
 
-/// Records or replaces a lease; what its name is bound to is filled in.
-pub(crate) fn put(conn: &Connection, lease: &Lease) -> Outcome<()> {
+/// Records or replaces a lease; what its name is bound to is filled in. `owner` names the process
+/// that a session's lease ends with.
+pub(crate) fn put(conn: &Connection, lease: &Lease, owner: Option<&str>) -> Outcome<()> {
     let mut upsert = conn.prepare_cached(
         "INSERT INTO leases
-            (oid, content, size, secret, path, kind, name, mode, modified_s, modified_ns, created)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            (oid, content, size, secret, path, kind, name, mode, modified_s, modified_ns, created,
+             session, owner)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
          ON CONFLICT (oid) DO UPDATE SET content = excluded.content, size = excluded.size,
             secret = excluded.secret, path = excluded.path, kind = excluded.kind, name = excluded.name,
             mode = excluded.mode, modified_s = excluded.modified_s, modified_ns = excluded.modified_ns,
-            created = excluded.created",
+            created = excluded.created, session = excluded.session, owner = excluded.owner",
     )?;
     let mut lease = lease.clone();
     if let Some((content, size)) = rows::binding(conn, &lease.oid)? {
@@ -31,17 +33,22 @@ pub(crate) fn put(conn: &Connection, lease: &Lease) -> Outcome<()> {
     let content = lease.content.map(|content| content.to_bytes());
     let path = lease.path.as_ref().map(|path| path.as_os_str().as_bytes());
     let (seconds, nanos) = (about.modified.map(|time| time.seconds), about.modified.map(|time| time.nanos));
+    let session = match &lease.holder {
+        Holder::Pinned => None,
+        Holder::Session(number) => Some(number),
+    };
     let start: [&dyn ToSql; 5] = [&lease.oid.to_bytes(), &content, &lease.size, &lease.secret.0, &path];
-    let end: [&dyn ToSql; 6] =
-        [&kind_number(about), &about.name, &about.mode, &seconds, &nanos, &lease.created];
-    upsert.execute(&[&start[..], &end[..]].concat()[..])?;
+    let said: [&dyn ToSql; 5] = [&kind_number(about), &about.name, &about.mode, &seconds, &nanos];
+    let end: [&dyn ToSql; 3] = [&lease.created, &session, &owner];
+    upsert.execute(&[&start[..], &said[..], &end[..]].concat()[..])?;
     Ok(())
 }
 
 /// All leases, oldest first.
 pub(crate) fn all(conn: &Connection) -> Outcome<Vec<Lease>> {
     let mut select = conn.prepare_cached(
-        "SELECT oid, content, size, secret, path, kind, name, mode, modified_s, modified_ns, created
+        "SELECT oid, content, size, secret, path, kind, name, mode, modified_s, modified_ns, created,
+            session
          FROM leases ORDER BY created, id",
     )?;
     Ok(select.query_map([], lease_at)?.collect::<Result<_, _>>()?)
@@ -50,6 +57,7 @@ pub(crate) fn all(conn: &Connection) -> Outcome<Vec<Lease>> {
 fn lease_at(row: &Row<'_>) -> rusqlite::Result<Lease> {
     let has_content = row.get_ref(1)?.as_blob_or_null()?.is_some();
     let path: Option<Vec<u8>> = row.get(4)?;
+    let session: Option<[u8; 16]> = row.get(11)?;
     Ok(Lease {
         oid: oid_at(row, 0)?,
         content: if has_content { Some(oid_at(row, 1)?) } else { None },
@@ -58,46 +66,59 @@ fn lease_at(row: &Row<'_>) -> rusqlite::Result<Lease> {
         path: path.map(|path| PathBuf::from(OsString::from_vec(path))),
         about: about_at(row, 5)?,
         created: row.get(10)?,
+        holder: session.map_or(Holder::Pinned, Holder::Session),
     })
 }
 
-/// What a lease that was given back held.
-#[derive(Debug)]
-pub(crate) struct Released {
-    /// The lease's name.
-    pub(crate) name: Oid,
-    /// The object, if nothing else holds it.
-    pub(crate) unheld: Option<Oid>,
-}
-
-/// Removes the lease of that name, else the oldest of that content, and the name's binding.
-pub(crate) fn take(conn: &Connection, oid: &Oid) -> Outcome<Option<Released>> {
-    let select = "SELECT id, oid FROM leases WHERE oid = ?1 OR content = ?1
+/// Removes the lease of that name, else the oldest of that content, and the name's binding;
+/// returns the name.
+pub(crate) fn take(conn: &Connection, oid: &Oid) -> Outcome<Option<Oid>> {
+    let select = "SELECT oid FROM leases WHERE oid = ?1 OR content = ?1
                   ORDER BY oid <> ?1, created, id LIMIT 1";
-    let row = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, oid_at(row, 1)?));
-    let Some((id, name)) = conn.query_row(select, [oid.to_bytes()], row).optional()? else {
-        return Ok(None);
-    };
-    let content =
-        if name.is_live() { rows::binding(conn, &name)?.map(|(content, _)| content) } else { Some(name) };
-    conn.execute("DELETE FROM leases WHERE id = ?", [id])?;
-    conn.execute("DELETE FROM bindings WHERE live = ?", [name.to_bytes()])?;
-    let unheld = match content {
-        Some(content) if !is_held(conn, &content)? => Some(content),
-        _ => None,
-    };
-    Ok(Some(Released { name, unheld }))
+    let name = conn.query_row(select, [oid.to_bytes()], |row| oid_at(row, 0)).optional()?;
+    name.iter().try_for_each(|name| remove(conn, name))?;
+    Ok(name)
 }
 
-fn is_held(conn: &Connection, content: &Oid) -> Outcome<bool> {
+/// Removes the leases of a session and their names' bindings; returns the names, oldest first.
+pub(crate) fn take_session(conn: &Connection, session: &[u8; 16]) -> Outcome<Vec<Oid>> {
+    take_all(conn, "SELECT oid FROM leases WHERE session = ? ORDER BY created, id", session)
+}
+
+/// Removes the leases of all sessions of one process; returns their names, oldest first.
+pub(crate) fn take_owned(conn: &Connection, owner: &str) -> Outcome<Vec<Oid>> {
+    take_all(conn, "SELECT oid FROM leases WHERE owner = ? ORDER BY created, id", &owner)
+}
+
+fn take_all(conn: &Connection, select: &str, of: &dyn ToSql) -> Outcome<Vec<Oid>> {
+    let names = conn.prepare_cached(select)?.query_map([of], |row| oid_at(row, 0))?.collect::<Result<_, _>>();
+    let names: Vec<Oid> = names?;
+    names.iter().try_for_each(|name| remove(conn, name))?;
+    Ok(names)
+}
+
+fn remove(conn: &Connection, name: &Oid) -> Outcome<()> {
+    conn.prepare_cached("DELETE FROM leases WHERE oid = ?")?.execute([name.to_bytes()])?;
+    conn.prepare_cached("DELETE FROM bindings WHERE live = ?")?.execute([name.to_bytes()])?;
+    Ok(())
+}
+
+/// The processes that leases of sessions end with.
+pub(crate) fn owners(conn: &Connection) -> Outcome<Vec<String>> {
+    let mut select = conn.prepare_cached("SELECT DISTINCT owner FROM leases WHERE owner IS NOT NULL")?;
+    Ok(select.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+}
+
+/// True if a lease names the object.
+pub(crate) fn is_held(conn: &Connection, content: &Oid) -> Outcome<bool> {
     let select = "SELECT EXISTS (SELECT 1 FROM leases WHERE oid = ?1 OR content = ?1)";
-    Ok(conn.query_row(select, [content.to_bytes()], |row| row.get(0))?)
+    Ok(conn.prepare_cached(select)?.query_row([content.to_bytes()], |row| row.get(0))?)
 }
 
 /// Removes the names bound to an object that is not here any more.
 pub(crate) fn unbind(conn: &Connection, content: &Oid) -> Outcome<()> {
     if rows::known(conn, content)?.is_none() {
-        conn.execute("DELETE FROM bindings WHERE oid = ?", params![content.to_bytes()])?;
+        conn.prepare_cached("DELETE FROM bindings WHERE oid = ?")?.execute([content.to_bytes()])?;
     }
     Ok(())
 }

@@ -12,19 +12,28 @@
 //! | `putting` | puts: streamed, or of a file where it lies |
 //! | `reading`, `source` | finding an object's bytes and noticing that a file changed |
 //! | `chunks` | chunks and how often they were put |
+//! | `sessions` | leases that end with the process that held their session |
+//! | `cache`, `uses` | what nobody leases: when it was last used, and what is evicted first |
+//! | `gc` | removing what is of no more use |
+//! | `points` | where tests kill a process |
 //!
 //! Several processes may share one store. Each sees what the others completed; productions,
 //! announcements and waiting are a matter of one process.
 
+mod cache;
 mod chunks;
 mod files;
 mod folders;
+mod gc;
 mod index;
 mod leases;
+mod points;
 mod putting;
 mod reading;
 mod rows;
+mod sessions;
 mod source;
+mod uses;
 
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -32,22 +41,25 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rusqlite::Connection;
 use towpath_content::Oid;
 use towpath_content::pieces::{Layout, PieceTree};
 
+pub use self::cache::{CachePolicy, CachedObject, Evicted, Hold};
 use self::files::DirNumbers;
 pub use self::files::FileRecord;
+pub use self::folders::Temporary;
 use self::folders::{Folders, create_private};
+pub use self::gc::{Collected, GcOptions};
 use self::index::{Durability, Index, Outcome};
 use self::putting::Incoming;
+use self::sessions::Sessions;
 use self::source::Source;
+use self::uses::{Used, Uses};
 use crate::lru::Lru;
 use crate::notices::Notices;
 use crate::productions::{NOT_OPEN, OUTSIDE, Productions, some_run};
 use crate::seam::{About, Availability, Descriptors, Lease, Listener, Partial, State, Store, StoreError};
 use crate::stamp::Stamp;
-use crate::sync::lock;
 
 /// Bytes of piece values kept in memory for proofs. A tree that is larger, up to 64 MiB for
 /// objects over 128 GiB, is kept alone.
@@ -63,6 +75,8 @@ pub struct DiskStore {
     notices: Notices,
     trees: Mutex<Lru<Oid, Arc<PieceTree>>>,
     sources: Mutex<Lru<Oid, Arc<Source>>>,
+    sessions: Sessions,
+    uses: Uses,
 }
 
 impl DiskStore {
@@ -80,6 +94,8 @@ impl DiskStore {
             notices: Notices::new(),
             trees: Mutex::new(Lru::new(TREE_CACHE)),
             sources: Mutex::new(Lru::new(OPEN_FILES)),
+            sessions: Sessions::open(state_dir)?,
+            uses: Uses::new(),
         })
     }
 
@@ -89,12 +105,20 @@ impl DiskStore {
         dir: &Path,
         files: &[(N, Stamp)],
     ) -> Result<Vec<Option<Oid>>, StoreError> {
-        self.index.read("finding files", |conn| {
+        let found = self.index.read("finding files", |conn| {
             let Some(dir) = files::dir_number(conn, dir)? else {
-                return Ok(vec![None; files.len()]);
+                return Ok(None);
             };
-            files.iter().map(|(name, stamp)| files::known(conn, dir, name.as_ref(), stamp)).collect()
-        })
+            let known = |(name, stamp): &(N, Stamp)| files::known(conn, dir, name.as_ref(), stamp);
+            Ok(Some((dir, files.iter().map(known).collect::<Outcome<Vec<_>>>()?)))
+        })?;
+        let Some((dir, known)) = found else {
+            return Ok(vec![None; files.len()]);
+        };
+        if known.iter().any(Option::is_some) {
+            self.note_use(Used::Dir(dir));
+        }
+        Ok(known)
     }
 
     /// Records files whose contents are known, in one transaction. They can be read, and
@@ -142,15 +166,15 @@ impl DiskStore {
         }
     }
 
-    /// Removes the owned bytes of an object, unless it was put again meanwhile.
-    fn remove_unowned(&self, oid: &Oid) -> Result<(), StoreError> {
-        lock(&self.sources).remove(oid);
-        self.index.write(Durability::Cached, "removing an object", |t| {
-            if rows::known(t, oid)?.is_none_or(|known| !known.is_owned) {
-                folders::remove(&self.folders.object(oid))?;
-            }
-            Ok(())
-        })
+    /// A private file on the store's disk, to be filled and given to [`Self::adopt`].
+    pub fn incoming(&self) -> Result<Temporary, StoreError> {
+        self.folders.temporary()
+    }
+}
+
+impl Drop for DiskStore {
+    fn drop(&mut self) {
+        self.write_or_lose(&self.uses.take());
     }
 }
 
@@ -251,7 +275,7 @@ impl Store for DiskStore {
     }
 
     fn lease(&self, lease: &Lease) -> Result<(), StoreError> {
-        self.index.write(Durability::Synced, "recording a lease", |t| leases::put(t, lease))
+        self.keep_lease(lease)
     }
 
     fn leases(&self) -> Result<Vec<Lease>, StoreError> {
@@ -259,36 +283,18 @@ impl Store for DiskStore {
     }
 
     fn done(&self, oid: &Oid) -> Result<bool, StoreError> {
-        let released = self.index.write(Durability::Synced, "giving a lease back", |t| release(t, oid))?;
-        let Some((lease, removed)) = released else {
-            return Ok(false);
-        };
-        if let Some(content) = removed {
-            self.remove_unowned(&content)?;
-            self.notices.changed(&content);
-        }
-        self.notices.changed(&lease);
-        Ok(true)
+        let name = self.index.write(Durability::Synced, "giving a lease back", |t| leases::take(t, oid))?;
+        name.iter().for_each(|name| self.notices.changed(name));
+        Ok(name.is_some())
+    }
+
+    fn end_session(&self, session: &[u8; 16]) -> Result<Vec<Oid>, StoreError> {
+        self.end_one_session(session)
     }
 
     fn register_push(&self, listener: Listener) {
         self.notices.listen(listener);
     }
-}
-
-/// Takes a lease back; returns its name and the object whose owned bytes nobody needs now.
-fn release(conn: &Connection, oid: &Oid) -> Outcome<Option<(Oid, Option<Oid>)>> {
-    let Some(released) = leases::take(conn, oid)? else {
-        return Ok(None);
-    };
-    let removed = match released.unheld {
-        Some(content) if rows::disown(conn, &content)? => Some(content),
-        _ => None,
-    };
-    if let Some(content) = &removed {
-        leases::unbind(conn, content)?;
-    }
-    Ok(Some((released.name, removed)))
 }
 
 #[cfg(test)]

@@ -8,16 +8,17 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use towpath_content::Oid;
-use towpath_content::pieces::{self, Layout};
+use towpath_content::pieces::{self, Layout, Value};
 
 use super::DiskStore;
 use super::files::{self, DirNumbers, FileRecord};
 use super::folders::Temporary;
 use super::index::{Durability, Outcome};
+use super::points;
 use super::rows::{self, Known};
 use super::source::open_without_waiting;
 use crate::hashing::{Before, Hashed, LIVE_PIECE, hash_open_file, hash_pieces, read_range};
-use crate::productions::{Body, Finished, IS_BOUND, NOT_LIVE, NOT_OPEN, Production, TOO_LONG};
+use crate::productions::{Body, Finished, IS_BOUND, NOT_LIVE, NOT_OPEN, OUTSIDE, Production, TOO_LONG};
 use crate::seam::{About, StoreError};
 use crate::stamp::{Stamp, TICK};
 
@@ -98,18 +99,57 @@ impl DiskStore {
             return Err(NOT_OPEN);
         };
         let Finished { oid, layout, values } = put.finish()?;
-        temporary.sync(layout.size())?;
         let object = Known { size: layout.size(), is_owned: true, about: put.about.clone() };
-        let is_new = self.index.write(Durability::Synced, "committing an object", |t| {
-            temporary.publish(&self.folders.object(&oid))?;
-            let is_new = rows::known(t, &oid)?.is_none();
-            rows::put_object(t, &oid, &object)?;
-            rows::put_values(t, &oid, &values)?;
-            rows::bind(t, live, &oid, object.size)?;
-            Ok(is_new)
-        })?;
+        let is_new = self.own(temporary, Some(live), &oid, &object, &values)?;
         self.finished(Some(live), &oid, is_new);
         Ok(oid)
+    }
+
+    /// Makes a temporary the store's own copy of an object; true if it was not complete before.
+    fn own(
+        &self,
+        temporary: &Temporary,
+        live: Option<&Oid>,
+        oid: &Oid,
+        object: &Known,
+        values: &[Value],
+    ) -> Result<bool, StoreError> {
+        temporary.sync(object.size)?;
+        points::pass("after the bytes were synced");
+        self.index.write(Durability::Synced, "committing an object", |t| {
+            temporary.publish(&self.folders.object(oid))?;
+            let is_new = rows::known(t, oid)?.is_none();
+            rows::put_object(t, oid, object)?;
+            rows::put_values(t, oid, values)?;
+            live.map_or(Ok(()), |live| rows::bind(t, live, oid, object.size))?;
+            Ok(is_new)
+        })
+    }
+
+    /// Takes a file from [`Self::incoming`] as an object that nobody leases, without copying it.
+    /// Its bytes were checked by the caller; `values` are those of all its pieces, also if there
+    /// is only one. It is on the disk when this returns.
+    pub fn adopt(
+        &self,
+        incoming: Temporary,
+        oid: &Oid,
+        size: u64,
+        values: &[Value],
+        about: &About,
+    ) -> Result<(), StoreError> {
+        let count = Layout::of(size).map_err(|_| OUTSIDE)?.count();
+        if values.len() as u64 != count || pieces::oid_of(values) != *oid {
+            return Err(StoreError::Refused { why: "the values do not lead to the object" });
+        }
+        let found = incoming.file().metadata();
+        let found = found.map_err(|error| StoreError::io("looking at", incoming.path(), error))?;
+        if found.len() != size {
+            return Err(StoreError::Refused { why: "the file does not have the object's size" });
+        }
+        let object = Known { size, is_owned: true, about: about.clone() };
+        let is_new = self.own(&incoming, None, oid, &object, values)?;
+        self.finished(None, oid, is_new);
+        Ok(())
     }
 
     /// Ends the put and tells everyone.

@@ -1,8 +1,9 @@
 //! Finding an object's bytes: the open files first, then every file on record, forgetting those
 //! that are no longer as they were.
 
+use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::Connection;
@@ -14,6 +15,7 @@ use super::files::{self, Found};
 use super::index::{Durability, Outcome};
 use super::rows;
 use super::source::{Origin, Source};
+use super::uses::{self, Notes, Used};
 use crate::hashing::{LIVE_PIECE, hash_pieces};
 use crate::productions::OUTSIDE;
 use crate::seam::{Descriptors, StoreError};
@@ -22,6 +24,9 @@ use crate::sync::lock;
 
 /// How many files that hold one object are tried before those that failed are forgotten.
 const HOLDERS: usize = 64;
+/// How often an object is looked for anew after what was found turned out to be gone. Each time
+/// either files are forgotten or another process has evicted or put the object meanwhile.
+const ROUNDS: usize = 256;
 
 impl DiskStore {
     /// A file that holds `oid` and is as it was when that was found out: for copies on this disk.
@@ -42,7 +47,7 @@ impl DiskStore {
     }
 
     pub(super) fn is_hole(&self, oid: &Oid, index: u64) -> bool {
-        let look = |source: &Source| Ok(source.is_hole(&piece_range(source, index)?));
+        let look = |source: &Arc<Source>| Ok(source.is_hole(&piece_range(source, index)?));
         self.with_source(oid, look).unwrap_or(false)
     }
 
@@ -89,32 +94,26 @@ impl DiskStore {
 
     /// Lets `attempt` work on a file that holds `oid`; when that file turns out to have
     /// changed, on the next.
-    fn with_source<T>(
+    pub(super) fn with_source<T>(
         &self,
         oid: &Oid,
-        mut attempt: impl FnMut(&Source) -> Result<T, StoreError>,
+        mut attempt: impl FnMut(&Arc<Source>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let mut failure = None;
+        let mut failure: Option<StoreError> = None;
         let cached = lock(&self.sources).get(oid).cloned();
         if let Some(source) = cached {
-            match attempt(&source) {
-                Err(error) if error.is_loss() => {
-                    self.forget(oid, std::slice::from_ref(&source.origin))?;
-                    failure = Some(error);
-                }
-                result => return result,
+            match self.attempt_on(oid, &source, &mut attempt) {
+                Err(lost) => failure = self.forget(oid, &[lost])?,
+                Ok(result) => return result,
             }
         }
-        loop {
+        for _ in 0..ROUNDS {
             let mut lost = Vec::new();
             for origin in self.index.read("finding an object", |conn| self.origins(conn, oid))? {
-                match self.try_origin(oid, &origin, &mut attempt) {
-                    Err(error) if error.is_loss() => {
-                        lost.push(origin);
-                        failure.get_or_insert(error);
-                    }
-                    Err(error @ StoreError::Io { .. }) => drop(failure.get_or_insert(error)),
-                    result => {
+                match self.try_origin(oid, origin, &mut attempt) {
+                    Err(one) => lost.push(one),
+                    Ok(Err(error @ StoreError::Io { .. })) => drop(failure.get_or_insert(error)),
+                    Ok(result) => {
                         self.forget(oid, &lost)?;
                         return result;
                     }
@@ -123,22 +122,46 @@ impl DiskStore {
             if lost.is_empty() {
                 return Err(failure.unwrap_or(StoreError::NotHere));
             }
-            self.forget(oid, &lost)?;
+            failure = failure.or(self.forget(oid, &lost)?);
         }
+        let locked = io::Error::new(io::ErrorKind::WouldBlock, "another process has it locked");
+        Err(failure.unwrap_or_else(|| StoreError::io("reading", &self.folders.object(oid), locked)))
     }
 
     fn try_origin<T>(
         &self,
         oid: &Oid,
-        origin: &Origin,
-        attempt: &mut impl FnMut(&Source) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let source = Source::open(origin.clone())?;
-        let result = attempt(&source)?;
-        if source.size() > LIVE_PIECE {
-            lock(&self.sources).insert(*oid, Arc::new(source), 1);
+        origin: Origin,
+        attempt: &mut impl FnMut(&Arc<Source>) -> Result<T, StoreError>,
+    ) -> Result<Result<T, StoreError>, Lost> {
+        let source = match Source::open(origin.clone()) {
+            Ok(source) => Arc::new(source),
+            Err(error) if error.is_loss() => return Err(Lost { origin, is_in_place: false }),
+            Err(error) => return Ok(Err(error)),
+        };
+        let result = self.attempt_on(oid, &source, attempt)?;
+        if result.is_ok() && source.size() > LIVE_PIECE {
+            lock(&self.sources).insert(*oid, source, 1);
         }
         Ok(result)
+    }
+
+    fn attempt_on<T>(
+        &self,
+        oid: &Oid,
+        source: &Arc<Source>,
+        attempt: &mut impl FnMut(&Arc<Source>) -> Result<T, StoreError>,
+    ) -> Result<Result<T, StoreError>, Lost> {
+        self.note_use(match &source.origin {
+            Origin::Owned { .. } => Used::Object(*oid),
+            Origin::Referred(found) => Used::Dir(found.dir),
+        });
+        match attempt(source) {
+            Err(error) if error.is_loss() => {
+                Err(Lost { origin: source.origin.clone(), is_in_place: source.is_in_place() })
+            }
+            result => Ok(result),
+        }
     }
 
     fn origins(&self, conn: &Connection, oid: &Oid) -> Outcome<Vec<Origin>> {
@@ -148,24 +171,62 @@ impl DiskStore {
         Ok(owned.into_iter().chain(holders.into_iter().map(Origin::Referred)).collect())
     }
 
-    /// Forgets files that are no longer as they were.
-    fn forget(&self, oid: &Oid, lost: &[Origin]) -> Result<(), StoreError> {
+    /// Forgets files that are no longer as they were; returns what happened to the first of them.
+    fn forget(&self, oid: &Oid, lost: &[Lost]) -> Result<Option<StoreError>, StoreError> {
         if lost.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         lock(&self.sources).remove(oid);
-        self.index.write(Durability::Cached, "forgetting changed files", |t| {
-            for origin in lost {
-                match origin {
-                    Origin::Owned { .. } => drop(rows::disown(t, oid)?),
-                    Origin::Referred(found) => files::forget(t, oid, found)?,
+        let first = self.index.write(Durability::Cached, "forgetting changed files", |t| {
+            let mut first = None;
+            for one in lost {
+                let is_lost = match &one.origin {
+                    Origin::Owned { path, size } => {
+                        (one.is_in_place || !is_whole(path, *size)) && rows::disown(t, oid)?
+                    }
+                    Origin::Referred(found) => files::forget(t, oid, found).map(|()| true)?,
+                };
+                if is_lost {
+                    first.get_or_insert_with(|| one.origin.loss());
                 }
             }
-            Ok(())
+            Ok(first)
         })?;
         self.notices.changed(oid);
-        Ok(())
+        Ok(first)
     }
+
+    pub(super) fn note_use(&self, used: Used) {
+        if let Some(notes) = self.uses.note(used) {
+            self.write_or_lose(&notes);
+        }
+    }
+
+    /// Writes notes down; a reader is not to fail for want of them.
+    pub(super) fn write_or_lose(&self, notes: &Notes) {
+        if let Err(error) = self.write_uses(notes) {
+            tracing::debug!(%error, "when things were last used was not noted");
+        }
+    }
+
+    pub(super) fn write_uses(&self, notes: &Notes) -> Result<(), StoreError> {
+        if notes.is_empty() {
+            return Ok(());
+        }
+        self.index.write(Durability::Cached, "noting what was used", |t| uses::write(t, notes))
+    }
+}
+
+/// A file that was not as it is on record.
+struct Lost {
+    origin: Origin,
+    /// The very file that was found wrong lies there still. If not, an owned one may have been
+    /// evicted or put again since it was looked for.
+    is_in_place: bool,
+}
+
+fn is_whole(path: &Path, size: u64) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.len() == size)
 }
 
 fn piece_range(source: &Source, index: u64) -> Result<Range<u64>, StoreError> {

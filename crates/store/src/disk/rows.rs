@@ -11,6 +11,7 @@ use towpath_content::pieces::{VALUE_LEN, Value};
 use towpath_content::tree::Time;
 
 use super::index::Outcome;
+use super::uses::now;
 use crate::productions::IS_BOUND;
 use crate::seam::{About, ObjectKind};
 
@@ -72,17 +73,17 @@ fn size_of_file(conn: &Connection, oid: &Oid) -> Outcome<Option<u64>> {
 /// Adds an object or what is new about it; once owned it stays so.
 pub(crate) fn put_object(conn: &Connection, oid: &Oid, known: &Known) -> Outcome<()> {
     let mut upsert = conn.prepare_cached(
-        "INSERT INTO objects (oid, size, owned, kind, name, mode, modified_s, modified_ns)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+        "INSERT INTO objects (oid, size, owned, kind, name, mode, modified_s, modified_ns, used)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
          ON CONFLICT (oid) DO UPDATE SET owned = max(owned, excluded.owned), kind = excluded.kind,
             name = excluded.name, mode = excluded.mode, modified_s = excluded.modified_s,
-            modified_ns = excluded.modified_ns",
+            modified_ns = excluded.modified_ns, used = max(used, excluded.used)",
     )?;
     let Known { size, is_owned, about } = known;
     let (seconds, nanos) = (about.modified.map(|time| time.seconds), about.modified.map(|time| time.nanos));
     let start: [&dyn ToSql; 4] = [&oid.to_bytes(), size, is_owned, &kind_number(about)];
-    let end: [&dyn ToSql; 4] = [&about.name, &about.mode, &seconds, &nanos];
-    upsert.execute(&[start, end].concat()[..])?;
+    let end: [&dyn ToSql; 5] = [&about.name, &about.mode, &seconds, &nanos, &now()];
+    upsert.execute(&[&start[..], &end[..]].concat()[..])?;
     Ok(())
 }
 

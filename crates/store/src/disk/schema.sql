@@ -1,6 +1,7 @@
 CREATE TABLE dirs (
     id INTEGER PRIMARY KEY,
-    path BLOB NOT NULL UNIQUE
+    path BLOB NOT NULL UNIQUE,
+    used INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE files (
     dir INTEGER NOT NULL,
@@ -23,7 +24,8 @@ CREATE TABLE objects (
     name BLOB NOT NULL,
     mode INTEGER,
     modified_s INTEGER,
-    modified_ns INTEGER
+    modified_ns INTEGER,
+    used INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE piece_values (
     oid BLOB PRIMARY KEY,
@@ -47,7 +49,9 @@ CREATE TABLE leases (
     mode INTEGER,
     modified_s INTEGER,
     modified_ns INTEGER,
-    created INTEGER NOT NULL
+    created INTEGER NOT NULL,
+    session BLOB,
+    owner TEXT
 );
 CREATE INDEX leases_by_content ON leases (content);
 CREATE TABLE chunks (

@@ -1,17 +1,21 @@
 //! Files that bytes are read from: owned ones, and referred ones under their stamp.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{OFlags, SeekFrom};
 
 use super::files::Found;
+use super::folders::share;
 use crate::hashing::read_range;
 use crate::seam::StoreError;
 use crate::stamp::Stamp;
+use crate::sync::lock;
 
 /// Where an object's bytes are on record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,14 +69,32 @@ impl Origin {
 pub(crate) struct Source {
     pub(crate) file: File,
     pub(crate) origin: Origin,
+    used: Mutex<Instant>,
 }
 
 impl Source {
-    /// Opens the file; it must still be as it is on record.
+    /// Opens the file; it must still be as it is on record. An owned one is locked, together with
+    /// other readers, so that it is not evicted; one that is just being removed is lost.
     pub(crate) fn open(origin: Origin) -> Result<Self, StoreError> {
         let file = open_without_waiting(origin.path()).map_err(|error| origin.explain(error))?;
-        let source = Self { file, origin };
+        let is_owned = matches!(origin, Origin::Owned { .. });
+        if is_owned && !share(&file).map_err(|error| origin.explain(error))? {
+            return Err(origin.loss());
+        }
+        let source = Self { file, origin, used: Mutex::new(Instant::now()) };
         source.check().map(|()| source)
+    }
+
+    /// True if the file still lies where it was opened.
+    pub(crate) fn is_in_place(&self) -> bool {
+        let identity = |found: Metadata| (found.dev(), found.ino());
+        let (open, there) = (self.file.metadata(), std::fs::metadata(self.origin.path()));
+        open.ok().map(identity).is_some_and(|open| there.ok().map(identity) == Some(open))
+    }
+
+    /// How long nobody has read from it.
+    pub(crate) fn since_use(&self) -> Duration {
+        lock(&self.used).elapsed()
     }
 
     /// The object's bytes.
@@ -96,6 +118,7 @@ impl Source {
 
     /// Replaces the contents of `buf` with a range of the file that was not changed meanwhile.
     pub(crate) fn read(&self, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        *lock(&self.used) = Instant::now();
         let read = read_range(&self.file, range, buf).map_err(|error| self.origin.explain(error));
         let result = read.and_then(|()| self.check());
         if result.is_err() {

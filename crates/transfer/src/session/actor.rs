@@ -290,7 +290,8 @@ impl Actor {
             }
             Statement::Bound { content, size, .. } => self.bound(key, content, size)?,
         }
-        self.plan(key);
+        // All of it may be here before it is bound.
+        self.advance(key);
         Ok(())
     }
 

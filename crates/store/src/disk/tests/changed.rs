@@ -86,6 +86,20 @@ fn an_owned_object_that_was_cut_off_is_reported_as_damaged() {
 }
 
 #[test]
+fn a_file_that_another_process_has_locked_is_neither_damaged_nor_forgotten() {
+    let home = Home::new();
+    let store = home.store();
+    store.put_init(&live(1), &About::default()).unwrap();
+    store.put_data(&live(1), b"bytes").unwrap();
+    let oid = store.put_commit(&live(1)).unwrap();
+    let file = fs::File::open(store.folders.object(&oid)).unwrap();
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    assert!(matches!(read(&store, &oid, 0), Err(StoreError::Io { .. })));
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::Unlock).unwrap();
+    assert_eq!(read(&store, &oid, 0).unwrap(), b"bytes");
+}
+
+#[test]
 fn a_damaged_chunk_is_noticed_forgotten_and_can_be_put_again() {
     let (home, hash) = (Home::new(), *blake3::hash(b"chunk").as_bytes());
     let store = home.store();

@@ -1,6 +1,8 @@
 //! What only a store on a disk has to do right.
 
+mod cache;
 mod changed;
+mod collecting;
 mod while_hashed;
 
 use std::fs;
@@ -9,8 +11,9 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::hashing::{LIVE_PIECE, hash_open_file};
-use crate::seam::ObjectKind;
+use crate::seam::{Holder, ObjectKind};
 use crate::stamp::TICK;
+use crate::sync::lock;
 
 const PIECE: usize = LIVE_PIECE as usize;
 
@@ -226,6 +229,7 @@ fn giving_a_lease_back_leaves_files_of_others_alone() {
         path: Some(path.clone()),
         about,
         created: 1,
+        holder: Holder::Pinned,
     };
     store.lease(&lease).unwrap();
     assert_eq!(store.leases().unwrap()[0].content, Some(oid));

@@ -73,6 +73,24 @@ async fn a_live_object_arrives_piece_by_piece_and_is_complete_once_bound() {
     assert_eq!(source.pieces_asked(), [0, 1, 2, 3]);
 }
 
+/// Once a get of a stream hung whose length was a multiple of a piece's: the last piece came before
+/// the binding, and nothing came after it.
+#[tokio::test]
+async fn a_live_object_of_whole_pieces_is_complete_when_it_is_bound_after_the_last_one() {
+    let data = pattern(2 * PIECE, 1);
+    let source = Arc::new(source(&data));
+    let (target, session) = (Memory::new(), live_session(&source));
+    let telling = async {
+        source.tell(values(&data, 1, 0..2));
+        until("both pieces", || target.prefixes.lock().unwrap().last() == Some(&(2 * PIECE as u64))).await;
+        target.expect_incomplete();
+        source.tell(bound(&data));
+    };
+    let (fetched, ()) = tokio::join!(fetch(&session, request(LIVE, &target)), telling);
+    assert_eq!(fetched.unwrap().oid, Oid::of(&data));
+    target.expect(&data);
+}
+
 #[tokio::test]
 async fn live_objects_of_every_shape_are_fetched_after_they_were_bound() {
     for len in [0, 1, PIECE, PIECE + 1, 4 * PIECE] {

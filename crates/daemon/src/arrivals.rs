@@ -1,0 +1,254 @@
+//! Objects that are on their way to applications of this machine: each crosses the network once,
+//! however many ask for it.
+//!
+//! ```text
+//!   application ─┐                                    ┌── network
+//!   application ─┴─ content ─► Arrival { Spool } ◄── session ──► the store, as cache
+//!   application ──── get ───► waits for the same flight, then finds it on this machine
+//! ```
+//!
+//! A *flight* is an object asked for with the right of one ticket's node: what another node would
+//! send is a matter of its own, so that none learns what the others sent. The first who asks leads.
+//! Streams join the leader's spool; gets into files wait for its end, and draw from what it left.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio_util::sync::CancellationToken;
+use towpath_api::{ApiError, ErrorKind};
+use towpath_content::pieces::Layout;
+use towpath_content::{NodeId, Oid};
+use towpath_store::{About, ObjectKind, State, Store, Temporary};
+use towpath_transfer::{Fetched, ObjectRequest, Progress, Session, Target};
+
+use crate::errors;
+use crate::get::Get;
+use crate::lock::lock;
+use crate::metrics::{Direction, Watch};
+use crate::spool::{FailOnDrop, Spool};
+
+/// Fetches at once; each has a few threads. Further ones wait in line.
+const MAX_FETCHES: usize = 256;
+/// How long a fetch waits in line.
+const LONGEST_LINE: Duration = Duration::from_secs(60);
+
+/// What is asked for, by whose ticket, and in which lane.
+pub(crate) type Key = (Oid, Option<NodeId>, Lane);
+
+/// Who flies with whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Lane {
+    /// Everybody who needs the whole object, or can wait for it.
+    All,
+    /// Streams of an object that is still being produced, while a get into a file leads: they follow
+    /// it now, not at its end.
+    Streams,
+}
+
+/// What is on its way now.
+pub(crate) struct Arrivals {
+    flights: Arc<Mutex<HashMap<Key, Entry>>>,
+    fetches: Semaphore,
+}
+
+impl Default for Arrivals {
+    fn default() -> Self {
+        Self { flights: Arc::default(), fetches: Semaphore::new(MAX_FETCHES) }
+    }
+}
+
+struct Entry {
+    /// The leader's stream, if it is one.
+    arrival: Weak<Arrival>,
+    ended: CancellationToken,
+}
+
+/// What someone who asks for a flight finds.
+pub(crate) enum Flight<T> {
+    /// Nobody asked before: he leads.
+    Lead(T),
+    /// A stream to join.
+    Join(Arc<Arrival>),
+    /// A leader whose bytes go elsewhere; this completes at its end.
+    Wait(CancellationToken),
+}
+
+impl Arrivals {
+    /// Enters the flight `key`; `lead` starts it if there is none.
+    pub(crate) fn enter<T>(&self, key: Key, lead: impl FnOnce(Leading) -> (T, Weak<Arrival>)) -> Flight<T> {
+        let mut flights = lock(&self.flights);
+        if let Some(entry) = flights.get(&key) {
+            return match entry.arrival.upgrade() {
+                Some(arrival) => Flight::Join(arrival),
+                None => Flight::Wait(entry.ended.clone()),
+            };
+        }
+        let ended = CancellationToken::new();
+        let leading = Leading { flights: Arc::clone(&self.flights), key, ended: ended.clone() };
+        let (leader, arrival) = lead(leading);
+        flights.insert(key, Entry { arrival, ended });
+        Flight::Lead(leader)
+    }
+
+    /// A place among those that fetch; waits in line for it.
+    pub(crate) async fn place(&self) -> Result<SemaphorePermit<'_>, ApiError> {
+        let place = tokio::time::timeout(LONGEST_LINE, self.fetches.acquire()).await;
+        place.ok().and_then(Result::ok).ok_or_else(|| {
+            let message = format!("{MAX_FETCHES} transfers are under way, and none of them ended");
+            ApiError::new(ErrorKind::Busy, message).hint("try again later")
+        })
+    }
+}
+
+/// Held by a leader; when it is dropped those who wait go on.
+pub(crate) struct Leading {
+    flights: Arc<Mutex<HashMap<Key, Entry>>>,
+    key: Key,
+    ended: CancellationToken,
+}
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        lock(&self.flights).remove(&self.key);
+        self.ended.cancel();
+    }
+}
+
+/// How far an arrival is.
+#[derive(Debug, Clone)]
+pub(crate) enum Stage {
+    /// Its source is being asked what it is.
+    Asking,
+    /// Its bytes are coming.
+    Coming {
+        /// Its bytes, if that is known before the end.
+        size: Option<u64>,
+    },
+    /// It is here.
+    Complete {
+        /// Its content.
+        oid: Oid,
+    },
+    /// It can't be had.
+    Failed(ApiError),
+}
+
+/// An object on its way into a spool. It is given up when nobody holds it any more.
+pub(crate) struct Arrival {
+    pub(crate) spool: Arc<Spool>,
+    stage: watch::Receiver<Stage>,
+    progress: Progress,
+    task: tokio::task::AbortHandle,
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Arrival {
+    /// Starts to fetch what `get` asks for.
+    pub(crate) fn start(get: Arc<Get>, leading: Option<Leading>) -> Result<Arc<Self>, ApiError> {
+        let incoming = get.service.store.incoming().map_err(|error| errors::store(&error))?;
+        let file = incoming.file().try_clone();
+        let spool = Spool::into_empty(file.map_err(|error| errors::io("open", incoming.path(), &error))?);
+        let (tell, stage) = watch::channel(Stage::Asking);
+        let session = get.session();
+        let (progress, filled) = (session.progress(), Arc::clone(&spool));
+        let task = tokio::spawn(async move {
+            let end = FailOnDrop(Arc::clone(&filled));
+            let last = match fetch(&get, &session, &filled, incoming, &tell).await {
+                Ok(oid) => Stage::Complete { oid },
+                Err(error) => Stage::Failed(error),
+            };
+            tell.send_replace(last);
+            drop((end, leading));
+        });
+        Ok(Arc::new(Self { spool, stage, progress, task: task.abort_handle() }))
+    }
+
+    /// The session's counters.
+    pub(crate) fn progress(&self) -> Progress {
+        self.progress.clone()
+    }
+
+    /// The bytes it will have, as soon as its source said what it is.
+    pub(crate) async fn described(&self) -> Result<Option<u64>, ApiError> {
+        match self.wait(|stage| !matches!(stage, Stage::Asking)).await {
+            Stage::Failed(error) => Err(error),
+            Stage::Coming { size } => Ok(size),
+            Stage::Asking | Stage::Complete { .. } => Ok(None),
+        }
+    }
+
+    /// The content, when all is here.
+    pub(crate) async fn ended(&self) -> Result<Oid, ApiError> {
+        match self.wait(|stage| matches!(stage, Stage::Complete { .. } | Stage::Failed(_))).await {
+            Stage::Complete { oid } => Ok(oid),
+            Stage::Failed(error) => Err(error),
+            Stage::Asking | Stage::Coming { .. } => {
+                Err(ApiError::new(ErrorKind::Interrupted, "the transfer was given up"))
+            }
+        }
+    }
+
+    async fn wait(&self, until: impl FnMut(&Stage) -> bool) -> Stage {
+        let mut stage = self.stage.clone();
+        let seen = stage.wait_for(until).await.map(|stage| stage.clone());
+        seen.unwrap_or_else(|_| self.stage.borrow().clone())
+    }
+}
+
+async fn fetch(
+    get: &Arc<Get>,
+    session: &Session,
+    spool: &Arc<Spool>,
+    incoming: Temporary,
+    tell: &watch::Sender<Stage>,
+) -> Result<Oid, ApiError> {
+    let (about, layout) = get.describe().await?;
+    refuse_trees(&about)?;
+    let admitted = get.service.admission.begin(Direction::Get, get.service.home.data())?;
+    let _place = get.service.arrivals.place().await?;
+    // Of a live object the end is known when it is bound, and right when the session says so.
+    let size = layout.filter(|_| !get.oid.is_live()).map(|layout: Layout| layout.size());
+    tell.send_replace(Stage::Coming { size });
+    let request = ObjectRequest { size, ..get.request(Arc::clone(spool) as Arc<dyn Target>) };
+    let fetched = session.fetch(request).await.map_err(|error| errors::fetch(&error))?;
+    Watch::new(Arc::clone(&get.service.metrics)).sums(&session.progress().snapshot().by_source);
+    keep(get, spool, incoming, &fetched, &about).await;
+    admitted.done();
+    Ok(fetched.oid)
+}
+
+/// Only plain bytes can be streamed.
+pub(crate) fn refuse_trees(about: &About) -> Result<(), ApiError> {
+    match about.kind {
+        ObjectKind::Blob => Ok(()),
+        ObjectKind::Tree => {
+            let message = "this is a tree, and only a single file can be had as a stream";
+            Err(ApiError::new(ErrorKind::Usage, message).hint("get it into a new directory (-o)"))
+        }
+    }
+}
+
+/// Keeps what came as cache, for the next application and the next peer. Without it nothing is
+/// wrong: the bytes would cross the network again.
+async fn keep(get: &Arc<Get>, spool: &Spool, incoming: Temporary, fetched: &Fetched, about: &About) {
+    let (get, values, about) = (Arc::clone(get), spool.take_values(), about.clone());
+    let (oid, size) = (fetched.oid, fetched.size);
+    let keeping = tokio::task::spawn_blocking(move || {
+        let store = &get.service.store;
+        if !matches!(store.have(&oid), Ok(have) if have.state == State::Complete) {
+            store.adopt(incoming, &oid, size, &values, &about)?;
+        }
+        get.note_sent(&oid);
+        get.service.trim_cache()
+    });
+    if let Ok(Err(error)) = keeping.await {
+        tracing::warn!(%error, "an object that came could not be kept");
+    }
+}

@@ -1,0 +1,277 @@
+//! The configuration: one TOML file, or none.
+//!
+//! ```text
+//!   file ── source (lines, errors) ── settings (one list of fields) ─┬─► Config
+//!                                     plugins (a tree) ──────────────┘      │
+//!   docs/guide/configuration.md, dist/config.toml, --check-config ◄── shown ┘
+//! ```
+//!
+//! | part | story |
+//! |---|---|
+//! | `settings` | every field with its type, default and purpose: the list that all else is made from |
+//! | `value` | kinds of values: how each is written |
+//! | `plugins` | the tree of plugins |
+//! | `source` | a file's text and tables; errors that name file, line and field |
+//! | `shown` | a configuration as text; the reference and the example file |
+//! | `live` | the configuration that holds now |
+//!
+//! A file that is wrong anywhere is refused as a whole. Nothing here looks at the environment.
+
+mod live;
+mod plugins;
+mod settings;
+mod shown;
+mod source;
+mod value;
+
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use towpath_plugins::registry::{Node, default_tree};
+use towpath_store::CachePolicy;
+
+pub use live::Live;
+pub use settings::{General, Limits, Metrics, StoreSettings};
+pub use shown::{example, reference};
+pub use source::ConfigError;
+pub use value::{Bytes, Count, LogLevel, Rate, Seconds, parse_bytes};
+
+use settings::Section;
+use source::{Source, Table};
+
+/// A file that is larger is something else.
+const MAX_FILE: u64 = 1 << 20;
+
+/// How the service runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// What stands at the top of the file.
+    pub general: General,
+    /// `[store]`
+    pub store: StoreSettings,
+    /// `[limits]`
+    pub limits: Limits,
+    /// `[metrics]`
+    pub metrics: Metrics,
+    /// `[plugins]`: what objects are fetched through.
+    pub plugins: Node,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            general: General::default(),
+            store: StoreSettings::default(),
+            limits: Limits::default(),
+            metrics: Metrics::default(),
+            plugins: default_tree(),
+        }
+    }
+}
+
+impl Config {
+    /// Reads a file. `None` if there is none.
+    pub fn load(file: &Path) -> Result<Option<Self>, ConfigError> {
+        match read(file) {
+            Ok(text) => Self::parse(file, &text?).map(Some),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(ConfigError::of_file(file, &format!("can't be read: {error}"))),
+        }
+    }
+
+    /// Understands the text of `file`.
+    pub fn parse(file: &Path, text: &str) -> Result<Self, ConfigError> {
+        let source = Source::new(file, text);
+        let mut top = source.parse()?;
+        let config = Self {
+            store: section(&mut top, "store")?,
+            limits: section(&mut top, "limits")?,
+            metrics: section(&mut top, "metrics")?,
+            plugins: match top.table("plugins")? {
+                Some(table) => plugins::read(table)?,
+                None => default_tree(),
+            },
+            general: General::read(&mut top)?,
+        };
+        top.finish()?;
+        Ok(config)
+    }
+
+    /// How much may stay in the store that nobody holds a lease of.
+    pub const fn cache_policy(&self) -> CachePolicy {
+        CachePolicy { owned_bytes: self.store.cache.0, referred_files: self.store.referred_files.0 }
+    }
+
+    /// The fields that differ from `other` and are looked at only when the service starts.
+    pub fn waits_for_restart(&self, other: &Self) -> Vec<String> {
+        let [now, then] = [self, other].map(Self::sections);
+        let fields = now.iter().zip(&then).flat_map(|((name, now), (_, then))| {
+            now.iter().zip(then).map(move |(now, then)| (settings::full_name(name, now.name), now, then))
+        });
+        let waiting = fields.filter(|(_, now, then)| !now.is_live && now.value != then.value);
+        waiting.map(|(name, ..)| name).collect()
+    }
+}
+
+fn section<S: Section>(top: &mut Table<'_>, name: &'static str) -> Result<S, ConfigError> {
+    match top.table(name)? {
+        Some(mut table) => {
+            let section = S::read(&mut table)?;
+            table.finish()?;
+            Ok(section)
+        }
+        None => Ok(S::default()),
+    }
+}
+
+/// The text of a file that only its owner and root can have written.
+fn read(path: &Path) -> std::io::Result<Result<String, ConfigError>> {
+    let mut file = std::fs::File::open(path)?;
+    let metadata = file.metadata()?;
+    let refuse = |problem: &str| Ok(Err(ConfigError::of_file(path, problem)));
+    let own = rustix::process::geteuid().as_raw();
+    if !metadata.is_file() {
+        return refuse("is not a file");
+    }
+    if metadata.uid() != own && metadata.uid() != 0 {
+        return refuse("belongs to another user; it must be your own, or root's");
+    }
+    if metadata.mode() & 0o002 != 0 {
+        return refuse("can be written by everybody; run: chmod o-w");
+    }
+    if metadata.len() > MAX_FILE {
+        return refuse("is too large for a configuration: more than 1M");
+    }
+    let mut text = String::new();
+    match file.by_ref().take(MAX_FILE).read_to_string(&mut text) {
+        Ok(_) => Ok(Ok(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => refuse("is not text in UTF-8"),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::parse(Path::new("c.toml"), text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn nothing_said_is_the_default() {
+        assert_eq!(parse(""), Ok(Config::default()));
+        assert_eq!(parse("[limits]\n[store]\n"), Ok(Config::default()));
+        assert_eq!(Config::default().cache_policy(), CachePolicy::default());
+    }
+
+    #[test]
+    fn every_section_is_read() {
+        let config = parse(
+            "listen = [\"192.0.2.1:7000\", \"[::1]:7000\"]\nlimit_rate = \"10M\"\nlog_level = \"debug\"\n\
+             [store]\ncache = \"500M\"\n[limits]\nconnections = 7\n[metrics]\nlisten = \"127.0.0.1:9464\"\n\
+             [plugins]\nplugin = \"direct\"\nconnections = 2\n",
+        );
+        let config = config.unwrap();
+        assert_eq!(config.general.listen.len(), 2);
+        assert_eq!((config.general.limit_rate.0, config.general.log_level), (10 << 20, LogLevel::Debug));
+        assert_eq!((config.cache_policy().owned_bytes, config.limits.connections.0), (500 << 20, 7));
+        assert_eq!(config.metrics.listen, Some("127.0.0.1:9464".parse().unwrap()));
+        assert_eq!(config.plugins.plugin(), "direct");
+    }
+
+    #[test]
+    fn errors_name_file_line_field_and_what_would_be_right() {
+        let table = [
+            (
+                "\n[limits]\nconnections = \"many\"\n",
+                "c.toml:3: limits.connections: \"many\" is not a whole number from 1 to 1000000000",
+            ),
+            (
+                "[limits]\nconnections = 0",
+                "c.toml:2: limits.connections: 0 is not a whole number from 1 to 1000000000",
+            ),
+            (
+                "listen = \"x\"",
+                "c.toml:1: listen: \"x\" is not a list of addresses, as in [\"192.0.2.1:7000\"]",
+            ),
+            (
+                "\nlisten = [\"127.0.0.1\"]",
+                "c.toml:2: listen: \"127.0.0.1\" is not an address with a port, as in \"192.0.2.1:7000\"",
+            ),
+            (
+                "log_level = \"loud\"",
+                "c.toml:1: log_level: \"loud\" is not one of \"error\", \"warn\", \"info\", \"debug\", \"trace\"",
+            ),
+            ("[metrics]\nport = 1", "c.toml:2: metrics.port: there is no such field; [metrics] has: listen"),
+            (
+                "[store]\ncash = 1\n",
+                "c.toml:2: store.cash: there is no such field; [store] has: cache, referred_files",
+            ),
+            ("limits = 3", "c.toml:1: limits: 3 is not a table; write [limits] above its fields"),
+            (
+                "\n\n[plugins]\nplugin = \"multipath\"",
+                "c.toml:4: plugins.plugin: this build has no plugin 'multipath'; it has: cascade, direct, local, \
+                 takeover",
+            ),
+            (
+                "[plugins]\nconnections = 1",
+                "c.toml:1: plugins: says no 'plugin'; this build has: cascade, direct, local, takeover",
+            ),
+            (
+                "[plugins]\nplugin = \"cascade\"\nof = [\n  { plugin = \"local\" },\n  { plugin = \"direct\", connections = 99 },\n]",
+                "c.toml:5: plugins.of.1.connections: 99 is not a whole number from 1 to 16",
+            ),
+            (
+                "[plugins]\nplugin = \"cascade\"\nof = []",
+                "c.toml:3: plugins.of: an empty list is not a list of plugins, as in [{ plugin = \"local\" }]",
+            ),
+            (
+                "[plugins]\nplugin = \"takeover\"\nfirst = { plugin = \"local\" }",
+                "c.toml:1: plugins: 'better' is missing, a plugin, as in { plugin = \"local\" }",
+            ),
+            (
+                "[plugins]\nplugin = \"local\"\nspeed = 1",
+                "c.toml:3: plugins.speed: there is no such field; the plugin 'local' has none",
+            ),
+        ];
+        for (text, error) in table {
+            assert_eq!(parse(text), Err(error.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_toml_is_told_with_its_line() {
+        let error = parse("a = 1\nb = = 2\n").unwrap_err();
+        assert!(error.starts_with("c.toml:2: "), "{error}");
+        let twice = parse("grace = 1\ngrace = 2\n").unwrap_err();
+        assert!(twice.starts_with("c.toml:2: "), "{twice}");
+    }
+
+    #[test]
+    fn only_a_file_of_the_users_own_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config.toml");
+        assert_eq!(Config::load(&file).unwrap(), None);
+        std::fs::write(&file, "grace = 3\n").unwrap();
+        assert_eq!(Config::load(&file).unwrap().unwrap().general.grace, Seconds(3));
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o646)).unwrap();
+        let error = Config::load(&file).unwrap_err().to_string();
+        assert!(error.contains("chmod o-w"), "{error}");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        std::fs::write(&file, [b'a', 0xff]).unwrap();
+        assert!(Config::load(&file).unwrap_err().to_string().contains("UTF-8"));
+        assert!(Config::load(dir.path()).unwrap_err().to_string().contains("not a file"));
+    }
+
+    #[test]
+    fn what_waits_for_a_restart_is_named() {
+        let old = Config::default();
+        let new =
+            parse("listen = [\"127.0.0.1:1\"]\ngrace = 3\n[metrics]\nlisten = \"127.0.0.1:2\"\n").unwrap();
+        assert_eq!(old.waits_for_restart(&new), ["listen", "metrics.listen"]);
+        assert!(old.waits_for_restart(&parse("limit_rate = 5").unwrap()).is_empty());
+    }
+}

@@ -1,0 +1,140 @@
+//! Every field of the configuration, once: its type, default and purpose. Reading, the reference,
+//! the example file and what `--check-config` prints are made from this list.
+
+use std::net::SocketAddr;
+
+use towpath_content::NodeId;
+
+use super::source::{ConfigError, Table};
+use super::value::{Bytes, Count, LogLevel, Rate, Seconds, Setting};
+
+/// A field and its value, as people see it.
+pub(super) struct Shown {
+    pub(super) name: &'static str,
+    /// Its documentation, a line for each line there.
+    pub(super) about: &'static [&'static str],
+    /// What it takes.
+    pub(super) kind: String,
+    /// Its value in TOML; `None` if it is absent.
+    pub(super) value: Option<String>,
+    /// A value to show when it is absent.
+    pub(super) example: &'static str,
+    /// Whether it takes effect when the configuration is read again.
+    pub(super) is_live: bool,
+}
+
+/// A table of the file.
+pub(super) trait Section: Default {
+    /// Takes the fields that are given out of `table`.
+    fn read(table: &mut Table<'_>) -> Result<Self, ConfigError>;
+
+    /// All fields in their order.
+    fn shown(&self) -> Vec<Shown>;
+}
+
+/// `limits` and `connections` are `limits.connections`.
+pub(super) fn full_name(section: &str, field: &str) -> String {
+    if section.is_empty() { field.into() } else { format!("{section}.{field}") }
+}
+
+/// A struct of settings; `live` are those that take effect on reload, `start` the others.
+macro_rules! settings {
+    ($(#[doc = $doc:literal])+ struct $name:ident {
+        $($(#[doc = $about:literal])+ $when:ident $field:ident: $type:ty = $default:expr,)+
+    }) => {
+        $(#[doc = $doc])+
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[doc = $about])+ pub $field: $type,)+
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $default,)+ }
+            }
+        }
+
+        impl Section for $name {
+            fn read(table: &mut Table<'_>) -> Result<Self, ConfigError> {
+                table.expect(&[$(stringify!($field)),+]);
+                Ok(Self { $($field: table.setting(stringify!($field))?.unwrap_or_else(|| $default),)+ })
+            }
+
+            fn shown(&self) -> Vec<Shown> {
+                vec![$(Shown {
+                    name: stringify!($field),
+                    about: &[$($about),+],
+                    kind: <$type>::kind(),
+                    value: self.$field.show(),
+                    example: <$type>::EXAMPLE,
+                    is_live: is_live!($when),
+                }),+]
+            }
+        }
+    };
+}
+
+macro_rules! is_live {
+    (live) => {
+        true
+    };
+    (start) => {
+        false
+    };
+}
+
+settings! {
+    /// What stands at the top of the file.
+    struct General {
+        /// Where peers are listened for. An empty list: all addresses of the machine, at the port of last time.
+        start listen: Vec<SocketAddr> = Vec::new(),
+        /// What goes out to peers in all, at most; 0 for no limit.
+        live limit_rate: Rate = Rate(0),
+        /// Nodes that may fetch everything that this service has, without a ticket.
+        live allowed_nodes: Vec<NodeId> = Vec::new(),
+        /// How much is logged on standard error. `-v` and `TOW_LOG` come before it.
+        live log_level: LogLevel = LogLevel::Warn,
+        /// How long transfers may go on when the service is asked to end. They resume when they are asked for again.
+        live grace: Seconds = Seconds(10),
+    }
+}
+
+settings! {
+    /// `[store]`
+    struct StoreSettings {
+        /// Bytes of objects that nobody holds a lease of, which are kept for the next who asks. What was unused longest goes first.
+        live cache: Bytes = Bytes(10 << 30),
+        /// Files of others that the index knows, at most; some 150 bytes each. The files themselves are never touched.
+        live referred_files: Count = Count(4_000_000),
+    }
+}
+
+settings! {
+    /// `[limits]`
+    struct Limits {
+        /// Connections from peers at once. Each that is served costs a thread and some 2 MiB.
+        live connections: Count = Count(256),
+        /// Connections at once from one address.
+        live connections_per_address: Count = Count(32),
+        /// Connections at once from one node.
+        live connections_per_node: Count = Count(32),
+        /// Connections at once whose peer has not proved yet who it is, some 100 KiB each. Further ones are hung up on.
+        live handshakes: Count = Count(64),
+        /// Connections at once to the socket of the local API.
+        live local_connections: Count = Count(2048),
+        /// Gets and streamed puts at once, in all.
+        live transfers: Count = Count(256),
+        /// Bytes that gets may hold in memory on their way to the disk, 32 MiB each. A get beyond is refused.
+        live memory: Bytes = Bytes(2 << 30),
+        /// Bytes that stay free on a disk: with less, a transfer onto it is refused.
+        live disk_free: Bytes = Bytes(64 << 20),
+    }
+}
+
+settings! {
+    /// `[metrics]`
+    struct Metrics {
+        /// An address at which `GET /metrics` is answered without asking who it is: keep it on this machine. Absent: only at the socket of the local API.
+        start listen: Option<SocketAddr> = None,
+    }
+}

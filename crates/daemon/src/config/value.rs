@@ -1,0 +1,346 @@
+//! Kinds of values: how each is written in the file.
+
+use std::net::SocketAddr;
+
+use toml::de::DeValue;
+use towpath_content::NodeId;
+
+/// A kind of value.
+pub(super) trait Setting: Sized {
+    /// A value of this kind, in TOML.
+    const EXAMPLE: &'static str;
+
+    /// What is right, as in "a whole number".
+    fn kind() -> String;
+
+    /// Understands a value; the error is what it is not, and what would be right.
+    fn read(value: &DeValue<'_>) -> Result<Self, String>;
+
+    /// The value in TOML; `None` if it is absent.
+    fn show(&self) -> Option<String>;
+}
+
+/// A number of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+/// Bytes per second, 0 for no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate(pub u64);
+
+/// How many, at least one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Count(pub u64);
+
+/// A time in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seconds(pub u64);
+
+/// How much is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogLevel {
+    /// What went wrong for good.
+    Error,
+    /// What someone should look at.
+    Warn,
+    /// What happens.
+    Info,
+    /// What happens on each connection.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// The largest [`Count`]; referred files may be more.
+const MAX_COUNT: u64 = 1_000_000_000;
+/// A day.
+const MAX_SECONDS: u64 = 86_400;
+const LEVELS: [(LogLevel, &str); 5] = [
+    (LogLevel::Error, "error"),
+    (LogLevel::Warn, "warn"),
+    (LogLevel::Info, "info"),
+    (LogLevel::Debug, "debug"),
+    (LogLevel::Trace, "trace"),
+];
+
+/// A value as an error shows it.
+pub(super) fn shown(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => quoted(text),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Boolean(value) => value.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Array(list) if list.is_empty() => "an empty list".into(),
+        DeValue::Array(_) => "a list".into(),
+        DeValue::Table(_) => "a table".into(),
+        DeValue::Datetime(time) => time.to_string(),
+    }
+}
+
+/// A text in TOML.
+pub(super) fn quoted(text: &str) -> String {
+    use std::fmt::Write;
+    let mut quoted = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => drop(write!(quoted, "\\u{:04X}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+pub(super) fn wrong<T>(value: &DeValue<'_>, right: &str) -> Result<T, String> {
+    Err(format!("{} is not {right}", shown(value)))
+}
+
+fn number(value: &DeValue<'_>) -> Option<u64> {
+    let number = value.as_integer()?;
+    u64::from_str_radix(number.as_str(), number.radix()).ok()
+}
+
+/// A whole number from `least` to `most`.
+pub(super) fn number_within(value: &DeValue<'_>, least: u64, most: u64) -> Result<u64, String> {
+    match number(value).filter(|number| (least..=most).contains(number)) {
+        Some(number) => Ok(number),
+        None => wrong(value, &format!("a whole number from {least} to {most}")),
+    }
+}
+
+/// Parses bytes such as `10M`, with a binary suffix.
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor: u64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        "t" | "tb" | "tib" => 1 << 40,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+fn bytes(value: &DeValue<'_>) -> Option<u64> {
+    number(value).or_else(|| parse_bytes(value.as_str()?))
+}
+
+/// Bytes with the largest suffix that loses nothing.
+fn show_bytes(bytes: u64) -> String {
+    let suffixes = [(40, 'T'), (30, 'G'), (20, 'M'), (10, 'K')];
+    let fits = suffixes.iter().find(|(bits, _)| bytes > 0 && bytes.trailing_zeros() >= *bits);
+    match fits {
+        Some((bits, suffix)) => format!("\"{}{suffix}\"", bytes >> bits),
+        None => bytes.to_string(),
+    }
+}
+
+impl Setting for Bytes {
+    const EXAMPLE: &'static str = "\"500M\"";
+
+    fn kind() -> String {
+        "bytes, as in \"500M\" or \"10G\"".into()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        bytes(value).map_or_else(|| wrong(value, &Self::kind()), |bytes| Ok(Self(bytes)))
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(show_bytes(self.0))
+    }
+}
+
+impl Setting for Rate {
+    const EXAMPLE: &'static str = "\"10M\"";
+
+    fn kind() -> String {
+        "bytes per second, as in \"500K\" or \"10M\"".into()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        bytes(value).map_or_else(|| wrong(value, &Self::kind()), |bytes| Ok(Self(bytes)))
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(show_bytes(self.0))
+    }
+}
+
+impl Setting for Count {
+    const EXAMPLE: &'static str = "1";
+
+    fn kind() -> String {
+        format!("a whole number from 1 to {MAX_COUNT}")
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        number_within(value, 1, MAX_COUNT).map(Self)
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(self.0.to_string())
+    }
+}
+
+impl Setting for Seconds {
+    const EXAMPLE: &'static str = "10";
+
+    fn kind() -> String {
+        format!("seconds, a whole number from 0 to {MAX_SECONDS}")
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        match number(value).filter(|number| *number <= MAX_SECONDS) {
+            Some(number) => Ok(Self(number)),
+            None => wrong(value, &Self::kind()),
+        }
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(self.0.to_string())
+    }
+}
+
+impl LogLevel {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        LEVELS.iter().find(|(level, _)| *level == self).map_or("warn", |(_, name)| name)
+    }
+}
+
+impl Setting for LogLevel {
+    const EXAMPLE: &'static str = "\"info\"";
+
+    fn kind() -> String {
+        format!("one of {}", LEVELS.map(|(_, name)| quoted(name)).join(", "))
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        let found = LEVELS.iter().find(|(_, name)| value.as_str() == Some(name));
+        found.map_or_else(|| wrong(value, &Self::kind()), |(level, _)| Ok(*level))
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(quoted(self.name()))
+    }
+}
+
+impl Setting for Option<SocketAddr> {
+    const EXAMPLE: &'static str = "\"127.0.0.1:9464\"";
+
+    fn kind() -> String {
+        "an address with a port, as in \"127.0.0.1:9464\"".into()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        let address = value.as_str().and_then(|text| text.parse().ok());
+        address.map_or_else(|| wrong(value, &Self::kind()), |address| Ok(Some(address)))
+    }
+
+    fn show(&self) -> Option<String> {
+        self.map(|address| quoted(&address.to_string()))
+    }
+}
+
+/// A list whose members are texts.
+fn list<T>(
+    value: &DeValue<'_>,
+    right: &str,
+    right_member: &str,
+    read: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<T>, String> {
+    let Some(members) = value.as_array() else { return wrong(value, right) };
+    let member = |member: &toml::Spanned<DeValue<'_>>| {
+        let member = member.get_ref();
+        member.as_str().and_then(&read).map_or_else(|| wrong(member, right_member), Ok)
+    };
+    members.iter().map(member).collect()
+}
+
+fn show_list<T: ToString>(list: &[T]) -> String {
+    let members: Vec<_> = list.iter().map(|member| quoted(&member.to_string())).collect();
+    format!("[{}]", members.join(", "))
+}
+
+impl Setting for Vec<SocketAddr> {
+    const EXAMPLE: &'static str = "[\"192.0.2.1:7000\"]";
+
+    fn kind() -> String {
+        format!("a list of addresses, as in {}", Self::EXAMPLE)
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        let member = "an address with a port, as in \"192.0.2.1:7000\"";
+        list(value, &Self::kind(), member, |text| text.parse().ok())
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(show_list(self))
+    }
+}
+
+impl Setting for Vec<NodeId> {
+    const EXAMPLE: &'static str = "[]";
+
+    fn kind() -> String {
+        "a list of node ids, as 'tow status' shows them".into()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        let member = "a node id, as 'tow status' shows it: 64 hexadecimal digits";
+        list(value, &Self::kind(), member, |text| text.parse().ok())
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(show_list(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<T: Setting>(text: &str) -> Result<T, String> {
+        T::read(DeValue::parse(text).unwrap().get_ref())
+    }
+
+    #[test]
+    fn bytes_are_written_as_they_are_read() {
+        for (text, bytes) in
+            [("0", 0), ("\"500M\"", 500 << 20), ("1_000", 1000), ("0x10", 16), ("\"1TiB\"", 1 << 40)]
+        {
+            let value = read::<Bytes>(text).unwrap();
+            assert_eq!(value.0, bytes, "{text}");
+            assert_eq!(read::<Bytes>(&value.show().unwrap()), Ok(value));
+        }
+        for bad in ["-1", "1.5", "\"M\"", "\"1X\"", "true", "\"99999999999G\"", "[1]"] {
+            assert!(read::<Bytes>(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_is_read_again() {
+        let node = NodeId([7; 32]);
+        let nodes = read::<Vec<NodeId>>(&vec![node].show().unwrap()).unwrap();
+        assert_eq!(nodes, [node]);
+        for (level, name) in LEVELS {
+            assert_eq!(read::<LogLevel>(&quoted(name)), Ok(level));
+        }
+        assert_eq!(quoted("a\"\\\n"), "\"a\\\"\\\\\\u000A\"");
+    }
+
+    #[test]
+    fn examples_are_right() {
+        read::<Bytes>(Bytes::EXAMPLE).unwrap();
+        read::<Rate>(Rate::EXAMPLE).unwrap();
+        read::<Count>(Count::EXAMPLE).unwrap();
+        read::<Seconds>(Seconds::EXAMPLE).unwrap();
+        read::<LogLevel>(LogLevel::EXAMPLE).unwrap();
+        read::<Option<SocketAddr>>(Option::<SocketAddr>::EXAMPLE).unwrap();
+        read::<Vec<SocketAddr>>(Vec::<SocketAddr>::EXAMPLE).unwrap();
+        read::<Vec<NodeId>>(Vec::<NodeId>::EXAMPLE).unwrap();
+    }
+}

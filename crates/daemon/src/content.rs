@@ -1,0 +1,330 @@
+//! Objects as streams of bytes, for applications: in order, from any place on, or as they come.
+//!
+//! What this machine has is read piece by piece from the store, and each piece is checked. The rest
+//! arrives in a spool ([`crate::arrivals`]). A reader that is slow holds up nobody.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use towpath_api::{ApiError, ContentRequest, ErrorKind, Event, GetRequest, Progress, Summary};
+use towpath_content::Oid;
+use towpath_content::pieces::{self, Layout};
+use towpath_store::{Descriptors, Hold, State, Store};
+use towpath_transfer::intervals::Intervals;
+
+use crate::arrivals::{Arrival, Flight, Lane, refuse_trees};
+use crate::errors;
+use crate::get::{Get, PROGRESS_EVERY};
+use crate::service::Service;
+use crate::spool::Next;
+use crate::transfers::Transfer;
+
+/// Bytes handed on at once.
+const PART: u64 = 256 << 10;
+/// Parts read ahead of the application.
+const AHEAD: usize = 2;
+/// How often someone waits for another's transfer of the same object before going alone.
+const MAX_WAITS: usize = 8;
+
+/// An object that can be read.
+pub(crate) struct Opened {
+    /// Its content, if known.
+    pub(crate) oid: Option<Oid>,
+    /// Its bytes, if known.
+    pub(crate) size: Option<u64>,
+    /// Whether all that crosses a network for it is encrypted.
+    pub(crate) encrypted: bool,
+    source: Source,
+    transfer: Transfer,
+}
+
+enum Source {
+    Stored { service: Arc<Service>, oid: Oid, layout: Layout, _hold: Hold },
+    Arriving(Arc<Arrival>),
+}
+
+/// Opens what `request` names; returns when it is known to be there, and before its bytes are.
+pub(crate) async fn open(service: &Arc<Service>, request: &ContentRequest) -> Result<Opened, ApiError> {
+    let get = Arc::new(Get::new(service, &as_get(request))?);
+    let mut lane = Lane::All;
+    for _ in 0..MAX_WAITS {
+        if let Some(opened) = stored(&get).await? {
+            return Ok(opened);
+        }
+        let lead = Arc::clone(&get);
+        let flight = service.arrivals.enter(get.key(lane), |leading| {
+            let started = Arrival::start(lead, Some(leading));
+            let weak = started.as_ref().map(Arc::downgrade).unwrap_or_default();
+            (started, weak)
+        });
+        match flight {
+            Flight::Lead(arrival) => return arriving(&get, arrival?).await,
+            Flight::Join(arrival) => return arriving(&get, arrival).await,
+            Flight::Wait(ended) if get.content().await.is_some() => ended.cancelled().await,
+            Flight::Wait(_) => lane = Lane::Streams,
+        }
+    }
+    arriving(&get, Arrival::start(Arc::clone(&get), None)?).await
+}
+
+fn as_get(request: &ContentRequest) -> GetRequest {
+    GetRequest {
+        ticket: request.ticket.clone(),
+        output: None,
+        directory: "/".into(),
+        reuse: request.reuse,
+        limit_rate: request.limit_rate,
+        timeout: request.timeout,
+        priority: request.priority,
+        require_encryption: request.require_encryption,
+    }
+}
+
+/// A transfer as its events name it.
+fn begin(get: &Get) -> Transfer {
+    get.service.transfers.begin_get(get.oid.to_string())
+}
+
+async fn arriving(get: &Get, arrival: Arc<Arrival>) -> Result<Opened, ApiError> {
+    let size = arrival.described().await?;
+    let oid = Some(get.oid).filter(|oid| !oid.is_live());
+    let encrypted = get.plugins.root.is_encrypted();
+    Ok(Opened { oid, size, encrypted, source: Source::Arriving(arrival), transfer: begin(get) })
+}
+
+/// The object, if this machine has it and may use it.
+async fn stored(get: &Arc<Get>) -> Result<Option<Opened>, ApiError> {
+    let Some(oid) = get.known_content().await else { return Ok(None) };
+    let (service, get) = (Arc::clone(&get.service), Arc::clone(get));
+    let looking = tokio::task::spawn_blocking(move || {
+        let have = get.may_use(&oid).then(|| service.store.have(&oid).ok()).flatten();
+        let Some(have) = have.filter(|have| have.state == State::Complete) else { return Ok(None) };
+        refuse_trees(&have.about)?;
+        let (size, layout) = (Some(have.layout.size()), have.layout);
+        // A file that it refers to may have changed: then it is not here.
+        if have.layout.size() > 0 && checked_piece(&*service.store, &oid, &layout, 0).is_err() {
+            return Ok(None);
+        }
+        let Ok(hold) = service.store.hold(&oid) else { return Ok(None) };
+        let transfer = begin(&get);
+        let source = Source::Stored { service, oid, layout, _hold: hold };
+        Ok(Some(Opened { oid: Some(oid), size, encrypted: true, source, transfer }))
+    });
+    looking.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
+}
+
+/// Reads a piece, and checks it as what comes from anywhere is checked.
+fn checked_piece(store: &dyn Store, oid: &Oid, layout: &Layout, index: u64) -> Result<Bytes, ApiError> {
+    let mut bytes = Vec::new();
+    store.read_piece(oid, index, &mut bytes).map_err(|error| errors::store(&error))?;
+    let expected = match layout.count() {
+        1 => Some(*oid.digest()),
+        _ => {
+            let proof =
+                store.get_descriptors(oid, index..index + 1).map_err(|error| errors::store(&error))?;
+            let Descriptors::Proof(nodes) = proof else { return Err(damaged(oid)) };
+            let values = pieces::verify(oid.digest(), layout, index..index + 1, &nodes);
+            values.ok().and_then(|values| values.first().copied())
+        }
+    };
+    match expected == Some(layout.value(index, &bytes)) {
+        true => Ok(bytes.into()),
+        false => Err(damaged(oid)),
+    }
+}
+
+fn damaged(oid: &Oid) -> ApiError {
+    ApiError::new(ErrorKind::Corrupt, format!("what this machine has of {oid} is damaged"))
+        .hint("'tow gc --all' removes it from the cache; then get it again")
+}
+
+/// Bytes with their place in the object; an error is the end of what can be had.
+pub(crate) type Placed = io::Result<(u64, Bytes)>;
+
+impl Opened {
+    /// What it comes from, if it is on its way.
+    pub(crate) fn arrival(&self) -> Option<Arc<Arrival>> {
+        match &self.source {
+            Source::Stored { .. } => None,
+            Source::Arriving(arrival) => Some(Arc::clone(arrival)),
+        }
+    }
+
+    /// The bytes of `range` in order. The channel ends after the last one, and only then.
+    pub(crate) fn in_order(self, range: Range<u64>) -> mpsc::Receiver<io::Result<Bytes>> {
+        let (parts, inbox) = mpsc::channel(AHEAD);
+        tokio::spawn(async move {
+            let mut told = Told::default();
+            let sent = tokio::select! {
+                biased;
+                sent = self.send_in_order(range.clone(), &parts, &mut told) => sent,
+                () = parts.closed() => Err(gone_away()),
+            };
+            let failure = self.close(&sent, &told, self.is_last(range.end)).await;
+            if let Err(error) = failure {
+                let _ = parts.send(Err(io::Error::other(error))).await;
+            }
+        });
+        inbox
+    }
+
+    async fn send_in_order(
+        &self,
+        range: Range<u64>,
+        parts: &mpsc::Sender<io::Result<Bytes>>,
+        told: &mut Told,
+    ) -> Result<(), ApiError> {
+        let mut at = range.start;
+        while at < range.end {
+            let Some(bytes) = self.source.read(at, range.end).await? else { return Ok(()) };
+            at += bytes.len() as u64;
+            self.tell(told, bytes.len());
+            let _ = parts.send(Ok(bytes)).await;
+        }
+        Ok(())
+    }
+
+    /// All bytes, each as soon as it is there; ends with an empty run at the object's end.
+    pub(crate) fn out_of_order(self) -> mpsc::Receiver<Placed> {
+        let (parts, inbox) = mpsc::channel(AHEAD);
+        tokio::spawn(async move {
+            let mut told = Told::default();
+            let sent = tokio::select! {
+                biased;
+                sent = self.send_out_of_order(&parts, &mut told) => sent,
+                () = parts.closed() => Err(gone_away()),
+            };
+            if let Err(error) = self.close(&sent, &told, true).await {
+                let _ = parts.send(Err(io::Error::other(error))).await;
+            }
+        });
+        inbox
+    }
+
+    async fn send_out_of_order(&self, parts: &mpsc::Sender<Placed>, told: &mut Told) -> Result<(), ApiError> {
+        let mut taken = Intervals::default();
+        while let Some((at, bytes)) = self.source.read_any(&taken).await? {
+            taken.insert(at..at + bytes.len() as u64);
+            self.tell(told, bytes.len());
+            let _ = parts.send(Ok((at, bytes))).await;
+        }
+        let _ = parts.send(Ok((taken.prefix(), Bytes::new()))).await;
+        Ok(())
+    }
+
+    /// Whether nothing comes after `end`.
+    fn is_last(&self, end: u64) -> bool {
+        self.size.is_none_or(|size| size == end)
+    }
+
+    /// Tells the end. What was read to its last byte is kept: the application may be gone by then.
+    async fn close(
+        &self,
+        sent: &Result<(), ApiError>,
+        told: &Told,
+        to_the_end: bool,
+    ) -> Result<(), ApiError> {
+        let mut oid = self.oid;
+        if let (Ok(()), true, Source::Arriving(arrival)) = (sent, to_the_end, &self.source) {
+            oid = arrival.ended().await.ok();
+        }
+        match sent {
+            Ok(()) => {
+                let oid = oid.map(|oid| oid.to_string()).unwrap_or_default();
+                self.transfer.tell(&Event::Summary(Summary { oid, bytes: told.bytes, ..Summary::default() }));
+            }
+            Err(error) => self.transfer.tell(&Event::Failed(error.clone())),
+        }
+        sent.clone()
+    }
+
+    /// Tells now and then how far it is.
+    fn tell(&self, told: &mut Told, bytes: usize) {
+        told.bytes += bytes as u64;
+        if told.last.is_some_and(|last| last.elapsed() < PROGRESS_EVERY) {
+            return;
+        }
+        told.last = Some(Instant::now());
+        let expected = self.size.unwrap_or(told.bytes);
+        self.transfer.tell(&Event::Transfer(Progress { done: told.bytes, expected, ..Progress::default() }));
+    }
+}
+
+/// What was told of a stream.
+#[derive(Default)]
+struct Told {
+    bytes: u64,
+    last: Option<Instant>,
+}
+
+fn gone_away() -> ApiError {
+    ApiError::new(ErrorKind::Interrupted, "the application closed the connection")
+}
+
+impl Source {
+    /// Bytes from `at` on, up to `end`; none after the object's end.
+    async fn read(&self, at: u64, end: u64) -> Result<Option<Bytes>, ApiError> {
+        match self {
+            Self::Stored { layout, .. } if at >= layout.size() => Ok(None),
+            Self::Stored { service, oid, layout, .. } => {
+                let (service, oid, layout) = (Arc::clone(service), *oid, *layout);
+                let index = at / layout.piece_len();
+                let read = blocking(move || checked_piece(&*service.store, &oid, &layout, index)).await?;
+                let start = layout.range(index).start;
+                let stop = read.len().min(usize::try_from(end - start).unwrap_or(usize::MAX));
+                Ok(Some(read.slice((at - start) as usize..stop)))
+            }
+            Self::Arriving(arrival) => {
+                arrival.take(arrival.spool.next_in_order(at, PART.min(end - at)).await).await
+            }
+        }
+    }
+
+    /// Some bytes that were not taken yet; none when all were.
+    async fn read_any(&self, taken: &Intervals) -> Result<Option<(u64, Bytes)>, ApiError> {
+        match self {
+            Self::Stored { .. } => {
+                let at = taken.prefix();
+                Ok(self.read(at, u64::MAX).await?.map(|bytes| (at, bytes)))
+            }
+            Self::Arriving(arrival) => {
+                let next = arrival.spool.next_of_all(taken, PART).await;
+                let at = if let Next::Run(run) = &next { run.start } else { 0 };
+                Ok(arrival.take(next).await?.map(|bytes| (at, bytes)))
+            }
+        }
+    }
+}
+
+impl Arrival {
+    /// Reads what is next. The end is one only if the whole object is right.
+    async fn take(&self, next: Next) -> Result<Option<Bytes>, ApiError> {
+        match next {
+            Next::Run(run) => {
+                let spool = Arc::clone(&self.spool);
+                let read = move || {
+                    spool.read_run(&run).map(Bytes::from).map_err(|error| {
+                        ApiError::new(ErrorKind::Failed, format!("reading what came: {error}"))
+                    })
+                };
+                blocking(read).await.map(Some)
+            }
+            Next::End(_) => Ok(None),
+            Next::Failed => Err(self.ended().await.err().unwrap_or_else(|| {
+                ApiError::new(ErrorKind::Interrupted, "the transfer ended before all was here")
+            })),
+        }
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
+}

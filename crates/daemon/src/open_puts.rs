@@ -1,0 +1,294 @@
+//! Puts whose bytes come in parts: their tickets are out, their ends are not here yet.
+//!
+//! A part says where it begins, so that one that is sent again (its answer was lost) adds only what
+//! is new, and a gap is noticed. Parts of one put come one after the other. The put itself lives in
+//! the store; here is what it needs until it is committed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncReadExt;
+use tokio::sync::OwnedMutexGuard;
+use towpath_api::{
+    ApiError, ErrorKind, Event, Input, OpenPutRequest, PartReply, Progress, PutReply, Summary,
+};
+use towpath_content::Oid;
+use towpath_content::ticket::Secret;
+use towpath_store::{About, Holder, Lease, Store};
+
+use crate::errors;
+use crate::lock::lock;
+use crate::put::{now, random};
+use crate::service::Service;
+use crate::transfers::Transfer;
+
+/// Puts open at once; each has a file open. A further one is told to try later.
+const MAX_OPEN: usize = 1024;
+/// A put on which nothing happened for so long is given up: its application forgot it.
+const IDLE: Duration = Duration::from_secs(60 * 60);
+/// Bytes taken at once.
+const PART: u64 = 256 << 10;
+/// How long a part waits for the one before it, which may hang on a connection that is gone.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The open puts of a service.
+#[derive(Default)]
+pub(crate) struct OpenPuts(Mutex<HashMap<Oid, OpenPut>>);
+
+#[derive(Clone)]
+struct OpenPut {
+    secret: Secret,
+    about: About,
+    holder: Holder,
+    /// Bytes it has; held by the part that is coming.
+    size: Arc<tokio::sync::Mutex<u64>>,
+    touched: Arc<Mutex<Instant>>,
+    transfer: Arc<Transfer>,
+}
+
+impl OpenPut {
+    fn touch(&self) {
+        *lock(&self.touched) = Instant::now();
+    }
+
+    fn is_idle(&self, now: Instant) -> bool {
+        now.saturating_duration_since(*lock(&self.touched)) > IDLE && self.size.try_lock().is_ok()
+    }
+}
+
+impl OpenPuts {
+    /// How many are open.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.0).len()
+    }
+
+    fn find(&self, live: &Oid) -> Option<OpenPut> {
+        lock(&self.0).get(live).cloned()
+    }
+
+    fn remove(&self, live: &Oid) -> Option<OpenPut> {
+        lock(&self.0).remove(live)
+    }
+
+    fn add(&self, live: Oid, put: OpenPut) -> Result<(), ApiError> {
+        let mut puts = lock(&self.0);
+        if puts.len() >= MAX_OPEN {
+            let message = format!("{MAX_OPEN} puts are open already");
+            return Err(ApiError::new(ErrorKind::Busy, message).hint("commit or give up some of them first"));
+        }
+        puts.insert(live, put);
+        Ok(())
+    }
+
+    fn idle(&self) -> Vec<Oid> {
+        let now = Instant::now();
+        let puts = lock(&self.0);
+        puts.iter().filter(|(_, put)| put.is_idle(now)).map(|(live, _)| *live).collect()
+    }
+}
+
+/// Begins a put; its ticket is honoured from now on.
+pub(crate) fn open(service: &Arc<Service>, request: &OpenPutRequest) -> Result<(Oid, PutReply), ApiError> {
+    service.open_puts.idle().iter().for_each(|live| give_up(service, live));
+    let name = request.name.clone().unwrap_or_default().into_bytes();
+    if !name.is_empty() && towpath_files::names::check_name(&name).is_err() {
+        let message = "the name is not one that a file can have: it is one path component";
+        return Err(ApiError::new(ErrorKind::Usage, message));
+    }
+    let (live, secret) = (Oid::Live(random()?), Secret(random()?));
+    let put = OpenPut {
+        secret,
+        holder: service.sessions.holder(request.session.as_deref())?,
+        about: About { name, ..About::default() },
+        size: Arc::default(),
+        touched: Arc::new(Mutex::new(Instant::now())),
+        transfer: Arc::new(service.transfers.begin_put(live.to_string())),
+    };
+    let about = put.about.clone();
+    service.open_puts.add(live, put)?;
+    if let Err(error) = service.store.put_init(&live, &about) {
+        service.open_puts.remove(&live);
+        return Err(errors::store(&error));
+    }
+    service.grants.share(live, secret);
+    Ok((live, PutReply { ticket: service.ticket(live, secret), oid: live.to_string(), size: None }))
+}
+
+/// Appends what of a part is new.
+pub(crate) async fn append(
+    service: &Arc<Service>,
+    live: &Oid,
+    offset: u64,
+    mut part: Input<'_>,
+) -> Result<PartReply, ApiError> {
+    let put = service.open_puts.find(live).ok_or_else(|| no_such_put(live))?;
+    let mut size = own(&put).await?;
+    let Some(mut repeated) = size.checked_sub(offset) else {
+        let message = format!("a gap: the put has {size} bytes, and the part begins at {offset}");
+        return Err(ApiError::new(ErrorKind::Usage, message).hint("send what is between them first"));
+    };
+    loop {
+        // What has come is handed on at once: a slow producer is followed, not waited for.
+        let mut bytes = Vec::with_capacity(PART as usize);
+        let read = (&mut part).take(PART).read_buf(&mut bytes).await;
+        let read = read.map_err(|error| {
+            ApiError::new(ErrorKind::Interrupted, format!("the part did not come to its end: {error}"))
+        })?;
+        if read == 0 {
+            return Ok(PartReply { size: *size });
+        }
+        let skipped = repeated.min(read as u64);
+        repeated -= skipped;
+        bytes.drain(..skipped as usize);
+        if !bytes.is_empty() {
+            size = store(service, live, size, bytes).await?;
+            put.tell(*size);
+        }
+        put.touch();
+    }
+}
+
+/// How far a put is; waits for a part that is coming.
+pub(crate) async fn size(service: &Service, live: &Oid) -> Result<u64, ApiError> {
+    let put = service.open_puts.find(live).ok_or_else(|| no_such_put(live))?;
+    Ok(*own(&put).await?)
+}
+
+impl OpenPut {
+    fn tell(&self, size: u64) {
+        self.transfer.tell(&Event::Transfer(Progress { done: size, expected: size, ..Progress::default() }));
+    }
+}
+
+/// Waits until no other part is coming.
+async fn own(put: &OpenPut) -> Result<OwnedMutexGuard<u64>, ApiError> {
+    let waited = tokio::time::timeout(PATIENCE, Arc::clone(&put.size).lock_owned()).await;
+    waited.map_err(|_| {
+        ApiError::new(ErrorKind::Busy, "another part of this put is still coming")
+            .hint("send the parts one after the other")
+    })
+}
+
+/// Hands bytes to the store. The count goes along, so that it is right whatever becomes of whoever
+/// waits here.
+async fn store(
+    service: &Arc<Service>,
+    live: &Oid,
+    mut size: OwnedMutexGuard<u64>,
+    bytes: Vec<u8>,
+) -> Result<OwnedMutexGuard<u64>, ApiError> {
+    let (service, live) = (Arc::clone(service), *live);
+    let storing = tokio::task::spawn_blocking(move || {
+        service.store.put_data(&live, &bytes).map_err(|error| errors::store(&error))?;
+        *size += bytes.len() as u64;
+        Ok(size)
+    });
+    storing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
+}
+
+/// Ends a put; said again, it answers the same.
+pub(crate) async fn commit(service: &Arc<Service>, live: &Oid) -> Result<PutReply, ApiError> {
+    let Some(put) = service.open_puts.find(live) else {
+        return committed(service, live);
+    };
+    let size = own(&put).await?;
+    // It waited for another commit.
+    if service.open_puts.find(live).is_none() {
+        return committed(service, live);
+    }
+    let (working, live, open) = (Arc::clone(service), *live, put.clone());
+    let storing = tokio::task::spawn_blocking(move || finish(&working, &live, &open, *size));
+    let reply = storing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
+    let bytes = reply.size.unwrap_or(0);
+    put.transfer.tell(&Event::Summary(Summary { oid: reply.oid.clone(), bytes, ..Summary::default() }));
+    Ok(reply)
+}
+
+fn finish(service: &Service, live: &Oid, put: &OpenPut, size: u64) -> Result<PutReply, ApiError> {
+    let content = service.store.put_commit(live).map_err(|error| errors::store(&error))?;
+    let lease = Lease {
+        oid: *live,
+        content: Some(content),
+        size: Some(size),
+        secret: put.secret,
+        path: None,
+        about: put.about.clone(),
+        created: now(),
+        holder: put.holder,
+    };
+    service.lease(&lease)?;
+    service.open_puts.remove(live);
+    service.leave_to_lease(live);
+    Ok(reply(service, &lease, content))
+}
+
+fn committed(service: &Service, live: &Oid) -> Result<PutReply, ApiError> {
+    let leases = service.store.leases().map_err(|error| errors::store(&error))?;
+    let lease = leases.into_iter().find(|lease| lease.oid == *live && lease.path.is_none());
+    let found = lease.and_then(|lease| lease.content.map(|content| reply(service, &lease, content)));
+    found.ok_or_else(|| no_such_put(live))
+}
+
+fn reply(service: &Service, lease: &Lease, content: Oid) -> PutReply {
+    PutReply { ticket: service.ticket(lease.oid, lease.secret), oid: content.to_string(), size: lease.size }
+}
+
+/// Gives a put up.
+pub(crate) fn abort(service: &Service, live: &Oid) -> Result<(), ApiError> {
+    match service.open_puts.find(live) {
+        Some(_) => {
+            give_up(service, live);
+            Ok(())
+        }
+        None => Err(no_such_put(live)),
+    }
+}
+
+/// Gives up what a session left open.
+pub(crate) fn end_session(service: &Service, session: &[u8; 16]) {
+    let held = Holder::Session(*session);
+    let puts = lock(&service.open_puts.0);
+    let left: Vec<Oid> = puts.iter().filter(|(_, put)| put.holder == held).map(|(live, _)| *live).collect();
+    drop(puts);
+    left.iter().for_each(|live| give_up(service, live));
+}
+
+fn give_up(service: &Service, live: &Oid) {
+    let Some(put) = service.open_puts.remove(live) else { return };
+    service.store.put_abort(live);
+    service.grants.unshare(live);
+    put.transfer.tell(&Event::Failed(ApiError::new(ErrorKind::Interrupted, "the put was given up")));
+}
+
+fn no_such_put(live: &Oid) -> ApiError {
+    let message = format!("no put in parts is open as {live}");
+    ApiError::new(ErrorKind::NotFound, message)
+        .hint("it was committed, given up, or the daemon was restarted")
+}
+
+/// Gives a put up when its application goes away before the end.
+pub(crate) struct GiveUpOnDrop {
+    service: Arc<Service>,
+    live: Option<Oid>,
+}
+
+impl GiveUpOnDrop {
+    /// Watches over the put `live`.
+    pub(crate) fn new(service: &Arc<Service>, live: Oid) -> Self {
+        Self { service: Arc::clone(service), live: Some(live) }
+    }
+
+    /// It came to its end.
+    pub(crate) fn release(mut self) {
+        self.live = None;
+    }
+}
+
+impl Drop for GiveUpOnDrop {
+    fn drop(&mut self) {
+        if let Some(live) = self.live {
+            give_up(&self.service, &live);
+        }
+    }
+}

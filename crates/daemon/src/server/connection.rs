@@ -1,0 +1,152 @@
+//! A local connection as the HTTP server reads it, with the file descriptor that may come along.
+//!
+//! An application can pass one open descriptor (`SCM_RIGHTS`), attached to the first byte that it
+//! sends. Only the first read takes descriptors in: any that come later are closed by the kernel,
+//! as they are for every program that does not ask for them.
+
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::UnixStream;
+
+use crate::lock::lock;
+
+/// Room for descriptors: one more than are allowed, so that a second one is noticed.
+const ROOM: usize = 2;
+/// Bytes read at once with a descriptor.
+const FIRST_READ: usize = 16 << 10;
+
+/// What came with the first bytes of a connection.
+#[derive(Debug, Default)]
+pub(super) enum Passed {
+    /// No descriptor, or it was taken.
+    #[default]
+    Nothing,
+    /// One descriptor.
+    Descriptor(OwnedFd),
+    /// More than one, all of them closed.
+    TooMany,
+}
+
+/// What was passed, for the first request of the connection to take.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Slot(Arc<Mutex<Passed>>);
+
+impl Slot {
+    /// A slot that holds this.
+    pub(super) fn of(passed: Passed) -> Self {
+        Self(Arc::new(Mutex::new(passed)))
+    }
+
+    /// Takes what was passed; what is not taken is closed when the first request ends.
+    pub(super) fn take(&self) -> Passed {
+        std::mem::take(&mut *lock(&self.0))
+    }
+
+    fn fill(&self, passed: Passed) {
+        *lock(&self.0) = passed;
+    }
+}
+
+/// A connection on the local socket.
+pub(super) struct LocalStream {
+    stream: UnixStream,
+    slot: Slot,
+    has_read: bool,
+}
+
+impl LocalStream {
+    /// Reads from `stream`; a descriptor goes into `slot`.
+    pub(super) const fn new(stream: UnixStream, slot: Slot) -> Self {
+        Self { stream, slot, has_read: false }
+    }
+
+    fn poll_first(&mut self, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let room = buf.remaining().min(FIRST_READ);
+        loop {
+            ready!(self.stream.poll_read_ready(context))?;
+            let received = self
+                .stream
+                .try_io(Interest::READABLE, || receive(&self.stream, buf.initialize_unfilled_to(room)));
+            match received {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+                Ok((len, passed)) => {
+                    self.has_read = true;
+                    self.slot.fill(passed);
+                    buf.advance(len);
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        }
+    }
+}
+
+/// Reads bytes and what descriptors come with them.
+fn receive(stream: &UnixStream, buf: &mut [u8]) -> io::Result<(usize, Passed)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(ROOM))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = recvmsg(stream, &mut [IoSliceMut::new(buf)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let mut descriptors: Vec<OwnedFd> = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(more) = message {
+            descriptors.extend(more);
+        }
+    }
+    let passed = match descriptors.pop() {
+        _ if received.flags.contains(ReturnFlags::CTRUNC) => Passed::TooMany,
+        Some(descriptor) if descriptors.is_empty() => Passed::Descriptor(descriptor),
+        Some(_) => Passed::TooMany,
+        None => Passed::Nothing,
+    };
+    Ok((received.bytes, passed))
+}
+
+impl AsyncRead for LocalStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.has_read {
+            true => Pin::new(&mut self.stream).poll_read(context, buf),
+            false => self.poll_first(context, buf),
+        }
+    }
+}
+
+impl AsyncWrite for LocalStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

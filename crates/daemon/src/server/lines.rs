@@ -1,0 +1,82 @@
+//! Answers that are one JSON object a line, as things happen: events, and the stream that is an
+//! application's session.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use towpath_api::{Api, Event};
+
+use super::problem::Failure;
+use crate::service::InProcess;
+
+/// How often a session's stream says that it is alive. Writing is what notices an application that
+/// died after it had sent more than its request.
+const ALIVE_EVERY: Duration = Duration::from_secs(15);
+
+/// A session: it lives as long as this answer is read.
+pub(super) async fn session(State(api): State<InProcess>) -> Result<Response, Failure> {
+    let open = api.session().await?;
+    let (events, inbox) = mpsc::channel(1);
+    let work = async move {
+        // All of it moves in here: it is open until this ends.
+        let open = open;
+        let _ = events.send(Event::Session { session: open.id.clone() }).await;
+        let mut ticks = tokio::time::interval(ALIVE_EVERY);
+        ticks.tick().await;
+        loop {
+            ticks.tick().await;
+            if events.send(Event::Alive).await.is_err() {
+                return;
+            }
+        }
+    };
+    Ok(stream(work, inbox))
+}
+
+/// What happens in all transfers.
+pub(super) async fn events(State(api): State<InProcess>) -> Result<Response, Failure> {
+    let inbox = api.events().await?;
+    Ok(stream(std::future::pending(), inbox))
+}
+
+/// Answers with what `work` sends, a line each; a client that goes away ends the work.
+pub(super) fn stream<T: Serialize + Send + 'static>(
+    work: impl Future<Output = ()> + Send + 'static,
+    inbox: mpsc::Receiver<T>,
+) -> Response {
+    let task = tokio::spawn(work);
+    let body = Body::from_stream(Lines { inbox, task });
+    ([("content-type", "application/x-ndjson")], body).into_response()
+}
+
+/// Events as lines; dropped with the connection, it ends the work.
+struct Lines<T> {
+    inbox: mpsc::Receiver<T>,
+    task: JoinHandle<()>,
+}
+
+impl<T> Drop for Lines<T> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl<T: Serialize> futures_core::Stream for Lines<T> {
+    type Item = Result<Bytes, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.inbox.poll_recv(context).map(|event| {
+            let mut line = serde_json::to_vec(&event?).unwrap_or_default();
+            line.push(b'\n');
+            Some(Ok(line.into()))
+        })
+    }
+}

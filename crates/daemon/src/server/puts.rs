@@ -1,0 +1,119 @@
+//! Puts: of a file or tree by name, of a stream, in parts, and by an open descriptor.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderName, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use tokio::sync::mpsc;
+use towpath_api::{Api, Event, OpenPutRequest, PartReply, PutReply, PutRequest, Summary};
+
+use super::body::BodyReader;
+use super::connection::{Passed, Slot};
+use super::descriptor;
+use super::lines::stream;
+use super::problem::{Answer, Failure, JsonBody, Path, Query, answer, wrong};
+use crate::service::{InProcess, parse_name};
+use crate::{open_puts, put};
+
+pub(super) async fn put(
+    State(api): State<InProcess>,
+    JsonBody(request): JsonBody<PutRequest>,
+) -> Answer<PutReply> {
+    answer(api.put(request).await)
+}
+
+/// A put whose bytes are the body; the ticket is the answer's first line.
+pub(super) async fn put_stream(
+    State(api): State<InProcess>,
+    Query(request): Query<OpenPutRequest>,
+    body: Body,
+) -> Response {
+    let (events, inbox) = mpsc::channel(4);
+    let work = async move {
+        let (ticket, mut tickets) = mpsc::channel(1);
+        let input = Box::new(BodyReader::new(body));
+        let telling = async {
+            if let Some(reply) = tickets.recv().await {
+                let _ = events.send(Event::Ticket(reply)).await;
+            }
+        };
+        let (result, ()) = tokio::join!(put::put_stream(&api.0, &request, input, ticket), telling);
+        let end = match result {
+            Ok(reply) => Event::Summary(Summary {
+                oid: reply.oid,
+                bytes: reply.size.unwrap_or(0),
+                ..Summary::default()
+            }),
+            Err(error) => Event::Failed(error),
+        };
+        let _ = events.send(end).await;
+    };
+    stream(work, inbox)
+}
+
+/// Whose offset a part has.
+#[derive(Debug, Deserialize)]
+pub(super) struct Offset {
+    offset: u64,
+}
+
+pub(super) async fn open(
+    State(api): State<InProcess>,
+    JsonBody(request): JsonBody<OpenPutRequest>,
+) -> Answer<PutReply> {
+    answer(api.open_put(request).await)
+}
+
+pub(super) async fn data(
+    State(api): State<InProcess>,
+    Path(id): Path<String>,
+    Query(Offset { offset }): Query<Offset>,
+    body: Body,
+) -> Answer<PartReply> {
+    let mut body = BodyReader::new(body);
+    let result = api.put_part(id, offset, Box::new(&mut body)).await;
+    if result.is_err() {
+        body.drain().await;
+    }
+    answer(result)
+}
+
+pub(super) async fn look(State(api): State<InProcess>, Path(id): Path<String>) -> Answer<PartReply> {
+    let size = open_puts::size(&api.0, &parse_name(&id)?).await?;
+    Ok(Json(PartReply { size }))
+}
+
+pub(super) async fn commit(State(api): State<InProcess>, Path(id): Path<String>) -> Answer<PutReply> {
+    answer(api.commit_put(id).await)
+}
+
+pub(super) async fn abort(State(api): State<InProcess>, Path(id): Path<String>) -> Answer<()> {
+    answer(api.abort_put(id).await)
+}
+
+/// A put of the descriptor that came with the request's first byte.
+pub(super) async fn put_descriptor(
+    State(api): State<InProcess>,
+    Extension(slot): Extension<Slot>,
+    Query(request): Query<OpenPutRequest>,
+) -> impl IntoResponse {
+    const CLOSE: [(HeaderName, &str); 1] = [(header::CONNECTION, "close")];
+    let passed = match slot.take() {
+        Passed::Descriptor(passed) => Ok(passed),
+        Passed::Nothing => {
+            let message = "no descriptor came with the first byte of this connection";
+            Err(wrong(StatusCode::BAD_REQUEST, message))
+        }
+        Passed::TooMany => Err(wrong(
+            StatusCode::BAD_REQUEST,
+            "more than one descriptor came along; all of them were closed",
+        )),
+    };
+    let answered: Answer<PutReply> = match passed {
+        Ok(passed) => descriptor::put(&api.0, passed, &request).await.map(Json).map_err(Failure::from),
+        Err(failure) => Err(failure),
+    };
+    (CLOSE, answered)
+}

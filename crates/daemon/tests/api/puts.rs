@@ -1,0 +1,100 @@
+//! Puts in parts: the ticket first, parts that may be sent again, and an end that may be said again.
+
+use serde_json::{Value, json};
+
+use crate::client::Reply;
+use crate::world::{Daemon, pattern};
+
+fn open(daemon: &Daemon, request: Value) -> (String, String) {
+    let reply = daemon.call("POST", "/v1/puts", Some(request)).with(200).json();
+    (reply["oid"].as_str().unwrap().into(), reply["ticket"].as_str().unwrap().into())
+}
+
+fn send(daemon: &Daemon, id: &str, offset: usize, bytes: &[u8]) -> Reply {
+    let mut connection = daemon.connect();
+    connection.request("POST", &format!("/v1/puts/{id}/data?offset={offset}"), &[], bytes);
+    connection.reply()
+}
+
+#[test]
+fn a_part_that_is_sent_again_adds_nothing_and_a_gap_is_refused() {
+    let daemon = Daemon::start();
+    let all = pattern(1, 700_000);
+    let (id, _) = open(&daemon, json!({ "name": "numbers" }));
+    assert_eq!(send(&daemon, &id, 0, &all[..300_000]).with(200).json()["size"], 300_000);
+    assert_eq!(send(&daemon, &id, 0, &all[..300_000]).with(200).json()["size"], 300_000, "the same again");
+    let gap = send(&daemon, &id, 400_000, &all[400_000..]).with(400).json();
+    assert!(gap["detail"].as_str().unwrap().contains("gap"), "{gap}");
+    // As after a connection that was lost in the middle of a part.
+    assert_eq!(send(&daemon, &id, 200_000, &all[200_000..]).with(200).json()["size"], 700_000);
+    assert_eq!(daemon.call("GET", &format!("/v1/puts/{id}"), None).with(200).json()["size"], 700_000);
+    let commit = format!("/v1/puts/{id}/commit");
+    let first = daemon.call("POST", &commit, None).with(200).json();
+    let again = daemon.call("POST", &commit, None).with(200).json();
+    assert_eq!(first, again, "an answer that was lost can be asked for again");
+    assert_eq!(first["size"], 700_000);
+    assert!(daemon.content(first["oid"].as_str().unwrap()).with(200).body == all);
+    assert_eq!(send(&daemon, &id, 700_000, b"more").with(404).json()["kind"], "not_found");
+}
+
+#[test]
+fn a_receiver_follows_a_put_in_parts_from_its_ticket_on() {
+    let (sender, receiver) = (Daemon::start(), Daemon::start());
+    let all = pattern(2, 1_500_000);
+    let (id, ticket) = open(&sender, json!({}));
+    let mut following = receiver.connect();
+    let body = json!({ "ticket": ticket }).to_string();
+    following.request("POST", "/v1/content", &[("Content-Type", "application/json")], body.as_bytes());
+    let head = following.head().unwrap();
+    assert_eq!((head.status, head.field("content-length")), (200, None), "its end is not known yet");
+    send(&sender, &id, 0, &all[..800_000]).with(200);
+    let mut got = following.part().unwrap().expect("comes while more is to come");
+    send(&sender, &id, 800_000, &all[800_000..]).with(200);
+    sender.call("POST", &format!("/v1/puts/{id}/commit"), None).with(200);
+    got.extend(following.body(&head).unwrap());
+    assert!(got == all);
+}
+
+#[test]
+fn who_follows_a_put_that_is_given_up_cannot_miss_it() {
+    let (sender, receiver) = (Daemon::start(), Daemon::start());
+    let (id, ticket) = open(&sender, json!({}));
+    send(&sender, &id, 0, &pattern(3, 600_000)).with(200);
+    let paths = ["content", "chunks"].map(|call| format!("/v1/{call}?ticket={ticket}&timeout=3"));
+    let mut following = paths.map(|path| {
+        let mut following = receiver.connect();
+        following.request("GET", &path, &[], b"");
+        let head = following.head().unwrap();
+        following.part().unwrap().expect("something came");
+        (following, head)
+    });
+    sender.call("DELETE", &format!("/v1/puts/{id}"), None).with(200);
+    for (following, head) in &mut following {
+        assert!(following.body(head).is_err(), "the answer ended as a whole one does");
+    }
+    assert_eq!(sender.call("DELETE", &format!("/v1/puts/{id}"), None).with(404).json()["kind"], "not_found");
+}
+
+#[test]
+fn an_empty_put_is_an_object() {
+    let (sender, receiver) = (Daemon::start(), Daemon::start());
+    let (id, ticket) = open(&sender, json!({}));
+    sender.call("POST", &format!("/v1/puts/{id}/commit"), None).with(200);
+    assert!(receiver.content(&ticket).with(200).body.is_empty());
+}
+
+#[test]
+fn a_put_ends_when_its_ticket_is_done() {
+    let (sender, receiver) = (Daemon::start(), Daemon::start());
+    let (ticket, oid) = sender.put(&pattern(4, 300_000));
+    assert_eq!(sender.status()["objects"], 1);
+    sender.call("POST", "/v1/done", Some(json!(ticket))).with(200);
+    let path = format!("/v1/content?ticket={ticket}&timeout=3");
+    assert_eq!(receiver.call("GET", &path, None).head.status, 403, "the ticket's right is gone");
+    let cached = sender.call("GET", "/v1/objects?cached=true", None).json();
+    assert_eq!((&cached[0]["oid"], &cached[0]["held"]), (&oid.as_str().into(), &"cached".into()));
+    let gc = |request| sender.call("POST", "/v1/gc", Some(request)).with(200).json();
+    assert_eq!(gc(json!({}))["objects"], 0, "there is room");
+    assert_eq!(gc(json!({ "all": true }))["objects"], 1);
+    sender.content(&oid).with(404);
+}

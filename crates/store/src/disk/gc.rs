@@ -1,0 +1,201 @@
+//! Removing what is of no more use, while other processes use the store.
+//!
+//! | what goes | how it came about |
+//! |---|---|
+//! | leases of sessions | their process is gone |
+//! | rows of files | the file is gone or was changed |
+//! | cache | there is more than the policy allows |
+//! | rows of objects, values, names | nothing has the bytes any more |
+//! | owned files and chunks without a row | a crash between two steps |
+//! | temporaries | their process is gone |
+//!
+//! Whatever is removed is looked at once more under the index's write lock, under which all others
+//! put and remove too.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+use towpath_content::Oid;
+
+use super::DiskStore;
+use super::cache::{CachePolicy, Evicted};
+use super::chunks::is_counted;
+use super::files::{self, Found, OnRecord};
+use super::folders::{self, Claim, claim, hash_of_name};
+use super::index::{Durability, Outcome};
+use super::rows;
+use crate::seam::StoreError;
+use crate::stamp::Stamp;
+
+/// How many rows or files are looked at between two transactions.
+const BATCH: usize = 1024;
+
+/// What [`DiskStore::gc`] is to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GcOptions {
+    /// How much cache may stay. Default: that of [`CachePolicy`].
+    pub policy: CachePolicy,
+}
+
+/// What [`DiskStore::gc`] removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Collected {
+    /// Leases of sessions whose process is gone.
+    pub leases: u64,
+    /// What was cache and more than the policy allows.
+    pub evicted: Evicted,
+    /// Owned files that no object has.
+    pub objects: u64,
+    /// Chunks that nobody counts.
+    pub chunks: u64,
+    /// Bytes of those owned files and chunks.
+    pub bytes: u64,
+    /// Rows of files that are gone or were changed.
+    pub files: u64,
+    /// Piece values of objects that are gone.
+    pub values: u64,
+    /// Temporaries of processes that are gone.
+    pub temporaries: u64,
+    /// True if owned files and chunks without a row were left alone, since a damaged index that was
+    /// set aside may have rows of them. They go once that is removed.
+    pub is_cautious: bool,
+}
+
+impl DiskStore {
+    /// Evicts what is more than the policy allows and removes what is of no more use.
+    pub fn gc(&self, options: &GcOptions) -> Result<Collected, StoreError> {
+        let leases = self.end_sessions()?.len() as u64;
+        let files = self.forget_lost_files()?;
+        let evicted = self.evict(&options.policy)?;
+        let values = self.index.write(Durability::Cached, "removing rows", remove_rows)?;
+        let temporaries = self.folders.sweep()?;
+        let collected = Collected { leases, evicted, files, values, temporaries, ..Collected::default() };
+        if self.index.has_damaged()? {
+            tracing::warn!("a damaged index is kept: orphaned files stay, as they may be in it");
+            return Ok(Collected { is_cautious: true, ..collected });
+        }
+        let (objects, object_bytes) = self.remove_orphans(self.folders.objects(), &is_owned)?;
+        let (chunks, chunk_bytes) = self.remove_orphaned_chunks()?;
+        Ok(Collected { objects, chunks, bytes: object_bytes + chunk_bytes, ..collected })
+    }
+
+    /// Looks at every file on record and forgets those that are no longer as they were.
+    fn forget_lost_files(&self) -> Result<u64, StoreError> {
+        let (mut after, mut forgotten) = ((i64::MIN, OsString::new()), 0);
+        loop {
+            let page = |conn: &_| files::page(conn, after.0, &after.1, BATCH);
+            let page = self.index.read("reading files", page)?;
+            let Some(last) = page.last() else {
+                return Ok(forgotten);
+            };
+            after = (last.found.dir, last.found.path.file_name().unwrap_or_default().to_owned());
+            let lost: Vec<_> = page.into_iter().filter(|file| is_lost(&file.found)).collect();
+            if !lost.is_empty() {
+                forgotten += lost.len() as u64;
+                self.forget_files(&lost)?;
+            }
+        }
+    }
+
+    fn forget_files(&self, lost: &[OnRecord]) -> Result<(), StoreError> {
+        self.index.write(Durability::Cached, "forgetting files", |t| {
+            lost.iter().try_for_each(|file| files::forget(t, &file.oid, &file.found))
+        })?;
+        lost.iter().for_each(|file| self.notices.changed(&file.oid));
+        Ok(())
+    }
+
+    fn remove_orphaned_chunks(&self) -> Result<(u64, u64), StoreError> {
+        let (mut count, mut bytes) = (0, 0);
+        for folder in list(self.folders.chunks())? {
+            let (more, more_bytes) = self.remove_orphans(&folder, &is_counted)?;
+            (count, bytes) = (count + more, bytes + more_bytes);
+        }
+        Ok((count, bytes))
+    }
+
+    /// Removes the files in `folder` that are named by a hash which no row has; returns how many,
+    /// and their bytes.
+    fn remove_orphans(&self, folder: &Path, has_row: &HasRow) -> Result<(u64, u64), StoreError> {
+        let (mut count, mut bytes) = (0, 0);
+        for paths in list(folder)?.chunks(BATCH) {
+            let named = paths.iter().filter_map(|path| Some((path, hash_of_name(path.file_name()?)?)));
+            let named: Vec<_> = named.collect();
+            let orphans = self.index.read("finding orphans", |conn| without_row(conn, named, has_row))?;
+            if orphans.is_empty() {
+                continue;
+            }
+            let removed = self.index.write(Durability::Cached, "removing orphans", |t| {
+                let orphans = without_row(t, orphans, has_row)?;
+                orphans.iter().map(|(path, _)| remove_unheld(path)).collect::<Outcome<Vec<_>>>()
+            })?;
+            count += removed.iter().flatten().count() as u64;
+            bytes += removed.iter().flatten().sum::<u64>();
+        }
+        Ok((count, bytes))
+    }
+}
+
+type HasRow = dyn Fn(&Connection, &[u8; 32]) -> Outcome<bool>;
+
+fn without_row<'a>(
+    conn: &Connection,
+    named: Vec<(&'a PathBuf, [u8; 32])>,
+    has_row: &HasRow,
+) -> Outcome<Vec<(&'a PathBuf, [u8; 32])>> {
+    let mut found = Vec::new();
+    for (path, hash) in named {
+        if !has_row(conn, &hash)? {
+            found.push((path, hash));
+        }
+    }
+    Ok(found)
+}
+
+fn is_owned(conn: &Connection, hash: &[u8; 32]) -> Outcome<bool> {
+    Ok(rows::known(conn, &Oid::Blake3(*hash))?.is_some_and(|known| known.is_owned))
+}
+
+/// Removes a file unless somebody reads it still or is about to give it a row; returns its bytes.
+fn remove_unheld(path: &Path) -> Outcome<Option<u64>> {
+    let Claim::Free(file) = claim(path)? else {
+        return Ok(None);
+    };
+    folders::remove(path)?;
+    Ok(Some(file.metadata().map_or(0, |found| found.len())))
+}
+
+/// True if the file is not what is on record. One that cannot be looked at is not taken for lost.
+fn is_lost(found: &Found) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    match Stamp::of_path(&found.path) {
+        Ok(stamp) => stamp != found.stamp,
+        Err(error) => matches!(error.kind(), NotFound | NotADirectory),
+    }
+}
+
+/// Removes rows that speak of nothing that is here; returns how many objects' values those were.
+fn remove_rows(conn: &rusqlite::Transaction<'_>) -> Outcome<u64> {
+    let is_file = |oid| format!("EXISTS (SELECT 1 FROM files WHERE files.oid = {oid})");
+    let gone = format!("owned = 0 AND NOT {}", is_file("objects.oid"));
+    conn.execute(&format!("DELETE FROM objects WHERE {gone}"), [])?;
+    let is_here = |oid| {
+        let owned = format!("EXISTS (SELECT 1 FROM objects WHERE objects.oid = {oid} AND owned = 1)");
+        format!("({} OR {owned})", is_file(oid))
+    };
+    let values =
+        conn.execute(&format!("DELETE FROM piece_values WHERE NOT {}", is_here("piece_values.oid")), [])?;
+    let unleased = "NOT EXISTS (SELECT 1 FROM leases WHERE leases.oid = bindings.live)";
+    let names = format!("DELETE FROM bindings WHERE {unleased} AND NOT {}", is_here("bindings.oid"));
+    conn.execute(&names, [])?;
+    conn.execute("DELETE FROM dirs WHERE NOT EXISTS (SELECT 1 FROM files WHERE files.dir = dirs.id)", [])?;
+    Ok(values as u64)
+}
+
+/// The paths in a folder.
+fn list(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let entries = std::fs::read_dir(folder)
+        .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect());
+    entries.map_err(|error| StoreError::io("listing", folder, error))
+}

@@ -1,0 +1,79 @@
+//! Leases that end with the process that held their session.
+//!
+//! A process that keeps sessions holds a file of its own locked (`flock`), and their leases name
+//! that file. When the process is gone, however it went, the lock is too; then whoever comes next
+//! ends those leases. Sessions of other processes that run are left alone.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use towpath_content::Oid;
+
+use super::DiskStore;
+use super::folders::{Temporary, create_private, is_left, sweep};
+use super::index::Durability;
+use super::leases;
+use crate::seam::{Holder, Lease, StoreError};
+use crate::sync::lock;
+
+/// The files that processes with sessions hold locked, and this process's own once it has one.
+pub(crate) struct Sessions {
+    folder: PathBuf,
+    own: Mutex<Option<Temporary>>,
+}
+
+impl Sessions {
+    /// Keeps the files in `<state_dir>/sessions`.
+    pub(crate) fn open(state_dir: &Path) -> Result<Self, StoreError> {
+        let folder = state_dir.join("sessions");
+        create_private(&folder)?;
+        Ok(Self { folder, own: Mutex::default() })
+    }
+
+    /// The name of the file that this process holds.
+    fn owner(&self) -> Result<String, StoreError> {
+        let mut own = lock(&self.own);
+        let file = match own.take() {
+            Some(file) => file,
+            None => Temporary::create_in(&self.folder)?,
+        };
+        Ok(own.insert(file).name())
+    }
+
+    fn is_gone(&self, owner: &str) -> bool {
+        is_left(&self.folder.join(owner))
+    }
+}
+
+impl DiskStore {
+    pub(super) fn keep_lease(&self, lease: &Lease) -> Result<(), StoreError> {
+        let owner = match lease.holder {
+            Holder::Pinned => None,
+            Holder::Session(_) => Some(self.sessions.owner()?),
+        };
+        let put = |t: &_| leases::put(t, lease, owner.as_deref());
+        self.index.write(Durability::Synced, "recording a lease", |t| put(t))
+    }
+
+    pub(super) fn end_one_session(&self, session: &[u8; 16]) -> Result<Vec<Oid>, StoreError> {
+        let take = |t: &_| leases::take_session(t, session);
+        let ended = self.index.write(Durability::Synced, "ending a session", |t| take(t))?;
+        ended.iter().for_each(|name| self.notices.changed(name));
+        Ok(ended)
+    }
+
+    /// Gives back the leases of sessions whose process is gone; returns their names. For the start
+    /// of a daemon; what other running processes hold is left alone.
+    pub fn end_sessions(&self) -> Result<Vec<Oid>, StoreError> {
+        let mut owners = self.index.read("reading leases", leases::owners)?;
+        owners.retain(|owner| self.sessions.is_gone(owner));
+        let mut ended = Vec::new();
+        for owner in owners {
+            let take = |t: &_| leases::take_owned(t, &owner);
+            ended.extend(self.index.write(Durability::Synced, "ending sessions", |t| take(t))?);
+        }
+        sweep(&self.sessions.folder)?;
+        ended.iter().for_each(|name| self.notices.changed(name));
+        Ok(ended)
+    }
+}
