@@ -347,3 +347,54 @@ impl Target for CopyFile {
 pub const fn is_file(kind: &Kind) -> bool {
     matches!(kind, Kind::File { .. })
 }
+
+#[cfg(test)]
+mod tests {
+    use towpath_files::Destination;
+    use towpath_store::DiskStore;
+
+    use super::super::options::CopyOptions;
+    use super::super::talk::events;
+    use super::*;
+
+    /// What a sender says, how long it says it is, and whether it ends up in the file.
+    fn take(content: &[u8], named: &[u8], size: u64) -> Option<Vec<u8>> {
+        let home = tempfile::tempdir().unwrap();
+        let to = home.path().join("to");
+        std::fs::create_dir(&to).unwrap();
+        let store = DiskStore::open(&home.path().join("state"), &home.path().join("data")).unwrap();
+        let (told, _keep) = events();
+        let resume = home.path().join("resume");
+        let receiving = Receiving::new(CopyOptions::default(), Arc::new(store), resume, told, false);
+        let destination = Destination::open(&to, receiving.write_options()).unwrap();
+        receiving.open(destination, None, &Oid::of(b"key")).unwrap();
+        let modified = Time { seconds: 1, nanos: 0 };
+        let wanted = Wanted {
+            entry: 1,
+            path: RelPath::root().join(b"file").unwrap(),
+            shown: b"file".to_vec(),
+            metadata: Metadata { modified, ..Metadata::default() },
+            size,
+            old: None,
+            replaces: false,
+            compare: None,
+            changes: Changes::default(),
+            located: None,
+        };
+        let place = receiving.places.try_take().unwrap();
+        let file = CopyFile::new(&receiving, wanted, place);
+        let is_taken = file.take_content(&Oid::of(named), content, &"sender".into());
+        receiving.named(receiving.placing().unwrap().flush());
+        assert_eq!(receiving.places.taken(), 0, "it keeps no place, however it ended");
+        let written = std::fs::read(to.join("file")).ok();
+        assert_eq!(written.is_some(), is_taken);
+        written
+    }
+
+    #[test]
+    fn content_that_comes_with_its_name_is_written_only_if_it_is_what_it_is_called() {
+        assert_eq!(take(b"little", b"little", 6).as_deref(), Some(&b"little"[..]));
+        assert_eq!(take(b"other!", b"little", 6), None, "other bytes");
+        assert_eq!(take(b"little", b"little", 7), None, "another length than was said");
+    }
+}

@@ -564,3 +564,62 @@ pub fn hung_up() -> ApiError {
     ApiError::new(ErrorKind::Unreachable, "the other side hung up before the copy was complete")
         .hint("run the same command again: it goes on where it was")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn file_of(content: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, content).unwrap();
+        (dir, path)
+    }
+
+    #[test]
+    fn a_little_file_is_read_whole_as_it_was_at_one_moment() {
+        let (_dir, path) = file_of(b"little");
+        let file = File::open(&path).unwrap();
+        let (stamp, content) = read_whole(&file, &path, 100).unwrap().unwrap();
+        assert_eq!((content.as_slice(), stamp), (&b"little"[..], Stamp::of(&file).unwrap()));
+        assert!(read_whole(&file, &path, 5).unwrap().is_none(), "it has grown beyond the limit");
+    }
+
+    /// It must not go out as something that it never was.
+    #[test]
+    fn a_file_that_is_written_to_while_it_is_read_is_refused() {
+        let (_dir, path) = file_of(&[b'a'; 60_000]);
+        let end = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let writing = {
+            let (path, end) = (path.clone(), Arc::clone(&end));
+            std::thread::spawn(move || {
+                for letter in (b'a'..=b'z').cycle() {
+                    if end.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    File::create(&path).unwrap().write_all(&[letter; 60_000]).unwrap();
+                }
+            })
+        };
+        let mut refused = 0;
+        for _ in 0..2000 {
+            match read_whole(&File::open(&path).unwrap(), &path, 64 << 10) {
+                Ok(Some((stamp, content))) => {
+                    assert_eq!(stamp.size, content.len() as u64);
+                    // File times are coarse: what was changed within their grain can't be told.
+                    assert!(content.iter().all(|byte| byte.is_ascii_lowercase()));
+                }
+                Ok(None) => panic!("it never has more bytes"),
+                Err(error) => {
+                    refused += 1;
+                    assert!(error.to_string().contains("written to while"), "{error}");
+                }
+            }
+        }
+        end.store(true, Ordering::Relaxed);
+        writing.join().unwrap();
+        assert!(refused > 0, "no reading met a writer");
+    }
+}
