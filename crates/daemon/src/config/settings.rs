@@ -127,7 +127,7 @@ settings! {
         /// Bytes that gets may hold in memory on their way to the disk, 32 MiB each. A get beyond is refused.
         live memory: Bytes = Bytes(2 << 30),
         /// Bytes that stay free on a disk: with less, a transfer onto it is refused.
-        live disk_free: Bytes = Bytes(64 << 20),
+        live disk_free: Bytes = Bytes(0),
     }
 }
 
