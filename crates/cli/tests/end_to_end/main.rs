@@ -16,6 +16,10 @@
 //! | `streams` | `something \| tow put -`, followed while it grows |
 //! | `daemons` | the service in the background, its socket and its tickets |
 //! | `local_api` | programs that use the service: the guide, killed applications, streams |
+//! | `local_client` | HTTP on a daemon's socket, that bears the daemon's death |
+//! | `applications` | the examples in Python and C: what either puts the other gets |
+//! | `daemon_killed` | `kill -9` of the daemon in the midst of its applications: what it acknowledged stays |
+//! | `bad_clients` | a program that stalls or sends garbage costs only itself |
 //! | `second_time` | what is on this machine already does not cross the network |
 //! | `refusals` | what goes wrong is said, with its exit status, and nothing wrong is written |
 //! | `machinery` | programs and rights that a situation needs; processes as `/proc` shows them |
@@ -36,7 +40,9 @@
 //! `cargo test -p towpath --test end_to_end -- WORD...` runs those whose names contain a word.
 #![cfg_attr(test, allow(clippy::unwrap_used))] // Clippy spares only functions marked as tests.
 
+mod applications;
 mod arriving;
+mod bad_clients;
 mod copying_faults;
 mod copying_flags;
 mod copying_flags_remote;
@@ -45,6 +51,7 @@ mod copying_like_rsync;
 mod copying_remote;
 mod copying_swapped;
 mod copying_unchanged;
+mod daemon_killed;
 mod daemons;
 mod destinations;
 mod environment;
@@ -52,6 +59,7 @@ mod help;
 mod interruptions;
 mod likeness;
 mod local_api;
+mod local_client;
 mod machinery;
 mod memory;
 mod odd_trees;
@@ -66,6 +74,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     runner::run(&[
+        daemon_killed::SITUATIONS,
         copying_interrupted::SITUATIONS,
         copying_faults::SITUATIONS,
         copying_swapped::SITUATIONS,
@@ -77,6 +86,8 @@ fn main() -> ExitCode {
         streams::SITUATIONS,
         daemons::SITUATIONS,
         local_api::SITUATIONS,
+        applications::SITUATIONS,
+        bad_clients::SITUATIONS,
         arriving::SITUATIONS,
         destinations::SITUATIONS,
         second_time::SITUATIONS,
