@@ -37,7 +37,9 @@ class Connection(http.client.HTTPConnection):
         if self.descriptor is not None:
             sent = socket.send_fds(self.sock, [data], [self.descriptor])
             self.descriptor, data = None, data[sent:]
-        super().send(data)
+        # The daemon may have answered and closed by now.
+        if data:
+            super().send(data)
 
     def call(self, method, path, body=None, **headers):
         """Makes a call and returns its response, whose body is still to be read."""
@@ -107,14 +109,15 @@ def get(path, ticket, wanted=None):
     response = Connection(path).call("POST", "/v1/content", {"ticket": ticket}, **headers)
     if wanted is not None and response.status != 206:
         raise Failed("the object has no known size yet, so there are no parts of it: get the whole")
-    # A body whose length is not known beforehand raises IncompleteRead if it is cut off; of one
-    # whose length is known the standard library leaves it to the caller to look.
+    # A body whose length is not known beforehand raises IncompleteRead if it is cut off. Of one whose
+    # length is known the standard library leaves it to the caller to count; read1 returns what is
+    # there, where read would wait for more.
     expected = response.length
     received = 0
-    while part := response.read(PART):
+    while received != expected and (part := response.read1(PART)):
         sys.stdout.buffer.write(part)
+        sys.stdout.buffer.flush()
         received += len(part)
-    sys.stdout.buffer.flush()
     if expected is not None and received != expected:
         raise Failed(f"cut off after {received} of {expected} bytes: run the same command again")
 

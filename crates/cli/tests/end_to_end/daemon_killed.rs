@@ -165,7 +165,10 @@ impl Applications<'_> {
 
     /// Gets something of its own.
     fn get_own(&self) -> Step {
-        self.told.some_held().map_or(Ok(()), |put| self.check_whole(&put))
+        match self.told.some_held() {
+            Some(put) => self.check_whole(&put),
+            None => self.daemon.json("GET /v1/status", &Value::Null).map(drop),
+        }
     }
 
     fn check_whole(&self, put: &Put) -> Step {
@@ -238,8 +241,9 @@ fn look_after(daemon: &LocalClient, told: &Told, is_last: bool) {
 fn get_from_afar(peer: &LocalClient, told: &Told, stop: &AtomicBool) -> u64 {
     let mut whole = 0;
     while !stop.load(Ordering::Relaxed) {
-        let Some(put) = told.some_held() else { continue };
-        whole += u64::from(put.check(peer.content(&put.ticket, 20).unwrap()).is_ok());
+        if let Some(put) = told.some_held() {
+            whole += u64::from(put.check(peer.content(&put.ticket, 20).unwrap()).is_ok());
+        }
         thread::sleep(Duration::from_millis(5));
     }
     whole
