@@ -215,21 +215,28 @@ fn ticket(reply: &Value) -> String {
     reply["ticket"].as_str().unwrap().into()
 }
 
+/// What a ticket names and the right to it. Its addresses may change.
+fn right(ticket: &str) -> (String, [u8; 16]) {
+    let ticket: towpath_content::Ticket = ticket.parse().unwrap();
+    (ticket.oid.to_string(), ticket.secret.0)
+}
+
 /// After a restart: what was acknowledged is there, what was not is whole or refused.
 fn look_after(daemon: &LocalClient, told: &Told, is_last: bool) {
     let objects = daemon.json("GET /v1/objects", &Value::Null).unwrap();
     let objects = objects.as_array().unwrap();
-    // The addresses in a ticket may change; what it names does not.
-    let oid = |put: &Put| put.ticket.parse::<towpath_content::Ticket>().unwrap().oid.to_string();
+    let find = |put: &Put| {
+        objects.iter().find(|object| right(object["ticket"].as_str().unwrap()) == right(&put.ticket))
+    };
     let held = told.held.lock().unwrap();
     let looked_at = if is_last { held.len() } else { held.len().min(12) };
     for put in &held[held.len() - looked_at..] {
-        let object = objects.iter().find(|object| object["oid"] == oid(put).as_str());
-        assert_eq!(object.unwrap_or_else(|| panic!("{put:?} is gone"))["held"], "pinned");
-        put.check(daemon.content(&put.ticket, 2).unwrap()).unwrap_or_else(|why| panic!("{put:?}: {why}"));
+        let object = find(put).unwrap_or_else(|| panic!("{put:?} is gone"));
+        assert_eq!(object["held"], "pinned");
+        put.check(daemon.content(&put.ticket, 2).unwrap()).unwrap_or_else(|why| panic!("{object}: {why}"));
     }
     for put in told.released.lock().unwrap().iter() {
-        assert!(objects.iter().all(|object| object["oid"] != oid(put).as_str()), "{put:?} is held again");
+        assert!(find(put).is_none(), "{put:?} is held again");
     }
     for put in told.begun.lock().unwrap().drain(..) {
         // Without a commit that succeeded it is an error, which the check would not accept as an end.
