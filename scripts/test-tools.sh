@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What the end-to-end tests use besides cargo: sshd and ssh, rsync to compare with, strace, setpriv, curl, python3, cc;
+# What the end-to-end tests use besides cargo: sshd and ssh, rsync to compare with, strace, setpriv, curl,
+# python3 and cc for the examples;
 # and what the lab's tests use: ip, ping, mkfs.ext4.
 # Installs what is missing, as root on a system with apt-get; else says what is missing, and the
 # situations that need it are skipped (in CI, where CI is set, they fail).

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::environment::{PATIENCE, Running, TestEnvironment};
 use crate::local_client::LocalClient;
-use crate::runner::situations;
+use crate::runner::{say as report, situations};
 use crate::trees::bytes;
 
 situations![those_who_stall_cost_only_themselves, those_who_send_garbage_cost_only_themselves];
@@ -55,7 +55,7 @@ fn compare(bad: impl FnOnce(&LocalClient, &str, &dyn Fn())) {
     let before = sockets(&running);
     bad(&daemon, &ticket, &|| {
         let beside = behave(&daemon, &ticket, &object);
-        println!("alone {alone:?}, beside those who are bad {beside:?}");
+        report(&format!("alone {alone:?}, beside those who are bad {beside:?}"));
         assert!(beside < alone * 4 + ALLOWANCE, "alone {alone:?}, beside those who are bad {beside:?}");
     });
     let start = Instant::now();
@@ -69,7 +69,6 @@ fn compare(bad: impl FnOnce(&LocalClient, &str, &dyn Fn())) {
         thread::sleep(Duration::from_millis(20));
     }
     let peak = running.peak_memory();
-    println!("{} MiB", peak >> 20);
     assert!((1..MEMORY).contains(&peak), "the daemon took {} MiB", peak >> 20);
 }
 
@@ -84,7 +83,7 @@ fn those_who_stall_cost_only_themselves() {
         let kinds = [
             String::new(),
             "GET /v1/sta".into(),
-            "POST /v1/put HTTP/1.1\r\nHost: tow\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n{".into(),
+            "POST /v1/put HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n{".into(),
             "POST /v1/put-stream HTTP/1.1\r\nHost: tow\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel".into(),
             format!("GET /v1/content?ticket={ticket} HTTP/1.1\r\nHost: tow\r\n\r\n"),
             format!("GET /v1/chunks?ticket={ticket} HTTP/1.1\r\nHost: tow\r\n\r\n"),
@@ -125,9 +124,7 @@ fn send_garbage(daemon: &LocalClient, ticket: &str, seed: u64, stop: &AtomicBool
         format!("POST /v1/put-stream {chunked}zz\r\n"),
         format!("POST /v1/put HTTP/1.1\r\nHost: tow\r\nContent-Type: application/json\r\n{long}"),
         format!("POST /v1/puts/nonsense/data?offset=-1 HTTP/1.1\r\nHost: tow\r\n{long}"),
-        format!(
-            "GET /v1/content?ticket={ticket} HTTP/1.1\r\nHost: tow\r\nRange: bytes=99999999999999999999-\r\n\r\n"
-        ),
+        format!("GET /v1/content?ticket={ticket} HTTP/1.1\r\nRange: bytes=99999999999999999999-\r\n\r\n"),
         format!("GET /v1/content?ticket={} HTTP/1.1\r\nHost: tow\r\n\r\n", "x".repeat(30_000)),
         format!("GET /v1/status HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(3000)),
     ];

@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::io::{self, Read};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::environment::TestEnvironment;
 use crate::local_client::{Answer, LocalClient};
-use crate::runner::situations;
+use crate::runner::{say, situations};
 use crate::trees::bytes;
 
 situations![what_a_killed_daemon_acknowledged_is_there];
@@ -257,15 +256,14 @@ fn get_from_afar(peer: &LocalClient, told: &Told, stop: &AtomicBool) -> u64 {
 }
 
 /// Files below `folder` that hold something.
-fn files(folder: &Path, found: &mut Vec<PathBuf>) -> ControlFlow<()> {
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         match entry.file_type().unwrap().is_dir() {
-            true => files(&entry.path(), found)?,
+            true => files(&entry.path(), found),
             false if entry.metadata().unwrap().len() > 0 => found.push(entry.path()),
             false => {}
         }
     }
-    ControlFlow::Continue(())
 }
 
 fn what_a_killed_daemon_acknowledged_is_there() {
@@ -287,7 +285,7 @@ fn what_a_killed_daemon_acknowledged_is_there() {
     let stop = AtomicBool::new(false);
     let whole = thread::scope(|scope| {
         let far = scope.spawn(|| get_from_afar(&peer, &told, &stop));
-        let _stop = SetOnDrop(&stop);
+        let stopping = SetOnDrop(&stop);
         for round in 0..kills() {
             let running = env.sender.daemon();
             look_after(&daemon, &told, false);
@@ -299,18 +297,17 @@ fn what_a_killed_daemon_acknowledged_is_there() {
         }
         let running = env.sender.daemon();
         look_after(&daemon, &told, true);
-        stop.store(true, Ordering::Relaxed);
-        drop(_stop);
+        drop(stopping);
         let whole = far.join().unwrap();
         drop(running);
         whole
     });
-    println!(
+    say(&format!(
         "{} kills: {} puts held, {} released, {whole} fetched by the peer",
         kills(),
         told.held.lock().unwrap().len(),
         told.released.lock().unwrap().len()
-    );
+    ));
     nothing_is_left(&env, &daemon, &told);
 }
 
@@ -337,7 +334,7 @@ fn nothing_is_left(env: &TestEnvironment, daemon: &LocalClient, told: &Told) {
         assert_eq!(again[0][count], 0, "a second collection found more: {}", again[0]);
     }
     let mut left = Vec::new();
-    let _ = files(&env.sender.home("data"), &mut left);
+    files(&env.sender.home("data"), &mut left);
     assert!(left.is_empty(), "{left:?}");
     // What was put by name is as it was.
     for seed in 0..told.next.load(Ordering::Relaxed) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::environment::{Machine, PATIENCE, TestEnvironment, first_line};
 use crate::local_client::LocalClient;
 use crate::machinery::tool;
-use crate::runner::situations;
+use crate::runner::{say, situations};
 use crate::trees::{bytes, file};
 
 situations![
@@ -128,7 +128,7 @@ fn a_stream_through_two_daemons_needs_little_memory() {
     });
     for (daemon, who) in [(&sending, "sender"), (&receiving, "receiver")] {
         let peak = daemon.peak_memory();
-        println!("{parts} MiB took {} MiB of memory at the {who}", peak >> 20);
+        say(&format!("{parts} MiB took {} MiB of memory at the {who}", peak >> 20));
         assert!(peak < LIMIT, "the {who}'s daemon took {} MiB", peak >> 20);
     }
 }
