@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What the end-to-end tests use besides cargo: sshd and ssh, rsync to compare with, strace, setpriv, curl,
-# systemd's tool that activates by socket; and what the lab's tests use: ip, ping, mkfs.ext4, nginx.
+# systemd's tool that activates by socket, python3 and cc for the examples; and what the lab's tests use: ip,
+# ping, mkfs.ext4, nginx.
 # Installs what is missing, as root on a system with apt-get; else says what is missing, and the
 # situations that need it are skipped (in CI, where CI is set, they fail).
 set -uo pipefail
@@ -9,7 +10,7 @@ export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 # Each program with the package it comes in.
 wanted="sshd:openssh-server ssh:openssh-client ssh-keygen:openssh-client rsync:rsync setfacl:acl
 setfattr:attr strace:strace setpriv:util-linux unshare:util-linux ip:iproute2 ping:iputils-ping mkfs.ext4:e2fsprogs
-mount:mount wget:wget nginx:nginx-light curl:curl systemd-socket-activate:systemd"
+mount:mount wget:wget nginx:nginx-light curl:curl systemd-socket-activate:systemd python3:python3 cc:gcc"
 
 missing() {
     for pair in $wanted; do

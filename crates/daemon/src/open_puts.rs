@@ -206,10 +206,9 @@ pub(crate) async fn commit(service: &Arc<Service>, live: &Oid) -> Result<PutRepl
 }
 
 fn finish(service: &Service, live: &Oid, put: &OpenPut, size: u64) -> Result<PutReply, ApiError> {
-    let content = service.store.put_commit(live).map_err(|error| errors::store(&error))?;
-    let lease = Lease {
+    let mut lease = Lease {
         oid: *live,
-        content: Some(content),
+        content: None,
         size: Some(size),
         secret: put.secret,
         path: None,
@@ -217,10 +216,26 @@ fn finish(service: &Service, live: &Oid, put: &OpenPut, size: u64) -> Result<Put
         created: now(),
         holder: put.holder,
     };
+    // Before the commit, which tells it the content in one step: what is committed and not leased
+    // may be evicted at any time.
     service.lease(&lease)?;
+    let content = match service.store.put_commit(live) {
+        Ok(content) => content,
+        Err(error) => {
+            service.store.done(live).map_err(|error| errors::store(&error))?;
+            return Err(errors::store(&error));
+        }
+    };
+    lease.content = Some(content);
     service.open_puts.remove(live);
     service.leave_to_lease(live);
     Ok(reply(service, &lease, content))
+}
+
+/// Whether a lease is of a put whose daemon died in its commit.
+pub(crate) fn is_abandoned(lease: &Lease) -> bool {
+    // Another process may be committing right now.
+    lease.content.is_none() && lease.path.is_none() && now().saturating_sub(lease.created) > IDLE.as_secs()
 }
 
 fn committed(service: &Service, live: &Oid) -> Result<PutReply, ApiError> {

@@ -66,12 +66,14 @@ pub async fn share(service: &Arc<Service>, path: &Path) -> Result<Shared, ApiErr
 pub async fn put(service: &Arc<Service>, path: &Path, holder: Holder) -> Result<Shared, ApiError> {
     let absolute = absolute(path)?;
     let leases = service.store.leases().map_err(|error| errors::store(&error))?;
-    let (own, others): (Vec<_>, Vec<_>) = leases.into_iter().partition(|lease| lease.holder == holder);
-    let lease = own.into_iter().find(|lease| lease.path.as_deref() == Some(&absolute));
-    let known = lease.map(|lease| Share { oid: lease.oid, secret: lease.secret });
+    let (own, others): (Vec<_>, Vec<_>) = leases
+        .into_iter()
+        .partition(|lease| lease.holder == holder && lease.path.as_deref() == Some(&absolute));
+    let known = own.first().map(|lease| Share { oid: lease.oid, secret: lease.secret });
     let mut plan = plan(service, path, known).await?;
     if others.iter().any(|lease| lease.oid == plan.share.oid) {
-        // Someone else holds this very name: with one of its own neither ends the other's.
+        // Someone else holds this very name, or it names another file with the same content: with
+        // one of its own neither takes away the other's.
         plan.share = Share { oid: Oid::Live(random()?), secret: Secret(random()?) };
         plan.is_read = false;
     }

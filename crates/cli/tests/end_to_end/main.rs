@@ -17,6 +17,10 @@
 //! | `daemons` | the service in the background, its socket and its tickets |
 //! | `local_api` | programs that use the service: the guide, killed applications, streams |
 //! | `running` | the daemon under a supervisor: configuration, limits, reload, metrics, its end |
+//! | `local_client` | HTTP on a daemon's socket, that bears the daemon's death |
+//! | `applications` | the examples in Python and C: what either puts the other gets |
+//! | `daemon_killed` | `kill -9` of the daemon in the midst of its applications: what it acknowledged stays |
+//! | `bad_clients` | a program that stalls or sends garbage costs only itself |
 //! | `second_time` | what is on this machine already does not cross the network |
 //! | `small` | what rides along in a ticket or a descriptor |
 //! | `refusals` | what goes wrong is said, with its exit status, and nothing wrong is written |
@@ -38,7 +42,9 @@
 //! `cargo test -p towpath --test end_to_end -- WORD...` runs those whose names contain a word.
 #![cfg_attr(test, allow(clippy::unwrap_used))] // Clippy spares only functions marked as tests.
 
+mod applications;
 mod arriving;
+mod bad_clients;
 mod copying_faults;
 mod copying_flags;
 mod copying_flags_remote;
@@ -47,6 +53,7 @@ mod copying_like_rsync;
 mod copying_remote;
 mod copying_swapped;
 mod copying_unchanged;
+mod daemon_killed;
 mod daemons;
 mod destinations;
 mod environment;
@@ -54,6 +61,7 @@ mod help;
 mod interruptions;
 mod likeness;
 mod local_api;
+mod local_client;
 mod machinery;
 mod memory;
 mod odd_trees;
@@ -70,6 +78,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     runner::run(&[
+        daemon_killed::SITUATIONS,
         copying_interrupted::SITUATIONS,
         copying_faults::SITUATIONS,
         copying_swapped::SITUATIONS,
@@ -82,6 +91,8 @@ fn main() -> ExitCode {
         daemons::SITUATIONS,
         local_api::SITUATIONS,
         running::SITUATIONS,
+        applications::SITUATIONS,
+        bad_clients::SITUATIONS,
         arriving::SITUATIONS,
         destinations::SITUATIONS,
         second_time::SITUATIONS,

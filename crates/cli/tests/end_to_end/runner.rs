@@ -118,6 +118,7 @@ fn count(counts: &mut Counts, name: &'static str, outcome: &Outcome) {
     }
 }
 
-fn say(line: &str) {
+/// A line for whoever reads the test's output.
+pub fn say(line: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }

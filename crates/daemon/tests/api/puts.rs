@@ -1,5 +1,7 @@
 //! Puts in parts: the ticket first, parts that may be sent again, and an end that may be said again.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::{Value, json};
 
 use crate::client::Reply;
@@ -97,4 +99,49 @@ fn a_put_ends_when_its_ticket_is_done() {
     assert_eq!(gc(json!({}))["objects"], 0, "there is room");
     assert_eq!(gc(json!({ "all": true }))["objects"], 1);
     sender.content(&oid).with(404);
+}
+
+#[test]
+fn two_files_with_the_same_content_have_a_ticket_each() {
+    let (sender, receiver) = (Daemon::start(), Daemon::start());
+    let all = pattern(7, 300_000);
+    let put = |name| {
+        let path = sender.file(name, &all);
+        let reply = sender.call("POST", "/v1/put", Some(json!({ "path": path }))).with(200).json();
+        reply["ticket"].as_str().unwrap().to_owned()
+    };
+    let tickets = [put("first"), put("second")];
+    // Said again, each answers the same.
+    assert_eq!(tickets, [put("first"), put("second")]);
+    let done = sender.call("POST", "/v1/done", Some(json!(tickets[1])));
+    done.with(200);
+    let path = format!("/v1/content?ticket={}&timeout=3", tickets[0]);
+    assert!(receiver.call("GET", &path, None).with(200).body == all);
+    assert_eq!(sender.status()["objects"], 1);
+}
+
+#[test]
+fn what_is_committed_while_the_cache_is_emptied_stays() {
+    let daemon = Daemon::start();
+    let is_over = AtomicBool::new(false);
+    let tickets: Vec<(u64, String)> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                daemon.call("POST", "/v1/gc", Some(json!({ "all": true }))).with(200);
+            }
+        });
+        let put = |number| {
+            let (id, ticket) = open(&daemon, json!({}));
+            send(&daemon, &id, 0, &pattern(number, 1000)).with(200);
+            daemon.call("POST", &format!("/v1/puts/{id}/commit"), None).with(200);
+            (number, ticket)
+        };
+        let tickets = (0..40).map(put).collect();
+        is_over.store(true, Ordering::Relaxed);
+        tickets
+    });
+    for (number, ticket) in tickets {
+        let path = format!("/v1/content?ticket={ticket}&timeout=2");
+        assert!(daemon.call("GET", &path, None).with(200).body == pattern(number, 1000));
+    }
 }
