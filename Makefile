@@ -3,10 +3,10 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench tools
+.PHONY: help demo test check bench lab lab-full lab-deps lab-tools tools
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
 
 demo: tools ## build, send a real tree between two services on loopback, verify it, change it, send it again
 	@scripts/demo.sh
@@ -24,6 +24,22 @@ check: tools ## formatting, lints, documentation, house rules
 
 bench: tools ## run the benchmarks
 	$(CARGO) bench --workspace --locked
+
+LAB = target/release/towpath-lab
+
+lab: lab-tools ## run the network lab's first experiment in its short form; as root, under five minutes
+	$(LAB) run lab/scenarios/figure6.toml --short
+
+lab-full: lab-tools ## run all of the lab's scenarios; as root, hours
+	$(LAB) run $(wildcard lab/scenarios/*.toml)
+
+lab-deps: tools ## install the programs that the lab compares with, by apt-get as root
+	@scripts/lab-deps.sh
+
+lab-tools: tools
+	@[ "$$(id -u)" = 0 ] || { \
+	    echo "make: the lab makes network namespaces and devices, which only root may: sudo make lab" >&2; exit 1; }
+	$(CARGO) build --release --locked --package towpath --package towpath-lab
 
 # Nothing but cargo and a C compiler is needed to build, and cargo fetches the rest by itself.
 tools:

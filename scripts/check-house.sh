@@ -73,7 +73,7 @@ if [ -n "$impure" ]; then
     echo "$impure" >&2
 fi
 
-unsafe=$(grep -rnE '(allow|expect)\([^)]*unsafe_code' crates --include='*.rs' | grep -v '^crates/link/src/kernel\.rs:' || true)
+unsafe=$(grep -rnE '(allow|expect)\([^)]*unsafe_code' crates lab --include='*.rs' | grep -v '^crates/link/src/kernel\.rs:' || true)
 if [ -n "$unsafe" ]; then
     fail "unsafe code is allowed in crates/link/src/kernel.rs only:"
     echo "$unsafe" >&2
@@ -82,7 +82,7 @@ fi
 while IFS= read -r file; do
     case $file in */tests.rs | */tests/*) continue ;; esac
     head -n 1 "$file" | grep -q '^//! ' || fail "$file: does not open with a '//!' comment that says what it is about"
-done < <(find crates/*/src -name '*.rs' | LC_ALL=C sort)
+done < <(find crates/*/src lab/src -name '*.rs' | LC_ALL=C sort)
 
 if [ "$failures" -gt 0 ]; then
     echo "check-house: $failures of the house rules are broken" >&2

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What the end-to-end tests use besides cargo: sshd and ssh, rsync to compare with, strace, setpriv.
+# What the end-to-end tests use besides cargo: sshd and ssh, rsync to compare with, strace, setpriv;
+# and what the lab's tests use: ip, ping, mkfs.ext4.
 # Installs what is missing, as root on a system with apt-get; else says what is missing, and the
 # situations that need it are skipped (in CI, where CI is set, they fail).
 set -uo pipefail
@@ -7,7 +8,8 @@ export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
 # Each program with the package it comes in.
 wanted="sshd:openssh-server ssh:openssh-client ssh-keygen:openssh-client rsync:rsync setfacl:acl
-setfattr:attr strace:strace setpriv:util-linux unshare:util-linux"
+setfattr:attr strace:strace setpriv:util-linux unshare:util-linux ip:iproute2 ping:iputils-ping mkfs.ext4:e2fsprogs
+mount:mount wget:wget nginx:nginx-light"
 
 missing() {
     for pair in $wanted; do

@@ -41,8 +41,19 @@ impl Run {
         seed: u64,
         faults: impl FnMut(&Passing<'_>) -> Fault + 'static,
     ) -> Self {
+        Self::of(&link(), content, limit, seed, faults)
+    }
+
+    /// `RECEIVER` fetches from host 0.
+    fn of(
+        scenario: &Scenario,
+        content: &[u8],
+        limit: Duration,
+        seed: u64,
+        faults: impl FnMut(&Passing<'_>) -> Fault + 'static,
+    ) -> Self {
         let (service, oid) = service(content);
-        let mut world = World::new(&link(), seed, |host| match host {
+        let mut world = World::new(scenario, seed, |host| match host {
             RECEIVER => Host::fetching(0, oid),
             _ => Host::serving(&service),
         });
@@ -172,6 +183,19 @@ fn a_message_with_one_wrong_bit_spoils_nothing() {
             run.assert_nothing_wrong(&content, what);
         });
     });
+}
+
+/// The lab runs the real program through the same file.
+#[test]
+fn the_labs_cut_link_is_outlived() {
+    let scenario = Scenario::parse(include_str!("../../../../lab/scenarios/cut.toml")).unwrap();
+    assert_eq!(scenario.host("receiver"), Some(RECEIVER));
+    let content = content(10 << 20);
+    let run = Run::of(&scenario, &content, 120 * SECOND, 0, |_| Fault::None);
+    run.assert_complete(&content, "cut");
+    let mended = scenario.changes.last().unwrap().at;
+    assert!(run.world.now() > mended, "the cut came too late: over at {:?}", run.world.now());
+    assert!(run.world.now() < mended + 20 * SECOND, "over at {:?}", run.world.now());
 }
 
 /// A sender whose every message may be another one, a damaged one, or none of the protocol's.

@@ -1,0 +1,11 @@
+//! The commands of `towpath-lab`, one file each.
+
+pub mod accuracy;
+pub mod data;
+pub mod deps;
+pub mod down;
+pub mod exec;
+pub mod list;
+pub mod run;
+pub mod set;
+pub mod up;

@@ -1,0 +1,141 @@
+//! The directory that holds all data between runs: fetched packages, and what was made.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::generate::{self, Random};
+use super::manifest::{Manifest, Package};
+use super::{Data, DataError, Spec, at, digest};
+
+/// Part of the name of everything made: another generator makes other data.
+const GENERATION: &str = "v1";
+
+/// See above.
+pub struct Store {
+    dir: PathBuf,
+    manifest: Manifest,
+}
+
+impl Store {
+    /// In this directory, which is made.
+    pub fn open(dir: &Path) -> Result<Self, DataError> {
+        fs::create_dir_all(dir).map_err(at(dir))?;
+        let dir = fs::canonicalize(dir).map_err(at(dir))?;
+        Ok(Self { dir, manifest: Manifest::read()? })
+    }
+
+    /// The packages that can be had.
+    pub fn packages(&self) -> &[Package] {
+        self.manifest.packages()
+    }
+
+    /// What a line names: fetched or made unless it is here, and read once, so that it is in memory.
+    pub fn get(&self, line: &str) -> Result<Data, DataError> {
+        let (source, older) = match Spec::parse(line)? {
+            Spec::Random(bytes) => (self.random(bytes)?, None),
+            Spec::Similar(bytes) => self.similar(bytes).map(|(source, older)| (source, Some(older)))?,
+            Spec::OddTree => (self.tree("odd-tree", generate::odd_tree)?, None),
+            Spec::SmallFiles(count) => {
+                let make = |path: &Path, random: &mut Random| generate::small_files(path, count, random);
+                (self.tree(&format!("small-files-{count}"), make)?, None)
+            }
+            Spec::Package { name, version, older, is_unpacked } => {
+                let get = |version: &String| self.package(self.manifest.find(&name, version)?, is_unpacked);
+                (get(&version)?, older.as_ref().map(get).transpose()?)
+            }
+        };
+        let (digest, bytes) = digest(&source).map_err(at(&source))?;
+        let is_tree = source.is_dir();
+        Ok(Data { name: line.to_owned(), source, older, is_tree, bytes, digest })
+    }
+
+    fn random(&self, bytes: u64) -> Result<PathBuf, DataError> {
+        self.made(&format!("random-{bytes}"), |path, random| generate::file(path, bytes, random))
+    }
+
+    /// The newer and the older one.
+    fn similar(&self, bytes: u64) -> Result<(PathBuf, PathBuf), DataError> {
+        let older = self.random(bytes)?;
+        let newer =
+            self.made(&format!("similar-{bytes}"), |path, random| generate::edit(&older, path, random))?;
+        Ok((newer, older))
+    }
+
+    fn tree(
+        &self,
+        name: &str,
+        make: impl FnOnce(&Path, &mut Random) -> io::Result<()>,
+    ) -> Result<PathBuf, DataError> {
+        self.made(name, |path, random| {
+            fs::create_dir(path)?;
+            make(path, random)
+        })
+    }
+
+    /// Makes something under another name, so that half of it is never taken for all.
+    fn made(
+        &self,
+        name: &str,
+        make: impl FnOnce(&Path, &mut Random) -> io::Result<()>,
+    ) -> Result<PathBuf, DataError> {
+        let path = self.dir.join(format!("{name}-{GENERATION}"));
+        if path.exists() {
+            return Ok(path);
+        }
+        let dir = self.temporary("make-")?;
+        let unfinished = dir.path().join(name);
+        make(&unfinished, &mut Random::new(name)).map_err(at(&unfinished))?;
+        take_place(&unfinished, &path)?;
+        Ok(path)
+    }
+
+    /// A package's file, or the tree that it holds.
+    pub fn package(&self, package: &Package, is_unpacked: bool) -> Result<PathBuf, DataError> {
+        let file = self.dir.join(package.file_name());
+        match file.exists() {
+            true => package.check(&file)?,
+            false => package.fetch(&file)?,
+        }
+        let tree = self.dir.join(format!("{}-{}", package.name, package.version));
+        if !is_unpacked || tree.exists() {
+            return Ok(if is_unpacked { tree } else { file });
+        }
+        let dir = self.temporary("unpack-")?;
+        let unfinished = dir.path().join("tree");
+        fs::create_dir(&unfinished).map_err(at(&unfinished))?;
+        package.unpack(&file, &unfinished)?;
+        take_place(&unfinished, &tree)?;
+        Ok(tree)
+    }
+
+    fn temporary(&self, prefix: &str) -> Result<tempfile::TempDir, DataError> {
+        tempfile::Builder::new().prefix(prefix).tempdir_in(&self.dir).map_err(at(&self.dir))
+    }
+}
+
+/// Renames, unless another process was faster, with the same.
+fn take_place(unfinished: &Path, path: &Path) -> Result<(), DataError> {
+    match fs::rename(unfinished, path) {
+        Err(_) if path.exists() => Ok(()),
+        result => result.map_err(at(path)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_made_is_made_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let first = store.get("similar 300k").unwrap();
+        let again = store.get("similar 300k").unwrap();
+        assert_eq!(first.digest, again.digest);
+        assert!(first.older.unwrap().is_file());
+        let tree = store.get("small-files 150").unwrap();
+        assert!(tree.is_tree && tree.bytes > 0);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "nothing temporary is left");
+    }
+}

@@ -1,0 +1,178 @@
+//! Programs that can carry a file or a tree from one host to another: Towpath's and its peers.
+//!
+//! Each is one file: what it needs, how its side at the sender is started, and the receiver's command,
+//! whose run is measured. To add one, write its file and list it in [`ALL`]. Every run has fresh
+//! directories, private configuration and no caches, and touches no file of the system.
+
+mod aria2;
+mod place;
+mod python;
+mod rsync;
+mod scp;
+mod sshd;
+mod torrent;
+mod tow_copy;
+mod tow_get;
+mod web;
+mod wget;
+mod zsync;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::process::Command;
+
+use thiserror::Error;
+
+use crate::measure::ProcessError;
+
+pub use place::{Hosts, Receiver, Sender, Server, Side, end_of};
+
+/// Every program, in the order of tables and plots.
+pub const ALL: &[&dyn Program] = &[
+    &tow_copy::TowCopy { command: "cp" },
+    &tow_get::TowGet,
+    &tow_copy::TowCopy { command: "sync" },
+    &rsync::Rsync { over: rsync::Over::Daemon },
+    &rsync::Rsync { over: rsync::Over::Ssh },
+    &scp::Scp,
+    &wget::Wget,
+    &zsync::Zsync,
+    &aria2::Aria2,
+    &torrent::Torrent,
+];
+
+/// A program that can transfer.
+pub trait Program: Sync {
+    /// How scenarios and tables call it.
+    fn name(&self) -> &'static str;
+
+    /// What it does, in a line.
+    fn about(&self) -> &'static str;
+
+    /// What must be on this machine.
+    fn needs(&self) -> &'static [Need];
+
+    /// Whether it carries trees, not files alone.
+    fn carries_trees(&self) -> bool {
+        true
+    }
+
+    /// What it makes of an older version that the receiver has.
+    fn older(&self) -> Older {
+        Older::Unused
+    }
+
+    /// Starts the sender's side, and waits until it serves.
+    fn serve(&self, sender: &Sender) -> Result<Server, ProgramError>;
+
+    /// What the receiver runs: when it has ended, the data are at its destination. `contact` is what the
+    /// server told.
+    fn receive(&self, contact: &str, sender: &Sender, receiver: &Receiver) -> Result<Command, ProgramError>;
+
+    /// Where its bytes came from, as far as the receiver's standard output tells it.
+    fn sources(&self, _output: &str) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
+}
+
+/// What a program makes of an older version that the receiver has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Older {
+    /// Nothing: it starts with an empty destination.
+    Unused,
+    /// It brings it up to date where it lies.
+    Updated,
+    /// It reads it beside the destination.
+    Read,
+}
+
+/// Something that a program needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// An executable, and the Debian package that brings it.
+    Program(&'static str, &'static str),
+    /// A module of Python, and its Debian package.
+    PythonModule(&'static str, &'static str),
+}
+
+impl Need {
+    /// Where it is.
+    pub fn find(self) -> Option<PathBuf> {
+        match self {
+            Self::Program(name, _) => place::find(name),
+            Self::PythonModule(name, _) => python::with_module(name),
+        }
+    }
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Program(name, _) | Self::PythonModule(name, _) => name,
+        }
+    }
+
+    /// The Debian package that brings it.
+    pub fn package(self) -> &'static str {
+        match self {
+            Self::Program(_, package) | Self::PythonModule(_, package) => package,
+        }
+    }
+}
+
+/// Why a transfer did not begin.
+#[derive(Debug, Error)]
+pub enum ProgramError {
+    /// Something is not installed.
+    #[error("{name} is missing; the package {package} brings it (make lab-deps)")]
+    Missing {
+        /// The program or module.
+        name: &'static str,
+        /// Its package.
+        package: &'static str,
+    },
+    /// A server ended, or does not serve.
+    #[error("{program} does not serve: {log}")]
+    Server {
+        /// Its name.
+        program: &'static str,
+        /// The end of what it said.
+        log: String,
+    },
+    /// Its preparation.
+    #[error("{what}: {source}")]
+    Prepare {
+        /// What should have been done.
+        what: String,
+        /// Why it was not.
+        source: io::Error,
+    },
+    /// Starting or ending it.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+}
+
+/// The program of this name.
+pub fn find(name: &str) -> Option<&'static dyn Program> {
+    ALL.iter().copied().find(|program| program.name() == name)
+}
+
+/// What of its needs is not there.
+pub fn missing(program: &dyn Program) -> Vec<Need> {
+    program.needs().iter().copied().filter(|need| need.find().is_none()).collect()
+}
+
+/// The path of something needed.
+fn need(needs: &[Need], name: &str) -> Result<PathBuf, ProgramError> {
+    let Some(need) = needs.iter().find(|need| need.name() == name) else {
+        return Err(prepare(name, io::ErrorKind::NotFound.into()));
+    };
+    need.find().ok_or(ProgramError::Missing { name: need.name(), package: need.package() })
+}
+
+fn prepare(what: impl Into<String>, source: io::Error) -> ProgramError {
+    ProgramError::Prepare { what: what.into(), source }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! `tow cp` and `tow sync`: the receiver pulls over ssh from a sender on which nothing of Towpath runs
+//! before. Data go over TLS beside ssh where that works, as `tow` decides by itself.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use super::place::{Receiver, Sender, Server};
+use super::{Need, Older, Program, ProgramError, sshd, tow_get};
+
+/// One of the two.
+pub struct TowCopy {
+    /// `cp` or `sync`.
+    pub command: &'static str,
+}
+
+impl Program for TowCopy {
+    fn name(&self) -> &'static str {
+        if self.command == "cp" { "tow-cp" } else { "tow-sync" }
+    }
+
+    fn about(&self) -> &'static str {
+        if self.command == "cp" { "tow cp over ssh" } else { "tow sync over ssh" }
+    }
+
+    fn needs(&self) -> &'static [Need] {
+        &sshd::NEEDS
+    }
+
+    fn older(&self) -> Older {
+        Older::Updated
+    }
+
+    fn serve(&self, sender: &Sender) -> Result<Server, ProgramError> {
+        sshd::serve(sender)
+    }
+
+    fn receive(&self, contact: &str, sender: &Sender, receiver: &Receiver) -> Result<Command, ProgramError> {
+        let home = sender.side.home()?;
+        let remote = format!("HOME='{0}' TOW_HOME='{0}' '{1}'", home.display(), sender.side.tow.display());
+        let mut source = format!("{}:{}", sshd::HOST, sender.source.display());
+        // What is in it, not the directory itself.
+        if sender.source.is_dir() {
+            source.push_str(if self.command == "cp" { "/." } else { "/" });
+        }
+        let mut command = receiver.side.command(receiver.side.tow, "tow")?;
+        command.args([self.command, "--json", "-e", &sshd::command(contact), "--tow-path", &remote]);
+        command.arg(source).arg(&receiver.destination);
+        Ok(command)
+    }
+
+    fn sources(&self, output: &str) -> BTreeMap<String, u64> {
+        tow_get::sources(output)
+    }
+}

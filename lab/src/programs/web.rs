@@ -1,0 +1,41 @@
+//! An nginx with a configuration of its own, for every program that speaks HTTP.
+//!
+//! Its contact is the address of the directory that it serves.
+
+use std::path::Path;
+
+use rustix::process::Signal;
+
+use super::place::{Sender, Server, free_port, is_listening};
+use super::{Need, ProgramError, need};
+
+/// What it needs.
+pub const NGINX: Need = Need::Program("nginx", "nginx-light");
+
+/// Serves the files of a directory.
+pub fn serve(sender: &Sender, root: &Path) -> Result<Server, ProgramError> {
+    let port = free_port()?;
+    let config = sender.side.write("nginx.conf", &config(sender, root, port))?;
+    let mut command = sender.side.command(&need(&[NGINX], "nginx")?, "nginx")?;
+    command.arg("-p").arg(&sender.side.dir).args(["-e", "stderr", "-c"]).arg(config);
+    let contact = format!("http://{}:{port}", sender.side.address());
+    Server::start(sender, command, "nginx", Signal::TERM, |id| {
+        is_listening(id, port).then(|| contact.clone())
+    })
+}
+
+/// One worker, in the foreground, and not a file outside its directory.
+fn config(sender: &Sender, root: &Path, port: u16) -> String {
+    let (dir, root) = (sender.side.dir.display(), root.display());
+    let user = if rustix::process::getuid().is_root() { "user root;\n" } else { "" };
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .iter()
+        .map(|name| format!("    {name}_temp_path {dir}/{name};\n"))
+        .collect();
+    format!(
+        "{user}daemon off;\nworker_processes 1;\npid {dir}/nginx.pid;\nevents {{}}\nhttp {{\n\
+         {temporary}    access_log off;\n    sendfile on;\n\
+         \x20   server {{\n        listen {}:{port};\n        root {root};\n    }}\n}}\n",
+        sender.side.address()
+    )
+}

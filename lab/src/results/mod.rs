@@ -1,0 +1,180 @@
+//! What came out: a row for every transfer, and from the rows a table and a plot.
+
+mod plot;
+mod provenance;
+mod summary;
+mod table;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::measure::Ended;
+
+pub use provenance::Provenance;
+pub use summary::Summary;
+
+/// Why results could not be written.
+#[derive(Debug, Error)]
+pub enum ResultsError {
+    /// A file.
+    #[error("{path}: {source}")]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The plot.
+    #[error("cannot draw the plot: {0}")]
+    Plot(String),
+}
+
+/// One transfer.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// The scenario's name.
+    pub scenario: String,
+    /// Its case.
+    pub case: String,
+    /// Which program.
+    pub program: &'static str,
+    /// What was transferred.
+    pub data: String,
+    /// Bytes of its content.
+    pub bytes: u64,
+    /// Counted from 1.
+    pub run: u32,
+    /// What the receiver ran, without the lab's words around it.
+    pub command: String,
+    /// What it took, or why there is no result.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// Of what, when and where.
+    #[serde(flatten)]
+    pub provenance: Provenance,
+}
+
+/// How a transfer ended.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Every receiver has the right data.
+    Measured(Measured),
+    /// Or not.
+    Error(String),
+}
+
+/// What a transfer took.
+#[derive(Debug, Clone, Serialize)]
+pub struct Measured {
+    /// Until the last receiver had it.
+    pub seconds: f64,
+    /// The sender's side.
+    pub sender: Usage,
+    /// All receivers together; peak memory is that of the largest.
+    pub receiver: Usage,
+    /// Seconds of each receiver, in the order of the scenario.
+    pub receivers: Vec<f64>,
+    /// Bytes that the sender put on its links, headers and losses counted.
+    pub sent: u64,
+    /// Bytes put on the sender's links towards it.
+    pub received: u64,
+    /// Every link by name: bytes put on it, forth and back.
+    pub links: BTreeMap<String, [u64; 2]>,
+    /// Bytes by source, as far as the program tells.
+    pub sources: BTreeMap<String, u64>,
+    /// CPU seconds of the emulator in each second of the transfer.
+    pub emulator_share: f64,
+}
+
+/// What one side took.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Usage {
+    /// CPU time.
+    pub cpu_seconds: f64,
+    /// Bytes of the largest process.
+    pub peak_memory: u64,
+}
+
+impl Usage {
+    /// With another process.
+    pub fn add(&mut self, ended: &Ended) {
+        self.cpu_seconds += ended.cpu.as_secs_f64();
+        self.peak_memory = self.peak_memory.max(ended.peak);
+    }
+}
+
+impl Row {
+    /// What was measured, if it succeeded.
+    pub fn measured(&self) -> Option<&Measured> {
+        match &self.outcome {
+            Outcome::Measured(measured) => Some(measured),
+            Outcome::Error(_) => None,
+        }
+    }
+
+    /// Why it did not.
+    pub fn error(&self) -> Option<&str> {
+        match &self.outcome {
+            Outcome::Measured(_) => None,
+            Outcome::Error(error) => Some(error),
+        }
+    }
+}
+
+/// The files of one scenario: rows as they come, table and plot at the end.
+pub struct Report {
+    dir: PathBuf,
+    name: String,
+    rows: File,
+}
+
+impl Report {
+    /// Begins anew.
+    pub fn create(dir: &Path, name: &str) -> Result<Self, ResultsError> {
+        fs::create_dir_all(dir).map_err(at(dir))?;
+        let path = dir.join(format!("{name}.jsonl"));
+        let mut options = OpenOptions::new();
+        let rows = options.create(true).write(true).truncate(true).open(&path).map_err(at(&path))?;
+        Ok(Self { dir: dir.into(), name: name.into(), rows })
+    }
+
+    /// Keeps a row, at once: an interruption loses nothing.
+    pub fn keep(&mut self, row: &Row) -> Result<(), ResultsError> {
+        let path = self.path("jsonl");
+        let line = serde_json::to_string(row).map_err(io::Error::from).map_err(at(&path))?;
+        writeln!(self.rows, "{line}").map_err(at(&path))
+    }
+
+    /// Writes table and plot, and gives back the table.
+    pub fn finish(&self, about: &str, command: &str, rows: &[Row]) -> Result<String, ResultsError> {
+        let summary = Summary::of(rows);
+        let has_plot = summary.points().next().is_some();
+        if has_plot {
+            let svg = plot::draw(&self.name, about, &summary).map_err(ResultsError::Plot)?;
+            fs::write(self.path("svg"), svg).map_err(at(self.path("svg")))?;
+        }
+        let head = table::Head { name: &self.name, about, command, has_plot };
+        let text = table::markdown(&head, rows, &summary);
+        fs::write(self.path("md"), &text).map_err(at(self.path("md")))?;
+        Ok(text)
+    }
+
+    /// Where a file of this scenario lies.
+    pub fn path(&self, ending: &str) -> PathBuf {
+        self.dir.join(format!("{}.{ending}", self.name))
+    }
+}
+
+fn at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> ResultsError {
+    let path = path.into();
+    |source| ResultsError::Io { path, source }
+}
+
+#[cfg(test)]
+mod tests;

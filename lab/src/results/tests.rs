@@ -1,0 +1,111 @@
+//! From rows to a table and a plot.
+
+use super::*;
+
+fn row(case: &str, program: &'static str, bytes: u64, seconds: Option<f64>) -> Row {
+    let usage = Usage { cpu_seconds: 0.5, peak_memory: 20 << 20 };
+    let outcome = match seconds {
+        None => Outcome::Error("not done after 1 s".into()),
+        Some(seconds) => Outcome::Measured(Measured {
+            seconds,
+            sender: usage,
+            receiver: usage,
+            receivers: vec![seconds],
+            sent: bytes,
+            received: 100,
+            links: BTreeMap::from([("wire".into(), [bytes, 100])]),
+            sources: BTreeMap::from([("peer".into(), bytes)]),
+            emulator_share: 0.25,
+        }),
+    };
+    Row {
+        scenario: "test".into(),
+        case: case.into(),
+        program,
+        data: format!("random {bytes}"),
+        bytes,
+        run: 1,
+        command: "program words".into(),
+        outcome,
+        provenance: Provenance {
+            commit: "0123456789ab".into(),
+            date: "2026-01-01T00:00:00Z".into(),
+            machine: "2 cores".into(),
+            build: "debug",
+        },
+    }
+}
+
+fn rows() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (factor, program) in [(1.0, "tow-get"), (2.0, "wget"), (3.0, "scp"), (4.0, "rsync")] {
+        for bytes in [4 << 10, 1 << 20, 40 << 20] {
+            for run in [0.9, 1.0, 1.2] {
+                rows.push(row("fast", program, bytes, Some(factor * run * (0.01 + bytes as f64 / 1e8))));
+            }
+        }
+    }
+    rows.push(row("slow", "scp", 4 << 10, None));
+    rows
+}
+
+#[test]
+fn a_report_has_rows_a_table_and_a_plot() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut report = Report::create(dir.path(), "test").unwrap();
+    let rows = rows();
+    rows.iter().for_each(|row| report.keep(row).unwrap());
+    let table = report.finish("A test.", "towpath-lab run test.toml", &rows).unwrap();
+    assert!(table.contains("| fast | random 4096 | 0.010 (0.009–0.012) |"), "{table}");
+    assert!(table.contains("commit 0123456789ab") && table.contains("2 cores"));
+    assert!(table.contains("- slow random 4096, scp: not done after 1 s"), "{table}");
+    assert!(table.contains("| 3 of 3 |") && table.contains("| 25 % |"));
+    let lines = fs::read_to_string(report.path("jsonl")).unwrap();
+    assert_eq!(lines.lines().count(), rows.len());
+    let first: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert_eq!(first["measured"]["sources"]["peer"], 4096);
+    assert_eq!(first["commit"], "0123456789ab");
+    let svg = fs::read_to_string(report.path("svg")).unwrap();
+    for word in ["tow-get", "wget", "seconds", "size", "fast", "10 kB", "1 MB"] {
+        assert!(svg.contains(word), "{word}");
+    }
+}
+
+#[test]
+fn one_size_is_drawn_as_bars() {
+    let rows = [row("", "tow-get", 1 << 20, Some(1.0)), row("", "wget", 1 << 20, Some(2.0))];
+    let dir = tempfile::tempdir().unwrap();
+    let report = Report::create(dir.path(), "bars").unwrap();
+    report.finish("A test.", "towpath-lab run bars.toml", &rows).unwrap();
+    let svg = fs::read_to_string(report.path("svg")).unwrap();
+    assert!(svg.contains("wget") && svg.contains("2.00"), "{svg}");
+}
+
+#[test]
+fn nothing_that_succeeded_is_no_plot() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = Report::create(dir.path(), "none").unwrap();
+    report.finish("A test.", "towpath-lab run none.toml", &[row("", "scp", 1, None)]).unwrap();
+    assert!(!report.path("svg").exists());
+}
+
+#[test]
+fn the_median_is_in_the_middle() {
+    assert_eq!(summary::median(vec![3.0, 1.0, 2.0]), Some(2.0));
+    assert_eq!(summary::median(vec![4.0, 1.0]), Some(2.5));
+    assert_eq!(summary::median(Vec::new()), None);
+}
+
+#[test]
+fn any_number_of_bars_can_be_drawn() {
+    let dir = tempfile::tempdir().unwrap();
+    for count in 1..=10 {
+        let rows: Vec<Row> = (crate::programs::ALL.iter().take(count))
+            .map(|program| row("", program.name(), 1 << 20, Some(1.0)))
+            .collect();
+        let report = Report::create(dir.path(), "bars").unwrap();
+        report.finish("A test.", "towpath-lab run bars.toml", &rows).unwrap();
+        let svg = fs::read_to_string(report.path("svg")).unwrap();
+        assert_eq!(svg.matches("1.00").count(), count);
+    }
+}

@@ -1,0 +1,233 @@
+//! A scenario's `[run]` table: who transfers what, and how often.
+//!
+//! ```toml
+//! [run]
+//! from = "sender"
+//! to = "receiver"                 # or several: ["leaf1", "leaf2"], or "leaf*"
+//! programs = ["tow-get", "wget"]
+//! data = ["random 4k", "typescript 6.0.2 6.0.3"]
+//! runs = 5                        # 3 by default
+//! limit = "120s"                  # for one transfer; 300 s by default
+//! cases = ["fast"]                # all by default
+//!
+//! [run.short]                     # what --short does instead: any of programs, data, runs, limit, cases
+//! data = ["random 4k"]
+//! ```
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use thiserror::Error;
+use toml::Value;
+use towpath_simnet::scenario::{Case, Scenario};
+use towpath_simnet::units;
+
+use crate::data::{DataError, Spec};
+use crate::programs::{self, Program};
+
+const DEFAULT_RUNS: u32 = 3;
+const DEFAULT_LIMIT: Duration = Duration::from_secs(300);
+
+/// What is wrong with a `[run]` table or the words that change it.
+#[derive(Debug, Error)]
+pub enum PlanError {
+    /// There is none.
+    #[error("the scenario has no [run] table; docs/guide/lab.md tells what goes into it")]
+    NoRun,
+    /// A field is not known or has the wrong form.
+    #[error("[run]: {0}")]
+    Form(String),
+    /// A name.
+    #[error("there is no {kind} `{name}`; there is: {known}")]
+    Unknown {
+        /// Of what.
+        kind: &'static str,
+        /// Which.
+        name: String,
+        /// What could have been meant.
+        known: String,
+    },
+    /// Data.
+    #[error(transparent)]
+    Data(#[from] DataError),
+}
+
+/// One name or several.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum Names {
+    One(String),
+    Several(Vec<String>),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RunFields {
+    from: String,
+    to: Names,
+    programs: Vec<String>,
+    data: Vec<String>,
+    runs: Option<u32>,
+    limit: Option<String>,
+    cases: Option<Vec<String>>,
+    #[serde(default)]
+    short: Changes,
+}
+
+/// What takes the place of the scenario's own.
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Changes {
+    /// Names of programs.
+    pub programs: Option<Vec<String>>,
+    /// Lines that name data.
+    pub data: Option<Vec<String>>,
+    /// How often.
+    pub runs: Option<u32>,
+    /// For one transfer.
+    pub limit: Option<String>,
+    /// Names of cases.
+    pub cases: Option<Vec<String>>,
+}
+
+/// What will be done.
+pub struct Plan {
+    /// Who has the data.
+    pub from: String,
+    /// Who wants them.
+    pub to: Vec<String>,
+    /// In turn.
+    pub programs: Vec<&'static dyn Program>,
+    /// Lines that name data.
+    pub data: Vec<String>,
+    /// How often.
+    pub runs: u32,
+    /// For one transfer.
+    pub limit: Duration,
+    /// Which cases.
+    pub cases: Vec<Case>,
+}
+
+impl Plan {
+    /// What a scenario says, in its short form if asked for, with further changes.
+    pub fn of(scenario: &Scenario, is_short: bool, changes: &Changes) -> Result<Self, PlanError> {
+        if scenario.run.is_empty() {
+            return Err(PlanError::NoRun);
+        }
+        let run: RunFields = Value::Table(scenario.run.clone())
+            .try_into()
+            .map_err(|error: toml::de::Error| PlanError::Form(error.message().to_owned()))?;
+        let short = if is_short { run.short } else { Changes::default() };
+        let changes = [changes, &short];
+        let programs = first(&changes, |it| it.programs.clone()).unwrap_or(run.programs);
+        let data = first(&changes, |it| it.data.clone()).unwrap_or(run.data);
+        data.iter().try_for_each(|line| Spec::parse(line).map(drop))?;
+        let limit = first(&changes, |it| it.limit.clone()).or(run.limit);
+        let limit = limit.map(|text| units::duration(&text)).transpose().map_err(PlanError::Form)?;
+        let cases = first(&changes, |it| it.cases.clone()).or(run.cases);
+        let runs = first(&changes, |it| it.runs).or(run.runs).unwrap_or(DEFAULT_RUNS);
+        if runs == 0 || programs.is_empty() || data.is_empty() {
+            return Err(PlanError::Form("there is nothing to run: no runs, no programs or no data".into()));
+        }
+        Ok(Self {
+            from: hosts(scenario, &run.from)?.remove(0),
+            to: receivers(scenario, run.to)?,
+            programs: programs.iter().map(|name| program(name)).collect::<Result<_, _>>()?,
+            data,
+            runs,
+            limit: limit.unwrap_or(DEFAULT_LIMIT),
+            cases: choose(scenario, cases)?,
+        })
+    }
+}
+
+/// What the first that says something says.
+fn first<T>(changes: &[&Changes], of: impl Fn(&Changes) -> Option<T>) -> Option<T> {
+    changes.iter().find_map(|it| of(it))
+}
+
+fn unknown<'a>(kind: &'static str, name: &str, known: impl Iterator<Item = &'a str>) -> PlanError {
+    let known = known.collect::<Vec<_>>().join(", ");
+    PlanError::Unknown { kind, name: name.into(), known }
+}
+
+fn program(name: &str) -> Result<&'static dyn Program, PlanError> {
+    let known = programs::ALL.iter().map(|program| program.name());
+    programs::find(name).ok_or_else(|| unknown("program", name, known))
+}
+
+/// Hosts of this name, or all that begin as it does if it ends in `*`. At least one.
+fn hosts(scenario: &Scenario, name: &str) -> Result<Vec<String>, PlanError> {
+    let is_meant = |host: &&String| match name.strip_suffix('*') {
+        Some(start) => host.starts_with(start),
+        None => *host == name,
+    };
+    let found: Vec<String> = scenario.hosts.iter().filter(is_meant).cloned().collect();
+    match found.is_empty() {
+        true => Err(unknown("host", name, scenario.hosts.iter().map(String::as_str))),
+        false => Ok(found),
+    }
+}
+
+fn receivers(scenario: &Scenario, names: Names) -> Result<Vec<String>, PlanError> {
+    let names = match names {
+        Names::One(name) => vec![name],
+        Names::Several(names) => names,
+    };
+    let hosts = names.iter().map(|name| hosts(scenario, name)).collect::<Result<Vec<_>, _>>()?.concat();
+    match hosts.is_empty() {
+        true => Err(PlanError::Form("`to` names no host".into())),
+        false => Ok(hosts),
+    }
+}
+
+fn choose(scenario: &Scenario, names: Option<Vec<String>>) -> Result<Vec<Case>, PlanError> {
+    let Some(names) = names else { return Ok(scenario.cases.clone()) };
+    let find = |name: &String| {
+        let known = scenario.cases.iter().map(|case| case.name.as_str());
+        scenario
+            .cases
+            .iter()
+            .find(|case| case.name == *name)
+            .cloned()
+            .ok_or_else(|| unknown("case", name, known))
+    };
+    names.iter().map(find).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scenario(run: &str) -> Scenario {
+        let net = "about = ''\nhosts = ['a']\n[[star]]\ncentre = 'a'\nleaf = 'r'\ncount = 3\n\
+                   [[case]]\nname = 'slow'\n[[case]]\nname = 'fast'\n";
+        Scenario::parse(&format!("{net}{run}")).unwrap()
+    }
+
+    const RUN: &str = "[run]\nfrom = 'a'\nto = 'r*'\nprograms = ['wget', 'scp']\ndata = ['random 4k']\n";
+
+    #[test]
+    fn the_short_form_and_the_command_line_take_precedence() {
+        let scenario = scenario(&format!("{RUN}runs = 5\n[run.short]\nruns = 1\ncases = ['fast']\n"));
+        let plan = |is_short, changes| Plan::of(&scenario, is_short, &changes).unwrap();
+        let full = plan(false, Changes::default());
+        assert_eq!((full.runs, full.cases.len(), full.to.len()), (5, 2, 3));
+        let short = plan(true, Changes::default());
+        assert_eq!((short.runs, &short.cases[0].name[..]), (1, "fast"));
+        assert_eq!(plan(true, Changes { runs: Some(2), ..Changes::default() }).runs, 2);
+    }
+
+    #[test]
+    fn what_is_not_there_is_named_with_what_there_is() {
+        let told =
+            |text: &str| Plan::of(&scenario(text), false, &Changes::default()).err().unwrap().to_string();
+        assert!(told("").contains("no [run]"));
+        assert!(told(&RUN.replace("scp", "spc")).starts_with("there is no program `spc`; there is: tow-cp"));
+        assert!(told(&RUN.replace("'r*'", "'b'")).contains("there is no host `b`; there is: a, r1, r2, r3"));
+        assert!(told(&RUN.replace("random 4k", "random")).contains("names no data"));
+        assert!(told(&format!("{RUN}cases = ['x']")).contains("slow, fast"));
+        assert!(told(&format!("{RUN}speed = 'x'")).contains("unknown field"));
+        assert!(told(&format!("{RUN}runs = 0")).contains("nothing to run"));
+    }
+}

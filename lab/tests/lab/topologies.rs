@@ -1,0 +1,156 @@
+//! Star, overlay, several links to one host, settings, disks.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use towpath_lab::net::Lab;
+
+use crate::machinery::{need, need_lab, ping, scenario, total, up};
+use crate::runner::situations;
+
+situations![
+    leaves_of_a_star_reach_each_other_through_the_centre,
+    an_overlay_forwards_along_the_fewest_hops,
+    a_host_with_two_links_is_reached_over_each,
+    a_host_behind_two_routers_is_reached_over_each,
+    settings_of_a_case_hold_in_every_host,
+    a_setting_that_cannot_be_is_named,
+    each_host_has_a_directory_or_a_disk,
+    a_disk_that_cannot_be_is_named,
+];
+
+fn received(lab: &Lab, from: &str, to: &str) -> u64 {
+    ping(lab, from, lab.address(to), 2).received
+}
+
+fn leaves_of_a_star_reach_each_other_through_the_centre() {
+    let lab = up("hosts = ['hub']\n[[star]]\ncentre = 'hub'\nleaf = 'r'\ncount = 5\nrate = '100mbit'");
+    for leaf in ["r1", "r5"] {
+        assert_eq!(received(&lab, "hub", leaf), 2, "{leaf}");
+    }
+    let before = lab.counters();
+    assert_eq!(received(&lab, "r2", "r4"), 2);
+    let after = lab.counters();
+    let over = |link: usize| total(after[link]).packets - total(before[link]).packets;
+    assert_eq!([over(0), over(1), over(2), over(3)], [0, 4, 0, 4]);
+}
+
+fn an_overlay_forwards_along_the_fewest_hops() {
+    let rates = "rates = [['', '10mbit', '', '10mbit'], ['10mbit', '', '10mbit', ''], \
+                 ['', '10mbit', '', '10mbit'], ['10mbit', '', '10mbit', '']]";
+    let lab = up(&format!(
+        "hosts = ['a', 'b', 'c', 'd', 'alone']\n[[overlay]]\nhosts = ['a', 'b', 'c', 'd']\ndelay = '1ms'\n{rates}"
+    ));
+    for (from, to) in [("a", "b"), ("a", "c"), ("a", "d"), ("c", "a"), ("b", "d")] {
+        assert_eq!(received(&lab, from, to), 2, "{from} to {to}");
+    }
+    let before = lab.counters().into_iter().map(|it| total(it).packets).sum::<u64>();
+    assert_eq!(received(&lab, "a", "c"), 2);
+    let after = lab.counters().into_iter().map(|it| total(it).packets).sum::<u64>();
+    assert_eq!(after - before, 8, "two pings there and back over two links");
+}
+
+/// Pings all addresses of a receiver: only the link of each carries any, both ways.
+fn check_links(lab: &Lab, own_links: [usize; 2]) {
+    let addresses = lab.addresses("receiver");
+    assert_eq!(addresses.len(), 2);
+    for (address, own) in addresses.into_iter().zip(own_links) {
+        let before = lab.counters();
+        assert_eq!(ping(lab, "sender", address, 3).received, 3, "{address}");
+        let after = lab.counters();
+        for link in own_links {
+            let expected = if link == own { 6 } else { 0 };
+            let packets = total(after[link]).packets - total(before[link]).packets;
+            assert_eq!(packets, expected, "pinging {address}: link {link}");
+        }
+    }
+}
+
+fn a_host_with_two_links_is_reached_over_each() {
+    let lab = up("hosts = ['sender', 'receiver']\n[[link]]\nbetween = ['sender', 'receiver']\n\
+                  [[link]]\nbetween = ['sender', 'receiver']\n");
+    check_links(&lab, [0, 1]);
+}
+
+fn a_host_behind_two_routers_is_reached_over_each() {
+    let lab = up("hosts = ['sender', 'north', 'south', 'receiver']\n\
+                  [[link]]\nbetween = ['sender', 'north']\n[[link]]\nbetween = ['sender', 'south']\n\
+                  [[link]]\nbetween = ['north', 'receiver']\n[[link]]\nbetween = ['receiver', 'south']\n");
+    check_links(&lab, [2, 3]);
+}
+
+fn settings_of_a_case_hold_in_every_host() {
+    need_lab();
+    // One that may be there, but is not allowed in namespaces unless somebody allows it.
+    let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
+    let chosen = ["cubic", "bbr", "reno"].into_iter().find(|it| available.contains(it)).unwrap();
+    let scenario = scenario(&format!(
+        "hosts = ['a', 'b']\n[[link]]\nbetween = ['a', 'b']\n[[case]]\nname = ''\n[case.host]\n\
+         'net.ipv4.tcp_congestion_control' = '{chosen}'\n'net.ipv4.ip_default_ttl' = 7\n",
+    ));
+    let lab = Lab::up(&scenario, &scenario.cases[0]).unwrap();
+    for host in ["a", "b"] {
+        for (path, expected) in
+            [("tcp_congestion_control", chosen), ("ip_default_ttl", "7"), ("tcp_no_metrics_save", "1")]
+        {
+            let output = lab.command(host, "cat").arg(format!("/proc/sys/net/ipv4/{path}")).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected, "{host}: {path}");
+        }
+    }
+}
+
+/// What is said when this scenario's lab is to be made.
+fn refusal(text: &str) -> String {
+    need_lab();
+    let scenario = scenario(text);
+    match Lab::up(&scenario, &scenario.cases[0]) {
+        Ok(lab) => panic!("lab {} is up", lab.name()),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn a_setting_that_cannot_be_is_named() {
+    for (setting, expected) in [
+        ("'net.ipv4.no_such' = 1", "net.ipv4.no_such = 1: a namespace has none of its own"),
+        (
+            "'net.ipv4.tcp_congestion_control' = 'x'",
+            "net.ipv4.tcp_congestion_control = x: the kernel does not",
+        ),
+        ("'kernel.hostname' = 'x'", "`kernel.hostname` is no kernel parameter of a network"),
+        ("'net.ipv4.ip_default_ttl' = [1]", "net.ipv4.ip_default_ttl: not text, a number"),
+    ] {
+        let said = refusal(&format!("hosts = ['a']\n[[case]]\nname = ''\n[case.host]\n{setting}\n"));
+        assert!(said.starts_with(expected), "{said}");
+    }
+}
+
+fn each_host_has_a_directory_or_a_disk() {
+    need(Path::new("/dev/loop-control").exists(), "needs loop devices");
+    let lab = up("hosts = ['plain', 'disk']\n[disk.disk]\nsize = '32m'\nwriter = '1m'\n");
+    let [plain, disk] = ["plain", "disk"].map(|host| fs::metadata(lab.directory(host)).unwrap());
+    assert_ne!(plain.dev(), disk.dev(), "a file system of its own");
+    let writer = lab.directory("disk").join(".writer");
+    crate::machinery::eventually("the writer writes", || fs::metadata(&writer).is_ok_and(|it| it.len() > 0));
+    let written = lab.command("disk", "touch").arg(lab.directory("disk").join("mine")).status();
+    assert!(written.unwrap().success(), "programs of the host see the disk");
+    let size = rustix::fs::statvfs(lab.directory("disk")).unwrap();
+    assert!(size.f_blocks * size.f_frsize <= 32 << 20);
+    let files = lab.directory("disk").parent().unwrap().to_owned();
+    drop(lab);
+    assert!(!files.exists());
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(files.to_str().unwrap()));
+}
+
+fn a_disk_that_cannot_be_is_named() {
+    for (disk, expected) in [
+        ("size = 'big'", "disk.a: `big` is not a size like 256k"),
+        ("size = '1m'\ncolour = 'red'", "disk.a: unknown field `colour`"),
+        ("size = '1m'\nfile_system = '../x'", "disk.a: `../x` is no file system"),
+        ("size = '8m'\nfile_system = 'nosuch'", "running `mkfs.nosuch`"),
+    ] {
+        let said = refusal(&format!("hosts = ['a']\n[disk.a]\n{disk}\n"));
+        assert!(said.starts_with(expected), "{said}");
+    }
+}
