@@ -102,22 +102,24 @@ impl GetAnswer {
         index: u64,
         out: &mut dyn FnMut(Outgoing),
     ) -> Result<(), StoreError> {
-        let (store, mut buffer) = (serving.store(), Vec::new());
+        let (store, mut buffer) = (serving.store(), serving.buffers().take());
+        let front = buffer.len();
         // Whole small objects are read at once; asking for holes would cost more than reading.
         let mut zeros = run.all != (0..1) && store.is_zero(&run.oid, index);
         if !zeros {
-            store.read_piece(&run.oid, index, &mut buffer)?;
-            zeros = are_zeros(&buffer);
+            store.append_piece(&run.oid, index, &mut buffer)?;
+            zeros = are_zeros(&buffer[front..]);
         }
         // A short first piece asked for alone is the whole object, which needs no proof.
-        let is_whole = run.all == (0..1) && !zeros && buffer.len() < 1 << MIN_LOG2;
+        let is_whole = run.all == (0..1) && !zeros && buffer.len() - front < 1 << MIN_LOG2;
         if index == run.all.start && !run.oid.is_live() && !is_whole {
             self.send_proof(store, run, out)?;
         }
         let header = DataHeader { zeros, ..self.header(serving, (index - run.all.start) as u32) };
+        let bytes = serving.buffers().lend(buffer, front);
         match zeros {
             true => out(Outgoing::data(&header, Bytes::new())),
-            false => self.send_piece(header, buffer, out),
+            false => self.send_piece(header, bytes, out),
         }
         Ok(())
     }
@@ -143,8 +145,7 @@ impl GetAnswer {
     }
 
     /// A piece in frames of at most [`wire::MAX_PAYLOAD`]; the buffer is handed on, not copied.
-    fn send_piece(&mut self, mut header: DataHeader, bytes: Vec<u8>, out: &mut dyn FnMut(Outgoing)) {
-        let mut rest = Bytes::from(bytes);
+    fn send_piece(&mut self, mut header: DataHeader, mut rest: Bytes, out: &mut dyn FnMut(Outgoing)) {
         loop {
             let part = rest.split_to(rest.len().min(wire::MAX_PAYLOAD));
             let len = part.len() as u32;
@@ -167,7 +168,7 @@ impl GetAnswer {
             return Err(refused("chunks are for allowed nodes"));
         }
         let bytes = serving.store().get_chunk(&hash).map_err(|error| outcome_of(&error))?;
-        self.send_piece(self.header(serving, 0), bytes, out);
+        self.send_piece(self.header(serving, 0), bytes.into(), out);
         Ok(())
     }
 }

@@ -13,6 +13,7 @@ use towpath_store::{ObjectKind, State, Store, StoreError};
 use towpath_transfer::Outcome;
 
 use super::access::{Decision, Facts, decide};
+use super::buffers::Buffers;
 
 /// Decoded descriptor blocks kept by whoever answers.
 const BLOCKS: usize = 64;
@@ -59,12 +60,14 @@ pub struct Serving {
     /// Roots that are bound; once known that stays.
     bindings: HashMap<Oid, Oid>,
     blocks: Blocks,
+    buffers: Buffers,
 }
 
 impl Serving {
     /// Answers `node` for `service`.
     pub fn new(service: Arc<Service>, node: NodeId) -> Self {
-        Self { service, node, suggested: 0, bindings: HashMap::new(), blocks: Blocks::default() }
+        let (blocks, buffers) = (Blocks::default(), Buffers::default());
+        Self { service, node, suggested: 0, bindings: HashMap::new(), blocks, buffers }
     }
 
     /// From now on data frames suggest to keep this much outstanding; 0 for no opinion.
@@ -74,6 +77,10 @@ impl Serving {
 
     pub(super) const fn suggested(&self) -> u32 {
         self.suggested
+    }
+
+    pub(super) const fn buffers(&self) -> &Buffers {
+        &self.buffers
     }
 
     pub(super) fn is_allowed(&self, oid: &Oid) -> bool {
