@@ -234,6 +234,15 @@ pub trait Store: Send + Sync {
     /// They are not hashed here: whoever takes them in checks them.
     fn read_piece(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError>;
 
+    /// As [`Self::read_piece`], but keeps what `buf` holds and puts the piece behind it: for who cares
+    /// where in memory that begins.
+    fn append_piece(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        let mut piece = Vec::new();
+        self.read_piece(oid, index, &mut piece)?;
+        buf.extend_from_slice(&piece);
+        Ok(())
+    }
+
     /// True if piece `index` is known to hold zeros only, found without reading it (a hole in a
     /// file). False means only that it has to be read. A help for senders, not a statement:
     /// whoever takes the zeros in checks them like any bytes.

@@ -3,6 +3,7 @@
 //! The codec here does no I/O. [`FrameReader`] and [`FrameWriter`] put it on a byte stream and
 //! see to it that payload is moved as seldom as possible.
 
+mod memory;
 mod reader;
 mod writer;
 
@@ -23,7 +24,7 @@ const LENGTH_LEN: usize = 4;
 pub struct Frame {
     /// What the body is; given a meaning above this crate.
     pub kind: u8,
-    /// The body. It may share its memory with neighbouring frames (up to 256 KiB), so copy small
+    /// The body. It may share its memory with neighbouring frames (up to 272 KiB), so copy small
     /// bodies that are kept for long.
     pub body: Bytes,
 }

@@ -1,8 +1,8 @@
 //! Reading frames off a byte stream, in big gulps.
 //!
 //! Small frames are read many at once and share the gulp's memory. As soon as the length of a
-//! large frame is known, memory for just that frame is taken and filled to its end, so all but
-//! the part that came along with its length is written once, where it stays.
+//! large frame is known, it is read to its end and no further, into memory that holds all of it, so
+//! all but the part that came along with its length is written once, where it stays.
 
 use std::io;
 use std::pin::Pin;
@@ -11,10 +11,13 @@ use bytes::{BufMut, BytesMut};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use super::memory::Memory;
 use super::{Decoded, Frame, FrameError, decode};
 
-/// What is read at once. Also the most memory a reader holds beside the frame it is reading.
-const GULP: usize = 256 * 1024;
+/// Memory for frames: a payload of 256 KiB with its headers, or many small frames.
+const GULP: usize = (256 + 16) * 1024;
+/// What is read at once while it is not known to belong to one large frame.
+const READ: usize = 64 * 1024;
 /// Below this much free space a new gulp's memory is taken rather than reading in crumbs.
 const SMALLEST_READ: usize = 32 * 1024;
 
@@ -22,6 +25,7 @@ const SMALLEST_READ: usize = 32 * 1024;
 pub struct FrameReader {
     stream: Pin<Box<dyn AsyncRead + Send>>,
     buffer: BytesMut,
+    memory: Memory,
     received: u64,
 }
 
@@ -64,7 +68,7 @@ pub enum ReadError {
 impl FrameReader {
     /// Reads frames off `stream`.
     pub fn new(stream: Pin<Box<dyn AsyncRead + Send>>) -> Self {
-        Self { stream, buffer: BytesMut::new(), received: 0 }
+        Self { stream, buffer: BytesMut::new(), memory: Memory::default(), received: 0 }
     }
 
     /// The next frame, or `None` after the peer finished its direction.
@@ -97,15 +101,27 @@ impl FrameReader {
 
     /// Makes room for the `missing` bytes, and says how many may be read.
     fn make_room(&mut self, missing: usize) -> usize {
-        if self.buffer.len() + missing > GULP {
-            self.buffer.reserve(missing);
+        let (begun, free) = (self.buffer.len(), self.buffer.capacity() - self.buffer.len());
+        if begun + missing > READ {
+            if free < missing {
+                self.renew(begun + missing);
+            }
             return missing;
         }
-        let free = self.buffer.capacity() - self.buffer.len();
         if free < missing.max(SMALLEST_READ) {
-            self.buffer.reserve(GULP - self.buffer.len());
+            self.renew(GULP);
         }
-        self.buffer.capacity() - self.buffer.len()
+        READ.min(self.buffer.capacity() - begun)
+    }
+
+    /// Goes on in other memory, with room for at least `size` bytes.
+    fn renew(&mut self, size: usize) {
+        let mut fresh = self.memory.take(size.max(GULP));
+        fresh.extend_from_slice(&self.buffer);
+        let used = std::mem::replace(&mut self.buffer, fresh);
+        if used.capacity() > 0 {
+            self.memory.give_back(used);
+        }
     }
 }
 

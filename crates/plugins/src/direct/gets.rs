@@ -95,10 +95,10 @@ impl GetAnswer {
         out: &mut dyn FnMut(Outgoing),
     ) -> Result<Option<Run>, Outcome> {
         if let Some(index) = run.left.next() {
-            let buffer = read(serving, &run, index);
-            let buffer = buffer.map_err(|error| serving.outcome_of_put(&run.oid, &error))?;
-            run.inspect(serving, index, buffer.as_deref())?;
-            let sent = self.send(serving, &run, index, buffer, out);
+            let bytes = read(serving, &run, index);
+            let bytes = bytes.map_err(|error| serving.outcome_of_put(&run.oid, &error))?;
+            run.inspect(serving, index, bytes.as_deref())?;
+            let sent = self.send(serving, &run, index, bytes, out);
             sent.map_err(|error| serving.outcome_of_put(&run.oid, &error))?;
         }
         Ok(Some(run))
@@ -110,19 +110,18 @@ impl GetAnswer {
         serving: &Serving,
         run: &Run,
         index: u64,
-        buffer: Option<Vec<u8>>,
+        bytes: Option<Bytes>,
         out: &mut dyn FnMut(Outgoing),
     ) -> Result<(), StoreError> {
         // A short first piece asked for alone is the whole object, which needs no proof.
-        let is_whole =
-            run.all == (0..1) && buffer.as_ref().is_some_and(|buffer| buffer.len() < 1 << MIN_LOG2);
+        let is_whole = run.all == (0..1) && bytes.as_ref().is_some_and(|bytes| bytes.len() < 1 << MIN_LOG2);
         if index == run.all.start && !run.oid.is_live() && !is_whole {
             self.send_proof(serving.store(), run, out)?;
         }
         let header = self.header(serving, (index - run.all.start) as u32);
-        match buffer {
+        match bytes {
             None => out(Outgoing::data(&DataHeader { zeros: true, ..header }, Bytes::new())),
-            Some(buffer) => self.send_piece(header, buffer, out),
+            Some(bytes) => self.send_piece(header, bytes, out),
         }
         Ok(())
     }
@@ -148,8 +147,7 @@ impl GetAnswer {
     }
 
     /// A piece in frames of at most [`wire::MAX_PAYLOAD`]; the buffer is handed on, not copied.
-    fn send_piece(&mut self, mut header: DataHeader, bytes: Vec<u8>, out: &mut dyn FnMut(Outgoing)) {
-        let mut rest = Bytes::from(bytes);
+    fn send_piece(&mut self, mut header: DataHeader, mut rest: Bytes, out: &mut dyn FnMut(Outgoing)) {
         loop {
             let part = rest.split_to(rest.len().min(wire::MAX_PAYLOAD));
             let len = part.len() as u32;
@@ -178,7 +176,7 @@ impl GetAnswer {
         let object = Object { oid: &oid, name: b"", size: Some(bytes.len() as u64), metadata: &metadata };
         serving.processors().admit(&object)?;
         serving.processors().inspect(&object, 0, &bytes)?;
-        self.send_piece(self.header(serving, 0), bytes, out);
+        self.send_piece(self.header(serving, 0), bytes.into(), out);
         Ok(())
     }
 }
@@ -201,14 +199,18 @@ impl Run {
 }
 
 /// A piece of a run; `None` if it is all zeros.
-fn read(serving: &Serving, run: &Run, index: u64) -> Result<Option<Vec<u8>>, StoreError> {
-    let (store, mut buffer) = (serving.store(), Vec::new());
+fn read(serving: &Serving, run: &Run, index: u64) -> Result<Option<Bytes>, StoreError> {
+    let store = serving.store();
     // Whole small objects are read at once; asking for holes would cost more than reading.
     if run.all != (0..1) && store.is_zero(&run.oid, index) {
         return Ok(None);
     }
-    store.read_piece(&run.oid, index, &mut buffer)?;
-    Ok(Some(buffer).filter(|buffer| !are_zeros(buffer)))
+    let mut buffer = serving.buffers().take();
+    let front = buffer.len();
+    store.append_piece(&run.oid, index, &mut buffer)?;
+    let is_zero = are_zeros(&buffer[front..]);
+    let bytes = serving.buffers().lend(buffer, front);
+    Ok(Some(bytes).filter(|_| !is_zero))
 }
 
 fn refused(why: &str) -> Outcome {

@@ -32,6 +32,7 @@
 //! | [`conversation`] | the threads that answer |
 //! | [`client`] | [`Direct`]: dials, reconnects, and is a transfer plugin |
 //! | [`control`] | the control stream: messages of the program above |
+//! | `buffers` | the memory that pieces are read into |
 //! | `compress` | payloads as zstd frames: a [`crate::processor`] |
 //! | [`pace`] | a limit on bytes per second |
 //!
@@ -41,6 +42,7 @@
 pub mod access;
 pub mod answering;
 pub mod answers;
+mod buffers;
 pub mod callers;
 pub mod client;
 pub(crate) mod compress;

@@ -14,6 +14,7 @@ use towpath_store::{Availability, ObjectKind, State, Store, StoreError};
 use towpath_transfer::{Metadata, Outcome};
 
 use super::access::{Decision, Facts, decide};
+use super::buffers::Buffers;
 use crate::processor::{Object, Processors};
 
 /// Decoded descriptor blocks kept by whoever answers.
@@ -68,12 +69,14 @@ pub struct Serving {
     /// Roots that are bound; once known that stays.
     bindings: HashMap<Oid, Oid>,
     blocks: Blocks,
+    buffers: Buffers,
 }
 
 impl Serving {
     /// Answers `node` for `service`.
     pub fn new(service: Arc<Service>, node: NodeId) -> Self {
-        Self { service, node, suggested: 0, bindings: HashMap::new(), blocks: Blocks::default() }
+        let (blocks, buffers) = (Blocks::default(), Buffers::default());
+        Self { service, node, suggested: 0, bindings: HashMap::new(), blocks, buffers }
     }
 
     /// From now on data frames suggest to keep this much outstanding; 0 for no opinion.
@@ -83,6 +86,10 @@ impl Serving {
 
     pub(super) const fn suggested(&self) -> u32 {
         self.suggested
+    }
+
+    pub(super) const fn buffers(&self) -> &Buffers {
+        &self.buffers
     }
 
     pub(super) fn is_allowed(&self, oid: &Oid) -> bool {

@@ -245,6 +245,19 @@ impl Store for DiskStore {
         }
     }
 
+    fn append_piece(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        if self.productions.get(oid).is_none() {
+            match self.append_stored(&self.resolve(oid)?, index, buf) {
+                Err(StoreError::NotHere) => {}
+                result => return result,
+            }
+        }
+        let mut piece = Vec::new();
+        self.read_piece(oid, index, &mut piece)?;
+        buf.extend_from_slice(&piece);
+        Ok(())
+    }
+
     fn is_zero(&self, oid: &Oid, index: u64) -> bool {
         let is_hole = |content| self.is_hole(&content, index);
         self.productions.get(oid).is_none() && self.resolve(oid).is_ok_and(is_hole)

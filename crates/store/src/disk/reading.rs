@@ -46,6 +46,10 @@ impl DiskStore {
         self.with_source(oid, |source| source.read(piece_range(source, index)?, buf))
     }
 
+    pub(super) fn append_stored(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        self.with_source(oid, |source| source.append(piece_range(source, index)?, buf))
+    }
+
     pub(super) fn is_hole(&self, oid: &Oid, index: u64) -> bool {
         let look = |source: &Arc<Source>| Ok(source.is_hole(&piece_range(source, index)?));
         self.with_source(oid, look).unwrap_or(false)

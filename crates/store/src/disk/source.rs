@@ -12,7 +12,7 @@ use rustix::fs::{OFlags, SeekFrom};
 
 use super::files::Found;
 use super::folders::share;
-use crate::hashing::read_range;
+use crate::hashing::append_range;
 use crate::seam::StoreError;
 use crate::stamp::Stamp;
 use crate::sync::lock;
@@ -118,11 +118,18 @@ impl Source {
 
     /// Replaces the contents of `buf` with a range of the file that was not changed meanwhile.
     pub(crate) fn read(&self, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        buf.clear();
+        self.append(range, buf)
+    }
+
+    /// Appends to `buf` a range of the file that was not changed meanwhile; nothing if that fails.
+    pub(crate) fn append(&self, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
         *lock(&self.used) = Instant::now();
-        let read = read_range(&self.file, range, buf).map_err(|error| self.origin.explain(error));
+        let front = buf.len();
+        let read = append_range(&self.file, range, buf).map_err(|error| self.origin.explain(error));
         let result = read.and_then(|()| self.check());
         if result.is_err() {
-            buf.clear();
+            buf.truncate(front);
         }
         result
     }
