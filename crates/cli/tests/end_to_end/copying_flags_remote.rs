@@ -149,7 +149,7 @@ fn a_limited_rate_is_kept_to() {
 }
 
 fn a_silent_other_side_is_given_up_in_the_time_that_was_given() {
-    // Without the flag data may stall for a minute, and silence lasts 20 seconds before it is one.
+    // Without the flag data may stall for a minute, and silence lasts as long before it is one.
     let stalls = "sh -c \"$*\" | { stdbuf -o0 head -c 200000; exec cat > /dev/null; }";
     for (line, code) in
         [("sync --timeout=1", 30), ("sync --no-timeout --timeout=1", 30), ("cp --timeout=1", 1)]

@@ -24,6 +24,11 @@ use crate::service::Service;
 /// How often progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
+/// A copy outlives a network that is away for this long. The connection over ssh cannot be made
+/// again, and TCP may take as long again as a break lasted before it tries the next segment: what was
+/// cut for eight seconds was seen to be silent for more than twenty.
+const SILENCE: Duration = Duration::from_secs(60);
+
 /// A copy that is given up must not go on to its end, where it deletes and cleans up.
 pub struct StopOnDrop(pub Arc<Receiving>);
 
@@ -112,6 +117,7 @@ pub fn peer_config(options: &CopyOptions) -> PeerConfig {
     let pace = Arc::new(Pace::new(options.limit_rate));
     PeerConfig {
         control: true,
+        silence: SILENCE,
         wishes: options.compress.then(|| COMPRESS.to_owned()).into_iter().collect(),
         send_pace: Arc::clone(&pace),
         receive_pace: pace,
