@@ -18,10 +18,9 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio_util::sync::CancellationToken;
 use towpath_api::{ApiError, ErrorKind};
-use towpath_content::pieces::Layout;
 use towpath_content::{NodeId, Oid};
 use towpath_store::{About, ObjectKind, State, Store, Temporary};
-use towpath_transfer::{Fetched, ObjectRequest, Progress, Session, Target};
+use towpath_transfer::{Fetched, Progress, Session, Target};
 
 use crate::errors;
 use crate::get::Get;
@@ -213,10 +212,8 @@ async fn fetch(
     refuse_trees(&about)?;
     let admitted = get.service.admission.begin(Direction::Get, get.service.home.data())?;
     let _place = get.service.arrivals.place().await?;
-    // Of a live object the end is known when it is bound, and right when the session says so.
-    let size = layout.filter(|_| !get.oid.is_live()).map(|layout: Layout| layout.size());
-    tell.send_replace(Stage::Coming { size });
-    let request = ObjectRequest { size, ..get.request(Arc::clone(spool) as Arc<dyn Target>) };
+    let request = get.request(Arc::clone(spool) as Arc<dyn Target>, layout);
+    tell.send_replace(Stage::Coming { size: request.size });
     let fetched = session.fetch(request).await.map_err(|error| errors::fetch(&error))?;
     Watch::new(Arc::clone(&get.service.metrics)).sums(&session.progress().snapshot().by_source);
     keep(get, spool, incoming, &fetched, &about).await;

@@ -250,9 +250,11 @@ impl Get {
         shares.has_sent(node) || !shares.received(node).is_empty()
     }
 
-    /// The request for the ticket's own object.
-    pub(crate) fn request(&self, target: Arc<dyn Target>) -> ObjectRequest {
-        ObjectRequest { oid: self.oid, size: None, group: Arc::new(Group::default()), target, recipe: None }
+    /// The request for the ticket's own object, which was described to have this layout: it need not
+    /// be asked about again. Of a live object the end is known only when it is bound.
+    pub(crate) fn request(&self, target: Arc<dyn Target>, layout: Option<Layout>) -> ObjectRequest {
+        let size = layout.filter(|_| !self.oid.is_live()).map(|layout| layout.size());
+        ObjectRequest { oid: self.oid, size, group: Arc::new(Group::default()), target, recipe: None }
     }
 
     async fn run(
@@ -261,13 +263,13 @@ impl Get {
         events: &mpsc::Sender<Event>,
         summary: &mut Summary,
     ) -> Result<(), Failure> {
-        let (about, _) = self.describe().await?;
+        let (about, layout) = self.describe().await?;
         let destination = self.destination(request, &about)?;
         summary.output.clone_from(&destination);
         if about.kind == ObjectKind::Tree {
-            return get_tree::run(self, &destination, events, summary).await;
+            return get_tree::run(self, &destination, layout, events, summary).await;
         }
-        self.file(&destination, about, events, summary).await
+        self.file(&destination, (about, layout), events, summary).await
     }
 
     /// What is about to lie at `destination` came from this sender: it may stand in for the network
@@ -331,7 +333,7 @@ impl Get {
     async fn file(
         self: &Arc<Self>,
         destination: &Path,
-        about: About,
+        (about, layout): (About, Option<Layout>),
         events: &mpsc::Sender<Event>,
         summary: &mut Summary,
     ) -> Result<(), Failure> {
@@ -348,7 +350,7 @@ impl Get {
         let session = self.session();
         let fetched = {
             let telling = tell(session.progress(), events.clone());
-            let fetching = session.fetch(self.request(Arc::clone(&target) as Arc<dyn Target>));
+            let fetching = session.fetch(self.request(Arc::clone(&target) as Arc<dyn Target>, layout));
             tokio::select! { fetched = fetching => fetched, never = telling => match never {} }
         };
         summarize(&session.progress().snapshot(), summary);

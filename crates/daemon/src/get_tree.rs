@@ -24,7 +24,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind, Event, Summary};
 use towpath_content::Oid;
-use towpath_content::pieces::Value;
+use towpath_content::pieces::{Layout, Value};
 use towpath_content::tree::{self, Decoder, Entry, Kind, Located, Metadata};
 use towpath_files::{Destination, FileError, Overwrite, RelPath, Staged, WriteOptions, display_name};
 use towpath_plugins::processor::Processors;
@@ -50,6 +50,7 @@ const PART: usize = 64 << 10;
 pub async fn run(
     get: &Arc<Get>,
     destination: &Path,
+    layout: Option<Layout>,
     events: &mpsc::Sender<Event>,
     summary: &mut Summary,
 ) -> Result<(), Failure> {
@@ -77,7 +78,7 @@ pub async fn run(
     let writing = tokio::task::spawn_blocking(move || writer.run(reader));
     let outcome = {
         let telling = tell(session.progress(), events.clone());
-        let working = work(get, &session, &spool, writing);
+        let working = work(get, layout, &session, &spool, writing);
         let naming = forward(&mut named, events);
         tokio::select! {
             outcome = working => outcome,
@@ -126,11 +127,12 @@ async fn drain(named: &mut mpsc::UnboundedReceiver<Event>, events: &mpsc::Sender
 /// Runs descriptor and files to their end; the descriptor's error explains the writer's.
 async fn work(
     get: &Get,
+    layout: Option<Layout>,
     session: &Session,
     spool: &Arc<Spool>,
     writing: tokio::task::JoinHandle<Result<(), ApiError>>,
 ) -> Result<Fetched, Failure> {
-    let descriptor = session.fetch(get.request(Arc::clone(spool) as Arc<dyn Target>)).await;
+    let descriptor = session.fetch(get.request(Arc::clone(spool) as Arc<dyn Target>, layout)).await;
     if descriptor.is_err() {
         spool.fail();
     }

@@ -339,13 +339,18 @@ impl Service {
         });
     }
 
-    /// What was put as `oid`, or became it: the ticket of a small object names its content.
-    fn leased(&self, oid: Oid) -> Oid {
-        let leases = self.store.leases().unwrap_or_default();
-        match leases.iter().any(|lease| lease.oid == oid) {
-            true => oid,
-            false => leases.iter().find(|lease| lease.content == Some(oid)).map_or(oid, |lease| lease.oid),
-        }
+    /// What is held under a ticket or an OID: the put that gave this ticket, else what was put as
+    /// this OID or became it. The ticket of a small object names its content, and several puts may
+    /// have the same one; their secrets differ.
+    fn leased(&self, name: &str) -> Result<Oid, ApiError> {
+        let (oid, ticket) = (parse_name(name)?, name.trim().parse::<Ticket>().ok());
+        let leases = self.store.leases().map_err(|error| errors::store(&error))?;
+        let is_of = |lease: &&Lease| lease.oid == oid || lease.content == Some(oid);
+        let given = |lease: &&Lease| ticket.as_ref().is_some_and(|ticket| ticket.secret == lease.secret);
+        let by_ticket = leases.iter().filter(is_of).find(given);
+        let by_name = || leases.iter().find(|lease| lease.oid == oid);
+        let found = by_ticket.or_else(by_name).or_else(|| leases.iter().find(is_of));
+        Ok(found.map_or(oid, |lease| lease.oid))
     }
 
     /// What nobody leases and the store keeps.
@@ -548,7 +553,7 @@ impl Api for InProcess {
 
     fn done(&self, name: String) -> BoxFuture<'_, Result<(), ApiError>> {
         Box::pin(self.blocking(move |service| {
-            let oid = service.leased(parse_name(&name)?);
+            let oid = service.leased(&name)?;
             match service.store.done(&oid).map_err(|error| errors::store(&error))? {
                 true => service.trim_cache().map_err(|error| errors::store(&error)),
                 false => Err(ApiError::new(ErrorKind::NotFound, format!("nothing is put as {oid}"))

@@ -214,10 +214,10 @@ fn ticket(reply: &Value) -> String {
     reply["ticket"].as_str().unwrap().into()
 }
 
-/// What a ticket names and the right to it. Its addresses may change.
-fn right(ticket: &str) -> (String, [u8; 16]) {
-    let ticket: towpath_content::Ticket = ticket.parse().unwrap();
-    (ticket.oid.to_string(), ticket.secret.0)
+/// The right that a ticket gives, each put's own. Its addresses may change, and the ticket of a small
+/// object names the content once that is known, and holds it.
+fn right(ticket: &str) -> [u8; 16] {
+    ticket.parse::<towpath_content::Ticket>().unwrap().secret.0
 }
 
 /// After a restart: what was acknowledged is there, what was not is whole or refused.

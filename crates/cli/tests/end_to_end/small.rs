@@ -9,6 +9,7 @@ use crate::trees::{assert_same, dress, file};
 situations![
     a_small_file_is_in_its_ticket,
     a_small_stream_is_in_the_ticket_that_is_listed,
+    a_listed_ticket_takes_back_its_own_put_among_equal_ones,
     what_is_in_its_ticket_is_done_by_it,
     encryption_that_is_required_is_confirmed,
     tiny_files_come_with_the_descriptor,
@@ -59,6 +60,28 @@ fn what_is_in_its_ticket_is_done_by_it() {
     env.sender.tow(["done", ticket.trim()]).end().with(0);
     // What was handed out can't be called back.
     env.receiver.get(ticket.trim(), "copy").end().summary();
+}
+
+/// All of them name the same content: each listed ticket takes back its own put.
+fn a_listed_ticket_takes_back_its_own_put_among_equal_ones() {
+    let env = TestEnvironment::new();
+    let _daemon = env.sender.daemon();
+    for name in ["first", "second", "third"] {
+        fs::write(env.sender.path(name), "the same").unwrap();
+        env.sender.tow(["put", name]).end().with(0);
+    }
+    let paths = || {
+        let listed = env.sender.tow(["ls", "--json"]).end().with(0).events();
+        let field = |object: &serde_json::Value, name: &str| object[name].as_str().unwrap().to_owned();
+        listed.iter().map(|object| (field(object, "path"), field(object, "ticket"))).collect::<Vec<_>>()
+    };
+    for left in [2, 1, 0] {
+        let (path, ticket) = paths().pop().unwrap();
+        env.sender.tow(["done", &ticket]).end().with(0);
+        let rest = paths();
+        assert_eq!(rest.len(), left);
+        assert!(rest.iter().all(|(other, _)| *other != path), "{path} is still held");
+    }
 }
 
 fn tiny_files_come_with_the_descriptor() {
