@@ -15,7 +15,7 @@
 //! | [`doubles`] | stores that fail on purpose, for tests |
 //!
 //! Shared by the stores and private: `productions` (objects being put, readable meanwhile),
-//! `notices` (who waits for what), `lru` (a cache bounded by weight), `sync` (locks).
+//! `notices` (who waits for what), `spans` (ranges across pieces), `lru` (a cache bounded by weight), `sync` (locks).
 
 pub mod conformance;
 pub mod disk;
@@ -26,6 +26,7 @@ pub mod memory;
 mod notices;
 mod productions;
 pub mod seam;
+mod spans;
 pub mod stamp;
 mod sync;
 
@@ -35,6 +36,7 @@ pub use disk::{
 pub use hashing::{Hashed, hash_and_keep, hash_open_file};
 pub use memory::MemoryStore;
 pub use seam::{
-    About, Availability, Descriptors, Holder, Lease, Listener, ObjectKind, Partial, State, Store, StoreError,
+    About, Availability, Descriptors, Holder, Lease, Listener, MAX_SPAN, ObjectKind, Partial, RecipeNodes,
+    State, Store, StoreError,
 };
 pub use stamp::Stamp;
