@@ -149,13 +149,17 @@ impl ChunkIndex {
         if state.pending.is_due() { self.write_down(&mut state) } else { Ok(()) }
     }
 
-    /// Where chunks lie, one answer for each. Of several places those in a file that holds more of the
-    /// others are preferred, so that few files are read.
-    pub fn find_chunks(&self, hashes: &[ChunkHash]) -> Result<Vec<Option<Location>>, StoreError> {
+    /// Where chunks lie in files that `may_use` lets through, one answer for each. Of several places
+    /// those in a file that holds more of the others are preferred, so that few files are read.
+    pub fn find_chunks(
+        &self,
+        hashes: &[ChunkHash],
+        may_use: &dyn Fn(&Path) -> bool,
+    ) -> Result<Vec<Option<Location>>, StoreError> {
         let mut state = lock(&self.state);
         let mut found = Vec::with_capacity(hashes.len());
         for some in hashes.chunks(LOOK_UP) {
-            found.extend(self.look_up(&mut state, some)?);
+            found.extend(self.look_up(&mut state, some, may_use)?);
         }
         if state.used.len() > MAX_USED {
             self.write_down(&mut state)?;
@@ -198,7 +202,12 @@ impl ChunkIndex {
         self.with(&mut lock(&self.state), "counting", |conn| Ok(cuts::totals(conn)?))
     }
 
-    fn look_up(&self, state: &mut State, hashes: &[ChunkHash]) -> Result<Vec<Option<Location>>, StoreError> {
+    fn look_up(
+        &self,
+        state: &mut State,
+        hashes: &[ChunkHash],
+        may_use: &dyn Fn(&Path) -> bool,
+    ) -> Result<Vec<Option<Location>>, StoreError> {
         let mut sorted: Vec<_> = hashes.iter().map(prefix_of).zip(0..).collect();
         sorted.sort_unstable();
         let mut candidates = vec![Vec::new(); hashes.len()];
@@ -221,6 +230,7 @@ impl ChunkIndex {
         })?;
         let State { pending, used, .. } = state;
         files.extend(pending.files().map(|(number, file)| (Holder::Pending(number), file)));
+        files.retain(|_, (path, _)| may_use(path));
         let chosen = choose(&candidates, |holder| files.contains_key(holder));
         let locate = |choice: Option<(Holder, Entry)>| {
             let (holder, entry) = choice?;

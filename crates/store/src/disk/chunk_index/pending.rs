@@ -34,6 +34,7 @@ pub(super) struct Cut {
 pub(super) struct Pending {
     /// `None` in place of those that were forgotten or cut again.
     cuts: Vec<Option<Cut>>,
+    by_path: HashMap<Arc<Path>, Vec<u32>>,
     /// The chunks; their `cut` is a position in `cuts`.
     entries: Vec<Entry>,
     by_prefix: HashMap<u64, Vec<u32>>,
@@ -52,14 +53,8 @@ impl Pending {
     }
 
     pub(super) fn add(&mut self, file: &CutFile<'_>) {
-        for slot in &mut self.cuts {
-            let is_replaced = |cut: &Cut| {
-                *cut.path == *file.path && (cut.stamp != file.stamp || cut.parameters == file.parameters)
-            };
-            if slot.as_ref().is_some_and(is_replaced) {
-                *slot = None;
-            }
-        }
+        let is_replaced = |cut: &Cut| cut.stamp != file.stamp || cut.parameters == file.parameters;
+        self.forget_if(file.path, is_replaced);
         self.since.get_or_insert_with(Instant::now);
         let number = self.cuts.len() as u64;
         let before = self.entries.len();
@@ -69,7 +64,9 @@ impl Pending {
         }
         let CutFile { path, stamp, settled, parameters, .. } = *file;
         let chunks = (self.entries.len() - before) as u64;
-        self.cuts.push(Some(Cut { path: path.into(), stamp, settled, parameters, chunks }));
+        let path = Arc::<Path>::from(path);
+        self.by_path.entry(Arc::clone(&path)).or_default().push(number as u32);
+        self.cuts.push(Some(Cut { path, stamp, settled, parameters, chunks }));
     }
 
     fn insert(&mut self, entry: Entry) {
@@ -86,14 +83,19 @@ impl Pending {
     }
 
     pub(super) fn is_cut(&self, path: &Path, stamp: &Stamp, parameters: &Parameters) -> bool {
-        self.cuts.iter().flatten().any(|cut| {
-            cut.settled && cut.stamp == *stamp && cut.parameters == *parameters && *cut.path == *path
-        })
+        let numbers = self.by_path.get(path).into_iter().flatten();
+        let mut cuts = numbers.filter_map(|number| self.cuts[*number as usize].as_ref());
+        cuts.any(|cut| cut.settled && cut.stamp == *stamp && cut.parameters == *parameters)
     }
 
     pub(super) fn forget(&mut self, path: &Path) {
-        for slot in &mut self.cuts {
-            if slot.as_ref().is_some_and(|cut| *cut.path == *path) {
+        self.forget_if(path, |_| true);
+    }
+
+    fn forget_if(&mut self, path: &Path, goes: impl Fn(&Cut) -> bool) {
+        for number in self.by_path.get(path).into_iter().flatten() {
+            let slot = &mut self.cuts[*number as usize];
+            if slot.as_ref().is_some_and(&goes) {
                 *slot = None;
             }
         }

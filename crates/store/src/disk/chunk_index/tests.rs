@@ -30,7 +30,7 @@ fn record(index: &ChunkIndex, path: &str, stamp: Stamp, numbers: std::ops::Range
 }
 
 fn find(index: &ChunkIndex, n: u64) -> Option<(String, u64)> {
-    let found = index.find_chunks(&[hash(n)]).unwrap().remove(0)?;
+    let found = index.find_chunks(&[hash(n)], &|_| true).unwrap().remove(0)?;
     Some((found.path.to_str().unwrap().to_owned(), found.offset))
 }
 
@@ -103,6 +103,10 @@ fn a_copy_is_found_when_the_first_file_is_gone() {
     record(&index, "/a/one", stamp(1), 0..3);
     record(&index, "/a/copy", stamp(2), 0..3);
     index.flush().unwrap();
+    for name in ["one", "copy"] {
+        let found = index.find_chunks(&[hash(1)], &|path| path.ends_with(name)).unwrap().remove(0);
+        assert!(found.unwrap().path.ends_with(name), "of two places the one that may be used");
+    }
     for path in ["/a/one", "/a/copy"] {
         assert!(find(&index, 1).is_some());
         index.forget_file(Path::new(path)).unwrap();
@@ -120,7 +124,7 @@ fn the_file_that_holds_most_of_what_is_wanted_is_preferred() {
         index.flush().unwrap();
     }
     let wanted: Vec<_> = (0..50).map(hash).collect();
-    let found = index.find_chunks(&wanted).unwrap();
+    let found = index.find_chunks(&wanted, &|_| true).unwrap();
     assert!(found.iter().flatten().all(|found| *found.path == *Path::new("/whole")));
 }
 
@@ -133,7 +137,7 @@ fn many_batches_are_merged_and_everything_is_still_found() {
         index.flush().unwrap();
     }
     let wanted: Vec<_> = (0..3000).map(hash).collect();
-    for (n, found) in index.find_chunks(&wanted).unwrap().into_iter().enumerate() {
+    for (n, found) in index.find_chunks(&wanted, &|_| true).unwrap().into_iter().enumerate() {
         let found = found.unwrap();
         assert_eq!(
             (found.path.to_str().unwrap(), found.offset),
@@ -188,7 +192,7 @@ fn a_damaged_index_is_begun_anew_and_the_store_keeps_its_own() {
     index.flush().unwrap();
     // Damage that shows while it is open.
     index.with(&mut lock(&index.state), "test", |conn| Ok(conn.execute_batch("DROP TABLE places")?)).unwrap();
-    assert!(index.find_chunks(&[hash(1)]).is_err());
+    assert!(index.find_chunks(&[hash(1)], &|_| true).is_err());
     assert_eq!(find(&index, 1), None);
     record(&index, "/a/one", stamp(1), 0..3);
     index.flush().unwrap();
@@ -201,7 +205,7 @@ fn an_index_of_a_newer_program_is_left_alone() {
     let index = open(dir.path());
     let newer = |conn: &mut Connection| Ok(conn.pragma_update(None, "user_version", 9)?);
     index.with(&mut lock(&index.state), "test", newer).unwrap();
-    assert!(open(dir.path()).find_chunks(&[hash(1)]).unwrap_err().to_string().contains("version 9"));
+    assert!(open(dir.path()).find_chunks(&[hash(1)], &|_| true).unwrap_err().to_string().contains("version 9"));
     assert!(dir.path().join("chunks.db").exists());
 }
 
@@ -242,7 +246,7 @@ fn memory_and_writes_with_many_chunks() {
     let written = io.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap();
     let wanted: Vec<_> = (0..131_072).map(|n| hash(n * 997 % (millions * 1_000_000))).collect();
     let start = std::time::Instant::now();
-    let found = index.find_chunks(&wanted).unwrap().iter().flatten().count();
+    let found = index.find_chunks(&wanted, &|_| true).unwrap().iter().flatten().count();
     let (all, start) = (start.elapsed(), std::time::Instant::now());
     (0..1000).for_each(|n| drop(find(&index, n * 7919)));
     println!(
