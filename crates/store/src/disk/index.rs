@@ -176,7 +176,7 @@ impl Writer {
     }
 }
 
-fn open_lock(path: &Path) -> Result<File, StoreError> {
+pub(super) fn open_lock(path: &Path) -> Result<File, StoreError> {
     let file = private_file(path).map_err(|error| StoreError::io("opening", path, error))?;
     rustix::fs::flock(&file, FlockOperation::LockExclusive)
         .map_err(|error| StoreError::io("locking", path, error.into()))?;
@@ -184,7 +184,7 @@ fn open_lock(path: &Path) -> Result<File, StoreError> {
 }
 
 /// Opens or creates a file that nobody else may read: leases hold secrets.
-fn private_file(path: &Path) -> io::Result<File> {
+pub(super) fn private_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
@@ -199,12 +199,12 @@ fn open_writer(path: &Path) -> Outcome<Connection> {
         0 => convert(&mut connection, SCHEMA)?,
         1 => convert(&mut connection, FROM_1)?,
         VERSION => probe(&connection)?,
-        found => return Err(newer(path, found).into()),
+        found => return Err(newer(path, found, VERSION).into()),
     }
     Ok(connection)
 }
 
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
+pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
@@ -234,12 +234,12 @@ fn probe(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn newer(path: &Path, found: u64) -> StoreError {
-    let version = DecodeError::Version { field: "the index", found, known: VERSION };
+pub(super) fn newer(path: &Path, found: u64, known: u64) -> StoreError {
+    let version = DecodeError::Version { field: "the index", found, known };
     StoreError::io("opening", path, io::Error::new(io::ErrorKind::Unsupported, version))
 }
 
-fn is_damage(error: &rusqlite::Error) -> bool {
+pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error_code();
     let is_missing_table = error.to_string().contains("no such table");
     is_missing_table || matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
@@ -266,7 +266,7 @@ fn set_aside(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
@@ -279,7 +279,7 @@ fn rename_if_there(from: &Path, to: &Path) -> Result<(), StoreError> {
     }
 }
 
-fn explain(path: &Path, what: &str, fault: Fault) -> StoreError {
+pub(super) fn explain(path: &Path, what: &str, fault: Fault) -> StoreError {
     match fault {
         Fault::Store(error) => error,
         Fault::Sql(error) => {

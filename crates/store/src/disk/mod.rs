@@ -11,6 +11,7 @@
 //! | `folders` | owned files and temporaries |
 //! | `putting` | puts: streamed, or of a file where it lies |
 //! | `reading`, `source` | finding an object's bytes and noticing that a file changed |
+//! | [`chunk_index`] | where chunks lie in files that were cut before |
 //! | `chunks` | chunks and how often they were put |
 //! | `sessions` | leases that end with the process that held their session |
 //! | `cache`, `uses` | what nobody leases: when it was last used, and what is evicted first |
@@ -21,6 +22,7 @@
 //! announcements and waiting are a matter of one process.
 
 mod cache;
+pub mod chunk_index;
 mod chunks;
 mod files;
 mod folders;
@@ -45,6 +47,7 @@ use towpath_content::Oid;
 use towpath_content::pieces::{Layout, PieceTree};
 
 pub use self::cache::{CachePolicy, CachedObject, Evicted, Hold};
+use self::chunk_index::{ChunkIndex, ChunkLimits};
 use self::files::DirNumbers;
 pub use self::files::FileRecord;
 pub use self::folders::Temporary;
@@ -77,6 +80,7 @@ pub struct DiskStore {
     sources: Mutex<Lru<Oid, Arc<Source>>>,
     sessions: Sessions,
     uses: Uses,
+    chunk_index: ChunkIndex,
 }
 
 impl DiskStore {
@@ -96,6 +100,7 @@ impl DiskStore {
             sources: Mutex::new(Lru::new(OPEN_FILES)),
             sessions: Sessions::open(state_dir)?,
             uses: Uses::new(),
+            chunk_index: ChunkIndex::new(state_dir, ChunkLimits::default()),
         })
     }
 
@@ -138,6 +143,11 @@ impl DiskStore {
         records.iter().for_each(|record| self.notices.complete(&record.oid));
         new.iter().for_each(|oid| self.notices.tell(oid));
         Ok(())
+    }
+
+    /// Where chunks lie in files that were cut before.
+    pub const fn chunk_index(&self) -> &ChunkIndex {
+        &self.chunk_index
     }
 
     fn binding(&self, oid: &Oid) -> Result<Option<(Oid, u64)>, StoreError> {

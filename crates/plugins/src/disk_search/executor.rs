@@ -1,0 +1,322 @@
+//! Threads that work disk operations off a bounded queue and send what they find over a channel.
+//!
+//! What is on its way is bounded in three ways: operations outstanding, events in the channel, and bytes
+//! of chunks that were handed out and not yet taken in ([`InFlight`]); an operation waits where there is
+//! no room. Dropping the executor cancels all operations, and its threads end.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use towpath_content::chunking::{ChunkHash, Parameters};
+use towpath_store::DiskStore;
+use towpath_store::disk::chunk_index::Location;
+
+use super::cached::Indexed;
+use super::{
+    Cancel, Candidate, Cost, Directory, FoundChunk, HashOutcome, Listing, ReadBack, SearchError, Wanted,
+    cache_check, cache_read, hash, stat,
+};
+
+/// Events in the channel at most; each but a chunk's is some hundred KiB at the most.
+const EVENTS: usize = 32;
+/// How often someone who waits for room looks whether it was cancelled.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// How much goes on at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Threads: operations under way. Hashing takes all cores besides. Default: 1, as one disk serves one
+    /// reader best.
+    pub threads: usize,
+    /// Operations that wait or are under way. Default: 64.
+    pub operations: usize,
+    /// Bytes handed out and not yet taken in. One chunk is handed out in any case. Default: 16 MiB.
+    pub bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { threads: 1, operations: 64, bytes: 16 << 20 }
+    }
+}
+
+/// What operations ask the outside.
+#[derive(Clone)]
+pub struct Rules {
+    /// What is wanted now.
+    pub wanted: Arc<Wanted>,
+    /// Whether chunks may be drawn from a file that the index names: [`super::Scope::covers`].
+    pub may_use: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
+    /// Names that no search looks at: temporaries.
+    pub leave_out: Arc<dyn Fn(&OsStr) -> bool + Send + Sync>,
+}
+
+/// Something to do on the disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    /// STAT: [`stat()`].
+    Stat(Directory),
+    /// HASH: [`hash()`].
+    Hash {
+        /// The file.
+        candidate: Candidate,
+        /// How it is cut: as the recipe says that its chunks are looked for.
+        parameters: Parameters,
+    },
+    /// CACHE-CHECK: [`cache_check`].
+    CacheCheck(Vec<ChunkHash>),
+    /// CACHE-READ: [`cache_read`].
+    CacheRead(Vec<(ChunkHash, Location)>),
+}
+
+/// Names an operation of one executor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OperationId(u64);
+
+/// What comes of operations, in the order in which each finds it.
+#[derive(Debug)]
+pub enum Event {
+    /// A STAT found these.
+    Listed {
+        /// Which.
+        id: OperationId,
+        /// What it found.
+        listing: Listing,
+    },
+    /// A HASH or CACHE-READ found a chunk.
+    Found {
+        /// Which.
+        id: OperationId,
+        /// The chunk.
+        chunk: FoundChunk,
+        /// Counts its bytes until it is dropped.
+        held: InFlight,
+    },
+    /// The last of each operation.
+    Ended {
+        /// Which.
+        id: OperationId,
+        /// What it came to.
+        result: Result<Finished, SearchError>,
+        /// What it cost.
+        cost: Cost,
+    },
+}
+
+/// What an operation came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finished {
+    /// The directory was told wholly.
+    Stat,
+    /// The file was read, or needs not be.
+    Hash(HashOutcome),
+    /// Where each chunk lies, in the order asked.
+    CacheCheck(Vec<Option<Location>>),
+    /// All was read; what was not there is named.
+    CacheRead(ReadBack),
+}
+
+/// Threads for disk operations.
+pub struct Executor {
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executor").field("outstanding", &self.outstanding()).finish_non_exhaustive()
+    }
+}
+
+struct Shared {
+    store: Arc<DiskStore>,
+    rules: Rules,
+    limits: Limits,
+    queue: Mutex<Queue>,
+    /// Something was queued, or the end has come.
+    changed: Condvar,
+    budget: Arc<Budget>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<(OperationId, Operation)>,
+    /// All that did not end, waiting or under way.
+    outstanding: Vec<(OperationId, Cancel)>,
+    last: u64,
+    is_closed: bool,
+}
+
+impl Executor {
+    /// Starts the threads. What they find comes over the channel; if that is dropped, all operations end.
+    pub fn start(
+        store: Arc<DiskStore>,
+        rules: Rules,
+        limits: Limits,
+    ) -> io::Result<(Self, mpsc::Receiver<Event>)> {
+        let (events, inbox) = mpsc::channel(EVENTS);
+        let (queue, changed) = (Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { store, rules, limits, queue, changed, budget: Arc::default() });
+        // Made first, so that threads already started end if another can't be.
+        let executor = Self { shared: Arc::clone(&shared) };
+        for _ in 0..limits.threads.max(1) {
+            let (shared, events) = (Arc::clone(&shared), events.clone());
+            std::thread::Builder::new().name("disk-search".into()).spawn(move || shared.work(&events))?;
+        }
+        Ok((executor, inbox))
+    }
+
+    /// Queues an operation; if there are too many it comes back.
+    pub fn submit(&self, operation: Operation) -> Result<OperationId, Operation> {
+        let mut queue = lock(&self.shared.queue);
+        if queue.outstanding.len() >= self.shared.limits.operations {
+            return Err(operation);
+        }
+        queue.last += 1;
+        let id = OperationId(queue.last);
+        queue.outstanding.push((id, Cancel::default()));
+        queue.waiting.push_back((id, operation));
+        self.shared.changed.notify_one();
+        Ok(id)
+    }
+
+    /// Ends an operation at its next look; its end is told as that of any other. Nothing happens if it has
+    /// ended.
+    pub fn cancel(&self, id: OperationId) {
+        let queue = lock(&self.shared.queue);
+        queue.outstanding.iter().filter(|(found, _)| *found == id).for_each(|(_, cancel)| cancel.cancel());
+    }
+
+    /// Operations that wait or are under way.
+    pub fn outstanding(&self) -> usize {
+        lock(&self.shared.queue).outstanding.len()
+    }
+
+    /// Bytes handed out and not yet taken in.
+    pub fn bytes_in_flight(&self) -> u64 {
+        *lock(&self.shared.budget.bytes)
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        let mut queue = lock(&self.shared.queue);
+        queue.is_closed = true;
+        queue.waiting.clear();
+        queue.outstanding.iter().for_each(|(_, cancel)| cancel.cancel());
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Shared {
+    fn work(&self, events: &mpsc::Sender<Event>) {
+        while let Some((id, operation, cancel)) = self.next() {
+            let (result, cost) = self.run(id, operation, &cancel, events);
+            lock(&self.queue).outstanding.retain(|(found, _)| *found != id);
+            if events.blocking_send(Event::Ended { id, result, cost }).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn next(&self) -> Option<(OperationId, Operation, Cancel)> {
+        let mut queue = lock(&self.queue);
+        loop {
+            if queue.is_closed {
+                return None;
+            }
+            if let Some((id, operation)) = queue.waiting.pop_front() {
+                let cancel = queue.outstanding.iter().find(|(found, _)| *found == id);
+                return cancel.map(|(_, cancel)| (id, operation, cancel.clone()));
+            }
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn run(
+        &self,
+        id: OperationId,
+        operation: Operation,
+        cancel: &Cancel,
+        events: &mpsc::Sender<Event>,
+    ) -> (Result<Finished, SearchError>, Cost) {
+        let Rules { wanted, may_use, leave_out } = &self.rules;
+        let mut give = |chunk: FoundChunk| {
+            let held = self.budget.take(chunk.bytes.len() as u64, self.limits.bytes, cancel, events);
+            held.is_some_and(|held| events.blocking_send(Event::Found { id, chunk, held }).is_ok())
+        };
+        match operation {
+            Operation::Stat(directory) => {
+                let mut tell = |listing| events.blocking_send(Event::Listed { id, listing }).is_ok();
+                let (result, cost) = stat(&directory, &**leave_out, cancel, &mut tell);
+                (result.map(|()| Finished::Stat), cost)
+            }
+            Operation::Hash { candidate, parameters } => {
+                let (result, cost) = hash(&self.store, &candidate, &parameters, &**wanted, cancel, &mut give);
+                (result.map(Finished::Hash), cost)
+            }
+            Operation::CacheCheck(hashes) => {
+                let (result, cost) = cache_check(&self.store, &hashes, &**may_use, cancel);
+                (result.map(Finished::CacheCheck), cost)
+            }
+            Operation::CacheRead(chunks) => {
+                let chunks: Vec<Indexed> = chunks;
+                let (result, cost) = cache_read(&self.store, &chunks, &**wanted, cancel, &mut give);
+                (result.map(Finished::CacheRead), cost)
+            }
+        }
+    }
+}
+
+/// Bytes handed out and not yet taken in.
+#[derive(Debug, Default)]
+struct Budget {
+    bytes: Mutex<u64>,
+    released: Condvar,
+}
+
+impl Budget {
+    /// Waits for room; none if the operation is to end instead.
+    fn take(
+        self: &Arc<Self>,
+        bytes: u64,
+        limit: u64,
+        cancel: &Cancel,
+        events: &mpsc::Sender<Event>,
+    ) -> Option<InFlight> {
+        let mut taken = lock(&self.bytes);
+        while *taken > 0 && *taken + bytes > limit {
+            if cancel.is_cancelled() || events.is_closed() {
+                return None;
+            }
+            let waited = self.released.wait_timeout(taken, PATIENCE);
+            taken = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *taken += bytes;
+        Some(InFlight { budget: Arc::clone(self), bytes })
+    }
+}
+
+/// Counts a chunk's bytes as on their way until it is dropped.
+#[derive(Debug)]
+pub struct InFlight {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        *lock(&self.budget.bytes) -= self.bytes;
+        self.budget.released.notify_all();
+    }
+}
+
+/// Whoever panicked with the lock left nothing half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,148 @@
+//! HASH: a file read once, cut and hashed; what is wanted is handed out, all of it indexed.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use bytes::Bytes;
+use rayon::prelude::*;
+use towpath_content::chunking::{ChunkHash, Parameters};
+use towpath_content::pieces::Layout;
+use towpath_content::recipe::Descriptor;
+use towpath_store::cutting::cut_and_hash_open_file;
+use towpath_store::disk::chunk_index::{CutChunk, CutFile};
+use towpath_store::{DiskStore, FileRecord, Hashed, StoreError};
+
+use super::stat::Candidate;
+use super::{Cancel, Cost, FoundChunk, Give, Meter, SearchError, Wanted, open};
+
+/// Chunks of one file that are indexed, 48 bytes of memory each. A file that has more is searched each time.
+const MAX_INDEXED: usize = 1 << 19;
+
+/// What became of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HashOutcome {
+    /// It was read, and is in the index now.
+    Read,
+    /// It was cut like this before and has not changed: the index knows all its chunks, and the file was
+    /// not read.
+    Known,
+}
+
+/// Cuts the file with `parameters`, hands out what is `wanted` of it, and indexes chunks and content.
+///
+/// A hash that is wanted is compared with each chunk's and, if the object would be of one piece, with that
+/// of the whole file.
+pub fn hash(
+    store: &DiskStore,
+    candidate: &Candidate,
+    parameters: &Parameters,
+    wanted: &Wanted,
+    cancel: &Cancel,
+    give: &mut Give<'_>,
+) -> (Result<HashOutcome, SearchError>, Cost) {
+    let meter = Meter::start();
+    let mut pass = Pass { wanted, cancel, give, meter, chunks: Vec::new(), is_refused: false };
+    let result = pass.run(store, candidate, parameters);
+    (result, pass.meter.stop())
+}
+
+struct Pass<'a, 'g> {
+    wanted: &'a Wanted,
+    cancel: &'a Cancel,
+    give: &'a mut Give<'g>,
+    meter: Meter,
+    chunks: Vec<CutChunk>,
+    /// Nobody takes what is found any more.
+    is_refused: bool,
+}
+
+impl Pass<'_, '_> {
+    fn run(
+        &mut self,
+        store: &DiskStore,
+        candidate: &Candidate,
+        parameters: &Parameters,
+    ) -> Result<HashOutcome, SearchError> {
+        self.cancel.check()?;
+        let path = candidate.path();
+        let (file, stamp) = open::regular(&path)?;
+        self.meter.cost.stats += 1;
+        if stamp.dev != candidate.stamp.dev {
+            return Err(SearchError::OtherFileSystem(path));
+        }
+        let index = store.chunk_index();
+        if index.is_cut(&path, &stamp, parameters).map_err(SearchError::Index)? {
+            return Ok(HashOutcome::Known);
+        }
+        let hashed = cut_and_hash_open_file(&file, &path, parameters, &mut |run| self.take(&file, run));
+        self.cancel.check()?;
+        if self.is_refused {
+            return Err(SearchError::Cancelled);
+        }
+        let hashed = hashed.map_err(|error| match error {
+            StoreError::SourceChanged { path } => SearchError::Changed(path),
+            StoreError::Io { source, .. } => SearchError::Unreadable { path: path.clone(), source },
+            other => SearchError::Index(other),
+        })?;
+        self.take_whole(&file, &hashed)?;
+        let Hashed { stamp, settled, .. } = hashed;
+        if self.chunks.len() < MAX_INDEXED {
+            let cut = CutFile { path: &path, stamp, settled, parameters: *parameters, chunks: &self.chunks };
+            index.record_chunks(&cut).map_err(SearchError::Index)?;
+        }
+        let record = FileRecord::new(&candidate.dir, &candidate.name, hashed);
+        store.remember(&[record]).map_err(SearchError::Index)?;
+        Ok(HashOutcome::Read)
+    }
+
+    /// Takes a run of chunks whose bytes were just read.
+    fn take(&mut self, file: &File, run: &[Descriptor]) -> io::Result<()> {
+        if self.cancel.is_cancelled() {
+            return Err(ended());
+        }
+        self.meter.cost.chunks += run.len() as u64;
+        self.meter.cost.bytes += run.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>();
+        let room = MAX_INDEXED - self.chunks.len();
+        let chunk = |found: &Descriptor| CutChunk { hash: found.hash, offset: found.offset, len: found.len };
+        self.chunks.extend(run.iter().take(room).map(chunk));
+        let is_wanted = |found: &&Descriptor| (self.wanted)(&found.hash) == Some(found.len);
+        let matching: Vec<_> = run.iter().filter(is_wanted).collect();
+        let found: Vec<_> = matching.into_par_iter().filter_map(|chunk| warm(file, chunk)).collect();
+        if found.into_iter().all(|chunk| self.hand_out(chunk)) { Ok(()) } else { Err(ended()) }
+    }
+
+    /// The whole file, if it is an object of one piece that is wanted.
+    fn take_whole(&mut self, file: &File, hashed: &Hashed) -> Result<(), SearchError> {
+        let (hash, size) = (ChunkHash(*hashed.oid.digest()), hashed.stamp.size);
+        let is_one_piece = Layout::of(size).is_ok_and(|layout| layout.count() == 1);
+        let Ok(len) = u32::try_from(size) else { return Ok(()) };
+        if !is_one_piece || (self.wanted)(&hash) != Some(len) {
+            return Ok(());
+        }
+        let found = warm(file, &Descriptor { hash, len, offset: 0 });
+        if found.is_none_or(|chunk| self.hand_out(chunk)) { Ok(()) } else { Err(SearchError::Cancelled) }
+    }
+
+    fn hand_out(&mut self, chunk: FoundChunk) -> bool {
+        // A chunk that the file repeats is handed out once, if whoever wants it is told in time.
+        if (self.wanted)(&chunk.hash).is_none() {
+            return true;
+        }
+        let give = &mut self.give;
+        self.is_refused = !self.meter.aside(|| give(chunk));
+        !self.is_refused
+    }
+}
+
+/// The bytes of a chunk that was read a moment ago, from memory the second time. They are compared
+/// again, since they are another copy of what may be changing.
+fn warm(file: &File, chunk: &Descriptor) -> Option<FoundChunk> {
+    let mut bytes = vec![0; chunk.len as usize];
+    file.read_exact_at(&mut bytes, chunk.offset).ok()?;
+    (ChunkHash::of(&bytes) == chunk.hash).then(|| FoundChunk { hash: chunk.hash, bytes: Bytes::from(bytes) })
+}
+
+fn ended() -> io::Error {
+    io::ErrorKind::Interrupted.into()
+}

@@ -1,0 +1,32 @@
+CREATE TABLE dirs (
+    id INTEGER PRIMARY KEY,
+    path BLOB NOT NULL UNIQUE
+);
+CREATE TABLE cuts (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    dir INTEGER NOT NULL,
+    name BLOB NOT NULL,
+    parameters BLOB NOT NULL,
+    dev INTEGER NOT NULL,
+    ino INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    mtime_ns INTEGER NOT NULL,
+    ctime_ns INTEGER NOT NULL,
+    settled INTEGER NOT NULL,
+    chunks INTEGER NOT NULL,
+    used INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX cuts_by_name ON cuts (dir, name, parameters);
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    entries INTEGER NOT NULL
+);
+CREATE TABLE places (
+    key INTEGER PRIMARY KEY,
+    entries BLOB NOT NULL
+);
+CREATE TABLE totals (
+    files INTEGER NOT NULL,
+    chunks INTEGER NOT NULL
+);
+INSERT INTO totals VALUES (0, 0);
