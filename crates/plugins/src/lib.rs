@@ -3,6 +3,7 @@
 //!
 //! | module | scheme | story |
 //! |---|---|---|
+//! | [`adaptive`] | – | decides between network and local disk, chunk by chunk |
 //! | [`direct`] | `tow:` | from another service, over the protocol of `docs/formats/protocol.md` |
 //! | [`local`] | – | from this machine's own store |
 //! | [`cascade`] | – | wraps others: what one does not have is asked of the next |
@@ -10,6 +11,7 @@
 //! | [`preferred`] | – | wraps any for one transfer: its priority, encryption required |
 //! | [`takeover`] | – | wraps two: the better one once it stands, the first one again when it falls |
 
+pub mod adaptive;
 pub mod cascade;
 pub mod direct;
 mod inspected;

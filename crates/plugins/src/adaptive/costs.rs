@@ -1,0 +1,205 @@
+//! What things cost, in seconds, from what they took: moving averages (§6.2.1, §6.2.3).
+//!
+//! Until something was measured, an assumption stands in. The assumptions are those of a plain
+//! solid-state disk and one core; the first measurement replaces them.
+
+use std::time::Duration;
+
+/// Weight of the newest measurement: smooths single hiccups, follows a change of load in a few
+/// operations (the paper's α).
+pub const ALPHA: f64 = 0.2;
+/// Files below this tell more of opening than of reading.
+const TELLING_BYTES: u64 = 64 << 10;
+/// Reading and hashing before anything was measured, bytes a second.
+const ASSUMED_RATE: f64 = 500e6;
+/// Arrivals are gathered for so long, seconds, before they count as one measurement.
+const INTERVAL: f64 = 0.05;
+
+/// An exponentially weighted moving average that begins with an assumption.
+#[derive(Debug, Clone, Copy)]
+pub struct Average {
+    value: f64,
+    is_measured: bool,
+}
+
+impl Average {
+    /// Stands for `value` until the first measurement.
+    pub const fn assumed(value: f64) -> Self {
+        Self { value, is_measured: false }
+    }
+
+    /// One more measurement.
+    pub fn add(&mut self, sample: f64) {
+        self.value = if self.is_measured { self.value + ALPHA * (sample - self.value) } else { sample };
+        self.is_measured = true;
+    }
+
+    /// The average, or the assumption.
+    pub fn get(&self) -> f64 {
+        self.value
+    }
+}
+
+/// What the disk's operations cost.
+#[derive(Debug, Clone, Copy)]
+pub struct Costs {
+    stat: Average,
+    chunk: Average,
+    byte: Average,
+    /// Bytes of a chunk as the recipe cuts them on average.
+    chunk_bytes: u64,
+}
+
+impl Costs {
+    /// Nothing measured; chunks of about so many bytes.
+    pub fn new(chunk_bytes: u64) -> Self {
+        let chunk_bytes = chunk_bytes.max(1);
+        Self {
+            stat: Average::assumed(200e-6),
+            chunk: Average::assumed(chunk_bytes as f64 / ASSUMED_RATE + 50e-6),
+            byte: Average::assumed(1.0 / ASSUMED_RATE),
+            chunk_bytes,
+        }
+    }
+
+    /// A directory was read, with a `stat` of each entry.
+    pub fn listed(&mut self, took: Duration) {
+        self.stat.add(took.as_secs_f64());
+    }
+
+    /// So much of a file was read on end, cut and hashed.
+    pub fn hashed(&mut self, bytes: u64, took: Duration) {
+        if bytes >= TELLING_BYTES {
+            self.byte.add(took.as_secs_f64() / bytes as f64);
+        }
+    }
+
+    /// Single chunks were read and hashed.
+    pub fn read(&mut self, chunks: u64, took: Duration) {
+        if chunks > 0 {
+            self.chunk.add(took.as_secs_f64() / chunks as f64);
+        }
+    }
+
+    /// OpCost(STAT).
+    pub fn stat(&self) -> f64 {
+        self.stat.get()
+    }
+
+    /// OpCost(CHUNK_HASH) of a chunk within a file that is read on end.
+    pub fn chunk_in_passing(&self) -> f64 {
+        self.byte.get() * self.chunk_bytes as f64
+    }
+
+    /// The same for a chunk that is read alone: with finding the place.
+    pub fn chunk_alone(&self) -> f64 {
+        self.chunk.get().max(self.chunk_in_passing())
+    }
+
+    /// OpCost(HASH) of a file of so many bytes, one chunk at least.
+    pub fn hash(&self, size: u64) -> f64 {
+        self.byte.get() * size.max(self.chunk_bytes) as f64
+    }
+
+    /// Bytes a second that are read and hashed.
+    pub fn hash_rate(&self) -> f64 {
+        1.0 / self.byte.get()
+    }
+}
+
+/// Bytes a second that the network brings while it is asked for something.
+#[derive(Debug, Clone, Copy)]
+pub struct Rate {
+    average: Average,
+    /// When the open interval began, and what came in it.
+    since: Option<(f64, u64)>,
+}
+
+impl Default for Rate {
+    fn default() -> Self {
+        Self { average: Average::assumed(0.0), since: None }
+    }
+}
+
+impl Rate {
+    /// Something was asked of a network that was idle: measuring begins.
+    pub fn asked(&mut self, now: Duration) {
+        self.since.get_or_insert((now.as_secs_f64(), 0));
+    }
+
+    /// Bytes came; `is_idle` if nothing is asked any more.
+    pub fn arrived(&mut self, now: Duration, bytes: u64, is_idle: bool) {
+        let now = now.as_secs_f64();
+        let Some((since, before)) = self.since else { return };
+        let (total, elapsed) = (before + bytes, now - since);
+        let is_over = elapsed >= INTERVAL;
+        if is_over {
+            self.average.add(total as f64 / elapsed);
+        }
+        self.since = match (is_idle, is_over) {
+            (true, _) => None,
+            (false, true) => Some((now, 0)),
+            (false, false) => Some((since, total)),
+        };
+    }
+
+    /// Bytes a second, 0 before the first measurement. While nothing comes it falls, as no more
+    /// than `expected` bytes can have been on their way.
+    pub fn get(&self, now: Duration, expected: u64) -> f64 {
+        let average = self.average.get();
+        match self.since {
+            Some((since, bytes)) if now.as_secs_f64() > since + 4.0 * INTERVAL => {
+                average.min((bytes + expected) as f64 / (now.as_secs_f64() - since))
+            }
+            _ => average,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_average_follows_by_a_fifth() {
+        let mut average = Average::assumed(9.0);
+        assert_eq!(average.get(), 9.0);
+        average.add(1.0);
+        average.add(2.0);
+        assert!((average.get() - 1.2).abs() < 1e-9);
+    }
+
+    #[test]
+    fn small_files_do_not_tell_the_rate_of_the_disk() {
+        let mut costs = Costs::new(16384);
+        let before = costs.hash_rate();
+        costs.hashed(100, Duration::from_secs(1));
+        assert_eq!(costs.hash_rate(), before);
+        costs.hashed(1 << 20, Duration::from_secs(1));
+        assert!((costs.hash_rate() - 1_048_576.0).abs() < 1.0);
+        assert!(costs.chunk_alone() >= costs.chunk_in_passing());
+    }
+
+    #[test]
+    fn a_rate_falls_while_nothing_comes() {
+        let mut rate = Rate::default();
+        let at = Duration::from_millis;
+        rate.asked(at(0));
+        for now in 1..=10 {
+            rate.arrived(at(now * 100), 1000, false);
+        }
+        assert!((rate.get(at(1000), 500) - 10_000.0).abs() < 1.0);
+        assert!(rate.get(at(11_000), 500) < 60.0);
+    }
+
+    #[test]
+    fn idle_time_is_not_slowness() {
+        let mut rate = Rate::default();
+        let at = Duration::from_millis;
+        rate.asked(at(0));
+        rate.arrived(at(100), 1000, true);
+        rate.asked(at(60_000));
+        rate.arrived(at(60_100), 1000, true);
+        assert!((rate.get(at(90_000), 0) - 10_000.0).abs() < 1.0);
+    }
+}

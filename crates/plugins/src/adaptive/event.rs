@@ -1,0 +1,108 @@
+//! What the scheduler is told, and what it answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use towpath_transfer::Tag;
+
+use super::groups::Chunk;
+use super::heuristics::File;
+use super::operations::{Operation, OperationId, Span};
+use super::paths::Directory;
+use super::pressure::Queues;
+
+/// Something happened.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// These chunks are wanted; each of `files` has them all (one file, unless several share them).
+    Wanted {
+        /// Files of the transfer.
+        files: Vec<Arc<File>>,
+        /// Their chunks.
+        chunks: Vec<Chunk>,
+    },
+    /// These directories may be searched, with what is in them. The scheduler looks nowhere else: give
+    /// the destination, those above it as far as allowed, and what the user named.
+    Look(Vec<Directory>),
+    /// These chunks are no longer wanted.
+    Withdrawn(Vec<Tag>),
+    /// A disk operation found a chunk, and it is checked.
+    Found {
+        /// Which operation.
+        operation: OperationId,
+        /// Which chunk.
+        tag: Tag,
+    },
+    /// The network brought a chunk.
+    Arrived {
+        /// Which chunk.
+        tag: Tag,
+        /// Its bytes.
+        len: u32,
+    },
+    /// The network did not bring chunks it was asked for; they can be asked for again.
+    NotBrought(Vec<Tag>),
+    /// A disk operation is over.
+    Completed {
+        /// Which one.
+        operation: OperationId,
+        /// How long it worked, without the time it was paused.
+        took: Duration,
+        /// What came of it.
+        end: End,
+    },
+    /// The queues as they stand.
+    Pressure(Queues),
+    /// [`Action::Recompute`] was done and took so long.
+    Recomputed(Duration),
+    /// Nothing happened for a while. At least ten times a second while anything is missing.
+    Tick,
+}
+
+/// What came of a disk operation.
+#[derive(Debug, Clone)]
+pub enum End {
+    /// STAT: what is in the directory. Directories that may not be searched are left out.
+    Listed {
+        /// Regular files.
+        files: Vec<File>,
+        /// Names of directories.
+        directories: Vec<Box<[u8]>>,
+    },
+    /// HASH: so many bytes were read.
+    Hashed {
+        /// Read, cut and hashed.
+        bytes: u64,
+    },
+    /// CACHE-CHECK: where the index has chunks, by file; files that changed are left out.
+    Checked(Vec<(Arc<File>, Vec<Span>)>),
+    /// CACHE-READ: so many chunks were read, right or wrong.
+    Read {
+        /// How many.
+        chunks: u64,
+    },
+    /// It could not be done.
+    Failed,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Run this on the disk and tell [`Event::Found`] and [`Event::Completed`].
+    Start {
+        /// Named so in events.
+        id: OperationId,
+        /// What.
+        operation: Operation,
+    },
+    /// Let this operation rest: the disk or the processor is needed otherwise. It may end as it was.
+    Pause(OperationId),
+    /// Let it go on.
+    Resume(OperationId),
+    /// Ask the network for these, in this order: runs that follow each other in a file.
+    AskNetwork(Vec<Tag>),
+    /// The disk had them; the network need not bring them any more. No event is expected.
+    CancelNetwork(Vec<Tag>),
+    /// Call [`super::Scheduler::recompute`], measure it, and tell [`Event::Recomputed`].
+    Recompute,
+}

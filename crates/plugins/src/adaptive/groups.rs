@@ -1,0 +1,341 @@
+//! Metadata groups (§5.2): the wanted chunks of one source file are scheduled together.
+//!
+//! Likelihoods come from metadata alone, so all chunks of a file share them: thousands of pairs of
+//! chunks and operations become a few of groups and operations. Chunks that several files have form a
+//! group of their own, as likely as the likeliest of its files. A group keeps its chunks in the order of
+//! the file, so that what is asked of the network is long runs.
+//!
+//! A candidate is compared with at most [`COMPARED`] groups: those that share its name, size or
+//! directory, and the oldest. So an operation costs the same to judge however large the transfer.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use towpath_transfer::Tag;
+
+use super::heuristics::{File, best_probability};
+use super::paths::{Directory, commonality};
+
+/// Groups that a candidate is compared with, and directories that a directory is compared with.
+const COMPARED: usize = 32;
+/// Of these, how many by each of name, size and directory.
+const BY_KEY: usize = 8;
+/// Moves that are remembered.
+const MOVES: usize = 16;
+/// How far a move that held for one file is trusted for the next.
+const TRUST_IN_MOVES: f64 = 0.95;
+
+/// Names a group within its scheduler.
+pub type GroupId = u64;
+
+/// A wanted chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunk {
+    /// The want's tag.
+    pub tag: Tag,
+    /// Where it begins in the source file (in the first, if it is in several).
+    pub offset: u64,
+    /// Its bytes.
+    pub len: u32,
+}
+
+/// How a chunk stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Nobody was asked.
+    Waiting,
+    /// The network was asked.
+    Asked,
+    /// It is there, or not wanted any more.
+    Done,
+}
+
+struct Group {
+    files: Vec<Arc<File>>,
+    /// By offset.
+    chunks: Vec<(Chunk, State)>,
+    /// All that wait lie between these.
+    head: usize,
+    tail: usize,
+    waiting: u64,
+    /// Waiting or asked.
+    open: u64,
+}
+
+/// All groups of a scheduler that still miss chunks.
+#[derive(Default)]
+pub struct Groups {
+    groups: BTreeMap<GroupId, Group>,
+    next: GroupId,
+    places: HashMap<Tag, (GroupId, u32)>,
+    names: HashMap<Box<[u8]>, BTreeSet<GroupId>>,
+    sizes: HashMap<u64, BTreeSet<GroupId>>,
+    /// Groups by destination.
+    directories: BTreeMap<Directory, BTreeSet<GroupId>>,
+    /// What belongs below the first was found below the second.
+    moves: Vec<(Directory, Directory)>,
+    open_bytes: u64,
+    waiting_bytes: u64,
+    total: u64,
+}
+
+impl Groups {
+    /// Adds the chunks that exactly `files` have. Tags that are known already are left out.
+    pub fn add(&mut self, files: Vec<Arc<File>>, mut chunks: Vec<Chunk>) -> Option<GroupId> {
+        chunks.retain(|chunk| !self.places.contains_key(&chunk.tag));
+        chunks.sort_unstable_by_key(|chunk| chunk.offset);
+        if chunks.is_empty() || files.is_empty() {
+            return None;
+        }
+        let id = self.next;
+        self.next += 1;
+        for (at, chunk) in chunks.iter().enumerate() {
+            self.places.insert(chunk.tag, (id, u32::try_from(at).unwrap_or(u32::MAX)));
+            self.open_bytes += u64::from(chunk.len);
+            self.waiting_bytes += u64::from(chunk.len);
+        }
+        for file in &files {
+            self.names.entry(file.name.clone()).or_default().insert(id);
+            self.sizes.entry(file.size).or_default().insert(id);
+            self.directories.entry(file.directory.clone()).or_default().insert(id);
+        }
+        let count = chunks.len() as u64;
+        self.total += count;
+        let chunks: Vec<_> = chunks.into_iter().map(|chunk| (chunk, State::Waiting)).collect();
+        let tail = chunks.len();
+        self.groups.insert(id, Group { files, chunks, head: 0, tail, waiting: count, open: count });
+        Some(id)
+    }
+
+    /// True if every chunk is done.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// The groups that miss chunks.
+    pub fn ids(&self) -> impl Iterator<Item = GroupId> + '_ {
+        self.groups.keys().copied()
+    }
+
+    /// How many groups miss chunks.
+    pub fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Chunks that were ever wanted.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Chunks that are missing.
+    pub fn open(&self) -> u64 {
+        self.places.len() as u64
+    }
+
+    /// Bytes that are missing.
+    pub fn open_bytes(&self) -> u64 {
+        self.open_bytes
+    }
+
+    /// Bytes that nobody was asked for.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.waiting_bytes
+    }
+
+    /// Chunks of a group that nobody was asked for.
+    pub fn waiting(&self, id: GroupId) -> u64 {
+        self.groups.get(&id).map_or(0, |group| group.waiting)
+    }
+
+    /// Chunks of a group that are missing.
+    pub fn missing(&self, id: GroupId) -> u64 {
+        self.groups.get(&id).map_or(0, |group| group.open)
+    }
+
+    /// Which group misses this chunk, and the chunk.
+    pub fn find(&self, tag: Tag) -> Option<(GroupId, Chunk, State)> {
+        let (id, at) = self.places.get(&tag)?;
+        let (chunk, state) = self.groups.get(id)?.chunks.get(*at as usize)?;
+        Some((*id, *chunk, *state))
+    }
+
+    /// A chunk is there, or not wanted any more: how it stood, and its bytes.
+    pub fn end(&mut self, tag: Tag) -> Option<(State, u32)> {
+        let (id, at) = self.places.remove(&tag)?;
+        let group = self.groups.get_mut(&id)?;
+        let (chunk, state) = group.chunks.get_mut(at as usize)?;
+        let (before, len) = (*state, chunk.len);
+        *state = State::Done;
+        group.open -= 1;
+        self.open_bytes -= u64::from(len);
+        if before == State::Waiting {
+            group.waiting -= 1;
+            self.waiting_bytes -= u64::from(len);
+        }
+        if group.open == 0 {
+            self.remove(id);
+        }
+        Some((before, len))
+    }
+
+    fn remove(&mut self, id: GroupId) {
+        let Some(group) = self.groups.remove(&id) else { return };
+        for file in &group.files {
+            forget(&mut self.names, &file.name, id);
+            forget(&mut self.sizes, &file.size, id);
+            if let Some(ids) = self.directories.get_mut(&file.directory) {
+                ids.remove(&id);
+                if ids.is_empty() {
+                    self.directories.remove(&file.directory);
+                }
+            }
+        }
+    }
+
+    /// The network did not bring it: it waits again. Its bytes, if it was asked.
+    pub fn wait_again(&mut self, tag: Tag) -> Option<u32> {
+        let (id, at) = *self.places.get(&tag)?;
+        let group = self.groups.get_mut(&id)?;
+        let (chunk, state) = group.chunks.get_mut(at as usize).filter(|(_, state)| *state == State::Asked)?;
+        *state = State::Waiting;
+        let len = chunk.len;
+        group.waiting += 1;
+        (group.head, group.tail) = (group.head.min(at as usize), group.tail.max(at as usize + 1));
+        self.waiting_bytes += u64::from(len);
+        Some(len)
+    }
+
+    /// Marks a run of waiting chunks as asked, in the order of the file: the first of the group, or
+    /// the last if the disk reads towards it. At most `bytes`, but one chunk at least.
+    pub fn take_run(&mut self, id: GroupId, bytes: u64, from_end: bool) -> Vec<Chunk> {
+        let Some(group) = self.groups.get_mut(&id) else { return Vec::new() };
+        let mut run = group.take_run(bytes, from_end);
+        if from_end {
+            run.reverse();
+        }
+        self.waiting_bytes -= run.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>();
+        run
+    }
+
+    /// A chunk of the group was found in `directory`: where else something was moved alike, more is
+    /// expected. True if that is news.
+    pub fn found_in(&mut self, id: GroupId, directory: &Directory) -> bool {
+        let Some(file) = self.groups.get(&id).and_then(|group| group.files.first()) else { return false };
+        if file.directory == *directory {
+            return false;
+        }
+        let moved = file.directory.before_common_end(directory);
+        if self.moves.contains(&moved) {
+            return false;
+        }
+        if self.moves.len() == MOVES {
+            self.moves.remove(0);
+        }
+        self.moves.push(moved);
+        true
+    }
+
+    /// How likely a chunk of the group is found in a file.
+    pub fn probability(&self, id: GroupId, candidate: &File) -> f64 {
+        let Some(group) = self.groups.get(&id) else { return 0.0 };
+        let files = group.files.iter().map(AsRef::as_ref);
+        let plain = best_probability(files, candidate);
+        let moved = group.files.iter().flat_map(|file| {
+            let places = self.moved(&file.directory);
+            places.map(|directory| File { directory, ..File::clone(file) })
+        });
+        moved.fold(plain, |best, file| {
+            best.max(TRUST_IN_MOVES * best_probability([&file].into_iter(), candidate))
+        })
+    }
+
+    /// How likely, by path alone, a chunk of the group is found in a directory.
+    pub fn probability_in(&self, id: GroupId, candidate: &Directory) -> f64 {
+        let Some(group) = self.groups.get(&id) else { return 0.0 };
+        group.files.iter().map(|file| self.nearness(&file.directory, candidate)).fold(0.0, f64::max)
+    }
+
+    /// E\[N\]: useful chunks that a file can be expected to have.
+    pub fn expected_in_file(&self, candidate: &File) -> f64 {
+        let groups = self.comparable(candidate).into_iter();
+        groups.map(|id| self.probability(id, candidate) * self.missing(id) as f64).sum()
+    }
+
+    /// The same for a directory, and the best likelihood that one of its files can have.
+    pub fn expected_in_directory(&self, candidate: &Directory) -> (f64, f64) {
+        let (mut expected, mut best) = (0.0, 0.0_f64);
+        let same = self.directories.get_key_value(candidate);
+        let others = self.directories.iter().filter(|(directory, _)| *directory != candidate);
+        for (directory, ids) in same.into_iter().chain(others).take(COMPARED) {
+            let nearness = self.nearness(directory, candidate);
+            let chunks: u64 = ids.iter().take(COMPARED).map(|id| self.missing(*id)).sum();
+            expected += nearness * chunks as f64;
+            best = best.max(nearness);
+        }
+        (expected, best)
+    }
+
+    /// Groups worth comparing with a file.
+    fn comparable(&self, candidate: &File) -> BTreeSet<GroupId> {
+        let keyed = [
+            self.names.get(&candidate.name),
+            self.sizes.get(&candidate.size),
+            self.directories.get(&candidate.directory),
+        ];
+        let mut ids: BTreeSet<_> =
+            keyed.into_iter().flatten().flat_map(|ids| ids.iter().copied().take(BY_KEY)).collect();
+        for id in self.groups.keys() {
+            if ids.len() >= COMPARED {
+                break;
+            }
+            ids.insert(*id);
+        }
+        ids
+    }
+
+    fn nearness(&self, source: &Directory, candidate: &Directory) -> f64 {
+        self.moved(source).fold(commonality(source, candidate), |best, moved| {
+            best.max(TRUST_IN_MOVES * commonality(&moved, candidate))
+        })
+    }
+
+    fn moved<'a>(&'a self, directory: &'a Directory) -> impl Iterator<Item = Directory> + 'a {
+        self.moves.iter().filter_map(|(from, to)| directory.moved(from, to))
+    }
+}
+
+impl Group {
+    fn take_run(&mut self, bytes: u64, from_end: bool) -> Vec<Chunk> {
+        let waits = |(_, state): &(Chunk, State)| *state == State::Waiting;
+        while self.head < self.tail && !waits(&self.chunks[self.head]) {
+            self.head += 1;
+        }
+        while self.head < self.tail && !waits(&self.chunks[self.tail - 1]) {
+            self.tail -= 1;
+        }
+        let (mut run, mut left) = (Vec::new(), bytes);
+        while self.head < self.tail {
+            let at = if from_end { self.tail - 1 } else { self.head };
+            let (chunk, state) = &mut self.chunks[at];
+            let len = u64::from(chunk.len);
+            if *state != State::Waiting || (!run.is_empty() && len > left) {
+                break;
+            }
+            *state = State::Asked;
+            run.push(*chunk);
+            left = left.saturating_sub(len);
+            self.waiting -= 1;
+            if from_end { self.tail -= 1 } else { self.head += 1 }
+        }
+        run
+    }
+}
+
+fn forget<K: std::hash::Hash + Eq>(ids_of: &mut HashMap<K, BTreeSet<GroupId>>, key: &K, id: GroupId) {
+    if let Some(ids) = ids_of.get_mut(key) {
+        ids.remove(&id);
+        if ids.is_empty() {
+            ids_of.remove(key);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Drawing from network and disk at once, and never being slower for it (`papers/dsync.txt`,
+//! `docs/design/adaptive.md`). What is here decides: it opens no file, asks no network, has no clock.
+//!
+//! | module | story |
+//! |---|---|
+//! | [`scheduler`] | the control loop: events and time in, actions out |
+//! | [`event`] | what it is told and what it answers |
+//! | [`groups`] | the wanted chunks, by the file they belong to |
+//! | [`heuristics`] | how likely a local file is useful, from metadata |
+//! | [`paths`] | how near two directories are |
+//! | [`operations`] | what the disk can be asked for, at which cost; the candidates |
+//! | [`costs`] | moving averages of what things cost |
+//! | [`arrival`] | when the disk can be expected to bring a chunk |
+//! | [`network`] | what is asked of the network |
+//! | [`pressure`] | which resource is free, and when there is time to compute |
+//! | [`worth`] | when a recipe is worth asking for, and a search worth going on with |
+//! | [`account`] | what `--explain` tells |
+
+pub mod account;
+pub mod arrival;
+pub mod costs;
+pub mod event;
+pub mod groups;
+pub mod heuristics;
+pub mod network;
+pub mod operations;
+pub mod paths;
+pub mod pressure;
+pub mod scheduler;
+pub mod worth;
+
+#[cfg(test)]
+mod tests;
+
+pub use account::Account;
+pub use event::{Action, End, Event};
+pub use scheduler::{Scheduler, Settings};

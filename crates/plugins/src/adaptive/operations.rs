@@ -1,0 +1,246 @@
+//! What the disk can be asked for, what that costs, and the bounded set of what it could be asked next
+//! (§5.1, §6.2).
+//!
+//! | operation | total cost | useful chunks |
+//! |---|---|---|
+//! | CACHE-CHECK | nothing | makes CACHE-READs |
+//! | CACHE-READ | a chunk each | what the index says |
+//! | HASH | a chunk each of the file | Σ p over missing chunks |
+//! | STAT | a STAT, then the best HASH that could follow | Σ p by path alone |
+//!
+//! Candidates are ordered by cost per useful chunk (CPC) as they come. Files and directories have a limit
+//! each; beyond it the worst are forgotten, as the paper does to bound its computations.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use towpath_transfer::Tag;
+
+use super::costs::Costs;
+use super::groups::{GroupId, Groups};
+use super::heuristics::File;
+use super::paths::Directory;
+
+/// Names an operation or candidate within its scheduler.
+pub type OperationId = u64;
+
+/// A wanted chunk in a local file, as the index says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// Which chunk.
+    pub tag: Tag,
+    /// Where it begins in the file.
+    pub offset: u64,
+}
+
+/// What the disk can be asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    /// CACHE-CHECK: look these up in the index, and `stat` the files that it names.
+    Check(Vec<Tag>),
+    /// CACHE-READ: read and check these chunks of a file, one by one.
+    Read {
+        /// The file.
+        file: Arc<File>,
+        /// In the order of the file.
+        spans: Vec<Span>,
+    },
+    /// HASH: read the whole file in one pass, cut it and use what matches.
+    Hash(Arc<File>),
+    /// STAT: list the directory with what each entry is.
+    Stat(Directory),
+}
+
+/// How chunks that the index finds in one file are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// Each at its place.
+    OneByOne,
+    /// The file in one pass (Table 2: three times faster for a whole file of 1 GB).
+    WholeFile,
+}
+
+/// Whether `chunks` of a file of `size` bytes are read one by one or by reading all of it.
+pub fn reading(chunks: u64, size: u64, costs: &Costs) -> Reading {
+    match costs.hash(size) < chunks as f64 * costs.chunk_alone() {
+        true => Reading::WholeFile,
+        false => Reading::OneByOne,
+    }
+}
+
+/// An operation with what can be expected of it.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// What would be done.
+    pub operation: Operation,
+    /// E\[N\]: useful chunks to expect.
+    pub expected: f64,
+    /// Of a directory: the best likelihood that a file in it can have.
+    best: f64,
+    /// Chunks that the index says the file has.
+    promised: u64,
+}
+
+impl Candidate {
+    /// A directory or file, or reads of a file, seen with the groups as they are.
+    pub fn new(operation: Operation, promised: u64, groups: &Groups) -> Self {
+        let mut candidate = Self { operation, expected: 0.0, best: 0.0, promised };
+        candidate.judge(groups);
+        candidate
+    }
+
+    fn judge(&mut self, groups: &Groups) {
+        (self.expected, self.best) = match &self.operation {
+            Operation::Check(tags) => (tags.len() as f64, 1.0),
+            Operation::Read { spans, .. } => {
+                (spans.iter().filter(|span| groups.find(span.tag).is_some()).count() as f64, 1.0)
+            }
+            Operation::Hash(file) => {
+                let promised = self.promised.min(groups.open()) as f64;
+                (groups.expected_in_file(file).max(promised), 1.0)
+            }
+            Operation::Stat(directory) => groups.expected_in_directory(directory),
+        };
+    }
+
+    /// T_OP: seconds, up to the chunks that can be expected.
+    pub fn total(&self, costs: &Costs) -> f64 {
+        match &self.operation {
+            Operation::Check(_) => 0.0,
+            Operation::Read { .. } => self.expected * costs.chunk_alone(),
+            Operation::Hash(file) => costs.hash(file.size),
+            Operation::Stat(_) if self.best > 0.0 => {
+                costs.stat() + self.expected * costs.chunk_in_passing() / self.best
+            }
+            Operation::Stat(_) => f64::INFINITY,
+        }
+    }
+
+    /// Cost per useful chunk delivered, seconds: T_OP / E\[N\].
+    pub fn cpc(&self, costs: &Costs) -> f64 {
+        if self.expected > 0.0 { self.total(costs) / self.expected } else { f64::INFINITY }
+    }
+
+    /// How likely a chunk of the group is found by it.
+    pub fn probability(&self, group: GroupId, groups: &Groups) -> f64 {
+        match &self.operation {
+            Operation::Check(_) => 0.0,
+            Operation::Read { spans, .. } => {
+                let found = spans.iter().filter(|span| groups.find(span.tag).is_some_and(|it| it.0 == group));
+                found.count() as f64 / groups.missing(group).max(1) as f64
+            }
+            Operation::Hash(file) => {
+                let promised = self.promised as f64 / groups.open().max(1) as f64;
+                groups.probability(group, file).max(promised.min(1.0))
+            }
+            Operation::Stat(directory) => groups.probability_in(group, directory),
+        }
+    }
+
+    fn is_directory(&self) -> bool {
+        matches!(self.operation, Operation::Stat(_))
+    }
+}
+
+/// How many candidates are kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Files to hash or to read from.
+    pub files: usize,
+    /// Directories to list.
+    pub directories: usize,
+}
+
+impl Default for Limits {
+    /// 4096 each: some megabytes.
+    fn default() -> Self {
+        Self { files: 4096, directories: 4096 }
+    }
+}
+
+/// The candidates in the order of their cost per useful chunk.
+pub struct Candidates {
+    limits: Limits,
+    known: BTreeMap<OperationId, (Candidate, Key)>,
+    files: BTreeSet<Key>,
+    directories: BTreeSet<Key>,
+    /// How many were forgotten because of the limits.
+    forgotten: u64,
+}
+
+/// Costs are positive, so their bits are in the same order as they.
+type Key = (u64, OperationId);
+
+impl Candidates {
+    /// None yet.
+    pub fn new(limits: Limits) -> Self {
+        let (files, directories) = (BTreeSet::new(), BTreeSet::new());
+        Self { limits, known: BTreeMap::new(), files, directories, forgotten: 0 }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// True if nothing is left to try.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// How many were forgotten because of the limits.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// One more, unless nothing can be expected of it. The worst goes if there are too many.
+    pub fn add(&mut self, id: OperationId, candidate: Candidate, costs: &Costs) {
+        let cpc = candidate.cpc(costs);
+        if !cpc.is_finite() {
+            return;
+        }
+        let key = (cpc.to_bits(), id);
+        let (set, limit) = match candidate.is_directory() {
+            true => (&mut self.directories, self.limits.directories),
+            false => (&mut self.files, self.limits.files),
+        };
+        set.insert(key);
+        self.known.insert(id, (candidate, key));
+        if set.len() > limit
+            && let Some((_, worst)) = set.pop_last()
+        {
+            self.known.remove(&worst);
+            self.forgotten += 1;
+        }
+    }
+
+    /// Takes one out, to run it.
+    pub fn take(&mut self, id: OperationId) -> Option<Candidate> {
+        let (candidate, key) = self.known.remove(&id)?;
+        self.files.remove(&key);
+        self.directories.remove(&key);
+        Some(candidate)
+    }
+
+    /// The best ones first.
+    pub fn ordered(&self) -> impl Iterator<Item = (OperationId, &Candidate)> + '_ {
+        let (mut files, mut directories) = (self.files.iter().peekable(), self.directories.iter().peekable());
+        let keys = std::iter::from_fn(move || match (files.peek(), directories.peek()) {
+            (Some(file), Some(directory)) if file <= directory => files.next(),
+            (_, Some(_)) => directories.next(),
+            (_, None) => files.next(),
+        });
+        keys.filter_map(|(_, id)| self.known.get(id).map(|(candidate, _)| (*id, candidate)))
+    }
+
+    /// Judges all anew: chunks came, costs changed.
+    pub fn recompute(&mut self, groups: &Groups, costs: &Costs) {
+        let known = std::mem::take(&mut self.known);
+        self.files.clear();
+        self.directories.clear();
+        for (id, (mut candidate, _)) in known {
+            candidate.judge(groups);
+            self.add(id, candidate, costs);
+        }
+    }
+}

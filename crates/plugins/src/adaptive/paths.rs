@@ -1,0 +1,197 @@
+//! How near two directories are: the paper's path commonality (§6.2.2).
+//!
+//! Where a copy of a file may lie is told by its path: an older version near the destination, the
+//! same path below another root (`/src/tow` and `/backup/src/tow`), a release beside the next
+//! (`tow-1.2/docs` and `tow-1.3/docs`). The paper tells leftmost, middle and rightmost matches apart
+//! and makes all but the last fall exponentially. What it leaves open is chosen here.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+/// Going up from the whole path to nothing of it: such that half of a path in common is 4/9, as in
+/// the paper's example (`/d` for `/d/new`: 0.444).
+const NOTHING_IN_COMMON: f64 = 16.0 / 81.0;
+/// Going down one directory: a parent has several, and only one is the right one. Going up has no
+/// choice, so the few directories above the destination come before the many beside them.
+const DOWN: f64 = 0.25;
+/// Going down into one that is named like the one left: a version, a backup, a copy.
+const DOWN_ALIKE: f64 = 0.7;
+
+/// A directory's absolute path, cut into names. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Directory(Arc<[Arc<[u8]>]>);
+
+impl Directory {
+    /// The names of an absolute path that is already free of `.` and `..` (those are left out).
+    pub fn new(path: &Path) -> Self {
+        let names = path.components().filter_map(|component| match component {
+            Component::Normal(name) => Some(Arc::from(name.as_bytes())),
+            _ => None,
+        });
+        Self(names.collect())
+    }
+
+    /// The directory `name` in it.
+    pub fn child(&self, name: &[u8]) -> Self {
+        Self(self.0.iter().cloned().chain([Arc::from(name)]).collect())
+    }
+
+    /// The one that holds it; `None` for the root.
+    pub fn parent(&self) -> Option<Self> {
+        let (_, above) = self.0.split_last()?;
+        Some(Self(above.into()))
+    }
+
+    /// As a path.
+    pub fn path(&self) -> PathBuf {
+        let mut path = PathBuf::from("/");
+        path.extend(self.0.iter().map(|name| OsStr::from_bytes(name)));
+        path
+    }
+
+    /// Its names from the root on.
+    pub fn names(&self) -> &[Arc<[u8]>] {
+        &self.0
+    }
+
+    /// The same directory, if it lies in `from` or is it, below `to` instead.
+    pub fn moved(&self, from: &Self, to: &Self) -> Option<Self> {
+        let below = self.0.strip_prefix(from.names())?;
+        Some(Self(to.0.iter().chain(below).cloned().collect()))
+    }
+
+    /// What two directories differ in when the names they end with in common are taken away: of
+    /// `/a/old/src` and `/a/new/src` it is `/a/old` and `/a/new`.
+    pub fn before_common_end(&self, other: &Self) -> (Self, Self) {
+        let common = common(self.0.iter().rev(), other.0.iter().rev());
+        let cut = |names: &[Arc<[u8]>]| Self(names[..names.len() - common].into());
+        (cut(&self.0), cut(&other.0))
+    }
+}
+
+/// How likely it is, by path alone, that what belongs into `source` is found in `candidate`: 1 for
+/// the same directory. The best of the three kinds of match.
+pub fn commonality(source: &Directory, candidate: &Directory) -> f64 {
+    let (source, candidate) = (source.names(), candidate.names());
+    let left = leftmost(source, candidate);
+    left.max(middle(source, candidate)).max(rightmost(source, candidate))
+}
+
+/// Up from the source to where the paths part, then down to the candidate.
+fn leftmost(source: &[Arc<[u8]>], candidate: &[Arc<[u8]>]) -> f64 {
+    let shared = common(source.iter(), candidate.iter());
+    let up = falling(shared, source.len());
+    match (source.get(shared), &candidate[shared..]) {
+        (_, []) => up,
+        (Some(left), [entered, deeper @ ..]) if are_alike(left, entered) => {
+            up * DOWN_ALIKE * down(deeper.len())
+        }
+        (_, names) => up * down(names.len()),
+    }
+}
+
+/// The longest run of names of the source that the candidate has anywhere: it is on the way to where
+/// the paths become one again. The names after the run are steps down.
+fn middle(source: &[Arc<[u8]>], candidate: &[Arc<[u8]>]) -> f64 {
+    let longest = source.len().max(candidate.len());
+    let mut best = 0.0_f64;
+    for end in 1..=candidate.len() {
+        let tail = &candidate[..end];
+        let run = (1..=source.len())
+            .map(|to| common(source[..to].iter().rev(), tail.iter().rev()))
+            .filter(|run| *run < end)
+            .max()
+            .unwrap_or(0);
+        if run > 0 {
+            best = best.max(falling(run, longest) * down(candidate.len() - end));
+        }
+    }
+    best
+}
+
+/// Paths that end alike have become one again: the share of names is the likelihood as it stands.
+fn rightmost(source: &[Arc<[u8]>], candidate: &[Arc<[u8]>]) -> f64 {
+    let run = common(source.iter().rev(), candidate.iter().rev());
+    match source.len().max(candidate.len()) {
+        0 => 1.0,
+        longest => run as f64 / longest as f64,
+    }
+}
+
+/// Exponential in the names that are not shared, as the number of directories is.
+fn falling(shared: usize, of: usize) -> f64 {
+    if of == 0 { 1.0 } else { NOTHING_IN_COMMON.powf(1.0 - shared as f64 / of as f64) }
+}
+
+fn down(steps: usize) -> f64 {
+    DOWN.powi(i32::try_from(steps).unwrap_or(i32::MAX))
+}
+
+fn common<'a>(one: impl Iterator<Item = &'a Arc<[u8]>>, other: impl Iterator<Item = &'a Arc<[u8]>>) -> usize {
+    one.zip(other).take_while(|(one, other)| one == other).count()
+}
+
+/// True if one name begins or ends with the other, or both begin with the same letters for at least
+/// half of the longer one: `tow` and `tow-old`, `release-1.2` and `release-1.3`.
+pub(super) fn are_alike(one: &[u8], other: &[u8]) -> bool {
+    let (short, long) = if one.len() <= other.len() { (one, other) } else { (other, one) };
+    if short.is_empty() {
+        return false;
+    }
+    let begin = short.iter().zip(long).take_while(|(a, b)| a == b).count();
+    long.starts_with(short) || long.ends_with(short) || (begin >= 3 && begin * 2 >= long.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn between(source: &str, candidate: &str) -> f64 {
+        commonality(&Directory::new(Path::new(source)), &Directory::new(Path::new(candidate)))
+    }
+
+    #[test]
+    fn a_table_of_paths() {
+        for (source, candidate, expected) in [
+            ("/d/new", "/d/new", 1.0),
+            ("/d/new", "/d", 0.444),
+            ("/", "/", 1.0),
+            ("/s/y/n/c/test", "/s/y/n/c", 0.723),
+            ("/s/y/n/c/test", "/", 0.198),
+            ("/s/y/n/c/test", "/s/y/n/c/other", 0.181),
+            ("/s/y/n/c/test", "/s/y-old", 0.191),
+            ("/s/y/n/c/test", "/s/y-old/n", 0.273),
+            ("/s/y/n/c/test", "/s/y-old/n/c", 0.378),
+            ("/s/y/n/c/test", "/s/y-old/n/c/test", 0.6),
+            ("/s/y/n/c/test", "/q", 0.049),
+            ("/d/new", "/d/new/deeper", 0.25),
+        ] {
+            let found = between(source, candidate);
+            assert!((found - expected).abs() < 0.001, "{source} {candidate}: {found}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn carol_s_dsync_comes_before_either_junk() {
+        let to = |candidate| between("/u/bob/src/dsync", candidate);
+        assert!(to("/u/bob/src/junk") > to("/u/carol/src/junk"));
+        assert!(to("/u/carol/src/dsync") > to("/u/bob/src/junk"));
+    }
+
+    #[test]
+    fn a_move_is_told_by_what_does_not_end_alike() {
+        let at = |path| Directory::new(Path::new(path));
+        let (from, to) = at("/a/new/src/x").before_common_end(&at("/b/old/src/x"));
+        assert_eq!((from.path(), to.path()), (PathBuf::from("/a/new"), PathBuf::from("/b/old")));
+        assert_eq!(at("/a/new/docs").moved(&from, &to), Some(at("/b/old/docs")));
+        assert_eq!(at("/a/newer").moved(&from, &to), None);
+    }
+
+    #[test]
+    fn names_alike() {
+        assert!(are_alike(b"tow", b"tow-old") && are_alike(b"release-1.2", b"release-1.3"));
+        assert!(!are_alike(b"a", b"b") && !are_alike(b"", b"b") && !are_alike(b"notes", b"nothing"));
+    }
+}

@@ -1,0 +1,175 @@
+//! Which resource can be used without slowing the transfer down (§4), from explicit queues.
+
+use std::time::Duration;
+
+/// Bytes waiting for the writer above which the disk is left to it. What is merely in passing from the
+/// network to the disk is below.
+const BACKLOG_BUSY: u64 = 2 << 20;
+/// The disk is free again below this: apart from the above, so that it does not flutter.
+const BACKLOG_FREE: u64 = 512 << 10;
+/// The same for bytes that wait in the kernel's receive queues.
+const QUEUE_BUSY: u64 = 1 << 20;
+const QUEUE_FREE: u64 = 256 << 10;
+/// A queue that grows by this between two looks is building up.
+const QUEUE_GROWTH: u64 = 128 << 10;
+
+/// The queues as they stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Queues {
+    /// Delivered and not written yet.
+    pub writer_backlog: u64,
+    /// Waiting in the kernel's receive queues.
+    pub receive_queue: u64,
+    /// Bytes that the network's connections can carry under way.
+    pub window: u64,
+    /// The network's round trip.
+    pub round_trip: Duration,
+}
+
+/// What the queues say.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Gauge {
+    queues: Queues,
+    writer_is_behind: bool,
+    receiver_is_behind: bool,
+    is_building_up: bool,
+}
+
+impl Gauge {
+    /// A look at the queues.
+    pub fn look(&mut self, queues: Queues) {
+        let above = |was, value, busy, free| if was { value > free } else { value > busy };
+        self.is_building_up = queues.receive_queue > self.queues.receive_queue.saturating_add(QUEUE_GROWTH);
+        self.writer_is_behind =
+            above(self.writer_is_behind, queues.writer_backlog, BACKLOG_BUSY, BACKLOG_FREE);
+        self.receiver_is_behind =
+            above(self.receiver_is_behind, queues.receive_queue, QUEUE_BUSY, QUEUE_FREE);
+        self.queues = queues;
+    }
+
+    /// True if the writer keeps up and the receive queue does not build up, so that reading and
+    /// hashing are in nobody's way.
+    pub fn disk_is_free(&self) -> bool {
+        !self.writer_is_behind && !self.receiver_is_behind && !self.is_building_up
+    }
+
+    /// True if the receive queue builds up: no time for new schedules.
+    pub fn receiver_is_behind(&self) -> bool {
+        self.receiver_is_behind || self.is_building_up
+    }
+
+    /// True if the writer does not keep up.
+    pub fn writer_is_behind(&self) -> bool {
+        self.writer_is_behind
+    }
+
+    /// Bytes that the network can be asked for now without a queue.
+    pub fn room(&self, outstanding: u64) -> u64 {
+        self.queues.window.saturating_sub(outstanding)
+    }
+
+    /// The network's round trip, seconds.
+    pub fn round_trip(&self) -> f64 {
+        self.queues.round_trip.as_secs_f64()
+    }
+}
+
+/// When the order of the operations is computed anew: only if it changed by a tenth, and for a tenth of
+/// the time at most.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Recomputing {
+    chunks: u64,
+    operations: u64,
+    spent: Duration,
+    times: u64,
+    is_asked: bool,
+}
+
+impl Recomputing {
+    /// Share of chunks or operations that must have changed, and of the time that may be spent: one
+    /// in so many.
+    const TENTH: u64 = 10;
+
+    /// True once, if the order is worth computing anew: for chunks missing of `total`, candidates,
+    /// and the time since the transfer began.
+    pub fn is_due(&mut self, now: Duration, chunks: u64, total: u64, operations: u64, gauge: &Gauge) -> bool {
+        let changed = |from: u64, to: u64, of: u64| from.abs_diff(to).saturating_mul(Self::TENTH) > of;
+        let is_due = !self.is_asked
+            && !gauge.receiver_is_behind()
+            && self.spent * 10 <= now
+            && (changed(self.chunks, chunks, total)
+                || changed(self.operations, operations, self.operations.max(operations)));
+        if is_due {
+            (self.chunks, self.operations, self.is_asked) = (chunks, operations, true);
+        }
+        is_due
+    }
+
+    /// Something changed that concerns all candidates: new wants, a move that was found out.
+    pub fn changed(&mut self) {
+        self.chunks = u64::MAX;
+    }
+
+    /// It was done and took so long.
+    pub fn took(&mut self, time: Duration) {
+        self.spent += time;
+        self.times += 1;
+        self.is_asked = false;
+    }
+
+    /// How often it was done, and the time it took in all.
+    pub fn spent(&self) -> (u64, Duration) {
+        (self.times, self.spent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queues(writer_backlog: u64, receive_queue: u64) -> Queues {
+        Queues { writer_backlog, receive_queue, window: 1 << 20, round_trip: Duration::ZERO }
+    }
+
+    #[test]
+    fn a_writer_that_is_behind_keeps_the_disk_until_it_caught_up() {
+        let mut gauge = Gauge::default();
+        for (backlog, is_free) in
+            [(0, true), (1 << 20, true), (3 << 20, false), (1 << 20, false), (1 << 18, true)]
+        {
+            gauge.look(queues(backlog, 0));
+            assert_eq!(gauge.disk_is_free(), is_free, "{backlog}");
+        }
+    }
+
+    #[test]
+    fn a_receive_queue_that_builds_up_stops_the_search() {
+        let mut gauge = Gauge::default();
+        for (queue, is_free) in
+            [(0, true), (200 << 10, false), (210 << 10, true), (2 << 20, false), (300 << 10, false)]
+        {
+            gauge.look(queues(0, queue));
+            assert_eq!(gauge.disk_is_free(), is_free, "{queue}");
+        }
+        assert_eq!(gauge.room(1 << 19), 1 << 19);
+        assert_eq!(gauge.room(9 << 20), 0);
+    }
+
+    #[test]
+    fn the_order_is_computed_after_a_change_of_a_tenth_and_for_a_tenth_of_the_time() {
+        let (mut recomputing, gauge) = (Recomputing::default(), Gauge::default());
+        let at = Duration::from_secs;
+        assert!(recomputing.is_due(at(1), 100, 100, 10, &gauge));
+        assert!(!recomputing.is_due(at(1), 100, 100, 99, &gauge), "it is under way");
+        recomputing.took(Duration::from_secs(1));
+        assert!(!recomputing.is_due(at(9), 50, 100, 10, &gauge), "no time for it yet");
+        assert!(!recomputing.is_due(at(11), 90, 100, 11, &gauge), "little changed");
+        assert!(recomputing.is_due(at(11), 89, 100, 10, &gauge));
+        recomputing.took(Duration::ZERO);
+        assert!(recomputing.is_due(at(11), 89, 100, 12, &gauge));
+        recomputing.took(Duration::ZERO);
+        let mut busy = gauge;
+        busy.look(queues(0, 9 << 20));
+        assert!(!recomputing.is_due(at(99), 1, 100, 1, &busy));
+    }
+}

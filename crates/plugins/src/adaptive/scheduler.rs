@@ -1,0 +1,447 @@
+//! The control loop (§3.2) as a state machine: fed events and the time, it answers with what to do.
+//!
+//! Each event costs little: a chunk changes its state, a candidate finds its place in the order. What
+//! needs all pairs of operations and groups is left to [`Scheduler::recompute`], which the driver
+//! runs and measures when asked.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use towpath_transfer::Tag;
+
+use super::account::{Account, Bottleneck};
+use super::arrival::{self, Step};
+use super::costs::{Costs, Rate};
+use super::event::{Action, End, Event};
+use super::groups::{GroupId, Groups, State};
+use super::heuristics::File;
+use super::network::Network;
+use super::operations::{Candidate, Candidates, Limits, Operation, OperationId, Reading, Span, reading};
+use super::paths::Directory;
+use super::pressure::{Gauge, Recomputing};
+use super::worth::{SearchJudge, can_pay};
+
+/// Bytes of one run that the network is asked for.
+const RUN: u64 = 256 << 10;
+/// Chunks that one CACHE-CHECK looks up.
+const CHECKED_AT_ONCE: usize = 4096;
+/// Operations that an expected arrival looks ahead, and that are tried for one that can still pay.
+const AHEAD: usize = 64;
+const TRIED: usize = 16;
+/// Places and files that are remembered so as not to come twice. What is forgotten costs time only.
+const REMEMBERED: usize = 1 << 16;
+/// From this likelihood on the network leaves the front of a group to the disk and takes its end.
+const LIKELY: f64 = 0.5;
+
+/// What a scheduler is made with.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Candidates kept.
+    pub limits: Limits,
+    /// Disk operations at a time.
+    pub parallel: usize,
+    /// Costs as known.
+    pub costs: Costs,
+    /// The network's rate as measured while pieces came.
+    pub rate: Rate,
+}
+
+/// An operation under way.
+struct Running {
+    candidate: Candidate,
+    started: Duration,
+    total: f64,
+    is_paused: bool,
+}
+
+impl Running {
+    /// Seconds to go: what was expected, and once that is over as long again.
+    fn remaining(&self, now: Duration) -> f64 {
+        let elapsed = now.saturating_sub(self.started).as_secs_f64();
+        if elapsed < self.total { self.total - elapsed } else { elapsed }
+    }
+
+    fn is_check(&self) -> bool {
+        matches!(self.candidate.operation, Operation::Check(_))
+    }
+}
+
+/// Decides, chunk by chunk, between index, files and network.
+pub struct Scheduler {
+    groups: Groups,
+    candidates: Candidates,
+    running: BTreeMap<OperationId, Running>,
+    next: OperationId,
+    costs: Costs,
+    network: Network,
+    gauge: Gauge,
+    recomputing: Recomputing,
+    search: SearchJudge,
+    searches: bool,
+    parallel: usize,
+    to_check: Vec<Tag>,
+    seen_directories: BTreeSet<Directory>,
+    seen_files: HashSet<u64>,
+    /// Until when expected arrivals hold, by group.
+    arrivals: BTreeMap<GroupId, f64>,
+    is_withholding: bool,
+    account: Account,
+}
+
+impl Scheduler {
+    /// Nothing wanted yet.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            groups: Groups::default(),
+            candidates: Candidates::new(settings.limits),
+            running: BTreeMap::new(),
+            next: 0,
+            costs: settings.costs,
+            network: Network::new(settings.rate),
+            gauge: Gauge::default(),
+            recomputing: Recomputing::default(),
+            search: SearchJudge::default(),
+            searches: true,
+            parallel: settings.parallel.max(1),
+            to_check: Vec::new(),
+            seen_directories: BTreeSet::new(),
+            seen_files: HashSet::new(),
+            arrivals: BTreeMap::new(),
+            is_withholding: false,
+            account: Account::default(),
+        }
+    }
+
+    /// Takes in an event at `now`, the time since the transfer began, and says what to do.
+    pub fn handle(&mut self, now: Duration, event: Event) -> Vec<Action> {
+        let mut actions = Vec::new();
+        self.take_in(now, event, &mut actions);
+        self.judge(now);
+        self.pause_or_resume(&mut actions);
+        self.start_checks(now, &mut actions);
+        self.start_operations(now, &mut actions);
+        self.ask_network(now, &mut actions);
+        let (open, total) = (self.groups.open(), self.groups.total());
+        let operations = self.candidates.len() as u64;
+        if self.recomputing.is_due(now, open, total, operations, &self.gauge) {
+            actions.push(Action::Recompute);
+        }
+        self.note_bottleneck(now);
+        actions
+    }
+
+    /// Computes the order of all candidates anew.
+    pub fn recompute(&mut self) {
+        self.candidates.recompute(&self.groups, &self.costs);
+        self.arrivals.clear();
+    }
+
+    /// True if no chunk is missing.
+    pub fn is_complete(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// Bytes missing.
+    pub fn missing(&self) -> u64 {
+        self.groups.open_bytes()
+    }
+
+    /// What was done so far.
+    pub fn account(&self) -> Account {
+        let (recomputations, recomputing) = self.recomputing.spent();
+        Account {
+            recomputations,
+            recomputing,
+            forgotten: self.candidates.forgotten(),
+            ..self.account.clone()
+        }
+    }
+
+    /// Seconds until the disk can be expected to bring what a group misses.
+    pub fn expected_arrival(&self, id: GroupId, now: Duration) -> f64 {
+        let running = self.running.values().filter(|it| !it.is_paused && !it.is_check()).map(|it| {
+            let remaining = it.remaining(now);
+            let probability = it.candidate.probability(id, &self.groups);
+            Step { total: remaining, cpc: remaining, probability }
+        });
+        let planned = self.candidates.ordered().take(if self.searches { AHEAD } else { 0 });
+        let planned = planned.map(|(_, candidate)| Step {
+            total: candidate.total(&self.costs),
+            cpc: candidate.cpc(&self.costs),
+            probability: candidate.probability(id, &self.groups),
+        });
+        arrival::expected(running.chain(planned), self.otherwise(now))
+    }
+
+    /// What a chunk costs that the disk does not have: as good as never, seen from the disk.
+    fn otherwise(&self, now: Duration) -> f64 {
+        2.0 * self.network_time(now).min(1e9) + 1.0
+    }
+
+    fn network_time(&self, now: Duration) -> f64 {
+        self.network.time_for(now, self.groups.open_bytes())
+    }
+
+    fn take_in(&mut self, now: Duration, event: Event, actions: &mut Vec<Action>) {
+        match event {
+            Event::Wanted { files, chunks } => {
+                let tags = chunks.iter().map(|chunk| chunk.tag).collect::<Vec<_>>();
+                if self.groups.add(files, chunks).is_some() {
+                    self.to_check.extend(tags);
+                    self.recomputing.changed();
+                }
+            }
+            Event::Look(directories) => {
+                for directory in directories {
+                    self.see_directory(directory, true);
+                }
+            }
+            Event::Withdrawn(tags) => self.withdraw(now, &tags),
+            Event::Found { operation, tag } => self.found(now, operation, tag, actions),
+            Event::Arrived { tag, len } => self.arrived(now, tag, len),
+            Event::NotBrought(tags) => {
+                for len in tags.iter().filter_map(|tag| self.groups.wait_again(*tag)).collect::<Vec<_>>() {
+                    self.network.given_up(now, u64::from(len));
+                }
+            }
+            Event::Completed { operation, took, end } => self.completed(operation, took, end),
+            Event::Pressure(queues) => self.gauge.look(queues),
+            Event::Recomputed(took) => self.recomputing.took(took),
+            Event::Tick => {}
+        }
+    }
+
+    fn withdraw(&mut self, now: Duration, tags: &[Tag]) {
+        for tag in tags {
+            if let Some((State::Asked, len)) = self.groups.end(*tag) {
+                self.network.given_up(now, u64::from(len));
+            }
+        }
+    }
+
+    fn found(&mut self, now: Duration, operation: OperationId, tag: Tag, actions: &mut Vec<Action>) {
+        let Some((group, ..)) = self.groups.find(tag) else { return };
+        let (directory, is_index) = match self.running.get(&operation).map(|it| &it.candidate.operation) {
+            Some(Operation::Hash(file)) => (Some(file.directory.clone()), false),
+            Some(Operation::Read { file, .. }) => (Some(file.directory.clone()), true),
+            _ => (None, false),
+        };
+        if directory.is_some_and(|directory| self.groups.found_in(group, &directory)) {
+            self.recomputing.changed();
+        }
+        let Some((state, len)) = self.groups.end(tag) else { return };
+        let source = if is_index { &mut self.account.from_index } else { &mut self.account.from_files };
+        *source += u64::from(len);
+        if state == State::Asked {
+            self.network.given_up(now, u64::from(len));
+            match actions.last_mut() {
+                Some(Action::CancelNetwork(tags)) => tags.push(tag),
+                _ => actions.push(Action::CancelNetwork(vec![tag])),
+            }
+        }
+    }
+
+    fn arrived(&mut self, now: Duration, tag: Tag, len: u32) {
+        match self.groups.end(tag) {
+            Some((State::Asked, _)) => {
+                self.network.arrived(now, u64::from(len));
+                self.account.from_network += u64::from(len);
+            }
+            Some(_) => self.account.from_network += u64::from(len),
+            None => self.account.in_vain += u64::from(len),
+        }
+    }
+
+    fn completed(&mut self, id: OperationId, took: Duration, end: End) {
+        let Some(running) = self.running.remove(&id) else { return };
+        self.account.disk_time += took;
+        self.arrivals.clear();
+        match (running.candidate.operation, end) {
+            (Operation::Stat(directory), End::Listed { files, directories }) => {
+                self.costs.listed(took);
+                for name in directories {
+                    self.see_directory(directory.child(&name), false);
+                }
+                for file in files {
+                    self.see_file(Arc::new(file), 0);
+                }
+            }
+            (Operation::Hash(_), End::Hashed { bytes }) => {
+                self.costs.hashed(bytes, took);
+                self.account.hashed_bytes += bytes;
+            }
+            (Operation::Check(_), End::Checked(hits)) => {
+                hits.into_iter().for_each(|(file, spans)| self.see_hits(file, spans));
+            }
+            (Operation::Read { .. }, End::Read { chunks }) => self.costs.read(chunks, took),
+            _ => {}
+        }
+    }
+
+    /// A directory becomes a candidate. What was named from outside is remembered, since its parent
+    /// may name it again; all others have one parent that names them once.
+    fn see_directory(&mut self, directory: Directory, is_named: bool) {
+        if self.seen_directories.contains(&directory) {
+            return;
+        }
+        if is_named && self.seen_directories.len() < REMEMBERED {
+            self.seen_directories.insert(directory.clone());
+        }
+        self.add(Operation::Stat(directory), 0);
+    }
+
+    fn see_file(&mut self, file: Arc<File>, promised: u64) {
+        let known = BuildHasherDefault::<DefaultHasher>::default().hash_one((&file.directory, &file.name));
+        if file.size == 0 || self.seen_files.contains(&known) {
+            return;
+        }
+        if promised > 0 && self.seen_files.len() < REMEMBERED {
+            self.seen_files.insert(known);
+        }
+        self.add(Operation::Hash(file), promised);
+    }
+
+    /// The index has chunks in a file: they are read one by one, or with the whole file.
+    fn see_hits(&mut self, file: Arc<File>, mut spans: Vec<Span>) {
+        let chunks = spans.len() as u64;
+        if reading(chunks, file.size, &self.costs) == Reading::WholeFile {
+            return self.see_file(file, chunks);
+        }
+        spans.sort_unstable_by_key(|span| span.offset);
+        self.add(Operation::Read { file, spans }, chunks);
+    }
+
+    fn add(&mut self, operation: Operation, promised: u64) {
+        let candidate = Candidate::new(operation, promised, &self.groups);
+        self.candidates.add(self.next, candidate, &self.costs);
+        self.next += 1;
+    }
+
+    /// Whether the search goes on: not on a network that is about as fast as the disk.
+    fn judge(&mut self, now: Duration) {
+        let goes_on = self.search.goes_on(self.network.rate(now), self.costs.hash_rate());
+        let searches = goes_on && self.gauge.disk_is_free() && !self.groups.is_empty();
+        if searches != self.searches {
+            self.arrivals.clear();
+        }
+        self.searches = searches;
+    }
+
+    fn pause_or_resume(&mut self, actions: &mut Vec<Action>) {
+        let rests = !self.searches;
+        for (id, running) in self.running.iter_mut().filter(|(_, it)| it.is_paused != rests) {
+            running.is_paused = rests;
+            actions.push(if rests { Action::Pause(*id) } else { Action::Resume(*id) });
+        }
+    }
+
+    /// The index is in memory and answers at once, so it is asked first and besides all else.
+    fn start_checks(&mut self, now: Duration, actions: &mut Vec<Action>) {
+        if !self.searches || self.to_check.is_empty() || self.running.values().any(Running::is_check) {
+            return;
+        }
+        let rest = self.to_check.split_off(self.to_check.len().min(CHECKED_AT_ONCE));
+        let tags = std::mem::replace(&mut self.to_check, rest);
+        self.account.checks += tags.len() as u64;
+        self.start(now, Candidate::new(Operation::Check(tags), 0, &self.groups), actions);
+    }
+
+    fn start_operations(&mut self, now: Duration, actions: &mut Vec<Action>) {
+        while self.searches && self.running.values().filter(|it| !it.is_check()).count() < self.parallel {
+            let time = self.network_time(now);
+            let best = self.candidates.ordered().take(TRIED);
+            let best = best.filter(|(_, it)| can_pay(it.total(&self.costs), time)).map(|(id, _)| id).next();
+            let Some(mut candidate) = best.and_then(|id| self.candidates.take(id)) else { return };
+            if let Operation::Read { spans, .. } = &mut candidate.operation {
+                spans.retain(|span| self.groups.find(span.tag).is_some());
+                if spans.is_empty() {
+                    continue;
+                }
+            }
+            self.start(now, candidate, actions);
+        }
+    }
+
+    fn start(&mut self, now: Duration, candidate: Candidate, actions: &mut Vec<Action>) {
+        let id = self.next;
+        self.next += 1;
+        match candidate.operation {
+            Operation::Stat(_) => self.account.stats += 1,
+            Operation::Hash(_) => self.account.hashes += 1,
+            Operation::Check(_) | Operation::Read { .. } => {}
+        }
+        let total = match candidate.operation {
+            Operation::Stat(_) => self.costs.stat(),
+            _ => candidate.total(&self.costs),
+        };
+        actions.push(Action::Start { id, operation: candidate.operation.clone() });
+        self.running.insert(id, Running { candidate, started: now, total, is_paused: false });
+        self.arrivals.clear();
+    }
+
+    /// Asks for what the disk will bring last, as long as there is room and the network is sooner.
+    fn ask_network(&mut self, now: Duration, actions: &mut Vec<Action>) {
+        self.is_withholding = false;
+        while self.groups.waiting_bytes() > 0 {
+            let room = self.gauge.room(self.network.outstanding());
+            let Some((id, eta)) = self.latest(now).filter(|_| room > 0) else { return };
+            let bytes = RUN.min(room);
+            let (rate, round_trip) = (self.network.rate(now), self.gauge.round_trip());
+            let outstanding = self.network.outstanding();
+            let saved = if rate > 0.0 { self.account.from_disk() as f64 / rate } else { 0.0 };
+            if !arrival::is_sooner_from_network(eta, round_trip, outstanding, bytes.min(64 << 10), rate)
+                && self.network.may_wait(now, self.network_time(now), saved)
+            {
+                self.is_withholding = true;
+                return;
+            }
+            let run = self.groups.take_run(id, bytes, self.disk_is_at(id));
+            if run.is_empty() {
+                return;
+            }
+            self.network.asked(now, run.iter().map(|chunk| u64::from(chunk.len)).sum());
+            actions.push(Action::AskNetwork(run.into_iter().map(|chunk| chunk.tag).collect()));
+        }
+    }
+
+    /// The group with something to ask for that the disk brings last, and when that is.
+    fn latest(&mut self, now: Duration) -> Option<(GroupId, f64)> {
+        let at = now.as_secs_f64();
+        let mut latest: Option<(GroupId, f64)> = None;
+        for id in self.groups.ids().filter(|id| self.groups.waiting(*id) > 0) {
+            let arrival = match self.arrivals.get(&id) {
+                Some(known) if *known > at => *known,
+                _ => at + self.expected_arrival(id, now),
+            };
+            self.arrivals.insert(id, arrival);
+            if latest.is_none_or(|(_, last)| arrival - at > last) {
+                latest = Some((id, arrival - at));
+            }
+        }
+        latest
+    }
+
+    /// True if a file is being read that likely has the group's chunks: it begins at their front.
+    fn disk_is_at(&self, id: GroupId) -> bool {
+        self.running.values().any(|it| {
+            matches!(it.candidate.operation, Operation::Hash(_))
+                && !it.is_paused
+                && it.candidate.probability(id, &self.groups) >= LIKELY
+        })
+    }
+
+    fn note_bottleneck(&mut self, now: Duration) {
+        if self.groups.is_empty() {
+            return;
+        }
+        let bottleneck = match () {
+            () if self.gauge.writer_is_behind() => Bottleneck::Disk,
+            () if self.gauge.receiver_is_behind() => Bottleneck::Processor,
+            () if self.is_withholding => Bottleneck::Search,
+            () => Bottleneck::Network,
+        };
+        self.account.bottleneck(now, bottleneck);
+    }
+}

@@ -1,0 +1,3 @@
+//! The scheduler as a whole.
+
+mod example;

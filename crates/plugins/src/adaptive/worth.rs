@@ -1,0 +1,188 @@
+//! Whether the disk is worth asking: when an object's recipe is wanted, when the search goes on, and how
+//! long the network may wait for the disk.
+//!
+//! All three compare what is left for the network with what the other way would take. Nothing is
+//! known of what the disk holds, so a search is taken for worth it if it *could* pay: unused
+//! resources are free (the paper's third assumption), and back-pressure sees to it that they are unused.
+//! What does cost is the recipe's bytes, and a network that waits in vain.
+
+use std::time::Duration;
+
+/// A transfer that is over sooner never asks for a recipe.
+const WARM_UP: Duration = Duration::from_millis(250);
+/// With so many round trips, and this many bytes, the rate is known earlier.
+const ROUND_TRIPS: u32 = 8;
+const TELLING_BYTES: u64 = 1 << 20;
+const SHORTEST: Duration = Duration::from_millis(20);
+/// A recipe's bytes for each of the object's.
+const RECIPE_SHARE: f64 = 0.0025;
+/// Bytes a second at which the sender cuts and hashes, unless it has the recipe.
+const SENDER_RATE: f64 = 1e9;
+/// How much longer the network must take before a recipe is asked for, and until it is not given up:
+/// apart, so that a rate near the limit does not flutter.
+const ASK_ABOVE: f64 = 1.5;
+const STAY_ABOVE: f64 = 1.1;
+/// Less than this is not worth a question.
+const LEAST_GAIN: f64 = 0.1;
+/// Share of the transfer's time that the network may wait for the disk in vain.
+const PATIENCE: f64 = 0.02;
+/// The network's rate as a share of the disk's, above which the search rests and below which it goes on.
+const TOO_FAST: f64 = 0.8;
+const SLOW_ENOUGH: f64 = 0.6;
+
+/// What is known of an object's transfer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Since the object's first bytes were asked for.
+    pub elapsed: Duration,
+    /// Bytes of it that have come.
+    pub arrived: u64,
+    /// Bytes of it that have not.
+    pub rest: u64,
+    /// All of its bytes.
+    pub size: u64,
+    /// Bytes a second of the network, 0 if nothing came yet.
+    pub rate: f64,
+    /// The network's round trip.
+    pub round_trip: Duration,
+    /// Bytes a second that the disk reads and hashes.
+    pub disk_rate: f64,
+    /// True if the disk is free ([`super::pressure::Gauge::disk_is_free`]).
+    pub disk_is_free: bool,
+}
+
+impl Progress {
+    /// Seconds that the network needs for the rest.
+    pub fn network_time(&self) -> f64 {
+        // Before anything came, what is known is that it is slower than one piece in all this time.
+        let rate = if self.rate > 0.0 { self.rate } else { 65_536.0 / self.elapsed.as_secs_f64().max(0.001) };
+        self.rest as f64 / rate
+    }
+
+    /// Seconds until the recipe is here, and a file of the object's rest is read and hashed.
+    pub fn disk_time(&self) -> f64 {
+        let size = self.size as f64;
+        let recipe = self.round_trip.as_secs_f64() + size / SENDER_RATE;
+        let bytes = if self.rate > 0.0 { RECIPE_SHARE * size / self.rate } else { 0.0 };
+        recipe + bytes + self.rest as f64 / self.disk_rate.max(1.0)
+    }
+
+    fn is_warm(&self) -> bool {
+        let knows_early =
+            self.arrived >= TELLING_BYTES && self.elapsed >= SHORTEST.max(self.round_trip * ROUND_TRIPS);
+        knows_early || self.elapsed >= WARM_UP
+    }
+}
+
+/// Whether one object's recipe is wanted; asked again and again while it is transferred.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RecipeJudge {
+    is_wanted: bool,
+}
+
+impl RecipeJudge {
+    /// True if the recipe is worth having now.
+    pub fn wants(&mut self, progress: &Progress) -> bool {
+        let (network, disk) = (progress.network_time(), progress.disk_time());
+        let factor = if self.is_wanted { STAY_ABOVE } else { ASK_ABOVE };
+        self.is_wanted = progress.is_warm()
+            && (progress.disk_is_free || self.is_wanted)
+            && network > factor * disk
+            && network > disk + LEAST_GAIN;
+        self.is_wanted
+    }
+}
+
+/// Whether the search goes on, by the rates of network and disk.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SearchJudge {
+    rests: bool,
+}
+
+impl SearchJudge {
+    /// False while the network is about as fast as the disk: searching is then in its way at best.
+    pub fn goes_on(&mut self, network_rate: f64, disk_rate: f64) -> bool {
+        let limit = if self.rests { SLOW_ENOUGH } else { TOO_FAST };
+        self.rests = network_rate > limit * disk_rate;
+        !self.rests
+    }
+}
+
+/// True if an operation can still pay: it is over before the network is done without it.
+pub fn can_pay(operation: f64, network_time: f64) -> bool {
+    operation < network_time
+}
+
+/// Seconds that the network may idle in all, for the disk is about to find what could be asked: a small
+/// part of the time the transfer takes, and half of what the disk has saved already.
+pub fn patience(elapsed: f64, network_time: f64, saved: f64) -> f64 {
+    PATIENCE * (elapsed + network_time.min(1e6)) + saved / 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress(rate: f64, size: u64) -> Progress {
+        let elapsed = Duration::from_millis(300);
+        let arrived = ((rate * 0.3) as u64).min(size);
+        Progress {
+            elapsed,
+            arrived,
+            rest: size - arrived,
+            size,
+            rate,
+            round_trip: Duration::from_millis(10),
+            disk_rate: 1e9,
+            disk_is_free: true,
+        }
+    }
+
+    #[test]
+    fn a_table_of_networks() {
+        for (rate, size, is_wanted) in [
+            (190e3, 50 << 20, true),
+            (190e3, 100 << 10, true),
+            (119e6, 1 << 30, true),
+            (119e6, 40 << 20, false),
+            (1.2e9, 1 << 30, false),
+            (600e6, 1 << 30, false),
+            (0.0, 50 << 20, true),
+        ] {
+            let found = RecipeJudge::default().wants(&progress(rate, size));
+            assert_eq!(found, is_wanted, "{rate} {size}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_asked_in_the_first_moments_or_of_a_busy_disk() {
+        let slow = progress(190e3, 50 << 20);
+        let early = Progress { elapsed: Duration::from_millis(100), ..slow };
+        assert!(!RecipeJudge::default().wants(&early));
+        assert!(!RecipeJudge::default().wants(&Progress { disk_is_free: false, ..slow }));
+        let known_early = Progress { elapsed: Duration::from_millis(100), arrived: 9 << 20, ..slow };
+        assert!(RecipeJudge::default().wants(&known_early));
+    }
+
+    #[test]
+    fn it_changes_its_mind_when_the_rate_falls_and_does_not_flutter() {
+        let mut judge = RecipeJudge::default();
+        assert!(!judge.wants(&progress(600e6, 1 << 30)));
+        assert!(judge.wants(&progress(60e6, 1 << 30)));
+        let between = progress(400e6, 1 << 30);
+        let share = between.network_time() / between.disk_time();
+        assert!(share > STAY_ABOVE && share < ASK_ABOVE, "{share}");
+        assert!(judge.wants(&between));
+        assert!(!RecipeJudge::default().wants(&between));
+    }
+
+    #[test]
+    fn a_fast_network_rests_the_search() {
+        let mut judge = SearchJudge::default();
+        for (rate, goes_on) in [(0.0, true), (0.7, true), (0.9, false), (0.7, false), (0.5, true)] {
+            assert_eq!(judge.goes_on(rate, 1.0), goes_on, "{rate}");
+        }
+        assert!(can_pay(1.0, 2.0) && !can_pay(2.0, 1.0));
+        assert!(patience(10.0, 90.0, 0.0) < 2.01);
+    }
+}
