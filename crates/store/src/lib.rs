@@ -11,6 +11,7 @@
 //! | [`disk`] | [`DiskStore`]: index (SQLite), owned objects, referred files, leases, cache |
 //! | [`stamp`] | when a file counts as unchanged |
 //! | [`hashing`] | piece values as bytes stream in, and of whole files on all cores |
+//! | [`cutting`] | chunks of whole files, cut and hashed on all cores |
 //! | [`conformance`] | the examination every store passes |
 //! | [`doubles`] | stores that fail on purpose, for tests |
 //!
@@ -18,6 +19,7 @@
 //! `notices` (who waits for what), `spans` (ranges across pieces), `lru` (a cache bounded by weight), `sync` (locks).
 
 pub mod conformance;
+pub mod cutting;
 pub mod disk;
 pub mod doubles;
 pub mod hashing;
@@ -30,6 +32,7 @@ mod spans;
 pub mod stamp;
 mod sync;
 
+pub use cutting::{Scanned, cut_and_hash_open_file, cut_open_file};
 pub use disk::{
     CachePolicy, CachedObject, Collected, DiskStore, Evicted, FileRecord, GcOptions, Hold, Temporary,
 };
