@@ -132,7 +132,8 @@ fn piece<'a>(data: &'a [u8], layout: &Layout, index: u64) -> &'a [u8] {
 fn want(tag: Tag, data: &[u8], index: u64) -> Want {
     let layout = layout_of(data);
     let places = vec![Place { object: 1, offset: layout.range(index).start }];
-    Want { tag, id: WantId::Piece { oid: Oid::of(data), layout, index }, places, group: Arc::default() }
+    let id = WantId::Piece { oid: Oid::of(data), layout, index };
+    Want { tag, id, places, group: Arc::default(), origin: None }
 }
 
 /// A want for each piece of each object, tagged from `first` on.

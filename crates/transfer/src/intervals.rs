@@ -53,6 +53,24 @@ impl Intervals {
             || self.map.range(..=range.start).next_back().is_some_and(|(_, &end)| range.end <= end)
     }
 
+    /// The parts of `range` that are not in, ascending.
+    pub fn gaps(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let mut gaps = Vec::new();
+        let mut at = range.start;
+        let before = self.map.range(..=range.start).next_back();
+        let inside = self.map.range(range.start.saturating_add(1)..range.end.max(range.start + 1));
+        for (&start, &end) in before.into_iter().chain(inside) {
+            if start > at {
+                gaps.push(at..start.min(range.end));
+            }
+            at = at.max(end);
+        }
+        if at < range.end {
+            gaps.push(at..range.end);
+        }
+        gaps
+    }
+
     /// Where the interval that begins at 0 ends.
     pub fn prefix(&self) -> u64 {
         self.map.get(&0).copied().unwrap_or(0)
@@ -91,6 +109,10 @@ mod tests {
                 prop_assert_eq!(intervals.len(), set.iter().filter(|&&bit| bit).count() as u64);
                 prop_assert_eq!(intervals.prefix(), set.iter().take_while(|&&bit| bit).count() as u64);
                 prop_assert_eq!(intervals.covers(&(5..15)), set[5..15].iter().all(|&bit| bit));
+                let mut missing = [true; 80];
+                intervals.gaps(&(5..60)).into_iter().for_each(|gap| missing[gap.start as usize..gap.end as usize].fill(false));
+                prop_assert!((5..60).all(|at| missing[at] == set[at]));
+                prop_assert_eq!(intervals.gaps(&(7..7)), vec![]);
                 let ends: Vec<_> = intervals.iter().collect();
                 prop_assert!(ends.windows(2).all(|pair| pair[0].end < pair[1].start), "{:?}", ends);
             }

@@ -60,6 +60,8 @@ struct Entry {
     delivered: bool,
     /// The batch it was last asked in.
     batch: u64,
+    /// What it counts for against the window while it is asked.
+    charged: u64,
 }
 
 #[derive(Debug, Default)]
@@ -71,6 +73,41 @@ struct ObjectCoverage {
     longest: u64,
 }
 
+impl Entry {
+    /// From now on it is asked.
+    fn ask(&mut self, batch: u64, charged: u64) -> Want {
+        (self.stage, self.batch, self.charged) = (Stage::Asked, batch, charged);
+        self.want.clone()
+    }
+
+    const fn is_piece(&self) -> bool {
+        matches!(self.want.id, WantId::Piece { .. })
+    }
+}
+
+impl ObjectCoverage {
+    /// Wants that may reach into `range`.
+    fn near(&self, range: &Range<u64>) -> impl Iterator<Item = &(u64, Tag)> {
+        let from = range.start.saturating_sub(self.longest);
+        self.wants.range((from, 0)..(range.end, 0))
+    }
+}
+
+/// What became of a want whose bytes were written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Done {
+    /// The places that they filled.
+    pub filled: Vec<Place>,
+    /// Bytes that were not there before, over all places.
+    pub fresh: u64,
+    /// Wants that need not be brought any more and were asked.
+    pub cancelled: Vec<Tag>,
+}
+
+fn bytes_of(ranges: &[Range<u64>]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).sum()
+}
+
 /// See the head of this module.
 #[derive(Debug)]
 pub struct Ledger {
@@ -78,6 +115,9 @@ pub struct Ledger {
     wants: HashMap<Tag, Entry>,
     by_id: HashMap<WantId, Tag>,
     objects: HashMap<ObjectKey, ObjectCoverage>,
+    /// Queued chunks.
+    chunks: VecDeque<Tag>,
+    /// Whatever else is queued.
     queue: VecDeque<Tag>,
     delayed: BinaryHeap<Reverse<(Instant, Tag)>>,
     asked_cost: u64,
@@ -99,6 +139,7 @@ impl Ledger {
             wants: HashMap::new(),
             by_id: HashMap::new(),
             objects: HashMap::new(),
+            chunks: VecDeque::new(),
             queue: VecDeque::new(),
             delayed: BinaryHeap::new(),
             asked_cost: 0,
@@ -130,11 +171,19 @@ impl Ledger {
     fn open(&mut self, id: WantId, group: Arc<crate::want::Group>) -> Tag {
         let tag = self.next_tag;
         self.next_tag += 1;
-        let want = Want { tag, id, places: Vec::with_capacity(1), group };
-        self.wants.insert(tag, Entry { want, stage: Stage::Queued, bad: 0, delivered: false, batch: 0 });
+        let want = Want { tag, id, places: Vec::with_capacity(1), group, origin: None };
+        let entry = Entry { want, stage: Stage::Queued, bad: 0, delivered: false, batch: 0, charged: 0 };
+        self.wants.insert(tag, entry);
         self.by_id.insert(id, tag);
-        self.queue.push_back(tag);
+        self.queue_of(&id).push_back(tag);
         tag
+    }
+
+    const fn queue_of(&mut self, id: &WantId) -> &mut VecDeque<Tag> {
+        match id {
+            WantId::Chunk { .. } => &mut self.chunks,
+            WantId::Piece { .. } | WantId::Block { .. } => &mut self.queue,
+        }
     }
 
     /// Bytes (and per-want costs) that are asked and have not ended.
@@ -147,26 +196,49 @@ impl Ledger {
     pub fn next_batch(&mut self, room: u64, max: usize, now: Instant) -> Vec<Want> {
         self.wake(now);
         self.batches += 1;
+        let number = self.batches;
         let mut batch = Vec::new();
         let mut used = 0;
         while batch.len() < max
-            && let Some(&tag) = self.queue.front()
+            && let Some(entry) = self.first_queued()
         {
-            let Some(entry) = self.wants.get_mut(&tag).filter(|entry| entry.stage == Stage::Queued) else {
-                self.queue.pop_front();
-                continue;
-            };
-            used += cost(&entry.want);
+            let cost = cost(&entry.want);
+            used += cost;
             if used > room && !batch.is_empty() {
                 break;
             }
-            entry.stage = Stage::Asked;
-            entry.batch = self.batches;
-            batch.push(entry.want.clone());
-            self.queue.pop_front();
+            let id = entry.want.id;
+            batch.push(entry.ask(number, cost));
+            self.asked_cost += cost;
+            self.queue_of(&id).pop_front();
         }
-        self.asked_cost += batch.iter().map(cost).sum::<u64>();
         batch
+    }
+
+    /// Takes every chunk that is due. Whoever is asked for them thus takes what comes: they do not
+    /// count as asked against a window.
+    pub fn next_chunks(&mut self, now: Instant) -> Vec<Want> {
+        self.wake(now);
+        self.batches += 1;
+        let (wants, batch) = (&mut self.wants, self.batches);
+        let due = self.chunks.drain(..).filter_map(|tag| {
+            let entry = wants.get_mut(&tag).filter(|entry| entry.stage == Stage::Queued)?;
+            Some(entry.ask(batch, 0))
+        });
+        due.collect()
+    }
+
+    /// The want that was queued first, chunk or not. Those that are queued no longer leave the
+    /// queues here.
+    fn first_queued(&mut self) -> Option<&mut Entry> {
+        let wants = &self.wants;
+        let is_queued = |tag: &Tag| wants.get(tag).is_some_and(|entry| entry.stage == Stage::Queued);
+        for queue in [&mut self.chunks, &mut self.queue] {
+            while queue.pop_front_if(|tag| !is_queued(tag)).is_some() {}
+        }
+        let fronts = [self.chunks.front(), self.queue.front()];
+        let first = fronts.into_iter().flatten().min()?;
+        self.wants.get_mut(first)
     }
 
     /// The number of the last batch.
@@ -183,7 +255,8 @@ impl Ledger {
             self.delayed.pop();
             if let Some(entry) = self.wants.get_mut(&tag).filter(|entry| entry.stage == Stage::Delayed) {
                 entry.stage = Stage::Queued;
-                self.queue.push_back(tag);
+                let id = entry.want.id;
+                self.queue_of(&id).push_back(tag);
             }
         }
     }
@@ -196,7 +269,13 @@ impl Ledger {
     /// Whether anything could be asked now.
     pub fn has_due(&mut self, now: Instant) -> bool {
         self.wake(now);
-        !self.queue.is_empty()
+        !self.queue.is_empty() || !self.chunks.is_empty()
+    }
+
+    /// Whether a chunk could be asked now.
+    pub fn has_due_chunks(&mut self, now: Instant) -> bool {
+        self.wake(now);
+        !self.chunks.is_empty()
     }
 
     /// Bytes came for `tag` and are to be checked. Returns the want, unless it has ended or other
@@ -219,17 +298,19 @@ impl Ledger {
     }
 
     /// The bytes of `tag` are checked and written to `written`. Returns the places that they
-    /// filled, and wants that are covered by now and need not be brought. A place that the want
-    /// got while its bytes were on their way to the others is still to be filled.
-    pub fn done(&mut self, tag: Tag, written: &[Place], now: Instant) -> (Vec<Place>, Vec<Tag>) {
+    /// filled, how many bytes are new there, and wants that are covered by now and need not be
+    /// brought. A place that the want got while its bytes were on their way to the others is still to
+    /// be filled.
+    pub fn done(&mut self, tag: Tag, written: &[Place], now: Instant) -> Done {
         self.last_progress = now;
-        let Some(filled) = self.take_places(tag, written) else { return (Vec::new(), Vec::new()) };
-        let (places, len) = filled;
-        let mut cancelled = Vec::new();
+        let mut done = Done::default();
+        let Some((places, len)) = self.take_places(tag, written) else { return done };
         for place in &places {
-            cancelled.extend(self.cover(place.object, place.offset..place.offset + len));
+            let range = place.offset..place.offset + len;
+            done.fresh += bytes_of(&self.gaps(place.object, &range));
+            done.cancelled.extend(self.cover(place.object, range));
         }
-        (places, cancelled)
+        Done { filled: places, ..done }
     }
 
     /// Takes the places out that were written; a want without others is closed.
@@ -258,9 +339,7 @@ impl Ledger {
     pub fn cover(&mut self, object: ObjectKey, range: Range<u64>) -> Vec<Tag> {
         let coverage = self.objects.entry(object).or_default();
         coverage.have.insert(range.clone());
-        let from = range.start.saturating_sub(coverage.longest);
-        let near = coverage.wants.range((from, 0)..(range.end, 0));
-        let candidates: Vec<Tag> = near.map(|&(_, tag)| tag).collect();
+        let candidates: Vec<Tag> = coverage.near(&range).map(|&(_, tag)| tag).collect();
         let mut cancelled = Vec::new();
         for tag in candidates {
             if self.is_covered(tag) {
@@ -287,9 +366,7 @@ impl Ledger {
     /// Takes `tag` out of every index.
     fn close(&mut self, tag: Tag) -> Option<Want> {
         let entry = self.wants.remove(&tag)?;
-        if entry.stage == Stage::Asked {
-            self.asked_cost -= cost(&entry.want);
-        }
+        self.asked_cost -= entry.charged;
         self.by_id.remove(&entry.want.id);
         for place in &entry.want.places {
             if let Some(coverage) = self.objects.get_mut(&place.object) {
@@ -332,7 +409,9 @@ impl Ledger {
 
     fn requeue(&mut self, tag: Tag) {
         self.leave_asked(tag, Stage::Queued);
-        self.queue.push_back(tag);
+        if let Some(id) = self.wants.get(&tag).map(|entry| entry.want.id) {
+            self.queue_of(&id).push_back(tag);
+        }
     }
 
     fn delay(&mut self, tag: Tag, until: Instant) {
@@ -342,9 +421,7 @@ impl Ledger {
 
     fn leave_asked(&mut self, tag: Tag, stage: Stage) {
         if let Some(entry) = self.wants.get_mut(&tag) {
-            if entry.stage == Stage::Asked {
-                self.asked_cost -= cost(&entry.want);
-            }
+            self.asked_cost -= std::mem::take(&mut entry.charged);
             entry.stage = stage;
             entry.delivered = false;
         }
@@ -359,16 +436,63 @@ impl Ledger {
         let Some(coverage) = self.objects.remove(&object) else { return Vec::new() };
         let mut cancelled = Vec::new();
         for (_, tag) in coverage.wants {
-            let Some(entry) = self.wants.get_mut(&tag) else { continue };
-            entry.want.places.retain(|place| place.object != object);
-            if entry.want.places.is_empty() {
-                if entry.stage == Stage::Asked {
-                    cancelled.push(tag);
-                }
-                self.close(tag);
+            if self.leave(tag, object) == Some(Stage::Asked) {
+                cancelled.push(tag);
             }
         }
         cancelled
+    }
+
+    /// Takes back the pieces of `object` that nobody is asked for: something else is wanted there.
+    pub fn take_back_pieces(&mut self, object: ObjectKey) {
+        let Some(coverage) = self.objects.get_mut(&object) else { return };
+        let wants = &self.wants;
+        let is_idle = |tag: Tag| {
+            let entry = wants.get(&tag);
+            entry.is_some_and(|entry| entry.is_piece() && entry.stage != Stage::Asked && !entry.delivered)
+        };
+        let idle: Vec<_> = coverage.wants.iter().copied().filter(|&(_, tag)| is_idle(tag)).collect();
+        for want in idle {
+            if let Some(coverage) = self.objects.get_mut(&object) {
+                coverage.wants.remove(&want);
+            }
+            self.leave(want.1, object);
+        }
+    }
+
+    /// Takes every place in `object` from a want. One without others is closed: then returns how
+    /// far it was.
+    fn leave(&mut self, tag: Tag, object: ObjectKey) -> Option<Stage> {
+        let entry = self.wants.get_mut(&tag)?;
+        entry.want.places.retain(|place| place.object != object);
+        let (stage, is_over) = (entry.stage, entry.want.places.is_empty());
+        is_over.then(|| self.close(tag))?;
+        Some(stage)
+    }
+
+    /// The parts of `range` that are not there.
+    pub fn gaps(&self, object: ObjectKey, range: &Range<u64>) -> Vec<Range<u64>> {
+        let have = self.objects.get(&object).map(|coverage| &coverage.have);
+        have.map_or_else(|| vec![range.clone()], |have| have.gaps(range))
+    }
+
+    /// The parts of `range` that are not there and that no piece which is wanted will fill.
+    pub fn gaps_beside_pieces(&self, object: ObjectKey, range: &Range<u64>) -> Vec<Range<u64>> {
+        let Some(coverage) = self.objects.get(&object) else { return vec![range.clone()] };
+        let mut expected = Intervals::default();
+        for &(offset, tag) in coverage.near(range) {
+            let entry = self.wants.get(&tag).filter(|entry| entry.is_piece());
+            entry.into_iter().for_each(|entry| expected.insert(offset..offset + entry.want.id.len()));
+        }
+        let gaps = coverage.have.gaps(range);
+        gaps.iter().flat_map(|gap| expected.gaps(gap)).collect()
+    }
+
+    /// Bytes of the wants of `object` that are asked.
+    pub fn asked_bytes(&self, object: ObjectKey) -> u64 {
+        let tags = self.objects.get(&object).into_iter().flat_map(|coverage| &coverage.wants);
+        let entries = tags.filter_map(|(_, tag)| self.wants.get(tag));
+        entries.filter(|entry| entry.stage == Stage::Asked).map(|entry| entry.want.id.len()).sum()
     }
 
     /// Bytes of `object` that are there from its front on.

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | [`want`] | what is asked for, what comes back, how each want ends |
 //! | [`plugin`] | the [`TransferPlugin`] trait and its contract |
+//! | [`claim`] | recipes as their makers claim them, checked as they come: pure |
 //! | [`intervals`] | which bytes of an object are there |
 //! | [`ledger`] | every want's state; decides what to ask next: pure, handed the time |
 //! | [`metadata`] | what a source says of an object besides its bytes |
@@ -23,6 +24,7 @@
 //!
 //! Decisions live in [`ledger`]; no socket, clock or file is used there.
 
+pub mod claim;
 pub mod conformance;
 pub mod intervals;
 pub mod ledger;
@@ -35,8 +37,8 @@ pub mod target;
 pub mod want;
 
 pub use metadata::Metadata;
-pub use plugin::{BoxFuture, Context, Description, Query, Sink, TransferPlugin};
+pub use plugin::{BoxFuture, Context, Description, ObjectFacts, Query, RecipePart, Sink, TransferPlugin};
 pub use progress::Progress;
 pub use session::{FetchError, Fetched, ObjectRequest, Session, SessionConfig};
 pub use target::Target;
-pub use want::{Coverage, Delivery, Group, Outcome, Payload, Place, Proof, Tag, Want, WantId};
+pub use want::{Coverage, Delivery, Group, Origin, Outcome, Payload, Place, Proof, Tag, Want, WantId};

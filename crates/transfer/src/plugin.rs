@@ -30,6 +30,7 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use towpath_content::live::Statement;
 use towpath_content::pieces::Layout;
@@ -38,7 +39,7 @@ use towpath_content::{Hint, NodeId, Oid};
 use towpath_store::About;
 
 use crate::metadata::Metadata;
-use crate::want::{Coverage, Delivery, Outcome, Proof, Tag, Want};
+use crate::want::{Coverage, Delivery, Group, Outcome, Proof, Tag, Want};
 
 /// A boxed future, so that the seam can be a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -69,6 +70,8 @@ pub struct Query {
     pub proofs: Option<Range<u64>>,
     /// Go on answering while a live object grows, until it is bound.
     pub follow: bool,
+    /// The recipe of a content object is wanted. Whoever has none answers the rest.
+    pub recipe: bool,
 }
 
 /// One answer to a [`Query`]; more may come.
@@ -92,6 +95,34 @@ pub enum Description {
         /// Ed25519 signature of the ticket's node over [`Statement::message`].
         signature: Vec<u8>,
     },
+    /// A part of the recipe that was asked for.
+    Recipe(RecipePart),
+}
+
+/// A part of an object's recipe (`docs/formats/recipe.md`), a claim that nobody has checked yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecipePart {
+    /// Who is to blame if the recipe is wrong: the source, by the name it has in deliveries.
+    pub maker: Arc<str>,
+    /// The root's bytes, in the first part and in no other.
+    pub root: Option<Bytes>,
+    /// Nodes in the order in which `content::recipe::walk` looks them up, those that occur again
+    /// included.
+    pub nodes: Vec<Bytes>,
+}
+
+/// What is known of an object that may be built by a recipe, as [`TransferPlugin::wants_recipe`]
+/// is told.
+#[derive(Debug, Clone, Copy)]
+pub struct ObjectFacts<'a> {
+    /// The object's content.
+    pub oid: Oid,
+    /// Its bytes.
+    pub size: u64,
+    /// Bytes of it that are not here and that nobody was asked for.
+    pub missing: u64,
+    /// The file that it is.
+    pub group: &'a Group,
 }
 
 /// How far behind the receiving side is, in bytes (dsync §4).
@@ -148,6 +179,20 @@ pub trait TransferPlugin: Send + Sync {
     /// What keeps it from delivering at the moment, in words for people.
     fn trouble(&self) -> Option<String> {
         None
+    }
+
+    /// Whether the rest of an object is better drawn chunk by chunk, as its recipe says: then the
+    /// session asks for the recipe, once, and if it gets one wants chunks where it wanted pieces. Asked
+    /// time and again while the object's pieces are under way, so the answer must be quick; it may
+    /// differ from one time to the next.
+    fn wants_recipe(&self, _facts: &ObjectFacts<'_>) -> bool {
+        false
+    }
+
+    /// Whether chunks that are wanted come all at once and in one call, whatever the window says,
+    /// rather than in batches like the rest: for a plugin that chooses among them itself.
+    fn takes_all_chunks(&self) -> bool {
+        false
     }
 
     /// Answers a question about an object through `answers`; returns when nothing more will

@@ -92,6 +92,16 @@ pub struct Group {
     pub coverage: Option<Coverage>,
 }
 
+/// Where a chunk lies in an object that the source of the object can be asked for: whoever has the
+/// right to the object has it to its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// The object, by its content.
+    pub oid: Oid,
+    /// The chunk's first byte in it.
+    pub offset: u64,
+}
+
 /// One thing to bring, with every place it belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Want {
@@ -103,6 +113,8 @@ pub struct Want {
     pub places: Vec<Place>,
     /// Which file it is part of.
     pub group: Arc<Group>,
+    /// Of a chunk: a place of which it can be asked for as a run of bytes, in the file of `group`.
+    pub origin: Option<Origin>,
 }
 
 /// Values of a run of pieces, proved against the OID (`pieces::verify`).

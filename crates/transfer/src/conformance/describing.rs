@@ -36,7 +36,7 @@ pub(super) fn rules() -> Vec<Rule> {
 impl Bench {
     async fn ask(&self, oid: Oid, proofs: Option<Range<u64>>) -> (Vec<Description>, Result<(), Outcome>) {
         let (answers, mut inbox) = mpsc::channel(1);
-        let query = Query { oid, coverage: None, proofs, follow: false };
+        let query = Query { oid, coverage: None, proofs, follow: false, recipe: false };
         let listen = async {
             let mut all = Vec::new();
             while let Some(answer) = inbox.recv().await {
@@ -104,7 +104,8 @@ async fn unknown(bench: Bench) {
 async fn unheard(bench: Bench) {
     let (answers, inbox) = mpsc::channel(1);
     drop(inbox);
-    let query = Query { oid: Oid::of(&bench.objects[0]), coverage: None, proofs: Some(0..9), follow: true };
+    let oid = Oid::of(&bench.objects[0]);
+    let query = Query { oid, coverage: None, proofs: Some(0..9), follow: true, recipe: true };
     // Whatever it returns, it returns.
     let _ = bench.subject.plugin.get_descriptors(query, &bench.subject.context, answers).await;
     let (answers, result) = bench.ask(Oid::of(&bench.objects[0]), None).await;

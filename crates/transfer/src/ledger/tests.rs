@@ -34,7 +34,8 @@ impl Fixture {
     /// Its bytes came and were written to every place it has now.
     fn done(&mut self, tag: Tag) -> (Vec<Place>, Vec<Tag>) {
         let places = self.ledger.get(tag).map(|want| want.places.clone()).unwrap_or_default();
-        self.ledger.done(tag, &places, self.now)
+        let done = self.ledger.done(tag, &places, self.now);
+        (done.filled, done.cancelled)
     }
 
     fn ask(&mut self) -> Vec<Tag> {
@@ -199,7 +200,7 @@ fn a_place_that_was_not_written_is_still_to_be_filled() {
     f.ask();
     let written = f.ledger.delivered(tag).unwrap().places.clone();
     f.piece(2, 0);
-    assert_eq!(f.ledger.done(tag, &written, f.now).0, written);
+    assert_eq!(f.ledger.done(tag, &written, f.now).filled, written);
     assert!(f.ledger.is_complete(1, PIECE));
     assert!(!f.ledger.is_complete(2, PIECE));
     assert_eq!(f.ledger.asked_cost(), 0);

@@ -8,20 +8,18 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
-use towpath_content::Oid;
-use towpath_content::codec::invalid;
-use towpath_content::live::Statement;
-use towpath_content::pieces::{Layout, MIN_LOG2, Value};
+use towpath_content::pieces::{Layout, MIN_LOG2};
 use towpath_store::About;
 
 use super::events::{Checked, Event};
+use super::recipes::{Asked, Rounds};
 use super::sink::SessionSink;
-use super::workers::{self, Job};
+use super::workers::{self, Destination, Job};
 use super::{FetchError, Fetched, OnDone, RecipeClaim, SessionConfig, Submission};
 use crate::intervals::Intervals;
 use crate::ledger::{Ledger, Verdict};
 use crate::object::Object;
-use crate::plugin::{Context, Description, Query, TransferPlugin};
+use crate::plugin::{Context, Description, TransferPlugin};
 use crate::progress::Progress;
 use crate::want::{Delivery, ObjectKey, Outcome, Tag, Want, WantId};
 
@@ -34,8 +32,12 @@ const EVENTS_PER_ROUND: usize = 256;
 pub(super) struct Active {
     pub(super) object: Arc<Object>,
     pub(super) recipe: Option<RecipeClaim>,
-    /// The next piece (or chunk of the recipe) to plan.
+    /// Whether its recipe was asked for.
+    pub(super) asked: Asked,
+    /// The next piece to plan; with a recipe, of those that may be here.
     pub(super) cursor: u64,
+    /// The next chunk of the recipe to plan.
+    pub(super) next_chunk: usize,
     /// Bytes in the target that may be good.
     pub(super) existing: Intervals,
     /// Pieces being read back, and whether something was written to them since.
@@ -46,10 +48,10 @@ pub(super) struct Active {
     prefix: u64,
     /// Pieces of a live object whose values are signed.
     pub(super) signed: u64,
-    generation: Option<u64>,
+    pub(super) generation: Option<u64>,
     pub(super) phase: Phase,
     on_done: OnDone,
-    question: CancellationToken,
+    pub(super) question: CancellationToken,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -75,13 +77,15 @@ pub(super) struct Actor {
     pub(super) ledger: Ledger,
     pub(super) objects: HashMap<ObjectKey, Active>,
     pub(super) jobs: mpsc::UnboundedSender<Job>,
-    events: mpsc::UnboundedSender<Event>,
+    pub(super) events: mpsc::UnboundedSender<Event>,
     sink: Arc<SessionSink>,
     pub(super) progress: Progress,
     token: CancellationToken,
     next_key: ObjectKey,
-    /// Plugin calls under way.
+    /// Plugin calls under way that bring batches.
     calls: usize,
+    /// Of which objects the root plugin was asked whether it wants their recipes.
+    pub(super) rounds: Rounds,
 }
 
 impl Actor {
@@ -110,6 +114,7 @@ impl Actor {
             token,
             next_key: 1,
             calls: 0,
+            rounds: Rounds::new(Instant::now()),
         }
     }
 
@@ -128,6 +133,7 @@ impl Actor {
             for event in batch.drain(..) {
                 self.handle(event);
             }
+            self.look_for_recipes(Instant::now());
             self.ask();
         }
         self.cancel_all(inbox);
@@ -155,10 +161,11 @@ impl Actor {
             Event::Began { key, result } => self.began(key, result),
             Event::Delivery { delivery, room } => self.delivery(delivery, room),
             Event::Outcome { tag, outcome } => self.outcome(tag, &outcome),
-            Event::CallEnded { tags, batch } => {
-                self.calls -= 1;
+            Event::CallEnded { tags, batch, counted } => {
+                self.calls -= usize::from(counted);
                 self.call_ended(tags, batch);
             }
+            Event::Recipe { key, answer } => self.recipe_answered(key, answer),
             Event::Checked { want, source, result } => self.checked(want, source, result),
             Event::Rechecked { key, index, good } => self.rechecked(key, index, good),
             Event::Completed { key, result } => self.finish(key, result),
@@ -170,11 +177,14 @@ impl Actor {
         let key = self.next_key;
         self.next_key += 1;
         let object = Arc::new(Object::new(key, request.oid, request.group, request.target));
+        // A recipe is of a complete object.
+        let recipe = request.recipe.filter(|_| !object.oid.is_live());
         let active = Active {
             object: Arc::clone(&object),
-            // A recipe is of a complete object.
-            recipe: request.recipe.filter(|_| !object.oid.is_live()),
+            asked: if recipe.is_some() { Asked::Over } else { Asked::No },
+            recipe,
             cursor: 0,
+            next_chunk: 0,
             existing: Intervals::default(),
             rechecking: HashMap::new(),
             writing: 0,
@@ -191,26 +201,6 @@ impl Actor {
             Some(size) => self.sized(key, size),
             None => self.question(key, None),
         }
-    }
-
-    /// Asks the root plugin about an object; its answers come as events.
-    pub(super) fn question(&mut self, key: ObjectKey, proofs: Option<Range<u64>>) {
-        let Some(active) = self.objects.get(&key) else { return };
-        let (is_live, for_proofs) = (active.object.oid.is_live(), proofs.is_some());
-        let query = Query {
-            oid: active.object.content().unwrap_or(active.object.oid),
-            coverage: active.object.group.coverage,
-            proofs: if is_live && !for_proofs { Some(0..u64::MAX) } else { proofs },
-            follow: is_live && !for_proofs,
-        };
-        let (root, context, events) = (Arc::clone(&self.root), self.context.clone(), self.events.clone());
-        let (token, patience) = (active.question.clone(), self.config.ledger.patience);
-        tokio::spawn(async move {
-            let asked = ask_until_answered(&*root, &context, query, key, &events, patience);
-            if let Some(result) = token.run_until_cancelled(asked).await {
-                let _ = events.send(Event::Answered { key, for_proofs, result });
-            }
-        });
     }
 
     /// The size of a content object is known.
@@ -259,6 +249,8 @@ impl Actor {
                     self.finish(key, Err(why));
                 }
             }
+            // Whoever asks for one takes it from there.
+            Description::Recipe(part) => tracing::warn!(maker = %part.maker, "a recipe was not asked for"),
         }
     }
 
@@ -273,44 +265,6 @@ impl Actor {
             Some(layout) => self.sized(key, layout.size()),
             None => tracing::warn!("a source does not say how large a complete object is"),
         }
-    }
-
-    /// A signed statement about a live object.
-    fn stated(&mut self, key: ObjectKey, statement: Statement, signature: &[u8]) -> Result<(), FetchError> {
-        let Some(active) = self.objects.get_mut(&key) else { return Ok(()) };
-        let unknown = invalid("statement", "cannot be checked: the node that signs it is not known");
-        let node = self.context.node.ok_or(unknown)?;
-        let statement = Statement::verified(&statement.to_bytes(), signature, &node)?;
-        if *statement.object() != active.object.oid {
-            return Ok(());
-        }
-        match statement {
-            Statement::Values { generation, first, values, .. } => {
-                active.take_values(generation, first, &values)?
-            }
-            Statement::Bound { content, size, .. } => self.bound(key, content, size)?,
-        }
-        // All of it may be here before it is bound.
-        self.advance(key);
-        Ok(())
-    }
-
-    fn bound(&mut self, key: ObjectKey, content: Oid, size: u64) -> Result<(), FetchError> {
-        let Some(active) = self.objects.get_mut(&key) else { return Ok(()) };
-        if active.object.layout().is_some() {
-            return Ok(());
-        }
-        let layout = Layout::of(size).map_err(FetchError::TooLarge)?;
-        if !active.may_be_bound(&layout) {
-            return Err(FetchError::BindingWrong);
-        }
-        active.object.bind(content, layout);
-        self.progress.with(|snapshot| snapshot.expected += size);
-        if active.phase == Phase::Fetching && !active.existing.is_empty() && layout.count() > 1 {
-            active.phase = Phase::Proving;
-            self.question(key, Some(0..layout.count()));
-        }
-        Ok(())
     }
 
     fn answered(&mut self, key: ObjectKey, result: Result<(), Outcome>) {
@@ -359,13 +313,20 @@ impl Actor {
     fn delivery(&mut self, delivery: Delivery, room: Option<OwnedSemaphorePermit>) {
         // What is not wanted any more came another way.
         let Some(want) = self.ledger.delivered(delivery.tag) else { return };
-        let mut objects = Vec::with_capacity(want.places.len());
+        let want = Box::new(want.clone());
+        let mut destinations = Vec::with_capacity(want.places.len());
         for place in &want.places {
             let Some(active) = self.objects.get_mut(&place.object) else { return };
             active.writing += 1;
-            objects.push(Arc::clone(&active.object));
+            let range = place.offset..place.offset + want.id.len();
+            let parts = match want.id {
+                // What is here already is no claim: it stays.
+                WantId::Chunk { .. } => self.ledger.gaps(place.object, &range),
+                WantId::Piece { .. } | WantId::Block { .. } => vec![range],
+            };
+            destinations.push(Destination { object: Arc::clone(&active.object), parts });
         }
-        let _ = self.jobs.send(Job::Check { want: Box::new(want.clone()), delivery, objects, room });
+        let _ = self.jobs.send(Job::Check { want, delivery, destinations, room });
     }
 
     fn outcome(&mut self, tag: Tag, outcome: &Outcome) {
@@ -423,13 +384,13 @@ impl Actor {
     }
 
     fn written(&mut self, want: &Want, source: &Arc<str>, whole: bool, zeros: bool) {
-        let (filled, cancelled) = self.ledger.done(want.tag, &want.places, Instant::now());
-        self.root.cancel_chunks(&cancelled);
-        if !filled.is_empty() {
-            self.count(source, want.id.len(), filled.len() as u64, zeros);
+        let done = self.ledger.done(want.tag, &want.places, Instant::now());
+        self.root.cancel_chunks(&done.cancelled);
+        if !done.filled.is_empty() {
+            self.count(source, done.fresh.min(want.id.len()), done.fresh, zeros);
         }
         if whole {
-            filled.iter().for_each(|place| self.whole(place.object, want.id.len()));
+            done.filled.iter().for_each(|place| self.whole(place.object, want.id.len()));
         }
         if matches!(want.id, WantId::Chunk { .. }) {
             // Also where a piece came first: the chunk may just have spoilt it.
@@ -437,13 +398,13 @@ impl Actor {
         }
     }
 
-    /// Counts `len` bytes that came once and fill `places`.
-    fn count(&self, source: &Arc<str>, len: u64, places: u64, zeros: bool) {
+    /// Counts bytes that came once and fill `fresh` ones in all places together.
+    fn count(&self, source: &Arc<str>, once: u64, fresh: u64, zeros: bool) {
         match zeros {
-            true => self.progress.with(|snapshot| (snapshot.done += len, snapshot.zeros += len)),
-            false => (self.progress.brought(source, len), ()),
+            true => self.progress.with(|snapshot| (snapshot.done += once, snapshot.zeros += once)),
+            false => (self.progress.brought(source, once), ()),
         };
-        self.progress.with(|snapshot| snapshot.done += len * (places - 1));
+        self.progress.with(|snapshot| snapshot.done += fresh - once);
     }
 
     /// An object of one piece is written and closed.
@@ -477,7 +438,7 @@ impl Actor {
     }
 
     /// After bytes of an object came in: report its prefix, plan further wants, close it.
-    fn advance(&mut self, key: ObjectKey) {
+    pub(super) fn advance(&mut self, key: ObjectKey) {
         self.plan(key);
         let prefix = self.ledger.prefix(key);
         let Some(active) = self.objects.get_mut(&key) else { return };
@@ -518,8 +479,13 @@ impl Actor {
         }
     }
 
-    /// Hands wants to the root plugin as long as its window has room.
+    /// Hands wants to the root plugin: chunks at once if it likes that, the rest as long as its
+    /// window has room.
     fn ask(&mut self) {
+        if self.ledger.has_due_chunks(Instant::now()) && self.root.takes_all_chunks() {
+            let chunks = self.ledger.next_chunks(Instant::now());
+            self.call(chunks, false);
+        }
         // With enough calls under way further wants gather, so that small files go out in batches.
         // Wants that are due leave the delayed ones in any case: those wake the loop until they do.
         while self.ledger.has_due(Instant::now()) && self.calls < self.config.calls {
@@ -529,25 +495,30 @@ impl Actor {
             if self.ledger.asked_cost() > 0 && room < self.config.batch_bytes.min(window / 4) {
                 return;
             }
-            let wants = self.ledger.next_batch(
-                room.min(self.config.batch_bytes),
-                self.config.batch_wants,
-                Instant::now(),
-            );
+            let room = room.min(self.config.batch_bytes);
+            let wants = self.ledger.next_batch(room, self.config.batch_wants, Instant::now());
             if wants.is_empty() {
                 return;
             }
             self.calls += 1;
-            let batch = self.ledger.last_batch();
-            let tags = wants.iter().map(|want| want.tag).collect();
-            let (root, context, token) = (Arc::clone(&self.root), self.context.clone(), self.token.clone());
-            let (sink, events) = (Arc::clone(&self.sink), self.events.clone());
-            tokio::spawn(async move {
-                let call = root.get_chunks(wants, &context, sink);
-                token.run_until_cancelled(call).await;
-                let _ = events.send(Event::CallEnded { tags, batch });
-            });
+            self.call(wants, true);
         }
+    }
+
+    fn call(&self, mut wants: Vec<Want>, counted: bool) {
+        if wants.is_empty() {
+            return;
+        }
+        wants.iter_mut().for_each(|want| self.locate(want));
+        let batch = self.ledger.last_batch();
+        let tags = wants.iter().map(|want| want.tag).collect();
+        let (root, context, token) = (Arc::clone(&self.root), self.context.clone(), self.token.clone());
+        let (sink, events) = (Arc::clone(&self.sink), self.events.clone());
+        tokio::spawn(async move {
+            let call = root.get_chunks(wants, &context, sink);
+            token.run_until_cancelled(call).await;
+            let _ = events.send(Event::CallEnded { tags, batch, counted });
+        });
     }
 }
 
@@ -559,31 +530,10 @@ impl Active {
         }
     }
 
-    fn take_values(&mut self, generation: u64, first: u64, values: &[Value]) -> Result<(), FetchError> {
-        if self.generation.is_some_and(|known| known != generation)
-            || !self.object.learn_values(first, values)
-        {
-            return Err(FetchError::StartedOver);
-        }
-        self.generation = Some(generation);
-        if first <= self.signed {
-            self.signed = self.signed.max(first + values.len() as u64);
-        }
-        Ok(())
-    }
-
-    /// Whether an object of this layout may be what was signed so far: whole pieces, and of the
-    /// first one a value only once a further byte was known.
-    fn may_be_bound(&self, layout: &Layout) -> bool {
-        self.signed == 0 || layout.count() > 1 && self.signed << MIN_LOG2 <= layout.size()
-    }
-
-    /// Whether every piece (or chunk) was planned.
+    /// Whether every piece and chunk was planned.
     pub(super) fn planned_all(&self, layout: &Layout) -> bool {
-        match &self.recipe {
-            Some(recipe) => self.cursor >= recipe.chunks.len() as u64,
-            None => self.cursor >= layout.count(),
-        }
+        let chunks = self.recipe.as_ref().map_or(0, |recipe| recipe.chunks.len());
+        self.cursor >= layout.count() && self.next_chunk >= chunks
     }
 
     /// The layout that wants of this object carry: the real one, or that of the part signed so far.
@@ -595,58 +545,5 @@ impl Active {
 async fn sleep_until(when: Option<tokio::time::Instant>) {
     if let Some(when) = when {
         tokio::time::sleep_until(when).await;
-    }
-}
-
-/// Puts a question until it is answered for good, handing on answers. A source that cannot be
-/// reached is asked again until `patience` has passed without an answer; so long may one be
-/// silent, too, but for a live object, which may grow slowly once it is described.
-async fn ask_until_answered(
-    root: &dyn TransferPlugin,
-    context: &Context,
-    query: Query,
-    key: ObjectKey,
-    events: &mpsc::UnboundedSender<Event>,
-    patience: Duration,
-) -> Result<(), Outcome> {
-    let mut since = Instant::now();
-    loop {
-        let (answers, inbox) = mpsc::channel(16);
-        let asking = async { Ok(root.get_descriptors(query.clone(), context, answers).await) };
-        let forward = forward(inbox, key, events, patience, query.follow);
-        let Ok((result, last)) = tokio::try_join!(asking, forward) else {
-            return Err(Outcome::RetryLater(since.elapsed()));
-        };
-        since = last.unwrap_or(since);
-        match result {
-            Err(Outcome::RetryLater(delay)) if since.elapsed() < patience => tokio::time::sleep(delay).await,
-            Err(Outcome::RetryLater(_)) => return Err(Outcome::RetryLater(since.elapsed())),
-            end => return end,
-        }
-    }
-}
-
-/// No answer came for too long.
-struct Silent;
-
-/// Hands on answers; returns when the last one came.
-async fn forward(
-    mut inbox: mpsc::Receiver<Description>,
-    key: ObjectKey,
-    events: &mpsc::UnboundedSender<Event>,
-    patience: Duration,
-    follow: bool,
-) -> Result<Option<Instant>, Silent> {
-    let mut last = None;
-    loop {
-        match tokio::time::timeout(patience, inbox.recv()).await {
-            Ok(Some(answer)) => {
-                last = Some(Instant::now());
-                let _ = events.send(Event::Answer { key, answer });
-            }
-            Ok(None) => return Ok(last),
-            Err(_) if follow && last.is_some() => {}
-            Err(_) => return Err(Silent),
-        }
     }
 }

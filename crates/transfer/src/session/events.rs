@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{FetchError, Fetched, Submission};
+use super::recipes::Wrong;
+use super::{FetchError, Fetched, RecipeClaim, Submission};
 use crate::object::CheckError;
 use crate::plugin::Description;
 use crate::want::{Delivery, ObjectKey, Outcome, Tag, Want};
@@ -41,6 +42,13 @@ pub(super) enum Event {
     CallEnded {
         tags: Vec<Tag>,
         batch: u64,
+        /// It is one of the limited number of calls.
+        counted: bool,
+    },
+    /// What came of asking for an object's recipe.
+    Recipe {
+        key: ObjectKey,
+        answer: Result<Option<RecipeClaim>, Wrong>,
     },
     Checked {
         want: Box<Want>,

@@ -5,6 +5,9 @@
 //! * `actor.rs`: the one task that owns all state; its inbox is `Event`.
 //! * `events.rs`: what that task is told.
 //! * `plan.rs`: which wants an object needs next.
+//! * `questions.rs`: what is asked about objects.
+//! * `live.rs`: objects that are still being produced.
+//! * `recipes.rs`: from pieces to chunks in mid-transfer.
 //! * `workers.rs`: blocking threads that hash, write and read back; their inbox is `Job`.
 //! * `sink.rs`: the bounded sink that plugins deliver into.
 //!
@@ -15,7 +18,10 @@
 
 mod actor;
 mod events;
+mod live;
 mod plan;
+mod questions;
+mod recipes;
 mod sink;
 mod workers;
 
@@ -26,10 +32,10 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use towpath_content::chunking::MAX_CHUNK_LEN;
 use towpath_content::{DecodeError, Oid};
 use towpath_store::About;
 
+pub use crate::claim::{RecipeChunk, RecipeClaim};
 use crate::ledger::LedgerConfig;
 use crate::object::CheckError;
 use crate::plugin::{Context, TransferPlugin};
@@ -70,41 +76,6 @@ impl Default for SessionConfig {
             objects: 2048,
             workers: processors.clamp(2, 4),
         }
-    }
-}
-
-/// A chunk of a recipe, with its place in the object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RecipeChunk {
-    /// BLAKE3 of its bytes.
-    pub hash: [u8; 32],
-    /// Its bytes.
-    pub len: u32,
-    /// Where it begins in the object.
-    pub offset: u64,
-}
-
-/// A claim of how an object is built from chunks, and who made it.
-#[derive(Debug, Clone)]
-pub struct RecipeClaim {
-    /// The chunks, in order and without gaps.
-    pub chunks: Vec<RecipeChunk>,
-    /// Who is to blame if they do not make up the object.
-    pub maker: Arc<str>,
-}
-
-impl RecipeClaim {
-    /// Whether the chunks could make up an object of `size` bytes: without gaps, none empty, none
-    /// longer than any chunk may be.
-    pub fn builds(&self, size: u64) -> bool {
-        let mut end = 0;
-        for chunk in &self.chunks {
-            if chunk.offset != end || chunk.len == 0 || chunk.len > MAX_CHUNK_LEN {
-                return false;
-            }
-            end += u64::from(chunk.len);
-        }
-        end == size
     }
 }
 

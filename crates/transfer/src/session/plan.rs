@@ -10,7 +10,8 @@ use towpath_content::pieces::Layout;
 
 use super::actor::{Active, Actor, Phase};
 use super::workers::Job;
-use crate::want::{ObjectKey, Place, WantId};
+use crate::claim::RecipeChunk;
+use crate::want::{ObjectKey, Origin, Place, Want, WantId};
 
 /// Wants and rechecks of one object that are out at once, at most.
 const AHEAD: usize = 512;
@@ -18,30 +19,28 @@ const AHEAD: usize = 512;
 impl Actor {
     /// Adds wants for an object until enough are out.
     pub(super) fn plan(&mut self, key: ObjectKey) {
-        let now = Instant::now();
+        let (now, at_once) = (Instant::now(), self.root.takes_all_chunks());
         while let Some(active) = self.objects.get_mut(&key) {
             let out = self.ledger.open_wants(key) + active.rechecking.len();
-            if active.phase != Phase::Fetching || out >= AHEAD {
+            let is_enough = out >= AHEAD && !(at_once && active.is_at_chunks());
+            if active.phase != Phase::Fetching || is_enough {
                 return;
             }
             let Some(layout) = active.want_layout() else { return };
-            if active.recipe.is_some() {
-                match active.next_chunk() {
-                    Some((id, offset)) => self.add(key, id, offset, now),
-                    None => return,
-                }
-                continue;
-            }
             let limit = if active.object.layout().is_some() { layout.count() } else { active.signed };
-            if active.cursor >= limit {
+            if active.cursor < limit {
+                let index = active.cursor;
+                active.cursor += 1;
+                self.plan_piece(key, layout, index, now);
+            } else if let Some(chunk) = active.take_chunk() {
+                self.plan_chunk(key, &layout, &chunk, now);
+            } else {
                 return;
             }
-            let index = active.cursor;
-            active.cursor += 1;
-            self.plan_piece(key, layout, index, now);
         }
     }
 
+    /// A piece that may be here is read back. Others are wanted, unless chunks are.
     fn plan_piece(&mut self, key: ObjectKey, layout: Layout, index: u64, now: Instant) {
         let Some(active) = self.objects.get_mut(&key) else { return };
         let range = layout.range(index);
@@ -49,14 +48,42 @@ impl Actor {
         if may_be_here && active.object.expected(index).is_some() {
             return self.recheck(key, index);
         }
-        let oid = active.object.content().unwrap_or(active.object.oid);
-        self.add(key, WantId::Piece { oid, layout, index }, range.start, now);
+        if active.recipe.is_none() {
+            let oid = active.object.content().unwrap_or(active.object.oid);
+            self.add(key, WantId::Piece { oid, layout, index }, range.start, now);
+        }
+    }
+
+    /// A chunk is wanted unless its bytes come another way.
+    fn plan_chunk(&mut self, key: ObjectKey, layout: &Layout, chunk: &RecipeChunk, now: Instant) {
+        let Some(active) = self.objects.get(&key) else { return };
+        let gaps = self.ledger.gaps_beside_pieces(key, &(chunk.offset..chunk.offset + u64::from(chunk.len)));
+        let is_read_back = |gap: &Range<u64>| {
+            let mut pieces = gap.start / layout.piece_len()..gap.end.div_ceil(layout.piece_len());
+            pieces.all(|index| active.rechecking.contains_key(&index))
+        };
+        if !gaps.iter().all(is_read_back) {
+            self.add(key, WantId::Chunk { hash: chunk.hash, len: chunk.len }, chunk.offset, now);
+        }
     }
 
     fn add(&mut self, key: ObjectKey, id: WantId, offset: u64, now: Instant) {
         let Some(active) = self.objects.get(&key) else { return };
         let group = Arc::clone(&active.object.group);
         self.ledger.add(id, Place { object: key, offset }, &group, now);
+    }
+
+    /// Where a chunk lies in an object that its source can be asked for. Places come and go, so this
+    /// is said when it is asked.
+    pub(super) fn locate(&self, want: &mut Want) {
+        let WantId::Chunk { .. } = want.id else { return };
+        let located = want.places.iter().find_map(|place| {
+            let object = &self.objects.get(&place.object)?.object;
+            Some((Origin { oid: object.content()?, offset: place.offset }, Arc::clone(&object.group)))
+        });
+        if let Some((origin, group)) = located {
+            (want.origin, want.group) = (Some(origin), group);
+        }
     }
 
     /// Pieces that chunks have filled are read back and compared with their values.
@@ -108,15 +135,21 @@ impl Actor {
         }
         let oid = active.object.content().unwrap_or(active.object.oid);
         let Some(layout) = active.want_layout() else { return };
+        active.existing.remove(range.clone());
         self.ledger.uncover(key, range.clone());
         self.add(key, WantId::Piece { oid, layout, index }, range.start, Instant::now());
     }
 }
 
 impl Active {
-    fn next_chunk(&mut self) -> Option<(WantId, u64)> {
-        let chunk = self.recipe.as_ref()?.chunks.get(self.cursor as usize)?;
-        self.cursor += 1;
-        Some((WantId::Chunk { hash: chunk.hash, len: chunk.len }, chunk.offset))
+    /// Whether nothing but chunks is left to plan.
+    fn is_at_chunks(&self) -> bool {
+        self.recipe.is_some() && self.object.layout().is_some_and(|layout| self.cursor >= layout.count())
+    }
+
+    fn take_chunk(&mut self) -> Option<RecipeChunk> {
+        let chunk = *self.recipe.as_ref()?.chunks.get(self.next_chunk)?;
+        self.next_chunk += 1;
+        Some(chunk)
     }
 }

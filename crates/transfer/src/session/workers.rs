@@ -21,13 +21,21 @@ pub(super) enum Job {
     Check {
         want: Box<Want>,
         delivery: Delivery,
-        objects: Vec<Arc<Object>>,
+        /// One for each of the want's places.
+        destinations: Vec<Destination>,
         room: Option<OwnedSemaphorePermit>,
     },
     /// Read a piece back from the target and compare it with its value.
     Recheck { object: Arc<Object>, index: u64 },
     /// Everything is there: compare with the OID and close.
     Complete { object: Arc<Object> },
+}
+
+/// Where a want's bytes go in one of its places.
+pub(super) struct Destination {
+    pub(super) object: Arc<Object>,
+    /// What is to be written of the object.
+    pub(super) parts: Vec<Range<u64>>,
 }
 
 /// Starts `count` threads that serve one queue until its sender is dropped.
@@ -59,9 +67,9 @@ fn perform(job: Job, scratch: &mut Vec<u8>) -> Event {
             let result = object.begin(size).map(|()| object.target.existing());
             Event::Began { key: object.key, result }
         }
-        Job::Check { want, delivery, objects, room } => {
+        Job::Check { want, delivery, destinations, room } => {
             let source = Arc::clone(&delivery.source);
-            let result = check(&want, &delivery, &objects, scratch);
+            let result = check(&want, &delivery, &destinations, scratch);
             drop((delivery, room));
             Event::Checked { want, source, result }
         }
@@ -76,20 +84,20 @@ fn perform(job: Job, scratch: &mut Vec<u8>) -> Event {
     }
 }
 
-fn check(want: &Want, delivery: &Delivery, objects: &[Arc<Object>], scratch: &mut Vec<u8>) -> Checked {
+fn check(want: &Want, delivery: &Delivery, to: &[Destination], scratch: &mut Vec<u8>) -> Checked {
     let (bytes, zeros) = match &delivery.payload {
         Payload::Bytes(bytes) => (&bytes[..], false),
         Payload::Zeros => (zeros(scratch, want.id.len()), true),
     };
     let result = match want.id {
         WantId::Piece { layout, index, .. } => {
-            check_piece(objects, &layout, index, bytes, delivery.proof.as_deref())
+            check_piece(to, &layout, index, bytes, delivery.proof.as_deref())
         }
         WantId::Chunk { hash, len } | WantId::Block { hash, len } => check_hash(&hash, len, bytes),
     };
     match result {
         Err(why) => Checked::Bad(why),
-        Ok(()) => write(want, objects, bytes, zeros),
+        Ok(()) => write(want, to, bytes, zeros),
     }
 }
 
@@ -101,17 +109,17 @@ fn zeros(scratch: &mut Vec<u8>, len: u64) -> &[u8] {
 }
 
 fn check_piece(
-    objects: &[Arc<Object>],
+    to: &[Destination],
     layout: &Layout,
     index: u64,
     bytes: &[u8],
     proof: Option<&Proof>,
 ) -> Result<(), CheckError> {
-    let object = objects.first().ok_or(CheckError::NoProof)?;
-    let value: Value = object.check_piece(layout, index, bytes, proof)?;
+    let first = to.first().ok_or(CheckError::NoProof)?;
+    let value: Value = first.object.check_piece(layout, index, bytes, proof)?;
     // What the piece's value is to one object of this name, it is to all.
-    for other in objects.iter().skip(1) {
-        other.learn_values(index, &[value]);
+    for other in to.iter().skip(1) {
+        other.object.learn_values(index, &[value]);
     }
     Ok(())
 }
@@ -126,30 +134,36 @@ fn check_hash(hash: &[u8; 32], len: u32, bytes: &[u8]) -> Result<(), CheckError>
     Ok(())
 }
 
-fn write(want: &Want, objects: &[Arc<Object>], bytes: &[u8], zeros: bool) -> Checked {
+fn write(want: &Want, to: &[Destination], bytes: &[u8], zeros: bool) -> Checked {
     let whole = is_whole(want);
     let mut failed = Vec::new();
-    for (place, object) in want.places.iter().zip(objects) {
+    for (place, destination) in want.places.iter().zip(to) {
         let written = match whole {
-            true => write_whole(place, object, bytes, zeros),
-            false => write_part(place, object, bytes, zeros),
+            true => write_whole(place, destination, bytes, zeros),
+            false => write_parts(place, destination, bytes, zeros),
         };
-        failed.extend(written.err().map(|why| (object.key, why)));
+        failed.extend(written.err().map(|why| (destination.object.key, why)));
     }
     Checked::Written { whole, zeros, failed }
 }
 
-fn write_part(place: &Place, object: &Object, bytes: &[u8], zeros: bool) -> io::Result<()> {
-    match zeros {
-        true => object.target.write_zeros(place.offset..place.offset + bytes.len() as u64),
-        false => object.target.write(place.offset, bytes),
+fn write_parts(place: &Place, to: &Destination, bytes: &[u8], zeros: bool) -> io::Result<()> {
+    for part in &to.parts {
+        match zeros {
+            true => to.object.target.write_zeros(part.clone())?,
+            false => {
+                let within = (part.start - place.offset) as usize..(part.end - place.offset) as usize;
+                to.object.target.write(part.start, &bytes[within])?;
+            }
+        }
     }
+    Ok(())
 }
 
-fn write_whole(place: &Place, object: &Object, bytes: &[u8], zeros: bool) -> io::Result<()> {
-    object.begin(Some(bytes.len() as u64))?;
-    write_part(place, object, bytes, zeros)?;
-    close_single(object, bytes.len() as u64)
+fn write_whole(place: &Place, to: &Destination, bytes: &[u8], zeros: bool) -> io::Result<()> {
+    to.object.begin(Some(bytes.len() as u64))?;
+    write_parts(place, to, bytes, zeros)?;
+    close_single(&to.object, bytes.len() as u64)
 }
 
 /// A piece that is all of a content object: its file is opened, written and closed in one go.

@@ -1,0 +1,227 @@
+//! From pieces to chunks in mid-transfer: when the root plugin finds that the rest of an object is
+//! better drawn by its recipe, the recipe is asked for and checked, and what is still missing is
+//! wanted as chunks.
+//!
+//! Pieces go on meanwhile, so nothing waits for a recipe. If none is to be had, pieces bring the
+//! rest, and it is not asked for again. How many recipes are asked for and kept at once is limited.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+
+use super::RecipeClaim;
+use super::actor::{Active, Actor, Phase};
+use super::events::Event;
+use crate::claim::{RecipeReader, WrongRecipe};
+use crate::plugin::{Context, Description, ObjectFacts, Query, TransferPlugin};
+use crate::want::{ObjectKey, Outcome};
+
+/// How often the root plugin is asked whether it wants recipes, at most.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Objects that it is asked of at a time: others have their turn the next time.
+const OBJECTS_PER_ROUND: usize = 32;
+/// Recipes asked for at once.
+const QUESTIONS: usize = 4;
+/// With so many chunks in recipes in use no further one is asked for. With those under way this
+/// makes up to 2^20 chunks, of some 300 bytes each with all that is kept of a want.
+const CHUNKS: usize = 1 << 19;
+
+/// Whether an object's recipe was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// Not yet.
+    No,
+    /// The answer is awaited.
+    Now,
+    /// It was given, or there is none.
+    Over,
+}
+
+/// When the root plugin was last asked, and of which object.
+#[derive(Debug)]
+pub(super) struct Rounds {
+    next: Instant,
+    last: ObjectKey,
+}
+
+impl Rounds {
+    pub(super) const fn new(now: Instant) -> Self {
+        Self { next: now, last: 0 }
+    }
+}
+
+/// A recipe that is not one, and who sent it.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    maker: Arc<str>,
+    why: WrongRecipe,
+}
+
+impl Actor {
+    /// Asks the root plugin, now and then, of which objects it wants the recipes.
+    pub(super) fn look_for_recipes(&mut self, now: Instant) {
+        if now < self.rounds.next {
+            return;
+        }
+        self.rounds.next = now + PAUSE;
+        let questions = self.objects.values().filter(|active| active.asked == Asked::Now).count();
+        let recipes = self.objects.values().filter_map(|active| active.recipe.as_ref());
+        if questions >= QUESTIONS || recipes.map(|recipe| recipe.chunks.len()).sum::<usize>() >= CHUNKS {
+            return;
+        }
+        let wanted: Vec<ObjectKey> =
+            self.round().into_iter().filter(|&key| self.is_wanted(key)).take(QUESTIONS - questions).collect();
+        wanted.into_iter().for_each(|key| self.ask_for_recipe(key));
+    }
+
+    /// The objects whose turn it is.
+    fn round(&mut self) -> Vec<ObjectKey> {
+        let objects = self.objects.iter().filter(|(_, active)| active.may_be_switched());
+        let mut keys: Vec<ObjectKey> = objects.map(|(&key, _)| key).collect();
+        keys.sort_unstable();
+        let after_last = keys.partition_point(|&key| key <= self.rounds.last);
+        keys.rotate_left(after_last);
+        keys.truncate(OBJECTS_PER_ROUND);
+        self.rounds.last = keys.last().copied().unwrap_or(0);
+        keys
+    }
+
+    fn is_wanted(&self, key: ObjectKey) -> bool {
+        let Some(active) = self.objects.get(&key) else { return false };
+        let (Some(oid), Some(layout)) = (active.object.content(), active.object.layout()) else {
+            return false;
+        };
+        let size = layout.size();
+        let mut here = active.existing.clone();
+        self.ledger.have(key).into_iter().flat_map(|have| have.iter()).for_each(|range| here.insert(range));
+        let missing = size.saturating_sub(here.len()).saturating_sub(self.ledger.asked_bytes(key));
+        let facts = ObjectFacts { oid, size, missing, group: &active.object.group };
+        missing > 0 && self.root.wants_recipe(&facts)
+    }
+
+    fn ask_for_recipe(&mut self, key: ObjectKey) {
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        let (Some(oid), Some(layout)) = (active.object.content(), active.object.layout()) else { return };
+        active.asked = Asked::Now;
+        let question = Question {
+            key,
+            size: layout.size(),
+            query: Query {
+                oid,
+                coverage: active.object.group.coverage,
+                // What chunks make up is compared with these.
+                proofs: active.object.all_values().is_none().then_some(0..layout.count()),
+                follow: false,
+                recipe: true,
+            },
+            events: self.events.clone(),
+            patience: self.config.ledger.patience,
+        };
+        let (root, context, token) = (Arc::clone(&self.root), self.context.clone(), active.question.clone());
+        tokio::spawn(async move {
+            let asked = question.put(&*root, &context);
+            if let Some(answer) = token.run_until_cancelled(asked).await {
+                let _ = question.events.send(Event::Recipe { key, answer });
+            }
+        });
+    }
+
+    pub(super) fn recipe_answered(&mut self, key: ObjectKey, answer: Result<Option<RecipeClaim>, Wrong>) {
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        active.asked = Asked::Over;
+        match answer {
+            Ok(Some(claim)) => self.switch(key, claim),
+            Ok(None) => tracing::debug!(oid = %active.object.oid, "no recipe is to be had"),
+            Err(Wrong { maker, why }) => {
+                tracing::warn!(%maker, %why, "refused a recipe");
+                self.root.blame(&maker);
+            }
+        }
+    }
+
+    /// From now on chunks are wanted where nothing is here and no piece is asked.
+    fn switch(&mut self, key: ObjectKey, claim: RecipeClaim) {
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        // Without all values chunks could not be checked where they meet.
+        if active.phase != Phase::Fetching || active.object.all_values().is_none() {
+            return;
+        }
+        active.recipe = Some(claim);
+        self.ledger.take_back_pieces(key);
+        self.advance(key);
+    }
+}
+
+impl Active {
+    /// Whether it is of use to ask for its recipe: an object of one piece is quicker had as such.
+    fn may_be_switched(&self) -> bool {
+        let is_large = self.object.layout().is_some_and(|layout| layout.count() > 1);
+        self.asked == Asked::No
+            && self.phase == Phase::Fetching
+            && is_large
+            && self.object.content().is_some()
+    }
+}
+
+/// The question for one object's recipe.
+struct Question {
+    key: ObjectKey,
+    size: u64,
+    query: Query,
+    events: mpsc::UnboundedSender<Event>,
+    patience: Duration,
+}
+
+/// Why the answers are not read to their end.
+enum Stop {
+    Silent,
+    Wrong(Wrong),
+}
+
+impl Question {
+    /// Asks until there is an answer or the patience is over.
+    async fn put(&self, root: &dyn TransferPlugin, context: &Context) -> Result<Option<RecipeClaim>, Wrong> {
+        let since = Instant::now();
+        loop {
+            let mut reader = RecipeReader::new(self.query.oid, self.size);
+            let (answers, inbox) = mpsc::channel(4);
+            let asking = async { Ok(root.get_descriptors(self.query.clone(), context, answers).await) };
+            let result = match tokio::try_join!(asking, self.read(inbox, &mut reader)) {
+                Ok((result, ())) => result,
+                Err(Stop::Silent) => return Ok(None),
+                Err(Stop::Wrong(wrong)) => return Err(wrong),
+            };
+            match result {
+                Ok(()) => {
+                    let maker = reader.maker().cloned().unwrap_or_default();
+                    return reader.finish().map_err(|why| Wrong { maker, why });
+                }
+                Err(Outcome::RetryLater(delay)) if since.elapsed() < self.patience => {
+                    tokio::time::sleep(delay).await;
+                }
+                Err(_) => return Ok(None),
+            }
+        }
+    }
+
+    async fn read(
+        &self,
+        mut inbox: mpsc::Receiver<Description>,
+        reader: &mut RecipeReader,
+    ) -> Result<(), Stop> {
+        loop {
+            match tokio::time::timeout(self.patience, inbox.recv()).await {
+                Ok(Some(Description::Recipe(part))) => {
+                    let maker = Arc::clone(&part.maker);
+                    reader.take(part).map_err(|why| Stop::Wrong(Wrong { maker, why }))?;
+                }
+                Ok(Some(answer)) => {
+                    let _ = self.events.send(Event::Answer { key: self.key, answer });
+                }
+                Ok(None) => return Ok(()),
+                Err(_) => return Err(Stop::Silent),
+            }
+        }
+    }
+}
