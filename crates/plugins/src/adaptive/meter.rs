@@ -1,0 +1,185 @@
+//! The network as an object's pieces show it, before anything is searched: how fast it is, how much to
+//! keep outstanding, and whether a recipe is worth asking for.
+//!
+//! On a slow network each byte that was asked for before the disk is looked at may be asked for in
+//! vain, so little is asked at first; with each window that comes the next one is twice as large, which
+//! is as fast as TCP itself begins.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use towpath_content::Oid;
+use towpath_transfer::plugin::ObjectFacts;
+
+use super::costs::{Costs, Rate};
+use super::pressure::{Gauge, Queues};
+use super::worth::{Progress, RecipeJudge};
+
+/// Bytes outstanding at first.
+const FIRST_WINDOW: u64 = 128 << 10;
+/// Bytes that chunks keep outstanding at least.
+const LEAST_WINDOW: u64 = 64 << 10;
+/// With this and twice the round trip more than the rate needs, a network that gets faster shows it.
+const SLACK: f64 = 0.05;
+/// Objects whose progress is known; what is asked for beyond them is only a little late.
+const OBJECTS: usize = 4096;
+
+/// What came of one object.
+#[derive(Debug, Clone, Copy)]
+struct Object {
+    since: Duration,
+    arrived: u64,
+    judge: RecipeJudge,
+}
+
+/// See the head of this module. Times count from the transfer's begin.
+#[derive(Debug)]
+pub struct Meter {
+    rate: Rate,
+    outstanding: u64,
+    gauge: Gauge,
+    costs: Costs,
+    objects: HashMap<Oid, Object>,
+    window: u64,
+    /// Bytes that came since the window last grew.
+    grown: u64,
+}
+
+impl Meter {
+    /// Nothing was asked yet; what the disk costs is assumed to be this.
+    pub fn new(costs: Costs) -> Self {
+        Self {
+            rate: Rate::default(),
+            outstanding: 0,
+            gauge: Gauge::default(),
+            costs,
+            objects: HashMap::new(),
+            window: FIRST_WINDOW,
+            grown: 0,
+        }
+    }
+
+    /// So many bytes of an object's pieces are asked for.
+    pub fn asked(&mut self, oid: Oid, bytes: u64, now: Duration) {
+        self.rate.asked(now);
+        self.outstanding += bytes;
+        if self.objects.len() < OBJECTS {
+            let object = Object { since: now, arrived: 0, judge: RecipeJudge::default() };
+            self.objects.entry(oid).or_insert(object);
+        }
+    }
+
+    /// They came, or did not.
+    pub fn ended(&mut self, oid: &Oid, bytes: u64, has_come: bool, now: Duration) {
+        self.outstanding = self.outstanding.saturating_sub(bytes);
+        let came = if has_come { bytes } else { 0 };
+        self.rate.arrived(now, came, self.outstanding == 0);
+        self.grown += came;
+        if self.grown >= self.window {
+            self.window = self.window.saturating_mul(2);
+            self.grown = 0;
+        }
+        if let Some(object) = self.objects.get_mut(oid) {
+            object.arrived += came;
+        }
+    }
+
+    /// The queues as they stand.
+    pub fn look(&mut self, queues: Queues) {
+        self.gauge.look(queues);
+    }
+
+    /// An object is over.
+    pub fn forget(&mut self, oid: &Oid) {
+        self.objects.remove(oid);
+    }
+
+    /// How fast the network is, as measured so far.
+    pub const fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// Bytes of pieces to keep outstanding on a network that would take `most`.
+    pub fn window(&self, most: u64) -> u64 {
+        self.window.min(most)
+    }
+
+    /// Whether the recipe of an object is worth asking for now.
+    pub fn wants_recipe(&mut self, facts: &ObjectFacts<'_>, round_trip: Duration, now: Duration) -> bool {
+        let (rate, disk_rate) = (self.rate.get(now, self.outstanding), self.costs.hash_rate());
+        let disk_is_free = self.gauge.disk_is_free();
+        let Some(object) = self.objects.get_mut(&facts.oid) else { return false };
+        object.judge.wants(&Progress {
+            elapsed: now.saturating_sub(object.since),
+            arrived: object.arrived,
+            rest: facts.missing,
+            size: facts.size,
+            rate,
+            round_trip,
+            disk_rate,
+            disk_is_free,
+        })
+    }
+}
+
+/// Bytes of chunks to keep outstanding: what a network of this rate carries, and room for it to get
+/// faster. More would be asked for before the disk had its turn.
+pub fn chunk_window(rate: f64, round_trip: Duration, most: u64) -> u64 {
+    let carried = 2.0 * rate * (round_trip.as_secs_f64() + SLACK);
+    (carried as u64).max(LEAST_WINDOW).min(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use towpath_transfer::Group;
+
+    const MIB: u64 = 1 << 20;
+
+    fn wants(rate: f64, size: u64) -> Option<u64> {
+        let (oid, group) = (Oid::of(b"it"), Group::default());
+        let mut meter = Meter::new(Costs::new(16384));
+        let at = Duration::from_millis;
+        meter.asked(oid, FIRST_WINDOW, at(0));
+        let mut credit = 0.0;
+        for now in 1..=2000 {
+            credit += rate / 1000.0;
+            while credit >= 65536.0 {
+                credit -= 65536.0;
+                meter.ended(&oid, 65536, true, at(now));
+                meter.asked(oid, 65536, at(now));
+            }
+            let facts = ObjectFacts { oid, size, missing: size / 10 * 9, group: &group };
+            if meter.wants_recipe(&facts, at(10), at(now)) {
+                return Some(now);
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn a_slow_network_asks_for_a_recipe_soon_and_a_fast_one_never() {
+        assert!(wants(190e3, 50 * MIB).is_some_and(|ms| ms <= 260));
+        assert_eq!(wants(1.2e9, 1024 * MIB), None);
+        assert_eq!(wants(119e6, 40 * MIB), None);
+    }
+
+    #[test]
+    fn the_window_doubles_with_each_one_that_comes() {
+        let (oid, mut meter) = (Oid::of(b"it"), Meter::new(Costs::new(16384)));
+        assert_eq!(meter.window(64 * MIB), FIRST_WINDOW);
+        for _ in 0..14 {
+            meter.ended(&oid, 65536, true, Duration::ZERO);
+        }
+        assert_eq!(meter.window(64 * MIB), 8 * FIRST_WINDOW);
+        assert_eq!(meter.window(MIB / 2), MIB / 2);
+    }
+
+    #[test]
+    fn chunks_keep_no_more_outstanding_than_the_network_carries() {
+        let ms = Duration::from_millis;
+        assert_eq!(chunk_window(193e3, ms(40), 4 * MIB), LEAST_WINDOW);
+        assert_eq!(chunk_window(12.5e6, ms(33), 4 * MIB), 2_075_000);
+        assert_eq!(chunk_window(1e9, ms(1), 4 * MIB), 4 * MIB);
+    }
+}

@@ -1,0 +1,282 @@
+//! The plugin: pieces go to the network as they are, chunks to the [`driver`](super::driver), which
+//! chooses between network and disk.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use towpath_content::Oid;
+use towpath_content::chunking::Parameters;
+use towpath_content::recipe::Root;
+use towpath_transfer::plugin::{ObjectFacts, PathState, Pressure, Query, Sink};
+use towpath_transfer::{
+    BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want, WantId,
+};
+
+use super::account::Account;
+use super::costs::Costs;
+use super::driver::{self, Search, Told};
+use super::meter::Meter;
+use super::pressure::Queues;
+
+/// Parts of a recipe that wait for whoever reads them.
+const PARTS: usize = 8;
+/// Objects whose parameters are remembered.
+const OBJECTS: usize = 4096;
+/// Bytes of a chunk, on average, in recipes of most objects.
+const CHUNK: u64 = 16 << 10;
+
+/// Draws from a network and from this machine's disk at once. See the head of [`super`].
+pub struct Adaptive {
+    network: Arc<dyn TransferPlugin>,
+    search: Search,
+    shared: Arc<Shared>,
+    driver: OnceLock<mpsc::UnboundedSender<Told>>,
+    token: CancellationToken,
+    _end: DropGuard,
+}
+
+/// What plugin, driver and sinks know together.
+pub(super) struct Shared {
+    start: Instant,
+    meter: Mutex<Meter>,
+    /// How the chunks of an object were cut, by its recipe.
+    parameters: Mutex<HashMap<Oid, Parameters>>,
+    account: Mutex<Account>,
+}
+
+impl Shared {
+    /// Since the transfer began.
+    pub(super) fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    pub(super) fn meter(&self) -> MutexGuard<'_, Meter> {
+        lock(&self.meter)
+    }
+
+    pub(super) fn parameters(&self, oid: &Oid) -> Option<Parameters> {
+        lock(&self.parameters).get(oid).copied()
+    }
+
+    pub(super) fn set_account(&self, account: Account) {
+        *lock(&self.account) = account;
+    }
+
+    fn learn(&self, oid: Oid, root: &[u8]) {
+        let Ok(root) = Root::from_bytes(root) else { return };
+        let mut parameters = lock(&self.parameters);
+        if parameters.len() < OBJECTS {
+            // A live object is asked for by either of its names.
+            parameters.extend([oid, root.object].map(|oid| (oid, root.parameters)));
+        }
+    }
+}
+
+impl Adaptive {
+    /// Draws from `network`, and from the disk as far as `search` allows.
+    pub fn new(network: Arc<dyn TransferPlugin>, search: Search) -> Arc<Self> {
+        let shared = Shared {
+            start: Instant::now(),
+            meter: Mutex::new(Meter::new(Costs::new(CHUNK))),
+            parameters: Mutex::default(),
+            account: Mutex::default(),
+        };
+        let token = CancellationToken::new();
+        let _end = token.clone().drop_guard();
+        let (shared, driver) = (Arc::new(shared), OnceLock::new());
+        Arc::new(Self { network, search, shared, driver, token, _end })
+    }
+
+    /// What was searched and found so far.
+    pub fn account(&self) -> Account {
+        lock(&self.shared.account).clone()
+    }
+
+    /// Hands something to the driver, which runs from the first chunk on.
+    fn tell(&self, told: Told) {
+        let driver = self.driver.get_or_init(|| {
+            let (told, inbox) = mpsc::unbounded_channel();
+            let (network, shared) = (Arc::clone(&self.network), Arc::clone(&self.shared));
+            let task = driver::run(network, self.search.clone(), shared, told.downgrade(), inbox, self.token.clone());
+            let token = self.token.clone();
+            tokio::spawn(async move { token.run_until_cancelled(task).await });
+            told
+        });
+        // It ends only with this plugin.
+        let _ = driver.send(told);
+    }
+}
+
+/// Whether the driver chooses where a want comes from.
+const fn is_chunk(want: &Want) -> bool {
+    matches!(want.id, WantId::Chunk { .. }) && want.origin.is_some()
+}
+
+impl TransferPlugin for Adaptive {
+    fn name(&self) -> &str {
+        "adaptive"
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.network.is_encrypted()
+    }
+
+    fn window(&self) -> u64 {
+        self.shared.meter().window(self.network.window())
+    }
+
+    fn blame(&self, source: &str) {
+        self.network.blame(source);
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.network.trouble()
+    }
+
+    fn path(&self) -> PathState {
+        self.network.path()
+    }
+
+    fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
+        let round_trip = self.network.path().round_trip;
+        self.shared.meter().wants_recipe(facts, round_trip, self.shared.now())
+    }
+
+    fn takes_all_chunks(&self) -> bool {
+        true
+    }
+
+    fn get_descriptors<'a>(
+        &'a self,
+        query: Query,
+        context: &'a Context,
+        answers: mpsc::Sender<Description>,
+    ) -> BoxFuture<'a, Result<(), Outcome>> {
+        if !query.recipe {
+            return self.network.get_descriptors(query, context, answers);
+        }
+        let oid = query.oid;
+        let (parts, mut inbox) = mpsc::channel(PARTS);
+        Box::pin(async move {
+            let passing = async {
+                while let Some(part) = inbox.recv().await {
+                    if let Description::Recipe(part) = &part
+                        && let Some(root) = &part.root
+                    {
+                        self.shared.learn(oid, root);
+                    }
+                    if answers.send(part).await.is_err() {
+                        return;
+                    }
+                }
+            };
+            let (result, ()) = tokio::join!(self.network.get_descriptors(query, context, parts), passing);
+            result
+        })
+    }
+
+    fn get_chunks<'a>(
+        &'a self,
+        wants: Vec<Want>,
+        context: &'a Context,
+        sink: Arc<dyn Sink>,
+    ) -> BoxFuture<'a, ()> {
+        let (chunks, others): (Vec<_>, Vec<_>) = wants.into_iter().partition(is_chunk);
+        Box::pin(async move {
+            let brought = async {
+                if !others.is_empty() {
+                    let sink = PieceSink::new(&others, Arc::clone(&sink), Arc::clone(&self.shared));
+                    self.network.get_chunks(others, context, Arc::new(sink)).await;
+                }
+            };
+            let chosen = async {
+                if !chunks.is_empty() {
+                    let (done, end) = oneshot::channel();
+                    let (sink, context) = (Arc::clone(&sink), context.clone());
+                    self.tell(Told::Wanted { wants: chunks, context, sink, done });
+                    let _ = end.await;
+                }
+            };
+            tokio::join!(brought, chosen);
+        })
+    }
+
+    fn cancel_chunks(&self, tags: &[Tag]) {
+        self.network.cancel_chunks(tags);
+        if let Some(driver) = self.driver.get() {
+            let _ = driver.send(Told::Withdrawn(tags.to_vec()));
+        }
+    }
+
+    fn have<'a>(
+        &'a self,
+        oid: Oid,
+        context: &'a Context,
+        ranges: mpsc::Sender<Vec<Range<u64>>>,
+    ) -> BoxFuture<'a, ()> {
+        self.network.have(oid, context, ranges)
+    }
+}
+
+/// Measures the network by the pieces that it brings.
+struct PieceSink {
+    inner: Arc<dyn Sink>,
+    shared: Arc<Shared>,
+    pieces: Mutex<HashMap<Tag, (Oid, u64)>>,
+}
+
+impl PieceSink {
+    fn new(wants: &[Want], inner: Arc<dyn Sink>, shared: Arc<Shared>) -> Self {
+        let pieces = wants.iter().filter_map(|want| match &want.id {
+            WantId::Piece { oid, .. } => Some((want.tag, (*oid, want.id.len()))),
+            WantId::Chunk { .. } | WantId::Block { .. } => None,
+        });
+        let pieces: HashMap<_, _> = pieces.collect();
+        let now = shared.now();
+        let mut meter = shared.meter();
+        pieces.values().for_each(|(oid, bytes)| meter.asked(*oid, *bytes, now));
+        drop(meter);
+        Self { inner, shared, pieces: Mutex::new(pieces) }
+    }
+
+    fn ended(&self, tag: Tag, has_come: bool) {
+        let Some((oid, bytes)) = lock(&self.pieces).remove(&tag) else { return };
+        let Pressure { writer_backlog, receive_queue } = self.inner.pressure();
+        let mut meter = self.shared.meter();
+        meter.ended(&oid, bytes, has_come, self.shared.now());
+        meter.look(Queues { writer_backlog, receive_queue, ..Queues::default() });
+    }
+}
+
+impl Sink for PieceSink {
+    fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
+        self.ended(delivery.tag, true);
+        self.inner.deliver(delivery)
+    }
+
+    fn outcome(&self, tag: Tag, outcome: Outcome) {
+        self.ended(tag, false);
+        self.inner.outcome(tag, outcome);
+    }
+
+    fn pressure(&self) -> Pressure {
+        self.inner.pressure()
+    }
+}
+
+impl Drop for PieceSink {
+    /// A call that was given up.
+    fn drop(&mut self) {
+        let left = std::mem::take(&mut *lock(&self.pieces));
+        let (mut meter, now) = (self.shared.meter(), self.shared.now());
+        left.values().for_each(|(oid, bytes)| meter.ended(oid, *bytes, false, now));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
