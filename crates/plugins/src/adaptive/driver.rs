@@ -102,6 +102,8 @@ struct Running {
     id: OperationId,
     /// Of a CACHE-CHECK: what is looked up. Of a CACHE-READ: how many chunks.
     tags: Vec<Tag>,
+    /// Of a STAT: device and inode of the directory, once the first part has come.
+    lists: Option<(u64, u64)>,
 }
 
 /// Which chunks are wanted, by what they hash to: read by the search's thread.
@@ -287,7 +289,7 @@ impl Driver {
             self.by_hash
                 .write()
                 .unwrap_or_else(PoisonError::into_inner)
-                .insert(ChunkHash::from_bytes(*hash), (want.tag, *len));
+                .insert(ChunkHash(*hash), (want.tag, *len));
             self.open.insert(want.tag, Open { want, call });
         }
         for (group, chunks) in groups {
@@ -320,7 +322,7 @@ impl Driver {
     fn end(&mut self, tag: Tag, outcome: Option<Outcome>) {
         let Some(Open { want, call }) = self.open.remove(&tag) else { return };
         if let WantId::Chunk { hash, .. } = &want.id {
-            let hash = ChunkHash::from_bytes(*hash);
+            let hash = ChunkHash(*hash);
             self.by_hash.write().unwrap_or_else(PoisonError::into_inner).remove(&hash);
         }
         self.located.remove(&tag);
@@ -415,7 +417,7 @@ impl Driver {
         };
         match self.executor.submit(operation) {
             Ok(submitted) => {
-                self.running.insert(submitted, Running { id, tags });
+                self.running.insert(submitted, Running { id, tags, lists: None });
                 true
             }
             Err(_full) => false,
@@ -424,7 +426,7 @@ impl Driver {
 
     fn hash(&self, tag: Tag) -> Option<ChunkHash> {
         match &self.open.get(&tag)?.want.id {
-            WantId::Chunk { hash, .. } => Some(ChunkHash::from_bytes(*hash)),
+            WantId::Chunk { hash, .. } => Some(ChunkHash(*hash)),
             WantId::Piece { .. } | WantId::Block { .. } => None,
         }
     }
@@ -475,7 +477,7 @@ impl Driver {
             disk_search::Event::Listed { id, listing } => self.listed(id, listing),
             disk_search::Event::Found { id, chunk, held } => self.found(id, chunk, held),
             disk_search::Event::Ended { id, result, cost } => {
-                let Some(Running { id, tags }) = self.running.remove(&id) else { return };
+                let Some(Running { id, tags, .. }) = self.running.remove(&id) else { return };
                 let end = match result {
                     Ok(finished) => self.finished(finished, &tags, cost.bytes),
                     Err(error) => {
@@ -489,9 +491,12 @@ impl Driver {
     }
 
     fn listed(&mut self, id: disk_search::OperationId, listing: disk_search::Listing) {
-        let Some(running) = self.running.get(&id) else { return };
+        let Some(running) = self.running.get_mut(&id) else { return };
         let operation = running.id;
-        if listing.is_first && self.listed.len() < LISTED && !self.listed.insert(listing.identity) {
+        if running.lists.replace(listing.identity).is_none()
+            && self.listed.len() < LISTED
+            && !self.listed.insert(listing.identity)
+        {
             return self.executor.cancel(id);
         }
         for directory in &listing.directories {

@@ -1,5 +1,6 @@
 //! Drawing from network and disk at once, and never being slower for it (`papers/dsync.txt`,
-//! `docs/design/adaptive.md`). What is here decides: it opens no file, asks no network, has no clock.
+//! `docs/design/adaptive.md`). All that decides is pure: it opens no file, asks no network, has no clock.
+//! `plugin` and `driver` tie it to the session, the disk and the network.
 //!
 //! | module | story |
 //! |---|---|
@@ -15,16 +16,22 @@
 //! | [`pressure`] | which resource is free, and when there is time to compute |
 //! | [`worth`] | when a recipe is worth asking for, and a search worth going on with |
 //! | [`account`] | what `--explain` tells |
+//! | [`meter`] | the network as pieces show it, before anything is searched |
+//! | `plugin` | [`Adaptive`]: the transfer plugin |
+//! | `driver` | the task around the scheduler |
 
 pub mod account;
 pub mod arrival;
 pub mod costs;
+mod driver;
 pub mod event;
 pub mod groups;
 pub mod heuristics;
+pub mod meter;
 pub mod network;
 pub mod operations;
 pub mod paths;
+mod plugin;
 pub mod pressure;
 pub mod scheduler;
 pub mod worth;
@@ -32,6 +39,8 @@ pub mod worth;
 #[cfg(test)]
 mod tests;
 
-pub use account::Account;
+pub use account::{Account, Bottleneck};
+pub use driver::Search;
 pub use event::{Action, End, Event};
+pub use plugin::Adaptive;
 pub use scheduler::{Scheduler, Settings};

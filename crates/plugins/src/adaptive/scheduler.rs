@@ -148,6 +148,11 @@ impl Scheduler {
         self.groups.open_bytes()
     }
 
+    /// Bytes a second of the network as measured; 0 before anything was.
+    pub fn network_rate(&self, now: Duration) -> f64 {
+        self.network.rate(now)
+    }
+
     /// What was done so far.
     pub fn account(&self) -> Account {
         let (recomputations, recomputing) = self.recomputing.spent();
@@ -206,6 +211,7 @@ impl Scheduler {
                     self.network.given_up(now, u64::from(len));
                 }
             }
+            Event::Listed { operation, files, directories } => self.listed(operation, files, directories),
             Event::Completed { operation, took, end } => self.completed(operation, took, end),
             Event::Pressure(queues) => self.gauge.look(queues),
             Event::Recomputed(took) => self.recomputing.took(took),
@@ -259,15 +265,7 @@ impl Scheduler {
         self.account.disk_time += took;
         self.arrivals.clear();
         match (running.candidate.operation, end) {
-            (Operation::Stat(directory), End::Listed { files, directories }) => {
-                self.costs.listed(took);
-                for name in directories {
-                    self.see_directory(directory.child(&name), false);
-                }
-                for file in files {
-                    self.see_file(Arc::new(file), 0);
-                }
-            }
+            (Operation::Stat(_), End::Listed) => self.costs.listed(took),
             (Operation::Hash(_), End::Hashed { bytes }) => {
                 self.costs.hashed(bytes, took);
                 self.account.hashed_bytes += bytes;
@@ -278,6 +276,15 @@ impl Scheduler {
             (Operation::Read { .. }, End::Read { chunks }) => self.costs.read(chunks, took),
             _ => {}
         }
+    }
+
+    fn listed(&mut self, id: OperationId, files: Vec<File>, directories: Vec<Box<[u8]>>) {
+        let Some(Operation::Stat(directory)) = self.running.get(&id).map(|it| &it.candidate.operation) else {
+            return;
+        };
+        let directory = directory.clone();
+        directories.into_iter().for_each(|name| self.see_directory(directory.child(&name), false));
+        files.into_iter().for_each(|file| self.see_file(Arc::new(file), 0));
     }
 
     /// A directory becomes a candidate. What was named from outside is remembered, since its parent
