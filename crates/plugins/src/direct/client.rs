@@ -1,10 +1,12 @@
 //! The plugin itself: dials the services that hints name, keeps connections, and dials again
 //! when one is lost.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
@@ -15,6 +17,7 @@ use towpath_link::tcp::{Timeouts, dial_any};
 use towpath_transfer::plugin::{Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Tag, TransferPlugin, Want};
 
+use super::answering::MAX_WANTS;
 use super::callers::Answers;
 use super::dialling::{Decision, Dialling};
 use super::peer::{Peer, PeerConfig, source_name};
@@ -148,6 +151,9 @@ impl Direct {
     ) -> Result<(), Outcome> {
         let slot = self.slot();
         let peer = self.peer(slot, context).await?;
+        if query.recipe && !peer.has_recipes().await {
+            return self.ended(&peer, Err(Outcome::NotHere));
+        }
         let question = Question::Describe(describe(context, &query));
         let closed = answers.clone();
         let asking = peer.ask(question, Answers::Descriptions(answers));
@@ -180,7 +186,20 @@ impl Direct {
             Err(outcome) => return wants.iter().for_each(|want| sink.outcome(want.tag, outcome.clone())),
         };
         let sink: Arc<dyn Sink> = Arc::new(PausingSink { inner: sink, pause: PAUSE });
-        peer.get(GetRequest::new(&context.root, wants), sink).await;
+        // Only chunks wait for the peer's hello.
+        let has_origins = wants.iter().any(|want| want.origin.is_some());
+        let by_bytes = has_origins && peer.has_recipes().await;
+        let mut gets: Vec<_> = wants
+            .chunks(MAX_WANTS)
+            .map(|wants| GetRequest::new(&context.root, wants.to_vec(), by_bytes))
+            .map(|request| Box::pin(peer.get(request, Arc::clone(&sink))))
+            .collect();
+        poll_fn(|cx| {
+            gets.retain_mut(|get| get.as_mut().poll(cx).is_pending());
+            if gets.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        drop(gets);
         match peer.ended() {
             Some(why) => self.set_trouble(Some(why)),
             None => {
@@ -333,7 +352,7 @@ impl TransferPlugin for Direct {
     ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let Ok(peer) = self.peer(self.slot(), context).await else { return };
-            let query = Query { oid, coverage: None, proofs: None, follow: true };
+            let query = Query { oid, coverage: None, proofs: None, follow: true, recipe: false };
             let question = Question::Watch(describe(context, &query));
             let closed = ranges.clone();
             tokio::select! {
@@ -354,6 +373,7 @@ fn describe(context: &Context, query: &Query) -> Describe {
         values_from: query.proofs.as_ref().map(|run| run.start),
         values_to: query.proofs.as_ref().map_or(0, |run| run.end),
         follow: query.follow,
+        recipe: query.recipe,
     }
 }
 

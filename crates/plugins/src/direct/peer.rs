@@ -228,6 +228,12 @@ impl Peer {
         &self.binding
     }
 
+    /// Whether the peer can be asked for recipes and for runs of bytes: what its hello said, which this
+    /// waits for.
+    pub async fn has_recipes(&self) -> bool {
+        self.greeted().await && self.shared.with(Session::has_recipes)
+    }
+
     /// Bytes that the peer last suggested to keep outstanding; 0 if it has no opinion.
     pub fn suggested(&self) -> u64 {
         self.shared.with(Session::suggested)
