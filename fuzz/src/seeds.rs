@@ -121,7 +121,7 @@ pub fn frames() -> Vec<Vec<u8>> {
 
 pub fn controls() -> Vec<Vec<u8>> {
     let (oid, nodes) = (oid_field(&CONTENT), Bytes::from_static(&[6; 64]));
-    let want = WireWant { oid: oid.clone(), block: Some(3), first: 1, count: 4, chunk: Bytes::new() };
+    let want = WireWant { oid: oid.clone(), block: Some(3), first: 1, count: 4, ..WireWant::default() };
     let about = Description {
         request: 1,
         is_tree: true,

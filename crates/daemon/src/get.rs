@@ -321,7 +321,7 @@ impl Get {
 
     async fn ask(&self, plugin: &dyn TransferPlugin) -> Result<(About, Option<Layout>), Outcome> {
         let (answers, mut inbox) = mpsc::channel(4);
-        let query = Query { oid: self.oid, coverage: None, proofs: None, follow: false };
+        let query = Query { oid: self.oid, coverage: None, proofs: None, follow: false, recipe: false };
         let asking = plugin.get_descriptors(query, &self.context, answers);
         match tokio::join!(asking, inbox.recv()) {
             (_, Some(Description::Object { about, layout, .. })) => Ok((about, layout)),
@@ -409,7 +409,7 @@ impl Get {
             return Some(self.oid);
         }
         // Of values, which come before the binding, none are wanted.
-        let query = Query { oid: self.oid, coverage: None, proofs: Some(u64::MAX..u64::MAX), follow: false };
+        let query = Query { oid: self.oid, coverage: None, proofs: Some(u64::MAX..u64::MAX), follow: false, recipe: false };
         let (answers, mut inbox) = mpsc::channel(4);
         let find = async {
             while let Some(answer) = inbox.recv().await {

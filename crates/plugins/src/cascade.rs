@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use towpath_transfer::plugin::{Query, Sink};
+use towpath_transfer::plugin::{PathState, Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Tag, TransferPlugin, Want};
 
 use crate::sieve::Sieve;
@@ -31,6 +31,11 @@ impl TransferPlugin for Cascade {
 
     fn window(&self) -> u64 {
         self.plugins.iter().map(|plugin| plugin.window()).max().unwrap_or(0)
+    }
+
+    /// That of the last: the others are asked first since they are near.
+    fn path(&self) -> PathState {
+        self.plugins.last().map(|plugin| plugin.path()).unwrap_or_default()
     }
 
     fn trouble(&self) -> Option<String> {

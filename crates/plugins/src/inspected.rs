@@ -8,7 +8,8 @@ use tokio::sync::mpsc;
 use towpath_content::Oid;
 use towpath_transfer::plugin::{Pressure, Query, Sink, Style};
 use towpath_transfer::{
-    BoxFuture, Context, Delivery, Description, Metadata, Outcome, Payload, Tag, TransferPlugin, Want, WantId,
+    BoxFuture, Context, Delivery, Description, Metadata, ObjectFacts, Origin, Outcome, Payload, Tag,
+    TransferPlugin, Want, WantId,
 };
 
 use crate::processor::{Object, Processors};
@@ -113,8 +114,10 @@ impl Expected {
                 (*oid, layout.range(*index).start, (!oid.is_live()).then(|| layout.size()))
             }
             WantId::Chunk { hash, .. } | WantId::Block { hash, .. } => {
-                let offset = want.places.first().map_or(0, |place| place.offset);
-                (Oid::Blake3(*hash), offset, want.group.size)
+                let place = want.places.first().map_or(0, |place| place.offset);
+                let nameless = Origin { oid: Oid::Blake3(*hash), offset: place };
+                let Origin { oid, offset } = want.origin.unwrap_or(nameless);
+                (oid, offset, want.group.size)
             }
         };
         let path = &want.group.path;
@@ -184,6 +187,14 @@ impl TransferPlugin for Inspected {
 
     fn window(&self) -> u64 {
         self.inner.window()
+    }
+
+    fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
+        self.inner.wants_recipe(facts)
+    }
+
+    fn takes_all_chunks(&self) -> bool {
+        self.inner.takes_all_chunks()
     }
 
     fn blame(&self, source: &str) {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
 use towpath_content::Oid;
 use towpath_transfer::plugin::{Query, Sink, Style};
-use towpath_transfer::{BoxFuture, Context, Description, Outcome, Tag, TransferPlugin, Want};
+use towpath_transfer::{BoxFuture, Context, Description, ObjectFacts, Outcome, Tag, TransferPlugin, Want};
 
 /// What a transfer that gives way may still have under way: it goes on, a little at a time.
 const LEAST: u64 = 256 << 10;
@@ -100,6 +100,14 @@ impl TransferPlugin for Preferred {
 
     fn window(&self) -> u64 {
         window_of(self.turn.priority, self.turn.precedence.highest(), self.inner.window())
+    }
+
+    fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
+        self.inner.wants_recipe(facts)
+    }
+
+    fn takes_all_chunks(&self) -> bool {
+        self.inner.takes_all_chunks()
     }
 
     fn blame(&self, source: &str) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use towpath_content::Oid;
-use towpath_transfer::plugin::{Query, Sink};
+use towpath_transfer::plugin::{PathState, Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Tag, TransferPlugin, Want};
 
 use crate::sieve::Sieve;
@@ -86,6 +86,10 @@ impl TransferPlugin for Takeover {
 
     fn window(&self) -> u64 {
         self.current().window()
+    }
+
+    fn path(&self) -> PathState {
+        self.current().path()
     }
 
     fn trouble(&self) -> Option<String> {

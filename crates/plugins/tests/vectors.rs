@@ -28,7 +28,8 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         metadata: vec![wire::KeyValue { key: "label".into(), value: b"internal".to_vec() }],
         ..wire::Description::default()
     };
-    let want = wire::WireWant { oid: oid.clone(), block: Some(3), first: 4, count: 5, chunk: Bytes::new() };
+    let want =
+        wire::WireWant { oid: oid.clone(), block: Some(3), first: 4, count: 5, ..wire::WireWant::default() };
     let describe =
         wire::Describe { request: 1, root: root.clone(), oid, follow: true, ..wire::Describe::default() };
     let header = DataHeader {

@@ -163,3 +163,6 @@ impl RecipeReader {
         self.reading.as_ref().map(|reading| &reading.maker)
     }
 }
+
+#[cfg(test)]
+mod tests;

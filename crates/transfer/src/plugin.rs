@@ -134,6 +134,15 @@ pub struct Pressure {
     pub receive_queue: u64,
 }
 
+/// What a plugin knows of the way that its bytes come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PathState {
+    /// The round trip; zero if it is not known, or there is none.
+    pub round_trip: Duration,
+    /// Bytes that arrived in the kernel and were not read yet.
+    pub receive_queue: u64,
+}
+
 /// Where a plugin puts what it obtained.
 pub trait Sink: Send + Sync {
     /// Hands over bytes; waits while the receiving side is behind.
@@ -175,6 +184,11 @@ pub trait TransferPlugin: Send + Sync {
     /// The session found wrong what `source` delivered. A plugin that has other sources turns to
     /// them.
     fn blame(&self, _source: &str) {}
+
+    /// The way that its bytes come, as it is now.
+    fn path(&self) -> PathState {
+        PathState::default()
+    }
 
     /// What keeps it from delivering at the moment, in words for people.
     fn trouble(&self) -> Option<String> {

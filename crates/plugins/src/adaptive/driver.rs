@@ -6,7 +6,9 @@
 //! behind delays the disk and nothing else.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -14,7 +16,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use towpath_content::chunking::{ChunkHash, Parameters};
-use towpath_store::DiskStore;
+use towpath_content::tree::Time;
+use towpath_store::{DiskStore, Stamp};
 use towpath_store::disk::chunk_index::Location;
 use towpath_transfer::plugin::{Pressure, Sink};
 use towpath_transfer::want::{Group, Payload};
@@ -49,7 +52,7 @@ pub struct Search {
     /// Where it begins and what it may enter.
     pub scope: Scope,
     /// Names that are not looked at: temporaries.
-    pub leave_out: Arc<dyn Fn(&std::ffi::OsStr) -> bool + Send + Sync>,
+    pub leave_out: Arc<dyn Fn(&OsStr) -> bool + Send + Sync>,
 }
 
 /// What the driver is told.
@@ -437,9 +440,9 @@ impl Driver {
         let is_usual = |(parameters, _): &&(Parameters, usize)| Some(*parameters) == usual;
         let most = || self.cuts.iter().max_by_key(|(_, count)| *count);
         let (parameters, _) = *self.cuts.iter().find(is_usual).or_else(most)?;
-        let dir: Arc<std::path::Path> = file.directory.path().into();
+        let dir: Arc<Path> = file.directory.path().into();
         let name = path_of(&file.name).into_os_string();
-        let stamp = towpath_store::Stamp::of_path(&dir.join(&name)).ok()?;
+        let stamp = Stamp::of_path(&dir.join(&name)).ok()?;
         Some(disk_search::Operation::Hash { candidate: Candidate { dir, name, stamp }, parameters })
     }
 
@@ -507,11 +510,11 @@ impl Driver {
             }
         }
         let files = listing.files.iter().map(|candidate| {
-            let modified = Some(candidate.stamp.modified());
+            let modified = Some(modified(&candidate.stamp));
             file(&candidate.path(), candidate.stamp.size, modified)
         });
         let names = listing.directories.iter().filter_map(|directory| directory.path.file_name());
-        let directories = names.map(|name| std::os::unix::ffi::OsStrExt::as_bytes(name).into()).collect();
+        let directories = names.map(|name| name.as_bytes().into()).collect();
         let files = files.collect();
         self.feed(Event::Listed { operation, files, directories });
     }
@@ -540,7 +543,7 @@ impl Driver {
             Finished::Hash(_) => End::Hashed { bytes },
             Finished::CacheRead(_) => End::Read { chunks: tags.len() as u64 },
             Finished::CacheCheck(places) => {
-                let mut by_file: HashMap<Arc<std::path::Path>, (u64, Vec<Span>)> = HashMap::new();
+                let mut by_file: HashMap<Arc<Path>, (u64, Vec<Span>)> = HashMap::new();
                 for (tag, place) in tags.iter().zip(places) {
                     let Some(place) = place.filter(|_| self.open.contains_key(tag)) else { continue };
                     let (_, spans) =
@@ -558,16 +561,21 @@ impl Driver {
 }
 
 /// A file as the heuristics know it.
-fn file(path: &std::path::Path, size: u64, modified: Option<towpath_content::tree::Time>) -> File {
-    use std::os::unix::ffi::OsStrExt;
+fn file(path: &Path, size: u64, modified: Option<Time>) -> File {
     let name = path.file_name().map_or(&b""[..], OsStrExt::as_bytes);
     let directory = Directory::new(path.parent().unwrap_or(path));
     File { directory, name: name.into(), size, modified }
 }
 
+fn modified(stamp: &Stamp) -> Time {
+    const SECOND: i64 = 1_000_000_000;
+    // Between 0 and 10^9.
+    let nanos = u32::try_from(stamp.mtime_ns.rem_euclid(SECOND)).unwrap_or(0);
+    Time { seconds: stamp.mtime_ns.div_euclid(SECOND), nanos }
+}
+
 fn path_of(bytes: &[u8]) -> PathBuf {
-    use std::os::unix::ffi::OsStrExt;
-    std::ffi::OsStr::from_bytes(bytes).into()
+    OsStr::from_bytes(bytes).into()
 }
 
 /// What the network brings goes to the session, and the driver hears of it.

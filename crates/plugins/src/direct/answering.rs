@@ -8,22 +8,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use towpath_content::{NodeId, Oid};
+use towpath_content::{NodeId, Oid, pieces};
 
 use super::answers::QuestionAnswer;
 use super::gets::GetAnswer;
 use super::outgoing::Outgoing;
 use super::service::{Issuer, Serving};
 use super::session::MAX_REQUESTS;
-use super::wire::{self, Body, Get, RequestOnly};
+use super::wire::{self, Body, Get, RequestOnly, WireWant};
 use crate::processor::Processors;
 
 /// Wants in a `Get`.
-const MAX_WANTS: usize = 1024;
+pub(super) const MAX_WANTS: usize = 1024;
 /// Pieces or chunks in a `Get`.
 const MAX_PIECES: u64 = 4096;
 /// Roots proved on a connection.
 pub(super) const MAX_ROOTS: usize = 64;
+/// Recipes asked for on one connection: each takes a thread until it is made and sent.
+const MAX_RECIPES: usize = 4;
 /// Objects followed or watched on one connection: each takes a thread.
 const MAX_FOLLOWED: usize = 8;
 
@@ -43,7 +45,17 @@ pub struct Answering {
 
 struct UnderWay {
     cancelled: bool,
-    follows: bool,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Answered in turn.
+    Quick,
+    /// A question for a recipe.
+    Recipe,
+    /// Waits for its object, again and again.
+    Follows,
 }
 
 /// An answer that is being given.
@@ -141,7 +153,7 @@ impl Answering {
 
     fn get(&mut self, get: Get) -> Result<Answer, String> {
         check_get(&get)?;
-        self.begin(get.request, false)?;
+        self.begin(get.request, Kind::Quick)?;
         let is_proved = self.is_proved(&get.root);
         let mut encodings = self.processors.encodings();
         let agreed = encodings.find(|(number, _)| Some(*number) == self.encoding);
@@ -150,9 +162,15 @@ impl Answering {
     }
 
     fn question(&mut self, question: wire::Describe, watch: bool) -> Result<Answer, String> {
-        self.begin(question.request, watch || question.follow)?;
+        let kind = match (watch || question.follow, question.recipe) {
+            (true, _) => Kind::Follows,
+            (false, true) => Kind::Recipe,
+            (false, false) => Kind::Quick,
+        };
+        self.begin(question.request, kind)?;
         let is_proved = self.is_proved(&question.root);
-        Ok(Answer::Question(QuestionAnswer::new(question, watch, is_proved)))
+        let is_busy = kind == Kind::Recipe && self.count(kind) > MAX_RECIPES;
+        Ok(Answer::Question(QuestionAnswer::new(question, watch, is_proved, is_busy)))
     }
 
     /// Whether the secret of a root was shown before what is asked under it.
@@ -160,14 +178,18 @@ impl Answering {
         Oid::from_bytes(root).is_ok_and(|root| self.roots.contains(&root))
     }
 
-    fn begin(&mut self, request: u32, follows: bool) -> Result<(), String> {
+    fn count(&self, kind: Kind) -> usize {
+        self.under_way.values().filter(|state| state.kind == kind).count()
+    }
+
+    fn begin(&mut self, request: u32, kind: Kind) -> Result<(), String> {
         if self.under_way.len() >= MAX_REQUESTS {
             return Err("has too many requests under way".into());
         }
-        if self.under_way.insert(request, UnderWay { cancelled: false, follows }).is_some() {
+        if self.under_way.insert(request, UnderWay { cancelled: false, kind }).is_some() {
             return Err("used the number of a request that is under way".into());
         }
-        if follows && self.under_way.values().filter(|state| state.follows).count() > MAX_FOLLOWED {
+        if self.count(Kind::Follows) > MAX_FOLLOWED {
             return Err("follows too many objects".into());
         }
         Ok(())
@@ -175,11 +197,22 @@ impl Answering {
 }
 
 fn check_get(get: &Get) -> Result<(), String> {
-    let pieces: u64 = get.wants.iter().map(|want| u64::from(want.count)).sum();
+    let pieces: u64 = get.wants.iter().map(|want| u64::from(want.count.max(1))).sum();
+    if !get.wants.iter().all(is_possible) {
+        return Err("asked for an impossible run of bytes".into());
+    }
     if get.wants.len() > MAX_WANTS || pieces > MAX_PIECES {
         return Err(format!("asked for {} wants and {pieces} pieces at once", get.wants.len()));
     }
     Ok(())
+}
+
+/// Whether a want may be of some object, if it is a run of bytes.
+fn is_possible(want: &WireWant) -> bool {
+    let Some(offset) = want.offset else { return want.len == 0 };
+    let is_alone = want.count == 0 && want.first == 0 && want.chunk.is_empty() && !want.oid.is_empty();
+    let end = offset.checked_add(want.len.into());
+    is_alone && (1..=wire::MAX_SPAN).contains(&want.len) && end.is_some_and(|end| end <= pieces::MAX_SIZE)
 }
 
 impl Answer {
@@ -191,11 +224,12 @@ impl Answer {
         }
     }
 
-    /// Whether it may wait for its object, again and again: it should keep no other waiting.
-    pub const fn follows(&self) -> bool {
+    /// Whether it may take long, to wait for its object or to make a recipe: it should keep no other
+    /// waiting.
+    pub const fn takes_long(&self) -> bool {
         match self {
             Self::Get(_) => false,
-            Self::Question(answer) => answer.follows(),
+            Self::Question(answer) => answer.takes_long(),
         }
     }
 

@@ -1,5 +1,5 @@
 //! Answers a question about an object: what it is, which values prove it, and, while it is live,
-//! what its node states of it; or which of its pieces can be had.
+//! what its node states of it; its recipe; or which of its pieces can be had.
 
 use std::ops::Range;
 
@@ -12,7 +12,8 @@ use towpath_transfer::Outcome;
 use super::access::Decision;
 use super::answering::Step;
 use super::outgoing::Outgoing;
-use super::service::{Serving, outcome_of};
+use super::recipes::RecipeSending;
+use super::service::{RECIPE_WAIT, Serving, outcome_of};
 use super::wire::{self, Body, Description, ProofOf, Stated, WireOutcome};
 
 /// Values in one `Proof` message that answers a `Describe`.
@@ -26,6 +27,8 @@ pub struct QuestionAnswer {
     watch: bool,
     /// The secret of its root was shown.
     is_proved: bool,
+    /// Too many of its kind are under way.
+    is_busy: bool,
     stage: Stage,
 }
 
@@ -34,6 +37,10 @@ enum Stage {
     Begin,
     /// Proves values of a content object.
     Values { oid: Oid, left: Range<u64> },
+    /// Gets the recipe.
+    Recipe { oid: Oid },
+    /// Sends what is left of the recipe.
+    Nodes(RecipeSending),
     /// Looks what is new of a live object, of which values before `first` were stated.
     Look { oid: Oid, first: u64 },
     /// States the values of a live object that are there in version `seen`.
@@ -43,22 +50,24 @@ enum Stage {
 }
 
 impl QuestionAnswer {
-    pub(super) const fn new(question: wire::Describe, watch: bool, is_proved: bool) -> Self {
-        Self { question, watch, is_proved, stage: Stage::Begin }
+    pub(super) const fn new(question: wire::Describe, watch: bool, is_proved: bool, is_busy: bool) -> Self {
+        Self { question, watch, is_proved, is_busy, stage: Stage::Begin }
     }
 
     pub(super) const fn request(&self) -> u32 {
         self.question.request
     }
 
-    pub(super) const fn follows(&self) -> bool {
-        self.watch || self.question.follow
+    pub(super) const fn takes_long(&self) -> bool {
+        self.watch || self.question.follow || self.question.recipe && !self.is_busy
     }
 
     pub(super) fn step(&mut self, serving: &mut Serving, out: Out<'_>) -> Step {
         let stepped = match std::mem::replace(&mut self.stage, Stage::Begin) {
             Stage::Begin => self.begin(serving, out),
             Stage::Values { oid, left } => self.prove_values(serving, oid, left, out),
+            Stage::Recipe { oid } => self.find_recipe(serving, &oid),
+            Stage::Nodes(sending) => self.send_nodes(sending, out),
             Stage::Look { oid, first } => self.look(serving, oid, first, out),
             Stage::State { oid, generation, left, seen } => {
                 self.state_values(serving, oid, generation, left, seen, out)
@@ -79,6 +88,9 @@ impl QuestionAnswer {
 
     fn begin(&mut self, serving: &mut Serving, out: Out<'_>) -> Result<Step, Outcome> {
         let oid = self.judge(serving)?;
+        if self.is_busy {
+            return Err(Outcome::RetryLater(RECIPE_WAIT));
+        }
         if self.watch {
             return self.go_on(Stage::Watch { oid, told: None });
         }
@@ -97,6 +109,7 @@ impl QuestionAnswer {
                 let left = from..self.question.values_to.min(have.layout.count());
                 self.go_on(Stage::Values { oid, left })
             }
+            (false, None) if self.question.recipe => self.go_on(Stage::Recipe { oid }),
             (_, None) => Ok(Step::Over),
         }
     }
@@ -119,7 +132,10 @@ impl QuestionAnswer {
         out: Out<'_>,
     ) -> Result<Step, Outcome> {
         if left.is_empty() {
-            return Ok(Step::Over);
+            return match self.question.recipe {
+                true => self.go_on(Stage::Recipe { oid }),
+                false => Ok(Step::Over),
+            };
         }
         let run = left.start..left.end.min(left.start + PROOF_RUN);
         let found = serving.store().get_descriptors(&oid, run.clone()).map_err(|error| outcome_of(&error))?;
@@ -133,6 +149,17 @@ impl QuestionAnswer {
             nodes: nodes.into(),
         })));
         self.go_on(Stage::Values { oid, left: run.end..left.end })
+    }
+
+    fn find_recipe(&mut self, serving: &Serving, oid: &Oid) -> Result<Step, Outcome> {
+        let sending = RecipeSending::new(serving.recipe(oid)?);
+        self.go_on(Stage::Nodes(sending))
+    }
+
+    fn send_nodes(&mut self, mut sending: RecipeSending, out: Out<'_>) -> Result<Step, Outcome> {
+        let Some((root, nodes)) = sending.next_part()? else { return Ok(Step::Over) };
+        out(Outgoing::control(Body::Recipe(wire::Recipe { request: self.question.request, root, nodes })));
+        self.go_on(Stage::Nodes(sending))
     }
 
     /// Finds signed values of a live object as they come, and its binding at the end.

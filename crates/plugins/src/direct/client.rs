@@ -11,11 +11,12 @@ use tokio::sync::mpsc;
 use towpath_content::{Hint, Oid, hint};
 use towpath_link::Identity;
 use towpath_link::tcp::{Timeouts, dial_any};
-use towpath_transfer::plugin::{Pressure, Query, Sink};
+use towpath_transfer::plugin::{PathState, Pressure, Query, Sink};
 use towpath_transfer::{
     BoxFuture, Context, Delivery, Description, Outcome, Payload, Tag, TransferPlugin, Want,
 };
 
+use super::answering::MAX_WANTS;
 use super::callers::Answers;
 use super::dialling::{Decision, Dialling};
 use super::peer::{Peer, PeerConfig, source_name};
@@ -135,6 +136,9 @@ impl Direct {
     ) -> Result<(), Outcome> {
         let slot = self.slots.idlest();
         let peer = self.peer(slot, context).await?;
+        if query.recipe && !peer.has_recipes().await {
+            return self.ended(&peer, Err(Outcome::NotHere));
+        }
         let question = Question::Describe(describe(context, &query));
         let closed = answers.clone();
         let asking = peer.ask(question, Answers::Descriptions(answers));
@@ -167,7 +171,14 @@ impl Direct {
             Err(outcome) => return wants.iter().for_each(|want| sink.outcome(want.tag, outcome.clone())),
         };
         let sink: Arc<dyn Sink> = Arc::new(SlotSink { inner: sink, slots: Arc::clone(&self.slots) });
-        peer.get(GetRequest::new(&context.root, wants), sink).await;
+        // Only chunks wait for the peer's hello.
+        let has_origins = wants.iter().any(|want| want.origin.is_some());
+        let by_bytes = has_origins && peer.has_recipes().await;
+        let gets = wants
+            .chunks(MAX_WANTS)
+            .map(|wants| GetRequest::new(&context.root, wants.to_vec(), by_bytes))
+            .map(|request| peer.get(request, Arc::clone(&sink)));
+        join_all(gets).await;
         match peer.ended() {
             Some(why) => self.set_trouble(Some(why)),
             None => {
@@ -220,6 +231,14 @@ impl TransferPlugin for Direct {
 
     fn window(&self) -> u64 {
         self.slots.window()
+    }
+
+    fn path(&self) -> PathState {
+        let paths = self.slots.peers().filter_map(|peer| peer.path());
+        paths.fold(PathState::default(), |all, path| PathState {
+            round_trip: all.round_trip.max(path.rtt),
+            receive_queue: all.receive_queue + path.receive_queue_bytes,
+        })
     }
 
     fn trouble(&self) -> Option<String> {
@@ -281,7 +300,7 @@ impl TransferPlugin for Direct {
     ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let Ok(peer) = self.peer(self.slots.idlest(), context).await else { return };
-            let query = Query { oid, coverage: None, proofs: None, follow: true };
+            let query = Query { oid, coverage: None, proofs: None, follow: true, recipe: false };
             let question = Question::Watch(describe(context, &query));
             let closed = ranges.clone();
             tokio::select! {
@@ -302,6 +321,7 @@ fn describe(context: &Context, query: &Query) -> Describe {
         values_from: query.proofs.as_ref().map(|run| run.start),
         values_to: query.proofs.as_ref().map_or(0, |run| run.end),
         follow: query.follow,
+        recipe: query.recipe,
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! One thread answers a peer's requests in turn and sends batches of frames to the writer task
 //! through a short queue, so a peer that does not read holds a few hundred kilobytes and one thread
-//! that sleeps. Each followed object takes a further thread, which waits for the store.
+//! that sleeps. Each followed object takes a further thread, which waits for the store, and so does each
+//! recipe that is asked for, as it may have to be made.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -69,7 +70,7 @@ impl Conversation {
     /// Takes a request. An error is a reason to close the connection.
     pub fn request(&self, body: Body) -> Result<(), String> {
         let Some(answer) = self.talk.state().take(body, self.talk.service.issuer())? else { return Ok(()) };
-        if answer.follows() {
+        if answer.takes_long() {
             let talk = Arc::clone(&self.talk);
             tokio::task::spawn_blocking(move || talk.give(answer, &mut talk.serving()));
             return Ok(());

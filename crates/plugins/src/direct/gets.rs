@@ -1,4 +1,4 @@
-//! Answers a `Get`: index look-up, read, frame out, a piece a step.
+//! Answers a `Get`: index look-up, read, frame out, a piece or run of bytes a step.
 
 use std::ops::Range;
 
@@ -85,6 +85,10 @@ impl GetAnswer {
         if let Some(seen) = &seen {
             serving.processors().admit(&seen.object(&oid))?;
         }
+        if let Some(offset) = want.offset {
+            let span = offset..offset.saturating_add(want.len.into());
+            return self.serve_span(serving, &oid, span, seen.as_ref(), out).map(|()| None);
+        }
         Ok(Some(Run { oid, left: all.clone(), all, seen }))
     }
 
@@ -161,6 +165,34 @@ impl GetAnswer {
                 return;
             }
         }
+    }
+
+    /// A run of bytes goes as a piece does.
+    fn serve_span(
+        &mut self,
+        serving: &Serving,
+        oid: &Oid,
+        span: Range<u64>,
+        seen: Option<&Seen>,
+        out: &mut dyn FnMut(Outgoing),
+    ) -> Result<(), Outcome> {
+        if oid.is_live() {
+            return Err(refused("runs of bytes are of complete objects"));
+        }
+        let (mut buffer, start) = (serving.buffers().take(), span.start);
+        let read = serving.store().read_span(oid, span, &mut buffer);
+        read.map_err(|error| serving.outcome_of_put(oid, &error))?;
+        if let Some(seen) = seen.filter(|seen| !seen.is_tree) {
+            serving.processors().inspect(&seen.object(oid), start, &buffer)?;
+        }
+        let header = self.header(serving, 0);
+        let is_zero = are_zeros(&buffer);
+        let bytes = serving.buffers().lend(buffer, 0);
+        match is_zero {
+            true => out(Outgoing::data(&DataHeader { zeros: true, ..header }, Bytes::new())),
+            false => self.send_piece(header, bytes, out),
+        }
+        Ok(())
     }
 
     /// Chunks are named by hash alone, so only nodes may ask for them that are allowed an object of

@@ -10,6 +10,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use towpath_content::live::Statement;
 use towpath_content::pieces::Layout;
+use towpath_content::recipe::{MAX_NODE_LEN, MAX_ROOT_LEN};
 use towpath_link::Frame;
 use towpath_transfer::{Description, Proof};
 
@@ -87,6 +88,7 @@ impl Decoder {
             Body::Stated(stated) => statement(&stated),
             Body::Proof(proof) if proof.want.is_none() => values(proof),
             Body::Have(have) => ranges(&have),
+            Body::Recipe(part) => recipe(part),
             body => Ok(Incoming::Message(body)),
         }
     }
@@ -147,6 +149,19 @@ fn values(proof: wire::ProofOf) -> Result<Incoming, String> {
     let end = proof.first.checked_add(proof.count).ok_or("sent a proof of impossible pieces")?;
     let answer = Description::Proof(Proof { run: proof.first..end, nodes: proof.nodes });
     Ok(Incoming::Answer(proof.request, answer))
+}
+
+/// A part of a recipe, which only the session can tell from one that nobody asked for.
+fn recipe(part: wire::Recipe) -> Result<Incoming, String> {
+    let root = part.root.as_ref().map_or(0, Bytes::len);
+    let nodes: usize = part.nodes.iter().map(Bytes::len).sum();
+    if root > MAX_ROOT_LEN || part.nodes.iter().any(|node| node.len() > MAX_NODE_LEN) {
+        return Err("sent an impossible recipe".into());
+    }
+    if root + nodes > wire::MAX_RECIPE_PART || root + nodes == 0 {
+        return Err("sent too much or nothing of a recipe at once".into());
+    }
+    Ok(Incoming::Message(Body::Recipe(part)))
 }
 
 fn ranges(have: &wire::Have) -> Result<Incoming, String> {

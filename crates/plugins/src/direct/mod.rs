@@ -22,7 +22,7 @@
 //! | [`requests`] | one `Get` under way: which data frame belongs to which want: pure |
 //! | [`liveness`] | when a ping is due, when silence is the end: pure |
 //! | [`answering`] | the answering half as a state machine, within limits: pure |
-//! | [`gets`], [`answers`] | answers to requests for data and to questions, step by step |
+//! | [`gets`], [`answers`], `recipes` | answers to requests for data, to questions and for recipes, step by step |
 //! | [`access`] | who may fetch what: pure |
 //! | [`service`] | what a service gives to whom: rights and store |
 //! | [`dialling`] | whether to dial now, use what stands, or wait: pure |
@@ -58,6 +58,7 @@ pub mod outgoing;
 pub mod pace;
 pub mod peer;
 mod reader;
+mod recipes;
 pub mod requests;
 pub mod service;
 pub mod session;

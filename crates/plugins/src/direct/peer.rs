@@ -162,6 +162,7 @@ pub struct Peer {
     outbox: Outbox,
     binding: [u8; 32],
     proof: PeerProof,
+    probe: PathProbe,
     control: Mutex<Option<(ControlSender, ControlReceiver)>>,
     _close: DropGuard,
 }
@@ -189,7 +190,7 @@ impl Peer {
         let queues = Queues { messages, outgoing, pace };
         tokio::spawn(write_frames(Arc::clone(&shared), writer, queues));
         let conversation = service.map(|service| {
-            Conversation::start(service, node, binding, processors.clone(), outbox.clone(), probe)
+            Conversation::start(service, node, binding, processors.clone(), outbox.clone(), probe.clone())
         });
         tokio::spawn(read_frames(Arc::clone(&shared), reader, processors, conversation));
         Arc::new(Self {
@@ -197,6 +198,7 @@ impl Peer {
             outbox,
             binding,
             proof,
+            probe,
             control: Mutex::new(control),
             _close: token.drop_guard(),
         })
@@ -228,9 +230,20 @@ impl Peer {
         &self.binding
     }
 
+    /// Whether the peer can be asked for recipes and for runs of bytes: what its hello said, which this
+    /// waits for.
+    pub async fn has_recipes(&self) -> bool {
+        self.greeted().await && self.shared.with(Session::has_recipes)
+    }
+
     /// Bytes that the peer last suggested to keep outstanding; 0 if it has no opinion.
     pub fn suggested(&self) -> u64 {
         self.shared.with(Session::suggested)
+    }
+
+    /// What the kernel says of the way there, if it is TCP.
+    pub fn path(&self) -> Option<PathInfo> {
+        self.probe.read()
     }
 
     /// Why the connection ended, if it has.

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use thiserror::Error;
 use towpath_content::Oid;
 use towpath_transfer::want::{Delivery, Payload, Proof};
-use towpath_transfer::{Outcome, Tag, Want, WantId};
+use towpath_transfer::{Origin, Outcome, Tag, Want, WantId};
 
 use super::wire::{DataHeader, Get, MAX_PAYLOAD, ProofOf, WireOutcome, WireWant, oid_field};
 
@@ -21,9 +21,10 @@ pub struct GetRequest {
 }
 
 impl GetRequest {
-    /// Asks for `wants` by the right to `root`.
-    pub fn new(root: &Oid, wants: Vec<Want>) -> Self {
-        let runs = runs(wants);
+    /// Asks for `wants` by the right to `root`. `by_bytes` tells whether the peer takes wants that are
+    /// runs of bytes: then chunks are asked for where they lie.
+    pub fn new(root: &Oid, wants: Vec<Want>, by_bytes: bool) -> Self {
+        let runs = runs(wants, by_bytes);
         let wants = runs.iter().map(|run| run.wire.clone()).collect();
         Self { message: Get { request: 0, root: oid_field(root), wants }, runs }
     }
@@ -50,12 +51,12 @@ pub struct Run {
 }
 
 /// Joins wants for consecutive pieces of one object.
-pub fn runs(wants: Vec<Want>) -> Vec<Run> {
+pub fn runs(wants: Vec<Want>, by_bytes: bool) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for want in wants {
-        let (wire, next) = wire_want(&want);
+        let wire = wire_want(&want, by_bytes);
         match runs.last_mut() {
-            Some(last) if next && follows(last, &wire) => {
+            Some(last) if follows(last, &wire) => {
                 last.wire.count += 1;
                 last.wants.push(want);
             }
@@ -65,23 +66,28 @@ pub fn runs(wants: Vec<Want>) -> Vec<Run> {
     runs
 }
 
-/// The wire form, and whether it may join a run.
-fn wire_want(want: &Want) -> (WireWant, bool) {
+fn wire_want(want: &Want, by_bytes: bool) -> WireWant {
     let block = want.group.coverage.map(|coverage| coverage.block);
-    match want.id {
-        WantId::Piece { oid, index, .. } => {
-            (WireWant { oid: oid_field(&oid), block, first: index, count: 1, chunk: Bytes::new() }, true)
+    let (id, origin) = (want.id, want.origin.filter(|_| by_bytes));
+    match (id, origin) {
+        (WantId::Piece { oid, index, .. }, _) => {
+            WireWant { oid: oid_field(&oid), block, first: index, count: 1, ..WireWant::default() }
         }
-        WantId::Chunk { hash, .. } | WantId::Block { hash, .. } => {
-            let chunk = Bytes::copy_from_slice(&hash);
-            (WireWant { oid: Bytes::new(), block, first: 0, count: 1, chunk }, false)
+        (WantId::Chunk { len, .. }, Some(Origin { oid, offset })) => {
+            WireWant { oid: oid_field(&oid), block, offset: Some(offset), len, ..WireWant::default() }
+        }
+        (WantId::Chunk { hash, .. } | WantId::Block { hash, .. }, _) => {
+            WireWant { block, count: 1, chunk: Bytes::copy_from_slice(&hash), ..WireWant::default() }
         }
     }
 }
 
+/// Whether `wire` is the next piece of the run.
 fn follows(last: &Run, wire: &WireWant) -> bool {
-    last.wire.oid == wire.oid
-        && last.wire.chunk.is_empty()
+    let is_pieces = |want: &WireWant| want.chunk.is_empty() && want.offset.is_none();
+    is_pieces(&last.wire)
+        && is_pieces(wire)
+        && last.wire.oid == wire.oid
         && last.wire.first + u64::from(last.wire.count) == wire.first
 }
 
@@ -114,7 +120,8 @@ impl GetUnderWay {
     /// Takes the proof that precedes a run's data.
     pub fn proof(&mut self, proof: ProofOf) -> Result<(), Violation> {
         let want = proof.want.ok_or(Violation::Unasked)?;
-        let asked = self.runs.get(want as usize).ok_or(Violation::Unasked)?;
+        let asked = self.runs.get(want as usize).filter(|run| run.wire.count > 0);
+        let asked = asked.ok_or(Violation::Unasked)?;
         let run = proof.first..proof.first.checked_add(proof.count).ok_or(Violation::Unasked)?;
         if run != (asked.wire.first..asked.wire.first + u64::from(asked.wire.count)) {
             return Err(Violation::Unasked);

@@ -7,10 +7,11 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use towpath_content::pieces::Layout;
 use towpath_content::ticket::Secret;
 use towpath_content::{NodeId, Oid, tree};
-use towpath_store::{Availability, ObjectKind, State, Store, StoreError};
+use towpath_store::{Availability, ObjectKind, RecipeNodes, State, Store, StoreError};
 use towpath_transfer::{Metadata, Outcome};
 
 use super::access::{Decision, Facts, decide};
@@ -19,6 +20,10 @@ use crate::processor::{Object, Processors};
 
 /// Decoded descriptor blocks kept by whoever answers.
 const BLOCKS: usize = 64;
+/// Recipes that a service makes at once.
+const RECIPES: usize = 8;
+/// When to ask again for a recipe while too many are being made.
+pub(super) const RECIPE_WAIT: Duration = Duration::from_secs(1);
 /// Bindings of roots kept by whoever answers: more roots than can be proved on a connection.
 const BINDINGS: usize = 64;
 
@@ -37,18 +42,27 @@ pub struct Service {
     store: Arc<dyn Store>,
     issuer: Arc<dyn Issuer>,
     processors: Processors,
+    /// One for each recipe that may be made at once: it takes all processors.
+    recipes: Arc<Semaphore>,
 }
 
 impl Service {
     /// Serves from `store` by the rights that `issuer` knows.
     pub fn new(store: Arc<dyn Store>, issuer: Arc<dyn Issuer>) -> Self {
-        Self { store, issuer, processors: Processors::default() }
+        let recipes = Arc::new(Semaphore::new(RECIPES));
+        Self { store, issuer, processors: Processors::default(), recipes }
     }
 
     /// What it gives passes `processors`.
     #[must_use]
     pub fn with_processors(self, processors: Processors) -> Self {
         Self { processors, ..self }
+    }
+
+    /// The recipe of an object, made if need be, unless too many are being made.
+    fn recipe(&self, oid: &Oid) -> Result<Arc<dyn RecipeNodes>, Outcome> {
+        let _permit = self.recipes.try_acquire().map_err(|_| Outcome::RetryLater(RECIPE_WAIT))?;
+        self.store.recipe(oid).map_err(|error| outcome_of(&error))
     }
 
     pub(super) fn issuer(&self) -> &dyn Issuer {
@@ -102,6 +116,10 @@ impl Serving {
 
     pub(super) fn store(&self) -> &dyn Store {
         &*self.service.store
+    }
+
+    pub(super) fn recipe(&self, oid: &Oid) -> Result<Arc<dyn RecipeNodes>, Outcome> {
+        self.service.recipe(oid)
     }
 
     pub(super) fn processors(&self) -> &Processors {

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use towpath_content::Oid;
-use towpath_transfer::{Delivery, Description, Outcome, Tag};
+use towpath_transfer::{Delivery, Description, Outcome, RecipePart, Tag};
 
 use super::control;
 use super::incoming::Incoming;
@@ -126,10 +126,12 @@ pub struct Session {
     config: SessionConfig,
     live: Liveness,
     greeted: bool,
+    /// The peer answers questions for recipes and wants by runs of bytes.
+    has_recipes: bool,
     next_request: u32,
     gets: BTreeMap<u32, GetUnderWay>,
-    /// Open questions.
-    questions: BTreeSet<u32>,
+    /// Open questions, and whether a recipe was asked for.
+    questions: BTreeMap<u32, bool>,
     /// Requests that were sent and of which the peer has not said that they are done, given up or
     /// not: it counts them against its limit.
     sent: BTreeSet<u32>,
@@ -155,9 +157,10 @@ impl Session {
             live: Liveness::new(config.silence, now),
             config,
             greeted: false,
+            has_recipes: false,
             next_request: 1,
             gets: BTreeMap::new(),
-            questions: BTreeSet::new(),
+            questions: BTreeMap::new(),
             sent: BTreeSet::new(),
             waiting: VecDeque::new(),
             proved: BTreeSet::new(),
@@ -193,7 +196,8 @@ impl Session {
     /// Puts a question, now or once the peer's limit allows it; returns the request's number.
     pub fn ask(&mut self, question: Question) -> u32 {
         let request = self.number();
-        self.questions.insert(request);
+        let asks_recipe = matches!(&question, Question::Describe(question) if question.recipe);
+        self.questions.insert(request, asks_recipe);
         let body = match question {
             Question::Describe(question) => Body::Describe(wire::Describe { request, ..question }),
             Question::Watch(question) => Body::Watch(wire::Describe { request, ..question }),
@@ -221,7 +225,7 @@ impl Session {
     /// as "retry later".
     pub fn give_up(&mut self, request: u32) {
         let get = self.gets.get(&request);
-        if get.is_none() && !self.questions.contains(&request) {
+        if get.is_none() && !self.questions.contains_key(&request) {
             return;
         }
         let is_told = get.is_some_and(GetUnderWay::is_cancelled);
@@ -275,6 +279,11 @@ impl Session {
     /// Whether the connection was lost because nothing came.
     pub fn was_silent(&self) -> bool {
         self.end.as_ref().is_some_and(|end| end.silent)
+    }
+
+    /// Whether the peer can be asked for recipes and for runs of bytes; false until its hello has come.
+    pub const fn has_recipes(&self) -> bool {
+        self.has_recipes
     }
 
     /// Bytes that the peer last suggested to keep outstanding; 0 if it has no opinion.
@@ -367,7 +376,7 @@ impl Session {
                 effects.push_back(Effect::Outcome { request, tag, outcome });
             });
             self.effects.push_back(Effect::Ended { request, result: Ok(()) });
-        } else if self.questions.remove(&request) {
+        } else if self.questions.remove(&request).is_some() {
             self.effects.push_back(Effect::Ended { request, result });
         }
     }
@@ -378,7 +387,7 @@ impl Session {
         }
         self.end = Some(end);
         self.waiting.clear();
-        let open: BTreeSet<u32> = self.gets.keys().chain(&self.questions).copied().collect();
+        let open: BTreeSet<u32> = self.gets.keys().chain(self.questions.keys()).copied().collect();
         for request in open {
             self.finish(request, &LOST, Err(LOST));
         }
@@ -391,6 +400,7 @@ impl Session {
             Body::Ping(_) => Ok(()),
             Body::Goodbye(goodbye) => Err(format!("the peer closed: {}", wire::printable(&goodbye.reason))),
             Body::Proof(proof) => self.with_get(proof.request, |get| get.proof(proof)),
+            Body::Recipe(part) => self.recipe(part),
             Body::Outcome(outcome) => self.outcome(&outcome),
             Body::Done(done) => self.done(done.request),
             Body::ControlData(_) | Body::ControlCredit(_) | Body::ControlEnd(_) => {
@@ -419,6 +429,7 @@ impl Session {
             return Err(format!("speaks version {} of the protocol, this program speaks 1", hello.version));
         }
         self.greeted = true;
+        self.has_recipes = hello.capabilities.iter().any(|capability| capability == wire::RECIPES);
         let has = |name: &str| hello.capabilities.iter().any(|capability| capability == name);
         let wished = |wish: &str| has(wish) || self.config.wishes.iter().any(|own| own == wish);
         let mut encodings = self.config.processors.encodings();
@@ -441,10 +452,20 @@ impl Session {
     /// Hands an answer to its question; a question given up meanwhile needs none.
     fn answer(&mut self, request: u32, answer: Effect) -> Result<(), String> {
         self.was_put(request).map_err(|violation| violation.to_string())?;
-        match self.questions.contains(&request) {
+        match self.questions.contains_key(&request) {
             true => self.pass_on(answer),
             false => Ok(()),
         }
+    }
+
+    fn recipe(&mut self, part: wire::Recipe) -> Result<(), String> {
+        let wire::Recipe { request, root, nodes } = part;
+        if self.questions.get(&request) == Some(&false) {
+            return Err("sent a recipe that was not asked for".into());
+        }
+        let maker = Arc::clone(&self.config.source);
+        let answer = Description::Recipe(RecipePart { maker, root, nodes });
+        self.answer(request, Effect::Answer { request, answer })
     }
 
     fn with_get(
@@ -459,7 +480,7 @@ impl Session {
     fn outcome(&mut self, message: &WireOutcome) -> Result<(), String> {
         let request = message.request;
         self.was_put(request).map_err(|violation| violation.to_string())?;
-        if self.questions.contains(&request) {
+        if self.questions.contains_key(&request) {
             self.finish(request, &LOST, Err(message.outcome()));
             return Ok(());
         }

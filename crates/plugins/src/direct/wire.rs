@@ -20,7 +20,13 @@ pub const MAX_PAYLOAD: usize = 256 << 10;
 /// The protocol's version.
 pub const VERSION: u32 = 1;
 /// What this program can always do, as told in [`Hello`]; encodings that it takes come behind.
-pub const CAPABILITIES: [&str; 2] = ["chunks", "live"];
+pub const CAPABILITIES: [&str; 3] = ["chunks", "live", RECIPES];
+/// The capability of [`Recipe`] and of wants by a run of bytes.
+pub const RECIPES: &str = "recipes";
+/// Most bytes of the root and the nodes in a [`Recipe`].
+pub const MAX_RECIPE_PART: usize = 64 << 10;
+/// Most bytes of a want that is a run of bytes.
+pub const MAX_SPAN: u32 = 16 << 20;
 /// Most encodings that a side can have: their numbers are the upper bits of a data frame's flags.
 pub const MAX_ENCODINGS: usize = 127;
 
@@ -79,6 +85,9 @@ pub struct Describe {
     /// Keep telling while it is live.
     #[prost(bool, tag = "7")]
     pub follow: bool,
+    /// And send its recipe.
+    #[prost(bool, tag = "8")]
+    pub recipe: bool,
 }
 
 /// Answers [`Describe`].
@@ -155,6 +164,20 @@ pub struct Stated {
     pub signature: Bytes,
 }
 
+/// Part of a recipe.
+#[derive(Clone, PartialEq, Message)]
+pub struct Recipe {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// `recipe::Root::to_bytes`, in the first part only.
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub root: Option<Bytes>,
+    /// The next nodes, in the order in which a walk through the recipe needs them.
+    #[prost(bytes = "bytes", repeated, tag = "3")]
+    pub nodes: Vec<Bytes>,
+}
+
 /// Which pieces can be had.
 #[derive(Clone, PartialEq, Message)]
 pub struct Have {
@@ -169,7 +192,7 @@ pub struct Have {
 /// One want of a [`Get`].
 #[derive(Clone, PartialEq, Message)]
 pub struct WireWant {
-    /// The object, for pieces; else empty.
+    /// The object, for pieces and runs of bytes; else empty.
     #[prost(bytes = "bytes", tag = "1")]
     pub oid: Bytes,
     /// Block of the root's tree descriptor that mentions it.
@@ -184,6 +207,12 @@ pub struct WireWant {
     /// BLAKE3 of a chunk, for chunks.
     #[prost(bytes = "bytes", tag = "5")]
     pub chunk: Bytes,
+    /// First byte, for a run of bytes.
+    #[prost(uint64, optional, tag = "6")]
+    pub offset: Option<u64>,
+    /// How many bytes.
+    #[prost(uint32, tag = "7")]
+    pub len: u32,
 }
 
 /// Asks for data.
@@ -264,7 +293,7 @@ pub struct ControlEnd {}
 #[derive(Clone, PartialEq, Message)]
 pub struct Control {
     /// Exactly one.
-    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17")]
+    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18")]
     pub body: Option<Body>,
 }
 
@@ -306,6 +335,8 @@ pub enum Body {
     ControlCredit(ControlCredit),
     #[prost(message, tag = "17")]
     ControlEnd(ControlEnd),
+    #[prost(message, tag = "18")]
+    Recipe(Recipe),
 }
 
 impl Body {

@@ -10,7 +10,6 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::mpsc;
 use towpath_content::chunking::{ChunkHash, Parameters};
@@ -19,14 +18,12 @@ use towpath_store::disk::chunk_index::Location;
 
 use super::cached::Indexed;
 use super::{
-    Cancel, Candidate, Cost, Directory, FoundChunk, HashOutcome, Listing, ReadBack, SearchError, Wanted,
+    PATIENCE, Rest, Cancel, Candidate, Cost, Directory, FoundChunk, HashOutcome, Listing, ReadBack, SearchError, Wanted,
     cache_check, cache_read, hash, stat,
 };
 
 /// Events in the channel at most; each but a chunk's is some hundred KiB at the most.
 const EVENTS: usize = 32;
-/// How often someone who waits for room looks whether it was cancelled.
-const PATIENCE: Duration = Duration::from_millis(50);
 
 /// How much goes on at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,6 +138,7 @@ struct Shared {
     /// Something was queued, or the end has come.
     changed: Condvar,
     budget: Arc<Budget>,
+    rest: Arc<Rest>,
 }
 
 #[derive(Default)]
@@ -161,7 +159,7 @@ impl Executor {
     ) -> io::Result<(Self, mpsc::Receiver<Event>)> {
         let (events, inbox) = mpsc::channel(EVENTS);
         let (queue, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { store, rules, limits, queue, changed, budget: Arc::default() });
+        let shared = Arc::new(Shared { store, rules, limits, queue, changed, budget: Arc::default(), rest: Arc::default() });
         // Made first, so that threads already started end if another can't be.
         let executor = Self { shared: Arc::clone(&shared) };
         for _ in 0..limits.threads.max(1) {
@@ -179,7 +177,8 @@ impl Executor {
         }
         queue.last += 1;
         let id = OperationId(queue.last);
-        queue.outstanding.push((id, Cancel::default()));
+        let cancel = Cancel { rest: Arc::clone(&self.shared.rest), ..Cancel::default() };
+        queue.outstanding.push((id, cancel));
         queue.waiting.push_back((id, operation));
         self.shared.changed.notify_one();
         Ok(id)
@@ -190,6 +189,11 @@ impl Executor {
     pub fn cancel(&self, id: OperationId) {
         let queue = lock(&self.shared.queue);
         queue.outstanding.iter().filter(|(found, _)| *found == id).for_each(|(_, cancel)| cancel.cancel());
+    }
+
+    /// Lets all operations rest, or go on.
+    pub fn rest(&self, is_on: bool) {
+        self.shared.rest.set(is_on);
     }
 
     /// Operations that wait or are under way.

@@ -28,7 +28,7 @@ mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -43,23 +43,54 @@ pub use hash::{HashOutcome, hash};
 pub use scope::Scope;
 pub use stat::{Candidate, Directory, Listing, stat};
 
-/// Says that an operation is of no more use; it ends at its next look, between two blocks.
+/// How often someone who waits looks whether it was cancelled.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Says that an operation is of no more use, or that it has to rest; it sees that at its next look,
+/// between two blocks.
 #[derive(Debug, Clone, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct Cancel {
+    is_cancelled: Arc<AtomicBool>,
+    rest: Arc<Rest>,
+}
 
 impl Cancel {
     /// Ends the operations that look at this.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.is_cancelled.store(true, Ordering::Relaxed);
     }
 
     /// Whether that was said.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.is_cancelled.load(Ordering::Relaxed)
     }
 
+    /// Waits while operations rest.
     fn check(&self) -> Result<(), SearchError> {
+        self.rest.wait(self);
         if self.is_cancelled() { Err(SearchError::Cancelled) } else { Ok(()) }
+    }
+}
+
+/// A time in which the disk or the processor is needed otherwise, for all operations of an executor.
+#[derive(Debug, Default)]
+struct Rest {
+    is_on: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Rest {
+    fn set(&self, is_on: bool) {
+        *self.is_on.lock().unwrap_or_else(PoisonError::into_inner) = is_on;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self, cancel: &Cancel) {
+        let mut is_on = self.is_on.lock().unwrap_or_else(PoisonError::into_inner);
+        while *is_on && !cancel.is_cancelled() {
+            let waited = self.changed.wait_timeout(is_on, PATIENCE);
+            is_on = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 }
 

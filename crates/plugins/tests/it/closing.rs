@@ -60,6 +60,7 @@ async fn a_delivery_that_the_end_interrupts_ends_its_want() {
         id: WantId::Piece { oid, layout, index },
         places: Vec::new(),
         group: Arc::default(),
+        origin: None,
     };
     let sink = Arc::new(Stuck::default());
     let asking = direct.get_chunks((0..4).map(want).collect(), &context, sink.clone());

@@ -154,7 +154,7 @@ impl Host {
             if wants.is_empty() {
                 return;
             }
-            end.session.get(now, GetRequest::new(&fetch.oid, wants));
+            end.session.get(now, GetRequest::new(&fetch.oid, wants, end.session.has_recipes()));
         }
     }
 

@@ -241,3 +241,83 @@ fn the_same_place_wanted_twice_is_one() {
     assert_eq!(f.piece(1, 0), tag);
     assert_eq!(f.ledger.get(tag).unwrap().places.len(), 1);
 }
+
+#[test]
+fn pieces_that_nobody_is_asked_for_can_be_taken_back() {
+    let mut f = Fixture::new(6 * PIECE);
+    let asked = f.piece(1, 0);
+    f.ask();
+    let [queued, shared, delayed] = [1, 2, 3].map(|index| f.piece(1, index));
+    f.piece(2, 2);
+    f.ledger.next_batch(u64::MAX, 1, f.now);
+    f.ledger.ended(queued, &Outcome::RetryLater(Duration::from_secs(5)), f.now);
+    let chunk = f.chunk(1, 9, 5 * PIECE, 100);
+    f.ledger.take_back_pieces(1);
+    assert!(f.ledger.get(asked).is_some() && f.ledger.get(chunk).is_some());
+    assert!(f.ledger.get(queued).is_none() && f.ledger.get(delayed).is_none());
+    assert_eq!(f.ledger.get(shared).unwrap().places, [Place { object: 2, offset: 2 * PIECE }]);
+    assert_eq!(f.ledger.open_wants(1), 2);
+    assert_eq!(f.ask(), [shared, chunk], "the others are not asked any more");
+    f.done(asked);
+    f.done(chunk);
+    f.done(shared);
+    assert_eq!(f.ledger.asked_cost(), 0);
+    assert!(f.ledger.next_batch(u64::MAX, 100, f.now + Duration::from_secs(10)).is_empty());
+}
+
+#[test]
+fn gaps_are_what_neither_is_here_nor_comes_as_a_piece() {
+    let mut f = Fixture::new(4 * PIECE);
+    f.piece(1, 1);
+    f.ledger.cover(1, 0..100);
+    f.chunk(1, 1, 200, 300);
+    assert_eq!(f.ledger.gaps(1, &(50..300)), [100..300]);
+    assert_eq!(f.ledger.gaps_beside_pieces(1, &(50..PIECE + 5)), [100..PIECE]);
+    assert_eq!(f.ledger.gaps_beside_pieces(1, &(PIECE..2 * PIECE)), []);
+    assert_eq!(
+        f.ledger.gaps_beside_pieces(1, &(PIECE - 1..2 * PIECE + 1)),
+        [PIECE - 1..PIECE, 2 * PIECE..2 * PIECE + 1]
+    );
+    assert_eq!(f.ledger.gaps_beside_pieces(7, &(0..5)), [0..5], "of nothing that is known");
+}
+
+#[test]
+fn chunks_taken_all_at_once_do_not_count_against_the_window() {
+    let mut f = Fixture::new(4 * PIECE);
+    let chunks: Vec<_> = (0..50).map(|i| f.chunk(1, i, u64::from(i) * 1000, 1000)).collect();
+    let piece = f.piece(1, 3);
+    assert!(f.ledger.has_due_chunks(f.now));
+    let all: Vec<_> = f.ledger.next_chunks(f.now).iter().map(|want| want.tag).collect();
+    assert_eq!(all, chunks);
+    assert!(!f.ledger.has_due_chunks(f.now));
+    assert_eq!((f.ledger.asked_cost(), f.ledger.asked_bytes(1)), (0, 50_000));
+    assert_eq!(f.ask(), [piece]);
+    // One comes back and goes the usual way, one ends.
+    f.ledger.ended(chunks[0], &Outcome::Cancelled, f.now);
+    f.done(chunks[1]);
+    assert_eq!(f.ask(), [chunks[0]]);
+    assert_eq!(f.ledger.asked_cost(), PIECE + WANT_COST + 1000 + WANT_COST);
+    f.done(piece);
+    f.done(chunks[0]);
+    assert_eq!(f.ledger.asked_cost(), 0);
+    f.ledger.forget(1);
+    assert_eq!(f.ledger.asked_cost(), 0);
+}
+
+#[test]
+fn chunks_and_pieces_are_asked_in_the_order_in_which_they_were_wanted() {
+    let mut f = Fixture::new(4 * PIECE);
+    let order = [f.piece(1, 0), f.chunk(1, 1, PIECE, 10), f.piece(1, 2), f.chunk(1, 2, 3 * PIECE, 10)];
+    assert_eq!(f.ask(), order);
+}
+
+#[test]
+fn only_bytes_that_were_not_there_count_as_fresh() {
+    let mut f = Fixture::new(4 * PIECE);
+    f.ledger.cover(1, 0..600);
+    let chunk = f.chunk(1, 1, 0, 1000);
+    f.chunk(1, 1, 5000, 1000);
+    f.ask();
+    let places = f.ledger.get(chunk).unwrap().places.clone();
+    assert_eq!(f.ledger.done(chunk, &places, f.now).fresh, 400 + 1000);
+}

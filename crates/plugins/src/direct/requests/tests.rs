@@ -7,11 +7,11 @@ const PIECE: u64 = 1 << 18;
 
 fn piece(tag: Tag, name: u8, size: u64, index: u64) -> Want {
     let id = WantId::Piece { oid: Oid::Blake3([name; 32]), layout: Layout::of(size).unwrap(), index };
-    Want { tag, id, places: vec![Place { object: 1, offset: 0 }], group: Arc::default() }
+    Want { tag, id, places: vec![Place { object: 1, offset: 0 }], group: Arc::default(), origin: None }
 }
 
 fn under_way(wants: Vec<Want>) -> GetUnderWay {
-    GetUnderWay::new(runs(wants), "peer".into(), Instant::now())
+    GetUnderWay::new(runs(wants, true), "peer".into(), Instant::now())
 }
 
 fn header(want: u32, piece: u32, offset: u32) -> DataHeader {
@@ -26,7 +26,7 @@ fn consecutive_pieces_become_one_run() {
         piece(3, 1, 9 * PIECE, 6),
         piece(4, 2, 5, 0),
     ];
-    let joined = runs(wants);
+    let joined = runs(wants, true);
     let shape: Vec<_> = joined.iter().map(|run| (run.wire.first, run.wire.count)).collect();
     assert_eq!(shape, [(3, 2), (6, 1), (0, 1)]);
 }

@@ -132,7 +132,7 @@ impl End {
     /// Asks for these wants of `oid`.
     fn get(&mut self, now: Instant, oid: &Oid, wants: Vec<Want>) -> u32 {
         self.session.prove(oid, &SECRET.prove(&BINDING, &self.node, oid));
-        let request = self.session.get(now, GetRequest::new(oid, wants));
+        let request = self.session.get(now, GetRequest::new(oid, wants, self.session.has_recipes()));
         self.settle();
         request
     }
@@ -187,6 +187,7 @@ fn wants(oid: Oid, data: &[u8]) -> Vec<Want> {
         id: WantId::Piece { oid, layout, index },
         places: Vec::new(),
         group: Arc::default(),
+        origin: None,
     };
     (0..layout.count()).map(want).collect()
 }

@@ -97,7 +97,7 @@ impl Scene {
 }
 
 fn want(oid: &Oid, block: Option<u64>) -> WireWant {
-    WireWant { oid: oid_field(oid), block, first: 0, count: 1, chunk: Bytes::new() }
+    WireWant { oid: oid_field(oid), block, count: 1, ..WireWant::default() }
 }
 
 fn get(request: u32, root: &Oid, wants: Vec<WireWant>) -> Body {

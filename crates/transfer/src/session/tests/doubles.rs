@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use towpath_content::pieces::{Layout, PieceTree, Value};
 
 use super::super::*;
-use crate::plugin::{BoxFuture, Description, Query, Sink};
+use crate::plugin::{BoxFuture, Description, ObjectFacts, Query, RecipePart, Sink};
 use crate::want::{Delivery, Payload, Proof, Tag, Want, WantId};
 
 /// Longer than any test takes that goes well.
@@ -40,6 +40,7 @@ pub enum Act {
 }
 
 type Script = Box<dyn Fn(&Want, u32) -> Act + Send + Sync>;
+type Choice = Box<dyn Fn(&Source, &ObjectFacts<'_>) -> bool + Send + Sync>;
 type Answers = Box<dyn Fn(&Query) -> (Vec<Description>, Result<(), Outcome>) + Send + Sync>;
 
 /// A plugin with objects and a script.
@@ -48,6 +49,15 @@ pub struct Source {
     chunks: HashMap<[u8; 32], Vec<u8>>,
     script: Script,
     answers: Option<Answers>,
+    recipe: Option<Vec<RecipePart>>,
+    wants_recipe: Option<Choice>,
+    takes_all_chunks: bool,
+    slow: bool,
+    /// Wants of each call.
+    pub calls: Mutex<Vec<Vec<Want>>>,
+    /// Questions for recipes.
+    pub recipes_asked: AtomicUsize,
+    pub facts: Mutex<Vec<(u64, u64)>>,
     /// Told to those who follow, as it comes.
     pub told: watch::Sender<Vec<Description>>,
     /// Every want, in the order in which it was asked.
@@ -63,6 +73,13 @@ impl Source {
             chunks: HashMap::new(),
             script: Box::new(|_, _| Act::Good),
             answers: None,
+            recipe: None,
+            wants_recipe: None,
+            takes_all_chunks: false,
+            slow: false,
+            calls: Mutex::default(),
+            recipes_asked: AtomicUsize::new(0),
+            facts: Mutex::default(),
             told: watch::channel(Vec::new()).0,
             asked: Mutex::default(),
             blamed: Mutex::default(),
@@ -82,6 +99,37 @@ impl Source {
     ) -> Self {
         self.answers = Some(Box::new(answers));
         self
+    }
+
+    /// Answers questions for a recipe by these parts.
+    pub fn recipe(mut self, parts: Vec<RecipePart>) -> Self {
+        self.recipe = Some(parts);
+        self
+    }
+
+    /// Wants recipes when `choice` says so.
+    pub fn wanting_recipes(
+        mut self,
+        choice: impl Fn(&Source, &ObjectFacts<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.wants_recipe = Some(Box::new(choice));
+        self
+    }
+
+    /// Takes chunks all at once.
+    pub fn taking_all_chunks(mut self) -> Self {
+        self.takes_all_chunks = true;
+        self
+    }
+
+    /// Takes a moment for each piece.
+    pub fn slowly(mut self) -> Self {
+        self.slow = true;
+        self
+    }
+
+    pub fn chunks_asked(&self) -> usize {
+        self.asked.lock().unwrap().iter().filter(|id| matches!(id, WantId::Chunk { .. })).count()
     }
 
     /// The same bytes under another name.
@@ -120,11 +168,16 @@ impl Source {
                 let range = range.start as usize..(range.end as usize).min(data.len());
                 (data[range].to_vec(), tree.proof(index..index + 1).ok().filter(|_| !oid.is_live()))
             }
-            WantId::Chunk { hash, .. } | WantId::Block { hash, .. } => (self.chunks[&hash].clone(), None),
+            WantId::Chunk { hash, .. } | WantId::Block { hash, .. } => {
+                (self.chunks.get(&hash).cloned().unwrap_or_default(), None)
+            }
         }
     }
 
     async fn serve(&self, want: Want, sink: &dyn Sink) {
+        if self.slow && matches!(want.id, WantId::Piece { .. }) {
+            tokio::time::sleep(Duration::from_millis(40)).await;
+        }
         let before = self.times_asked(&want.id);
         self.asked.lock().unwrap().push(want.id);
         let act = (self.script)(&want, before);
@@ -152,6 +205,9 @@ impl Source {
     }
 
     fn describe(&self, query: &Query) -> (Vec<Description>, Result<(), Outcome>) {
+        if query.recipe {
+            self.recipes_asked.fetch_add(1, Ordering::SeqCst);
+        }
         if let Some(answers) = &self.answers {
             return answers(query);
         }
@@ -166,6 +222,8 @@ impl Source {
             let nodes = tree.proof(run.clone()).unwrap().into();
             answers.push(Description::Proof(Proof { run, nodes }));
         }
+        let parts = self.recipe.iter().flatten().filter(|_| query.recipe);
+        answers.extend(parts.cloned().map(Description::Recipe));
         (answers, Ok(()))
     }
 
@@ -216,6 +274,15 @@ impl TransferPlugin for Source {
         64 << 20
     }
 
+    fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
+        self.facts.lock().unwrap().push((facts.size, facts.missing));
+        self.wants_recipe.as_ref().is_some_and(|choice| choice(self, facts))
+    }
+
+    fn takes_all_chunks(&self) -> bool {
+        self.takes_all_chunks
+    }
+
     fn blame(&self, source: &str) {
         self.blamed.lock().unwrap().push(source.into());
     }
@@ -240,6 +307,7 @@ impl TransferPlugin for Source {
     }
 
     fn get_chunks<'a>(&'a self, wants: Vec<Want>, _: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
+        self.calls.lock().unwrap().push(wants.clone());
         Box::pin(async move {
             for want in wants {
                 self.serve(want, &*sink).await;
@@ -304,6 +372,8 @@ pub struct Memory {
     pub completed: Mutex<Vec<(Oid, u64, Vec<Value>)>>,
     pub prefixes: Mutex<Vec<u64>>,
     full: bool,
+    /// What must lie in the part that was reported as complete, at every time.
+    front: Mutex<Option<Vec<u8>>>,
     held: Mutex<bool>,
     released: Condvar,
 }
@@ -331,6 +401,11 @@ impl Memory {
     pub fn release(&self) {
         *self.held.lock().unwrap() = false;
         self.released.notify_all();
+    }
+
+    /// From now on what was reported as complete from the front must be that of `data`.
+    pub fn expect_front(&self, data: &[u8]) {
+        *self.front.lock().unwrap() = Some(data.to_vec());
     }
 
     /// The object is here, was begun once and completed once.
@@ -380,6 +455,10 @@ impl Target for Memory {
             bytes.resize(end, 0xaa);
         }
         bytes[offset as usize..end].copy_from_slice(new);
+        let reported = self.prefixes.lock().unwrap().last().copied().unwrap_or(0) as usize;
+        if let Some(front) = &*self.front.lock().unwrap() {
+            assert!(bytes[..reported] == front[..reported], "wrong bytes in what was reported");
+        }
         Ok(())
     }
 

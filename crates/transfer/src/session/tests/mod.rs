@@ -1,11 +1,13 @@
 //! Sessions against a scripted source and targets in memory: what becomes of wrong bytes, of a
-//! source that vanishes, of what an earlier transfer left, of live objects and of recipes.
+//! source that vanishes, of what an earlier transfer left, of live objects and of recipes, also of
+//! those that come in mid-transfer.
 
 mod doubles;
 mod ends;
 mod left_overs;
 mod live;
 mod recipes;
+mod switches;
 mod wrong;
 
 use super::*;

@@ -23,15 +23,11 @@ async fn fetch_by(source: Source, data: &[u8], recipe: RecipeClaim) -> Arc<Sourc
     source
 }
 
-fn chunks_asked(source: &Source) -> usize {
-    source.asked.lock().unwrap().iter().filter(|id| matches!(id, WantId::Chunk { .. })).count()
-}
-
 #[tokio::test]
 async fn a_good_recipe_needs_no_pieces() {
     let data = pattern(4 * PIECE + 77, 1);
     let source = fetch_by(Source::new(&[&data]).chunks(data.chunks(CHUNK)), &data, claim(&data)).await;
-    assert_eq!(chunks_asked(&source), data.len().div_ceil(CHUNK));
+    assert_eq!(source.chunks_asked(), data.len().div_ceil(CHUNK));
     assert!(source.pieces_asked().is_empty());
     assert!(source.blamed.lock().unwrap().is_empty());
 }
@@ -40,7 +36,7 @@ async fn a_good_recipe_needs_no_pieces() {
 async fn a_chunk_that_stands_in_many_places_is_fetched_once() {
     let data = vec![3; 8 * CHUNK];
     let source = fetch_by(Source::new(&[&data]).chunks(data.chunks(CHUNK)), &data, claim(&data)).await;
-    assert_eq!(chunks_asked(&source), 1);
+    assert_eq!(source.chunks_asked(), 1);
 }
 
 #[tokio::test]

@@ -1,0 +1,274 @@
+//! From pieces to chunks in mid-transfer, and what becomes of recipes that are not to be had, not
+//! right, or lies.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use towpath_content::chunking::{ChunkHash, Parameters};
+use towpath_content::recipe::{RecipeBuilder, walk};
+
+use super::*;
+use crate::plugin::{Description, RecipePart};
+use crate::want::{Origin, Want, WantId};
+
+/// Bytes of a chunk here: some lie across two pieces.
+const CHUNK: usize = 100_000;
+const MAKER: &str = "the maker";
+
+/// The recipe that claims `data` to be the object `oid`, in parts.
+fn recipe_of(oid: Oid, data: &[u8]) -> Vec<RecipePart> {
+    let mut kept = HashMap::new();
+    let mut builder = RecipeBuilder::new(Parameters::Fixed { len: CHUNK as u32 }, |hash, bytes| {
+        kept.insert(hash, bytes);
+        Ok::<_, Infallible>(())
+    })
+    .unwrap();
+    for chunk in data.chunks(CHUNK) {
+        builder.push(ChunkHash(*Oid::of(chunk).digest()), chunk.len() as u32).unwrap();
+    }
+    let root = builder.finish(oid).unwrap();
+    let mut nodes = Vec::new();
+    walk(&root, |hash| {
+        nodes.push(Bytes::from(kept[hash].clone()));
+        Ok::<_, Infallible>(Some(kept[hash].clone()))
+    })
+    .for_each(|extent| assert!(extent.is_ok()));
+    let part = |nodes: &[Bytes]| RecipePart { maker: MAKER.into(), root: None, nodes: nodes.to_vec() };
+    let mut parts: Vec<_> = nodes.chunks(2).map(part).collect();
+    parts[0].root = Some(root.to_bytes().into());
+    parts
+}
+
+/// A source that asks for the recipe once so many pieces were asked of it. With a window of four
+/// pieces there are always some that nobody was asked for.
+fn switching(data: &[u8], lie: &[u8], pieces: usize) -> Source {
+    Source::new(&[data])
+        .chunks(lie.chunks(CHUNK))
+        .recipe(recipe_of(Oid::of(data), lie))
+        .wanting_recipes(move |source, _| source.pieces_asked().len() >= pieces)
+}
+
+/// A session that asks for a few pieces at a time, each batch on its own.
+fn slow_session(source: &Arc<Source>) -> Session {
+    let config = SessionConfig { batch_bytes: PIECE as u64, calls: 1, ..config() };
+    Session::start(source.clone(), context(Oid::of(b"")), config)
+}
+
+/// Fetches `data` by pieces that take a moment each; they are there in the end.
+async fn fetch_slowly(source: Source, data: &[u8]) -> Arc<Source> {
+    let (source, target) = (Arc::new(source.slowly()), Memory::new());
+    let session = slow_session(&source);
+    let request = ObjectRequest { size: Some(data.len() as u64), ..request(Oid::of(data), &target) };
+    fetch(&session, request).await.unwrap();
+    target.expect(data);
+    let done = session.progress().snapshot().done;
+    assert!(done >= data.len() as u64, "{done}");
+    source
+}
+
+fn chunk_wants(source: &Source) -> Vec<Want> {
+    let calls = source.calls.lock().unwrap();
+    calls.iter().flatten().filter(|want| matches!(want.id, WantId::Chunk { .. })).cloned().collect()
+}
+
+#[tokio::test]
+async fn the_rest_of_an_object_comes_as_chunks() {
+    let data = pattern(20 * PIECE + 5, 1);
+    for source in [switching(&data, &data, 3), switching(&data, &data, 3).taking_all_chunks()] {
+        let source = fetch_slowly(source, &data).await;
+        let pieces = source.pieces_asked().len();
+        assert!((3..15).contains(&pieces), "{pieces} pieces");
+        // No chunk is asked that the pieces hold, but for one at their end.
+        let chunks = (data.len() - pieces * PIECE).div_ceil(CHUNK);
+        assert!((chunks..=chunks + 1).contains(&source.chunks_asked()), "{} chunks", source.chunks_asked());
+        assert_eq!(source.recipes_asked.load(Ordering::SeqCst), 1);
+        assert!(source.blamed.lock().unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn chunks_tell_where_they_can_be_asked_for() {
+    let data = pattern(6 * PIECE, 1);
+    let source = fetch_slowly(switching(&data, &data, 1), &data).await;
+    let wants = chunk_wants(&source);
+    assert!(!wants.is_empty());
+    for want in wants {
+        let place = want.places[0];
+        assert_eq!(want.origin, Some(Origin { oid: Oid::of(&data), offset: place.offset }));
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_that_takes_all_chunks_gets_them_in_one_call() {
+    let data = pattern(40 * PIECE, 1);
+    let source = fetch_slowly(switching(&data, &data, 2).taking_all_chunks(), &data).await;
+    let calls = source.calls.lock().unwrap();
+    let with_chunks: Vec<usize> = calls
+        .iter()
+        .filter(|wants| wants.iter().any(|want| matches!(want.id, WantId::Chunk { .. })))
+        .map(Vec::len)
+        .collect();
+    assert_eq!(with_chunks, [source.chunks_asked()]);
+}
+
+#[tokio::test]
+async fn the_plugin_is_told_what_is_missing() {
+    let data = pattern(10 * PIECE, 1);
+    let source = fetch_slowly(switching(&data, &data, usize::MAX), &data).await;
+    let facts = source.facts.lock().unwrap();
+    assert!(facts.len() > 1, "{facts:?}");
+    assert!(facts.iter().all(|&(size, missing)| size == data.len() as u64 && missing < size), "{facts:?}");
+    assert!(facts.is_sorted_by_key(|&(_, missing)| std::cmp::Reverse(missing)), "{facts:?}");
+    assert_eq!(source.recipes_asked.load(Ordering::SeqCst), 0, "it never wanted one");
+}
+
+#[tokio::test]
+async fn without_a_recipe_pieces_go_on_and_nobody_asks_again() {
+    let data = pattern(10 * PIECE, 1);
+    let oid = Oid::of(&data);
+    let none = || Source::new(&[&data]).wanting_recipes(|_, _| true);
+    let layout = towpath_content::pieces::Layout::of(data.len() as u64).unwrap();
+    let refusing = none().answers(move |query| {
+        assert!(query.recipe && query.oid == oid && query.proofs == Some(0..layout.count()));
+        (vec![], Err(Outcome::Refused("no".into())))
+    });
+    for source in [none(), none().answers(|_| (vec![], Err(Outcome::NotHere))), refusing] {
+        let source = fetch_slowly(source, &data).await;
+        assert_eq!(source.pieces_asked(), (0..10).collect::<Vec<_>>());
+        assert_eq!(source.recipes_asked.load(Ordering::SeqCst), 1);
+        assert!(source.blamed.lock().unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_is_busy_is_asked_again() {
+    let data = pattern(12 * PIECE, 1);
+    let (asked, parts, whole) = (AtomicUsize::new(0), recipe_of(Oid::of(&data), &data), tree(&data));
+    let source = Source::new(&[&data]).chunks(data.chunks(CHUNK)).wanting_recipes(|_, _| true);
+    let source = source.answers(move |query| {
+        // Some of it had come already.
+        let some = parts[..1].iter().cloned().map(Description::Recipe).collect();
+        if asked.fetch_add(1, Ordering::SeqCst) == 0 {
+            return (some, Err(Outcome::RetryLater(Duration::from_millis(1))));
+        }
+        let run = query.proofs.clone().unwrap();
+        let proof = crate::want::Proof { nodes: whole.proof(run.clone()).unwrap().into(), run };
+        let recipe = parts.iter().cloned().map(Description::Recipe);
+        ([Description::Proof(proof)].into_iter().chain(recipe).collect(), Ok(()))
+    });
+    let source = fetch_slowly(source, &data).await;
+    assert_eq!(source.recipes_asked.load(Ordering::SeqCst), 2);
+    assert!(source.chunks_asked() > 0);
+}
+
+#[tokio::test]
+async fn without_proofs_of_all_pieces_a_recipe_is_of_no_use() {
+    let data = pattern(10 * PIECE, 1);
+    let parts = recipe_of(Oid::of(&data), &data);
+    let source = Source::new(&[&data]).wanting_recipes(|_, _| true);
+    let source = source.answers(move |_| (parts.iter().cloned().map(Description::Recipe).collect(), Ok(())));
+    let source = fetch_slowly(source, &data).await;
+    assert_eq!((source.pieces_asked().len(), source.chunks_asked()), (10, 0));
+}
+
+#[tokio::test]
+async fn a_wrong_recipe_blames_its_maker_and_pieces_go_on() {
+    let data = pattern(10 * PIECE, 1);
+    let good = recipe_of(Oid::of(&data), &data);
+    let mut cut = good.clone();
+    cut.last_mut().unwrap().nodes.pop();
+    let mut endless = good.clone();
+    (0..100).for_each(|_| endless.push(good.last().unwrap().clone()));
+    let mut garbage = good.clone();
+    garbage[0].nodes[0] = Bytes::from_static(b"?");
+    for wrong in [cut, endless, garbage, good[1..].to_vec(), recipe_of(Oid::of(b"another"), &data)] {
+        if wrong.is_empty() {
+            continue;
+        }
+        let source = Source::new(&[&data]).recipe(wrong).wanting_recipes(|_, _| true);
+        let source = fetch_slowly(source, &data).await;
+        assert_eq!(source.pieces_asked().len(), 10);
+        assert_eq!(*source.blamed.lock().unwrap(), [MAKER]);
+        assert_eq!(source.recipes_asked.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_recipe_that_lies_costs_no_correctness() {
+    for seed in 1..5 {
+        let data = pattern(15 * PIECE + 7, 0);
+        let mut lie = data.clone();
+        lie.iter_mut().skip(seed * 77_777).step_by(seed * 400_000).for_each(|byte| *byte ^= 1);
+        for source in [switching(&data, &lie, 2), switching(&data, &lie, 2).taking_all_chunks()] {
+            let source = fetch_slowly(source, &data).await;
+            assert!(source.chunks_asked() > 0);
+            assert!(source.blamed.lock().unwrap().iter().all(|who| who == MAKER));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_reported_as_the_front_of_an_object_is_never_overwritten() {
+    // Every chunk is a lie, also the one across the border of pieces and chunks.
+    let (data, lie) = (pattern(15 * PIECE + 7, 0), pattern(15 * PIECE + 7, 9));
+    let (source, target) = (Arc::new(switching(&data, &lie, 3).slowly()), Memory::new());
+    target.expect_front(&data);
+    let request = ObjectRequest { size: Some(data.len() as u64), ..request(Oid::of(&data), &target) };
+    fetch(&slow_session(&source), request).await.unwrap();
+    target.expect(&data);
+}
+
+#[tokio::test]
+async fn what_an_earlier_transfer_left_is_not_asked_as_chunks() {
+    let data = pattern(20 * PIECE, 1);
+    let mut left = vec![0xee; data.len()];
+    left[10 * PIECE..].copy_from_slice(&data[10 * PIECE..]);
+    let target = Memory::with_left_overs(left, vec![10 * PIECE as u64..20 * PIECE as u64]);
+    let source = Arc::new(switching(&data, &data, 2).slowly());
+    let request = ObjectRequest { size: Some(data.len() as u64), ..request(Oid::of(&data), &target) };
+    fetch(&slow_session(&source), request).await.unwrap();
+    target.expect(&data);
+    let beyond =
+        chunk_wants(&source).iter().filter(|want| want.places[0].offset >= 10 * PIECE as u64).count();
+    assert_eq!(beyond, 0);
+    assert!(source.chunks_asked() > 0);
+}
+
+#[tokio::test]
+async fn many_objects_with_the_same_chunks_ask_for_each_once() {
+    let shared = pattern(8 * PIECE, 1);
+    let objects: Vec<Vec<u8>> =
+        (0..6u8).map(|i| [&shared[..], &pattern(3 * PIECE, 50 + i)].concat()).collect();
+    let all: Vec<&[u8]> = objects.iter().map(Vec::as_slice).collect();
+    let source = all.iter().fold(Source::new(&all), |source, data| source.chunks(data.chunks(CHUNK)));
+    let recipes: HashMap<Oid, Vec<RecipePart>> =
+        all.iter().map(|data| (Oid::of(data), recipe_of(Oid::of(data), data))).collect();
+    let trees: HashMap<Oid, _> = all.iter().map(|data| (Oid::of(data), tree(data))).collect();
+    let source = source.wanting_recipes(|_, _| true).taking_all_chunks().slowly().answers(move |query| {
+        let run = query.proofs.clone().unwrap();
+        let nodes = trees[&query.oid].proof(run.clone()).unwrap().into();
+        let proof = Description::Proof(crate::want::Proof { run, nodes });
+        let recipe = recipes[&query.oid].iter().cloned().map(Description::Recipe);
+        ([proof].into_iter().chain(recipe).collect(), Ok(()))
+    });
+    let (source, targets) = (Arc::new(source), objects.iter().map(|_| Memory::new()).collect::<Vec<_>>());
+    let session = slow_session(&source);
+    let mut fetches = Vec::new();
+    for (data, target) in objects.iter().zip(&targets) {
+        let (done, end) = oneshot::channel();
+        let request = ObjectRequest { size: Some(data.len() as u64), ..request(Oid::of(data), target) };
+        session.submit(request, Box::new(|result| drop(done.send(result)))).await;
+        fetches.push(end);
+    }
+    for end in fetches {
+        tokio::time::timeout(LIMIT, end).await.unwrap().unwrap().unwrap();
+    }
+    objects.iter().zip(&targets).for_each(|(data, target)| target.expect(data));
+    let wants = chunk_wants(&source);
+    assert!(wants.iter().any(|want| want.places.len() > 1));
+    assert!(
+        wants.iter().all(|want| want.origin.is_some_and(|origin| origin.offset == want.places[0].offset))
+    );
+}
