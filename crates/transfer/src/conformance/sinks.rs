@@ -141,7 +141,7 @@ impl Target for Nowhere {
     fn write(&self, _: u64, _: &[u8]) -> std::io::Result<()> {
         Ok(())
     }
-    fn write_zeros(&self, _: std::ops::Range<u64>) -> std::io::Result<()> {
+    fn write_zeros(&self, _: Range<u64>) -> std::io::Result<()> {
         Ok(())
     }
     fn complete(&self, _: &Oid, _: u64, _: Vec<pieces::Value>) -> std::io::Result<()> {
