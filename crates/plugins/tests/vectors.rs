@@ -15,7 +15,7 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
     let hello = wire::Hello {
         version: 1,
         session: Bytes::from_static(&[0x22; 16]),
-        capabilities: vec!["chunks".into(), "live".into()],
+        capabilities: wire::CAPABILITIES.map(String::from).into(),
         software: "towpath 0.1.0".into(),
         encodings: Vec::new(),
     };
@@ -30,6 +30,24 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
     };
     let want =
         wire::WireWant { oid: oid.clone(), block: Some(3), first: 4, count: 5, ..wire::WireWant::default() };
+    let span =
+        wire::WireWant { oid: oid.clone(), offset: Some(70_000), len: 100, ..wire::WireWant::default() };
+    let chunk =
+        wire::WireWant { count: 1, chunk: Bytes::from_static(&[0x44; 32]), ..wire::WireWant::default() };
+    let recipe = wire::Describe {
+        request: 3,
+        root: root.clone(),
+        oid: oid.clone(),
+        values_from: Some(0),
+        values_to: 9,
+        recipe: true,
+        ..wire::Describe::default()
+    };
+    let part = wire::Recipe {
+        request: 3,
+        root: Some(Bytes::from_static(&[0x55; 72])),
+        nodes: vec![Bytes::from_static(&[0x66; 5]), Bytes::from_static(&[0x77; 6])],
+    };
     let describe =
         wire::Describe { request: 1, root: root.clone(), oid, follow: true, ..wire::Describe::default() };
     let header = DataHeader {
@@ -49,7 +67,13 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("describe and follow", Body::Describe(describe)),
         (
             "get pieces 4 to 8 of an object that block 3 mentions",
-            Body::Get(wire::Get { request: 2, root, wants: vec![want] }),
+            Body::Get(wire::Get { request: 2, root: root.clone(), wants: vec![want] }),
+        ),
+        ("describe with the recipe", Body::Describe(recipe)),
+        ("part of a recipe: the root and two nodes", Body::Recipe(part)),
+        (
+            "get bytes 70000 to 70099 of an object, and a chunk by its hash",
+            Body::Get(wire::Get { request: 3, root, wants: vec![span, chunk] }),
         ),
         (
             "outcome: want 0 changed at its source",

@@ -7,14 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use thiserror::Error;
-use towpath_content::chunking::MAX_CHUNK_LEN;
+use towpath_content::chunking::{self, MAX_CHUNK_LEN};
 use towpath_content::recipe::{self, NodeHash, RecipeError, Root, Walk};
 use towpath_content::{DecodeError, Oid};
 
 use crate::plugin::RecipePart;
 
-/// The most chunks that the recipe of one object has; the chunks' lengths grow with the object.
-pub const MAX_CHUNKS: usize = 1 << 17;
+/// The most chunks of a recipe that is used, twice what most objects have at most: chunks grow with
+/// the object. Only content that is made for it has more.
+pub const MAX_CHUNKS: usize = 2 * chunking::MAX_CHUNKS as usize;
 
 /// A chunk of a recipe, with its place in the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +52,7 @@ impl RecipeClaim {
     }
 }
 
-/// Why a recipe is not used. Its maker is to blame.
+/// Why a recipe is not used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WrongRecipe {
     /// The root is missing, malformed or comes twice.
@@ -63,7 +64,7 @@ pub enum WrongRecipe {
     /// A node is not the one that comes next.
     #[error("sent a wrong recipe: {0}")]
     Node(#[from] RecipeError<Infallible>),
-    /// It names more chunks than a recipe may.
+    /// It has more than [`MAX_CHUNKS`].
     #[error("sent a recipe of more than {MAX_CHUNKS} chunks")]
     TooManyChunks,
     /// Nodes are missing at its end.
@@ -72,6 +73,13 @@ pub enum WrongRecipe {
     /// Something follows its end, or comes with nothing in it.
     #[error("sent what does not belong to the recipe")]
     Surplus,
+}
+
+impl WrongRecipe {
+    /// Whether its maker is to blame.
+    pub const fn blames_maker(&self) -> bool {
+        !matches!(self, Self::TooManyChunks)
+    }
 }
 
 /// Reads the recipe of one object from its parts, and checks each node as it comes. Holds the

@@ -24,6 +24,7 @@ mod sinks;
 
 use std::any::Any;
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +34,7 @@ use towpath_content::Oid;
 use towpath_content::pieces::{self, Layout};
 
 use crate::plugin::{Context, TransferPlugin};
-use crate::want::{Place, Tag, Want, WantId};
+use crate::want::{Origin, Place, Tag, Want, WantId};
 
 /// Bytes of a piece of the objects that the checks ask for.
 pub const PIECE: usize = 1 << pieces::MIN_LOG2;
@@ -134,6 +135,15 @@ fn want(tag: Tag, data: &[u8], index: u64) -> Want {
     let places = vec![Place { object: 1, offset: layout.range(index).start }];
     let id = WantId::Piece { oid: Oid::of(data), layout, index };
     Want { tag, id, places, group: Arc::default(), origin: None }
+}
+
+/// A want for some bytes of an object as a chunk.
+fn chunk(tag: Tag, data: &[u8], span: Range<usize>) -> Want {
+    let (oid, offset) = (Oid::of(data), span.start as u64);
+    let bytes = &data[span];
+    let id = WantId::Chunk { hash: *Oid::of(bytes).digest(), len: bytes.len() as u32 };
+    let places = vec![Place { object: 1, offset }];
+    Want { tag, id, places, group: Arc::default(), origin: Some(Origin { oid, offset }) }
 }
 
 /// A want for each piece of each object, tagged from `first` on.

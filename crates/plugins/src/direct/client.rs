@@ -174,11 +174,9 @@ impl Direct {
         // Only chunks wait for the peer's hello.
         let has_origins = wants.iter().any(|want| want.origin.is_some());
         let by_bytes = has_origins && peer.has_recipes().await;
-        let gets = wants
-            .chunks(MAX_WANTS)
-            .map(|wants| GetRequest::new(&context.root, wants.to_vec(), by_bytes))
-            .map(|request| peer.get(request, Arc::clone(&sink)));
-        join_all(gets).await;
+        let parts = wants.chunks(MAX_WANTS).map(<[Want]>::to_vec);
+        let requests = parts.map(|wants| GetRequest::new(&context.root, wants, by_bytes));
+        join_all(requests.map(|request| peer.get(request, Arc::clone(&sink)))).await;
         match peer.ended() {
             Some(why) => self.set_trouble(Some(why)),
             None => {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::{NodeId, Oid};
-use towpath_link::{Connection, PeerProof};
+use towpath_link::{Connection, PathInfo, PathProbe, PeerProof};
 use towpath_transfer::Outcome;
 use towpath_transfer::plugin::Sink;
 

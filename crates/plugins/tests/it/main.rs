@@ -11,6 +11,8 @@ mod hostile_peer;
 #[cfg(test)]
 mod preferred;
 #[cfg(test)]
+mod recipes;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod takeover;

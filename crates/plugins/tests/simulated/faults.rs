@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use towpath_content::Oid;
 use towpath_simnet::{Fault, Passing, Scenario, World, for_seeds};
 
 use crate::host::{Host, SILENCE, service};
@@ -52,9 +53,25 @@ impl Run {
         seed: u64,
         faults: impl FnMut(&Passing<'_>) -> Fault + 'static,
     ) -> Self {
+        Self::by(Host::fetching, scenario, content, limit, seed, faults)
+    }
+
+    /// The same by the object's recipe, in chunks.
+    fn by_recipe(content: &[u8], seed: u64, faults: impl FnMut(&Passing<'_>) -> Fault + 'static) -> Self {
+        Self::by(Host::fetching_by_recipe, &link(), content, 1200 * SECOND, seed, faults)
+    }
+
+    fn by(
+        receiver: fn(usize, Oid) -> Host,
+        scenario: &Scenario,
+        content: &[u8],
+        limit: Duration,
+        seed: u64,
+        faults: impl FnMut(&Passing<'_>) -> Fault + 'static,
+    ) -> Self {
         let (service, oid) = service(content);
         let mut world = World::new(scenario, seed, |host| match host {
-            RECEIVER => Host::fetching(0, oid),
+            RECEIVER => receiver(0, oid),
             _ => Host::serving(&service),
         });
         world.set_faults(Box::new(faults));
@@ -203,30 +220,60 @@ fn the_labs_cut_link_is_outlived() {
 fn a_lying_peer_costs_time_and_no_byte() {
     let content = content(1 << 20);
     for_seeds(100, |seed| {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let mut earlier: Vec<Vec<u8>> = Vec::new();
-        let lie = move |passing: &Passing<'_>| {
-            if passing.from == RECEIVER || earlier.is_empty() || random.u8(..10) > 0 {
-                earlier.push(passing.bytes.to_vec());
-                return Fault::None;
-            }
-            let mut bytes = passing.bytes.to_vec();
-            match random.u8(..4) {
-                0 => Fault::Replace(earlier[random.usize(..earlier.len())].clone()),
-                1 => {
-                    let at = random.usize(..bytes.len());
-                    bytes[at] = random.u8(..);
-                    Fault::Replace(bytes)
-                }
-                2 => {
-                    bytes.truncate(random.usize(..bytes.len()));
-                    Fault::Replace(bytes)
-                }
-                _ => Fault::Replace((0..random.usize(..200)).map(|_| random.u8(..)).collect()),
-            }
-        };
-        let run = Run::with_seed(&content, 1200 * SECOND, seed, lie);
+        let run = Run::with_seed(&content, 1200 * SECOND, seed, lies(seed));
         assert!(run.is_over, "{:?}", run.receiver().log);
         run.assert_nothing_wrong(&content, "lying peer");
     });
+}
+
+#[test]
+fn a_peer_that_lies_about_recipes_and_chunks_costs_time_and_no_byte() {
+    let content = content(600_000);
+    for_seeds(100, |seed| {
+        let run = Run::by_recipe(&content, seed, lies(seed));
+        assert!(run.is_over, "{:?}", run.receiver().log);
+        run.assert_nothing_wrong(&content, "lying peer");
+    });
+}
+
+#[test]
+fn a_connection_lost_at_any_message_of_a_recipe_or_chunk_is_made_again() {
+    let content = content(400_000);
+    let messages = Run::by_recipe(&content, 0, |_| Fault::None).world.messages();
+    assert!(messages > 20, "{messages} messages are too few to tell anything");
+    for number in 0..messages {
+        let fault = move |passing: &Passing<'_>| match passing.number == number {
+            true => Fault::Break,
+            false => Fault::None,
+        };
+        let run = Run::by_recipe(&content, 0, fault);
+        run.assert_complete(&content, &format!("message {number} of {messages}"));
+        assert!(run.world.now() < 5 * SECOND, "message {number}: it took {:?}", run.world.now());
+    }
+}
+
+/// What the sender says instead.
+fn lies(seed: u64) -> impl FnMut(&Passing<'_>) -> Fault + 'static {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut earlier: Vec<Vec<u8>> = Vec::new();
+    move |passing: &Passing<'_>| {
+        if passing.from == RECEIVER || earlier.is_empty() || random.u8(..10) > 0 {
+            earlier.push(passing.bytes.to_vec());
+            return Fault::None;
+        }
+        let mut bytes = passing.bytes.to_vec();
+        match random.u8(..4) {
+            0 => Fault::Replace(earlier[random.usize(..earlier.len())].clone()),
+            1 => {
+                let at = random.usize(..bytes.len());
+                bytes[at] = random.u8(..);
+                Fault::Replace(bytes)
+            }
+            2 => {
+                bytes.truncate(random.usize(..bytes.len()));
+                Fault::Replace(bytes)
+            }
+            _ => Fault::Replace((0..random.usize(..200)).map(|_| random.u8(..)).collect()),
+        }
+    }
 }

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use towpath_content::Oid;
 use towpath_content::pieces::{Layout, Value};
 use towpath_store::About;
+use towpath_transfer::claim::{RecipeClaim, RecipeReader};
 use towpath_transfer::ledger::{Ledger, LedgerConfig, Verdict};
 use towpath_transfer::object::Object;
 use towpath_transfer::want::{Delivery, Payload, Place, WantId};
-use towpath_transfer::{Group, Outcome, Tag, Target, Want};
+use towpath_transfer::{Group, Origin, Outcome, RecipePart, Tag, Target, Want};
 
 /// Bytes of wants under way.
 const WINDOW: u64 = 1 << 20;
@@ -63,6 +64,10 @@ pub struct Fetch {
     memory: Arc<Memory>,
     ledger: Ledger,
     layout: Option<Layout>,
+    /// It asks for the recipe, and then for chunks where they lie.
+    pub by_recipe: bool,
+    /// What it is, and its recipe as far as that has come.
+    reading: Option<(Layout, RecipeReader)>,
     failed: Option<String>,
     retry_question_at: Option<Instant>,
     last_progress: Instant,
@@ -75,7 +80,19 @@ impl Fetch {
         let object = Object::new(KEY, oid, group, Arc::clone(&memory) as Arc<dyn Target>);
         let ledger = Ledger::new(LedgerConfig::default(), now);
         let (layout, failed, retry_question_at) = (None, None, None);
-        Self { oid, object, memory, ledger, layout, failed, retry_question_at, last_progress: now }
+        let (by_recipe, reading) = (false, None);
+        Self {
+            oid,
+            object,
+            memory,
+            ledger,
+            layout,
+            by_recipe,
+            reading,
+            failed,
+            retry_question_at,
+            last_progress: now,
+        }
     }
 
     pub fn is_described(&self) -> bool {
@@ -114,6 +131,37 @@ impl Fetch {
         if self.layout.is_some() || self.failed.is_some() {
             return;
         }
+        if self.by_recipe {
+            self.reading = Some((layout, RecipeReader::new(self.oid, layout.size())));
+            return;
+        }
+        self.want_pieces(layout, now);
+    }
+
+    /// Takes part of the recipe; false if it is not that.
+    pub fn recipe(&mut self, part: RecipePart) -> bool {
+        self.reading.as_mut().is_some_and(|(_, reader)| reader.take(part).is_ok())
+    }
+
+    /// The question what it is has ended: after a recipe, or because there is none.
+    pub fn question_ended(&mut self, result: &Result<(), Outcome>, now: Instant) {
+        let Some((layout, reader)) = self.reading.take() else { return };
+        match (result, reader.finish()) {
+            (Ok(()), Ok(Some(claim))) => self.want_chunks(layout, &claim, now),
+            (Err(Outcome::RetryLater(_)), _) => {}
+            _ => self.want_pieces(layout, now),
+        }
+    }
+
+    fn want_chunks(&mut self, layout: Layout, claim: &RecipeClaim, now: Instant) {
+        (self.layout, self.last_progress) = (Some(layout), now);
+        for chunk in &claim.chunks {
+            let id = WantId::Chunk { hash: chunk.hash, len: chunk.len };
+            self.ledger.add(id, Place { object: KEY, offset: chunk.offset }, &self.object.group, now);
+        }
+    }
+
+    fn want_pieces(&mut self, layout: Layout, now: Instant) {
         (self.layout, self.last_progress) = (Some(layout), now);
         self.object.set_layout(layout);
         for index in 0..layout.count() {
@@ -136,9 +184,16 @@ impl Fetch {
     pub fn next_wants(&mut self, now: Instant) -> Vec<Want> {
         let room = WINDOW.saturating_sub(self.ledger.asked_cost());
         match room > 0 && self.failed.is_none() {
-            true => self.ledger.next_batch(room, BATCH, now),
+            true => {
+                self.ledger.next_batch(room, BATCH, now).into_iter().map(|want| self.locate(want)).collect()
+            }
             false => Vec::new(),
         }
+    }
+
+    fn locate(&self, want: Want) -> Want {
+        let origin = Origin { oid: self.oid, offset: want.places[0].offset };
+        Want { origin: matches!(want.id, WantId::Chunk { .. }).then_some(origin), ..want }
     }
 
     /// When there may be more to ask for; what is due already needs a connection, not time.
@@ -160,12 +215,17 @@ impl Fetch {
     /// Takes bytes; false if they are not what they were said to be.
     pub fn delivered(&mut self, delivery: &Delivery, now: Instant) -> bool {
         let Some(want) = self.ledger.delivered(delivery.tag).cloned() else { return true };
-        let WantId::Piece { layout, index, .. } = want.id else { unreachable!("only pieces are asked for") };
         let bytes = match &delivery.payload {
             Payload::Bytes(bytes) => bytes.to_vec(),
             Payload::Zeros => vec![0; want.id.len() as usize],
         };
-        if self.object.check_piece(&layout, index, &bytes, delivery.proof.as_deref()).is_err() {
+        let is_good = match want.id {
+            WantId::Piece { layout, index, .. } => {
+                self.object.check_piece(&layout, index, &bytes, delivery.proof.as_deref()).is_ok()
+            }
+            WantId::Chunk { hash, .. } | WantId::Block { hash, .. } => *Oid::of(&bytes).digest() == hash,
+        };
+        if !is_good {
             let verdict = self.ledger.bad(delivery.tag);
             self.judge(&verdict, "bad bytes time and again");
             return false;

@@ -72,6 +72,7 @@ struct End {
     answering: Answering,
     serving: Option<Serving>,
     question: Option<u32>,
+    is_greeted: bool,
 }
 
 /// See the head of this module.
@@ -80,6 +81,7 @@ pub struct Host {
     /// Whom to ask, and for what.
     source: usize,
     wanted: Option<Oid>,
+    by_recipe: bool,
     pub fetch: Option<Fetch>,
     dialling: Dialling,
     dialled: Option<ConnectionId>,
@@ -100,12 +102,17 @@ impl Host {
         Self::new(None, source, Some(oid))
     }
 
+    pub fn fetching_by_recipe(source: usize, oid: Oid) -> Self {
+        Self { by_recipe: true, ..Self::fetching(source, oid) }
+    }
+
     fn new(service: Option<Arc<Service>>, source: usize, wanted: Option<Oid>) -> Self {
         let dialling = Dialling::new(BackoffConfig { longest: LONGEST_WAIT, ..BackoffConfig::default() });
         Self {
             service,
             source,
             wanted,
+            by_recipe: false,
             fetch: None,
             dialling,
             dialled: None,
@@ -141,10 +148,15 @@ impl Host {
         let now = net.instant();
         let (Some(fetch), Some(connection)) = (&mut self.fetch, self.dialled) else { return };
         let Some(end) = self.ends.get_mut(&connection) else { return };
+        // Whether the peer has recipes its hello tells.
+        if fetch.by_recipe && !end.is_greeted {
+            return;
+        }
         if !fetch.is_described() {
             if end.question.is_none() && fetch.may_ask(now) {
                 let root = Bytes::from(fetch.oid.to_bytes().to_vec());
-                let question = Describe { root: root.clone(), oid: root, ..Describe::default() };
+                let recipe = fetch.by_recipe && end.session.has_recipes();
+                let question = Describe { root: root.clone(), oid: root, recipe, ..Describe::default() };
                 end.question = Some(end.session.ask(Question::Describe(question)));
             }
             return;
@@ -200,7 +212,10 @@ impl Host {
                 send(net, connection, end, Outgoing::control(body))
             }
             (Effect::Request(body), _) => answer(net, connection, end, body),
-            (Effect::Greeted { encoding: Some(encoding), .. }, _) => end.answering.encode(encoding),
+            (Effect::Greeted { encoding, .. }, _) => {
+                end.is_greeted = true;
+                encoding.into_iter().for_each(|encoding| end.answering.encode(encoding));
+            }
             (Effect::Closed, _) => self.hang_up(net, connection),
             (Effect::Delivery { delivery, .. }, Some(fetch)) => match fetch.delivered(&delivery, now) {
                 true => self.dialling.useful(),
@@ -213,8 +228,15 @@ impl Host {
             ) => {
                 fetch.described(layout, now);
             }
+            (Effect::Answer { answer: Description::Recipe(part), .. }, Some(fetch)) => {
+                match fetch.recipe(part) {
+                    true => {}
+                    false => end.session.close(Some("sent a wrong recipe".into())),
+                }
+            }
             (Effect::Ended { request, result }, Some(fetch)) if end.question == Some(request) => {
                 end.question = None;
+                fetch.question_ended(&result, now);
                 let missing = towpath_transfer::Outcome::RetryLater(Duration::ZERO);
                 let outcome = result.err().unwrap_or(missing);
                 if !fetch.is_described() {
@@ -269,6 +291,9 @@ fn bytes_of(frame: &Outgoing) -> Vec<u8> {
 impl Node for Host {
     fn start(&mut self, net: &mut Net) {
         self.fetch = self.wanted.map(|oid| Fetch::new(oid, net.instant()));
+        if let Some(fetch) = &mut self.fetch {
+            fetch.by_recipe = self.by_recipe;
+        }
         self.settle(net);
     }
 
@@ -290,7 +315,14 @@ impl Node for Host {
         }
         let serving = self.service.as_ref().map(|service| Serving::new(Arc::clone(service), node_of(peer)));
         let answering = Answering::new(node_of(peer), BINDING, Processors::default());
-        let end = End { session, decoder: Decoder::default(), answering, serving, question: None };
+        let end = End {
+            session,
+            decoder: Decoder::default(),
+            answering,
+            serving,
+            question: None,
+            is_greeted: false,
+        };
         self.ends.insert(connection, end);
         self.settle(net);
     }

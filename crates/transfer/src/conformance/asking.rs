@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::want::Outcome;
+use crate::want::{Origin, Outcome};
 
 pub(super) fn rules() -> Vec<Rule> {
     vec![
@@ -31,6 +31,11 @@ pub(super) fn rules() -> Vec<Rule> {
             words: "a piece that the object does not have ends without a delivery that passes the check",
             sizes: &[2 * PIECE],
             check: |bench| Box::pin(outside(bench)),
+        },
+        Rule {
+            words: "of chunks that lie in an object what comes is right, and each ends",
+            sizes: &[5 * PIECE + 7, 100],
+            check: |bench| Box::pin(chunks(bench)),
         },
         Rule { words: "a call for nothing returns", sizes: &[1], check: |bench| Box::pin(nothing(bench)) },
         Rule {
@@ -88,6 +93,35 @@ async fn outside(bench: Bench) {
     let passing = record.deliveries_of(1).iter().filter(|delivery| bench.passes(&odd, delivery)).count();
     assert_eq!(passing, 0);
     assert!(record.ends(1) >= 1, "the want has not ended");
+}
+
+async fn chunks(bench: Bench) {
+    let (data, small) = (&bench.objects[0], &bench.objects[1]);
+    let spans =
+        [0..1, 5..1000, PIECE - 10..PIECE + 10, PIECE..2 * PIECE, 100..3 * PIECE, 5 * PIECE..5 * PIECE + 7];
+    let mut wants: Vec<Want> = (1..).zip(&spans).map(|(tag, span)| chunk(tag, data, span.clone())).collect();
+    wants.push(chunk(20, data, 0..data.len()));
+    wants.push(chunk(21, small, 10..90));
+    // Between pieces, and where none is.
+    wants.insert(2, want(30, data, 1));
+    let good = wants.clone();
+    let mut beyond = chunk(40, data, 0..PIECE);
+    let mut elsewhere = chunk(41, data, 0..PIECE);
+    beyond.origin = Some(Origin { oid: Oid::of(data), offset: 5 * PIECE as u64 });
+    elsewhere.origin = Some(Origin { oid: Oid::of(b"nobody ever put this"), offset: 0 });
+    let unlocated = Want { origin: None, ..chunk(42, data, 1..PIECE) };
+    let bad = [beyond, elsewhere, unlocated];
+    wants.extend(bad.clone());
+    let record = bench.get(wants).await;
+    for want in good {
+        let (deliveries, outcomes) = (record.deliveries_of(want.tag), record.outcomes_of(want.tag));
+        let is_left = matches!(outcomes[..], [Outcome::NotHere | Outcome::Refused(_)]);
+        assert!(deliveries.is_empty() == is_left, "{:?} ended so: {outcomes:?}", want.id);
+        assert!(deliveries.iter().all(|delivery| bench.passes(&want, delivery)), "{:?}", want.id);
+    }
+    for want in bad {
+        assert!(record.ends(want.tag) >= 1, "{:?} has not ended", want.origin);
+    }
 }
 
 async fn nothing(bench: Bench) {

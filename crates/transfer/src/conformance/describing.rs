@@ -5,6 +5,7 @@ use std::ops::Range;
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::claim::RecipeReader;
 use crate::plugin::{Description, Query};
 use crate::want::Outcome;
 
@@ -26,6 +27,11 @@ pub(super) fn rules() -> Vec<Rule> {
             check: |bench| Box::pin(unknown(bench)),
         },
         Rule {
+            words: "a recipe that is asked for comes whole and in order, or not at all",
+            sizes: &[9 * PIECE + 1],
+            check: |bench| Box::pin(recipe(bench)),
+        },
+        Rule {
             words: "nobody need listen to the answers",
             sizes: &[9 * PIECE],
             check: |bench| Box::pin(unheard(bench)),
@@ -35,8 +41,11 @@ pub(super) fn rules() -> Vec<Rule> {
 
 impl Bench {
     async fn ask(&self, oid: Oid, proofs: Option<Range<u64>>) -> (Vec<Description>, Result<(), Outcome>) {
+        self.put(Query { oid, coverage: None, proofs, follow: false, recipe: false }).await
+    }
+
+    async fn put(&self, query: Query) -> (Vec<Description>, Result<(), Outcome>) {
         let (answers, mut inbox) = mpsc::channel(1);
-        let query = Query { oid, coverage: None, proofs, follow: false, recipe: false };
         let listen = async {
             let mut all = Vec::new();
             while let Some(answer) = inbox.recv().await {
@@ -89,6 +98,35 @@ async fn proved(bench: Bench) {
         }
         let missing = (asked.start..asked.end.min(layout.count())).find(|&index| !proved[index as usize]);
         assert_eq!(missing, None, "of {asked:?}");
+    }
+}
+
+async fn recipe(bench: Bench) {
+    let data = &bench.objects[0];
+    let (oid, size) = (Oid::of(data), data.len() as u64);
+    let query = Query { oid, coverage: None, proofs: Some(0..10), follow: false, recipe: true };
+    let (answers, result) = bench.put(query).await;
+    let is_none = matches!(result, Err(Outcome::NotHere | Outcome::Refused(_)));
+    assert!(result == Ok(()) || is_none, "{result:?}");
+    if !answers.is_empty() {
+        expect_object(answers.first(), data);
+    }
+    let mut reader = RecipeReader::new(oid, size);
+    for answer in answers.into_iter().skip(1) {
+        match answer {
+            Description::Recipe(part) => {
+                assert!(!part.maker.is_empty(), "a recipe names its maker");
+                reader.take(part).expect("a good part of the recipe");
+            }
+            Description::Proof(_) => {}
+            other => panic!("{other:?} was not asked for"),
+        }
+    }
+    let Some(claim) = reader.finish().expect("a whole recipe") else { return };
+    assert!(claim.builds(size));
+    for chunk in claim.chunks {
+        let bytes = &data[chunk.offset as usize..][..chunk.len as usize];
+        assert_eq!(*Oid::of(bytes).digest(), chunk.hash);
     }
 }
 

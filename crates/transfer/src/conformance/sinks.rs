@@ -141,7 +141,7 @@ impl Target for Nowhere {
     fn write(&self, _: u64, _: &[u8]) -> std::io::Result<()> {
         Ok(())
     }
-    fn write_zeros(&self, _: std::ops::Range<u64>) -> std::io::Result<()> {
+    fn write_zeros(&self, _: Range<u64>) -> std::io::Result<()> {
         Ok(())
     }
     fn complete(&self, _: &Oid, _: u64, _: Vec<pieces::Value>) -> std::io::Result<()> {
@@ -164,7 +164,16 @@ impl Bench {
 
     /// Whether a delivery passes the session's check, with no more known than the OID.
     pub(super) fn passes(&self, want: &Want, delivery: &Delivery) -> bool {
-        let WantId::Piece { oid, layout, index } = want.id else { return false };
+        let (oid, layout, index) = match want.id {
+            WantId::Piece { oid, layout, index } => (oid, layout, index),
+            WantId::Chunk { hash, len } | WantId::Block { hash, len } => {
+                let bytes = match &delivery.payload {
+                    Payload::Bytes(bytes) => bytes.to_vec(),
+                    Payload::Zeros => vec![0; len as usize],
+                };
+                return bytes.len() == len as usize && *Oid::of(&bytes).digest() == hash;
+            }
+        };
         let object = Object::new(1, oid, Arc::default(), Arc::new(Nowhere));
         object.set_layout(layout);
         let zeros = vec![0; layout.len(index) as usize];

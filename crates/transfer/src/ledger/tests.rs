@@ -271,14 +271,13 @@ fn gaps_are_what_neither_is_here_nor_comes_as_a_piece() {
     f.piece(1, 1);
     f.ledger.cover(1, 0..100);
     f.chunk(1, 1, 200, 300);
-    assert_eq!(f.ledger.gaps(1, &(50..300)), [100..300]);
-    assert_eq!(f.ledger.gaps_beside_pieces(1, &(50..PIECE + 5)), [100..PIECE]);
-    assert_eq!(f.ledger.gaps_beside_pieces(1, &(PIECE..2 * PIECE)), []);
-    assert_eq!(
-        f.ledger.gaps_beside_pieces(1, &(PIECE - 1..2 * PIECE + 1)),
-        [PIECE - 1..PIECE, 2 * PIECE..2 * PIECE + 1]
-    );
-    assert_eq!(f.ledger.gaps_beside_pieces(7, &(0..5)), [0..5], "of nothing that is known");
+    let bounds = |gaps: Vec<Range<u64>>| gaps.iter().map(|gap| (gap.start, gap.end)).collect::<Vec<_>>();
+    assert_eq!(bounds(f.ledger.gaps(1, &(50..300))), [(100, 300)]);
+    let gaps = |object, range| bounds(f.ledger.gaps_beside_pieces(object, &range));
+    assert_eq!(gaps(1, 50..PIECE + 5), [(100, PIECE)]);
+    assert_eq!(gaps(1, PIECE..2 * PIECE), []);
+    assert_eq!(gaps(1, PIECE - 1..2 * PIECE + 1), [(PIECE - 1, PIECE), (2 * PIECE, 2 * PIECE + 1)]);
+    assert_eq!(gaps(7, 0..5), [(0, 5)], "of nothing that is known");
 }
 
 #[test]

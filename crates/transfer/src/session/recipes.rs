@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::RecipeClaim;
 use super::actor::{Active, Actor, Phase};
 use super::events::Event;
-use crate::claim::{RecipeReader, WrongRecipe};
+use crate::claim::{MAX_CHUNKS, RecipeReader, WrongRecipe};
 use crate::plugin::{Context, Description, ObjectFacts, Query, TransferPlugin};
 use crate::want::{ObjectKey, Outcome};
 
@@ -23,9 +23,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 const OBJECTS_PER_ROUND: usize = 32;
 /// Recipes asked for at once.
 const QUESTIONS: usize = 4;
-/// With so many chunks in recipes in use no further one is asked for. With those under way this
-/// makes up to 2^20 chunks, of some 300 bytes each with all that is kept of a want.
+/// Chunks in recipes that are used or asked for. With all that is kept of a want each takes some 300
+/// bytes, so 150 MiB.
 const CHUNKS: usize = 1 << 19;
+/// Hardly an object has more chunks than one for so many bytes.
+const LEAST_CHUNK: u64 = 4 << 10;
 
 /// Whether an object's recipe was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,14 +67,15 @@ impl Actor {
             return;
         }
         self.rounds.next = now + PAUSE;
-        let questions = self.objects.values().filter(|active| active.asked == Asked::Now).count();
-        let recipes = self.objects.values().filter_map(|active| active.recipe.as_ref());
-        if questions >= QUESTIONS || recipes.map(|recipe| recipe.chunks.len()).sum::<usize>() >= CHUNKS {
-            return;
+        let mut questions = self.objects.values().filter(|active| active.asked == Asked::Now).count();
+        let mut chunks: usize = self.objects.values().map(Active::chunks_in_use).sum();
+        for key in self.round() {
+            let more = self.objects.get(&key).map_or(0, Active::chunks_at_most);
+            if questions < QUESTIONS && chunks + more <= CHUNKS && self.is_wanted(key) {
+                (questions, chunks) = (questions + 1, chunks + more);
+                self.ask_for_recipe(key);
+            }
         }
-        let wanted: Vec<ObjectKey> =
-            self.round().into_iter().filter(|&key| self.is_wanted(key)).take(QUESTIONS - questions).collect();
-        wanted.into_iter().for_each(|key| self.ask_for_recipe(key));
     }
 
     /// The objects whose turn it is.
@@ -135,7 +138,9 @@ impl Actor {
             Ok(None) => tracing::debug!(oid = %active.object.oid, "no recipe is to be had"),
             Err(Wrong { maker, why }) => {
                 tracing::warn!(%maker, %why, "refused a recipe");
-                self.root.blame(&maker);
+                if why.blames_maker() {
+                    self.root.blame(&maker);
+                }
             }
         }
     }
@@ -154,6 +159,20 @@ impl Actor {
 }
 
 impl Active {
+    /// Chunks of its recipe, or of the one that may come.
+    fn chunks_in_use(&self) -> usize {
+        match (&self.recipe, self.asked) {
+            (Some(recipe), _) => recipe.chunks.len(),
+            (None, Asked::Now) => self.chunks_at_most(),
+            (None, _) => 0,
+        }
+    }
+
+    fn chunks_at_most(&self) -> usize {
+        let size = self.object.layout().map_or(0, |layout| layout.size());
+        size.div_ceil(LEAST_CHUNK).min(MAX_CHUNKS as u64) as usize
+    }
+
     /// Whether it is of use to ask for its recipe: an object of one piece is quicker had as such.
     fn may_be_switched(&self) -> bool {
         let is_large = self.object.layout().is_some_and(|layout| layout.count() > 1);

@@ -101,3 +101,59 @@ fn a_proof_must_be_for_the_run_that_was_asked() {
         assert_eq!(get.proof(wrong), Err(Violation::Unasked));
     }
 }
+
+fn chunk(tag: Tag, name: u8, len: u32, origin: Option<Origin>) -> Want {
+    let id = WantId::Chunk { hash: [name; 32], len };
+    Want { tag, id, places: vec![Place { object: 1, offset: 0 }], group: Arc::default(), origin }
+}
+
+fn origin(name: u8, offset: u64) -> Option<Origin> {
+    Some(Origin { oid: Oid::Blake3([name; 32]), offset })
+}
+
+#[test]
+fn chunks_are_asked_for_where_they_lie_if_the_peer_takes_that() {
+    let wants = || {
+        vec![
+            piece(1, 1, 9 * PIECE, 0),
+            chunk(2, 8, 100, origin(1, 0)),
+            piece(3, 1, 9 * PIECE, 0),
+            chunk(4, 9, 7, origin(1, 5 * PIECE)),
+            chunk(5, 10, 7, None),
+        ]
+    };
+    let shape = |by_bytes| {
+        let runs = runs(wants(), by_bytes).into_iter();
+        runs.map(|run| (run.wire.offset, run.wire.len, run.wire.chunk.len(), run.wire.count))
+            .collect::<Vec<_>>()
+    };
+    let (piece, named) = ((None, 0, 0, 1), (None, 0, 32, 1));
+    let spans = [(Some(0), 100, 0, 0), (Some(5 * PIECE), 7, 0, 0)];
+    assert_eq!(shape(true), [piece, spans[0], piece, spans[1], named]);
+    assert_eq!(shape(false), [piece, named, piece, named, named]);
+}
+
+#[test]
+fn a_run_of_bytes_has_the_length_that_was_asked_and_no_proof() {
+    let fresh = || under_way(vec![chunk(7, 1, 1000, origin(1, 50))]);
+    let mut get = fresh();
+    let part = |from: usize, to: usize| Bytes::from(vec![1; to - from]);
+    assert!(get.data(Instant::now(), header(0, 0, 0), part(0, 400)).unwrap().is_none());
+    let whole = get.data(Instant::now(), header(0, 0, 400), part(400, 1000)).unwrap().unwrap();
+    let Payload::Bytes(bytes) = whole.payload else { panic!() };
+    assert_eq!((whole.tag, bytes.len(), whole.proof.is_none()), (7, 1000, true));
+    let again = get.data(Instant::now(), header(0, 0, 0), part(0, 1000));
+    assert_eq!(again.unwrap_err(), Violation::Unasked, "twice");
+    let mut long = fresh();
+    long.data(Instant::now(), header(0, 0, 0), part(0, 400)).unwrap();
+    assert_eq!(
+        long.data(Instant::now(), header(0, 0, 400), part(400, 1001)).unwrap_err(),
+        Violation::OutOfOrder
+    );
+    assert_eq!(fresh().data(Instant::now(), header(0, 1, 0), part(0, 1000)).unwrap_err(), Violation::Unasked);
+    assert_eq!(fresh().expected(&header(0, 0, 1001)).unwrap_err(), Violation::OutOfOrder);
+    for (first, count) in [(0, 0), (0, 1), (50, 1000)] {
+        let proof = ProofOf { want: Some(0), first, count, ..ProofOf::default() };
+        assert_eq!(fresh().proof(proof).unwrap_err(), Violation::Unasked);
+    }
+}

@@ -1,5 +1,7 @@
 //! Two ends drive each other without a network, a thread or a clock.
 
+mod recipes;
+
 use towpath_content::NodeId;
 use towpath_content::pieces::Layout;
 use towpath_content::ticket::Secret;

@@ -382,3 +382,94 @@ async fn our_own_client_keeps_to_the_limit() {
     }
     assert_eq!(session.progress().snapshot().trouble, None);
 }
+
+/// Asks for bytes of an object.
+fn span(oid: &Oid, block: Option<u64>, offset: u64, len: u32) -> WireWant {
+    WireWant { offset: Some(offset), len, count: 0, ..want(oid, block) }
+}
+
+#[tokio::test]
+async fn runs_of_bytes_are_for_those_who_may_have_the_object() {
+    let scene = scene().await;
+    let (root, file, secret) = (scene.tree, scene.mentioned, scene.unmentioned);
+    assert_eq!(scene.proved(root).await.ask(&root, span(&file, Some(0), 2, 7)).await, None);
+    assert_eq!(scene.proved(root).await.ask(&root, span(&root, None, 0, 10)).await, None);
+    let nothing_named = "nothing was named that covers this object";
+    for (oid, block, words) in [
+        (secret, Some(0), "the ticket does not cover this object"),
+        (secret, None, nothing_named),
+        (file, None, nothing_named),
+        (file, Some(1), nothing_named),
+    ] {
+        scene.proved(root).await.expect_refused(&root, span(&oid, block, 0, 1), words).await;
+    }
+    let not_proved = "not known here or its secret was not proved";
+    scene.client().await.expect_refused(&root, span(&root, None, 0, 1), not_proved).await;
+    scene.proved(LIVE).await.expect_refused(&LIVE, span(&LIVE, None, 0, 1), "of complete objects").await;
+    scene.expect_others_are_served().await;
+}
+
+#[tokio::test]
+async fn bytes_that_no_object_has_are_refused() {
+    let scene = scene().await;
+    let root = scene.tree;
+    for (offset, len) in [(8, 2), (9, 1), (0, 16 << 20), (1 << 40, 1), ((1 << 44) - 1, 1)] {
+        let outside = span(&scene.mentioned, Some(0), offset, len);
+        scene.proved(root).await.expect_refused(&root, outside, "").await;
+    }
+    for (offset, len) in [(0, 0), (0, (16 << 20) + 1), (u64::MAX, 1), (1 << 44, 1)] {
+        let mut client = scene.proved(root).await;
+        client.liar.say(get(1, &root, vec![span(&root, None, offset, len)])).await;
+        client.expect_goodbye("impossible run of bytes").await;
+    }
+    let mut many = scene.proved(root).await;
+    many.liar.say(get(1, &root, vec![span(&root, None, 0, 1); 1025])).await;
+    many.expect_goodbye("1025 wants").await;
+    scene.expect_others_are_served().await;
+}
+
+#[tokio::test]
+async fn recipes_are_refused_like_data() {
+    let scene = scene().await;
+    let recipe = |root: &Oid, oid: &Oid| Describe { recipe: true, ..describe(1, root, oid) };
+    for question in [recipe(&scene.blob, &scene.tree), recipe(&scene.blob, &scene.unmentioned)] {
+        let mut client = scene.proved(scene.blob).await;
+        client.liar.say(Body::Describe(question)).await;
+        let Some(Body::Outcome(message)) = client.liar.hear().await else { panic!() };
+        assert!(matches!(message.outcome(), Outcome::Refused(_)));
+        assert!(matches!(client.liar.hear().await, Some(Body::Done(_))));
+    }
+    // A live object has none, and is described as ever.
+    let mut client = scene.proved(LIVE).await;
+    client.liar.say(Body::Describe(recipe(&LIVE, &LIVE))).await;
+    assert!(matches!(client.liar.hear().await, Some(Body::Description(_))));
+    assert!(matches!(client.liar.hear().await, Some(Body::Done(_))));
+    let mut client = scene.proved(scene.blob).await;
+    client.liar.say(Body::Describe(recipe(&scene.blob, &scene.blob))).await;
+    assert!(matches!(client.liar.hear().await, Some(Body::Description(_))));
+    assert!(matches!(client.liar.hear().await, Some(Body::Recipe(part)) if part.root.is_some()));
+    assert!(matches!(client.liar.hear().await, Some(Body::Done(_))));
+}
+
+/// Recipes that the client does not read hold no more than four threads and some messages.
+#[tokio::test]
+async fn a_client_that_asks_for_recipes_again_and_again_is_told_to_wait() {
+    let scene = scene().await;
+    let mut client = scene.proved(LIVE).await;
+    client.prove(&scene.blob, SECRET).await;
+    for request in 1..=60 {
+        let question = Describe { recipe: true, ..describe(request, &scene.blob, &scene.blob) };
+        client.liar.say(Body::Describe(question)).await;
+    }
+    let (mut done, mut recipes, mut waits) = (0, 0, 0);
+    while done < 60 {
+        match client.liar.hear().await.expect("the connection stands") {
+            Body::Done(_) => done += 1,
+            Body::Recipe(_) => recipes += 1,
+            Body::Outcome(message) if matches!(message.outcome(), Outcome::RetryLater(_)) => waits += 1,
+            _ => {}
+        }
+    }
+    assert!(recipes >= 4 && recipes + waits == 60, "{recipes} recipes, {waits} to wait");
+    scene.expect_others_are_served().await;
+}

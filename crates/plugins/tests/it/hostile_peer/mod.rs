@@ -4,5 +4,5 @@
 mod client;
 mod compressed;
 mod control;
-mod liar;
+pub mod liar;
 mod service;

@@ -225,7 +225,8 @@ async fn what_an_earlier_transfer_left_is_not_asked_as_chunks() {
     let data = pattern(20 * PIECE, 1);
     let mut left = vec![0xee; data.len()];
     left[10 * PIECE..].copy_from_slice(&data[10 * PIECE..]);
-    let target = Memory::with_left_overs(left, vec![10 * PIECE as u64..20 * PIECE as u64]);
+    let second_half = std::iter::once(10 * PIECE as u64..20 * PIECE as u64);
+    let target = Memory::with_left_overs(left, second_half.collect());
     let source = Arc::new(switching(&data, &data, 2).slowly());
     let request = ObjectRequest { size: Some(data.len() as u64), ..request(Oid::of(&data), &target) };
     fetch(&slow_session(&source), request).await.unwrap();
