@@ -112,12 +112,15 @@ impl Pass<'_, '_> {
         if found.into_iter().all(|chunk| self.hand_out(chunk)) { Ok(()) } else { Err(ended()) }
     }
 
-    /// The whole file, if it is an object of one piece that is wanted.
+    /// The whole file, if it is an object of one piece and was not cut into one chunk: handed out if it is
+    /// wanted, and indexed with the chunks.
     fn take_whole(&mut self, file: &File, hashed: &Hashed) -> Result<(), SearchError> {
         let (hash, size) = (ChunkHash(*hashed.oid.digest()), hashed.stamp.size);
         let is_one_piece = Layout::of(size).is_ok_and(|layout| layout.count() == 1);
-        let Ok(len) = u32::try_from(size) else { return Ok(()) };
-        if !is_one_piece || (self.wanted)(&hash) != Some(len) {
+        let len = u32::try_from(size).ok().filter(|_| is_one_piece && self.chunks.len() > 1);
+        let Some(len) = len else { return Ok(()) };
+        self.chunks.push(CutChunk { hash, offset: 0, len });
+        if (self.wanted)(&hash) != Some(len) {
             return Ok(());
         }
         let found = warm(file, &Descriptor { hash, len, offset: 0 });
