@@ -25,6 +25,7 @@ use towpath_store::{DiskStore, FileRecord, Stamp, StoreError, cut_and_hash_open_
 
 use crate::errors;
 use crate::get::PROGRESS_EVERY;
+use crate::home::Home;
 use crate::put_tree::store_stamp;
 use crate::service::Service;
 
@@ -63,7 +64,7 @@ pub fn index(
 ) -> Result<Indexed, ApiError> {
     let started = Instant::now();
     let store = &*service.store;
-    let own = [service.home.data(), service.home.state()].map(|dir| canonical(dir).unwrap_or(dir.into()));
+    let own = own_folders(&service.home);
     let indexed = Indexed::default();
     let mut indexer =
         Indexer { store, cancel, tell, indexed, batch: Vec::new(), dirs: 0, told: Instant::now() };
@@ -78,8 +79,11 @@ pub fn index(
     Ok(Indexed { seconds: Seconds::from_duration(started.elapsed()), ..indexer.indexed })
 }
 
-fn canonical(path: &Path) -> Option<PathBuf> {
-    path.canonicalize().ok()
+/// Keys, index, objects and socket are no files of the user's.
+fn own_folders(home: &Home) -> Vec<PathBuf> {
+    let key = home.key();
+    let folders = [home.data(), home.state(), home.runtime()].into_iter().chain(key.parent());
+    folders.map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.into())).collect()
 }
 
 enum Stop {

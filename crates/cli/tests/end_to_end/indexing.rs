@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::environment::{Machine, TestEnvironment};
 use crate::runner::situations;
-use crate::trees::{assert_same, file, symlink};
+use crate::trees::{assert_same, symlink};
 
 situations![
     an_indexed_file_is_not_fetched,
@@ -18,6 +18,12 @@ situations![
     what_can_not_be_indexed_is_named_and_the_rest_is_done,
     an_index_that_is_damaged_is_built_again,
 ];
+
+/// A file of so many bytes, in a folder that may have to be made.
+fn file(path: &Path, seed: u64, len: u64) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    crate::trees::file(path, seed, len);
+}
 
 /// Indexes, and returns the summary.
 fn index(machine: &Machine, path: &Path, code: i32) -> Value {
@@ -39,9 +45,21 @@ fn an_indexed_file_is_not_fetched() {
     file(&env.receiver.path("old/elsewhere"), 1, 3 << 20);
     assert_eq!(counts(&index(&env.receiver, &env.receiver.path("old"), 0)), [1, 3 << 20, 0, 3 << 20, 0]);
     let mut share = env.sender.share(&source);
-    let summary = env.receiver.get(&share.ticket(), "copy").end().summary();
+    let ticket = share.ticket();
+    let words = ["get", "--json", "--reuse", &ticket, "-o", "copy"];
+    let summary = env.receiver.tow(words).end().summary();
     assert_same(&source, &env.receiver.path("copy"));
     assert_eq!((summary.from("this machine"), summary.fetched()), (3 << 20, 0), "{}", summary.0);
+    // A stranger is not to learn what is here from what is not asked for.
+    let summary = env.receiver.get(&ticket, "again").end().summary();
+    assert_eq!(summary.fetched(), 0, "it is this sender's by now");
+    let other = env.stranger.path("file");
+    file(&other, 2, 1 << 20);
+    file(&env.receiver.path("old/second"), 2, 1 << 20);
+    index(&env.receiver, &env.receiver.path("old"), 0);
+    let mut share = env.stranger.share(&other);
+    let summary = env.receiver.get(&share.ticket(), "unasked").end().summary();
+    assert_eq!(summary.fetched(), 1 << 20);
 }
 
 fn what_has_not_changed_is_not_read_again() {
@@ -64,7 +82,7 @@ fn what_has_not_changed_is_not_read_again() {
     let home = env.receiver.home("");
     file(&home.join("a-file"), 5, 5000);
     assert_eq!(counts(&index(&env.receiver, &home, 0))[0], 1);
-    let text = env.receiver.tow(["index".as_ref(), tree.as_os_str()]).end().with(0).error_text();
+    let text = env.receiver.tow(["index".as_ref(), tree.as_os_str()]).end().with(0).err;
     assert!(text.contains("4 files of") && text.contains("4 of them unchanged"), "{text}");
 }
 
@@ -77,7 +95,7 @@ fn what_can_not_be_indexed_is_named_and_the_rest_is_done() {
     let failed: Vec<_> = events.iter().filter(|event| event["event"] == "file_failed").collect();
     assert_eq!(failed.len(), 1);
     assert!(failed[0]["path"].as_str().unwrap().ends_with("nowhere"));
-    let failure = env.receiver.tow(["index".as_ref(), nowhere.as_os_str()]).end().with(1).error_text();
+    let failure = env.receiver.tow(["index".as_ref(), nowhere.as_os_str()]).end().with(1).err;
     assert!(failure.contains("nowhere") && failure.contains("nothing could be indexed"), "{failure}");
     env.receiver.tow(["index"]).end().with(2);
 
