@@ -16,7 +16,7 @@
 //! | [`doubles`] | stores that fail on purpose, for tests |
 //!
 //! Shared by the stores and private: `productions` (objects being put, readable meanwhile),
-//! `notices` (who waits for what), `spans` (ranges across pieces), `lru` (a cache bounded by weight), `sync` (locks).
+//! `notices` (who waits for what), `spans` (ranges across pieces), `recipes` (in the making), `lru` (a cache bounded by weight), `sync` (locks).
 
 pub mod conformance;
 pub mod cutting;
@@ -27,6 +27,7 @@ mod lru;
 pub mod memory;
 mod notices;
 mod productions;
+mod recipes;
 pub mod seam;
 mod spans;
 pub mod stamp;

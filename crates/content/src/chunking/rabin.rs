@@ -12,9 +12,10 @@ const WINDOW: usize = 48;
 /// The low bits that end a chunk; not 0, so that runs of zeros do not end one at each byte.
 const BREAK: u64 = 0x78;
 
-/// What a byte contributes when it comes into the fingerprint's top, and when it leaves the window.
-static ENTERING: [u64; 256] = table(DEGREE);
-static LEAVING: [u64; 256] = table(8 * (WINDOW as u32 - 1));
+/// What the fingerprint's highest byte becomes when it is pushed over its top, and what a byte is by the
+/// time that it is pushed out of the window.
+static CARRIED: [u64; 256] = table(DEGREE);
+static LEAVING: [u64; 256] = table(8 * WINDOW as u32);
 
 /// Each byte value times x^shift, modulo the polynomial.
 const fn table(shift: u32) -> [u64; 256] {
@@ -65,7 +66,8 @@ impl Rule {
             if print & self.mask == BREAK {
                 return self.min + at;
             }
-            print = enter(print ^ LEAVING[usize::from(*leaving)], *entering);
+            // What leaves needs nothing of the fingerprint, so it is at hand when that is.
+            print = enter(print, *entering) ^ LEAVING[usize::from(*leaving)];
         }
         bytes.len()
     }
@@ -74,7 +76,7 @@ impl Rule {
 /// The fingerprint with one byte more.
 const fn enter(print: u64, byte: u8) -> u64 {
     let top = (print >> (DEGREE - 8)) as usize;
-    ((print << 8) & ((1 << DEGREE) - 1) | byte as u64) ^ ENTERING[top]
+    ((print << 8) & ((1 << DEGREE) - 1) | byte as u64) ^ CARRIED[top]
 }
 
 #[cfg(test)]
@@ -106,7 +108,7 @@ mod tests {
         let mut print = bytes[..WINDOW].iter().fold(0, |print, byte| enter(print, *byte));
         for at in WINDOW..bytes.len() {
             assert_eq!(print, remainder(&bytes[at - WINDOW..at]), "before {at}");
-            print = enter(print ^ LEAVING[usize::from(bytes[at - WINDOW])], bytes[at]);
+            print = enter(print, bytes[at]) ^ LEAVING[usize::from(bytes[at - WINDOW])];
         }
     }
 
