@@ -21,6 +21,7 @@
 //! | `spool` | a temporary that is read while it grows |
 //! | `transfers` | numbers of transfers, and the events of all of them |
 //! | `placing` | complete files of a tree get their names in batches |
+//! | [`index_dir`] | `tow index`: files cut and hashed before anyone asks |
 //! | [`copy`] | `tow cp` and `tow sync` |
 //! | `resume` | what an interrupted transfer left, and where |
 //! | [`config`] | how it runs: a file, its fields, and what holds now |
@@ -48,6 +49,7 @@ mod get_file;
 mod get_tree;
 pub mod grants;
 pub mod home;
+pub mod index_dir;
 pub mod listen;
 mod lock;
 pub mod metrics;

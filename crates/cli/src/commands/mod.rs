@@ -8,6 +8,7 @@ mod done;
 mod filter_rules;
 mod gc;
 mod get;
+mod index;
 mod ls;
 mod man;
 mod names_from;
@@ -81,6 +82,7 @@ enum Command {
     Ls(ls::Ls),
     Done(done::Done),
     Gc(gc::Gc),
+    Index(index::Index),
     Status(status::Status),
     Remote(remote::Remote),
     Completions(completions::Completions),
@@ -169,6 +171,7 @@ async fn dispatch(command: Command, context: &Context) -> Result<ExitCode, ApiEr
         Command::Ls(ls) => ls.run(context).await,
         Command::Done(done) => done.run(context).await,
         Command::Gc(gc) => gc.run(context).await,
+        Command::Index(index) => index.run(context).await,
         Command::Status(status) => status.run(context).await,
         Command::Remote(remote) => remote.run(context).await,
         Command::Completions(completions) => completions.run(),

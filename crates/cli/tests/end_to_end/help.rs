@@ -15,8 +15,21 @@ situations![
     a_flag_that_is_refused_names_itself_and_another_way,
 ];
 
-const COMMANDS: [&str; 12] =
-    ["cp", "sync", "share", "get", "put", "daemon", "ls", "done", "gc", "status", "completions", "man"];
+const COMMANDS: [&str; 13] = [
+    "cp",
+    "sync",
+    "share",
+    "get",
+    "put",
+    "daemon",
+    "ls",
+    "done",
+    "gc",
+    "index",
+    "status",
+    "completions",
+    "man",
+];
 
 fn all_help(env: &TestEnvironment) -> String {
     let mut all = String::new();

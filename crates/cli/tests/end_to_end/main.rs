@@ -22,6 +22,7 @@
 //! | `daemon_killed` | `kill -9` of the daemon in the midst of its applications: what it acknowledged stays |
 //! | `bad_clients` | a program that stalls or sends garbage costs only itself |
 //! | `second_time` | what is on this machine already does not cross the network |
+//! | `indexing` | `tow index`: read ahead of time, and once |
 //! | `small` | what rides along in a ticket or a descriptor |
 //! | `refusals` | what goes wrong is said, with its exit status, and nothing wrong is written |
 //! | `machinery` | programs and rights that a situation needs; processes as `/proc` shows them |
@@ -58,6 +59,7 @@ mod daemons;
 mod destinations;
 mod environment;
 mod help;
+mod indexing;
 mod interruptions;
 mod likeness;
 mod local_api;
@@ -96,6 +98,7 @@ fn main() -> ExitCode {
         arriving::SITUATIONS,
         destinations::SITUATIONS,
         second_time::SITUATIONS,
+        indexing::SITUATIONS,
         small::SITUATIONS,
         copying_flags::SITUATIONS,
         copying_flags_remote::SITUATIONS,

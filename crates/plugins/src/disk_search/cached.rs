@@ -75,7 +75,11 @@ fn check(
                 cancel.check()?;
             }
             meter.cost.stats += 1;
-            if is_unchanged(store, &path, &stamp) { good.insert(path) } else { bad.insert(path) };
+            if is_unchanged(store, &path, &stamp) {
+                good.insert(path)
+            } else {
+                bad.insert(path)
+            };
         }
         let mut stale = Vec::new();
         for (at, location) in open_ones.into_iter().zip(found) {

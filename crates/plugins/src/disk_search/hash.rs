@@ -112,12 +112,13 @@ impl Pass<'_, '_> {
         if found.into_iter().all(|chunk| self.hand_out(chunk)) { Ok(()) } else { Err(ended()) }
     }
 
-    /// The whole file, if it is an object of one piece that is wanted.
+    /// The whole file, if it is an object of one piece and was not cut into one chunk: handed out if it is
+    /// wanted, and indexed with the chunks.
     fn take_whole(&mut self, file: &File, hashed: &Hashed) -> Result<(), SearchError> {
-        let (hash, size) = (ChunkHash(*hashed.oid.digest()), hashed.stamp.size);
-        let is_one_piece = Layout::of(size).is_ok_and(|layout| layout.count() == 1);
-        let Ok(len) = u32::try_from(size) else { return Ok(()) };
-        if !is_one_piece || (self.wanted)(&hash) != Some(len) {
+        let Some(whole) = whole_as_chunk(hashed, self.chunks.len()) else { return Ok(()) };
+        self.chunks.push(whole);
+        let CutChunk { hash, len, .. } = whole;
+        if (self.wanted)(&hash) != Some(len) {
             return Ok(());
         }
         let found = warm(file, &Descriptor { hash, len, offset: 0 });
@@ -133,6 +134,15 @@ impl Pass<'_, '_> {
         self.is_refused = !self.meter.aside(|| give(chunk));
         !self.is_refused
     }
+}
+
+/// A file that would be an object of one piece, as a chunk of its own, so that who wants that object finds
+/// it by its name; none if it was cut into one chunk, which is the same.
+pub fn whole_as_chunk(hashed: &Hashed, chunks: usize) -> Option<CutChunk> {
+    let size = hashed.stamp.size;
+    let is_one_piece = Layout::of(size).is_ok_and(|layout| layout.count() == 1);
+    let len = u32::try_from(size).ok().filter(|_| is_one_piece && chunks > 1)?;
+    Some(CutChunk { hash: ChunkHash(*hashed.oid.digest()), offset: 0, len })
 }
 
 /// The bytes of a chunk that was read a moment ago, from memory the second time. They are compared

@@ -37,9 +37,9 @@ use thiserror::Error;
 use towpath_content::chunking::ChunkHash;
 use towpath_store::StoreError;
 
-pub use cached::{ReadBack, cache_check, cache_read};
-pub use executor::{Event, Executor, Finished, InFlight, Limits, Operation, OperationId};
-pub use hash::{HashOutcome, hash};
+pub use cached::{Indexed, ReadBack, cache_check, cache_read};
+pub use executor::{Event, Executor, Finished, InFlight, Limits, Operation, OperationId, Rules};
+pub use hash::{HashOutcome, hash, whole_as_chunk};
 pub use scope::Scope;
 pub use stat::{Candidate, Directory, Listing, stat};
 

@@ -239,7 +239,14 @@ mod tests {
         let found = outward(&scope("/mnt/stick/a/b", true));
         let found: Vec<_> = found.iter().map(|(path, _)| &**path).collect();
         let expected = [
-            "/mnt/stick/a/b", "/srv/nfs/more", "/mnt/stick/a", "/mnt/stick", "/mnt", "/", "/home/ann", "/home",
+            "/mnt/stick/a/b",
+            "/srv/nfs/more",
+            "/mnt/stick/a",
+            "/mnt/stick",
+            "/mnt",
+            "/",
+            "/home/ann",
+            "/home",
             "/data\\x",
         ];
         assert_eq!(found, expected);

@@ -205,7 +205,9 @@ fn an_index_of_a_newer_program_is_left_alone() {
     let index = open(dir.path());
     let newer = |conn: &mut Connection| Ok(conn.pragma_update(None, "user_version", 9)?);
     index.with(&mut lock(&index.state), "test", newer).unwrap();
-    assert!(open(dir.path()).find_chunks(&[hash(1)], &|_| true).unwrap_err().to_string().contains("version 9"));
+    assert!(
+        open(dir.path()).find_chunks(&[hash(1)], &|_| true).unwrap_err().to_string().contains("version 9")
+    );
     assert!(dir.path().join("chunks.db").exists());
 }
 

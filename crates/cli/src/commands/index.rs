@@ -1,0 +1,88 @@
+//! `tow index`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use indicatif::HumanBytes;
+use tokio::sync::mpsc;
+use towpath_api::{ApiError, ErrorKind};
+use towpath_daemon::Options;
+use towpath_daemon::index_dir::{Cancel, Indexed, index};
+
+use super::{Context, interrupted};
+use crate::output::PARTLY;
+
+/// Events on their way to the screen.
+const EVENTS: usize = 256;
+
+/// Read files ahead of time, so that later transfers find what they hold without the network
+///
+/// No transfer needs this: each one that searches the disk adds what it reads. Files that have not
+/// changed since they were indexed are not read again. Nothing of them is copied: a file that is changed
+/// or removed later is noticed, and forgotten. Other file systems are not entered.
+#[derive(Debug, Args)]
+pub struct Index {
+    /// Directories whose files are indexed
+    #[arg(value_name = "DIR", required = true)]
+    directories: Vec<PathBuf>,
+}
+
+/// The summary as `--json` has it.
+#[derive(serde::Serialize)]
+struct Ended {
+    event: &'static str,
+    #[serde(flatten)]
+    indexed: Indexed,
+}
+
+impl Index {
+    pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
+        let service = context.embedded(Options::default())?;
+        let (events, mut inbox) = mpsc::channel(EVENTS);
+        let output = Arc::clone(&context.output);
+        let showing = tokio::spawn(async move {
+            while let Some(event) = inbox.recv().await {
+                output.event(&event);
+            }
+        });
+        let cancel = Cancel::default();
+        let watched = cancel.clone();
+        let mut working = tokio::task::spawn_blocking(move || {
+            let tell = &mut |event| drop(events.blocking_send(event));
+            index(&service, &self.directories, &cancel, tell)
+        });
+        let mut is_interrupted = false;
+        let worked = tokio::select! {
+            worked = &mut working => worked,
+            () = interrupted() => {
+                is_interrupted = true;
+                watched.cancel();
+                working.await
+            }
+        };
+        let _ = showing.await;
+        if is_interrupted {
+            return Ok(context.output.interrupted("what was indexed is kept; the same command goes on"));
+        }
+        let indexed = worked.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
+        context.output.finish();
+        show(context, indexed);
+        Ok(if indexed.failed > 0 { ExitCode::from(PARTLY) } else { ExitCode::SUCCESS })
+    }
+}
+
+fn show(context: &Context, indexed: Indexed) {
+    if context.output.is_json() {
+        return context.output.object(&Ended { event: "summary", indexed });
+    }
+    let Indexed { files, bytes, unchanged, read, failed, seconds } = indexed;
+    let failed = if failed > 0 { format!("; {failed} failed") } else { String::new() };
+    context.output.say(&format!(
+        "tow: {files} files of {} indexed, {unchanged} of them unchanged; {} read in {:.1} s{failed}",
+        HumanBytes(bytes),
+        HumanBytes(read),
+        seconds.as_f64(),
+    ));
+}

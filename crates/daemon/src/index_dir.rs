@@ -1,0 +1,327 @@
+//! `tow index`: files are cut and hashed before anyone asks, so that later transfers find them.
+//!
+//! What is indexed: the content of each file, and of files of 4 KiB and more their chunks, cut as a recipe of
+//! an object of that size would. A file whose stamp is on record is not read again. Other file systems are
+//! not entered, links not followed, the service's own folders left out. Files come in batches, small ones
+//! hashed side by side; memory is bounded by a batch.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rayon::prelude::*;
+use serde::Serialize;
+use towpath_api::{ApiError, ErrorKind, Event, Progress, Seconds};
+use towpath_content::Oid;
+use towpath_content::chunking::Parameters;
+use towpath_files::{
+    FileError, HardLinks, Prune, RelPath, ScanError, ScanOptions, Scanned, ScannedFile, is_staging_name,
+    scan_pruned,
+};
+pub use towpath_plugins::disk_search::Cancel;
+use towpath_plugins::disk_search::whole_as_chunk;
+use towpath_store::disk::chunk_index::{CutChunk, CutFile};
+use towpath_store::{DiskStore, FileRecord, Stamp, StoreError, cut_and_hash_open_file, hash_open_file};
+
+use crate::errors;
+use crate::get::PROGRESS_EVERY;
+use crate::home::Home;
+use crate::put_tree::store_stamp;
+use crate::service::Service;
+
+/// Files handled at once.
+const BATCH: usize = 512;
+/// Directories whose handles a batch may hold.
+const BATCH_DIRS: usize = 64;
+/// Smaller files are not cut: as a rule they are one chunk.
+const MIN_CUT: u64 = 4 << 10;
+/// Larger files are read one at a time, each on all cores.
+const MAX_SIDE_BY_SIDE: u64 = 1 << 20;
+
+/// What was indexed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Indexed {
+    /// Files in the index now.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How many of them were in it before, unchanged, and not read.
+    pub unchanged: u64,
+    /// Bytes that were read.
+    pub read: u64,
+    /// What could not be read, each told by an event.
+    pub failed: u64,
+    /// How long it took.
+    pub seconds: Seconds,
+}
+
+/// Indexes the trees at `roots`; what happens goes to `tell`. What was indexed when it is cancelled stays.
+pub fn index(
+    service: &Service,
+    roots: &[PathBuf],
+    cancel: &Cancel,
+    tell: &mut dyn FnMut(Event),
+) -> Result<Indexed, ApiError> {
+    let started = Instant::now();
+    let store = &*service.store;
+    let own = own_folders(&service.home);
+    let indexed = Indexed::default();
+    let mut indexer =
+        Indexer { store, cancel, tell, indexed, batch: Vec::new(), dirs: 0, told: Instant::now() };
+    let unread = indexer.trees(roots, &own);
+    // What was indexed stays, also if that ended early.
+    store.chunk_index().flush().map_err(|error| errors::store(&error))?;
+    let unread = unread?;
+    if unread == roots.len() {
+        return Err(ApiError::new(ErrorKind::NotFound, "nothing could be indexed")
+            .hint("name directories that you may read"));
+    }
+    Ok(Indexed { seconds: Seconds::from_duration(started.elapsed()), ..indexer.indexed })
+}
+
+/// Keys, index, objects and socket are no files of the user's.
+fn own_folders(home: &Home) -> Vec<PathBuf> {
+    let key = home.key();
+    let folders = [home.data(), home.state(), home.runtime()].into_iter().chain(key.parent());
+    folders.map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.into())).collect()
+}
+
+enum Stop {
+    /// This tree can't be read.
+    Root(String),
+    /// No tree can be indexed any more.
+    Error(ApiError),
+}
+
+struct Indexer<'a> {
+    store: &'a DiskStore,
+    cancel: &'a Cancel,
+    tell: &'a mut dyn FnMut(Event),
+    indexed: Indexed,
+    batch: Vec<ScannedFile>,
+    dirs: usize,
+    told: Instant,
+}
+
+/// What is to be done about a file.
+enum Plan {
+    /// All is on record.
+    Nothing,
+    /// Its content is to be named.
+    Hash,
+    /// It is to be cut as well.
+    Cut(Parameters),
+}
+
+/// What a file came to.
+struct Read {
+    record: FileRecord,
+    cut: Option<(Parameters, Vec<CutChunk>)>,
+}
+
+impl Indexer<'_> {
+    /// Returns how many of the trees could not be read.
+    fn trees(&mut self, roots: &[PathBuf], own: &[PathBuf]) -> Result<usize, ApiError> {
+        let mut unread = 0;
+        for root in roots {
+            match self.tree(root, own) {
+                Ok(()) => {}
+                Err(Stop::Root(why)) => {
+                    unread += 1;
+                    self.fail(root, &why);
+                }
+                Err(Stop::Error(error)) => return Err(error),
+            }
+        }
+        Ok(unread)
+    }
+
+    fn tree(&mut self, root: &Path, own: &[PathBuf]) -> Result<(), Stop> {
+        let root = root.canonicalize().map_err(|error| Stop::Root(error.to_string()))?;
+        let options = ScanOptions { one_file_system: true, ..ScanOptions::default() };
+        let mut prune = NotOurs { root: &root, own };
+        let visit = &mut |step| self.step(step);
+        let scanned = scan_pruned(&root, &options, &mut HardLinks::default(), &mut prune, visit);
+        scanned.map_err(|error| match error {
+            ScanError::Root(error) => Stop::Root(error.to_string()),
+            ScanError::Stopped(error) => Stop::Error(error),
+        })?;
+        self.flush().map_err(Stop::Error)
+    }
+
+    fn step(&mut self, step: Scanned) -> Result<(), ApiError> {
+        match step {
+            Scanned::Enter(_) => self.dirs += 1,
+            Scanned::Leaf(found) => self.batch.extend(found.file.filter(|file| file.stamp().size > 0)),
+            Scanned::Leave => {}
+            Scanned::Failed(error) => self.fail_file(&error),
+        }
+        if self.batch.len() >= BATCH || self.dirs >= BATCH_DIRS { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), ApiError> {
+        self.dirs = 0;
+        let batch = std::mem::take(&mut self.batch);
+        let mut plans = Vec::with_capacity(batch.len());
+        for run in batch.chunk_by(|one, next| one.path().parent() == next.path().parent()) {
+            plans.extend(self.plan(run).map_err(|error| errors::store(&error))?);
+        }
+        let mut jobs: Vec<(&ScannedFile, Plan)> = batch.iter().zip(plans).collect();
+        jobs.retain(|(file, plan)| {
+            let is_known = matches!(plan, Plan::Nothing);
+            if is_known {
+                self.count(file.stamp().size);
+                self.indexed.unchanged += 1;
+            }
+            !is_known
+        });
+        let is_small = |job: &(&ScannedFile, Plan)| job.0.stamp().size <= MAX_SIDE_BY_SIDE;
+        let (small, large): (Vec<_>, Vec<_>) = jobs.into_iter().partition(is_small);
+        for few in small.chunks(BATCH / 8) {
+            let read = few.par_iter().with_max_len(1).map(|(file, plan)| read(file, plan, self.cancel));
+            let read: Vec<_> = read.collect();
+            self.record(few.iter().map(|(file, _)| *file).zip(read))?;
+        }
+        for (file, plan) in &large {
+            let read = read(file, plan, self.cancel);
+            self.record([(*file, read)])?;
+        }
+        self.progress();
+        self.check()
+    }
+
+    /// What is to be done about files of one directory.
+    fn plan(&self, run: &[ScannedFile]) -> Result<Vec<Plan>, StoreError> {
+        let name_and_stamp = |file: &ScannedFile| {
+            (file.path().file_name().unwrap_or_default().to_owned(), store_stamp(file.stamp()))
+        };
+        let files: Vec<_> = run.iter().map(name_and_stamp).collect();
+        let dir = run.first().and_then(|file| file.path().parent()).unwrap_or(Path::new("/"));
+        let known = self.store.known(dir, &files)?;
+        let plan = |(file, oid): (&ScannedFile, Option<Oid>)| {
+            let stamp: Stamp = store_stamp(file.stamp());
+            let parameters = Parameters::for_size(stamp.size).filter(|_| stamp.size >= MIN_CUT);
+            let is_cut = |by: &Parameters| self.store.chunk_index().is_cut(file.path(), &stamp, by);
+            Ok(match (oid, parameters) {
+                (Some(_), None) => Plan::Nothing,
+                (Some(_), Some(parameters)) if is_cut(&parameters)? => Plan::Nothing,
+                (_, Some(parameters)) => Plan::Cut(parameters),
+                (None, None) => Plan::Hash,
+            })
+        };
+        run.iter().zip(known).map(plan).collect()
+    }
+
+    fn record<'f>(
+        &mut self,
+        files: impl IntoIterator<Item = (&'f ScannedFile, Result<Read, String>)>,
+    ) -> Result<(), ApiError> {
+        let mut records = Vec::new();
+        for (file, read) in files {
+            self.check()?;
+            match read {
+                Err(why) => self.fail(file.path(), &why),
+                Ok(Read { record, cut }) => {
+                    let size = record.stamp.size;
+                    self.count(size);
+                    self.indexed.read += size;
+                    if let Some((parameters, chunks)) = cut {
+                        let FileRecord { stamp, settled, .. } = record;
+                        let path = file.path();
+                        let cut = CutFile { path, stamp, settled, parameters, chunks: &chunks };
+                        let recorded = self.store.chunk_index().record_chunks(&cut);
+                        recorded.map_err(|error| errors::store(&error))?;
+                    }
+                    records.push(record);
+                }
+            }
+        }
+        self.progress();
+        self.store.remember(&records).map_err(|error| errors::store(&error))
+    }
+
+    fn count(&mut self, size: u64) {
+        self.indexed.files += 1;
+        self.indexed.bytes += size;
+    }
+
+    fn progress(&mut self) {
+        if self.told.elapsed() >= PROGRESS_EVERY {
+            self.told = Instant::now();
+            let Indexed { files, bytes, .. } = self.indexed;
+            // Nobody knows yet how much there is.
+            let progress = Progress { done: bytes, expected: bytes, objects: files, ..Progress::default() };
+            (self.tell)(Event::Transfer(progress));
+        }
+    }
+
+    fn check(&self) -> Result<(), ApiError> {
+        if self.cancel.is_cancelled() {
+            return Err(ApiError::new(ErrorKind::Interrupted, "interrupted"));
+        }
+        Ok(())
+    }
+
+    fn fail_file(&mut self, error: &FileError) {
+        let why = error.to_string();
+        self.fail(error.path(), &why);
+    }
+
+    fn fail(&mut self, path: &Path, why: &str) {
+        self.indexed.failed += 1;
+        let path = crate::display_name(path.as_os_str().as_encoded_bytes());
+        (self.tell)(Event::FileFailed { path, error: why.to_owned() });
+    }
+}
+
+fn read(file: &ScannedFile, plan: &Plan, cancel: &Cancel) -> Result<Read, String> {
+    if cancel.is_cancelled() {
+        return Err("interrupted".into());
+    }
+    let open = file.open().map_err(|error| error.to_string())?;
+    let path = file.path();
+    let (dir, name) = path.parent().zip(path.file_name()).ok_or("has no name")?;
+    let Plan::Cut(parameters) = plan else {
+        let hashed = hash_open_file(&open, path).map_err(|error| error.to_string())?;
+        return Ok(Read { record: FileRecord::new(dir, name, hashed), cut: None });
+    };
+    let mut chunks = Vec::new();
+    let hashed = cut_and_hash_open_file(&open, path, parameters, &mut |run| {
+        if cancel.is_cancelled() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        chunks.extend(run.iter().map(|found| CutChunk {
+            hash: found.hash,
+            offset: found.offset,
+            len: found.len,
+        }));
+        Ok(())
+    });
+    let hashed = hashed.map_err(|error| error.to_string())?;
+    chunks.extend(whole_as_chunk(&hashed, chunks.len()));
+    Ok(Read { record: FileRecord::new(dir, name, hashed), cut: Some((*parameters, chunks)) })
+}
+
+/// Leaves out the service's own folders and temporaries.
+struct NotOurs<'a> {
+    root: &'a Path,
+    own: &'a [PathBuf],
+}
+
+impl Prune for NotOurs<'_> {
+    fn enter(&mut self, _: std::os::fd::BorrowedFd<'_>, _: &RelPath) -> Result<(), FileError> {
+        Ok(())
+    }
+
+    fn leave(&mut self) {}
+
+    fn shows(&mut self, path: &RelPath, is_dir: bool) -> bool {
+        use std::os::unix::ffi::OsStrExt;
+        let name = path.as_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let is_own = || {
+            let path = self.root.join(std::ffi::OsStr::from_bytes(path.as_bytes()));
+            self.own.contains(&path)
+        };
+        !is_staging_name(name) && !(is_dir && is_own())
+    }
+}
