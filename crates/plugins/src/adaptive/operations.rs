@@ -116,9 +116,10 @@ impl Candidate {
         }
     }
 
-    /// Cost per useful chunk delivered, seconds: T_OP / E\[N\].
+    /// Cost per useful chunk delivered, seconds: T_OP / E\[N\], weighted for a STAT.
     pub fn cpc(&self, costs: &Costs) -> f64 {
-        if self.expected > 0.0 { self.total(costs) / self.expected } else { f64::INFINITY }
+        let weight = if self.is_directory() { costs.stat_weight() } else { 1.0 };
+        if self.expected > 0.0 { weight * self.total(costs) / self.expected } else { f64::INFINITY }
     }
 
     /// How likely a chunk of the group is found by it.

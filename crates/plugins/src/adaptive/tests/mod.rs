@@ -1,3 +1,5 @@
 //! The scheduler as a whole.
 
 mod example;
+mod placements;
+mod tree;
