@@ -115,24 +115,16 @@ impl<'a> Fetch<'a> {
             last_tick: 0.0,
         };
         for _ in 0..300_000 {
-            if fetch.missing.is_empty() && fetch.kernel + fetch.sink < 1.0 {
-                return fetch.now;
+            if fetch.missing.is_empty() {
+                let speeds = fetch.speeds();
+                return fetch.now
+                    + fetch.kernel / speeds.processor
+                    + (fetch.kernel + fetch.sink) / speeds.disk;
             }
             fetch.decide();
             fetch.advance();
         }
-        panic!(
-            "no end at {} s, {} chunks missing {:?} recipe {:?} readings {} account {:?} sched {} {:?} speeds {:?}",
-            fetch.now,
-            fetch.missing.len(),
-            strategy,
-            fetch.recipe,
-            fetch.readings.len(),
-            fetch.scheduler.as_ref().map(|s| s.account()),
-            fetch.scheduler.is_some(),
-            fetch.queues(),
-            fetch.speeds()
-        );
+        panic!("no end at {} s, {} chunks missing", fetch.now, fetch.missing.len());
     }
 
     fn chunk(&self) -> f64 {
@@ -216,8 +208,7 @@ impl<'a> Fetch<'a> {
         let costs = Costs::new(self.chunk() as u64);
         let settings = Settings { limits: Limits::default(), parallel: 1, costs, rate: self.rate };
         self.scheduler = Some(Scheduler::new(settings));
-        self.wire.truncate(1);
-        let on_the_way: Vec<u64> = self.wire.iter().map(|it| it.0).collect();
+        self.wire.clear();
         let destination = Directory::new(Path::new(super::replay::DESTINATION));
         let file = File {
             directory: destination.clone(),
@@ -226,7 +217,7 @@ impl<'a> Fetch<'a> {
             modified: None,
         };
         let len = self.chunk() as u32;
-        let chunks = self.missing.iter().filter(|chunk| !on_the_way.contains(chunk));
+        let chunks = self.missing.iter();
         let chunks = chunks.map(|chunk| Chunk { tag: *chunk, offset: chunk * u64::from(len), len }).collect();
         self.tell(Event::Pressure(self.queues()));
         self.tell(Event::Look(std::iter::successors(Some(destination), Directory::parent).collect()));
@@ -277,11 +268,16 @@ impl<'a> Fetch<'a> {
         let speeds = self.speeds().clone();
         let hashes =
             self.readings.iter().any(|it| !it.is_paused && matches!(it.operation, Operation::Hash(_)));
-        let half = |rate: f64, shared: bool| if shared { rate / 2.0 } else { rate };
-        let writes = self.sink > 1.0;
-        let disk_read = half(speeds.disk, writes && hashes);
-        let taken_up = self.kernel > 1.0 || self.wire.front().is_some_and(|it| it.1 <= self.now);
-        let hash_cpu = half(speeds.processor, taken_up && hashes);
+        // Who has little to do takes no more than that.
+        let flows = self.wire.front().is_some_and(|it| it.1 <= self.now);
+        let inflow = if flows { speeds.network } else { 0.0 };
+        let beside = |rate: f64, queue: f64| {
+            let needed = if queue > 200e3 { rate } else { inflow };
+            rate - needed.min(rate / 2.0)
+        };
+        let writes = self.sink > 1.0 || inflow > 0.0;
+        let disk_read = beside(speeds.disk, self.sink);
+        let hash_cpu = beside(speeds.processor, self.kernel);
         let hash = disk_read.min(hash_cpu);
         // What the hashing leaves of the disk and the processor is the others'.
         let write = if writes { speeds.disk - if hashes { hash } else { 0.0 } } else { 0.0 };
@@ -327,8 +323,8 @@ impl<'a> Fetch<'a> {
                 _ => until(self.world.stat - reading.done),
             }
         }
-        if self.wire.is_empty() && self.sink > 1.0 {
-            until(0.01_f64.min(self.sink / self.speeds().disk));
+        if self.sink > 500e3 || (self.wire.is_empty() && self.sink > 1.0) {
+            until(self.sink / self.speeds().disk);
         }
         step
     }
