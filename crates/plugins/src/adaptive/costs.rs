@@ -8,6 +8,9 @@ use std::time::Duration;
 /// Weight of the newest measurement: smooths single hiccups, follows a change of load in a few
 /// operations (the paper's α).
 pub const ALPHA: f64 = 0.2;
+/// Most STATs do not lead to a perfect match (the paper's w, optional there): such that the old version in
+/// the destination, with p = 0.6, is read before the directory above is listed, with p = 0.72.
+const STAT_WEIGHT: f64 = 1.5;
 /// Files below this tell more of opening than of reading.
 const TELLING_BYTES: u64 = 64 << 10;
 /// Reading and hashing before anything was measured, bytes a second.
@@ -48,6 +51,7 @@ pub struct Costs {
     byte: Average,
     /// Bytes of a chunk as the recipe cuts them on average.
     chunk_bytes: u64,
+    stat_weight: f64,
 }
 
 impl Costs {
@@ -59,7 +63,19 @@ impl Costs {
             chunk: Average::assumed(chunk_bytes as f64 / ASSUMED_RATE + 50e-6),
             byte: Average::assumed(1.0 / ASSUMED_RATE),
             chunk_bytes,
+            stat_weight: STAT_WEIGHT,
         }
+    }
+
+    /// With another weight of the cost of STATs (the paper's w).
+    #[cfg(test)]
+    pub(super) fn with_stat_weight(self, stat_weight: f64) -> Self {
+        Self { stat_weight, ..self }
+    }
+
+    /// By how much a STAT counts as more costly than it is.
+    pub fn stat_weight(&self) -> f64 {
+        self.stat_weight
     }
 
     /// A directory was read, with a `stat` of each entry.

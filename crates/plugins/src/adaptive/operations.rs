@@ -116,9 +116,10 @@ impl Candidate {
         }
     }
 
-    /// Cost per useful chunk delivered, seconds: T_OP / E\[N\].
+    /// Cost per useful chunk delivered, seconds: T_OP / E\[N\], weighted for a STAT.
     pub fn cpc(&self, costs: &Costs) -> f64 {
-        if self.expected > 0.0 { self.total(costs) / self.expected } else { f64::INFINITY }
+        let weight = if self.is_directory() { costs.stat_weight() } else { 1.0 };
+        if self.expected > 0.0 { weight * self.total(costs) / self.expected } else { f64::INFINITY }
     }
 
     /// How likely a chunk of the group is found by it.
@@ -193,13 +194,9 @@ impl Candidates {
         self.forgotten
     }
 
-    /// One more, unless nothing can be expected of it. The worst goes if there are too many.
+    /// One more. The worst goes if there are too many.
     pub fn add(&mut self, id: OperationId, candidate: Candidate, costs: &Costs) {
-        let cpc = candidate.cpc(costs);
-        if !cpc.is_finite() {
-            return;
-        }
-        let key = (cpc.to_bits(), id);
+        let key = (candidate.cpc(costs).to_bits(), id);
         let (set, limit) = match candidate.is_directory() {
             true => (&mut self.directories, self.limits.directories),
             false => (&mut self.files, self.limits.files),
@@ -222,7 +219,7 @@ impl Candidates {
         Some(candidate)
     }
 
-    /// The best ones first.
+    /// The best ones first, without those of which nothing can be expected at the moment.
     pub fn ordered(&self) -> impl Iterator<Item = (OperationId, &Candidate)> + '_ {
         let (mut files, mut directories) = (self.files.iter().peekable(), self.directories.iter().peekable());
         let keys = std::iter::from_fn(move || match (files.peek(), directories.peek()) {
@@ -230,6 +227,7 @@ impl Candidates {
             (_, Some(_)) => directories.next(),
             (_, None) => files.next(),
         });
+        let keys = keys.take_while(|(cpc, _)| f64::from_bits(*cpc).is_finite());
         keys.filter_map(|(_, id)| self.known.get(id).map(|(candidate, _)| (*id, candidate)))
     }
 

@@ -29,9 +29,9 @@ fn file(path: &str, size: u64, seconds: i64) -> Arc<File> {
     })
 }
 
-/// STAT and CHUNK-HASH cost one second each.
+/// STAT and CHUNK-HASH cost one second each; the example does not weight STATs.
 fn costs() -> Costs {
-    let mut costs = Costs::new(u64::from(CHUNK));
+    let mut costs = Costs::new(u64::from(CHUNK)).with_stat_weight(1.0);
     costs.listed(Duration::from_secs(1));
     costs.hashed(64 << 10, Duration::from_secs(4));
     costs

@@ -1,0 +1,432 @@
+//! A machine with a network, a disk and a processor in virtual time, on which the scheduler is tried.
+//!
+//! Fluid between events: each resource has a rate, and who wants it at the same time gets an equal part.
+//! The network brings what was asked for in order; what comes is taken up and checked by the processor,
+//! then written by the disk. Reading and hashing want both. The queues between are what the
+//! scheduler sees. A full queue stops who fills it.
+
+use std::collections::{HashSet, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::tree::Tree;
+use crate::adaptive::costs::{Costs, Rate};
+use crate::adaptive::event::{Action, End, Event};
+use crate::adaptive::groups::Chunk;
+use crate::adaptive::heuristics::File;
+use crate::adaptive::operations::{Limits, Operation, OperationId};
+use crate::adaptive::paths::Directory;
+use crate::adaptive::pressure::{Gauge, Queues};
+use crate::adaptive::worth::{Progress, RecipeJudge};
+use crate::adaptive::{Scheduler, Settings};
+
+/// What the sink holds and what the kernel's receive queue holds, at most.
+const SINK: f64 = 32e6;
+const KERNEL: f64 = 4e6;
+/// Chunks of the object.
+pub const CHUNKS: u64 = 160;
+
+/// How fast things are, and what becomes of it.
+#[derive(Debug, Clone)]
+pub struct Speeds {
+    pub network: f64,
+    pub disk: f64,
+    pub processor: f64,
+}
+
+/// One random environment.
+pub struct Environment {
+    pub speeds: Speeds,
+    /// When everything changes, and to what.
+    pub change: Option<(f64, Speeds)>,
+    pub round_trip: f64,
+    pub stat: f64,
+    pub size: u64,
+    pub tree: Tree,
+    /// The file that helps, and which of the chunks it has.
+    pub useful: Option<(Directory, Box<[u8]>)>,
+    pub has: HashSet<u64>,
+}
+
+/// How the object is fetched.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Strategy {
+    Network,
+    /// The recipe at once, then the search with the network idle until all that can be found is found;
+    /// then the network for the rest. It begins at this time.
+    Disk(f64),
+    Adaptive,
+}
+
+struct Reading {
+    id: OperationId,
+    operation: Operation,
+    /// Bytes read, or seconds passed.
+    done: f64,
+    began: f64,
+    is_paused: bool,
+    paused: f64,
+}
+
+/// One fetch under way.
+pub struct Fetch<'a> {
+    world: &'a Environment,
+    strategy: Strategy,
+    now: f64,
+    /// Asked for: chunk, when its first byte can come, bytes still to come.
+    wire: VecDeque<(u64, f64, f64)>,
+    kernel: f64,
+    sink: f64,
+    missing: HashSet<u64>,
+    not_asked: VecDeque<u64>,
+    rate: Rate,
+    gauge: Gauge,
+    judge: RecipeJudge,
+    /// Bytes of the recipe to come, and when the sender has it.
+    recipe: Option<(f64, f64)>,
+    scheduler: Option<Scheduler>,
+    readings: Vec<Reading>,
+    last_tick: f64,
+}
+
+fn at(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+impl<'a> Fetch<'a> {
+    /// Seconds that the fetch takes.
+    pub fn run(world: &'a Environment, strategy: Strategy) -> f64 {
+        let mut fetch = Self {
+            world,
+            strategy,
+            now: if let Strategy::Disk(from) = strategy { from } else { 0.0 },
+            wire: VecDeque::new(),
+            kernel: 0.0,
+            sink: 0.0,
+            missing: (0..CHUNKS).collect(),
+            not_asked: (0..CHUNKS).collect(),
+            rate: Rate::default(),
+            gauge: Gauge::default(),
+            judge: RecipeJudge::default(),
+            recipe: None,
+            scheduler: None,
+            readings: Vec::new(),
+            last_tick: 0.0,
+        };
+        for _ in 0..300_000 {
+            if fetch.missing.is_empty() {
+                let speeds = fetch.speeds();
+                return fetch.now
+                    + fetch.kernel / speeds.processor
+                    + (fetch.kernel + fetch.sink) / speeds.disk;
+            }
+            fetch.decide();
+            fetch.advance();
+        }
+        panic!("no end at {} s, {} chunks missing", fetch.now, fetch.missing.len());
+    }
+
+    fn chunk(&self) -> f64 {
+        self.world.size as f64 / CHUNKS as f64
+    }
+
+    fn speeds(&self) -> &Speeds {
+        match &self.world.change {
+            Some((when, after)) if self.now >= *when => after,
+            _ => &self.world.speeds,
+        }
+    }
+
+    fn queues(&self) -> Queues {
+        let carried = 2.0 * self.speeds().network * self.world.round_trip;
+        let window = match self.strategy {
+            Strategy::Disk(_) if self.may_find_more() => 0.0,
+            _ => carried.clamp(1e6, 16e6).max(2.0 * self.chunk()),
+        };
+        Queues {
+            writer_backlog: self.sink as u64,
+            receive_queue: self.kernel as u64,
+            window: window as u64,
+            round_trip: at(self.world.round_trip),
+        }
+    }
+
+    fn may_find_more(&self) -> bool {
+        self.missing.iter().any(|chunk| self.world.has.contains(chunk))
+    }
+
+    fn outstanding(&self) -> f64 {
+        self.wire.iter().map(|(_, _, left)| left).sum()
+    }
+
+    /// What the driver does between two events.
+    fn decide(&mut self) {
+        self.gauge.look(self.queues());
+        if self.scheduler.is_some() {
+            self.tell(Event::Pressure(self.queues()));
+            return;
+        }
+        if self.recipe.is_none() && self.wants_recipe() {
+            let sender = self.now + self.world.round_trip + self.world.size as f64 / 1e9;
+            self.recipe = Some((0.0025 * self.world.size as f64, sender));
+        }
+        let window = self.queues().window as f64;
+        while self.outstanding() < window
+            && let Some(chunk) = self.not_asked.pop_front()
+        {
+            self.ask(chunk);
+        }
+    }
+
+    fn wants_recipe(&mut self) -> bool {
+        let rest = self.missing.len() as f64 * self.chunk();
+        let progress = Progress {
+            elapsed: at(self.now),
+            arrived: self.world.size - rest as u64,
+            rest: rest as u64,
+            size: self.world.size,
+            rate: self.rate.get(at(self.now), 64 << 10),
+            round_trip: at(self.world.round_trip),
+            disk_rate: Costs::new(self.chunk() as u64).hash_rate(),
+            disk_is_free: self.gauge.disk_is_free(),
+        };
+        match self.strategy {
+            Strategy::Network => false,
+            Strategy::Disk(_) => true,
+            Strategy::Adaptive => self.judge.wants(&progress),
+        }
+    }
+
+    fn ask(&mut self, chunk: u64) {
+        self.rate.asked(at(self.now));
+        self.wire.push_back((chunk, self.now + self.world.round_trip, self.chunk()));
+    }
+
+    /// The recipe is here: what is missing is wanted as chunks.
+    fn begin_search(&mut self) {
+        let costs = Costs::new(self.chunk() as u64);
+        let settings = Settings { limits: Limits::default(), parallel: 1, costs, rate: self.rate };
+        self.scheduler = Some(Scheduler::new(settings));
+        self.wire.clear();
+        let destination = Directory::new(Path::new(super::replay::DESTINATION));
+        let file = File {
+            directory: destination.clone(),
+            name: b"data.bin".as_slice().into(),
+            size: self.world.size,
+            modified: None,
+        };
+        let len = self.chunk() as u32;
+        let chunks = self.missing.iter();
+        let chunks = chunks.map(|chunk| Chunk { tag: *chunk, offset: chunk * u64::from(len), len }).collect();
+        self.tell(Event::Pressure(self.queues()));
+        self.tell(Event::Look(std::iter::successors(Some(destination), Directory::parent).collect()));
+        self.tell(Event::Wanted { files: vec![Arc::new(file)], chunks });
+    }
+
+    fn tell(&mut self, event: Event) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            let Some(scheduler) = &mut self.scheduler else { return };
+            for action in scheduler.handle(at(self.now), event) {
+                self.act(action, &mut events);
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action, events: &mut VecDeque<Event>) {
+        match action {
+            Action::Start { id, operation: Operation::Check(_) } => events.push_back(Event::Completed {
+                operation: id,
+                took: Duration::ZERO,
+                end: End::Checked(Vec::new()),
+            }),
+            Action::Start { id, operation } => {
+                let (began, done, paused) = (self.now, 0.0, 0.0);
+                self.readings.push(Reading { id, operation, done, began, is_paused: false, paused });
+            }
+            Action::Pause(id) => self.rest(id, true),
+            Action::Resume(id) => self.rest(id, false),
+            Action::AskNetwork(tags) => tags.into_iter().for_each(|tag| self.ask(tag)),
+            Action::CancelNetwork(tags) => {
+                let under_way = self.wire.front().map(|it| it.0);
+                self.wire.retain(|it| Some(it.0) == under_way || !tags.contains(&it.0));
+            }
+            Action::Recompute => {
+                self.scheduler.as_mut().unwrap().recompute();
+                events.push_back(Event::Recomputed(Duration::from_micros(100)));
+            }
+        }
+    }
+
+    fn rest(&mut self, id: OperationId, is_paused: bool) {
+        self.readings.iter_mut().filter(|it| it.id == id).for_each(|it| it.is_paused = is_paused);
+    }
+
+    /// Lets time pass until the next thing happens.
+    fn advance(&mut self) {
+        let speeds = self.speeds().clone();
+        let hashes =
+            self.readings.iter().any(|it| !it.is_paused && matches!(it.operation, Operation::Hash(_)));
+        // Who has little to do takes no more than that.
+        let flows = self.wire.front().is_some_and(|it| it.1 <= self.now);
+        let inflow = if flows { speeds.network } else { 0.0 };
+        let beside = |rate: f64, queue: f64| {
+            let needed = if queue > 200e3 { rate } else { inflow };
+            rate - needed.min(rate / 2.0)
+        };
+        let writes = self.sink > 1.0 || inflow > 0.0;
+        let disk_read = beside(speeds.disk, self.sink);
+        let hash_cpu = beside(speeds.processor, self.kernel);
+        let hash = disk_read.min(hash_cpu);
+        // What the hashing leaves of the disk and the processor is the others'.
+        let write = if writes { speeds.disk - if hashes { hash } else { 0.0 } } else { 0.0 };
+        let check = speeds.processor - if hashes { hash } else { 0.0 };
+        let network = if self.kernel < KERNEL { speeds.network } else { check.min(speeds.network) };
+        let network = if self.sink < SINK { network } else { write.min(network) };
+        let check = if self.sink < SINK { check } else { write.min(check) };
+        let step = self.step(network, hash);
+        self.bring(step, network);
+        self.take_up(step, check, write);
+        self.now += step;
+        self.read(step, hash);
+        if self.now - self.last_tick > 0.01 {
+            self.last_tick = self.now;
+            self.tell(Event::Tick);
+        }
+    }
+
+    /// Until a chunk came, a chunk was hashed, a directory was listed or anything changes.
+    fn step(&self, network: f64, hash: f64) -> f64 {
+        let mut step = (self.chunk() / self.speeds().network).clamp(0.002, 0.25);
+        let mut until = |seconds: f64| step = step.min(seconds.max(1e-6));
+        if let Some((bytes, ready)) = self.recipe
+            && self.scheduler.is_none()
+        {
+            until(if ready > self.now { ready - self.now } else { bytes / network });
+        }
+        match self.wire.front() {
+            Some((_, ready, _)) if *ready > self.now => until(ready - self.now),
+            Some((_, _, left)) => until(left / network),
+            None => {}
+        }
+        if let Some((when, _)) = self.world.change.as_ref().filter(|change| change.0 > self.now) {
+            until(when - self.now);
+        }
+        for reading in self.readings.iter().filter(|it| !it.is_paused) {
+            match &reading.operation {
+                Operation::Hash(file) => {
+                    let is_useful = self.is_useful(file);
+                    let left = file.size as f64 - reading.done;
+                    until(if is_useful { left.min(self.chunk()) } else { left } / hash);
+                }
+                _ => until(self.world.stat - reading.done),
+            }
+        }
+        if self.sink > 500e3 || (self.wire.is_empty() && self.sink > 1.0) {
+            until(self.sink / self.speeds().disk);
+        }
+        step
+    }
+
+    fn is_useful(&self, file: &File) -> bool {
+        self.world
+            .useful
+            .as_ref()
+            .is_some_and(|(directory, name)| *directory == file.directory && *name == file.name)
+    }
+
+    fn bring(&mut self, step: f64, network: f64) {
+        let mut room = step * network;
+        if let Some((left, ready)) = &mut self.recipe
+            && self.scheduler.is_none()
+            && *ready <= self.now
+        {
+            let bytes = room.min(*left);
+            (*left, room) = (*left - bytes, room - bytes);
+            if *left < 1e-3 {
+                return self.begin_search();
+            }
+        }
+        while room > 1e-3
+            && let Some((chunk, ready, left)) = self.wire.front_mut()
+            && *ready <= self.now + 1e-9
+        {
+            let bytes = room.min(*left);
+            (*left, room) = (*left - bytes, room - bytes);
+            self.kernel += bytes;
+            if *left < 1e-3 {
+                let chunk = *chunk;
+                self.wire.pop_front();
+                self.came(chunk, step);
+            }
+        }
+    }
+
+    fn came(&mut self, chunk: u64, step: f64) {
+        let (len, is_idle) = (self.chunk() as u64, self.wire.is_empty());
+        self.rate.arrived(at(self.now + step), len, is_idle);
+        self.missing.remove(&chunk);
+        self.tell(Event::Arrived { tag: chunk, len: len as u32 });
+    }
+
+    fn take_up(&mut self, step: f64, check: f64, write: f64) {
+        let checked = (step * check).min(self.kernel);
+        self.kernel -= checked;
+        self.sink = (self.sink + checked - step * write).max(0.0);
+    }
+
+    fn read(&mut self, step: f64, hash: f64) {
+        let mut over = Vec::new();
+        for at in 0..self.readings.len() {
+            let reading = &mut self.readings[at];
+            if reading.is_paused {
+                reading.paused += step;
+                continue;
+            }
+            let (id, before) = (reading.id, reading.done);
+            let Operation::Hash(file) = reading.operation.clone() else {
+                reading.done += step;
+                if reading.done >= self.world.stat - 1e-9 {
+                    over.push(id);
+                }
+                continue;
+            };
+            reading.done += step * hash;
+            let (after, size) = (reading.done, file.size as f64);
+            if after >= size - 1.0 {
+                over.push(id);
+            }
+            if self.is_useful(&file) {
+                self.find(id, before / size, (after + 1.0) / size);
+            }
+        }
+        over.into_iter().for_each(|id| self.complete(id));
+    }
+
+    /// The chunks in this part of the useful file are found and go to the writer.
+    fn find(&mut self, operation: OperationId, from: f64, to: f64) {
+        let place = |share: f64| (share * CHUNKS as f64).floor() as u64;
+        for chunk in place(from)..place(to).min(CHUNKS) {
+            if self.world.has.contains(&chunk) && self.missing.remove(&chunk) {
+                self.sink += self.chunk();
+                self.tell(Event::Found { operation, tag: chunk });
+            }
+        }
+    }
+
+    fn complete(&mut self, id: OperationId) {
+        let Some(at_index) = self.readings.iter().position(|it| it.id == id) else { return };
+        let reading = self.readings.swap_remove(at_index);
+        let took = at((self.now - reading.began - reading.paused).max(0.0));
+        let end = match &reading.operation {
+            Operation::Stat(directory) => {
+                let (files, directories) = self.world.tree.list(directory);
+                End::Listed { files, directories }
+            }
+            Operation::Hash(file) => End::Hashed { bytes: file.size },
+            Operation::Check(_) | Operation::Read { .. } => End::Failed,
+        };
+        self.tell(Event::Completed { operation: id, took, end });
+    }
+}

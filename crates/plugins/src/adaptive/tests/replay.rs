@@ -1,0 +1,93 @@
+//! The rule over all: on no machine more than a tenth slower than the better of network alone and disk
+//! alone.
+//!
+//! Two things are granted. The warm-up: in the first quarter of a second nobody knows how fast the
+//! network is. And who draws from the disk because the network becomes slow can't begin before it does.
+
+use std::cell::Cell;
+use std::path::Path;
+
+use towpath_simnet::for_seeds;
+
+use super::environment::{CHUNKS, Environment, Fetch, Speeds, Strategy};
+use super::tree::Tree;
+use crate::adaptive::paths::Directory;
+
+/// Where the object goes.
+pub const DESTINATION: &str = "/home/u/work/results";
+const WARM_UP: f64 = 0.3;
+
+fn log_uniform(random: &mut fastrand::Rng, low: f64, high: f64) -> f64 {
+    (low.ln() + random.f64() * (high / low).ln()).exp()
+}
+
+fn environment(seed: u64) -> Environment {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let speeds = Speeds {
+        network: log_uniform(&mut random, 10e3, 2e9),
+        disk: log_uniform(&mut random, 20e6, 4e9),
+        processor: log_uniform(&mut random, 200e6, 3e9),
+    };
+    let time = log_uniform(&mut random, 0.05, 600.0);
+    let size = (speeds.network * time).clamp(100e3, 2e9) as u64;
+    let time = size as f64 / speeds.network;
+    let change = random.bool().then(|| {
+        let network = speeds.network * [1.0, 0.05, 0.3, 5.0][random.usize(..4)];
+        let disk = speeds.disk * [1.0, 0.1, 0.3, 4.0][random.usize(..4)];
+        (time * random.f64(), Speeds { network, disk, processor: speeds.processor })
+    });
+    let mut tree = Tree::new(seed, random.usize(20..400), 1000, &[DESTINATION, "/home/u/work/old/results"]);
+    let place = ["/home/u/work/results", "/home/u/work/old/results", "/home/u", "/elsewhere/deep/down", ""];
+    let place = place[random.usize(..place.len())];
+    let name = ["data.bin", "data-2.bin", "other"][random.usize(..3)];
+    let share = [0.3, 0.5, 0.99, 1.0][random.usize(..4)];
+    let useful = (!place.is_empty()).then(|| (Directory::new(Path::new(place)), name.as_bytes().into()));
+    let has = (0..CHUNKS).filter(|_| useful.is_some() && random.f64() < share).collect();
+    if !place.is_empty() {
+        tree.place(&format!("{place}/{name}"), if share == 1.0 { size } else { size + size / 50 });
+    }
+    let round_trip = log_uniform(&mut random, 0.2e-3, 0.2);
+    let stat = log_uniform(&mut random, 20e-6, 5e-3);
+    Environment { speeds, change, round_trip, stat, size, tree, useful, has }
+}
+
+#[test]
+fn never_a_tenth_slower_than_the_better_of_network_and_disk() {
+    let (worst, gained, count) = (Cell::new(0.0_f64), Cell::new(0), Cell::new(0));
+    for_seeds(60, |seed| {
+        let world = environment(seed);
+        let fall = world.change.as_ref().filter(|(_, after)| after.network < world.speeds.network);
+        let network = Fetch::run(&world, Strategy::Network);
+        let disk = match world.useful {
+            Some(_) => Fetch::run(&world, Strategy::Disk(fall.map_or(0.0, |it| it.0))),
+            None => f64::INFINITY,
+        };
+        let adaptive = Fetch::run(&world, Strategy::Adaptive);
+        let best = network.min(disk);
+        let ratio = (adaptive - WARM_UP).max(0.0) / best;
+        let what = format!(
+            "adaptive {adaptive:.3} s, network {network:.3} s, disk {disk:.3} s, {:?} then {:?}, round trip {:.4} s, \
+             STAT {:.5} s, {} bytes, {:?} with {} chunks",
+            world.speeds,
+            world.change,
+            world.round_trip,
+            world.stat,
+            world.size,
+            world.useful.is_some(),
+            world.has.len()
+        );
+        if ratio > 1.1 {
+            println!("seed {seed}: {ratio:.3} {what}");
+        }
+        worst.set(worst.get().max(ratio));
+        gained.set(gained.get() + u32::from(adaptive < 0.9 * network));
+        count.set(count.get() + 1);
+    });
+    println!(
+        "worst {:.3}; in {} of {} sooner than the network alone",
+        worst.get(),
+        gained.get(),
+        count.get()
+    );
+    assert!(worst.get() <= 1.1);
+}
