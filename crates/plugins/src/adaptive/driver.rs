@@ -539,7 +539,7 @@ impl Driver {
 
     fn finished(&mut self, finished: Finished, tags: &[Tag], bytes: u64) -> End {
         match finished {
-            Finished::Stat => End::Listed,
+            Finished::Stat => End::Listed { files: Vec::new(), directories: Vec::new() },
             Finished::Hash(_) => End::Hashed { bytes },
             Finished::CacheRead(_) => End::Read { chunks: tags.len() as u64 },
             Finished::CacheCheck(places) => {

@@ -71,8 +71,13 @@ pub enum Event {
 /// What came of a disk operation.
 #[derive(Debug, Clone)]
 pub enum End {
-    /// STAT: all that is in the directory was told.
-    Listed,
+    /// STAT: what else is in the directory. Directories that may not be searched are left out.
+    Listed {
+        /// Regular files.
+        files: Vec<File>,
+        /// Names of directories.
+        directories: Vec<Box<[u8]>>,
+    },
     /// HASH: so many bytes were read.
     Hashed {
         /// Read, cut and hashed.
