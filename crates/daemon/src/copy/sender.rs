@@ -14,9 +14,6 @@
 //! fetched by the receiver through the direct plugin; `Offers` says that it may.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::fs::File;
-use std::io::Read as _;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -32,10 +29,11 @@ use towpath_content::{NodeId, Oid};
 use towpath_files::FileError;
 use towpath_link::Identity;
 use towpath_plugins::direct::{ControlSender, Issuer};
-use towpath_store::{About, DiskStore, FileRecord, Stamp, hash_open_file};
+use towpath_store::{About, DiskStore};
 
 use super::events::{CopyEvent, FailureKind};
 use super::message::{Answer, Answers, Asks, Empty, Message, Settled, violation};
+use super::reading::{Ask, Read, now, read};
 use super::removal::Removal;
 use super::source::{Located, Sources, Step};
 use super::supply::Fate;
@@ -176,24 +174,6 @@ pub struct Sender {
     asked: Mutex<HashMap<u64, (Located, HashSet<Oid>)>>,
     large: Arc<Semaphore>,
     entries: AtomicU64,
-}
-
-/// What the receiver asks for.
-pub struct Ask {
-    entry: u64,
-    /// Its content has to be named.
-    compare: bool,
-    /// If it has at most so many bytes its content may come with its name.
-    inline: u64,
-    located: Located,
-}
-
-/// A file that was read.
-enum Read {
-    /// To know its name.
-    Hashed(FileRecord),
-    /// A little one, whose content goes with its name.
-    Whole(Stamp, Vec<u8>),
 }
 
 impl Sender {
@@ -507,52 +487,10 @@ fn together(batch: &[Ask]) -> usize {
     batch.iter().take(BATCH).take_while(is_little).count().max(1)
 }
 
-/// A file as it is after hashing: it may have changed since the scan saw it.
-fn now(seen: &towpath_files::Stamp, hashed: &Stamp) -> towpath_files::Stamp {
-    match store_stamp(seen) == *hashed {
-        true => *seen,
-        false => towpath_files::Stamp { size: hashed.size, modified: time(hashed.mtime_ns), ..*seen },
-    }
-}
-
-fn time(nanos: i64) -> Time {
-    const SECOND: i64 = 1_000_000_000;
-    Time { seconds: nanos.div_euclid(SECOND), nanos: nanos.rem_euclid(SECOND) as u32 }
-}
-
 fn answer_of(entry: u64, located: &Located, oid: &Oid, content: Bytes) -> Answer {
     let Time { seconds, nanos } = located.stamp.modified;
     let oid = Bytes::copy_from_slice(&oid.to_bytes());
     Answer { entry, oid, size: located.stamp.size, seconds, nanos, is_sparse: located.is_sparse, content }
-}
-
-fn read(ask: &Ask) -> Result<Read, ApiError> {
-    let path = ask.located.whole_path();
-    let file = ask.located.open().map_err(|error| errors::source(&error))?;
-    if ask.located.stamp.size <= ask.inline
-        && let Some((stamp, content)) =
-            read_whole(&file, &path, ask.inline).map_err(|error| errors::source(&error))?
-    {
-        return Ok(Read::Whole(stamp, content));
-    }
-    let hashed = hash_open_file(&file, &path).map_err(|error| errors::store(&error))?;
-    let (dir, name) = (path.parent().unwrap_or(&path), path.file_name().unwrap_or_default());
-    Ok(Read::Hashed(FileRecord::new(dir, name, hashed)))
-}
-
-/// All bytes of a file, as it was at one moment; none if it has grown beyond `limit`.
-fn read_whole(file: &File, path: &Path, limit: u64) -> Result<Option<(Stamp, Vec<u8>)>, FileError> {
-    let system = |error| FileError::new("read", path, error);
-    let before = Stamp::of(file).map_err(system)?;
-    if before.size > limit {
-        return Ok(None);
-    }
-    let mut content = Vec::with_capacity(before.size as usize + 1);
-    file.take(before.size + 1).read_to_end(&mut content).map_err(system)?;
-    match content.len() as u64 == before.size && Stamp::of(file).map_err(system)? == before {
-        true => Ok(Some((before, content))),
-        false => Err(FileError::changed("read", path, "written to while it was read")),
-    }
 }
 
 fn internal(what: &str) -> ApiError {
@@ -563,63 +501,4 @@ fn internal(what: &str) -> ApiError {
 pub fn hung_up() -> ApiError {
     ApiError::new(ErrorKind::Unreachable, "the other side hung up before the copy was complete")
         .hint("run the same command again: it goes on where it was")
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::Write;
-
-    use super::*;
-
-    fn file_of(content: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("file");
-        std::fs::write(&path, content).unwrap();
-        (dir, path)
-    }
-
-    #[test]
-    fn a_little_file_is_read_whole_as_it_was_at_one_moment() {
-        let (_dir, path) = file_of(b"little");
-        let file = File::open(&path).unwrap();
-        let (stamp, content) = read_whole(&file, &path, 100).unwrap().unwrap();
-        assert_eq!((content.as_slice(), stamp), (&b"little"[..], Stamp::of(&file).unwrap()));
-        assert!(read_whole(&file, &path, 5).unwrap().is_none(), "it has grown beyond the limit");
-    }
-
-    /// It must not go out as something that it never was.
-    #[test]
-    fn a_file_that_is_written_to_while_it_is_read_is_refused() {
-        let (_dir, path) = file_of(&[b'a'; 60_000]);
-        let end = Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let writing = {
-            let (path, end) = (path.clone(), Arc::clone(&end));
-            std::thread::spawn(move || {
-                for letter in (b'a'..=b'z').cycle() {
-                    if end.load(Ordering::Relaxed) {
-                        break;
-                    }
-                    File::create(&path).unwrap().write_all(&[letter; 60_000]).unwrap();
-                }
-            })
-        };
-        let mut refused = 0;
-        for _ in 0..2000 {
-            match read_whole(&File::open(&path).unwrap(), &path, 64 << 10) {
-                Ok(Some((stamp, content))) => {
-                    assert_eq!(stamp.size, content.len() as u64);
-                    // File times are coarse: what was changed within their grain can't be told.
-                    assert!(content.iter().all(|byte| byte.is_ascii_lowercase()));
-                }
-                Ok(None) => panic!("it never has more bytes"),
-                Err(error) => {
-                    refused += 1;
-                    assert!(error.to_string().contains("written to while"), "{error}");
-                }
-            }
-        }
-        end.store(true, Ordering::Relaxed);
-        writing.join().unwrap();
-        assert!(refused > 0, "no reading met a writer");
-    }
 }
