@@ -160,6 +160,21 @@ impl Table {
     }
 }
 
+/// A file that was asked for.
+struct Asked {
+    located: Located,
+    /// The names it was given.
+    oids: HashSet<Oid>,
+    /// The person knows that it can't be read.
+    is_told: bool,
+}
+
+impl Asked {
+    fn new(located: Located) -> Self {
+        Self { located, oids: HashSet::new(), is_told: false }
+    }
+}
+
 /// The sender of one copy.
 pub struct Sender {
     store: Arc<DiskStore>,
@@ -170,8 +185,8 @@ pub struct Sender {
     remove_sources: bool,
     removal: Removal,
     table: Table,
-    /// Files asked for and not settled, with the names they were given.
-    asked: Mutex<HashMap<u64, (Located, HashSet<Oid>)>>,
+    /// Files asked for and not settled.
+    asked: Mutex<HashMap<u64, Asked>>,
     large: Arc<Semaphore>,
     entries: AtomicU64,
 }
@@ -285,9 +300,8 @@ impl Sender {
         for entry in settled.dropped {
             self.forget(entry);
         }
-        for located in settled.lost.into_iter().filter_map(|entry| self.forget(entry)) {
-            self.tell_lost(&located);
-        }
+        let lost = settled.lost.into_iter().filter_map(|entry| self.forget(entry));
+        lost.filter(|asked| !asked.is_told).for_each(|asked| self.tell_lost(&asked.located));
         let placed = settled.placed.into_iter().map(|entry| (entry, Fate::Placed));
         let unchanged = settled.unchanged.into_iter().map(|unchanged| {
             let changed = Time { seconds: unchanged.seconds, nanos: unchanged.nanos };
@@ -295,7 +309,7 @@ impl Sender {
             (unchanged.entry, Fate::Unchanged(stamp))
         });
         for (entry, fate) in placed.chain(unchanged) {
-            let located = self.forget(entry).or_else(|| self.table.take(entry));
+            let located = self.forget(entry).map(|asked| asked.located).or_else(|| self.table.take(entry));
             if let Some(located) = located.filter(|located| self.remove_sources && located.may_go(&fate)) {
                 self.removal.remove(located);
             }
@@ -312,10 +326,10 @@ impl Sender {
         self.events.failure(failed_at(&path, &error));
     }
 
-    fn forget(&self, entry: u64) -> Option<Located> {
-        let (located, oids) = lock(&self.asked).remove(&entry)?;
-        oids.iter().for_each(|oid| self.offers.remove(oid));
-        Some(located)
+    fn forget(&self, entry: u64) -> Option<Asked> {
+        let asked = lock(&self.asked).remove(&entry)?;
+        asked.oids.iter().for_each(|oid| self.offers.remove(oid));
+        Some(asked)
     }
 
     /// The copy is over, however it ended.
@@ -405,18 +419,23 @@ impl Sender {
     fn whole(&self, entry: u64, located: Located, content: Vec<u8>) -> Answer {
         let oid = Oid::of(&content);
         let answer = answer_of(entry, &located, &oid, content.into());
-        lock(&self.asked).entry(entry).or_insert_with(|| (located, HashSet::new()));
+        lock(&self.asked).entry(entry).or_insert_with(|| Asked::new(located));
         answer
     }
 
     fn named(&self, entry: u64, located: Located, oid: Oid) -> Answer {
         let answer = answer_of(entry, &located, &oid, Bytes::new());
         self.offers.add(oid);
-        lock(&self.asked).entry(entry).or_insert_with(|| (located, HashSet::new())).1.insert(oid);
+        lock(&self.asked).entry(entry).or_insert_with(|| Asked::new(located)).oids.insert(oid);
         answer
     }
 
     fn refused(&self, entry: u64, located: &Located, error: &ApiError) -> Answer {
+        self.tell_failed(located, error);
+        Answer { entry, ..Answer::default() }
+    }
+
+    fn tell_failed(&self, located: &Located, error: &ApiError) {
         let is_vanished = error.kind == ErrorKind::NotFound;
         let kind = if is_vanished { FailureKind::Vanished } else { FailureKind::Other };
         let path = located.whole_path();
@@ -426,7 +445,6 @@ impl Sender {
             hint: error.hint.clone(),
             kind,
         });
-        Answer { entry, ..Answer::default() }
     }
 
     /// Names a large file by a live object and hashes it meanwhile.
@@ -460,8 +478,8 @@ impl Sender {
             Ok((content, _)) => {
                 // From here on the receiver may ask for it by its content.
                 let mut asked = lock(&self.asked);
-                if let Some((_, oids)) = asked.get_mut(&entry)
-                    && oids.insert(content)
+                if let Some(asked) = asked.get_mut(&entry)
+                    && asked.oids.insert(content)
                 {
                     self.offers.add(content);
                 }
@@ -469,7 +487,12 @@ impl Sender {
             }
             Err(error) => {
                 let error = errors::store(&error);
-                self.refused(entry, &located, &error);
+                // It stays on offer: the receiver is to learn from the store that it is lost, and may have
+                // said so already.
+                if let Some(asked) = lock(&self.asked).get_mut(&entry) {
+                    asked.is_told = true;
+                    self.tell_failed(&located, &error);
+                }
                 Err(error)
             }
         }
