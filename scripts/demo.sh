@@ -9,7 +9,12 @@ cargo build --release --quiet --package towpath
 target=$(cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 tow=$target/release/tow
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/tow-demo.XXXXXX")
+# In memory if there is room: every transfer ends by waiting until what it wrote is on disk, and on a disk
+# that others write to, that and the removal of all this at the end can take minutes.
+temporary=${TMPDIR:-/tmp}
+room=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1) || room=0
+if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ] && [ "${room:-0}" -ge $((1 << 20)) ]; then temporary=/dev/shm; fi
+work=$(mktemp -d "$temporary/tow-demo.XXXXXX")
 daemons=()
 cleanup() {
     for pid in "${daemons[@]}"; do kill -INT "$pid" 2>/dev/null || true; done
@@ -20,7 +25,9 @@ cleanup() {
 trap cleanup EXIT
 
 say() { printf '\n== %s\n' "$*"; }
-at() { local home=$1; shift; TOW_HOME=$work/$home "$tow" "$@"; }
+# Runs tow with the home $1; what is not done after this many seconds hangs, and fails the demo.
+patience=120
+at() { local home=$1; shift; TOW_HOME=$work/$home timeout --foreground "$patience" "$tow" "$@"; }
 field() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p"; }
 from() { sed -n "s/.*\"$1[^\"]*\":\([0-9]*\).*/\1/p"; }
 mib() { awk -v bytes="${1:-0}" 'BEGIN { printf "%.2f MiB", bytes / 1048576 }'; }
@@ -70,10 +77,17 @@ start_daemon sender
 start_daemon receiver
 at sender status
 
-say "a real tree: the sources of this project's dependencies"
+# Whole crates, and no more files than that: copies of each are made six times, verified and removed.
+most_files=4000
+say "a real tree: sources of this project's dependencies"
 sources=${CARGO_HOME:-$HOME/.cargo}/registry/src
 mkdir "$work/tree"
-cp -r "$sources"/*/* "$work/tree/"
+files=0
+for crate in "$sources"/*/*/; do
+    files=$((files + $(find "$crate" -type f | wc -l)))
+    [ "$files" -le "$most_files" ] || break
+    cp -r "$crate" "$work/tree/"
+done
 echo "$(find "$work/tree" -type f | wc -l) files, $(mib "$(du -sb "$work/tree" | cut -f1)")"
 
 say "first transfer"

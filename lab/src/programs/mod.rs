@@ -1,10 +1,10 @@
 //! Programs that can carry a file or a tree from one host to another: Towpath's and its peers.
 //!
-//! Each is one file: what it needs, how its side at the sender is started, and the receiver's command,
+//! Each is one file, or a few that differ in little: what it needs, how its side at the sender is started, and the receiver's command,
 //! whose run is measured. To add one, write its file and list it in [`ALL`]. Every run has fresh
 //! directories, private configuration and no caches, and touches no file of the system.
 
-mod aria2;
+mod download;
 mod place;
 mod python;
 mod rsync;
@@ -14,7 +14,6 @@ mod torrent;
 mod tow_copy;
 mod tow_get;
 mod web;
-mod wget;
 mod zsync;
 
 use std::collections::BTreeMap;
@@ -36,9 +35,9 @@ pub const ALL: &[&dyn Program] = &[
     &rsync::Rsync { over: rsync::Over::Daemon },
     &rsync::Rsync { over: rsync::Over::Ssh },
     &scp::Scp,
-    &wget::Wget,
+    &download::Download::Wget,
     &zsync::Zsync,
-    &aria2::Aria2,
+    &download::Download::Aria2,
     &torrent::Torrent,
 ];
 

@@ -3,7 +3,7 @@
 
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::environment::{Ended, TOW, TestEnvironment};
-use crate::machinery::{Mounted, descendants, is_root, tool};
+use crate::machinery::{Mounted, SetOnDrop, descendants, is_root, tool};
 use crate::runner::{situations, skip};
 use crate::sshd::{HOST, Route, Sshd, Way};
 use crate::trees::{assert_same, assert_same_bytes, file, names};
@@ -22,6 +22,7 @@ situations![
     a_directory_that_may_not_be_written_is_named_and_the_rest_is_copied,
     a_file_that_vanishes_is_named_and_the_rest_is_copied,
     a_file_that_changes_while_it_is_read_is_never_copied_half_old_half_new,
+    a_large_file_that_changes_while_it_is_read_is_told_of_once,
     a_full_disk_is_told_and_the_sync_goes_on_with_room,
     a_file_in_the_way_of_a_tree_is_kept,
     a_directory_in_the_way_of_a_file_is_kept_unless_forced,
@@ -126,6 +127,30 @@ fn a_file_that_changes_while_it_is_read_is_never_copied_half_old_half_new() {
             }
         });
         assert_same_bytes(&env.sender.path("tree/z"), &env.receiver.path("copy/z"));
+    }
+}
+
+/// It is on its way before it is read to the end, so both sides see that it can't be had.
+fn a_large_file_that_changes_while_it_is_read_is_told_of_once() {
+    for way in [Way::Push, Way::Pull] {
+        let env = TestEnvironment::new();
+        let source = env.sender.path("tree/changing");
+        fs::create_dir(env.sender.path("tree")).unwrap();
+        file(&source, 1, 70 << 20);
+        let is_over = AtomicBool::new(false);
+        let ended = thread::scope(|scope| {
+            scope.spawn(|| {
+                let changing = fs::File::options().write(true).open(&source).unwrap();
+                while !is_over.load(Ordering::Relaxed) {
+                    changing.write_all_at(b"x", 0).unwrap();
+                }
+            });
+            let _stopping = SetOnDrop(&is_over);
+            Route::new(&env, way).copy("sync --json", "tree/", "copy").end()
+        });
+        let events = ended.with(23).events();
+        let told: Vec<_> = events.iter().filter(|event| event["event"] == "file_failed").collect();
+        assert_eq!(told.len(), 1, "{way:?}: {told:?}");
     }
 }
 

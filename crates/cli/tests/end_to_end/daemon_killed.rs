@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::environment::TestEnvironment;
 use crate::local_client::{Answer, LocalClient};
+use crate::machinery::SetOnDrop;
 use crate::runner::{say, situations};
 use crate::trees::bytes;
 
@@ -309,15 +310,6 @@ fn what_a_killed_daemon_acknowledged_is_there() {
         told.released.lock().unwrap().len()
     ));
     nothing_is_left(&env, &daemon, &told);
-}
-
-/// Ends the peer's gets also when something else fails.
-struct SetOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 fn nothing_is_left(env: &TestEnvironment, daemon: &LocalClient, told: &Told) {

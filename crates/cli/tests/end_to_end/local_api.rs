@@ -2,9 +2,9 @@
 //! killed, and memory that does not grow with a stream.
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::environment::{Machine, PATIENCE, TestEnvironment, first_line};
 use crate::local_client::LocalClient;
@@ -59,20 +59,15 @@ impl Drop for Application {
 
 /// A program that holds a session; returns the session's name.
 fn application(machine: &Machine) -> (Application, String) {
-    let output = machine.path("session");
     let mut command = Command::new("curl");
     command.args(["--silent", "--no-buffer", "--max-time", "60", "--request", "POST", "--unix-socket"]);
     command.arg(machine.home("run/tow.sock")).arg("http://tow/v1/sessions");
-    let application = Application(command.stdout(fs::File::create(&output).unwrap()).spawn().unwrap());
-    let start = Instant::now();
-    loop {
-        if let Some(line) = first_line(&fs::read(&output).unwrap()) {
-            let event: serde_json::Value = serde_json::from_str(&line).unwrap();
-            return (application, event["session"].as_str().unwrap().into());
-        }
-        assert!(start.elapsed() < PATIENCE, "no session");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let mut application = Application(command.stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(application.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let session = event["session"].as_str().unwrap().into();
+    (application, session)
 }
 
 fn a_killed_application_takes_its_puts_along() {

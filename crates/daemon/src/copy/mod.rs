@@ -23,7 +23,7 @@
 //! | `patterns` | paths of the started side: its home, and names with wildcards |
 //! | `message` | what the two sides say to each other |
 //! | `source` | the sources read as one tree |
-//! | `sender` | tells entries, names contents |
+//! | `sender`, `reading` | tells entries, names contents; reads files for that |
 //! | `listed` | which part of a source may come; pure |
 //! | `placement` | where sources go: the habits of cp and rsync; pure |
 //! | `judge` | what has to be done about an entry; pure |
@@ -51,6 +51,7 @@ pub mod place;
 mod placement;
 mod places;
 pub mod race;
+mod reading;
 mod receiving;
 mod records;
 mod remote;

@@ -14,9 +14,6 @@
 //! fetched by the receiver through the direct plugin; `Offers` says that it may.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::fs::File;
-use std::io::Read as _;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -32,10 +29,11 @@ use towpath_content::{NodeId, Oid};
 use towpath_files::FileError;
 use towpath_link::Identity;
 use towpath_plugins::direct::{ControlSender, Issuer};
-use towpath_store::{About, DiskStore, FileRecord, Stamp, hash_open_file};
+use towpath_store::{About, DiskStore};
 
 use super::events::{CopyEvent, FailureKind};
 use super::message::{Answer, Answers, Asks, Empty, Message, Settled, violation};
+use super::reading::{Ask, Read, now, read};
 use super::removal::Removal;
 use super::source::{Located, Sources, Step};
 use super::supply::Fate;
@@ -162,6 +160,21 @@ impl Table {
     }
 }
 
+/// A file that was asked for.
+struct Asked {
+    located: Located,
+    /// The names it was given.
+    oids: HashSet<Oid>,
+    /// The person knows that it can't be read.
+    is_told: bool,
+}
+
+impl Asked {
+    fn new(located: Located) -> Self {
+        Self { located, oids: HashSet::new(), is_told: false }
+    }
+}
+
 /// The sender of one copy.
 pub struct Sender {
     store: Arc<DiskStore>,
@@ -172,28 +185,10 @@ pub struct Sender {
     remove_sources: bool,
     removal: Removal,
     table: Table,
-    /// Files asked for and not settled, with the names they were given.
-    asked: Mutex<HashMap<u64, (Located, HashSet<Oid>)>>,
+    /// Files asked for and not settled.
+    asked: Mutex<HashMap<u64, Asked>>,
     large: Arc<Semaphore>,
     entries: AtomicU64,
-}
-
-/// What the receiver asks for.
-pub struct Ask {
-    entry: u64,
-    /// Its content has to be named.
-    compare: bool,
-    /// If it has at most so many bytes its content may come with its name.
-    inline: u64,
-    located: Located,
-}
-
-/// A file that was read.
-enum Read {
-    /// To know its name.
-    Hashed(FileRecord),
-    /// A little one, whose content goes with its name.
-    Whole(Stamp, Vec<u8>),
 }
 
 impl Sender {
@@ -305,9 +300,8 @@ impl Sender {
         for entry in settled.dropped {
             self.forget(entry);
         }
-        for located in settled.lost.into_iter().filter_map(|entry| self.forget(entry)) {
-            self.tell_lost(&located);
-        }
+        let lost = settled.lost.into_iter().filter_map(|entry| self.forget(entry));
+        lost.filter(|asked| !asked.is_told).for_each(|asked| self.tell_lost(&asked.located));
         let placed = settled.placed.into_iter().map(|entry| (entry, Fate::Placed));
         let unchanged = settled.unchanged.into_iter().map(|unchanged| {
             let changed = Time { seconds: unchanged.seconds, nanos: unchanged.nanos };
@@ -315,7 +309,7 @@ impl Sender {
             (unchanged.entry, Fate::Unchanged(stamp))
         });
         for (entry, fate) in placed.chain(unchanged) {
-            let located = self.forget(entry).or_else(|| self.table.take(entry));
+            let located = self.forget(entry).map(|asked| asked.located).or_else(|| self.table.take(entry));
             if let Some(located) = located.filter(|located| self.remove_sources && located.may_go(&fate)) {
                 self.removal.remove(located);
             }
@@ -332,10 +326,10 @@ impl Sender {
         self.events.failure(failed_at(&path, &error));
     }
 
-    fn forget(&self, entry: u64) -> Option<Located> {
-        let (located, oids) = lock(&self.asked).remove(&entry)?;
-        oids.iter().for_each(|oid| self.offers.remove(oid));
-        Some(located)
+    fn forget(&self, entry: u64) -> Option<Asked> {
+        let asked = lock(&self.asked).remove(&entry)?;
+        asked.oids.iter().for_each(|oid| self.offers.remove(oid));
+        Some(asked)
     }
 
     /// The copy is over, however it ended.
@@ -425,18 +419,23 @@ impl Sender {
     fn whole(&self, entry: u64, located: Located, content: Vec<u8>) -> Answer {
         let oid = Oid::of(&content);
         let answer = answer_of(entry, &located, &oid, content.into());
-        lock(&self.asked).entry(entry).or_insert_with(|| (located, HashSet::new()));
+        lock(&self.asked).entry(entry).or_insert_with(|| Asked::new(located));
         answer
     }
 
     fn named(&self, entry: u64, located: Located, oid: Oid) -> Answer {
         let answer = answer_of(entry, &located, &oid, Bytes::new());
         self.offers.add(oid);
-        lock(&self.asked).entry(entry).or_insert_with(|| (located, HashSet::new())).1.insert(oid);
+        lock(&self.asked).entry(entry).or_insert_with(|| Asked::new(located)).oids.insert(oid);
         answer
     }
 
     fn refused(&self, entry: u64, located: &Located, error: &ApiError) -> Answer {
+        self.tell_failed(located, error);
+        Answer { entry, ..Answer::default() }
+    }
+
+    fn tell_failed(&self, located: &Located, error: &ApiError) {
         let is_vanished = error.kind == ErrorKind::NotFound;
         let kind = if is_vanished { FailureKind::Vanished } else { FailureKind::Other };
         let path = located.whole_path();
@@ -446,7 +445,6 @@ impl Sender {
             hint: error.hint.clone(),
             kind,
         });
-        Answer { entry, ..Answer::default() }
     }
 
     /// Names a large file by a live object and hashes it meanwhile.
@@ -480,8 +478,8 @@ impl Sender {
             Ok((content, _)) => {
                 // From here on the receiver may ask for it by its content.
                 let mut asked = lock(&self.asked);
-                if let Some((_, oids)) = asked.get_mut(&entry)
-                    && oids.insert(content)
+                if let Some(asked) = asked.get_mut(&entry)
+                    && asked.oids.insert(content)
                 {
                     self.offers.add(content);
                 }
@@ -489,7 +487,12 @@ impl Sender {
             }
             Err(error) => {
                 let error = errors::store(&error);
-                self.refused(entry, &located, &error);
+                // It stays on offer: the receiver is to learn from the store that it is lost, and may have
+                // said so already.
+                if let Some(asked) = lock(&self.asked).get_mut(&entry) {
+                    asked.is_told = true;
+                    self.tell_failed(&located, &error);
+                }
                 Err(error)
             }
         }
@@ -507,52 +510,10 @@ fn together(batch: &[Ask]) -> usize {
     batch.iter().take(BATCH).take_while(is_little).count().max(1)
 }
 
-/// A file as it is after hashing: it may have changed since the scan saw it.
-fn now(seen: &towpath_files::Stamp, hashed: &Stamp) -> towpath_files::Stamp {
-    match store_stamp(seen) == *hashed {
-        true => *seen,
-        false => towpath_files::Stamp { size: hashed.size, modified: time(hashed.mtime_ns), ..*seen },
-    }
-}
-
-fn time(nanos: i64) -> Time {
-    const SECOND: i64 = 1_000_000_000;
-    Time { seconds: nanos.div_euclid(SECOND), nanos: nanos.rem_euclid(SECOND) as u32 }
-}
-
 fn answer_of(entry: u64, located: &Located, oid: &Oid, content: Bytes) -> Answer {
     let Time { seconds, nanos } = located.stamp.modified;
     let oid = Bytes::copy_from_slice(&oid.to_bytes());
     Answer { entry, oid, size: located.stamp.size, seconds, nanos, is_sparse: located.is_sparse, content }
-}
-
-fn read(ask: &Ask) -> Result<Read, ApiError> {
-    let path = ask.located.whole_path();
-    let file = ask.located.open().map_err(|error| errors::source(&error))?;
-    if ask.located.stamp.size <= ask.inline
-        && let Some((stamp, content)) =
-            read_whole(&file, &path, ask.inline).map_err(|error| errors::source(&error))?
-    {
-        return Ok(Read::Whole(stamp, content));
-    }
-    let hashed = hash_open_file(&file, &path).map_err(|error| errors::store(&error))?;
-    let (dir, name) = (path.parent().unwrap_or(&path), path.file_name().unwrap_or_default());
-    Ok(Read::Hashed(FileRecord::new(dir, name, hashed)))
-}
-
-/// All bytes of a file, as it was at one moment; none if it has grown beyond `limit`.
-fn read_whole(file: &File, path: &Path, limit: u64) -> Result<Option<(Stamp, Vec<u8>)>, FileError> {
-    let system = |error| FileError::new("read", path, error);
-    let before = Stamp::of(file).map_err(system)?;
-    if before.size > limit {
-        return Ok(None);
-    }
-    let mut content = Vec::with_capacity(before.size as usize + 1);
-    file.take(before.size + 1).read_to_end(&mut content).map_err(system)?;
-    match content.len() as u64 == before.size && Stamp::of(file).map_err(system)? == before {
-        true => Ok(Some((before, content))),
-        false => Err(FileError::changed("read", path, "written to while it was read")),
-    }
 }
 
 fn internal(what: &str) -> ApiError {
@@ -563,63 +524,4 @@ fn internal(what: &str) -> ApiError {
 pub fn hung_up() -> ApiError {
     ApiError::new(ErrorKind::Unreachable, "the other side hung up before the copy was complete")
         .hint("run the same command again: it goes on where it was")
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::Write;
-
-    use super::*;
-
-    fn file_of(content: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("file");
-        std::fs::write(&path, content).unwrap();
-        (dir, path)
-    }
-
-    #[test]
-    fn a_little_file_is_read_whole_as_it_was_at_one_moment() {
-        let (_dir, path) = file_of(b"little");
-        let file = File::open(&path).unwrap();
-        let (stamp, content) = read_whole(&file, &path, 100).unwrap().unwrap();
-        assert_eq!((content.as_slice(), stamp), (&b"little"[..], Stamp::of(&file).unwrap()));
-        assert!(read_whole(&file, &path, 5).unwrap().is_none(), "it has grown beyond the limit");
-    }
-
-    /// It must not go out as something that it never was.
-    #[test]
-    fn a_file_that_is_written_to_while_it_is_read_is_refused() {
-        let (_dir, path) = file_of(&[b'a'; 60_000]);
-        let end = Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let writing = {
-            let (path, end) = (path.clone(), Arc::clone(&end));
-            std::thread::spawn(move || {
-                for letter in (b'a'..=b'z').cycle() {
-                    if end.load(Ordering::Relaxed) {
-                        break;
-                    }
-                    File::create(&path).unwrap().write_all(&[letter; 60_000]).unwrap();
-                }
-            })
-        };
-        let mut refused = 0;
-        for _ in 0..2000 {
-            match read_whole(&File::open(&path).unwrap(), &path, 64 << 10) {
-                Ok(Some((stamp, content))) => {
-                    assert_eq!(stamp.size, content.len() as u64);
-                    // File times are coarse: what was changed within their grain can't be told.
-                    assert!(content.iter().all(|byte| byte.is_ascii_lowercase()));
-                }
-                Ok(None) => panic!("it never has more bytes"),
-                Err(error) => {
-                    refused += 1;
-                    assert!(error.to_string().contains("written to while"), "{error}");
-                }
-            }
-        }
-        end.store(true, Ordering::Relaxed);
-        writing.join().unwrap();
-        assert!(refused > 0, "no reading met a writer");
-    }
 }

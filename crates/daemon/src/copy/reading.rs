@@ -1,0 +1,139 @@
+//! A file that the receiver asks for, read at the sender: a little one whole, so that its content goes
+//! with its name, any other to know its name.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use towpath_api::ApiError;
+use towpath_content::tree::Time;
+use towpath_files::FileError;
+use towpath_store::{FileRecord, Stamp, hash_open_file};
+
+use super::source::Located;
+use crate::errors;
+use crate::put_tree::store_stamp;
+
+/// What the receiver asks for.
+pub struct Ask {
+    /// Which entry of the tree.
+    pub entry: u64,
+    /// Its content has to be named.
+    pub compare: bool,
+    /// If it has at most so many bytes its content may come with its name.
+    pub inline: u64,
+    /// Where it is.
+    pub located: Located,
+}
+
+/// A file that was read.
+pub enum Read {
+    /// To know its name.
+    Hashed(FileRecord),
+    /// A little one, whose content goes with its name.
+    Whole(Stamp, Vec<u8>),
+}
+
+/// Reads a file that is asked for: a little one whole, else for its name.
+pub fn read(ask: &Ask) -> Result<Read, ApiError> {
+    let path = ask.located.whole_path();
+    let file = ask.located.open().map_err(|error| errors::source(&error))?;
+    if ask.located.stamp.size <= ask.inline
+        && let Some((stamp, content)) =
+            read_whole(&file, &path, ask.inline).map_err(|error| errors::source(&error))?
+    {
+        return Ok(Read::Whole(stamp, content));
+    }
+    let hashed = hash_open_file(&file, &path).map_err(|error| errors::store(&error))?;
+    let (dir, name) = (path.parent().unwrap_or(&path), path.file_name().unwrap_or_default());
+    Ok(Read::Hashed(FileRecord::new(dir, name, hashed)))
+}
+
+/// All bytes of a file, as it was at one moment; none if it has grown beyond `limit`.
+fn read_whole(file: &File, path: &Path, limit: u64) -> Result<Option<(Stamp, Vec<u8>)>, FileError> {
+    let system = |error| FileError::new("read", path, error);
+    let before = Stamp::of(file).map_err(system)?;
+    if before.size > limit {
+        return Ok(None);
+    }
+    let mut content = Vec::with_capacity(before.size as usize + 1);
+    file.take(before.size + 1).read_to_end(&mut content).map_err(system)?;
+    match content.len() as u64 == before.size && Stamp::of(file).map_err(system)? == before {
+        true => Ok(Some((before, content))),
+        false => Err(FileError::changed("read", path, "written to while it was read")),
+    }
+}
+
+/// A file as it is after hashing: it may have changed since the scan saw it.
+pub fn now(seen: &towpath_files::Stamp, hashed: &Stamp) -> towpath_files::Stamp {
+    match store_stamp(seen) == *hashed {
+        true => *seen,
+        false => towpath_files::Stamp { size: hashed.size, modified: time(hashed.mtime_ns), ..*seen },
+    }
+}
+
+fn time(nanos: i64) -> Time {
+    const SECOND: i64 = 1_000_000_000;
+    Time { seconds: nanos.div_euclid(SECOND), nanos: nanos.rem_euclid(SECOND) as u32 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    fn file_of(content: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, content).unwrap();
+        (dir, path)
+    }
+
+    #[test]
+    fn a_little_file_is_read_whole_as_it_was_at_one_moment() {
+        let (_dir, path) = file_of(b"little");
+        let file = File::open(&path).unwrap();
+        let (stamp, content) = read_whole(&file, &path, 100).unwrap().unwrap();
+        assert_eq!((content.as_slice(), stamp), (&b"little"[..], Stamp::of(&file).unwrap()));
+        assert!(read_whole(&file, &path, 5).unwrap().is_none(), "it has grown beyond the limit");
+    }
+
+    /// It must not go out as something that it never was.
+    #[test]
+    fn a_file_that_is_written_to_while_it_is_read_is_refused() {
+        let (_dir, path) = file_of(&[b'a'; 60_000]);
+        let end = Arc::new(AtomicBool::new(false));
+        let writing = {
+            let (path, end) = (path.clone(), Arc::clone(&end));
+            std::thread::spawn(move || {
+                for letter in (b'a'..=b'z').cycle() {
+                    if end.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    File::create(&path).unwrap().write_all(&[letter; 60_000]).unwrap();
+                }
+            })
+        };
+        let mut refused = 0;
+        for _ in 0..2000 {
+            match read_whole(&File::open(&path).unwrap(), &path, 64 << 10) {
+                Ok(Some((stamp, content))) => {
+                    assert_eq!(stamp.size, content.len() as u64);
+                    // File times are coarse: what was changed within their grain can't be told.
+                    assert!(content.iter().all(|byte| byte.is_ascii_lowercase()));
+                }
+                Ok(None) => panic!("it never has more bytes"),
+                Err(error) => {
+                    refused += 1;
+                    assert!(error.to_string().contains("written to while"), "{error}");
+                }
+            }
+        }
+        end.store(true, Ordering::Relaxed);
+        writing.join().unwrap();
+        assert!(refused > 0, "no reading met a writer");
+    }
+}

@@ -1,0 +1,65 @@
+//! Programs that load a file from nginx and are nothing more: wget, and aria2 with the several
+//! connections it is known for.
+
+use std::process::Command;
+
+use super::place::{Receiver, Sender, Server};
+use super::{Need, Program, ProgramError, need, web};
+
+const WGET: [Need; 2] = [Need::Program("wget", "wget"), web::NGINX];
+const ARIA2: [Need; 2] = [Need::Program("aria2c", "aria2"), web::NGINX];
+
+/// Which of them.
+pub enum Download {
+    /// On one connection.
+    Wget,
+    /// On four.
+    Aria2,
+}
+
+impl Program for Download {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Wget => "wget",
+            Self::Aria2 => "aria2",
+        }
+    }
+
+    fn about(&self) -> &'static str {
+        match self {
+            Self::Wget => "wget from nginx",
+            Self::Aria2 => "aria2c from nginx, four connections",
+        }
+    }
+
+    fn needs(&self) -> &'static [Need] {
+        match self {
+            Self::Wget => &WGET,
+            Self::Aria2 => &ARIA2,
+        }
+    }
+
+    fn carries_trees(&self) -> bool {
+        false
+    }
+
+    fn serve(&self, sender: &Sender) -> Result<Server, ProgramError> {
+        web::serve(sender, sender.parent())
+    }
+
+    fn receive(&self, contact: &str, sender: &Sender, receiver: &Receiver) -> Result<Command, ProgramError> {
+        let program = self.needs()[0].name();
+        let mut command = receiver.side.command(&need(self.needs(), program)?, program)?;
+        match self {
+            Self::Wget => command.args(["--no-config", "--no-hsts", "-nv", "-O"]).arg(&receiver.destination),
+            Self::Aria2 => {
+                let (parent, name) = (receiver.destination.parent(), receiver.destination.file_name());
+                command.args(["--no-conf", "--quiet", "-x4", "-s4", "-k1M", "--file-allocation=none"]);
+                command.arg("--dir").arg(parent.unwrap_or(&receiver.side.dir));
+                command.arg("--out").arg(name.unwrap_or_default())
+            }
+        };
+        command.arg(format!("{contact}/{}", sender.name()));
+        Ok(command)
+    }
+}
