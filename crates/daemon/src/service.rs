@@ -475,7 +475,7 @@ impl Api for InProcess {
     fn put(&self, request: PutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>> {
         Box::pin(async move {
             let holder = self.0.sessions.holder(request.session.as_deref())?;
-            Ok(put::put(&self.0, &request.path, holder).await?.reply)
+            put::put_named(&self.0, &request.path, holder).await
         })
     }
 
@@ -484,14 +484,7 @@ impl Api for InProcess {
         input: Input<'a>,
         ticket: mpsc::Sender<PutReply>,
     ) -> BoxFuture<'a, Result<PutReply, ApiError>> {
-        Box::pin(async move {
-            let admitted = self.0.admission.begin(Direction::Put, self.0.home.data())?;
-            let result = put::put_stream(&self.0, &OpenPutRequest::default(), input, ticket).await;
-            if result.is_ok() {
-                admitted.done();
-            }
-            result
-        })
+        Box::pin(async move { put::put_stream(&self.0, &OpenPutRequest::default(), input, ticket).await })
     }
 
     fn open_put(&self, request: OpenPutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>> {

@@ -122,7 +122,7 @@ settings! {
         live handshakes: Count = Count(64),
         /// Connections at once to the socket of the local API.
         live local_connections: Count = Count(2048),
-        /// Gets and streamed puts at once, in all.
+        /// Gets and puts at once, in all. A put in parts is one from its start until it is committed or given up.
         live transfers: Count = Count(256),
         /// Bytes that gets may hold in memory on their way to the disk, 32 MiB each. A get beyond is refused.
         live memory: Bytes = Bytes(2 << 30),
