@@ -27,6 +27,7 @@ use towpath_transfer::{Metadata, Outcome};
 
 use crate::admission::Admission;
 use crate::arrivals::Arrivals;
+use crate::bodies::Bodies;
 use crate::config::{Config, Live};
 use crate::doors::Doors;
 use crate::ending::{self, Ending, UnderWay};
@@ -70,6 +71,8 @@ pub struct Service {
     pub(crate) transfers: Transfers,
     pub(crate) sessions: Sessions,
     pub(crate) arrivals: Arrivals,
+    /// Content on its way to applications.
+    pub(crate) bodies: Arc<Bodies>,
     /// When the cache was last looked at.
     trimmed: Mutex<Option<Instant>>,
     pub(crate) metrics: Arc<Metrics>,
@@ -101,6 +104,7 @@ impl Service {
             tracing::info!(leases = ended.len(), "ended leases of applications that died with their daemon");
         }
         let (open_puts, transfers) = (OpenPuts::default(), Transfers::default());
+        let bodies = Arc::new(Bodies::new(config.clone()));
         Ok(Arc::new(Self {
             home,
             identity,
@@ -118,6 +122,7 @@ impl Service {
             transfers,
             sessions: Sessions::default(),
             arrivals: Arrivals::default(),
+            bodies,
             trimmed: Mutex::default(),
             peers,
             listening,
