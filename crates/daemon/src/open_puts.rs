@@ -236,12 +236,6 @@ fn finish(service: &Service, live: &Oid, put: &OpenPut, size: u64) -> Result<Put
     Ok(reply(service, &lease, content))
 }
 
-/// Whether a lease is of a put whose daemon died in its commit.
-pub(crate) fn is_abandoned(lease: &Lease) -> bool {
-    // Another process may be committing right now.
-    lease.content.is_none() && lease.path.is_none() && now().saturating_sub(lease.created) > IDLE.as_secs()
-}
-
 fn committed(service: &Service, live: &Oid) -> Result<PutReply, ApiError> {
     let leases = service.store.leases().map_err(|error| errors::store(&error))?;
     let lease = leases.into_iter().find(|lease| lease.oid == *live && lease.path.is_none());

@@ -332,9 +332,6 @@ impl Service {
         tokio::spawn(async move {
             let leases = service.store.leases().unwrap_or_default();
             for lease in leases.into_iter().filter(|lease| lease.content.is_none()) {
-                if open_puts::is_abandoned(&lease) {
-                    let _ = service.store.done(&lease.oid);
-                }
                 let (Some(path), holder) = (lease.path, lease.holder) else { continue };
                 match put::put(&service, &path, holder).await {
                     Ok(put) => drop(put.reading.await),
