@@ -489,7 +489,7 @@ fn from_ticket(oid: &Oid, enclosed: Enclosed, own: Arc<dyn Store>, allow: &Allow
 /// How connections to peers behave.
 fn peer_config(service: &Service, limit_rate: u64) -> PeerConfig {
     let (receive_pace, traffic) = (Arc::new(Pace::new(limit_rate)), Arc::clone(&service.metrics.fetched));
-    PeerConfig { receive_pace, traffic, processors: service.processors().clone(), ..PeerConfig::default() }
+    PeerConfig { receive_pace, traffic, ..service.bare_peer_config() }
 }
 
 /// Under its own name in `directory`.

@@ -53,7 +53,8 @@ pub struct Options {
     pub serve_leases: bool,
     /// How it runs.
     pub config: Config,
-    /// What every chunk passes, on its way out and in. Default: those of this build.
+    /// What every chunk passes, on its way out and in, besides what `config` adds to it or takes away.
+    /// Default: those of this build.
     pub processors: Processors,
 }
 
@@ -90,12 +91,14 @@ impl Service {
         let identity = identity(&home)?;
         let store = DiskStore::open(home.state(), home.data());
         let store = Arc::new(store.map_err(|error| no_home(errors::store(&error)))?);
+        let chosen = &options.config.processors;
+        let processors = options.processors.configured(chosen.compresses(), &chosen.rules());
         let leases = options.serve_leases.then(|| Arc::clone(&store) as Arc<dyn Store>);
         let send_pace = Arc::new(Pace::new(options.config.general.limit_rate.0));
         let config = Live::new(options.config);
         let grants = Arc::new(Grants::new(identity.clone(), leases, config.clone()));
         let peers = PeerService::new(Arc::clone(&store) as Arc<dyn Store>, grants.clone());
-        let peers = Arc::new(peers.with_processors(options.processors.clone()));
+        let peers = Arc::new(peers.with_processors(processors.clone()));
         let shares = Shares::new(home.shares());
         let listening = tokio::sync::OnceCell::new();
         let metrics = Arc::new(Metrics::default());
@@ -112,7 +115,7 @@ impl Service {
             grants,
             shares,
             precedence: Arc::default(),
-            processors: options.processors,
+            processors,
             doors: Arc::new(Doors::new(config.clone())),
             admission: Admission::new(config.clone(), Arc::clone(&metrics)),
             metrics,
@@ -180,7 +183,13 @@ impl Service {
 
     fn peer_config(&self) -> PeerConfig {
         let (send_pace, traffic) = (Arc::clone(&self.send_pace), Arc::clone(&self.metrics.served));
-        PeerConfig { send_pace, traffic, processors: self.processors.clone(), ..PeerConfig::default() }
+        PeerConfig { send_pace, traffic, ..self.bare_peer_config() }
+    }
+
+    /// How connections with peers behave, whoever dials.
+    pub(crate) fn bare_peer_config(&self) -> PeerConfig {
+        let wishes = self.config().processors.wishes();
+        PeerConfig { processors: self.processors.clone(), wishes, ..PeerConfig::default() }
     }
 
     /// What every chunk passes.

@@ -65,6 +65,7 @@ mod local_client;
 mod machinery;
 mod memory;
 mod odd_trees;
+mod processors;
 mod refusals;
 mod runner;
 mod running;
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
         memory::SITUATIONS,
         interruptions::SITUATIONS,
         refusals::SITUATIONS,
+        processors::SITUATIONS,
         streams::SITUATIONS,
         daemons::SITUATIONS,
         local_api::SITUATIONS,

@@ -14,7 +14,7 @@ use towpath_content::Oid;
 use towpath_content::tree::Decoder;
 use towpath_plugins::direct::ControlReceiver;
 use towpath_plugins::local::SOURCE as LOCAL;
-use towpath_plugins::{Cascade, Direct, Local, Takeover, takeover};
+use towpath_plugins::{Cascade, Direct, Inspected, Local, Takeover, takeover};
 use towpath_store::Store;
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
@@ -75,7 +75,9 @@ pub async fn receive(
     }
     let (session, _hints) = session(side, Arc::clone(&takeover));
     let session = Arc::new(session);
-    let supplier = RemoteSupplier::new(side.control.clone(), &session, options.compress);
+    let compress = options.compress || !side.service.config().processors.wishes().is_empty();
+    let processors = side.service.processors();
+    let supplier = RemoteSupplier::new(side.control.clone(), &session, compress, processors);
     receiving.set_supplier(Arc::clone(&supplier) as Arc<dyn super::supply::Supplier>);
     let merge = Merge::new(&receiving, destined)?;
     let progress = session.progress();
@@ -130,7 +132,7 @@ fn session(side: &Side, takeover: Arc<Takeover>) -> (Session, watch::Sender<Vec<
     let store = Arc::clone(&side.service.store) as Arc<dyn Store>;
     // Whoever may log in here may know what is here (`docs/threat-model.md`).
     let local = Arc::new(Local::new(store, Arc::new(|_: &Oid| true))) as Arc<dyn TransferPlugin>;
-    let root = Arc::new(Cascade::new(vec![local, takeover]));
+    let root = Inspected::wrap(Arc::new(Cascade::new(vec![local, takeover])), side.service.processors());
     let (hints_in, hints) = watch::channel(Vec::new());
     let context = Context { root: Oid::of(b"copy"), node: Some(side.peer.node()), secret: None, hints };
     let mut config = SessionConfig::default();
