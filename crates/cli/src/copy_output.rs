@@ -15,6 +15,8 @@ pub struct Shown {
     pub itemize: u8,
     /// Counts and sizes at the end.
     pub stats: bool,
+    /// Where bytes came from and what was searched, at the end.
+    pub explain: bool,
     /// A bar: on a terminal unless said otherwise; asked for, with names as well.
     pub progress: Option<bool>,
     /// How numbers are written: 0 plain, 1 in groups of three digits, 2 as in 1.23K, 3 the same in
@@ -24,7 +26,7 @@ pub struct Shown {
 
 impl Default for Shown {
     fn default() -> Self {
-        Self { names: false, itemize: 0, stats: false, progress: None, human: 1 }
+        Self { names: false, itemize: 0, stats: false, explain: false, progress: None, human: 1 }
     }
 }
 
@@ -86,6 +88,10 @@ pub fn closing(shown: &Shown, summary: &CopySummary, dry_run: bool) -> Vec<Strin
         lines.push(String::new());
         lines.extend(stats(shown.human, summary));
     }
+    if shown.explain {
+        lines.push(String::new());
+        lines.extend(explanation(shown.human, summary));
+    }
     if shown.stats || shown.names {
         lines.push(String::new());
         lines.extend(totals(shown.human, summary, dry_run));
@@ -113,6 +119,48 @@ fn stats(human: u8, summary: &CopySummary) -> Vec<String> {
     lines.extend(sources.map(|(name, bytes)| format!("From {}: {} bytes", harmless(name), number(*bytes))));
     lines.push(format!("Total bytes sent: {}", number(summary.sent)));
     lines.push(format!("Total bytes received: {}", number(summary.received)));
+    lines
+}
+
+/// Where bytes came from, and why.
+fn explanation(human: u8, summary: &CopySummary) -> Vec<String> {
+    let number = |value| number(human, value);
+    let mut lines: Vec<String> = summary
+        .by_source
+        .iter()
+        .map(|(name, bytes)| format!("From {}: {} bytes", harmless(name), number(*bytes)))
+        .collect();
+    if summary.kept > 0 {
+        lines.push(format!("Kept from an earlier run: {} bytes", number(summary.kept)));
+    }
+    let Some(search) = &summary.search else {
+        lines.push("Nothing was searched: it was not wanted, or nothing crossed a network".into());
+        return lines;
+    };
+    if search.looked_up == 0 {
+        lines.push(
+            "Nothing was searched: the network was as fast as a search, or what came was little".into(),
+        );
+        return lines;
+    }
+    lines.push(format!("Found in files here: {} bytes", number(search.from_files)));
+    lines.push(format!("Found by the index: {} bytes", number(search.from_index)));
+    lines.push(format!(
+        "Searched in {:.2} s: {} chunks looked up, {} directories, {} files, {} bytes read and hashed",
+        search.disk_seconds.as_f64(),
+        number(search.looked_up),
+        number(search.directories),
+        number(search.files),
+        number(search.hashed)
+    ));
+    if search.in_vain > 0 {
+        lines.push(format!("Came over the network in vain: {} bytes", number(search.in_vain)));
+    }
+    let held_up = search
+        .bottlenecks
+        .iter()
+        .map(|(at, what)| format!("{} from {:.2} s on", harmless(what), at.as_f64()));
+    lines.extend(held_up.map(|line| format!("Held up by the {line}")));
     lines
 }
 
@@ -237,8 +285,10 @@ mod tests {
 
     use super::*;
 
-    const NAMES: Shown = Shown { names: true, itemize: 0, stats: false, progress: None, human: 1 };
-    const ITEMS: Shown = Shown { names: false, itemize: 1, stats: false, progress: None, human: 1 };
+    const NAMES: Shown =
+        Shown { names: true, itemize: 0, stats: false, explain: false, progress: None, human: 1 };
+    const ITEMS: Shown =
+        Shown { names: false, itemize: 1, stats: false, explain: false, progress: None, human: 1 };
 
     fn item(changes: &[u8; 11], path: &str, target: Option<&str>) -> CopyEvent {
         CopyEvent::Item {

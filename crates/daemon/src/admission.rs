@@ -75,6 +75,19 @@ impl Admission {
     pub fn begin(&self, direction: Direction, place: &Path) -> Result<Admitted, ApiError> {
         let limits = &self.config.get().limits;
         let admitted = check_disk(place, limits.disk_free.0).and_then(|()| self.count(direction, limits));
+        self.noted(direction, admitted)
+    }
+
+    /// Lets a put begin whose bytes stay where they are.
+    pub fn begin_in_place(&self) -> Result<Admitted, ApiError> {
+        self.noted(Direction::Put, self.count(Direction::Put, &self.config.get().limits))
+    }
+
+    fn noted(
+        &self,
+        direction: Direction,
+        admitted: Result<Admitted, ApiError>,
+    ) -> Result<Admitted, ApiError> {
         if admitted.is_err() {
             self.metrics.refused(direction);
         }

@@ -17,6 +17,7 @@ use towpath_store::{Descriptors, Hold, State, Store};
 use towpath_transfer::intervals::Intervals;
 
 use crate::arrivals::{Arrival, Flight, Lane, refuse_trees};
+use crate::bodies::Body;
 use crate::errors;
 use crate::get::{Get, PROGRESS_EVERY};
 use crate::service::Service;
@@ -25,8 +26,8 @@ use crate::transfers::Transfer;
 
 /// Bytes handed on at once.
 const PART: u64 = 256 << 10;
-/// Parts read ahead of the application.
-const AHEAD: usize = 2;
+/// Parts on their way from the reader to the body; [`crate::bodies`] counts them too.
+const AHEAD: usize = 1;
 /// How often someone waits for another's transfer of the same object before going alone.
 const MAX_WAITS: usize = 8;
 
@@ -39,6 +40,7 @@ pub(crate) struct Opened {
     /// Whether all that crosses a network for it is encrypted.
     pub(crate) encrypted: bool,
     source: Source,
+    body: Body,
     transfer: Transfer,
 }
 
@@ -93,13 +95,22 @@ async fn arriving(get: &Get, arrival: Arc<Arrival>) -> Result<Opened, ApiError> 
     let size = arrival.described().await?;
     let oid = Some(get.oid).filter(|oid| !oid.is_live());
     let encrypted = get.plugins.root.is_encrypted();
-    Ok(Opened { oid, size, encrypted, source: Source::Arriving(arrival), transfer: begin(get) })
+    Ok(Opened {
+        oid,
+        size,
+        encrypted,
+        source: Source::Arriving(arrival),
+        body: Body::new(&get.service.bodies),
+        transfer: begin(get),
+    })
 }
 
 /// The object, if this machine has it and may use it.
 async fn stored(get: &Arc<Get>) -> Result<Option<Opened>, ApiError> {
     let Some(oid) = get.known_content().await else { return Ok(None) };
     let (service, get) = (Arc::clone(&get.service), Arc::clone(get));
+    let bodies = Arc::clone(&service.bodies);
+    let _place = bodies.cutting().await;
     let looking = tokio::task::spawn_blocking(move || {
         let have = get.may_use(&oid).then(|| service.store.have(&oid).ok()).flatten();
         let Some(have) = have.filter(|have| have.state == State::Complete) else { return Ok(None) };
@@ -110,15 +121,15 @@ async fn stored(get: &Arc<Get>) -> Result<Option<Opened>, ApiError> {
             return Ok(None);
         }
         let Ok(hold) = service.store.hold(&oid) else { return Ok(None) };
-        let transfer = begin(&get);
+        let (transfer, body) = (begin(&get), Body::new(&service.bodies));
         let source = Source::Stored { service, oid, layout, _hold: hold };
-        Ok(Some(Opened { oid: Some(oid), size, encrypted: true, source, transfer }))
+        Ok(Some(Opened { oid: Some(oid), size, encrypted: true, source, body, transfer }))
     });
     looking.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
 }
 
 /// Reads a piece, and checks it as what comes from anywhere is checked.
-fn checked_piece(store: &dyn Store, oid: &Oid, layout: &Layout, index: u64) -> Result<Bytes, ApiError> {
+fn checked_piece(store: &dyn Store, oid: &Oid, layout: &Layout, index: u64) -> Result<Vec<u8>, ApiError> {
     let mut bytes = Vec::new();
     store.read_piece(oid, index, &mut bytes).map_err(|error| errors::store(&error))?;
     let expected = match layout.count() {
@@ -132,7 +143,7 @@ fn checked_piece(store: &dyn Store, oid: &Oid, layout: &Layout, index: u64) -> R
         }
     };
     match expected == Some(layout.value(index, &bytes)) {
-        true => Ok(bytes.into()),
+        true => Ok(bytes),
         false => Err(damaged(oid)),
     }
 }
@@ -180,7 +191,7 @@ impl Opened {
     ) -> Result<(), ApiError> {
         let mut at = range.start;
         while at < range.end {
-            let Some(bytes) = self.source.read(at, range.end).await? else { return Ok(()) };
+            let Some(bytes) = self.source.read(at, range.end, &self.body).await? else { return Ok(()) };
             at += bytes.len() as u64;
             self.tell(told, bytes.len());
             let _ = parts.send(Ok(bytes)).await;
@@ -207,7 +218,7 @@ impl Opened {
 
     async fn send_out_of_order(&self, parts: &mpsc::Sender<Placed>, told: &mut Told) -> Result<(), ApiError> {
         let mut taken = Intervals::default();
-        while let Some((at, bytes)) = self.source.read_any(&taken).await? {
+        while let Some((at, bytes)) = self.source.read_any(&taken, &self.body).await? {
             taken.insert(at..at + bytes.len() as u64);
             self.tell(told, bytes.len());
             let _ = parts.send(Ok((at, bytes))).await;
@@ -267,34 +278,40 @@ fn gone_away() -> ApiError {
 
 impl Source {
     /// Bytes from `at` on, up to `end`; none after the object's end.
-    async fn read(&self, at: u64, end: u64) -> Result<Option<Bytes>, ApiError> {
+    async fn read(&self, at: u64, end: u64, body: &Body) -> Result<Option<Bytes>, ApiError> {
         match self {
             Self::Stored { layout, .. } if at >= layout.size() => Ok(None),
             Self::Stored { service, oid, layout, .. } => {
                 let (service, oid, layout) = (Arc::clone(service), *oid, *layout);
                 let index = at / layout.piece_len();
-                let read = blocking(move || checked_piece(&*service.store, &oid, &layout, index)).await?;
-                let start = layout.range(index).start;
-                let stop = read.len().min(usize::try_from(end - start).unwrap_or(usize::MAX));
-                Ok(Some(read.slice((at - start) as usize..stop)))
+                let piece = layout.range(index);
+                let room = body.room(layout.len(index)).await.ok_or_else(gone_away)?;
+                let bodies = Arc::clone(&service.bodies);
+                let _place = if room.len() < layout.len(index) { bodies.cutting().await } else { None };
+                let wanted = (at - piece.start) as usize..(end.min(piece.end) - piece.start) as usize;
+                let read = move || {
+                    let piece = checked_piece(&*service.store, &oid, &layout, index)?;
+                    Ok(room.hold(piece, wanted))
+                };
+                blocking(read).await.map(Some)
             }
             Self::Arriving(arrival) => {
-                arrival.take(arrival.spool.next_in_order(at, PART.min(end - at)).await).await
+                arrival.take(arrival.spool.next_in_order(at, PART.min(end - at)).await, body).await
             }
         }
     }
 
     /// Some bytes that were not taken yet; none when all were.
-    async fn read_any(&self, taken: &Intervals) -> Result<Option<(u64, Bytes)>, ApiError> {
+    async fn read_any(&self, taken: &Intervals, body: &Body) -> Result<Option<(u64, Bytes)>, ApiError> {
         match self {
             Self::Stored { .. } => {
                 let at = taken.prefix();
-                Ok(self.read(at, u64::MAX).await?.map(|bytes| (at, bytes)))
+                Ok(self.read(at, u64::MAX, body).await?.map(|bytes| (at, bytes)))
             }
             Self::Arriving(arrival) => {
                 let next = arrival.spool.next_of_all(taken, PART).await;
                 let at = if let Next::Run(run) = &next { run.start } else { 0 };
-                Ok(arrival.take(next).await?.map(|bytes| (at, bytes)))
+                Ok(arrival.take(next, body).await?.map(|bytes| (at, bytes)))
             }
         }
     }
@@ -302,14 +319,18 @@ impl Source {
 
 impl Arrival {
     /// Reads what is next. The end is one only if the whole object is right.
-    async fn take(&self, next: Next) -> Result<Option<Bytes>, ApiError> {
+    async fn take(&self, next: Next, body: &Body) -> Result<Option<Bytes>, ApiError> {
         match next {
             Next::Run(run) => {
-                let spool = Arc::clone(&self.spool);
+                // Only now that the bytes are there: a slow producer holds no memory.
+                let room = body.room(run.end - run.start).await.ok_or_else(gone_away)?;
+                let (spool, run) = (Arc::clone(&self.spool), run.start..run.start + room.len());
                 let read = move || {
-                    spool.read_run(&run).map(Bytes::from).map_err(|error| {
+                    let read = spool.read_run(&run).map_err(|error| {
                         ApiError::new(ErrorKind::Failed, format!("reading what came: {error}"))
-                    })
+                    })?;
+                    let all = 0..read.len();
+                    Ok(room.hold(read, all))
                 };
                 blocking(read).await.map(Some)
             }

@@ -409,7 +409,13 @@ impl Get {
             return Some(self.oid);
         }
         // Of values, which come before the binding, none are wanted.
-        let query = Query { oid: self.oid, coverage: None, proofs: Some(u64::MAX..u64::MAX), follow: false, recipe: false };
+        let query = Query {
+            oid: self.oid,
+            coverage: None,
+            proofs: Some(u64::MAX..u64::MAX),
+            follow: false,
+            recipe: false,
+        };
         let (answers, mut inbox) = mpsc::channel(4);
         let find = async {
             while let Some(answer) = inbox.recv().await {
@@ -489,7 +495,7 @@ fn from_ticket(oid: &Oid, enclosed: Enclosed, own: Arc<dyn Store>, allow: &Allow
 /// How connections to peers behave.
 fn peer_config(service: &Service, limit_rate: u64) -> PeerConfig {
     let (receive_pace, traffic) = (Arc::new(Pace::new(limit_rate)), Arc::clone(&service.metrics.fetched));
-    PeerConfig { receive_pace, traffic, processors: service.processors().clone(), ..PeerConfig::default() }
+    PeerConfig { receive_pace, traffic, ..service.bare_peer_config() }
 }
 
 /// Under its own name in `directory`.

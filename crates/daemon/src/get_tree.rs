@@ -470,6 +470,9 @@ impl Writer {
     }
 
     fn empty_file(&self, target: &TreeFile, oid: &Oid) {
+        if let Err(outcome) = passes(&self.tree.processors, oid, target.path.as_bytes(), b"") {
+            return target.ended(&FetchError::Ended(outcome));
+        }
         let made = match *oid == Oid::of(b"") {
             true => {
                 target.begin(Some(0), &About::default()).and_then(|()| target.complete(oid, 0, Vec::new()))

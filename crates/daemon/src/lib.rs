@@ -17,6 +17,7 @@
 //! | `get`, `get_file`, `get_tree` | objects out of a session into files |
 //! | `sessions` | leases that live as long as their application |
 //! | `arrivals`, `content` | objects as streams; each crosses the network once |
+//! | `bodies` | how much of them is held in memory on the way to applications |
 //! | `partial` | a file that a session fills |
 //! | `spool` | a temporary that is read while it grows |
 //! | `transfers` | numbers of transfers, and the events of all of them |
@@ -38,6 +39,7 @@
 
 mod admission;
 mod arrivals;
+mod bodies;
 pub mod config;
 mod content;
 pub mod copy;

@@ -212,6 +212,8 @@ fn transfers(page: &mut Page, service: &Service) {
     }
     page.gauge("towpath_transfers", "Transfers under way.", service.admission.transfers());
     page.gauge("towpath_transfer_memory_bytes", "Memory that they may hold.", service.admission.memory());
+    let held = service.bodies.held();
+    page.gauge("towpath_content_memory_bytes", "Content in memory on its way to applications.", held);
 }
 
 fn network(page: &mut Page, service: &Service) {

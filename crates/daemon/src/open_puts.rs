@@ -17,14 +17,14 @@ use towpath_content::Oid;
 use towpath_content::ticket::Secret;
 use towpath_store::{About, Holder, Lease, Store};
 
+use crate::admission::Admitted;
 use crate::errors;
 use crate::lock::lock;
+use crate::metrics::Direction;
 use crate::put::{now, random};
 use crate::service::Service;
 use crate::transfers::Transfer;
 
-/// Puts open at once; each has a file open. A further one is told to try later.
-const MAX_OPEN: usize = 1024;
 /// A put on which nothing happened for so long is given up: its application forgot it.
 const IDLE: Duration = Duration::from_secs(60 * 60);
 /// Bytes taken at once.
@@ -34,7 +34,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The open puts of a service.
 #[derive(Default)]
-pub(crate) struct OpenPuts(Mutex<HashMap<Oid, OpenPut>>);
+pub(crate) struct OpenPuts(Mutex<HashMap<Oid, Entry>>);
+
+/// A put and its place among the transfers, which it has until it is committed or given up: its
+/// parts need none of their own, so that one that was let begin can always end.
+struct Entry {
+    put: OpenPut,
+    admitted: Admitted,
+}
 
 #[derive(Clone)]
 struct OpenPut {
@@ -64,27 +71,21 @@ impl OpenPuts {
     }
 
     fn find(&self, live: &Oid) -> Option<OpenPut> {
-        lock(&self.0).get(live).cloned()
+        lock(&self.0).get(live).map(|entry| entry.put.clone())
     }
 
-    fn remove(&self, live: &Oid) -> Option<OpenPut> {
+    fn remove(&self, live: &Oid) -> Option<Entry> {
         lock(&self.0).remove(live)
     }
 
-    fn add(&self, live: Oid, put: OpenPut) -> Result<(), ApiError> {
-        let mut puts = lock(&self.0);
-        if puts.len() >= MAX_OPEN {
-            let message = format!("{MAX_OPEN} puts are open already");
-            return Err(ApiError::new(ErrorKind::Busy, message).hint("commit or give up some of them first"));
-        }
-        puts.insert(live, put);
-        Ok(())
+    fn add(&self, live: Oid, entry: Entry) {
+        lock(&self.0).insert(live, entry);
     }
 
     fn idle(&self) -> Vec<Oid> {
         let now = Instant::now();
         let puts = lock(&self.0);
-        puts.iter().filter(|(_, put)| put.is_idle(now)).map(|(live, _)| *live).collect()
+        puts.iter().filter(|(_, entry)| entry.put.is_idle(now)).map(|(live, _)| *live).collect()
     }
 }
 
@@ -96,6 +97,7 @@ pub(crate) fn open(service: &Arc<Service>, request: &OpenPutRequest) -> Result<(
         let message = "the name is not one that a file can have: it is one path component";
         return Err(ApiError::new(ErrorKind::Usage, message));
     }
+    let admitted = service.admission.begin(Direction::Put, service.home.data())?;
     let (live, secret) = (Oid::Live(random()?), Secret(random()?));
     let put = OpenPut {
         secret,
@@ -106,7 +108,7 @@ pub(crate) fn open(service: &Arc<Service>, request: &OpenPutRequest) -> Result<(
         transfer: Arc::new(service.transfers.begin_put(live.to_string())),
     };
     let about = put.about.clone();
-    service.open_puts.add(live, put)?;
+    service.open_puts.add(live, Entry { put, admitted });
     if let Err(error) = service.store.put_init(&live, &about) {
         service.open_puts.remove(&live);
         return Err(errors::store(&error));
@@ -227,15 +229,11 @@ fn finish(service: &Service, live: &Oid, put: &OpenPut, size: u64) -> Result<Put
         }
     };
     lease.content = Some(content);
-    service.open_puts.remove(live);
+    if let Some(entry) = service.open_puts.remove(live) {
+        entry.admitted.done();
+    }
     service.leave_to_lease(live);
     Ok(reply(service, &lease, content))
-}
-
-/// Whether a lease is of a put whose daemon died in its commit.
-pub(crate) fn is_abandoned(lease: &Lease) -> bool {
-    // Another process may be committing right now.
-    lease.content.is_none() && lease.path.is_none() && now().saturating_sub(lease.created) > IDLE.as_secs()
 }
 
 fn committed(service: &Service, live: &Oid) -> Result<PutReply, ApiError> {
@@ -264,13 +262,14 @@ pub(crate) fn abort(service: &Service, live: &Oid) -> Result<(), ApiError> {
 pub(crate) fn end_session(service: &Service, session: &[u8; 16]) {
     let held = Holder::Session(*session);
     let puts = lock(&service.open_puts.0);
-    let left: Vec<Oid> = puts.iter().filter(|(_, put)| put.holder == held).map(|(live, _)| *live).collect();
+    let left: Vec<Oid> =
+        puts.iter().filter(|(_, entry)| entry.put.holder == held).map(|(live, _)| *live).collect();
     drop(puts);
     left.iter().for_each(|live| give_up(service, live));
 }
 
 fn give_up(service: &Service, live: &Oid) {
-    let Some(put) = service.open_puts.remove(live) else { return };
+    let Some(Entry { put, .. }) = service.open_puts.remove(live) else { return };
     service.store.put_abort(live);
     service.grants.unshare(live);
     put.transfer.tell(&Event::Failed(ApiError::new(ErrorKind::Interrupted, "the put was given up")));

@@ -6,22 +6,26 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
-use towpath_api::{ApiError, ErrorKind, Input, OpenPutRequest, PutReply};
+use towpath_api::{ApiError, ErrorKind, Event, Input, OpenPutRequest, Progress, PutReply, Summary};
 use towpath_content::Oid;
 use towpath_content::ticket::Secret;
 use towpath_content::tree::Time;
 use towpath_store::{About, Holder, Lease, ObjectKind, Stamp, State, Store};
 
+use crate::admission::Admitted;
 use crate::errors;
+use crate::get::PROGRESS_EVERY;
 use crate::open_puts::{self, GiveUpOnDrop};
-use crate::put_tree::{self, TreeTotals};
+use crate::put_tree::{self, Report, TreeTotals};
 use crate::service::Service;
 use crate::shares::Share;
+use crate::transfers::Transfer;
 
 /// A file up to this size is hashed before its ticket is made.
 const HASH_FIRST: u64 = 64 << 20;
@@ -38,6 +42,8 @@ pub struct Shared {
     pub reading: JoinHandle<Result<PutReply, ApiError>>,
     /// Problems with single files, as they are found.
     pub failures: mpsc::UnboundedReceiver<(String, String)>,
+    /// Bytes of a tree's files that were read so far.
+    read: Arc<AtomicU64>,
 }
 
 /// How a path is going to be put.
@@ -91,6 +97,64 @@ pub async fn put(service: &Arc<Service>, path: &Path, holder: Holder) -> Result<
     start_and_show(service, plan).await
 }
 
+/// The same for an application: it counts as a transfer until all is read, and everybody who
+/// listens hears how far it is.
+pub(crate) async fn put_named(
+    service: &Arc<Service>,
+    path: &Path,
+    holder: Holder,
+) -> Result<PutReply, ApiError> {
+    let admitted = service.admission.begin_in_place()?;
+    let shared = put(service, path, holder).await?;
+    let reply = shared.reply.clone();
+    tokio::spawn(attend(Arc::clone(service), shared, admitted));
+    Ok(reply)
+}
+
+/// Tells of a put until all of it has been read.
+async fn attend(service: Arc<Service>, mut shared: Shared, admitted: Admitted) {
+    let transfer = service.transfers.begin_put(shared.reply.oid.clone());
+    let mut tick = tokio::time::interval(PROGRESS_EVERY);
+    let ended = loop {
+        tokio::select! {
+            biased;
+            Some(failure) = shared.failures.recv() => tell_failure(&transfer, failure),
+            ended = &mut shared.reading => break ended,
+            _ = tick.tick() => {
+                let done = shared.read_so_far(&service);
+                let expected = shared.reply.size.unwrap_or(done);
+                transfer.tell(&Event::Transfer(Progress { done, expected, ..Progress::default() }));
+            }
+        }
+    };
+    while let Ok(failure) = shared.failures.try_recv() {
+        tell_failure(&transfer, failure);
+    }
+    let ended = ended.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string())).flatten();
+    match ended {
+        Ok(PutReply { oid, size, .. }) => {
+            admitted.done();
+            let bytes = size.unwrap_or(0);
+            transfer.tell(&Event::Summary(Summary { oid, bytes, ..Summary::default() }));
+        }
+        Err(error) => transfer.tell(&Event::Failed(error)),
+    }
+}
+
+fn tell_failure(transfer: &Transfer, (path, error): (String, String)) {
+    transfer.tell(&Event::FileFailed { path, error });
+}
+
+impl Shared {
+    fn read_so_far(&self, service: &Service) -> u64 {
+        let name = self.reply.oid.parse::<Oid>().ok().filter(|_| self.reply.size.is_some());
+        match name.and_then(|oid| service.store.have(&oid).ok()) {
+            Some(file) => file.layout.size(),
+            None => self.read.load(Ordering::Relaxed),
+        }
+    }
+}
+
 /// Starts to read, and returns when a receiver that comes at once finds the object.
 async fn start_and_show(service: &Arc<Service>, plan: Plan) -> Result<Shared, ApiError> {
     let oid = plan.share.oid;
@@ -119,8 +183,8 @@ fn start(service: &Arc<Service>, plan: Plan) -> Result<Shared, ApiError> {
         oid: plan.share.oid.to_string(),
         size: (plan.about.kind == ObjectKind::Blob).then_some(plan.size),
     };
-    let (report, failures) = mpsc::unbounded_channel();
-    let (service, mut end) = (Arc::clone(service), reply.clone());
+    let (report, failures) = Report::new();
+    let (service, mut end, read_so_far) = (Arc::clone(service), reply.clone(), Arc::clone(&report.read));
     let reading = tokio::task::spawn_blocking(move || {
         if !plan.is_read {
             let (content, size) = read(&service, &plan, &report)?;
@@ -128,10 +192,8 @@ fn start(service: &Arc<Service>, plan: Plan) -> Result<Shared, ApiError> {
         }
         Ok(end)
     });
-    Ok(Shared { reply, reading, failures })
+    Ok(Shared { reply, reading, failures, read: read_so_far })
 }
-
-type Report = mpsc::UnboundedSender<(String, String)>;
 
 /// Reads what a plan puts, under its live name.
 fn read(service: &Service, plan: &Plan, report: &Report) -> Result<(Oid, u64), ApiError> {
@@ -209,7 +271,7 @@ fn plan_tree(
         let share = Share { oid: fresh, secret: Secret(random()?) };
         return Ok(Plan { path, about, size: 0, share, is_read: false });
     };
-    let (report, mut failures) = mpsc::unbounded_channel();
+    let (report, mut failures) = Report::new();
     let totals = put_tree::put(&service.store, service.processors(), &path, &fresh, &about, &report)?;
     while let Ok((path, why)) = failures.try_recv() {
         tracing::warn!(path, why, "left out");
@@ -242,15 +304,38 @@ pub async fn put_stream(
     input: Input<'_>,
     ticket: mpsc::Sender<PutReply>,
 ) -> Result<PutReply, ApiError> {
-    let (live, reply) = open_puts::open(service, request)?;
-    // Only an end that was seen makes an object: a caller that goes away in the middle must not
-    // bind a ticket to half of its bytes.
-    let watch = GiveUpOnDrop::new(service, live);
+    let (put, reply) = OpenStream::begin(service, request)?;
     let _ = ticket.send(reply).await;
-    open_puts::append(service, &live, 0, input).await?;
-    let reply = open_puts::commit(service, &live).await?;
-    watch.release();
-    Ok(reply)
+    put.fill(input).await
+}
+
+/// A put whose bytes come as one stream.
+pub(crate) struct OpenStream {
+    service: Arc<Service>,
+    live: Oid,
+    watch: GiveUpOnDrop,
+}
+
+impl OpenStream {
+    /// Begins one; its ticket is honoured from now on.
+    pub(crate) fn begin(
+        service: &Arc<Service>,
+        request: &OpenPutRequest,
+    ) -> Result<(Self, PutReply), ApiError> {
+        let (live, reply) = open_puts::open(service, request)?;
+        // Only an end that was seen makes an object: a caller that goes away in the middle must not
+        // bind a ticket to half of its bytes.
+        let watch = GiveUpOnDrop::new(service, live);
+        Ok((Self { service: Arc::clone(service), live, watch }, reply))
+    }
+
+    /// Takes all bytes of `input`; the object is whole afterwards.
+    pub(crate) async fn fill(self, input: Input<'_>) -> Result<PutReply, ApiError> {
+        open_puts::append(&self.service, &self.live, 0, input).await?;
+        let reply = open_puts::commit(&self.service, &self.live).await?;
+        self.watch.release();
+        Ok(reply)
+    }
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, ApiError> {

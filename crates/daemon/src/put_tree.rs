@@ -8,6 +8,8 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 use tokio::sync::mpsc;
@@ -38,7 +40,26 @@ pub struct TreeTotals {
     pub bytes: u64,
 }
 
-type Report = mpsc::UnboundedSender<(String, String)>;
+/// What is told while a tree is being read.
+pub struct Report {
+    /// Paths that were left out, and why.
+    failures: mpsc::UnboundedSender<(String, String)>,
+    /// Bytes of files that were read, or known already.
+    pub read: Arc<AtomicU64>,
+}
+
+impl Report {
+    /// Tells failures to the returned receiver.
+    pub fn new() -> (Self, mpsc::UnboundedReceiver<(String, String)>) {
+        let (failures, inbox) = mpsc::unbounded_channel();
+        (Self { failures, read: Arc::default() }, inbox)
+    }
+
+    fn left_out(&self, path: String, why: String) {
+        // Whoever put it may not want to know.
+        let _ = self.failures.send((path, why));
+    }
+}
 
 /// Puts the tree at `root` (absolute, without symlinks) under `live`. What cannot be read is left
 /// out and reported: its path, and why.
@@ -145,7 +166,7 @@ impl Builder<'_> {
             Kind::Fifo | Kind::Socket | Kind::CharDevice { .. } | Kind::BlockDevice { .. } => {
                 let path = self.open.iter().skip(1).chain([&found.entry.name]).map(Vec::as_slice);
                 let path = path.collect::<Vec<_>>().join(&b'/');
-                let _ = self.report.send((display_name(&path), "special files are left out".into()));
+                self.report.left_out(display_name(&path), "special files are left out".into());
             }
         }
     }
@@ -156,7 +177,7 @@ impl Builder<'_> {
 
     fn report(&self, path: &Path, why: String) {
         let path = path.strip_prefix(self.root).unwrap_or(path);
-        let _ = self.report.send((display_name(path.as_os_str().as_bytes()), why));
+        self.report.left_out(display_name(path.as_os_str().as_bytes()), why);
     }
 
     fn flush(&mut self) -> Result<(), ApiError> {
@@ -218,6 +239,7 @@ impl Builder<'_> {
         {
             *oid = name;
             self.bytes += *size;
+            self.report.read.store(self.bytes, Ordering::Relaxed);
             *extents = file
                 .as_ref()
                 .filter(|file| file.looks_sparse())

@@ -27,6 +27,7 @@ use towpath_transfer::{Metadata, Outcome};
 
 use crate::admission::Admission;
 use crate::arrivals::Arrivals;
+use crate::bodies::Bodies;
 use crate::config::{Config, Live};
 use crate::doors::Doors;
 use crate::ending::{self, Ending, UnderWay};
@@ -52,7 +53,8 @@ pub struct Options {
     pub serve_leases: bool,
     /// How it runs.
     pub config: Config,
-    /// What every chunk passes, on its way out and in. Default: those of this build.
+    /// What every chunk passes, on its way out and in, besides what `config` adds to it or takes away.
+    /// Default: those of this build.
     pub processors: Processors,
 }
 
@@ -70,6 +72,8 @@ pub struct Service {
     pub(crate) transfers: Transfers,
     pub(crate) sessions: Sessions,
     pub(crate) arrivals: Arrivals,
+    /// Content on its way to applications.
+    pub(crate) bodies: Arc<Bodies>,
     /// When the cache was last looked at.
     trimmed: Mutex<Option<Instant>>,
     pub(crate) metrics: Arc<Metrics>,
@@ -87,12 +91,14 @@ impl Service {
         let identity = identity(&home)?;
         let store = DiskStore::open(home.state(), home.data());
         let store = Arc::new(store.map_err(|error| no_home(errors::store(&error)))?);
+        let chosen = &options.config.processors;
+        let processors = options.processors.configured(chosen.compresses(), &chosen.rules());
         let leases = options.serve_leases.then(|| Arc::clone(&store) as Arc<dyn Store>);
         let send_pace = Arc::new(Pace::new(options.config.general.limit_rate.0));
         let config = Live::new(options.config);
         let grants = Arc::new(Grants::new(identity.clone(), leases, config.clone()));
         let peers = PeerService::new(Arc::clone(&store) as Arc<dyn Store>, grants.clone());
-        let peers = Arc::new(peers.with_processors(options.processors.clone()));
+        let peers = Arc::new(peers.with_processors(processors.clone()));
         let shares = Shares::new(home.shares());
         let listening = tokio::sync::OnceCell::new();
         let metrics = Arc::new(Metrics::default());
@@ -101,6 +107,7 @@ impl Service {
             tracing::info!(leases = ended.len(), "ended leases of applications that died with their daemon");
         }
         let (open_puts, transfers) = (OpenPuts::default(), Transfers::default());
+        let bodies = Arc::new(Bodies::new(config.clone()));
         Ok(Arc::new(Self {
             home,
             identity,
@@ -108,7 +115,7 @@ impl Service {
             grants,
             shares,
             precedence: Arc::default(),
-            processors: options.processors,
+            processors,
             doors: Arc::new(Doors::new(config.clone())),
             admission: Admission::new(config.clone(), Arc::clone(&metrics)),
             metrics,
@@ -118,6 +125,7 @@ impl Service {
             transfers,
             sessions: Sessions::default(),
             arrivals: Arrivals::default(),
+            bodies,
             trimmed: Mutex::default(),
             peers,
             listening,
@@ -175,7 +183,13 @@ impl Service {
 
     fn peer_config(&self) -> PeerConfig {
         let (send_pace, traffic) = (Arc::clone(&self.send_pace), Arc::clone(&self.metrics.served));
-        PeerConfig { send_pace, traffic, processors: self.processors.clone(), ..PeerConfig::default() }
+        PeerConfig { send_pace, traffic, ..self.bare_peer_config() }
+    }
+
+    /// How connections with peers behave, whoever dials.
+    pub(crate) fn bare_peer_config(&self) -> PeerConfig {
+        let wishes = self.config().processors.wishes();
+        PeerConfig { processors: self.processors.clone(), wishes, ..PeerConfig::default() }
     }
 
     /// What every chunk passes.
@@ -327,9 +341,6 @@ impl Service {
         tokio::spawn(async move {
             let leases = service.store.leases().unwrap_or_default();
             for lease in leases.into_iter().filter(|lease| lease.content.is_none()) {
-                if open_puts::is_abandoned(&lease) {
-                    let _ = service.store.done(&lease.oid);
-                }
                 let (Some(path), holder) = (lease.path, lease.holder) else { continue };
                 match put::put(&service, &path, holder).await {
                     Ok(put) => drop(put.reading.await),
@@ -475,7 +486,7 @@ impl Api for InProcess {
     fn put(&self, request: PutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>> {
         Box::pin(async move {
             let holder = self.0.sessions.holder(request.session.as_deref())?;
-            Ok(put::put(&self.0, &request.path, holder).await?.reply)
+            put::put_named(&self.0, &request.path, holder).await
         })
     }
 
@@ -484,14 +495,7 @@ impl Api for InProcess {
         input: Input<'a>,
         ticket: mpsc::Sender<PutReply>,
     ) -> BoxFuture<'a, Result<PutReply, ApiError>> {
-        Box::pin(async move {
-            let admitted = self.0.admission.begin(Direction::Put, self.0.home.data())?;
-            let result = put::put_stream(&self.0, &OpenPutRequest::default(), input, ticket).await;
-            if result.is_ok() {
-                admitted.done();
-            }
-            result
-        })
+        Box::pin(async move { put::put_stream(&self.0, &OpenPutRequest::default(), input, ticket).await })
     }
 
     fn open_put(&self, request: OpenPutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>> {

@@ -121,10 +121,11 @@ impl Expected {
             }
         };
         let path = &want.group.path;
+        // A file of a copy has a path, and is no part of any root.
         let said = match (is_root, path.is_empty()) {
-            (true, _) => said.clone(),
+            (_, false) => Said { name: path.clone(), metadata: Metadata::default() },
+            (true, true) => said.clone(),
             (false, true) => Said::default(),
-            (false, false) => Said { name: path.clone(), metadata: Metadata::default() },
         };
         Self { oid, said, size, offset, len: want.id.len() }
     }

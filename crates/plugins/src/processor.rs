@@ -27,6 +27,7 @@
 //! `examples/refusing_processor`.
 
 pub mod conformance;
+pub mod rules;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -36,6 +37,7 @@ use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_transfer::{Metadata, Outcome};
 
+use crate::direct::compress::{self, Zstd};
 use crate::direct::wire::MAX_ENCODINGS;
 use crate::registry;
 
@@ -160,10 +162,24 @@ impl Processors {
         self.0.iter().map(|processor| processor.name())
     }
 
-    /// The encodings and their numbers: in frames, and, of all but the first, which every version
-    /// knows, in the hello.
+    /// The same as the configuration wants them: without compression, if it is never to be used, and
+    /// with rules, if there are any.
+    pub fn configured(&self, compresses: bool, rules: &rules::Rules) -> Self {
+        let is_kept = |processor: &&Arc<dyn Processor>| compresses || processor.name() != Zstd.name();
+        let kept = self.0.iter().filter(is_kept).map(Arc::clone);
+        let rules = (!rules.is_empty()).then(|| Arc::new(rules.clone()) as Arc<dyn Processor>);
+        Self(kept.chain(rules).collect())
+    }
+
+    /// The encodings and their numbers in frames and in the hello. The first number is that of
+    /// compression for good, also where a host has none.
     pub fn encodings(&self) -> impl Iterator<Item = (u8, &dyn Encoding)> {
-        (1..).zip(self.0.iter().filter_map(|processor| processor.encoding()))
+        let mut others = 2..;
+        self.0.iter().filter_map(|processor| processor.encoding()).filter_map(move |encoding| {
+            let is_compression = encoding.capability() == compress::CAPABILITY;
+            let number = if is_compression { Some(1) } else { others.next() };
+            Some((number?, encoding))
+        })
     }
 
     /// Whether any of them looks at chunks.
@@ -208,6 +224,7 @@ fn refused(name: &str, why: &str) -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    use super::rules::Rules;
     use super::*;
 
     struct Named(&'static str);
@@ -223,6 +240,16 @@ mod tests {
         let all = Processors::default();
         let first = all.encodings().next().map(|(number, encoding)| (number, encoding.capability()));
         assert_eq!(first, Some((1, "zstd")));
+    }
+
+    #[test]
+    fn a_configuration_takes_compression_away_and_adds_rules() {
+        let all = Processors::default();
+        assert_eq!(all.configured(true, &Rules::default()).names().collect::<Vec<_>>(), ["zstd"]);
+        let rules = Rules { largest: Some(1), ..Rules::default() };
+        let chosen = all.configured(false, &rules);
+        assert_eq!(chosen.names().collect::<Vec<_>>(), ["rules"]);
+        assert!(chosen.encodings().next().is_none() && chosen.inspect_any());
     }
 
     #[test]

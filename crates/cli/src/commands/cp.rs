@@ -79,6 +79,15 @@ pub struct Options {
     /// Give up after this many seconds without progress; what came is kept
     #[arg(long, value_name = "SECONDS", default_value = "0", hide_default_value = true)]
     timeout: u64,
+    /// Do not search the receiver's disk for what is to come
+    #[arg(long)]
+    no_search: bool,
+    /// Search this directory of the receiver too; may be given more than once
+    #[arg(long, value_name = "DIR")]
+    search: Vec<OsString>,
+    /// Tell where bytes came from, what was searched, and what held the copy up
+    #[arg(long)]
+    explain: bool,
     /// Directories are copied with what is in them (always so)
     #[arg(short, long, short_alias = 'R')]
     recursive: bool,
@@ -150,11 +159,11 @@ impl Kind {
 
 /// `tow cp`
 #[derive(Debug)]
-pub struct Cp(CopyRequest);
+pub struct Cp(CopyRequest, Shown);
 
 impl Cp {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
-        copying::copy(context, self.0, Shown::default()).await
+        copying::copy(context, self.0, self.1).await
     }
 }
 
@@ -172,7 +181,9 @@ impl FromArgMatches for Cp {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let usage = |message| usage_error("cp", message);
         refused::check(matches, "tow cp", refused::CP).map_err(usage)?;
-        Options::from_arg_matches(matches)?.request().map(Self).map_err(usage)
+        let options = Options::from_arg_matches(matches)?;
+        let shown = Shown { explain: options.explain, ..Shown::default() };
+        options.request().map(|request| Self(request, shown)).map_err(usage)
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -222,6 +233,8 @@ impl Options {
             limit_rate: self.limit_rate,
             timeout: self.timeout,
             via: self.via.unwrap_or_default(),
+            no_search: self.no_search,
+            search: self.search.iter().map(|dir| dir.as_encoded_bytes().to_vec()).collect(),
             ..CopyOptions::default()
         }
     }
@@ -285,6 +298,8 @@ mod tests {
         ("compress", &["-z", "-C", "--compress"], |o| o.compress),
         ("limit_rate", &["--limit-rate 2K"], |o| o.limit_rate == 2048),
         ("timeout", &["--timeout 9"], |o| o.timeout == 9),
+        ("no_search", &["--no-search"], |o| o.no_search),
+        ("search", &["--search x --search y", "--search=x --search=y"], |o| o.search == [b"x", b"y"]),
     ];
 
     /// Those that say what is so anyway.
@@ -294,8 +309,8 @@ mod tests {
         ("force", &["-f", "--force"]),
     ];
 
-    /// Those that say where from and where to.
-    const AROUND: [&str; 4] = ["operands", "target_directory", "rsh", "tow_path"];
+    /// Those that say where from and where to, and what is told.
+    const AROUND: [&str; 5] = ["operands", "target_directory", "rsh", "tow_path", "explain"];
 
     fn none() -> Preserve {
         Preserve {

@@ -62,8 +62,10 @@ impl Daemon {
             Some(socket) => Socket::inherit(socket)?,
             None => Socket::bind(&context.home.socket()).await?,
         };
-        let service =
-            context.embedded(Options { serve_leases: true, config: config.clone(), ..Options::default() })?;
+        let service = Service::open(
+            context.home.clone(),
+            Options { serve_leases: true, config: config.clone(), ..Options::default() },
+        )?;
         let addresses = match inherited.peers.is_empty() {
             true => service.listen(PORT, &config.general.listen).await?,
             false => service.listen_inherited(inherited.peers).await?,

@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use towpath_api::{Api, ApiError, Client, ErrorKind};
-use towpath_daemon::config::parse_bytes;
+use towpath_daemon::config::{Config, parse_bytes};
 use towpath_daemon::service::InProcess;
 use towpath_daemon::{Home, Options, Service};
 
@@ -104,8 +104,14 @@ impl Context {
         self.inherited.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
     }
 
-    /// The service in this process.
-    fn embedded(&self, options: Options) -> Result<Arc<Service>, ApiError> {
+    /// The service in this process. Of the configuration only the processors count: what may not pass
+    /// this host may not do so because no daemon runs.
+    fn embedded(&self, mut options: Options) -> Result<Arc<Service>, ApiError> {
+        let configured = Config::load(self.home.config_file())
+            .map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
+        if let Some(config) = configured {
+            options.config.processors = config.processors;
+        }
         Service::open(self.home.clone(), options)
     }
 

@@ -15,7 +15,11 @@ use crate::local_client::LocalClient;
 use crate::runner::{say as report, situations};
 use crate::trees::bytes;
 
-situations![those_who_stall_cost_only_themselves, those_who_send_garbage_cost_only_themselves];
+situations![
+    those_who_stall_cost_only_themselves,
+    a_thousand_who_stall_keep_nobody_from_reading,
+    those_who_send_garbage_cost_only_themselves
+];
 
 /// The most that either daemon may take, whoever stalls.
 const MEMORY: u64 = 160 << 20;
@@ -97,6 +101,46 @@ fn those_who_stall_cost_only_themselves() {
         behave_beside();
         drop(stalled);
     });
+}
+
+/// They take what content may have in memory, and no more; whoever reads has the rest of it.
+fn a_thousand_who_stall_keep_nobody_from_reading() {
+    const STALLED: usize = 1000;
+    /// The program itself, and what a thousand connections take besides content.
+    const BESIDES: u64 = 96 << 20;
+    raise_descriptor_limit();
+    let env = TestEnvironment::new();
+    let running = env.sender.daemon_with("[limits]\ncontent_memory = \"32M\"\n");
+    let (daemon, object) = (LocalClient::of(&env.sender), bytes(1, OBJECT));
+    let mut ticket = String::new();
+    daemon.put_parts(&object, 1 << 20, |opened| ticket = opened.into()).unwrap();
+    let stall = |number| {
+        let call = if number % 2 == 0 { "content" } else { "chunks" };
+        let request = format!("GET /v1/{call}?ticket={ticket} HTTP/1.1\r\nHost: tow\r\n\r\n");
+        let mut stream = say(&daemon, &request);
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).unwrap();
+        assert_eq!(&status, b"HTTP/1.1 200");
+        stream
+    };
+    let stalled: Vec<UnixStream> = (0..STALLED).map(stall).collect();
+    let start = Instant::now();
+    thread::scope(|scope| {
+        let read = || assert!(daemon.content(&ticket, 60).unwrap().ok("content").unwrap() == object);
+        (0..16).for_each(|_| drop(scope.spawn(read)));
+    });
+    let peak = running.peak_memory();
+    report(&format!("16 readers beside {STALLED} that stall: {:?}, {} MiB", start.elapsed(), peak >> 20));
+    assert!((1..(32 << 20) + BESIDES).contains(&peak), "the daemon took {} MiB", peak >> 20);
+    drop(stalled);
+}
+
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
 }
 
 fn those_who_send_garbage_cost_only_themselves() {

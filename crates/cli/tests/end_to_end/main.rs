@@ -67,6 +67,7 @@ mod local_client;
 mod machinery;
 mod memory;
 mod odd_trees;
+mod processors;
 mod refusals;
 mod runner;
 mod running;
@@ -89,6 +90,7 @@ fn main() -> ExitCode {
         memory::SITUATIONS,
         interruptions::SITUATIONS,
         refusals::SITUATIONS,
+        processors::SITUATIONS,
         streams::SITUATIONS,
         daemons::SITUATIONS,
         local_api::SITUATIONS,

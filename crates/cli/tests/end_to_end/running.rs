@@ -339,12 +339,17 @@ fn metrics_are_had_at_the_local_socket() {
     let env = TestEnvironment::new();
     let _daemon = env.sender.daemon();
     env.sender.tow(["ls"]).end().with(0);
-    let mut stream = UnixStream::connect(env.sender.home("run/tow.sock")).unwrap();
+    let samples = metrics(&env.sender);
+    assert!(samples["towpath_local_requests_total{call=\"/v1/objects\",status=\"200\"}"] > 0, "{samples:?}");
+}
+
+/// What a machine's daemon counted, as its local socket tells.
+pub fn metrics(machine: &Machine) -> BTreeMap<String, u64> {
+    let mut stream = UnixStream::connect(machine.home("run/tow.sock")).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    let samples = samples(answer.split_once("\r\n\r\n").unwrap().1);
-    assert!(samples["towpath_local_requests_total{call=\"/v1/objects\",status=\"200\"}"] > 0, "{answer}");
+    samples(answer.split_once("\r\n\r\n").unwrap().1)
 }
 
 /// Where the daemon says that its metrics are.

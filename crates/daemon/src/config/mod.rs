@@ -32,10 +32,10 @@ use towpath_plugins::registry::{Node, default_tree};
 use towpath_store::CachePolicy;
 
 pub use live::Live;
-pub use settings::{General, Limits, Metrics, StoreSettings};
+pub use settings::{General, Limits, Metrics, ProcessorSettings, StoreSettings};
 pub use shown::{example, reference};
 pub use source::ConfigError;
-pub use value::{Bytes, Count, LogLevel, Rate, Seconds, parse_bytes};
+pub use value::{Bytes, Compression, Count, Label, LogLevel, Rate, Seconds, parse_bytes};
 
 use settings::Section;
 use source::{Source, Table};
@@ -52,6 +52,8 @@ pub struct Config {
     pub store: StoreSettings,
     /// `[limits]`
     pub limits: Limits,
+    /// `[processors]`: what every chunk passes.
+    pub processors: ProcessorSettings,
     /// `[metrics]`
     pub metrics: Metrics,
     /// `[plugins]`: what objects are fetched through.
@@ -64,6 +66,7 @@ impl Default for Config {
             general: General::default(),
             store: StoreSettings::default(),
             limits: Limits::default(),
+            processors: ProcessorSettings::default(),
             metrics: Metrics::default(),
             plugins: default_tree(),
         }
@@ -87,6 +90,7 @@ impl Config {
         let config = Self {
             store: section(&mut top, "store")?,
             limits: section(&mut top, "limits")?,
+            processors: section(&mut top, "processors")?,
             metrics: section(&mut top, "metrics")?,
             plugins: match top.table("plugins")? {
                 Some(table) => plugins::read(table)?,
@@ -180,6 +184,15 @@ mod tests {
         assert_eq!((config.cache_policy().owned_bytes, config.limits.connections.0), (500 << 20, 7));
         assert_eq!(config.metrics.listen, Some("127.0.0.1:9464".parse().unwrap()));
         assert_eq!(config.plugins.plugin(), "direct");
+        let config = parse(
+            "[processors]\ncompression = \"always\"\nrefuse_names = [\"*.exe\"]\nrefuse_larger = \"1G\"\n\
+             refuse_labels = [\"a\", \"b\"]\nlabel = \"c\"\n",
+        );
+        let processors = config.unwrap().processors;
+        let rules = processors.rules();
+        assert_eq!(processors.wishes(), ["compress"]);
+        assert_eq!((rules.names.len(), rules.largest, rules.labels.len()), (1, Some(1 << 30), 2));
+        assert_eq!(rules.own_label.as_deref(), Some("c"));
     }
 
     #[test]
@@ -215,6 +228,19 @@ mod tests {
                 "\n\n[plugins]\nplugin = \"multipath\"",
                 "c.toml:4: plugins.plugin: this build has no plugin 'multipath'; it has: cascade, direct, local, \
                  takeover",
+            ),
+            (
+                "[processors]\ncompression = \"sometimes\"",
+                "c.toml:2: processors.compression: \"sometimes\" is not one of \"never\", \"asked\", \"always\"",
+            ),
+            (
+                "[processors]\nrefuse_names = [\"*.exe\", \"a[\"]",
+                "c.toml:2: processors.refuse_names: \"a[\" is not a pattern of names, as in \"*.exe\" or \
+                 \"private/*\"",
+            ),
+            (
+                "[processors]\nlabel = \"\"",
+                "c.toml:2: processors.label: \"\" is not a text of 1 to 1024 bytes",
             ),
             (
                 "[plugins]\nconnections = 1",

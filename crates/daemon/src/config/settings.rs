@@ -3,10 +3,13 @@
 
 use std::net::SocketAddr;
 
+use glob::Pattern;
 use towpath_content::NodeId;
+use towpath_plugins::direct::COMPRESS;
+use towpath_plugins::processor::rules::Rules;
 
 use super::source::{ConfigError, Table};
-use super::value::{Bytes, Count, LogLevel, Rate, Seconds, Setting};
+use super::value::{Bytes, Compression, Count, Label, LogLevel, Rate, Seconds, Setting};
 
 /// A field and its value, as people see it.
 pub(super) struct Shown {
@@ -122,12 +125,53 @@ settings! {
         live handshakes: Count = Count(64),
         /// Connections at once to the socket of the local API.
         live local_connections: Count = Count(2048),
-        /// Gets and streamed puts at once, in all.
+        /// Gets and puts at once, in all. A put in parts is one from its start until it is committed or given up.
         live transfers: Count = Count(256),
         /// Bytes that gets may hold in memory on their way to the disk, 32 MiB each. A get beyond is refused.
         live memory: Bytes = Bytes(2 << 30),
+        /// Bytes of content that may be held in memory on their way to applications (`/v1/content`, `/v1/chunks`), over all of them. Half of it is divided evenly among `local_connections`, at least 8 KiB each, so that readers that stall keep nobody from reading.
+        live content_memory: Bytes = Bytes(256 << 20),
         /// Bytes that stay free on a disk: with less, a transfer onto it is refused.
         live disk_free: Bytes = Bytes(0),
+    }
+}
+
+settings! {
+    /// `[processors]`
+    struct ProcessorSettings {
+        /// Compression of what crosses networks, with zstd: "never", also if the other side asks for it; "asked" by either side, as `tow cp -z` does; "always" tried, as if it were asked for.
+        start compression: Compression = Compression::Asked,
+        /// Names that do not pass this host, in or out: patterns with `*`, `?` and `[…]`, of the name alone, or of the path in its tree if the pattern has a slash. Letters match in either case.
+        start refuse_names: Vec<Pattern> = Vec::new(),
+        /// Objects of more bytes do not pass; 0 for no limit.
+        start refuse_larger: Bytes = Bytes(0),
+        /// What its sender labels so does not pass.
+        start refuse_labels: Vec<Label> = Vec::new(),
+        /// The label that receivers are told of what this host serves.
+        start label: Option<Label> = None,
+    }
+}
+
+impl ProcessorSettings {
+    /// Whether compression may be used at all.
+    pub fn compresses(&self) -> bool {
+        self.compression != Compression::Never
+    }
+
+    /// The capabilities that are asked for of the other side.
+    pub fn wishes(&self) -> Vec<String> {
+        let is_always = self.compression == Compression::Always;
+        is_always.then(|| COMPRESS.to_owned()).into_iter().collect()
+    }
+
+    /// What is refused, and said of what is served.
+    pub fn rules(&self) -> Rules {
+        Rules {
+            names: self.refuse_names.clone(),
+            largest: Some(self.refuse_larger.0).filter(|largest| *largest > 0),
+            labels: self.refuse_labels.iter().map(Label::to_string).collect(),
+            own_label: self.label.as_ref().map(Label::to_string),
+        }
     }
 }
 

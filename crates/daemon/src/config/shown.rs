@@ -15,11 +15,12 @@ const WIDTH: usize = 100;
 
 impl Config {
     /// The tables but for the plugins, each with its fields.
-    pub(super) fn sections(&self) -> [(&'static str, Vec<Shown>); 4] {
+    pub(super) fn sections(&self) -> [(&'static str, Vec<Shown>); 5] {
         [
             ("", self.general.shown()),
             ("store", self.store.shown()),
             ("limits", self.limits.shown()),
+            ("processors", self.processors.shown()),
             ("metrics", self.metrics.shown()),
         ]
     }
@@ -177,7 +178,7 @@ mod tests {
     fn what_is_shown_is_the_same_configuration() {
         let other = "listen = [\"127.0.0.1:7\"]\nlimit_rate = \"3K\"\nlog_level = \"trace\"\nallowed_nodes = \
             [\"0707070707070707070707070707070707070707070707070707070707070707\"]\n\
-            [limits]\nmemory = 12345\n[metrics]\nlisten = \"[::1]:9\"\n[plugins]\nplugin = \"takeover\"\n\
+            [limits]\nmemory = 12345\n[processors]\nrefuse_names = [\"a\"]\nlabel = \"l\"\n[metrics]\nlisten = \"[::1]:9\"\n[plugins]\nplugin = \"takeover\"\n\
             first = { plugin = \"local\" }\nbetter = { plugin = \"cascade\", of = [{ plugin = \"direct\" }] }\n";
         for config in [Config::default(), parse(other)] {
             assert_eq!(parse(&config.to_string()), config);
@@ -199,6 +200,7 @@ mod tests {
         let all: Vec<_> = example().lines().map(uncommented).collect();
         let mut config = parse(&all.join("\n"));
         assert!(config.metrics.listen.take().is_some(), "an example stands for what is absent");
+        assert!(config.processors.label.take().is_some(), "here too");
         assert_eq!(config, Config::default());
     }
 }

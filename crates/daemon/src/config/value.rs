@@ -1,7 +1,9 @@
 //! Kinds of values: how each is written in the file.
 
+use std::fmt;
 use std::net::SocketAddr;
 
+use glob::Pattern;
 use toml::de::DeValue;
 use towpath_content::NodeId;
 
@@ -51,6 +53,25 @@ pub enum LogLevel {
     Trace,
 }
 
+/// When what crosses networks is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// Not even if the other side asks.
+    Never,
+    /// When either side asks.
+    Asked,
+    /// This side asks.
+    Always,
+}
+
+/// What a sender says of an object, for the rules of other hosts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label(String);
+
+/// As long as a value of metadata.
+const MAX_LABEL: usize = 1024;
+const COMPRESSIONS: [(Compression, &str); 3] =
+    [(Compression::Never, "never"), (Compression::Asked, "asked"), (Compression::Always, "always")];
 /// The largest [`Count`]; referred files may be more.
 const MAX_COUNT: u64 = 1_000_000_000;
 /// A day.
@@ -228,6 +249,86 @@ impl Setting for LogLevel {
     }
 }
 
+impl Setting for Compression {
+    const EXAMPLE: &'static str = "\"asked\"";
+
+    fn kind() -> String {
+        format!("one of {}", COMPRESSIONS.map(|(_, name)| quoted(name)).join(", "))
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        let found = COMPRESSIONS.iter().find(|(_, name)| value.as_str() == Some(name));
+        found.map_or_else(|| wrong(value, &Self::kind()), |(compression, _)| Ok(*compression))
+    }
+
+    fn show(&self) -> Option<String> {
+        COMPRESSIONS.iter().find(|(compression, _)| compression == self).map(|(_, name)| quoted(name))
+    }
+}
+
+impl Label {
+    fn parse(text: &str) -> Option<Self> {
+        (1..=MAX_LABEL).contains(&text.len()).then(|| Self(text.into()))
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+const A_LABEL: &str = "a text of 1 to 1024 bytes";
+
+impl Setting for Option<Label> {
+    const EXAMPLE: &'static str = "\"internal\"";
+
+    fn kind() -> String {
+        A_LABEL.into()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        value.as_str().and_then(Label::parse).map_or_else(|| wrong(value, A_LABEL), |label| Ok(Some(label)))
+    }
+
+    fn show(&self) -> Option<String> {
+        self.as_ref().map(|label| quoted(&label.0))
+    }
+}
+
+impl Setting for Vec<Label> {
+    const EXAMPLE: &'static str = "[\"internal\"]";
+
+    fn kind() -> String {
+        format!("a list of texts, as in {}", Self::EXAMPLE)
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        list(value, &Self::kind(), A_LABEL, Label::parse)
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(show_list(self))
+    }
+}
+
+impl Setting for Vec<Pattern> {
+    const EXAMPLE: &'static str = "[\"*.exe\", \"private/*\"]";
+
+    fn kind() -> String {
+        format!("a list of patterns, as in {}", Self::EXAMPLE)
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        let member = "a pattern of names, as in \"*.exe\" or \"private/*\"";
+        list(value, &Self::kind(), member, |text| Pattern::new(text).ok().filter(|_| !text.is_empty()))
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(show_list(self))
+    }
+}
+
 impl Setting for Option<SocketAddr> {
     const EXAMPLE: &'static str = "\"127.0.0.1:9464\"";
 
@@ -342,5 +443,9 @@ mod tests {
         read::<Option<SocketAddr>>(Option::<SocketAddr>::EXAMPLE).unwrap();
         read::<Vec<SocketAddr>>(Vec::<SocketAddr>::EXAMPLE).unwrap();
         read::<Vec<NodeId>>(Vec::<NodeId>::EXAMPLE).unwrap();
+        read::<Compression>(Compression::EXAMPLE).unwrap();
+        read::<Vec<Pattern>>(Vec::<Pattern>::EXAMPLE).unwrap();
+        read::<Vec<Label>>(Vec::<Label>::EXAMPLE).unwrap();
+        read::<Option<Label>>(Option::<Label>::EXAMPLE).unwrap();
     }
 }

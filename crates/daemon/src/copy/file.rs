@@ -16,9 +16,10 @@ use towpath_content::Oid;
 use towpath_content::pieces::{MIN_LOG2, Value};
 use towpath_content::tree::{Kind, Metadata, Time};
 use towpath_files::{BeforeNaming, FileError, Overwrite, RelPath, Staged, Stamp};
+use towpath_plugins::processor::{Object, Processors};
 use towpath_store::About;
 use towpath_transfer::object::CheckError;
-use towpath_transfer::{FetchError, Outcome, Target};
+use towpath_transfer::{FetchError, Metadata as Labels, Outcome, Target};
 
 use super::judge::Changes;
 use super::places::Place;
@@ -97,6 +98,12 @@ impl CopyFile {
         })
     }
 
+    /// Where it will lie.
+    pub fn destination(&self) -> Option<std::path::PathBuf> {
+        let placing = self.receiving.opened()?;
+        Some(self.wanted.path.below(&placing.base))
+    }
+
     /// What was known when it was asked for.
     pub const fn wanted(&self) -> &Wanted {
         &self.wanted
@@ -116,6 +123,21 @@ impl CopyFile {
     /// Its source has holes, which are to be holes here too.
     pub fn set_sparse(&self, is_sparse: bool) {
         self.sparse.fetch_or(is_sparse, Ordering::Relaxed);
+    }
+
+    /// Whether it may pass, and so much of its content as is at hand.
+    pub fn passes(
+        &self,
+        processors: &Processors,
+        oid: &Oid,
+        offset: u64,
+        content: &[u8],
+    ) -> Result<(), Outcome> {
+        let metadata = Labels::default();
+        let size = (!oid.is_live()).then(|| self.size());
+        let object = Object { oid, name: &self.wanted.shown, size, metadata: &metadata };
+        processors.admit(&object)?;
+        if content.is_empty() { Ok(()) } else { processors.inspect(&object, offset, content) }
     }
 
     /// Whether its place is taken by a file with this very content. Reads that file unless the

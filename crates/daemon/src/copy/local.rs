@@ -2,12 +2,17 @@
 //! bytes moved by the kernel where it can.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 use towpath_api::ApiError;
 use towpath_files::{FileError, Stamp};
+use towpath_plugins::processor::Processors;
 use towpath_store::hash_open_file;
+use towpath_transfer::{FetchError, Outcome};
 
 use super::file::CopyFile;
 use super::removal::Removal;
@@ -20,6 +25,8 @@ use crate::lock::lock;
 const WORKERS: usize = 4;
 /// How often a file is read that is written to meanwhile.
 const TRIES: usize = 3;
+/// Bytes that inspectors are shown at once.
+const INSPECTED: usize = 256 << 10;
 /// Files that wait for one of them.
 const WAITING: usize = 256;
 
@@ -29,26 +36,32 @@ pub struct LocalSupplier {
     /// What is removed at the source once it is in place: files asked for, by entry.
     remove: Option<Mutex<HashMap<u64, Located>>>,
     removal: Removal,
+    inspects: bool,
 }
 
 impl LocalSupplier {
     /// Starts its threads; must be called within a runtime. `remove_sources`: a file is removed
-    /// once it is in place.
-    pub fn start(events: Events, remove_sources: bool) -> Arc<Self> {
+    /// once it is in place. What is copied passes `processors`.
+    pub fn start(events: Events, remove_sources: bool, processors: &Processors) -> Arc<Self> {
         let (queue, inbox) = mpsc::channel(WAITING);
         let inbox = Arc::new(Mutex::new(inbox));
         for _ in 0..WORKERS {
             let inbox: Arc<Mutex<mpsc::Receiver<Arc<CopyFile>>>> = Arc::clone(&inbox);
-            let events = events.clone();
+            let (events, processors) = (events.clone(), processors.clone());
             tokio::task::spawn_blocking(move || {
                 loop {
                     let next = lock(&inbox).blocking_recv();
                     let Some(file) = next else { return };
-                    copy(&file, &events);
+                    copy(&file, &processors, &events);
                 }
             });
         }
-        Arc::new(Self { queue, remove: remove_sources.then(Mutex::default), removal: Removal::new(events) })
+        Arc::new(Self {
+            queue,
+            remove: remove_sources.then(Mutex::default),
+            removal: Removal::new(events),
+            inspects: processors.inspect_any(),
+        })
     }
 
     /// Notes where an entry is, in case it is to be removed.
@@ -72,6 +85,10 @@ impl Supplier for LocalSupplier {
         Ok(())
     }
 
+    fn inspects(&self) -> bool {
+        self.inspects
+    }
+
     fn considered(&self, _entry: u64) -> Result<(), ApiError> {
         Ok(())
     }
@@ -93,15 +110,15 @@ impl Supplier for LocalSupplier {
     }
 }
 
-fn copy(file: &CopyFile, events: &Events) {
+fn copy(file: &CopyFile, processors: &Processors, events: &Events) {
     let Some(located) = &file.wanted().located else { return file.drop_it() };
-    let mut result = begin(file, located);
+    let mut result = begin(file, located, processors);
     // Whoever writes to it may be done by now.
     for _ in 1..TRIES {
         if !matches!(result, Err(FileError::Changed { .. })) {
             break;
         }
-        result = once(file, located);
+        result = once(file, located, processors);
     }
     let Err(error) = result else { return };
     match located.open() {
@@ -115,12 +132,12 @@ fn copy(file: &CopyFile, events: &Events) {
 }
 
 /// The first try, which also finds out whether there is anything to do.
-fn begin(file: &CopyFile, located: &Located) -> Result<(), FileError> {
+fn begin(file: &CopyFile, located: &Located, processors: &Processors) -> Result<(), FileError> {
     let path = located.whole_path();
     let source = located.open()?;
     if file.wanted().compare.is_some() {
         let hashed = hash_open_file(&source, &path)
-            .map_err(|error| FileError::new("read", &path, std::io::Error::other(error.to_string())))?;
+            .map_err(|error| FileError::new("read", &path, io::Error::other(error.to_string())))?;
         if file.is_there(&hashed.oid) {
             file.is_same();
             return Ok(());
@@ -129,14 +146,44 @@ fn begin(file: &CopyFile, located: &Located) -> Result<(), FileError> {
             return Ok(());
         }
     }
-    once(file, located)
+    once(file, located, processors)
 }
 
-fn once(file: &CopyFile, located: &Located) -> Result<(), FileError> {
+fn once(file: &CopyFile, located: &Located, processors: &Processors) -> Result<(), FileError> {
     let source = located.open()?;
     let seen = Stamp::of(&source).map_err(|error| FileError::new("open", &located.whole_path(), error))?;
     file.learn(seen.size, seen.modified);
+    if let Err(outcome) = inspect(file, &source, located, processors)? {
+        file.ended(&FetchError::Ended(outcome));
+        return Ok(());
+    }
     file.copy_from(&source, &seen)
+}
+
+/// Lets the inspectors look at the whole file, if there are any: then it is read once more. What
+/// changes between that and the copy is noticed by the copy.
+fn inspect(
+    file: &CopyFile,
+    source: &File,
+    located: &Located,
+    processors: &Processors,
+) -> Result<Result<(), Outcome>, FileError> {
+    if !processors.inspect_any() {
+        return Ok(Ok(()));
+    }
+    let path = located.whole_path();
+    let failed = |error| FileError::new("read", &path, error);
+    let hashed =
+        hash_open_file(source, &path).map_err(|error| failed(io::Error::other(error.to_string())))?;
+    let (mut part, mut at) = (vec![0; INSPECTED], 0);
+    loop {
+        let len = source.read_at(&mut part, at).map_err(failed)?;
+        let passes = file.passes(processors, &hashed.oid, at, &part[..len]);
+        if len == 0 || passes.is_err() {
+            return Ok(passes);
+        }
+        at += len as u64;
+    }
 }
 
 #[cfg(test)]
@@ -195,7 +242,11 @@ mod tests {
             changes: Changes::default(),
             located: Some(located),
         };
-        copy(&CopyFile::new(&receiving, wanted, receiving.places.try_take().unwrap()), &events);
+        copy(
+            &CopyFile::new(&receiving, wanted, receiving.places.try_take().unwrap()),
+            &Processors::default(),
+            &events,
+        );
         drop((receiving, events));
 
         let (person, mut shown) = mpsc::channel(4);

@@ -68,7 +68,7 @@ mod taking;
 mod talk;
 mod within;
 
-pub use events::{CopyEvent, CopySummary, Counts, FailureKind};
+pub use events::{CopyEvent, CopySummary, Counts, FailureKind, Searched};
 pub use options::{Check, CopyOptions, CopyRequest, Mode, Preserve, Via};
 pub use run::run;
 pub use started::serve_stdio;

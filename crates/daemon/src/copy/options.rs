@@ -59,6 +59,11 @@ pub struct CopyOptions {
     pub ignore_existing: bool,
     /// What the destination has in the way of a file is not used as a source of its bytes (`-W`).
     pub whole_file: bool,
+    /// Nothing of this machine's disk is searched for what is to come (`--no-search`).
+    pub no_search: bool,
+    /// Directories that are searched too, whatever file system they are on (`--search`), as the
+    /// receiving side knows them.
+    pub search: Vec<Vec<u8>>,
     /// Runs of zeros become holes (`-S`), besides the holes that the source has.
     pub sparse: bool,
     /// Data are compressed on the network (`-z`).
@@ -191,6 +196,8 @@ impl Default for CopyOptions {
             existing: false,
             ignore_existing: false,
             whole_file: false,
+            no_search: false,
+            search: Vec::new(),
             sparse: false,
             compress: false,
             delete: false,

@@ -12,6 +12,7 @@ use towpath_api::ApiError;
 use towpath_content::Oid;
 use towpath_content::tree::Time;
 use towpath_plugins::direct::{ControlClosed, ControlSender};
+use towpath_plugins::processor::Processors;
 use towpath_transfer::progress::Progress;
 use towpath_transfer::session::OnDone;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Target};
@@ -44,6 +45,8 @@ pub struct RemoteSupplier {
     source: Arc<str>,
     /// See [`Asks::inline`].
     inline: u32,
+    /// What files pass.
+    processors: Processors,
     /// Files that may have been renamed, until the walk is over.
     held: Mutex<Option<Vec<Held>>>,
     done: mpsc::UnboundedSender<Done>,
@@ -64,8 +67,14 @@ enum Done {
 
 impl RemoteSupplier {
     /// Speaks over `control` and fetches by `session`. With `compress` all bytes are fetched, as the
-    /// control stream is not compressed. Must be made within a runtime.
-    pub fn new(control: ControlSender, session: &Arc<Session>, compress: bool) -> Arc<Self> {
+    /// control stream is not compressed. What comes besides the session passes `processors`. Must be
+    /// made within a runtime.
+    pub fn new(
+        control: ControlSender,
+        session: &Arc<Session>,
+        compress: bool,
+        processors: &Processors,
+    ) -> Arc<Self> {
         let (done, settled) = mpsc::unbounded_channel();
         tokio::spawn(tell_settled(control.clone(), settled));
         Arc::new(Self {
@@ -77,6 +86,7 @@ impl RemoteSupplier {
             progress: session.progress(),
             source: "sender".into(),
             inline: if compress { 0 } else { INLINE },
+            processors: processors.clone(),
             held: Mutex::new(Some(Vec::new())),
             done,
         })
@@ -124,6 +134,10 @@ impl RemoteSupplier {
                 return Ok(());
             }
         }
+        if let Err(outcome) = file.passes(&self.processors, &oid, 0, &answer.content) {
+            file.ended(&FetchError::Ended(outcome));
+            return Ok(());
+        }
         if answer.size == 0 {
             file.make_empty();
             return Ok(());
@@ -168,7 +182,8 @@ impl RemoteSupplier {
             path: file.wanted().shown.clone(),
             size: Some(file.size()),
             modified: Some(file.wanted().metadata.modified),
-            ..Group::default()
+            destination: file.destination(),
+            coverage: None,
         });
         let request = ObjectRequest {
             oid,
@@ -201,6 +216,10 @@ impl Supplier for RemoteSupplier {
             next.compare.len() + next.entries.len()
         };
         if count >= TOGETHER { self.push() } else { Ok(()) }
+    }
+
+    fn inspects(&self) -> bool {
+        self.processors.inspect_any()
     }
 
     fn considered(&self, entry: u64) -> Result<(), ApiError> {

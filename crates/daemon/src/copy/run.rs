@@ -145,7 +145,7 @@ async fn start(
     let options = request.options.clone();
     let (offers, peers) = peer_service(service);
     let rsh = Rsh::choose(request.rsh.as_deref())?;
-    let config = peer_config(&options);
+    let config = peer_config(service, &options);
     let traffic = Arc::clone(&config.traffic);
     let opening = Channel::open(
         remote,

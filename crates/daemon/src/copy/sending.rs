@@ -8,7 +8,7 @@ use towpath_api::ApiError;
 use towpath_plugins::direct::ControlReceiver;
 
 use super::events::CopySummary;
-use super::message::{Message, violation};
+use super::message::{Asks, Message, violation};
 use super::sender::{Sender, hung_up};
 use super::side::{Side, joined, told_error};
 use super::source::Sources;
@@ -39,6 +39,10 @@ pub async fn send(
                 }
                 Message::Event(json) => side.events.pass(&json).await?,
                 Message::Fatal(fatal) => return Err(told_error(&fatal)),
+                // Contents that go with their names would go past the inspectors.
+                Message::Asks(wanted) if side.service.processors().inspect_any() => {
+                    sender.hear(Message::Asks(Asks { inline: 0, ..wanted }), &asks)?;
+                }
                 message => sender.hear(message, &asks)?,
             }
         }

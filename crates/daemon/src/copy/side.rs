@@ -108,19 +108,25 @@ pub async fn tell(receiving: Arc<Receiving>, progress: Option<(Progress, String)
 pub fn peer_service(service: &Service) -> (Arc<Offers>, Arc<PeerService>) {
     let offers = Arc::new(Offers::new(service.identity.clone()));
     let store = Arc::clone(&service.store) as Arc<dyn Store>;
-    let peers = Arc::new(PeerService::new(store, Arc::clone(&offers) as _));
-    (offers, peers)
+    let peers = PeerService::new(store, Arc::clone(&offers) as _);
+    (offers, Arc::new(peers.with_processors(service.processors().clone())))
 }
 
 /// How the connections of a copy are to be used; all of one copy share its rate limit.
-pub fn peer_config(options: &CopyOptions) -> PeerConfig {
+pub fn peer_config(service: &Service, options: &CopyOptions) -> PeerConfig {
     let pace = Arc::new(Pace::new(options.limit_rate));
+    let bare = service.bare_peer_config();
+    let mut wishes = bare.wishes;
+    if options.compress && wishes.is_empty() {
+        wishes.push(COMPRESS.to_owned());
+    }
     PeerConfig {
         control: true,
         silence: SILENCE,
-        wishes: options.compress.then(|| COMPRESS.to_owned()).into_iter().collect(),
+        wishes,
         send_pace: Arc::clone(&pace),
         receive_pace: pace,
+        processors: bare.processors,
         ..PeerConfig::default()
     }
 }

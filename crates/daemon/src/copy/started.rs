@@ -28,7 +28,7 @@ const MAX_OPTIONS: usize = 1 << 30;
 /// The other side of a copy, over this process's standard input and output. Ends with them.
 pub async fn serve_stdio(service: &Arc<Service>) -> Result<(), ApiError> {
     let (offers, peers) = peer_service(service);
-    let config = PeerConfig { control: true, ..PeerConfig::default() };
+    let config = PeerConfig { control: true, ..service.bare_peer_config() };
     let peer = channel::serve_stdio(service.identity.node_id(), Arc::clone(&peers), config).await?;
     channel::exit_after(&peer, GRACE);
     let Some((control, mut inbox)) = peer.control() else {
@@ -104,7 +104,7 @@ async fn serve(
         }
         false => None,
     };
-    let (config, ssh) = (peer_config(&options), SshConnection::from_env());
+    let (config, ssh) = (peer_config(service, &options), SshConnection::from_env());
     let (mut race, addresses) = race(service, options.via, peers, peer.node(), config, ssh).await?;
     let ready = Ready { addresses, sources: count as u32 };
     control.send(Message::Ready(ready).into_bytes()).await.map_err(|_| hung_up())?;

@@ -27,6 +27,9 @@ pub trait Supplier: Send + Sync {
     /// Begins to bring a file, which ends by one of [`CopyFile`]'s methods. May block.
     fn bring(&self, file: Arc<CopyFile>) -> Result<(), ApiError>;
 
+    /// Whether it is to be asked for empty files too: something looks at every file that comes.
+    fn inspects(&self) -> bool;
+
     /// All entries below this one have been looked at.
     fn considered(&self, entry: u64) -> Result<(), ApiError>;
 

@@ -14,7 +14,7 @@ use towpath_content::Oid;
 use towpath_content::tree::Decoder;
 use towpath_plugins::direct::ControlReceiver;
 use towpath_plugins::local::SOURCE as LOCAL;
-use towpath_plugins::{Cascade, Direct, Local, Takeover, takeover};
+use towpath_plugins::{Cascade, Direct, Inspected, Local, Takeover, takeover};
 use towpath_store::Store;
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
@@ -25,6 +25,7 @@ use super::message::{Answer, Empty, Message, violation};
 use super::options::Via;
 use super::race::{Race, STAND_LIMIT};
 use super::remote::RemoteSupplier;
+use super::search;
 use super::sender::hung_up;
 use super::side::{Side, StopOnDrop, by_source, joined, receiving, tell, told_error};
 
@@ -73,9 +74,12 @@ pub async fn receive(
         let patience = Duration::from_secs(options.timeout);
         race.stands(if patience.is_zero() { STAND_LIMIT } else { patience }).await?;
     }
-    let (session, _hints) = session(side, Arc::clone(&takeover));
+    let adaptive = search::plugin(side, &destined.path, Arc::clone(&takeover));
+    let (session, _hints) = session(side, search::way(adaptive.as_ref(), &takeover));
     let session = Arc::new(session);
-    let supplier = RemoteSupplier::new(side.control.clone(), &session, options.compress);
+    let compress = options.compress || !side.service.config().processors.wishes().is_empty();
+    let processors = side.service.processors();
+    let supplier = RemoteSupplier::new(side.control.clone(), &session, compress, processors);
     receiving.set_supplier(Arc::clone(&supplier) as Arc<dyn super::supply::Supplier>);
     let merge = Merge::new(&receiving, destined)?;
     let progress = session.progress();
@@ -113,6 +117,7 @@ pub async fn receive(
     let local = snapshot.by_source.get(LOCAL).copied().unwrap_or(0);
     summary.literal = snapshot.by_source.values().sum::<u64>() - local;
     summary.kept = snapshot.kept;
+    summary.search = adaptive.map(|adaptive| search::searched(&adaptive.account()));
     summary.matched += local + snapshot.kept;
     Ok(summary)
 }
@@ -126,11 +131,14 @@ async fn failed(handle: JoinHandle<Result<(), ApiError>>) -> ApiError {
 
 /// The session that files are fetched by: from this machine where it has them, else from the other
 /// side, the way that is best.
-fn session(side: &Side, takeover: Arc<Takeover>) -> (Session, watch::Sender<Vec<towpath_content::Hint>>) {
+fn session(
+    side: &Side,
+    network: Arc<dyn TransferPlugin>,
+) -> (Session, watch::Sender<Vec<towpath_content::Hint>>) {
     let store = Arc::clone(&side.service.store) as Arc<dyn Store>;
     // Whoever may log in here may know what is here (`docs/threat-model.md`).
     let local = Arc::new(Local::new(store, Arc::new(|_: &Oid| true))) as Arc<dyn TransferPlugin>;
-    let root = Arc::new(Cascade::new(vec![local, takeover]));
+    let root = Inspected::wrap(Arc::new(Cascade::new(vec![local, network])), side.service.processors());
     let (hints_in, hints) = watch::channel(Vec::new());
     let context = Context { root: Oid::of(b"copy"), node: Some(side.peer.node()), secret: None, hints };
     let mut config = SessionConfig::default();

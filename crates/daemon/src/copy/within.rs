@@ -31,7 +31,7 @@ pub async fn within(
     let contents = names_contents(request.mode, &names)?;
     let options = request.options.clone();
     let receiving = receiving(service, &options, events.clone(), false);
-    let supplier = LocalSupplier::start(events.clone(), options.remove_source_files);
+    let supplier = LocalSupplier::start(events.clone(), options.remove_source_files, service.processors());
     receiving.set_supplier(Arc::clone(&supplier) as Arc<dyn super::supply::Supplier>);
     let destined = Destined {
         path: destination.into(),

@@ -38,7 +38,7 @@ pub(super) async fn put(
     if kind.is_file() {
         if let Some(path) = named(&file, &metadata) {
             let holder = service.sessions.holder(request.session.as_deref())?;
-            return Ok(put::put(service, &path, holder).await?.reply);
+            return put::put_named(service, &path, holder).await;
         }
         return stream(service, request, read_file(file)).await;
     }

@@ -14,8 +14,9 @@ use super::connection::{Passed, Slot};
 use super::descriptor;
 use super::lines::stream;
 use super::problem::{Answer, Failure, JsonBody, Path, Query, answer, wrong};
+use crate::open_puts;
+use crate::put::OpenStream;
 use crate::service::{InProcess, parse_name};
-use crate::{open_puts, put};
 
 pub(super) async fn put(
     State(api): State<InProcess>,
@@ -29,18 +30,19 @@ pub(super) async fn put_stream(
     State(api): State<InProcess>,
     Query(request): Query<OpenPutRequest>,
     body: Body,
-) -> Response {
+) -> Result<Response, Failure> {
+    let mut body = BodyReader::new(body);
+    let (put, ticket) = match OpenStream::begin(&api.0, &request) {
+        Ok(begun) => begun,
+        Err(error) => {
+            body.drain().await;
+            return Err(error.into());
+        }
+    };
     let (events, inbox) = mpsc::channel(4);
     let work = async move {
-        let (ticket, mut tickets) = mpsc::channel(1);
-        let input = Box::new(BodyReader::new(body));
-        let telling = async {
-            if let Some(reply) = tickets.recv().await {
-                let _ = events.send(Event::Ticket(reply)).await;
-            }
-        };
-        let (result, ()) = tokio::join!(put::put_stream(&api.0, &request, input, ticket), telling);
-        let end = match result {
+        let _ = events.send(Event::Ticket(ticket)).await;
+        let end = match put.fill(Box::new(body)).await {
             Ok(reply) => Event::Summary(Summary {
                 oid: reply.oid,
                 bytes: reply.size.unwrap_or(0),
@@ -50,7 +52,7 @@ pub(super) async fn put_stream(
         };
         let _ = events.send(end).await;
     };
-    stream(work, inbox)
+    Ok(stream(work, inbox))
 }
 
 /// Whose offset a part has.

@@ -58,6 +58,8 @@ fn routes() -> Vec<Route> {
         post("/v1/done", calls::done),
         post("/v1/gc", calls::gc),
         get("/v1/status", calls::status),
+        // Not of this API's version: what any reader of Prometheus' format asks for.
+        get("/metrics", metrics),
     ]
 }
 
@@ -86,8 +88,6 @@ pub(super) fn router(api: InProcess) -> Router {
         router.route(path, methods.layer(counted))
     });
     calls
-        // Not of this API: what any reader of Prometheus' format asks for.
-        .route("/metrics", on(MethodFilter::GET, metrics))
         // Bodies of JSON have a limit of their own, the others are streams.
         .layer(DefaultBodyLimit::disable())
         .fallback(problem::no_such_call)

@@ -5,6 +5,7 @@ use std::io::{IoSlice, Write, pipe};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::Value;
@@ -31,6 +32,11 @@ fn put(daemon: &Daemon, descriptors: &[BorrowedFd<'_>]) -> Reply {
     assert_eq!(reply.head.field("connection"), Some("close"));
     assert!(connection.head().is_err(), "the connection is closed");
     reply
+}
+
+/// Puts a file by descriptor.
+pub fn put_file(daemon: &Daemon, path: &Path) -> Reply {
+    put(daemon, &[File::open(path).unwrap().as_fd()])
 }
 
 fn ticket(reply: &Value) -> &str {
@@ -119,7 +125,7 @@ fn anything_else_is_refused_and_closed() {
 fn open_descriptors() -> usize {
     let links = std::fs::read_dir("/proc/self/fd").unwrap();
     // Other tests of this process run at the same time: only what this one passed counts.
-    let is_ours = |name: &std::path::Path| {
+    let is_ours = |name: &Path| {
         let name = name.to_string_lossy().into_owned();
         name.ends_with("/a file") || name == "/dev/null"
     };

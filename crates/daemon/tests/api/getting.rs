@@ -74,7 +74,7 @@ fn chunks_come_each_once_with_their_places() {
 }
 
 /// Listens to what happens at a daemon.
-fn listen(daemon: &Daemon) -> Connection {
+pub fn listen(daemon: &Daemon) -> Connection {
     let mut connection = daemon.connect();
     connection.request("GET", "/v1/events", &[], b"");
     assert_eq!(connection.head().unwrap().status, 200);

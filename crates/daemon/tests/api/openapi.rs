@@ -256,6 +256,7 @@ fn answers_are_as_the_file_says() {
     checker.call("GET", "/v1/objects", "/v1/objects?cached=true", None).with(200);
     checker.call("POST", "/v1/gc", "/v1/gc", Some(json!({ "all": true }))).with(200);
     checker.call("GET", "/v1/status", "/v1/status", None).with(200);
+    checker.call("GET", "/metrics", "/metrics", None).with(200);
     let all: BTreeSet<_> = table().into_iter().map(|(method, path)| (method.into(), path.into())).collect();
     assert_eq!(checker.checked, all, "every call was made");
 }

@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
+use towpath_daemon::config::Count;
 
 use crate::client::Reply;
-use crate::world::{Daemon, pattern};
+use crate::world::{Daemon, eventually, pattern};
 
 fn open(daemon: &Daemon, request: Value) -> (String, String) {
     let reply = daemon.call("POST", "/v1/puts", Some(request)).with(200).json();
@@ -144,4 +145,76 @@ fn what_is_committed_while_the_cache_is_emptied_stays() {
         let path = format!("/v1/content?ticket={ticket}&timeout=2");
         assert!(daemon.call("GET", &path, None).with(200).body == pattern(number, 1000));
     }
+}
+
+#[test]
+fn puts_of_every_kind_count_as_transfers_and_an_open_one_comes_to_its_end() {
+    let daemon = Daemon::start();
+    let small = daemon.file("small", b"few");
+    daemon.limit(|limits| limits.transfers = Count(1));
+    let (id, _) = open(&daemon, json!({}));
+    send(&daemon, &id, 0, b"first ").with(200);
+    let by_name = || daemon.call("POST", "/v1/put", Some(json!({ "path": small })));
+    let in_parts = || daemon.call("POST", "/v1/puts", Some(json!({})));
+    let streamed = || {
+        let mut connection = daemon.connect();
+        connection.request("POST", "/v1/put-stream", &[], b"bytes");
+        connection.reply()
+    };
+    for refused in [by_name(), in_parts(), streamed(), crate::descriptors::put_file(&daemon, &small)] {
+        let problem = refused.with(503).json();
+        assert_eq!(problem["kind"], "busy", "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains("limits.transfers"), "{problem}");
+    }
+    send(&daemon, &id, 6, b"last").with(200);
+    daemon.call("POST", &format!("/v1/puts/{id}/commit"), None).with(200);
+    by_name().with(200);
+    eventually("the put by name has ended", || in_parts().head.status == 200);
+}
+
+#[test]
+fn a_put_that_is_given_up_or_whose_session_ends_leaves_its_place() {
+    let daemon = Daemon::start();
+    daemon.limit(|limits| limits.transfers = Count(1));
+    let (id, _) = open(&daemon, json!({}));
+    daemon.call("DELETE", &format!("/v1/puts/{id}"), None).with(200);
+    let mut session = daemon.connect();
+    session.request("POST", "/v1/sessions", &[], b"");
+    assert_eq!(session.head().unwrap().status, 200);
+    let name = session.event().unwrap()["session"].as_str().unwrap().to_owned();
+    open(&daemon, json!({ "session": name }));
+    drop(session);
+    eventually("the session's put is given up", || {
+        daemon.call("POST", "/v1/puts", Some(json!({}))).head.status == 200
+    });
+}
+
+#[test]
+fn puts_by_name_are_told_of_with_what_was_left_out() {
+    let daemon = Daemon::start();
+    let mut events = crate::getting::listen(&daemon);
+    let tree = daemon.dir.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    std::fs::write(tree.join("file"), pattern(9, 200_000)).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(tree.join("socket")).unwrap();
+    let put = |path: &std::path::Path| daemon.call("POST", "/v1/put", Some(json!({ "path": path })));
+    put(&tree).with(200);
+    let mut told = Vec::new();
+    while told.last().is_none_or(|event: &Value| event["event"] != "summary") {
+        let event = events.event().unwrap();
+        assert_eq!(event["direction"], "put", "{event}");
+        told.push(event);
+    }
+    let left_out = told.iter().find(|event| event["event"] == "file_failed").expect("the socket is left out");
+    assert_eq!(left_out["path"], "socket");
+    assert_eq!(told[told.len() - 1]["bytes"], 200_000);
+    // Large enough for its ticket to come before all is read.
+    let large = daemon.file("large", &vec![7; 70 << 20]);
+    put(&large).with(200);
+    let (mut last, mut progress) = (json!(null), 0);
+    while last["event"] != "summary" {
+        last = events.event().unwrap();
+        progress += u32::from(last["event"] == "transfer" && last["expected"] == 70 << 20);
+    }
+    assert!(progress > 0 && last["bytes"] == 70 << 20, "{last}");
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
+use towpath_daemon::config::{Config, Limits};
 use towpath_daemon::server::{Socket, serve};
 use towpath_daemon::{Home, Options, Service};
 
@@ -47,6 +48,13 @@ impl Daemon {
             service
         });
         Self { service, socket, dir, end: Some(end), runtime: Some(runtime) }
+    }
+
+    /// Changes its limits, as a reload does.
+    pub fn limit(&self, change: impl FnOnce(&mut Limits)) {
+        let mut config = Config::clone(&self.service.config());
+        change(&mut config.limits);
+        self.service.reconfigure(config);
     }
 
     fn end(&mut self) {

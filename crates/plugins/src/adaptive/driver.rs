@@ -17,8 +17,8 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::tree::Time;
-use towpath_store::{DiskStore, Stamp};
 use towpath_store::disk::chunk_index::Location;
+use towpath_store::{DiskStore, Stamp};
 use towpath_transfer::plugin::{Pressure, Sink};
 use towpath_transfer::want::{Group, Payload};
 use towpath_transfer::{BoxFuture, Context, Delivery, Outcome, Tag, TransferPlugin, Want, WantId};
@@ -269,13 +269,7 @@ impl Driver {
         }
     }
 
-    fn wanted(
-        &mut self,
-        wants: Vec<Want>,
-        context: Context,
-        sink: Arc<dyn Sink>,
-        done: oneshot::Sender<()>,
-    ) {
+    fn wanted(&mut self, wants: Vec<Want>, context: Context, sink: Arc<dyn Sink>, done: oneshot::Sender<()>) {
         self.last_call += 1;
         let call = self.last_call;
         self.calls.insert(call, Call { context, sink, open: wants.len(), done: Some(done) });
@@ -406,7 +400,8 @@ impl Driver {
                 (disk_search::Operation::CacheCheck(hashes), tags)
             }
             Operation::Read { spans, .. } => {
-                let located = |span: &Span| Some((self.hash(span.tag)?, self.located.get(&span.tag)?.clone()));
+                let located =
+                    |span: &Span| Some((self.hash(span.tag)?, self.located.get(&span.tag)?.clone()));
                 let chunks: Vec<_> = spans.iter().filter_map(located).collect();
                 (disk_search::Operation::CacheRead(chunks), spans.iter().map(|span| span.tag).collect())
             }
@@ -521,7 +516,9 @@ impl Driver {
 
     fn found(&mut self, id: disk_search::OperationId, chunk: FoundChunk, held: InFlight) {
         let known = self.by_hash.read().unwrap_or_else(PoisonError::into_inner).get(&chunk.hash).copied();
-        let (Some((tag, _)), Some(operation)) = (known, self.running.get(&id).map(|it| it.id)) else { return };
+        let (Some((tag, _)), Some(operation)) = (known, self.running.get(&id).map(|it| it.id)) else {
+            return;
+        };
         let Some(call) = self.open.get(&tag).and_then(|open| self.calls.get(&open.call)) else { return };
         let now = Instant::now();
         let delivery = Delivery {

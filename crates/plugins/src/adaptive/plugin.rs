@@ -101,7 +101,14 @@ impl Adaptive {
         let driver = self.driver.get_or_init(|| {
             let (told, inbox) = mpsc::unbounded_channel();
             let (network, shared) = (Arc::clone(&self.network), Arc::clone(&self.shared));
-            let task = driver::run(network, self.search.clone(), shared, told.downgrade(), inbox, self.token.clone());
+            let task = driver::run(
+                network,
+                self.search.clone(),
+                shared,
+                told.downgrade(),
+                inbox,
+                self.token.clone(),
+            );
             let token = self.token.clone();
             tokio::spawn(async move { token.run_until_cancelled(task).await });
             told

@@ -27,6 +27,7 @@ use super::incoming::Incoming;
 use super::liveness::Liveness;
 use super::requests::{GetRequest, GetUnderWay, Violation};
 use super::wire::{self, Body, DataHeader, Goodbye, Hello, Ping, Prove, RequestOnly, WireOutcome};
+use crate::direct::compress;
 use crate::processor::Processors;
 
 /// Requests under way on one connection, in each direction.
@@ -517,6 +518,8 @@ impl Session {
 fn hello(config: &SessionConfig) -> Body {
     let encodings: Vec<&str> =
         config.processors.encodings().map(|(_, encoding)| encoding.capability()).collect();
+    // Every version knows what its number stands for.
+    let numbered = encodings.iter().filter(|name| **name != compress::CAPABILITY);
     let control = config.control.then_some(control::CAPABILITY);
     let wishes = config.wishes.iter().map(String::as_str);
     let named = wire::CAPABILITIES.into_iter().chain(encodings.iter().copied()).chain(control).chain(wishes);
@@ -525,7 +528,7 @@ fn hello(config: &SessionConfig) -> Body {
         session: Bytes::copy_from_slice(&config.id),
         capabilities: named.map(String::from).collect(),
         software: concat!("towpath ", env!("CARGO_PKG_VERSION")).into(),
-        encodings: encodings.into_iter().skip(1).map(String::from).collect(),
+        encodings: numbered.map(|name| (*name).into()).collect(),
     })
 }
 

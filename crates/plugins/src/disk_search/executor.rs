@@ -18,8 +18,8 @@ use towpath_store::disk::chunk_index::Location;
 
 use super::cached::Indexed;
 use super::{
-    PATIENCE, Rest, Cancel, Candidate, Cost, Directory, FoundChunk, HashOutcome, Listing, ReadBack, SearchError, Wanted,
-    cache_check, cache_read, hash, stat,
+    Cancel, Candidate, Cost, Directory, FoundChunk, HashOutcome, Listing, PATIENCE, ReadBack, Rest,
+    SearchError, Wanted, cache_check, cache_read, hash, stat,
 };
 
 /// Events in the channel at most; each but a chunk's is some hundred KiB at the most.
@@ -159,7 +159,15 @@ impl Executor {
     ) -> io::Result<(Self, mpsc::Receiver<Event>)> {
         let (events, inbox) = mpsc::channel(EVENTS);
         let (queue, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { store, rules, limits, queue, changed, budget: Arc::default(), rest: Arc::default() });
+        let shared = Arc::new(Shared {
+            store,
+            rules,
+            limits,
+            queue,
+            changed,
+            budget: Arc::default(),
+            rest: Arc::default(),
+        });
         // Made first, so that threads already started end if another can't be.
         let executor = Self { shared: Arc::clone(&shared) };
         for _ in 0..limits.threads.max(1) {

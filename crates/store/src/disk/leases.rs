@@ -13,7 +13,7 @@ use super::rows::{self, about_at, kind_number, oid_at};
 use crate::seam::{Holder, Lease};
 
 /// Records or replaces a lease; what its name is bound to is filled in. `owner` names the process
-/// that a session's lease ends with.
+/// that it ends with: always, if it is of a session, else unless its put was committed.
 pub(crate) fn put(conn: &Connection, lease: &Lease, owner: Option<&str>) -> Outcome<()> {
     let mut upsert = conn.prepare_cached(
         "INSERT INTO leases
@@ -85,9 +85,11 @@ pub(crate) fn take_session(conn: &Connection, session: &[u8; 16]) -> Outcome<Vec
     take_all(conn, "SELECT oid FROM leases WHERE session = ? ORDER BY created, id", session)
 }
 
-/// Removes the leases of all sessions of one process; returns their names, oldest first.
+/// Removes the leases that end with a process; returns their names, oldest first.
 pub(crate) fn take_owned(conn: &Connection, owner: &str) -> Outcome<Vec<Oid>> {
-    take_all(conn, "SELECT oid FROM leases WHERE owner = ? ORDER BY created, id", &owner)
+    let select = "SELECT oid FROM leases WHERE owner = ? AND (session IS NOT NULL OR content IS NULL)
+                  ORDER BY created, id";
+    take_all(conn, select, &owner)
 }
 
 fn take_all(conn: &Connection, select: &str, of: &dyn ToSql) -> Outcome<Vec<Oid>> {
@@ -103,9 +105,12 @@ fn remove(conn: &Connection, name: &Oid) -> Outcome<()> {
     Ok(())
 }
 
-/// The processes that leases of sessions end with.
+/// The processes that leases end with.
 pub(crate) fn owners(conn: &Connection) -> Outcome<Vec<String>> {
-    let mut select = conn.prepare_cached("SELECT DISTINCT owner FROM leases WHERE owner IS NOT NULL")?;
+    let mut select = conn.prepare_cached(
+        "SELECT DISTINCT owner FROM leases
+         WHERE owner IS NOT NULL AND (session IS NOT NULL OR content IS NULL)",
+    )?;
     Ok(select.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
 }
 

@@ -1,8 +1,12 @@
-//! Leases that end with the process that held their session.
+//! Leases that end with the process that held their session, or that was about to commit their put.
 //!
-//! A process that keeps sessions holds a file of its own locked (`flock`), and their leases name
-//! that file. When the process is gone, however it went, the lock is too; then whoever comes next
-//! ends those leases. Sessions of other processes that run are left alone.
+//! A process that keeps sessions or commits holds a file of its own locked (`flock`), and such
+//! leases name that file. When the process is gone, however it went, the lock is too; then whoever
+//! comes next ends those leases. What other processes that run hold is left alone.
+//!
+//! A put's lease is recorded before its commit, which tells it the content in the same step that
+//! makes the object: without content its bytes are gone with the process. A file that is put by
+//! name can be read again, so its lease stays.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -47,10 +51,11 @@ impl Sessions {
 
 impl DiskStore {
     pub(super) fn keep_lease(&self, lease: &Lease) -> Result<(), StoreError> {
-        let owner = match lease.holder {
-            Holder::Pinned => None,
-            Holder::Session(_) => Some(self.sessions.owner()?),
+        let is_of_process = match lease.holder {
+            Holder::Pinned => lease.content.is_none() && lease.path.is_none(),
+            Holder::Session(_) => true,
         };
+        let owner = is_of_process.then(|| self.sessions.owner()).transpose()?;
         let put = |t: &_| leases::put(t, lease, owner.as_deref());
         self.index.write(Durability::Synced, "recording a lease", |t| put(t))
     }
@@ -62,8 +67,9 @@ impl DiskStore {
         Ok(ended)
     }
 
-    /// Gives back the leases of sessions whose process is gone; returns their names. For the start
-    /// of a daemon; what other running processes hold is left alone.
+    /// Gives back the leases of sessions, and of puts that were not committed, whose process is gone;
+    /// returns their names. For the start of a daemon; what other running processes hold is left
+    /// alone.
     pub fn end_sessions(&self) -> Result<Vec<Oid>, StoreError> {
         let mut owners = self.index.read("reading leases", leases::owners)?;
         owners.retain(|owner| self.sessions.is_gone(owner));

@@ -350,6 +350,19 @@ pub const FLAGS: &[Flag] = &[
     .short('W'),
     flag(
         TRAVEL,
+        "search",
+        "Search DIR at the receiver too; --no-search: do not search its disk",
+        Apply::ValueOrNone("DIR", |a, value| {
+            a.options.no_search = value.is_none();
+            match value {
+                Some(dir) => a.options.search.push(dir.as_bytes().to_vec()),
+                None => a.options.search.clear(),
+            }
+            Ok(())
+        }),
+    ),
+    flag(
+        TRAVEL,
         "bwlimit",
         "Use at most RATE of the network, in KiB a second, or as in 1.5M",
         Apply::ValueOrNone("RATE", |a, value| {
@@ -385,6 +398,12 @@ pub const FLAGS: &[Flag] = &[
         Apply::OnOff(|a, on| a.shown.itemize = if on { a.shown.itemize.saturating_add(1) } else { 0 }),
     )
     .short('i'),
+    flag(
+        TALK,
+        "explain",
+        "Tell where bytes came from, what was searched, and what held the copy up",
+        Apply::On(|a| a.shown.explain = true),
+    ),
     flag(TALK, "stats", "Tell counts and sizes at the end", Apply::On(|a| a.shown.stats = true)),
     flag(
         TALK,

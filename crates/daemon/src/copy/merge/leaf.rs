@@ -191,7 +191,7 @@ impl Merge {
         let file = CopyFile::new(receiving, wanted, place);
         if file.wanted().compare.is_none() {
             receiving.tell_file(file.wanted(), file.size());
-            if file.size() == 0 {
+            if file.size() == 0 && !supplier.inspects() {
                 file.make_empty();
                 return Ok(());
             }

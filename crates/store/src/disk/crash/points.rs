@@ -184,6 +184,8 @@ fn check(home: &Path, told: &Told) {
 
 /// After a collection there are leased objects, counted chunks, and nothing else.
 fn check_collected(home: &Path, store: &DiskStore) {
+    let has_content = |lease: &Lease| lease.content.is_some();
+    assert!(store.leases().unwrap().iter().all(has_content), "a put that never ended holds nothing");
     let leased: BTreeSet<_> = store.leases().unwrap().iter().filter_map(|lease| lease.content).collect();
     for step in [OLD, PINNED, SESSIONS, ADOPTED, GIVEN] {
         if leased.contains(&oid(step)) {

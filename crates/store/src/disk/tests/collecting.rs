@@ -9,21 +9,27 @@ fn sessions(store: &DiskStore) -> Vec<Oid> {
 }
 
 #[test]
-fn sessions_end_with_their_process_and_others_go_on() {
+fn sessions_and_puts_end_with_their_process_and_others_go_on() {
     let (_quiet, home) = (quiet(), Home::new());
     let (daemon, other) = (home.store(), home.store());
     for (store, number) in [(&daemon, 1), (&other, 2)] {
         store.lease(&lease(live(number), Holder::Session([number; 16]))).unwrap();
-        store.lease(&lease(live(number + 10), Holder::Pinned)).unwrap();
+        let file = Some(home.path("file"));
+        store.lease(&Lease { path: file, ..lease(live(number + 10), Holder::Pinned) }).unwrap();
+        // About to be committed; the second one is.
+        store.lease(&lease(live(number + 20), Holder::Pinned)).unwrap();
+        store.lease(&lease(live(number + 30), Holder::Pinned)).unwrap();
+        store.put_init(&live(number + 30), &About::default()).unwrap();
+        store.put_commit(&live(number + 30)).unwrap();
     }
     assert_eq!(daemon.end_sessions().unwrap(), []);
     drop(daemon);
     let next = home.store();
-    assert_eq!(next.end_sessions().unwrap(), [live(1)]);
-    assert_eq!(sessions(&next), [live(11), live(2), live(12)]);
+    assert_eq!(next.end_sessions().unwrap(), [live(1), live(21)]);
+    assert_eq!(sessions(&next), [live(11), live(31), live(2), live(12), live(22), live(32)]);
     drop(other);
-    assert_eq!(next.gc(&GcOptions::default()).unwrap().leases, 1);
-    assert_eq!(sessions(&next), [live(11), live(12)]);
+    assert_eq!(next.gc(&GcOptions::default()).unwrap().leases, 2);
+    assert_eq!(sessions(&next), [live(11), live(31), live(12), live(32)]);
     assert_eq!(fs::read_dir(home.path("state/sessions")).unwrap().count(), 0);
 }
 

@@ -1,0 +1,203 @@
+//! How much content on its way to applications is held in memory, over all bodies.
+//!
+//! ```text
+//!   limits.content_memory ─┬─ one half: a pool, for who comes first: whole pieces, which is fast
+//!                          └─ the other: a share for each connection that there may be
+//! ```
+//!
+//! A reader that stalls keeps what it was given, at most [`AHEAD`] parts. When such readers have
+//! taken the pool, each other one still has its share, in smaller parts: slower, and never stuck.
+//! What a part takes is given back when the last of its bytes was handed to the kernel.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+
+use crate::config::{Limits, Live};
+
+/// Parts that one body holds at most: one being written, one ready.
+const AHEAD: usize = 2;
+/// The smallest part; below it a share is no use.
+const SMALLEST: u64 = 4 << 10;
+/// Pieces that are read at once only to cut a small part out of each.
+const CUTTING: usize = 16;
+
+/// A part of a connection's own share.
+fn small_part(limits: &Limits) -> u64 {
+    let share = limits.content_memory.0 / 2 / limits.local_connections.0;
+    (share / AHEAD as u64).max(SMALLEST)
+}
+
+/// All bodies of a service.
+#[derive(Debug)]
+pub(crate) struct Bodies {
+    config: Live,
+    held: Arc<Held>,
+    cutting: Semaphore,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    pool: AtomicU64,
+    shares: AtomicU64,
+}
+
+impl Bodies {
+    /// Obeys what `config` says at the moment.
+    pub(crate) fn new(config: Live) -> Self {
+        Self { config, held: Arc::default(), cutting: Semaphore::new(CUTTING) }
+    }
+
+    /// Bytes that they hold.
+    pub(crate) fn held(&self) -> u64 {
+        self.held.pool.load(Ordering::Relaxed) + self.held.shares.load(Ordering::Relaxed)
+    }
+
+    /// A place among the few who read more than they keep.
+    pub(crate) async fn cutting(&self) -> Option<SemaphorePermit<'_>> {
+        self.cutting.acquire().await.ok()
+    }
+
+    /// Room in the pool, if there is.
+    fn take(&self, len: u64) -> bool {
+        let most = self.config.get().limits.content_memory.0 / 2;
+        let grown = |pool: u64| pool.checked_add(len).filter(|pool| *pool <= most);
+        self.held.pool.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_ok()
+    }
+}
+
+/// What one body may hold.
+#[derive(Debug)]
+pub(crate) struct Body {
+    bodies: Arc<Bodies>,
+    slots: Arc<Semaphore>,
+}
+
+impl Body {
+    /// Begins one.
+    pub(crate) fn new(bodies: &Arc<Bodies>) -> Self {
+        Self { bodies: Arc::clone(bodies), slots: Arc::new(Semaphore::new(AHEAD)) }
+    }
+
+    /// Room for a part of up to `most` bytes; waits until the reader has taken an earlier one.
+    pub(crate) async fn room(&self, most: u64) -> Option<Room> {
+        let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
+        let held = Arc::clone(&self.bodies.held);
+        if self.bodies.take(most) {
+            return Some(Room { len: most, is_pool: true, held, _slot: slot });
+        }
+        let len = small_part(&self.bodies.config.get().limits).min(most);
+        held.shares.fetch_add(len, Ordering::Relaxed);
+        Some(Room { len, is_pool: false, held, _slot: slot })
+    }
+}
+
+/// Room for one part, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Room {
+    len: u64,
+    is_pool: bool,
+    held: Arc<Held>,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl Room {
+    /// Bytes that it has room for.
+    pub(crate) const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// As much of `range` of `bytes` as there is room for. The room is taken as long as that lives.
+    pub(crate) fn hold(self, bytes: Vec<u8>, range: Range<usize>) -> Bytes {
+        let room = usize::try_from(self.len).unwrap_or(usize::MAX);
+        if bytes.len() <= room {
+            return Bytes::from_owner(Part { bytes, _room: self }).slice(range);
+        }
+        let end = range.end.min(range.start.saturating_add(room));
+        Bytes::from_owner(Part { bytes: bytes[range.start..end].to_vec(), _room: self })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let counter = if self.is_pool { &self.held.pool } else { &self.held.shares };
+        counter.fetch_sub(self.len, Ordering::Relaxed);
+    }
+}
+
+struct Part {
+    bytes: Vec<u8>,
+    _room: Room,
+}
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Bytes as Size, Config, Count};
+
+    fn bodies(memory: u64, connections: u64) -> Arc<Bodies> {
+        let mut config = Config::default();
+        config.limits.content_memory = Size(memory);
+        config.limits.local_connections = Count(connections);
+        Arc::new(Bodies::new(Live::new(config)))
+    }
+
+    #[tokio::test]
+    async fn readers_that_stall_leave_each_other_one_its_share() {
+        const PIECE: u64 = 256 << 10;
+        let bodies = bodies(4 << 20, 32);
+        let readers: Vec<_> = (0..32).map(|_| Body::new(&bodies)).collect();
+        let mut kept = Vec::new();
+        for reader in &readers {
+            for _ in 0..AHEAD {
+                kept.push(reader.room(PIECE).await.unwrap());
+            }
+        }
+        let large = kept.iter().filter(|room| room.len() == PIECE).count();
+        assert_eq!(large, 8, "half of the memory, for who came first");
+        assert!(kept.iter().all(|room| room.len() == PIECE || room.len() == 32 << 10));
+        assert!(bodies.held() <= 4 << 20);
+        let late = readers[0].room(PIECE);
+        assert!(
+            tokio::time::timeout(std::time::Duration::from_millis(20), late).await.is_err(),
+            "it has its parts"
+        );
+        drop(kept);
+        assert_eq!(bodies.held(), 0);
+        assert_eq!(readers[0].room(PIECE).await.unwrap().len(), PIECE);
+    }
+
+    #[tokio::test]
+    async fn room_is_taken_as_long_as_any_of_its_bytes_are_held() {
+        let bodies = bodies(2 << 20, 2);
+        let reader = Body::new(&bodies);
+        let room = reader.room(1000).await.unwrap();
+        let mut part = room.hold((0..=255).cycle().take(1000).collect(), 10..900);
+        let rest = part.split_off(100);
+        assert_eq!((part[0], part.len(), rest.len()), (10, 100, 790));
+        drop(part);
+        assert_eq!(bodies.held(), 1000);
+        drop(rest);
+        assert_eq!(bodies.held(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_part_that_is_cut_out_of_a_piece_does_not_keep_the_piece() {
+        let bodies = bodies(1, 1);
+        let room = Body::new(&bodies).room(100_000).await.unwrap();
+        assert_eq!(room.len(), SMALLEST);
+        assert_eq!(&room.hold(vec![7; 100_000], 99_998..100_000)[..], [7, 7]);
+        let room = Body::new(&bodies).room(100_000).await.unwrap();
+        assert_eq!(room.hold(vec![7; 100_000], 5..100_000).len() as u64, SMALLEST);
+        assert_eq!(bodies.held(), 0);
+    }
+}

@@ -1,0 +1,80 @@
+//! What a copy searches on the receiver's own disk, and what is told of it.
+//!
+//! Both sides of a copy are the same person's, who may log in at both: so the search may go beyond the
+//! destination (`docs/threat-model.md`).
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use towpath_api::Seconds;
+use towpath_files::is_staging_name;
+use towpath_plugins::adaptive::{Account, Adaptive, Bottleneck, Search};
+use towpath_plugins::disk_search::Scope;
+use towpath_transfer::TransferPlugin;
+
+use super::events::Searched;
+use super::options::CopyOptions;
+use super::side::Side;
+
+/// The plugin that searches for what `network` would bring to `destination`, unless the person does
+/// not want that.
+pub fn plugin(
+    side: &Side,
+    destination: &Path,
+    network: Arc<dyn TransferPlugin>,
+) -> Option<Arc<Adaptive>> {
+    let options = &side.options;
+    if options.no_search || options.whole_file {
+        return None;
+    }
+    let scope = scope(options, destination)?;
+    let leave_out = Arc::new(|name: &OsStr| is_staging_name(name.as_bytes()));
+    let search = Search { store: Arc::clone(&side.service.store), scope, leave_out };
+    Some(Adaptive::new(network, search))
+}
+
+/// What the session asks: the search, or the network alone.
+pub fn way<T: TransferPlugin + 'static>(
+    adaptive: Option<&Arc<Adaptive>>,
+    network: &Arc<T>,
+) -> Arc<dyn TransferPlugin> {
+    match adaptive {
+        Some(adaptive) => Arc::clone(adaptive) as Arc<dyn TransferPlugin>,
+        None => Arc::clone(network) as Arc<dyn TransferPlugin>,
+    }
+}
+
+/// From the destination outwards; nothing if there is nowhere to begin.
+fn scope(options: &CopyOptions, destination: &Path) -> Option<Scope> {
+    let start = std::path::absolute(destination).ok()?;
+    let start = start.ancestors().find(|path| path.is_dir())?.canonicalize().ok()?;
+    let dirs = options.search.iter().map(|dir| PathBuf::from(OsStr::from_bytes(dir)));
+    let extra = dirs.filter_map(|dir| dir.canonicalize().ok()).collect();
+    let home = std::env::var_os("HOME").and_then(|home| PathBuf::from(home).canonicalize().ok());
+    Some(Scope { start, roots: home.into_iter().collect(), extra, beyond_destination: true })
+}
+
+/// What the summary tells.
+pub fn searched(account: &Account) -> Searched {
+    let bottleneck = |bottleneck: Bottleneck| match bottleneck {
+        Bottleneck::Network => "network",
+        Bottleneck::Disk => "disk",
+        Bottleneck::Processor => "processor",
+        Bottleneck::Search => "search",
+    };
+    let changes = account.changes.iter();
+    Searched {
+        directories: account.stats,
+        files: account.hashes,
+        hashed: account.hashed_bytes,
+        looked_up: account.checks,
+        disk_seconds: Seconds::from_duration(account.disk_time),
+        from_network: account.from_network,
+        from_files: account.from_files,
+        from_index: account.from_index,
+        in_vain: account.in_vain,
+        bottlenecks: changes.map(|(at, what)| (Seconds::from_duration(*at), bottleneck(*what).to_owned())).collect(),
+    }
+}
