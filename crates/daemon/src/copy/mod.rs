@@ -58,6 +58,7 @@ mod remote;
 mod removal;
 mod renames;
 mod run;
+mod search;
 mod sender;
 mod sending;
 mod side;

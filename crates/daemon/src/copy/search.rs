@@ -20,10 +20,10 @@ use super::side::Side;
 
 /// The plugin that searches for what `network` would bring to `destination`, unless the person does
 /// not want that.
-pub fn plugin(
+pub fn plugin<T: TransferPlugin + 'static>(
     side: &Side,
     destination: &Path,
-    network: Arc<dyn TransferPlugin>,
+    network: &Arc<T>,
 ) -> Option<Arc<Adaptive>> {
     let options = &side.options;
     if options.no_search || options.whole_file {
@@ -32,7 +32,7 @@ pub fn plugin(
     let scope = scope(options, destination)?;
     let leave_out = Arc::new(|name: &OsStr| is_staging_name(name.as_bytes()));
     let search = Search { store: Arc::clone(&side.service.store), scope, leave_out };
-    Some(Adaptive::new(network, search))
+    Some(Adaptive::new(Arc::clone(network) as Arc<dyn TransferPlugin>, search))
 }
 
 /// What the session asks: the search, or the network alone.

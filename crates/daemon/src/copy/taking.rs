@@ -74,7 +74,7 @@ pub async fn receive(
         let patience = Duration::from_secs(options.timeout);
         race.stands(if patience.is_zero() { STAND_LIMIT } else { patience }).await?;
     }
-    let adaptive = search::plugin(side, &destined.path, Arc::clone(&takeover));
+    let adaptive = search::plugin(side, &destined.path, &takeover);
     let (session, _hints) = session(side, search::way(adaptive.as_ref(), &takeover));
     let session = Arc::new(session);
     let compress = options.compress || !side.service.config().processors.wishes().is_empty();
