@@ -123,6 +123,8 @@ pub fn frames() -> Vec<Vec<u8>> {
 pub fn controls() -> Vec<Vec<u8>> {
     let (oid, nodes) = (oid_field(&CONTENT), Bytes::from_static(&[6; 64]));
     let want = WireWant { oid: oid.clone(), block: Some(3), first: 1, count: 4, ..WireWant::default() };
+    let span = WireWant { oid: oid.clone(), offset: Some(70_000), len: 100, ..WireWant::default() };
+    let (root, recipe_nodes) = (Bytes::from(recipe().1.to_bytes()), vec![nodes.clone(); 2]);
     let about = Description {
         request: 1,
         is_tree: true,
@@ -143,9 +145,12 @@ pub fn controls() -> Vec<Vec<u8>> {
         Body::Describe(question.clone()),
         Body::Description(about),
         Body::Proof(ProofOf { request: 1, want: Some(2), first: 3, count: 4, nodes: nodes.clone() }),
-        Body::Stated(Stated { request: 1, statement: nodes.clone(), signature: nodes }),
+        Body::Stated(Stated { request: 1, statement: nodes.clone(), signature: nodes.clone() }),
         Body::Have(Have { request: 1, bounds: vec![0, 5, 9, 12] }),
-        Body::Get(Get { request: 1, root: oid, wants: vec![want; 3] }),
+        Body::Describe(Describe { recipe: true, ..question.clone() }),
+        Body::Recipe(Recipe { request: 1, root: Some(root), nodes: recipe_nodes }),
+        Body::Get(Get { request: 1, root: oid.clone(), wants: vec![want; 3] }),
+        Body::Get(Get { request: 1, root: oid, wants: vec![span; 2] }),
         Body::Outcome(WireOutcome { request: 1, want: Some(1), code: 5, retry_ms: 9, reason: "no".into() }),
         Body::Cancel(RequestOnly { request: 1 }),
         Body::Goodbye(Goodbye { reason: "bye".into() }),
