@@ -5,7 +5,10 @@
 //! not entered, links not followed, the service's own folders left out. Files come in batches, small ones
 //! hashed side by side; memory is bounded by a batch.
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -309,19 +312,18 @@ struct NotOurs<'a> {
 }
 
 impl Prune for NotOurs<'_> {
-    fn enter(&mut self, _: std::os::fd::BorrowedFd<'_>, _: &RelPath) -> Result<(), FileError> {
+    fn enter(&mut self, _: BorrowedFd<'_>, _: &RelPath) -> Result<(), FileError> {
         Ok(())
     }
 
     fn leave(&mut self) {}
 
     fn shows(&mut self, path: &RelPath, is_dir: bool) -> bool {
-        use std::os::unix::ffi::OsStrExt;
         let name = path.as_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let is_own = || {
-            let path = self.root.join(std::ffi::OsStr::from_bytes(path.as_bytes()));
+            let path = self.root.join(OsStr::from_bytes(path.as_bytes()));
             self.own.contains(&path)
         };
-        !is_staging_name(name) && !(is_dir && is_own())
+        !(is_staging_name(name) || is_dir && is_own())
     }
 }

@@ -103,7 +103,7 @@ fn what_can_not_be_indexed_is_named_and_the_rest_is_done() {
         return;
     }
     file(&tree.join("secret"), 2, 5000);
-    fs::set_permissions(tree.join("secret"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(tree.join("secret"), fs::Permissions::from_mode(0o000)).unwrap();
     assert_eq!(counts(&index(&env.receiver, &tree, 3))[..], [1, 5000, 1, 0, 1]);
 }
 

@@ -240,7 +240,8 @@ mod tests {
         let at = |(offset, len)| {
             (ChunkHash([0; 32]), Location { path: Path::new("/f").into(), stamp, offset, len })
         };
-        let cases: [(&[(u64, u32)], &[usize]); 6] = [
+        type Places<'a> = &'a [(u64, u32)];
+        let cases: [(Places<'_>, &[usize]); 6] = [
             (&[], &[]),
             (&[(0, 10), (10, 10), (20, 10)], &[3]),
             (&[(0, 10), (10 + GAP, 10), (30 + 2 * GAP, 10)], &[2, 1]),

@@ -318,7 +318,7 @@ fn a_directory_tells_readable_regular_files_and_directories_only() {
     disk.write("dir/inner", b"x");
     disk.write("left-out", b"x");
     disk.write("empty", b"");
-    fs::set_permissions(disk.write("secret", b"x").path(), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(disk.write("secret", b"x").path(), fs::Permissions::from_mode(0o000)).unwrap();
     pipe(&disk.root.join("pipe"));
     symlink("file", disk.root.join("link")).unwrap();
     symlink("dir", disk.root.join("dirlink")).unwrap();
