@@ -5,7 +5,7 @@
 //! group of their own, as likely as the likeliest of its files. A group keeps its chunks in the order of
 //! the file, so that what is asked of the network is long runs.
 //!
-//! A candidate is compared with at most [`COMPARED`] groups: those that share its name, size or
+//! A candidate is compared with at most 32 groups: those that share its name, size or
 //! directory, and the oldest. So an operation costs the same to judge however large the transfer.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
