@@ -111,7 +111,8 @@ pub fn recipe_roots() -> Vec<Vec<u8>> {
 }
 
 pub fn parameters() -> Vec<Vec<u8>> {
-    vec![Parameters::DEFAULT.to_bytes()]
+    let rabin = Parameters::Rabin { min: 2 << 10, avg: 8 << 10, max: 64 << 10 };
+    [Parameters::DEFAULT, rabin, Parameters::Given].map(|parameters| parameters.to_bytes()).to_vec()
 }
 
 pub fn frames() -> Vec<Vec<u8>> {

@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use towpath_content::Oid;
 
-use crate::seam::{About, Availability, Descriptors, Lease, Listener, Partial, Store, StoreError};
+use crate::seam::{
+    About, Availability, Descriptors, Lease, Listener, Partial, RecipeNodes, Store, StoreError,
+};
 use crate::sync::lock;
 
 /// A method of [`Store`] that can be made to fail.
@@ -25,6 +27,8 @@ pub enum Call {
     PutInit,
     /// [`Store::put_data`]
     PutData,
+    /// [`Store::put_boundary`]
+    PutBoundary,
     /// [`Store::put_commit`]
     PutCommit,
     /// [`Store::have`]
@@ -33,6 +37,10 @@ pub enum Call {
     GetDescriptors,
     /// [`Store::read_piece`]
     ReadPiece,
+    /// [`Store::read_span`]
+    ReadSpan,
+    /// [`Store::recipe`]
+    Recipe,
     /// [`Store::put_chunk`]
     PutChunk,
     /// [`Store::get_chunk`]
@@ -157,6 +165,10 @@ impl<S: Store> Store for FailingStore<S> {
         self.through(Call::PutData, |inner| inner.put_data(live, data))
     }
 
+    fn put_boundary(&self, live: &Oid) -> Result<(), StoreError> {
+        self.through(Call::PutBoundary, |inner| inner.put_boundary(live))
+    }
+
     fn put_commit(&self, live: &Oid) -> Result<Oid, StoreError> {
         self.through(Call::PutCommit, |inner| inner.put_commit(live))
     }
@@ -183,6 +195,14 @@ impl<S: Store> Store for FailingStore<S> {
 
     fn read_piece(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
         self.through(Call::ReadPiece, |inner| inner.read_piece(oid, index, buf))
+    }
+
+    fn read_span(&self, oid: &Oid, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        self.through(Call::ReadSpan, |inner| inner.read_span(oid, range, buf))
+    }
+
+    fn recipe(&self, oid: &Oid) -> Result<Arc<dyn RecipeNodes>, StoreError> {
+        self.through(Call::Recipe, |inner| inner.recipe(oid))
     }
 
     fn is_zero(&self, oid: &Oid, index: u64) -> bool {

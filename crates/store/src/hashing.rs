@@ -25,13 +25,13 @@ use crate::stamp::Stamp;
 /// Bytes of a piece of a live object.
 pub(crate) const LIVE_PIECE: u64 = 1 << MIN_LOG2;
 /// Bytes hashed between two looks at the world outside; more than any core needs at once.
-const WINDOW: u64 = 16 << 20;
+pub(crate) const WINDOW: u64 = 16 << 20;
 /// Bytes a thread reads at a time: still in its cache when they are hashed.
 const READ: usize = 256 << 10;
 
 /// Where a buffer should begin: copying from the page cache to a little beyond a page's begin, which
 /// is where allocators like to put large blocks, takes some processors three times as long.
-const ALIGN: usize = 64;
+pub(crate) const ALIGN: usize = 64;
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ + ALIGN]);
@@ -196,22 +196,24 @@ pub(crate) fn hash_pieces(
 }
 
 fn hash_piece(file: &File, layout: &Layout, index: u64) -> io::Result<Value> {
-    let Range { start, end } = layout.range(index);
+    let range = layout.range(index);
     let mut hasher = blake3::Hasher::new();
-    hasher.set_input_offset(start);
-    BUFFER
-        .with_borrow_mut(|buffer| {
-            let front = buffer.as_ptr().align_offset(ALIGN).min(ALIGN);
-            for at in (start..end).step_by(READ) {
-                let bytes = &mut buffer[front..][..READ.min((end - at) as usize)];
-                file.read_exact_at(bytes, at)?;
-                hasher.update(bytes);
-            }
-            Ok(())
-        })
-        .map(
-            |()| if layout.count() == 1 { *hasher.finalize().as_bytes() } else { hasher.finalize_non_root() },
-        )
+    hasher.set_input_offset(range.start);
+    hash_range(file, range, &mut hasher)?;
+    Ok(if layout.count() == 1 { *hasher.finalize().as_bytes() } else { hasher.finalize_non_root() })
+}
+
+/// Feeds a range of the file to `hasher`.
+pub(crate) fn hash_range(file: &File, range: Range<u64>, hasher: &mut blake3::Hasher) -> io::Result<()> {
+    BUFFER.with_borrow_mut(|buffer| {
+        let front = buffer.as_ptr().align_offset(ALIGN).min(ALIGN);
+        for at in range.clone().step_by(READ) {
+            let bytes = &mut buffer[front..][..READ.min((range.end - at) as usize)];
+            file.read_exact_at(bytes, at)?;
+            hasher.update(bytes);
+        }
+        Ok(())
+    })
 }
 
 /// Appends a range of the file to `buf`, without clearing the memory first.
@@ -241,7 +243,7 @@ pub(crate) fn read_range(file: &File, range: Range<u64>, buf: &mut Vec<u8>) -> i
 
 /// Asks the kernel to fetch what is hashed next while this is hashed.
 #[cfg(target_os = "linux")]
-fn read_ahead(file: &File, range: Range<u64>) {
+pub(crate) fn read_ahead(file: &File, range: Range<u64>) {
     if let Some(len) = std::num::NonZeroU64::new(range.end.saturating_sub(range.start)) {
         // Only a hint: without it the same bytes come a little later.
         let _ = rustix::fs::fadvise(file, range.start, Some(len), rustix::fs::Advice::WillNeed);
@@ -249,7 +251,7 @@ fn read_ahead(file: &File, range: Range<u64>) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn read_ahead(_file: &File, _range: Range<u64>) {}
+pub(crate) fn read_ahead(_file: &File, _range: Range<u64>) {}
 
 #[cfg(test)]
 mod tests {

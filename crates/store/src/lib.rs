@@ -11,13 +11,15 @@
 //! | [`disk`] | [`DiskStore`]: index (SQLite), owned objects, referred files, leases, cache |
 //! | [`stamp`] | when a file counts as unchanged |
 //! | [`hashing`] | piece values as bytes stream in, and of whole files on all cores |
+//! | [`cutting`] | chunks of whole files, cut and hashed on all cores |
 //! | [`conformance`] | the examination every store passes |
 //! | [`doubles`] | stores that fail on purpose, for tests |
 //!
 //! Shared by the stores and private: `productions` (objects being put, readable meanwhile),
-//! `notices` (who waits for what), `lru` (a cache bounded by weight), `sync` (locks).
+//! `notices` (who waits for what), `spans` (ranges across pieces), `recipes` (in the making), `lru` (a cache bounded by weight), `sync` (locks).
 
 pub mod conformance;
+pub mod cutting;
 pub mod disk;
 pub mod doubles;
 pub mod hashing;
@@ -25,16 +27,20 @@ mod lru;
 pub mod memory;
 mod notices;
 mod productions;
+mod recipes;
 pub mod seam;
+mod spans;
 pub mod stamp;
 mod sync;
 
+pub use cutting::{Scanned, cut_and_hash_open_file, cut_open_file};
 pub use disk::{
     CachePolicy, CachedObject, Collected, DiskStore, Evicted, FileRecord, GcOptions, Hold, Temporary,
 };
 pub use hashing::{Hashed, hash_and_keep, hash_open_file};
 pub use memory::MemoryStore;
 pub use seam::{
-    About, Availability, Descriptors, Holder, Lease, Listener, ObjectKind, Partial, State, Store, StoreError,
+    About, Availability, Descriptors, Holder, Lease, Listener, MAX_SPAN, ObjectKind, Partial, RecipeNodes,
+    State, Store, StoreError,
 };
 pub use stamp::Stamp;

@@ -6,13 +6,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use towpath_content::Oid;
+use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::pieces::PieceTree;
+use towpath_content::recipe::Descriptor;
 
+use crate::cutting::Take;
 use crate::notices::Notices;
 use crate::productions::{Body, IS_BOUND, NOT_OPEN, OUTSIDE, Production, Productions, some_run};
+use crate::recipes::{InMemory, failure_of};
 use crate::seam::{
-    About, Availability, Descriptors, Holder, Lease, Listener, Partial, State, Store, StoreError,
+    About, Availability, Descriptors, Holder, Lease, Listener, Partial, RecipeNodes, State, Store, StoreError,
 };
+use crate::spans;
 use crate::sync::lock;
 
 /// A store in memory. What is in it is lost with it, and not before: nothing is evicted.
@@ -26,6 +31,10 @@ struct Object {
     bytes: Vec<u8>,
     tree: PieceTree,
     about: About,
+    /// Lengths of its chunks, if the application gave them.
+    given: Option<Vec<u32>>,
+    /// Once it was asked for.
+    recipe: Mutex<Option<Arc<InMemory>>>,
 }
 
 #[derive(Default)]
@@ -62,6 +71,40 @@ impl MemoryStore {
     }
 }
 
+impl Object {
+    /// Its recipe; who asks while it is made waits for it.
+    fn recipe(&self) -> Result<Arc<InMemory>, StoreError> {
+        let mut recipe = lock(&self.recipe);
+        if let Some(made) = &*recipe {
+            return Ok(Arc::clone(made));
+        }
+        let size = self.bytes.len() as u64;
+        let parameters = match &self.given {
+            Some(_) => Parameters::Given,
+            None => Parameters::for_size(size).ok_or(StoreError::NotHere)?,
+        };
+        let made = Arc::new(InMemory::make(&self.tree.oid(), parameters, |take| self.cut(parameters, take))?);
+        *recipe = Some(Arc::clone(&made));
+        Ok(made)
+    }
+
+    fn cut(&self, parameters: Parameters, take: &mut Take<'_>) -> Result<(), StoreError> {
+        let (mut rest, mut offset) = (&self.bytes[..], 0);
+        let mut lengths = self.given.iter().flatten();
+        let cutter = parameters.cutter().ok();
+        let failed = |source| StoreError::Io { what: "cutting an object".into(), source };
+        while !rest.is_empty() {
+            let given = lengths.next().map(|len| *len as usize);
+            let len = given.or_else(|| cutter.as_ref().map(|cutter| cutter.first_len(rest)));
+            let (chunk, behind) = rest.split_at(len.unwrap_or(rest.len()));
+            let chunk = Descriptor { hash: ChunkHash::of(chunk), len: chunk.len() as u32, offset };
+            take(&[chunk]).map_err(|error| failure_of(error, failed))?;
+            (rest, offset) = (behind, offset + u64::from(chunk.len));
+        }
+        Ok(())
+    }
+}
+
 impl Body for Mutex<Vec<u8>> {
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), StoreError> {
         let mut bytes = lock(self);
@@ -84,11 +127,14 @@ fn fill(buf: &mut Vec<u8>, bytes: &[u8]) {
 
 impl Kept {
     /// Makes an object complete and binds its live name; true if it was not here before.
-    fn keep(&mut self, live: &Oid, oid: Oid, object: Object) -> bool {
+    fn keep(&mut self, live: &Oid, oid: Oid, mut object: Object) -> bool {
         let size = object.bytes.len() as u64;
         self.bindings.insert(*live, (oid, size));
         for lease in self.leases.iter_mut().filter(|lease| lease.oid == *live) {
             lease.learn(oid, size);
+        }
+        if let Some(before) = self.objects.get(&oid).filter(|_| object.given.is_none()) {
+            object.given.clone_from(&before.given);
         }
         self.objects.insert(oid, Arc::new(object)).is_none()
     }
@@ -123,6 +169,11 @@ impl Store for MemoryStore {
         if self.productions.get(live).ok_or(NOT_OPEN)?.push(data)? {
             self.notices.changed(live);
         }
+        Ok(())
+    }
+
+    fn put_boundary(&self, live: &Oid) -> Result<(), StoreError> {
+        self.productions.get(live).ok_or(NOT_OPEN)?.cut();
         Ok(())
     }
 
@@ -194,6 +245,20 @@ impl Store for MemoryStore {
             return Ok(());
         }
         self.notices.partial(oid).ok_or(StoreError::NotHere)?.read_piece(index, buf)
+    }
+
+    fn read_span(&self, oid: &Oid, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        let Some(object) = self.object(oid).filter(|_| self.productions.get(oid).is_none()) else {
+            return spans::read_pieces(self, oid, range, buf);
+        };
+        spans::check(&range)?;
+        fill(buf, object.bytes.get(range.start as usize..range.end as usize).ok_or(OUTSIDE)?);
+        Ok(())
+    }
+
+    fn recipe(&self, oid: &Oid) -> Result<Arc<dyn RecipeNodes>, StoreError> {
+        let object = self.object(oid).filter(|_| self.productions.get(oid).is_none());
+        Ok(object.ok_or(StoreError::NotHere)?.recipe()?)
     }
 
     fn announce(&self, oid: &Oid, partial: Arc<dyn Partial>) {
@@ -281,7 +346,9 @@ fn finish(production: &Production<Mutex<Vec<u8>>>) -> Result<(Oid, Object), Stor
     let tree = PieceTree::new(finished.layout, finished.values)
         .ok_or(StoreError::Refused { why: "the put was still being written" })?;
     let bytes = lock(&production.body)[..finished.layout.size() as usize].to_vec();
-    Ok((finished.oid, Object { bytes, tree, about: production.about.clone() }))
+    let about = production.about.clone();
+    let given = production.given(finished.layout.size());
+    Ok((finished.oid, Object { bytes, tree, about, given, recipe: Mutex::default() }))
 }
 
 #[cfg(test)]

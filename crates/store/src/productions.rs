@@ -14,6 +14,7 @@ use towpath_content::pieces::{Layout, MAX_LIVE_SIZE, Value};
 
 use crate::hashing::{LIVE_PIECE, PieceHasher};
 use crate::lru::Lru;
+use crate::recipes::Cuts;
 use crate::seam::{About, Availability, Descriptors, State, StoreError};
 use crate::sync::lock;
 
@@ -35,6 +36,7 @@ pub(crate) struct Production<B> {
     generation: u64,
     hasher: Mutex<PieceHasher>,
     values: Mutex<Vec<Value>>,
+    cuts: Mutex<Cuts>,
 }
 
 /// What a production came to.
@@ -46,8 +48,14 @@ pub(crate) struct Finished {
 
 impl<B: Body> Production<B> {
     fn new(about: &About, body: B) -> Self {
-        let (hasher, values) = (Mutex::new(PieceHasher::new()), Mutex::default());
-        Self { about: about.clone(), body, generation: random(), hasher, values }
+        Self {
+            about: about.clone(),
+            body,
+            generation: random(),
+            hasher: Mutex::new(PieceHasher::new()),
+            values: Mutex::default(),
+            cuts: Mutex::default(),
+        }
     }
 
     /// Appends bytes, all or none; true if pieces became whole.
@@ -59,6 +67,17 @@ impl<B: Body> Production<B> {
         let is_grown = !values.is_empty();
         self.publish(values);
         Ok(is_grown)
+    }
+
+    /// Notes that a chunk ends where the data so far end.
+    pub(crate) fn cut(&self) {
+        let hasher = lock(&self.hasher);
+        lock(&self.cuts).add(hasher.size());
+    }
+
+    /// The lengths of the chunks of an object of `size` bytes, if the application said where they end.
+    pub(crate) fn given(&self, size: u64) -> Option<Vec<u32>> {
+        lock(&self.cuts).lengths(size)
     }
 
     fn publish(&self, values: Vec<Value>) {

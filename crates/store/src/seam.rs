@@ -19,6 +19,7 @@
 //!
 //! **What errors mean** is told by [`StoreError`], one variant per different next step.
 
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,8 +27,11 @@ use std::sync::Arc;
 use thiserror::Error;
 use towpath_content::Oid;
 use towpath_content::pieces::{Layout, Value};
+use towpath_content::recipe::{NodeHash, Root};
 use towpath_content::ticket::Secret;
 use towpath_content::tree::Time;
+
+use crate::spans;
 
 /// Why a store could not do what was asked.
 #[derive(Debug, Error)]
@@ -63,13 +67,13 @@ pub enum StoreError {
         /// What was attempted, with its path.
         what: String,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
 }
 
 impl StoreError {
     /// Reports what the system said while `doing` something with `path`.
-    pub(crate) fn io(doing: &str, path: &Path, source: std::io::Error) -> Self {
+    pub(crate) fn io(doing: &str, path: &Path, source: io::Error) -> Self {
         Self::Io { what: format!("{doing} {}", path.display()), source }
     }
 
@@ -155,6 +159,24 @@ pub trait Partial: Send + Sync {
     fn read_piece(&self, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError>;
 }
 
+/// A recipe that a store has: its root, and the nodes below it by name.
+///
+/// What is handed out was checked against its name. It stays readable while this is held, also when
+/// the store forgets the recipe meanwhile.
+pub trait RecipeNodes: Send + Sync {
+    /// Which object, cut how, and the name of the top node.
+    fn root(&self) -> &Root;
+    /// The bytes of a node; `None` if the recipe has none of that name. An error means that the
+    /// recipe cannot be read to its end; ask [`Store::recipe`] anew.
+    ///
+    /// Fits `recipe::walk` as its source of nodes: `walk(nodes.root(), |hash| nodes.node(hash))`.
+    fn node(&self, hash: &NodeHash) -> io::Result<Option<Vec<u8>>>;
+}
+
+/// The greatest length of a span that [`Store::read_span`] reads at once, 16 MiB: as a chunk, it is
+/// held in memory whole.
+pub const MAX_SPAN: u64 = 1 << 24;
+
 /// Who holds a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Holder {
@@ -209,6 +231,17 @@ pub trait Store: Send + Sync {
     /// Appends bytes to an open put: all of them, or none if there is an error.
     fn put_data(&self, live: &Oid, data: &[u8]) -> Result<(), StoreError>;
 
+    /// Says that a chunk of an open put ends where its data so far end: the application knows its
+    /// data's structure. Given before any data, or twice at one place, it says nothing new. A chunk
+    /// that would be longer than 16 MiB is split every 16 MiB.
+    ///
+    /// Boundaries are advice. They show in [`Store::recipe`] once the put is committed, in stores that
+    /// make recipes, unless they are so many that the recipe would be over its limit.
+    fn put_boundary(&self, live: &Oid) -> Result<(), StoreError> {
+        let _ = live;
+        Ok(())
+    }
+
     /// Ends a put: the object is synced, complete under its content OID, and `live` is bound to it.
     /// Said again of a bound name it returns the content OID again.
     fn put_commit(&self, live: &Oid) -> Result<Oid, StoreError>;
@@ -241,6 +274,26 @@ pub trait Store: Send + Sync {
         self.read_piece(oid, index, &mut piece)?;
         buf.extend_from_slice(&piece);
         Ok(())
+    }
+
+    /// Replaces the contents of `buf` with a range of the bytes of `oid`, at most [`MAX_SPAN`] of them,
+    /// across pieces. `NotYet` if some of them are not here yet.
+    ///
+    /// As with [`Self::read_piece`], bytes of a referred file are given out only if its stamp was still
+    /// the same after reading, and nothing is hashed here.
+    fn read_span(&self, oid: &Oid, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        spans::read_pieces(self, oid, range, buf)
+    }
+
+    /// How to build a complete object from chunks. It is made by reading the object, unless it was
+    /// made before and kept; whoever asks meanwhile waits for the same one.
+    ///
+    /// `NotHere` if there is none to be had: of objects that are unknown, partial, or still being put,
+    /// that have too many bytes (`Parameters::for_size`), and always from stores that make none. Of
+    /// an object that was put with boundaries it has those chunks (`Parameters::Given`).
+    fn recipe(&self, oid: &Oid) -> Result<Arc<dyn RecipeNodes>, StoreError> {
+        let _ = oid;
+        Err(StoreError::NotHere)
     }
 
     /// True if piece `index` is known to hold zeros only, found without reading it (a hole in a

@@ -8,28 +8,30 @@
 //! | part | story |
 //! |---|---|
 //! | [`Parameters`] | which chunker, with which lengths; travels in every recipe |
-//! | [`Fixed`] | chunks of one length |
-//! | [`Gear`] | FastCDC: boundaries that follow the content, so an insertion moves few of them |
+//! | [`Cutter`] | where a chunk ends, as a pure function: for those who have the bytes at hand |
+//! | `gear` | FastCDC: boundaries that follow the content, so an insertion moves few of them |
+//! | `rabin` | the same by Rabin fingerprints, as LBFS does it |
 //! | [`ChunkHash`] | the name of a chunk |
-//! | `window` | the bounded buffer behind both chunkers |
+//! | `stream`, `window` | the chunker of a stream and its bounded buffer |
 //!
 //! Memory: a chunker holds at most one chunk of the greatest length, and nothing while the slices
 //! it is fed begin and end with a chunk.
 
-mod fixed;
+mod cutter;
 mod gear;
 mod hash;
 mod parameters;
+mod rabin;
+mod stream;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod vectors;
 mod window;
 
-pub use fixed::Fixed;
-pub use gear::Gear;
+pub use cutter::Cutter;
 pub use hash::ChunkHash;
-pub use parameters::{MAX_CHUNK_LEN, MIN_CHUNK_LEN, Parameters};
+pub use parameters::{MAX_CHUNK_LEN, MAX_CHUNKS, MIN_CHUNK_LEN, Parameters};
 
 /// Places the boundaries of chunks in a stream of bytes.
 ///

@@ -2,7 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Chunker, Fixed, Gear};
+use super::stream::Stream;
+use super::{Chunker, Cutter};
 use crate::codec::{DecodeError, Reader, Writer, invalid};
 
 /// The least length that parameters may set for chunks, in bytes: below it a descriptor is hardly
@@ -13,10 +14,16 @@ pub const MAX_CHUNK_LEN: u32 = 1 << 24;
 
 const TAG_FIXED: u8 = 1;
 const TAG_GEAR: u8 = 2;
+const TAG_RABIN: u8 = 3;
+const TAG_GIVEN: u8 = 4;
 
-const GEAR_MIN: RangeInclusive<u32> = MIN_CHUNK_LEN..=1 << 20;
-const GEAR_AVG: RangeInclusive<u32> = 256..=1 << 22;
-const GEAR_MAX: RangeInclusive<u32> = 1 << 10..=MAX_CHUNK_LEN;
+const LEAST: RangeInclusive<u32> = MIN_CHUNK_LEN..=1 << 20;
+const AVERAGE: RangeInclusive<u32> = 256..=1 << 22;
+const GREATEST: RangeInclusive<u32> = 1 << 10..=MAX_CHUNK_LEN;
+
+/// About how many chunks an object that is cut by [`Parameters::for_size`] has at most: a recipe of some
+/// 5 MB. Content that is made for it can have four times as many.
+pub const MAX_CHUNKS: u64 = 1 << 17;
 
 /// A chunker's kind and lengths in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,6 +42,17 @@ pub enum Parameters {
         /// Greatest length of a chunk: 1 KiB to 16 MiB, even.
         max: u32,
     },
+    /// Rabin fingerprints, as in LBFS.
+    Rabin {
+        /// Least length of a chunk other than the last: 64 to 1 MiB, below `avg`.
+        min: u32,
+        /// Length aimed at, behind the least: 256 to 4 MiB, a power of two, below `max`.
+        avg: u32,
+        /// Greatest length of a chunk: 1 KiB to 16 MiB.
+        max: u32,
+    },
+    /// The application placed the boundaries, anywhere: nobody else can cut alike.
+    Given,
 }
 
 impl Parameters {
@@ -45,30 +63,48 @@ impl Parameters {
     /// Bytes of the longest binary form.
     pub const MAX_ENCODED_LEN: usize = 1 + 3 + 4 + 4;
 
+    /// How an object of `size` bytes is cut: content-defined chunks of about 16 KiB up to 2 GiB, then in
+    /// steps of two larger ones, so that there are about [`MAX_CHUNKS`] of them. `None` over 512 GiB.
+    pub fn for_size(size: u64) -> Option<Self> {
+        let Self::Gear { avg: least, .. } = Self::DEFAULT else {
+            return None;
+        };
+        let avg = size.div_ceil(MAX_CHUNKS).checked_next_power_of_two()?.max(least.into());
+        let avg = u32::try_from(avg).ok().filter(|avg| AVERAGE.contains(avg))?;
+        Some(Self::Gear { min: avg / 4, avg, max: avg * 4 })
+    }
+
     /// Whether all lengths are within their limits.
     pub fn check(&self) -> Result<(), DecodeError> {
         match *self {
             Self::Fixed { len } => {
                 within("chunk length", len, MIN_CHUNK_LEN..=MAX_CHUNK_LEN, "must be 64 to 16 MiB")
             }
-            Self::Gear { min, avg, max } => check_gear(min, avg, max),
+            Self::Gear { min, avg, max } => {
+                check_lengths(min, avg, max)?;
+                check_shape(min.is_multiple_of(2) && max.is_multiple_of(2), "least and greatest must be even")
+            }
+            Self::Rabin { min, avg, max } => check_lengths(min, avg, max),
+            Self::Given => Ok(()),
         }
     }
 
-    /// A chunker with these parameters.
+    /// A chunker with these parameters, for a stream. There is none for [`Self::Given`].
     pub fn chunker(&self) -> Result<Box<dyn Chunker>, DecodeError> {
-        self.check()?;
-        Ok(match *self {
-            Self::Fixed { len } => Box::new(Fixed::new(len)),
-            Self::Gear { min, avg, max } => Box::new(Gear::new(min, avg, max)),
-        })
+        Ok(Box::new(Stream::new(self.cutter()?)))
+    }
+
+    /// What finds the ends of chunks in bytes at hand. There is none for [`Self::Given`].
+    pub fn cutter(&self) -> Result<Cutter, DecodeError> {
+        Cutter::new(self)
     }
 
     /// Greatest length of a chunk: the memory that cutting takes.
     pub const fn max_len(&self) -> u32 {
         match *self {
             Self::Fixed { len } => len,
-            Self::Gear { max, .. } => max,
+            Self::Gear { max, .. } | Self::Rabin { max, .. } => max,
+            Self::Given => MAX_CHUNK_LEN,
         }
     }
 
@@ -76,7 +112,8 @@ impl Parameters {
     pub const fn min_len(&self) -> u32 {
         match *self {
             Self::Fixed { len } => len,
-            Self::Gear { min, .. } => min,
+            Self::Gear { min, .. } | Self::Rabin { min, .. } => min,
+            Self::Given => 1,
         }
     }
 
@@ -108,6 +145,10 @@ impl Parameters {
             Self::Gear { min, avg, max } => {
                 writer.u8(TAG_GEAR).varint(min.into()).varint(avg.into()).varint(max.into())
             }
+            Self::Rabin { min, avg, max } => {
+                writer.u8(TAG_RABIN).varint(min.into()).varint(avg.into()).varint(max.into())
+            }
+            Self::Given => writer.u8(TAG_GIVEN),
         };
     }
 
@@ -116,6 +157,8 @@ impl Parameters {
         let parameters = match reader.u8("chunker")? {
             TAG_FIXED => Self::Fixed { len: length(reader)? },
             TAG_GEAR => Self::Gear { min: length(reader)?, avg: length(reader)?, max: length(reader)? },
+            TAG_RABIN => Self::Rabin { min: length(reader)?, avg: length(reader)?, max: length(reader)? },
+            TAG_GIVEN => Self::Given,
             _ => return Err(invalid("chunker", "unknown kind")),
         };
         parameters.check().map(|()| parameters)
@@ -132,18 +175,16 @@ fn length(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
     reader.bounded("chunk length", MAX_CHUNK_LEN.into()).map(|len| len as u32)
 }
 
-fn check_gear(min: u32, avg: u32, max: u32) -> Result<(), DecodeError> {
-    within("least chunk length", min, GEAR_MIN, "must be 64 to 1 MiB")?;
-    within("average chunk length", avg, GEAR_AVG, "must be 256 to 4 MiB")?;
-    within("greatest chunk length", max, GEAR_MAX, "must be 1 KiB to 16 MiB")?;
-    let is_even = min.is_multiple_of(2) && max.is_multiple_of(2);
-    if !is_even || !avg.is_power_of_two() {
-        return Err(invalid("chunk lengths", "least and greatest must be even, the average a power of two"));
-    }
-    if min >= avg || avg >= max {
-        return Err(invalid("chunk lengths", "must grow from least over average to greatest"));
-    }
-    Ok(())
+fn check_lengths(min: u32, avg: u32, max: u32) -> Result<(), DecodeError> {
+    within("least chunk length", min, LEAST, "must be 64 to 1 MiB")?;
+    within("average chunk length", avg, AVERAGE, "must be 256 to 4 MiB")?;
+    within("greatest chunk length", max, GREATEST, "must be 1 KiB to 16 MiB")?;
+    check_shape(avg.is_power_of_two(), "the average must be a power of two")?;
+    check_shape(min < avg && avg < max, "must grow from least over average to greatest")
+}
+
+const fn check_shape(is_right: bool, why: &'static str) -> Result<(), DecodeError> {
+    if is_right { Ok(()) } else { Err(invalid("chunk lengths", why)) }
 }
 
 fn within(
@@ -162,11 +203,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_refused_or_canonical(kind in 0u8..4, mut bytes: Vec<u8>) {
+        fn any_bytes_are_refused_or_canonical(kind in 0u8..6, mut bytes: Vec<u8>) {
             bytes.insert(0, kind);
             if let Ok(parameters) = Parameters::from_bytes(&bytes) {
                 prop_assert_eq!(parameters.to_bytes(), bytes);
-                prop_assert!(parameters.chunker().is_ok());
+                prop_assert_eq!(parameters.chunker().is_ok(), parameters != Parameters::Given);
             }
         }
 
@@ -193,9 +234,30 @@ mod tests {
             gear(256, 256, 1024),
             gear(64, 1024, 1024),
             gear(64, 256, u32::MAX),
+            Parameters::Rabin { min: 48, avg: 256, max: 1024 },
+            Parameters::Rabin { min: 64, avg: 257, max: 1024 },
+            Parameters::Rabin { min: 64, avg: 256, max: 256 },
         ] {
             assert!(bad.chunker().is_err(), "{bad:?}");
             assert!(Parameters::from_bytes(&bad.to_bytes()).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn larger_objects_are_cut_into_larger_chunks() {
+        let gear = |avg| Some(Parameters::Gear { min: avg / 4, avg, max: avg * 4 });
+        for (size, expected) in [
+            (0, Some(Parameters::DEFAULT)),
+            (2 << 30, Some(Parameters::DEFAULT)),
+            ((2 << 30) + 1, gear(32 << 10)),
+            (4 << 30, gear(32 << 10)),
+            ((4 << 30) + 1, gear(64 << 10)),
+            (512 << 30, gear(4 << 20)),
+            ((512 << 30) + 1, None),
+            (u64::MAX, None),
+        ] {
+            assert_eq!(Parameters::for_size(size), expected, "{size}");
+            assert!(expected.is_none_or(|parameters| parameters.chunker().is_ok()));
         }
     }
 

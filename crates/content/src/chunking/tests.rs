@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 
 const SMALL_GEAR: Parameters = Parameters::Gear { min: 64, avg: 256, max: 1024 };
+const SMALL_RABIN: Parameters = Parameters::Rabin { min: 65, avg: 256, max: 1025 };
 const SMALL_FIXED: Parameters = Parameters::Fixed { len: 100 };
 
 /// The first `len` bytes that belong to `seed`: no structure, the same in every run.
@@ -48,7 +49,7 @@ fn data() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn parameters() -> impl Strategy<Value = Parameters> {
-    prop::sample::select(vec![SMALL_GEAR, SMALL_FIXED])
+    prop::sample::select(vec![SMALL_GEAR, SMALL_RABIN, SMALL_FIXED])
 }
 
 /// Cuts `data` into slices whose lengths go round in `steps`.
@@ -88,6 +89,28 @@ proptest! {
     }
 
     #[test]
+    fn chains_from_the_begin_are_the_chunks_and_others_join_them_in_order(
+        data in data(), parameters in parameters(), from in 0usize..10_000, until in 0usize..10_000,
+    ) {
+        let (cutter, expected) = (parameters.cutter().unwrap(), lengths(parameters, &data));
+        let mut found = Vec::new();
+        cutter.chain(&data, 0, data.len(), true, |start, end| found.push(end - start));
+        prop_assert_eq!(&found, &expected);
+        // What shows of a front alone holds for the whole.
+        let mut early = Vec::new();
+        let front = &data[..until.min(data.len())];
+        cutter.chain(front, 0, front.len(), false, |start, end| early.push(end - start));
+        prop_assert_eq!(&early[..], &expected[..early.len()]);
+        // From anywhere: once a boundary is met, all that follow are met.
+        let ends: Vec<_> = expected.iter().scan(0, |at, len| { *at += len; Some(*at) }).collect();
+        let mut is_met = false;
+        cutter.chain(&data, from.min(data.len()), data.len(), true, |_, end| {
+            assert!(!is_met || ends.contains(&end));
+            is_met |= ends.contains(&end);
+        });
+    }
+
+    #[test]
     fn gear_cuts_as_the_reference_does(data in data()) {
         let reference: Vec<_> = FastCDC::new(&data, 64, 256, 1024).map(|chunk| chunk.length).collect();
         prop_assert_eq!(lengths(SMALL_GEAR, &data), reference);
@@ -96,11 +119,12 @@ proptest! {
 
 #[test]
 fn an_insertion_near_the_front_leaves_later_chunks_alone() {
-    for seed in 0u8..20 {
+    for seed in 0u8..40 {
+        let parameters = if seed % 2 == 0 { SMALL_GEAR } else { SMALL_RABIN };
         let old = noise(&[seed], 200_000);
         let new = [&old[..1000], b"inserted", &old[1000..]].concat();
-        let before: HashSet<_> = chunks(SMALL_GEAR, [&old[..]]).into_iter().collect();
-        let after = chunks(SMALL_GEAR, [&new[..]]);
+        let before: HashSet<_> = chunks(parameters, [&old[..]]).into_iter().collect();
+        let after = chunks(parameters, [&new[..]]);
         let changed = after.iter().filter(|chunk| !before.contains(*chunk)).count();
         assert!(changed <= 10, "{changed} of {} chunks, seed {seed}", after.len());
     }

@@ -23,6 +23,8 @@ fn meaning(parameters: Parameters) -> String {
     match parameters {
         Parameters::Fixed { len } => format!("fixed {len}"),
         Parameters::Gear { min, avg, max } => format!("gear {min} {avg} {max}"),
+        Parameters::Rabin { min, avg, max } => format!("rabin {min} {avg} {max}"),
+        Parameters::Given => "given".into(),
     }
 }
 

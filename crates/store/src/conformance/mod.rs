@@ -6,6 +6,7 @@
 //!
 //! A check gets a fresh, empty store. One that fails panics; the rule's name is printed before.
 
+mod chunking;
 mod keeping;
 mod putting;
 mod reading;
@@ -26,7 +27,7 @@ type Check<S> = fn(&S) -> Verdict;
 
 /// Runs all checks, each on a store that `make` returns.
 pub fn run<S: Store>(make: impl Fn() -> S) {
-    let parts = [putting::checks(), reading::checks(), keeping::checks()];
+    let parts = [putting::checks(), reading::checks(), keeping::checks(), chunking::checks()];
     for (rule, check) in parts.into_iter().flatten() {
         let _guard = Rule(rule);
         if let Err(error) = check(&make()) {

@@ -56,14 +56,14 @@ fn outside<S: Store>(store: &S) -> Verdict {
 }
 
 /// An object of which the first pieces are here.
-struct Head {
+pub(super) struct Head {
     data: Vec<u8>,
     tree: PieceTree,
     count: AtomicU64,
 }
 
 impl Head {
-    fn new(data: &[u8], count: u64) -> Arc<Self> {
+    pub(super) fn new(data: &[u8], count: u64) -> Arc<Self> {
         let layout = layout_of(data.len());
         let values = (0..layout.count()).map(|index| layout.value(index, piece(data, &layout, index)));
         let tree = PieceTree::new(layout, values.collect()).expect("one value per piece");

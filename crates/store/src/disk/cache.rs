@@ -19,6 +19,7 @@ use rusqlite::{Connection, params};
 use towpath_content::Oid;
 
 use super::folders::{self, Claim, claim};
+use super::gc::remove_unheld;
 use super::index::{Durability, Outcome};
 use super::rows::{self, oid_at};
 use super::source::Source;
@@ -79,17 +80,17 @@ pub struct Hold {
 
 /// Something that may be evicted.
 #[derive(Debug, Clone, Copy)]
-struct Cached<K> {
-    key: K,
-    /// When it was last used, in seconds since 1970.
-    used: u64,
-    weight: u64,
+pub(super) struct Cached<K> {
+    pub(super) key: K,
+    /// When it was last used, since 1970.
+    pub(super) used: u64,
+    pub(super) weight: u64,
     /// It may not go now, though it counts.
-    is_busy: bool,
+    pub(super) is_busy: bool,
 }
 
 /// Which ones have to go so that the rest weighs no more than `limit`: those unused longest.
-fn choose<K: Copy + Ord>(mut cached: Vec<Cached<K>>, limit: u64) -> Vec<K> {
+pub(super) fn choose<K: Copy + Ord>(mut cached: Vec<Cached<K>>, limit: u64) -> Vec<K> {
     let total = cached.iter().fold(0u64, |sum, one| sum.saturating_add(one.weight));
     let mut excess = total.saturating_sub(limit);
     cached.retain(|one| !one.is_busy);
@@ -199,8 +200,13 @@ impl DiskStore {
     pub(super) fn remove_unowned<'a>(&self, oids: impl Iterator<Item = &'a Oid>) -> Result<(), StoreError> {
         self.index.write(Durability::Cached, "removing objects", |t| {
             for oid in oids {
-                if rows::known(t, oid)?.is_none_or(|known| !known.is_owned) {
+                let known = rows::known(t, oid)?;
+                if known.as_ref().is_none_or(|known| !known.is_owned) {
                     folders::remove(&self.folders.object(oid))?;
+                }
+                if known.is_none() {
+                    folders::remove(&self.folders.made_recipe(oid))?;
+                    remove_unheld(&self.folders.given_recipe(oid))?;
                 }
             }
             Ok(())

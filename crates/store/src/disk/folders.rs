@@ -25,18 +25,20 @@ use crate::seam::StoreError;
 pub(crate) struct Folders {
     objects: PathBuf,
     chunks: PathBuf,
+    made_recipes: PathBuf,
+    given_recipes: PathBuf,
     incoming: PathBuf,
 }
 
 impl Folders {
     /// Makes the folders in `data_dir` where they are missing, and removes what a crash left.
     pub(crate) fn open(data_dir: &Path) -> Result<Self, StoreError> {
-        let [objects, chunks, incoming] = ["objects", "chunks", "incoming"].map(|name| data_dir.join(name));
-        for dir in [&objects, &chunks, &incoming] {
-            create_private(dir)?;
-        }
+        let names = ["objects", "chunks", "recipes/made", "recipes/given", "incoming"];
+        let dirs = names.map(|name| data_dir.join(name));
+        dirs.iter().try_for_each(|dir| create_private(dir))?;
+        let [objects, chunks, made_recipes, given_recipes, incoming] = dirs;
         sweep(&incoming)?;
-        Ok(Self { objects, chunks, incoming })
+        Ok(Self { objects, chunks, made_recipes, given_recipes, incoming })
     }
 
     /// Where the owned bytes of `oid` lie, if there are any.
@@ -48,6 +50,16 @@ impl Folders {
     pub(crate) fn chunk(&self, hash: &[u8; 32]) -> PathBuf {
         let name = hex(hash);
         self.chunks.join(&name[..2]).join(&name)
+    }
+
+    /// Where the recipe of `oid` lies, if one was made.
+    pub(crate) fn made_recipe(&self, oid: &Oid) -> PathBuf {
+        self.made_recipes.join(hex(oid.digest()))
+    }
+
+    /// Where the recipe of `oid` lies, if its boundaries were given.
+    pub(crate) fn given_recipe(&self, oid: &Oid) -> PathBuf {
+        self.given_recipes.join(hex(oid.digest()))
     }
 
     /// A new temporary.
@@ -63,6 +75,16 @@ impl Folders {
     /// The folder of finished objects.
     pub(crate) fn objects(&self) -> &Path {
         &self.objects
+    }
+
+    /// The folder of recipes that were made.
+    pub(crate) fn made_recipes(&self) -> &Path {
+        &self.made_recipes
+    }
+
+    /// The folder of recipes whose boundaries were given.
+    pub(crate) fn given_recipes(&self) -> &Path {
+        &self.given_recipes
     }
 
     /// The folder of the folders of chunks.
@@ -151,10 +173,15 @@ impl Temporary {
             .map_err(|error| StoreError::io("syncing", &self.path, error))
     }
 
-    /// Gives the file its final name, in place of any other; both are on the disk afterwards.
-    /// May be repeated. While this handle lives nobody takes the file for a left-over; others may
+    /// Gives the file its final name, in place of any other; both are on the disk afterwards. While this handle lives nobody takes the file for a left-over; others may
     /// read it.
     pub(crate) fn publish(&self, target: &Path) -> Result<(), StoreError> {
+        self.place(target)?;
+        sync_parent(target)
+    }
+
+    /// Gives the file its final name, in place of any other, which a crash may undo. May be repeated.
+    pub(crate) fn place(&self, target: &Path) -> Result<(), StoreError> {
         let is_there = |target: &Path| -> io::Result<bool> {
             let (ours, there) = (self.file.metadata()?, std::fs::metadata(target)?);
             Ok((ours.dev(), ours.ino()) == (there.dev(), there.ino()))
@@ -166,8 +193,7 @@ impl Temporary {
             points::pass("after a rename");
         }
         rustix::fs::flock(&self.file, FlockOperation::LockShared)
-            .map_err(|error| StoreError::io("unlocking", target, error.into()))?;
-        sync_parent(target)
+            .map_err(|error| StoreError::io("unlocking", target, error.into()))
     }
 }
 

@@ -6,6 +6,7 @@
 //! | rows of files | the file is gone or was changed |
 //! | cache | there is more than the policy allows |
 //! | rows of objects, values, names | nothing has the bytes any more |
+//! | recipes | their object is gone, or there are too many that can be made again |
 //! | owned files and chunks without a row | a crash between two steps |
 //! | temporaries | their process is gone |
 //!
@@ -49,7 +50,9 @@ pub struct Collected {
     pub objects: u64,
     /// Chunks that nobody counts.
     pub chunks: u64,
-    /// Bytes of those owned files and chunks.
+    /// Recipes whose object is gone.
+    pub recipes: u64,
+    /// Bytes of those owned files, chunks and recipes.
     pub bytes: u64,
     /// Rows of files that are gone or were changed.
     pub files: u64,
@@ -57,7 +60,7 @@ pub struct Collected {
     pub values: u64,
     /// Temporaries of processes that are gone.
     pub temporaries: u64,
-    /// True if owned files and chunks without a row were left alone, since a damaged index that was
+    /// True if owned files, chunks and recipes without a row were left alone, since a damaged index that was
     /// set aside may have rows of them. They go once that is removed.
     pub is_cautious: bool,
 }
@@ -70,14 +73,27 @@ impl DiskStore {
         let evicted = self.evict(&options.policy)?;
         let values = self.index.write(Durability::Cached, "removing rows", remove_rows)?;
         let temporaries = self.folders.sweep()?;
-        let collected = Collected { leases, evicted, files, values, temporaries, ..Collected::default() };
+        let (made, made_bytes) = self.remove_orphans(self.folders.made_recipes(), &is_complete)?;
+        self.evict_recipes()?;
+        let collected = Collected {
+            leases,
+            evicted,
+            recipes: made,
+            bytes: made_bytes,
+            files,
+            values,
+            temporaries,
+            ..Collected::default()
+        };
         if self.index.has_damaged()? {
             tracing::warn!("a damaged index is kept: orphaned files stay, as they may be in it");
             return Ok(Collected { is_cautious: true, ..collected });
         }
         let (objects, object_bytes) = self.remove_orphans(self.folders.objects(), &is_owned)?;
         let (chunks, chunk_bytes) = self.remove_orphaned_chunks()?;
-        Ok(Collected { objects, chunks, bytes: object_bytes + chunk_bytes, ..collected })
+        let (given, given_bytes) = self.remove_orphans(self.folders.given_recipes(), &is_complete)?;
+        let bytes = object_bytes + chunk_bytes + made_bytes + given_bytes;
+        Ok(Collected { objects, chunks, recipes: made + given, bytes, ..collected })
     }
 
     /// Looks at every file on record and forgets those that are no longer as they were.
@@ -157,8 +173,12 @@ fn is_owned(conn: &Connection, hash: &[u8; 32]) -> Outcome<bool> {
     Ok(rows::known(conn, &Oid::Blake3(*hash))?.is_some_and(|known| known.is_owned))
 }
 
+fn is_complete(conn: &Connection, hash: &[u8; 32]) -> Outcome<bool> {
+    Ok(rows::known(conn, &Oid::Blake3(*hash))?.is_some())
+}
+
 /// Removes a file unless somebody reads it still or is about to give it a row; returns its bytes.
-fn remove_unheld(path: &Path) -> Outcome<Option<u64>> {
+pub(super) fn remove_unheld(path: &Path) -> Outcome<Option<u64>> {
     let Claim::Free(file) = claim(path)? else {
         return Ok(None);
     };

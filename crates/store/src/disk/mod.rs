@@ -12,6 +12,7 @@
 //! | `putting` | puts: streamed, or of a file where it lies |
 //! | `reading`, `source` | finding an object's bytes and noticing that a file changed |
 //! | `chunks` | chunks and how often they were put |
+//! | `recipes` | how to build objects from chunks: made, kept, evicted |
 //! | `sessions` | leases that end with the process that held their session |
 //! | `cache`, `uses` | what nobody leases: when it was last used, and what is evicted first |
 //! | `gc` | removing what is of no more use |
@@ -30,6 +31,7 @@ mod leases;
 mod points;
 mod putting;
 mod reading;
+mod recipes;
 mod rows;
 mod sessions;
 mod source;
@@ -52,13 +54,17 @@ use self::folders::{Folders, create_private};
 pub use self::gc::{Collected, GcOptions};
 use self::index::{Durability, Index, Outcome};
 use self::putting::Incoming;
+use self::recipes::Recipes;
 use self::sessions::Sessions;
 use self::source::Source;
 use self::uses::{Used, Uses};
 use crate::lru::Lru;
 use crate::notices::Notices;
 use crate::productions::{NOT_OPEN, OUTSIDE, Productions, some_run};
-use crate::seam::{About, Availability, Descriptors, Lease, Listener, Partial, State, Store, StoreError};
+use crate::seam::{
+    About, Availability, Descriptors, Lease, Listener, Partial, RecipeNodes, State, Store, StoreError,
+};
+use crate::spans;
 use crate::stamp::Stamp;
 
 /// Bytes of piece values kept in memory for proofs. A tree that is larger, up to 64 MiB for
@@ -77,6 +83,7 @@ pub struct DiskStore {
     sources: Mutex<Lru<Oid, Arc<Source>>>,
     sessions: Sessions,
     uses: Uses,
+    recipes: Recipes,
 }
 
 impl DiskStore {
@@ -96,6 +103,7 @@ impl DiskStore {
             sources: Mutex::new(Lru::new(OPEN_FILES)),
             sessions: Sessions::open(state_dir)?,
             uses: Uses::new(),
+            recipes: Recipes::default(),
         })
     }
 
@@ -190,6 +198,15 @@ impl Store for DiskStore {
         Ok(())
     }
 
+    fn put_boundary(&self, live: &Oid) -> Result<(), StoreError> {
+        let put = self.productions.get(live).ok_or(NOT_OPEN)?;
+        if !matches!(put.body, Incoming::Streamed(_)) {
+            return Err(NOT_OPEN);
+        }
+        put.cut();
+        Ok(())
+    }
+
     fn put_commit(&self, live: &Oid) -> Result<Oid, StoreError> {
         self.commit(live)
     }
@@ -256,6 +273,21 @@ impl Store for DiskStore {
         self.read_piece(oid, index, &mut piece)?;
         buf.extend_from_slice(&piece);
         Ok(())
+    }
+
+    fn read_span(&self, oid: &Oid, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        spans::check(&range)?;
+        if self.productions.get(oid).is_none() {
+            match self.read_stored_span(&self.resolve(oid)?, &range, buf) {
+                Err(StoreError::NotHere) => {}
+                result => return result,
+            }
+        }
+        spans::read_pieces(self, oid, range, buf)
+    }
+
+    fn recipe(&self, oid: &Oid) -> Result<Arc<dyn RecipeNodes>, StoreError> {
+        self.find_recipe(oid)
     }
 
     fn is_zero(&self, oid: &Oid, index: u64) -> bool {

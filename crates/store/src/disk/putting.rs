@@ -100,9 +100,17 @@ impl DiskStore {
         };
         let Finished { oid, layout, values } = put.finish()?;
         let object = Known { size: layout.size(), is_owned: true, about: put.about.clone() };
+        let _given =
+            put.given(object.size).and_then(|lengths| self.try_keep_given(&oid, &lengths, temporary));
         let is_new = self.own(temporary, Some(live), &oid, &object, &values)?;
         self.finished(Some(live), &oid, is_new);
         Ok(oid)
+    }
+
+    /// Boundaries are advice: an object is not to fail for want of them.
+    fn try_keep_given(&self, oid: &Oid, lengths: &[u32], incoming: &Temporary) -> Option<Temporary> {
+        let kept = self.keep_given(oid, lengths, incoming);
+        kept.inspect_err(|error| tracing::warn!(%error, "boundaries of chunks were not kept")).ok()
     }
 
     /// Makes a temporary the store's own copy of an object; true if it was not complete before.

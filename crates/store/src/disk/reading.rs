@@ -46,6 +46,20 @@ impl DiskStore {
         self.with_source(oid, |source| source.read(piece_range(source, index)?, buf))
     }
 
+    pub(super) fn read_stored_span(
+        &self,
+        oid: &Oid,
+        range: &Range<u64>,
+        buf: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        self.with_source(oid, |source| {
+            if range.end > source.size() {
+                return Err(OUTSIDE);
+            }
+            source.read(range.clone(), buf)
+        })
+    }
+
     pub(super) fn append_stored(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
         self.with_source(oid, |source| source.append(piece_range(source, index)?, buf))
     }

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use towpath_content::chunking::Parameters;
 use towpath_content::pieces::Value;
 
 use super::*;
@@ -61,8 +62,12 @@ fn do_everything(home: &Path) -> Result<(), StoreError> {
     let store = open(home);
     let put = |step, holder| {
         store.lease(&Lease { holder, ..lease(live(0, step)) })?;
+        let data = data(step);
         store.put_init(&live(0, step), &About::default())?;
-        store.put_data(&live(0, step), &data(step))?;
+        let (head, tail) = split(&data);
+        store.put_data(&live(0, step), head)?;
+        store.put_boundary(&live(0, step))?;
+        store.put_data(&live(0, step), tail)?;
         store.put_commit(&live(0, step))?;
         acknowledge("kept", step);
         Ok::<_, StoreError>(())
@@ -92,6 +97,10 @@ fn do_everything(home: &Path) -> Result<(), StoreError> {
         fs::write(home.join("data").join(orphan), b"left").unwrap();
     }
     store.gc(&GcOptions { policy: NOTHING }).map(drop)
+}
+
+fn split(data: &[u8]) -> (&[u8], &[u8]) {
+    data.split_at(data.len() / 3)
 }
 
 fn adopt(store: &DiskStore) -> Result<(), StoreError> {
@@ -152,6 +161,10 @@ fn check(home: &Path, told: &Told) {
             assert_eq!(store.have(&live(0, step)).unwrap().state, State::Bound(oid(step)));
             assert!(store.leases().unwrap().iter().any(|lease| lease.oid == live(0, step)));
         }
+        if was("kept", step) && !was("evicting", step) && [PINNED, SESSIONS, GIVEN].contains(&step) {
+            let recipe = store.recipe(&oid(step)).unwrap();
+            assert_eq!(recipe.root().parameters, Parameters::Given, "{step} has the boundaries it was given");
+        }
         assert!(!was("evicted", step) || store.have(&oid(step)).is_err(), "{step} was evicted");
         expect_whole_or_nothing(&store, &data(step));
     }
@@ -185,6 +198,8 @@ fn check_collected(home: &Path, store: &DiskStore) {
     let counted = store.get_chunk(blake3::hash(&data(CHUNK)).as_bytes()).is_ok();
     let left = (count("data/objects"), chunks, count("data/incoming"), count("state/sessions"));
     assert_eq!(left, (leased.len(), usize::from(counted), 0, 0));
+    let given = leased.iter().filter(|leased| **leased != oid(OLD)).count();
+    assert_eq!((count("data/recipes/given"), count("data/recipes/made")), (given, 0));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod cache;
 mod changed;
 mod collecting;
+mod recipes;
 mod while_hashed;
 
 use std::fs;
