@@ -28,6 +28,19 @@ pub struct OpenPutRequest {
     pub session: Option<String>,
 }
 
+/// A run of equal chunks of an object, one after the other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chunk {
+    /// Where the first one begins.
+    pub offset: u64,
+    /// Bytes of each.
+    pub len: u64,
+    /// The BLAKE3 hash of its bytes, in hexadecimal digits.
+    pub hash: String,
+    /// How many there are.
+    pub count: u64,
+}
+
 /// How far a put in parts is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartReply {

@@ -28,7 +28,7 @@ use crate::transfers::Transfer;
 /// A put on which nothing happened for so long is given up: its application forgot it.
 const IDLE: Duration = Duration::from_secs(60 * 60);
 /// Bytes taken at once.
-const PART: u64 = 256 << 10;
+const READ: u64 = 256 << 10;
 /// How long a part waits for the one before it, which may hang on a connection that is gone.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -117,29 +117,42 @@ pub(crate) fn open(service: &Arc<Service>, request: &OpenPutRequest) -> Result<(
     Ok((live, PutReply { ticket: service.ticket(live, secret), oid: live.to_string(), size: None }))
 }
 
+/// Where a part begins, and whether the application wants a chunk to end with it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Part {
+    pub(crate) offset: u64,
+    pub(crate) boundary: bool,
+}
+
 /// Appends what of a part is new.
 pub(crate) async fn append(
     service: &Arc<Service>,
     live: &Oid,
-    offset: u64,
+    place: Part,
     mut part: Input<'_>,
 ) -> Result<PartReply, ApiError> {
     let put = service.open_puts.find(live).ok_or_else(|| no_such_put(live))?;
     let mut size = own(&put).await?;
+    let (offset, mut end) = (place.offset, place.offset);
     let Some(mut repeated) = size.checked_sub(offset) else {
         let message = format!("a gap: the put has {size} bytes, and the part begins at {offset}");
         return Err(ApiError::new(ErrorKind::Usage, message).hint("send what is between them first"));
     };
     loop {
         // What has come is handed on at once: a slow producer is followed, not waited for.
-        let mut bytes = Vec::with_capacity(PART as usize);
-        let read = (&mut part).take(PART).read_buf(&mut bytes).await;
+        let mut bytes = Vec::with_capacity(READ as usize);
+        let read = (&mut part).take(READ).read_buf(&mut bytes).await;
         let read = read.map_err(|error| {
             ApiError::new(ErrorKind::Interrupted, format!("the part did not come to its end: {error}"))
         })?;
         if read == 0 {
+            // The end of a part that is repeated was told before.
+            if place.boundary && end == *size {
+                service.store.put_boundary(live).map_err(|error| errors::store(&error))?;
+            }
             return Ok(PartReply { size: *size });
         }
+        end += read as u64;
         let skipped = repeated.min(read as u64);
         repeated -= skipped;
         bytes.drain(..skipped as usize);

@@ -21,7 +21,7 @@ use towpath_store::{About, Holder, Lease, ObjectKind, Stamp, State, Store};
 use crate::admission::Admitted;
 use crate::errors;
 use crate::get::PROGRESS_EVERY;
-use crate::open_puts::{self, GiveUpOnDrop};
+use crate::open_puts::{self, GiveUpOnDrop, Part};
 use crate::put_tree::{self, Report, TreeTotals};
 use crate::service::Service;
 use crate::shares::Share;
@@ -331,7 +331,7 @@ impl OpenStream {
 
     /// Takes all bytes of `input`; the object is whole afterwards.
     pub(crate) async fn fill(self, input: Input<'_>) -> Result<PutReply, ApiError> {
-        open_puts::append(&self.service, &self.live, 0, input).await?;
+        open_puts::append(&self.service, &self.live, Part::default(), input).await?;
         let reply = open_puts::commit(&self.service, &self.live).await?;
         self.watch.release();
         Ok(reply)

@@ -36,7 +36,7 @@ use crate::home::Home;
 use crate::listen::{self, Listening, Serving};
 use crate::lock::lock;
 use crate::metrics::{Direction, Metrics, Watch};
-use crate::open_puts::OpenPuts;
+use crate::open_puts::{OpenPuts, Part};
 use crate::sessions::Sessions;
 use crate::shares::Shares;
 use crate::transfers::Transfers;
@@ -508,7 +508,10 @@ impl Api for InProcess {
         offset: u64,
         part: Input<'a>,
     ) -> BoxFuture<'a, Result<PartReply, ApiError>> {
-        Box::pin(async move { open_puts::append(&self.0, &parse_name(&id)?, offset, part).await })
+        Box::pin(async move {
+            let place = Part { offset, boundary: false };
+            open_puts::append(&self.0, &parse_name(&id)?, place, part).await
+        })
     }
 
     fn commit_put(&self, id: String) -> BoxFuture<'_, Result<PutReply, ApiError>> {

@@ -20,6 +20,7 @@
 //! | `gets` | gets into files |
 //! | `content` | objects as plain bodies, with ranges |
 //! | `chunks` | objects as they come, out of order |
+//! | `recipe` | how objects are cut into chunks |
 //! | `lines` | events as lines; sessions |
 //! | `body` | a request's body as a reader |
 
@@ -34,6 +35,7 @@ mod gets;
 mod lines;
 mod problem;
 mod puts;
+mod recipe;
 mod routes;
 
 use std::os::unix::fs::PermissionsExt;

@@ -14,7 +14,7 @@ use super::connection::{Passed, Slot};
 use super::descriptor;
 use super::lines::stream;
 use super::problem::{Answer, Failure, JsonBody, Path, Query, answer, wrong};
-use crate::open_puts;
+use crate::open_puts::{self, Part};
 use crate::put::OpenStream;
 use crate::service::{InProcess, parse_name};
 
@@ -55,10 +55,12 @@ pub(super) async fn put_stream(
     Ok(stream(work, inbox))
 }
 
-/// Whose offset a part has.
+/// Where a part begins, and whether a chunk ends with it.
 #[derive(Debug, Deserialize)]
-pub(super) struct Offset {
+pub(super) struct Place {
     offset: u64,
+    #[serde(default)]
+    boundary: bool,
 }
 
 pub(super) async fn open(
@@ -71,11 +73,15 @@ pub(super) async fn open(
 pub(super) async fn data(
     State(api): State<InProcess>,
     Path(id): Path<String>,
-    Query(Offset { offset }): Query<Offset>,
+    Query(Place { offset, boundary }): Query<Place>,
     body: Body,
 ) -> Answer<PartReply> {
     let mut body = BodyReader::new(body);
-    let result = api.put_part(id, offset, Box::new(&mut body)).await;
+    let part = Part { offset, boundary };
+    let result = match parse_name(&id) {
+        Ok(live) => open_puts::append(&api.0, &live, part, Box::new(&mut body)).await,
+        Err(error) => Err(error),
+    };
     if result.is_err() {
         body.drain().await;
     }

@@ -9,7 +9,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 
-use super::{calls, chunks, content, gets, lines, problem, puts};
+use super::{calls, chunks, content, gets, lines, problem, puts, recipe};
 use crate::metrics::{CONTENT_TYPE, Metrics, render};
 use crate::service::InProcess;
 
@@ -55,6 +55,7 @@ fn routes() -> Vec<Route> {
         post("/v1/sessions", lines::session),
         get("/v1/events", lines::events),
         get("/v1/objects", calls::list),
+        get("/v1/objects/{id}/recipe", recipe::recipe),
         post("/v1/done", calls::done),
         post("/v1/gc", calls::gc),
         get("/v1/status", calls::status),

@@ -233,9 +233,13 @@ fn answers_are_as_the_file_says() {
     let (one, data) = ("/v1/puts/{id}", "/v1/puts/{id}/data");
     checker.send(data, &format!("/v1/puts/{id}/data?offset=0"), &bytes).with(200);
     checker.send(data, &format!("/v1/puts/{id}/data?offset=1000000"), b"x").with(400);
+    checker.send(data, &format!("/v1/puts/{id}/data?offset=400000&boundary=true"), b"x").with(200);
     checker.call("GET", one, &format!("/v1/puts/{id}"), None).with(200);
     let commit = format!("/v1/puts/{id}/commit");
     checker.call("POST", "/v1/puts/{id}/commit", &commit, None).with(200);
+    let recipe = "/v1/objects/{id}/recipe";
+    checker.call("GET", recipe, &format!("/v1/objects/{id}/recipe"), None).with(200);
+    checker.call("GET", recipe, &format!("/v1/objects/live:{}/recipe", "0".repeat(64)), None).with(404);
     let open = checker.call("POST", path, path, Some(json!({}))).with(200).json();
     checker.call("DELETE", one, &format!("/v1/puts/{}", open["oid"].as_str().unwrap()), None).with(200);
     checker.line(&mut events, "GET", "/v1/events");

@@ -218,3 +218,25 @@ fn puts_by_name_are_told_of_with_what_was_left_out() {
     }
     assert!(progress > 0 && last["bytes"] == 70 << 20, "{last}");
 }
+
+#[test]
+fn chunks_end_where_the_application_says_also_if_a_part_is_sent_again() {
+    let daemon = Daemon::start();
+    let all = pattern(11, 60_000);
+    let (id, _) = open(&daemon, json!({}));
+    for range in [0..10_000, 0..10_000, 10_000..15_000, 15_000..60_000] {
+        let ends_chunk = range.end != 15_000;
+        let path = format!("/v1/puts/{id}/data?offset={}&boundary={ends_chunk}", range.start);
+        let mut connection = daemon.connect();
+        connection.request("POST", &path, &[], &all[range]);
+        connection.reply().with(200);
+    }
+    daemon.call("POST", &format!("/v1/puts/{id}/commit"), None).with(200);
+    let recipe = daemon.call("GET", &format!("/v1/objects/{id}/recipe"), None).with(200).events();
+    let places: Vec<_> = recipe
+        .iter()
+        .map(|chunk| (chunk["offset"].as_u64().unwrap(), chunk["len"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(places, [(0, 10_000), (10_000, 50_000)]);
+    assert!(recipe.iter().all(|chunk| chunk["count"] == 1 && chunk["hash"].as_str().unwrap().len() == 64));
+}
