@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
 use towpath_content::Oid;
-use towpath_transfer::plugin::{Pressure, Query, Sink, Style};
+use towpath_transfer::plugin::{PathState, Pressure, Query, Sink, Style};
 use towpath_transfer::{
     BoxFuture, Context, Delivery, Description, Metadata, ObjectFacts, Origin, Outcome, Payload, Tag,
     TransferPlugin, Want, WantId,
@@ -188,6 +188,10 @@ impl TransferPlugin for Inspected {
 
     fn window(&self) -> u64 {
         self.inner.window()
+    }
+
+    fn path(&self) -> PathState {
+        self.inner.path()
     }
 
     fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
 use towpath_content::Oid;
-use towpath_transfer::plugin::{Query, Sink, Style};
+use towpath_transfer::plugin::{PathState, Query, Sink, Style};
 use towpath_transfer::{BoxFuture, Context, Description, ObjectFacts, Outcome, Tag, TransferPlugin, Want};
 
 /// What a transfer that gives way may still have under way: it goes on, a little at a time.
@@ -100,6 +100,10 @@ impl TransferPlugin for Preferred {
 
     fn window(&self) -> u64 {
         window_of(self.turn.priority, self.turn.precedence.highest(), self.inner.window())
+    }
+
+    fn path(&self) -> PathState {
+        self.inner.path()
     }
 
     fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {

@@ -75,6 +75,8 @@ pub fn searched(account: &Account) -> Searched {
         from_files: account.from_files,
         from_index: account.from_index,
         in_vain: account.in_vain,
-        bottlenecks: changes.map(|(at, what)| (Seconds::from_duration(*at), bottleneck(*what).to_owned())).collect(),
+        bottlenecks: changes
+            .map(|(at, what)| (Seconds::from_duration(*at), bottleneck(*what).to_owned()))
+            .collect(),
     }
 }

@@ -78,7 +78,9 @@ pub(super) enum Told {
         /// Its bytes.
         len: u32,
     },
-    /// The network did not.
+    /// What the disk found has reached the session.
+    Given(Tag),
+    /// The network did not bring one.
     Ended {
         /// Which.
         tag: Tag,
@@ -161,7 +163,7 @@ pub(super) async fn run(
         }
     };
     let (finds, found) = mpsc::unbounded_channel();
-    tokio::spawn(token.clone().run_until_cancelled_owned(deliver_all(found)));
+    tokio::spawn(token.clone().run_until_cancelled_owned(deliver_all(found, told.clone())));
     let settings = Settings {
         limits: Limits::default(),
         parallel: 1,
@@ -225,10 +227,18 @@ async fn refuse_all(mut inbox: mpsc::UnboundedReceiver<Told>) {
     }
 }
 
-async fn deliver_all(mut found: mpsc::UnboundedReceiver<(Arc<dyn Sink>, Delivery, InFlight)>) {
+async fn deliver_all(
+    mut found: mpsc::UnboundedReceiver<(Arc<dyn Sink>, Delivery, InFlight)>,
+    told: mpsc::WeakUnboundedSender<Told>,
+) {
     while let Some((sink, delivery, held)) = found.recv().await {
+        let tag = delivery.tag;
         sink.deliver(delivery).await;
         drop(held);
+        if let Some(told) = told.upgrade() {
+            // It ends only with this task.
+            let _ = told.send(Told::Given(tag));
+        }
     }
 }
 
@@ -248,6 +258,7 @@ impl Driver {
                 self.end(tag, None);
                 self.feed(Event::Arrived { tag, len });
             }
+            Told::Given(tag) => self.end(tag, None),
             // Cancelled with others that the disk had: it is still wanted.
             Told::Ended { tag, outcome: Outcome::Cancelled } => self.feed(Event::NotBrought(vec![tag])),
             Told::Ended { tag, outcome } => {
@@ -531,7 +542,7 @@ impl Driver {
         };
         // The task ends only with this one.
         let _ = self.finds.send((Arc::clone(&call.sink), delivery, held));
-        self.end(tag, None);
+        self.by_hash.write().unwrap_or_else(PoisonError::into_inner).remove(&chunk.hash);
         self.feed(Event::Found { operation, tag });
     }
 

@@ -16,7 +16,7 @@ use super::pressure::{Gauge, Queues};
 use super::worth::{Progress, RecipeJudge};
 
 /// Bytes outstanding at first.
-const FIRST_WINDOW: u64 = 128 << 10;
+const FIRST_WINDOW: u64 = 64 << 10;
 /// Bytes that chunks keep outstanding at least.
 const LEAST_WINDOW: u64 = 64 << 10;
 /// With this and twice the round trip more than the rate needs, a network that gets faster shows it.
@@ -108,8 +108,13 @@ impl Meter {
     pub fn wants_recipe(&mut self, facts: &ObjectFacts<'_>, round_trip: Duration, now: Duration) -> bool {
         let (rate, disk_rate) = (self.rate.get(now, self.outstanding), self.costs.hash_rate());
         let disk_is_free = self.gauge.disk_is_free();
-        let Some(object) = self.objects.get_mut(&facts.oid) else { return false };
-        object.judge.wants(&Progress {
+        if self.objects.len() >= OBJECTS && !self.objects.contains_key(&facts.oid) {
+            return false;
+        }
+        // A live object was asked for by another name before.
+        let begun = Object { since: now, arrived: 0, judge: RecipeJudge::default() };
+        let object = self.objects.entry(facts.oid).or_insert(begun);
+        let is_wanted = object.judge.wants(&Progress {
             elapsed: now.saturating_sub(object.since),
             arrived: object.arrived,
             rest: facts.missing,
@@ -118,7 +123,12 @@ impl Meter {
             round_trip,
             disk_rate,
             disk_is_free,
-        })
+        });
+        if is_wanted {
+            // The recipe comes behind what is outstanding, and most of that will be here already.
+            (self.window, self.grown) = (FIRST_WINDOW, 0);
+        }
+        is_wanted
     }
 }
 
