@@ -93,8 +93,8 @@ struct Meters {
 }
 
 impl Meters {
-    fn read(lab: &Lab) -> Self {
-        Self { counters: lab.counters(), cpu: lab.emulator_cpu() }
+    fn read(lab: &Lab) -> Result<Self, LabError> {
+        Ok(Self { counters: lab.counters()?, cpu: lab.emulator_cpu() })
     }
 }
 
@@ -113,11 +113,11 @@ impl<'a> Transfer<'a> {
         }
         self.command = commands.first().map(words).unwrap_or_default();
 
-        let before = Meters::read(&lab);
+        let before = Meters::read(&lab)?;
         let changes = lab.start_changes();
         let start = Instant::now();
         let ends = self.run_all(commands, &receivers)?;
-        let after = Meters::read(&lab);
+        let after = Meters::read(&lab)?;
         drop(changes);
         let served = server.stop()?;
         self.check(&receivers)?;
