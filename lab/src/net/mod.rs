@@ -66,7 +66,7 @@ pub struct Lab {
     plain: Vec<Option<Veth>>,
     // Taken down in this order.
     _control: Control,
-    _disks: Vec<Disk>,
+    disks: Vec<Disk>,
     registration: Registration,
     emulator: Arc<Emulator>,
 }
@@ -100,7 +100,7 @@ impl Lab {
             plan,
             plain,
             _control: control,
-            _disks: disks,
+            disks,
             registration,
             emulator,
         })
@@ -160,8 +160,14 @@ impl Lab {
         self.emulator.cpu()
     }
 
-    /// Applies the scenario's changes at their times from now on, until dropped.
+    /// Whether a host's disk is only as fast as the scenario says.
+    pub fn has_slow_disk(&self) -> bool {
+        self.disks.iter().any(Disk::is_limited)
+    }
+
+    /// Applies the scenario's changes at their times from now on, until dropped, and lets others use its disks.
     pub fn start_changes(&self) -> Changes {
+        self.disks.iter().for_each(Disk::begin);
         Changes::start(self.changes.clone(), Arc::clone(&self.emulator))
     }
 
