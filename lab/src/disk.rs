@@ -219,10 +219,10 @@ impl Load {
         begun: &Receiver<()>,
         after: Option<Duration>,
     ) -> io::Result<()> {
-        if let Some(after) = after {
-            if begun.recv().is_err() || begun.recv_timeout(after) == Err(RecvTimeoutError::Disconnected) {
-                return Ok(());
-            }
+        if let Some(after) = after
+            && (begun.recv().is_err() || is_over(begun, after))
+        {
+            return Ok(());
         }
         let start = Instant::now();
         file.rewind()?;

@@ -111,7 +111,7 @@ fn one(
     let scenario = up::read(path)?;
     let wrong = |source| RunError::Plan { path: path.into(), source };
     let mut plan = Plan::of(&scenario, args.short, &changes(args)).map_err(wrong)?;
-    plan.programs.retain(|chosen| is_here(chosen));
+    plan.programs.retain(is_here);
     let scenario = plan.prepare(scenario);
     if plan.programs.is_empty() {
         return Err(RunError::NoProgram);

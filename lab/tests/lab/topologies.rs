@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use towpath_lab::net::Lab;
 
@@ -17,8 +18,12 @@ situations![
     settings_of_a_case_hold_in_every_host,
     a_setting_that_cannot_be_is_named,
     each_host_has_a_directory_or_a_disk,
+    a_disk_can_be_memory_or_slow,
     a_disk_that_cannot_be_is_named,
 ];
+
+/// Where the kernel takes how fast a device may be read.
+const READ_LIMIT: &str = "/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device";
 
 fn received(lab: &Lab, from: &str, to: &str) -> u64 {
     ping(lab, from, lab.address(to), 2).received
@@ -145,8 +150,27 @@ fn each_host_has_a_directory_or_a_disk() {
     assert!(!mounts.contains(files.to_str().unwrap()));
 }
 
+fn a_disk_can_be_memory_or_slow() {
+    need(Path::new("/dev/loop-control").exists(), "needs loop devices");
+    need(Path::new(READ_LIMIT).exists(), "needs control groups that bound devices");
+    let lab = up("hosts = ['memory', 'slow']\n[disk.memory]\nfile_system = 'tmpfs'\n\
+                  [disk.slow]\nsize = '32m'\nread = '4m'\nreader = '1m'\nload_after = '10s'\n");
+    assert!(!lab.directory("memory").with_extension("image").exists(), "no file lies behind it");
+    let path = lab.directory("slow").join("file");
+    fs::write(&path, vec![1; 4 << 20]).unwrap();
+    towpath_lab::disk::forget(&path).unwrap();
+    let start = Instant::now();
+    assert_eq!(fs::read(&path).unwrap().len(), 4 << 20);
+    assert!(start.elapsed() > Duration::from_millis(500), "{:?}", start.elapsed());
+    let bounds = fs::read_to_string(READ_LIMIT).unwrap();
+    let own = bounds.lines().find(|line| line.ends_with(" 4194304")).unwrap().to_owned();
+    drop(lab);
+    assert!(!fs::read_to_string(READ_LIMIT).unwrap().contains(&own));
+}
+
 fn a_disk_that_cannot_be_is_named() {
     for (disk, expected) in [
+        ("", "disk.a: it needs a size"),
         ("size = 'big'", "disk.a: `big` is not a size like 256k"),
         ("size = '1m'\ncolour = 'red'", "disk.a: unknown field `colour`"),
         ("size = '1m'\nfile_system = '../x'", "disk.a: `../x` is no file system"),
