@@ -8,12 +8,14 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::param::clock_ticks_per_second;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use thiserror::Error;
 use wait4::Wait4;
@@ -24,6 +26,10 @@ const TICK: Duration = Duration::from_millis(20);
 const LAST_ORDERS: Duration = Duration::from_secs(5);
 /// A server's children that have nothing to do any more end within this time.
 const SETTLING: Duration = Duration::from_secs(2);
+
+/// In /proc/ID/stat after the name: CPU time of the process in its own code and in the kernel, and of children
+/// that were waited for.
+const CPU_FIELDS: Range<usize> = 11..15;
 
 /// Why a process told nothing.
 #[derive(Debug, Error)]
@@ -128,13 +134,27 @@ impl Process {
         }
     }
 
-    /// Asks it to end by a signal, and tells what it took. First its descendants get a moment to end
-    /// by themselves until `idle` are left, so that it has waited for those that did the work.
-    pub fn stop(mut self, signal: Signal, idle: usize) -> Result<Ended, ProcessError> {
+    /// Waits a moment for its descendants to end by themselves until `idle` are left.
+    pub fn settle(&self, idle: usize) {
         let deadline = Instant::now() + SETTLING;
         while descendants(self.id()).len() > idle && Instant::now() < deadline {
             thread::sleep(TICK);
         }
+    }
+
+    /// CPU time so far, in the kernel's ticks: its own and that of descendants that were waited for.
+    pub fn cpu(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id())).unwrap_or_default();
+        let numbers = stat.rsplit_once(')').map_or("", |(_, numbers)| numbers).split_whitespace();
+        let ticks: u64 =
+            numbers.skip(CPU_FIELDS.start).take(CPU_FIELDS.len()).flat_map(str::parse::<u64>).sum();
+        Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64)
+    }
+
+    /// Asks it to end by a signal, and tells what it took. First its descendants get a moment to end
+    /// by themselves until `idle` are left, so that it has waited for those that did the work.
+    pub fn stop(mut self, signal: Signal, idle: usize) -> Result<Ended, ProcessError> {
+        self.settle(idle);
         if self.try_wait()?.is_none() {
             // One that ended just now is no error.
             let _ = kill_process(self.pid, signal);
@@ -194,6 +214,17 @@ mod tests {
         assert!(ended.status.success());
         assert!(ended.cpu > Duration::from_millis(10), "{:?}", ended.cpu);
         assert!(ended.peak > 100_000, "{}", ended.peak);
+    }
+
+    #[test]
+    fn cpu_time_is_told_while_it_runs() {
+        let mut process = shell("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sleep 100");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while process.cpu() < Duration::from_millis(20) && Instant::now() < deadline {
+            thread::sleep(TICK);
+        }
+        assert!(process.cpu() >= Duration::from_millis(20), "{:?}", process.cpu());
+        assert!(process.try_wait().unwrap().is_none());
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> Result<(), DataError> {
     for line in lines {
         let data = store.get(&line)?;
         // A reader that wants no more is no failure.
-        let _ = writeln!(io::stdout(), "{line}: {} bytes, {}", data.bytes, data.source.display());
+        let _ = writeln!(io::stdout(), "{line}: {} bytes, {}", data.content.bytes, data.source.display());
     }
     Ok(())
 }

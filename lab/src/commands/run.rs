@@ -12,8 +12,8 @@ use super::up;
 use crate::data::{DataError, Store};
 use crate::error::LabError;
 use crate::programs;
-use crate::results::{Outcome, Provenance, Report, ResultsError, Row};
-use crate::runner::{Changes, Plan, PlanError, Run};
+use crate::results::{About, Outcome, Provenance, Report, ResultsError, Row};
+use crate::runner::{Changes, Chosen, Plan, PlanError, Run};
 
 /// Run scenarios: every program on the same data in turn, measured and checked
 ///
@@ -111,7 +111,8 @@ fn one(
     let scenario = up::read(path)?;
     let wrong = |source| RunError::Plan { path: path.into(), source };
     let mut plan = Plan::of(&scenario, args.short, &changes(args)).map_err(wrong)?;
-    plan.programs.retain(|program| is_here(*program));
+    plan.programs.retain(is_here);
+    let scenario = plan.prepare(scenario);
     if plan.programs.is_empty() {
         return Err(RunError::NoProgram);
     }
@@ -126,7 +127,9 @@ fn one(
         rows.push(row);
         Ok(())
     })?;
-    let table = report.finish(&scenario.about, &command_line(), &rows)?;
+    let about =
+        About { text: &scenario.about, command: &command_line(), against: &plan.against, plot: plan.plot };
+    let table = report.finish(&about, &rows)?;
     // A reader that wants no more is no failure of the run.
     let _ = writeln!(io::stdout(), "{table}");
     eprintln!("written: {} and .svg, .jsonl", report.path("md").display());
@@ -145,13 +148,13 @@ fn changes(args: &Args) -> Changes {
 }
 
 /// Whether all that a program needs is here; what is not is named.
-fn is_here(program: &dyn programs::Program) -> bool {
-    let missing = programs::missing(program);
+fn is_here(chosen: &Chosen) -> bool {
+    let missing = programs::missing(chosen.program);
     for need in &missing {
         let (name, package) = (need.name(), need.package());
         eprintln!(
             "left out: {}: {name} is missing; the package {package} brings it (make lab-deps)",
-            program.name()
+            chosen.name
         );
     }
     missing.is_empty()

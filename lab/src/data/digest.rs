@@ -9,20 +9,31 @@ use std::path::Path;
 /// A BLAKE3 hash of a file's bytes, or of all that is in a tree.
 pub type Digest = blake3::Hash;
 
+/// What is in a file or a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Content {
+    /// All of it.
+    pub digest: Digest,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// How many they are.
+    pub files: u64,
+}
+
 /// What kinds of entries are called in a tree's digest.
 const DIRECTORY: &[u8] = b"d";
 const FILE: &[u8] = b"f";
 const LINK: &[u8] = b"l";
 const OTHER: &[u8] = b"o";
 
-/// Reads a file or a tree, and counts its bytes.
-pub fn digest(path: &Path) -> io::Result<(Digest, u64)> {
+/// Reads a file or a tree, and counts its bytes and files.
+pub fn digest(path: &Path) -> io::Result<Content> {
     match fs::symlink_metadata(path)?.is_dir() {
-        false => file(path),
+        false => file(path).map(|(digest, bytes)| Content { digest, bytes, files: 1 }),
         true => {
             let mut hasher = blake3::Hasher::new();
-            let bytes = tree(path, &mut hasher)?;
-            Ok((hasher.finalize(), bytes))
+            let (bytes, files) = tree(path, &mut hasher)?;
+            Ok(Content { digest: hasher.finalize(), bytes, files })
         }
     }
 }
@@ -38,22 +49,24 @@ fn put(hasher: &mut blake3::Hasher, bytes: &[u8]) {
     hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
 }
 
-fn tree(dir: &Path, hasher: &mut blake3::Hasher) -> io::Result<u64> {
+/// Bytes and files.
+fn tree(dir: &Path, hasher: &mut blake3::Hasher) -> io::Result<(u64, u64)> {
     let mut entries = fs::read_dir(dir)?.collect::<io::Result<Vec<_>>>()?;
     entries.sort_by_key(fs::DirEntry::file_name);
     put(hasher, DIRECTORY);
     hasher.update(&(entries.len() as u64).to_le_bytes());
-    let mut total = 0;
+    let mut total = (0, 0);
     for entry in entries {
         put(hasher, entry.file_name().as_bytes());
         let (path, kind) = (entry.path(), entry.file_type()?);
         if kind.is_dir() {
-            total += tree(&path, hasher)?;
+            let (bytes, files) = tree(&path, hasher)?;
+            total = (total.0 + bytes, total.1 + files);
         } else if kind.is_file() {
             let (digest, bytes) = file(&path)?;
             put(hasher, FILE);
             put(hasher, digest.as_bytes());
-            total += bytes;
+            total = (total.0 + bytes, total.1 + 1);
         } else if kind.is_symlink() {
             put(hasher, LINK);
             put(hasher, fs::read_link(&path)?.as_os_str().as_bytes());
@@ -77,11 +90,12 @@ mod tests {
             fs::write(tree.join("sub/file"), "content").unwrap();
         }
         assert_eq!(digest(&one).unwrap(), digest(&two).unwrap());
-        assert_eq!(digest(&one).unwrap().1, 7);
+        let content = digest(&one).unwrap();
+        assert_eq!((content.bytes, content.files), (7, 1));
         fs::write(two.join("sub/file"), "contents").unwrap();
         assert_ne!(digest(&one).unwrap(), digest(&two).unwrap());
         fs::write(two.join("sub/file"), "content").unwrap();
         fs::rename(two.join("sub/file"), two.join("file")).unwrap();
-        assert_ne!(digest(&one).unwrap().0, digest(&two).unwrap().0);
+        assert_ne!(digest(&one).unwrap().digest, digest(&two).unwrap().digest);
     }
 }

@@ -1,19 +1,25 @@
 //! Files and trees that a seed decides: the same on every machine, so that results can be compared.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Read, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use super::line::Files;
 
 /// Between two edits of a similar file lie so many bytes on average.
 const BETWEEN_EDITS: u64 = 64 << 10;
 /// Of these, so many change on average: one in a hundred.
 const EDIT: u64 = BETWEEN_EDITS / 100;
-/// A directory of small files has so many.
-const PER_DIRECTORY: u64 = 100;
-const LARGEST_SMALL_FILE: u64 = 16 << 10;
+/// The mean length of a long edit: this, and as much of the other as changes.
+const LONG_EDIT: f64 = 11e3;
+const LONGER_EDIT: f64 = 16e3;
+/// Multiples of these, without their whole parts, are spread evenly, also as pairs (Roberts' R2 sequence).
+const SPREAD: [f64; 2] = [0.754_877_666_246_692_7, 0.569_840_290_998_053_2];
+/// A changed file differs in so many bytes in its middle, and has so many more.
+const CHANGE: u64 = 64;
 const DEPTH: usize = 40;
 
 /// Endless random bytes.
@@ -69,13 +75,75 @@ pub fn edit(old: &Path, new: &Path, random: &mut Random) -> io::Result<()> {
     out.flush()
 }
 
-/// A tree of `count` small files.
-pub fn small_files(root: &Path, count: u64, random: &mut Random) -> io::Result<()> {
+/// A later version of a file, of which so many thousandths are the same: edits of about 10 to 20 KB, a third
+/// of which only insert and a third only remove. What is missing of the old file in the new one is two
+/// thirds of what changes, and as much in every file of this size.
+pub fn edit_long(old: &Path, new: &Path, thousandths: u32, random: &mut Random) -> io::Result<()> {
+    let share = 1.0 - f64::from(thousandths) / 1000.0;
+    let mean = LONG_EDIT + LONGER_EDIT * share;
+    // Of edits that are close, some fall together: what a fifth more makes good.
+    let same = mean / (share * (1.0 + share / 5.0)) - mean * 2.0 / 3.0;
+    let mut old = File::open(old)?;
+    let mut left = old.metadata()?.len();
+    let mut out = BufWriter::new(File::create(new)?);
+    for number in 0u32.. {
+        let [gap, length] = SPREAD.map(|step| (0.5 + f64::from(number) * step).fract());
+        let same = ((2.0 * same * gap) as u64).min(left);
+        io::copy(&mut (&mut old).take(same), &mut out)?;
+        left -= same;
+        if left == 0 {
+            break;
+        }
+        let len = 1 + (2.0 * mean * length) as u64;
+        let kind = number % 3;
+        if kind != 0 {
+            let gone = len.min(left);
+            io::copy(&mut (&mut old).take(gone), &mut io::sink())?;
+            left -= gone;
+        }
+        if kind != 1 {
+            random.write(len, &mut out)?;
+        }
+    }
+    out.flush()
+}
+
+/// A tree of `count` files.
+pub fn files(root: &Path, kind: Files, count: u64, random: &mut Random) -> io::Result<()> {
+    let (_, largest) = shape(kind);
     for number in 0..count {
-        let dir = root.join(format!("{:04}", number / PER_DIRECTORY));
-        fs::create_dir_all(&dir)?;
-        let len = random.below(LARGEST_SMALL_FILE);
-        file(&dir.join(format!("{number}.bin")), len, random)?;
+        let path = file_of(root, kind, number);
+        if let Some(dir) = path.parent().filter(|dir| !dir.exists()) {
+            fs::create_dir_all(dir)?;
+        }
+        let len = random.below(largest);
+        file(&path, len, random)?;
+    }
+    Ok(())
+}
+
+/// How many files a directory has, and below how many bytes they stay.
+const fn shape(kind: Files) -> (u64, u64) {
+    match kind {
+        Files::Small => (100, 16 << 10),
+        Files::Tiny => (1000, 4 << 10),
+    }
+}
+
+fn file_of(root: &Path, kind: Files, number: u64) -> PathBuf {
+    root.join(format!("{:04}", number / shape(kind).0)).join(format!("{number}.bin"))
+}
+
+/// Changes `changed` of such a tree's files, scattered over it.
+pub fn change(root: &Path, kind: Files, count: u64, changed: u64, random: &mut Random) -> io::Result<()> {
+    for number in 0..changed {
+        let path = file_of(root, kind, number * count / changed);
+        let mut out = OpenOptions::new().write(true).open(&path)?;
+        let len = out.metadata()?.len();
+        out.seek(SeekFrom::Start(len / 2))?;
+        random.write(CHANGE, &mut out)?;
+        out.seek(SeekFrom::End(0))?;
+        random.write(CHANGE, &mut out)?;
     }
     Ok(())
 }
@@ -127,7 +195,7 @@ fn links(root: &Path) -> io::Result<()> {
 fn sparse(path: &Path, random: &mut Random) -> io::Result<()> {
     let mut out = File::create(path)?;
     random.write(5000, &mut out)?;
-    io::Seek::seek(&mut out, io::SeekFrom::Start(8 << 20))?;
+    out.seek(SeekFrom::Start(8 << 20))?;
     random.write(5000, &mut out)?;
     out.set_len(16 << 20)
 }
@@ -164,6 +232,49 @@ mod tests {
         let share = lost / (len as f64 / 64.0);
         assert!((0.005..0.02).contains(&share), "{share} of the blocks are gone");
         assert!(old.len().abs_diff(new.len()) < len as usize / 100);
+    }
+
+    /// What an ideal tool would have to send: the runs of the new file that the old one lacks.
+    #[test]
+    fn long_edits_leave_as_much_missing_as_they_should() {
+        let dir = tempfile::tempdir().unwrap();
+        let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+        file(&old, 20_000_000, &mut Random::new("long")).unwrap();
+        for (thousandths, expected) in [(990, 0.0068), (500, 0.368)] {
+            edit_long(&old, &new, thousandths, &mut Random::new("edits")).unwrap();
+            let (old, new) = (fs::read(&old).unwrap(), fs::read(&new).unwrap());
+            let known: std::collections::HashSet<&[u8]> = old.chunks_exact(16).collect();
+            // A block of the old file is found in the new one wherever it lies.
+            let mut at = 0;
+            let mut missing = 0;
+            while at + 16 <= new.len() {
+                let is_known = known.contains(&new[at..at + 16]);
+                missing += usize::from(!is_known);
+                at += if is_known { 16 } else { 1 };
+            }
+            let share = missing as f64 / 20e6;
+            assert!(
+                (share / expected - 1.0).abs() < 0.15,
+                "{thousandths}: {share} is missing, not {expected}"
+            );
+        }
+    }
+
+    #[test]
+    fn changed_files_are_as_many_as_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let trees = ["old", "new"].map(|name| dir.path().join(name));
+        for tree in &trees {
+            files(tree, Files::Tiny, 1200, &mut Random::new("files")).unwrap();
+        }
+        change(&trees[1], Files::Tiny, 1200, 30, &mut Random::new("change")).unwrap();
+        let differs = |number: &u64| {
+            let [old, new] =
+                [0, 1].map(|tree| fs::read(file_of(&trees[tree], Files::Tiny, *number)).unwrap());
+            old != new
+        };
+        assert_eq!((0..1200).filter(differs).count(), 30);
+        assert_eq!(fs::read_dir(&trees[0]).unwrap().count(), 2, "a thousand in a directory");
     }
 
     #[test]

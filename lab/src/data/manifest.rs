@@ -38,7 +38,7 @@ pub struct Package {
 }
 
 /// All of them.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     package: Vec<Package>,

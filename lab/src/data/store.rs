@@ -4,16 +4,21 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::copy::{Times, copy};
 use super::generate::{self, Random};
+use super::line::{Files, Line, OlderTree, Spec};
 use super::manifest::{Manifest, Package};
-use super::{Data, DataError, Spec, at, digest};
+use super::{Data, DataError, at, digest};
 
 /// Part of the name of everything made: another generator makes other data.
 const GENERATION: &str = "v1";
 
 /// See above.
 pub struct Store {
+    /// For what is made.
     dir: PathBuf,
+    /// For packages.
+    packages: PathBuf,
     manifest: Manifest,
 }
 
@@ -22,7 +27,12 @@ impl Store {
     pub fn open(dir: &Path) -> Result<Self, DataError> {
         fs::create_dir_all(dir).map_err(at(dir))?;
         let dir = fs::canonicalize(dir).map_err(at(dir))?;
-        Ok(Self { dir, manifest: Manifest::read()? })
+        Ok(Self { packages: dir.clone(), dir, manifest: Manifest::read()? })
+    }
+
+    /// One that has this one's packages, and makes everything else in this directory.
+    pub fn within(&self, dir: &Path) -> Self {
+        Self { dir: dir.into(), packages: self.packages.clone(), manifest: self.manifest.clone() }
     }
 
     /// The packages that can be had.
@@ -31,23 +41,52 @@ impl Store {
     }
 
     /// What a line names: fetched or made unless it is here, and read once, so that it is in memory.
-    pub fn get(&self, line: &str) -> Result<Data, DataError> {
-        let (source, older) = match Spec::parse(line)? {
-            Spec::Random(bytes) => (self.random(bytes)?, None),
-            Spec::Similar(bytes) => self.similar(bytes).map(|(source, older)| (source, Some(older)))?,
+    pub fn get(&self, name: &str) -> Result<Data, DataError> {
+        let Line { spec, place, useless } = Line::parse(name)?;
+        let (source, older) = match &spec {
+            Spec::Random(bytes) => (self.random(*bytes)?, None),
+            Spec::Similar { bytes, share } => self.similar(*bytes, *share)?,
             Spec::OddTree => (self.tree("odd-tree", generate::odd_tree)?, None),
-            Spec::SmallFiles(count) => {
-                let make = |path: &Path, random: &mut Random| generate::small_files(path, count, random);
-                (self.tree(&format!("small-files-{count}"), make)?, None)
-            }
+            Spec::Files { kind, count, older } => self.trees(*kind, *count, *older)?,
             Spec::Package { name, version, older, is_unpacked } => {
-                let get = |version: &String| self.package(self.manifest.find(&name, version)?, is_unpacked);
-                (get(&version)?, older.as_ref().map(get).transpose()?)
+                let get = |version: &String| self.package(self.manifest.find(name, version)?, *is_unpacked);
+                (get(version)?, older.as_ref().map(get).transpose()?)
             }
         };
-        let (digest, bytes) = digest(&source).map_err(at(&source))?;
+        let useless = (useless > 0).then(|| self.useless(useless)).transpose()?;
+        let content = digest(&source).map_err(at(&source))?;
+        let keeps_times = matches!(spec, Spec::Files { .. });
         let is_tree = source.is_dir();
-        Ok(Data { name: line.to_owned(), source, older, is_tree, bytes, digest })
+        Ok(Data { name: name.to_owned(), source, older, keeps_times, place, useless, is_tree, content })
+    }
+
+    /// A tree of files, and what the receiver has of it.
+    fn trees(
+        &self,
+        kind: Files,
+        count: u64,
+        older: OlderTree,
+    ) -> Result<(PathBuf, Option<PathBuf>), DataError> {
+        let name = format!("{}-{count}", kind.name());
+        let first = self.tree(&name, |path, random| generate::files(path, kind, count, random))?;
+        match older {
+            OlderTree::Nothing => Ok((first, None)),
+            OlderTree::Same => Ok((first.clone(), Some(first))),
+            OlderTree::Changed(changed) => {
+                let make = |path: &Path, random: &mut Random| {
+                    copy(&first, path, Times::Kept)?;
+                    generate::change(path, kind, count, changed, random)
+                };
+                let newer = self.made(&format!("{name}-changed-{changed}"), make)?;
+                Ok((newer, Some(first)))
+            }
+        }
+    }
+
+    /// A tree that has nothing to do with anything else.
+    fn useless(&self, count: u64) -> Result<PathBuf, DataError> {
+        let make = |path: &Path, random: &mut Random| generate::files(path, Files::Tiny, count, random);
+        self.tree(&format!("useless-{count}"), make)
     }
 
     fn random(&self, bytes: u64) -> Result<PathBuf, DataError> {
@@ -55,11 +94,17 @@ impl Store {
     }
 
     /// The newer and the older one.
-    fn similar(&self, bytes: u64) -> Result<(PathBuf, PathBuf), DataError> {
+    fn similar(&self, bytes: u64, share: Option<u32>) -> Result<(PathBuf, Option<PathBuf>), DataError> {
         let older = self.random(bytes)?;
-        let newer =
-            self.made(&format!("similar-{bytes}"), |path, random| generate::edit(&older, path, random))?;
-        Ok((newer, older))
+        let newer = match share {
+            None => {
+                self.made(&format!("similar-{bytes}"), |path, random| generate::edit(&older, path, random))
+            }
+            Some(share) => self.made(&format!("similar-{bytes}-{share}"), |path, random| {
+                generate::edit_long(&older, path, share, random)
+            }),
+        };
+        Ok((newer?, Some(older)))
     }
 
     fn tree(
@@ -92,7 +137,7 @@ impl Store {
 
     /// A package's file, or the tree that it holds.
     pub fn package(&self, package: &Package, is_unpacked: bool) -> Result<PathBuf, DataError> {
-        let file = self.dir.join(package.file_name());
+        let file = self.packages.join(package.file_name());
         match file.exists() {
             true => package.check(&file)?,
             false => package.fetch(&file)?,
@@ -132,10 +177,11 @@ mod tests {
         let store = Store::open(dir.path()).unwrap();
         let first = store.get("similar 300k").unwrap();
         let again = store.get("similar 300k").unwrap();
-        assert_eq!(first.digest, again.digest);
+        assert_eq!(first.content, again.content);
         assert!(first.older.unwrap().is_file());
         let tree = store.get("small-files 150").unwrap();
-        assert!(tree.is_tree && tree.bytes > 0);
+        assert!(tree.is_tree && tree.content.bytes > 0);
+        assert_eq!(tree.content.files, 150);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "nothing temporary is left");
     }
 }

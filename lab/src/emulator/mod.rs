@@ -28,9 +28,14 @@ use self::direction::Direction;
 use self::tun::End;
 use crate::net::namespace::Namespace;
 
+/// Why a link can't be changed.
+pub const PLAIN: &str = "nothing is asked of this link, so that it is a plain one without an emulator: give it \
+                         a rate, a delay or a queue in the scenario, and it can be changed";
+
 /// Running links. Dropped, they and their devices are gone.
 pub struct Emulator {
-    links: Vec<[Running; 2]>,
+    /// None for a link that is not emulated.
+    links: Vec<Option<[Running; 2]>>,
     stop: Arc<OwnedFd>,
 }
 
@@ -54,8 +59,13 @@ impl Emulator {
         let ends = [tun::open(hosts[0], device)?, tun::open(hosts[1], device)?];
         let forth = self.start(spec.forth.clone(), &ends[0], &ends[1])?;
         let back = self.start(spec.back.clone(), &ends[1], &ends[0])?;
-        self.links.push([forth, back]);
+        self.links.push(Some([forth, back]));
         Ok(())
+    }
+
+    /// The next link is somebody else's.
+    pub fn leave_out(&mut self) {
+        self.links.push(None);
     }
 
     fn start(&self, config: LinkConfig, from: &End, to: &End) -> io::Result<Running> {
@@ -76,9 +86,9 @@ impl Emulator {
         Ok(Running { link, id, thread: Some(thread) })
     }
 
-    /// New parameters for packets that come from now on; false if there is no such link.
+    /// New parameters for packets that come from now on; false if it has no such link.
     pub fn set(&self, link: usize, way: Way, params: &Params) -> bool {
-        let Some([forth, back]) = self.links.get(link) else { return false };
+        let Some(Some([forth, back])) = self.links.get(link) else { return false };
         let chosen = [(forth, way != Way::Back), (back, way != Way::Forth)];
         for (running, _) in chosen.into_iter().filter(|(_, is_meant)| *is_meant) {
             let mut link = running.lock();
@@ -90,14 +100,15 @@ impl Emulator {
     }
 
     /// What went over each link so far, forth and back.
-    pub fn counters(&self) -> Vec<[Counters; 2]> {
-        self.links.iter().map(|ways| [ways[0].lock().counters(), ways[1].lock().counters()]).collect()
+    pub fn counters(&self) -> Vec<Option<[Counters; 2]>> {
+        let read = |ways: &[Running; 2]| [ways[0].lock().counters(), ways[1].lock().counters()];
+        self.links.iter().map(|link| link.as_ref().map(read)).collect()
     }
 
     /// CPU time of all directions so far. The kernel hands a packet to the receiving host within the
     /// emulator's write, so that this includes the host's part of receiving it.
     pub fn cpu(&self) -> Duration {
-        self.links.iter().flatten().map(Running::cpu).sum()
+        self.links.iter().flatten().flatten().map(Running::cpu).sum()
     }
 }
 
@@ -106,7 +117,7 @@ impl Drop for Emulator {
         // The counter can't overflow by one; if it could not be written, threads would end with the
         // process.
         let told = rustix::io::write(&*self.stop, &1u64.to_ne_bytes()).is_ok();
-        let threads = self.links.iter_mut().flatten().filter_map(|running| running.thread.take());
+        let threads = self.links.iter_mut().flatten().flatten().filter_map(|running| running.thread.take());
         for thread in threads.filter(|_| told) {
             let _ = thread.join();
         }

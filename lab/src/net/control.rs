@@ -16,7 +16,7 @@ use towpath_simnet::scenario::{Params, Way};
 use towpath_simnet::units;
 
 use super::registry;
-use crate::emulator::Emulator;
+use crate::emulator::{Emulator, PLAIN};
 use crate::error::LabError;
 
 /// The longest line.
@@ -87,10 +87,10 @@ fn answer(mut stream: &UnixStream, links: &[String], emulator: &Emulator) -> std
     let mut line = String::new();
     BufReader::new(stream.take(LONGEST)).read_line(&mut line)?;
     match read(&line, links) {
-        Ok((link, way, params)) => {
-            emulator.set(link, way, &params);
-            Ok(())
-        }
+        Ok((link, way, params)) => match emulator.set(link, way, &params) {
+            true => Ok(()),
+            false => stream.write_all(PLAIN.as_bytes()),
+        },
         Err(what) => stream.write_all(what.as_bytes()),
     }
 }

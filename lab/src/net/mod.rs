@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `plan` | who has which address, which way leads where |
 //! | `namespace` | a host: a network namespace and what is set in it |
+//! | `veth` | a link that nothing is asked of |
 //! | [`registry`] | which labs there are, and how nothing of them is left behind |
 //! | [`control`] | other processes change a running link |
 //! | [`changes`] | the scenario changes its links at its times |
@@ -13,6 +14,7 @@ pub mod control;
 pub(crate) mod namespace;
 mod plan;
 pub mod registry;
+mod veth;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -33,8 +35,9 @@ use self::control::Control;
 use self::namespace::Namespace;
 use self::plan::Plan;
 use self::registry::Registration;
+use self::veth::Veth;
 use crate::disk::Disk;
-use crate::emulator::Emulator;
+use crate::emulator::{self, Emulator};
 use crate::error::LabError;
 
 /// Hosts that a lab may have: each is a namespace, with routes to all others.
@@ -59,9 +62,11 @@ pub struct Lab {
     namespaces: Vec<Namespace>,
     directories: Vec<PathBuf>,
     plan: Plan,
+    /// In the order of the links, for those that the emulator has nothing to do with.
+    plain: Vec<Option<Veth>>,
     // Taken down in this order.
     _control: Control,
-    _disks: Vec<Disk>,
+    disks: Vec<Disk>,
     registration: Registration,
     emulator: Arc<Emulator>,
 }
@@ -78,7 +83,7 @@ impl Lab {
         let registration = Registration::new()?;
         let plan = Plan::new(scenario.hosts.len(), case.links.iter().map(|link| link.between).collect());
         let namespaces = make_hosts(&registration, scenario, case)?;
-        let emulator = make_links(case, &namespaces)?;
+        let (emulator, plain) = make_links(scenario, case, &namespaces)?;
         for (index, namespace) in namespaces.iter().enumerate() {
             namespace.batch(&plan.batch(index))?;
         }
@@ -93,8 +98,9 @@ impl Lab {
             namespaces,
             directories,
             plan,
+            plain,
             _control: control,
-            _disks: disks,
+            disks,
             registration,
             emulator,
         })
@@ -133,13 +139,19 @@ impl Lab {
     pub fn set(&self, link: usize, way: Way, params: &Params) -> Result<(), LabError> {
         match self.emulator.set(link, way, params) {
             true => Ok(()),
+            false if link < self.plain.len() => Err(LabError::Scenario(emulator::PLAIN.into())),
             false => Err(LabError::Scenario(format!("there is no link {link}"))),
         }
     }
 
     /// What went over each link so far: forth, back.
-    pub fn counters(&self) -> Vec<[Counters; 2]> {
-        self.emulator.counters()
+    pub fn counters(&self) -> Result<Vec<[Counters; 2]>, LabError> {
+        let both = self.emulator.counters().into_iter().zip(&self.plain);
+        let read = |(emulated, plain): (Option<_>, &Option<Veth>)| match plain {
+            Some(veth) => veth.counters().map_err(LabError::tried("reading what went over a link")),
+            None => Ok(emulated.unwrap_or_default()),
+        };
+        both.map(read).collect()
     }
 
     /// CPU time of the emulator so far. The kernel hands a packet to the receiving host within the
@@ -148,8 +160,14 @@ impl Lab {
         self.emulator.cpu()
     }
 
-    /// Applies the scenario's changes at their times from now on, until dropped.
+    /// Whether a host's disk is only as fast as the scenario says.
+    pub fn has_slow_disk(&self) -> bool {
+        self.disks.iter().any(Disk::is_limited)
+    }
+
+    /// Applies the scenario's changes at their times from now on, until dropped, and lets others use its disks.
     pub fn start_changes(&self) -> Changes {
+        self.disks.iter().for_each(Disk::begin);
         Changes::start(self.changes.clone(), Arc::clone(&self.emulator))
     }
 
@@ -189,14 +207,25 @@ fn make_hosts(
     scenario.hosts.iter().map(make).collect()
 }
 
-fn make_links(case: &Case, namespaces: &[Namespace]) -> Result<Emulator, LabError> {
+fn make_links(
+    scenario: &Scenario,
+    case: &Case,
+    namespaces: &[Namespace],
+) -> Result<(Emulator, Vec<Option<Veth>>), LabError> {
     let mut emulator = Emulator::new().map_err(LabError::tried("starting the emulator"))?;
+    let mut plain = Vec::new();
     for (index, link) in case.links.iter().enumerate() {
         let ends = link.between.map(|host| &namespaces[host]);
+        if Veth::is_enough(scenario, index, link) {
+            emulator.leave_out();
+            plain.push(Some(Veth::add(ends, Plan::device(index))?));
+            continue;
+        }
+        plain.push(None);
         let added = emulator.add(link, ends, &Plan::device(index));
         added.map_err(LabError::tried(format!("making the link `{}`", link.name)))?;
     }
-    Ok(emulator)
+    Ok((emulator, plain))
 }
 
 fn make_directories(files: &Path, scenario: &Scenario) -> Result<(Vec<PathBuf>, Vec<Disk>), LabError> {

@@ -21,6 +21,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 
+use serde_json::Value;
 use thiserror::Error;
 
 use crate::measure::ProcessError;
@@ -30,10 +31,12 @@ pub use place::{Hosts, Receiver, Sender, Server, Side, end_of};
 /// Every program, in the order of tables and plots.
 pub const ALL: &[&dyn Program] = &[
     &tow_copy::TowCopy { command: "cp" },
-    &tow_get::TowGet,
+    &tow_get::TowGet { from: tow_get::From::Share },
+    &tow_get::TowGet { from: tow_get::From::Daemon },
     &tow_copy::TowCopy { command: "sync" },
     &rsync::Rsync { over: rsync::Over::Daemon },
     &rsync::Rsync { over: rsync::Over::Ssh },
+    &rsync::Rsync { over: rsync::Over::SshWhole },
     &scp::Scp,
     &download::Download::Wget,
     &zsync::Zsync,
@@ -69,10 +72,19 @@ pub trait Program: Sync {
     /// server told.
     fn receive(&self, contact: &str, sender: &Sender, receiver: &Receiver) -> Result<Command, ProgramError>;
 
-    /// Where its bytes came from, as far as the receiver's standard output tells it.
-    fn sources(&self, _output: &str) -> BTreeMap<String, u64> {
-        BTreeMap::new()
+    /// What the receiver's standard output tells of the transfer.
+    fn summary(&self, _output: &str) -> Option<Summary> {
+        None
     }
+}
+
+/// What a program tells of a transfer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Summary {
+    /// Where its bytes came from.
+    pub sources: BTreeMap<String, u64>,
+    /// All that it told, in its own words.
+    pub told: Value,
 }
 
 /// What a program makes of an older version that the receiver has.

@@ -50,8 +50,8 @@ impl Side<'_> {
     /// A command on this host: no input, homes of its own, output and errors in files of this name.
     pub fn command(&self, program: &Path, name: &str) -> Result<Command, ProgramError> {
         let mut command = self.hosts.command(self.host, program.as_os_str());
-        let home = self.home()?;
-        command.current_dir(&self.dir).env("HOME", &home).env("TOW_HOME", &home).stdin(Stdio::null());
+        command.current_dir(&self.dir).env("HOME", self.home()?).env("TOW_HOME", self.own()?);
+        command.stdin(Stdio::null());
         command.stdout(self.log(&self.output(name))?).stderr(self.log(&self.errors(name))?);
         Ok(command)
     }
@@ -66,6 +66,13 @@ impl Side<'_> {
         let home = self.dir.join("home");
         fs::create_dir_all(&home).map_err(|error| prepare(home.display().to_string(), error))?;
         Ok(home)
+    }
+
+    /// Where `tow` keeps what is its own: hidden in the home, as everywhere.
+    pub fn own(&self) -> Result<PathBuf, ProgramError> {
+        let own = self.home()?.join(".towpath");
+        fs::create_dir_all(&own).map_err(|error| prepare(own.display().to_string(), error))?;
+        Ok(own)
     }
 
     /// What a command of this name printed.
@@ -125,6 +132,8 @@ pub struct Server {
     process: Process,
     signal: Signal,
     idle: usize,
+    /// CPU time that is not the transfer's.
+    before: Duration,
     /// What a receiver must know: a ticket, an address, a path.
     pub contact: String,
 }
@@ -143,7 +152,7 @@ impl Server {
         loop {
             if let Some(contact) = ready(process.id()) {
                 let idle = descendants(process.id()).len();
-                return Ok(Self { process, signal, idle, contact });
+                return Ok(Self { process, signal, idle, before: Duration::ZERO, contact });
             }
             if process.try_wait()?.is_some() || Instant::now() > deadline {
                 return Err(ProgramError::Server { program: name, log: end_of(&sender.side.errors(name)) });
@@ -152,9 +161,16 @@ impl Server {
         }
     }
 
+    /// What it has done so far does not count, once what it does for others is over.
+    pub fn forget(&mut self) {
+        self.process.settle(self.idle);
+        self.before = self.process.cpu();
+    }
+
     /// Ends it, and tells what it took.
     pub fn stop(self) -> Result<Ended, ProcessError> {
-        self.process.stop(self.signal, self.idle)
+        let ended = self.process.stop(self.signal, self.idle)?;
+        Ok(Ended { cpu: ended.cpu.saturating_sub(self.before), ..ended })
     }
 }
 

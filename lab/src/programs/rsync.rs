@@ -17,9 +17,11 @@ pub enum Over {
     Daemon,
     /// ssh.
     Ssh,
+    /// ssh, and no file is made from an older one.
+    SshWhole,
 }
 
-/// One of the two.
+/// One of them.
 pub struct Rsync {
     /// Which.
     pub over: Over,
@@ -27,11 +29,19 @@ pub struct Rsync {
 
 impl Program for Rsync {
     fn name(&self) -> &'static str {
-        if self.over == Over::Daemon { "rsync" } else { "rsync-ssh" }
+        match self.over {
+            Over::Daemon => "rsync",
+            Over::Ssh => "rsync-ssh",
+            Over::SshWhole => "rsync-whole",
+        }
     }
 
     fn about(&self) -> &'static str {
-        if self.over == Over::Daemon { "rsync -a from its daemon" } else { "rsync -a over ssh" }
+        match self.over {
+            Over::Daemon => "rsync -aH from its daemon",
+            Over::Ssh => "rsync -aH over ssh",
+            Over::SshWhole => "rsync -aHW over ssh",
+        }
     }
 
     fn needs(&self) -> &'static [Need] {
@@ -43,7 +53,7 @@ impl Program for Rsync {
     }
 
     fn serve(&self, sender: &Sender) -> Result<Server, ProgramError> {
-        if self.over == Over::Ssh {
+        if self.over != Over::Daemon {
             return sshd::serve(sender);
         }
         let port = free_port()?;
@@ -59,10 +69,10 @@ impl Program for Rsync {
     fn receive(&self, contact: &str, sender: &Sender, receiver: &Receiver) -> Result<Command, ProgramError> {
         let slash = if sender.source.is_dir() { "/" } else { "" };
         let mut command = receiver.side.command(&need(&OVER_SSH, "rsync")?, "rsync")?;
-        command.arg("-aH");
+        command.arg(if self.over == Over::SshWhole { "-aHW" } else { "-aH" });
         match self.over {
             Over::Daemon => command.arg(format!("{contact}/{}{slash}", sender.name())),
-            Over::Ssh => {
+            Over::Ssh | Over::SshWhole => {
                 command.args(["-e", &sshd::command(contact)]);
                 command.arg(format!("{}:{}{slash}", sshd::HOST, sender.source.display()))
             }

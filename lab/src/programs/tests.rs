@@ -72,11 +72,12 @@ fn carry(program: &dyn Program, line: &str) {
     assert!(ended.status.success(), "{} {line}: {said:?}", program.name());
     let served = server.stop().unwrap();
     assert!(served.cpu > Duration::ZERO);
-    let (found, _) = digest(&receiver.destination).unwrap();
-    assert_eq!(found, data.digest, "{} {line}", program.name());
+    let found = digest(&receiver.destination).unwrap();
+    assert_eq!(found.digest, data.content.digest, "{} {line}", program.name());
     let output = fs::read_to_string(receiver.side.output("tow")).unwrap_or_default();
-    let sources = program.sources(&output);
-    assert_eq!(sources.is_empty(), !program.name().starts_with("tow-"), "{sources:?}");
+    let summary = program.summary(&output);
+    assert_eq!(summary.is_some(), program.name().starts_with("tow-"), "{summary:?}");
+    assert!(summary.is_none_or(|summary| !summary.sources.is_empty()), "{output}");
 }
 
 #[test]
@@ -96,7 +97,7 @@ fn most_programs_carry_trees() {
 
 #[test]
 fn towpath_and_rsync_carry_odd_trees() {
-    for name in ["tow-cp", "tow-sync", "tow-get", "rsync", "rsync-ssh"] {
+    for name in ["tow-cp", "tow-sync", "tow-get", "tow-get-daemon", "rsync", "rsync-ssh", "rsync-whole"] {
         let program = find(name).unwrap();
         if is_here(program) {
             carry(program, "odd-tree");

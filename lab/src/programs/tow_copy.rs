@@ -1,11 +1,10 @@
 //! `tow cp` and `tow sync`: the receiver pulls over ssh from a sender on which nothing of Towpath runs
 //! before. Data go over TLS beside ssh where that works, as `tow` decides by itself.
 
-use std::collections::BTreeMap;
 use std::process::Command;
 
 use super::place::{Receiver, Sender, Server};
-use super::{Need, Older, Program, ProgramError, sshd, tow_get};
+use super::{Need, Older, Program, ProgramError, Summary, sshd, tow_get};
 
 /// One of the two.
 pub struct TowCopy {
@@ -35,8 +34,9 @@ impl Program for TowCopy {
     }
 
     fn receive(&self, contact: &str, sender: &Sender, receiver: &Receiver) -> Result<Command, ProgramError> {
-        let home = sender.side.home()?;
-        let remote = format!("HOME='{0}' TOW_HOME='{0}' '{1}'", home.display(), sender.side.tow.display());
+        let (home, own) = (sender.side.home()?, sender.side.own()?);
+        let tow = sender.side.tow.display();
+        let remote = format!("HOME='{}' TOW_HOME='{}' '{tow}'", home.display(), own.display());
         let mut source = format!("{}:{}", sshd::HOST, sender.source.display());
         // What is in it, not the directory itself.
         if sender.source.is_dir() {
@@ -48,7 +48,7 @@ impl Program for TowCopy {
         Ok(command)
     }
 
-    fn sources(&self, output: &str) -> BTreeMap<String, u64> {
-        tow_get::sources(output)
+    fn summary(&self, output: &str) -> Option<Summary> {
+        tow_get::summary(output)
     }
 }

@@ -1,4 +1,4 @@
-//! `tow get` of what `tow share` serves.
+//! `tow get` of what `tow share` serves, or what `tow put` handed to a daemon.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -7,19 +7,38 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 use serde::Deserialize;
 
-use super::place::{Receiver, Sender, Server};
-use super::{Need, Program, ProgramError, prepare};
+use super::place::{Receiver, Sender, Server, end_of};
+use super::{Need, Program, ProgramError, Summary, prepare};
 
-/// See above.
-pub struct TowGet;
+/// What a daemon says when it can be spoken to.
+const READY: &str = "local API at";
+
+/// Who serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    /// `tow share`, which reads the source while it is fetched.
+    Share,
+    /// `tow daemon`, which read the source before: what that took is not counted.
+    Daemon,
+}
+
+/// One of the two.
+pub struct TowGet {
+    /// Which.
+    pub from: From,
+}
 
 impl Program for TowGet {
     fn name(&self) -> &'static str {
-        "tow-get"
+        if self.from == From::Share { "tow-get" } else { "tow-get-daemon" }
     }
 
     fn about(&self) -> &'static str {
-        "tow get from tow share"
+        if self.from == From::Share {
+            "tow get from tow share"
+        } else {
+            "tow get from tow daemon, after tow put"
+        }
     }
 
     fn needs(&self) -> &'static [Need] {
@@ -27,6 +46,9 @@ impl Program for TowGet {
     }
 
     fn serve(&self, sender: &Sender) -> Result<Server, ProgramError> {
+        if self.from == From::Daemon {
+            return serve_put(sender);
+        }
         let mut command = sender.side.command(sender.side.tow, "share")?;
         command.args(["-q", "share"]).arg(sender.source);
         let output = sender.side.output("share");
@@ -44,14 +66,36 @@ impl Program for TowGet {
         Ok(command)
     }
 
-    fn sources(&self, output: &str) -> BTreeMap<String, u64> {
-        sources(output)
+    fn summary(&self, output: &str) -> Option<Summary> {
+        summary(output)
     }
+}
+
+/// A daemon, and its ticket for what was put.
+fn serve_put(sender: &Sender) -> Result<Server, ProgramError> {
+    let side = &sender.side;
+    let mut command = side.command(side.tow, "daemon")?;
+    command.arg("daemon");
+    let log = side.errors("daemon");
+    let mut server = Server::start(sender, command, "daemon", Signal::INT, |_| {
+        fs::read_to_string(&log).is_ok_and(|log| log.contains(READY)).then(String::new)
+    })?;
+    let mut put = side.command(side.tow, "put")?;
+    let put =
+        put.args(["-q", "put"]).arg(sender.source).status().map_err(|error| prepare("tow put", error))?;
+    if !put.success() {
+        return Err(ProgramError::Server { program: "tow put", log: end_of(&side.errors("put")) });
+    }
+    let ticket = side.output("put");
+    let ticket = fs::read_to_string(&ticket).map_err(|error| prepare(ticket.display().to_string(), error))?;
+    server.contact = ticket.trim_end().to_owned();
+    server.forget();
+    Ok(server)
 }
 
 /// The last line of `--json`, as far as it tells where bytes came from.
 #[derive(Deserialize)]
-struct Summary {
+struct Fields {
     #[serde(default)]
     by_source: BTreeMap<String, u64>,
     #[serde(default)]
@@ -61,19 +105,17 @@ struct Summary {
 }
 
 /// Bytes by source. Peers are one: their names are keys, new in every run.
-pub fn sources(output: &str) -> BTreeMap<String, u64> {
-    let Some(summary) = output.lines().last().and_then(|line| serde_json::from_str::<Summary>(line).ok())
-    else {
-        return BTreeMap::new();
-    };
+pub fn summary(output: &str) -> Option<Summary> {
+    let last = output.lines().last()?;
+    let fields: Fields = serde_json::from_str(last).ok()?;
     let mut sources = BTreeMap::new();
-    for (source, bytes) in summary.by_source {
+    for (source, bytes) in fields.by_source {
         let kind = source.split(' ').next().unwrap_or_default().to_owned();
         *sources.entry(kind).or_default() += bytes;
     }
-    sources.extend([("kept".to_owned(), summary.kept), ("matched".to_owned(), summary.matched)]);
+    sources.extend([("kept".to_owned(), fields.kept), ("matched".to_owned(), fields.matched)]);
     sources.retain(|_, bytes| *bytes > 0);
-    sources
+    Some(Summary { sources, told: serde_json::from_str(last).ok()? })
 }
 
 #[cfg(test)]
@@ -85,7 +127,9 @@ mod tests {
         let output = "{\"event\":\"transfer\"}\n{\"event\":\"summary\",\"by_source\":{\"peer a\":3,\"peer b\":4},\
                       \"kept\":5,\"matched\":0}\n";
         let expected = BTreeMap::from([("peer".to_owned(), 7), ("kept".to_owned(), 5)]);
-        assert_eq!(sources(output), expected);
-        assert!(sources("tow: no such file").is_empty());
+        let summary = summary(output).unwrap();
+        assert_eq!(summary.sources, expected);
+        assert_eq!(summary.told["by_source"]["peer b"], 4);
+        assert_eq!(super::summary("tow: no such file"), None);
     }
 }

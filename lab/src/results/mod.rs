@@ -10,7 +10,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thiserror::Error;
 
 use crate::measure::Ended;
@@ -41,12 +42,16 @@ pub struct Row {
     pub scenario: String,
     /// Its case.
     pub case: String,
+    /// Seconds to the sender's first neighbour and back, as the scenario has them.
+    pub round_trip: f64,
     /// Which program.
-    pub program: &'static str,
+    pub program: String,
     /// What was transferred.
     pub data: String,
     /// Bytes of its content.
     pub bytes: u64,
+    /// How many files it is.
+    pub files: u64,
     /// Counted from 1.
     pub run: u32,
     /// What the receiver ran, without the lab's words around it.
@@ -88,8 +93,22 @@ pub struct Measured {
     pub links: BTreeMap<String, [u64; 2]>,
     /// Bytes by source, as far as the program tells.
     pub sources: BTreeMap<String, u64>,
+    /// All that the program told at its end, for each receiver.
+    pub told: Vec<Value>,
     /// CPU seconds of the emulator in each second of the transfer.
     pub emulator_share: f64,
+}
+
+impl Measured {
+    /// Both sides' CPU seconds for each GiB of `bytes`.
+    pub fn cpu_per_gib(&self, bytes: u64) -> f64 {
+        (self.sender.cpu_seconds + self.receiver.cpu_seconds) / (bytes.max(1) as f64 / (1u64 << 30) as f64)
+    }
+
+    /// The larger of both sides' peaks.
+    pub fn peak_memory(&self) -> u64 {
+        self.sender.peak_memory.max(self.receiver.peak_memory)
+    }
 }
 
 /// What one side took.
@@ -127,6 +146,29 @@ impl Row {
     }
 }
 
+/// What a plot shows, where it is neither seconds over size nor bars.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum Axis {
+    /// Throughput over the round-trip time.
+    #[serde(rename = "rtt")]
+    RoundTrip,
+    /// Seconds over the number of files.
+    #[serde(rename = "files")]
+    Files,
+}
+
+/// What tables and plots are about.
+pub struct About<'a> {
+    /// What the scenario shows.
+    pub text: &'a str,
+    /// What was typed.
+    pub command: &'a str,
+    /// Whom each program is compared with.
+    pub against: &'a BTreeMap<String, String>,
+    /// See there.
+    pub plot: Option<Axis>,
+}
+
 /// The files of one scenario: rows as they come, table and plot at the end.
 pub struct Report {
     dir: PathBuf,
@@ -152,14 +194,14 @@ impl Report {
     }
 
     /// Writes table and plot, and gives back the table.
-    pub fn finish(&self, about: &str, command: &str, rows: &[Row]) -> Result<String, ResultsError> {
+    pub fn finish(&self, about: &About, rows: &[Row]) -> Result<String, ResultsError> {
         let summary = Summary::of(rows);
         let has_plot = summary.points().next().is_some();
         if has_plot {
             let svg = plot::draw(&self.name, about, &summary).map_err(ResultsError::Plot)?;
             fs::write(self.path("svg"), svg).map_err(at(self.path("svg")))?;
         }
-        let head = table::Head { name: &self.name, about, command, has_plot };
+        let head = table::Head { name: &self.name, about, has_plot };
         let text = table::markdown(&head, rows, &summary);
         fs::write(self.path("md"), &text).map_err(at(self.path("md")))?;
         Ok(text)

@@ -11,8 +11,12 @@ pub struct Group<'a> {
     pub data: &'a str,
     /// Its bytes.
     pub bytes: u64,
+    /// Its files.
+    pub files: u64,
+    /// Seconds there and back.
+    pub round_trip: f64,
     /// The program.
-    pub program: &'static str,
+    pub program: &'a str,
     /// Its runs.
     pub rows: Vec<&'a Row>,
 }
@@ -26,8 +30,12 @@ pub struct Point<'a> {
     pub data: &'a str,
     /// Its bytes.
     pub bytes: u64,
+    /// Its files.
+    pub files: u64,
+    /// Seconds there and back.
+    pub round_trip: f64,
     /// The program.
-    pub program: &'static str,
+    pub program: &'a str,
     /// Median.
     pub median: f64,
     /// Fastest.
@@ -49,7 +57,7 @@ impl<'a> Summary<'a> {
         let mut groups: Vec<Group> = Vec::new();
         for row in rows {
             let is_same = |group: &&mut Group| {
-                (group.case, group.data, group.program) == (&row.case, &row.data, row.program)
+                (group.case, group.data, group.program) == (&row.case, &row.data, &row.program)
             };
             match groups.iter_mut().find(is_same) {
                 Some(group) => group.rows.push(row),
@@ -57,7 +65,9 @@ impl<'a> Summary<'a> {
                     case: &row.case,
                     data: &row.data,
                     bytes: row.bytes,
-                    program: row.program,
+                    files: row.files,
+                    round_trip: row.round_trip,
+                    program: &row.program,
                     rows: vec![row],
                 }),
             }
@@ -80,8 +90,15 @@ impl<'a> Summary<'a> {
         distinct(self.groups.iter().map(|group| group.data))
     }
 
+    /// How many times the other's seconds a program takes with the same data in the same case.
+    pub fn ratio(&self, group: &Group, other: &str) -> Option<f64> {
+        let is_peer = |it: &&Group| (it.case, it.data, it.program) == (group.case, group.data, other);
+        let peer = self.groups.iter().find(is_peer)?;
+        Some(group.median(|run| run.seconds)? / peer.median(|run| run.seconds)?)
+    }
+
     /// Programs in their order.
-    pub fn programs(&self) -> Vec<&'static str> {
+    pub fn programs(&self) -> Vec<&'a str> {
         distinct(self.groups.iter().map(|group| group.program))
     }
 }
@@ -109,6 +126,8 @@ impl<'a> Group<'a> {
             case: self.case,
             data: self.data,
             bytes: self.bytes,
+            files: self.files,
+            round_trip: self.round_trip,
             program: self.program,
             median: median(seconds().collect())?,
             low: seconds().fold(f64::INFINITY, f64::min),
@@ -128,7 +147,8 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+/// Each once, in the order in which they come first.
+pub fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     values.fold(Vec::new(), |mut found, value| {
         if !found.contains(&value) {
             found.push(value);

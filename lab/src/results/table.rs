@@ -3,35 +3,36 @@
 use std::fmt::Write;
 
 use super::summary::{Group, Summary};
-use super::{Measured, Row};
+use super::{About, Measured, Row};
 
 /// What stands above the tables.
 pub struct Head<'a> {
     /// The scenario.
     pub name: &'a str,
     /// What it shows.
-    pub about: &'a str,
-    /// What was typed.
-    pub command: &'a str,
+    pub about: &'a About<'a>,
     /// Whether there is a plot.
     pub has_plot: bool,
 }
 
 /// The whole page.
 pub fn markdown(head: &Head, rows: &[Row], summary: &Summary) -> String {
-    let mut page = format!("# {}\n\n{}\n\n", head.name, head.about);
+    let mut page = format!("# {}\n\n{}\n\n", head.name, head.about.text);
     if let Some(row) = rows.first() {
         let about = &row.provenance;
         page += &format!(
             "`{}`, {} build, commit {}, {}. {}.\n\n",
-            head.command, about.build, about.commit, about.date, about.machine
+            head.about.command, about.build, about.commit, about.date, about.machine
         );
     }
     if head.has_plot {
-        page += &format!("![Seconds of each program]({}.svg)\n\n", head.name);
+        page += &format!("![A plot of this]({}.svg)\n\n", head.name);
     }
     page += "Seconds, the median of the runs; in brackets the fastest and the slowest.\n\n";
     page += &glance(summary);
+    page += "\nMedians. CPU seconds of both sides together for each GiB of the data, the larger side's peak memory, and \
+             how many times the seconds of the program named.\n\n";
+    page += &costs(summary, head.about);
     page += "\nMedians. CPU seconds and peak memory (of the largest process) of each side; bytes that the sender \
              put on the wire and that came back to it, headers and losses counted; bytes by source as the program \
              tells them; CPU of the emulator while it ran, 100 % being one core.\n\n";
@@ -70,12 +71,38 @@ fn seconds(group: &Group) -> String {
     }
 }
 
-const DETAILS: [&str; 13] = [
+/// What a transfer costs, and how it compares.
+fn costs(summary: &Summary, about: &About) -> String {
+    let names =
+        ["case", "data", "program", "seconds", "Mbit/s", "CPU s/GiB", "memory", "on the wire", "compared"];
+    let mut table = header(names.into_iter());
+    for group in &summary.groups {
+        let number = |value: Option<f64>| value.map_or_else(|| "–".into(), short);
+        let size = |value: Option<f64>| value.map_or_else(|| "–".into(), bytes);
+        let compared = about
+            .against
+            .get(group.program)
+            .and_then(|peer| summary.ratio(group, peer).map(|ratio| format!("{} x {peer}", short(ratio))));
+        table += &line([
+            group.case.to_owned(),
+            group.data.to_owned(),
+            group.program.to_owned(),
+            number(group.median(|run| run.seconds)),
+            number(group.median(|run| group.bytes as f64 * 8.0 / 1e6 / run.seconds)),
+            number(group.median(|run| run.cpu_per_gib(group.bytes))),
+            size(group.median(|run| run.peak_memory() as f64)),
+            size(group.median(|run| (run.sent + run.received) as f64)),
+            compared.unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+const DETAILS: [&str; 12] = [
     "case",
     "data",
     "program",
     "runs",
-    "Mbit/s",
     "CPU sender",
     "CPU receiver",
     "memory sender",
@@ -91,14 +118,12 @@ fn details(summary: &Summary) -> String {
     for group in &summary.groups {
         let number = |of: fn(&Measured) -> f64| group.median(of).map_or_else(|| "–".into(), short);
         let size = |of: fn(&Measured) -> f64| group.median(of).map_or_else(|| "–".into(), bytes);
-        let rate = group.median(|run| run.seconds).map(|seconds| group.bytes as f64 * 8.0 / 1e6 / seconds);
         let share = group.median(|run| run.emulator_share * 100.0).map(|share| format!("{share:.0} %"));
         table += &line([
             group.case.to_owned(),
             group.data.to_owned(),
             group.program.to_owned(),
             format!("{} of {}", group.measured().count(), group.rows.len()),
-            rate.map_or_else(|| "–".into(), short),
             number(|run| run.sender.cpu_seconds),
             number(|run| run.receiver.cpu_seconds),
             size(|run| run.sender.peak_memory as f64),

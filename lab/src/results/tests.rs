@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn row(case: &str, program: &'static str, bytes: u64, seconds: Option<f64>) -> Row {
+fn row(case: &str, program: &str, bytes: u64, seconds: Option<f64>) -> Row {
     let usage = Usage { cpu_seconds: 0.5, peak_memory: 20 << 20 };
     let outcome = match seconds {
         None => Outcome::Error("not done after 1 s".into()),
@@ -15,15 +15,18 @@ fn row(case: &str, program: &'static str, bytes: u64, seconds: Option<f64>) -> R
             received: 100,
             links: BTreeMap::from([("wire".into(), [bytes, 100])]),
             sources: BTreeMap::from([("peer".into(), bytes)]),
+            told: Vec::new(),
             emulator_share: 0.25,
         }),
     };
     Row {
         scenario: "test".into(),
         case: case.into(),
-        program,
+        round_trip: 0.0,
+        program: program.into(),
         data: format!("random {bytes}"),
         bytes,
+        files: 1,
         run: 1,
         command: "program words".into(),
         outcome,
@@ -34,6 +37,17 @@ fn row(case: &str, program: &'static str, bytes: u64, seconds: Option<f64>) -> R
             build: "debug",
         },
     }
+}
+
+fn finish(
+    report: &Report,
+    peer: Option<&str>,
+    plot: Option<Axis>,
+    rows: &[Row],
+) -> Result<String, ResultsError> {
+    let against = peer.map(|peer| ("tow-get".to_owned(), peer.to_owned())).into_iter().collect();
+    let about = About { text: "A test.", command: "towpath-lab run test.toml", against: &against, plot };
+    report.finish(&about, rows)
 }
 
 fn rows() -> Vec<Row> {
@@ -55,14 +69,15 @@ fn a_report_has_rows_a_table_and_a_plot() {
     let mut report = Report::create(dir.path(), "test").unwrap();
     let rows = rows();
     rows.iter().for_each(|row| report.keep(row).unwrap());
-    let table = report.finish("A test.", "towpath-lab run test.toml", &rows).unwrap();
+    let table = finish(&report, Some("wget"), None, &rows).unwrap();
     assert!(table.contains("| fast | random 4096 | 0.010 (0.009–0.012) |"), "{table}");
     assert!(table.contains("commit 0123456789ab") && table.contains("2 cores"));
     assert!(table.contains("- slow random 4096, scp: not done after 1 s"), "{table}");
+    assert!(table.contains("0.500 x wget |") && table.contains("| 1024 | 20 MiB |"), "{table}");
     assert!(table.contains("| 3 of 3 |") && table.contains("| 25 % |"));
     let lines = fs::read_to_string(report.path("jsonl")).unwrap();
     assert_eq!(lines.lines().count(), rows.len());
-    let first: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
     assert_eq!(first["measured"]["sources"]["peer"], 4096);
     assert_eq!(first["commit"], "0123456789ab");
     let svg = fs::read_to_string(report.path("svg")).unwrap();
@@ -76,7 +91,7 @@ fn one_size_is_drawn_as_bars() {
     let rows = [row("", "tow-get", 1 << 20, Some(1.0)), row("", "wget", 1 << 20, Some(2.0))];
     let dir = tempfile::tempdir().unwrap();
     let report = Report::create(dir.path(), "bars").unwrap();
-    report.finish("A test.", "towpath-lab run bars.toml", &rows).unwrap();
+    finish(&report, None, None, &rows).unwrap();
     let svg = fs::read_to_string(report.path("svg")).unwrap();
     assert!(svg.contains("wget") && svg.contains("2.00"), "{svg}");
 }
@@ -85,7 +100,7 @@ fn one_size_is_drawn_as_bars() {
 fn nothing_that_succeeded_is_no_plot() {
     let dir = tempfile::tempdir().unwrap();
     let report = Report::create(dir.path(), "none").unwrap();
-    report.finish("A test.", "towpath-lab run none.toml", &[row("", "scp", 1, None)]).unwrap();
+    finish(&report, None, None, &[row("", "scp", 1, None)]).unwrap();
     assert!(!report.path("svg").exists());
 }
 
@@ -104,8 +119,29 @@ fn any_number_of_bars_can_be_drawn() {
             .map(|program| row("", program.name(), 1 << 20, Some(1.0)))
             .collect();
         let report = Report::create(dir.path(), "bars").unwrap();
-        report.finish("A test.", "towpath-lab run bars.toml", &rows).unwrap();
+        finish(&report, None, None, &rows).unwrap();
         let svg = fs::read_to_string(report.path("svg")).unwrap();
         assert_eq!(svg.matches("1.00").count(), count);
     }
+}
+
+#[test]
+fn throughput_is_drawn_over_round_trip_times_and_seconds_over_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = Report::create(dir.path(), "axes").unwrap();
+    let at =
+        |case: &str, round_trip, seconds| Row { round_trip, ..row(case, "wget", 40 << 20, Some(seconds)) };
+    let rows = [at("fast", 0.0, 3.4), at("fast, RTT 33 ms", 0.033, 3.6), at("fast, RTT 66 ms", 0.066, 3.9)];
+    finish(&report, None, Some(Axis::RoundTrip), &rows).unwrap();
+    let svg = fs::read_to_string(report.path("svg")).unwrap();
+    assert!(svg.contains("round-trip time") && svg.contains("Mbit/s") && !svg.contains("RTT 33 ms"), "{svg}");
+
+    let of = |files: u64| Row {
+        files,
+        data: format!("tiny-files {files} again"),
+        ..row("", "wget", files, Some(1.0))
+    };
+    finish(&report, None, Some(Axis::Files), &[of(1000), of(100_000)]).unwrap();
+    let svg = fs::read_to_string(report.path("svg")).unwrap();
+    assert!(svg.contains("tiny-files again") && svg.contains("10000"), "{svg}");
 }

@@ -5,19 +5,22 @@
 //! so that a change of the machine's mood falls on all of them. A transfer that fails becomes a row
 //! that says why, and the next one runs.
 
+mod memory;
 mod plan;
 mod transfer;
 
 use std::path::Path;
+use std::time::Duration;
 
 use towpath_simnet::scenario::{Case, Scenario};
 
 use crate::data::{Data, DataError, Store};
-use crate::programs::Program;
+use crate::error::LabError;
 use crate::results::{Outcome, Provenance, Row};
 
-pub use plan::{Changes, Plan, PlanError};
+pub use plan::{Changes, Chosen, Plan, PlanError};
 
+use memory::Memory;
 use transfer::Transfer;
 
 /// A scenario that is about to run.
@@ -38,15 +41,22 @@ pub struct Run<'a> {
 
 impl Run<'_> {
     /// Runs it, and tells each row as it comes.
-    pub fn rows<E: From<DataError>>(&self, mut tell: impl FnMut(Row) -> Result<(), E>) -> Result<(), E> {
-        let all: Vec<Data> =
-            self.plan.data.iter().map(|line| self.store.get(line)).collect::<Result<_, DataError>>()?;
+    pub fn rows<E: From<DataError> + From<LabError>>(
+        &self,
+        mut tell: impl FnMut(Row) -> Result<(), E>,
+    ) -> Result<(), E> {
         for case in &self.plan.cases {
-            for data in &all {
-                let programs: Vec<_> = self.programs_for(data).collect();
+            for name in &self.plan.data {
+                // Gone with the last of its rows: there may be room for one at a time.
+                let memory = self.plan.is_in_memory.then(Memory::new).transpose()?;
+                let data = match &memory {
+                    Some(memory) => self.store.within(memory.dir()).get(name)?,
+                    None => self.store.get(name)?,
+                };
+                let programs: Vec<_> = self.programs_for(&data).collect();
                 for run in 1..=self.plan.runs {
-                    for program in &programs {
-                        tell(self.row(case, data, *program, run))?;
+                    for chosen in &programs {
+                        tell(self.row(case, &data, chosen, run))?;
                     }
                 }
             }
@@ -55,13 +65,13 @@ impl Run<'_> {
     }
 
     /// Not every program carries trees.
-    fn programs_for(&self, data: &Data) -> impl Iterator<Item = &'static dyn Program> {
+    fn programs_for(&self, data: &Data) -> impl Iterator<Item = &Chosen> {
         let is_tree = data.is_tree;
-        self.plan.programs.iter().copied().filter(move |program| !is_tree || program.carries_trees())
+        self.plan.programs.iter().filter(move |chosen| !is_tree || chosen.program.carries_trees())
     }
 
-    fn row(&self, case: &Case, data: &Data, program: &'static dyn Program, run: u32) -> Row {
-        let mut transfer = Transfer { run: self, case, data, program, command: String::new() };
+    fn row(&self, case: &Case, data: &Data, chosen: &Chosen, run: u32) -> Row {
+        let mut transfer = Transfer { run: self, case, data, chosen, command: String::new() };
         let outcome = match transfer.measure() {
             Ok(measured) => Outcome::Measured(measured),
             Err(error) => Outcome::Error(error.to_string()),
@@ -69,13 +79,22 @@ impl Run<'_> {
         Row {
             scenario: self.name.to_owned(),
             case: case.name.clone(),
-            program: program.name(),
+            round_trip: self.round_trip(case).as_secs_f64(),
+            program: chosen.name.clone(),
             data: data.name.clone(),
-            bytes: data.bytes,
+            bytes: data.content.bytes,
+            files: data.content.files,
             run,
             command: transfer.command,
             outcome,
             provenance: self.provenance.clone(),
         }
+    }
+
+    /// The delays of the sender's first link, there and back.
+    fn round_trip(&self, case: &Case) -> Duration {
+        let sender = self.scenario.host(&self.plan.from);
+        let link = case.links.iter().find(|link| link.between.iter().any(|&host| Some(host) == sender));
+        link.map_or(Duration::ZERO, |link| link.forth.delay + link.back.delay)
     }
 }

@@ -9,21 +9,31 @@
 //! runs = 5                        # 3 by default
 //! limit = "120s"                  # for one transfer; 300 s by default
 //! cases = ["fast"]                # all by default
+//! against = "wget"                # the tables compare with it; or { tow-get = "rsync", tow-cp = "scp" }
+//! tmpfs = true                    # the data and every host's files are kept in memory
+//! plot = "rtt"                    # throughput over round-trip time; "files": seconds over their number
 //!
 //! [run.short]                     # what --short does instead: any of programs, data, runs, limit, cases
 //! data = ["random 4k"]
 //! ```
+//!
+//! A program may stand there with more words, under a name of its own: `{ name = "tow-cp -z", of = "tow-cp",
+//! args = ["-z"] }`. With `interrupt = "90%"` it is killed when so much has been sent, then started again, and
+//! what it then takes is measured.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
 use thiserror::Error;
-use toml::Value;
+use toml::{Table, Value};
 use towpath_simnet::scenario::{Case, Scenario};
 use towpath_simnet::units;
 
-use crate::data::{DataError, Spec};
+use crate::data::{DataError, Line};
+use crate::disk::TMPFS;
 use crate::programs::{self, Program};
+use crate::results::Axis;
 
 const DEFAULT_RUNS: u32 = 3;
 const DEFAULT_LIMIT: Duration = Duration::from_secs(300);
@@ -60,16 +70,59 @@ enum Names {
     Several(Vec<String>),
 }
 
+/// A program's name, or a variation of it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum ProgramFields {
+    Name(String),
+    Variation(Variation),
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Variation {
+    name: String,
+    of: String,
+    #[serde(default)]
+    args: Vec<String>,
+    interrupt: Option<String>,
+}
+
+/// Whom the tables compare with.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Against {
+    All(String),
+    Each(BTreeMap<String, String>),
+}
+
+/// A program as a scenario has it run.
+#[derive(Clone)]
+pub struct Chosen {
+    /// How tables call it.
+    pub name: String,
+    /// What it is.
+    pub program: &'static dyn Program,
+    /// More words for the receiver's command.
+    pub args: Vec<String>,
+    /// It is killed when this part of the data has been sent, and started again.
+    pub interrupt: Option<f64>,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RunFields {
     from: String,
     to: Names,
-    programs: Vec<String>,
+    programs: Vec<ProgramFields>,
     data: Vec<String>,
     runs: Option<u32>,
     limit: Option<String>,
     cases: Option<Vec<String>>,
+    against: Option<Against>,
+    #[serde(default)]
+    tmpfs: bool,
+    plot: Option<Axis>,
     #[serde(default)]
     short: Changes,
 }
@@ -97,7 +150,13 @@ pub struct Plan {
     /// Who wants them.
     pub to: Vec<String>,
     /// In turn.
-    pub programs: Vec<&'static dyn Program>,
+    pub programs: Vec<Chosen>,
+    /// Whom the tables compare each with, by name.
+    pub against: BTreeMap<String, String>,
+    /// All is kept in memory.
+    pub is_in_memory: bool,
+    /// What the plot's axes are, if that does not follow from what was run.
+    pub plot: Option<Axis>,
     /// Lines that name data.
     pub data: Vec<String>,
     /// How often.
@@ -119,9 +178,13 @@ impl Plan {
             .map_err(|error: toml::de::Error| PlanError::Form(error.message().to_owned()))?;
         let short = if is_short { run.short } else { Changes::default() };
         let changes = [changes, &short];
-        let programs = first(&changes, |it| it.programs.clone()).unwrap_or(run.programs);
+        let known = run.programs.into_iter().map(Chosen::read).collect::<Result<Vec<_>, _>>()?;
+        let programs = match first(&changes, |it| it.programs.clone()) {
+            Some(names) => names.iter().map(|name| choose_program(name, &known)).collect::<Result<_, _>>()?,
+            None => known,
+        };
         let data = first(&changes, |it| it.data.clone()).unwrap_or(run.data);
-        data.iter().try_for_each(|line| Spec::parse(line).map(drop))?;
+        data.iter().try_for_each(|line| Line::parse(line).map(drop))?;
         let limit = first(&changes, |it| it.limit.clone()).or(run.limit);
         let limit = limit.map(|text| units::duration(&text)).transpose().map_err(PlanError::Form)?;
         let cases = first(&changes, |it| it.cases.clone()).or(run.cases);
@@ -132,12 +195,57 @@ impl Plan {
         Ok(Self {
             from: hosts(scenario, &run.from)?.remove(0),
             to: receivers(scenario, run.to)?,
-            programs: programs.iter().map(|name| program(name)).collect::<Result<_, _>>()?,
+            against: compare(run.against, &programs),
+            programs,
+            is_in_memory: run.tmpfs,
+            plot: run.plot,
             data,
             runs,
             limit: limit.unwrap_or(DEFAULT_LIMIT),
             cases: choose(scenario, cases)?,
         })
+    }
+
+    /// The scenario as it is made for this: hosts without a disk have one in memory if all is.
+    pub fn prepare(&self, mut scenario: Scenario) -> Scenario {
+        for host in scenario.hosts.iter().filter(|_| self.is_in_memory) {
+            let memory = Table::from_iter([("file_system".to_owned(), TMPFS.into())]);
+            scenario.disk.entry(host.clone()).or_insert_with(|| memory.into());
+        }
+        scenario
+    }
+}
+
+impl Chosen {
+    fn read(fields: ProgramFields) -> Result<Self, PlanError> {
+        let Variation { name, of, args, interrupt } = match fields {
+            ProgramFields::Name(name) => {
+                Variation { of: name.clone(), name, args: Vec::new(), interrupt: None }
+            }
+            ProgramFields::Variation(variation) => variation,
+        };
+        let interrupt = interrupt.map(|text| units::share(&text)).transpose().map_err(PlanError::Form)?;
+        Ok(Self { name, program: program(&of)?, args, interrupt })
+    }
+}
+
+/// One of the scenario's, or else any.
+fn choose_program(name: &str, known: &[Chosen]) -> Result<Chosen, PlanError> {
+    match known.iter().find(|chosen| chosen.name == name) {
+        Some(chosen) => Ok(chosen.clone()),
+        None => Chosen::read(ProgramFields::Name(name.into())),
+    }
+}
+
+/// Whom each is compared with; nobody with himself.
+fn compare(against: Option<Against>, programs: &[Chosen]) -> BTreeMap<String, String> {
+    match against {
+        None => BTreeMap::new(),
+        Some(Against::Each(each)) => each,
+        Some(Against::All(peer)) => {
+            let others = programs.iter().filter(|chosen| chosen.name != peer);
+            others.map(|chosen| (chosen.name.clone(), peer.clone())).collect()
+        }
     }
 }
 
@@ -216,6 +324,29 @@ mod tests {
         let short = plan(true, Changes::default());
         assert_eq!((short.runs, &short.cases[0].name[..]), (1, "fast"));
         assert_eq!(plan(true, Changes { runs: Some(2), ..Changes::default() }).runs, 2);
+    }
+
+    #[test]
+    fn a_program_can_be_varied_and_compared() {
+        let run = RUN.replace(
+            "['wget', 'scp']",
+            "['wget', { name = 'wget -4', of = 'wget', args = ['-4'], interrupt = '90%' }]\nagainst = 'wget'\n\
+             tmpfs = true\nplot = 'rtt'",
+        );
+        let scenario = scenario(&run);
+        let plan = Plan::of(&scenario, false, &Changes::default()).unwrap();
+        let varied = &plan.programs[1];
+        assert_eq!(
+            (&varied.name[..], varied.program.name(), varied.interrupt),
+            ("wget -4", "wget", Some(0.9))
+        );
+        assert_eq!(varied.args, ["-4"]);
+        assert_eq!(plan.against, BTreeMap::from([("wget -4".into(), "wget".into())]));
+        assert_eq!(plan.plot, Some(Axis::RoundTrip));
+        assert_eq!(plan.prepare(scenario.clone()).disk.len(), 4, "a disk for each host");
+        let only = Changes { programs: Some(vec!["wget -4".into(), "scp".into()]), ..Changes::default() };
+        let names: Vec<_> = Plan::of(&scenario, false, &only).unwrap().programs;
+        assert_eq!(names.iter().map(|it| &it.name[..]).collect::<Vec<_>>(), ["wget -4", "scp"]);
     }
 
     #[test]

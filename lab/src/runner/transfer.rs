@@ -7,19 +7,24 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
 use towpath_simnet::link::Counters;
 use towpath_simnet::scenario::Case;
 
-use super::Run;
-use crate::data::{Data, digest};
+use super::{Chosen, Run};
+use crate::data::{Data, Place, Times, copy, digest, link};
+use crate::disk::forget;
 use crate::error::LabError;
 use crate::measure::{Ended, Process, ProcessError};
 use crate::net::Lab;
-use crate::programs::{Hosts, Older, Program, ProgramError, Receiver, Sender, Side, end_of};
+use crate::programs::{Hosts, Older, ProgramError, Receiver, Sender, Server, Side, Summary, end_of};
 use crate::results::{Measured, Usage};
+
+/// How often it is asked how much was sent.
+const TICK: Duration = Duration::from_millis(1);
 
 /// Why a transfer has no result.
 #[derive(Debug, Error)]
@@ -41,6 +46,9 @@ pub enum TransferError {
         /// The end of what it said.
         log: String,
     },
+    /// It was done before it was interrupted.
+    #[error("it ended by itself before it was to be interrupted")]
+    Early,
     /// It says that all is well, and it is not.
     #[error("WRONG RESULT at {host}: it is not what was sent")]
     Wrong {
@@ -81,7 +89,7 @@ pub struct Transfer<'a> {
     /// What is transferred.
     pub data: &'a Data,
     /// By whom.
-    pub program: &'static dyn Program,
+    pub chosen: &'a Chosen,
     /// What the first receiver ran, once it does.
     pub command: String,
 }
@@ -93,8 +101,8 @@ struct Meters {
 }
 
 impl Meters {
-    fn read(lab: &Lab) -> Self {
-        Self { counters: lab.counters(), cpu: lab.emulator_cpu() }
+    fn read(lab: &Lab) -> Result<Self, LabError> {
+        Ok(Self { counters: lab.counters()?, cpu: lab.emulator_cpu() })
     }
 }
 
@@ -106,18 +114,20 @@ impl<'a> Transfer<'a> {
         let sender = Sender { side: self.side(&lab, &plan.from, "sender")?, source: &self.data.source };
         let receivers: Vec<Receiver> =
             plan.to.iter().map(|host| self.receiver(&lab, host)).collect::<Result<_, _>>()?;
-        let server = self.program.serve(&sender)?;
-        let mut commands = Vec::new();
-        for receiver in &receivers {
-            commands.push(self.program.receive(&server.contact, &sender, receiver)?);
+        let mut server = self.chosen.program.serve(&sender)?;
+        if let Some(share) = self.chosen.interrupt {
+            let commands = self.commands(&server, &sender, &receivers)?;
+            self.interrupt(&lab, share, commands)?;
+            server.forget();
         }
+        let commands = self.commands(&server, &sender, &receivers)?;
         self.command = commands.first().map(words).unwrap_or_default();
 
-        let before = Meters::read(&lab);
+        let before = Meters::read(&lab)?;
         let changes = lab.start_changes();
         let start = Instant::now();
         let ends = self.run_all(commands, &receivers)?;
-        let after = Meters::read(&lab);
+        let after = Meters::read(&lab)?;
         drop(changes);
         let served = server.stop()?;
         self.check(&receivers)?;
@@ -128,6 +138,7 @@ impl<'a> Transfer<'a> {
         sent_by.add(&served);
         ends.iter().for_each(|end| received_by.add(end));
         let links = self.links(&before, &after);
+        let summaries = self.summaries(&receivers);
         let (sent, received) = self.at_the_sender(&links);
         Ok(Measured {
             seconds,
@@ -137,7 +148,8 @@ impl<'a> Transfer<'a> {
             sent,
             received,
             links,
-            sources: self.sources(&receivers),
+            sources: total_sources(&summaries),
+            told: summaries.into_iter().map(|summary| summary.told).collect(),
             emulator_share: (after.cpu - before.cpu).as_secs_f64() / seconds,
         })
     }
@@ -156,16 +168,65 @@ impl<'a> Transfer<'a> {
         'a: 'b,
     {
         let side = self.side(lab, host, "receiver")?;
-        let destination = side.dir.join("result");
-        let older = match (self.program.older(), &self.data.older) {
-            (Older::Read, Some(older)) => Some(older.as_path()),
-            (Older::Updated, Some(older)) => {
-                copy(older, &destination)?;
-                None
-            }
-            _ => None,
+        let home = side.home()?;
+        let name = self.data.source.file_name().unwrap_or_default();
+        let destination = home.join("work/new").join(name);
+        if let Some(useless) = &self.data.useless {
+            let to = home.join("useless");
+            link(useless, &to).map_err(at(&to))?;
+        }
+        let place = |to: PathBuf, older: &Path| {
+            fs::create_dir_all(to.parent().unwrap_or(&to)).map_err(at(&to))?;
+            let times = if self.data.keeps_times { Times::Kept } else { Times::New };
+            copy(older, &to, times).map_err(at(&to))?;
+            if lab.has_slow_disk() { forget(&to).map_err(at(&to)) } else { Ok(()) }
         };
-        Ok(Receiver { side, destination, older })
+        fs::create_dir_all(home.join("work/new")).map_err(at(&home))?;
+        let mut read = None;
+        match (self.data.place, &self.data.older, self.chosen.program.older()) {
+            (_, None, _) | (Place::Destination, _, Older::Unused) => {}
+            (Place::Destination, Some(older), Older::Read) => read = Some(older.as_path()),
+            (Place::Destination, Some(older), Older::Updated) => place(destination.clone(), older)?,
+            (Place::Sibling, Some(older), _) => place(home.join("work/old").join(name), older)?,
+            (Place::Renamed, Some(older), _) => place(home.join("work/new/earlier"), older)?,
+            (Place::Elsewhere, Some(older), _) => place(home.join("archive/2019/backup").join(name), older)?,
+        }
+        Ok(Receiver { side, destination, older: read })
+    }
+
+    /// What the receivers run.
+    fn commands(
+        &self,
+        server: &Server,
+        sender: &Sender,
+        receivers: &[Receiver],
+    ) -> Result<Vec<Command>, TransferError> {
+        let receive = |receiver| {
+            let mut command = self.chosen.program.receive(&server.contact, sender, receiver)?;
+            command.args(&self.chosen.args);
+            Ok(command)
+        };
+        receivers.iter().map(receive).collect()
+    }
+
+    /// Begins, and kills all receivers when this share of what they need has been sent.
+    fn interrupt(&self, lab: &Lab, share: f64, commands: Vec<Command>) -> Result<(), TransferError> {
+        let enough = (share * self.data.content.bytes as f64 * commands.len() as f64) as u64;
+        let deadline = Instant::now() + self.run.plan.limit;
+        let before = Meters::read(lab)?;
+        let mut running = commands.into_iter().map(Process::start).collect::<Result<Vec<_>, _>>()?;
+        while self.at_the_sender(&self.links(&before, &Meters::read(lab)?)).0 < enough {
+            for process in &mut running {
+                if process.try_wait()?.is_some() {
+                    return Err(TransferError::Early);
+                }
+            }
+            if Instant::now() > deadline {
+                return Err(ProcessError::TimedOut(self.run.plan.limit).into());
+            }
+            thread::sleep(TICK);
+        }
+        Ok(())
     }
 
     /// All receivers at once; the limit is for all of them.
@@ -190,8 +251,8 @@ impl<'a> Transfer<'a> {
     /// Whether every receiver has what was sent.
     fn check(&self, receivers: &[Receiver]) -> Result<(), TransferError> {
         for receiver in receivers {
-            let (found, _) = digest(&receiver.destination).map_err(at(&receiver.destination))?;
-            if found != self.data.digest {
+            let found = digest(&receiver.destination).map_err(at(&receiver.destination))?;
+            if found.digest != self.data.content.digest {
                 return Err(TransferError::Wrong { host: receiver.side.host.to_owned() });
             }
         }
@@ -220,16 +281,19 @@ impl<'a> Transfer<'a> {
         total
     }
 
-    fn sources(&self, receivers: &[Receiver]) -> BTreeMap<String, u64> {
-        let mut total = BTreeMap::new();
-        for receiver in receivers {
-            let output = fs::read_to_string(receiver.side.output("tow")).unwrap_or_default();
-            for (source, bytes) in self.program.sources(&output) {
-                *total.entry(source).or_default() += bytes;
-            }
-        }
-        total
+    /// What the receivers' programs told.
+    fn summaries(&self, receivers: &[Receiver]) -> Vec<Summary> {
+        let output = |receiver: &Receiver| fs::read_to_string(receiver.side.output("tow")).ok();
+        receivers.iter().filter_map(|it| self.chosen.program.summary(&output(it)?)).collect()
     }
+}
+
+fn total_sources(summaries: &[Summary]) -> BTreeMap<String, u64> {
+    let mut total = BTreeMap::new();
+    for (source, bytes) in summaries.iter().flat_map(|summary| &summary.sources) {
+        *total.entry(source.clone()).or_default() += bytes;
+    }
+    total
 }
 
 /// The end of what a receiver's program said: complaints, or else the end of its output.
@@ -253,18 +317,4 @@ fn words(command: &Command) -> String {
     let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
     let inside = words.iter().position(|word| word == "exec").map_or(0, |at| (at + 2).min(words.len()));
     words[inside..].join(" ")
-}
-
-/// Copies an older version to where it will be updated, as something new: with times of now.
-fn copy(from: &Path, to: &Path) -> Result<(), TransferError> {
-    let mut command = Command::new("cp");
-    let output =
-        command.args(["-r", "--no-preserve=timestamps", "--"]).arg(from).arg(to).output().map_err(at(to))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => {
-            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            Err(TransferError::Io { path: to.into(), source: io::Error::other(said) })
-        }
-    }
 }

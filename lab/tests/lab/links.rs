@@ -17,6 +17,7 @@ situations![
     bytes_stay_what_they_are_also_with_losses,
     a_rate_holds_up_what_is_sent,
     changes_come_at_their_times_until_they_are_stopped,
+    a_link_of_which_nothing_is_asked_has_no_emulator,
 ];
 
 const WIRE: &str = "hosts = ['a', 'b']\n[[link]]\nname = 'wire'\nbetween = ['a', 'b']\n";
@@ -43,17 +44,17 @@ fn a_cut_link_loses_everything_and_recovers() {
     assert_eq!(ping(&lab, "a", lab.address("b"), 3).received, 3);
     lab.set(0, Way::Both, &cut(true)).unwrap();
     assert_eq!(ping(&lab, "a", lab.address("b"), 5).received, 0);
-    assert_eq!(lab.counters()[0][0].lost, 5);
+    assert_eq!(lab.counters().unwrap()[0][0].lost, 5);
     lab.set(0, Way::Both, &cut(false)).unwrap();
     assert_eq!(ping(&lab, "a", lab.address("b"), 3).received, 3);
     assert!(lab.set(1, Way::Both, &cut(true)).is_err(), "there is one link");
 }
 
 fn each_way_is_cut_on_its_own() {
-    let lab = wire("");
+    let lab = wire("delay = '1ms'");
     lab.set(0, Way::Back, &cut(true)).unwrap();
     assert_eq!(ping(&lab, "a", lab.address("b"), 5).received, 0);
-    let [forth, back] = lab.counters()[0];
+    let [forth, back] = lab.counters().unwrap()[0];
     assert_eq!((forth.packets, forth.lost), (5, 0));
     assert_eq!((back.packets, back.lost), (5, 5));
 }
@@ -61,7 +62,7 @@ fn each_way_is_cut_on_its_own() {
 fn what_the_counters_call_lost_is_lost() {
     let lab = wire("loss = '20%'\nburst = 3");
     let pings = ping(&lab, "a", lab.address("b"), 300);
-    let lost = total(lab.counters()[0]).lost;
+    let lost = total(lab.counters().unwrap()[0]).lost;
     assert_eq!(pings.sent - pings.received, lost);
     assert!((30..270).contains(&lost), "{lost} of 300 lost, with 20 % each way");
 }
@@ -69,7 +70,7 @@ fn what_the_counters_call_lost_is_lost() {
 fn bytes_stay_what_they_are_also_with_losses() {
     let lab = wire("delay = '2ms'\nrate = '200mbit'\nqueue = '200k'\nloss = '1%'");
     assert!(transfer(&lab, "a", "b", 4 << 20));
-    let [forth, _] = lab.counters()[0];
+    let [forth, _] = lab.counters().unwrap()[0];
     assert!(forth.packets >= (4 << 20) / 1500, "the model saw packets, not super-packets: {forth:?}");
     assert!(forth.lost + forth.overflows > 0, "{forth:?}");
     assert_eq!(forth.delivered.div_ceil(1500).max(forth.packets), forth.packets, "of 1500 bytes at most");
@@ -95,8 +96,22 @@ fn changes_come_at_their_times_until_they_are_stopped() {
     assert_eq!(ping(&lab, "a", lab.address("b"), 2).received, 2, "they were stopped");
     let _changes = lab.start_changes();
     eventually("the link is cut", || ping(&lab, "a", lab.address("b"), 1).received == 0);
-    let before = lab.counters()[0][1];
+    let before = lab.counters().unwrap()[0][1];
     assert_eq!(ping(&lab, "b", lab.address("a"), 2).received, 0);
-    let after = lab.counters()[0][1];
+    let after = lab.counters().unwrap()[0][1];
     assert_eq!((after.packets - before.packets, after.lost - before.lost), (2, 0), "one way is not cut");
+}
+
+fn a_link_of_which_nothing_is_asked_has_no_emulator() {
+    let lab = wire("");
+    assert_eq!(ping(&lab, "a", lab.address("b"), 3).received, 3);
+    let before = lab.counters().unwrap()[0];
+    assert!(transfer(&lab, "a", "b", 4 << 20));
+    let after = lab.counters().unwrap()[0];
+    let sent = after[0].bytes - before[0].bytes;
+    assert!((4 << 20..5 << 20).contains(&sent), "{sent} bytes for 4 MiB");
+    assert!(after[1].bytes > before[1].bytes, "acknowledgements");
+    assert_eq!(lab.emulator_cpu(), Duration::ZERO);
+    let said = lab.set(0, Way::Both, &cut(true)).unwrap_err().to_string();
+    assert!(said.contains("give it a rate"), "{said}");
 }

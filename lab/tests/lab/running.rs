@@ -18,6 +18,8 @@ situations![
     every_receiver_of_a_star_is_served,
     a_wrong_result_is_found,
     a_transfer_that_does_not_end_is_a_row,
+    an_interrupted_transfer_is_measured_from_where_it_goes_on,
+    all_of_it_can_be_kept_in_memory,
     a_scenario_that_is_wrong_is_told,
 ];
 
@@ -61,6 +63,13 @@ fn scenario(name: &str) -> PathBuf {
 /// The program that `cargo test --workspace` builds beside the lab.
 fn need_tow() {
     need(Path::new(PROGRAM).with_file_name("tow").exists(), "needs tow beside towpath-lab");
+}
+
+fn need_rsync() {
+    need(
+        towpath_lab::programs::missing(towpath_lab::programs::find("rsync").unwrap()).is_empty(),
+        "needs rsync",
+    );
 }
 
 fn text(output: &[u8]) -> String {
@@ -145,6 +154,40 @@ fn a_transfer_that_does_not_end_is_a_row() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("2 of 2 transfers failed"), "{}", text(&output.stderr));
     assert_eq!(lab.rows("small")[1]["error"], "not done after 0.5 s");
+}
+
+/// A small scenario of rsync alone, over a link that takes its time.
+fn rsync(lab: &Lab, program: &str, data: &str) -> PathBuf {
+    let text = SMALL.replace("between = ['a', 'b']\n", "between = ['a', 'b']\nrate = '20mbit'\n");
+    let text = text.replace("'tow-get'", program).replace("random 4k", data);
+    lab.write("small.toml", &format!("{text}tmpfs = true\n"))
+}
+
+fn an_interrupted_transfer_is_measured_from_where_it_goes_on() {
+    let lab = Lab::new();
+    need_rsync();
+    let program = "{ name = 'resumed', of = 'rsync', args = ['--append-verify'], interrupt = '60%' }";
+    let tow = impostor(&lab, "true");
+    let output = lab.run(&rsync(&lab, program, "random 1m"), &["--tow", tow.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let row = &lab.rows("small")[0];
+    assert_eq!(row["program"], "resumed");
+    assert!(row["measured"]["sent"].as_u64() < Some(700 << 10), "{row}");
+}
+
+fn all_of_it_can_be_kept_in_memory() {
+    let lab = Lab::new();
+    need_rsync();
+    let tow = impostor(&lab, "true");
+    let path = rsync(&lab, "'rsync'", "small-files 40 changed 4 at=elsewhere useless 30");
+    let output = lab.run(&path, &["--tow", tow.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(lab.rows("small")[0]["files"], 40);
+    assert_eq!(fs::read_dir(lab.dir.path().join("data")).unwrap().count(), 0, "nothing was made on the disk");
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let own = lab.rows("small")[0]["command"].as_str().unwrap().to_owned();
+    let files = own.split(' ').next_back().unwrap().split("/b/").next().unwrap().to_owned();
+    assert!(!mounts.contains(&files), "{files}");
 }
 
 fn a_scenario_that_is_wrong_is_told() {

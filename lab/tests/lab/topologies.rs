@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use towpath_lab::net::Lab;
 
@@ -17,8 +18,12 @@ situations![
     settings_of_a_case_hold_in_every_host,
     a_setting_that_cannot_be_is_named,
     each_host_has_a_directory_or_a_disk,
+    a_disk_can_be_memory_or_slow,
     a_disk_that_cannot_be_is_named,
 ];
+
+/// Where the kernel takes how fast a device may be read.
+const READ_LIMIT: &str = "/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device";
 
 fn received(lab: &Lab, from: &str, to: &str) -> u64 {
     ping(lab, from, lab.address(to), 2).received
@@ -29,9 +34,9 @@ fn leaves_of_a_star_reach_each_other_through_the_centre() {
     for leaf in ["r1", "r5"] {
         assert_eq!(received(&lab, "hub", leaf), 2, "{leaf}");
     }
-    let before = lab.counters();
+    let before = lab.counters().unwrap();
     assert_eq!(received(&lab, "r2", "r4"), 2);
-    let after = lab.counters();
+    let after = lab.counters().unwrap();
     let over = |link: usize| total(after[link]).packets - total(before[link]).packets;
     assert_eq!([over(0), over(1), over(2), over(3)], [0, 4, 0, 4]);
 }
@@ -45,9 +50,9 @@ fn an_overlay_forwards_along_the_fewest_hops() {
     for (from, to) in [("a", "b"), ("a", "c"), ("a", "d"), ("c", "a"), ("b", "d")] {
         assert_eq!(received(&lab, from, to), 2, "{from} to {to}");
     }
-    let before = lab.counters().into_iter().map(|it| total(it).packets).sum::<u64>();
+    let before = lab.counters().unwrap().into_iter().map(|it| total(it).packets).sum::<u64>();
     assert_eq!(received(&lab, "a", "c"), 2);
-    let after = lab.counters().into_iter().map(|it| total(it).packets).sum::<u64>();
+    let after = lab.counters().unwrap().into_iter().map(|it| total(it).packets).sum::<u64>();
     assert_eq!(after - before, 8, "two pings there and back over two links");
 }
 
@@ -56,9 +61,9 @@ fn check_links(lab: &Lab, own_links: [usize; 2]) {
     let addresses = lab.addresses("receiver");
     assert_eq!(addresses.len(), 2);
     for (address, own) in addresses.into_iter().zip(own_links) {
-        let before = lab.counters();
+        let before = lab.counters().unwrap();
         assert_eq!(ping(lab, "sender", address, 3).received, 3, "{address}");
-        let after = lab.counters();
+        let after = lab.counters().unwrap();
         for link in own_links {
             let expected = if link == own { 6 } else { 0 };
             let packets = total(after[link]).packets - total(before[link]).packets;
@@ -67,16 +72,18 @@ fn check_links(lab: &Lab, own_links: [usize; 2]) {
     }
 }
 
+/// Emulated, since a plain link carries packets that ask for addresses too.
 fn a_host_with_two_links_is_reached_over_each() {
-    let lab = up("hosts = ['sender', 'receiver']\n[[link]]\nbetween = ['sender', 'receiver']\n\
-                  [[link]]\nbetween = ['sender', 'receiver']\n");
+    let lab =
+        up("hosts = ['sender', 'receiver']\n[[link]]\nbetween = ['sender', 'receiver']\ndelay = '1ms'\n\
+                  [[link]]\nbetween = ['sender', 'receiver']\ndelay = '1ms'\n");
     check_links(&lab, [0, 1]);
 }
 
 fn a_host_behind_two_routers_is_reached_over_each() {
     let lab = up("hosts = ['sender', 'north', 'south', 'receiver']\n\
-                  [[link]]\nbetween = ['sender', 'north']\n[[link]]\nbetween = ['sender', 'south']\n\
-                  [[link]]\nbetween = ['north', 'receiver']\n[[link]]\nbetween = ['receiver', 'south']\n");
+                  [[link]]\nbetween = ['sender', 'north']\ndelay = '1ms'\n[[link]]\nbetween = ['sender', 'south']\ndelay = '1ms'\n\
+                  [[link]]\nbetween = ['north', 'receiver']\ndelay = '1ms'\n[[link]]\nbetween = ['receiver', 'south']\ndelay = '1ms'\n");
     check_links(&lab, [2, 3]);
 }
 
@@ -143,8 +150,27 @@ fn each_host_has_a_directory_or_a_disk() {
     assert!(!mounts.contains(files.to_str().unwrap()));
 }
 
+fn a_disk_can_be_memory_or_slow() {
+    need(Path::new("/dev/loop-control").exists(), "needs loop devices");
+    need(Path::new(READ_LIMIT).exists(), "needs control groups that bound devices");
+    let lab = up("hosts = ['memory', 'slow']\n[disk.memory]\nfile_system = 'tmpfs'\n\
+                  [disk.slow]\nsize = '32m'\nread = '4m'\nreader = '1m'\nload_after = '10s'\n");
+    assert!(!lab.directory("memory").with_extension("image").exists(), "no file lies behind it");
+    let path = lab.directory("slow").join("file");
+    fs::write(&path, vec![1; 4 << 20]).unwrap();
+    towpath_lab::disk::forget(&path).unwrap();
+    let start = Instant::now();
+    assert_eq!(fs::read(&path).unwrap().len(), 4 << 20);
+    assert!(start.elapsed() > Duration::from_millis(500), "{:?}", start.elapsed());
+    let bounds = fs::read_to_string(READ_LIMIT).unwrap();
+    let own = bounds.lines().find(|line| line.ends_with(" 4194304")).unwrap().to_owned();
+    drop(lab);
+    assert!(!fs::read_to_string(READ_LIMIT).unwrap().contains(&own));
+}
+
 fn a_disk_that_cannot_be_is_named() {
     for (disk, expected) in [
+        ("", "disk.a: it needs a size"),
         ("size = 'big'", "disk.a: `big` is not a size like 256k"),
         ("size = '1m'\ncolour = 'red'", "disk.a: unknown field `colour`"),
         ("size = '1m'\nfile_system = '../x'", "disk.a: `../x` is no file system"),
