@@ -1,0 +1,1 @@
+//! The published test vectors, `docs/formats/vectors/delta/`.
