@@ -23,7 +23,7 @@
 //! lie costs time only.
 //!
 //! Memory: a signature takes 16 bytes a block, at most 1 MiB; making a delta adds as much again, a
-//! filter of at most 256 KiB, and the delta. Time is proportional to signature and target,
+//! filter and a table of at most 384 KiB together, and the delta. Time is proportional to signature and target,
 //! whatever their bytes: see `index`.
 //!
 //! ```

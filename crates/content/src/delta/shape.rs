@@ -211,7 +211,7 @@ mod tests {
             // The delta goes the slow way: little waste.
             (24 << 10, 24 << 10, Hints { up: 16, down: 1, ..even }, 128),
             // Many changes: little waste in each.
-            (24 << 10, 24 << 10, Hints { edit_spacing: 1 << 10, ..even }, 64),
+            (24 << 10, 24 << 10, Hints { edit_spacing: 512, ..even }, 64),
             // As short as the number of blocks allows.
             (16 << 20, 16 << 20, Hints { edit_spacing: 64, ..even }, 65_536),
             (16 << 20, 16 << 20, Hints { edit_spacing: 1 << 10, ..even }, 256),

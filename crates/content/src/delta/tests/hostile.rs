@@ -10,7 +10,9 @@ use crate::codec::{DecodeError, Writer};
 /// Bytes of a delta with blocks of 64 bytes.
 fn delta_of(ops: &[u64], literals: &[u8]) -> Vec<u8> {
     let mut section = Writer::new();
-    ops.iter().for_each(|number| drop(section.varint(*number)));
+    for number in ops {
+        section.varint(*number);
+    }
     let mut writer = Writer::new();
     writer.u8(1).u8(6).bytes(&section.into_bytes()).raw(literals);
     writer.into_bytes()

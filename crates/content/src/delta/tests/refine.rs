@@ -15,8 +15,11 @@ fn missing(kib: u64) -> Chunk<char> {
     Chunk { len: (kib << 10) as u32, found: None }
 }
 
-/// Chunks, file and range in KiB of every gap, in files of 100 MiB.
-fn gaps(chunks: &[Chunk<char>]) -> Vec<(Range<usize>, Option<(char, Range<u64>)>)> {
+/// A gap's chunks, and the file and range in KiB that correspond to it.
+type Found = (Range<usize>, Option<(char, Range<u64>)>);
+
+/// Every gap, in files of 100 MiB.
+fn gaps(chunks: &[Chunk<char>]) -> Vec<Found> {
     let gaps = refine(chunks, |_| 100 << 20);
     let mut covered = 0..0;
     for gap in &gaps {
@@ -125,7 +128,7 @@ fn offsets_that_lie_overflow_nothing() {
     let gap = Chunk { len: u32::MAX, found: None };
     for (left, right) in [(u64::MAX, u64::MAX), (u64::MAX, 0), (0, u64::MAX), (u64::MAX - 9, 9)] {
         for size in [0, 1, u64::MAX] {
-            let found = refine(&[place(left), gap.clone(), place(right), gap.clone()], |_| size);
+            let found = refine(&[place(left), gap, place(right), gap], |_| size);
             let regions = found.iter().filter_map(|gap| gap.region.as_ref());
             regions.for_each(|region| assert!(region.range.end <= size && !region.range.is_empty()));
         }
