@@ -95,7 +95,7 @@ fn scattered_edits_of_50_mb() {
 #[test]
 #[ignore = "a measurement: says something only with optimization"]
 fn speed_on_one_core() {
-    for (len, block) in [(32 << 10, 512), (1 << 20, 512), (8 << 20, 128)] {
+    for (len, block) in [(32 << 10, 512), (1 << 20, 512), (8 << 20, 512), (8 << 20, 128)] {
         let (base, target) = (noise(b"base", len), noise(b"target", 1 << 20));
         let signature = Signature::of(&base, block, target.len()).unwrap();
         let same = &base[..len.min(1 << 20)];
