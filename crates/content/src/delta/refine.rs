@@ -11,8 +11,8 @@ use super::shape::{MAX_REGION_LEN, MAX_TARGET_LEN};
 /// A longer gap is handed out in parts of at most this many bytes (or one chunk), since target and
 /// region of a delta are held in memory.
 const PART_LEN: u64 = 4 << 20;
-/// Bytes a region reaches beyond the place where the target would lie if nothing had moved, on sides without an
-/// anchor: about a chunk.
+/// Bytes a region reaches beyond the place where the target would lie if nothing had moved, on sides
+/// without an anchor: about a chunk.
 const SLACK: u64 = 16 << 10;
 /// A region has at most this many times the bytes of its gap ...
 const REGION_PER_GAP: u64 = 4;

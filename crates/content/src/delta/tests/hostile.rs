@@ -40,7 +40,7 @@ proptest! {
         ops in prop::collection::vec((0u64..20, 0u64..5, 0u64..6), 0..6),
         expected in 0usize..600,
     ) {
-        let numbers: Vec<u64> = ops.iter().flat_map(|(literal, count, jump)| [*literal, *count, *jump]).collect();
+        let numbers: Vec<u64> = ops.iter().flat_map(|(a, b, c)| [*a, *b, *c]).collect();
         let literals = vec![7; ops.iter().map(|op| op.0 as usize).sum()];
         if let Ok(delta) = Delta::from_bytes(&delta_of(&numbers, &literals)) {
             match delta.apply(&[5; 300], expected) {
@@ -119,9 +119,9 @@ fn what_is_too_long_is_refused() {
 
 const LONG: usize = 1 << 22;
 
-/// Does the work, which must take no more than some hundred times what a plain delta of as many bytes takes. If
-/// equal blocks were walked one by one, or each place hashed whose weak sum is some block's, it would be
-/// many thousand times.
+/// Does the work, which must take no more than some hundred times what a plain delta of as many bytes
+/// takes. If equal blocks were walked one by one, or each place hashed whose weak sum is some
+/// block's, it would be many thousand times.
 fn bounded<T>(work: impl FnOnce() -> T) -> T {
     let timed = |work: &mut dyn FnMut()| {
         let start = Instant::now();

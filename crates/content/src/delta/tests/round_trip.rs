@@ -77,7 +77,9 @@ proptest! {
     }
 
     #[test]
-    fn a_signature_has_the_length_foretold(len in 0usize..70_000, target in 0usize..1 << 24, log in 6u32..=16) {
+    fn a_signature_has_the_length_foretold(
+        len in 0usize..70_000, target in 0usize..1 << 24, log in 6u32..=16,
+    ) {
         let written = Signature::of(&noise(b"", len), 1 << log, target).unwrap().to_bytes().len();
         let foretold = signature_len(len, 1 << log, target);
         prop_assert!((written..=written + 3).contains(&foretold));
