@@ -23,8 +23,8 @@
 //! lie costs time only.
 //!
 //! Memory: a signature takes 16 bytes a block, at most 1 MiB; making a delta adds as much again, a
-//! filter and a table of at most 384 KiB together, and the delta. Time is proportional to signature and target,
-//! whatever their bytes: see `index`.
+//! filter and a table of at most 384 KiB together, and the delta. Time is proportional to signature
+//! and target, whatever their bytes: see `index`.
 //!
 //! ```
 //! use towpath_content::delta::{self, Delta, Signature};
