@@ -131,7 +131,12 @@ pub const PLUGINS: &[Plugin] = &[
             Field {
                 name: "connections",
                 kind: FieldKind::Number { least: 1, most: 16, default: 1 },
-                about: "Connections to the other service for each transfer.",
+                about: "Connections to the other service for each transfer, at first.",
+            },
+            Field {
+                name: "most_connections",
+                kind: FieldKind::Number { least: 1, most: 16, default: 16 },
+                about: "Connections at most: more are tried, and kept as long as they bring more.",
             },
             Field {
                 name: "connect_seconds",
@@ -147,7 +152,8 @@ pub const PLUGINS: &[Plugin] = &[
         build: |node, builder| {
             let seconds = |name| Duration::from_secs(node.number(name));
             let mut config = DirectConfig { peer: builder.parts.peer.clone(), ..DirectConfig::default() };
-            config.connections = usize::try_from(node.number("connections")).unwrap_or(1);
+            let count = |name| usize::try_from(node.number(name)).unwrap_or(1);
+            (config.connections, config.most_connections) = (count("connections"), count("most_connections"));
             config.timeouts.connect = seconds("connect_seconds");
             config.timeouts.handshake = seconds("handshake_seconds");
             builder.remote(Arc::new(Direct::new(builder.parts.identity.clone(), config, None)))

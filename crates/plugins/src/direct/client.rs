@@ -3,38 +3,40 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use tokio::sync::mpsc;
 use towpath_content::{Hint, Oid, hint};
 use towpath_link::Identity;
-use towpath_link::backoff::BackoffConfig;
 use towpath_link::tcp::{Timeouts, dial_any};
-use towpath_transfer::plugin::{Query, Sink};
-use towpath_transfer::{BoxFuture, Context, Description, Outcome, Tag, TransferPlugin, Want};
+use towpath_transfer::plugin::{Pressure, Query, Sink};
+use towpath_transfer::{
+    BoxFuture, Context, Delivery, Description, Outcome, Payload, Tag, TransferPlugin, Want,
+};
 
 use super::callers::Answers;
 use super::dialling::{Decision, Dialling};
 use super::peer::{Peer, PeerConfig, source_name};
 use super::requests::GetRequest;
 use super::session::Question;
+use super::slots::{Slot, Slots};
 use super::wire::{Describe, oid_field};
 use super::{SCHEME, Service};
 
-/// Bytes to keep outstanding until the peer suggests better.
-const FIRST_WINDOW: u64 = 4 << 20;
 /// How long wants are left alone after the connection was lost.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The longest wait between attempts to reach a peer.
-const LONGEST_WAIT: Duration = Duration::from_secs(3);
+/// With more than this delivered and not written, more connections would bring nothing.
+const MOST_BACKLOG: u64 = 4 << 20;
 
 /// How the plugin reaches peers.
 #[derive(Clone)]
 pub struct DirectConfig {
-    /// Connections kept to the peer. Default 1.
+    /// Connections to the peer at first. Default 1.
     pub connections: usize,
+    /// Connections to the peer at most, if more of them bring more. Default 16.
+    pub most_connections: usize,
     /// Handshake limits.
     pub timeouts: Timeouts,
     /// How each connection behaves.
@@ -43,7 +45,8 @@ pub struct DirectConfig {
 
 impl Default for DirectConfig {
     fn default() -> Self {
-        Self { connections: 1, timeouts: Timeouts::default(), peer: PeerConfig::default() }
+        let (timeouts, peer) = (Timeouts::default(), PeerConfig::default());
+        Self { connections: 1, most_connections: 16, timeouts, peer }
     }
 }
 
@@ -51,51 +54,35 @@ impl Default for DirectConfig {
 pub struct Direct {
     identity: Identity,
     config: DirectConfig,
-    slots: Vec<Slot>,
+    slots: Arc<Slots>,
     /// Answers the peer's own requests on connections that we dialled.
     service: Option<Arc<Service>>,
     dials: bool,
     trouble: Mutex<Option<String>>,
 }
 
-/// One connection, or the wait for the next attempt.
-struct Slot {
-    /// Held while one caller dials and others wait for it.
-    dialling: tokio::sync::Mutex<Dialling>,
-    /// Bytes of wants asked on it.
-    outstanding: AtomicU64,
-    current: Mutex<Option<Arc<Peer>>>,
-}
-
 impl Direct {
     /// A plugin that dials as `identity`.
     pub fn new(identity: Identity, config: DirectConfig, service: Option<Arc<Service>>) -> Self {
-        let slots = (0..config.connections.max(1)).map(|_| Slot::new()).collect();
+        let slots = Arc::new(Slots::new(config.connections, config.most_connections));
         Self { identity, config, slots, service, dials: true, trouble: Mutex::default() }
     }
 
     /// A plugin that asks over a connection that stands already, whoever dialled it, and never
     /// dials.
     pub fn over(peer: Arc<Peer>, identity: Identity) -> Self {
-        let direct = Self { dials: false, ..Self::new(identity, DirectConfig::default(), None) };
-        *lock(&direct.slots[0].current) = Some(peer);
-        direct
+        let slots = Arc::new(Slots::standing(peer));
+        Self { dials: false, slots, ..Self::new(identity, DirectConfig::default(), None) }
     }
 
     fn set_trouble(&self, trouble: Option<String>) {
         *lock(&self.trouble) = trouble;
     }
 
-    /// The slot with the least to do.
-    fn slot(&self) -> &Slot {
-        let outstanding = |slot: &&Slot| slot.outstanding.load(Ordering::Relaxed);
-        self.slots.iter().min_by_key(outstanding).unwrap_or(&self.slots[0])
-    }
-
     /// A connection that stands and on which the root is proved, or how long to wait.
     async fn peer(&self, slot: &Slot, context: &Context) -> Result<Arc<Peer>, Outcome> {
         let mut dialling = slot.dialling.lock().await;
-        let standing = slot.standing();
+        let standing = slot.peer();
         let peer = match (dialling.decide(Instant::now(), standing.is_some()), standing) {
             (Decision::Use, Some(peer)) => peer,
             (decision, _) => {
@@ -109,7 +96,7 @@ impl Direct {
                     return Err(Outcome::RetryLater(wait));
                 }
                 let peer = self.dial(&mut dialling, context).await?;
-                *lock(&slot.current) = Some(Arc::clone(&peer));
+                slot.set(Arc::clone(&peer));
                 peer
             }
         };
@@ -146,7 +133,7 @@ impl Direct {
         context: &Context,
         answers: mpsc::Sender<Description>,
     ) -> Result<(), Outcome> {
-        let slot = self.slot();
+        let slot = self.slots.idlest();
         let peer = self.peer(slot, context).await?;
         let question = Question::Describe(describe(context, &query));
         let closed = answers.clone();
@@ -179,7 +166,7 @@ impl Direct {
             Ok(peer) => peer,
             Err(outcome) => return wants.iter().for_each(|want| sink.outcome(want.tag, outcome.clone())),
         };
-        let sink: Arc<dyn Sink> = Arc::new(PausingSink { inner: sink, pause: PAUSE });
+        let sink: Arc<dyn Sink> = Arc::new(SlotSink { inner: sink, slots: Arc::clone(&self.slots) });
         peer.get(GetRequest::new(&context.root, wants), sink).await;
         match peer.ended() {
             Some(why) => self.set_trouble(Some(why)),
@@ -191,73 +178,33 @@ impl Direct {
     }
 }
 
-/// A lost connection ends wants as "retry now"; asking again at once would spin while the peer is
-/// away.
-struct PausingSink {
+/// What a connection brings, on its way to the session.
+struct SlotSink {
     inner: Arc<dyn Sink>,
-    pause: Duration,
+    slots: Arc<Slots>,
 }
 
-impl Sink for PausingSink {
-    fn deliver(&self, delivery: towpath_transfer::Delivery) -> BoxFuture<'_, ()> {
+impl Sink for SlotSink {
+    fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
+        if let Payload::Bytes(bytes) = &delivery.payload {
+            let is_waiting = self.inner.pressure().writer_backlog <= MOST_BACKLOG;
+            self.slots.arrived(bytes.len() as u64, is_waiting, Instant::now());
+        }
         self.inner.deliver(delivery)
     }
 
+    /// A lost connection ends wants as "retry now"; asking again at once would spin while the peer
+    /// is away.
     fn outcome(&self, tag: Tag, outcome: Outcome) {
         let outcome = match outcome {
-            Outcome::RetryLater(delay) => Outcome::RetryLater(delay.max(self.pause)),
+            Outcome::RetryLater(delay) => Outcome::RetryLater(delay.max(PAUSE)),
             other => other,
         };
         self.inner.outcome(tag, outcome);
     }
 
-    fn pressure(&self) -> towpath_transfer::plugin::Pressure {
+    fn pressure(&self) -> Pressure {
         self.inner.pressure()
-    }
-}
-
-/// Bytes of wants asked on a slot, until they have ended or were given up.
-struct Outstanding<'a> {
-    slot: &'a Slot,
-    bytes: u64,
-}
-
-impl<'a> Outstanding<'a> {
-    fn new(slot: &'a Slot, wants: &[Want]) -> Self {
-        let bytes = wants.iter().map(|want| want.id.len()).sum();
-        slot.outstanding.fetch_add(bytes, Ordering::Relaxed);
-        Self { slot, bytes }
-    }
-}
-
-impl Drop for Outstanding<'_> {
-    fn drop(&mut self) {
-        self.slot.outstanding.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-impl Slot {
-    fn new() -> Self {
-        let backoff = BackoffConfig { longest: LONGEST_WAIT, ..BackoffConfig::default() };
-        Self {
-            dialling: tokio::sync::Mutex::new(Dialling::new(backoff)),
-            outstanding: AtomicU64::new(0),
-            current: Mutex::default(),
-        }
-    }
-
-    /// The connection, if it stands.
-    fn standing(&self) -> Option<Arc<Peer>> {
-        lock(&self.current).clone().filter(|peer| peer.ended().is_none())
-    }
-
-    /// Forgets a connection that ended; returns why it did.
-    fn take_lost(&self) -> Option<String> {
-        lock(&self.current).take().and_then(|peer| peer.ended())
-    }
-
-    async fn proved_useful(&self) {
-        self.dialling.lock().await.useful();
     }
 }
 
@@ -268,15 +215,11 @@ impl TransferPlugin for Direct {
 
     /// It dials with TLS only; one that uses what stands asks that.
     fn is_encrypted(&self) -> bool {
-        self.slots.iter().filter_map(Slot::standing).all(|peer| peer.is_encrypted())
+        self.slots.peers().all(|peer| peer.is_encrypted())
     }
 
     fn window(&self) -> u64 {
-        let suggested = |slot: &Slot| match slot.standing().map_or(0, |peer| peer.suggested()) {
-            0 => FIRST_WINDOW,
-            suggested => suggested,
-        };
-        self.slots.iter().map(suggested).sum()
+        self.slots.window()
     }
 
     fn trouble(&self) -> Option<String> {
@@ -298,11 +241,16 @@ impl TransferPlugin for Direct {
         context: &'a Context,
         sink: Arc<dyn Sink>,
     ) -> BoxFuture<'a, ()> {
-        let slot = self.slot();
-        let outstanding = Outstanding::new(slot, &wants);
+        let hands = self.slots.deal(wants);
         Box::pin(async move {
-            self.bring(slot, wants, context, sink).await;
-            drop(outstanding);
+            let calls = hands.into_iter().map(|(slot, outstanding, wants)| {
+                let sink = Arc::clone(&sink);
+                async move {
+                    self.bring(slot, wants, context, sink).await;
+                    drop(outstanding);
+                }
+            });
+            join_all(calls).await;
         })
     }
 
@@ -312,13 +260,13 @@ impl TransferPlugin for Direct {
         if tags.is_empty() {
             return;
         }
-        for peer in self.slots.iter().filter_map(Slot::standing) {
+        for peer in self.slots.peers() {
             peer.cancel(tags);
         }
     }
 
     fn blame(&self, source: &str) {
-        for peer in self.slots.iter().filter_map(Slot::standing) {
+        for peer in self.slots.peers() {
             if source == source_name(&peer.node()) {
                 peer.close("the peer sent what does not match its hash");
             }
@@ -332,7 +280,7 @@ impl TransferPlugin for Direct {
         ranges: mpsc::Sender<Vec<Range<u64>>>,
     ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            let Ok(peer) = self.peer(self.slot(), context).await else { return };
+            let Ok(peer) = self.peer(self.slots.idlest(), context).await else { return };
             let query = Query { oid, coverage: None, proofs: None, follow: true };
             let question = Question::Watch(describe(context, &query));
             let closed = ranges.clone();

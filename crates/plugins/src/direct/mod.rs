@@ -26,6 +26,8 @@
 //! | [`access`] | who may fetch what: pure |
 //! | [`service`] | what a service gives to whom: rights and store |
 //! | [`dialling`] | whether to dial now, use what stands, or wait: pure |
+//! | `slots` | the connections to one peer |
+//! | `widening` | how many connections to keep: pure |
 //! | [`peer`] | a connection's handle |
 //! | [`callers`] | who waits for which request of a session |
 //! | `reader`, `writer` | a connection's two tasks |
@@ -59,6 +61,8 @@ mod reader;
 pub mod requests;
 pub mod service;
 pub mod session;
+mod slots;
+mod widening;
 pub mod wire;
 mod writer;
 

@@ -1,0 +1,168 @@
+//! The connections to one peer: places for as many as there may be, of which the first few are in
+//! use, as many as [`Widening`] says.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use towpath_link::backoff::BackoffConfig;
+use towpath_transfer::Want;
+
+use super::dialling::Dialling;
+use super::peer::Peer;
+use super::widening::Widening;
+
+/// Bytes to keep outstanding until the peer suggests better.
+const FIRST_WINDOW: u64 = 4 << 20;
+/// Bytes of wants that stay together when they are dealt out to several connections.
+const RUN: u64 = 256 << 10;
+/// The longest wait between attempts to reach a peer.
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
+
+/// All places for connections.
+pub struct Slots {
+    all: Vec<Slot>,
+    widening: Mutex<Widening>,
+}
+
+/// One connection, or the wait for the next attempt.
+pub struct Slot {
+    /// Held while one caller dials and others wait for it.
+    pub dialling: tokio::sync::Mutex<Dialling>,
+    /// Bytes of wants asked on it.
+    outstanding: AtomicU64,
+    current: Mutex<Option<Arc<Peer>>>,
+}
+
+impl Slots {
+    /// For `first` connections, and `most` if more of them bring more.
+    pub fn new(first: usize, most: usize) -> Self {
+        let widening = Widening::new(first, most);
+        let all = (0..most.max(first).max(1)).map(|_| Slot::new()).collect();
+        Self { all, widening: Mutex::new(widening) }
+    }
+
+    /// For one connection, which stands.
+    pub fn standing(peer: Arc<Peer>) -> Self {
+        let slots = Self::new(1, 1);
+        slots.all[0].set(peer);
+        slots
+    }
+
+    /// Those in use.
+    fn used(&self) -> &[Slot] {
+        let width = lock(&self.widening).width();
+        &self.all[..width.min(self.all.len())]
+    }
+
+    /// The one in use with the least to do.
+    pub fn idlest(&self) -> &Slot {
+        let outstanding = |slot: &&Slot| slot.outstanding.load(Ordering::Relaxed);
+        self.used().iter().min_by_key(outstanding).unwrap_or(&self.all[0])
+    }
+
+    /// Deals wants out to the connections in use, in runs that are read in one go, each to the one
+    /// with the least to do.
+    pub fn deal(&self, wants: Vec<Want>) -> Vec<(&Slot, Outstanding<'_>, Vec<Want>)> {
+        let used = self.used();
+        let mut hands: Vec<Vec<Want>> = used.iter().map(|_| Vec::new()).collect();
+        let mut loads: Vec<u64> = used.iter().map(|slot| slot.outstanding.load(Ordering::Relaxed)).collect();
+        let (mut to, mut run) = (0, RUN);
+        for want in wants {
+            if run >= RUN {
+                to = (0..used.len()).min_by_key(|&at| loads[at]).unwrap_or(0);
+                run = 0;
+            }
+            run += want.id.len();
+            loads[to] += want.id.len();
+            hands[to].push(want);
+        }
+        let hands = used.iter().zip(hands).filter(|(_, hand)| !hand.is_empty());
+        hands.map(|(slot, hand)| (slot, Outstanding::new(slot, &hand), hand)).collect()
+    }
+
+    /// All connections that stand.
+    pub fn peers(&self) -> impl Iterator<Item = Arc<Peer>> {
+        self.all.iter().filter_map(Slot::peer)
+    }
+
+    /// Bytes to keep outstanding on those in use.
+    pub fn window(&self) -> u64 {
+        let suggested = |slot: &Slot| match slot.peer().map_or(0, |peer| peer.suggested()) {
+            0 => FIRST_WINDOW,
+            suggested => suggested,
+        };
+        self.used().iter().map(suggested).sum()
+    }
+
+    /// Bytes came; see [`Widening::arrived`]. What is no longer in use closes when what was asked
+    /// there has ended.
+    pub fn arrived(&self, bytes: u64, is_waiting: bool, now: Instant) {
+        let mut widening = lock(&self.widening);
+        let before = widening.width();
+        widening.arrived(bytes, is_waiting, now);
+        let width = widening.width();
+        drop(widening);
+        if width != before {
+            tracing::debug!(connections = width, "another number of connections");
+        }
+        if width < before {
+            self.all.iter().skip(width).for_each(|slot| drop(lock(&slot.current).take()));
+        }
+    }
+}
+
+impl Slot {
+    fn new() -> Self {
+        let backoff = BackoffConfig { longest: LONGEST_WAIT, ..BackoffConfig::default() };
+        Self {
+            dialling: tokio::sync::Mutex::new(Dialling::new(backoff)),
+            outstanding: AtomicU64::new(0),
+            current: Mutex::default(),
+        }
+    }
+
+    /// The connection, if it stands.
+    pub fn peer(&self) -> Option<Arc<Peer>> {
+        lock(&self.current).clone().filter(|peer| peer.ended().is_none())
+    }
+
+    /// From now on this is the connection.
+    pub fn set(&self, peer: Arc<Peer>) {
+        *lock(&self.current) = Some(peer);
+    }
+
+    /// Forgets a connection that ended; returns why it did.
+    pub fn take_lost(&self) -> Option<String> {
+        lock(&self.current).take().and_then(|peer| peer.ended())
+    }
+
+    /// What was asked here came.
+    pub async fn proved_useful(&self) {
+        self.dialling.lock().await.useful();
+    }
+}
+
+/// Bytes of wants asked on a slot, until they have ended or were given up.
+pub struct Outstanding<'a> {
+    slot: &'a Slot,
+    bytes: u64,
+}
+
+impl<'a> Outstanding<'a> {
+    fn new(slot: &'a Slot, wants: &[Want]) -> Self {
+        let bytes = wants.iter().map(|want| want.id.len()).sum();
+        slot.outstanding.fetch_add(bytes, Ordering::Relaxed);
+        Self { slot, bytes }
+    }
+}
+
+impl Drop for Outstanding<'_> {
+    fn drop(&mut self) {
+        self.slot.outstanding.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
