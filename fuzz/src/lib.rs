@@ -10,6 +10,7 @@ pub mod seeds;
 use bytes::{Bytes, BytesMut};
 use towpath_content::chunking::Parameters;
 use towpath_content::codec::{Reader, Writer};
+use towpath_content::delta::{self, Delta, Signature};
 use towpath_content::live::Statement;
 use towpath_content::{Hint, Oid, Ticket, recipe, tree};
 use towpath_files::{Filter, RelPath, RuleList, Side};
@@ -27,7 +28,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 16] = [
     Target { name: "ticket", run: ticket, seeds: seeds::tickets },
     Target { name: "oid_text", run: oid_text, seeds: seeds::oid_texts },
     Target { name: "oid_binary", run: oid_binary, seeds: seeds::oids },
@@ -38,6 +39,8 @@ pub const TARGETS: [Target; 14] = [
     Target { name: "recipe_node", run: recipe_node, seeds: seeds::recipe_nodes },
     Target { name: "recipe_root", run: recipe_root, seeds: seeds::recipe_roots },
     Target { name: "chunking_parameters", run: chunking_parameters, seeds: seeds::parameters },
+    Target { name: "delta", run: delta, seeds: seeds::deltas },
+    Target { name: "delta_signature", run: delta_signature, seeds: seeds::delta_signatures },
     Target { name: "frame", run: frame, seeds: seeds::frames },
     Target { name: "control", run: control, seeds: seeds::controls },
     Target { name: "data_header", run: data_header, seeds: seeds::data_frames },
@@ -129,6 +132,29 @@ pub fn chunking_parameters(data: &[u8]) {
         assert_eq!(parameters.to_bytes(), data);
         let is_cut = parameters != Parameters::Given;
         assert_eq!(parameters.chunker().is_ok(), is_cut, "parameters that were taken can be used");
+    }
+}
+
+/// A delta, applied to bases and for lengths that it may or may not go with.
+pub fn delta(data: &[u8]) {
+    let Ok(delta) = Delta::from_bytes(data) else { return };
+    assert_eq!(delta.to_bytes(), data);
+    for (base, expected) in [(&[][..], 0), (data, data.len()), (&seeds::base(), seeds::target().len())] {
+        if let Ok(target) = delta.apply(base, expected) {
+            assert_eq!(target.len(), expected);
+        }
+    }
+}
+
+/// A signature, and the delta that is made with it although its sums may lie.
+pub fn delta_signature(data: &[u8]) {
+    let Ok(signature) = Signature::from_bytes(data) else { return };
+    assert_eq!(signature.to_bytes(), data);
+    for target in [data, &seeds::target()] {
+        let delta = delta::diff(&signature, target).expect("a target in the limits");
+        assert_eq!(Delta::from_bytes(&delta.to_bytes()), Ok(delta.clone()));
+        let made = delta.apply(&vec![0; signature.region_len()], target.len());
+        assert_eq!(made.map(|made| made.len()), Ok(target.len()));
     }
 }
 

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::codec::Writer;
+use towpath_content::delta::{Signature, diff};
 use towpath_content::live::Statement;
 use towpath_content::recipe::{NodeHash, RecipeBuilder, Root};
 use towpath_content::ticket::{Enclosed, Secret};
@@ -113,6 +114,32 @@ pub fn recipe_roots() -> Vec<Vec<u8>> {
 pub fn parameters() -> Vec<Vec<u8>> {
     let rabin = Parameters::Rabin { min: 2 << 10, avg: 8 << 10, max: 64 << 10 };
     [Parameters::DEFAULT, rabin, Parameters::Given].map(|parameters| parameters.to_bytes()).to_vec()
+}
+
+/// A region that has something of everything: blocks that differ, equal ones, a shorter last one.
+pub fn base() -> Vec<u8> {
+    let numbers = (0..200u32).flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes());
+    numbers.chain([0; 300]).collect()
+}
+
+/// What resembles it.
+pub fn target() -> Vec<u8> {
+    let base = base();
+    [&base[..300], b"inserted", &base[300..500], &base[640..], &base[..100]].concat()
+}
+
+fn signatures() -> Vec<Signature> {
+    let sign = |block| Signature::of(&base(), block, target().len()).expect("a region in the limits");
+    [64, 128, 1 << 16].map(sign).into()
+}
+
+pub fn deltas() -> Vec<Vec<u8>> {
+    let make = |signature: &Signature| diff(signature, &target()).expect("a target in the limits").to_bytes();
+    signatures().iter().map(make).collect()
+}
+
+pub fn delta_signatures() -> Vec<Vec<u8>> {
+    signatures().iter().map(Signature::to_bytes).collect()
 }
 
 pub fn frames() -> Vec<Vec<u8>> {

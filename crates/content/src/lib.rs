@@ -15,11 +15,13 @@
 //! | [`chunking`] | where content-defined and fixed chunks begin and end |
 //! | [`recipe`] | how to build an object from chunks, as a tree of hashes |
 //! | [`tree`] | the descriptor of a file tree, and the difference of two |
+//! | [`delta`] | what a stretch of an object has that a similar region of a file lacks |
 //! | [`hint`], [`ticket`] | where an object may be had; a line of text to hand over |
 //! | [`codec`] | the byte-level reader and writer shared by the formats |
 
 pub mod chunking;
 pub mod codec;
+pub mod delta;
 pub mod hint;
 pub mod live;
 pub mod node_id;
