@@ -3,6 +3,7 @@
 
     tow_api.py SOCKET put FILE              by name: nothing is copied
     tow_api.py SOCKET put-parts FILE        in parts, as they are read; '-' is standard input
+    tow_api.py SOCKET put-lines FILE        the same, and chunks end where lines do
     tow_api.py SOCKET put-descriptor FILE   by its open descriptor; '-' is standard input
     tow_api.py SOCKET get TICKET [FIRST-LAST]
 
@@ -16,8 +17,11 @@ import json
 import os
 import socket
 import sys
+import zlib
 
 PART = 1 << 20
+# Lines of a run, on average.
+LINES = 256
 
 
 class Failed(Exception):
@@ -78,6 +82,28 @@ def put(path, name):
 
 
 def put_parts(path, name):
+    put_each(path, name, lambda file: iter(lambda: file.read(PART), b""), "")
+
+
+def put_lines(path, name):
+    """Two versions of the data share the chunks whose lines are the same, wherever these have moved to."""
+    put_each(path, name, runs_of_lines, "&boundary=true")
+
+
+def runs_of_lines(file):
+    """Runs of whole lines. Where one ends depends on its last line alone, so that it ends there again
+    after an insertion further up."""
+    run = []
+    for line in file:
+        run.append(line)
+        if zlib.crc32(line) % LINES == 0:
+            yield b"".join(run)
+            run = []
+    if run:
+        yield b"".join(run)
+
+
+def put_each(path, name, parts, query):
     connection = Connection(path)
     with open_file(name) as file:
         request = {} if name == "-" else {"name": os.path.basename(name)}
@@ -87,8 +113,8 @@ def put_parts(path, name):
         this = f"/v1/puts/{opened['oid']}"
         try:
             offset = 0
-            while part := file.read(PART):
-                offset = connection.ask("POST", f"{this}/data?offset={offset}", part)["size"]
+            for part in parts(file):
+                offset = connection.ask("POST", f"{this}/data?offset={offset}{query}", part)["size"]
             connection.ask("POST", f"{this}/commit")
         except BaseException:
             # Whoever follows sees an error at once, and not an end. The daemon may be what failed.
@@ -125,6 +151,7 @@ def get(path, ticket, wanted=None):
 COMMANDS = {
     "put": (put, 1, 1),
     "put-parts": (put_parts, 1, 1),
+    "put-lines": (put_lines, 1, 1),
     "put-descriptor": (put_descriptor, 1, 1),
     "get": (get, 1, 2),
 }

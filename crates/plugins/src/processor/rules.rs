@@ -94,7 +94,7 @@ mod tests {
 
     fn refusal(rules: &Rules, name: &str, size: Option<u64>, label: Option<&str>) -> Option<String> {
         let mut metadata = Metadata::default();
-        for label in label {
+        if let Some(label) = label {
             metadata.insert(LABEL.into(), label.as_bytes().to_vec()).unwrap();
         }
         let object = Object { oid: &Oid::of(b""), name: name.as_bytes(), size, metadata: &metadata };
