@@ -372,8 +372,8 @@ pub struct Memory {
     pub completed: Mutex<Vec<(Oid, u64, Vec<Value>)>>,
     pub prefixes: Mutex<Vec<u64>>,
     full: bool,
-    /// What must lie in the part that was reported as complete, at every time.
-    front: Mutex<Option<Vec<u8>>>,
+    /// What must stay as it is, and what that is.
+    guarded: Mutex<Option<(Range<usize>, Vec<u8>)>>,
     held: Mutex<bool>,
     released: Condvar,
 }
@@ -403,9 +403,10 @@ impl Memory {
         self.released.notify_all();
     }
 
-    /// From now on what was reported as complete from the front must be that of `data`.
-    pub fn expect_front(&self, data: &[u8]) {
-        *self.front.lock().unwrap() = Some(data.to_vec());
+    /// From now on no write may change these bytes.
+    pub fn guard(&self, range: Range<usize>) {
+        let bytes = self.bytes.lock().unwrap()[range.clone()].to_vec();
+        *self.guarded.lock().unwrap() = Some((range, bytes));
     }
 
     /// The object is here, was begun once and completed once.
@@ -455,9 +456,8 @@ impl Target for Memory {
             bytes.resize(end, 0xaa);
         }
         bytes[offset as usize..end].copy_from_slice(new);
-        let reported = self.prefixes.lock().unwrap().last().copied().unwrap_or(0) as usize;
-        if let Some(front) = &*self.front.lock().unwrap() {
-            assert!(bytes[..reported] == front[..reported], "wrong bytes in what was reported");
+        if let Some((range, kept)) = &*self.guarded.lock().unwrap() {
+            assert!(bytes[range.clone()] == kept[..], "overwrote what was checked");
         }
         Ok(())
     }

@@ -210,13 +210,19 @@ async fn a_recipe_that_lies_costs_no_correctness() {
 }
 
 #[tokio::test]
-async fn what_was_reported_as_the_front_of_an_object_is_never_overwritten() {
-    // Every chunk is a lie, also the one across the border of pieces and chunks.
+async fn bytes_that_were_checked_are_never_overwritten_by_a_claim() {
+    // Every chunk is a lie, also those across the borders of what is here.
     let (data, lie) = (pattern(15 * PIECE + 7, 0), pattern(15 * PIECE + 7, 9));
-    let (source, target) = (Arc::new(switching(&data, &lie, 3).slowly()), Memory::new());
-    target.expect_front(&data);
+    let here = 9 * PIECE..11 * PIECE;
+    let mut left = vec![0xee; data.len()];
+    left[here.clone()].copy_from_slice(&data[here.clone()]);
+    let ranges = std::iter::once(here.start as u64..here.end as u64).collect();
+    let target = Memory::with_left_overs(left, ranges);
+    target.guard(here);
+    let source = Arc::new(switching(&data, &lie, 3).slowly());
     let request = ObjectRequest { size: Some(data.len() as u64), ..request(Oid::of(&data), &target) };
     fetch(&slow_session(&source), request).await.unwrap();
+    assert!(source.chunks_asked() > 0);
     target.expect(&data);
 }
 
