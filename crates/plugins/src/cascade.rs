@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use towpath_transfer::plugin::{ObjectFacts, PathState, Query, Sink};
+use towpath_transfer::plugin::{PathState, Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Tag, TransferPlugin, Want};
 
 use crate::sieve::Sieve;
@@ -36,14 +36,6 @@ impl TransferPlugin for Cascade {
     /// That of the last: the others are asked first since they are near.
     fn path(&self) -> PathState {
         self.plugins.last().map(|plugin| plugin.path()).unwrap_or_default()
-    }
-
-    fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
-        self.plugins.iter().any(|plugin| plugin.wants_recipe(facts))
-    }
-
-    fn takes_all_chunks(&self) -> bool {
-        self.plugins.iter().any(|plugin| plugin.takes_all_chunks())
     }
 
     fn trouble(&self) -> Option<String> {

@@ -20,11 +20,7 @@ use super::side::Side;
 
 /// The plugin that searches for what `network` would bring to `destination`, unless the person does
 /// not want that.
-pub fn plugin<T: TransferPlugin + 'static>(
-    side: &Side,
-    destination: &Path,
-    network: &Arc<T>,
-) -> Option<Arc<Adaptive>> {
+pub fn plugin(side: &Side, destination: &Path, network: &Arc<dyn TransferPlugin>) -> Option<Arc<Adaptive>> {
     let options = &side.options;
     if options.no_search || options.whole_file {
         return None;
@@ -32,18 +28,7 @@ pub fn plugin<T: TransferPlugin + 'static>(
     let scope = scope(options, destination)?;
     let leave_out = Arc::new(|name: &OsStr| is_staging_name(name.as_bytes()));
     let search = Search { store: Arc::clone(&side.service.store), scope, leave_out };
-    Some(Adaptive::new(Arc::clone(network) as Arc<dyn TransferPlugin>, search))
-}
-
-/// What the session asks: the search, or the network alone.
-pub fn way<T: TransferPlugin + 'static>(
-    adaptive: Option<&Arc<Adaptive>>,
-    network: &Arc<T>,
-) -> Arc<dyn TransferPlugin> {
-    match adaptive {
-        Some(adaptive) => Arc::clone(adaptive) as Arc<dyn TransferPlugin>,
-        None => Arc::clone(network) as Arc<dyn TransferPlugin>,
-    }
+    Some(Adaptive::new(Arc::clone(network), search))
 }
 
 /// From the destination outwards; nothing if there is nowhere to begin.

@@ -74,8 +74,10 @@ pub async fn receive(
         let patience = Duration::from_secs(options.timeout);
         race.stands(if patience.is_zero() { STAND_LIMIT } else { patience }).await?;
     }
-    let adaptive = search::plugin(side, &destined.path, &takeover);
-    let (session, _hints) = session(side, search::way(adaptive.as_ref(), &takeover));
+    let known = known(side, Arc::clone(&takeover));
+    let adaptive = search::plugin(side, &destined.path, &known);
+    let root = adaptive.clone().map_or(known, |adaptive| adaptive as Arc<dyn TransferPlugin>);
+    let (session, _hints) = session(side, root);
     let session = Arc::new(session);
     let compress = options.compress || !side.service.config().processors.wishes().is_empty();
     let processors = side.service.processors();
@@ -129,16 +131,20 @@ async fn failed(handle: JoinHandle<Result<(), ApiError>>) -> ApiError {
     }
 }
 
-/// The session that files are fetched by: from this machine where it has them, else from the other
-/// side, the way that is best.
-fn session(
-    side: &Side,
-    network: Arc<dyn TransferPlugin>,
-) -> (Session, watch::Sender<Vec<towpath_content::Hint>>) {
+/// Files that this machine is known to have, and for all others the way to the other side that is best.
+fn known(side: &Side, takeover: Arc<Takeover>) -> Arc<dyn TransferPlugin> {
     let store = Arc::clone(&side.service.store) as Arc<dyn Store>;
     // Whoever may log in here may know what is here (`docs/threat-model.md`).
     let local = Arc::new(Local::new(store, Arc::new(|_: &Oid| true))) as Arc<dyn TransferPlugin>;
-    let root = Inspected::wrap(Arc::new(Cascade::new(vec![local, network])), side.service.processors());
+    Arc::new(Cascade::new(vec![local, takeover]))
+}
+
+/// The session that files are fetched by.
+fn session(
+    side: &Side,
+    root: Arc<dyn TransferPlugin>,
+) -> (Session, watch::Sender<Vec<towpath_content::Hint>>) {
+    let root = Inspected::wrap(root, side.service.processors());
     let (hints_in, hints) = watch::channel(Vec::new());
     let context = Context { root: Oid::of(b"copy"), node: Some(side.peer.node()), secret: None, hints };
     let mut config = SessionConfig::default();

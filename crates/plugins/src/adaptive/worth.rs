@@ -55,7 +55,8 @@ impl Progress {
     /// Seconds that the network needs for the rest.
     pub fn network_time(&self) -> f64 {
         // Before anything came, what is known is that it is slower than one piece in all this time.
-        let rate = if self.rate > 0.0 { self.rate } else { 65_536.0 / self.elapsed.as_secs_f64().max(0.001) };
+        let rate =
+            if self.rate > 0.0 { self.rate } else { 262_144.0 / self.elapsed.as_secs_f64().max(0.001) };
         self.rest as f64 / rate
     }
 
