@@ -18,6 +18,10 @@ use crate::measure::{Ended, Process, ProcessError, descendants};
 
 /// Where system administration's programs lie, which not everybody's PATH names.
 const MORE_PATHS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+/// Hides directories, in the name space of mounts that `ip netns exec` makes for each program, and becomes
+/// the program.
+const HIDE: &str =
+    "while [ \"$1\" != -- ]; do mount -t tmpfs none \"$1\" || exit; shift; done; shift; exec \"$0\" \"$@\"";
 /// A server serves within this time, or something is wrong.
 const PATIENCE: Duration = Duration::from_secs(20);
 const TICK: Duration = Duration::from_millis(5);
@@ -44,12 +48,22 @@ pub struct Side<'a> {
     pub dir: PathBuf,
     /// The program `tow`.
     pub tow: &'a Path,
+    /// Directories of this machine that another one would not have: an empty file system hides each from
+    /// this host's programs.
+    pub hidden: Vec<PathBuf>,
 }
 
 impl Side<'_> {
     /// A command on this host: no input, homes of its own, output and errors in files of this name.
     pub fn command(&self, program: &Path, name: &str) -> Result<Command, ProgramError> {
-        let mut command = self.hosts.command(self.host, program.as_os_str());
+        let mut command = match &self.hidden[..] {
+            [] => self.hosts.command(self.host, program.as_os_str()),
+            hidden => {
+                let mut command = self.hosts.command(self.host, OsStr::new("sh"));
+                command.args(["-c", HIDE]).arg(program).args(hidden).arg("--");
+                command
+            }
+        };
         command.current_dir(&self.dir).env("HOME", self.home()?).env("TOW_HOME", self.own()?);
         command.stdin(Stdio::null());
         command.stdout(self.log(&self.output(name))?).stderr(self.log(&self.errors(name))?);

@@ -34,7 +34,7 @@ fn side(dir: &Path, name: &'static str) -> Side<'static> {
     let dir = dir.join(name);
     fs::create_dir(&dir).unwrap();
     let tow = Box::leak(tow().unwrap_or_default().into_boxed_path());
-    Side { hosts: &Here, host: name, dir, tow }
+    Side { hosts: &Here, host: name, dir, tow, hidden: Vec::new() }
 }
 
 /// Whether the program can be tried; in CI, those on which the project itself leans must be there.

@@ -160,14 +160,15 @@ impl<'a> Transfer<'a> {
     {
         let dir = lab.directory(host).join(name);
         fs::create_dir(&dir).map_err(at(&dir))?;
-        Ok(Side { hosts: lab, host, dir, tow: self.run.tow })
+        Ok(Side { hosts: lab, host, dir, tow: self.run.tow, hidden: Vec::new() })
     }
 
     fn receiver<'b>(&self, lab: &'b Lab, host: &'b str) -> Result<Receiver<'b>, TransferError>
     where
         'a: 'b,
     {
-        let side = self.side(lab, host, "receiver")?;
+        let mut side = self.side(lab, host, "receiver")?;
+        side.hidden = self.hidden(lab, &side.dir);
         let home = side.home()?;
         let name = self.data.source.file_name().unwrap_or_default();
         let destination = home.join("work/new").join(name);
@@ -227,6 +228,21 @@ impl<'a> Transfer<'a> {
             thread::sleep(TICK);
         }
         Ok(())
+    }
+
+    /// What only the sender has, and would be found by a search of this machine's disk.
+    fn hidden(&self, lab: &Lab, own: &Path) -> Vec<PathBuf> {
+        if self.program.older() == Older::Read {
+            return Vec::new();
+        }
+        let data = [Some(&self.data.source), self.data.older.as_ref(), self.data.useless.as_ref()];
+        let data = data.into_iter().flatten().filter_map(|path| path.parent()).map(Path::to_path_buf);
+        let mut hidden: Vec<PathBuf> =
+            data.chain([lab.directory(&self.run.plan.from).to_path_buf()]).collect();
+        hidden.sort();
+        hidden.dedup();
+        hidden.retain(|path| !own.starts_with(path));
+        hidden
     }
 
     /// All receivers at once; the limit is for all of them.
@@ -316,5 +332,12 @@ fn words(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
     let inside = words.iter().position(|word| word == "exec").map_or(0, |at| (at + 2).min(words.len()));
-    words[inside..].join(" ")
+    let words = &words[inside..];
+    // What hides other hosts' directories is of no interest.
+    match words.iter().position(|word| word == "--") {
+        Some(end) if words.first().is_some_and(|word| word == "sh") => {
+            [&words[3..4], &words[end + 1..]].concat().join(" ")
+        }
+        _ => words.join(" "),
+    }
 }

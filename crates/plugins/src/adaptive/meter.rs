@@ -30,6 +30,13 @@ struct Object {
     since: Duration,
     arrived: u64,
     judge: RecipeJudge,
+    is_promising: Option<bool>,
+}
+
+impl Object {
+    fn begun(now: Duration) -> Self {
+        Self { since: now, arrived: 0, judge: RecipeJudge::default(), is_promising: None }
+    }
 }
 
 /// See the head of this module. Times count from the transfer's begin.
@@ -64,8 +71,7 @@ impl Meter {
         self.rate.asked(now);
         self.outstanding += bytes;
         if self.objects.len() < OBJECTS {
-            let object = Object { since: now, arrived: 0, judge: RecipeJudge::default() };
-            self.objects.entry(oid).or_insert(object);
+            self.objects.entry(oid).or_insert(Object::begun(now));
         }
     }
 
@@ -104,16 +110,23 @@ impl Meter {
         self.window.min(most)
     }
 
-    /// Whether the recipe of an object is worth asking for now.
-    pub fn wants_recipe(&mut self, facts: &ObjectFacts<'_>, round_trip: Duration, now: Duration) -> bool {
+    /// Whether the recipe of an object is worth asking for now; `is_promising` tells, once for each
+    /// object, whether something like it is known to be here.
+    pub fn wants_recipe(
+        &mut self,
+        facts: &ObjectFacts<'_>,
+        is_promising: impl FnOnce(&ObjectFacts<'_>) -> bool,
+        round_trip: Duration,
+        now: Duration,
+    ) -> bool {
         let (rate, disk_rate) = (self.rate.get(now, self.outstanding), self.costs.hash_rate());
         let disk_is_free = self.gauge.disk_is_free();
         if self.objects.len() >= OBJECTS && !self.objects.contains_key(&facts.oid) {
             return false;
         }
         // A live object was asked for by another name before.
-        let begun = Object { since: now, arrived: 0, judge: RecipeJudge::default() };
-        let object = self.objects.entry(facts.oid).or_insert(begun);
+        let object = self.objects.entry(facts.oid).or_insert(Object::begun(now));
+        let is_promising = *object.is_promising.get_or_insert_with(|| is_promising(facts));
         let is_wanted = object.judge.wants(&Progress {
             elapsed: now.saturating_sub(object.since),
             arrived: object.arrived,
@@ -123,6 +136,7 @@ impl Meter {
             round_trip,
             disk_rate,
             disk_is_free,
+            is_promising,
         });
         if is_wanted {
             // The recipe comes behind what is outstanding, and most of that will be here already.
@@ -146,7 +160,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn wants(rate: f64, size: u64) -> Option<u64> {
+    fn wants(rate: f64, size: u64, is_promising: bool) -> Option<u64> {
         let (oid, group) = (Oid::of(b"it"), Group::default());
         let mut meter = Meter::new(Costs::new(16384));
         let at = Duration::from_millis;
@@ -160,7 +174,7 @@ mod tests {
                 meter.asked(oid, 65536, at(now));
             }
             let facts = ObjectFacts { oid, size, missing: size / 10 * 9, group: &group };
-            if meter.wants_recipe(&facts, at(10), at(now)) {
+            if meter.wants_recipe(&facts, |_| is_promising, at(10), at(now)) {
                 return Some(now);
             }
         }
@@ -169,9 +183,14 @@ mod tests {
 
     #[test]
     fn a_slow_network_asks_for_a_recipe_soon_and_a_fast_one_never() {
-        assert!(wants(190e3, 50 * MIB).is_some_and(|ms| ms <= 260));
-        assert_eq!(wants(1.2e9, 1024 * MIB), None);
-        assert_eq!(wants(119e6, 40 * MIB), None);
+        for is_promising in [false, true] {
+            assert!(wants(190e3, 50 * MIB, is_promising).is_some_and(|ms| ms <= 260));
+            assert_eq!(wants(1.2e9, 1024 * MIB, is_promising), None);
+            assert_eq!(wants(119e6, 40 * MIB, is_promising), None);
+        }
+        // At 1 Gbit/s it depends on whether there is something to find.
+        assert!(wants(119e6, 1024 * MIB, true).is_some());
+        assert_eq!(wants(119e6, 1024 * MIB, false), None);
     }
 
     #[test]

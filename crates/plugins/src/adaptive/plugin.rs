@@ -118,6 +118,12 @@ impl Adaptive {
     }
 }
 
+/// Whether a file lies where the object goes: most likely an older version of it.
+fn is_promising(facts: &ObjectFacts<'_>) -> bool {
+    let there = facts.group.destination.as_ref().and_then(|path| path.symlink_metadata().ok());
+    there.is_some_and(|there| there.is_file() && there.len() >= facts.size / 4)
+}
+
 /// Whether the driver chooses where a want comes from.
 const fn is_chunk(want: &Want) -> bool {
     matches!(want.id, WantId::Chunk { .. }) && want.origin.is_some()
@@ -150,7 +156,7 @@ impl TransferPlugin for Adaptive {
 
     fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
         let round_trip = self.network.path().round_trip;
-        self.shared.meter().wants_recipe(facts, round_trip, self.shared.now())
+        self.shared.meter().wants_recipe(facts, is_promising, round_trip, self.shared.now())
     }
 
     fn takes_all_chunks(&self) -> bool {

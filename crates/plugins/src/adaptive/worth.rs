@@ -20,10 +20,13 @@ const RECIPE_SHARE: f64 = 0.0025;
 const SENDER_RATE: f64 = 1e9;
 /// How much longer the network must take before a recipe is asked for, and until it is not given up:
 /// apart, so that a rate near the limit does not flutter.
-const ASK_ABOVE: f64 = 1.5;
+const ASK_ABOVE: f64 = 2.0;
 const STAY_ABOVE: f64 = 1.1;
+/// Bytes a second of a network that is asked for a recipe though nothing is known that could be similar:
+/// cutting and hashing at both ends would cost a faster one more than a search finds by chance.
+const SPECULATIVE: f64 = 20e6;
 /// Less than this is not worth a question.
-const LEAST_GAIN: f64 = 0.1;
+const LEAST_GAIN: f64 = 0.25;
 /// Share of the transfer's time that the network may wait for the disk in vain.
 const PATIENCE: f64 = 0.02;
 /// The network's rate as a share of the disk's, above which the search rests and below which it goes on.
@@ -49,6 +52,8 @@ pub struct Progress {
     pub disk_rate: f64,
     /// True if the disk is free ([`super::pressure::Gauge::disk_is_free`]).
     pub disk_is_free: bool,
+    /// True if something like it is known to be here: a file in its place.
+    pub is_promising: bool,
 }
 
 impl Progress {
@@ -87,6 +92,7 @@ impl RecipeJudge {
         let (network, disk) = (progress.network_time(), progress.disk_time());
         let factor = if self.is_wanted { STAY_ABOVE } else { ASK_ABOVE };
         self.is_wanted = progress.is_warm()
+            && (progress.is_promising || progress.rate < SPECULATIVE)
             && (progress.disk_is_free || self.is_wanted)
             && network > factor * disk
             && network > disk + LEAST_GAIN;
@@ -136,6 +142,7 @@ mod tests {
             round_trip: Duration::from_millis(10),
             disk_rate: 1e9,
             disk_is_free: true,
+            is_promising: true,
         }
     }
 

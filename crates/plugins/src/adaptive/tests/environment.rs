@@ -190,6 +190,7 @@ impl<'a> Fetch<'a> {
             round_trip: at(self.world.round_trip),
             disk_rate: Costs::new(self.chunk() as u64).hash_rate(),
             disk_is_free: self.gauge.disk_is_free(),
+            is_promising: true,
         };
         match self.strategy {
             Strategy::Network => false,
