@@ -232,7 +232,7 @@ impl<'a> Transfer<'a> {
 
     /// What only the sender has, and would be found by a search of this machine's disk.
     fn hidden(&self, lab: &Lab, own: &Path) -> Vec<PathBuf> {
-        if self.program.older() == Older::Read {
+        if self.chosen.program.older() == Older::Read {
             return Vec::new();
         }
         let data = [Some(&self.data.source), self.data.older.as_ref(), self.data.useless.as_ref()];

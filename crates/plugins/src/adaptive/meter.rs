@@ -165,15 +165,16 @@ mod tests {
         let mut meter = Meter::new(Costs::new(16384));
         let at = Duration::from_millis;
         meter.asked(oid, FIRST_WINDOW, at(0));
-        let mut credit = 0.0;
+        let (mut credit, mut missing) = (0.0, size);
         for now in 1..=2000 {
             credit += rate / 1000.0;
             while credit >= 65536.0 {
                 credit -= 65536.0;
+                missing = missing.saturating_sub(65536);
                 meter.ended(&oid, 65536, true, at(now));
                 meter.asked(oid, 65536, at(now));
             }
-            let facts = ObjectFacts { oid, size, missing: size / 10 * 9, group: &group };
+            let facts = ObjectFacts { oid, size, missing, group: &group };
             if meter.wants_recipe(&facts, |_| is_promising, at(10), at(now)) {
                 return Some(now);
             }
@@ -186,7 +187,7 @@ mod tests {
         for is_promising in [false, true] {
             assert!(wants(190e3, 50 * MIB, is_promising).is_some_and(|ms| ms <= 260));
             assert_eq!(wants(1.2e9, 1024 * MIB, is_promising), None);
-            assert_eq!(wants(119e6, 40 * MIB, is_promising), None);
+            assert_eq!(wants(119e6, 4 * MIB, is_promising), None);
         }
         // At 1 Gbit/s it depends on whether there is something to find.
         assert!(wants(119e6, 1024 * MIB, true).is_some());

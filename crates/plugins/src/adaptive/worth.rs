@@ -26,7 +26,7 @@ const STAY_ABOVE: f64 = 1.1;
 /// cutting and hashing at both ends would cost a faster one more than a search finds by chance.
 const SPECULATIVE: f64 = 20e6;
 /// Less than this is not worth a question.
-const LEAST_GAIN: f64 = 0.25;
+const LEAST_GAIN: f64 = 0.1;
 /// Share of the transfer's time that the network may wait for the disk in vain.
 const PATIENCE: f64 = 0.02;
 /// The network's rate as a share of the disk's, above which the search rests and below which it goes on.
