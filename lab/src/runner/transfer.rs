@@ -168,7 +168,7 @@ impl<'a> Transfer<'a> {
         'a: 'b,
     {
         let mut side = self.side(lab, host, "receiver")?;
-        side.hidden = self.hidden(lab, &side.dir);
+        side.hidden = self.hidden(&side.dir);
         let home = side.home()?;
         let name = self.data.source.file_name().unwrap_or_default();
         let destination = home.join("work/new").join(name);
@@ -231,14 +231,13 @@ impl<'a> Transfer<'a> {
     }
 
     /// What only the sender has, and would be found by a search of this machine's disk.
-    fn hidden(&self, lab: &Lab, own: &Path) -> Vec<PathBuf> {
+    fn hidden(&self, own: &Path) -> Vec<PathBuf> {
         if self.chosen.program.older() == Older::Read {
             return Vec::new();
         }
         let data = [Some(&self.data.source), self.data.older.as_ref(), self.data.useless.as_ref()];
         let data = data.into_iter().flatten().filter_map(|path| path.parent()).map(Path::to_path_buf);
-        let mut hidden: Vec<PathBuf> =
-            data.chain([lab.directory(&self.run.plan.from).to_path_buf()]).collect();
+        let mut hidden: Vec<PathBuf> = data.collect();
         hidden.sort();
         hidden.dedup();
         hidden.retain(|path| !own.starts_with(path));

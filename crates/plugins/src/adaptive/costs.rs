@@ -127,47 +127,45 @@ impl Costs {
 #[derive(Debug, Clone, Copy)]
 pub struct Rate {
     average: Average,
-    /// When the open interval began, and what came in it.
-    since: Option<(f64, u64)>,
+    /// Since when it is asked and nothing came.
+    since: Option<f64>,
+    /// Bytes and seconds of the open interval. Time in which nothing was asked does not count.
+    gathered: (u64, f64),
 }
 
 impl Default for Rate {
     fn default() -> Self {
-        Self { average: Average::assumed(0.0), since: None }
+        Self { average: Average::assumed(0.0), since: None, gathered: (0, 0.0) }
     }
 }
 
 impl Rate {
-    /// Something was asked of a network that was idle: measuring begins.
+    /// Something was asked of a network that was idle: measuring goes on.
     pub fn asked(&mut self, now: Duration) {
-        self.since.get_or_insert((now.as_secs_f64(), 0));
+        self.since.get_or_insert(now.as_secs_f64());
     }
 
     /// Bytes came; `is_idle` if nothing is asked any more.
     pub fn arrived(&mut self, now: Duration, bytes: u64, is_idle: bool) {
         let now = now.as_secs_f64();
-        let Some((since, before)) = self.since else { return };
-        let (total, elapsed) = (before + bytes, now - since);
-        let is_over = elapsed >= INTERVAL;
-        if is_over {
+        let Some(since) = self.since else { return };
+        self.since = (!is_idle).then_some(now);
+        let (total, elapsed) = (self.gathered.0 + bytes, self.gathered.1 + now - since);
+        self.gathered = (total, elapsed);
+        if elapsed >= INTERVAL {
             self.average.add(total as f64 / elapsed);
+            self.gathered = (0, 0.0);
         }
-        self.since = match (is_idle, is_over) {
-            (true, _) => None,
-            (false, true) => Some((now, 0)),
-            (false, false) => Some((since, total)),
-        };
     }
 
     /// Bytes a second, 0 before the first measurement. While nothing comes it falls, as no more
     /// than `expected` bytes can have been on their way.
     pub fn get(&self, now: Duration, expected: u64) -> f64 {
         let average = self.average.get();
-        match self.since {
-            Some((since, bytes)) if now.as_secs_f64() > since + 4.0 * INTERVAL => {
-                average.min((bytes + expected) as f64 / (now.as_secs_f64() - since))
-            }
-            _ => average,
+        let elapsed = self.gathered.1 + self.since.map_or(0.0, |since| now.as_secs_f64() - since);
+        match elapsed > 4.0 * INTERVAL {
+            true => average.min((self.gathered.0 + expected) as f64 / elapsed),
+            false => average,
         }
     }
 }
