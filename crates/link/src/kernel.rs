@@ -1,5 +1,6 @@
 //! `TCP_INFO` and the socket's queues: the only place that speaks to the kernel by hand.
 
+use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::path::PathInfo;
@@ -14,6 +15,19 @@ pub fn path_info(_: BorrowedFd<'_>) -> Option<PathInfo> {
 #[cfg(target_os = "linux")]
 pub fn path_info(socket: BorrowedFd<'_>) -> Option<PathInfo> {
     linux::path_info(socket)
+}
+
+/// Lets no more bytes wait unsent than this, about; `None` for the system's own limit.
+#[cfg(not(target_os = "linux"))]
+pub fn limit_unsent(_: BorrowedFd<'_>, _: Option<u32>) -> io::Result<()> {
+    Ok(())
+}
+
+/// Lets no more bytes wait unsent than this, about; `None` for the system's own limit.
+#[cfg(target_os = "linux")]
+pub fn limit_unsent(socket: BorrowedFd<'_>, bytes: Option<u32>) -> io::Result<()> {
+    // The kernel's word for its own limit is 0.
+    socket2::SockRef::from(&socket).set_tcp_notsent_lowat(bytes.unwrap_or(0))
 }
 
 #[cfg(target_os = "linux")]
@@ -155,6 +169,20 @@ mod tests {
         assert!(info.rtt > Duration::ZERO && info.rtt < Duration::from_secs(1), "{info:?}");
         assert!(info.delivery_rate_bytes_per_s.is_some(), "{info:?}");
         assert!(info.min_rtt <= info.rtt * 10, "{info:?}");
+    }
+
+    #[test]
+    fn little_waits_unsent_once_it_is_limited() {
+        let unsent = |limit| {
+            let (mut near, _far) = pair();
+            limit_unsent(near.as_fd(), limit).unwrap();
+            near.set_nonblocking(true).unwrap();
+            while near.write(&[0; 1 << 14]).is_ok() {}
+            path_info(near.as_fd()).unwrap().unsent_bytes
+        };
+        let (few, many) = (unsent(Some(16 << 10)), unsent(None));
+        // What one call hands over is taken as a whole, in the kernel's blocks.
+        assert!(few <= 128 << 10 && few < many, "{few} and {many}");
     }
 
     #[test]

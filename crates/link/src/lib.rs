@@ -43,4 +43,4 @@ pub use backoff::Backoff;
 pub use connection::{Connection, PeerProof, Transport};
 pub use frame::{Frame, FrameReader, FrameWriter};
 pub use identity::Identity;
-pub use path::{PathInfo, PathProbe, suggested_outstanding};
+pub use path::{FAST, MAX_FRAME, PathInfo, PathProbe, frame_len, suggested_outstanding, unsent_limit};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::os::fd::AsFd;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::kernel;
@@ -13,6 +13,22 @@ pub const MIN_OUTSTANDING: u64 = 1 << 20;
 pub const MAX_OUTSTANDING: u64 = 16 << 20;
 /// Room for the rate to grow, and for the peer to be late with its next request.
 const HEADROOM: u64 = 2;
+/// The fewest bytes of payload that a data frame is cut to, unless there are no more.
+pub const MIN_FRAME: usize = 16 << 10;
+/// The most bytes of payload in a data frame.
+pub const MAX_FRAME: usize = 256 << 10;
+/// Frames of a path not measured yet.
+const FIRST_FRAME: usize = 32 << 10;
+/// A frame is to take the path less than this part of a second: one over it.
+const FRAMES_PER_SECOND: u64 = 64;
+/// From this rate on, in bytes a second, whatever waits in the kernel is soon gone.
+pub const FAST: u64 = 40_000_000;
+/// Of slower paths, this part of a second may wait unsent in the kernel: one over it.
+const UNSENT_PER_SECOND: u64 = 20;
+/// Fewest bytes that may wait there.
+const MIN_UNSENT: u32 = 16 << 10;
+/// The same for a path not measured yet.
+const FIRST_UNSENT: u32 = 64 << 10;
 
 /// A snapshot of one TCP connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -37,32 +53,60 @@ pub struct PathInfo {
 
 /// Asks the kernel about a connection. Cheap to clone, and does not keep the connection open.
 #[derive(Clone)]
-pub struct PathProbe {
-    socket: Option<Weak<dyn AsFd + Send + Sync>>,
+pub struct PathProbe(Source);
+
+#[derive(Clone)]
+enum Source {
+    Nothing,
+    Socket(Weak<dyn AsFd + Send + Sync>),
+    Told(Arc<dyn Fn() -> PathInfo + Send + Sync>),
 }
 
 impl PathProbe {
     /// For transports the kernel knows nothing of.
     pub const fn none() -> Self {
-        Self { socket: None }
+        Self(Source::Nothing)
     }
 
     /// Asks about `socket` for as long as someone else keeps it.
     pub fn of(socket: Weak<dyn AsFd + Send + Sync>) -> Self {
-        Self { socket: Some(socket) }
+        Self(Source::Socket(socket))
+    }
+
+    /// Asks `tell`: for transports that measure by themselves.
+    pub fn told(tell: impl Fn() -> PathInfo + Send + Sync + 'static) -> Self {
+        Self(Source::Told(Arc::new(tell)))
     }
 
     /// How the path is now; `None` on pipes, elsewhere than on Linux, and after the connection
     /// was dropped. Three system calls, some 1 µs.
     pub fn read(&self) -> Option<PathInfo> {
-        let socket = self.socket.as_ref()?.upgrade()?;
-        kernel::path_info(socket.as_fd())
+        match &self.0 {
+            Source::Nothing => None,
+            Source::Socket(socket) => kernel::path_info(socket.upgrade()?.as_fd()),
+            Source::Told(tell) => Some(tell()),
+        }
+    }
+
+    /// From now on the kernel takes no more while this many bytes wait there unsent; `None` for no
+    /// limit but its buffer's. Does nothing where there is no such thing: then more waits, no more.
+    pub fn limit_unsent(&self, bytes: Option<u32>) {
+        let Source::Socket(socket) = &self.0 else { return };
+        if let Some(socket) = socket.upgrade()
+            && let Err(error) = kernel::limit_unsent(socket.as_fd(), bytes)
+        {
+            tracing::debug!(%error, "what waits unsent can't be limited");
+        }
     }
 }
 
 impl fmt::Debug for PathProbe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PathProbe({})", if self.socket.is_some() { "tcp" } else { "none" })
+        f.write_str(match self.0 {
+            Source::Nothing => "PathProbe(none)",
+            Source::Socket(_) => "PathProbe(tcp)",
+            Source::Told(_) => "PathProbe(told)",
+        })
     }
 }
 
@@ -77,6 +121,27 @@ pub fn suggested_outstanding(info: &PathInfo) -> u64 {
     let in_flight = u128::from(rate) * info.rtt.as_micros() / 1_000_000;
     let product = u64::try_from(in_flight).unwrap_or(u64::MAX).max(info.congestion_window_bytes);
     product.saturating_mul(HEADROOM).clamp(MIN_OUTSTANDING, MAX_OUTSTANDING)
+}
+
+/// Bytes of payload for a data frame on this path: so few on a slow one that what is urgent, and goes
+/// between frames, waits for some 100 ms at most.
+pub fn frame_len(info: &PathInfo) -> usize {
+    let Some(rate) = info.delivery_rate_bytes_per_s else { return FIRST_FRAME };
+    let len = usize::try_from(rate / FRAMES_PER_SECOND).unwrap_or(MAX_FRAME);
+    // A power of two, so that a piece is cut into equal parts.
+    (len.clamp(MIN_FRAME, MAX_FRAME) + 1).next_power_of_two() / 2
+}
+
+/// How many bytes may wait in the kernel unsent, for [`PathProbe::limit_unsent`]: what the path carries in
+/// 50 ms, so that it never runs dry and what is urgent is soon on its way. A fast path has no limit.
+pub fn unsent_limit(info: &PathInfo) -> Option<u32> {
+    match info.delivery_rate_bytes_per_s {
+        None => Some(FIRST_UNSENT),
+        Some(FAST..) => None,
+        Some(rate) => {
+            Some(u32::try_from(rate / UNSENT_PER_SECOND).map_or(u32::MAX, |len| len.max(MIN_UNSENT)))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -113,7 +178,32 @@ mod tests {
     }
 
     #[test]
-    fn a_transport_without_a_socket_tells_nothing() {
+    fn frames_and_what_waits_unsent_are_small_on_slow_paths() {
+        let kib = 1 << 10;
+        let table = [
+            ("nothing known yet", None, 32 * kib, Some(64 << 10)),
+            ("a modem", Some(5_000), 16 * kib, Some(16 << 10)),
+            ("DSL, 1.5 Mbit/s", Some(193_000), 16 * kib, Some(16 << 10)),
+            ("10 Mbit/s", Some(1_250_000), 16 * kib, Some(62_500)),
+            ("40 Mbit/s", Some(5_000_000), 64 * kib, Some(250_000)),
+            ("100 Mbit/s", Some(12_500_000), 128 * kib, Some(625_000)),
+            ("150 Mbit/s", Some(18_000_000), 256 * kib, Some(900_000)),
+            ("just below fast", Some(39_999_999), 256 * kib, Some(1_999_999)),
+            ("fast", Some(40_000_000), 256 * kib, None),
+            ("1 Gbit/s", Some(125_000_000), 256 * kib, None),
+            ("nonsense", Some(u64::MAX), 256 * kib, None),
+        ];
+        for (name, rate, frame, unsent) in table {
+            let info = info(20, rate, 100_000);
+            assert_eq!((frame_len(&info), unsent_limit(&info)), (frame, unsent), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_transport_without_a_socket_tells_nothing_or_what_it_measured() {
         assert_eq!(PathProbe::none().read(), None);
+        PathProbe::none().limit_unsent(Some(1));
+        let told = PathProbe::told(|| info(1, Some(2), 3));
+        assert_eq!(told.read(), Some(info(1, Some(2), 3)));
     }
 }

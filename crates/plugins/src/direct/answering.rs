@@ -7,14 +7,16 @@
 //! it. [`super::conversation`] does so with threads.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use towpath_content::{NodeId, Oid, pieces};
 
 use super::answers::QuestionAnswer;
-use super::gets::GetAnswer;
+use super::gets::{Encoder, GetAnswer};
 use super::outgoing::Outgoing;
 use super::service::{Issuer, Serving};
-use super::session::MAX_REQUESTS;
+use super::session::{Encoded, MAX_REQUESTS};
 use super::wire::{self, Body, Get, RequestOnly, WireWant};
 use crate::processor::Processors;
 
@@ -38,13 +40,13 @@ pub struct Answering {
     roots: BTreeSet<Oid>,
     under_way: BTreeMap<u32, UnderWay>,
     processors: Processors,
-    /// The number of the encoding agreed on.
-    encoding: Option<u8>,
+    /// How data can be encoded.
+    encoding: Option<Encoded>,
     closed: bool,
 }
 
 struct UnderWay {
-    cancelled: bool,
+    cancelled: Arc<AtomicBool>,
     kind: Kind,
 }
 
@@ -98,8 +100,8 @@ impl Answering {
         }
     }
 
-    /// The peer takes this of our encodings, and it is wanted.
-    pub const fn encode(&mut self, encoding: u8) {
+    /// How data can be encoded: the peer takes it.
+    pub const fn encode(&mut self, encoding: Encoded) {
         self.encoding = Some(encoding);
     }
 
@@ -113,7 +115,9 @@ impl Answering {
             Body::Watch(question) => self.question(question, true).map(Some),
             Body::Cancel(cancel) => {
                 // One that has ended meanwhile needs no cancellation.
-                self.under_way.get_mut(&cancel.request).into_iter().for_each(|state| state.cancelled = true);
+                if let Some(state) = self.under_way.get(&cancel.request) {
+                    state.cancelled.store(true, Ordering::Relaxed);
+                }
                 Ok(None)
             }
             _ => Err("sent a message that does not belong here".into()),
@@ -122,7 +126,14 @@ impl Answering {
 
     /// Whether nobody waits for more of a request.
     pub fn is_over(&self, request: u32) -> bool {
-        self.closed || self.under_way.get(&request).is_some_and(|state| state.cancelled)
+        let is_cancelled = |state: &UnderWay| state.cancelled.load(Ordering::Relaxed);
+        self.closed || self.under_way.get(&request).is_some_and(is_cancelled)
+    }
+
+    /// What tells whether a request under way was cancelled, also after its end: its data may still wait
+    /// to be sent.
+    pub fn given_up(&self, request: u32) -> Option<Arc<AtomicBool>> {
+        self.under_way.get(&request).map(|state| Arc::clone(&state.cancelled))
     }
 
     /// A request has been answered; returns the message that says so.
@@ -156,8 +167,10 @@ impl Answering {
         self.begin(get.request, Kind::Quick)?;
         let is_proved = self.is_proved(&get.root);
         let mut encodings = self.processors.encodings();
-        let agreed = encodings.find(|(number, _)| Some(*number) == self.encoding);
-        let encoder = agreed.map(|(number, encoding)| (number, encoding.encoder()));
+        let encoder = self.encoding.and_then(|agreed| {
+            let (_, encoding) = encodings.find(|(number, _)| *number == agreed.number)?;
+            Some(Encoder::new(agreed, encoding.encoder()))
+        });
         Ok(Answer::Get(GetAnswer::new(get, is_proved, encoder)))
     }
 
@@ -186,7 +199,7 @@ impl Answering {
         if self.under_way.len() >= MAX_REQUESTS {
             return Err("has too many requests under way".into());
         }
-        if self.under_way.insert(request, UnderWay { cancelled: false, kind }).is_some() {
+        if self.under_way.insert(request, UnderWay { cancelled: Arc::default(), kind }).is_some() {
             return Err("used the number of a request that is under way".into());
         }
         if self.count(Kind::Follows) > MAX_FOLLOWED {

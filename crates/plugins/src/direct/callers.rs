@@ -16,7 +16,7 @@ use towpath_transfer::{Delivery, Outcome, Tag};
 
 use super::answering::MAX_ROOTS;
 use super::requests::GetRequest;
-use super::session::{Effect, MAX_REQUESTS, Question, Session};
+use super::session::{Effect, Encoded, MAX_REQUESTS, Question, Session};
 use super::wire::Body;
 
 /// Messages of a session that may wait for the writer task. Of a peer that answers only what it has
@@ -74,7 +74,7 @@ pub enum Later {
         /// The peer has a control stream.
         control: bool,
         /// How the answering half encodes.
-        encoding: Option<u8>,
+        encoding: Option<Encoded>,
     },
     /// For the answering half.
     Request(Body),

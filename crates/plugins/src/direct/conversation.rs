@@ -5,22 +5,25 @@
 //! that sleeps. Each followed object takes a further thread, which waits for the store, and so does each
 //! recipe that is asked for, as it may have to be made.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use towpath_content::{NodeId, Oid};
-use towpath_link::PathProbe;
+use towpath_link::{PathProbe, unsent_limit};
 
 use super::answering::{Answer, Answering, Step};
-use super::outgoing::{Outbox, Outgoing, suggestion};
+use super::outgoing::{self, Outbox, Outgoing};
 use super::service::{Service, Serving};
-use super::session::MAX_REQUESTS;
+use super::session::{Encoded, MAX_REQUESTS};
 use super::wire::Body;
 use crate::processor::Processors;
 
 /// Bytes of frames handed to the writer task at once.
 const BATCH: usize = 256 << 10;
+/// How often the kernel is asked how the path is, while data go out.
+const LOOK: Duration = Duration::from_millis(10);
 /// How often a follower looks whether its connection is still there.
 const FOLLOW_TICK: Duration = Duration::from_millis(500);
 
@@ -34,23 +37,33 @@ pub struct Conversation {
 struct Talk {
     service: Arc<Service>,
     node: NodeId,
-    outbox: Outbox,
+    outboxes: Outboxes,
     probe: PathProbe,
+    /// How many bytes may wait unsent in the kernel, as it was last told.
+    unsent: Mutex<Option<u32>>,
     state: Mutex<Answering>,
+}
+
+/// Where answers go.
+pub(super) struct Outboxes {
+    /// Those to questions, which go before data: nothing that is asked for in vain holds them up.
+    pub(super) answers: Outbox,
+    /// Those to `Get`s.
+    pub(super) data: Outbox,
 }
 
 impl Conversation {
     /// Begins to answer one peer.
-    pub fn start(
+    pub(super) fn start(
         service: Arc<Service>,
         node: NodeId,
         binding: [u8; 32],
         processors: Processors,
-        outbox: Outbox,
+        outboxes: Outboxes,
         probe: PathProbe,
     ) -> Self {
         let state = Mutex::new(Answering::new(node, binding, processors));
-        let talk = Arc::new(Talk { service, node, outbox, probe, state });
+        let talk = Arc::new(Talk { service, node, outboxes, probe, unsent: Mutex::new(None), state });
         let (answers, mut inbox) = mpsc::channel(MAX_REQUESTS);
         let server = Arc::clone(&talk);
         tokio::task::spawn_blocking(move || {
@@ -62,8 +75,8 @@ impl Conversation {
         Self { talk, answers }
     }
 
-    /// The peer takes this of our encodings, and it is wanted.
-    pub fn encode(&self, encoding: u8) {
+    /// How data can be encoded.
+    pub fn encode(&self, encoding: Encoded) {
         self.talk.state().encode(encoding);
     }
 
@@ -101,10 +114,15 @@ impl Talk {
 
     /// Gives an answer to its end, or until nobody wants more of it.
     fn give(&self, mut answer: Answer, serving: &mut Serving) {
-        let request = answer.request();
-        let mut batch = Batch { outbox: &self.outbox, frames: Vec::new(), bytes: 0 };
-        serving.suggest(suggestion(&self.probe));
+        let (request, mut looked) = (answer.request(), Instant::now());
+        self.look(serving);
+        let mut batch = self.batch(&answer);
         while !self.is_over(request) {
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                self.look(serving);
+            }
+            batch.at_most = serving.sending().frame_len();
             match answer.step(serving, &mut |frame| batch.push(frame)) {
                 Step::More => {}
                 Step::Wait { oid, seen } => {
@@ -121,24 +139,47 @@ impl Talk {
         batch.flush();
     }
 
+    fn batch(&self, answer: &Answer) -> Batch<'_> {
+        let outbox = match answer {
+            Answer::Get(_) => &self.outboxes.data,
+            Answer::Question(_) => &self.outboxes.answers,
+        };
+        let given_up = self.state().given_up(answer.request());
+        Batch { outbox, given_up, frames: Vec::new(), bytes: 0, at_most: BATCH }
+    }
+
+    /// Asks the kernel how the path is, and tells it how much may wait there.
+    fn look(&self, serving: &mut Serving) {
+        let path = self.probe.read();
+        serving.look(path);
+        let Some(limit) = path.as_ref().map(unsent_limit) else { return };
+        let mut told = self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *told, limit) != limit {
+            self.probe.limit_unsent(limit);
+        }
+    }
+
     /// Blocks until the object changes or the peer no longer asks.
     fn wait(&self, request: u32, oid: &Oid, seen: u64) {
         while !self.is_over(request) && self.service.store().wait_change(oid, seen, FOLLOW_TICK) == seen {}
     }
 }
 
-/// Frames on their way to the writer task, a few hundred kilobytes at a time.
+/// Frames on their way to the writer task: a few hundred kilobytes at a time, on a slow network one
+/// frame of data.
 struct Batch<'a> {
     outbox: &'a Outbox,
+    given_up: Option<Arc<AtomicBool>>,
     frames: Vec<Outgoing>,
     bytes: usize,
+    at_most: usize,
 }
 
 impl Batch<'_> {
     fn push(&mut self, frame: Outgoing) {
         self.bytes += frame.len();
         self.frames.push(frame);
-        if self.bytes >= BATCH {
+        if self.bytes >= self.at_most {
             self.flush();
         }
     }
@@ -146,8 +187,10 @@ impl Batch<'_> {
     fn flush(&mut self) {
         self.bytes = 0;
         if !self.frames.is_empty() {
+            let (frames, given_up) = (std::mem::take(&mut self.frames), self.given_up.clone());
+            let batch = outgoing::Batch { frames, given_up, is_slow: self.at_most < BATCH };
             // A connection that ended takes no more; the thread finds out as its requests are over.
-            let _ = self.outbox.blocking_send(std::mem::take(&mut self.frames));
+            let _ = self.outbox.blocking_send(batch);
         }
     }
 }

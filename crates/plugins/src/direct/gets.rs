@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use towpath_content::Oid;
 use towpath_content::pieces::MIN_LOG2;
 use towpath_store::{Descriptors, Store, StoreError};
@@ -12,7 +12,9 @@ use super::access::Decision;
 use super::answering::Step;
 use super::outgoing::Outgoing;
 use super::requests::oid_of;
+use super::sending::Sending;
 use super::service::{Seen, Serving, outcome_of};
+use super::session::Encoded;
 use super::wire::{self, Body, DataHeader, Get, ProofOf, WireOutcome, WireWant};
 use crate::processor::{Encode, Object};
 
@@ -25,8 +27,22 @@ pub struct GetAnswer {
     want: usize,
     /// What is left of that want, once it was judged.
     run: Option<Run>,
-    /// The encoding agreed on, and its number.
-    encoder: Option<(u8, Box<dyn Encode>)>,
+    /// The bytes of a piece, run or chunk that are still to be sent.
+    rest: Option<Rest>,
+    /// The encoding agreed on.
+    encoder: Option<Encoder>,
+}
+
+/// What is left to send of a piece, from where the header tells.
+struct Rest {
+    header: DataHeader,
+    bytes: Bytes,
+}
+
+/// Encodes what is sent.
+pub(super) struct Encoder {
+    agreed: Encoded,
+    encode: Box<dyn Encode>,
 }
 
 /// Pieces of one object.
@@ -39,8 +55,8 @@ struct Run {
 }
 
 impl GetAnswer {
-    pub(super) fn new(get: Get, is_proved: bool, encoder: Option<(u8, Box<dyn Encode>)>) -> Self {
-        Self { get, is_proved, want: 0, run: None, encoder }
+    pub(super) fn new(get: Get, is_proved: bool, encoder: Option<Encoder>) -> Self {
+        Self { get, is_proved, want: 0, run: None, rest: None, encoder }
     }
 
     pub(super) const fn request(&self) -> u32 {
@@ -48,6 +64,10 @@ impl GetAnswer {
     }
 
     pub(super) fn step(&mut self, serving: &mut Serving, out: &mut dyn FnMut(Outgoing)) -> Step {
+        if let Some(rest) = self.rest.take() {
+            self.send_part(serving.sending(), rest, out);
+            return Step::More;
+        }
         if self.want >= self.get.wants.len() {
             return Step::Over;
         }
@@ -94,7 +114,7 @@ impl GetAnswer {
 
     fn serve_piece(
         &mut self,
-        serving: &Serving,
+        serving: &mut Serving,
         mut run: Run,
         out: &mut dyn FnMut(Outgoing),
     ) -> Result<Option<Run>, Outcome> {
@@ -111,7 +131,7 @@ impl GetAnswer {
     /// Sends a piece; `None` is zeros.
     fn send(
         &mut self,
-        serving: &Serving,
+        serving: &mut Serving,
         run: &Run,
         index: u64,
         bytes: Option<Bytes>,
@@ -125,14 +145,14 @@ impl GetAnswer {
         let header = self.header(serving, (index - run.all.start) as u32);
         match bytes {
             None => out(Outgoing::data(&DataHeader { zeros: true, ..header }, Bytes::new())),
-            Some(bytes) => self.send_piece(header, bytes, out),
+            Some(bytes) => self.send_part(serving.sending(), Rest { header, bytes }, out),
         }
         Ok(())
     }
 
-    const fn header(&self, serving: &Serving, piece: u32) -> DataHeader {
+    fn header(&self, serving: &mut Serving, piece: u32) -> DataHeader {
         let (request, want) = (self.get.request, self.want as u32);
-        let suggested = serving.suggested();
+        let suggested = serving.sending().suggested();
         DataHeader { request, want, piece, offset: 0, suggested, zeros: false, encoding: 0 }
     }
 
@@ -150,27 +170,29 @@ impl GetAnswer {
         Ok(())
     }
 
-    /// A piece in frames of at most [`wire::MAX_PAYLOAD`]; the buffer is handed on, not copied.
-    fn send_piece(&mut self, mut header: DataHeader, mut rest: Bytes, out: &mut dyn FnMut(Outgoing)) {
-        loop {
-            let part = rest.split_to(rest.len().min(wire::MAX_PAYLOAD));
-            let len = part.len() as u32;
-            let encoder = self.encoder.as_mut();
-            let encoded = encoder.and_then(|(number, encoder)| Some((*number, encoder.encode(&part)?)));
-            let (encoding, payload) = encoded.unwrap_or((0, part));
-            header.encoding = encoding;
-            out(Outgoing::data(&header, payload));
-            header.offset += len;
-            if rest.is_empty() {
-                return;
+    /// Sends one frame of a piece, as large as the path lets; what is left waits for the next step, so
+    /// that a cancellation is heard between them. The buffer is handed on, not copied.
+    fn send_part(&mut self, sending: &mut Sending, mut rest: Rest, out: &mut dyn FnMut(Outgoing)) {
+        let encoded = self.encoder.as_mut().and_then(|encoder| encoder.encode(sending, &rest.bytes));
+        let (len, encoding, payload) = match encoded {
+            Some((len, payload)) => {
+                rest.bytes.advance(len);
+                (len, self.encoder.as_ref().map_or(0, |encoder| encoder.agreed.number), payload)
             }
-        }
+            None => {
+                let len = rest.bytes.len().min(sending.frame_len());
+                (len, 0, rest.bytes.split_to(len))
+            }
+        };
+        out(Outgoing::data(&DataHeader { encoding, ..rest.header }, payload));
+        rest.header.offset += len as u32;
+        self.rest = Some(rest).filter(|rest| !rest.bytes.is_empty());
     }
 
     /// A run of bytes goes as a piece does.
     fn serve_span(
         &mut self,
-        serving: &Serving,
+        serving: &mut Serving,
         oid: &Oid,
         span: Range<u64>,
         seen: Option<&Seen>,
@@ -190,14 +212,14 @@ impl GetAnswer {
         let bytes = serving.buffers().lend(buffer, 0);
         match is_zero {
             true => out(Outgoing::data(&DataHeader { zeros: true, ..header }, Bytes::new())),
-            false => self.send_piece(header, bytes, out),
+            false => self.send_part(serving.sending(), Rest { header, bytes }, out),
         }
         Ok(())
     }
 
     /// Chunks are named by hash alone, so only nodes may ask for them that are allowed an object of
     /// these very bytes.
-    fn serve_chunk(&mut self, serving: &Serving, out: &mut dyn FnMut(Outgoing)) -> Result<(), Outcome> {
+    fn serve_chunk(&mut self, serving: &mut Serving, out: &mut dyn FnMut(Outgoing)) -> Result<(), Outcome> {
         let chunk = &self.get.wants[self.want].chunk;
         let hash: [u8; 32] = chunk[..].try_into().map_err(|_| refused("not a chunk's hash"))?;
         if !serving.is_allowed(&Oid::Blake3(hash)) {
@@ -208,7 +230,8 @@ impl GetAnswer {
         let object = Object { oid: &oid, name: b"", size: Some(bytes.len() as u64), metadata: &metadata };
         serving.processors().admit(&object)?;
         serving.processors().inspect(&object, 0, &bytes)?;
-        self.send_piece(self.header(serving, 0), bytes.into(), out);
+        let rest = Rest { header: self.header(serving, 0), bytes: bytes.into() };
+        self.send_part(serving.sending(), rest, out);
         Ok(())
     }
 }
@@ -227,6 +250,31 @@ impl Run {
             }
         };
         serving.processors().inspect(&seen.object(&self.oid), range.start, bytes)
+    }
+}
+
+impl Encoder {
+    pub(super) const fn new(agreed: Encoded, encode: Box<dyn Encode>) -> Self {
+        Self { agreed, encode }
+    }
+
+    /// Encodes the first bytes of `rest`, if it is asked for or worth it: how many, and the payload.
+    fn encode(&mut self, sending: &mut Sending, rest: &[u8]) -> Option<(usize, Bytes)> {
+        if !self.agreed.is_asked && !sending.tries() {
+            return None;
+        }
+        // Others expect a full frame.
+        let most = if self.agreed.in_parts { sending.compressed_len() } else { wire::MAX_PAYLOAD };
+        let len = rest.len().min(most);
+        let encoded = self.encode.encode(&rest[..len]);
+        let payload = match self.agreed.in_parts {
+            true => {
+                encoded.map(|encoded| wire::with_len(len, &encoded)).filter(|payload| payload.len() < len)
+            }
+            false => encoded,
+        };
+        let is_worth_it = sending.tried(len, payload.as_ref().map(Bytes::len));
+        payload.filter(|_| is_worth_it || self.agreed.is_asked).map(|payload| (len, payload))
     }
 }
 

@@ -42,6 +42,8 @@ pub enum Incoming {
 #[derive(Default)]
 pub struct Decoder {
     greeted: bool,
+    /// The peer's encoded payloads tell their lengths.
+    in_parts: bool,
     processors: Processors,
     /// What the peer's numbers from 2 on stand for.
     encodings: Vec<String>,
@@ -82,6 +84,7 @@ impl Decoder {
                     return Err("has too many encodings".into());
                 }
                 self.encodings.clone_from(&hello.encodings);
+                self.in_parts = hello.capabilities.iter().any(|capability| capability == wire::PARTS);
                 Ok(Incoming::Message(Body::Hello(hello)))
             }
             Body::Description(description) => object(&description),
@@ -102,7 +105,7 @@ impl Decoder {
         let payload = match header.encoding {
             0 => Some(payload),
             number => match expected(&header).map_err(|violation| violation.to_string())? {
-                Some(expected) => Some(self.decoder(number)?.decode(&payload, expected)?),
+                Some(expected) => Some(self.decode_payload(number, payload, expected)?),
                 None => None,
             },
         };
@@ -111,6 +114,18 @@ impl Decoder {
 }
 
 impl Decoder {
+    /// An encoded payload of `expected` bytes; of fewer, if it tells how many.
+    fn decode_payload(&mut self, number: u8, payload: Bytes, expected: usize) -> Result<Bytes, String> {
+        if !self.in_parts {
+            return self.decoder(number)?.decode(&payload, expected);
+        }
+        let (len, payload) = wire::split_len(payload).map_err(|error| error.to_string())?;
+        match len <= expected {
+            true => self.decoder(number)?.decode(&payload, len),
+            false => Err(Violation::OutOfOrder.to_string()),
+        }
+    }
+
     fn decoder(&mut self, number: u8) -> Result<&mut dyn Decode, String> {
         let decoder = match self.decoders.entry(number) {
             Entry::Occupied(known) => known.into_mut(),

@@ -24,6 +24,7 @@
 //! | [`answering`] | the answering half as a state machine, within limits: pure |
 //! | [`gets`], [`answers`], `recipes` | answers to requests for data, to questions and for recipes, step by step |
 //! | [`access`] | who may fetch what: pure |
+//! | `sending` | the size of frames, and whether they are compressed unasked: pure |
 //! | [`service`] | what a service gives to whom: rights and store |
 //! | [`dialling`] | whether to dial now, use what stands, or wait: pure |
 //! | `slots` | the connections to one peer |
@@ -60,6 +61,7 @@ pub mod peer;
 mod reader;
 mod recipes;
 pub mod requests;
+mod sending;
 pub mod service;
 pub mod session;
 mod slots;

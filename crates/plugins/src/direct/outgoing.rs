@@ -1,8 +1,11 @@
-//! Frames on their way out, and what each tells of the path.
+//! Frames on their way out.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use towpath_link::{Frame, PathProbe};
+use towpath_link::Frame;
 
 use super::wire::{self, Body, DataHeader};
 
@@ -45,11 +48,35 @@ impl Outgoing {
     }
 }
 
-/// Where frames go out.
-pub type Outbox = mpsc::Sender<Vec<Outgoing>>;
-
-/// What the kernel suggests to keep outstanding, as a data frame carries it.
-pub fn suggestion(probe: &PathProbe) -> u32 {
-    let suggested = probe.read().map_or(0, |info| towpath_link::suggested_outstanding(&info));
-    u32::try_from(suggested).unwrap_or(u32::MAX)
+/// Frames that go to the writer task together.
+#[derive(Debug, Default)]
+pub struct Batch {
+    pub(super) frames: Vec<Outgoing>,
+    /// Set when nobody wants their data any more.
+    pub(super) given_up: Option<Arc<AtomicBool>>,
+    /// The network is slow: nothing is to be gathered behind them before they are written.
+    pub(super) is_slow: bool,
 }
+
+impl Batch {
+    /// Bytes they take on the wire, about.
+    pub(super) fn len(&self) -> usize {
+        self.frames.iter().map(Outgoing::len).sum()
+    }
+
+    /// Leaves out data that were given up while they waited.
+    pub(super) fn drop_unwanted(&mut self) {
+        if self.given_up.as_ref().is_some_and(|given_up| given_up.load(Ordering::Relaxed)) {
+            self.frames.retain(|frame| frame.header.is_none());
+        }
+    }
+}
+
+impl From<Outgoing> for Batch {
+    fn from(frame: Outgoing) -> Self {
+        Self { frames: vec![frame], ..Self::default() }
+    }
+}
+
+/// Where frames go out.
+pub type Outbox = mpsc::Sender<Batch>;

@@ -16,7 +16,7 @@ use towpath_transfer::plugin::Sink;
 
 use super::callers::{self, Act, Answers, Callers};
 use super::control::{self, ControlReceiver, ControlSender};
-use super::conversation::Conversation;
+use super::conversation::{Conversation, Outboxes};
 use super::outgoing::{Outbox, Outgoing};
 use super::pace::Pace;
 use super::reader::read_frames;
@@ -175,6 +175,7 @@ impl Peer {
         let (reader, writer) = connection.split();
         let (token, greeted) = (CancellationToken::new(), CancellationToken::new());
         let (outbox, outgoing) = mpsc::channel(OUT_QUEUE);
+        let (answers_in, answers) = mpsc::channel(OUT_QUEUE);
         let (urgent_in, urgent) = mpsc::unbounded_channel();
         let session = Session::new(config.session(&node, service.is_some()), Instant::now());
         let (messages_in, messages) = mpsc::channel(callers::QUEUE);
@@ -187,10 +188,11 @@ impl Peer {
         // Puts the hello into the queue.
         shared.change(|_| ());
         let messages = Messages { control: urgent, session: messages };
-        let queues = Queues { messages, outgoing, pace };
+        let queues = Queues { messages, answers, outgoing, pace };
         tokio::spawn(write_frames(Arc::clone(&shared), writer, queues));
         let conversation = service.map(|service| {
-            Conversation::start(service, node, binding, processors.clone(), outbox.clone(), probe.clone())
+            let outboxes = Outboxes { answers: answers_in, data: outbox.clone() };
+            Conversation::start(service, node, binding, processors.clone(), outboxes, probe.clone())
         });
         tokio::spawn(read_frames(Arc::clone(&shared), reader, processors, conversation));
         Arc::new(Self {
@@ -284,7 +286,7 @@ impl Peer {
 
     /// Sends a control message; false if the connection has ended.
     pub async fn send(&self, body: Body) -> bool {
-        self.outbox.send(vec![Outgoing::control(body)]).await.is_ok()
+        self.outbox.send(Outgoing::control(body).into()).await.is_ok()
     }
 
     /// Shows the right to `root`, once on a connection.

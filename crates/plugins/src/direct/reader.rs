@@ -14,6 +14,7 @@ use super::callers::{Act, Later};
 use super::conversation::Conversation;
 use super::incoming::{Decoder, Incoming};
 use super::peer::Shared;
+use super::session::Encoded;
 use super::wire;
 use crate::processor::Processors;
 
@@ -118,7 +119,7 @@ impl Inbound {
         Ok(())
     }
 
-    fn greeted(&self, control: bool, encoding: Option<u8>) {
+    fn greeted(&self, control: bool, encoding: Option<Encoded>) {
         if let Some(stream) = &self.shared.control {
             stream.greet(control);
         }

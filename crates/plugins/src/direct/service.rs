@@ -11,11 +11,13 @@ use tokio::sync::Semaphore;
 use towpath_content::pieces::Layout;
 use towpath_content::ticket::Secret;
 use towpath_content::{NodeId, Oid, tree};
+use towpath_link::PathInfo;
 use towpath_store::{Availability, ObjectKind, RecipeNodes, State, Store, StoreError};
 use towpath_transfer::{Metadata, Outcome};
 
 use super::access::{Decision, Facts, decide};
 use super::buffers::Buffers;
+use super::sending::Sending;
 use crate::processor::{Object, Processors};
 
 /// Decoded descriptor blocks kept by whoever answers.
@@ -79,7 +81,7 @@ impl Service {
 pub struct Serving {
     service: Arc<Service>,
     node: NodeId,
-    suggested: u32,
+    sending: Sending,
     /// Roots that are bound; once known that stays.
     bindings: HashMap<Oid, Oid>,
     blocks: Blocks,
@@ -90,16 +92,16 @@ impl Serving {
     /// Answers `node` for `service`.
     pub fn new(service: Arc<Service>, node: NodeId) -> Self {
         let (blocks, buffers) = (Blocks::default(), Buffers::default());
-        Self { service, node, suggested: 0, bindings: HashMap::new(), blocks, buffers }
+        Self { service, node, sending: Sending::default(), bindings: HashMap::new(), blocks, buffers }
     }
 
-    /// From now on data frames suggest to keep this much outstanding; 0 for no opinion.
-    pub const fn suggest(&mut self, bytes: u32) {
-        self.suggested = bytes;
+    /// How the path is by which answers go; `None` if nothing is known of it, as before the first call.
+    pub const fn look(&mut self, path: Option<PathInfo>) {
+        self.sending.look(path);
     }
 
-    pub(super) const fn suggested(&self) -> u32 {
-        self.suggested
+    pub(super) const fn sending(&mut self) -> &mut Sending {
+        &mut self.sending
     }
 
     pub(super) const fn buffers(&self) -> &Buffers {

@@ -28,7 +28,7 @@ use super::liveness::Liveness;
 use super::requests::{GetRequest, GetUnderWay, Violation};
 use super::wire::{self, Body, DataHeader, Goodbye, Hello, Ping, Prove, RequestOnly, WireOutcome};
 use crate::direct::compress;
-use crate::processor::Processors;
+use crate::processor::{Encoding, Processors};
 
 /// Requests under way on one connection, in each direction.
 pub const MAX_REQUESTS: usize = 64;
@@ -56,6 +56,17 @@ pub struct SessionConfig {
     pub source: Arc<str>,
 }
 
+/// How the answering half can encode what it sends: the peer takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Encoded {
+    /// Of this side's encodings.
+    pub number: u8,
+    /// Either side asks for it; otherwise it is used only where that is quicker.
+    pub is_asked: bool,
+    /// Payloads of any size can be encoded, and tell it.
+    pub in_parts: bool,
+}
+
 /// What is to be done.
 #[derive(Debug, Clone)]
 pub enum Effect {
@@ -65,8 +76,8 @@ pub enum Effect {
     Greeted {
         /// It has a control stream.
         control: bool,
-        /// How the answering half encodes what it sends: the number of one of this side's encodings.
-        encoding: Option<u8>,
+        /// How the answering half can encode what it sends.
+        encoding: Option<Encoded>,
     },
     /// The bytes of a want.
     Delivery {
@@ -433,10 +444,16 @@ impl Session {
         self.has_recipes = hello.capabilities.iter().any(|capability| capability == wire::RECIPES);
         let has = |name: &str| hello.capabilities.iter().any(|capability| capability == name);
         let wished = |wish: &str| has(wish) || self.config.wishes.iter().any(|own| own == wish);
-        let mut encodings = self.config.processors.encodings();
-        let agreed = encodings.find(|(_, ours)| has(ours.capability()) && wished(ours.wish()));
-        let (encoding, control) = (agreed.map(|(number, _)| number), has(control::CAPABILITY));
-        drop(encodings);
+        let in_parts = has(wire::PARTS);
+        let asked = |ours: &dyn Encoding| wished(ours.wish());
+        // Whoever takes compressed data in parts has nothing against them where they are quicker.
+        let own_choice = |ours: &dyn Encoding| in_parts && ours.capability() == compress::CAPABILITY;
+        let taken = || self.config.processors.encodings().filter(|(_, ours)| has(ours.capability()));
+        let agreed = |number, is_asked| Encoded { number, is_asked, in_parts };
+        let by_wish = taken().find(|(_, ours)| asked(*ours)).map(|(number, _)| agreed(number, true));
+        let by_choice =
+            || taken().find(|(_, ours)| own_choice(*ours)).map(|(number, _)| agreed(number, false));
+        let (encoding, control) = (by_wish.or_else(by_choice), has(control::CAPABILITY));
         self.pass_on(Effect::Greeted { control, encoding })
     }
 

@@ -1,6 +1,6 @@
 //! The protocol's messages and their bytes (`docs/formats/protocol.md`).
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use prost::Message;
 use towpath_content::codec::invalid;
 use towpath_content::tree::Time;
@@ -20,7 +20,9 @@ pub const MAX_PAYLOAD: usize = 256 << 10;
 /// The protocol's version.
 pub const VERSION: u32 = 1;
 /// What this program can always do, as told in [`Hello`]; encodings that it takes come behind.
-pub const CAPABILITIES: [&str; 3] = ["chunks", "live", RECIPES];
+pub const CAPABILITIES: [&str; 4] = ["chunks", "live", RECIPES, PARTS];
+/// The capability of encoded payloads of any size, which begin with it.
+pub const PARTS: &str = "parts";
 /// The capability of [`Recipe`] and of wants by a run of bytes.
 pub const RECIPES: &str = "recipes";
 /// Most bytes of the root and the nodes in a [`Recipe`].
@@ -406,6 +408,19 @@ impl DataHeader {
             Self { request, want, piece, offset: number(12), suggested: number(16), zeros, encoding },
             payload,
         ))
+    }
+}
+
+/// An encoded payload behind how many bytes it encodes, for a peer with [`PARTS`].
+pub fn with_len(len: usize, encoded: &[u8]) -> Bytes {
+    [&(len as u32).to_le_bytes(), encoded].concat().into()
+}
+
+/// How many bytes a payload of [`with_len`] encodes, and the rest of it.
+pub fn split_len(mut payload: Bytes) -> Result<(usize, Bytes), DecodeError> {
+    match payload.try_get_u32_le() {
+        Ok(len) if len > 0 => Ok((len as usize, payload)),
+        _ => Err(invalid("encoded payload", "does not tell its length")),
     }
 }
 

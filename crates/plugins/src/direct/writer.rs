@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use towpath_link::FrameWriter;
 use towpath_link::frame::WriteError;
 
-use super::outgoing::Outgoing;
+use super::outgoing::{Batch, Outgoing};
 use super::pace::Pace;
 use super::peer::Shared;
 use super::session::Session;
@@ -22,8 +22,10 @@ const GOODBYE_TIME: Duration = Duration::from_secs(2);
 pub(super) struct Queues {
     /// Goes before data.
     pub(super) messages: Messages,
-    /// Batches of frames.
-    pub(super) outgoing: mpsc::Receiver<Vec<Outgoing>>,
+    /// Answers to questions, before data too.
+    pub(super) answers: mpsc::Receiver<Batch>,
+    /// All other frames.
+    pub(super) outgoing: mpsc::Receiver<Batch>,
     /// Limits what is sent.
     pub(super) pace: Arc<Pace>,
 }
@@ -58,7 +60,7 @@ impl Messages {
 
 impl Queues {
     /// What goes out next; `None` when nothing more will come.
-    async fn next(&mut self, shared: &Shared) -> Option<Vec<Outgoing>> {
+    async fn next(&mut self, shared: &Shared) -> Option<Batch> {
         let mut due = shared.change(|callers| {
             let live = callers.session().liveness_mut();
             live.spoke(Instant::now());
@@ -67,7 +69,8 @@ impl Queues {
         loop {
             tokio::select! {
                 biased;
-                body = self.messages.next() => return Some(vec![Outgoing::control(body)]),
+                body = self.messages.next() => return Some(Outgoing::control(body).into()),
+                Some(batch) = self.answers.recv() => return Some(batch),
                 batch = self.outgoing.recv() => return batch,
                 () = tokio::time::sleep_until(due.into()) => {}
             }
@@ -80,9 +83,9 @@ impl Queues {
     }
 
     /// Waits until a batch may go out. What is urgent does not wait with it, but counts.
-    async fn pass(&mut self, writer: &mut FrameWriter, batch: &[Outgoing]) -> Result<(), WriteError> {
+    async fn pass(&mut self, writer: &mut FrameWriter, batch: &Batch) -> Result<(), WriteError> {
         let pace = Arc::clone(&self.pace);
-        let passing = pace.pass(batch.iter().map(|frame| frame.len() as u64).sum());
+        let passing = pace.pass(batch.len() as u64);
         tokio::pin!(passing);
         loop {
             let frame = tokio::select! {
@@ -91,20 +94,20 @@ impl Queues {
                 body = self.messages.next() => Outgoing::control(body),
             };
             self.pace.wait(frame.len() as u64, Instant::now());
-            write_batch(writer, vec![frame]).await?;
+            write_batch(writer, frame.into()).await?;
             writer.flush().await?;
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.messages.is_empty() && self.outgoing.is_empty()
+        self.messages.is_empty() && self.answers.is_empty() && self.outgoing.is_empty()
     }
 
     /// What was queued before the end.
-    fn rest(&mut self) -> Option<Vec<Outgoing>> {
+    fn rest(&mut self) -> Option<Batch> {
         match self.messages.try_next() {
-            Some(body) => Some(vec![Outgoing::control(body)]),
-            None => self.outgoing.try_recv().ok(),
+            Some(body) => Some(Outgoing::control(body).into()),
+            None => self.answers.try_recv().or_else(|_| self.outgoing.try_recv()).ok(),
         }
     }
 }
@@ -125,7 +128,7 @@ pub(super) async fn write_frames(shared: Arc<Shared>, mut writer: FrameWriter, m
             write_batch(&mut writer, batch).await?;
         }
         if let Some(goodbye) = shared.with(Session::goodbye) {
-            write_batch(&mut writer, vec![Outgoing::control(goodbye)]).await?;
+            write_batch(&mut writer, Outgoing::control(goodbye).into()).await?;
         }
         writer.finish().await
     };
@@ -135,23 +138,24 @@ pub(super) async fn write_frames(shared: Arc<Shared>, mut writer: FrameWriter, m
 async fn write_all(shared: &Shared, writer: &mut FrameWriter, queues: &mut Queues) -> Result<(), WriteError> {
     // The hello waits for no pace.
     if let Some(hello) = queues.messages.session.recv().await {
-        write_batch(writer, vec![Outgoing::control(hello)]).await?;
+        write_batch(writer, Outgoing::control(hello).into()).await?;
         writer.flush().await?;
     }
-    while let Some(batch) = queues.next(shared).await {
+    while let Some(mut batch) = queues.next(shared).await {
         queues.pass(writer, &batch).await?;
-        let bytes: usize = batch.iter().map(Outgoing::len).sum();
-        shared.traffic.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+        batch.drop_unwanted();
+        shared.traffic.sent.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        let is_slow = batch.is_slow;
         write_batch(writer, batch).await?;
-        if queues.is_empty() {
+        if is_slow || queues.is_empty() {
             writer.flush().await?;
         }
     }
     Ok(())
 }
 
-async fn write_batch(writer: &mut FrameWriter, batch: Vec<Outgoing>) -> Result<(), WriteError> {
-    for frame in batch {
+async fn write_batch(writer: &mut FrameWriter, batch: Batch) -> Result<(), WriteError> {
+    for frame in batch.frames {
         let header = frame.header.as_ref().map_or(&[][..], |header| &header[..]);
         writer.send_bytes(frame.kind, header, frame.body).await?;
     }

@@ -1,0 +1,122 @@
+//! How data go out on a path: in frames of which size, and whether they are compressed unasked. Pure:
+//! handed what the kernel says and what came of earlier frames.
+//!
+//! On a slow path frames are small, so that what is urgent soon has its turn, and data that shrink are
+//! compressed: there each byte costs the network more time than it costs a processor here.
+
+use towpath_link::{FAST, PathInfo, frame_len, suggested_outstanding};
+
+use super::wire::MAX_PAYLOAD;
+
+/// What is compressed at once, at least: of less, too little shrinks. The frame is shorter then.
+const COMPRESSED_TOGETHER: usize = 64 << 10;
+/// After a frame that did not shrink so many are not tried.
+const LEFT_ALONE: u32 = 15;
+/// Of how many parts one must be saved.
+const LEAST_SAVED: usize = 20;
+
+/// How one connection's data go out.
+#[derive(Debug, Default)]
+pub(super) struct Sending {
+    path: Option<PathInfo>,
+    /// Frames that are still not tried.
+    left_alone: u32,
+}
+
+impl Sending {
+    /// How the path is now; `None` if the kernel knows nothing of it.
+    pub(super) const fn look(&mut self, path: Option<PathInfo>) {
+        self.path = path;
+    }
+
+    /// Bytes to keep outstanding, as data frames carry it; 0 for no opinion.
+    pub(super) fn suggested(&self) -> u32 {
+        let suggested = self.path.as_ref().map_or(0, suggested_outstanding);
+        u32::try_from(suggested).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes of payload in a frame.
+    pub(super) fn frame_len(&self) -> usize {
+        self.path.as_ref().map_or(MAX_PAYLOAD, |path| frame_len(path).min(MAX_PAYLOAD))
+    }
+
+    /// Bytes to compress as one payload.
+    pub(super) fn compressed_len(&self) -> usize {
+        self.frame_len().max(COMPRESSED_TOGETHER)
+    }
+
+    /// Whether the next frame is to be compressed, though nobody asked: only while data wait for the
+    /// network, which takes less than one processor compresses, and not if others did not shrink.
+    pub(super) fn tries(&mut self) -> bool {
+        let is_slow = |path: &PathInfo| path.delivery_rate_bytes_per_s.is_some_and(|rate| rate < FAST);
+        if !self.path.is_some_and(|path| path.unsent_bytes > 0 && is_slow(&path)) {
+            return false;
+        }
+        let is_tried = self.left_alone == 0;
+        self.left_alone = self.left_alone.saturating_sub(1);
+        is_tried
+    }
+
+    /// What came of one that was tried; `packed` is `None` if it did not shrink. Tells whether it was
+    /// worth it.
+    pub(super) fn tried(&mut self, plain: usize, packed: Option<usize>) -> bool {
+        let is_worth_it = packed.is_some_and(|packed| packed <= plain - plain / LEAST_SAVED);
+        self.left_alone = if is_worth_it { 0 } else { LEFT_ALONE };
+        is_worth_it
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(rate: Option<u64>, unsent: u64) -> Sending {
+        let path = PathInfo { delivery_rate_bytes_per_s: rate, unsent_bytes: unsent, ..PathInfo::default() };
+        Sending { path: Some(path), left_alone: 0 }
+    }
+
+    #[test]
+    fn only_a_network_that_is_slow_and_has_much_to_do_compresses() {
+        let table = [
+            ("DSL", Some(193_000), 9000, true),
+            ("DSL, nothing waits: the disk or the other side is slower", Some(193_000), 0, false),
+            ("100 Mbit/s", Some(12_500_000), 1, true),
+            ("300 Mbit/s", Some(37_500_000), 100_000, true),
+            ("350 Mbit/s", Some(43_750_000), 100_000, false),
+            ("1 Gbit/s", Some(125_000_000), 1 << 20, false),
+            ("not measured", None, 1 << 20, false),
+        ];
+        for (name, rate, unsent, is_tried) in table {
+            assert_eq!(on(rate, unsent).tries(), is_tried, "{name}");
+        }
+        assert!(!Sending::default().tries(), "a pipe");
+    }
+
+    #[test]
+    fn what_does_not_shrink_is_seldom_tried() {
+        let mut line = on(Some(193_000), 1);
+        let table = [(100, None, false), (100, Some(96), false), (100, Some(95), true), (1, Some(1), true)];
+        for (plain, packed, is_worth_it) in table {
+            assert_eq!(line.tried(plain, packed), is_worth_it, "{plain} {packed:?}");
+        }
+        assert!(line.tries());
+        line.tried(100, None);
+        let tries: Vec<bool> = (0..17).map(|_| line.tries()).collect();
+        let tried = |n: usize| n == 15 || n == 16;
+        assert_eq!(tries, (0..17).map(tried).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn frames_are_whole_where_nothing_is_known_and_small_where_it_is_slow() {
+        let nothing = Sending::default();
+        assert_eq!(
+            (nothing.frame_len(), nothing.compressed_len(), nothing.suggested()),
+            (256 << 10, 256 << 10, 0)
+        );
+        let slow = on(Some(193_000), 0);
+        assert_eq!(
+            (slow.frame_len(), slow.compressed_len(), slow.suggested()),
+            (16 << 10, 64 << 10, 1 << 20)
+        );
+    }
+}
