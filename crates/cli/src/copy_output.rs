@@ -145,6 +145,9 @@ fn explanation(human: u8, summary: &CopySummary) -> Vec<String> {
     }
     lines.push(format!("Found in files here: {} bytes", number(search.from_files)));
     lines.push(format!("Found by the index: {} bytes", number(search.from_index)));
+    if search.by_delta > 0 {
+        lines.push(format!("Made of similar regions of files here: {} bytes", number(search.by_delta)));
+    }
     lines.push(format!(
         "Searched in {:.2} s: {} chunks looked up, {} directories, {} files, {} bytes read and hashed",
         search.disk_seconds.as_f64(),

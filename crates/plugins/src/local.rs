@@ -137,7 +137,7 @@ fn read_all(
         let found_here = if is_allowed { read(store, &want.id) } else { None };
         let delivery = found_here.map(|(payload, proof)| {
             let timing = (asked, Instant::now());
-            Delivery { tag: want.tag, payload, proof, source: Arc::clone(source), timing }
+            Delivery { tag: want.tag, payload, proof, source: Arc::clone(source), timing, saved: 0 }
         });
         if found.blocking_send((want.tag, delivery)).is_err() {
             return;

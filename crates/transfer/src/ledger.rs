@@ -171,7 +171,7 @@ impl Ledger {
     fn open(&mut self, id: WantId, group: Arc<crate::want::Group>) -> Tag {
         let tag = self.next_tag;
         self.next_tag += 1;
-        let want = Want { tag, id, places: Vec::with_capacity(1), group, origin: None };
+        let want = Want { tag, id, places: Vec::with_capacity(1), group, origin: None, basis: None };
         let entry = Entry { want, stage: Stage::Queued, bad: 0, delivered: false, batch: 0, charged: 0 };
         self.wants.insert(tag, entry);
         self.by_id.insert(id, tag);

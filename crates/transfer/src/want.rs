@@ -102,6 +102,17 @@ pub struct Origin {
     pub offset: u64,
 }
 
+/// What this machine has that likely resembles a run of wanted chunks: a source that knows how may
+/// take its signature and answer with a delta (`docs/formats/delta.md`). A guess: whoever does not know
+/// what to do with it leaves it out, and what is made of it is checked like anything else.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Basis {
+    /// The base region.
+    pub base: Bytes,
+    /// Its signature.
+    pub signature: Bytes,
+}
+
 /// One thing to bring, with every place it belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Want {
@@ -115,6 +126,9 @@ pub struct Want {
     pub group: Arc<Group>,
     /// Of a chunk: a place of which it can be asked for as a run of bytes, in the file of `group`.
     pub origin: Option<Origin>,
+    /// Of a chunk with `origin`: what likely resembles it. Chunks that follow each other in the object
+    /// may have one together.
+    pub basis: Option<Arc<Basis>>,
 }
 
 /// Values of a run of pieces, proved against the OID (`pieces::verify`).
@@ -148,6 +162,8 @@ pub struct Delivery {
     pub source: Arc<str>,
     /// When the source was asked, and when the last byte came.
     pub timing: (Instant, Instant),
+    /// Bytes of them that did not have to come, because they were made of the want's [`Basis`].
+    pub saved: u64,
 }
 
 /// How a want ended, if not by its delivery.

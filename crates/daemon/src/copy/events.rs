@@ -166,6 +166,8 @@ pub struct Searched {
     pub disk_seconds: Seconds,
     /// Bytes of chunks that the network brought.
     pub from_network: u64,
+    /// Bytes of these that did not have to come: made of regions of files here, by deltas.
+    pub by_delta: u64,
     /// Bytes of chunks from files that were read.
     pub from_files: u64,
     /// Bytes of chunks from places that the index named.

@@ -57,6 +57,7 @@ pub fn searched(account: &Account) -> Searched {
         looked_up: account.checks,
         disk_seconds: Seconds::from_duration(account.disk_time),
         from_network: account.from_network,
+        by_delta: account.by_delta,
         from_files: account.from_files,
         from_index: account.from_index,
         in_vain: account.in_vain,

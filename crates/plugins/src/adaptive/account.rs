@@ -33,6 +33,8 @@ pub struct Account {
     pub disk_time: Duration,
     /// Bytes from the network.
     pub from_network: u64,
+    /// Bytes of these that did not have to come: made of regions of local files, by deltas.
+    pub by_delta: u64,
     /// Bytes from hashed files.
     pub from_files: u64,
     /// Bytes from places that the index named.

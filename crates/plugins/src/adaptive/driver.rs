@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -16,23 +17,28 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use towpath_content::chunking::{ChunkHash, Parameters};
+use towpath_content::delta;
 use towpath_content::tree::Time;
 use towpath_store::disk::chunk_index::Location;
 use towpath_store::{DiskStore, Stamp};
 use towpath_transfer::plugin::{Pressure, Sink};
 use towpath_transfer::want::{Group, Payload};
-use towpath_transfer::{BoxFuture, Context, Delivery, Outcome, Tag, TransferPlugin, Want, WantId};
+use towpath_transfer::{
+    Basis, BoxFuture, Context, Delivery, Origin, Outcome, Tag, TransferPlugin, Want, WantId,
+};
 
 use super::costs::Costs;
 use super::event::{Action, End, Event};
 use super::groups::Chunk;
 use super::heuristics::File;
 use super::meter::chunk_window;
+use super::neighbours::{Neighbours, Region};
 use super::operations::{Limits, Operation, OperationId, Span};
 use super::paths::Directory;
 use super::plugin::Shared;
 use super::pressure::Queues;
 use super::scheduler::{Scheduler, Settings};
+use super::worth::delta_pays;
 use crate::disk_search::scope::Mounts;
 use crate::disk_search::{self, Candidate, Executor, Finished, FoundChunk, InFlight, Rules, Scope};
 use crate::local::SOURCE;
@@ -77,6 +83,8 @@ pub(super) enum Told {
         tag: Tag,
         /// Its bytes.
         len: u32,
+        /// How many of these a delta saved.
+        saved: u32,
     },
     /// What the disk found has reached the session.
     Given(Tag),
@@ -101,6 +109,16 @@ struct Call {
 struct Open {
     want: Want,
     call: u64,
+    delta: DeltaState,
+}
+
+/// Whether a want was asked for as a delta.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DeltaState {
+    Untried,
+    Asked,
+    /// What came of it was of no use: it is asked for as it is.
+    Failed,
 }
 
 /// An operation on the disk.
@@ -135,6 +153,7 @@ struct Driver {
     cuts: Vec<(Parameters, usize)>,
     running: HashMap<disk_search::OperationId, Running>,
     located: HashMap<Tag, Location>,
+    neighbours: Neighbours,
     listed: HashSet<(u64, u64)>,
     mounts: Vec<(PathBuf, disk_search::Directory)>,
     looks: bool,
@@ -186,6 +205,7 @@ pub(super) async fn run(
         cuts: Vec::new(),
         running: HashMap::new(),
         located: HashMap::new(),
+        neighbours: Neighbours::default(),
         listed: HashSet::new(),
         mounts: Vec::new(),
         looks: false,
@@ -254,18 +274,27 @@ impl Driver {
                 tags.iter().for_each(|tag| self.end(*tag, Some(Outcome::Cancelled)));
                 self.feed(Event::Withdrawn(tags));
             }
-            Told::Arrived { tag, len } => {
+            Told::Arrived { tag, len, saved } => {
                 self.end(tag, None);
-                self.feed(Event::Arrived { tag, len });
+                self.feed(Event::Arrived { tag, len, saved });
             }
             Told::Given(tag) => self.end(tag, None),
             // Cancelled with others that the disk had: it is still wanted.
             Told::Ended { tag, outcome: Outcome::Cancelled } => self.feed(Event::NotBrought(vec![tag])),
+            Told::Ended { tag, outcome: Outcome::RetryLater(_) } if self.gives_up_delta(tag) => {
+                self.feed(Event::NotBrought(vec![tag]));
+            }
             Told::Ended { tag, outcome } => {
                 self.end(tag, Some(outcome));
                 self.feed(Event::Withdrawn(vec![tag]));
             }
         }
+    }
+
+    /// Whether a want was asked for as a delta; if so, it is not again.
+    fn gives_up_delta(&mut self, tag: Tag) -> bool {
+        let open = self.open.get_mut(&tag).filter(|open| open.delta == DeltaState::Asked);
+        open.map(|open| open.delta = DeltaState::Failed).is_some()
     }
 
     /// Once: where to begin.
@@ -299,7 +328,7 @@ impl Driver {
                 .write()
                 .unwrap_or_else(PoisonError::into_inner)
                 .insert(ChunkHash(*hash), (want.tag, *len));
-            self.open.insert(want.tag, Open { want, call });
+            self.open.insert(want.tag, Open { want, call, delta: DeltaState::Untried });
         }
         for (group, chunks) in groups {
             self.feed(Event::Wanted { files: vec![Arc::new(self.file(&group))], chunks });
@@ -329,7 +358,7 @@ impl Driver {
 
     /// A want is over; `outcome` tells the session unless it has the bytes.
     fn end(&mut self, tag: Tag, outcome: Option<Outcome>) {
-        let Some(Open { want, call }) = self.open.remove(&tag) else { return };
+        let Some(Open { want, call, .. }) = self.open.remove(&tag) else { return };
         if let WantId::Chunk { hash, .. } = &want.id {
             let hash = ChunkHash(*hash);
             self.by_hash.write().unwrap_or_else(PoisonError::into_inner).remove(&hash);
@@ -471,15 +500,56 @@ impl Driver {
         for open in tags.iter().filter_map(|tag| self.open.get(tag)) {
             by_call.entry(open.call).or_default().push(open.want.clone());
         }
-        for (call, wants) in by_call {
+        for (call, mut wants) in by_call {
+            let likely = self.liken(&wants);
             let (Some(call), Some(told)) = (self.calls.get(&call), self.told.upgrade()) else { continue };
             let (network, context) = (Arc::clone(&self.network), call.context.clone());
             let sink = Arc::new(NetworkSink { inner: Arc::clone(&call.sink), told });
             let token = self.token.clone();
             tokio::spawn(token.run_until_cancelled_owned(async move {
+                if !likely.is_empty() {
+                    sign(&mut wants, likely).await;
+                }
                 network.get_chunks(wants, &context, sink).await;
             }));
         }
+    }
+
+    /// What runs of `wants` that follow each other in an object likely resemble, as far as it pays. Only
+    /// whom this machine's files may be known to is told what they hash to.
+    fn liken(&mut self, wants: &[Want]) -> Vec<(Range<usize>, Region)> {
+        if !self.search.scope.beyond_destination {
+            return Vec::new();
+        }
+        let rate = self.scheduler.wire_rate(self.shared.now());
+        let mut likely = Vec::new();
+        let mut start = 0;
+        for run in wants.chunk_by(|a, b| self.may_join(a, b)) {
+            let numbers = start..start + run.len();
+            start = numbers.end;
+            let Some(Origin { oid, offset }) = run.first().and_then(|want| want.origin) else { continue };
+            let len = run.iter().map(|want| want.id.len()).sum();
+            let region = self.neighbours.region(&oid, &(offset..offset + len));
+            let is_untried = run.first().is_some_and(|want| self.is_untried(want.tag));
+            if let Some(region) = region.filter(|it| is_untried && delta_pays(rate, len, it.len())) {
+                likely.push((numbers, region));
+            }
+        }
+        let likened = likely.iter().flat_map(|(numbers, _)| &wants[numbers.clone()]);
+        for want in likened {
+            self.open.get_mut(&want.tag).into_iter().for_each(|open| open.delta = DeltaState::Asked);
+        }
+        likely
+    }
+
+    fn is_untried(&self, tag: Tag) -> bool {
+        self.open.get(&tag).is_some_and(|open| open.delta == DeltaState::Untried)
+    }
+
+    /// Whether `next` follows in the object of `want`, and is to be asked for alike.
+    fn may_join(&self, want: &Want, next: &Want) -> bool {
+        let ends = want.origin.map(|it| Origin { offset: it.offset + want.id.len(), ..it });
+        ends.is_some() && ends == next.origin && self.is_untried(want.tag) == self.is_untried(next.tag)
     }
 
     fn searched(&mut self, event: disk_search::Event) {
@@ -531,7 +601,11 @@ impl Driver {
         let (Some((tag, _)), Some(operation)) = (known, self.running.get(&id).map(|it| it.id)) else {
             return;
         };
-        let Some(call) = self.open.get(&tag).and_then(|open| self.calls.get(&open.call)) else { return };
+        let Some(open) = self.open.get(&tag) else { return };
+        if let Some(Origin { oid, offset }) = open.want.origin {
+            self.neighbours.found(&oid, offset, open.want.id.len(), chunk.place);
+        }
+        let Some(call) = self.calls.get(&open.call) else { return };
         let now = Instant::now();
         let delivery = Delivery {
             tag,
@@ -539,6 +613,7 @@ impl Driver {
             proof: None,
             source: SOURCE.into(),
             timing: (now, now),
+            saved: 0,
         };
         // The task ends only with this one.
         let _ = self.finds.send((Arc::clone(&call.sink), delivery, held));
@@ -569,6 +644,26 @@ impl Driver {
     }
 }
 
+/// Signs regions, each for the run of wants that likely resembles it. What cannot be read helps nobody.
+async fn sign(wants: &mut [Want], likely: Vec<(Range<usize>, Region)>) {
+    let (runs, regions): (Vec<_>, Vec<_>) = likely.into_iter().unzip();
+    let lens = runs.iter().map(|run| wants[run.clone()].iter().map(|want| want.id.len()).sum());
+    let work: Vec<(Region, u64)> = regions.into_iter().zip(lens).collect();
+    let signing = move || work.into_iter().map(|(region, len)| basis(&region, len)).collect::<Vec<_>>();
+    let signed = tokio::task::spawn_blocking(signing).await.unwrap_or_default();
+    for (run, basis) in runs.into_iter().zip(signed) {
+        wants[run].iter_mut().for_each(|want| want.basis.clone_from(&basis));
+    }
+}
+
+fn basis(region: &Region, len: u64) -> Option<Arc<Basis>> {
+    let base = disk_search::read(&region.path, &region.range).ok()?;
+    let target = usize::try_from(len).ok()?;
+    let block = delta::block_len(base.len(), target, &delta::Hints::default());
+    let signature = delta::Signature::of(&base, block, target).ok()?.to_bytes().into();
+    Some(Arc::new(Basis { base: base.into(), signature }))
+}
+
 /// A file as the heuristics know it.
 fn file(path: &Path, size: u64, modified: Option<Time>) -> File {
     let name = path.file_name().map_or(&b""[..], OsStrExt::as_bytes);
@@ -596,10 +691,11 @@ struct NetworkSink {
 impl Sink for NetworkSink {
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
         let (tag, len) = (delivery.tag, payload_len(&delivery.payload));
+        let saved = u32::try_from(delivery.saved).unwrap_or(u32::MAX);
         Box::pin(async move {
             self.inner.deliver(delivery).await;
             // The driver may be gone, with all that it waits for.
-            let _ = self.told.send(Told::Arrived { tag, len });
+            let _ = self.told.send(Told::Arrived { tag, len, saved });
         })
     }
 

@@ -39,6 +39,8 @@ pub enum Event {
         tag: Tag,
         /// Its bytes.
         len: u32,
+        /// How many of these were made of a region of a local file.
+        saved: u32,
     },
     /// The network did not bring chunks it was asked for; they can be asked for again.
     NotBrought(Vec<Tag>),

@@ -12,9 +12,10 @@
 //! | [`operations`] | what the disk can be asked for, at which cost; the candidates |
 //! | [`costs`] | moving averages of what things cost |
 //! | [`arrival`] | when the disk can be expected to bring a chunk |
+//! | [`neighbours`] | what of a local file a missing chunk likely resembles |
 //! | [`network`] | what is asked of the network |
 //! | [`pressure`] | which resource is free, and when there is time to compute |
-//! | [`worth`] | when a recipe is worth asking for, and a search worth going on with |
+//! | [`worth`] | when a recipe is worth asking for, a search worth going on with, and a region worth signing |
 //! | [`account`] | what `--explain` tells |
 //! | [`meter`] | the network as pieces show it, before anything is searched |
 //! | `plugin` | [`Adaptive`]: the transfer plugin |
@@ -28,6 +29,7 @@ pub mod event;
 pub mod groups;
 pub mod heuristics;
 pub mod meter;
+pub mod neighbours;
 pub mod network;
 pub mod operations;
 pub mod paths;

@@ -153,6 +153,13 @@ impl Scheduler {
         self.network.rate(now)
     }
 
+    /// As much of it as crosses the network: what deltas save makes it faster than it is.
+    pub fn wire_rate(&self, now: Duration) -> f64 {
+        let Account { from_network, in_vain, by_delta, .. } = self.account;
+        let come = (from_network + in_vain).max(1) as f64;
+        self.network.rate(now) * (1.0 - (by_delta as f64 / come).min(1.0))
+    }
+
     /// What was done so far.
     pub fn account(&self) -> Account {
         let (recomputations, recomputing) = self.recomputing.spent();
@@ -205,7 +212,10 @@ impl Scheduler {
             }
             Event::Withdrawn(tags) => self.withdraw(now, &tags),
             Event::Found { operation, tag } => self.found(now, operation, tag, actions),
-            Event::Arrived { tag, len } => self.arrived(now, tag, len),
+            Event::Arrived { tag, len, saved } => {
+                self.account.by_delta += u64::from(saved);
+                self.arrived(now, tag, len);
+            }
             Event::NotBrought(tags) => {
                 for len in tags.iter().filter_map(|tag| self.groups.wait_again(*tag)).collect::<Vec<_>>() {
                     self.network.given_up(now, u64::from(len));

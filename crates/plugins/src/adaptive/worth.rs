@@ -33,6 +33,15 @@ const PATIENCE: f64 = 0.02;
 const TOO_FAST: f64 = 0.8;
 const SLOW_ENOUGH: f64 = 0.6;
 
+/// What is shorter is not worth a signature.
+const LEAST_DELTA: u64 = 1 << 10;
+/// Bytes a second that are read and signed here, and looked through for what was signed there.
+const DELTA_RATE: f64 = 150e6;
+/// Share of a region that a delta can be expected to take over.
+const LIKENESS: f64 = 0.5;
+/// How much longer than the work the network must take for what is saved.
+const DELTA_MARGIN: f64 = 1.5;
+
 /// What is known of an object's transfer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
@@ -126,6 +135,16 @@ pub fn patience(elapsed: f64, network_time: f64, saved: f64) -> f64 {
     PATIENCE * (elapsed + network_time.min(1e6)) + saved / 2.0
 }
 
+/// True if asking for `len` bytes as a delta of a region pays, on a network of this rate, 0 if nothing came
+/// yet. It costs no round trip, for the signature goes with the question.
+pub fn delta_pays(rate: f64, len: u64, region: u64) -> bool {
+    if len < LEAST_DELTA || region < LEAST_DELTA {
+        return false;
+    }
+    let work = (len + region) as f64 / DELTA_RATE;
+    rate <= 0.0 || LIKENESS * len.min(region) as f64 / rate > DELTA_MARGIN * work
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,6 +189,24 @@ mod tests {
         assert!(!RecipeJudge::default().wants(&Progress { disk_is_free: false, ..slow }));
         let known_early = Progress { elapsed: Duration::from_millis(100), arrived: 9 << 20, ..slow };
         assert!(RecipeJudge::default().wants(&known_early));
+    }
+
+    #[test]
+    fn deltas_are_for_slow_networks_and_regions_of_some_length() {
+        const K: u64 = 1 << 10;
+        for (rate, len, region, pays) in [
+            (0.0, 32 * K, 32 * K, true),
+            (193e3, 32 * K, 32 * K, true),
+            (1.25e6, 16 * K, 48 * K, true),
+            (12.5e6, 32 * K, 32 * K, true),
+            (12.5e6, 16 * K, 120 * K, false),
+            (30e6, 32 * K, 32 * K, false),
+            (119e6, 32 * K, 32 * K, false),
+            (193e3, 32 * K, K / 2, false),
+            (193e3, K / 2, 32 * K, false),
+        ] {
+            assert_eq!(delta_pays(rate, len, region), pays, "{rate} {len} {region}");
+        }
     }
 
     #[test]

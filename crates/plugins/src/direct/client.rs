@@ -165,7 +165,7 @@ impl Direct {
         }
     }
 
-    async fn bring(&self, slot: &Slot, wants: Vec<Want>, context: &Context, sink: Arc<dyn Sink>) {
+    async fn bring(&self, slot: &Slot, mut wants: Vec<Want>, context: &Context, sink: Arc<dyn Sink>) {
         let peer = match self.peer(slot, context).await {
             Ok(peer) => peer,
             Err(outcome) => return wants.iter().for_each(|want| sink.outcome(want.tag, outcome.clone())),
@@ -174,6 +174,9 @@ impl Direct {
         // Only chunks wait for the peer's hello.
         let has_origins = wants.iter().any(|want| want.origin.is_some());
         let by_bytes = has_origins && peer.has_recipes().await;
+        if !peer.has_deltas() {
+            wants.iter_mut().for_each(|want| want.basis = None);
+        }
         let parts = wants.chunks(MAX_WANTS).map(<[Want]>::to_vec);
         let requests = parts.map(|wants| GetRequest::new(&context.root, wants, by_bytes));
         join_all(requests.map(|request| peer.get(request, Arc::clone(&sink)))).await;

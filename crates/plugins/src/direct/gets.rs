@@ -209,7 +209,14 @@ impl GetAnswer {
         }
         let header = self.header(serving, 0);
         let is_zero = are_zeros(&buffer);
+        let basis = self.get.wants[self.want].basis.as_ref().filter(|_| !is_zero);
+        let delta = basis.and_then(|basis| serving.delta(basis, &buffer));
         let bytes = serving.buffers().lend(buffer, 0);
+        if let Some((bytes, packed)) = delta {
+            let (request, want) = (self.get.request, self.want as u32);
+            out(Outgoing::control(Body::Delta(wire::Delta { request, want, bytes, packed })));
+            return Ok(());
+        }
         match is_zero {
             true => out(Outgoing::data(&DataHeader { zeros: true, ..header }, Bytes::new())),
             false => self.send_part(serving.sending(), Rest { header, bytes }, out),

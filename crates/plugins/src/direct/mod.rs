@@ -36,6 +36,7 @@
 //! | [`client`] | [`Direct`]: dials, reconnects, and is a transfer plugin |
 //! | [`control`] | the control stream: messages of the program above |
 //! | `buffers` | the memory that pieces are read into |
+//! | `deltas` | runs of bytes as deltas of what the asking side has |
 //! | `compress` | payloads as zstd frames: a [`crate::processor`] |
 //! | [`pace`] | a limit on bytes per second |
 //!
@@ -51,6 +52,7 @@ pub mod client;
 pub(crate) mod compress;
 pub mod control;
 pub mod conversation;
+mod deltas;
 pub mod dialling;
 pub mod gets;
 pub mod incoming;

@@ -238,6 +238,11 @@ impl Peer {
         self.greeted().await && self.shared.with(Session::has_recipes)
     }
 
+    /// Whether wants may have a basis, as the peer's hello said; false before it has come.
+    pub fn has_deltas(&self) -> bool {
+        self.shared.with(Session::has_deltas)
+    }
+
     /// Bytes that the peer last suggested to keep outstanding; 0 if it has no opinion.
     pub fn suggested(&self) -> u64 {
         self.shared.with(Session::suggested)

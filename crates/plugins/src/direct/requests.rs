@@ -2,16 +2,22 @@
 //! [`super::session::Session`] feeds it.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use thiserror::Error;
 use towpath_content::Oid;
+use towpath_content::chunking::ChunkHash;
 use towpath_transfer::want::{Delivery, Payload, Proof};
 use towpath_transfer::{Origin, Outcome, Tag, Want, WantId};
 
-use super::wire::{DataHeader, Get, MAX_PAYLOAD, ProofOf, WireOutcome, WireWant, oid_field};
+use super::deltas;
+use super::wire::{
+    self, DataHeader, Get, MAX_BASES, MAX_BASIS, MAX_DELTA_SPAN, MAX_PAYLOAD, ProofOf, WireOutcome, WireWant,
+    oid_field,
+};
 
 /// Wants to be asked for, put together before a session gives the request its number.
 #[derive(Debug)]
@@ -39,6 +45,9 @@ pub enum Violation {
     /// The parts of a piece did not come in order, or make up too much.
     #[error("sent a piece in the wrong order")]
     OutOfOrder,
+    /// A delta that is longer than may be.
+    #[error("sent a delta that is too long")]
+    TooLong,
 }
 
 /// A run of wants that goes over the wire as one.
@@ -50,20 +59,46 @@ pub struct Run {
     pub wants: Vec<Want>,
 }
 
-/// Joins wants for consecutive pieces of one object.
+impl Run {
+    /// The wants whose bytes come as piece `piece` of the run, and how many bytes these are.
+    fn part(&self, piece: u32) -> Option<(Range<usize>, u64)> {
+        let piece = piece as usize;
+        if self.wire.offset.is_some() {
+            return (piece == 0).then_some((0..self.wants.len(), self.wire.len.into()));
+        }
+        self.wants.get(piece).map(|want| (piece..piece + 1, want.id.len()))
+    }
+}
+
+/// Joins wants for consecutive pieces of one object, and for consecutive chunks with one basis.
 pub fn runs(wants: Vec<Want>, by_bytes: bool) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
+    let (mut runs, mut bases) = (Vec::<Run>::new(), 0);
     for want in wants {
-        let wire = wire_want(&want, by_bytes);
+        let mut wire = wire_want(&want, by_bytes);
         match runs.last_mut() {
             Some(last) if follows(last, &wire) => {
                 last.wire.count += 1;
                 last.wants.push(want);
             }
-            _ => runs.push(Run { wire, wants: vec![want] }),
+            Some(last) if shares_basis(last, &want, &wire) => {
+                last.wire.len += wire.len;
+                last.wants.push(want);
+            }
+            _ => {
+                wire.basis = wire.offset.and_then(|_| basis(&want, bases));
+                bases += usize::from(wire.basis.is_some());
+                runs.push(Run { wire, wants: vec![want] });
+            }
         }
     }
     runs
+}
+
+/// What a want's basis adds to the request, if the request has room for it.
+fn basis(want: &Want, bases: usize) -> Option<Bytes> {
+    let signature = want.basis.as_ref().map(|basis| basis.signature.clone());
+    signature
+        .filter(|it| it.len() <= MAX_BASIS && want.id.len() <= MAX_DELTA_SPAN.into() && bases < MAX_BASES)
 }
 
 fn wire_want(want: &Want, by_bytes: bool) -> WireWant {
@@ -89,6 +124,19 @@ fn follows(last: &Run, wire: &WireWant) -> bool {
         && is_pieces(wire)
         && last.wire.oid == wire.oid
         && last.wire.first + u64::from(last.wire.count) == wire.first
+}
+
+/// Whether `want` is for the bytes behind the run's, and to be made of the same basis.
+fn shares_basis(last: &Run, want: &Want, wire: &WireWant) -> bool {
+    let ours = last.wants.first().and_then(|first| first.basis.as_ref());
+    let is_same = ours.zip(want.basis.as_ref()).is_some_and(|(ours, theirs)| Arc::ptr_eq(ours, theirs));
+    let end = last.wire.offset.and_then(|offset| offset.checked_add(last.wire.len.into()));
+    is_same
+        && last.wire.basis.is_some()
+        && last.wire.oid == wire.oid
+        && wire.offset.is_some()
+        && end == wire.offset
+        && last.wire.len.checked_add(wire.len).is_some_and(|len| len <= MAX_DELTA_SPAN)
 }
 
 /// A piece of which some frames have come.
@@ -130,37 +178,89 @@ impl GetUnderWay {
         Ok(())
     }
 
-    /// Takes a data frame; returns a delivery when a want's bytes are all there.
+    /// Takes a data frame; returns what has all its bytes now: a want, or the wants of a run of bytes.
     pub fn data(
         &mut self,
         now: Instant,
         header: DataHeader,
         payload: Bytes,
-    ) -> Result<Option<Delivery>, Violation> {
-        let run = self.runs.get(header.want as usize).ok_or(Violation::Unasked)?;
-        let want = run.wants.get(header.piece as usize).ok_or(Violation::Unasked)?;
-        let (tag, len) = (want.tag, want.id.len());
-        let is_duplicate = self.ended[header.want as usize][header.piece as usize];
-        if is_duplicate {
-            return Err(Violation::Unasked);
-        }
-        let payload = match header.zeros {
-            true => Payload::Zeros,
+    ) -> Result<Vec<Delivery>, Violation> {
+        let (wants, len) = self.awaited(header.want, header.piece)?;
+        let bytes = match header.zeros {
+            true => None,
             false => match self.gather(&header, payload, len)? {
-                Some(bytes) => Payload::Bytes(bytes),
-                None => return Ok(None),
+                Some(bytes) => Some(bytes),
+                None => return Ok(Vec::new()),
             },
         };
-        self.ended[header.want as usize][header.piece as usize] = true;
-        let (proof, source) = (self.proofs.get(&header.want).cloned(), Arc::clone(&self.source));
-        Ok(Some(Delivery { tag, payload, proof, source, timing: (self.asked, now) }))
+        Ok(self.deliver(now, header.want, wants, bytes, 0))
+    }
+
+    /// Takes a run of bytes as a delta of its basis. If it does not make what was asked for, that is to
+    /// be asked for again without a basis: `end` hears so.
+    pub fn delta(
+        &mut self,
+        now: Instant,
+        message: &wire::Delta,
+        mut end: impl FnMut(Tag, Outcome),
+    ) -> Result<Vec<Delivery>, Violation> {
+        let (wants, len) = self.awaited(message.want, 0)?;
+        let run = &self.runs[message.want as usize];
+        let basis = run.wants.first().and_then(|want| want.basis.as_ref());
+        let basis = basis.filter(|_| run.wire.basis.is_some()).ok_or(Violation::Unasked)?;
+        if message.bytes.len() > wire::MAX_DELTA {
+            return Err(Violation::TooLong);
+        }
+        let made = deltas::apply(message, &basis.base, len as usize);
+        let Some(bytes) = made.filter(|bytes| are_chunks(&run.wants, bytes)) else {
+            self.end_run(message.want as usize, &Outcome::RetryLater(Duration::ZERO), &mut end);
+            return Ok(Vec::new());
+        };
+        let saved = len.saturating_sub(message.bytes.len() as u64);
+        Ok(self.deliver(now, message.want, wants, Some(bytes), saved))
+    }
+
+    /// The wants whose bytes come as this piece, none of which has ended, and how many bytes these are.
+    fn awaited(&self, want: u32, piece: u32) -> Result<(Range<usize>, u64), Violation> {
+        let run = self.runs.get(want as usize).ok_or(Violation::Unasked)?;
+        let (wants, len) = run.part(piece).ok_or(Violation::Unasked)?;
+        let ended = &self.ended[want as usize][wants.clone()];
+        if ended.iter().any(|ended| *ended) { Err(Violation::Unasked) } else { Ok((wants, len)) }
+    }
+
+    /// Hands the bytes of some wants of a run on, each its own; `None` is zeros.
+    fn deliver(
+        &mut self,
+        now: Instant,
+        run: u32,
+        wants: Range<usize>,
+        mut bytes: Option<Bytes>,
+        saved: u64,
+    ) -> Vec<Delivery> {
+        self.ended[run as usize][wants.clone()].fill(true);
+        let (proof, timing) = (self.proofs.get(&run), (self.asked, now));
+        let wants = &self.runs[run as usize].wants[wants];
+        let all: u64 = wants.iter().map(|want| want.id.len()).sum();
+        let deliver = |want: &Want| {
+            let len = want.id.len();
+            let payload = match &mut bytes {
+                // Too long or too short: that is for whoever asked to find out.
+                Some(bytes) if wants.len() == 1 => Payload::Bytes(std::mem::take(bytes)),
+                Some(bytes) => Payload::Bytes(bytes.split_to(bytes.len().min(len as usize))),
+                None => Payload::Zeros,
+            };
+            let saved = (u128::from(saved) * u128::from(len) / u128::from(all.max(1))) as u64;
+            let (proof, source) = (proof.cloned(), Arc::clone(&self.source));
+            Delivery { tag: want.tag, payload, proof, source, timing, saved }
+        };
+        wants.iter().map(deliver).collect()
     }
 
     /// How long a compressed payload must be: all that is left of its piece, or a full frame.
     pub fn expected(&self, header: &DataHeader) -> Result<usize, Violation> {
         let run = self.runs.get(header.want as usize).ok_or(Violation::Unasked)?;
-        let want = run.wants.get(header.piece as usize).ok_or(Violation::Unasked)?;
-        let left = want.id.len().checked_sub(header.offset.into()).ok_or(Violation::OutOfOrder)?;
+        let (_, len) = run.part(header.piece).ok_or(Violation::Unasked)?;
+        let left = len.checked_sub(header.offset.into()).ok_or(Violation::OutOfOrder)?;
         Ok(left.min(MAX_PAYLOAD as u64) as usize)
     }
 
@@ -236,6 +336,18 @@ impl GetUnderWay {
     pub fn holds(&self, tag: Tag) -> bool {
         self.runs.iter().any(|run| run.wants.iter().any(|want| want.tag == tag))
     }
+}
+
+/// Whether `bytes` are those of the chunks, one after the other.
+fn are_chunks(wants: &[Want], mut bytes: &[u8]) -> bool {
+    let mut is_next = |want: &Want| match want.id {
+        WantId::Chunk { hash, len } => {
+            let chunk = bytes.split_off(..len as usize);
+            chunk.is_some_and(|chunk| ChunkHash::of(chunk) == ChunkHash(hash))
+        }
+        WantId::Piece { .. } | WantId::Block { .. } => false,
+    };
+    wants.iter().all(&mut is_next) && bytes.is_empty()
 }
 
 /// The object of a wire want; `None` for a chunk.

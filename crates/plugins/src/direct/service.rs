@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::Semaphore;
 use towpath_content::pieces::Layout;
 use towpath_content::ticket::Secret;
@@ -17,6 +18,7 @@ use towpath_transfer::{Metadata, Outcome};
 
 use super::access::{Decision, Facts, decide};
 use super::buffers::Buffers;
+use super::deltas;
 use super::sending::Sending;
 use crate::processor::{Object, Processors};
 
@@ -24,6 +26,8 @@ use crate::processor::{Object, Processors};
 const BLOCKS: usize = 64;
 /// Recipes that a service makes at once.
 const RECIPES: usize = 8;
+/// Deltas that a service makes at once; whoever asks for more gets the bytes as they are.
+const DELTAS: usize = 4;
 /// When to ask again for a recipe while too many are being made.
 pub(super) const RECIPE_WAIT: Duration = Duration::from_secs(1);
 /// Bindings of roots kept by whoever answers: more roots than can be proved on a connection.
@@ -46,13 +50,15 @@ pub struct Service {
     processors: Processors,
     /// One for each recipe that may be made at once: it takes all processors.
     recipes: Arc<Semaphore>,
+    /// One for each delta that may be made at once: it takes memory and time.
+    deltas: Arc<Semaphore>,
 }
 
 impl Service {
     /// Serves from `store` by the rights that `issuer` knows.
     pub fn new(store: Arc<dyn Store>, issuer: Arc<dyn Issuer>) -> Self {
-        let recipes = Arc::new(Semaphore::new(RECIPES));
-        Self { store, issuer, processors: Processors::default(), recipes }
+        let [recipes, deltas] = [RECIPES, DELTAS].map(|most| Arc::new(Semaphore::new(most)));
+        Self { store, issuer, processors: Processors::default(), recipes, deltas }
     }
 
     /// What it gives passes `processors`.
@@ -122,6 +128,13 @@ impl Serving {
 
     pub(super) fn recipe(&self, oid: &Oid) -> Result<Arc<dyn RecipeNodes>, Outcome> {
         self.service.recipe(oid)
+    }
+
+    /// `target` as a delta of the basis that was signed so, and whether it is packed, unless it is better
+    /// sent as it is.
+    pub(super) fn delta(&self, signature: &[u8], target: &[u8]) -> Option<(Bytes, bool)> {
+        let _permit = self.service.deltas.try_acquire().ok()?;
+        deltas::make(signature, target)
     }
 
     pub(super) fn processors(&self) -> &Processors {

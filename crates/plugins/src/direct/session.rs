@@ -140,6 +140,8 @@ pub struct Session {
     greeted: bool,
     /// The peer answers questions for recipes and wants by runs of bytes.
     has_recipes: bool,
+    /// The peer answers wants that have a basis.
+    has_deltas: bool,
     next_request: u32,
     gets: BTreeMap<u32, GetUnderWay>,
     /// Open questions, and whether a recipe was asked for.
@@ -170,6 +172,7 @@ impl Session {
             config,
             greeted: false,
             has_recipes: false,
+            has_deltas: false,
             next_request: 1,
             gets: BTreeMap::new(),
             questions: BTreeMap::new(),
@@ -258,6 +261,7 @@ impl Session {
             Incoming::Data { header, payload } => self.data(now, header, payload),
             Incoming::Answer(request, answer) => self.answer(request, Effect::Answer { request, answer }),
             Incoming::Ranges(request, ranges) => self.answer(request, Effect::Ranges { request, ranges }),
+            Incoming::Message(Body::Delta(delta)) => self.delta(now, &delta),
             Incoming::Message(body) => self.message(body),
         };
         if let Err(why) = taken {
@@ -296,6 +300,11 @@ impl Session {
     /// Whether the peer can be asked for recipes and for runs of bytes; false until its hello has come.
     pub const fn has_recipes(&self) -> bool {
         self.has_recipes
+    }
+
+    /// Whether wants may have a basis; false until the peer's hello has come.
+    pub const fn has_deltas(&self) -> bool {
+        self.has_deltas
     }
 
     /// Bytes that the peer last suggested to keep outstanding; 0 if it has no opinion.
@@ -442,6 +451,7 @@ impl Session {
         }
         self.greeted = true;
         self.has_recipes = hello.capabilities.iter().any(|capability| capability == wire::RECIPES);
+        self.has_deltas = hello.capabilities.iter().any(|capability| capability == wire::DELTAS);
         let has = |name: &str| hello.capabilities.iter().any(|capability| capability == name);
         let wished = |wish: &str| has(wish) || self.config.wishes.iter().any(|own| own == wish);
         let in_parts = has(wire::PARTS);
@@ -524,11 +534,24 @@ impl Session {
             self.suggested = header.suggested.into();
         }
         let (Some(get), Some(payload)) = (self.gets.get_mut(&header.request), payload) else { return Ok(()) };
-        let delivery = get.data(now, header, payload).map_err(|violation| violation.to_string())?;
-        if let Some(delivery) = delivery {
-            self.effects.push_back(Effect::Delivery { request: header.request, delivery });
-        }
+        let deliveries = get.data(now, header, payload).map_err(|violation| violation.to_string())?;
+        self.hand_on(header.request, deliveries);
         Ok(())
+    }
+
+    fn delta(&mut self, now: Instant, message: &wire::Delta) -> Result<(), String> {
+        let request = message.request;
+        self.was_put(request).map_err(|violation| violation.to_string())?;
+        let Some(get) = self.gets.get_mut(&request) else { return Ok(()) };
+        let effects = &mut self.effects;
+        let end = |tag, outcome| effects.push_back(Effect::Outcome { request, tag, outcome });
+        let deliveries = get.delta(now, message, end).map_err(|violation| violation.to_string())?;
+        self.hand_on(request, deliveries);
+        Ok(())
+    }
+
+    fn hand_on(&mut self, request: u32, deliveries: Vec<Delivery>) {
+        self.effects.extend(deliveries.into_iter().map(|delivery| Effect::Delivery { request, delivery }));
     }
 }
 

@@ -20,11 +20,21 @@ pub const MAX_PAYLOAD: usize = 256 << 10;
 /// The protocol's version.
 pub const VERSION: u32 = 1;
 /// What this program can always do, as told in [`Hello`]; encodings that it takes come behind.
-pub const CAPABILITIES: [&str; 4] = ["chunks", "live", RECIPES, PARTS];
+pub const CAPABILITIES: [&str; 5] = ["chunks", "live", RECIPES, PARTS, DELTAS];
 /// The capability of encoded payloads of any size, which begin with it.
 pub const PARTS: &str = "parts";
 /// The capability of [`Recipe`] and of wants by a run of bytes.
 pub const RECIPES: &str = "recipes";
+/// The capability of wants with a basis and of [`Delta`].
+pub const DELTAS: &str = "deltas";
+/// Most bytes of a want's basis.
+pub const MAX_BASIS: usize = 16 << 10;
+/// Most bytes of a want that has a basis: it is held in memory on both sides.
+pub const MAX_DELTA_SPAN: u32 = 1 << 20;
+/// Most wants with a basis in a [`Get`].
+pub const MAX_BASES: usize = 64;
+/// Most bytes of a [`Delta`] as it is sent.
+pub const MAX_DELTA: usize = 256 << 10;
 /// Most bytes of the root and the nodes in a [`Recipe`].
 pub const MAX_RECIPE_PART: usize = 64 << 10;
 /// Most bytes of a want that is a run of bytes.
@@ -180,6 +190,23 @@ pub struct Recipe {
     pub nodes: Vec<Bytes>,
 }
 
+/// A run of bytes, as a delta of the want's basis.
+#[derive(Clone, PartialEq, Message)]
+pub struct Delta {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// Index of the want.
+    #[prost(uint32, tag = "2")]
+    pub want: u32,
+    /// See `docs/formats/delta.md`.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub bytes: Bytes,
+    /// `bytes` are one zstd frame of it.
+    #[prost(bool, tag = "4")]
+    pub packed: bool,
+}
+
 /// Which pieces can be had.
 #[derive(Clone, PartialEq, Message)]
 pub struct Have {
@@ -215,6 +242,9 @@ pub struct WireWant {
     /// How many bytes.
     #[prost(uint32, tag = "7")]
     pub len: u32,
+    /// Signature of what the asking side has that may resemble this run of bytes.
+    #[prost(bytes = "bytes", optional, tag = "8")]
+    pub basis: Option<Bytes>,
 }
 
 /// Asks for data.
@@ -295,7 +325,7 @@ pub struct ControlEnd {}
 #[derive(Clone, PartialEq, Message)]
 pub struct Control {
     /// Exactly one.
-    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18")]
+    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19")]
     pub body: Option<Body>,
 }
 
@@ -339,6 +369,8 @@ pub enum Body {
     ControlEnd(ControlEnd),
     #[prost(message, tag = "18")]
     Recipe(Recipe),
+    #[prost(message, tag = "19")]
+    Delta(Delta),
 }
 
 impl Body {

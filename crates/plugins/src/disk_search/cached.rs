@@ -14,7 +14,7 @@ use towpath_content::chunking::ChunkHash;
 use towpath_store::disk::chunk_index::Location;
 use towpath_store::{DiskStore, Stamp};
 
-use super::{Cancel, Cost, FoundChunk, Give, Meter, SearchError, Wanted, open};
+use super::{Cancel, Cost, FoundChunk, Give, Meter, Place, SearchError, Wanted, open};
 
 /// How often a chunk's place is looked for again because its file had changed.
 const ROUNDS: usize = 8;
@@ -195,7 +195,12 @@ impl Reading<'_, '_> {
                 continue;
             }
             // A copy, so that a small chunk does not keep the whole run in memory.
-            let found = FoundChunk { hash: *hash, bytes: Bytes::copy_from_slice(bytes) };
+            let place = Place {
+                path: Arc::clone(&location.path),
+                offset: location.offset,
+                size: location.stamp.size,
+            };
+            let found = FoundChunk { hash: *hash, bytes: Bytes::copy_from_slice(bytes), place };
             let give = &mut self.give;
             if !self.meter.aside(|| give(found)) {
                 return Err(SearchError::Cancelled);

@@ -14,7 +14,7 @@ use towpath_store::disk::chunk_index::{CutChunk, CutFile};
 use towpath_store::{DiskStore, FileRecord, Hashed, StoreError};
 
 use super::stat::Candidate;
-use super::{Cancel, Cost, FoundChunk, Give, Meter, SearchError, Wanted, open};
+use super::{Cancel, Cost, FoundChunk, Give, Meter, Place, SearchError, Wanted, open};
 
 /// Chunks of one file that are indexed, 48 bytes of memory each. A file that has more is searched each time.
 const MAX_INDEXED: usize = 1 << 19;
@@ -42,7 +42,8 @@ pub fn hash(
     give: &mut Give<'_>,
 ) -> (Result<HashOutcome, SearchError>, Cost) {
     let meter = Meter::start();
-    let mut pass = Pass { wanted, cancel, give, meter, chunks: Vec::new(), is_refused: false };
+    let place = Place { path: candidate.path().into(), offset: 0, size: candidate.stamp.size };
+    let mut pass = Pass { wanted, cancel, give, meter, place, chunks: Vec::new(), is_refused: false };
     let result = pass.run(store, candidate, parameters);
     (result, pass.meter.stop())
 }
@@ -52,6 +53,8 @@ struct Pass<'a, 'g> {
     cancel: &'a Cancel,
     give: &'a mut Give<'g>,
     meter: Meter,
+    /// The file's first byte.
+    place: Place,
     chunks: Vec<CutChunk>,
     /// Nobody takes what is found any more.
     is_refused: bool,
@@ -108,7 +111,8 @@ impl Pass<'_, '_> {
         self.chunks.extend(run.iter().take(room).map(chunk));
         let is_wanted = |found: &&Descriptor| (self.wanted)(&found.hash) == Some(found.len);
         let matching: Vec<_> = run.iter().filter(is_wanted).collect();
-        let found: Vec<_> = matching.into_par_iter().filter_map(|chunk| warm(file, chunk)).collect();
+        let found: Vec<_> =
+            matching.into_par_iter().filter_map(|chunk| warm(file, &self.place, chunk)).collect();
         if found.into_iter().all(|chunk| self.hand_out(chunk)) { Ok(()) } else { Err(ended()) }
     }
 
@@ -121,7 +125,7 @@ impl Pass<'_, '_> {
         if (self.wanted)(&hash) != Some(len) {
             return Ok(());
         }
-        let found = warm(file, &Descriptor { hash, len, offset: 0 });
+        let found = warm(file, &self.place, &Descriptor { hash, len, offset: 0 });
         if found.is_none_or(|chunk| self.hand_out(chunk)) { Ok(()) } else { Err(SearchError::Cancelled) }
     }
 
@@ -147,10 +151,12 @@ pub fn whole_as_chunk(hashed: &Hashed, chunks: usize) -> Option<CutChunk> {
 
 /// The bytes of a chunk that was read a moment ago, from memory the second time. They are compared
 /// again, since they are another copy of what may be changing.
-fn warm(file: &File, chunk: &Descriptor) -> Option<FoundChunk> {
+fn warm(file: &File, start: &Place, chunk: &Descriptor) -> Option<FoundChunk> {
     let mut bytes = vec![0; chunk.len as usize];
     file.read_exact_at(&mut bytes, chunk.offset).ok()?;
-    (ChunkHash::of(&bytes) == chunk.hash).then(|| FoundChunk { hash: chunk.hash, bytes: Bytes::from(bytes) })
+    let place = Place { offset: chunk.offset, ..start.clone() };
+    let found = FoundChunk { hash: chunk.hash, bytes: Bytes::from(bytes), place };
+    (ChunkHash::of(&found.bytes) == chunk.hash).then_some(found)
 }
 
 fn ended() -> io::Error {

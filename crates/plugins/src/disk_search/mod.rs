@@ -14,7 +14,7 @@
 //! | `open` | files and directories opened by paths without symbolic links |
 //!
 //! What always holds: no symbolic link is followed and nothing but regular files is opened for reading; a
-//! directory on another file system than its parent is not entered; all bytes handed out were compared
+//! directory on another file system than its parent is not entered; all chunks handed out were compared
 //! with their hash; the index may be stale, which costs a `stat` and forgets the file.
 
 mod cached;
@@ -40,6 +40,7 @@ use towpath_store::StoreError;
 pub use cached::{Indexed, ReadBack, cache_check, cache_read};
 pub use executor::{Event, Executor, Finished, InFlight, Limits, Operation, OperationId, Rules};
 pub use hash::{HashOutcome, hash, whole_as_chunk};
+pub use open::read;
 pub use scope::Scope;
 pub use stat::{Candidate, Directory, Listing, stat};
 
@@ -114,6 +115,19 @@ pub struct FoundChunk {
     pub hash: ChunkHash,
     /// Its bytes.
     pub bytes: Bytes,
+    /// Where it lay.
+    pub place: Place,
+}
+
+/// A place in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub path: Arc<Path>,
+    /// Its first byte.
+    pub offset: u64,
+    /// Bytes of the file.
+    pub size: u64,
 }
 
 /// Tells the length of a chunk that is wanted still. Asked for every chunk of every file that is hashed,

@@ -4,7 +4,9 @@
 //! sandbox forbids that call, the path is walked name by name.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Component, Path};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags, fstat, openat, openat2, statx};
@@ -49,6 +51,17 @@ pub(super) fn regular(path: &Path) -> Result<(File, Stamp), SearchError> {
         FileType::RegularFile => Ok((file.into(), Stamp::from_stat(&found))),
         _ => Err(SearchError::Unfit(path.into())),
     }
+}
+
+/// The bytes of a regular file at `range`, whatever they are now. A file that has become shorter is an error.
+pub fn read(path: &Path, range: &Range<u64>) -> Result<Vec<u8>, SearchError> {
+    let (file, stamp) = regular(path)?;
+    if stamp.size < range.end {
+        return Err(SearchError::Changed(path.into()));
+    }
+    let mut bytes = vec![0; (range.end - range.start) as usize];
+    file.read_exact_at(&mut bytes, range.start).map_err(|error| SearchError::of(path, error))?;
+    Ok(bytes)
 }
 
 /// The stamp of the regular file at `path`, which is not opened for reading.
@@ -111,6 +124,9 @@ mod tests {
         assert!(matches!(regular(&root.join("dir/b/file")), Err(SearchError::Unfit(_))));
         assert!(matches!(regular(&root.join("a/b")), Err(SearchError::Unfit(_))));
         assert!(matches!(regular(&root.join("a/b/none")), Err(SearchError::Gone(_))));
+        assert_eq!(read(&root.join("a/b/file"), &(1..4)).unwrap(), b"yte");
+        assert!(matches!(read(&root.join("a/b/file"), &(1..6)), Err(SearchError::Changed(_))));
+        assert!(read(&root.join("a/b/link"), &(1..4)).is_err());
         assert!(directory(&root.join("a/../a")).is_err() || mount_of(directory(&root).unwrap()).is_ok());
     }
 }

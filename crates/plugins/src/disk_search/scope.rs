@@ -32,7 +32,8 @@ pub struct Scope {
     pub roots: Vec<PathBuf>,
     /// What the user asked to have searched (`--search`).
     pub extra: Vec<PathBuf>,
-    /// Whether it may go further than `start` and `extra`.
+    /// Whether it may go further than `start` and `extra`. It is only asked of whom this machine's files may
+    /// be known to, who may be sent signatures of them too.
     pub beyond_destination: bool,
 }
 

@@ -61,6 +61,7 @@ async fn a_delivery_that_the_end_interrupts_ends_its_want() {
         places: Vec::new(),
         group: Arc::default(),
         origin: None,
+        basis: None,
     };
     let sink = Arc::new(Stuck::default());
     let asking = direct.get_chunks((0..4).map(want).collect(), &context, sink.clone());

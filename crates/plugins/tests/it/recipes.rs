@@ -103,7 +103,8 @@ impl TransferPlugin for Half {
                 self.own.fetch_add(bytes.len(), Ordering::SeqCst);
                 let timing = (Instant::now(), Instant::now());
                 let payload = Payload::Bytes(bytes);
-                let delivery = Delivery { tag: want.tag, payload, proof: None, source: "own".into(), timing };
+                let delivery =
+                    Delivery { tag: want.tag, payload, proof: None, source: "own".into(), timing, saved: 0 };
                 sink.deliver(delivery).await;
             }
             let pieces = rest.iter().filter(|want| matches!(want.id, WantId::Piece { .. })).count();
@@ -330,6 +331,7 @@ async fn any_number_of_chunks_may_be_asked_in_one_call() {
             places: Vec::new(),
             group: Arc::default(),
             origin: Some(towpath_transfer::Origin { oid, offset: index * 100 }),
+            basis: None,
         })
         .collect();
     assert!(wants.len() > 5 * 1024);

@@ -368,7 +368,7 @@ impl<'a> Fetch<'a> {
         let (len, is_idle) = (self.chunk() as u64, self.wire.is_empty());
         self.rate.arrived(at(self.now + step), len, is_idle);
         self.missing.remove(&chunk);
-        self.tell(Event::Arrived { tag: chunk, len: len as u32 });
+        self.tell(Event::Arrived { tag: chunk, len: len as u32, saved: 0 });
     }
 
     fn take_up(&mut self, step: f64, check: f64, write: f64) {

@@ -262,6 +262,7 @@ fn delivery(want: &Want, payload: Payload, proof: Option<Vec<u8>>) -> Delivery {
         proof,
         source: SOURCE.into(),
         timing: (Instant::now(), Instant::now()),
+        saved: 0,
     }
 }
 
