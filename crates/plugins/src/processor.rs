@@ -17,7 +17,8 @@
 //!   itself is only admitted.
 //! * **Encodings are agreed on.** Each side names in its hello those it can take, and those it
 //!   wishes for. Data are sent encoded only if the other side takes the encoding and either wishes
-//!   for it, and each frame tells its encoding. An encoder may leave a payload alone.
+//!   for it, and each frame tells its encoding. An encoder may leave a payload alone. Compression is
+//!   also used unasked, where that is quicker.
 //! * **A decoder is handed a stranger's bytes.** It is told how long the payload must be, takes no
 //!   more memory than that, and answers anything else with an error, which ends the connection.
 //! * **Nothing blocks.** A processor works on the bytes at hand; it does not wait for disks or

@@ -98,6 +98,10 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         DataHeader { encoding: 1, ..header }.encode().to_vec(),
     ));
     all.push(("data header: the same, encoding 2", DataHeader { encoding: 2, ..header }.encode().to_vec()));
+    all.push((
+        "an encoded payload: 258 bytes as three, between sides with parts",
+        wire::with_len(258, b"abc").to_vec(),
+    ));
     all
 }
 

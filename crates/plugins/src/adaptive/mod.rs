@@ -18,6 +18,7 @@
 //! | [`worth`] | when a recipe is worth asking for, a search worth going on with, and a region worth signing |
 //! | [`account`] | what `--explain` tells |
 //! | [`meter`] | the network as pieces show it, before anything is searched |
+//! | `pieces` | pieces under way, and which are taken back when a recipe is wanted |
 //! | `plugin` | [`Adaptive`]: the transfer plugin |
 //! | `driver` | the task around the scheduler |
 
@@ -33,6 +34,7 @@ pub mod neighbours;
 pub mod network;
 pub mod operations;
 pub mod paths;
+mod pieces;
 mod plugin;
 pub mod pressure;
 pub mod scheduler;

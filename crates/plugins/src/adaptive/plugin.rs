@@ -20,6 +20,7 @@ use super::account::Account;
 use super::costs::Costs;
 use super::driver::{self, Search, Told};
 use super::meter::Meter;
+use super::pieces::{self, Pieces};
 use super::pressure::Queues;
 
 /// Parts of a recipe that wait for whoever reads them.
@@ -43,6 +44,7 @@ pub struct Adaptive {
 pub(super) struct Shared {
     start: Instant,
     meter: Mutex<Meter>,
+    pieces: Mutex<Pieces>,
     /// How the chunks of an object were cut, by its recipe.
     parameters: Mutex<HashMap<Oid, Parameters>>,
     account: Mutex<Account>,
@@ -82,6 +84,7 @@ impl Adaptive {
         let shared = Shared {
             start: Instant::now(),
             meter: Mutex::new(Meter::new(Costs::new(CHUNK))),
+            pieces: Mutex::default(),
             parameters: Mutex::default(),
             account: Mutex::default(),
         };
@@ -94,6 +97,15 @@ impl Adaptive {
     /// What was searched and found so far.
     pub fn account(&self) -> Account {
         lock(&self.shared.account).clone()
+    }
+
+    /// Takes pieces of an object back from the network, all but the first `kept`: its recipe is the better
+    /// way.
+    fn take_back(&self, oid: &Oid, kept: usize) {
+        let tags = lock(&self.shared.pieces).take_back(oid, kept);
+        if !tags.is_empty() {
+            self.network.cancel_chunks(&tags);
+        }
     }
 
     /// Hands something to the driver, which runs from the first chunk on.
@@ -156,7 +168,13 @@ impl TransferPlugin for Adaptive {
 
     fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
         let round_trip = self.network.path().round_trip;
-        self.shared.meter().wants_recipe(facts, is_promising, round_trip, self.shared.now())
+        let is_wanted = self.shared.meter().wants_recipe(facts, is_promising, round_trip, self.shared.now());
+        if is_wanted {
+            // Nothing that most likely is here already is to come before the recipe. The one that is
+            // coming in fills the time until that is made.
+            self.take_back(&facts.oid, 1);
+        }
+        is_wanted
     }
 
     fn takes_all_chunks(&self) -> bool {
@@ -175,11 +193,13 @@ impl TransferPlugin for Adaptive {
         let oid = query.oid;
         let (parts, mut inbox) = mpsc::channel(PARTS);
         Box::pin(async move {
+            let mut has_come = false;
             let passing = async {
                 while let Some(part) = inbox.recv().await {
                     if let Description::Recipe(part) = &part
                         && let Some(root) = &part.root
                     {
+                        has_come = true;
                         self.shared.learn(oid, root);
                     }
                     if answers.send(part).await.is_err() {
@@ -188,6 +208,9 @@ impl TransferPlugin for Adaptive {
                 }
             };
             let (result, ()) = tokio::join!(self.network.get_descriptors(query, context, parts), passing);
+            if has_come && result.is_ok() {
+                self.take_back(&oid, 0);
+            }
             result
         })
     }
@@ -219,6 +242,7 @@ impl TransferPlugin for Adaptive {
     }
 
     fn cancel_chunks(&self, tags: &[Tag]) {
+        lock(&self.shared.pieces).withdrawn(tags);
         self.network.cancel_chunks(tags);
         if let Some(driver) = self.driver.get() {
             let _ = driver.send(Told::Withdrawn(tags.to_vec()));
@@ -253,15 +277,25 @@ impl PieceSink {
         let mut meter = shared.meter();
         pieces.values().for_each(|(oid, bytes)| meter.asked(*oid, *bytes, now));
         drop(meter);
+        let mut under_way = lock(&shared.pieces);
+        for want in wants {
+            if let Some((oid, _)) = pieces.get(&want.tag) {
+                under_way.asked(*oid, want.tag);
+            }
+        }
+        drop(under_way);
         Self { inner, shared, pieces: Mutex::new(pieces) }
     }
 
-    fn ended(&self, tag: Tag, has_come: bool) {
-        let Some((oid, bytes)) = lock(&self.pieces).remove(&tag) else { return };
+    /// A piece came or did not: whether it had been taken back.
+    fn ended(&self, tag: Tag, has_come: bool) -> bool {
+        let Some((oid, bytes)) = lock(&self.pieces).remove(&tag) else { return false };
         let Pressure { writer_backlog, receive_queue } = self.inner.pressure();
         let mut meter = self.shared.meter();
         meter.ended(&oid, bytes, has_come, self.shared.now());
         meter.look(Queues { writer_backlog, receive_queue, ..Queues::default() });
+        drop(meter);
+        lock(&self.shared.pieces).ended(&oid, tag)
     }
 }
 
@@ -272,8 +306,8 @@ impl Sink for PieceSink {
     }
 
     fn outcome(&self, tag: Tag, outcome: Outcome) {
-        self.ended(tag, false);
-        self.inner.outcome(tag, outcome);
+        let was_taken_back = self.ended(tag, false);
+        self.inner.outcome(tag, pieces::told(outcome, was_taken_back));
     }
 
     fn pressure(&self) -> Pressure {
@@ -287,6 +321,11 @@ impl Drop for PieceSink {
         let left = std::mem::take(&mut *lock(&self.pieces));
         let (mut meter, now) = (self.shared.meter(), self.shared.now());
         left.values().for_each(|(oid, bytes)| meter.ended(oid, *bytes, false, now));
+        drop(meter);
+        let mut pieces = lock(&self.shared.pieces);
+        for (tag, (oid, _)) in &left {
+            pieces.ended(oid, *tag);
+        }
     }
 }
 

@@ -13,6 +13,8 @@ mod preferred;
 #[cfg(test)]
 mod recipes;
 #[cfg(test)]
+mod slow_path;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod takeover;

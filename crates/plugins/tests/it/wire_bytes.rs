@@ -9,13 +9,15 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, ReadBuf};
 use towpath_content::Oid;
 use towpath_link::pipe::{self, Role};
-use towpath_link::{Connection, Identity};
+use towpath_link::{Connection, Identity, PathProbe};
 use towpath_plugins::Direct;
-use towpath_plugins::direct::{COMPRESS, Peer, PeerConfig, Service};
+use towpath_plugins::direct::{COMPRESS, Pace, Peer, PeerConfig, Service};
+use towpath_plugins::processor::rules::Rules;
 use towpath_plugins::processor::{Decode, Encode, Encoding, Processor, Processors, conformance};
 use towpath_store::{About, MemoryStore};
 use towpath_transfer::{Context, Session};
 
+use crate::slow_path::slow;
 use crate::support::*;
 
 /// Counts what is read.
@@ -57,7 +59,13 @@ async fn received(data: &[u8], here: bool, there: bool) -> u64 {
 }
 
 async fn received_with(data: &[u8], here: PeerConfig, there: PeerConfig) -> u64 {
-    let (near, far, count) = counted().await;
+    received_by(data, here, there, PathProbe::none()).await
+}
+
+/// The same, where the sender's kernel says this of the path.
+async fn received_by(data: &[u8], here: PeerConfig, there: PeerConfig, path: PathProbe) -> u64 {
+    let (near, mut far, count) = counted().await;
+    far.info = path;
     let store = Arc::new(MemoryStore::new());
     let oid = put(&store, data, &About::default());
     let keys = Keys { identity: Identity::generate().unwrap(), secrets: [].into(), allow_all: true };
@@ -86,9 +94,38 @@ async fn compression_shrinks_what_can_shrink_if_either_end_asks() {
 
 #[tokio::test]
 async fn what_does_not_shrink_goes_as_it_is() {
-    let noise: Vec<u8> = (0..40_000u32).flat_map(|n| *Oid::of(&n.to_le_bytes()).digest()).collect();
+    let noise = noise();
     let (plain, packed) = (received(&noise, false, false).await, received(&noise, true, true).await);
     assert!(packed <= plain + 1000, "{packed} of {plain}");
+}
+
+fn noise() -> Vec<u8> {
+    (0..40_000u32).flat_map(|n| *Oid::of(&n.to_le_bytes()).digest()).collect()
+}
+
+#[tokio::test]
+async fn on_a_slow_path_text_shrinks_unasked_and_noise_costs_nothing() {
+    let config = || PeerConfig { send_pace: Arc::new(Pace::new(4 << 20)), ..PeerConfig::default() };
+    let text = b"all work and no play makes a dull text ".repeat(50_000);
+    let packed = received_by(&text, config(), config(), slow()).await;
+    assert!(packed < text.len() as u64 / 20, "{packed} of {}", text.len());
+    let noise = noise();
+    let plain = received(&noise, false, false).await;
+    let sent = received_by(&noise, config(), config(), slow()).await;
+    // Heads of small frames.
+    assert!(sent < plain + plain / 200, "{sent} and {plain}");
+}
+
+#[tokio::test]
+async fn a_side_that_never_compresses_is_sent_no_compressed_data() {
+    let never = || {
+        let processors = Processors::default().configured(false, &Rules::default());
+        PeerConfig { processors, ..PeerConfig::default() }
+    };
+    let text = b"all work and no play makes a dull text ".repeat(10_000);
+    for (here, there) in [(never(), PeerConfig::default()), (PeerConfig::default(), never())] {
+        assert!(received_by(&text, here, there, slow()).await > text.len() as u64);
+    }
 }
 
 /// Sends only the first byte of a run of equal ones.

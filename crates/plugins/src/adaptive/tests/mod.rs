@@ -4,4 +4,5 @@ mod environment;
 mod example;
 mod placements;
 mod replay;
+mod taking_back;
 mod tree;

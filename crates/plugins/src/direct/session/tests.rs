@@ -393,6 +393,29 @@ fn what_was_given_up_is_heard_of_no_more() {
     assert_eq!((a.told.len(), a.session.ended(), b.session.ended()), (told, None, None));
 }
 
+/// What is agreed on with a peer of these capabilities.
+fn agreed(named: &[&str], wishes: &[&str]) -> Option<(bool, bool)> {
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let mut session = Session::new(SessionConfig { wishes: owned(wishes), ..config() }, Instant::now());
+    let capabilities = owned(named);
+    let hello = Hello { version: wire::VERSION, capabilities, ..Hello::default() };
+    session.receive(Instant::now(), Incoming::Message(Body::Hello(hello)));
+    std::iter::from_fn(|| session.poll()).find_map(|effect| match effect {
+        Effect::Greeted { encoding, .. } => Some(encoding.map(|agreed| (agreed.is_asked, agreed.in_parts))),
+        _ => None,
+    })?
+}
+
+#[test]
+fn data_are_compressed_if_it_is_asked_or_by_choice_if_the_peer_knows_of_it() {
+    assert_eq!(agreed(&["zstd"], &[]), None, "an older peer was promised that it is asked");
+    assert_eq!(agreed(&["parts", "compress"], &["compress"]), None, "it does not take it");
+    assert_eq!(agreed(&["zstd", "parts"], &[]), Some((false, true)));
+    assert_eq!(agreed(&["zstd", "parts", "compress"], &[]), Some((true, true)));
+    assert_eq!(agreed(&["zstd", "parts"], &["compress"]), Some((true, true)));
+    assert_eq!(agreed(&["zstd"], &["compress"]), Some((true, false)));
+}
+
 #[test]
 fn pings_keep_an_idle_connection_and_silence_loses_it() {
     let ((store, ..), start) = (store(1), Instant::now());

@@ -1,0 +1,153 @@
+//! The plugin over a network that brings nothing: what it takes back when it wants a recipe.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, mpsc};
+use towpath_content::Oid;
+use towpath_content::pieces::Layout;
+use towpath_store::DiskStore;
+use towpath_transfer::plugin::{ObjectFacts, PathState, Pressure, Query, Sink};
+use towpath_transfer::{
+    BoxFuture, Context, Delivery, Description, Group, Outcome, Place, Tag, TransferPlugin, Want, WantId,
+};
+
+use crate::adaptive::{Adaptive, Search};
+use crate::disk_search::Scope;
+
+const PIECE: u64 = 256 << 10;
+const SIZE: u64 = 200 * PIECE;
+
+/// Brings nothing, until it is told to cancel.
+#[derive(Default)]
+struct Slow {
+    cancelled: Mutex<Vec<Tag>>,
+    changed: Notify,
+}
+
+impl Slow {
+    fn cancelled(&self) -> Vec<Tag> {
+        self.cancelled.lock().unwrap().clone()
+    }
+}
+
+impl TransferPlugin for Slow {
+    fn name(&self) -> &str {
+        "slow"
+    }
+
+    fn window(&self) -> u64 {
+        16 * PIECE
+    }
+
+    fn path(&self) -> PathState {
+        PathState { round_trip: Duration::from_millis(40), receive_queue: 0 }
+    }
+
+    fn get_descriptors<'a>(
+        &'a self,
+        _query: Query,
+        _context: &'a Context,
+        _answers: mpsc::Sender<Description>,
+    ) -> BoxFuture<'a, Result<(), Outcome>> {
+        Box::pin(async { Err(Outcome::NotHere) })
+    }
+
+    fn get_chunks<'a>(
+        &'a self,
+        wants: Vec<Want>,
+        _context: &'a Context,
+        sink: Arc<dyn Sink>,
+    ) -> BoxFuture<'a, ()> {
+        let mut tags: Vec<Tag> = wants.iter().map(|want| want.tag).collect();
+        Box::pin(async move {
+            while !tags.is_empty() {
+                let changed = self.changed.notified();
+                let cancelled = self.cancelled();
+                let (over, left) = tags.into_iter().partition(|tag| cancelled.contains(tag));
+                let over: Vec<Tag> = over;
+                over.into_iter().for_each(|tag| sink.outcome(tag, Outcome::Cancelled));
+                tags = left;
+                if !tags.is_empty() {
+                    changed.await;
+                }
+            }
+        })
+    }
+
+    fn cancel_chunks(&self, tags: &[Tag]) {
+        self.cancelled.lock().unwrap().extend(tags);
+        self.changed.notify_waiters();
+    }
+
+    fn have<'a>(
+        &'a self,
+        _oid: Oid,
+        _context: &'a Context,
+        _ranges: mpsc::Sender<Vec<Range<u64>>>,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
+    }
+}
+
+#[derive(Default)]
+struct Ends(Mutex<Vec<(Tag, Outcome)>>);
+
+impl Sink for Ends {
+    fn deliver(&self, _delivery: Delivery) -> BoxFuture<'_, ()> {
+        panic!("nothing is brought")
+    }
+
+    fn pressure(&self) -> Pressure {
+        Pressure::default()
+    }
+
+    fn outcome(&self, tag: Tag, outcome: Outcome) {
+        self.0.lock().unwrap().push((tag, outcome));
+    }
+}
+
+fn piece(oid: Oid, index: u64) -> Want {
+    let id = WantId::Piece { oid, layout: Layout::of(SIZE).unwrap(), index };
+    let places = vec![Place { object: 1, offset: index * PIECE }];
+    Want { tag: 10 + index, id, places, group: Arc::default(), origin: None }
+}
+
+#[tokio::test]
+async fn pieces_that_wait_are_taken_back_when_a_recipe_is_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(DiskStore::open(&folder.path().join("state"), &folder.path().join("data")).unwrap());
+    let scope = Scope {
+        start: folder.path().into(),
+        roots: Vec::new(),
+        extra: Vec::new(),
+        beyond_destination: false,
+    };
+    let slow = Arc::new(Slow::default());
+    let search = Search { store, scope, leave_out: Arc::new(|_| false) };
+    let adaptive = Adaptive::new(Arc::clone(&slow) as _, search);
+    let (it, other) = (Oid::of(b"it"), Oid::of(b"another"));
+    let (_keep, hints) = tokio::sync::watch::channel(Vec::new());
+    let context = Context { root: it, node: None, secret: None, hints };
+    let ends = Arc::new(Ends::default());
+    let wants = vec![piece(it, 0), piece(it, 1), piece(other, 2), piece(it, 3)];
+    let group = Group::default();
+    let looking = async {
+        let facts = ObjectFacts { oid: it, size: SIZE, missing: SIZE - 3 * PIECE, group: &group };
+        let begun = Instant::now();
+        while !adaptive.wants_recipe(&facts) {
+            assert!(begun.elapsed() < Duration::from_secs(5) && slow.cancelled().is_empty());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(slow.cancelled(), [11, 13], "all but the one that comes in, and of this object alone");
+        tokio::task::yield_now().await;
+        adaptive.cancel_chunks(&[10, 12]);
+    };
+    tokio::join!(adaptive.get_chunks(wants, &context, Arc::clone(&ends) as _), looking);
+    let mut ended = std::mem::take(&mut *ends.0.lock().unwrap());
+    ended.sort_by_key(|(tag, _)| *tag);
+    let again = Outcome::RetryLater(Duration::from_millis(300));
+    let wanted = [(10, Outcome::Cancelled), (11, again.clone()), (12, Outcome::Cancelled), (13, again)];
+    assert_eq!(ended, wanted);
+}
