@@ -175,6 +175,7 @@ pub fn controls() -> Vec<Vec<u8>> {
         Body::Stated(Stated { request: 1, statement: nodes.clone(), signature: nodes.clone() }),
         Body::Have(Have { request: 1, bounds: vec![0, 5, 9, 12] }),
         Body::Describe(Describe { recipe: true, ..question.clone() }),
+        Body::Delta(Delta { request: 1, want: 0, bytes: Bytes::from_static(&[9; 20]), packed: true }),
         Body::Recipe(Recipe { request: 1, root: Some(root), nodes: recipe_nodes }),
         Body::Get(Get { request: 1, root: oid.clone(), wants: vec![want; 3] }),
         Body::Get(Get { request: 1, root: oid, wants: vec![span; 2] }),

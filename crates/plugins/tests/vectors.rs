@@ -32,6 +32,8 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         wire::WireWant { oid: oid.clone(), block: Some(3), first: 4, count: 5, ..wire::WireWant::default() };
     let span =
         wire::WireWant { oid: oid.clone(), offset: Some(70_000), len: 100, ..wire::WireWant::default() };
+    let similar = wire::WireWant { basis: Some(Bytes::from_static(&[0x88; 9])), ..span.clone() };
+    let delta = wire::Delta { request: 4, want: 0, bytes: Bytes::from_static(&[0x99; 7]), packed: false };
     let chunk =
         wire::WireWant { count: 1, chunk: Bytes::from_static(&[0x44; 32]), ..wire::WireWant::default() };
     let recipe = wire::Describe {
@@ -73,8 +75,14 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("part of a recipe: the root and two nodes", Body::Recipe(part)),
         (
             "get bytes 70000 to 70099 of an object, and a chunk by its hash",
-            Body::Get(wire::Get { request: 3, root, wants: vec![span, chunk] }),
+            Body::Get(wire::Get { request: 3, root: root.clone(), wants: vec![span, chunk] }),
         ),
+        (
+            "get bytes 70000 to 70099 of an object, which may resemble what was signed so",
+            Body::Get(wire::Get { request: 4, root, wants: vec![similar] }),
+        ),
+        ("delta: want 0", Body::Delta(delta.clone())),
+        ("delta: the same, one zstd frame", Body::Delta(wire::Delta { packed: true, ..delta })),
         (
             "outcome: want 0 changed at its source",
             Body::Outcome(wire::WireOutcome::new(2, Some(0), &Outcome::SourceChanged)),

@@ -173,7 +173,8 @@ pub trait TransferPlugin: Send + Sync {
         Style::Batches
     }
 
-    /// Bytes of wants it likes to have under way in all.
+    /// Bytes of wants it likes to have under way in all; 0 if it likes no more to be asked for now, which
+    /// is looked at again when something happens, and twice a second.
     fn window(&self) -> u64;
 
     /// Whether all that it brings and asks crosses networks encrypted, as far as it can tell itself,

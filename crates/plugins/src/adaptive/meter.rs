@@ -50,6 +50,8 @@ pub struct Meter {
     window: u64,
     /// Bytes that came since the window last grew.
     grown: u64,
+    /// Until when a recipe that was asked for is waited for, rather than more pieces asked for.
+    held_until: Option<Duration>,
 }
 
 impl Meter {
@@ -63,6 +65,7 @@ impl Meter {
             objects: HashMap::new(),
             window: FIRST_WINDOW,
             grown: 0,
+            held_until: None,
         }
     }
 
@@ -105,9 +108,15 @@ impl Meter {
         self.rate
     }
 
-    /// Bytes of pieces to keep outstanding on a network that would take `most`.
-    pub fn window(&self, most: u64) -> u64 {
-        self.window.min(most)
+    /// Bytes of pieces to keep outstanding on a network that would take `most`; none while a recipe is
+    /// waited for.
+    pub fn window(&self, most: u64, now: Duration) -> u64 {
+        if self.held_until.is_some_and(|until| now < until) { 0 } else { self.window.min(most) }
+    }
+
+    /// A question for a recipe has ended: there is nothing to wait for.
+    pub const fn recipe_came(&mut self) {
+        self.held_until = None;
     }
 
     /// Whether the recipe of an object is worth asking for now; `is_promising` tells, once for each
@@ -127,7 +136,7 @@ impl Meter {
         // A live object was asked for by another name before.
         let object = self.objects.entry(facts.oid).or_insert(Object::begun(now));
         let is_promising = *object.is_promising.get_or_insert_with(|| is_promising(facts));
-        let is_wanted = object.judge.wants(&Progress {
+        let progress = Progress {
             elapsed: now.saturating_sub(object.since),
             arrived: object.arrived,
             rest: facts.missing,
@@ -137,8 +146,10 @@ impl Meter {
             disk_rate,
             disk_is_free,
             is_promising,
-        });
+        };
+        let is_wanted = object.judge.wants(&progress);
         if is_wanted {
+            self.held_until = progress.hold().map(|time| now + time);
             // The recipe comes behind what is outstanding, and most of that will be here already.
             (self.window, self.grown) = (FIRST_WINDOW, 0);
         }
@@ -197,12 +208,26 @@ mod tests {
     #[test]
     fn the_window_doubles_with_each_one_that_comes() {
         let (oid, mut meter) = (Oid::of(b"it"), Meter::new(Costs::new(16384)));
-        assert_eq!(meter.window(64 * MIB), FIRST_WINDOW);
+        let now = Duration::ZERO;
+        assert_eq!(meter.window(64 * MIB, now), FIRST_WINDOW);
         for _ in 0..14 {
             meter.ended(&oid, 65536, true, Duration::ZERO);
         }
-        assert_eq!(meter.window(64 * MIB), 8 * FIRST_WINDOW);
-        assert_eq!(meter.window(MIB / 2), MIB / 2);
+        assert_eq!(meter.window(64 * MIB, now), 8 * FIRST_WINDOW);
+        assert_eq!(meter.window(MIB / 2, now), MIB / 2);
+    }
+
+    #[test]
+    fn a_slow_network_brings_a_recipe_before_more_pieces_but_not_for_long() {
+        let (oid, group, mut meter) = (Oid::of(b"it"), Group::default(), Meter::new(Costs::new(16384)));
+        let at = Duration::from_millis;
+        meter.asked(oid, FIRST_WINDOW, at(0));
+        let facts = ObjectFacts { oid, size: 50 * MIB, missing: 50 * MIB, group: &group };
+        assert!(meter.wants_recipe(&facts, at(40), at(260)));
+        assert_eq!(meter.window(MIB, at(300)), 0);
+        assert!(meter.window(MIB, at(5000)) > 0, "it does not come");
+        meter.recipe_came();
+        assert!(meter.window(MIB, at(300)) > 0);
     }
 
     #[test]

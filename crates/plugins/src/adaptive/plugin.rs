@@ -151,7 +151,7 @@ impl TransferPlugin for Adaptive {
     }
 
     fn window(&self) -> u64 {
-        self.shared.meter().window(self.network.window())
+        self.shared.meter().window(self.network.window(), self.shared.now())
     }
 
     fn blame(&self, source: &str) {
@@ -207,6 +207,7 @@ impl TransferPlugin for Adaptive {
                     }
                 }
             };
+            let _came = RecipeCame(&self.shared);
             let (result, ()) = tokio::join!(self.network.get_descriptors(query, context, parts), passing);
             if has_come && result.is_ok() {
                 self.take_back(&oid, 0);
@@ -256,6 +257,15 @@ impl TransferPlugin for Adaptive {
         ranges: mpsc::Sender<Vec<Range<u64>>>,
     ) -> BoxFuture<'a, ()> {
         self.network.have(oid, context, ranges)
+    }
+}
+
+/// Tells the meter that a question for a recipe is over, however it ends.
+struct RecipeCame<'a>(&'a Shared);
+
+impl Drop for RecipeCame<'_> {
+    fn drop(&mut self) {
+        self.0.meter().recipe_came();
     }
 }
 

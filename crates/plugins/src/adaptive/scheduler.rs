@@ -35,6 +35,10 @@ const REMEMBERED: usize = 1 << 16;
 /// From this likelihood on the network leaves the front of a group to the disk and takes its end.
 const LIKELY: f64 = 0.5;
 
+/// Time in which the index and the nearest directories can be looked at, if the network takes longer for what
+/// it is asked at once.
+const GLANCE: Duration = Duration::from_millis(100);
+
 /// What a scheduler is made with.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
@@ -87,6 +91,8 @@ pub struct Scheduler {
     /// Until when expected arrivals hold, by group.
     arrivals: BTreeMap<GroupId, f64>,
     is_withholding: bool,
+    /// When the first chunks were wanted.
+    begun: Option<Duration>,
     account: Account,
 }
 
@@ -110,6 +116,7 @@ impl Scheduler {
             seen_files: HashSet::new(),
             arrivals: BTreeMap::new(),
             is_withholding: false,
+            begun: None,
             account: Account::default(),
         }
     }
@@ -199,6 +206,7 @@ impl Scheduler {
     fn take_in(&mut self, now: Duration, event: Event, actions: &mut Vec<Action>) {
         match event {
             Event::Wanted { files, chunks } => {
+                self.begun.get_or_insert(now);
                 let tags = chunks.iter().map(|chunk| chunk.tag).collect::<Vec<_>>();
                 if self.groups.add(files, chunks).is_some() {
                     self.to_check.extend(tags);
@@ -411,6 +419,10 @@ impl Scheduler {
         while self.groups.waiting_bytes() > 0 {
             let room = self.gauge.room(self.network.outstanding());
             let Some((id, eta)) = self.latest(now).filter(|_| room > 0) else { return };
+            if self.is_glancing(now) {
+                self.is_withholding = true;
+                return;
+            }
             let bytes = RUN.min(room);
             let (rate, round_trip) = (self.network.rate(now), self.gauge.round_trip());
             let outstanding = self.network.outstanding();
@@ -428,6 +440,14 @@ impl Scheduler {
             self.network.asked(now, run.iter().map(|chunk| u64::from(chunk.len)).sum());
             actions.push(Action::AskNetwork(run.into_iter().map(|chunk| chunk.tag).collect()));
         }
+    }
+
+    /// True in the first moments of a search, while nothing but the index and directories was looked at.
+    fn is_glancing(&self, now: Duration) -> bool {
+        let elapsed = self.begun.map_or(GLANCE, |begun| now.saturating_sub(begun));
+        let is_slow = self.network.time_for(now, RUN) > 4.0 * GLANCE.as_secs_f64();
+        let looks = |it: &Running| !it.is_paused && !matches!(it.candidate.operation, Operation::Hash(_));
+        elapsed < GLANCE && is_slow && self.searches && self.running.values().any(looks)
     }
 
     /// The group with something to ask for that the disk brings last, and when that is.

@@ -33,6 +33,11 @@ const PATIENCE: f64 = 0.02;
 const TOO_FAST: f64 = 0.8;
 const SLOW_ENOUGH: f64 = 0.6;
 
+/// Bytes of most objects' pieces.
+const PIECE: f64 = 262_144.0;
+/// Share of the transfer's time, and seconds, that pieces may wait for a recipe.
+const HELD: f64 = 0.05;
+const MOST_HELD: f64 = 5.0;
 /// What is shorter is not worth a signature.
 const LEAST_DELTA: u64 = 1 << 10;
 /// Bytes a second that are read and signed here, and looked through for what was signed there.
@@ -69,8 +74,7 @@ impl Progress {
     /// Seconds that the network needs for the rest.
     pub fn network_time(&self) -> f64 {
         // Before anything came, what is known is that it is slower than one piece in all this time.
-        let rate =
-            if self.rate > 0.0 { self.rate } else { 262_144.0 / self.elapsed.as_secs_f64().max(0.001) };
+        let rate = if self.rate > 0.0 { self.rate } else { PIECE / self.elapsed.as_secs_f64().max(0.001) };
         self.rest as f64 / rate
     }
 
@@ -80,6 +84,15 @@ impl Progress {
         let recipe = self.round_trip.as_secs_f64() + size / SENDER_RATE;
         let bytes = if self.rate > 0.0 { RECIPE_SHARE * size / self.rate } else { 0.0 };
         recipe + bytes + self.rest as f64 / self.disk_rate.max(1.0)
+    }
+
+    /// How long a recipe that was asked for should be waited for, before more pieces are asked for. What
+    /// comes meanwhile may lie on the disk; so that is for networks on which a piece takes longer than
+    /// the recipe takes to be made.
+    pub fn hold(&self) -> Option<Duration> {
+        let made = self.round_trip.as_secs_f64() + self.size as f64 / SENDER_RATE;
+        let piece = self.network_time() * PIECE / self.rest.max(1) as f64;
+        (piece > 2.0 * made).then(|| Duration::from_secs_f64((HELD * self.network_time()).min(MOST_HELD)))
     }
 
     fn is_warm(&self) -> bool {
@@ -189,6 +202,15 @@ mod tests {
         assert!(!RecipeJudge::default().wants(&Progress { disk_is_free: false, ..slow }));
         let known_early = Progress { elapsed: Duration::from_millis(100), arrived: 9 << 20, ..slow };
         assert!(RecipeJudge::default().wants(&known_early));
+    }
+
+    #[test]
+    fn pieces_wait_for_a_recipe_where_they_take_longer() {
+        let held = |rate, size| progress(rate, size).hold().map(|time| time.as_secs());
+        assert_eq!(held(190e3, 50 << 20), Some(5));
+        assert_eq!(held(1.25e6, 50 << 20), Some(2));
+        assert_eq!(held(12.5e6, 50 << 20), None);
+        assert_eq!(held(190e3, 100 << 30), None, "making it takes long");
     }
 
     #[test]

@@ -7,6 +7,8 @@ mod conformance;
 #[cfg(test)]
 mod control;
 #[cfg(test)]
+mod deltas;
+#[cfg(test)]
 mod hostile_peer;
 #[cfg(test)]
 mod preferred;

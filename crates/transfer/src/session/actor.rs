@@ -490,6 +490,9 @@ impl Actor {
         // Wants that are due leave the delayed ones in any case: those wake the loop until they do.
         while self.ledger.has_due(Instant::now()) && self.calls < self.config.calls {
             let window = self.root.window();
+            if window == 0 {
+                return;
+            }
             let room = window.saturating_sub(self.ledger.asked_cost());
             // Small rooms are left to grow, so that wants go out in batches.
             if self.ledger.asked_cost() > 0 && room < self.config.batch_bytes.min(window / 4) {

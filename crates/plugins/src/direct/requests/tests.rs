@@ -1,5 +1,5 @@
 use towpath_content::pieces::Layout;
-use towpath_transfer::Place;
+use towpath_transfer::{Basis, Place};
 
 use super::*;
 
@@ -162,5 +162,121 @@ fn a_run_of_bytes_has_the_length_that_was_asked_and_no_proof() {
     for (first, count) in [(0, 0), (0, 1), (50, 1000)] {
         let proof = ProofOf { want: Some(0), first, count, ..ProofOf::default() };
         assert_eq!(fresh().proof(proof).unwrap_err(), Violation::Unasked);
+    }
+}
+
+/// Chunks of `data`, 1000 bytes each, from `from` on, with one basis.
+fn with_basis(data: &[u8], from: usize, basis: &Arc<Basis>) -> Vec<Want> {
+    let pieces = data.chunks(1000).zip(0..);
+    let want = |(bytes, tag): (&[u8], u64)| {
+        let id = WantId::Chunk { hash: *Oid::of(bytes).digest(), len: bytes.len() as u32 };
+        Want { id, basis: Some(Arc::clone(basis)), ..chunk(tag, 0, 0, origin(1, from as u64 + 1000 * tag)) }
+    };
+    pieces.map(want).collect()
+}
+
+/// A base, what resembles it, and the wants of that.
+fn similar() -> (Vec<u8>, Vec<Want>) {
+    let noise = |seed: u8| (0..100u8).flat_map(move |at| *Oid::of(&[seed, at]).digest());
+    let base: Vec<u8> = noise(1).collect();
+    let data: Vec<u8> = [&base[..1500], b"new", &base[1500..]].concat();
+    let signature = towpath_content::delta::Signature::of(&base, 64, data.len()).unwrap().to_bytes();
+    let basis = Arc::new(Basis { base: base.into(), signature: signature.into() });
+    let wants = with_basis(&data, 50, &basis);
+    (data, wants)
+}
+
+fn delta_of(data: &[u8], wants: &[Want]) -> wire::Delta {
+    let basis = wants[0].basis.as_ref().unwrap();
+    let (bytes, packed) = deltas::make(&basis.signature, data).unwrap();
+    wire::Delta { request: 1, want: 0, bytes, packed }
+}
+
+#[test]
+fn chunks_with_one_basis_are_asked_for_as_one_run_of_bytes() {
+    let (data, wants) = similar();
+    let (_, others) = similar();
+    let shape = |wants: Vec<Want>, by_bytes| {
+        let runs = runs(wants, by_bytes).into_iter();
+        runs.map(|run| (run.wire.len, run.wants.len(), run.wire.basis.is_some())).collect::<Vec<_>>()
+    };
+    let (all, len) = (wants.len(), data.len() as u32);
+    assert_eq!(shape(wants.clone(), true), [(len, all, true)]);
+    assert!(shape(wants.clone(), false).iter().all(|run| *run == (0, 1, false)));
+    let apart = [wants[0].clone(), wants[2].clone(), others[1].clone()].to_vec();
+    assert_eq!(shape(apart, true), [(1000, 1, true); 3]);
+    let plain: Vec<_> = wants.iter().map(|want| Want { basis: None, ..want.clone() }).collect();
+    assert!(shape(plain, true).iter().all(|run| run.1 == 1 && !run.2));
+    let long = Basis { base: Bytes::new(), signature: vec![0; MAX_BASIS + 1].into() };
+    let unsigned = Want { basis: Some(long.into()), ..wants[0].clone() };
+    assert_eq!(shape(vec![unsigned], true), [(1000, 1, false)]);
+    let many: Vec<_> = (0..100).flat_map(|_| [wants[0].clone(), wants[2].clone()]).collect();
+    assert_eq!(runs(many, true).iter().filter(|run| run.wire.basis.is_some()).count(), MAX_BASES);
+}
+
+#[test]
+fn a_delta_brings_all_chunks_of_its_run_and_so_do_plain_bytes() {
+    let (data, wants) = similar();
+    let message = delta_of(&data, &wants);
+    let check = |deliveries: Vec<Delivery>| {
+        assert_eq!(deliveries.len(), wants.len());
+        for (delivery, bytes) in deliveries.iter().zip(data.chunks(1000)) {
+            let Payload::Bytes(found) = &delivery.payload else { panic!() };
+            assert_eq!(found, bytes);
+        }
+        deliveries.iter().map(|delivery| delivery.saved).sum::<u64>()
+    };
+    let mut get = under_way(wants.clone());
+    let saved = check(get.delta(Instant::now(), &message, |_, _| panic!()).unwrap());
+    assert!(saved > 2500 && saved < data.len() as u64, "{saved}");
+    let twice = get.delta(Instant::now(), &message, |_, _| panic!());
+    assert_eq!(twice.unwrap_err(), Violation::Unasked);
+    let mut get = under_way(wants.clone());
+    let (front, back) = (Bytes::copy_from_slice(&data[..1700]), Bytes::copy_from_slice(&data[1700..]));
+    assert!(get.data(Instant::now(), header(0, 0, 0), front).unwrap().is_empty());
+    assert_eq!(check(get.data(Instant::now(), header(0, 0, 1700), back).unwrap()), 0);
+    let mut get = under_way(wants.clone());
+    let zeros =
+        get.data(Instant::now(), DataHeader { zeros: true, ..header(0, 0, 0) }, Bytes::new()).unwrap();
+    assert!(zeros.len() == wants.len() && zeros.iter().all(|it| matches!(it.payload, Payload::Zeros)));
+    assert_eq!(under_way(wants.clone()).expected(&header(0, 0, 0)), Ok(data.len()));
+    assert_eq!(under_way(wants.clone()).expected(&header(0, 1, 0)), Err(Violation::Unasked));
+}
+
+#[test]
+fn a_delta_that_is_none_or_makes_other_bytes_is_asked_for_again() {
+    let (data, wants) = similar();
+    let good = delta_of(&data, &wants);
+    let mut other = data.clone();
+    other[3100] ^= 1;
+    let lie = delta_of(&other, &wants);
+    let short = delta_of(&data[..data.len() - 1], &wants);
+    let cut = wire::Delta { bytes: good.bytes.slice(1..), ..good.clone() };
+    let unpacked = wire::Delta { packed: !good.packed, ..good.clone() };
+    for bad in [lie, short, cut, unpacked, wire::Delta { bytes: Bytes::new(), ..good.clone() }] {
+        let (mut get, mut ends) = (under_way(wants.clone()), Vec::new());
+        let end = |tag, outcome| ends.push((tag, outcome));
+        assert!(get.delta(Instant::now(), &bad, end).unwrap().is_empty());
+        let expected = wants.iter().map(|want| (want.tag, Outcome::RetryLater(Duration::ZERO)));
+        assert_eq!(ends, expected.collect::<Vec<_>>());
+        let late = get.data(Instant::now(), header(0, 0, 0), Bytes::from(data.clone()));
+        assert_eq!(late.unwrap_err(), Violation::Unasked, "it has ended");
+    }
+}
+
+#[test]
+fn a_delta_that_nobody_asked_for_is_a_violation() {
+    let (data, wants) = similar();
+    let good = delta_of(&data, &wants);
+    let plain = vec![Want { basis: None, ..wants[0].clone() }];
+    let too_long = wire::Delta { bytes: vec![0; wire::MAX_DELTA + 1].into(), ..good.clone() };
+    for (wants, message, violation) in [
+        (plain, good.clone(), Violation::Unasked),
+        (vec![piece(1, 1, 9 * PIECE, 3)], good.clone(), Violation::Unasked),
+        (wants.clone(), wire::Delta { want: 1, ..good.clone() }, Violation::Unasked),
+        (wants, too_long, Violation::TooLong),
+    ] {
+        let taken = under_way(wants).delta(Instant::now(), &message, |_, _| panic!());
+        assert_eq!(taken.unwrap_err(), violation);
     }
 }

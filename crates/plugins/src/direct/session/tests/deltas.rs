@@ -1,0 +1,132 @@
+//! Wants with a basis between two ends of a connection.
+
+use std::sync::Arc;
+
+use towpath_content::delta::Signature;
+use towpath_transfer::{Basis, Origin};
+
+use super::super::super::requests::GetRequest;
+use super::*;
+
+/// A store with an object, and another version of its bytes.
+fn edited() -> (Arc<MemoryStore>, Oid, Vec<u8>, Vec<u8>) {
+    let (store, live) = (Arc::new(MemoryStore::new()), Oid::Live([4; 32]));
+    let new: Vec<u8> = (0..1000u32).flat_map(|at| *Oid::of(&at.to_le_bytes()).digest()).collect();
+    store.put_init(&live, &About::default()).unwrap();
+    store.put_data(&live, &new).unwrap();
+    let oid = store.put_commit(&live).unwrap();
+    let old = [&new[..9000], &new[9100..20_000], b"more", &new[20_000..]].concat();
+    (store, oid, new, old)
+}
+
+fn basis(old: &[u8], signature: Option<Vec<u8>>) -> Option<Arc<Basis>> {
+    let signature = signature.unwrap_or_else(|| Signature::of(old, 256, 32_000).unwrap().to_bytes());
+    Some(Arc::new(Basis { base: Bytes::copy_from_slice(old), signature: signature.into() }))
+}
+
+/// Two chunks that are all of the object.
+fn chunks(oid: Oid, new: &[u8], basis: Option<&Arc<Basis>>) -> Vec<Want> {
+    let chunk = |bytes: &[u8], offset: u64| Want {
+        tag: offset,
+        id: WantId::Chunk { hash: *Oid::of(bytes).digest(), len: bytes.len() as u32 },
+        places: Vec::new(),
+        group: Arc::default(),
+        origin: Some(Origin { oid, offset }),
+        basis: basis.cloned(),
+    };
+    let (front, back) = new.split_at(15_000);
+    vec![chunk(front, 0), chunk(back, 15_000)]
+}
+
+fn ask(end: &mut End, now: Instant, oid: Oid, wants: Vec<Want>) {
+    end.session.prove(&oid, &SECRET.prove(&BINDING, &end.node, &oid));
+    end.session.get(now, GetRequest::new(&oid, wants, true));
+    end.settle();
+}
+
+/// What came of it: bytes put together, bytes of them saved, and bytes that crossed.
+fn brought(store: &Arc<MemoryStore>, oid: Oid, wants: Vec<Want>) -> (Vec<u8>, u64, usize) {
+    let now = Instant::now();
+    let (mut a, mut b) = pair(store, now);
+    ask(&mut a, now, oid, wants);
+    let crossed = drive(now, &mut a, &mut b, usize::MAX).iter().map(|frame| frame.body.len()).sum();
+    let (mut bytes, mut saved) = (Vec::new(), 0);
+    for effect in a.told.drain(..) {
+        let Effect::Delivery { delivery, .. } = effect else { continue };
+        assert_eq!(delivery.tag, bytes.len() as u64);
+        let Payload::Bytes(found) = delivery.payload else { panic!() };
+        bytes.extend_from_slice(&found);
+        saved += delivery.saved;
+    }
+    assert_eq!((a.session.ended(), b.session.ended()), (None, None));
+    (bytes, saved, crossed)
+}
+
+#[test]
+fn what_resembles_a_basis_comes_as_its_delta() {
+    let (store, oid, new, old) = edited();
+    let (bytes, saved, crossed) = brought(&store, oid, chunks(oid, &new, basis(&old, None).as_ref()));
+    assert!(bytes == new && saved > 30_000 && crossed < 4000, "{saved} saved, {crossed} crossed");
+    let (bytes, saved, crossed) = brought(&store, oid, chunks(oid, &new, None));
+    assert!(bytes == new && saved == 0 && crossed > new.len());
+}
+
+#[test]
+fn what_does_not_resemble_it_or_is_no_signature_comes_as_it_is() {
+    let (store, oid, new, old) = edited();
+    let noise: Vec<u8> = (0..1000u32).flat_map(|at| *Oid::of(&[1, at as u8, 7]).digest()).collect();
+    let huge = [&[1u8, 16, 1, 0xff, 0xff, 0xff, 7][..], &[0; 1000]].concat();
+    for basis in [basis(&noise, None), basis(&old, Some(b"no signature".to_vec())), basis(&old, Some(huge))] {
+        let (bytes, saved, crossed) = brought(&store, oid, chunks(oid, &new, basis.as_ref()));
+        assert!(bytes == new && saved == 0 && crossed > new.len(), "{crossed}");
+    }
+}
+
+#[test]
+fn impossible_bases_end_the_connection() {
+    let ((store, oid, ..), now) = (edited(), Instant::now());
+    let good = WireWant {
+        oid: oid_field(&oid),
+        offset: Some(0),
+        len: 1000,
+        basis: Some(Bytes::from_static(b"?")),
+        ..WireWant::default()
+    };
+    let say = |wants| {
+        let (_, mut b) = pair(&store, now);
+        b.say(now, hello(&config()));
+        b.say(now, Body::Get(Get { request: 1, root: oid_field(&oid), wants }));
+        b.session.ended().map(String::from)
+    };
+    assert_eq!(say(vec![good.clone(); wire::MAX_BASES]), None);
+    for (wants, words) in [
+        (vec![WireWant { len: wire::MAX_DELTA_SPAN + 1, ..good.clone() }], "impossible"),
+        (vec![WireWant { basis: Some(vec![0; wire::MAX_BASIS + 1].into()), ..good.clone() }], "impossible"),
+        (vec![WireWant { offset: None, len: 0, count: 1, ..good.clone() }], "impossible"),
+        (vec![good; wire::MAX_BASES + 1], "too many deltas"),
+    ] {
+        assert!(say(wants).is_some_and(|why| why.contains(words)), "{words}");
+    }
+}
+
+#[test]
+fn deltas_that_nobody_asked_for_end_the_connection() {
+    let ((store, oid, new, old), now) = (edited(), Instant::now());
+    let delta = |request, want| wire::Delta { request, want, ..wire::Delta::default() };
+    let wants = chunks(oid, &new, basis(&old, None).as_ref());
+    for (wants, message, is_fatal) in [
+        (wants.clone(), delta(1, 0), false),
+        (wants.clone(), delta(2, 0), true),
+        (wants, delta(1, 1), true),
+        (chunks(oid, &new, None), delta(1, 0), true),
+    ] {
+        let (mut a, _) = pair(&store, now);
+        a.say(now, hello(&config()));
+        ask(&mut a, now, oid, wants);
+        a.say(now, Body::Delta(message));
+        assert_eq!(a.session.ended().is_some(), is_fatal);
+        let again =
+            |effect: &Effect| matches!(effect, Effect::Outcome { outcome: Outcome::RetryLater(_), .. });
+        assert_eq!(a.told.iter().filter(|effect| again(effect)).count(), 2);
+    }
+}

@@ -1,0 +1,100 @@
+//! A similar file lies on the receiver's disk: over a slow network little more than what differs comes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use towpath_content::Oid;
+use towpath_link::Identity;
+use towpath_plugins::Direct;
+use towpath_plugins::adaptive::{Adaptive, Search};
+use towpath_plugins::direct::{DirectConfig, Pace, PeerConfig, Traffic};
+use towpath_plugins::disk_search::Scope;
+use towpath_store::{About, DiskStore, MemoryStore};
+use towpath_transfer::want::Group;
+use towpath_transfer::{ObjectRequest, Session, SessionConfig};
+
+use crate::support::*;
+
+const SIZE: usize = 4 << 20;
+const EDIT: usize = 5000;
+const EDITS: usize = 6;
+/// Bytes a second.
+const RATE: u64 = 400_000;
+
+/// Bytes that no two places have alike.
+fn noise(seed: u8, len: usize) -> Vec<u8> {
+    let blocks = (0..len.div_ceil(32) as u64).map(|at| Oid::of(&[&[seed], &at.to_le_bytes()[..]].concat()));
+    blocks.flat_map(|oid| *oid.digest()).take(len).collect()
+}
+
+/// Two versions, of which the newer has some bytes replaced, inserted or removed in six places.
+fn versions() -> (Vec<u8>, Vec<u8>) {
+    let old = noise(0, SIZE);
+    let mut new = old.clone();
+    for edit in (0..EDITS).rev() {
+        let at = SIZE / 10 + edit * SIZE / 8;
+        let gone = [EDIT, 0, 2 * EDIT][edit % 3];
+        new.splice(at..at + gone, noise(edit as u8 + 1, EDIT));
+    }
+    (old, new)
+}
+
+struct Brought {
+    received: u64,
+    account: towpath_plugins::adaptive::Account,
+}
+
+/// What it takes to fetch the newer version where the older one is at hand.
+async fn fetch(beyond_destination: bool) -> Brought {
+    let (old, new) = versions();
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    let (here, elsewhere) = (root.join("here"), root.join("elsewhere"));
+    for dir in [&here, &elsewhere] {
+        std::fs::create_dir(dir).unwrap();
+    }
+    std::fs::write(elsewhere.join("other.bin"), &old).unwrap();
+
+    let store = Arc::new(MemoryStore::new());
+    let oid = put(&store, &new, &About::default());
+    let service = serve(store, &[oid]).await;
+    let traffic = Arc::new(Traffic::default());
+    let receive_pace = Arc::new(Pace::new(RATE));
+    let peer = PeerConfig { receive_pace, traffic: Arc::clone(&traffic), ..PeerConfig::default() };
+    let config = DirectConfig { peer, most_connections: 1, ..DirectConfig::default() };
+    let network = Arc::new(Direct::new(Identity::generate().unwrap(), config, None));
+    let scope = Scope { start: here.clone(), roots: Vec::new(), extra: vec![elsewhere], beyond_destination };
+    let store = Arc::new(DiskStore::open(&root.join("state"), &root.join("data")).unwrap());
+    let adaptive = Adaptive::new(network, Search { store, scope, leave_out: Arc::new(|_| false) });
+
+    let session = Session::start(adaptive.clone(), service.context(oid), SessionConfig::default());
+    let target = Arc::new(Memory::default());
+    let group = Group {
+        path: b"new.bin".to_vec(),
+        size: Some(new.len() as u64),
+        destination: Some(here.join("new.bin")),
+        ..Group::default()
+    };
+    let request = ObjectRequest { group: Arc::new(group), ..request(oid, Some(new.len() as u64), &target) };
+    tokio::time::timeout(LIMIT, session.fetch(request)).await.expect("hangs").unwrap();
+    target.expect(&new);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    Brought { received: traffic.received(), account: adaptive.account() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn little_more_than_what_differs_crosses_a_slow_network() {
+    let Brought { received, account } = fetch(true).await;
+    println!("{received} received, {account:?}");
+    assert!(account.by_delta > (EDITS * EDIT) as u64, "{account:?}");
+    let came = account.from_network - account.by_delta;
+    assert!(came < (EDITS * EDIT + 10_000) as u64, "{came} bytes of chunks");
+}
+
+/// What lies on the disk is no business of strangers.
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_are_sent_no_signatures() {
+    let Brought { received, account } = fetch(false).await;
+    println!("{received} received, {account:?}");
+    assert!(account.by_delta == 0 && account.from_files > SIZE as u64 / 2, "{account:?}");
+}
