@@ -2,7 +2,9 @@
 //!
 //! Names are shown as everywhere in `tow`: what could paint a terminal is escaped.
 
-use towpath_api::{ApiError, ErrorKind};
+use std::collections::BTreeMap;
+
+use towpath_api::{ApiError, ErrorKind, Searched, Summary};
 use towpath_daemon::copy::{CopyEvent, CopySummary, Counts, FailureKind, Mode};
 use towpath_daemon::display_name;
 
@@ -90,7 +92,7 @@ pub fn closing(shown: &Shown, summary: &CopySummary, dry_run: bool) -> Vec<Strin
     }
     if shown.explain {
         lines.push(String::new());
-        lines.extend(explanation(shown.human, summary));
+        lines.extend(explanation(shown.human, &Explained::from(summary)));
     }
     if shown.stats || shown.names {
         lines.push(String::new());
@@ -122,8 +124,27 @@ fn stats(human: u8, summary: &CopySummary) -> Vec<String> {
     lines
 }
 
+/// What of a summary says where bytes came from.
+pub struct Explained<'a> {
+    by_source: &'a BTreeMap<String, u64>,
+    kept: u64,
+    search: Option<&'a Searched>,
+}
+
+impl<'a> From<&'a CopySummary> for Explained<'a> {
+    fn from(summary: &'a CopySummary) -> Self {
+        Self { by_source: &summary.by_source, kept: summary.kept, search: summary.search.as_ref() }
+    }
+}
+
+impl<'a> From<&'a Summary> for Explained<'a> {
+    fn from(summary: &'a Summary) -> Self {
+        Self { by_source: &summary.by_source, kept: summary.kept, search: summary.search.as_ref() }
+    }
+}
+
 /// Where bytes came from, and why.
-fn explanation(human: u8, summary: &CopySummary) -> Vec<String> {
+pub fn explanation(human: u8, summary: &Explained<'_>) -> Vec<String> {
     let number = |value| number(human, value);
     let mut lines: Vec<String> = summary
         .by_source
@@ -133,7 +154,7 @@ fn explanation(human: u8, summary: &CopySummary) -> Vec<String> {
     if summary.kept > 0 {
         lines.push(format!("Kept from an earlier run: {} bytes", number(summary.kept)));
     }
-    let Some(search) = &summary.search else {
+    let Some(search) = summary.search else {
         lines.push("Nothing was searched: it was not wanted, or nothing crossed a network".into());
         return lines;
     };

@@ -8,13 +8,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use towpath_api::Seconds;
+use towpath_api::{Searched, Seconds};
 use towpath_files::is_staging_name;
 use towpath_plugins::adaptive::{Account, Adaptive, Bottleneck, Search};
 use towpath_plugins::disk_search::Scope;
 use towpath_transfer::TransferPlugin;
 
-use super::events::Searched;
 use super::options::CopyOptions;
 use super::side::Side;
 
@@ -38,7 +37,13 @@ fn scope(options: &CopyOptions, destination: &Path) -> Option<Scope> {
     let dirs = options.search.iter().map(|dir| PathBuf::from(OsStr::from_bytes(dir)));
     let extra = dirs.filter_map(|dir| dir.canonicalize().ok()).collect();
     let home = std::env::var_os("HOME").and_then(|home| PathBuf::from(home).canonicalize().ok());
-    Some(Scope { start, roots: home.into_iter().collect(), extra, beyond_destination: true })
+    Some(Scope {
+        start,
+        roots: home.into_iter().collect(),
+        extra,
+        beyond_destination: true,
+        ..Scope::default()
+    })
 }
 
 /// What the summary tells.

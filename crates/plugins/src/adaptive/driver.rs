@@ -520,7 +520,8 @@ impl Driver {
             let modified = Some(modified(&candidate.stamp));
             file(&candidate.path(), candidate.stamp.size, modified)
         });
-        let names = listing.directories.iter().filter_map(|directory| directory.path.file_name());
+        let below = listing.directories.iter().filter(|directory| self.search.scope.enters(&directory.path));
+        let names = below.filter_map(|directory| directory.path.file_name());
         let directories = names.map(|name| name.as_bytes().into()).collect();
         let files = files.collect();
         self.feed(Event::Listed { operation, files, directories });
