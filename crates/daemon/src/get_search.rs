@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use towpath_api::GetRequest;
 use towpath_content::NodeId;
-use towpath_files::is_staging_name;
+use towpath_files::is_temporary_name;
 use towpath_plugins::adaptive::Search;
 use towpath_plugins::disk_search::Scope;
 
@@ -22,7 +22,7 @@ pub(crate) fn search(service: &Service, request: &GetRequest, node: Option<NodeI
     if request.no_search {
         return None;
     }
-    let leave_out = Arc::new(|name: &OsStr| is_staging_name(name.as_bytes()));
+    let leave_out = Arc::new(|name: &OsStr| is_temporary_name(name.as_bytes()));
     let scope = scope(request, knows_all(service, request, node))?;
     Some(Search { store: Arc::clone(&service.store), scope, leave_out })
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use towpath_api::{Searched, Seconds};
-use towpath_files::is_staging_name;
+use towpath_files::is_temporary_name;
 use towpath_plugins::adaptive::{Account, Adaptive, Bottleneck, Search};
 use towpath_plugins::disk_search::Scope;
 use towpath_transfer::TransferPlugin;
@@ -25,7 +25,7 @@ pub fn plugin(side: &Side, destination: &Path, network: &Arc<dyn TransferPlugin>
         return None;
     }
     let scope = scope(options, destination)?;
-    let leave_out = Arc::new(|name: &OsStr| is_staging_name(name.as_bytes()));
+    let leave_out = Arc::new(|name: &OsStr| is_temporary_name(name.as_bytes()));
     let search = Search { store: Arc::clone(&side.service.store), scope, leave_out };
     Some(Adaptive::new(Arc::clone(network), search))
 }
