@@ -155,7 +155,8 @@ fn what_the_index_knows_is_found_in_a_changed_file() {
     world.here.receiver.tow(["index", "elsewhere"]).end().with(0);
     let summary = world.got(&ticket, &format!("--limit-rate {SLOW} --reuse"));
     assert_little(&summary, summary.fetched());
-    assert!(searched(&summary, "from_index") > SIZE / 2, "{}", summary.0);
+    let found = searched(&summary, "from_index") + searched(&summary, "from_files");
+    assert!(found > SIZE / 2 && searched(&summary, "files") <= 1, "{}", summary.0);
 }
 
 /// Four large files. Of files with few pieces most are asked for before their recipe is here.

@@ -58,7 +58,8 @@ pub fn searched(account: &Account) -> Searched {
     Searched {
         directories: account.stats,
         files: account.hashes,
-        hashed: account.hashed_bytes,
+        // A file that is being read when all is found has no end.
+        hashed: account.hashed_bytes.max(account.from_files),
         looked_up: account.checks,
         disk_seconds: Seconds::from_duration(account.disk_time),
         from_network: account.from_network,
