@@ -36,8 +36,8 @@ use tokio::sync::mpsc;
 pub use client::Client;
 pub use messages::{
     ApiError, Chunk, ContentRequest, ErrorKind, Event, GcReply, GcRequest, GetRequest, Held, ListRequest,
-    Object, OpenPutRequest, PartReply, Problem, Progress, PutReply, PutRequest, Seconds, Status, Summary,
-    TransferEvent,
+    Object, OpenPutRequest, PartReply, Problem, Progress, PutReply, PutRequest, Searched, Seconds, Status,
+    Summary, TransferEvent,
 };
 pub use parts::Parts;
 

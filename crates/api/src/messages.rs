@@ -61,7 +61,7 @@ pub struct PutReply {
 }
 
 /// What to get, and where to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct GetRequest {
     /// A ticket, or the OID of an object that is on this machine.
     pub ticket: String,
@@ -88,6 +88,13 @@ pub struct GetRequest {
     /// Refuse every way of which the service can't tell itself that it is encrypted.
     #[serde(default)]
     pub require_encryption: bool,
+    /// Nothing of this machine's disk is searched for what is to come.
+    #[serde(default)]
+    pub no_search: bool,
+    /// Directories that are searched too, absolute. The sender can tell from what it is not asked for
+    /// whether they hold it.
+    #[serde(default, with = "crate::paths::list")]
+    pub search: Vec<PathBuf>,
 }
 
 /// What to get as a stream.
@@ -229,8 +236,40 @@ pub struct Summary {
     /// Whether all that crossed a network for it was encrypted, as the service can tell itself.
     #[serde(default)]
     pub encrypted: bool,
+    /// What the disk was searched for, if it could be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<Searched>,
     /// Seconds it took.
     pub seconds: Seconds,
+}
+
+/// What was searched on the receiver's disk, and what came of it. Only what was wanted as chunks is
+/// counted: on a fast network nothing is, and all is 0.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Searched {
+    /// Directories listed (STAT).
+    pub directories: u64,
+    /// Files read, cut and hashed (HASH).
+    pub files: u64,
+    /// Bytes of them.
+    pub hashed: u64,
+    /// Chunks looked up in the index (CACHE-CHECK).
+    pub looked_up: u64,
+    /// Seconds that the disk took for all of these.
+    pub disk_seconds: Seconds,
+    /// Bytes of chunks that the network brought.
+    pub from_network: u64,
+    /// Bytes of these that did not have to come: made of regions of files here, by deltas.
+    pub by_delta: u64,
+    /// Bytes of chunks from files that were read.
+    pub from_files: u64,
+    /// Bytes of chunks from places that the index named.
+    pub from_index: u64,
+    /// Bytes that the network brought though the disk had brought them.
+    pub in_vain: u64,
+    /// What held the transfer up from which second on: `network`, `disk`, `processor` or `search`.
+    pub bottlenecks: Vec<(Seconds, String)>,
 }
 
 /// Seconds with millisecond resolution; an integer inside, so that messages can be compared.

@@ -56,10 +56,26 @@ pub mod option {
     }
 }
 
+/// The same for a list of paths.
+pub mod list {
+    use super::*;
+
+    /// Writes paths.
+    pub fn serialize<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(paths.iter().map(|path| Form::from(path.as_path())))
+    }
+
+    /// Reads paths.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
+        let forms = Vec::<Form>::deserialize(deserializer)?;
+        Ok(forms.into_iter().map(PathBuf::from).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PutRequest;
+    use crate::{GetRequest, PutRequest};
 
     #[test]
     fn a_path_that_is_not_text_comes_back_as_it_was() {
@@ -68,5 +84,10 @@ mod tests {
             assert_eq!(serde_json::to_string(&request).unwrap(), json);
             assert_eq!(serde_json::from_str::<PutRequest>(json).unwrap(), request);
         }
+        let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
+        let request = GetRequest { search: vec![path(b"/a"), path(b"/\xff")], ..GetRequest::default() };
+        let json = serde_json::to_string(&request).unwrap();
+        assert!(json.contains(r#""search":["/a",[47,255]]"#), "{json}");
+        assert_eq!(serde_json::from_str::<GetRequest>(&json).unwrap(), request);
     }
 }

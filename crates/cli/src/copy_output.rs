@@ -2,9 +2,14 @@
 //!
 //! Names are shown as everywhere in `tow`: what could paint a terminal is escaped.
 
-use towpath_api::{ApiError, ErrorKind};
+use std::collections::BTreeMap;
+
+use towpath_api::{ApiError, ErrorKind, Searched, Seconds, Summary};
 use towpath_daemon::copy::{CopyEvent, CopySummary, Counts, FailureKind, Mode};
 use towpath_daemon::display_name;
+
+/// Changes of the bottleneck that are shown; `--json` tells all.
+const BOTTLENECKS: usize = 8;
 
 /// What is told of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +95,7 @@ pub fn closing(shown: &Shown, summary: &CopySummary, dry_run: bool) -> Vec<Strin
     }
     if shown.explain {
         lines.push(String::new());
-        lines.extend(explanation(shown.human, summary));
+        lines.extend(explanation(shown.human, &Explained::from(summary)));
     }
     if shown.stats || shown.names {
         lines.push(String::new());
@@ -122,8 +127,27 @@ fn stats(human: u8, summary: &CopySummary) -> Vec<String> {
     lines
 }
 
+/// What of a summary says where bytes came from.
+pub struct Explained<'a> {
+    by_source: &'a BTreeMap<String, u64>,
+    kept: u64,
+    search: Option<&'a Searched>,
+}
+
+impl<'a> From<&'a CopySummary> for Explained<'a> {
+    fn from(summary: &'a CopySummary) -> Self {
+        Self { by_source: &summary.by_source, kept: summary.kept, search: summary.search.as_ref() }
+    }
+}
+
+impl<'a> From<&'a Summary> for Explained<'a> {
+    fn from(summary: &'a Summary) -> Self {
+        Self { by_source: &summary.by_source, kept: summary.kept, search: summary.search.as_ref() }
+    }
+}
+
 /// Where bytes came from, and why.
-fn explanation(human: u8, summary: &CopySummary) -> Vec<String> {
+pub fn explanation(human: u8, summary: &Explained<'_>) -> Vec<String> {
     let number = |value| number(human, value);
     let mut lines: Vec<String> = summary
         .by_source
@@ -133,7 +157,7 @@ fn explanation(human: u8, summary: &CopySummary) -> Vec<String> {
     if summary.kept > 0 {
         lines.push(format!("Kept from an earlier run: {} bytes", number(summary.kept)));
     }
-    let Some(search) = &summary.search else {
+    let Some(search) = summary.search else {
         lines.push("Nothing was searched: it was not wanted, or nothing crossed a network".into());
         return lines;
     };
@@ -143,28 +167,39 @@ fn explanation(human: u8, summary: &CopySummary) -> Vec<String> {
         );
         return lines;
     }
-    lines.push(format!("Found in files here: {} bytes", number(search.from_files)));
-    lines.push(format!("Found by the index: {} bytes", number(search.from_index)));
+    let counted = |count: u64, one: &str, many: &str| match count {
+        1 => format!("1 {one}"),
+        _ => format!("{} {many}", number(count)),
+    };
+    lines.push(format!("Found in files that were searched: {} bytes", number(search.from_files)));
+    lines.push(format!("Found in files that the index knew: {} bytes", number(search.from_index)));
     if search.by_delta > 0 {
         lines.push(format!("Made of similar regions of files here: {} bytes", number(search.by_delta)));
     }
     lines.push(format!(
-        "Searched in {:.2} s: {} chunks looked up, {} directories, {} files, {} bytes read and hashed",
+        "Searched for {:.2} s: {} listed, {} read ({} bytes), {} looked up in the index",
         search.disk_seconds.as_f64(),
-        number(search.looked_up),
-        number(search.directories),
-        number(search.files),
-        number(search.hashed)
+        counted(search.directories, "directory", "directories"),
+        counted(search.files, "file", "files"),
+        number(search.hashed),
+        counted(search.looked_up, "chunk", "chunks"),
     ));
     if search.in_vain > 0 {
-        lines.push(format!("Came over the network in vain: {} bytes", number(search.in_vain)));
+        lines.push(format!("Fetched though it was found as well: {} bytes", number(search.in_vain)));
     }
-    let held_up = search
-        .bottlenecks
-        .iter()
-        .map(|(at, what)| format!("{} from {:.2} s on", harmless(what), at.as_f64()));
-    lines.extend(held_up.map(|line| format!("Held up by the {line}")));
+    lines.extend(held_up(&search.bottlenecks));
     lines
+}
+
+/// What a transfer waited for, and since when.
+fn held_up(bottlenecks: &[(Seconds, String)]) -> Option<String> {
+    let parts = bottlenecks.iter().take(BOTTLENECKS);
+    let parts = parts.map(|(at, what)| format!("{} (from {:.1} s on)", harmless(what), at.as_f64()));
+    let mut text = parts.collect::<Vec<_>>().join(", ");
+    if bottlenecks.len() > BOTTLENECKS {
+        text.push_str(&format!(", and {} more changes", bottlenecks.len() - BOTTLENECKS));
+    }
+    (!text.is_empty()).then(|| format!("Held up by: {text}"))
 }
 
 fn totals(human: u8, summary: &CopySummary, dry_run: bool) -> [String; 2] {
@@ -283,8 +318,6 @@ pub fn exit_code(mode: Mode, result: &Result<CopySummary, ApiError>) -> u8 {
 mod tests {
     use std::path::Path;
     use std::process::Command;
-
-    use towpath_api::Seconds;
 
     use super::*;
 
@@ -440,6 +473,37 @@ total size is 1,234,567  speedup is 308.64 (DRY RUN)"
         );
         assert_eq!(closing(&NAMES, &summary, false).len(), 3);
         assert!(closing(&ITEMS, &summary, false).is_empty());
+    }
+
+    #[test]
+    fn what_was_searched_is_told_in_words() {
+        let told = |search| {
+            let by_source = [("peer 1".to_owned(), 3000)].into();
+            explanation(1, &Explained { by_source: &by_source, kept: 0, search })[1..].join("\n")
+        };
+        let at = |seconds| Seconds::from_duration(std::time::Duration::from_secs(seconds));
+        let search = Searched {
+            directories: 1,
+            files: 2,
+            hashed: 4000,
+            looked_up: 1234,
+            from_files: 1000,
+            in_vain: 7,
+            bottlenecks: vec![(at(1), "network".into()), (at(2), "\x1b[31m".into())],
+            ..Searched::default()
+        };
+        assert_eq!(
+            told(Some(&search)),
+            "Found in files that were searched: 1,000 bytes
+Found in files that the index knew: 0 bytes
+Searched for 0.00 s: 1 directory listed, 2 files read (4,000 bytes), 1,234 chunks looked up in the index
+Fetched though it was found as well: 7 bytes
+Held up by: network (from 1.0 s on), \\x1b[31m (from 2.0 s on)"
+        );
+        let many = Searched { bottlenecks: vec![(at(1), "disk".into()); 10], ..search };
+        assert!(told(Some(&many)).ends_with("disk (from 1.0 s on), and 2 more changes"));
+        assert!(told(None).starts_with("Nothing was searched: it was not wanted"));
+        assert!(told(Some(&Searched::default())).starts_with("Nothing was searched: the network was"));
     }
 
     #[test]

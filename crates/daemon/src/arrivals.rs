@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::{NodeId, Oid};
 use towpath_store::{About, ObjectKind, State, Store, Temporary};
-use towpath_transfer::{Fetched, Progress, Session, Target};
+use towpath_transfer::{Fetched, Group, Progress, Session, Target};
 
 use crate::errors;
 use crate::get::Get;
@@ -212,7 +212,7 @@ async fn fetch(
     refuse_trees(&about)?;
     let admitted = get.service.admission.begin(Direction::Get, get.service.home.data())?;
     let _place = get.service.arrivals.place().await?;
-    let request = get.request(Arc::clone(spool) as Arc<dyn Target>, layout);
+    let request = get.request(Arc::clone(spool) as Arc<dyn Target>, layout, Group::default());
     tell.send_replace(Stage::Coming { size: request.size });
     let fetched = session.fetch(request).await.map_err(|error| errors::fetch(&error))?;
     Watch::new(Arc::clone(&get.service.metrics)).sums(&session.progress().snapshot().by_source);

@@ -83,6 +83,9 @@ fn as_get(request: &ContentRequest) -> GetRequest {
         timeout: request.timeout,
         priority: request.priority,
         require_encryption: request.require_encryption,
+        // A stream has no place on the disk that anything could lie near.
+        no_search: true,
+        search: Vec::new(),
     }
 }
 

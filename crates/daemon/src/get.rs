@@ -1,5 +1,7 @@
 //! The get operation: a ticket in, a file or a tree out.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -25,7 +27,9 @@ use towpath_transfer::{
 
 use crate::arrivals::{Flight, Key, Lane, Leading};
 use crate::content;
+use crate::copy::search::searched;
 use crate::get_file::FileTarget;
+use crate::get_search;
 use crate::get_tree;
 use crate::resume::Record;
 use crate::service::Service;
@@ -61,12 +65,15 @@ pub async fn get(
 ) -> Result<Summary, ApiError> {
     let start = Instant::now();
     let _leading = Get::new(service, &request)?.own_turn().await;
-    // Made after its turn came: what was brought meanwhile may be used.
-    let get = Arc::new(Get::new(service, &request)?);
     let _place = service.arrivals.place().await?;
     let mut summary = Summary::default();
     for _ in 0..MAX_STARTS {
-        match get.run(&request, &events, &mut summary).await {
+        // Made after its turn came: what was brought meanwhile may be used. And made anew after each start,
+        // since its plugins belong to one session.
+        let get = Arc::new(Get::new(service, &request)?);
+        let result = get.run(&request, &events, &mut summary).await;
+        summary.search = get.plugins.adaptive.as_ref().map(|adaptive| searched(&adaptive.account()));
+        match result {
             Err(Failure::StartedOver) => tokio::time::sleep(PROGRESS_EVERY).await,
             Err(Failure::Error(error)) => return Err(error),
             Ok(()) => {
@@ -175,7 +182,8 @@ impl Get {
         let bare = match ticket.and_then(|ticket| ticket.enclosed) {
             Some(enclosed) => from_ticket(&oid, enclosed, store, &allow)?,
             None => {
-                let parts = Parts { store, allow: Arc::clone(&allow), identity, peer };
+                let search = get_search::search(service, request, node);
+                let parts = Parts { store, allow: Arc::clone(&allow), identity, peer, search };
                 registry::build(&service.config().plugins, &parts)
             }
         };
@@ -190,6 +198,7 @@ impl Get {
             root: wrap(bare.root),
             remote: bare.remote.into_iter().map(wrap).collect(),
             local: bare.local.into_iter().map(wrap).collect(),
+            adaptive: bare.adaptive,
         };
         Ok(Self {
             service: Arc::clone(service),
@@ -252,9 +261,14 @@ impl Get {
 
     /// The request for the ticket's own object, which was described to have this layout: it need not
     /// be asked about again. Of a live object the end is known only when it is bound.
-    pub(crate) fn request(&self, target: Arc<dyn Target>, layout: Option<Layout>) -> ObjectRequest {
+    pub(crate) fn request(
+        &self,
+        target: Arc<dyn Target>,
+        layout: Option<Layout>,
+        group: Group,
+    ) -> ObjectRequest {
         let size = layout.filter(|_| !self.oid.is_live()).map(|layout| layout.size());
-        ObjectRequest { oid: self.oid, size, group: Arc::new(Group::default()), target, recipe: None }
+        ObjectRequest { oid: self.oid, size, group: Arc::new(group), target, recipe: None }
     }
 
     async fn run(
@@ -347,10 +361,11 @@ impl Get {
         let record = record.map_err(|error| errors::io("note", &self.service.home.resume(), &error))?;
         let target = Arc::new(FileTarget::new(destination, record, Arc::clone(&self.service.store)));
         target.set_about(&about);
+        let group = group(destination, &about, layout.as_ref());
         let session = self.session();
         let fetched = {
             let telling = tell(session.progress(), events.clone());
-            let fetching = session.fetch(self.request(Arc::clone(&target) as Arc<dyn Target>, layout));
+            let fetching = session.fetch(self.request(Arc::clone(&target) as Arc<dyn Target>, layout, group));
             tokio::select! { fetched = fetching => fetched, never = telling => match never {} }
         };
         summarize(&session.progress().snapshot(), summary);
@@ -489,7 +504,24 @@ fn from_ticket(oid: &Oid, enclosed: Enclosed, own: Arc<dyn Store>, allow: &Allow
     let local: Arc<dyn TransferPlugin> = Arc::new(Local::new(own, Arc::clone(allow)));
     let ticket: Arc<dyn TransferPlugin> = Arc::new(Local::only(Arc::new(store), "ticket"));
     let root = Arc::new(Cascade::new(vec![Arc::clone(&local), Arc::clone(&ticket)]));
-    Ok(Tree { root, remote: vec![ticket], local: vec![local] })
+    Ok(Tree { root, remote: vec![ticket], local: vec![local], adaptive: None })
+}
+
+/// What a search goes by, of a single file.
+fn group(destination: &Path, about: &About, layout: Option<&Layout>) -> Group {
+    // The name it has at its sender's is that of an older version, wherever it is put here.
+    let parent = destination.parent().and_then(|parent| parent.canonicalize().ok());
+    let name = match towpath_files::names::check_name(&about.name) {
+        Ok(_) => Some(OsStr::from_bytes(&about.name)),
+        Err(_) => destination.file_name(),
+    };
+    Group {
+        path: about.name.clone(),
+        size: layout.map(Layout::size),
+        modified: about.modified,
+        destination: parent.zip(name).map(|(parent, name)| parent.join(name)),
+        ..Group::default()
+    }
 }
 
 /// How connections to peers behave.
@@ -500,12 +532,11 @@ fn peer_config(service: &Service, limit_rate: u64) -> PeerConfig {
 
 /// Under its own name in `directory`.
 fn named(directory: &Path, about: &About) -> Result<PathBuf, ApiError> {
-    use std::os::unix::ffi::OsStrExt;
     if towpath_files::names::check_name(&about.name).is_err() {
         let message = "the object has no name of its own that is safe to use";
         return Err(ApiError::new(ErrorKind::Usage, message).hint("choose one with -o"));
     }
-    Ok(directory.join(std::ffi::OsStr::from_bytes(&about.name)))
+    Ok(directory.join(OsStr::from_bytes(&about.name)))
 }
 
 /// Sends progress until it is dropped.

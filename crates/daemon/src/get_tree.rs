@@ -132,7 +132,8 @@ async fn work(
     spool: &Arc<Spool>,
     writing: tokio::task::JoinHandle<Result<(), ApiError>>,
 ) -> Result<Fetched, Failure> {
-    let descriptor = session.fetch(get.request(Arc::clone(spool) as Arc<dyn Target>, layout)).await;
+    let descriptor =
+        session.fetch(get.request(Arc::clone(spool) as Arc<dyn Target>, layout, Group::default())).await;
     if descriptor.is_err() {
         spool.fail();
     }

@@ -18,7 +18,7 @@ use towpath_api::{ApiError, ErrorKind, Event, Progress, Seconds};
 use towpath_content::Oid;
 use towpath_content::chunking::Parameters;
 use towpath_files::{
-    FileError, HardLinks, Prune, RelPath, ScanError, ScanOptions, Scanned, ScannedFile, is_staging_name,
+    FileError, HardLinks, Prune, RelPath, ScanError, ScanOptions, Scanned, ScannedFile, is_temporary_name,
     scan_pruned,
 };
 pub use towpath_plugins::disk_search::Cancel;
@@ -324,6 +324,6 @@ impl Prune for NotOurs<'_> {
             let path = self.root.join(OsStr::from_bytes(path.as_bytes()));
             self.own.contains(&path)
         };
-        !(is_staging_name(name) || is_dir && is_own())
+        !(is_temporary_name(name) || is_dir && is_own())
     }
 }

@@ -15,6 +15,7 @@
 //! | `put`, `put_tree` | files, trees and streams into the store |
 //! | `open_puts` | puts whose bytes come in parts |
 //! | `get`, `get_file`, `get_tree` | objects out of a session into files |
+//! | `get_search` | what a get may search on this machine's disk |
 //! | `sessions` | leases that live as long as their application |
 //! | `arrivals`, `content` | objects as streams; each crosses the network once |
 //! | `bodies` | how much of them is held in memory on the way to applications |
@@ -48,6 +49,7 @@ mod ending;
 mod errors;
 pub mod get;
 mod get_file;
+mod get_search;
 mod get_tree;
 pub mod grants;
 pub mod home;

@@ -56,5 +56,5 @@ pub use sparse::data_extents;
 pub use stamp::Stamp;
 pub use write::{
     BeforeNaming, Body, Destination, FlushLimits, Made, Overwrite, Placed, Removed, Removing, Settled,
-    SingleFile, Staged, WriteOptions, is_staging_name,
+    SingleFile, Staged, WriteOptions, is_staging_name, is_temporary_name,
 };

@@ -12,6 +12,7 @@ use towpath_link::Identity;
 use towpath_store::Store;
 use towpath_transfer::TransferPlugin;
 
+use crate::adaptive::{Adaptive, Search};
 use crate::direct::compress::Zstd;
 use crate::direct::{self, DirectConfig, PeerConfig};
 use crate::local::Allow;
@@ -98,6 +99,8 @@ pub struct Parts {
     pub identity: Identity,
     /// How connections to peers behave.
     pub peer: PeerConfig,
+    /// What of this machine's disk may be searched, if anything.
+    pub search: Option<Search>,
 }
 
 /// The plugins of one transfer.
@@ -108,10 +111,29 @@ pub struct Tree {
     pub remote: Vec<Arc<dyn TransferPlugin>>,
     /// Those that look on this machine, in their order.
     pub local: Vec<Arc<dyn TransferPlugin>>,
+    /// The outermost part that searches the disk, if there is one.
+    pub adaptive: Option<Arc<Adaptive>>,
 }
 
 /// All plugins of this build, by name.
 pub const PLUGINS: &[Plugin] = &[
+    Plugin {
+        name: "adaptive",
+        scheme: None,
+        about: "Searches this machine's disk while its plugin is slower, as far as the transfer may.",
+        fields: &[Field {
+            name: "of",
+            kind: FieldKind::Plugin,
+            about: "The plugin that brings what is not found.",
+        }],
+        build: |node, builder| {
+            let network = builder.child(node, "of");
+            let Some(search) = builder.parts.search.clone() else { return network };
+            let adaptive = Adaptive::new(network, search);
+            builder.adaptive = Some(Arc::clone(&adaptive));
+            adaptive
+        },
+    },
     Plugin {
         name: "cascade",
         scheme: None,
@@ -206,18 +228,19 @@ pub fn by_name(name: &str) -> Option<&'static Plugin> {
     PLUGINS.iter().find(|plugin| plugin.name == name)
 }
 
-/// This machine first, then the ticket's service.
+/// What this machine is known to have first, then the ticket's service, and files on the disk beside it.
 pub fn default_tree() -> Node {
     let leaf = |name| Node::new(name, BTreeMap::new());
     let of = Value::Plugins(vec![leaf("local"), leaf("direct")]);
-    Node::new("cascade", BTreeMap::from([("of", of)]))
+    let known = Node::new("cascade", BTreeMap::from([("of", of)]));
+    Node::new("adaptive", BTreeMap::from([("of", Value::Plugin(known))]))
 }
 
 /// Makes the plugins that `node` describes.
 pub fn build(node: &Node, parts: &Parts) -> Tree {
-    let mut builder = Builder { parts, remote: Vec::new(), local: Vec::new() };
+    let mut builder = Builder { parts, remote: Vec::new(), local: Vec::new(), adaptive: None };
     let root = builder.node(node);
-    Tree { root, remote: builder.remote, local: builder.local }
+    Tree { root, remote: builder.remote, local: builder.local, adaptive: builder.adaptive }
 }
 
 impl Plugin {
@@ -291,6 +314,7 @@ struct Builder<'a> {
     parts: &'a Parts,
     remote: Vec<Arc<dyn TransferPlugin>>,
     local: Vec<Arc<dyn TransferPlugin>>,
+    adaptive: Option<Arc<Adaptive>>,
 }
 
 impl Builder<'_> {
@@ -333,8 +357,10 @@ pub fn processors() -> Vec<Arc<dyn Processor>> {
 
 #[cfg(test)]
 mod tests {
+    use towpath_store::{DiskStore, MemoryStore};
+
     use super::*;
-    use towpath_store::MemoryStore;
+    use crate::disk_search::Scope;
 
     fn leaf(name: &str) -> Node {
         by_name(name).unwrap().node(BTreeMap::new()).unwrap()
@@ -343,7 +369,11 @@ mod tests {
     fn tree(node: &Node) -> Tree {
         let identity = Identity::generate().unwrap();
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        build(node, &Parts { store, allow: Arc::new(|_| true), identity, peer: PeerConfig::default() })
+        let search = None;
+        build(
+            node,
+            &Parts { store, allow: Arc::new(|_| true), identity, peer: PeerConfig::default(), search },
+        )
     }
 
     #[test]
@@ -356,7 +386,9 @@ mod tests {
     fn names_are_in_order_and_those_of_the_plugins_themselves() {
         assert!(PLUGINS.is_sorted_by_key(|plugin| plugin.name));
         for name in ["direct", "local", "cascade"] {
-            let node = if name == "cascade" { default_tree() } else { leaf(name) };
+            let of = || BTreeMap::from([("of", Value::Plugins(vec![leaf("local")]))]);
+            let node =
+                if name == "cascade" { by_name(name).unwrap().node(of()).unwrap() } else { leaf(name) };
             assert_eq!(tree(&node).root.name(), name);
         }
     }
@@ -365,6 +397,7 @@ mod tests {
     async fn a_tree_is_built_as_described() {
         let built = tree(&default_tree());
         assert_eq!((built.remote.len(), built.local.len()), (1, 1));
+        assert_eq!(built.root.name(), "cascade", "without a right to search it has no part");
         let ways = [("first", Value::Plugin(leaf("local"))), ("better", Value::Plugin(leaf("direct")))];
         let takeover = by_name("takeover").unwrap().node(ways.into()).unwrap();
         let built = tree(&takeover);
@@ -373,10 +406,24 @@ mod tests {
         assert_eq!(built.root.window(), built.remote[0].window());
     }
 
+    #[tokio::test]
+    async fn what_may_search_the_disk_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(DiskStore::open(&dir.path().join("state"), &dir.path().join("data")).unwrap());
+        let search =
+            Search { store: Arc::clone(&store), scope: Scope::default(), leave_out: Arc::new(|_| false) };
+        let identity = Identity::generate().unwrap();
+        let (allow, peer): (Allow, _) = (Arc::new(|_| true), PeerConfig::default());
+        let built = build(&default_tree(), &Parts { store, allow, identity, peer, search: Some(search) });
+        assert_eq!((built.root.name(), built.remote.len(), built.local.len()), ("adaptive", 1, 1));
+        assert!(built.adaptive.is_some() && built.root.takes_all_chunks());
+    }
+
     #[test]
     fn settings_that_are_missing_wrong_or_unknown_are_named() {
         let plugin = |name: &str| by_name(name).unwrap();
         assert_eq!(plugin("cascade").node(BTreeMap::new()), Err("of"));
+        assert_eq!(plugin("adaptive").node(BTreeMap::new()), Err("of"));
         assert_eq!(plugin("cascade").node([("of", Value::Plugins(vec![]))].into()), Err("of"));
         assert_eq!(plugin("takeover").node([("first", Value::Plugin(leaf("local")))].into()), Err("better"));
         assert_eq!(plugin("direct").node([("connections", Value::Number(0))].into()), Err("connections"));

@@ -56,11 +56,8 @@ impl Pair {
             ticket: shared.reply.ticket,
             output: Some(self.folder.path().join("copy")),
             directory: self.folder.path().into(),
-            reuse: false,
-            limit_rate: 0,
             timeout: 10,
-            priority: 0,
-            require_encryption: false,
+            ..GetRequest::default()
         };
         let summary = get::get(&self.receiver, request, events).await?;
         let mut failed = Vec::new();

@@ -14,6 +14,7 @@ use towpath_api::{
 use towpath_daemon::{Options, get};
 
 use super::{Context, interrupted, parse_rate};
+use crate::copy_output::{Explained, explanation};
 
 /// The longest ticket read from standard input.
 const MAX_TICKET: u64 = 64 << 10;
@@ -57,6 +58,16 @@ pub struct Get {
     /// itself included
     #[arg(long)]
     require_encryption: bool,
+    /// Do not search this machine's disk for what is to come
+    #[arg(long)]
+    no_search: bool,
+    /// Search this directory too; may be given more than once. The sender can tell from what it is not
+    /// asked for whether it holds the same
+    #[arg(long, value_name = "DIR")]
+    search: Vec<PathBuf>,
+    /// Tell where bytes came from, what was searched, and what held the transfer up
+    #[arg(long)]
+    explain: bool,
 }
 
 impl Get {
@@ -82,7 +93,11 @@ impl Get {
         };
         let _ = showing.await;
         let summary = result?;
-        Ok(context.output.summary(&summary))
+        let status = context.output.summary(&summary);
+        if self.explain {
+            explanation(1, &Explained::from(&summary)).iter().for_each(|line| context.output.say(line));
+        }
+        Ok(status)
     }
 
     async fn fetch(
@@ -122,12 +137,14 @@ impl Get {
         Ok(GetRequest {
             ticket,
             output,
-            directory: here,
+            directory: here.clone(),
             reuse: self.reuse,
             limit_rate: self.limit_rate,
             timeout: self.timeout,
             priority: self.priority,
             require_encryption: self.require_encryption,
+            no_search: self.no_search,
+            search: self.search.iter().map(|dir| here.join(dir)).collect(),
         })
     }
 }

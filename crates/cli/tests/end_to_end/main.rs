@@ -71,6 +71,7 @@ mod processors;
 mod refusals;
 mod runner;
 mod running;
+mod searching;
 mod second_time;
 mod small;
 mod sshd;
@@ -101,6 +102,7 @@ fn main() -> ExitCode {
         destinations::SITUATIONS,
         second_time::SITUATIONS,
         indexing::SITUATIONS,
+        searching::SITUATIONS,
         small::SITUATIONS,
         copying_flags::SITUATIONS,
         copying_flags_remote::SITUATIONS,

@@ -226,7 +226,7 @@ mod tests {
             ("limits = 3", "c.toml:1: limits: 3 is not a table; write [limits] above its fields"),
             (
                 "\n\n[plugins]\nplugin = \"multipath\"",
-                "c.toml:4: plugins.plugin: this build has no plugin 'multipath'; it has: cascade, direct, local, \
+                "c.toml:4: plugins.plugin: this build has no plugin 'multipath'; it has: adaptive, cascade, direct, local, \
                  takeover",
             ),
             (
@@ -244,7 +244,7 @@ mod tests {
             ),
             (
                 "[plugins]\nconnections = 1",
-                "c.toml:1: plugins: says no 'plugin'; this build has: cascade, direct, local, takeover",
+                "c.toml:1: plugins: says no 'plugin'; this build has: adaptive, cascade, direct, local, takeover",
             ),
             (
                 "[plugins]\nplugin = \"cascade\"\nof = [\n  { plugin = \"local\" },\n  { plugin = \"direct\", connections = 99 },\n]",

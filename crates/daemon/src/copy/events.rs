@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use towpath_api::Seconds;
+use towpath_api::{Searched, Seconds};
 use towpath_content::tree::Time;
 
 /// Something that happened during a copy.
@@ -147,35 +147,6 @@ pub struct CopySummary {
     pub max_delete_reached: bool,
     /// Seconds it took.
     pub seconds: Seconds,
-}
-
-/// What was searched on the receiver's disk, and what came of it. Only what was wanted as chunks is
-/// counted: on a fast network nothing is, and all is 0.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Searched {
-    /// Directories listed (STAT).
-    pub directories: u64,
-    /// Files read, cut and hashed (HASH).
-    pub files: u64,
-    /// Bytes of them.
-    pub hashed: u64,
-    /// Chunks looked up in the index (CACHE-CHECK).
-    pub looked_up: u64,
-    /// Seconds that the disk took for all of these.
-    pub disk_seconds: Seconds,
-    /// Bytes of chunks that the network brought.
-    pub from_network: u64,
-    /// Bytes of these that did not have to come: made of regions of files here, by deltas.
-    pub by_delta: u64,
-    /// Bytes of chunks from files that were read.
-    pub from_files: u64,
-    /// Bytes of chunks from places that the index named.
-    pub from_index: u64,
-    /// Bytes that the network brought though the disk had brought them.
-    pub in_vain: u64,
-    /// What held the transfer up from which second on: `network`, `disk`, `processor` or `search`.
-    pub bottlenecks: Vec<(Seconds, String)>,
 }
 
 /// A name or path: text, or the list of its bytes where it is not UTF-8.

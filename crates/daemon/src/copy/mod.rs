@@ -58,7 +58,7 @@ mod remote;
 mod removal;
 mod renames;
 mod run;
-mod search;
+pub(crate) mod search;
 mod sender;
 mod sending;
 mod side;
@@ -69,7 +69,7 @@ mod taking;
 mod talk;
 mod within;
 
-pub use events::{CopyEvent, CopySummary, Counts, FailureKind, Searched};
+pub use events::{CopyEvent, CopySummary, Counts, FailureKind};
 pub use options::{Check, CopyOptions, CopyRequest, Mode, Preserve, Via};
 pub use run::run;
 pub use started::serve_stdio;

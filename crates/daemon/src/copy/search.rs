@@ -8,13 +8,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use towpath_api::Seconds;
-use towpath_files::is_staging_name;
+use towpath_api::{Searched, Seconds};
+use towpath_files::is_temporary_name;
 use towpath_plugins::adaptive::{Account, Adaptive, Bottleneck, Search};
 use towpath_plugins::disk_search::Scope;
 use towpath_transfer::TransferPlugin;
 
-use super::events::Searched;
 use super::options::CopyOptions;
 use super::side::Side;
 
@@ -26,7 +25,7 @@ pub fn plugin(side: &Side, destination: &Path, network: &Arc<dyn TransferPlugin>
         return None;
     }
     let scope = scope(options, destination)?;
-    let leave_out = Arc::new(|name: &OsStr| is_staging_name(name.as_bytes()));
+    let leave_out = Arc::new(|name: &OsStr| is_temporary_name(name.as_bytes()));
     let search = Search { store: Arc::clone(&side.service.store), scope, leave_out };
     Some(Adaptive::new(Arc::clone(network), search))
 }
@@ -38,7 +37,13 @@ fn scope(options: &CopyOptions, destination: &Path) -> Option<Scope> {
     let dirs = options.search.iter().map(|dir| PathBuf::from(OsStr::from_bytes(dir)));
     let extra = dirs.filter_map(|dir| dir.canonicalize().ok()).collect();
     let home = std::env::var_os("HOME").and_then(|home| PathBuf::from(home).canonicalize().ok());
-    Some(Scope { start, roots: home.into_iter().collect(), extra, beyond_destination: true })
+    Some(Scope {
+        start,
+        roots: home.into_iter().collect(),
+        extra,
+        beyond_destination: true,
+        ..Scope::default()
+    })
 }
 
 /// What the summary tells.
@@ -53,7 +58,8 @@ pub fn searched(account: &Account) -> Searched {
     Searched {
         directories: account.stats,
         files: account.hashes,
-        hashed: account.hashed_bytes,
+        // A file that is being read when all is found has no end.
+        hashed: account.hashed_bytes.max(account.from_files),
         looked_up: account.checks,
         disk_seconds: Seconds::from_duration(account.disk_time),
         from_network: account.from_network,

@@ -61,11 +61,9 @@ async fn got(folder: &TempDir, ticket: String) -> (Summary, Vec<(String, String)
         ticket,
         output: Some(folder.path().join("copy")),
         directory: folder.path().into(),
-        reuse: false,
-        limit_rate: 0,
         timeout: 10,
-        priority: 0,
         require_encryption: true,
+        ..GetRequest::default()
     };
     let summary = get::get(&service(folder, "receiver"), request, events).await.unwrap();
     let mut failed = Vec::new();

@@ -62,6 +62,8 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 /// What every staging directory's name starts with; 16 hexadecimal digits follow.
 pub(crate) const PREFIX: &str = ".tow-";
+/// The length of [`random_digits`].
+const DIGITS: usize = 16;
 
 /// 16 hexadecimal digits that nobody can guess.
 fn random_digits() -> Result<String, Errno> {
@@ -72,5 +74,12 @@ fn random_digits() -> Result<String, Errno> {
 
 /// True for what [`random_digits`] may have made.
 fn are_random_digits(digits: &[u8]) -> bool {
-    digits.len() == 16 && digits.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    digits.len() == DIGITS && digits.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// True for names of what is being written: staging directories, and single files beside their final
+/// name, of this run or another.
+pub fn is_temporary_name(name: &[u8]) -> bool {
+    let (stem, digits) = name.split_at(name.len().saturating_sub(DIGITS));
+    name.starts_with(b".") && stem.ends_with(PREFIX.as_bytes()) && are_random_digits(digits)
 }

@@ -13,13 +13,11 @@ use towpath_content::tree::{MAX_NAME, Metadata};
 use super::body::Body;
 use super::destination::split_user_path;
 use super::place::{At, Overwrite, place};
-use super::{PREFIX, are_random_digits, random_digits};
+use super::{DIGITS, PREFIX, are_random_digits, random_digits};
 use crate::confine::open_root;
 use crate::error::FileError;
 use crate::metadata::{Before, Held, Policy, apply};
 use crate::stamp::Stamp;
-
-const DIGITS: usize = 16;
 
 /// A file being written. Dropping it keeps the temporary, for [`SingleFile::reopen`].
 #[derive(Debug)]

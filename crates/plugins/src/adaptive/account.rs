@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Changes of the bottleneck that are kept; later ones are counted.
 const CHANGES: usize = 256;
+/// What held the transfer up for less than this tells a person nothing.
+const SHORT: Duration = Duration::from_millis(200);
 
 /// What held the transfer up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,23 +49,28 @@ pub struct Account {
     pub recomputations: u64,
     /// Time that took.
     pub recomputing: Duration,
-    /// Since when which resource was the bottleneck.
+    /// Since when which resource was the bottleneck; those of less than 0.2 s are left out.
     pub changes: Vec<(Duration, Bottleneck)>,
     /// Changes that are not among them.
     pub changes_left_out: u64,
-    pub(super) current: Option<Bottleneck>,
+    pub(super) current: Option<(Duration, Bottleneck)>,
+    pub(super) noted: Option<Bottleneck>,
 }
 
 impl Account {
     /// Notes what is the bottleneck now.
     pub(super) fn bottleneck(&mut self, now: Duration, bottleneck: Bottleneck) {
-        if self.current.replace(bottleneck) == Some(bottleneck) {
-            return;
+        if let Some((since, current)) = self.current
+            && now.saturating_sub(since) >= SHORT
+            && self.noted.replace(current) != Some(current)
+        {
+            match self.changes.len() {
+                CHANGES => self.changes_left_out += 1,
+                _ => self.changes.push((since, current)),
+            }
         }
-        if self.changes.len() == CHANGES {
-            self.changes_left_out += 1
-        } else {
-            self.changes.push((now, bottleneck))
+        if self.current.is_none_or(|(_, current)| current != bottleneck) {
+            self.current = Some((now, bottleneck));
         }
     }
 
@@ -88,6 +95,27 @@ mod tests {
             let bottleneck = if at % 2 == 0 { Bottleneck::Disk } else { Bottleneck::Search };
             account.bottleneck(Duration::from_secs(at), bottleneck);
         }
-        assert_eq!((account.changes.len(), account.changes_left_out), (CHANGES, 745));
+        // The last one has not lasted yet.
+        assert_eq!((account.changes.len(), account.changes_left_out), (CHANGES, 744));
+    }
+
+    #[test]
+    fn what_lasts_a_moment_is_left_out() {
+        let (network, disk) = (Bottleneck::Network, Bottleneck::Disk);
+        let mut account = Account::default();
+        for (at, bottleneck) in [
+            (0, disk),
+            (10, network),
+            (100, network),
+            (300, network),
+            (310, disk),
+            (500, network),
+            (900, disk),
+        ] {
+            account.bottleneck(Duration::from_millis(at), bottleneck);
+        }
+        assert_eq!(account.changes, [(Duration::from_millis(10), network)]);
+        account.bottleneck(Duration::from_millis(1200), disk);
+        assert_eq!(account.changes[1..], [(Duration::from_millis(900), disk)]);
     }
 }

@@ -154,6 +154,8 @@ struct Driver {
     running: HashMap<disk_search::OperationId, Running>,
     located: HashMap<Tag, Location>,
     neighbours: Neighbours,
+    /// Files of which the index says that they hold wanted chunks.
+    promised: HashSet<Arc<Path>>,
     listed: HashSet<(u64, u64)>,
     mounts: Vec<(PathBuf, disk_search::Directory)>,
     looks: bool,
@@ -206,6 +208,7 @@ pub(super) async fn run(
         running: HashMap::new(),
         located: HashMap::new(),
         neighbours: Neighbours::default(),
+        promised: HashSet::new(),
         listed: HashSet::new(),
         mounts: Vec::new(),
         looks: false,
@@ -275,8 +278,9 @@ impl Driver {
                 self.feed(Event::Withdrawn(tags));
             }
             Told::Arrived { tag, len, saved } => {
-                self.end(tag, None);
+                // In this order: whoever waits for the last one reads the account.
                 self.feed(Event::Arrived { tag, len, saved });
+                self.end(tag, None);
             }
             Told::Given(tag) => self.end(tag, None),
             // Cancelled with others that the disk had: it is still wanted.
@@ -479,7 +483,9 @@ impl Driver {
         let dir: Arc<Path> = file.directory.path().into();
         let name = path_of(&file.name).into_os_string();
         let stamp = Stamp::of_path(&dir.join(&name)).ok()?;
-        Some(disk_search::Operation::Hash { candidate: Candidate { dir, name, stamp }, parameters })
+        let candidate = Candidate { dir, name, stamp };
+        let again = self.promised.contains(&*candidate.path());
+        Some(disk_search::Operation::Hash { candidate, parameters, again })
     }
 
     /// A directory, with the file system that the search came from into it.
@@ -590,7 +596,8 @@ impl Driver {
             let modified = Some(modified(&candidate.stamp));
             file(&candidate.path(), candidate.stamp.size, modified)
         });
-        let names = listing.directories.iter().filter_map(|directory| directory.path.file_name());
+        let below = listing.directories.iter().filter(|directory| self.search.scope.enters(&directory.path));
+        let names = below.filter_map(|directory| directory.path.file_name());
         let directories = names.map(|name| name.as_bytes().into()).collect();
         let files = files.collect();
         self.feed(Event::Listed { operation, files, directories });
@@ -633,6 +640,9 @@ impl Driver {
                     let (_, spans) =
                         by_file.entry(Arc::clone(&place.path)).or_insert((place.stamp.size, Vec::new()));
                     spans.push(Span { tag: *tag, offset: place.offset });
+                    if self.promised.len() < LISTED {
+                        self.promised.insert(Arc::clone(&place.path));
+                    }
                     self.located.insert(*tag, place);
                 }
                 let files = by_file.into_iter();

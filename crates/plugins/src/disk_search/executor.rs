@@ -65,6 +65,8 @@ pub enum Operation {
         candidate: Candidate,
         /// How it is cut: as the recipe says that its chunks are looked for.
         parameters: Parameters,
+        /// It is read even if the index knows all its chunks.
+        again: bool,
     },
     /// CACHE-CHECK: [`cache_check`].
     CacheCheck(Vec<ChunkHash>),
@@ -268,8 +270,9 @@ impl Shared {
                 let (result, cost) = stat(&directory, &**leave_out, cancel, &mut tell);
                 (result.map(|()| Finished::Stat), cost)
             }
-            Operation::Hash { candidate, parameters } => {
-                let (result, cost) = hash(&self.store, &candidate, &parameters, &**wanted, cancel, &mut give);
+            Operation::Hash { candidate, parameters, again } => {
+                let (store, wanted) = (&self.store, &**wanted);
+                let (result, cost) = hash(store, &candidate, &parameters, again, wanted, cancel, &mut give);
                 (result.map(Finished::Hash), cost)
             }
             Operation::CacheCheck(hashes) => {

@@ -32,11 +32,13 @@ pub enum HashOutcome {
 /// Cuts the file with `parameters`, hands out what is `wanted` of it, and indexes chunks and content.
 ///
 /// A hash that is wanted is compared with each chunk's and, if the object would be of one piece, with that
-/// of the whole file.
+/// of the whole file. A file that was cut like this before is read `again` only if that is said: its chunks
+/// are found by [`cache_check`](super::cache_check), and many of them sooner by reading it as a whole.
 pub fn hash(
     store: &DiskStore,
     candidate: &Candidate,
     parameters: &Parameters,
+    again: bool,
     wanted: &Wanted,
     cancel: &Cancel,
     give: &mut Give<'_>,
@@ -44,7 +46,7 @@ pub fn hash(
     let meter = Meter::start();
     let place = Place { path: candidate.path().into(), offset: 0, size: candidate.stamp.size };
     let mut pass = Pass { wanted, cancel, give, meter, place, chunks: Vec::new(), is_refused: false };
-    let result = pass.run(store, candidate, parameters);
+    let result = pass.run(store, candidate, parameters, again);
     (result, pass.meter.stop())
 }
 
@@ -66,6 +68,7 @@ impl Pass<'_, '_> {
         store: &DiskStore,
         candidate: &Candidate,
         parameters: &Parameters,
+        again: bool,
     ) -> Result<HashOutcome, SearchError> {
         self.cancel.check()?;
         let path = candidate.path();
@@ -75,7 +78,7 @@ impl Pass<'_, '_> {
             return Err(SearchError::OtherFileSystem(path));
         }
         let index = store.chunk_index();
-        if index.is_cut(&path, &stamp, parameters).map_err(SearchError::Index)? {
+        if !again && index.is_cut(&path, &stamp, parameters).map_err(SearchError::Index)? {
             return Ok(HashOutcome::Known);
         }
         let hashed = cut_and_hash_open_file(&file, &path, parameters, &mut |run| self.take(&file, run));

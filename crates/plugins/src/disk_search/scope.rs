@@ -35,6 +35,8 @@ pub struct Scope {
     /// Whether it may go further than `start` and `extra`. It is only asked of whom this machine's files may
     /// be known to, who may be sent signatures of them too.
     pub beyond_destination: bool,
+    /// Of `start` only files that lie directly in it may be used: what is below is another's place.
+    pub not_below: bool,
 }
 
 /// Why a directory is searched.
@@ -81,8 +83,21 @@ impl Scope {
 
     /// Whether what lies at `path` may be used: for what an index finds anywhere.
     pub fn covers(&self, path: &Path, mounts: &Mounts) -> bool {
-        let is_named = || [&self.start].into_iter().chain(&self.extra).any(|dir| path.starts_with(dir));
+        let is_near = || match self.not_below {
+            true => path.parent() == Some(&*self.start),
+            false => path.starts_with(&self.start),
+        };
+        let is_named = || self.is_asked_for(path) || is_near();
         !is_system(path) && (is_named() || self.beyond_destination && self.is_reached(path, mounts))
+    }
+
+    /// Whether the search may go from a directory into `below` in it.
+    pub fn enters(&self, below: &Path) -> bool {
+        !self.not_below || self.beyond_destination || self.is_asked_for(below)
+    }
+
+    fn is_asked_for(&self, path: &Path) -> bool {
+        self.extra.iter().any(|dir| path.starts_with(dir))
     }
 
     fn is_reached(&self, path: &Path, mounts: &Mounts) -> bool {
@@ -208,7 +223,13 @@ mod tests {
 
     fn scope(start: &str, beyond_destination: bool) -> Scope {
         let extra = vec!["/srv/nfs/more".into()];
-        Scope { start: start.into(), roots: vec!["/home/ann".into()], extra, beyond_destination }
+        Scope {
+            start: start.into(),
+            roots: vec!["/home/ann".into()],
+            extra,
+            beyond_destination,
+            not_below: false,
+        }
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Disk {
             found.push(chunk);
             true
         };
-        let (result, _) = hash(&self.store, file, &CUT_BY, wanted, &Cancel::default(), &mut give);
+        let (result, _) = hash(&self.store, file, &CUT_BY, false, wanted, &Cancel::default(), &mut give);
         (result, found)
     }
 
@@ -186,7 +186,7 @@ fn wants_of_another_length_and_those_satisfied_meanwhile_get_nothing() {
         found.push(chunk);
         true
     };
-    hash(&disk.store, &file, &CUT_BY, &wanted, &Cancel::default(), &mut give).0.unwrap();
+    hash(&disk.store, &file, &CUT_BY, false, &wanted, &Cancel::default(), &mut give).0.unwrap();
     assert_eq!(found.len(), all.len());
     assert_found(&found, &all);
 }
@@ -277,7 +277,8 @@ fn a_file_changed_while_it_is_read_gives_what_was_right_and_is_not_indexed() {
         found.push(chunk);
         true
     };
-    let (result, _) = hash(&disk.store, &file, &CUT_BY, &wanting(&wanted), &Cancel::default(), &mut give);
+    let (result, _) =
+        hash(&disk.store, &file, &CUT_BY, false, &wanting(&wanted), &Cancel::default(), &mut give);
     assert!(matches!(result, Err(SearchError::Changed(_))), "{result:?}");
     assert!(found.iter().all(|chunk| wanted[&chunk.hash] == chunk.bytes));
     assert!(!found.is_empty() && found.len() < wanted.len());
@@ -300,7 +301,7 @@ fn operations_end_soon_after_they_are_cancelled_or_nobody_takes_what_they_find()
             }
             !by_refusal
         };
-        let (result, _) = hash(&disk.store, &file, &CUT_BY, &wanting(&wanted), &cancel, &mut give);
+        let (result, _) = hash(&disk.store, &file, &CUT_BY, false, &wanting(&wanted), &cancel, &mut give);
         assert!(matches!(result, Err(SearchError::Cancelled)), "{result:?}");
         assert!(count < wanted.len());
     }
@@ -413,7 +414,7 @@ fn operations_are_worked_off_and_each_ends_once() {
                     executor.submit(Operation::Stat(directory)).unwrap();
                 }
                 for candidate in listing.files {
-                    executor.submit(Operation::Hash { candidate, parameters: CUT_BY }).unwrap();
+                    executor.submit(Operation::Hash { candidate, parameters: CUT_BY, again: false }).unwrap();
                 }
             }
             Event::Found { chunk, .. } => found.push(chunk),
@@ -452,7 +453,7 @@ fn a_slow_taker_holds_bytes_back_and_a_full_queue_gives_operations_back() {
     let wanted = chunks(&data);
     let limits = Limits { bytes: 100 << 10, operations: 2, ..Limits::default() };
     let (executor, mut events) = start(&disk, &wanted, limits);
-    let operation = || Operation::Hash { candidate: file.clone(), parameters: CUT_BY };
+    let operation = || Operation::Hash { candidate: file.clone(), parameters: CUT_BY, again: false };
     let ids = [executor.submit(operation()).unwrap(), executor.submit(operation()).unwrap()];
     assert_eq!(executor.submit(operation()), Err(operation()));
     let mut held = Vec::new();
@@ -475,7 +476,7 @@ fn dropping_the_executor_ends_its_threads() {
     let data = noise(12, 8 << 20);
     let file = disk.write("file", &data);
     let (executor, mut events) = start(&disk, &chunks(&data), Limits { bytes: 1, ..Limits::default() });
-    executor.submit(Operation::Hash { candidate: file, parameters: CUT_BY }).unwrap();
+    executor.submit(Operation::Hash { candidate: file, parameters: CUT_BY, again: false }).unwrap();
     let first = events.blocking_recv();
     assert!(matches!(first, Some(Event::Found { .. })));
     drop(executor);

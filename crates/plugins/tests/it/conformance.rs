@@ -22,7 +22,7 @@ fn store(fixture: &Fixture, first: usize, step: usize) -> Arc<MemoryStore> {
     store
 }
 
-fn local(fixture: &Fixture, first: usize, step: usize) -> Arc<dyn TransferPlugin> {
+pub fn local(fixture: &Fixture, first: usize, step: usize) -> Arc<dyn TransferPlugin> {
     Arc::new(Local::new(store(fixture, first, step), Arc::new(|_| true)))
 }
 

@@ -1,6 +1,8 @@
 //! The plugins as a session sees them: the examination of the seam, and peers that misbehave.
 
 #[cfg(test)]
+mod adaptive;
+#[cfg(test)]
 mod closing;
 #[cfg(test)]
 mod conformance;

@@ -1,0 +1,333 @@
+//! What lies on the receiver's disk does not cross a slow network, wherever it lies; and looking for it
+//! does no harm. The sender's files are on a disk in memory, which no search enters.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{scope, sleep};
+use std::time::Duration;
+
+use crate::environment::{Call, Running, Summary, TestEnvironment};
+use crate::runner::{situations, skip};
+use crate::sshd::{Route, Way};
+use crate::trees::{assert_same, assert_same_bytes, bytes, file, symlink};
+
+situations![
+    a_file_beside_it_under_another_name_is_not_fetched,
+    a_strangers_ticket_draws_from_nothing_below_or_beyond_its_directory,
+    a_directory_that_was_asked_for_is_searched,
+    an_allowed_nodes_ticket_draws_from_anywhere,
+    what_the_index_knows_is_found_in_a_changed_file,
+    a_tree_that_was_renamed_costs_little,
+    a_useless_tree_costs_nothing_but_reading,
+    nothing_is_searched_if_it_is_not_wanted,
+    nothing_is_searched_while_the_network_is_fast,
+    an_older_version_in_place_is_drawn_from,
+    a_renamed_directory_of_the_destination_costs_little,
+    a_copy_searches_nothing_if_it_is_not_wanted,
+    odd_things_in_a_searched_directory_do_no_harm,
+    a_file_that_changes_while_it_is_searched_does_no_harm,
+    a_get_that_is_killed_while_it_searches_goes_on,
+];
+
+const SIZE: u64 = 4 << 20;
+/// Six seconds for all of it.
+const SLOW: &str = "700K";
+/// Slow enough for a search, and fast enough for a test that fetches all.
+const SLOWISH: &str = "1500K";
+/// A third of the file: what comes before the recipe, the recipe, and what a busy machine adds.
+const LITTLE: u64 = SIZE / 3;
+
+/// A sender whose disk is in memory, and a receiver with another one.
+struct World {
+    there: TestEnvironment,
+    here: TestEnvironment,
+}
+
+impl World {
+    fn new() -> Self {
+        let world = Self { there: TestEnvironment::new_in_memory(), here: TestEnvironment::new() };
+        if !world.there.dir().starts_with("/dev") || world.here.dir().starts_with("/dev") {
+            skip("there is no disk in memory beside another disk");
+        }
+        ["dest", "dest/below", "elsewhere"].iter().for_each(|name| fs::create_dir(world.at(name)).unwrap());
+        world
+    }
+
+    /// A path at the receiver.
+    fn at(&self, name: &str) -> PathBuf {
+        self.here.receiver.path(name)
+    }
+
+    /// A path at the sender.
+    fn source(&self) -> PathBuf {
+        self.there.sender.path("file")
+    }
+
+    /// The file is shared; its ticket.
+    fn share(&self) -> (Running, String) {
+        file(&self.source(), 1, SIZE);
+        let mut share = self.there.sender.share(self.source());
+        let ticket = share.ticket();
+        (share, ticket)
+    }
+
+    /// Gets it as `dest/new`.
+    fn get(&self, ticket: &str, words: &str) -> Call {
+        let fixed = ["get", "--json", ticket, "-o", "dest/new"];
+        self.here.receiver.tow(fixed.into_iter().chain(words.split_whitespace()))
+    }
+
+    fn got(&self, ticket: &str, words: &str) -> Summary {
+        let summary = self.get(ticket, words).end().summary();
+        assert_same(&self.source(), &self.at("dest/new"));
+        assert_eq!(summary.number("bytes"), SIZE);
+        summary
+    }
+}
+
+fn searched(summary: &Summary, name: &str) -> u64 {
+    summary.0["search"][name].as_u64().unwrap_or_else(|| panic!("no {name}: {}", summary.0))
+}
+
+fn assert_little(summary: &Summary, fetched: u64) {
+    assert!(fetched < LITTLE, "{fetched} bytes of {}", summary.0);
+}
+
+/// The file's bytes with others in front of them and in their middle.
+fn older(seed: u64) -> Vec<u8> {
+    let (old, half) = (bytes(seed, SIZE), SIZE as usize / 2);
+    [b"once upon a time", &old[..half], &bytes(99, 20_000), &old[half + 5..]].concat()
+}
+
+fn a_file_beside_it_under_another_name_is_not_fetched() {
+    let world = World::new();
+    let (_share, ticket) = world.share();
+    file(&world.at("dest/other"), 1, SIZE);
+    let summary = world.got(&ticket, &format!("--limit-rate {SLOW}"));
+    assert_little(&summary, summary.fetched());
+    assert_eq!((searched(&summary, "directories"), searched(&summary, "files")), (1, 1), "{}", summary.0);
+}
+
+fn a_strangers_ticket_draws_from_nothing_below_or_beyond_its_directory() {
+    let world = World::new();
+    let (_share, ticket) = world.share();
+    for name in ["dest/below/file", "elsewhere/file", "file"] {
+        file(&world.at(name), 1, SIZE);
+    }
+    // What is in the index is no exception.
+    world.here.receiver.tow(["index", "."]).end().with(0);
+    let summary = world.got(&ticket, &format!("--limit-rate {SLOWISH}"));
+    assert_eq!(summary.fetched(), SIZE, "{}", summary.0);
+    assert!(searched(&summary, "looked_up") > 0 && searched(&summary, "files") == 0, "{}", summary.0);
+}
+
+fn a_directory_that_was_asked_for_is_searched() {
+    let world = World::new();
+    let (_share, ticket) = world.share();
+    fs::create_dir_all(world.at("elsewhere/deep/down")).unwrap();
+    file(&world.at("elsewhere/deep/down/x"), 1, SIZE);
+    file(&world.at("elsewhere/y"), 2, SIZE);
+    let summary = world.got(&ticket, &format!("--limit-rate {SLOW} --search nowhere --search elsewhere"));
+    assert_little(&summary, summary.fetched());
+}
+
+fn an_allowed_nodes_ticket_draws_from_anywhere() {
+    let world = World::new();
+    file(&world.source(), 1, SIZE);
+    let sending = world.there.sender.daemon();
+    let status = world.there.sender.tow(["status", "--json"]).end().with(0).events();
+    let ticket = world.there.sender.tow(["put".as_ref(), world.source().as_os_str()]).end().with(0).text();
+    let node = status[0]["node"].as_str().unwrap();
+    let _receiving = world.here.receiver.daemon_with(&format!("allowed_nodes = [\"{node}\"]\n"));
+    file(&world.at("elsewhere/other"), 1, SIZE);
+    let summary = world.got(ticket.trim(), &format!("--limit-rate {SLOW}"));
+    assert_little(&summary, summary.fetched());
+    drop(sending);
+}
+
+fn what_the_index_knows_is_found_in_a_changed_file() {
+    let world = World::new();
+    let (_share, ticket) = world.share();
+    fs::write(world.at("elsewhere/older"), older(1)).unwrap();
+    sleep(Duration::from_millis(50));
+    world.here.receiver.tow(["index", "elsewhere"]).end().with(0);
+    let summary = world.got(&ticket, &format!("--limit-rate {SLOW} --reuse"));
+    assert_little(&summary, summary.fetched());
+    let found = searched(&summary, "from_index") + searched(&summary, "from_files");
+    assert!(found > SIZE / 2 && searched(&summary, "files") <= 1, "{}", summary.0);
+}
+
+/// Four large files. Of files with few pieces most are asked for before their recipe is here.
+fn tree(root: &Path) {
+    for number in 0..4 {
+        let dir = root.join(format!("part {}", number % 2));
+        fs::create_dir_all(&dir).unwrap();
+        file(&dir.join(format!("file {number}")), 10 + number, SIZE);
+    }
+}
+
+fn a_tree_that_was_renamed_costs_little() {
+    let world = World::new();
+    let source = world.there.sender.path("tree");
+    tree(&source);
+    tree(&world.at("elsewhere/old name"));
+    let mut share = world.there.sender.share(&source);
+    let ticket = share.ticket();
+    let words = format!("--limit-rate {SLOWISH} --search elsewhere");
+    let summary = world.get(&ticket, &words).end().summary();
+    assert_same(&source, &world.at("dest/new"));
+    assert!(summary.fetched() < 4 * LITTLE, "{}", summary.0);
+}
+
+fn a_useless_tree_costs_nothing_but_reading() {
+    let world = World::new();
+    let (_share, ticket) = world.share();
+    for number in 0..40 {
+        let len = if number < 5 { SIZE } else { 50_000 };
+        file(&world.at(&format!("dest/{number}")), 100 + number, len);
+    }
+    let summary = world.got(&ticket, &format!("--limit-rate {SLOWISH}"));
+    assert_eq!((summary.fetched(), summary.from("this machine")), (SIZE, 0), "{}", summary.0);
+    assert!(summary.0["seconds"].as_f64().unwrap() < 6.0, "{}", summary.0);
+}
+
+fn nothing_is_searched_if_it_is_not_wanted() {
+    let world = World::new();
+    let (_share, ticket) = world.share();
+    file(&world.at("dest/other"), 1, SIZE);
+    let summary = world.got(&ticket, &format!("--limit-rate {SLOWISH} --no-search"));
+    assert_eq!(summary.fetched(), SIZE);
+    assert!(summary.0.get("search").is_none(), "{}", summary.0);
+    // Nor for a stream, which has no place.
+    let words = ["get", "--json", "--reuse", &ticket, "-o", "-"];
+    let ended = world.here.stranger.tow(words).end().with(0);
+    assert_eq!(ended.out.len() as u64, SIZE);
+    assert!(!ended.err.contains("\"search\""), "{}", ended.err);
+}
+
+fn nothing_is_searched_while_the_network_is_fast() {
+    let world = World::new();
+    let (_share, ticket) = world.share();
+    file(&world.at("dest/other"), 1, SIZE);
+    let summary = world.got(&ticket, "");
+    assert_eq!((summary.fetched(), searched(&summary, "looked_up")), (SIZE, 0), "{}", summary.0);
+}
+
+/// Pushes or pulls from the sender's disk in memory to `dest` at the receiver.
+fn copied(route: &Route<'_>, words: &str, source: &Path, destination: &str) -> Summary {
+    // An absolute path is the sender's as it is.
+    let summary = route.copy(&format!("{words} --json"), source.to_str().unwrap(), destination).end();
+    summary.summary()
+}
+
+fn an_older_version_in_place_is_drawn_from() {
+    for way in [Way::Push, Way::Pull] {
+        let world = World::new();
+        file(&world.source(), 1, SIZE);
+        fs::write(world.at("dest/file"), older(1)).unwrap();
+        let words = format!("cp --via ssh --limit-rate {SLOW}");
+        let summary = copied(&Route::new(&world.here, way), &words, &world.source(), "dest/file");
+        assert_same(&world.source(), &world.at("dest/file"));
+        assert_little(&summary, summary.number("literal"));
+    }
+}
+
+fn a_renamed_directory_of_the_destination_costs_little() {
+    let world = World::new();
+    let source = world.there.sender.path("tree");
+    tree(&source.join("new name"));
+    tree(&world.at("dest/old name"));
+    let words = format!("sync -a --limit-rate {SLOWISH}");
+    let summary = copied(&Route::new(&world.here, Way::Push), &words, &source, "dest");
+    assert_same(&source.join("new name"), &world.at("dest/tree/new name"));
+    assert!(summary.number("literal") < 4 * LITTLE, "{}", summary.0);
+}
+
+fn a_copy_searches_nothing_if_it_is_not_wanted() {
+    let world = World::new();
+    file(&world.source(), 1, SIZE);
+    let route = Route::new(&world.here, Way::Push);
+    for word in ["--no-search", "-W"] {
+        file(&world.at("dest/other"), 1, SIZE);
+        let words = format!("sync {word} --limit-rate 3M");
+        let summary = copied(&route, &words, &world.source(), "dest/new");
+        assert_same_bytes(&world.source(), &world.at("dest/new"));
+        assert_eq!(summary.number("literal"), SIZE, "{word}: {}", summary.0);
+        assert!(summary.0.get("search").is_none(), "{word}: {}", summary.0);
+        fs::remove_file(world.at("dest/new")).unwrap();
+    }
+}
+
+fn odd_things_in_a_searched_directory_do_no_harm() {
+    let world = World::new();
+    let (_share, ticket) = world.share();
+    let dir = world.at("elsewhere");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        dir.join("file"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o666),
+        0,
+    )
+    .unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(dir.join("socket")).unwrap();
+    symlink(&dir, &dir.join("round"));
+    symlink("round/and/round", &dir.join("nowhere"));
+    symlink(world.source(), &dir.join("the file itself"));
+    file(&dir.join("secret"), 1, SIZE);
+    fs::create_dir_all(dir.join("closed")).unwrap();
+    for name in ["secret", "closed"] {
+        fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0)).unwrap();
+    }
+    File::create(dir.join("all holes")).unwrap().set_len(SIZE).unwrap();
+    file(&dir.join("\x1b[31m\n"), 1, SIZE);
+    let summary = world.got(&ticket, &format!("--limit-rate {SLOW} --search elsewhere"));
+    assert_little(&summary, summary.fetched());
+    fs::set_permissions(dir.join("closed"), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn a_file_that_changes_while_it_is_searched_does_no_harm() {
+    let world = World::new();
+    let (_share, ticket) = world.share();
+    let (path, right) = (world.at("dest/other"), bytes(1, SIZE));
+    fs::write(&path, &right).unwrap();
+    let is_over = AtomicBool::new(false);
+    scope(|scope| {
+        scope.spawn(|| {
+            for turn in (0..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                match turn % 3 {
+                    0 => fs::write(&path, bytes(7, SIZE / 2)).unwrap(),
+                    1 => fs::write(&path, &right).unwrap(),
+                    _ => fs::rename(&path, world.at("dest/another")).unwrap(),
+                }
+                sleep(Duration::from_millis(3));
+            }
+        });
+        let got = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            world.got(&ticket, &format!("--limit-rate {SLOWISH}"))
+        }));
+        is_over.store(true, Ordering::Relaxed);
+        got.unwrap();
+    });
+}
+
+fn a_get_that_is_killed_while_it_searches_goes_on() {
+    let world = World::new();
+    let (_share, ticket) = world.share();
+    // Something to read for a while, and half of what is wanted.
+    (0..20).for_each(|number| file(&world.at(&format!("elsewhere/{number}")), 200 + number, SIZE));
+    let half = [bytes(1, SIZE / 2), bytes(50, SIZE / 2)].concat();
+    fs::write(world.at("elsewhere/x"), half).unwrap();
+    let words = format!("--limit-rate {SLOWISH} --search elsewhere");
+    let mut running = world.get(&ticket, &words).start();
+    running.wait_for_bytes(1 << 20);
+    running.kill();
+    assert!(!world.at("dest/new").exists());
+    let summary = world.got(&ticket, &words);
+    assert!(summary.number("kept") >= 256 << 10, "{}", summary.0);
+    assert!(summary.fetched() <= SIZE - summary.number("kept"), "{}", summary.0);
+    let left: Vec<_> = crate::trees::names(&world.at("dest"));
+    assert_eq!(left, ["below", "new"], "a temporary is left");
+}

@@ -1,0 +1,280 @@
+//! The adaptive plugin between a network that does as a test says and a real directory.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use towpath_content::Oid;
+use towpath_content::chunking::{ChunkHash, Parameters};
+use towpath_content::recipe::RecipeBuilder;
+use towpath_plugins::adaptive::{Adaptive, Search};
+use towpath_plugins::disk_search::Scope;
+use towpath_plugins::local::SOURCE;
+use towpath_store::DiskStore;
+use towpath_transfer::conformance::{self, Fixture, Subject};
+use towpath_transfer::plugin::{Pressure, RecipePart};
+use towpath_transfer::want::{Group, Origin, Payload, Place};
+use towpath_transfer::{
+    BoxFuture, Context, Delivery, Description, Outcome, Query, Sink, Tag, TransferPlugin, Want, WantId,
+};
+
+use crate::support::LIMIT;
+
+const SIZE: usize = 600_000;
+const CUT_BY: Parameters = Parameters::DEFAULT;
+const NETWORK: &str = "network";
+
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    std::iter::repeat_with(|| random.u8(..)).take(len).collect()
+}
+
+/// What the network does with chunks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Habit {
+    Brings,
+    Refuses,
+    Hangs,
+}
+
+/// Knows one object.
+struct Network {
+    data: Vec<u8>,
+    habit: Habit,
+    cancelled: AtomicUsize,
+}
+
+impl TransferPlugin for Network {
+    fn name(&self) -> &str {
+        NETWORK
+    }
+
+    fn window(&self) -> u64 {
+        64 << 10
+    }
+
+    fn get_descriptors<'a>(
+        &'a self,
+        _query: Query,
+        _context: &'a Context,
+        answers: mpsc::Sender<Description>,
+    ) -> BoxFuture<'a, Result<(), Outcome>> {
+        let mut builder = RecipeBuilder::new(CUT_BY, |_, _| Ok::<_, std::convert::Infallible>(())).unwrap();
+        chunks(&self.data).iter().for_each(|(hash, _, len)| builder.push(*hash, *len).unwrap());
+        let root = builder.finish(Oid::of(&self.data)).unwrap().to_bytes();
+        let part = RecipePart { maker: NETWORK.into(), root: Some(root.into()), nodes: Vec::new() };
+        Box::pin(async move {
+            answers.send(Description::Recipe(part)).await.unwrap();
+            Ok(())
+        })
+    }
+
+    fn get_chunks<'a>(
+        &'a self,
+        wants: Vec<Want>,
+        _context: &'a Context,
+        sink: Arc<dyn Sink>,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            for want in wants {
+                let at = want.origin.unwrap().offset as usize;
+                let bytes = Bytes::copy_from_slice(&self.data[at..at + want.id.len() as usize]);
+                let (payload, timing) = (Payload::Bytes(bytes), (Instant::now(), Instant::now()));
+                match self.habit {
+                    Habit::Brings => {
+                        let source = NETWORK.into();
+                        sink.deliver(Delivery { tag: want.tag, payload, proof: None, source, timing }).await;
+                    }
+                    Habit::Refuses => sink.outcome(want.tag, Outcome::NotHere),
+                    Habit::Hangs => std::future::pending().await,
+                }
+            }
+        })
+    }
+
+    fn cancel_chunks(&self, tags: &[Tag]) {
+        self.cancelled.fetch_add(tags.len(), Ordering::SeqCst);
+    }
+}
+
+/// The chunks of `data`: name, place, length.
+fn chunks(data: &[u8]) -> Vec<(ChunkHash, usize, u32)> {
+    let mut chunker = CUT_BY.chunker().unwrap();
+    let (mut rest, mut lens) = (data, Vec::new());
+    while let Some(chunk) = chunker.cut(&mut rest) {
+        lens.push(chunk.len());
+    }
+    while let Some(chunk) = chunker.finish() {
+        lens.push(chunk.len());
+    }
+    let mut at = 0;
+    let chunk = |len| {
+        let start = at;
+        at += len;
+        (ChunkHash::of(&data[start..start + len]), start, len as u32)
+    };
+    lens.into_iter().map(chunk).collect()
+}
+
+/// How wants ended: who brought them, or why nobody did.
+#[derive(Default)]
+struct Ends(Mutex<HashMap<Tag, Result<(String, Bytes), Outcome>>>);
+
+impl Sink for Ends {
+    fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
+        let Payload::Bytes(bytes) = delivery.payload else { panic!("no bytes") };
+        let end = Ok((delivery.source.to_string(), bytes));
+        assert!(self.0.lock().unwrap().insert(delivery.tag, end).is_none(), "brought twice");
+        Box::pin(async {})
+    }
+
+    fn outcome(&self, tag: Tag, outcome: Outcome) {
+        self.0.lock().unwrap().insert(tag, Err(outcome));
+    }
+
+    fn pressure(&self) -> Pressure {
+        Pressure::default()
+    }
+}
+
+/// The plugin over a network and a searched directory.
+struct World {
+    base: TempDir,
+    network: Arc<Network>,
+    plugin: Arc<Adaptive>,
+    wants: Vec<Want>,
+    context: Context,
+}
+
+fn search(base: &Path) -> Search {
+    let base = base.canonicalize().unwrap();
+    let start = base.join("files");
+    fs::create_dir_all(&start).unwrap();
+    let store = Arc::new(DiskStore::open(&base.join("state"), &base.join("data")).unwrap());
+    let scope = Scope { start, ..Scope::default() };
+    Search { store, scope, leave_out: Arc::new(|_| false) }
+}
+
+impl World {
+    /// After the plugin has seen the recipe.
+    async fn new(habit: Habit, files: &[(&str, &[u8])]) -> Self {
+        let (base, data) = (tempfile::tempdir().unwrap(), noise(1, SIZE));
+        let search = search(base.path());
+        files.iter().for_each(|(name, bytes)| fs::write(search.scope.start.join(name), bytes).unwrap());
+        // A stamp that is as recent as the clock's tick proves nothing.
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        let oid = Oid::of(&data);
+        let context = Fixture { objects: vec![data.clone()] }.context();
+        let network = Arc::new(Network { data, habit, cancelled: AtomicUsize::new(0) });
+        let plugin = Adaptive::new(Arc::clone(&network) as Arc<dyn TransferPlugin>, search);
+        let (answers, mut inbox) = mpsc::channel(4);
+        let query = Query { oid, coverage: None, proofs: None, follow: false, recipe: true };
+        plugin.get_descriptors(query, &context, answers).await.unwrap();
+        assert!(inbox.recv().await.is_some());
+        let group = Arc::new(Group { size: Some(SIZE as u64), ..Group::default() });
+        let want = |(tag, (hash, at, len)): (Tag, (ChunkHash, usize, u32))| Want {
+            tag,
+            id: WantId::Chunk { hash: hash.0, len },
+            places: vec![Place { object: 1, offset: at as u64 }],
+            group: Arc::clone(&group),
+            origin: Some(Origin { oid, offset: at as u64 }),
+        };
+        let wants = (1..).zip(chunks(&network.data)).map(want).collect();
+        Self { base, network, plugin, wants, context }
+    }
+
+    /// Asks for all chunks; each must end, and with the right bytes. Bytes that the disk brought.
+    async fn fetch(&self) -> u64 {
+        let ends = Arc::new(Ends::default());
+        let sink = Arc::clone(&ends) as Arc<dyn Sink>;
+        let fetching = self.plugin.get_chunks(self.wants.clone(), &self.context, sink);
+        tokio::time::timeout(LIMIT, fetching).await.expect("it does not end");
+        let ends = ends.0.lock().unwrap();
+        let mut from_disk = 0;
+        for want in &self.wants {
+            let end = ends.get(&want.tag).expect("a want has not ended");
+            if let (Ok((source, bytes)), WantId::Chunk { hash, .. }) = (end, &want.id) {
+                assert_eq!(ChunkHash::of(bytes).0, *hash);
+                from_disk += if source == SOURCE { bytes.len() as u64 } else { 0 };
+            }
+        }
+        from_disk
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_file_holds_is_found_though_the_network_hangs() {
+    let (same, other) = (noise(1, SIZE), noise(2, SIZE));
+    let world = World::new(Habit::Hangs, &[("another name", &same), ("other", &other)]).await;
+    assert_eq!(world.fetch().await, SIZE as u64);
+    let account = world.plugin.account();
+    assert_eq!((account.from_files + account.from_index, account.from_network), (SIZE as u64, 0));
+    assert!(world.network.cancelled.load(Ordering::SeqCst) > 0, "what was asked for is cancelled");
+}
+
+/// Once a file was known to the index and held much of what was wanted, it was neither read nor asked
+/// for single chunks: all came over the network.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_the_index_knows_is_read_again_for_many_chunks() {
+    let first = World::new(Habit::Hangs, &[("x", &noise(1, SIZE))]).await;
+    assert_eq!(first.fetch().await, SIZE as u64);
+    let again =
+        Adaptive::new(Arc::clone(&first.network) as Arc<dyn TransferPlugin>, search(first.base.path()));
+    let (answers, _inbox) = mpsc::channel(4);
+    let query = Query {
+        oid: Oid::of(&first.network.data),
+        coverage: None,
+        proofs: None,
+        follow: false,
+        recipe: true,
+    };
+    again.get_descriptors(query, &first.context, answers).await.unwrap();
+    let again = World { plugin: again, ..first };
+    assert_eq!(again.fetch().await, SIZE as u64);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_nowhere_on_the_disk_comes_over_the_network() {
+    let world = World::new(Habit::Brings, &[("other", &noise(2, SIZE))]).await;
+    assert_eq!(world.fetch().await, 0);
+    assert_eq!(world.plugin.account().from_network, SIZE as u64);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_of_the_network_reaches_the_session() {
+    let world = World::new(Habit::Refuses, &[]).await;
+    assert_eq!(world.fetch().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_session_cancels_ends() {
+    let world = World::new(Habit::Hangs, &[]).await;
+    let ends = Arc::new(Ends::default());
+    let sink = Arc::clone(&ends) as Arc<dyn Sink>;
+    let fetching = world.plugin.get_chunks(world.wants.clone(), &world.context, sink);
+    let cancelling = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let tags: Vec<_> = world.wants.iter().map(|want| want.tag).collect();
+        world.plugin.cancel_chunks(&tags);
+    };
+    tokio::time::timeout(LIMIT, async { tokio::join!(fetching, cancelling) }).await.expect("it does not end");
+    let ends = ends.0.lock().unwrap();
+    assert!(ends.len() == world.wants.len() && ends.values().all(|end| *end == Err(Outcome::Cancelled)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_with_a_search_passes() {
+    conformance::run(async |fixture: Fixture| {
+        let base = tempfile::tempdir().unwrap();
+        let context = fixture.context();
+        let network = crate::conformance::local(&fixture, 0, 1);
+        Subject::new(Adaptive::new(network, search(base.path())), context).keeping(base)
+    })
+    .await;
+}
