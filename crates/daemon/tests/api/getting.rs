@@ -63,7 +63,9 @@ fn a_range_of_what_is_not_here_brings_only_its_pieces() {
     assert_eq!(cached.as_array().unwrap().len(), 0, "a part is no object");
     assert!(receiver.content(&ticket).with(200).body == all);
     relay.sent();
-    assert!(ranged(&receiver, &ticket, "bytes=30000000-30000099").with(206).body == all[30_000_000..30_000_100]);
+    assert!(
+        ranged(&receiver, &ticket, "bytes=30000000-30000099").with(206).body == all[30_000_000..30_000_100]
+    );
     assert!(relay.sent() < 100_000, "it is here");
 }
 
