@@ -4,6 +4,7 @@
  *
  *     tow_api SOCKET put FILE              by name: nothing is copied
  *     tow_api SOCKET put-parts FILE        in parts, as they are read; '-' is standard input
+ *     tow_api SOCKET put-lines FILE        the same, and chunks end where lines do
  *     tow_api SOCKET put-descriptor FILE   by its open descriptor; '-' is standard input
  *     tow_api SOCKET get TICKET [FIRST-LAST]
  *
@@ -26,7 +27,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { PART = 1 << 20, TEXT = 64 << 10, NO_DESCRIPTOR = -1 };
+/* LINES: of a run, on average. */
+enum { PART = 1 << 20, TEXT = 64 << 10, LINES = 256, NO_DESCRIPTOR = -1 };
 
 /* Where the daemon is. */
 static const char *socket_path;
@@ -304,14 +306,70 @@ static void give_up_put(void)
     call("DELETE", open_put, "", "", 0, NO_DESCRIPTOR);
 }
 
-static void put_parts(const char *name)
+/* Reads the next part of a file, whatever has come of it; false at its end. */
+static int next_bytes(FILE *file, char **part, size_t *len)
 {
-    static char part[PART];
+    static char bytes[PART];
+    ssize_t got;
+    do
+        got = read(fileno(file), bytes, sizeof bytes);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        fail("could not read: %s", strerror(errno));
+    *part = bytes;
+    *len = (size_t)got;
+    return got > 0;
+}
+
+/* The sum that zlib has as crc32. */
+static unsigned long crc32_of(const char *bytes, size_t len)
+{
+    unsigned long sum = 0xffffffff;
+    for (size_t i = 0; i < len; i++) {
+        sum ^= (unsigned char)bytes[i];
+        for (int bit = 0; bit < 8; bit++)
+            sum = sum & 1 ? sum >> 1 ^ 0xedb88320 : sum >> 1;
+    }
+    return sum ^ 0xffffffff;
+}
+
+/* Reads the next run of whole lines. Where one ends depends on its last line alone, so that it ends
+ * there again after an insertion further up. */
+static int next_lines(FILE *file, char **part, size_t *len)
+{
+    static char *run, *line;
+    static size_t room;
+    free(run);
+    FILE *out = open_memstream(&run, len);
+    if (out == NULL)
+        fail("no memory");
+    for (ssize_t got; (got = getline(&line, &room, file)) > 0;) {
+        if (fwrite(line, 1, (size_t)got, out) != (size_t)got)
+            fail("no memory");
+        if (crc32_of(line, (size_t)got) % LINES == 0)
+            break;
+    }
+    if (ferror(file))
+        fail("could not read: %s", strerror(errno));
+    if (fclose(out) == EOF)
+        fail("no memory");
+    *part = run;
+    return *len > 0;
+}
+
+/* Puts a file in the parts that `next` reads; `query` goes with each. */
+static void put_each(const char *name, int (*next)(FILE *, char **, size_t *), const char *query)
+{
+    char *part;
+    size_t len;
     char request[TEXT] = "{\"name\":", text[TEXT], oid[256], path[1024];
     unsigned long long offset = 0;
-    int file = open_file(name);
+    int descriptor = open_file(name);
+    FILE *file = fdopen(descriptor, "r");
+    if (file == NULL)
+        fail("%s: %s", name, strerror(errno));
     const char *slash = strrchr(name, '/');
-    json_string(request, sizeof request - 1, file == STDIN_FILENO ? "" : slash ? slash + 1 : name);
+    json_string(request, sizeof request - 1, descriptor == STDIN_FILENO ? "" : slash ? slash + 1 : name);
     strcat(request, "}");
     struct answer answer = call_json("/v1/puts", "", request);
     read_text(&answer, text);
@@ -321,18 +379,11 @@ static void put_parts(const char *name)
     give_up = give_up_put;
     /* A receiver can follow from here on. */
     print_ticket(text);
-    for (;;) {
-        ssize_t len = read(file, part, sizeof part);
-        if (len < 0 && errno == EINTR)
-            continue;
-        if (len < 0)
-            fail("%s: %s", name, strerror(errno));
-        if (len == 0)
-            break;
-        snprintf(path, sizeof path, "%s/data?offset=%llu", open_put, offset);
-        answer = call("POST", path, "", part, (size_t)len, NO_DESCRIPTOR);
+    while (next(file, &part, &len)) {
+        snprintf(path, sizeof path, "%s/data?offset=%llu%s", open_put, offset, query);
+        answer = call("POST", path, "", part, len, NO_DESCRIPTOR);
         read_text(&answer, text);
-        offset += (unsigned long long)len;
+        offset += len;
     }
     snprintf(path, sizeof path, "%s/commit", open_put);
     answer = call("POST", path, "", "", 0, NO_DESCRIPTOR);
@@ -370,6 +421,7 @@ static int usage(void)
 {
     fputs("tow_api SOCKET put FILE\n"
           "tow_api SOCKET put-parts FILE        '-' is standard input\n"
+          "tow_api SOCKET put-lines FILE        '-' is standard input\n"
           "tow_api SOCKET put-descriptor FILE   '-' is standard input\n"
           "tow_api SOCKET get TICKET [FIRST-LAST]\n",
           stderr);
@@ -389,7 +441,10 @@ int main(int count, char **words)
     else if (count == 4 && strcmp(command, "put") == 0)
         put(words[3]);
     else if (count == 4 && strcmp(command, "put-parts") == 0)
-        put_parts(words[3]);
+        put_each(words[3], next_bytes, "");
+    else if (count == 4 && strcmp(command, "put-lines") == 0)
+        /* Two versions of the data share the chunks whose lines are the same. */
+        put_each(words[3], next_lines, "&boundary=true");
     else if (count == 4 && strcmp(command, "put-descriptor") == 0)
         put_descriptor(words[3]);
     else

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// What to put.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PutRequest {
     /// A file or directory, absolute. It is referred to, not copied.
     #[serde(with = "crate::paths")]
@@ -15,6 +15,32 @@ pub struct PutRequest {
     /// The session that holds it; absent: pinned until it is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// Where chunks of the file end, ascending, at most [`MAX_BOUNDARIES`]: the application knows its
+    /// structure. Empty: it is cut by its content.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub boundaries: Vec<u64>,
+}
+
+/// Boundaries of chunks that one request may name. Parts of a put can have more.
+pub const MAX_BOUNDARIES: usize = 1 << 14;
+
+/// What else there is to say of a put by descriptor.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DescriptorRequest {
+    /// As in [`PutRequest::boundaries`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub boundaries: Vec<u64>,
+}
+
+/// How an object is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PutKind {
+    /// As plain bytes.
+    #[default]
+    Blob,
+    /// As the descriptor of a tree, whose files were put before.
+    Tree,
 }
 
 /// A put whose bytes come in parts.
@@ -26,6 +52,9 @@ pub struct OpenPutRequest {
     /// The session that holds it; absent: pinned until it is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// What the bytes are; checked when the put is committed.
+    #[serde(default)]
+    pub kind: PutKind,
 }
 
 /// A run of equal chunks of an object, one after the other.

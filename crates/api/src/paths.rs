@@ -80,7 +80,8 @@ mod tests {
     #[test]
     fn a_path_that_is_not_text_comes_back_as_it_was() {
         for (bytes, json) in [(&b"/a"[..], r#"{"path":"/a"}"#), (b"/\xff", r#"{"path":[47,255]}"#)] {
-            let request = PutRequest { path: OsString::from_vec(bytes.to_vec()).into(), session: None };
+            let request =
+                PutRequest { path: OsString::from_vec(bytes.to_vec()).into(), ..PutRequest::default() };
             assert_eq!(serde_json::to_string(&request).unwrap(), json);
             assert_eq!(serde_json::from_str::<PutRequest>(json).unwrap(), request);
         }

@@ -12,12 +12,14 @@
 //! Streams join the leader's spool; gets into files wait for its end, and draw from what it left.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio_util::sync::CancellationToken;
 use towpath_api::{ApiError, ErrorKind};
+use towpath_content::pieces::Layout;
 use towpath_content::{NodeId, Oid};
 use towpath_store::{About, ObjectKind, State, Store, Temporary};
 use towpath_transfer::{Fetched, Group, Progress, Session, Target};
@@ -45,6 +47,9 @@ pub(crate) enum Lane {
     /// it now, not at its end.
     Streams,
 }
+
+/// What a source said that an object is.
+pub(crate) type Described = (About, Option<Layout>);
 
 /// What is on its way now.
 pub(crate) struct Arrivals {
@@ -75,6 +80,11 @@ pub(crate) enum Flight<T> {
 }
 
 impl Arrivals {
+    /// The stream of the flight `key` that is under way, if there is one to join.
+    pub(crate) fn find(&self, key: &Key) -> Option<Arc<Arrival>> {
+        lock(&self.flights).get(key)?.arrival.upgrade()
+    }
+
     /// Enters the flight `key`; `lead` starts it if there is none.
     pub(crate) fn enter<T>(&self, key: Key, lead: impl FnOnce(Leading) -> (T, Weak<Arrival>)) -> Flight<T> {
         let mut flights = lock(&self.flights);
@@ -151,15 +161,37 @@ impl Drop for Arrival {
 impl Arrival {
     /// Starts to fetch what `get` asks for.
     pub(crate) fn start(get: Arc<Get>, leading: Option<Leading>) -> Result<Arc<Self>, ApiError> {
+        Self::fill(get, leading, None)
+    }
+
+    /// Starts to fetch some bytes of what `get` asks for, which was described so. They are kept for
+    /// nobody else: a part makes no object.
+    pub(crate) fn start_part(
+        get: Arc<Get>,
+        described: Described,
+        part: Range<u64>,
+    ) -> Result<Arc<Self>, ApiError> {
+        Self::fill(get, None, Some((described, part)))
+    }
+
+    fn fill(
+        get: Arc<Get>,
+        leading: Option<Leading>,
+        part: Option<(Described, Range<u64>)>,
+    ) -> Result<Arc<Self>, ApiError> {
         let incoming = get.service.store.incoming().map_err(|error| errors::store(&error))?;
         let file = incoming.file().try_clone();
-        let spool = Spool::into_empty(file.map_err(|error| errors::io("open", incoming.path(), &error))?);
+        let file = file.map_err(|error| errors::io("open", incoming.path(), &error))?;
+        let (spool, described) = match part {
+            Some((described, part)) => (Spool::part_into(file, part), Some(described)),
+            None => (Spool::into_empty(file), None),
+        };
         let (tell, stage) = watch::channel(Stage::Asking);
         let session = get.session();
         let (progress, filled) = (session.progress(), Arc::clone(&spool));
         let task = tokio::spawn(async move {
             let end = FailOnDrop(Arc::clone(&filled));
-            let last = match fetch(&get, &session, &filled, incoming, &tell).await {
+            let last = match fetch(&get, &session, &filled, incoming, described, &tell).await {
                 Ok(oid) => Stage::Complete { oid },
                 Err(error) => Stage::Failed(error),
             };
@@ -206,9 +238,13 @@ async fn fetch(
     session: &Session,
     spool: &Arc<Spool>,
     incoming: Temporary,
+    described: Option<Described>,
     tell: &watch::Sender<Stage>,
 ) -> Result<Oid, ApiError> {
-    let (about, layout) = get.describe().await?;
+    let (about, layout) = match described {
+        Some(described) => described,
+        None => get.describe().await?,
+    };
     refuse_trees(&about)?;
     let admitted = get.service.admission.begin(Direction::Get, get.service.home.data())?;
     let _place = get.service.arrivals.place().await?;
@@ -216,7 +252,9 @@ async fn fetch(
     tell.send_replace(Stage::Coming { size: request.size });
     let fetched = session.fetch(request).await.map_err(|error| errors::fetch(&error))?;
     Watch::new(Arc::clone(&get.service.metrics)).sums(&session.progress().snapshot().by_source);
-    keep(get, spool, incoming, &fetched, &about).await;
+    if spool.is_whole() {
+        keep(get, spool, incoming, &fetched, &about).await;
+    }
     admitted.done();
     Ok(fetched.oid)
 }

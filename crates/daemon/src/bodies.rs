@@ -12,9 +12,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use towpath_api::{ApiError, ErrorKind};
 
 use crate::config::{Limits, Live};
 
@@ -24,6 +26,10 @@ const AHEAD: usize = 2;
 const SMALLEST: u64 = 4 << 10;
 /// Pieces that are read at once only to cut a small part out of each.
 const CUTTING: usize = 16;
+/// Recipes that are told at once: each has a thread, and the places of its nodes in memory.
+const RECIPES: usize = 8;
+/// How long one more waits for its turn.
+const LONGEST_LINE: Duration = Duration::from_secs(60);
 
 /// A part of a connection's own share.
 fn small_part(limits: &Limits) -> u64 {
@@ -37,6 +43,7 @@ pub(crate) struct Bodies {
     config: Live,
     held: Arc<Held>,
     cutting: Semaphore,
+    recipes: Arc<Semaphore>,
 }
 
 #[derive(Debug, Default)]
@@ -48,7 +55,8 @@ struct Held {
 impl Bodies {
     /// Obeys what `config` says at the moment.
     pub(crate) fn new(config: Live) -> Self {
-        Self { config, held: Arc::default(), cutting: Semaphore::new(CUTTING) }
+        let (cutting, recipes) = (Semaphore::new(CUTTING), Arc::new(Semaphore::new(RECIPES)));
+        Self { config, held: Arc::default(), cutting, recipes }
     }
 
     /// Bytes that they hold.
@@ -59,6 +67,15 @@ impl Bodies {
     /// A place among the few who read more than they keep.
     pub(crate) async fn cutting(&self) -> Option<SemaphorePermit<'_>> {
         self.cutting.acquire().await.ok()
+    }
+
+    /// A place among those to whom a recipe is told; waits in line for it.
+    pub(crate) async fn recipe(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        let place = tokio::time::timeout(LONGEST_LINE, Arc::clone(&self.recipes).acquire_owned()).await;
+        place.ok().and_then(Result::ok).ok_or_else(|| {
+            let message = format!("{RECIPES} recipes are being read, and none of them came to its end");
+            ApiError::new(ErrorKind::Busy, message).hint("try again later")
+        })
     }
 
     /// Room in the pool, if there is.
@@ -167,10 +184,7 @@ mod tests {
         assert!(kept.iter().all(|room| room.len() == PIECE || room.len() == 32 << 10));
         assert!(bodies.held() <= 4 << 20);
         let late = readers[0].room(PIECE);
-        assert!(
-            tokio::time::timeout(std::time::Duration::from_millis(20), late).await.is_err(),
-            "it has its parts"
-        );
+        assert!(tokio::time::timeout(Duration::from_millis(20), late).await.is_err(), "it has its parts");
         drop(kept);
         assert_eq!(bodies.held(), 0);
         assert_eq!(readers[0].room(PIECE).await.unwrap().len(), PIECE);

@@ -51,7 +51,37 @@ enum Source {
 
 /// Opens what `request` names; returns when it is known to be there, and before its bytes are.
 pub(crate) async fn open(service: &Arc<Service>, request: &ContentRequest) -> Result<Opened, ApiError> {
+    open_whole(Arc::new(Get::new(service, &as_get(request))?)).await
+}
+
+/// The same for who needs only what `choose` says of an object of that name and size; `None` is all.
+/// What is not here yet is then fetched without the rest, unless the whole is on its way already.
+pub(crate) async fn open_part(
+    service: &Arc<Service>,
+    request: &ContentRequest,
+    choose: impl FnOnce(&Oid, u64) -> Option<Range<u64>>,
+) -> Result<Opened, ApiError> {
     let get = Arc::new(Get::new(service, &as_get(request))?);
+    // A live object's size is known only at its end.
+    if get.oid.is_live() {
+        return open_whole(get).await;
+    }
+    if let Some(opened) = stored(&get).await? {
+        return Ok(opened);
+    }
+    if let Some(arrival) = service.arrivals.find(&get.key(Lane::All)) {
+        return arriving(&get, arrival).await;
+    }
+    let described = get.describe().await?;
+    let part = described.1.and_then(|layout| choose(&get.oid, layout.size()));
+    match part {
+        Some(part) => arriving(&get, Arrival::start_part(Arc::clone(&get), described, part)?).await,
+        None => open_whole(get).await,
+    }
+}
+
+async fn open_whole(get: Arc<Get>) -> Result<Opened, ApiError> {
+    let service = &get.service;
     let mut lane = Lane::All;
     for _ in 0..MAX_WAITS {
         if let Some(opened) = stored(&get).await? {

@@ -13,7 +13,9 @@
 //! | [`grants`] | which ticket secrets this service honours |
 //! | [`shares`] | what was shared before, so that the same command gives the same ticket |
 //! | `put`, `put_tree` | files, trees and streams into the store |
+//! | `boundaries` | where an application says that chunks end |
 //! | `open_puts` | puts whose bytes come in parts |
+//! | `tree_put` | trees that an application describes itself |
 //! | `get`, `get_file`, `get_tree` | objects out of a session into files |
 //! | `get_search` | what a get may search on this machine's disk |
 //! | `sessions` | leases that live as long as their application |
@@ -41,6 +43,7 @@
 mod admission;
 mod arrivals;
 mod bodies;
+mod boundaries;
 pub mod config;
 mod content;
 pub mod copy;
@@ -69,6 +72,7 @@ mod sessions;
 pub mod shares;
 mod spool;
 mod transfers;
+mod tree_put;
 
 pub use home::Home;
 pub use service::{Options, Service};

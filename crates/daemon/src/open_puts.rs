@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt;
 use tokio::sync::OwnedMutexGuard;
 use towpath_api::{
-    ApiError, ErrorKind, Event, Input, OpenPutRequest, PartReply, Progress, PutReply, Summary,
+    ApiError, ErrorKind, Event, Input, OpenPutRequest, PartReply, Progress, PutKind, PutReply, Summary,
 };
 use towpath_content::Oid;
 use towpath_content::ticket::Secret;
-use towpath_store::{About, Holder, Lease, Store};
+use towpath_store::{About, Holder, Lease, ObjectKind, Store};
 
 use crate::admission::Admitted;
 use crate::errors;
@@ -24,6 +24,7 @@ use crate::metrics::Direction;
 use crate::put::{now, random};
 use crate::service::Service;
 use crate::transfers::Transfer;
+use crate::tree_put::TreePut;
 
 /// A put on which nothing happened for so long is given up: its application forgot it.
 const IDLE: Duration = Duration::from_secs(60 * 60);
@@ -48,10 +49,18 @@ struct OpenPut {
     secret: Secret,
     about: About,
     holder: Holder,
-    /// Bytes it has; held by the part that is coming.
-    size: Arc<tokio::sync::Mutex<u64>>,
+    /// What it has; held by the part that is coming.
+    filled: Arc<tokio::sync::Mutex<Filled>>,
     touched: Arc<Mutex<Instant>>,
     transfer: Arc<Transfer>,
+}
+
+/// What a put has so far.
+#[derive(Default)]
+struct Filled {
+    size: u64,
+    /// What reads along if it is to be a tree.
+    tree: Option<TreePut>,
 }
 
 impl OpenPut {
@@ -60,7 +69,7 @@ impl OpenPut {
     }
 
     fn is_idle(&self, now: Instant) -> bool {
-        now.saturating_duration_since(*lock(&self.touched)) > IDLE && self.size.try_lock().is_ok()
+        now.saturating_duration_since(*lock(&self.touched)) > IDLE && self.filled.try_lock().is_ok()
     }
 }
 
@@ -99,11 +108,15 @@ pub(crate) fn open(service: &Arc<Service>, request: &OpenPutRequest) -> Result<(
     }
     let admitted = service.admission.begin(Direction::Put, service.home.data())?;
     let (live, secret) = (Oid::Live(random()?), Secret(random()?));
+    let (kind, tree) = match request.kind {
+        PutKind::Blob => (ObjectKind::Blob, None),
+        PutKind::Tree => (ObjectKind::Tree, Some(TreePut::default())),
+    };
     let put = OpenPut {
         secret,
         holder: service.sessions.holder(request.session.as_deref())?,
-        about: About { name, ..About::default() },
-        size: Arc::default(),
+        about: About { kind, name, ..About::default() },
+        filled: Arc::new(tokio::sync::Mutex::new(Filled { size: 0, tree })),
         touched: Arc::new(Mutex::new(Instant::now())),
         transfer: Arc::new(service.transfers.begin_put(live.to_string())),
     };
@@ -132,10 +145,10 @@ pub(crate) async fn append(
     mut part: Input<'_>,
 ) -> Result<PartReply, ApiError> {
     let put = service.open_puts.find(live).ok_or_else(|| no_such_put(live))?;
-    let mut size = own(&put).await?;
+    let mut filled = own(&put).await?;
     let (offset, mut end) = (place.offset, place.offset);
-    let Some(mut repeated) = size.checked_sub(offset) else {
-        let message = format!("a gap: the put has {size} bytes, and the part begins at {offset}");
+    let Some(mut repeated) = filled.size.checked_sub(offset) else {
+        let message = format!("a gap: the put has {} bytes, and the part begins at {offset}", filled.size);
         return Err(ApiError::new(ErrorKind::Usage, message).hint("send what is between them first"));
     };
     loop {
@@ -147,18 +160,18 @@ pub(crate) async fn append(
         })?;
         if read == 0 {
             // The end of a part that is repeated was told before.
-            if place.boundary && end == *size {
+            if place.boundary && end == filled.size {
                 service.store.put_boundary(live).map_err(|error| errors::store(&error))?;
             }
-            return Ok(PartReply { size: *size });
+            return Ok(PartReply { size: filled.size });
         }
         end += read as u64;
         let skipped = repeated.min(read as u64);
         repeated -= skipped;
         bytes.drain(..skipped as usize);
         if !bytes.is_empty() {
-            size = store(service, live, size, bytes).await?;
-            put.tell(*size);
+            filled = store(service, live, filled, bytes).await?;
+            put.tell(filled.size);
         }
         put.touch();
     }
@@ -167,7 +180,7 @@ pub(crate) async fn append(
 /// How far a put is; waits for a part that is coming.
 pub(crate) async fn size(service: &Service, live: &Oid) -> Result<u64, ApiError> {
     let put = service.open_puts.find(live).ok_or_else(|| no_such_put(live))?;
-    Ok(*own(&put).await?)
+    Ok(own(&put).await?.size)
 }
 
 impl OpenPut {
@@ -177,8 +190,8 @@ impl OpenPut {
 }
 
 /// Waits until no other part is coming.
-async fn own(put: &OpenPut) -> Result<OwnedMutexGuard<u64>, ApiError> {
-    let waited = tokio::time::timeout(PATIENCE, Arc::clone(&put.size).lock_owned()).await;
+async fn own(put: &OpenPut) -> Result<OwnedMutexGuard<Filled>, ApiError> {
+    let waited = tokio::time::timeout(PATIENCE, Arc::clone(&put.filled).lock_owned()).await;
     waited.map_err(|_| {
         ApiError::new(ErrorKind::Busy, "another part of this put is still coming")
             .hint("send the parts one after the other")
@@ -190,14 +203,17 @@ async fn own(put: &OpenPut) -> Result<OwnedMutexGuard<u64>, ApiError> {
 async fn store(
     service: &Arc<Service>,
     live: &Oid,
-    mut size: OwnedMutexGuard<u64>,
+    mut filled: OwnedMutexGuard<Filled>,
     bytes: Vec<u8>,
-) -> Result<OwnedMutexGuard<u64>, ApiError> {
+) -> Result<OwnedMutexGuard<Filled>, ApiError> {
     let (service, live) = (Arc::clone(service), *live);
     let storing = tokio::task::spawn_blocking(move || {
         service.store.put_data(&live, &bytes).map_err(|error| errors::store(&error))?;
-        *size += bytes.len() as u64;
-        Ok(size)
+        filled.size += bytes.len() as u64;
+        if let Some(tree) = &mut filled.tree {
+            tree.read(&bytes);
+        }
+        Ok(filled)
     });
     storing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
 }
@@ -207,13 +223,24 @@ pub(crate) async fn commit(service: &Arc<Service>, live: &Oid) -> Result<PutRepl
     let Some(put) = service.open_puts.find(live) else {
         return committed(service, live);
     };
-    let size = own(&put).await?;
+    let filled = own(&put).await?;
     // It waited for another commit.
     if service.open_puts.find(live).is_none() {
         return committed(service, live);
     }
+    let size = match filled.tree.as_ref().map(TreePut::finish).transpose() {
+        Ok(of_files) => of_files.unwrap_or(filled.size),
+        Err(refused) => {
+            // No part that could still come makes it one.
+            give_up(service, live);
+            return Err(refused);
+        }
+    };
     let (working, live, open) = (Arc::clone(service), *live, put.clone());
-    let storing = tokio::task::spawn_blocking(move || finish(&working, &live, &open, *size));
+    let storing = tokio::task::spawn_blocking(move || {
+        let _filled = filled;
+        finish(&working, &live, &open, size)
+    });
     let reply = storing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
     let bytes = reply.size.unwrap_or(0);
     put.transfer.tell(&Event::Summary(Summary { oid: reply.oid.clone(), bytes, ..Summary::default() }));

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::rand::{GetRandomFlags, getrandom};
+use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
 use towpath_api::{ApiError, ErrorKind, Event, Input, OpenPutRequest, Progress, PutReply, Summary};
@@ -19,6 +20,7 @@ use towpath_content::tree::Time;
 use towpath_store::{About, Holder, Lease, ObjectKind, Stamp, State, Store};
 
 use crate::admission::Admitted;
+use crate::boundaries::Boundaries;
 use crate::errors;
 use crate::get::PROGRESS_EVERY;
 use crate::open_puts::{self, GiveUpOnDrop, Part};
@@ -54,12 +56,14 @@ struct Plan {
     share: Share,
     /// Whether the content was known before; then `share` names it already.
     is_read: bool,
+    /// What the application said of its chunks.
+    boundaries: Boundaries,
 }
 
 /// Serves a path from now on.
 pub async fn share(service: &Arc<Service>, path: &Path) -> Result<Shared, ApiError> {
     let known = service.shares.find(&absolute(path)?);
-    let plan = plan(service, path, known).await?;
+    let plan = plan(service, path, known, Boundaries::default()).await?;
     service.grants.share(plan.share.oid, plan.share.secret);
     if let Err(error) = service.shares.keep(&plan.path, &plan.share) {
         tracing::warn!(%error, "the ticket can't be kept for next time");
@@ -70,13 +74,23 @@ pub async fn share(service: &Arc<Service>, path: &Path) -> Result<Shared, ApiErr
 /// Puts a path, to be held by `holder`. Returns when the ticket is known; what is still to be read
 /// goes on in the background.
 pub async fn put(service: &Arc<Service>, path: &Path, holder: Holder) -> Result<Shared, ApiError> {
+    put_cut(service, path, holder, Boundaries::default()).await
+}
+
+/// The same with chunks as the application wants them.
+async fn put_cut(
+    service: &Arc<Service>,
+    path: &Path,
+    holder: Holder,
+    boundaries: Boundaries,
+) -> Result<Shared, ApiError> {
     let absolute = absolute(path)?;
     let leases = service.store.leases().map_err(|error| errors::store(&error))?;
     let (own, others): (Vec<_>, Vec<_>) = leases
         .into_iter()
         .partition(|lease| lease.holder == holder && lease.path.as_deref() == Some(&absolute));
     let known = own.first().map(|lease| Share { oid: lease.oid, secret: lease.secret });
-    let mut plan = plan(service, path, known).await?;
+    let mut plan = plan(service, path, known, boundaries).await?;
     if others.iter().any(|lease| lease.oid == plan.share.oid) {
         // Someone else holds this very name, or it names another file with the same content: with
         // one of its own neither takes away the other's.
@@ -103,9 +117,10 @@ pub(crate) async fn put_named(
     service: &Arc<Service>,
     path: &Path,
     holder: Holder,
+    boundaries: Boundaries,
 ) -> Result<PutReply, ApiError> {
     let admitted = service.admission.begin_in_place()?;
-    let shared = put(service, path, holder).await?;
+    let shared = put_cut(service, path, holder, boundaries).await?;
     let reply = shared.reply.clone();
     tokio::spawn(attend(Arc::clone(service), shared, admitted));
     Ok(reply)
@@ -201,7 +216,9 @@ fn read(service: &Service, plan: &Plan, report: &Report) -> Result<(Oid, u64), A
     match plan.about.kind {
         ObjectKind::Blob => {
             let put = service.store.put_file(&plan.path, Some(live), &plan.about);
-            put.map_err(|error| errors::store(&error))
+            let (oid, size) = put.map_err(|error| errors::store(&error))?;
+            cut(service, &oid, &plan.boundaries);
+            Ok((oid, size))
         }
         ObjectKind::Tree => {
             let put =
@@ -211,15 +228,36 @@ fn read(service: &Service, plan: &Plan, report: &Report) -> Result<(Oid, u64), A
     }
 }
 
+/// Keeps where the application says that chunks end. That is advice: the put is not to fail for want
+/// of it.
+fn cut(service: &Service, oid: &Oid, boundaries: &Boundaries) {
+    let given = boundaries.ends();
+    if !given.is_empty()
+        && let Err(error) = service.store.give_boundaries(oid, given)
+    {
+        tracing::warn!(%error, "boundaries of chunks were not kept");
+    }
+}
+
 /// Decides under which name a path is put. `known` is what it was put as before: the same ticket
 /// is given again if the content is the same, or was never completely read.
-async fn plan(service: &Arc<Service>, path: &Path, known: Option<Share>) -> Result<Plan, ApiError> {
+async fn plan(
+    service: &Arc<Service>,
+    path: &Path,
+    known: Option<Share>,
+    boundaries: Boundaries,
+) -> Result<Plan, ApiError> {
     let (service, path) = (Arc::clone(service), absolute(path)?);
-    let planning = tokio::task::spawn_blocking(move || plan_blocking(&service, path, known));
+    let planning = tokio::task::spawn_blocking(move || plan_blocking(&service, path, known, boundaries));
     planning.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
 }
 
-fn plan_blocking(service: &Service, path: PathBuf, known: Option<Share>) -> Result<Plan, ApiError> {
+fn plan_blocking(
+    service: &Service,
+    path: PathBuf,
+    known: Option<Share>,
+    boundaries: Boundaries,
+) -> Result<Plan, ApiError> {
     let metadata = std::fs::metadata(&path).map_err(|error| errors::io("put", &path, &error))?;
     let about = about(&path, &metadata);
     let size = metadata.len();
@@ -233,13 +271,17 @@ fn plan_blocking(service: &Service, path: PathBuf, known: Option<Share>) -> Resu
             ApiError::new(ErrorKind::Usage, message).hint("to put a stream, pipe it into 'tow put -'")
         );
     }
+    match metadata.is_dir() {
+        true => boundaries.refuse()?,
+        false => boundaries.check_size(size)?,
+    }
     // What was interrupted before all was read goes on under its name.
     let bound = known.as_ref().map(|known| binding(service, &known.oid));
     if let (Some(share), Some(None)) = (&known, bound)
         && share.oid.is_live()
     {
         let share = Share { oid: share.oid, secret: share.secret };
-        return Ok(Plan { path, about, size, share, is_read: false });
+        return Ok(Plan { path, about, size, share, is_read: false, boundaries });
     }
     let content = bound.flatten();
     if metadata.is_dir() {
@@ -247,14 +289,15 @@ fn plan_blocking(service: &Service, path: PathBuf, known: Option<Share>) -> Resu
     }
     if size > HASH_FIRST && content.is_none() && !is_known(service, &path) {
         let share = Share { oid: Oid::Live(random()?), secret };
-        return Ok(Plan { path, about, size, share, is_read: false });
+        return Ok(Plan { path, about, size, share, is_read: false, boundaries });
     }
     let (oid, size) = service.store.put_file(&path, None, &about).map_err(|error| errors::store(&error))?;
+    cut(service, &oid, &boundaries);
     let share = match (known, content) {
         (Some(share), Some(content)) if content == oid => share,
         _ => Share { oid, secret },
     };
-    Ok(Plan { path, about, size, share, is_read: true })
+    Ok(Plan { path, about, size, share, is_read: true, boundaries })
 }
 
 /// A tree that was read before is read again (its unchanged files are not), to see whether it is
@@ -269,7 +312,8 @@ fn plan_tree(
     let fresh = Oid::Live(random()?);
     let Some((known, content)) = known.zip(content) else {
         let share = Share { oid: fresh, secret: Secret(random()?) };
-        return Ok(Plan { path, about, size: 0, share, is_read: false });
+        let (size, boundaries) = (0, Boundaries::default());
+        return Ok(Plan { path, about, size, share, is_read: false, boundaries });
     };
     let (report, mut failures) = Report::new();
     let totals = put_tree::put(&service.store, service.processors(), &path, &fresh, &about, &report)?;
@@ -277,7 +321,8 @@ fn plan_tree(
         tracing::warn!(path, why, "left out");
     }
     let oid = if totals.descriptor == content { known.oid } else { fresh };
-    Ok(Plan { path, about, size: totals.bytes, share: Share { oid, secret: known.secret }, is_read: true })
+    let (share, boundaries) = (Share { oid, secret: known.secret }, Boundaries::default());
+    Ok(Plan { path, about, size: totals.bytes, share, is_read: true, boundaries })
 }
 
 /// Whether the index knows the file as it is now, so that it need not be read.
@@ -306,7 +351,7 @@ pub async fn put_stream(
 ) -> Result<PutReply, ApiError> {
     let (put, reply) = OpenStream::begin(service, request)?;
     let _ = ticket.send(reply).await;
-    put.fill(input).await
+    put.fill(input, &Boundaries::default()).await
 }
 
 /// A put whose bytes come as one stream.
@@ -329,9 +374,23 @@ impl OpenStream {
         Ok((Self { service: Arc::clone(service), live, watch }, reply))
     }
 
-    /// Takes all bytes of `input`; the object is whole afterwards.
-    pub(crate) async fn fill(self, input: Input<'_>) -> Result<PutReply, ApiError> {
-        open_puts::append(&self.service, &self.live, Part::default(), input).await?;
+    /// Takes all bytes of `input`; the object is whole afterwards. `boundaries` behind its end say
+    /// nothing.
+    pub(crate) async fn fill(
+        self,
+        mut input: Input<'_>,
+        boundaries: &Boundaries,
+    ) -> Result<PutReply, ApiError> {
+        let mut offset = 0;
+        for &end in boundaries.ends() {
+            let (part, place) = ((&mut input).take(end - offset), Part { offset, boundary: true });
+            offset = open_puts::append(&self.service, &self.live, place, Box::new(part)).await?.size;
+            if offset < end {
+                break;
+            }
+        }
+        let place = Part { offset, boundary: false };
+        open_puts::append(&self.service, &self.live, place, input).await?;
         let reply = open_puts::commit(&self.service, &self.live).await?;
         self.watch.release();
         Ok(reply)

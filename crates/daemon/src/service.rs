@@ -28,6 +28,7 @@ use towpath_transfer::{Metadata, Outcome};
 use crate::admission::Admission;
 use crate::arrivals::Arrivals;
 use crate::bodies::Bodies;
+use crate::boundaries::Boundaries;
 use crate::config::{Config, Live};
 use crate::doors::Doors;
 use crate::ending::{self, Ending, UnderWay};
@@ -486,7 +487,8 @@ impl Api for InProcess {
     fn put(&self, request: PutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>> {
         Box::pin(async move {
             let holder = self.0.sessions.holder(request.session.as_deref())?;
-            put::put_named(&self.0, &request.path, holder).await
+            let boundaries = Boundaries::new(&request.boundaries)?;
+            put::put_named(&self.0, &request.path, holder, boundaries).await
         })
     }
 

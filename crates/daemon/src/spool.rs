@@ -21,6 +21,8 @@ use crate::lock::lock;
 pub struct Spool {
     file: File,
     existing: u64,
+    /// The only bytes that are wanted, if not all are.
+    part: Option<Range<u64>>,
     state: Mutex<State>,
     changed: Condvar,
     /// The same for those who wait without a thread.
@@ -69,8 +71,14 @@ impl Spool {
         Arc::new(Self::with(file, 0))
     }
 
+    /// Spools a part of an object into a file that is empty, each byte at its place.
+    pub fn part_into(file: File, part: Range<u64>) -> Arc<Self> {
+        Arc::new(Self { part: Some(part), ..Self::with(file, 0) })
+    }
+
     fn with(file: File, existing: u64) -> Self {
-        Self { file, existing, state: Mutex::default(), changed: Condvar::new(), notify: Notify::new() }
+        let (changed, notify) = (Condvar::new(), Notify::new());
+        Self { file, existing, part: None, state: Mutex::default(), changed, notify }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -83,9 +91,13 @@ impl Spool {
         self.notify.notify_waiters();
     }
 
-    /// The next bytes in order after `from`, at most `most`; waits for them.
+    /// The next bytes in order after `from`, at most `most`; waits for them, and for none before them.
     pub async fn next_in_order(&self, from: u64, most: u64) -> Next {
-        self.next(|state| (state.prefix > from).then(|| from..state.prefix.min(from + most))).await
+        self.next(|state| {
+            let end = if state.prefix > from { state.prefix } else { state.there.end_of(from) };
+            (end > from).then(|| from..end.min(from + most))
+        })
+        .await
     }
 
     /// The next bytes that were not `taken` yet, wherever they are, at most `most`; waits for them.
@@ -121,6 +133,11 @@ impl Spool {
         let mut bytes = vec![0; (run.end - run.start) as usize];
         self.file.read_exact_at(&mut bytes, run.start)?;
         Ok(bytes)
+    }
+
+    /// Whether all of the object is here.
+    pub fn is_whole(&self) -> bool {
+        matches!(self.lock().end, Some(End::Complete(_)))
     }
 
     /// The values of all pieces, once it is complete.
@@ -187,6 +204,14 @@ impl Target for Spool {
 
     fn existing(&self) -> Vec<Range<u64>> {
         std::iter::once(0..self.existing).filter(|left| !left.is_empty()).collect()
+    }
+
+    fn part(&self) -> Option<Range<u64>> {
+        self.part.clone()
+    }
+
+    fn is_read_early(&self) -> bool {
+        true
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
@@ -258,6 +283,21 @@ mod tests {
         let mut all = Vec::new();
         assert!(spool.reader().read_to_end(&mut all).is_err());
         assert_eq!(all, b"hello");
+    }
+
+    #[tokio::test]
+    async fn what_is_in_the_middle_is_read_without_what_is_before_it() {
+        let spool = Spool::part_into(tempfile::tempfile().unwrap(), 6..9);
+        let (late, ()) = tokio::join!(spool.next_in_order(7, 100), async {
+            spool.write(2, b"lo wor").unwrap();
+        });
+        assert_eq!(late, Next::Run(7..8));
+        spool.write(8, b"ld").unwrap();
+        assert_eq!(spool.next_in_order(3, 6).await, Next::Run(3..9));
+        assert!(!spool.is_whole());
+        spool.fail();
+        assert_eq!(spool.next_in_order(0, 1).await, Next::Failed);
+        assert_eq!(spool.next_in_order(9, 1).await, Next::Run(9..10));
     }
 
     #[tokio::test]

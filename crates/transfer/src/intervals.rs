@@ -76,6 +76,11 @@ impl Intervals {
         self.map.get(&0).copied().unwrap_or(0)
     }
 
+    /// Where the interval that holds the byte `at` ends; `at` itself if none does.
+    pub fn end_of(&self, at: u64) -> u64 {
+        self.map.range(..=at).next_back().map_or(at, |(_, &end)| end.max(at))
+    }
+
     /// How many bytes are in.
     pub fn len(&self) -> u64 {
         self.map.iter().map(|(start, end)| end - start).sum()

@@ -505,10 +505,10 @@ impl Ledger {
         self.objects.get(&object).map_or(0, |coverage| coverage.wants.len())
     }
 
-    /// Whether all of the first `size` bytes of `object` are there.
-    pub fn is_complete(&self, object: ObjectKey, size: u64) -> bool {
-        let Some(coverage) = self.objects.get(&object) else { return size == 0 };
-        coverage.have.covers(&(0..size)) && coverage.wants.is_empty()
+    /// Whether the `wanted` bytes of `object` are there, and nothing else of it is asked for.
+    pub fn is_complete(&self, object: ObjectKey, wanted: &Range<u64>) -> bool {
+        let Some(coverage) = self.objects.get(&object) else { return wanted.is_empty() };
+        coverage.have.covers(wanted) && coverage.wants.is_empty()
     }
 
     /// Which bytes of `object` are there.

@@ -20,6 +20,20 @@ pub trait Target: Send + Sync {
         Vec::new()
     }
 
+    /// The only bytes that are wanted, if that is not all of the object. The pieces in which they lie are
+    /// fetched, each checked against the OID, and the request is over when they are written: there is no
+    /// prefix, and [`Self::complete`] is not called, but for an object of one piece. Of a live object
+    /// all is fetched.
+    fn part(&self) -> Option<Range<u64>> {
+        None
+    }
+
+    /// Whether its bytes are used before it is complete. Then they come as pieces: chunks of a recipe are
+    /// a claim until the pieces that they fill are checked.
+    fn is_read_early(&self) -> bool {
+        false
+    }
+
     /// Reads back bytes that lie in [`Self::existing`] or were written.
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 

@@ -45,7 +45,9 @@ impl Put {
             let path = std::path::absolute(path)
                 .map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
             match &daemon {
-                Some(client) => show(context, &client.put(PutRequest { path, session: None }).await?),
+                Some(client) => {
+                    show(context, &client.put(PutRequest { path, ..PutRequest::default() }).await?)
+                }
                 None => record(context, path, self.listen).await?,
             }
         }

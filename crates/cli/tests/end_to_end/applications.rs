@@ -13,6 +13,7 @@ use crate::trees::{PIECE, bytes, file};
 situations![
     python_puts_and_c_gets,
     c_puts_and_python_gets,
+    both_cut_where_lines_end,
     both_follow_a_stream_and_notice_that_it_was_given_up,
     both_say_what_went_wrong,
 ];
@@ -84,6 +85,42 @@ fn python_puts_and_c_gets() {
 fn c_puts_and_python_gets() {
     let env = TestEnvironment::new();
     put_and_get(&env, &c(&env), &python());
+}
+
+/// The chunks of what `program` puts, a line each as the daemon tells them.
+fn chunks_of_lines(env: &TestEnvironment, program: &Program, name: &str) -> Vec<String> {
+    let ticket = ticket(call(&env.sender, program, &["put-lines", name]).end());
+    assert!(
+        call(&env.sender, program, &["get", &ticket]).end().with(0).out
+            == fs::read(env.sender.path(name)).unwrap()
+    );
+    let listed = env.sender.tow(["ls", "--json"]).end().with(0);
+    let objects = String::from_utf8(listed.out).unwrap();
+    let object = objects.lines().find(|object| object.contains(&ticket)).unwrap();
+    let oid = object.split("\"oid\":\"").nth(1).unwrap().split('"').next().unwrap();
+    let mut curl = Command::new(tool("curl"));
+    curl.args(["--silent", "--fail", "--unix-socket"]).arg(env.sender.home("run/tow.sock"));
+    let told = curl.arg(format!("http://tow/v1/objects/{oid}/recipe")).output().unwrap();
+    assert!(told.status.success());
+    let chunk = |line: &str| line[line.find("\"len\"").unwrap()..].to_owned();
+    String::from_utf8(told.stdout).unwrap().lines().map(chunk).collect()
+}
+
+fn both_cut_where_lines_end() {
+    let env = TestEnvironment::new();
+    let _daemon = env.sender.daemon();
+    let lines: String = (0..20_000).map(|line| format!("the line of number {line}\n")).collect();
+    let inserted = lines.replacen("number 9000\n", "number 9000\nand one more\n", 1);
+    fs::write(env.sender.path("log"), lines).unwrap();
+    fs::write(env.sender.path("next"), inserted + "no end").unwrap();
+    let (python, c) = (python(), c(&env));
+    let before = chunks_of_lines(&env, &python, "log");
+    assert!(before.len() > 20, "{}", before.len());
+    assert_eq!(before, chunks_of_lines(&env, &c, "log"));
+    let after = chunks_of_lines(&env, &c, "next");
+    assert_eq!(after, chunks_of_lines(&env, &python, "next"));
+    let other = after.iter().filter(|chunk| !before.contains(*chunk)).count();
+    assert!(other <= 3, "{other} of {} chunks are new", after.len());
 }
 
 /// `puts` reads a pipe and `gets` follows; then the producer's bytes end in an error.

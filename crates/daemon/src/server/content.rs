@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use towpath_api::{ContentRequest, Parts};
+use towpath_content::Oid;
 
 use super::problem::{Failure, JsonBody, Query, wrong};
 use crate::content::{self, Opened};
@@ -18,7 +19,7 @@ pub(super) async fn by_query(
     Query(request): Query<ContentRequest>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    answer(content::open(&api.0, &request).await?, &headers)
+    open(&api, &request, &headers).await
 }
 
 /// The same with the ticket in the body, which keeps it out of logs.
@@ -27,14 +28,31 @@ pub(super) async fn by_body(
     headers: HeaderMap,
     JsonBody(request): JsonBody<ContentRequest>,
 ) -> Result<Response, Failure> {
-    answer(content::open(&api.0, &request).await?, &headers)
+    open(&api, &request, &headers).await
+}
+
+/// Of a part only that is fetched.
+async fn open(api: &InProcess, request: &ContentRequest, headers: &HeaderMap) -> Result<Response, Failure> {
+    if !headers.contains_key(header::RANGE) {
+        return answer(content::open(&api.0, request).await?, headers);
+    }
+    let choose = |oid: &Oid, size| match asked(headers, Some(&tag(oid)), size) {
+        Asked::Part(range) if range != (0..size) => Some(range),
+        Asked::Part(_) | Asked::Whole | Asked::Nothing => None,
+    };
+    answer(content::open_part(&api.0, request, choose).await?, headers)
+}
+
+/// An object's name as the field `ETag` has it.
+fn tag(oid: &Oid) -> String {
+    format!("\"{oid}\"")
 }
 
 fn answer(opened: Opened, headers: &HeaderMap) -> Result<Response, Failure> {
     let mut response = Response::new(Body::empty());
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    let tag = opened.oid.map(|oid| format!("\"{oid}\""));
+    let tag = opened.oid.as_ref().map(tag);
     if let Some(tag) = tag.as_ref().and_then(|tag| HeaderValue::from_str(tag).ok()) {
         fields.insert(header::ETAG, tag);
     }

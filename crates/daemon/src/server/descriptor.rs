@@ -10,9 +10,10 @@ use std::sync::Arc;
 use rustix::fs::{OFlags, fcntl_getfl};
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
-use towpath_api::{ApiError, ErrorKind, Input, OpenPutRequest, Parts, PutReply};
+use towpath_api::{ApiError, ErrorKind, Input, OpenPutRequest, Parts, PutKind, PutReply};
 
-use crate::put;
+use crate::boundaries::Boundaries;
+use crate::put::{self, OpenStream};
 use crate::service::Service;
 
 /// Bytes read at once from a file without a name.
@@ -24,6 +25,7 @@ pub(super) async fn put(
     service: &Arc<Service>,
     passed: OwnedFd,
     request: &OpenPutRequest,
+    boundaries: Boundaries,
 ) -> Result<PutReply, ApiError> {
     let file = File::from(passed);
     let unreadable = |error: std::io::Error| {
@@ -36,15 +38,19 @@ pub(super) async fn put(
     }
     let kind = metadata.file_type();
     if kind.is_file() {
-        if let Some(path) = named(&file, &metadata) {
+        // The descriptor of a tree is read, whatever name it has.
+        if request.kind == PutKind::Blob
+            && let Some(path) = named(&file, &metadata)
+        {
             let holder = service.sessions.holder(request.session.as_deref())?;
-            return put::put_named(service, &path, holder).await;
+            return put::put_named(service, &path, holder, boundaries).await;
         }
-        return stream(service, request, read_file(file)).await;
+        boundaries.check_size(metadata.len())?;
+        return stream(service, request, read_file(file), &boundaries).await;
     }
     if kind.is_fifo() {
         let pipe = pipe::Receiver::from_file(file).map_err(unreadable)?;
-        return stream(service, request, Box::new(pipe)).await;
+        return stream(service, request, Box::new(pipe), &boundaries).await;
     }
     let message = "only a regular file or a pipe can be put by descriptor";
     Err(ApiError::new(ErrorKind::Usage, message).hint("send the bytes to /v1/put-stream"))
@@ -62,9 +68,10 @@ async fn stream(
     service: &Arc<Service>,
     request: &OpenPutRequest,
     input: Input<'_>,
+    boundaries: &Boundaries,
 ) -> Result<PutReply, ApiError> {
-    let (ticket, _tickets) = mpsc::channel(1);
-    put::put_stream(service, request, input, ticket).await
+    let (put, _) = OpenStream::begin(service, request)?;
+    put.fill(input, boundaries).await
 }
 
 /// Reads from the front, whatever place the application is at; it may go on reading.

@@ -107,6 +107,22 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     }
 }
 
+/// A request's body of JSON, if it has one.
+pub(super) struct OptionalJson<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJson<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+        let fields = request.headers();
+        let is_empty = fields.get(header::CONTENT_LENGTH).is_none_or(|length| length == "0");
+        if is_empty && !fields.contains_key(header::TRANSFER_ENCODING) {
+            return Ok(Self(T::default()));
+        }
+        JsonBody::from_request(request, state).await.map(|JsonBody(said)| Self(said))
+    }
+}
+
 fn unreadable(error: &axum::Error) -> Failure {
     let too_long = std::error::Error::source(error).is_some_and(|cause| cause.to_string().contains("limit"));
     if too_long {

@@ -2,18 +2,19 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, State};
+use axum::extract::{Extension, FromRequest, Request, State};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use tokio::sync::mpsc;
-use towpath_api::{Api, Event, OpenPutRequest, PartReply, PutReply, PutRequest, Summary};
+use towpath_api::{Api, DescriptorRequest, Event, OpenPutRequest, PartReply, PutReply, PutRequest, Summary};
 
 use super::body::BodyReader;
 use super::connection::{Passed, Slot};
 use super::descriptor;
 use super::lines::stream;
-use super::problem::{Answer, Failure, JsonBody, Path, Query, answer, wrong};
+use super::problem::{Answer, Failure, JsonBody, OptionalJson, Path, Query, answer, wrong};
+use crate::boundaries::Boundaries;
 use crate::open_puts::{self, Part};
 use crate::put::OpenStream;
 use crate::service::{InProcess, parse_name};
@@ -42,7 +43,7 @@ pub(super) async fn put_stream(
     let (events, inbox) = mpsc::channel(4);
     let work = async move {
         let _ = events.send(Event::Ticket(ticket)).await;
-        let end = match put.fill(Box::new(body)).await {
+        let end = match put.fill(Box::new(body), &Boundaries::default()).await {
             Ok(reply) => Event::Summary(Summary {
                 oid: reply.oid,
                 bytes: reply.size.unwrap_or(0),
@@ -106,6 +107,7 @@ pub(super) async fn put_descriptor(
     State(api): State<InProcess>,
     Extension(slot): Extension<Slot>,
     Query(request): Query<OpenPutRequest>,
+    said: Request,
 ) -> impl IntoResponse {
     const CLOSE: [(HeaderName, &str); 1] = [(header::CONNECTION, "close")];
     let passed = match slot.take() {
@@ -119,9 +121,18 @@ pub(super) async fn put_descriptor(
             "more than one descriptor came along; all of them were closed",
         )),
     };
-    let answered: Answer<PutReply> = match passed {
-        Ok(passed) => descriptor::put(&api.0, passed, &request).await.map(Json).map_err(Failure::from),
-        Err(failure) => Err(failure),
+    let answered: Answer<PutReply> = match (passed, boundaries(said).await) {
+        (Ok(passed), Ok(boundaries)) => {
+            let put = descriptor::put(&api.0, passed, &request, boundaries).await;
+            put.map(Json).map_err(Failure::from)
+        }
+        (Err(failure), _) | (_, Err(failure)) => Err(failure),
     };
     (CLOSE, answered)
+}
+
+/// What a request's body says of chunks; it need not have one.
+async fn boundaries(request: Request) -> Result<Boundaries, Failure> {
+    let OptionalJson(said) = OptionalJson::<DescriptorRequest>::from_request(request, &()).await?;
+    Ok(Boundaries::new(&said.boundaries)?)
 }

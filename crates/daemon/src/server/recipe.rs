@@ -1,11 +1,14 @@
-//! How an object is cut into chunks: a line for each run of equal ones, as they are read.
+//! How an object is cut into chunks: a line for each run of equal ones, as they are read. Only a few
+//! are told at once, and a reader that stalls loses its place.
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, Chunk, ErrorKind, Parts};
 use towpath_content::node_id::hex;
@@ -18,22 +21,47 @@ use crate::service::{InProcess, Service, parse_name};
 
 /// Bytes of lines handed on at once.
 const PART: usize = 16 << 10;
+/// How long a reader may leave a part lying.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) async fn recipe(
     State(api): State<InProcess>,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
+    let place = api.0.bodies.recipe().await?;
     // Making one reads the object.
     let finding = tokio::task::spawn_blocking(move || find(&api.0, &id));
     let found = finding.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
-    let (lines, inbox) = mpsc::channel(1);
+    let (lines, inbox) = mpsc::channel(2);
+    // There is room for an error in any case: an answer that is cut off is not to look whole.
+    let last = lines.clone().reserve_owned().await;
+    let last = last.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
+    let lines = Lines { lines, runtime: Handle::current(), patience: PATIENCE };
     tokio::task::spawn_blocking(move || {
         if let Err(error) = tell(&*found, &lines) {
-            // The body is cut off, which nobody takes for the end.
-            let _ = lines.blocking_send(Err(error));
+            last.send(Err(error));
         }
+        drop(place);
     });
     Ok(([("content-type", "application/x-ndjson")], Body::from_stream(Parts::new(inbox))).into_response())
+}
+
+/// The way to a reader, who must not leave parts lying for too long.
+struct Lines {
+    lines: mpsc::Sender<io::Result<Bytes>>,
+    runtime: Handle,
+    patience: Duration,
+}
+
+impl Lines {
+    /// Blocks until the reader has taken an earlier part.
+    fn send(&self, part: Vec<u8>) -> io::Result<()> {
+        let sending = async { tokio::time::timeout(self.patience, self.lines.send(Ok(part.into()))).await };
+        match self.runtime.block_on(sending) {
+            Ok(sent) => sent.map_err(|_| io::ErrorKind::BrokenPipe.into()),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
 }
 
 fn find(service: &Service, id: &str) -> Result<Arc<dyn RecipeNodes>, ApiError> {
@@ -44,7 +72,7 @@ fn find(service: &Service, id: &str) -> Result<Arc<dyn RecipeNodes>, ApiError> {
     service.store.recipe(&oid).map_err(|error| errors::store(&error))
 }
 
-fn tell(nodes: &dyn RecipeNodes, lines: &mpsc::Sender<io::Result<Bytes>>) -> io::Result<()> {
+fn tell(nodes: &dyn RecipeNodes, lines: &Lines) -> io::Result<()> {
     let mut part = Vec::with_capacity(PART);
     for extent in recipe::walk(nodes.root(), |hash| nodes.node(hash)) {
         let extent = extent.map_err(io::Error::other)?;
@@ -53,10 +81,30 @@ fn tell(nodes: &dyn RecipeNodes, lines: &mpsc::Sender<io::Result<Bytes>>) -> io:
         let chunk = Chunk { offset: extent.offset, len: run.len.into(), hash, count: run.repeat };
         serde_json::to_writer(&mut part, &chunk)?;
         part.push(b'\n');
-        if part.len() >= PART && lines.blocking_send(Ok(std::mem::take(&mut part).into())).is_err() {
-            return Ok(());
+        if part.len() >= PART {
+            lines.send(std::mem::replace(&mut part, Vec::with_capacity(PART)))?;
         }
     }
-    let _ = lines.blocking_send(Ok(part.into()));
-    Ok(())
+    lines.send(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_reader_that_stalls_is_cut_off() {
+        let (lines, mut inbox) = mpsc::channel(2);
+        let last = lines.clone().reserve_owned().await.unwrap();
+        let lines = Lines { lines, runtime: Handle::current(), patience: Duration::from_millis(20) };
+        let telling = tokio::task::spawn_blocking(move || {
+            lines.send(b"taken".to_vec()).unwrap();
+            let late = lines.send(b"late".to_vec()).unwrap_err();
+            assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+            last.send(Err(late));
+        });
+        telling.await.unwrap();
+        assert_eq!(&inbox.recv().await.unwrap().unwrap()[..], b"taken");
+        assert!(inbox.recv().await.unwrap().is_err(), "not an end");
+    }
 }

@@ -73,6 +73,48 @@ fn a_pipe_is_read_to_its_end() {
 }
 
 #[test]
+fn chunks_end_where_its_application_says() {
+    let daemon = Daemon::start();
+    let all = pattern(3, 500_000);
+    let request = |body: &str| {
+        let head = "POST /v1/put-descriptor HTTP/1.1\r\nHost: x\r\nContent-Type: application/json";
+        format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    };
+    let put = |descriptor: BorrowedFd<'_>, body: &str| {
+        let mut connection = daemon.connect();
+        pass(&mut connection, &request(body), &[descriptor]);
+        connection.reply()
+    };
+    let lengths = |reply: Reply| {
+        let oid = reply.with(200).json()["oid"].as_str().unwrap().to_owned();
+        let lines = daemon.call("GET", &format!("/v1/objects/{oid}/recipe"), None).with(200).events();
+        lines.iter().map(|line| line["len"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    let path = daemon.file("a file", &all);
+    let file = File::open(&path).unwrap();
+    let given = r#"{"boundaries":[10,300000]}"#;
+    assert_eq!(lengths(put(file.as_fd(), given)), [10, 299_990, 200_000]);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(lengths(put(file.as_fd(), r#"{"boundaries":[20,500000]}"#)), [20, 499_980], "without a name");
+    let piped = |bytes: &[u8], body| {
+        let (reader, mut writer) = pipe().unwrap();
+        let bytes = bytes.to_vec();
+        let writing = std::thread::spawn(move || writer.write_all(&bytes));
+        let reply = put(reader.as_fd(), body);
+        drop(reader);
+        let _ = writing.join().unwrap();
+        reply
+    };
+    assert_eq!(lengths(piped(&all[1..], given)), [10, 299_990, 199_999]);
+    assert_eq!(lengths(piped(&all[..100], given)), [10, 90], "behind its end is nothing");
+    for (wrong, why) in [(r#"{"boundaries":[9,9]}"#, "ascend"), (r#"{"boundaries":[600000]}"#, "outside")] {
+        let said = put(file.as_fd(), wrong).with(400).json();
+        assert!(said["detail"].as_str().unwrap().contains(why), "{said}");
+    }
+    put(file.as_fd(), "no json").with(400);
+}
+
+#[test]
 fn the_head_may_come_in_pieces_after_the_first_byte() {
     let daemon = Daemon::start();
     let file = File::open(daemon.file("a file", b"some words")).unwrap();

@@ -1,6 +1,7 @@
 //! Gets as streams: whole, in ranges, out of order; and each object crosses the network once.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde_json::json;
@@ -37,6 +38,56 @@ fn ranges_and_heads_of_what_is_here_and_of_what_has_to_come() {
         assert_eq!(outside.head.field("content-type"), Some("application/problem+json"));
         assert!(ranged(daemon, ticket, "bytes=9-8").with(200).body == all);
     }
+}
+
+#[test]
+fn a_range_of_what_is_not_here_brings_only_its_pieces() {
+    let (sender, receiver) = (Daemon::start(), Daemon::start());
+    let all = pattern(21, 40_000_000);
+    let file = sender.file("a file", &all);
+    let put = sender.call("POST", "/v1/put", Some(json!({ "path": file }))).with(200).json();
+    let relay = Relay::to(&sender);
+    let ticket = relay.through(put["ticket"].as_str().unwrap());
+    for (range, expected) in [
+        ("bytes=30000000-30000099", 30_000_000..30_000_100),
+        ("bytes=-7", 39_999_993..40_000_000),
+        ("bytes=0-1999999", 0..2_000_000),
+        ("bytes=524287-524288", 524_287..524_289),
+    ] {
+        relay.sent();
+        assert!(ranged(&receiver, &ticket, range).with(206).body == all[expected.clone()], "{range}");
+        let (sent, wanted) = (relay.sent(), (expected.end - expected.start) as u64);
+        assert!(sent < wanted + 1_000_000, "{sent} bytes came for {wanted}");
+    }
+    let cached = receiver.call("GET", "/v1/objects?cached=true", None).with(200).json();
+    assert_eq!(cached.as_array().unwrap().len(), 0, "a part is no object");
+    assert!(receiver.content(&ticket).with(200).body == all);
+    relay.sent();
+    assert!(
+        ranged(&receiver, &ticket, "bytes=30000000-30000099").with(206).body == all[30_000_000..30_000_100]
+    );
+    assert!(relay.sent() < 100_000, "it is here");
+}
+
+#[test]
+fn a_range_of_what_is_on_its_way_does_not_wait_for_what_is_before_it() {
+    let (sender, receiver) = (Daemon::start(), Daemon::start());
+    let all = pattern(22, 20_000_000);
+    let file = sender.file("a file", &all);
+    let put = sender.call("POST", "/v1/put", Some(json!({ "path": file }))).with(200).json();
+    let ticket = put["ticket"].as_str().unwrap().to_owned();
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (ticket, receiver, all, ended) = (&ticket, &receiver, &all, &ended);
+        scope.spawn(move || {
+            let path = format!("/v1/content?ticket={ticket}&limit_rate=4000000");
+            assert!(receiver.call("GET", &path, None).with(200).body == *all);
+            ended.store(true, Ordering::Relaxed);
+        });
+        eventually("it is under way", || receiver.status()["gets"] == 1);
+        assert!(ranged(receiver, ticket, "bytes=1000000-1000009").body == all[1_000_000..1_000_010]);
+        assert!(!ended.load(Ordering::Relaxed), "the rest was waited for");
+    });
 }
 
 /// Takes the frames of an answer apart; the bytes and whether there was an end frame.

@@ -223,11 +223,14 @@ fn answers_are_as_the_file_says() {
     let path = "/v1/put";
     let put =
         checker.call("POST", path, path, Some(json!({ "path": file, "session": name }))).with(200).json();
+    checker.call("POST", path, path, Some(json!({ "path": file, "boundaries": [9, 1000] }))).with(200);
+    checker.call("POST", path, path, Some(json!({ "path": file, "boundaries": [9, 9] }))).with(400);
     checker.call("POST", path, path, Some(json!({ "path": "/nowhere at all" }))).with(404);
     checker.send("/v1/put-stream", "/v1/put-stream?name=words", b"some words").with(200);
     let path = "/v1/put-descriptor";
-    checker.call("POST", path, path, None).with(400);
+    checker.call("POST", path, path, Some(json!({ "boundaries": [7] }))).with(400);
     let path = "/v1/puts";
+    checker.call("POST", path, path, Some(json!({ "kind": "tree" }))).with(200);
     let open = checker.call("POST", path, path, Some(json!({ "name": "parts" }))).with(200).json();
     let id = open["oid"].as_str().unwrap();
     let (one, data) = ("/v1/puts/{id}", "/v1/puts/{id}/data");

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
+use towpath_content::Oid;
+use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata};
 use towpath_daemon::config::Count;
 
 use crate::client::Reply;
@@ -76,6 +78,105 @@ fn who_follows_a_put_that_is_given_up_cannot_miss_it() {
         assert!(following.body(head).is_err(), "the answer ended as a whole one does");
     }
     assert_eq!(sender.call("DELETE", &format!("/v1/puts/{id}"), None).with(404).json()["kind"], "not_found");
+}
+
+/// Where the chunks of an object end.
+fn ends(daemon: &Daemon, oid: &str) -> Vec<u64> {
+    let lines = daemon.call("GET", &format!("/v1/objects/{oid}/recipe"), None).with(200).events();
+    let end = |line: &Value| {
+        line["offset"].as_u64().unwrap() + line["len"].as_u64().unwrap() * line["count"].as_u64().unwrap()
+    };
+    lines.iter().map(end).collect()
+}
+
+#[test]
+fn a_file_that_is_put_by_name_is_cut_where_its_application_says() {
+    let daemon = Daemon::start();
+    let small = daemon.file("small", &pattern(11, 10_000));
+    let put = |path: &std::path::Path, boundaries: Value| {
+        daemon.call("POST", "/v1/put", Some(json!({ "path": path, "boundaries": boundaries })))
+    };
+    let oid = |reply: Reply| reply.with(200).json()["oid"].as_str().unwrap().to_owned();
+    assert_eq!(ends(&daemon, &oid(put(&small, json!([100, 4000])))), [100, 4000, 10_000]);
+    assert_eq!(ends(&daemon, &oid(put(&small, json!([5, 10_000])))), [5, 10_000], "what was said last");
+    assert_eq!(ends(&daemon, &oid(put(&small, json!([])))), [5, 10_000], "nothing was said");
+    let large = daemon.file("large", &pattern(12, (65 << 20) + 3));
+    let live = oid(put(&large, json!([1_000_000])));
+    assert!(live.starts_with("live:"), "it is still being read");
+    eventually("it is read and cut", || {
+        let reply = daemon.call("GET", &format!("/v1/objects/{live}/recipe"), None);
+        reply.head.status == 200 && reply.events()[0]["len"] == 1_000_000
+    });
+    let too_many: Vec<u64> = (1..=16_385).collect();
+    for (wrong, why) in [
+        (json!([0]), "ascend"),
+        (json!([7, 7]), "ascend"),
+        (json!([7, 3]), "ascend"),
+        (json!([10_001]), "outside of the file"),
+        (json!(too_many), "too many"),
+        (json!([-1]), "the body is wrong"),
+        (json!("x"), "the body is wrong"),
+    ] {
+        let said = put(&small, wrong).with(400).json();
+        assert!(said["detail"].as_str().unwrap().contains(why), "{said}");
+    }
+    let said = put(daemon.dir.path(), json!([1])).with(400).json();
+    assert!(said["detail"].as_str().unwrap().contains("tree"), "{said}");
+}
+
+#[test]
+fn an_application_can_describe_a_tree_itself() {
+    let (sender, receiver) = (Daemon::start(), Daemon::start());
+    let content = pattern(13, 300_000);
+    sender.put(&content);
+    let file = Entry {
+        kind: Kind::File { size: 300_000, oid: Some(Oid::of(&content)), extents: None },
+        ..entry("a file")
+    };
+    let mut encoder = Encoder::new(false);
+    for event in [Event::Enter(entry("")), Event::Leaf(file), Event::Leave] {
+        encoder.push(&event).unwrap();
+    }
+    let descriptor = encoder.finish().unwrap();
+    let (id, ticket) = open(&sender, json!({ "kind": "tree", "name": "described" }));
+    let (front, rest) = descriptor.split_at(descriptor.len() / 2);
+    send(&sender, &id, 0, front).with(200);
+    send(&sender, &id, front.len(), rest).with(200);
+    let commit = sender.call("POST", &format!("/v1/puts/{id}/commit"), None).with(200).json();
+    assert_eq!(commit["size"], 300_000, "of its files");
+    let objects = sender.call("GET", "/v1/objects", None).json();
+    assert!(objects.as_array().unwrap().iter().any(|object| object["kind"] == "tree"), "{objects}");
+    let out = receiver.dir.path().join("out");
+    let request = json!({ "ticket": ticket, "output": out, "directory": "/" });
+    let events = receiver.call("POST", "/v1/get", Some(request)).with(200).events();
+    assert_eq!(events.last().unwrap()["event"], "summary", "{events:?}");
+    assert!(std::fs::read(out.join("a file")).unwrap() == content);
+}
+
+fn entry(name: &str) -> Entry {
+    let metadata = Metadata { mode: 0o755, ..Metadata::default() };
+    Entry { name: name.into(), kind: Kind::Directory, metadata, hard_link: None }
+}
+
+#[test]
+fn what_is_no_tree_is_not_committed_as_one() {
+    let daemon = Daemon::start();
+    for bytes in [&b""[..], b"plain words"] {
+        let (id, ticket) = open(&daemon, json!({ "kind": "tree" }));
+        send(&daemon, &id, 0, bytes).with(200);
+        let commit = format!("/v1/puts/{id}/commit");
+        let said = daemon.call("POST", &commit, None).with(400).json();
+        assert!(said["detail"].as_str().unwrap().contains("no tree descriptor"), "{said}");
+        assert_eq!(daemon.call("POST", &commit, None).with(404).json()["kind"], "not_found");
+        let path = format!("/v1/content?ticket={ticket}&timeout=3");
+        assert!(daemon.call("GET", &path, None).head.status >= 400);
+    }
+    assert_eq!((&daemon.status()["open_puts"], &daemon.status()["objects"]), (&0.into(), &0.into()));
+    let wrong = daemon.call("POST", "/v1/puts", Some(json!({ "kind": "list" }))).with(400).json();
+    assert!(
+        wrong["detail"].as_str().unwrap().contains("kind")
+            || wrong["detail"].as_str().unwrap().contains("list")
+    );
 }
 
 #[test]

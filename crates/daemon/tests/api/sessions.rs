@@ -94,7 +94,8 @@ fn the_trait_is_the_same_in_process_and_over_the_socket() {
             let mut events = api.events().await.unwrap();
             let session = api.session().await.unwrap();
             let name = Some(session.id.clone());
-            let put = api.open_put(OpenPutRequest { name: None, session: name }).await.unwrap();
+            let put =
+                api.open_put(OpenPutRequest { session: name, ..OpenPutRequest::default() }).await.unwrap();
             let part = api.put_part(put.oid.clone(), 0, Box::new(&b"some words"[..])).await.unwrap();
             assert_eq!(part.size, 10);
             let gap = api.put_part(put.oid.clone(), 11, Box::new(&b"more"[..])).await.unwrap_err();

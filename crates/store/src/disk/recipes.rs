@@ -26,7 +26,7 @@ use super::rows;
 use super::source::Source;
 use crate::cutting::{Take, cut_file, hash_given};
 use crate::hashing::{TOO_LARGE, append_range};
-use crate::recipes::{InMemory, failure_of, make};
+use crate::recipes::{Cuts, InMemory, failure_of, make};
 use crate::seam::{RecipeNodes, StoreError};
 use crate::sync::lock;
 
@@ -126,10 +126,33 @@ impl DiskStore {
             hash_given(incoming.file(), lengths, take).map_err(|error| failure_of(error, reading))
         };
         let temporary = self.write_recipe(oid, Parameters::Given, cut)?;
+        self.publish_given(oid, &temporary)?;
+        Ok(temporary)
+    }
+
+    /// Says where the chunks of a complete object end, as [`crate::Store::put_boundary`] does of one that is being
+    /// put: after each of the first `ends` bytes, ascending. It takes the place of what was said before.
+    /// The object is read once. Ends behind its own say nothing, and too many are left out.
+    pub fn give_boundaries(&self, oid: &Oid, ends: &[u64]) -> Result<(), StoreError> {
+        let known = self.index.read("finding an object", |conn| rows::known(conn, oid))?;
+        let size = known.ok_or(StoreError::NotHere)?.size;
+        let mut cuts = Cuts::default();
+        ends.iter().filter(|end| **end <= size).for_each(|end| cuts.add(*end));
+        let Some(lengths) = cuts.lengths(size) else { return Ok(()) };
+        let temporary = self.with_source(oid, |source| {
+            self.write_recipe(oid, Parameters::Given, |take| {
+                let cut = hash_given(&source.file, &lengths, take);
+                cut.map_err(|error| failure_of(error, |error| source.origin.explain(error)))?;
+                source.check()
+            })
+        })?;
+        self.publish_given(oid, &temporary)
+    }
+
+    fn publish_given(&self, oid: &Oid, temporary: &Temporary) -> Result<(), StoreError> {
         let size = temporary.file().metadata().map(|found| found.len());
         temporary.sync(size.map_err(|error| StoreError::io("looking at", temporary.path(), error))?)?;
-        temporary.publish(&self.folders.given_recipe(oid))?;
-        Ok(temporary)
+        temporary.publish(&self.folders.given_recipe(oid))
     }
 
     fn write_recipe(

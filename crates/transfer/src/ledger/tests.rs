@@ -155,7 +155,7 @@ fn a_second_delivery_of_the_same_want_changes_nothing() {
     f.ask();
     assert_eq!(f.done(tag).0.len(), 1);
     assert_eq!(f.done(tag), (vec![], vec![]));
-    assert!(f.ledger.is_complete(1, PIECE));
+    assert!(f.ledger.is_complete(1, &(0..PIECE)));
 }
 
 #[test]
@@ -187,9 +187,9 @@ fn nothing_for_too_long_is_a_stall_but_idleness_is_not() {
 fn wrong_bytes_found_later_are_wanted_again() {
     let mut f = Fixture::new(2 * PIECE);
     f.ledger.cover(1, 0..2 * PIECE);
-    assert!(f.ledger.is_complete(1, 2 * PIECE));
+    assert!(f.ledger.is_complete(1, &(0..2 * PIECE)));
     f.ledger.uncover(1, PIECE..2 * PIECE);
-    assert!(!f.ledger.is_complete(1, 2 * PIECE));
+    assert!(!f.ledger.is_complete(1, &(0..2 * PIECE)));
     assert_eq!(f.ledger.prefix(1), PIECE);
 }
 
@@ -201,12 +201,12 @@ fn a_place_that_was_not_written_is_still_to_be_filled() {
     let written = f.ledger.delivered(tag).unwrap().places.clone();
     f.piece(2, 0);
     assert_eq!(f.ledger.done(tag, &written, f.now).filled, written);
-    assert!(f.ledger.is_complete(1, PIECE));
-    assert!(!f.ledger.is_complete(2, PIECE));
+    assert!(f.ledger.is_complete(1, &(0..PIECE)));
+    assert!(!f.ledger.is_complete(2, &(0..PIECE)));
     assert_eq!(f.ledger.asked_cost(), 0);
     assert_eq!(f.ask(), [tag]);
     f.done(tag);
-    assert!(f.ledger.is_complete(2, PIECE));
+    assert!(f.ledger.is_complete(2, &(0..PIECE)));
 }
 
 #[test]

@@ -36,6 +36,8 @@ pub(super) struct Active {
     pub(super) asked: Asked,
     /// The next piece to plan; with a recipe, of those that may be here.
     pub(super) cursor: u64,
+    /// The pieces that are wanted, if not all are.
+    part: Option<Range<u64>>,
     /// The next chunk of the recipe to plan.
     pub(super) next_chunk: usize,
     /// Bytes in the target that may be good.
@@ -177,13 +179,15 @@ impl Actor {
         let key = self.next_key;
         self.next_key += 1;
         let object = Arc::new(Object::new(key, request.oid, request.group, request.target));
-        // A recipe is of a complete object.
-        let recipe = request.recipe.filter(|_| !object.oid.is_live());
+        // A recipe is of a complete object, and of all of it.
+        let early = object.target.is_read_early() || object.target.part().is_some();
+        let recipe = request.recipe.filter(|_| !object.oid.is_live() && !early);
         let active = Active {
             object: Arc::clone(&object),
-            asked: if recipe.is_some() { Asked::Over } else { Asked::No },
+            asked: if early || recipe.is_some() { Asked::Over } else { Asked::No },
             recipe,
             cursor: 0,
+            part: None,
             next_chunk: 0,
             existing: Intervals::default(),
             rechecking: HashMap::new(),
@@ -218,7 +222,9 @@ impl Actor {
             tracing::warn!(maker = %recipe.maker, "a recipe does not make up an object of this size");
             self.root.blame(&recipe.maker);
         }
-        self.progress.with(|snapshot| snapshot.expected += size);
+        active.narrow(&layout);
+        let wanted = active.wanted(&layout);
+        self.progress.with(|snapshot| snapshot.expected += wanted.end - wanted.start);
         self.begin(key, Some(layout));
     }
 
@@ -443,18 +449,24 @@ impl Actor {
         let prefix = self.ledger.prefix(key);
         let Some(active) = self.objects.get_mut(&key) else { return };
         // What chunks make up is a claim until all of it is checked.
-        if active.recipe.is_none() {
+        if active.recipe.is_none() && active.part.is_none() {
             active.report_prefix(prefix);
         }
         let Some(layout) = active.object.layout() else { return };
         let planned = active.planned_all(&layout);
         let is_quiet = active.rechecking.is_empty() && active.writing == 0;
-        let is_there = planned && is_quiet && self.ledger.is_complete(key, layout.size());
-        if is_there && active.phase == Phase::Fetching && active.object.content().is_some() {
-            active.phase = Phase::Completing;
-            active.report_prefix(layout.size());
-            let _ = self.jobs.send(Job::Complete { object: Arc::clone(&active.object) });
+        let is_there = planned && is_quiet && self.ledger.is_complete(key, &active.wanted(&layout));
+        let Some(oid) = active.object.content().filter(|_| is_there && active.phase == Phase::Fetching)
+        else {
+            return;
+        };
+        if active.part.is_some() {
+            let (size, about) = (layout.size(), active.object.about());
+            return self.finish(key, Ok(Fetched { oid, size, about }));
         }
+        active.phase = Phase::Completing;
+        active.report_prefix(layout.size());
+        let _ = self.jobs.send(Job::Complete { object: Arc::clone(&active.object) });
     }
 
     pub(super) fn finish(&mut self, key: ObjectKey, result: Result<Fetched, FetchError>) {
@@ -533,10 +545,33 @@ impl Active {
         }
     }
 
+    /// Leaves out what its target does not want.
+    fn narrow(&mut self, layout: &Layout) {
+        let part = self.object.target.part().filter(|part| !part.is_empty() && layout.count() > 1);
+        self.part = part.map(|part| {
+            let end = part.end.min(layout.size()).div_ceil(layout.piece_len());
+            (part.start / layout.piece_len()).min(end)..end
+        });
+        self.cursor = self.part.as_ref().map_or(0, |part| part.start);
+    }
+
+    /// Where its pieces end.
+    pub(super) fn end(&self, layout: &Layout) -> u64 {
+        self.part.as_ref().map_or(layout.count(), |part| part.end)
+    }
+
+    /// The bytes of its pieces.
+    fn wanted(&self, layout: &Layout) -> Range<u64> {
+        match &self.part {
+            Some(part) => part.start * layout.piece_len()..layout.size().min(part.end * layout.piece_len()),
+            None => 0..layout.size(),
+        }
+    }
+
     /// Whether every piece and chunk was planned.
     pub(super) fn planned_all(&self, layout: &Layout) -> bool {
         let chunks = self.recipe.as_ref().map_or(0, |recipe| recipe.chunks.len());
-        self.cursor >= layout.count() && self.next_chunk >= chunks
+        self.cursor >= self.end(layout) && self.next_chunk >= chunks
     }
 
     /// The layout that wants of this object carry: the real one, or that of the part signed so far.

@@ -27,7 +27,7 @@ impl Actor {
                 return;
             }
             let Some(layout) = active.want_layout() else { return };
-            let limit = if active.object.layout().is_some() { layout.count() } else { active.signed };
+            let limit = if active.object.layout().is_some() { active.end(&layout) } else { active.signed };
             if active.cursor < limit {
                 let index = active.cursor;
                 active.cursor += 1;

@@ -187,6 +187,26 @@ fn what_was_unused_longest_is_evicted_first() {
 }
 
 #[test]
+fn boundaries_can_be_given_for_a_file_that_is_here() {
+    let home = Home::new();
+    let path = home.file("file", &noise(1, LEN));
+    let store = home.store();
+    let oid = put_file(&store, &path);
+    let given = |ends: &[u64]| {
+        store.give_boundaries(&oid, ends).unwrap();
+        chunks(&*home.store().recipe(&oid).unwrap())
+    };
+    let size = LEN as u64;
+    assert_eq!(given(&[7, 1000, size]), [(0, 7), (7, 993), (1000, LEN as u32 - 1000)]);
+    assert_eq!(given(&[9, size + 1]), [(0, 9), (9, LEN as u32 - 9)], "what was said last");
+    assert_eq!(given(&[]).len(), 2, "nothing said");
+    assert!(matches!(store.give_boundaries(&Oid::of(b"gone"), &[1]), Err(StoreError::NotHere)));
+    // The hashes would be those of other bytes.
+    fs::write(&path, noise(2, LEN)).unwrap();
+    assert!(store.give_boundaries(&oid, &[5]).is_err());
+}
+
+#[test]
 fn recipes_go_with_their_object() {
     let (_quiet, home) = (quiet(), Home::new());
     let store = home.store();

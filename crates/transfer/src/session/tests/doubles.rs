@@ -373,6 +373,8 @@ pub struct Memory {
     pub completed: Mutex<Vec<(Oid, u64, Vec<Value>)>>,
     pub prefixes: Mutex<Vec<u64>>,
     full: bool,
+    part: Option<Range<u64>>,
+    is_read_early: bool,
     /// What must stay as it is, and what that is.
     guarded: Mutex<Option<(Range<usize>, Vec<u8>)>>,
     held: Mutex<bool>,
@@ -392,6 +394,16 @@ impl Memory {
     /// No write succeeds.
     pub fn full() -> Arc<Self> {
         Arc::new(Self { full: true, ..Self::default() })
+    }
+
+    /// Only these bytes are wanted.
+    pub fn part(part: Range<u64>) -> Arc<Self> {
+        Arc::new(Self { part: Some(part), ..Self::default() })
+    }
+
+    /// Its bytes are used as they come.
+    pub fn read_early() -> Arc<Self> {
+        Arc::new(Self { is_read_early: true, ..Self::default() })
     }
 
     /// Writes wait until [`Self::release`].
@@ -434,6 +446,14 @@ impl Target for Memory {
 
     fn existing(&self) -> Vec<Range<u64>> {
         self.left.clone()
+    }
+
+    fn part(&self) -> Option<Range<u64>> {
+        self.part.clone()
+    }
+
+    fn is_read_early(&self) -> bool {
+        self.is_read_early
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {

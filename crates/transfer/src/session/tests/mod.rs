@@ -6,6 +6,7 @@ mod doubles;
 mod ends;
 mod left_overs;
 mod live;
+mod parts;
 mod recipes;
 mod switches;
 mod wrong;

@@ -43,7 +43,7 @@ fn recipe_of(oid: Oid, data: &[u8]) -> Vec<RecipePart> {
 
 /// A source that asks for the recipe once so many pieces were asked of it. With a window of four
 /// pieces there are always some that nobody was asked for.
-fn switching(data: &[u8], lie: &[u8], pieces: usize) -> Source {
+pub fn switching(data: &[u8], lie: &[u8], pieces: usize) -> Source {
     Source::new(&[data])
         .chunks(lie.chunks(CHUNK))
         .recipe(recipe_of(Oid::of(data), lie))
