@@ -90,7 +90,7 @@ impl TransferPlugin for DirectoryPlugin {
                         let (tag, source) = (want.tag, Arc::clone(&self.source));
                         let (payload, proof) = (Payload::Bytes(bytes.into()), Some(Arc::new(proof)));
                         let timing = (asked, Instant::now());
-                        sink.deliver(Delivery { tag, payload, proof, source, timing }).await;
+                        sink.deliver(Delivery { tag, payload, proof, source, timing, saved: 0 }).await;
                     }
                     Err(outcome) => sink.outcome(want.tag, outcome),
                 }
