@@ -417,6 +417,8 @@ impl Driver {
     fn act(&mut self, action: Action) -> Option<Event> {
         match action {
             Action::Start { id, operation } => {
+                // What was resting may have ended so, and nothing is begun while the search rests.
+                self.executor.rest(false);
                 if !self.start(id, operation) {
                     let took = Duration::ZERO;
                     return Some(Event::Completed { operation: id, took, end: End::Failed });

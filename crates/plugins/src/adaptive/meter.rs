@@ -223,7 +223,7 @@ mod tests {
         let at = Duration::from_millis;
         meter.asked(oid, FIRST_WINDOW, at(0));
         let facts = ObjectFacts { oid, size: 50 * MIB, missing: 50 * MIB, group: &group };
-        assert!(meter.wants_recipe(&facts, at(40), at(260)));
+        assert!(meter.wants_recipe(&facts, |_| true, at(40), at(260)));
         assert_eq!(meter.window(MIB, at(300)), 0);
         assert!(meter.window(MIB, at(5000)) > 0, "it does not come");
         meter.recipe_came();

@@ -89,7 +89,15 @@ impl TransferPlugin for Network {
                 match self.habit {
                     Habit::Brings => {
                         let source = NETWORK.into();
-                        sink.deliver(Delivery { tag: want.tag, payload, proof: None, source, timing }).await;
+                        sink.deliver(Delivery {
+                            tag: want.tag,
+                            payload,
+                            proof: None,
+                            source,
+                            timing,
+                            saved: 0,
+                        })
+                        .await;
                     }
                     Habit::Refuses => sink.outcome(want.tag, Outcome::NotHere),
                     Habit::Hangs => std::future::pending().await,
@@ -122,9 +130,12 @@ fn chunks(data: &[u8]) -> Vec<(ChunkHash, usize, u32)> {
     lens.into_iter().map(chunk).collect()
 }
 
+/// Who brought a want, and its bytes, or how it ended.
+type End = Result<(String, Bytes), Outcome>;
+
 /// How wants ended: who brought them, or why nobody did.
 #[derive(Default)]
-struct Ends(Mutex<HashMap<Tag, Result<(String, Bytes), Outcome>>>);
+struct Ends(Mutex<HashMap<Tag, End>>);
 
 impl Sink for Ends {
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
@@ -184,6 +195,7 @@ impl World {
             places: vec![Place { object: 1, offset: at as u64 }],
             group: Arc::clone(&group),
             origin: Some(Origin { oid, offset: at as u64 }),
+            basis: None,
         };
         let wants = (1..).zip(chunks(&network.data)).map(want).collect();
         Self { base, network, plugin, wants, context }

@@ -63,7 +63,7 @@ async fn fetch(beyond_destination: bool) -> Brought {
     let peer = PeerConfig { receive_pace, traffic: Arc::clone(&traffic), ..PeerConfig::default() };
     let config = DirectConfig { peer, most_connections: 1, ..DirectConfig::default() };
     let network = Arc::new(Direct::new(Identity::generate().unwrap(), config, None));
-    let scope = Scope { start: here.clone(), roots: Vec::new(), extra: vec![elsewhere], beyond_destination };
+    let scope = Scope { start: here.clone(), extra: vec![elsewhere], beyond_destination, ..Scope::default() };
     let store = Arc::new(DiskStore::open(&root.join("state"), &root.join("data")).unwrap());
     let adaptive = Adaptive::new(network, Search { store, scope, leave_out: Arc::new(|_| false) });
 

@@ -100,7 +100,7 @@ impl Fetch {
     }
 
     pub fn is_complete(&self) -> bool {
-        self.layout.is_some_and(|layout| self.ledger.is_complete(KEY, layout.size()))
+        self.layout.is_some_and(|layout| self.ledger.is_complete(KEY, &(0..layout.size())))
     }
 
     /// Why it will not be complete.

@@ -111,7 +111,7 @@ impl Sink for Ends {
 fn piece(oid: Oid, index: u64) -> Want {
     let id = WantId::Piece { oid, layout: Layout::of(SIZE).unwrap(), index };
     let places = vec![Place { object: 1, offset: index * PIECE }];
-    Want { tag: 10 + index, id, places, group: Arc::default(), origin: None }
+    Want { tag: 10 + index, id, places, group: Arc::default(), origin: None, basis: None }
 }
 
 #[tokio::test]
@@ -123,6 +123,7 @@ async fn pieces_that_wait_are_taken_back_when_a_recipe_is_wanted() {
         roots: Vec::new(),
         extra: Vec::new(),
         beyond_destination: false,
+        ..Scope::default()
     };
     let slow = Arc::new(Slow::default());
     let search = Search { store, scope, leave_out: Arc::new(|_| false) };
