@@ -49,7 +49,7 @@ async fn frames_until(liar: &mut Liar, is_it: impl Fn(&Body) -> bool) -> usize {
     loop {
         match hear(liar).await {
             Heard::Data(header, len) => {
-                assert!(len <= 16 << 10 && (header.offset as usize).is_multiple_of(16 << 10));
+                assert!(len <= 16 << 10 && header.offset.is_multiple_of(16 << 10));
                 frames += 1;
             }
             Heard::Message(body) if is_it(&body) => return frames,
