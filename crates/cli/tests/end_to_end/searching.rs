@@ -279,7 +279,7 @@ fn odd_things_in_a_searched_directory_do_no_harm() {
     file(&dir.join("secret"), 1, SIZE);
     fs::create_dir_all(dir.join("closed")).unwrap();
     for name in ["secret", "closed"] {
-        fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o000)).unwrap();
     }
     File::create(dir.join("all holes")).unwrap().set_len(SIZE).unwrap();
     file(&dir.join("\x1b[31m\n"), 1, SIZE);

@@ -122,9 +122,12 @@ fn chunks(data: &[u8]) -> Vec<(ChunkHash, usize, u32)> {
     lens.into_iter().map(chunk).collect()
 }
 
-/// How wants ended: who brought them, or why nobody did.
+/// Who brought a want, or why nobody did.
+type Ending = Result<(String, Bytes), Outcome>;
+
+/// How wants ended.
 #[derive(Default)]
-struct Ends(Mutex<HashMap<Tag, Result<(String, Bytes), Outcome>>>);
+struct Ends(Mutex<HashMap<Tag, Ending>>);
 
 impl Sink for Ends {
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
