@@ -83,3 +83,24 @@ pub fn is_temporary_name(name: &[u8]) -> bool {
     let (stem, digits) = name.split_at(name.len().saturating_sub(DIGITS));
     name.starts_with(b".") && stem.ends_with(PREFIX.as_bytes()) && are_random_digits(digits)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_being_written_is_known_by_its_name() {
+        let digits = "0123456789abcdef";
+        for (name, is_temporary) in [
+            (format!(".tow-{digits}"), true),
+            (format!(".film.mkv.tow-{digits}"), true),
+            (format!("film.tow-{digits}"), false),
+            (format!(".tow-{digits}x"), false),
+            (".tow-mine".into(), false),
+            (digits.into(), false),
+            (String::new(), false),
+        ] {
+            assert_eq!(is_temporary_name(name.as_bytes()), is_temporary, "{name}");
+        }
+    }
+}

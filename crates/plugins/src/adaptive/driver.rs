@@ -152,6 +152,8 @@ struct Driver {
     /// How wanted chunks are cut, and how many are.
     cuts: Vec<(Parameters, usize)>,
     running: HashMap<disk_search::OperationId, Running>,
+    /// Those that are to pause.
+    paused: HashSet<OperationId>,
     located: HashMap<Tag, Location>,
     neighbours: Neighbours,
     /// Files of which the index says that they hold wanted chunks.
@@ -206,6 +208,7 @@ pub(super) async fn run(
         last_call: 0,
         cuts: Vec::new(),
         running: HashMap::new(),
+        paused: HashSet::new(),
         located: HashMap::new(),
         neighbours: Neighbours::default(),
         promised: HashSet::new(),
@@ -424,9 +427,14 @@ impl Driver {
                     return Some(Event::Completed { operation: id, took, end: End::Failed });
                 }
             }
-            // One operation runs at a time, or a look-up besides: both rest.
-            Action::Pause(_) => self.executor.rest(true),
-            Action::Resume(_) => self.executor.rest(false),
+            Action::Pause(id) => {
+                self.paused.insert(id);
+                self.rest();
+            }
+            Action::Resume(id) => {
+                self.paused.remove(&id);
+                self.rest();
+            }
             Action::AskNetwork(tags) => self.ask(&tags),
             Action::CancelNetwork(tags) => self.network.cancel_chunks(&tags),
             Action::Recompute => {
@@ -436,6 +444,11 @@ impl Driver {
             }
         }
         None
+    }
+
+    /// One operation runs at a time, or a look-up besides: both rest while one of them is to.
+    fn rest(&self) {
+        self.executor.rest(!self.paused.is_empty());
     }
 
     /// Hands an operation to the disk; false if it cannot be done.
@@ -566,6 +579,9 @@ impl Driver {
             disk_search::Event::Found { id, chunk, held } => self.found(id, chunk, held),
             disk_search::Event::Ended { id, result, cost } => {
                 let Some(Running { id, tags, .. }) = self.running.remove(&id) else { return };
+                // One that ends while it is to pause is never told to go on, and the next one would rest for it.
+                self.paused.remove(&id);
+                self.rest();
                 let end = match result {
                     Ok(finished) => self.finished(finished, &tags, cost.bytes),
                     Err(error) => {
