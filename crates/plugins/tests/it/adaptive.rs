@@ -130,21 +130,12 @@ fn chunks(data: &[u8]) -> Vec<(ChunkHash, usize, u32)> {
     lens.into_iter().map(chunk).collect()
 }
 
-<<<<<<< HEAD
-/// Who brought a want, and its bytes, or how it ended.
-type End = Result<(String, Bytes), Outcome>;
-
-/// How wants ended: who brought them, or why nobody did.
-#[derive(Default)]
-struct Ends(Mutex<HashMap<Tag, End>>);
-=======
 /// Who brought a want, or why nobody did.
 type Ending = Result<(String, Bytes), Outcome>;
 
 /// How wants ended.
 #[derive(Default)]
 struct Ends(Mutex<HashMap<Tag, Ending>>);
->>>>>>> wt-s
 
 impl Sink for Ends {
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
