@@ -498,7 +498,7 @@ total size is 1,234,567  speedup is 308.64 (DRY RUN)"
 Found in files that the index knew: 0 bytes
 Searched for 0.00 s: 1 directory listed, 2 files read (4,000 bytes), 1,234 chunks looked up in the index
 Fetched though it was found as well: 7 bytes
-Held up by: network (from 1.0 s on), \\x1b[31m (from 2.0 s on)"
+Held up by: network (from 1.0 s on), \\u{1b}[31m (from 2.0 s on)"
         );
         let many = Searched { bottlenecks: vec![(at(1), "disk".into()); 10], ..search };
         assert!(told(Some(&many)).ends_with("disk (from 1.0 s on), and 2 more changes"));
