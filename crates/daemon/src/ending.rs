@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 /// How often it is looked at what is still under way.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Peers that took nothing for this long are not waited for.
-const QUIET: Duration = Duration::from_millis(500);
+/// Peers that took nothing for this long are not waited for. A receiver that searches its own disk asks for
+/// nothing meanwhile.
+const QUIET: Duration = Duration::from_secs(2);
 
 /// What is still under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

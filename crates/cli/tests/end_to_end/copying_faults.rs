@@ -93,7 +93,7 @@ fn a_file_that_vanishes_is_named_and_the_rest_is_copied() {
         tree(&env, &["a", "z"]);
         (0..3).for_each(|number| file(&env.sender.path(format!("tree/m{number}")), number, 2 << 20));
         let route = Route::new(&env, way);
-        let mut running = route.copy("sync --json --limit-rate 1500K", "tree/", "copy").start();
+        let mut running = route.copy("sync --json --no-search --limit-rate 1500K", "tree/", "copy").start();
         running.wait_for_bytes(1);
         fs::remove_file(env.sender.path("tree/m2")).unwrap();
         let summary = running.end().summary_with(24);
@@ -118,7 +118,7 @@ fn a_file_that_changes_while_it_is_read_is_never_copied_half_old_half_new() {
                 (1..=250).take_while(|_| !is_over.load(Ordering::Relaxed)).for_each(version);
             });
             let route = Route::new(&env, way);
-            let ended = route.copy("sync --limit-rate 3M", "tree/", "copy").end();
+            let ended = route.copy("sync --no-search --limit-rate 3M", "tree/", "copy").end();
             is_over.store(true, Ordering::Relaxed);
             let copy = env.receiver.path("copy/changing");
             match fs::read(&copy) {
@@ -262,7 +262,7 @@ fn another_side_that_stops_is_given_up() {
         fs::create_dir(env.sender.path("tree")).unwrap();
         file(&env.sender.path("tree/big"), 1, 9 << 20);
         let route = Route::new(&env, way);
-        let words = format!("sync --json --timeout 3 --limit-rate 3M {via}");
+        let words = format!("sync --json --no-search --timeout 3 --limit-rate 3M {via}");
         let mut running = route.copy(&words, "tree/", "copy").start();
         running.wait_for_bytes(1 << 20);
         let sessions = descendants(route.sshd.as_ref().unwrap().id());

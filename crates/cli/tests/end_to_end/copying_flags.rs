@@ -17,6 +17,7 @@ use crate::likeness::{
     Outcome, Scene, age, attribute, has_rsync, is_root, link, list_user, mode, portrait, settle, words, write,
 };
 use crate::runner::{situations, skip};
+use crate::searching;
 use crate::trees;
 
 situations![
@@ -166,6 +167,9 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("bwlimit", "a_limited_rate_is_kept_to"),
     ("no-bwlimit", "a_limited_rate_is_kept_to"),
     ("limit-rate", "a_limited_rate_is_kept_to"),
+    ("search", "a_copy_searches_where_it_is_asked_and_explains"),
+    ("explain", "a_copy_searches_where_it_is_asked_and_explains"),
+    ("no-search", "a_copy_searches_nothing_if_it_is_not_wanted"),
     ("timeout", "a_silent_other_side_is_given_up_in_the_time_that_was_given"),
     ("no-timeout", "a_silent_other_side_is_given_up_in_the_time_that_was_given"),
     ("itemize-changes", "what_is_told_is_what_was_asked_for"),
@@ -347,7 +351,8 @@ fn each_cp_flag_does_what_it_does_in_cp() {
 
 fn each_flag_has_a_test() {
     let scene = Scene::new(|_| ());
-    let situations = SITUATIONS.iter().chain(copying_flags_remote::SITUATIONS);
+    let elsewhere = copying_flags_remote::SITUATIONS.iter().chain(searching::SITUATIONS);
+    let situations = SITUATIONS.iter().chain(elsewhere);
     let names = situations.map(|situation| situation.name.rsplit("::").next().unwrap());
     let names: Vec<_> = names.collect();
     let elsewhere = |flag: &str| ELSEWHERE.iter().any(|(name, test)| *name == flag && names.contains(test));

@@ -142,7 +142,7 @@ fn a_limited_rate_is_kept_to() {
         let scene = Scene::new(|folder| trees::file(&folder.join("file"), 1, 700_000));
         let rsh = FakeRsh::new(&scene, RECORDED);
         let start = Instant::now();
-        rsh.call("twin", &format!("{flags} --via ssh {REMOTELY} file HERE:copy")).end().with(0);
+        rsh.call("twin", &format!("{flags} --no-search --via ssh {REMOTELY} file HERE:copy")).end().with(0);
         let seconds = start.elapsed().as_secs_f64();
         assert!(seconds >= least && seconds < 60.0, "{flags}: {seconds} s");
     }

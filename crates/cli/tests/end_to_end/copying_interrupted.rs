@@ -49,7 +49,7 @@ impl<'a> Load<'a> {
 
     /// A copy that is in the middle, and everything that works for it.
     fn half(&self, words: &str) -> (Running, Vec<Process>) {
-        let words = format!("{words} --json --limit-rate 4M");
+        let words = format!("{words} --json --no-search --limit-rate 4M");
         let mut running = self.route.copy(&words, "tree/", "copy/").start();
         running.wait_for_bytes(4 << 20);
         let mut processes = descendants(running.id());

@@ -26,6 +26,7 @@ situations![
     an_older_version_in_place_is_drawn_from,
     a_renamed_directory_of_the_destination_costs_little,
     a_copy_searches_nothing_if_it_is_not_wanted,
+    a_copy_searches_where_it_is_asked_and_explains,
     odd_things_in_a_searched_directory_do_no_harm,
     a_file_that_changes_while_it_is_searched_does_no_harm,
     a_get_that_is_killed_while_it_searches_goes_on,
@@ -258,6 +259,32 @@ fn a_copy_searches_nothing_if_it_is_not_wanted() {
         assert!(summary.0.get("search").is_none(), "{word}: {}", summary.0);
         fs::remove_file(world.at("dest/new")).unwrap();
     }
+}
+
+/// A file system in memory is no disk of this machine, so it is searched only if that is asked.
+fn a_copy_searches_where_it_is_asked_and_explains() {
+    let memory = Path::new("/dev/shm");
+    if !memory.is_dir() {
+        skip("there is no file system in memory at /dev/shm");
+    }
+    let (here, there) = (tempfile::tempdir_in(memory).unwrap(), tempfile::tempdir_in(memory).unwrap());
+    let world = World::new();
+    let source = there.path().join("file");
+    // No other test has these.
+    file(&source, 9001, SIZE);
+    file(&here.path().join("other"), 9001, SIZE);
+    let route = Route::new(&world.here, Way::Pull);
+    let slow = format!("cp --via ssh --limit-rate {SLOWISH}");
+    assert_eq!(copied(&route, &slow, &source, "dest/one").number("literal"), SIZE);
+    // What came is known now; another file is not.
+    file(&source, 9002, SIZE);
+    file(&here.path().join("other"), 9002, SIZE);
+    let words = format!("{slow} --explain --search {}", here.path().display());
+    let told = route.copy(&words, source.to_str().unwrap(), "dest/two").end().with(0).text();
+    assert_same_bytes(&source, &world.at("dest/two"));
+    let line = told.lines().find(|line| line.starts_with("Found in files that were searched")).unwrap();
+    let found: u64 = line.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap();
+    assert!(found > SIZE / 2, "{told}");
 }
 
 fn odd_things_in_a_searched_directory_do_no_harm() {
