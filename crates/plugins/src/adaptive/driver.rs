@@ -313,6 +313,8 @@ impl Driver {
                 .into_iter()
                 .map(|begin| (begin.path.clone(), disk_search::Directory::start(&begin.path)))
                 .collect();
+            let asked = self.search.scope.extra.iter().map(|path| Directory::new(path)).collect();
+            self.feed(Event::Asked(asked));
             self.feed(Event::Look(directories));
         }
     }

@@ -74,6 +74,8 @@ pub struct Groups {
     directories: BTreeMap<Directory, BTreeSet<GroupId>>,
     /// What belongs below the first was found below the second.
     moves: Vec<(Directory, Directory)>,
+    /// Directories that the person named.
+    asked: Vec<Directory>,
     open_bytes: u64,
     waiting_bytes: u64,
     total: u64,
@@ -217,6 +219,15 @@ impl Groups {
         run
     }
 
+    /// The person named these: what lies in them is as near as what lies at the destination.
+    pub fn ask(&mut self, directories: Vec<Directory>) {
+        self.asked = directories;
+    }
+
+    fn is_asked(&self, directory: &Directory) -> bool {
+        self.asked.iter().any(|asked| directory.names().starts_with(asked.names()))
+    }
+
     /// A chunk of the group was found in `directory`: where else something was moved alike, more is
     /// expected. True if that is news.
     pub fn found_in(&mut self, id: GroupId, directory: &Directory) -> bool {
@@ -238,6 +249,12 @@ impl Groups {
     /// How likely a chunk of the group is found in a file.
     pub fn probability(&self, id: GroupId, candidate: &File) -> f64 {
         let Some(group) = self.groups.get(&id) else { return 0.0 };
+        if self.is_asked(&candidate.directory) {
+            // As if it lay where the file goes.
+            let beside = |file: &Arc<File>| File { directory: file.directory.clone(), ..candidate.clone() };
+            let each = group.files.iter().map(|file| best_probability([&**file].into_iter(), &beside(file)));
+            return each.fold(0.0, f64::max);
+        }
         let files = group.files.iter().map(AsRef::as_ref);
         let plain = best_probability(files, candidate);
         let moved = group.files.iter().flat_map(|file| {
@@ -294,6 +311,9 @@ impl Groups {
     }
 
     fn nearness(&self, source: &Directory, candidate: &Directory) -> f64 {
+        if self.is_asked(candidate) {
+            return 1.0;
+        }
         self.moved(source).fold(commonality(source, candidate), |best, moved| {
             best.max(TRUST_IN_MOVES * commonality(&moved, candidate))
         })

@@ -213,6 +213,7 @@ impl Scheduler {
                     self.recomputing.changed();
                 }
             }
+            Event::Asked(directories) => self.groups.ask(directories),
             Event::Look(directories) => {
                 for directory in directories {
                     self.see_directory(directory, true);
