@@ -28,7 +28,7 @@ const SPECULATIVE: f64 = 20e6;
 /// Less than this is not worth a question.
 const LEAST_GAIN: f64 = 0.1;
 /// Share of the transfer's time that the network may wait for the disk in vain.
-const PATIENCE: f64 = 0.02;
+const PATIENCE: f64 = 0.008;
 /// The network's rate as a share of the disk's, above which the search rests and below which it goes on.
 const TOO_FAST: f64 = 0.8;
 const SLOW_ENOUGH: f64 = 0.6;
