@@ -172,7 +172,8 @@ fn an_interrupted_transfer_is_measured_from_where_it_goes_on() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let row = &lab.rows("small")[0];
     assert_eq!(row["program"], "resumed");
-    assert!(row["measured"]["sent"].as_u64() < Some(700 << 10), "{row}");
+    // rsync writes in large blocks, so how much is there when it is killed varies; all of it is more.
+    assert!(row["measured"]["sent"].as_u64() < Some(1 << 20), "{row}");
 }
 
 fn all_of_it_can_be_kept_in_memory() {
