@@ -122,7 +122,7 @@ impl Machine {
 
     /// [`Self::get`], slowly.
     pub fn get_slowly(&self, ticket: &str, destination: impl AsRef<Path>, rate: &str) -> Call {
-        let words = ["get", "--json", "--limit-rate", rate, ticket, "-o"];
+        let words = ["get", "--json", "--no-search", "--limit-rate", rate, ticket, "-o"];
         self.tow(words.iter().map(OsStr::new).chain([destination.as_ref().as_os_str()]))
     }
 
