@@ -5,6 +5,7 @@
 mod activation;
 mod commands;
 mod copy_output;
+mod interrupts;
 mod log;
 mod notify;
 mod output;

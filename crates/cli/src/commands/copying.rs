@@ -8,8 +8,9 @@ use towpath_api::{ApiError, ErrorKind, Event, Progress};
 use towpath_daemon::Options;
 use towpath_daemon::copy::{CopyEvent, CopyRequest, CopySummary, FailureKind, run};
 
-use super::{Context, interrupted};
+use super::Context;
 use crate::copy_output::{Shown, closing, complaint, exit_code, harmless, line};
+use crate::interrupts::Interrupts;
 use crate::output::Output;
 
 /// Events on their way to the screen.
@@ -22,9 +23,10 @@ pub async fn copy(context: &Context, request: CopyRequest, mut shown: Shown) -> 
         context.output.hide_bar();
     }
     let (mode, dry_run) = (request.mode, request.options.dry_run);
+    let mut interrupts = Interrupts::listen();
     let result = tokio::select! {
         result = work(context, request, shown) => result,
-        () = interrupted() => {
+        () = interrupts.next() => {
             let error = ApiError::new(ErrorKind::Interrupted, "interrupted");
             Err(error.hint("what came is kept; the same command goes on"))
         }

@@ -14,7 +14,8 @@ use towpath_daemon::config::{Config, ConfigError, Rate};
 use towpath_daemon::server::{Socket, serve};
 use towpath_daemon::{Options, Service, metrics};
 
-use super::{Context, interrupted, parse_rate};
+use super::{Context, parse_rate};
+use crate::interrupts::Interrupts;
 use crate::log::LogFormat;
 use crate::notify::{READY, STOPPING, notify};
 use crate::output::Output;
@@ -55,6 +56,7 @@ impl Daemon {
             return Ok(ExitCode::SUCCESS);
         }
         context.log.set_level(config.general.log_level.name());
+        let interrupts = Interrupts::listen();
         let asked = signal(SignalKind::hangup());
         let asked = asked.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
         let inherited = context.inherited();
@@ -78,7 +80,7 @@ impl Daemon {
         context.output.say(&format!("tow: node {} listens on {list}", service.node_id()));
         context.output.say(&format!("tow: local API at {}", context.home.socket().display()));
         notify(READY, &format!("Serving at {list}"));
-        let ending = end(Arc::clone(&service), Arc::clone(&context.output));
+        let ending = end(interrupts, Arc::clone(&service), Arc::clone(&context.output));
         tokio::select! {
             served = serve(socket, Arc::clone(&service), ending) => served?,
             never = self.reload_when_asked(asked, context, &service) => match never {},
@@ -165,15 +167,14 @@ fn trim_cache(service: &Arc<Service>) {
 }
 
 /// Completes when the service was asked to end, and what was under way is done or out of time.
-async fn end(service: Arc<Service>, output: Arc<Output>) {
-    interrupted().await;
-    let again = interrupted();
+async fn end(mut interrupts: Interrupts, service: Arc<Service>, output: Arc<Output>) {
+    interrupts.next().await;
     notify(STOPPING, "Waiting for what is under way");
     let grace = service.config().general.grace.0;
     output.say(&format!("tow: waiting for what is under way, {grace} s at most; ^C again ends it at once"));
     tokio::select! {
         () = service.drain() => {}
-        () = again => {}
+        () = interrupts.next() => {}
     }
 }
 

@@ -13,8 +13,9 @@ use towpath_api::{
 };
 use towpath_daemon::{Options, get};
 
-use super::{Context, interrupted, parse_rate};
+use super::{Context, parse_rate};
 use crate::copy_output::{Explained, explanation};
+use crate::interrupts::Interrupts;
 
 /// The longest ticket read from standard input.
 const MAX_TICKET: u64 = 64 << 10;
@@ -77,6 +78,7 @@ impl Get {
             context.output.data_goes_to_stdout();
         }
         let request = self.request()?;
+        let mut interrupts = Interrupts::listen();
         let (events, mut inbox) = mpsc::channel(16);
         let output = std::sync::Arc::clone(&context.output);
         let showing = tokio::spawn(async move {
@@ -87,7 +89,7 @@ impl Get {
         let work = self.fetch(context, request, events, to_stdout);
         let result = tokio::select! {
             result = work => result,
-            () = interrupted() => {
+            () = interrupts.next() => {
                 return Ok(context.output.interrupted("what came is kept; the same command goes on"));
             }
         };

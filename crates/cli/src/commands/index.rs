@@ -11,7 +11,8 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_daemon::Options;
 use towpath_daemon::index_dir::{Cancel, Indexed, index};
 
-use super::{Context, interrupted};
+use super::Context;
+use crate::interrupts::Interrupts;
 use crate::output::PARTLY;
 
 /// Events on their way to the screen.
@@ -47,6 +48,7 @@ impl Index {
                 output.event(&event);
             }
         });
+        let mut interrupts = Interrupts::listen();
         let cancel = Cancel::default();
         let watched = cancel.clone();
         let mut working = tokio::task::spawn_blocking(move || {
@@ -56,7 +58,7 @@ impl Index {
         let mut is_interrupted = false;
         let worked = tokio::select! {
             worked = &mut working => worked,
-            () = interrupted() => {
+            () = interrupts.next() => {
                 is_interrupted = true;
                 watched.cancel();
                 working.await

@@ -193,21 +193,6 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// Completes at ^C or at a request to end.
-async fn interrupted() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let terminate = async {
-        match signal(SignalKind::terminate()) {
-            Ok(mut signal) => drop(signal.recv().await),
-            Err(_) => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        () = terminate => {}
-    }
-}
-
 /// `-v` of the commands that copy: the first one tells names.
 fn verbose_names() -> clap::Arg {
     let arg = clap::Arg::new("verbose").short('v').long("verbose").action(clap::ArgAction::Count);

@@ -11,7 +11,8 @@ use towpath_api::{Api, ApiError, ErrorKind, PutReply, PutRequest};
 use towpath_daemon::service::InProcess;
 use towpath_daemon::{Options, Service};
 
-use super::{Context, interrupted};
+use super::Context;
+use crate::interrupts::Interrupts;
 
 /// The name under which a stream without a daemon gets its port.
 const STREAM_PORT: &[u8] = b"stream";
@@ -58,6 +59,7 @@ impl Put {
     }
 
     async fn stream(self, context: &Context) -> Result<ExitCode, ApiError> {
+        let mut interrupts = Interrupts::listen();
         let (ticket, mut tickets) = mpsc::channel(1);
         let output = Arc::clone(&context.output);
         let showing = tokio::spawn(async move {
@@ -70,7 +72,7 @@ impl Put {
             let putting = client.put_stream(input, ticket);
             let put = tokio::select! {
                 put = putting => put?,
-                () = interrupted() => return Ok(context.output.interrupted("what was read so far is dropped")),
+                () = interrupts.next() => return Ok(context.output.interrupted("what was read so far is dropped")),
             };
             let _ = showing.await;
             context.output.say(&format!("tow: put {}", put.oid));
@@ -79,7 +81,7 @@ impl Put {
         let service = context.embedded(Options::default())?;
         service.listen(STREAM_PORT, self.listen.as_slice()).await?;
         service.open_doors();
-        self.serve_stream(context, service, input, ticket).await
+        self.serve_stream(context, service, input, ticket, interrupts).await
     }
 
     async fn serve_stream(
@@ -88,14 +90,15 @@ impl Put {
         service: Arc<Service>,
         input: towpath_api::Input<'static>,
         ticket: mpsc::Sender<PutReply>,
+        mut interrupts: Interrupts,
     ) -> Result<ExitCode, ApiError> {
         let api = InProcess(service);
         let put = tokio::select! {
             put = api.put_stream(input, ticket) => put?,
-            () = interrupted() => return Ok(context.output.interrupted("what was read so far is dropped")),
+            () = interrupts.next() => return Ok(context.output.interrupted("what was read so far is dropped")),
         };
         context.output.say(&format!("tow: all is read ({}); serving until interrupted", put.oid));
-        interrupted().await;
+        interrupts.next().await;
         Ok(context.output.interrupted("'tow daemon' serves it from now on, until 'tow done'"))
     }
 }

@@ -10,7 +10,8 @@ use towpath_api::{ApiError, ErrorKind, Event};
 use towpath_daemon::Options;
 use towpath_daemon::config::{Config, Rate};
 
-use super::{Context, interrupted, parse_rate};
+use super::{Context, parse_rate};
+use crate::interrupts::Interrupts;
 
 /// Serve a file or a directory until interrupted; its ticket is a line on standard output
 ///
@@ -32,6 +33,7 @@ pub struct Share {
 
 impl Share {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
+        let mut interrupts = Interrupts::listen();
         let mut config = Config::default();
         config.general.limit_rate = Rate(self.limit_rate);
         let service = context.embedded(Options { config, ..Options::default() })?;
@@ -43,11 +45,9 @@ impl Share {
         context.output.say("tow: serving until interrupted; fetch with: tow get TICKET");
         let mut reading = Some(shared.reading);
         let mut left_out = 0u64;
-        let stop = interrupted();
-        tokio::pin!(stop);
         loop {
             tokio::select! {
-                () = &mut stop => break,
+                () = interrupts.next() => break,
                 Some((path, error)) = shared.failures.recv() => {
                     left_out += 1;
                     context.output.event(&Event::FileFailed { path, error });
