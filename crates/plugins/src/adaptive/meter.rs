@@ -98,11 +98,6 @@ impl Meter {
         self.gauge.look(queues);
     }
 
-    /// An object is over.
-    pub fn forget(&mut self, oid: &Oid) {
-        self.objects.remove(oid);
-    }
-
     /// How fast the network is, as measured so far.
     pub const fn rate(&self) -> Rate {
         self.rate

@@ -27,8 +27,6 @@ use super::pressure::Queues;
 const PARTS: usize = 8;
 /// Objects whose parameters are remembered.
 const OBJECTS: usize = 4096;
-/// Bytes of a chunk, on average, in recipes of most objects.
-const CHUNK: u64 = 16 << 10;
 
 /// Draws from a network and from this machine's disk at once. See the head of [`super`].
 pub struct Adaptive {
@@ -83,7 +81,7 @@ impl Adaptive {
     pub fn new(network: Arc<dyn TransferPlugin>, search: Search) -> Arc<Self> {
         let shared = Shared {
             start: Instant::now(),
-            meter: Mutex::new(Meter::new(Costs::new(CHUNK))),
+            meter: Mutex::new(Meter::new(Costs::default())),
             pieces: Mutex::default(),
             parameters: Mutex::default(),
             account: Mutex::default(),
