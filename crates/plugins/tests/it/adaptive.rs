@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use tempfile::TempDir;
@@ -16,7 +16,7 @@ use towpath_content::recipe::RecipeBuilder;
 use towpath_plugins::adaptive::{Adaptive, Search};
 use towpath_plugins::disk_search::Scope;
 use towpath_plugins::local::SOURCE;
-use towpath_store::DiskStore;
+use towpath_store::{DiskStore, Stamp};
 use towpath_transfer::conformance::{self, Fixture, Subject};
 use towpath_transfer::plugin::{Pressure, RecipePart};
 use towpath_transfer::want::{Group, Origin, Payload, Place};
@@ -172,14 +172,22 @@ fn search(base: &Path) -> Search {
     Search { store, scope, leave_out: Arc::new(|_| false) }
 }
 
+/// Waits until a file's stamp counts: one that is as recent as the clock's tick proves nothing.
+fn settle(path: &Path) {
+    let (stamp, start) = (Stamp::of_path(path).unwrap(), Instant::now());
+    while !stamp.is_settled(SystemTime::now()) {
+        assert!(start.elapsed() < LIMIT, "{} is from the future", path.display());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 impl World {
     /// After the plugin has seen the recipe.
     async fn new(habit: Habit, files: &[(&str, &[u8])]) -> Self {
         let (base, data) = (tempfile::tempdir().unwrap(), noise(1, SIZE));
         let search = search(base.path());
         files.iter().for_each(|(name, bytes)| fs::write(search.scope.start.join(name), bytes).unwrap());
-        // A stamp that is as recent as the clock's tick proves nothing.
-        tokio::time::sleep(Duration::from_millis(30)).await;
+        files.iter().for_each(|(name, _)| settle(&search.scope.start.join(name)));
         let oid = Oid::of(&data);
         let context = Fixture { objects: vec![data.clone()] }.context();
         let network = Arc::new(Network { data, habit, cancelled: AtomicUsize::new(0) });
