@@ -117,11 +117,12 @@ fn a_strangers_ticket_draws_from_nothing_below_or_beyond_its_directory() {
     for name in ["dest/below/file", "elsewhere/file", "file"] {
         file(&world.at(name), 1, SIZE);
     }
+    file(&world.at("dest/useless"), 2, 1000);
     // What is in the index is no exception.
     world.here.receiver.tow(["index", "."]).end().with(0);
     let summary = world.got(&ticket, &format!("--limit-rate {SLOWISH}"));
     assert_eq!(summary.fetched(), SIZE, "{}", summary.0);
-    assert!(searched(&summary, "looked_up") > 0 && searched(&summary, "files") == 0, "{}", summary.0);
+    assert!(searched(&summary, "looked_up") > 0 && searched(&summary, "hashed") == 1000, "{}", summary.0);
 }
 
 fn a_directory_that_was_asked_for_is_searched() {

@@ -19,7 +19,7 @@ use towpath_transfer::{
 use super::account::Account;
 use super::costs::Costs;
 use super::driver::{self, Search, Told};
-use super::meter::Meter;
+use super::meter::{Meter, Wanted};
 use super::pieces::{self, Pieces};
 use super::pressure::Queues;
 
@@ -166,13 +166,12 @@ impl TransferPlugin for Adaptive {
 
     fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
         let round_trip = self.network.path().round_trip;
-        let is_wanted = self.shared.meter().wants_recipe(facts, is_promising, round_trip, self.shared.now());
-        if is_wanted {
-            // Nothing that most likely is here already is to come before the recipe. The one that is
-            // coming in fills the time until that is made.
-            self.take_back(&facts.oid, 1);
+        let wanted = self.shared.meter().wants_recipe(facts, is_promising, round_trip, self.shared.now());
+        if let Some(Wanted { kept }) = wanted {
+            // Nothing that most likely is here already is to come before the recipe.
+            self.take_back(&facts.oid, kept);
         }
-        is_wanted
+        wanted.is_some()
     }
 
     fn takes_all_chunks(&self) -> bool {
