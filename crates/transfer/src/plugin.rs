@@ -118,6 +118,9 @@ pub struct RecipePart {
 pub struct ObjectFacts<'a> {
     /// The object's content.
     pub oid: Oid,
+    /// The name by which some of its pieces may have been asked for: a live object's, before its content
+    /// was known.
+    pub asked_as: Oid,
     /// Its bytes.
     pub size: u64,
     /// Bytes of it that are not here and that nobody was asked for.

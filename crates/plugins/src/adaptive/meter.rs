@@ -140,15 +140,16 @@ impl Meter {
         let round_trip = self.round_trip.unwrap_or_default();
         let (rate, disk_rate) = (self.rate.get(now, self.outstanding), self.costs.hash_rate());
         let disk_is_free = self.gauge.disk_is_free();
-        if self.objects.len() >= OBJECTS && !self.objects.contains_key(&facts.oid) {
+        if self.objects.len() >= OBJECTS && !self.objects.contains_key(&facts.asked_as) {
             return None;
         }
-        // A live object was asked for by another name before.
-        let object = self.objects.entry(facts.oid).or_insert(Object::begun(now));
+        let bound = self.objects.get(&facts.oid).filter(|_| facts.asked_as != facts.oid);
+        let bound = bound.map_or(0, |object| object.arrived);
+        let object = self.objects.entry(facts.asked_as).or_insert(Object::begun(now));
         let is_promising = *object.is_promising.get_or_insert_with(|| is_promising(facts));
         let progress = Progress {
             elapsed: now.saturating_sub(object.since),
-            arrived: object.arrived,
+            arrived: object.arrived + bound,
             rest: facts.missing,
             size: facts.size,
             rate,
@@ -160,12 +161,12 @@ impl Meter {
         if !object.judge.wants(&progress) {
             return None;
         }
-        if progress.is_early() {
+        let hold = progress.hold();
+        self.held_until = hold.map(|time| now + time);
+        if progress.is_early() && hold.is_none() {
             // The recipe overtakes pieces that wait, and they fill the time until it is made.
             return Some(Wanted { kept: usize::MAX });
         }
-        let hold = progress.hold();
-        self.held_until = hold.map(|time| now + time);
         // The recipe comes behind what is outstanding, and most of that will be here already.
         (self.window, self.grown) = (chunk_window(rate, round_trip, self.window), 0);
         // The one that is coming in fills the time until the recipe is made, if that takes as long.
@@ -201,7 +202,7 @@ mod tests {
                 meter.ended(&oid, 65536, true, at(now));
                 meter.asked(oid, 65536, at(now));
             }
-            let facts = ObjectFacts { oid, size, missing, group: &group };
+            let facts = ObjectFacts { oid, asked_as: oid, size, missing, group: &group };
             if meter.wants_recipe(&facts, |_| is_promising, round_trip, at(now)).is_some() {
                 return Some(now);
             }
@@ -247,14 +248,23 @@ mod tests {
         let (oid, group, mut meter) = (Oid::of(b"it"), Group::default(), Meter::new(Costs::new(16384)));
         let at = Duration::from_millis;
         meter.asked(oid, FIRST_WINDOW, at(0));
-        let facts = ObjectFacts { oid, size: 50 * MIB, missing: 50 * MIB, group: &group };
-        assert_eq!(meter.wants_recipe(&facts, |_| true, at(40), at(10)), Some(Wanted { kept: usize::MAX }));
-        assert!(meter.window(MIB, at(11)) > 0, "pieces fill the time until it is made");
-        assert_eq!(meter.wants_recipe(&facts, |_| true, at(40), at(330)), Some(Wanted { kept: 0 }));
+        let facts = ObjectFacts { oid, asked_as: oid, size: 50 * MIB, missing: 50 * MIB, group: &group };
+        assert_eq!(meter.wants_recipe(&facts, |_| true, at(40), at(10)), Some(Wanted { kept: 0 }));
         assert_eq!(meter.window(MIB, at(400)), 0);
         assert!(meter.window(MIB, at(6000)) > 0, "it does not come");
         meter.recipe_came();
         assert!(meter.window(MIB, at(400)) > 0);
+    }
+
+    #[test]
+    fn pieces_fill_the_time_until_a_recipe_is_made_that_takes_long() {
+        let (oid, group, mut meter) = (Oid::of(b"it"), Group::default(), Meter::new(Costs::new(16384)));
+        let at = Duration::from_millis;
+        meter.asked(oid, FIRST_WINDOW, at(0));
+        let size = 4096 * MIB;
+        let facts = ObjectFacts { oid, asked_as: oid, size, missing: size, group: &group };
+        assert_eq!(meter.wants_recipe(&facts, |_| true, at(40), at(10)), Some(Wanted { kept: usize::MAX }));
+        assert_eq!(meter.window(64 * MIB, at(11)), FIRST_WINDOW);
     }
 
     #[test]
