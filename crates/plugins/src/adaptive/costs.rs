@@ -17,6 +17,8 @@ const TELLING_BYTES: u64 = 64 << 10;
 const CHUNK: u64 = 16 << 10;
 /// Reading and hashing before anything was measured, bytes a second.
 const ASSUMED_RATE: f64 = 500e6;
+/// What a good disk and several cores reach: until it is measured it can't be ruled out.
+const HOPED_RATE: f64 = 1e9;
 /// Arrivals are gathered for so long, seconds, before they count as one measurement.
 const INTERVAL: f64 = 0.05;
 
@@ -124,6 +126,11 @@ impl Costs {
     /// OpCost(HASH) of a file of so many bytes, one chunk at least.
     pub fn hash(&self, size: u64) -> f64 {
         self.byte.get() * size.max(self.chunk_bytes) as f64
+    }
+
+    /// Bytes a second that could be read and hashed.
+    pub fn hoped_rate(&self) -> f64 {
+        if self.byte.is_measured { self.hash_rate() } else { HOPED_RATE }
     }
 
     /// Bytes a second that are read and hashed.

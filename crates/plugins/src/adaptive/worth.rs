@@ -25,18 +25,18 @@ const RECIPE_SHARE: f64 = 0.0025;
 const SENDER_RATE: f64 = 1e9;
 /// How much longer the network must take before a recipe is asked for, and until it is not given up:
 /// apart, so that a rate near the limit does not flutter.
-const ASK_ABOVE: f64 = 2.0;
+const ASK_ABOVE: f64 = 1.3;
 const STAY_ABOVE: f64 = 1.1;
 /// Bytes a second of a network that is asked for a recipe though nothing is known that could be similar:
 /// cutting and hashing at both ends would cost a faster one more than a search finds by chance.
 const SPECULATIVE: f64 = 20e6;
 /// Less than this is not worth a question.
-const LEAST_GAIN: f64 = 0.1;
+const LEAST_GAIN: f64 = 0.05;
 /// Share of the transfer's time that the network may wait for the disk in vain.
 const PATIENCE: f64 = 0.008;
 /// The network's rate as a share of the disk's, above which the search rests and below which it goes on.
-const TOO_FAST: f64 = 0.8;
-const SLOW_ENOUGH: f64 = 0.6;
+const TOO_FAST: f64 = 8.0;
+const SLOW_ENOUGH: f64 = 6.0;
 
 /// Bytes of most objects' pieces.
 const PIECE: f64 = 262_144.0;
@@ -89,7 +89,8 @@ impl Progress {
     /// Before it was measured: less than a piece more than came in all this time, and while nothing came
     /// no faster than TCP begins.
     fn first_rate(&self) -> f64 {
-        let rate = (self.arrived as f64 + PIECE) / self.elapsed.as_secs_f64().max(0.001);
+        let coming = PIECE.min(self.rest as f64);
+        let rate = (self.arrived as f64 + coming) / self.elapsed.as_secs_f64().max(0.001);
         if self.round_trip < FAR || self.arrived > 0 {
             return rate;
         }
@@ -162,7 +163,7 @@ impl SearchJudge {
 
 /// True if an operation can still pay: it is over before the network is done without it.
 pub fn can_pay(operation: f64, network_time: f64) -> bool {
-    operation < network_time
+    operation < 8.0 * network_time
 }
 
 /// Seconds that the network may idle in all, for the disk is about to find what could be asked: a small

@@ -27,6 +27,8 @@ const KERNEL: f64 = 4e6;
 /// Bytes of a chunk, as recipes cut them on average; of the largest objects they are coarser here, so that
 /// thousands of environments take minutes.
 const CHUNK: u64 = 16 << 10;
+/// How often it is asked whether the recipe is wanted.
+const LOOK: f64 = 0.01;
 const MOST_CHUNKS: u64 = 2048;
 
 /// How fast things are, and what becomes of it.
@@ -205,7 +207,7 @@ impl<'a> Fetch<'a> {
             size: self.world.size,
             rate: self.rate.get(at(self.now), 64 << 10),
             round_trip: at(self.world.round_trip),
-            disk_rate: Costs::new(self.chunk() as u64).hash_rate(),
+            disk_rate: Costs::new(self.chunk() as u64).hoped_rate(),
             disk_is_free: self.gauge.disk_is_free(),
             is_promising: true,
         };
@@ -246,7 +248,9 @@ impl<'a> Fetch<'a> {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
             let Some(scheduler) = &mut self.scheduler else { return };
+            if std::env::var("TRACE").is_ok() && !matches!(event, Event::Pressure(_)|Event::Tick|Event::Wanted{..}) { let t=format!("{event:?}"); println!("{:.4} EVENT {}", self.now, &t[..t.len().min(150)]); }
             for action in scheduler.handle(at(self.now), event) {
+            if std::env::var("TRACE").is_ok() { let t=format!("{action:?}"); println!("{:.4} ACTION {}", self.now, &t[..t.len().min(250)]); }
                 self.act(action, &mut events);
             }
         }
@@ -320,6 +324,9 @@ impl<'a> Fetch<'a> {
     fn step(&self, network: f64, hash: f64) -> f64 {
         let mut step = (self.chunk() / self.speeds().network).clamp(0.002, 0.25);
         let mut until = |seconds: f64| step = step.min(seconds.max(1e-6));
+        if self.strategy == Strategy::Adaptive && self.scheduler.is_none() && self.recipe.is_none() {
+            until(LOOK);
+        }
         if let Some((bytes, ready)) = self.recipe
             && self.scheduler.is_none()
         {
