@@ -14,14 +14,16 @@ tree=$(realpath "$1") destination=$2 sibling=$3
 tow=$(realpath "${TOW:-target/release/tow}")
 for directory in "$tree/$destination" "$tree/$sibling"; do
     [ -d "$directory" ] || { echo "table3: $directory is no directory" >&2; exit 2; }
-    for name in a.out diff; do
-        [ ! -e "$directory/$name" ] || { echo "table3: $directory/$name is in the way; move it" >&2; exit 2; }
+    for found in "$directory"/{a.out,diff,.tow-*}; do
+        [ ! -e "$found" ] || { echo "table3: $found is in the way; move it" >&2; exit 2; }
     done
 done
 
 work=$(mktemp -d /dev/shm/table3.XXXXXX)
 placed=
-trap 'rm -rf "$work"; rm -f "$placed" "$tree/$destination/a.out"' EXIT
+# Copies that are interrupted keep what came in folders beside the file.
+clean() { rm -rf "$placed" "$tree/$destination/a.out" "$tree/$destination"/.tow-*; }
+trap 'clean; rm -rf "$work"' EXIT
 
 # The file, and an old version of which 11 % are the same: its last part, moved by what was added.
 mkdir "$work/sent"
@@ -32,7 +34,7 @@ chmod +x "$work/rsh"
 
 directories=$(find "$tree" -xdev -type d | wc -l)
 echo "$(find "$tree" -xdev -type f | wc -l) files in $directories directories"
-printf '%-34s %6s | %21s | %15s\n' 'useful file' 'MB' 'STATs (%), paper' 'MB hashed, paper'
+printf '%-52s %6s | %21s | %15s\n' 'useful file' 'MB' 'STATs (%), paper' 'MB hashed, paper'
 
 # Row: where the useful file lies, which version it is, and the paper's share of STATs and megabytes.
 row() {
@@ -48,20 +50,22 @@ row() {
         sleep 0.2
     done
     kill -INT $copy 2> /dev/null || true
-    wait $copy || true
+    wait $copy 2> /dev/null || true
+    local otherwise="  not found"
+    ! cmp -s "$work/sent/a.out" "$tree/$destination/a.out" || otherwise="  nothing to search: it was there"
     awk -v useful="\"$placed\"" -v directories="$directories" -v path="$path" -v size="$(stat -c %s "$placed")" \
-        -v paper_stats="$paper_stats" -v paper_hashed="$paper_hashed" '
+        -v paper_stats="$paper_stats" -v paper_hashed="$paper_hashed" -v otherwise="$otherwise" '
         / lists path=/ { stats++ }
         / hashes path=/ {
             match($0, /bytes=[0-9]+/); hashed += substr($0, RSTART + 6, RLENGTH - 6)
             if (index($0, "path=" useful)) { found = 1; exit }
         }
         END {
-            printf "%-34s %6.1f | %5d (%6.3f), %6.3f | %6.2f, %6.2f%s\n", path, size / 1e6, stats,
-                100 * stats / directories, paper_stats, hashed / 1e6, paper_hashed, found ? "" : "  not hashed"
+            printf "%-52s %6.1f | %5d (%6.3f), %6.3f | %6.2f, %6.2f%s\n", path, size / 1e6, stats,
+                100 * stats / directories, paper_stats, hashed / 1e6, paper_hashed, found ? "" : otherwise
         }' "$work/log"
     [ -z "${KEEP_LOGS:-}" ] || cp "$work/log" "$KEEP_LOGS/$(echo "$path-${version##*/}" | tr / _).log"
-    rm -f "$placed" "$tree/$destination/a.out"
+    clean
 }
 
 new=$work/sent/a.out old=$work/old

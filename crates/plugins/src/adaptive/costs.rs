@@ -9,8 +9,8 @@ use std::time::Duration;
 /// operations (the paper's α).
 pub const ALPHA: f64 = 0.2;
 /// Most STATs do not lead to a perfect match (the paper's w, optional there): such that the old version in
-/// the destination, with p = 0.6, is read before the directory above is listed, with p = 0.72.
-const STAT_WEIGHT: f64 = 1.5;
+/// the destination, with p = 0.6, is read before the directory above is listed, with p up to 1 the deeper it lies.
+const STAT_WEIGHT: f64 = 1.8;
 /// Files below this tell more of opening than of reading.
 const TELLING_BYTES: u64 = 64 << 10;
 /// Bytes of a chunk, on average, in recipes of most objects.
