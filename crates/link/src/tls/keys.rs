@@ -19,8 +19,8 @@ const LONGEST_HASH: usize = 48;
 /// What a cipher suite is made of, for records.
 #[derive(Clone, Copy)]
 pub(super) struct Suite {
-    cipher: &'static aead::Algorithm,
-    hash: hkdf::Algorithm,
+    pub(super) cipher: &'static aead::Algorithm,
+    pub(super) hash: hkdf::Algorithm,
     /// Records that one key may encrypt (RFC 8446 §5.5: 2^24.5 full ones for AES-GCM).
     pub(super) records: u64,
 }

@@ -204,3 +204,162 @@ pub(super) fn alert_for(error: &Error) -> Option<AlertDescription> {
         _ => Some(AlertDescription::InternalError),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tls::keys::Suite;
+    use rustls::CipherSuite;
+
+    const SUITES: [CipherSuite; 3] = [
+        CipherSuite::TLS13_AES_128_GCM_SHA256,
+        CipherSuite::TLS13_AES_256_GCM_SHA384,
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+    ];
+
+    fn pair(suite: CipherSuite) -> (Sealing, Opening) {
+        let suite = Suite::new(suite).unwrap();
+        let keys = || Keys::new(suite, &[9; 48]).unwrap();
+        (Sealing::new(keys()), Opening::new(keys()))
+    }
+
+    fn content(len: usize) -> Vec<u8> {
+        (0..len).map(|n| (n * 31 % 251) as u8).collect()
+    }
+
+    fn seal(sealing: &mut Sealing, content: &[u8]) -> Vec<u8> {
+        let mut out = vec![0; RECORD];
+        let len = sealing.seal(&mut out, |space| {
+            space[..content.len()].copy_from_slice(content);
+            content.len()
+        });
+        out.truncate(len.unwrap());
+        out
+    }
+
+    /// Seals anything as a record, also what this end never sends.
+    fn seal_inner(keys: &mut Keys, inner: &[u8]) -> Vec<u8> {
+        let [high, low] = ((inner.len() + TAG) as u16).to_be_bytes();
+        let head = [0x17, 3, 3, high, low];
+        let (key, nonce) = keys.for_next_record().unwrap();
+        let mut body = inner.to_vec();
+        key.seal_in_place_append_tag(nonce, Aad::from(head), &mut body).unwrap();
+        [&head[..], &body].concat()
+    }
+
+    fn open(opening: &mut Opening, record: &[u8]) -> Result<Opened, Error> {
+        opening.open(&mut record.to_vec(), 0..record.len(), 0)
+    }
+
+    #[test]
+    fn content_moves_behind_what_lies_before_it() {
+        for suite in SUITES {
+            let (mut sealing, mut opening) = pair(suite);
+            let lens = [1, 15, 16, 17, 1000, CONTENT, CONTENT - 1, 2];
+            let records: Vec<Vec<u8>> = lens.iter().map(|&len| seal(&mut sealing, &content(len))).collect();
+            let mut memory = [&[0xee; 40][..], &records.concat()].concat();
+            let (mut to, mut at) = (7, 40);
+            for len in lens {
+                let record = at..at + record_len(&memory[at..]).unwrap().unwrap();
+                assert_eq!(opening.open(&mut memory, record.clone(), to).unwrap(), Opened::Content(len));
+                assert_eq!(memory[to..to + len], content(len), "{suite:?}, {len} bytes");
+                (to, at) = (to + len, record.end);
+            }
+            assert_eq!((memory[..7].to_vec(), at), (vec![0xee; 7], memory.len()));
+        }
+    }
+
+    #[test]
+    fn whatever_is_changed_in_a_record_or_their_order_is_found() {
+        let (mut sealing, mut opening) = pair(SUITES[0]);
+        let record = seal(&mut sealing, b"content");
+        for at in 0..record.len() {
+            let mut changed = record.clone();
+            changed[at] ^= 1;
+            let (_, mut opening) = pair(SUITES[0]);
+            assert_eq!(open(&mut opening, &changed), Err(Error::DecryptError), "byte {at}");
+        }
+        let (_, mut late) = pair(SUITES[0]);
+        let second = seal(&mut sealing, b"content");
+        assert_eq!(open(&mut late, &second), Err(Error::DecryptError), "the first is missing");
+        assert_eq!(open(&mut opening, &record), Ok(Opened::Content(7)));
+        assert_eq!(open(&mut opening, &record), Err(Error::DecryptError), "it comes again");
+    }
+
+    #[test]
+    fn records_too_short_for_a_tag_are_refused() {
+        for len in 0..=TAG as u8 {
+            let record = [&[0x17, 3, 3, 0, len][..], &vec![0; len.into()]].concat();
+            assert!(open(&mut pair(SUITES[0]).1, &record).is_err(), "{len}");
+        }
+    }
+
+    #[test]
+    fn heads_are_judged_before_what_follows_is_waited_for() {
+        assert_eq!(record_len(&[0x17, 3, 3, 0]), Ok(None));
+        assert_eq!(record_len(&[0x17, 3, 3, 0x41, 0]), Ok(Some(HEAD + LONGEST)));
+        assert!(record_len(&[0x17, 3, 3, 0x41, 1]).is_err(), "too long");
+        assert!(record_len(&[0x15, 3, 3, 0, 2]).is_err(), "an alert in clear");
+        assert!(record_len(b"GET /").is_err());
+    }
+
+    #[test]
+    fn padding_and_what_is_no_content() {
+        let suite = Suite::new(SUITES[0]).unwrap();
+        let table: &[(&str, Vec<u8>, Option<Opened>)] = &[
+            ("padded", b"abc\x17\0\0\0".to_vec(), Some(Opened::Content(3))),
+            ("padded and empty", b"\x17\0\0".to_vec(), Some(Opened::Content(0))),
+            ("content that ends in zeros", b"\0\0\x17".to_vec(), Some(Opened::Content(2))),
+            ("nothing but padding", vec![0; 100], None),
+            ("too much content", [&content(CONTENT + 1)[..], &[0x17]].concat(), None),
+            ("goodbye", b"\x01\0\x15".to_vec(), Some(Opened::Closed)),
+            ("alert", b"\x02\x14\x15".to_vec(), None),
+            ("half an alert", b"\x02\x15".to_vec(), None),
+            ("key update", b"\x18\0\0\x01\0\x16".to_vec(), Some(Opened::KeyUpdate { answer: false })),
+            (
+                "key update, asking",
+                b"\x18\0\0\x01\x01\x16".to_vec(),
+                Some(Opened::KeyUpdate { answer: true }),
+            ),
+            ("key update, odd", b"\x18\0\0\x01\x02\x16".to_vec(), None),
+            ("key update and more", b"\x18\0\0\x01\0\x18\0\0\x01\0\x16".to_vec(), None),
+            ("ticket", b"\x04\0\0\x01\0\x16".to_vec(), None),
+            ("unknown type", b"abc\x63".to_vec(), None),
+        ];
+        for (name, inner, wanted) in table {
+            let mut keys = Keys::new(suite, &[9; 48]).unwrap();
+            let found = open(&mut pair(SUITES[0]).1, &seal_inner(&mut keys, inner));
+            assert_eq!(found.ok(), *wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn after_an_update_the_keys_are_others_at_both_ends() {
+        for suite in SUITES {
+            let (mut sealing, mut opening) = pair(suite);
+            let mut out = vec![0; RECORD];
+            for _ in 0..3 {
+                let record = seal(&mut sealing, b"content");
+                assert_eq!(open(&mut opening, &record), Ok(Opened::Content(7)));
+                let len = sealing.update(&mut out).unwrap();
+                assert_eq!(open(&mut opening, &out[..len]), Ok(Opened::KeyUpdate { answer: false }));
+            }
+            let record = seal(&mut sealing, b"content");
+            assert!(open(&mut pair(suite).1, &record).is_err(), "the first keys open nothing any more");
+            assert_eq!(open(&mut opening, &record), Ok(Opened::Content(7)));
+        }
+    }
+
+    #[test]
+    fn a_flood_of_records_without_content_ends_the_connection() {
+        let (mut sealing, mut opening) = pair(SUITES[0]);
+        for _ in 0..IDLE_RECORDS {
+            assert_eq!(open(&mut opening, &seal(&mut sealing, b"")), Ok(Opened::Content(0)));
+        }
+        assert_eq!(open(&mut opening, &seal(&mut sealing, b"x")), Ok(Opened::Content(1)));
+        for _ in 0..IDLE_RECORDS {
+            open(&mut opening, &seal(&mut sealing, b"")).unwrap();
+        }
+        assert!(open(&mut opening, &seal(&mut sealing, b"")).is_err());
+    }
+}

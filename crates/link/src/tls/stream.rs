@@ -276,3 +276,70 @@ impl Content<'_> {
         filled
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{FrameReader, FrameWriter};
+    use crate::tls::Agreed;
+    use crate::tls::keys::{Keys, Suite};
+    use tokio::net::TcpListener;
+    use towpath_content::NodeId;
+
+    async fn sockets() -> (Arc<TcpStream>, Arc<TcpStream>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (Arc::new(near), Arc::new(listener.accept().await.unwrap().0))
+    }
+
+    /// As if both had shaken hands, with keys good for `records` records.
+    fn shaken(records: u64, sending: u8, receiving: u8) -> Shaken {
+        let suite = Suite::new(rustls::CipherSuite::TLS13_AES_128_GCM_SHA256).unwrap();
+        let keys = |secret| Keys::new(Suite { records, ..suite }, &[secret; 32]).unwrap();
+        let agreed = Agreed { peer: NodeId([0; 32]), binding: [0; 32] };
+        Shaken { agreed, sending: keys(sending), receiving: keys(receiving), early: Vec::new() }
+    }
+
+    #[tokio::test]
+    async fn keys_are_renewed_before_they_have_encrypted_too_much() {
+        let (near, far) = sockets().await;
+        let (_, sender) = split(near, shaken(5, 1, 2));
+        let (receiver, _) = split(far, shaken(u64::MAX, 2, 1));
+        let mut writer = FrameWriter::new(Box::pin(sender));
+        let sending = tokio::spawn(async move {
+            for len in [1_000_000, 1, 300_000] {
+                writer.send(1, b"", &vec![7; len]).await.unwrap();
+                writer.flush().await.unwrap();
+            }
+            writer.finish().await.unwrap();
+        });
+        let mut reader = FrameReader::new(Box::new(receiver));
+        for len in [1_000_000, 1, 300_000] {
+            assert_eq!(reader.next().await.unwrap().unwrap().body, vec![7; len]);
+        }
+        assert!(reader.next().await.unwrap().is_none());
+        sending.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_the_peer_finds_wrong_is_told_once_and_nothing_follows() {
+        let (near, far) = sockets().await;
+        let (_near_receiver, mut sender) = split(near, shaken(100, 1, 2));
+        let (mut receiver, mut answers) = split(Arc::clone(&far), shaken(100, 2, 9));
+        sender.sealed =
+            sender.sealing.alert(rustls::AlertDescription::InternalError, &mut sender.out).unwrap();
+        std::future::poll_fn(|cx| sender.poll_send(cx)).await.unwrap();
+        let mut tank = Tank::default();
+        tank.move_to(vec![0; 1 << 16].into(), 0);
+        let received = std::future::poll_fn(|cx| receiver.poll_receive(cx, &mut tank, 1)).await;
+        assert!(received.is_err(), "another key");
+        assert_eq!(
+            answers.duties.alert.load(Ordering::Relaxed),
+            u8::from(rustls::AlertDescription::BadRecordMac)
+        );
+        for _ in 0..2 {
+            let sent = std::future::poll_fn(|cx| Pin::new(&mut answers).poll_write(cx, b"more")).await;
+            assert_eq!(sent.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        }
+    }
+}
