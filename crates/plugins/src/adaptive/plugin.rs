@@ -168,6 +168,7 @@ impl TransferPlugin for Adaptive {
         let round_trip = self.network.path().round_trip;
         let wanted = self.shared.meter().wants_recipe(facts, is_promising, round_trip, self.shared.now());
         if let Some(Wanted { kept }) = wanted {
+            lock(&self.shared.pieces).question(facts.oid, facts.asked_as);
             // Nothing that most likely is here already is to come before the recipe.
             self.take_back(&facts.oid, kept);
         }
@@ -204,7 +205,7 @@ impl TransferPlugin for Adaptive {
                     }
                 }
             };
-            let _came = RecipeCame(&self.shared);
+            let _came = RecipeCame { shared: &self.shared, oid };
             let (result, ()) = tokio::join!(self.network.get_descriptors(query, context, parts), passing);
             if has_come && result.is_ok() {
                 self.take_back(&oid, 0);
@@ -257,12 +258,16 @@ impl TransferPlugin for Adaptive {
     }
 }
 
-/// Tells the meter that a question for a recipe is over, however it ends.
-struct RecipeCame<'a>(&'a Shared);
+/// Tells that a question for a recipe is over, however it ends.
+struct RecipeCame<'a> {
+    shared: &'a Shared,
+    oid: Oid,
+}
 
 impl Drop for RecipeCame<'_> {
     fn drop(&mut self) {
-        self.0.meter().recipe_came();
+        self.shared.meter().recipe_came();
+        lock(&self.shared.pieces).answered(&self.oid);
     }
 }
 
