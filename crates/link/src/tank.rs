@@ -153,6 +153,12 @@ impl Memory {
         Bytes::from_owner(Lent { buffer, owner: self.clone() }).slice(..len)
     }
 
+    /// Buffers that someone holds frames in.
+    #[cfg(test)]
+    pub(crate) fn lent(&self) -> usize {
+        Arc::strong_count(&self.0) - 1
+    }
+
     /// Takes back a buffer.
     pub(crate) fn give_back(&self, buffer: Box<[u8]>) {
         self.with(|kept| {

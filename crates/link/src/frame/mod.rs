@@ -23,7 +23,7 @@ const LENGTH_LEN: usize = 4;
 pub struct Frame {
     /// What the body is; given a meaning above this crate.
     pub kind: u8,
-    /// The body. It may share its memory with neighbouring frames (up to 272 KiB), so copy small
+    /// The body. It may share its memory with neighbouring frames (up to 304 KiB), so copy small
     /// bodies that are kept for long.
     pub body: Bytes,
 }

@@ -23,8 +23,8 @@ const READ: usize = 64 * 1024;
 /// each record what is around it, one part in so many.
 const LAST_RECORD: usize = 17 * 1024;
 const AROUND: usize = 256;
-/// Frames that are shorter together are copied, so that they do not hold memory for large ones.
-const SHORT: usize = 16 * 1024;
+/// Frames that are shorter together are copied: each holds what it lies in for as long as it is in use.
+const SHORT: usize = 192 * 1024;
 
 /// The receiving half of a connection.
 pub struct FrameReader {
@@ -233,6 +233,24 @@ mod tests {
             assert_eq!((found.kind, found.body.len()), (n, usize::from(n) * 13));
             assert!(found.body.iter().all(|&byte| byte == n));
         }
+        feeding.await.unwrap();
+    }
+
+    /// A receiver of many small files holds thousands of them at a time.
+    #[tokio::test]
+    async fn small_frames_that_are_kept_hold_no_memory_for_large_ones() {
+        let (mut near, far) = tokio::io::duplex(1 << 16);
+        let mut reader = FrameReader::new(Box::new(far));
+        let feeding = tokio::spawn(async move {
+            for len in (0..300).map(|n| n * 97 % 20_000) {
+                near.write_all(&frame(1, &vec![5; len])).await.unwrap();
+            }
+        });
+        let mut kept = Vec::new();
+        while let Some(frame) = reader.next().await.unwrap() {
+            kept.push(frame);
+        }
+        assert_eq!((kept.len(), reader.memory.lent()), (300, 0));
         feeding.await.unwrap();
     }
 
