@@ -5,14 +5,21 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+use bytes::Bytes;
 use towpath_api::ApiError;
 use towpath_content::tree::Time;
 use towpath_files::FileError;
-use towpath_store::{FileRecord, Stamp, hash_open_file};
+use towpath_store::{FileRecord, Stamp, hash_and_keep, hash_open_file};
 
+use super::deltas;
 use super::source::Located;
 use crate::errors;
 use crate::put_tree::store_stamp;
+
+/// Files of at most so many bytes are read once, for name and delta; several at a time.
+const READ_AT_ONCE: u64 = 1 << 20;
+/// A longer delta does not go with its file's name.
+const MOST_WITH_NAME: usize = 64 << 10;
 
 /// What the receiver asks for.
 pub struct Ask {
@@ -22,8 +29,17 @@ pub struct Ask {
     pub compare: bool,
     /// If it has at most so many bytes its content may come with its name.
     pub inline: u64,
+    /// The receiver's signatures of an older version's parts; none if it has none.
+    pub base: Vec<Bytes>,
     /// Where it is.
     pub located: Located,
+}
+
+impl Ask {
+    /// Whether it is wanted as a delta.
+    pub const fn has_base(&self) -> bool {
+        !self.base.is_empty()
+    }
 }
 
 /// A file that was read.
@@ -32,6 +48,8 @@ pub enum Read {
     Hashed(FileRecord),
     /// A little one, whose content goes with its name.
     Whole(Stamp, Vec<u8>),
+    /// One with a little delta, which goes with its name.
+    Changed(FileRecord, Vec<u8>),
 }
 
 /// Reads a file that is asked for: a little one whole, else for its name.
@@ -47,6 +65,23 @@ pub fn read(ask: &Ask) -> Result<Read, ApiError> {
     let hashed = hash_open_file(&file, &path).map_err(|error| errors::store(&error))?;
     let (dir, name) = (path.parent().unwrap_or(&path), path.file_name().unwrap_or_default());
     Ok(Read::Hashed(FileRecord::new(dir, name, hashed)))
+}
+
+/// Reads a file whose older version the receiver signed, in one part: if it is not large, and the delta is
+/// little, for both; else for its name.
+pub fn read_changed(ask: &Ask, signature: &[u8]) -> Result<Read, ApiError> {
+    let path = ask.located.whole_path();
+    let file = ask.located.open().map_err(|error| errors::source(&error))?;
+    let read = hash_and_keep(&file, &path, READ_AT_ONCE).map_err(|error| errors::store(&error))?;
+    let (hashed, content) = read;
+    let (dir, name) = (path.parent().unwrap_or(&path), path.file_name().unwrap_or_default());
+    let is_read = content.len() as u64 == hashed.stamp.size;
+    let delta = if is_read { deltas::make(signature, &content) } else { None };
+    let record = FileRecord::new(dir, name, hashed);
+    Ok(match delta.filter(|delta| delta.len() <= MOST_WITH_NAME) {
+        Some(delta) => Read::Changed(record, delta),
+        None => Read::Hashed(record),
+    })
 }
 
 /// All bytes of a file, as it was at one moment; none if it has grown beyond `limit`.

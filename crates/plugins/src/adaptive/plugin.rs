@@ -99,6 +99,11 @@ impl Adaptive {
         lock(&self.shared.account).clone()
     }
 
+    /// Bytes a second that the network brings, as pieces show it; 0 before any came.
+    pub fn network_rate(&self) -> f64 {
+        self.shared.meter().rate().get(self.shared.now(), u64::MAX)
+    }
+
     /// Takes pieces of an object back from the network, all but the first `kept`: its recipe is the better
     /// way.
     fn take_back(&self, oid: &Oid, kept: usize) {
