@@ -87,7 +87,8 @@ pub async fn receive(
     let session = Arc::new(session);
     let compress = options.compress || !side.service.config().processors.wishes().is_empty();
     let processors = side.service.processors();
-    let changed = Changed::new(look(&takeover, adaptive.as_ref()), side.takes_bases);
+    let limit = options.limit_rate as f64;
+    let changed = Changed::new(look(&takeover, adaptive.as_ref(), limit), side.takes_bases);
     let supplier = RemoteSupplier::new(side.control.clone(), &session, compress, changed, processors);
     receiving.set_supplier(Arc::clone(&supplier) as Arc<dyn super::supply::Supplier>);
     let merge = Merge::new(&receiving, destined)?;
@@ -213,12 +214,13 @@ async fn take_room(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphore
     Arc::clone(room).acquire_many_owned(bytes).await.map_err(|_| hung_up())
 }
 
-/// What is known of the network at any moment.
-fn look(takeover: &Arc<Takeover>, adaptive: Option<&Arc<Adaptive>>) -> Look {
+/// What is known of the network at any moment; at first, the person's `limit` to its rate if there is one.
+fn look(takeover: &Arc<Takeover>, adaptive: Option<&Arc<Adaptive>>, limit: f64) -> Look {
     let (takeover, adaptive) = (Arc::clone(takeover), adaptive.map(Arc::clone));
-    Box::new(move || Network {
-        rate: adaptive.as_ref().map_or(0.0, |adaptive| adaptive.network_rate()),
-        round_trip: takeover.path().round_trip,
+    Box::new(move || {
+        let measured = adaptive.as_ref().map_or(0.0, |adaptive| adaptive.network_rate());
+        let rate = if measured > 0.0 { measured } else { limit };
+        Network { rate, round_trip: takeover.path().round_trip }
     })
 }
 
