@@ -26,6 +26,7 @@ situations![
     an_older_version_in_place_is_drawn_from,
     changed_files_come_as_deltas_of_what_lies_in_their_places,
     a_large_changed_file_comes_in_parts,
+    a_version_that_both_sides_have_costs_least,
     whole_files_come_whole,
     a_renamed_directory_of_the_destination_costs_little,
     a_copy_searches_nothing_if_it_is_not_wanted,
@@ -278,6 +279,30 @@ fn a_large_changed_file_comes_in_parts() {
     let told = route.copy(&words, source.to_str().unwrap(), "dest/file").end().with(0).text();
     assert_same_bytes(&world.source(), &world.at("dest/file"));
     assert!(told.contains("Made of older versions in their places"), "{told}");
+}
+
+/// Text of which every line differs a little from the old one: no block of it is the same.
+fn a_version_that_both_sides_have_costs_least() {
+    let world = World::new();
+    let line = |number: u32, what: &str| format!("line {number} of some {what} text\n");
+    let text = |what: &str| (0..60_000).map(|number| line(number, what)).collect::<String>();
+    let source = world.there.sender.path("tree");
+    fs::create_dir_all(&source).unwrap();
+    fs::create_dir_all(world.at("dest/tree")).unwrap();
+    for name in ["one", "two"] {
+        let noise = bytes(name.len() as u64, SIZE / 4);
+        let content = |what: &str| [&noise[..], text(&format!("{what} {name}")).as_bytes()].concat();
+        fs::write(world.at(&format!("dest/tree/{name}")), content("old")).unwrap();
+        fs::write(source.join(name), content("changed")).unwrap();
+        // The sender keeps the old one besides.
+        fs::write(world.there.sender.path(name), content("old")).unwrap();
+        world.here.sender.tow(["put", world.there.sender.path(name).to_str().unwrap()]).end().with(0);
+    }
+    let words = format!("sync -a --via ssh --limit-rate {SLOW}");
+    let summary = copied(&Route::new(&world.here, Way::Push), &words, &source, "dest");
+    assert_same(&source, &world.at("dest/tree"));
+    assert_eq!(searched(&summary, "changed"), 2, "{}", summary.0);
+    assert!(summary.number("literal") < 300_000, "{}", summary.0);
 }
 
 fn whole_files_come_whole() {

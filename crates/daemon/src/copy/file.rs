@@ -250,6 +250,14 @@ impl CopyFile {
         is_wanted && self.receiving.opened().is_some_and(|placing| !placing.record.has_part(&self.key()))
     }
 
+    /// The name of the older version in its place. Reads that unless the index knows it.
+    pub fn old_oid(&self) -> Option<Oid> {
+        let old = self.wanted.old.filter(|_| self.may_have_base())?;
+        let placing = self.receiving.opened()?;
+        let known = placing.known(&self.wanted.path, &old);
+        known.or_else(|| Some(placing.hash(&self.wanted.path, &old)?.oid))
+    }
+
     /// Bytes of the older version in its place, if there is one.
     pub fn old_size(&self) -> Option<u64> {
         self.wanted.old.map(|old| old.size)
@@ -262,6 +270,13 @@ impl CopyFile {
         self.receiving.placing()?.note_part(&self.key(), &staged, is_large);
         *lock(&self.staged) = Some(staged);
         Ok(())
+    }
+
+    /// All of it is its base.
+    pub fn take_base(&self) -> Result<(), FileError> {
+        let (staged, base) = (lock(&self.staged), self.base());
+        let (Some(staged), Some((base, old))) = (&*staged, base) else { return Ok(()) };
+        staged.body().copy_from(&base, old.min(self.size()), self.sparse.load(Ordering::Relaxed))
     }
 
     /// The next part.

@@ -172,6 +172,9 @@ pub struct Base {
     /// A signature for each of its parts, in order.
     #[prost(bytes = "bytes", repeated, tag = "2")]
     pub signatures: Vec<Bytes>,
+    /// Instead: the OID of it, in its bytes' form, in case the sender has it too.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub oid: Bytes,
 }
 
 /// A run of the bytes of a delta.
@@ -232,6 +235,15 @@ pub struct Answer {
     /// The content comes in `Delta` messages, as deltas of so many parts.
     #[prost(uint32, tag = "9")]
     pub parts: u32,
+    /// What comes, as `content` or as its one part, is a zstd frame with the named base as its prefix.
+    #[prost(bool, tag = "10")]
+    pub is_patch: bool,
+    /// The named base is not here: the file should be asked for again, with signatures or without.
+    #[prost(bool, tag = "11")]
+    pub lacks_base: bool,
+    /// The content is that of the named base; `oid` is not said.
+    #[prost(bool, tag = "12")]
+    pub is_same: bool,
 }
 
 /// Files that the receiver needs nothing more of.
@@ -354,7 +366,7 @@ mod tests {
         ]
     }
 
-    fn answers() -> [(&'static str, Message); 5] {
+    fn answers() -> [(&'static str, Message); 8] {
         let named = Answer {
             entry: 300,
             oid: Bytes::copy_from_slice(&Oid::of(b"x").to_bytes()),
@@ -367,6 +379,9 @@ mod tests {
         let whole = Answer { entry: 302, content: Bytes::from_static(b"x"), ..named.clone() };
         let delta = Answer { content: Bytes::from_static(b"delta"), is_delta: true, ..whole.clone() };
         let parts = Answer { entry: 303, parts: 2, ..named.clone() };
+        let patch = Answer { is_delta: false, is_patch: true, ..delta.clone() };
+        let same = Answer { entry: 305, oid: Bytes::new(), is_same: true, ..named.clone() };
+        let lacking = Answer { entry: 304, lacks_base: true, ..Answer::default() };
         let unreadable = Answer { entry: 1, ..Answer::default() };
         [
             (
@@ -376,6 +391,12 @@ mod tests {
             ("answers: entry 302 with its content", Message::Answers(Answers { answers: vec![whole] })),
             ("answers: entry 302 as a delta", Message::Answers(Answers { answers: vec![delta] })),
             ("answers: entry 303 comes as two deltas", Message::Answers(Answers { answers: vec![parts] })),
+            ("answers: entry 302 as a patch", Message::Answers(Answers { answers: vec![patch] })),
+            ("answers: entry 305 is its base", Message::Answers(Answers { answers: vec![same] })),
+            (
+                "answers: the base of entry 304 is not here",
+                Message::Answers(Answers { answers: vec![lacking] }),
+            ),
             ("answers: entry 1 can't be read", Message::Answers(Answers { answers: vec![unreadable] })),
         ]
     }
@@ -422,7 +443,21 @@ mod tests {
             (
                 "bases: of entry 300, of two parts",
                 Message::Bases(Bases {
-                    bases: vec![Base { entry: 300, signatures: vec![json(b"one"), json(b"two")] }],
+                    bases: vec![Base {
+                        entry: 300,
+                        signatures: vec![json(b"one"), json(b"two")],
+                        oid: Bytes::new(),
+                    }],
+                }),
+            ),
+            (
+                "bases: of entry 301, by its name",
+                Message::Bases(Bases {
+                    bases: vec![Base {
+                        entry: 301,
+                        signatures: vec![],
+                        oid: Bytes::copy_from_slice(&Oid::of(b"x").to_bytes()),
+                    }],
                 }),
             ),
             (

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use rayon::prelude::*;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -41,8 +42,9 @@ const GATHER: Duration = Duration::from_millis(20);
 pub struct RemoteSupplier {
     control: ControlSender,
     runtime: Handle,
-    /// Files asked for and not answered.
-    asked: Mutex<HashMap<u64, Arc<CopyFile>>>,
+    /// Files asked for and not answered; `None` once the copy is over. They lead back to this, so none may
+    /// stay then.
+    asked: Mutex<Option<HashMap<u64, Arc<CopyFile>>>>,
     next: Mutex<Asks>,
     session: Weak<Session>,
     progress: Progress,
@@ -89,7 +91,7 @@ impl RemoteSupplier {
         Arc::new(Self {
             control,
             runtime: Handle::current(),
-            asked: Mutex::default(),
+            asked: Mutex::new(Some(HashMap::new())),
             next: Mutex::default(),
             session: Arc::downgrade(session),
             progress: session.progress(),
@@ -108,23 +110,36 @@ impl RemoteSupplier {
     }
 
     /// Tells the sender what lies in the place of files that are about to be asked for.
-    fn say_bases(&self, entries: &[u64]) -> Result<(), ApiError> {
+    fn say_bases(&self, entries: &[u64], must_sign: bool) -> Result<(), ApiError> {
         let files: Vec<_> = {
             let asked = lock(&self.asked);
-            entries.iter().filter_map(|entry| Some((*entry, Arc::clone(asked.get(entry)?)))).collect()
+            let file = |entry: &u64| Some((*entry, Arc::clone(asked.as_ref()?.get(entry)?)));
+            entries.iter().filter_map(file).collect()
         };
         let (mut bases, mut bytes) = (Vec::new(), 0);
-        for Base { entry, signatures } in self.changed.sign(&files) {
+        for Base { entry, signatures, oid } in self.changed.sign(&files, must_sign) {
+            if signatures.is_empty() {
+                // Files asked for together are so few that their names fit.
+                bases.push(Base { entry, signatures, oid });
+                continue;
+            }
             for signature in signatures {
                 if bytes + signature.len() + BASE_COST > BASES_BYTES {
                     self.say(Message::Bases(Bases { bases: std::mem::take(&mut bases) }))?;
                     bytes = 0;
                 }
                 bytes += signature.len() + BASE_COST;
-                bases.push(Base { entry, signatures: vec![signature] });
+                bases.push(Base { entry, signatures: vec![signature], oid: Bytes::new() });
             }
         }
         if bases.is_empty() { Ok(()) } else { self.say(Message::Bases(Bases { bases })) }
+    }
+
+    /// The copy is over, however it ended: nothing is asked for any more.
+    pub fn end(&self) {
+        *lock(&self.asked) = None;
+        *lock(&self.held) = None;
+        *lock(&self.incoming) = None;
     }
 
     /// Waits until the sender was told of all files that are done with.
@@ -140,22 +155,51 @@ impl RemoteSupplier {
         let (whole, named): (Vec<_>, Vec<_>) =
             answers.into_iter().partition(|answer| !answer.content.is_empty());
         whole.par_iter().with_max_len(4).try_for_each(|answer| self.answered(answer))?;
-        named.iter().try_for_each(|answer| self.answered(answer))
+        let (lacking, named): (Vec<_>, Vec<_>) = named.into_iter().partition(|answer| answer.lacks_base);
+        named.iter().try_for_each(|answer| self.answered(answer))?;
+        self.ask_again(lacking.iter().map(|answer| answer.entry).collect())
+    }
+
+    /// The sender does not have what lies in the place of these files.
+    fn ask_again(&self, entries: Vec<u64>) -> Result<(), ApiError> {
+        for entry in &entries {
+            let is_asked = lock(&self.asked).as_ref().is_some_and(|asked| asked.contains_key(entry));
+            if self.changed.answered(*entry).is_none() || !is_asked {
+                return Err(violation("a base that nobody named is lacking"));
+            }
+            self.changed.named(false);
+        }
+        for entries in entries.chunks(TOGETHER) {
+            self.ask(Asks { entries: entries.to_vec(), ..Asks::default() }, true)?;
+        }
+        Ok(())
+    }
+
+    /// Asks for files, after telling what lies in their places.
+    fn ask(&self, asks: Asks, must_sign: bool) -> Result<(), ApiError> {
+        self.say_bases(&asks.entries, must_sign)?;
+        let pack = self.changed.pack_level(self.compress);
+        let inline = if self.compress && pack == 0 { 0 } else { INLINE };
+        self.say(Message::Asks(Asks { inline, pack, ..asks }))
     }
 
     fn answered(&self, answer: &Answer) -> Result<(), ApiError> {
-        let file = lock(&self.asked).remove(&answer.entry);
+        let file = lock(&self.asked).as_mut().and_then(|asked| asked.remove(&answer.entry));
         let file = file.ok_or_else(|| violation("an answer to nothing"))?;
-        let is_signed = self.changed.answered(answer.entry);
-        let is_delta = answer.is_delta || answer.parts > 0;
-        if is_delta && !is_signed {
+        let told = self.changed.answered(answer.entry);
+        let is_delta = answer.is_delta || answer.is_patch || answer.is_same || answer.parts > 0;
+        if is_delta && told.is_none() {
             return Err(violation("a delta of nothing"));
         }
-        if answer.oid.is_empty() {
+        let base = told.and_then(|told| told.oid).filter(|_| answer.is_same);
+        if answer.oid.is_empty() && base.is_none() {
             file.drop_it();
             return Ok(());
         }
-        let oid = Oid::from_bytes(&answer.oid).map_err(|error| violation(&error.to_string()))?;
+        let oid = match base {
+            Some(oid) => oid,
+            None => Oid::from_bytes(&answer.oid).map_err(|error| violation(&error.to_string()))?,
+        };
         if answer.nanos >= 1_000_000_000 {
             return Err(violation("a time that is none"));
         }
@@ -203,8 +247,15 @@ impl RemoteSupplier {
 
     /// A file comes as a delta, or several.
     fn begin_delta(&self, file: Arc<CopyFile>, oid: Oid, answer: &Answer) -> Result<(), ApiError> {
+        if answer.is_same || answer.is_patch {
+            self.changed.named(true);
+        }
+        if answer.is_same {
+            self.take_base(file, oid);
+            return Ok(());
+        }
         if answer.parts > 0 {
-            let begun = self.changed.begin(Arc::clone(&file), oid, answer.parts)?;
+            let begun = self.changed.begin(Arc::clone(&file), oid, answer.parts, answer.is_patch)?;
             let Some(incoming) = begun else {
                 // The sender goes on: what it sends of this file is passed over.
                 self.fetch(file, oid);
@@ -220,7 +271,11 @@ impl RemoteSupplier {
                 Some(_) => Err(violation("a file before another one is complete")),
             };
         }
-        let Some(content) = self.changed.whole(&file, &answer.content) else {
+        let made = match answer.is_patch {
+            true => self.changed.patched(&file, &answer.content),
+            false => self.changed.whole(&file, &answer.content),
+        };
+        let Some(content) = made else {
             self.fetch(file, oid);
             return Ok(());
         };
@@ -233,6 +288,19 @@ impl RemoteSupplier {
             self.finish_delta(file, oid);
         }
         Ok(())
+    }
+
+    /// A file is what lies in its place, but for its metadata.
+    fn take_base(&self, file: Arc<CopyFile>, oid: Oid) {
+        let taken = file.begin_parts().and_then(|()| file.take_base());
+        if let Err(error) = taken {
+            file.drop_parts();
+            return file.fail(&error);
+        }
+        self.progress.with(|progress| progress.expected += file.size());
+        self.progress.brought(&LOCAL.into(), file.size());
+        self.changed.saved(file.size());
+        self.finish_delta(file, oid);
     }
 
     /// The next run of a file that comes in parts.
@@ -349,7 +417,7 @@ impl Supplier for RemoteSupplier {
     fn bring(&self, file: Arc<CopyFile>) -> Result<(), ApiError> {
         let entry = file.wanted().entry;
         let compare = file.wanted().compare.is_some() || file.may_be_renamed();
-        lock(&self.asked).insert(entry, file);
+        lock(&self.asked).as_mut().ok_or_else(hung_up)?.insert(entry, file);
         let count = {
             let mut next = lock(&self.next);
             if compare {
@@ -387,10 +455,7 @@ impl Supplier for RemoteSupplier {
         if asks.entries.is_empty() && asks.compare.is_empty() {
             return Ok(());
         }
-        self.say_bases(&asks.entries)?;
-        let pack = self.changed.pack_level(self.compress);
-        let inline = if self.compress && pack == 0 { 0 } else { INLINE };
-        self.say(Message::Asks(Asks { inline, pack, ..asks }))
+        self.ask(asks, false)
     }
 }
 

@@ -36,7 +36,7 @@ use towpath_store::{About, DiskStore};
 use super::deltas;
 use super::events::{CopyEvent, FailureKind};
 use super::message::{Answer, Answers, Asks, Base, Bases, Delta, Empty, Message, Settled, violation};
-use super::reading::{Ask, Read, now, read, read_changed};
+use super::reading::{Ask, Read, now, read, read_changed, read_patched};
 use super::removal::Removal;
 use super::source::{Located, Sources, Step};
 use super::supply::Fate;
@@ -62,6 +62,8 @@ const ANSWER_COST: usize = 96;
 const MOST_BASES: usize = 16 << 20;
 /// Bytes of a delta in one message.
 const DELTA_BYTES: usize = 128 << 10;
+/// Patches of files of more bytes are made one at a time: file and base are held.
+const LARGE_PATCH: u64 = 8 << 20;
 /// The hardest that a receiver may ask to pack: beyond, it takes much longer for little.
 const MOST_PACKED: u32 = 12;
 /// Larger files hashed at once: each takes a thread, and the receiver follows at most 8.
@@ -200,6 +202,10 @@ pub struct Sender {
     entries: AtomicU64,
     /// What the receiver has of files that it is about to ask for.
     bases: Mutex<Signed>,
+    /// Files whose base is not here: they are asked for again.
+    lacking: Mutex<HashMap<u64, Located>>,
+    /// One patch of large files at a time.
+    patching: Mutex<()>,
     /// zstd's level for answers; 0: they go as they are.
     pack: AtomicU32,
 }
@@ -207,21 +213,22 @@ pub struct Sender {
 /// Signatures of older versions' parts, by entry.
 #[derive(Default)]
 struct Signed {
-    parts: BTreeMap<u64, Vec<Bytes>>,
+    parts: BTreeMap<u64, (Vec<Bytes>, Option<Oid>)>,
     bytes: usize,
 }
 
 impl Signed {
     /// False: they are too many.
-    fn add(&mut self, Base { entry, signatures }: Base) -> bool {
+    fn add(&mut self, Base { entry, signatures, oid }: Base) -> bool {
         self.bytes += signatures.iter().map(Bytes::len).sum::<usize>();
-        let parts = self.parts.entry(entry).or_default();
+        let (parts, older) = self.parts.entry(entry).or_default();
         parts.extend(signatures);
+        *older = Oid::from_bytes(&oid).ok().filter(|_| parts.is_empty());
         self.bytes <= MOST_BASES && parts.len() as u64 <= deltas::MAX_PARTS
     }
 
     /// For an ask; they still count.
-    fn take(&mut self, entry: u64) -> Vec<Bytes> {
+    fn take(&mut self, entry: u64) -> (Vec<Bytes>, Option<Oid>) {
         self.parts.remove(&entry).unwrap_or_default()
     }
 
@@ -253,6 +260,8 @@ impl Sender {
             large: Arc::new(Semaphore::new(LIVE)),
             entries: AtomicU64::new(0),
             bases: Mutex::default(),
+            lacking: Mutex::default(),
+            patching: Mutex::default(),
             pack: AtomicU32::new(0),
         })
     }
@@ -333,8 +342,10 @@ impl Sender {
                 let mut signed = lock(&self.bases);
                 // Now, as the next message may say that these entries are no longer of interest.
                 let located = all.map(|(entry, compare, inline)| {
-                    let base = signed.take(entry);
-                    Some(Ask { entry, compare, inline, base, located: self.table.take(entry)? })
+                    let (base, older) = signed.take(entry);
+                    let lacking = || lock(&self.lacking).remove(&entry);
+                    let located = self.table.take(entry).or_else(lacking)?;
+                    Some(Ask { entry, compare, inline, base, older, located })
                 });
                 let located = located.collect::<Option<Vec<_>>>();
                 let _ = asks.send(located.ok_or_else(|| violation("a file that was not told of"))?);
@@ -386,6 +397,7 @@ impl Sender {
     }
 
     fn forget(&self, entry: u64) -> Option<Asked> {
+        lock(&self.lacking).remove(&entry);
         let asked = lock(&self.asked).remove(&entry)?;
         asked.oids.iter().for_each(|oid| self.offers.remove(oid));
         Some(asked)
@@ -427,20 +439,26 @@ impl Sender {
             }
         }
         rest.extend(changed);
-        let read_one = |ask: Ask| match &ask.base[..] {
-            [signature] if !ask.compare => (read_changed(&ask, signature), ask),
+        let read_one = |ask: Ask| match (&ask.base[..], &ask.older) {
+            (_, Some(older)) if !ask.compare => (self.read_patched(&ask, older), ask),
+            ([signature], _) if !ask.compare => (read_changed(&ask, signature), ask),
             _ => (read(&ask), ask),
         };
         let read: Vec<_> = rest.into_par_iter().with_max_len(4).map(read_one).collect();
         let hashed = |(read, _): &(Result<Read, ApiError>, Ask)| match read {
-            Ok(Read::Hashed(record) | Read::Changed(record, _)) => Some(record.clone()),
+            Ok(
+                Read::Hashed(record)
+                | Read::Same(record)
+                | Read::Changed(record, _)
+                | Read::Patched(record, _),
+            ) => Some(record.clone()),
             _ => None,
         };
         let records: Vec<_> = read.iter().filter_map(hashed).collect();
         if !records.is_empty() {
             self.store.remember(&records).map_err(|error| errors::store(&error))?;
         }
-        let mut in_parts = Vec::new();
+        let (mut in_parts, mut patches) = (Vec::new(), Vec::new());
         for (read, Ask { entry, mut located, base, compare, .. }) in read {
             answers.push(match read {
                 Ok(Read::Hashed(record)) => {
@@ -448,17 +466,34 @@ impl Sender {
                     let parts = if compare { 0 } else { base.len() as u64 };
                     let is_long = parts > 0 && deltas::part(record.stamp.size, parts, 0).is_none();
                     let answer = self.named(entry, located.clone(), record.oid);
-                    if parts == 0 || is_long {
-                        answer
-                    } else {
-                        in_parts.push((entry, located, base));
-                        Answer { parts: parts as u32, ..answer }
+                    if parts > 0 && !is_long {
+                        in_parts.push((Answer { parts: parts as u32, ..answer }, located, base));
+                        continue;
                     }
+                    answer
                 }
                 Ok(Read::Changed(record, delta)) => {
                     located.stamp = now(&located.stamp, &record.stamp);
                     let answer = self.named(entry, located, record.oid);
                     Answer { content: delta.into(), is_delta: true, ..answer }
+                }
+                Ok(Read::Patched(record, patch)) => {
+                    located.stamp = now(&located.stamp, &record.stamp);
+                    let answer = Answer { is_patch: true, ..self.named(entry, located, record.oid) };
+                    if patch.len() > INLINE as usize {
+                        patches.push((Answer { parts: 1, ..answer }, patch));
+                        continue;
+                    }
+                    Answer { content: patch.into(), ..answer }
+                }
+                Ok(Read::Same(record)) => {
+                    located.stamp = now(&located.stamp, &record.stamp);
+                    let answer = self.named(entry, located, record.oid);
+                    Answer { oid: Bytes::new(), is_same: true, ..answer }
+                }
+                Ok(Read::Lacking) => {
+                    lock(&self.lacking).insert(entry, located);
+                    Answer { entry, lacks_base: true, ..Answer::default() }
                 }
                 Ok(Read::Whole(stamp, content)) => {
                     located.stamp = now(&located.stamp, &stamp);
@@ -468,7 +503,24 @@ impl Sender {
             });
         }
         self.say_answers(answers)?;
-        in_parts.into_iter().try_for_each(|(entry, located, base)| self.say_parts(entry, &located, &base))
+        // Each behind its own answer: the receiver takes one such file at a time.
+        for (answer, patch) in patches {
+            let entry = answer.entry;
+            self.say(Message::Answers(Answers { answers: vec![answer] }))?;
+            self.say_part(entry, patch.into(), false)?;
+        }
+        for (answer, located, base) in in_parts {
+            let entry = answer.entry;
+            self.say(Message::Answers(Answers { answers: vec![answer] }))?;
+            self.say_parts(entry, &located, &base)?;
+        }
+        Ok(())
+    }
+
+    fn read_patched(&self, ask: &Ask, older: &Oid) -> Result<Read, ApiError> {
+        let _alone = (ask.located.stamp.size > LARGE_PATCH).then(|| lock(&self.patching));
+        let level = self.pack.load(Ordering::Relaxed).max(1) as i32;
+        read_patched(ask, older, &*self.store, level)
     }
 
     /// The content of a file as deltas of what the receiver signed, one part at a time.
@@ -484,13 +536,17 @@ impl Sender {
             let level = self.pack.load(Ordering::Relaxed) as i32;
             let packed = if level > 0 { deltas::pack(&made, level) } else { None };
             let is_packed = packed.is_some();
-            let bytes = Bytes::from(packed.unwrap_or(made));
-            for start in (0..bytes.len().max(1)).step_by(DELTA_BYTES) {
-                let end = bytes.len().min(start + DELTA_BYTES);
-                let is_last = end == bytes.len();
-                let run = Delta { bytes: bytes.slice(start..end), is_last, is_packed, ..delta.clone() };
-                self.say(Message::Delta(run))?;
-            }
+            self.say_part(entry, packed.unwrap_or(made).into(), is_packed)?;
+        }
+        Ok(())
+    }
+
+    /// One part's delta, in runs that messages take.
+    fn say_part(&self, entry: u64, bytes: Bytes, is_packed: bool) -> Result<(), ApiError> {
+        for start in (0..bytes.len()).step_by(DELTA_BYTES) {
+            let end = bytes.len().min(start + DELTA_BYTES);
+            let (bytes, is_last) = (bytes.slice(start..end), end == bytes.len());
+            self.say(Message::Delta(Delta { entry, bytes, is_last, is_packed, is_given_up: false }))?;
         }
         Ok(())
     }

@@ -91,6 +91,7 @@ pub async fn receive(
     let changed = Changed::new(look(&takeover, adaptive.as_ref(), limit), side.takes_bases);
     let supplier = RemoteSupplier::new(side.control.clone(), &session, compress, changed, processors);
     receiving.set_supplier(Arc::clone(&supplier) as Arc<dyn super::supply::Supplier>);
+    let _end = EndOnDrop(Arc::clone(&supplier));
     let merge = Merge::new(&receiving, destined)?;
     let progress = session.progress();
     let _stop = StopOnDrop(Arc::clone(&receiving));
@@ -135,6 +136,15 @@ pub async fn receive(
     }
     summary.matched += local + snapshot.kept;
     Ok(summary)
+}
+
+/// Ends the supplier with the copy.
+struct EndOnDrop(Arc<RemoteSupplier>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 async fn failed(handle: JoinHandle<Result<(), ApiError>>) -> ApiError {
