@@ -24,6 +24,9 @@ pub(crate) fn search(service: &Service, request: &GetRequest, node: Option<NodeI
     }
     let leave_out = Arc::new(|name: &OsStr| is_temporary_name(name.as_bytes()));
     let scope = scope(request, knows_all(service, request, node))?;
+    if !scope.beyond_destination && scope.extra.is_empty() && !has_files(&scope.start) {
+        return None;
+    }
     Some(Search { store: Arc::clone(&service.store), scope, leave_out })
 }
 
@@ -41,6 +44,13 @@ fn scope(request: &GetRequest, beyond_destination: bool) -> Option<Scope> {
     let home = std::env::var_os("HOME").and_then(|home| PathBuf::from(home).canonicalize().ok());
     let roots = home.into_iter().collect();
     Some(Scope { start, roots, extra, beyond_destination, not_below: true })
+}
+
+/// Whether there is a file right in this directory: else a recipe would be asked for in vain.
+fn has_files(directory: &Path) -> bool {
+    let entries = directory.read_dir().into_iter().flatten().flatten();
+    let mut files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+    files.any(|entry| !is_temporary_name(entry.file_name().as_bytes()))
 }
 
 fn destination(request: &GetRequest) -> &Path {
@@ -79,6 +89,18 @@ mod tests {
             let scope = scope(&request(&base, output), false).unwrap();
             assert_eq!(scope.start, base.join(start).components().collect::<PathBuf>(), "{output:?}");
         }
+    }
+
+    #[test]
+    fn there_is_nothing_to_search_where_no_file_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("below")).unwrap();
+        fs::write(at("below/file"), "x").unwrap();
+        std::os::unix::fs::symlink("below/file", at("link")).unwrap();
+        assert!(!has_files(folder.path()) && !has_files(&at("not there")));
+        fs::write(at("file"), "x").unwrap();
+        assert!(has_files(folder.path()));
     }
 
     #[test]

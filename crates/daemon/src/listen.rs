@@ -198,7 +198,7 @@ async fn serve(pending: Pending, serving: Arc<Serving>, mut knock: Knock, token:
         Err(full) => {
             tracing::info!(peer = %connection.peer.short(), limit = full.limit(), "a connection was one too many");
             // Not before it has said what it came for: a connection that is closed while the peer still
-            // writes is reset, and the reason is lost.
+            // writes is reset, and the reason is lost. Only it knows when it has said all: there is no event.
             tokio::time::sleep(LISTEN_TIME).await;
             Peer::start(connection, config, None).close(full.reason());
         }

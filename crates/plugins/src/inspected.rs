@@ -1,15 +1,14 @@
 //! Chunks on their way in pass the processors of this host, wherever they come from.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
 use towpath_content::Oid;
-use towpath_transfer::plugin::{PathState, Pressure, Query, Sink, Style};
+use towpath_transfer::plugin::{Pressure, Query, Sink};
 use towpath_transfer::{
-    BoxFuture, Context, Delivery, Description, Metadata, ObjectFacts, Origin, Outcome, Payload, Tag,
-    TransferPlugin, Want, WantId,
+    BoxFuture, Context, Delivery, Description, Metadata, Origin, Outcome, Payload, Tag, TransferPlugin, Want,
+    WantId,
 };
 
 use crate::processor::{Object, Processors};
@@ -178,36 +177,12 @@ impl TransferPlugin for Inspected {
         self.inner.name()
     }
 
-    fn style(&self) -> Style {
-        self.inner.style()
-    }
-
-    fn is_encrypted(&self) -> bool {
-        self.inner.is_encrypted()
+    fn inner(&self) -> Option<&dyn TransferPlugin> {
+        Some(&*self.inner)
     }
 
     fn window(&self) -> u64 {
         self.inner.window()
-    }
-
-    fn path(&self) -> PathState {
-        self.inner.path()
-    }
-
-    fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
-        self.inner.wants_recipe(facts)
-    }
-
-    fn takes_all_chunks(&self) -> bool {
-        self.inner.takes_all_chunks()
-    }
-
-    fn blame(&self, source: &str) {
-        self.inner.blame(source);
-    }
-
-    fn trouble(&self) -> Option<String> {
-        self.inner.trouble()
     }
 
     fn get_descriptors<'a>(
@@ -243,18 +218,5 @@ impl TransferPlugin for Inspected {
         }
         let sink = InspectingSink { inner: sink, processors: self.processors.clone(), expected };
         self.inner.get_chunks(admitted, context, Arc::new(sink))
-    }
-
-    fn cancel_chunks(&self, tags: &[Tag]) {
-        self.inner.cancel_chunks(tags);
-    }
-
-    fn have<'a>(
-        &'a self,
-        oid: Oid,
-        context: &'a Context,
-        ranges: mpsc::Sender<Vec<Range<u64>>>,
-    ) -> BoxFuture<'a, ()> {
-        self.inner.have(oid, context, ranges)
     }
 }

@@ -97,8 +97,6 @@ impl TransferPlugin for Local {
             }
         })
     }
-
-    fn cancel_chunks(&self, _tags: &[Tag]) {}
 }
 
 /// Only complete objects: a live one is followed at its producer.

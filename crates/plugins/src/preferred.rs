@@ -2,13 +2,11 @@
 //! nothing of it crosses a network in the clear (`papers/dot.txt` §7).
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
-use towpath_content::Oid;
-use towpath_transfer::plugin::{PathState, Query, Sink, Style};
-use towpath_transfer::{BoxFuture, Context, Description, ObjectFacts, Outcome, Tag, TransferPlugin, Want};
+use towpath_transfer::plugin::{Query, Sink};
+use towpath_transfer::{BoxFuture, Context, Description, Outcome, TransferPlugin, Want};
 
 /// What a transfer that gives way may still have under way: it goes on, a little at a time.
 const LEAST: u64 = 256 << 10;
@@ -90,36 +88,12 @@ impl TransferPlugin for Preferred {
         self.inner.name()
     }
 
-    fn style(&self) -> Style {
-        self.inner.style()
-    }
-
-    fn is_encrypted(&self) -> bool {
-        self.inner.is_encrypted()
+    fn inner(&self) -> Option<&dyn TransferPlugin> {
+        Some(&*self.inner)
     }
 
     fn window(&self) -> u64 {
         window_of(self.turn.priority, self.turn.precedence.highest(), self.inner.window())
-    }
-
-    fn path(&self) -> PathState {
-        self.inner.path()
-    }
-
-    fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
-        self.inner.wants_recipe(facts)
-    }
-
-    fn takes_all_chunks(&self) -> bool {
-        self.inner.takes_all_chunks()
-    }
-
-    fn blame(&self, source: &str) {
-        self.inner.blame(source);
-    }
-
-    fn trouble(&self) -> Option<String> {
-        self.inner.trouble()
     }
 
     fn get_descriptors<'a>(
@@ -147,19 +121,6 @@ impl TransferPlugin for Preferred {
                 Box::pin(async {})
             }
         }
-    }
-
-    fn cancel_chunks(&self, tags: &[Tag]) {
-        self.inner.cancel_chunks(tags);
-    }
-
-    fn have<'a>(
-        &'a self,
-        oid: Oid,
-        context: &'a Context,
-        ranges: mpsc::Sender<Vec<Range<u64>>>,
-    ) -> BoxFuture<'a, ()> {
-        self.inner.have(oid, context, ranges)
     }
 }
 

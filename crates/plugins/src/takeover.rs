@@ -192,6 +192,4 @@ impl TransferPlugin for Waiting {
             wants.iter().for_each(|want| sink.outcome(want.tag, Outcome::RetryLater(WAIT)));
         })
     }
-
-    fn cancel_chunks(&self, _tags: &[Tag]) {}
 }

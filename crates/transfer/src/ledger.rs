@@ -460,6 +460,16 @@ impl Ledger {
         }
     }
 
+    /// Takes a piece back that was last asked in `batch` or before and for which nothing has come. Returns
+    /// the places that it was wanted for; none if it is none of these.
+    pub fn take_back_piece(&mut self, tag: Tag, batch: u64) -> Vec<Place> {
+        let is_old = |entry: &&Entry| entry.is_piece() && entry.batch <= batch && !entry.delivered;
+        if self.wants.get(&tag).filter(is_old).is_none() {
+            return Vec::new();
+        }
+        self.close(tag).map_or_else(Vec::new, |want| want.places)
+    }
+
     /// Takes every place in `object` from a want. One without others is closed: then returns how
     /// far it was.
     fn leave(&mut self, tag: Tag, object: ObjectKey) -> Option<Stage> {

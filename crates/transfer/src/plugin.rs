@@ -15,7 +15,7 @@
 //!   respects it needs no buffers of its own. [`Sink::pressure`] tells how far behind.
 //! * **Cancellation is acknowledged.** After [`TransferPlugin::cancel_chunks`] each named want
 //!   still ends once: delivered if the bytes were already on their way, else
-//!   [`Outcome::Cancelled`]. A plugin that cannot cancel ignores the call.
+//!   [`Outcome::Cancelled`]. A plugin that cannot cancel leaves the method out.
 //! * **Calls run at once.** Any number of calls may be under way; dropping a call's future gives
 //!   it up, with no further deliveries from it.
 //! * **Errors are outcomes.** A plugin that loses its peer reconnects or answers
@@ -118,6 +118,9 @@ pub struct RecipePart {
 pub struct ObjectFacts<'a> {
     /// The object's content.
     pub oid: Oid,
+    /// The name by which some of its pieces may have been asked for: a live object's, before its content
+    /// was known.
+    pub asked_as: Oid,
     /// Its bytes.
     pub size: u64,
     /// Bytes of it that are not here and that nobody was asked for.
@@ -168,9 +171,14 @@ pub trait TransferPlugin: Send + Sync {
     /// The plugin's name in configuration, messages and `--json`.
     fn name(&self) -> &str;
 
+    /// The one plugin that this one wraps, if it does: methods that it leaves out are that one's.
+    fn inner(&self) -> Option<&dyn TransferPlugin> {
+        None
+    }
+
     /// How it likes to be asked.
     fn style(&self) -> Style {
-        Style::Batches
+        self.inner().map_or(Style::Batches, |inner| inner.style())
     }
 
     /// Bytes of wants it likes to have under way in all; 0 if it likes no more to be asked for now, which
@@ -180,35 +188,39 @@ pub trait TransferPlugin: Send + Sync {
     /// Whether all that it brings and asks crosses networks encrypted, as far as it can tell itself,
     /// or crosses none. What something else protects, such as ssh, it can't tell.
     fn is_encrypted(&self) -> bool {
-        false
+        self.inner().is_some_and(|inner| inner.is_encrypted())
     }
 
     /// The session found wrong what `source` delivered. A plugin that has other sources turns to
     /// them.
-    fn blame(&self, _source: &str) {}
+    fn blame(&self, source: &str) {
+        if let Some(inner) = self.inner() {
+            inner.blame(source);
+        }
+    }
 
     /// The way that its bytes come, as it is now.
     fn path(&self) -> PathState {
-        PathState::default()
+        self.inner().map(|inner| inner.path()).unwrap_or_default()
     }
 
     /// What keeps it from delivering at the moment, in words for people.
     fn trouble(&self) -> Option<String> {
-        None
+        self.inner()?.trouble()
     }
 
     /// Whether the rest of an object is better drawn chunk by chunk, as its recipe says: then the
     /// session asks for the recipe, once, and if it gets one wants chunks where it wanted pieces. Asked
     /// time and again while the object's pieces are under way, so the answer must be quick; it may
     /// differ from one time to the next.
-    fn wants_recipe(&self, _facts: &ObjectFacts<'_>) -> bool {
-        false
+    fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
+        self.inner().is_some_and(|inner| inner.wants_recipe(facts))
     }
 
     /// Whether chunks that are wanted come all at once and in one call, whatever the window says,
     /// rather than in batches like the rest: for a plugin that chooses among them itself.
     fn takes_all_chunks(&self) -> bool {
-        false
+        self.inner().is_some_and(|inner| inner.takes_all_chunks())
     }
 
     /// Answers a question about an object through `answers`; returns when nothing more will
@@ -229,16 +241,23 @@ pub trait TransferPlugin: Send + Sync {
     ) -> BoxFuture<'a, ()>;
 
     /// Gives up wants. See "Cancellation is acknowledged".
-    fn cancel_chunks(&self, tags: &[Tag]);
+    fn cancel_chunks(&self, tags: &[Tag]) {
+        if let Some(inner) = self.inner() {
+            inner.cancel_chunks(tags);
+        }
+    }
 
     /// Tells which pieces of `oid` can be had, now and whenever that changes, until the receiver
     /// is dropped. A plugin that cannot know says nothing and returns.
     fn have<'a>(
         &'a self,
-        _oid: Oid,
-        _context: &'a Context,
-        _ranges: mpsc::Sender<Vec<Range<u64>>>,
+        oid: Oid,
+        context: &'a Context,
+        ranges: mpsc::Sender<Vec<Range<u64>>>,
     ) -> BoxFuture<'a, ()> {
-        Box::pin(async {})
+        match self.inner() {
+            Some(inner) => inner.have(oid, context, ranges),
+            None => Box::pin(async {}),
+        }
     }
 }

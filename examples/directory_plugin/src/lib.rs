@@ -11,7 +11,8 @@
 //! * `tests/conformance.rs` passes the examination of the seam in some thirty lines.
 //! * `src/main.rs` puts it into a session: `cargo run -p towpath-directory-plugin -- DIR OID OUT`.
 //!
-//! Not here: subdirectories, and live objects, which no file is.
+//! Not here: subdirectories, live objects, which no file is, and `cancel_chunks`, since a piece is read
+//! sooner than it is cancelled.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -27,9 +28,7 @@ use towpath_content::pieces::{Layout, PieceTree};
 use towpath_store::About;
 use towpath_transfer::plugin::{Query, Sink};
 use towpath_transfer::want::{Payload, Proof};
-use towpath_transfer::{
-    BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want, WantId,
-};
+use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, TransferPlugin, Want, WantId};
 
 /// Reading is quick: a few pieces keep it busy.
 const WINDOW: u64 = 4 << 20;
@@ -97,9 +96,6 @@ impl TransferPlugin for DirectoryPlugin {
             }
         })
     }
-
-    /// A piece is read sooner than it is cancelled.
-    fn cancel_chunks(&self, _tags: &[Tag]) {}
 }
 
 /// The directory, and what is known of it.

@@ -13,6 +13,8 @@ pub const ALPHA: f64 = 0.2;
 const STAT_WEIGHT: f64 = 1.5;
 /// Files below this tell more of opening than of reading.
 const TELLING_BYTES: u64 = 64 << 10;
+/// Bytes of a chunk, on average, in recipes of most objects.
+const CHUNK: u64 = 16 << 10;
 /// Reading and hashing before anything was measured, bytes a second.
 const ASSUMED_RATE: f64 = 500e6;
 /// Arrivals are gathered for so long, seconds, before they count as one measurement.
@@ -52,6 +54,13 @@ pub struct Costs {
     /// Bytes of a chunk as the recipe cuts them on average.
     chunk_bytes: u64,
     stat_weight: f64,
+}
+
+impl Default for Costs {
+    /// Nothing measured; chunks as recipes of most objects cut them.
+    fn default() -> Self {
+        Self::new(CHUNK)
+    }
 }
 
 impl Costs {

@@ -47,7 +47,7 @@ pub enum Event {
     },
     /// The network did not bring chunks it was asked for; they can be asked for again.
     NotBrought(Vec<Tag>),
-    /// A STAT found some of what is in the directory; a huge one comes in parts.
+    /// A STAT found this in the directory; a huge one comes in parts.
     Listed {
         /// Which operation.
         operation: OperationId,
@@ -76,13 +76,8 @@ pub enum Event {
 /// What came of a disk operation.
 #[derive(Debug, Clone)]
 pub enum End {
-    /// STAT: what else is in the directory. Directories that may not be searched are left out.
-    Listed {
-        /// Regular files.
-        files: Vec<File>,
-        /// Names of directories.
-        directories: Vec<Box<[u8]>>,
-    },
+    /// STAT: what is in the directory was told before.
+    Listed,
     /// HASH: so many bytes were read.
     Hashed {
         /// Read, cut and hashed.

@@ -3,7 +3,8 @@
 //!
 //! On a slow network each byte that was asked for before the disk is looked at may be asked for in
 //! vain, so little is asked at first; with each window that comes the next one is twice as large, which
-//! is as fast as TCP itself begins.
+//! is as fast as TCP itself begins. From when a recipe is asked for, pieces have no more than the network
+//! carries.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,9 +16,9 @@ use super::costs::{Costs, Rate};
 use super::pressure::{Gauge, Queues};
 use super::worth::{Progress, RecipeJudge};
 
-/// Bytes outstanding at first.
-const FIRST_WINDOW: u64 = 64 << 10;
-/// Bytes that chunks keep outstanding at least.
+/// Bytes outstanding at first: two pieces, so that TCP never waits for a question.
+const FIRST_WINDOW: u64 = 512 << 10;
+/// Bytes to keep outstanding at least.
 const LEAST_WINDOW: u64 = 64 << 10;
 /// With this and twice the round trip more than the rate needs, a network that gets faster shows it.
 const SLACK: f64 = 0.05;
@@ -52,6 +53,15 @@ pub struct Meter {
     grown: u64,
     /// Until when a recipe that was asked for is waited for, rather than more pieces asked for.
     held_until: Option<Duration>,
+    /// The shortest round trip seen: later ones wait behind data.
+    round_trip: Option<Duration>,
+}
+
+/// A recipe is worth asking for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// How many of the object's pieces that are asked for already are left to come, of the first ones.
+    pub kept: usize,
 }
 
 impl Meter {
@@ -66,6 +76,7 @@ impl Meter {
             window: FIRST_WINDOW,
             grown: 0,
             held_until: None,
+            round_trip: None,
         }
     }
 
@@ -98,11 +109,6 @@ impl Meter {
         self.gauge.look(queues);
     }
 
-    /// An object is over.
-    pub fn forget(&mut self, oid: &Oid) {
-        self.objects.remove(oid);
-    }
-
     /// How fast the network is, as measured so far.
     pub const fn rate(&self) -> Rate {
         self.rate
@@ -120,25 +126,30 @@ impl Meter {
     }
 
     /// Whether the recipe of an object is worth asking for now; `is_promising` tells, once for each
-    /// object, whether something like it is known to be here.
+    /// object, whether something like it is known to be here; `round_trip` is zero if it is not known.
     pub fn wants_recipe(
         &mut self,
         facts: &ObjectFacts<'_>,
         is_promising: impl FnOnce(&ObjectFacts<'_>) -> bool,
         round_trip: Duration,
         now: Duration,
-    ) -> bool {
+    ) -> Option<Wanted> {
+        if !round_trip.is_zero() {
+            self.round_trip = Some(self.round_trip.map_or(round_trip, |shortest| shortest.min(round_trip)));
+        }
+        let round_trip = self.round_trip.unwrap_or_default();
         let (rate, disk_rate) = (self.rate.get(now, self.outstanding), self.costs.hash_rate());
         let disk_is_free = self.gauge.disk_is_free();
-        if self.objects.len() >= OBJECTS && !self.objects.contains_key(&facts.oid) {
-            return false;
+        if self.objects.len() >= OBJECTS && !self.objects.contains_key(&facts.asked_as) {
+            return None;
         }
-        // A live object was asked for by another name before.
-        let object = self.objects.entry(facts.oid).or_insert(Object::begun(now));
+        let bound = self.objects.get(&facts.oid).filter(|_| facts.asked_as != facts.oid);
+        let bound = bound.map_or(0, |object| object.arrived);
+        let object = self.objects.entry(facts.asked_as).or_insert(Object::begun(now));
         let is_promising = *object.is_promising.get_or_insert_with(|| is_promising(facts));
         let progress = Progress {
             elapsed: now.saturating_sub(object.since),
-            arrived: object.arrived,
+            arrived: object.arrived + bound,
             rest: facts.missing,
             size: facts.size,
             rate,
@@ -147,13 +158,19 @@ impl Meter {
             disk_is_free,
             is_promising,
         };
-        let is_wanted = object.judge.wants(&progress);
-        if is_wanted {
-            self.held_until = progress.hold().map(|time| now + time);
-            // The recipe comes behind what is outstanding, and most of that will be here already.
-            (self.window, self.grown) = (FIRST_WINDOW, 0);
+        if !object.judge.wants(&progress) {
+            return None;
         }
-        is_wanted
+        let hold = progress.hold();
+        self.held_until = hold.map(|time| now + time);
+        if progress.is_early() && hold.is_none() {
+            // The recipe overtakes pieces that wait, and they fill the time until it is made.
+            return Some(Wanted { kept: usize::MAX });
+        }
+        // The recipe comes behind what is outstanding, and most of that will be here already.
+        (self.window, self.grown) = (chunk_window(rate, round_trip, self.window), 0);
+        // The one that is coming in fills the time until the recipe is made, if that takes as long.
+        Some(Wanted { kept: usize::from(hold.is_none()) })
     }
 }
 
@@ -171,7 +188,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn wants(rate: f64, size: u64, is_promising: bool) -> Option<u64> {
+    fn wants(rate: f64, size: u64, is_promising: bool, round_trip: Duration) -> Option<u64> {
         let (oid, group) = (Oid::of(b"it"), Group::default());
         let mut meter = Meter::new(Costs::new(16384));
         let at = Duration::from_millis;
@@ -185,8 +202,8 @@ mod tests {
                 meter.ended(&oid, 65536, true, at(now));
                 meter.asked(oid, 65536, at(now));
             }
-            let facts = ObjectFacts { oid, size, missing, group: &group };
-            if meter.wants_recipe(&facts, |_| is_promising, at(10), at(now)) {
+            let facts = ObjectFacts { oid, asked_as: oid, size, missing, group: &group };
+            if meter.wants_recipe(&facts, |_| is_promising, round_trip, at(now)).is_some() {
                 return Some(now);
             }
         }
@@ -195,14 +212,23 @@ mod tests {
 
     #[test]
     fn a_slow_network_asks_for_a_recipe_soon_and_a_fast_one_never() {
+        let near = Duration::from_millis(1);
         for is_promising in [false, true] {
-            assert!(wants(190e3, 50 * MIB, is_promising).is_some_and(|ms| ms <= 260));
-            assert_eq!(wants(1.2e9, 1024 * MIB, is_promising), None);
-            assert_eq!(wants(119e6, 4 * MIB, is_promising), None);
+            assert!(wants(190e3, 50 * MIB, is_promising, near).is_some_and(|ms| ms <= 260));
+            assert_eq!(wants(1.2e9, 1024 * MIB, is_promising, near), None);
+            assert_eq!(wants(119e6, 4 * MIB, is_promising, near), None);
         }
         // At 1 Gbit/s it depends on whether there is something to find.
-        assert!(wants(119e6, 1024 * MIB, true).is_some());
-        assert_eq!(wants(119e6, 1024 * MIB, false), None);
+        assert!(wants(119e6, 1024 * MIB, true, near).is_some());
+        assert_eq!(wants(119e6, 1024 * MIB, false, near), None);
+    }
+
+    #[test]
+    fn far_away_what_is_likely_is_asked_for_at_once_and_the_rest_when_tcp_has_shown_its_rate() {
+        for (is_promising, earliest, latest) in [(true, 0, 10), (false, 320, 340)] {
+            let asked = wants(190e3, 50 * MIB, is_promising, Duration::from_millis(40));
+            assert!(asked.is_some_and(|ms| (earliest..=latest).contains(&ms)), "{asked:?}");
+        }
     }
 
     #[test]
@@ -211,7 +237,7 @@ mod tests {
         let now = Duration::ZERO;
         assert_eq!(meter.window(64 * MIB, now), FIRST_WINDOW);
         for _ in 0..14 {
-            meter.ended(&oid, 65536, true, Duration::ZERO);
+            meter.ended(&oid, MIB / 4, true, Duration::ZERO);
         }
         assert_eq!(meter.window(64 * MIB, now), 8 * FIRST_WINDOW);
         assert_eq!(meter.window(MIB / 2, now), MIB / 2);
@@ -222,12 +248,23 @@ mod tests {
         let (oid, group, mut meter) = (Oid::of(b"it"), Group::default(), Meter::new(Costs::new(16384)));
         let at = Duration::from_millis;
         meter.asked(oid, FIRST_WINDOW, at(0));
-        let facts = ObjectFacts { oid, size: 50 * MIB, missing: 50 * MIB, group: &group };
-        assert!(meter.wants_recipe(&facts, |_| true, at(40), at(260)));
-        assert_eq!(meter.window(MIB, at(300)), 0);
-        assert!(meter.window(MIB, at(5000)) > 0, "it does not come");
+        let facts = ObjectFacts { oid, asked_as: oid, size: 50 * MIB, missing: 50 * MIB, group: &group };
+        assert_eq!(meter.wants_recipe(&facts, |_| true, at(40), at(10)), Some(Wanted { kept: 0 }));
+        assert_eq!(meter.window(MIB, at(400)), 0);
+        assert!(meter.window(MIB, at(6000)) > 0, "it does not come");
         meter.recipe_came();
-        assert!(meter.window(MIB, at(300)) > 0);
+        assert!(meter.window(MIB, at(400)) > 0);
+    }
+
+    #[test]
+    fn pieces_fill_the_time_until_a_recipe_is_made_that_takes_long() {
+        let (oid, group, mut meter) = (Oid::of(b"it"), Group::default(), Meter::new(Costs::new(16384)));
+        let at = Duration::from_millis;
+        meter.asked(oid, FIRST_WINDOW, at(0));
+        let size = 4096 * MIB;
+        let facts = ObjectFacts { oid, asked_as: oid, size, missing: size, group: &group };
+        assert_eq!(meter.wants_recipe(&facts, |_| true, at(40), at(10)), Some(Wanted { kept: usize::MAX }));
+        assert_eq!(meter.window(64 * MIB, at(11)), FIRST_WINDOW);
     }
 
     #[test]

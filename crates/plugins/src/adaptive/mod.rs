@@ -20,7 +20,7 @@
 //! | [`meter`] | the network as pieces show it, before anything is searched |
 //! | `pieces` | pieces under way, and which are taken back when a recipe is wanted |
 //! | `plugin` | [`Adaptive`]: the transfer plugin |
-//! | `driver` | the task around the scheduler |
+//! | `driver` | the task around the scheduler, with its sides of the disk and of the network |
 
 pub mod account;
 pub mod arrival;

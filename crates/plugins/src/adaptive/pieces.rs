@@ -20,6 +20,8 @@ pub(super) struct Pieces {
     under_way: HashMap<Oid, Vec<Tag>>,
     /// Those that may come back as cancelled though the session did not cancel them.
     taken_back: HashSet<Tag>,
+    /// Of objects whose recipes are asked for, the names that they had before their content was known.
+    names: HashMap<Oid, Oid>,
 }
 
 impl Pieces {
@@ -28,9 +30,22 @@ impl Pieces {
         self.under_way.entry(oid).or_default().push(tag);
     }
 
+    /// An object's recipe is asked for, whose pieces may have been asked for by another name.
+    pub(super) fn question(&mut self, oid: Oid, asked_as: Oid) {
+        if oid != asked_as {
+            self.names.insert(oid, asked_as);
+        }
+    }
+
+    /// The question has ended.
+    pub(super) fn answered(&mut self, oid: &Oid) {
+        self.names.remove(oid);
+    }
+
     /// Takes back pieces of an object, all but the first `kept`. Returns what is to be cancelled.
     pub(super) fn take_back(&mut self, oid: &Oid, kept: usize) -> Vec<Tag> {
-        let Some(tags) = self.under_way.get(oid) else { return Vec::new() };
+        let names = self.names.get(oid).into_iter().chain([oid]);
+        let tags: Vec<Tag> = names.filter_map(|oid| self.under_way.get(oid)).flatten().copied().collect();
         let cancelled = tags.get(kept..).unwrap_or_default().to_vec();
         if !cancelled.is_empty() {
             // A network may cancel what was asked together: then the others end so too.
@@ -79,6 +94,18 @@ mod tests {
         assert_eq!([5, 3, 9].map(|tag| pieces.ended(&it, tag)), [true, true, false]);
         assert!(!pieces.ended(&other, 4));
         assert!(pieces.under_way.is_empty() && pieces.taken_back.is_empty());
+    }
+
+    #[test]
+    fn pieces_of_a_live_object_are_taken_back_by_either_name() {
+        let (mut pieces, live, bound) = (Pieces::default(), Oid::of(b"live"), Oid::of(b"bound"));
+        pieces.asked(live, 1);
+        pieces.asked(bound, 2);
+        pieces.question(bound, live);
+        assert_eq!(pieces.take_back(&bound, 0), [1, 2]);
+        assert!(pieces.ended(&live, 1) && pieces.ended(&bound, 2));
+        pieces.answered(&bound);
+        assert!(pieces.names.is_empty());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use towpath_transfer::{
 use super::account::Account;
 use super::costs::Costs;
 use super::driver::{self, Search, Told};
-use super::meter::Meter;
+use super::meter::{Meter, Wanted};
 use super::pieces::{self, Pieces};
 use super::pressure::Queues;
 
@@ -27,8 +27,6 @@ use super::pressure::Queues;
 const PARTS: usize = 8;
 /// Objects whose parameters are remembered.
 const OBJECTS: usize = 4096;
-/// Bytes of a chunk, on average, in recipes of most objects.
-const CHUNK: u64 = 16 << 10;
 
 /// Draws from a network and from this machine's disk at once. See the head of [`super`].
 pub struct Adaptive {
@@ -83,7 +81,7 @@ impl Adaptive {
     pub fn new(network: Arc<dyn TransferPlugin>, search: Search) -> Arc<Self> {
         let shared = Shared {
             start: Instant::now(),
-            meter: Mutex::new(Meter::new(Costs::new(CHUNK))),
+            meter: Mutex::new(Meter::new(Costs::default())),
             pieces: Mutex::default(),
             parameters: Mutex::default(),
             account: Mutex::default(),
@@ -173,13 +171,13 @@ impl TransferPlugin for Adaptive {
 
     fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
         let round_trip = self.network.path().round_trip;
-        let is_wanted = self.shared.meter().wants_recipe(facts, is_promising, round_trip, self.shared.now());
-        if is_wanted {
-            // Nothing that most likely is here already is to come before the recipe. The one that is
-            // coming in fills the time until that is made.
-            self.take_back(&facts.oid, 1);
+        let wanted = self.shared.meter().wants_recipe(facts, is_promising, round_trip, self.shared.now());
+        if let Some(Wanted { kept }) = wanted {
+            lock(&self.shared.pieces).question(facts.oid, facts.asked_as);
+            // Nothing that most likely is here already is to come before the recipe.
+            self.take_back(&facts.oid, kept);
         }
-        is_wanted
+        wanted.is_some()
     }
 
     fn takes_all_chunks(&self) -> bool {
@@ -212,7 +210,7 @@ impl TransferPlugin for Adaptive {
                     }
                 }
             };
-            let _came = RecipeCame(&self.shared);
+            let _came = RecipeCame { shared: &self.shared, oid };
             let (result, ()) = tokio::join!(self.network.get_descriptors(query, context, parts), passing);
             if has_come && result.is_ok() {
                 self.take_back(&oid, 0);
@@ -265,12 +263,16 @@ impl TransferPlugin for Adaptive {
     }
 }
 
-/// Tells the meter that a question for a recipe is over, however it ends.
-struct RecipeCame<'a>(&'a Shared);
+/// Tells that a question for a recipe is over, however it ends.
+struct RecipeCame<'a> {
+    shared: &'a Shared,
+    oid: Oid,
+}
 
 impl Drop for RecipeCame<'_> {
     fn drop(&mut self) {
-        self.0.meter().recipe_came();
+        self.shared.meter().recipe_came();
+        lock(&self.shared.pieces).answered(&self.oid);
     }
 }
 

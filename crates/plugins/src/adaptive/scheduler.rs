@@ -284,10 +284,7 @@ impl Scheduler {
         self.account.disk_time += took;
         self.arrivals.clear();
         match (running.candidate.operation, end) {
-            (Operation::Stat(directory), End::Listed { files, directories }) => {
-                self.costs.listed(took);
-                self.see_listed(&directory, files, directories);
-            }
+            (Operation::Stat(_), End::Listed) => self.costs.listed(took),
             (Operation::Hash(_), End::Hashed { bytes }) => {
                 self.costs.hashed(bytes, took);
                 self.account.hashed_bytes += bytes;
@@ -305,10 +302,6 @@ impl Scheduler {
             return;
         };
         let directory = directory.clone();
-        self.see_listed(&directory, files, directories);
-    }
-
-    fn see_listed(&mut self, directory: &Directory, files: Vec<File>, directories: Vec<Box<[u8]>>) {
         directories.into_iter().for_each(|name| self.see_directory(directory.child(&name), false));
         files.into_iter().for_each(|file| self.see_file(Arc::new(file), 0));
     }

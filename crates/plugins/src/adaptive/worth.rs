@@ -8,12 +8,17 @@
 
 use std::time::Duration;
 
-/// A transfer that is over sooner never asks for a recipe.
+/// Before so long, and so many round trips, TCP has not shown yet how fast the network is.
 const WARM_UP: Duration = Duration::from_millis(250);
-/// With so many round trips, and this many bytes, the rate is known earlier.
 const ROUND_TRIPS: u32 = 8;
+/// With this many bytes the rate is known after the round trips alone, if it took this long.
 const TELLING_BYTES: u64 = 1 << 20;
 const SHORTEST: Duration = Duration::from_millis(20);
+/// From this round trip on a likely object's recipe is asked for with its first pieces: it is here before
+/// TCP has brought much else.
+const FAR: Duration = Duration::from_millis(5);
+/// Bytes that TCP sends in the first round trip (RFC 6928).
+const INITIAL_WINDOW: f64 = 14_600.0;
 /// A recipe's bytes for each of the object's.
 const RECIPE_SHARE: f64 = 0.0025;
 /// Bytes a second at which the sender cuts and hashes, unless it has the recipe.
@@ -60,7 +65,7 @@ pub struct Progress {
     pub size: u64,
     /// Bytes a second of the network, 0 if nothing came yet.
     pub rate: f64,
-    /// The network's round trip.
+    /// The network's round trip while no data are in its way.
     pub round_trip: Duration,
     /// Bytes a second that the disk reads and hashes.
     pub disk_rate: f64,
@@ -73,9 +78,22 @@ pub struct Progress {
 impl Progress {
     /// Seconds that the network needs for the rest.
     pub fn network_time(&self) -> f64 {
-        // Before anything came, what is known is that it is slower than one piece in all this time.
-        let rate = if self.rate > 0.0 { self.rate } else { PIECE / self.elapsed.as_secs_f64().max(0.001) };
-        self.rest as f64 / rate
+        self.rest as f64 / self.likely_rate()
+    }
+
+    /// Bytes a second, measured or not.
+    fn likely_rate(&self) -> f64 {
+        if self.rate > 0.0 { self.rate } else { self.first_rate() }
+    }
+
+    /// Before it was measured: less than a piece more than came in all this time, and while nothing came
+    /// no faster than TCP begins.
+    fn first_rate(&self) -> f64 {
+        let rate = (self.arrived as f64 + PIECE) / self.elapsed.as_secs_f64().max(0.001);
+        if self.round_trip < FAR || self.arrived > 0 {
+            return rate;
+        }
+        rate.min(INITIAL_WINDOW / self.round_trip.as_secs_f64())
     }
 
     /// Seconds until the recipe is here, and a file of the object's rest is read and hashed.
@@ -96,9 +114,14 @@ impl Progress {
     }
 
     fn is_warm(&self) -> bool {
-        let knows_early =
-            self.arrived >= TELLING_BYTES && self.elapsed >= SHORTEST.max(self.round_trip * ROUND_TRIPS);
-        knows_early || self.elapsed >= WARM_UP
+        let slow_start = self.round_trip * ROUND_TRIPS;
+        let knows_early = self.arrived >= TELLING_BYTES && self.elapsed >= SHORTEST.max(slow_start);
+        knows_early || self.elapsed >= WARM_UP.max(slow_start)
+    }
+
+    /// True if the network is not known yet, but the object likely and far enough to ask all the same.
+    pub fn is_early(&self) -> bool {
+        self.is_promising && self.round_trip >= FAR && !self.is_warm()
     }
 }
 
@@ -113,8 +136,8 @@ impl RecipeJudge {
     pub fn wants(&mut self, progress: &Progress) -> bool {
         let (network, disk) = (progress.network_time(), progress.disk_time());
         let factor = if self.is_wanted { STAY_ABOVE } else { ASK_ABOVE };
-        self.is_wanted = progress.is_warm()
-            && (progress.is_promising || progress.rate < SPECULATIVE)
+        self.is_wanted = (progress.is_warm() || progress.is_early())
+            && (progress.is_promising || progress.likely_rate() < SPECULATIVE)
             && (progress.disk_is_free || self.is_wanted)
             && network > factor * disk
             && network > disk + LEAST_GAIN;
@@ -198,7 +221,10 @@ mod tests {
     fn nothing_is_asked_in_the_first_moments_or_of_a_busy_disk() {
         let slow = progress(190e3, 50 << 20);
         let early = Progress { elapsed: Duration::from_millis(100), ..slow };
-        assert!(!RecipeJudge::default().wants(&early));
+        let unlikely = Progress { is_promising: false, ..early };
+        assert!(!RecipeJudge::default().wants(&unlikely));
+        assert!(RecipeJudge::default().wants(&early), "likely and far");
+        assert!(!RecipeJudge::default().wants(&Progress { round_trip: Duration::from_millis(1), ..early }));
         assert!(!RecipeJudge::default().wants(&Progress { disk_is_free: false, ..slow }));
         let known_early = Progress { elapsed: Duration::from_millis(100), arrived: 9 << 20, ..slow };
         assert!(RecipeJudge::default().wants(&known_early));

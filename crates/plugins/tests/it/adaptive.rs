@@ -1,11 +1,12 @@
 //! The adaptive plugin between a network that does as a test says and a real directory.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use tempfile::TempDir;
@@ -16,7 +17,7 @@ use towpath_content::recipe::RecipeBuilder;
 use towpath_plugins::adaptive::{Adaptive, Search};
 use towpath_plugins::disk_search::Scope;
 use towpath_plugins::local::SOURCE;
-use towpath_store::DiskStore;
+use towpath_store::{DiskStore, Stamp};
 use towpath_transfer::conformance::{self, Fixture, Subject};
 use towpath_transfer::plugin::{Pressure, RecipePart};
 use towpath_transfer::want::{Group, Origin, Payload, Place};
@@ -135,24 +136,34 @@ type Ending = Result<(String, Bytes), Outcome>;
 
 /// How wants ended.
 #[derive(Default)]
-struct Ends(Mutex<HashMap<Tag, Ending>>);
+struct Ends {
+    ended: Mutex<HashMap<Tag, Ending>>,
+    /// Of one that falls behind for a while: how often it was looked at since, 0 before.
+    looks: Option<Arc<AtomicUsize>>,
+}
 
 impl Sink for Ends {
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
         let Payload::Bytes(bytes) = delivery.payload else { panic!("no bytes") };
         let end = Ok((delivery.source.to_string(), bytes));
-        assert!(self.0.lock().unwrap().insert(delivery.tag, end).is_none(), "brought twice");
+        assert!(self.ended.lock().unwrap().insert(delivery.tag, end).is_none(), "brought twice");
         Box::pin(async {})
     }
 
     fn outcome(&self, tag: Tag, outcome: Outcome) {
-        self.0.lock().unwrap().insert(tag, Err(outcome));
+        self.ended.lock().unwrap().insert(tag, Err(outcome));
     }
 
     fn pressure(&self) -> Pressure {
-        Pressure::default()
+        let looks = self.looks.as_ref().filter(|looks| looks.load(Ordering::SeqCst) > 0);
+        let is_behind = looks.is_some_and(|looks| looks.fetch_add(1, Ordering::SeqCst) < 20);
+        let writer_backlog = if is_behind { 16 << 20 } else { 0 };
+        Pressure { writer_backlog, receive_queue: 0 }
     }
 }
+
+/// Names that are not looked at.
+type LeaveOut = Arc<dyn Fn(&OsStr) -> bool + Send + Sync>;
 
 /// The plugin over a network and a searched directory.
 struct World {
@@ -172,14 +183,30 @@ fn search(base: &Path) -> Search {
     Search { store, scope, leave_out: Arc::new(|_| false) }
 }
 
+/// Waits until a file's stamp counts: one that is as recent as the clock's tick proves nothing.
+fn settle(path: &Path) {
+    let (stamp, start) = (Stamp::of_path(path).unwrap(), Instant::now());
+    while !stamp.is_settled(SystemTime::now()) {
+        assert!(start.elapsed() < LIMIT, "{} is from the future", path.display());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 impl World {
     /// After the plugin has seen the recipe.
     async fn new(habit: Habit, files: &[(&str, &[u8])]) -> Self {
+        Self::leaving_out(Arc::new(|_| false), habit, files).await
+    }
+
+    async fn leaving_out(leave_out: LeaveOut, habit: Habit, files: &[(&str, &[u8])]) -> Self {
         let (base, data) = (tempfile::tempdir().unwrap(), noise(1, SIZE));
-        let search = search(base.path());
-        files.iter().for_each(|(name, bytes)| fs::write(search.scope.start.join(name), bytes).unwrap());
-        // A stamp that is as recent as the clock's tick proves nothing.
-        tokio::time::sleep(Duration::from_millis(30)).await;
+        let search = Search { leave_out, ..search(base.path()) };
+        for (name, bytes) in files {
+            let path = search.scope.start.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, bytes).unwrap();
+            settle(&path);
+        }
         let oid = Oid::of(&data);
         let context = Fixture { objects: vec![data.clone()] }.context();
         let network = Arc::new(Network { data, habit, cancelled: AtomicUsize::new(0) });
@@ -203,11 +230,15 @@ impl World {
 
     /// Asks for all chunks; each must end, and with the right bytes. Bytes that the disk brought.
     async fn fetch(&self) -> u64 {
-        let ends = Arc::new(Ends::default());
+        self.fetch_to(Ends::default()).await
+    }
+
+    async fn fetch_to(&self, ends: Ends) -> u64 {
+        let ends = Arc::new(ends);
         let sink = Arc::clone(&ends) as Arc<dyn Sink>;
         let fetching = self.plugin.get_chunks(self.wants.clone(), &self.context, sink);
         tokio::time::timeout(LIMIT, fetching).await.expect("it does not end");
-        let ends = ends.0.lock().unwrap();
+        let ends = ends.ended.lock().unwrap();
         let mut from_disk = 0;
         for want in &self.wants {
             let end = ends.get(&want.tag).expect("a want has not ended");
@@ -251,6 +282,29 @@ async fn a_file_that_the_index_knows_is_read_again_for_many_chunks() {
     assert_eq!(again.fetch().await, SIZE as u64);
 }
 
+/// A search once rested for ever if what it did had come to its end at the moment it was to rest.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_goes_on_after_a_rest_in_which_its_operation_ended() {
+    let looks = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&looks);
+    // The last entry of the last directory is looked at until the search is to rest.
+    let leave_out = move |name: &OsStr| {
+        if name == "last" {
+            let start = Instant::now();
+            seen.store(1, Ordering::SeqCst);
+            while seen.load(Ordering::SeqCst) < 5 && start.elapsed() < LIMIT {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        false
+    };
+    let files = [("directory/last", &noise(1, SIZE)[..])];
+    let world = World::leaving_out(Arc::new(leave_out), Habit::Hangs, &files).await;
+    let ends = Ends { looks: Some(Arc::clone(&looks)), ..Ends::default() };
+    assert_eq!(world.fetch_to(ends).await, SIZE as u64);
+    assert!(looks.load(Ordering::SeqCst) >= 5);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_nowhere_on_the_disk_comes_over_the_network() {
     let world = World::new(Habit::Brings, &[("other", &noise(2, SIZE))]).await;
@@ -276,7 +330,7 @@ async fn what_the_session_cancels_ends() {
         world.plugin.cancel_chunks(&tags);
     };
     tokio::time::timeout(LIMIT, async { tokio::join!(fetching, cancelling) }).await.expect("it does not end");
-    let ends = ends.0.lock().unwrap();
+    let ends = ends.ended.lock().unwrap();
     assert!(ends.len() == world.wants.len() && ends.values().all(|end| *end == Err(Outcome::Cancelled)));
 }
 

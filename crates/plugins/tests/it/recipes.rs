@@ -58,6 +58,10 @@ impl TransferPlugin for Half {
         "half"
     }
 
+    fn inner(&self) -> Option<&dyn TransferPlugin> {
+        Some(&self.network)
+    }
+
     fn window(&self) -> u64 {
         4 * PIECE as u64
     }
@@ -69,14 +73,6 @@ impl TransferPlugin for Half {
 
     fn takes_all_chunks(&self) -> bool {
         self.all_at_once
-    }
-
-    fn blame(&self, source: &str) {
-        self.network.blame(source);
-    }
-
-    fn trouble(&self) -> Option<String> {
-        self.network.trouble()
     }
 
     fn get_descriptors<'a>(
@@ -115,10 +111,6 @@ impl TransferPlugin for Half {
                 tokio::time::sleep(Duration::from_millis(60)).await;
             }
         })
-    }
-
-    fn cancel_chunks(&self, tags: &[Tag]) {
-        self.network.cancel_chunks(tags);
     }
 }
 

@@ -1,6 +1,5 @@
 //! Requests that change from one way to a better one in mid-transfer, and back.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use towpath_plugins::takeover::Names;
 use towpath_plugins::{Direct, Local, Takeover};
 use towpath_store::{About, MemoryStore};
 use towpath_transfer::plugin::{Query, Sink};
-use towpath_transfer::{BoxFuture, Context, Description, Outcome, Session, Tag, TransferPlugin, Want};
+use towpath_transfer::{BoxFuture, Context, Description, Outcome, Session, TransferPlugin, Want};
 
 use crate::support::*;
 
@@ -51,6 +50,9 @@ impl TransferPlugin for Way {
     fn trouble(&self) -> Option<String> {
         self.trouble.lock().unwrap().clone()
     }
+    fn inner(&self) -> Option<&dyn TransferPlugin> {
+        Some(&self.inner)
+    }
     fn get_descriptors<'a>(
         &'a self,
         query: Query,
@@ -67,17 +69,6 @@ impl TransferPlugin for Way {
     ) -> BoxFuture<'a, ()> {
         self.wants.fetch_add(wants.len() as u64, Ordering::Relaxed);
         self.inner.get_chunks(wants, context, sink)
-    }
-    fn cancel_chunks(&self, tags: &[Tag]) {
-        self.inner.cancel_chunks(tags);
-    }
-    fn have<'a>(
-        &'a self,
-        oid: Oid,
-        context: &'a Context,
-        ranges: mpsc::Sender<Vec<Range<u64>>>,
-    ) -> BoxFuture<'a, ()> {
-        self.inner.have(oid, context, ranges)
     }
 }
 

@@ -40,6 +40,8 @@ pub(super) struct Active {
     part: Option<Range<u64>>,
     /// The next chunk of the recipe to plan.
     pub(super) next_chunk: usize,
+    /// The last batch of wants before the recipe was used.
+    pub(super) switched: u64,
     /// Bytes in the target that may be good.
     pub(super) existing: Intervals,
     /// Pieces being read back, and whether something was written to them since.
@@ -189,6 +191,7 @@ impl Actor {
             cursor: 0,
             part: None,
             next_chunk: 0,
+            switched: 0,
             existing: Intervals::default(),
             rechecking: HashMap::new(),
             writing: 0,
@@ -336,6 +339,9 @@ impl Actor {
     }
 
     fn outcome(&mut self, tag: Tag, outcome: &Outcome) {
+        if matches!(outcome, Outcome::RetryLater(_)) && self.gives_way(tag) {
+            return;
+        }
         if let Verdict::Failed(want) = self.ledger.ended(tag, outcome, Instant::now()) {
             self.failed(&want, || FetchError::Ended(outcome.clone()));
         }

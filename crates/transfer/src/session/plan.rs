@@ -67,6 +67,19 @@ impl Actor {
         }
     }
 
+    /// Chunks that were left out, for a piece was to bring them, are wanted after all.
+    pub(super) fn plan_chunks_in(&mut self, key: ObjectKey, range: &Range<u64>) {
+        let Some(active) = self.objects.get(&key) else { return };
+        let (Some(layout), Some(recipe)) = (active.object.layout(), &active.recipe) else { return };
+        let planned = &recipe.chunks[..active.next_chunk.min(recipe.chunks.len())];
+        let from = planned.partition_point(|chunk| chunk.offset + u64::from(chunk.len) <= range.start);
+        let touched: Vec<RecipeChunk> =
+            planned[from..].iter().take_while(|chunk| chunk.offset < range.end).copied().collect();
+        for chunk in touched {
+            self.plan_chunk(key, &layout, &chunk, Instant::now());
+        }
+    }
+
     fn add(&mut self, key: ObjectKey, id: WantId, offset: u64, now: Instant) {
         let Some(active) = self.objects.get(&key) else { return };
         let group = Arc::clone(&active.object.group);

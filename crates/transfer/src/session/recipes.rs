@@ -15,7 +15,7 @@ use super::actor::{Active, Actor, Phase};
 use super::events::Event;
 use crate::claim::{MAX_CHUNKS, RecipeReader, WrongRecipe};
 use crate::plugin::{Context, Description, ObjectFacts, Query, TransferPlugin};
-use crate::want::{ObjectKey, Outcome};
+use crate::want::{ObjectKey, Outcome, Tag};
 
 /// How often the root plugin is asked whether it wants recipes, at most.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -99,7 +99,8 @@ impl Actor {
         let mut here = active.existing.clone();
         self.ledger.have(key).into_iter().flat_map(|have| have.iter()).for_each(|range| here.insert(range));
         let missing = size.saturating_sub(here.len()).saturating_sub(self.ledger.asked_bytes(key));
-        let facts = ObjectFacts { oid, size, missing, group: &active.object.group };
+        let facts =
+            ObjectFacts { oid, asked_as: active.object.oid, size, missing, group: &active.object.group };
         missing > 0 && self.root.wants_recipe(&facts)
     }
 
@@ -153,8 +154,30 @@ impl Actor {
             return;
         }
         active.recipe = Some(claim);
+        active.switched = self.ledger.last_batch();
         self.ledger.take_back_pieces(key);
         self.advance(key);
+    }
+
+    /// Whether a piece that was asked for before the recipe came, and that the root plugin does not bring
+    /// now, gives way to chunks.
+    pub(super) fn gives_way(&mut self, tag: Tag) -> bool {
+        let Some(want) = self.ledger.get(tag) else { return false };
+        let switched = want.places.iter().map(|place| {
+            let active = self.objects.get(&place.object).filter(|active| active.recipe.is_some());
+            active.map(|active| active.switched)
+        });
+        // Of several objects with the same piece each must have its recipe.
+        let Some(batch) = switched.collect::<Option<Vec<u64>>>().and_then(|all| all.into_iter().min()) else {
+            return false;
+        };
+        let len = want.id.len();
+        let places = self.ledger.take_back_piece(tag, batch);
+        for place in &places {
+            self.plan_chunks_in(place.object, &(place.offset..place.offset + len));
+            self.advance(place.object);
+        }
+        !places.is_empty()
     }
 }
 

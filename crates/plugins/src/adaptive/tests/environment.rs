@@ -243,6 +243,8 @@ impl<'a> Fetch<'a> {
                 end: End::Checked(Vec::new()),
             }),
             Action::Start { id, operation } => {
+                let rests = self.readings.iter().any(|it| it.is_paused);
+                assert!(!rests, "the driver would let all go on");
                 let (began, done, paused) = (self.now, 0.0, 0.0);
                 self.readings.push(Reading { id, operation, done, began, is_paused: false, paused });
             }
@@ -423,7 +425,8 @@ impl<'a> Fetch<'a> {
         let end = match &reading.operation {
             Operation::Stat(directory) => {
                 let (files, directories) = self.world.tree.list(directory);
-                End::Listed { files, directories }
+                self.tell(Event::Listed { operation: id, files, directories });
+                End::Listed
             }
             Operation::Hash(file) => End::Hashed { bytes: file.size },
             Operation::Check(_) | Operation::Read { .. } => End::Failed,

@@ -71,11 +71,13 @@ fn search(tree: &Tree, path: &str) -> Account {
                     events.push(Event::Recomputed(Duration::ZERO));
                 }
                 Action::Start { id, operation } => {
+                    let mut listed = None;
                     let (took, end, is_useful) = match operation {
                         Operation::Check(_) => (0.0, End::Checked(Vec::new()), false),
                         Operation::Stat(directory) => {
                             let (files, directories) = tree.list(&directory);
-                            (1.5e-3, End::Listed { files, directories }, false)
+                            listed = Some(Event::Listed { operation: id, files, directories });
+                            (1.5e-3, End::Listed, false)
                         }
                         Operation::Hash(file) => {
                             let is_useful = useful.0 == file.directory && *useful.1 == *file.name;
@@ -91,6 +93,7 @@ fn search(tree: &Tree, path: &str) -> Account {
                         return Account { stats, ..scheduler.account() };
                     }
                     events.push(Event::Completed { operation: id, took, end });
+                    events.extend(listed);
                 }
                 _ => {}
             }

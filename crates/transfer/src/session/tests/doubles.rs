@@ -12,7 +12,7 @@ use towpath_content::pieces::{Layout, PieceTree, Value};
 
 use super::super::*;
 use crate::plugin::{BoxFuture, Description, ObjectFacts, Query, RecipePart, Sink};
-use crate::want::{Delivery, Payload, Proof, Tag, Want, WantId};
+use crate::want::{Delivery, Payload, Proof, Want, WantId};
 
 /// Longer than any test takes that goes well.
 pub const LIMIT: Duration = Duration::from_secs(20);
@@ -315,8 +315,6 @@ impl TransferPlugin for Source {
             }
         })
     }
-
-    fn cancel_chunks(&self, _tags: &[Tag]) {}
 }
 
 /// A plugin whose every question and want hangs.
@@ -351,8 +349,6 @@ impl TransferPlugin for Silent {
     fn get_chunks<'a>(&'a self, _: Vec<Want>, _: &'a Context, _: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         Box::pin(std::future::pending())
     }
-
-    fn cancel_chunks(&self, _tags: &[Tag]) {}
 }
 
 pub fn tree(data: &[u8]) -> PieceTree {

@@ -89,6 +89,19 @@ async fn the_rest_of_an_object_comes_as_chunks() {
 }
 
 #[tokio::test]
+async fn a_piece_that_is_put_off_when_the_recipe_is_here_comes_as_chunks() {
+    let data = pattern(20 * PIECE + 5, 1);
+    let put_off = |want: &Want, _| match want.id {
+        WantId::Piece { index: 3.., .. } => Act::End(Outcome::RetryLater(Duration::from_millis(1))),
+        _ => Act::Good,
+    };
+    let source = switching(&data, &data, 2).taking_all_chunks().script(put_off);
+    let source = fetch_slowly(source, &data).await;
+    let chunks = (data.len() - 3 * PIECE).div_ceil(CHUNK);
+    assert!((chunks..=chunks + 1).contains(&source.chunks_asked()), "{} chunks", source.chunks_asked());
+}
+
+#[tokio::test]
 async fn chunks_tell_where_they_can_be_asked_for() {
     let data = pattern(6 * PIECE, 1);
     let source = fetch_slowly(switching(&data, &data, 1), &data).await;

@@ -1,0 +1,86 @@
+//! Chunks that a region of a local file likely resembles are asked for as deltas against it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use towpath_content::delta;
+use towpath_transfer::{Basis, Origin, Tag, Want};
+
+use super::Driver;
+use crate::adaptive::neighbours::Region;
+use crate::adaptive::worth::delta_pays;
+use crate::disk_search;
+
+/// Whether a want was asked for as a delta.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum DeltaState {
+    Untried,
+    Asked,
+    /// What came of it was of no use: it is asked for as it is.
+    Failed,
+}
+
+impl Driver {
+    /// What runs of `wants` that follow each other in an object likely resemble, as far as it pays. Only
+    /// whom this machine's files may be known to is told what they hash to.
+    pub(super) fn liken(&mut self, wants: &[Want]) -> Vec<(Range<usize>, Region)> {
+        if !self.search.scope.beyond_destination {
+            return Vec::new();
+        }
+        let rate = self.scheduler.wire_rate(self.shared.now());
+        let mut likely = Vec::new();
+        let mut start = 0;
+        for run in wants.chunk_by(|a, b| self.may_join(a, b)) {
+            let numbers = start..start + run.len();
+            start = numbers.end;
+            let Some(Origin { oid, offset }) = run.first().and_then(|want| want.origin) else { continue };
+            let len = run.iter().map(|want| want.id.len()).sum();
+            let region = self.neighbours.region(&oid, &(offset..offset + len));
+            let is_untried = run.first().is_some_and(|want| self.is_untried(want.tag));
+            if let Some(region) = region.filter(|it| is_untried && delta_pays(rate, len, it.len())) {
+                likely.push((numbers, region));
+            }
+        }
+        let likened = likely.iter().flat_map(|(numbers, _)| &wants[numbers.clone()]);
+        for want in likened {
+            self.open.get_mut(&want.tag).into_iter().for_each(|open| open.delta = DeltaState::Asked);
+        }
+        likely
+    }
+
+    fn is_untried(&self, tag: Tag) -> bool {
+        self.open.get(&tag).is_some_and(|open| open.delta == DeltaState::Untried)
+    }
+
+    /// Whether `next` follows in the object of `want`, and is to be asked for alike.
+    fn may_join(&self, want: &Want, next: &Want) -> bool {
+        let ends = want.origin.map(|it| Origin { offset: it.offset + want.id.len(), ..it });
+        ends.is_some() && ends == next.origin && self.is_untried(want.tag) == self.is_untried(next.tag)
+    }
+
+    /// Whether a want was asked for as a delta; if so, it is not again.
+    pub(super) fn gives_up_delta(&mut self, tag: Tag) -> bool {
+        let open = self.open.get_mut(&tag).filter(|open| open.delta == DeltaState::Asked);
+        open.map(|open| open.delta = DeltaState::Failed).is_some()
+    }
+}
+
+/// Signs regions, each for the run of wants that likely resembles it. What cannot be read helps nobody.
+pub(super) async fn sign(wants: &mut [Want], likely: Vec<(Range<usize>, Region)>) {
+    let (runs, regions): (Vec<_>, Vec<_>) = likely.into_iter().unzip();
+    let lens = runs.iter().map(|run| wants[run.clone()].iter().map(|want| want.id.len()).sum());
+    let work: Vec<(Region, u64)> = regions.into_iter().zip(lens).collect();
+    let signing = move || work.into_iter().map(|(region, len)| basis(&region, len)).collect::<Vec<_>>();
+    let signed = tokio::task::spawn_blocking(signing).await.unwrap_or_default();
+    for (run, basis) in runs.into_iter().zip(signed) {
+        wants[run].iter_mut().for_each(|want| want.basis.clone_from(&basis));
+    }
+}
+
+fn basis(region: &Region, len: u64) -> Option<Arc<Basis>> {
+    let base = disk_search::read(&region.path, &region.range).ok()?;
+    let target = usize::try_from(len).ok()?;
+    let block = delta::block_len(base.len(), target, &delta::Hints::default());
+    let signature = delta::Signature::of(&base, block, target).ok()?.to_bytes().into();
+    Some(Arc::new(Basis { base: base.into(), signature }))
+}

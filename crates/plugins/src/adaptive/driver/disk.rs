@@ -1,0 +1,252 @@
+//! The driver's side of the disk: operations as the search's thread takes them, what they come to as the
+//! scheduler is told it, and what they find on its way to the session.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+use tokio::sync::mpsc;
+use towpath_content::chunking::{ChunkHash, Parameters};
+use towpath_content::tree::Time;
+use towpath_store::Stamp;
+use towpath_transfer::plugin::Sink;
+use towpath_transfer::want::Payload;
+use towpath_transfer::{Delivery, Origin, Tag, WantId};
+
+use super::{Driver, Search, Told};
+use crate::adaptive::event::{End, Event};
+use crate::adaptive::heuristics::File;
+use crate::adaptive::operations::{Operation, OperationId, Span};
+use crate::adaptive::paths::Directory;
+use crate::disk_search::scope::Mounts;
+use crate::disk_search::{self, Candidate, Finished, FoundChunk, InFlight, Rules};
+use crate::local::SOURCE;
+
+/// Directories that were listed, remembered by device and inode so that none is listed twice.
+const LISTED: usize = 1 << 18;
+
+/// An operation on the disk.
+pub(super) struct Running {
+    id: OperationId,
+    /// Of a CACHE-CHECK: what is looked up. Of a CACHE-READ: how many chunks.
+    tags: Vec<Tag>,
+    /// Of a STAT: device and inode of the directory, once the first part has come.
+    lists: Option<(u64, u64)>,
+}
+
+/// Which chunks are wanted, by what they hash to: read by the search's thread.
+pub(super) type ByHash = Arc<RwLock<HashMap<ChunkHash, (Tag, u32)>>>;
+
+/// What the disk found, on its way to the session.
+pub(super) type Finds = mpsc::UnboundedSender<(Arc<dyn Sink>, Delivery, InFlight)>;
+
+/// What the search's thread asks.
+pub(super) fn rules(search: &Search, by_hash: &ByHash, mounts: &Arc<Mounts>) -> Rules {
+    let by_hash = Arc::clone(by_hash);
+    let (scope, mounts) = (search.scope.clone(), Arc::clone(mounts));
+    Rules {
+        wanted: Arc::new(move |hash| {
+            by_hash.read().unwrap_or_else(PoisonError::into_inner).get(hash).map(|(_, len)| *len)
+        }),
+        may_use: Arc::new(move |path| scope.covers(path, &mounts)),
+        leave_out: Arc::clone(&search.leave_out),
+    }
+}
+
+/// Hands what is found to the session, one by one.
+pub(super) async fn deliver_all(
+    mut found: mpsc::UnboundedReceiver<(Arc<dyn Sink>, Delivery, InFlight)>,
+    told: mpsc::WeakUnboundedSender<Told>,
+) {
+    while let Some((sink, delivery, held)) = found.recv().await {
+        let tag = delivery.tag;
+        sink.deliver(delivery).await;
+        drop(held);
+        if let Some(told) = told.upgrade() {
+            // It ends only with this task.
+            let _ = told.send(Told::Given(tag));
+        }
+    }
+}
+
+impl Driver {
+    /// Hands an operation to the disk; false if it cannot be done.
+    pub(super) fn start(&mut self, id: OperationId, operation: Operation) -> bool {
+        let (operation, tags) = match operation {
+            Operation::Check(mut tags) => {
+                tags.retain(|tag| self.open.contains_key(tag));
+                let hashes = tags.iter().filter_map(|tag| self.hash(*tag)).collect();
+                (disk_search::Operation::CacheCheck(hashes), tags)
+            }
+            Operation::Read { spans, .. } => {
+                let located =
+                    |span: &Span| Some((self.hash(span.tag)?, self.located.get(&span.tag)?.clone()));
+                let chunks: Vec<_> = spans.iter().filter_map(located).collect();
+                (disk_search::Operation::CacheRead(chunks), spans.iter().map(|span| span.tag).collect())
+            }
+            Operation::Hash(file) => match self.hash_operation(&file) {
+                Some(operation) => (operation, Vec::new()),
+                None => return false,
+            },
+            Operation::Stat(directory) => {
+                (disk_search::Operation::Stat(self.directory(directory.path())), Vec::new())
+            }
+        };
+        match self.executor.submit(operation) {
+            Ok(submitted) => {
+                self.running.insert(submitted, Running { id, tags, lists: None });
+                true
+            }
+            Err(_full) => false,
+        }
+    }
+
+    fn hash(&self, tag: Tag) -> Option<ChunkHash> {
+        match &self.open.get(&tag)?.want.id {
+            WantId::Chunk { hash, .. } => Some(ChunkHash(*hash)),
+            WantId::Piece { .. } | WantId::Block { .. } => None,
+        }
+    }
+
+    /// A file is cut as most of the wanted chunks are, or as its own size suggests if some are cut so.
+    fn hash_operation(&self, file: &File) -> Option<disk_search::Operation> {
+        let usual = Parameters::for_size(file.size);
+        let is_usual = |(parameters, _): &&(Parameters, usize)| Some(*parameters) == usual;
+        let most = || self.cuts.iter().max_by_key(|(_, count)| *count);
+        let (parameters, _) = *self.cuts.iter().find(is_usual).or_else(most)?;
+        let dir: Arc<Path> = file.directory.path().into();
+        let name = path_of(&file.name).into_os_string();
+        let stamp = Stamp::of_path(&dir.join(&name)).ok()?;
+        let candidate = Candidate { dir, name, stamp };
+        let again = self.promised.contains(&*candidate.path());
+        Some(disk_search::Operation::Hash { candidate, parameters, again })
+    }
+
+    /// A directory, with the file system that the search came from into it.
+    fn directory(&self, path: PathBuf) -> disk_search::Directory {
+        let above = self.mounts.iter().filter(|(begin, _)| path.starts_with(begin));
+        let nearest = above.max_by_key(|(begin, _)| begin.as_os_str().len());
+        match nearest {
+            Some((begin, directory)) if *begin != path => {
+                disk_search::Directory { path: path.into(), mount: directory.mount }
+            }
+            _ => disk_search::Directory::start(&path),
+        }
+    }
+
+    pub(super) fn searched(&mut self, event: disk_search::Event) {
+        match event {
+            disk_search::Event::Listed { id, listing } => self.listed(id, listing),
+            disk_search::Event::Found { id, chunk, held } => self.found(id, chunk, held),
+            disk_search::Event::Ended { id, result, cost } => {
+                let Some(Running { id, tags, .. }) = self.running.remove(&id) else { return };
+                let end = match result {
+                    Ok(finished) => self.finished(finished, &tags, cost.bytes),
+                    Err(error) => {
+                        tracing::debug!(%error, "a search's operation came to nothing");
+                        End::Failed
+                    }
+                };
+                self.feed(Event::Completed { operation: id, took: cost.time, end });
+            }
+        }
+    }
+
+    fn listed(&mut self, id: disk_search::OperationId, listing: disk_search::Listing) {
+        let Some(running) = self.running.get_mut(&id) else { return };
+        let operation = running.id;
+        if running.lists.replace(listing.identity).is_none()
+            && self.listed.len() < LISTED
+            && !self.listed.insert(listing.identity)
+        {
+            return self.executor.cancel(id);
+        }
+        for directory in &listing.directories {
+            let parent = directory.path.parent();
+            let begin = self.mounts.iter_mut().find(|(begin, _)| Some(begin.as_path()) == parent);
+            if let Some((_, begin)) = begin {
+                begin.mount = directory.mount;
+            }
+        }
+        let files = listing.files.iter().map(|candidate| {
+            let modified = Some(modified(&candidate.stamp));
+            file(&candidate.path(), candidate.stamp.size, modified)
+        });
+        let below = listing.directories.iter().filter(|directory| self.search.scope.enters(&directory.path));
+        let names = below.filter_map(|directory| directory.path.file_name());
+        let directories = names.map(|name| name.as_bytes().into()).collect();
+        let files = files.collect();
+        self.feed(Event::Listed { operation, files, directories });
+    }
+
+    fn found(&mut self, id: disk_search::OperationId, chunk: FoundChunk, held: InFlight) {
+        let known = self.by_hash.read().unwrap_or_else(PoisonError::into_inner).get(&chunk.hash).copied();
+        let (Some((tag, _)), Some(operation)) = (known, self.running.get(&id).map(|it| it.id)) else {
+            return;
+        };
+        let Some(open) = self.open.get(&tag) else { return };
+        if let Some(Origin { oid, offset }) = open.want.origin {
+            self.neighbours.found(&oid, offset, open.want.id.len(), chunk.place);
+        }
+        let Some(call) = self.calls.get(&open.call) else { return };
+        let now = Instant::now();
+        let delivery = Delivery {
+            tag,
+            payload: Payload::Bytes(chunk.bytes),
+            proof: None,
+            source: SOURCE.into(),
+            timing: (now, now),
+            saved: 0,
+        };
+        // The task ends only with this one.
+        let _ = self.finds.send((Arc::clone(&call.sink), delivery, held));
+        self.by_hash.write().unwrap_or_else(PoisonError::into_inner).remove(&chunk.hash);
+        self.feed(Event::Found { operation, tag });
+    }
+
+    fn finished(&mut self, finished: Finished, tags: &[Tag], bytes: u64) -> End {
+        match finished {
+            Finished::Stat => End::Listed,
+            Finished::Hash(_) => End::Hashed { bytes },
+            Finished::CacheRead(_) => End::Read { chunks: tags.len() as u64 },
+            Finished::CacheCheck(places) => {
+                let mut by_file: HashMap<Arc<Path>, (u64, Vec<Span>)> = HashMap::new();
+                for (tag, place) in tags.iter().zip(places) {
+                    let Some(place) = place.filter(|_| self.open.contains_key(tag)) else { continue };
+                    let (_, spans) =
+                        by_file.entry(Arc::clone(&place.path)).or_insert((place.stamp.size, Vec::new()));
+                    spans.push(Span { tag: *tag, offset: place.offset });
+                    if self.promised.len() < LISTED {
+                        self.promised.insert(Arc::clone(&place.path));
+                    }
+                    self.located.insert(*tag, place);
+                }
+                let files = by_file.into_iter();
+                End::Checked(
+                    files.map(|(path, (size, spans))| (Arc::new(file(&path, size, None)), spans)).collect(),
+                )
+            }
+        }
+    }
+}
+
+/// A file as the heuristics know it.
+pub(super) fn file(path: &Path, size: u64, modified: Option<Time>) -> File {
+    let name = path.file_name().map_or(&b""[..], OsStrExt::as_bytes);
+    let directory = Directory::new(path.parent().unwrap_or(path));
+    File { directory, name: name.into(), size, modified }
+}
+
+fn modified(stamp: &Stamp) -> Time {
+    const SECOND: i64 = 1_000_000_000;
+    // Between 0 and 10^9.
+    let nanos = u32::try_from(stamp.mtime_ns.rem_euclid(SECOND)).unwrap_or(0);
+    Time { seconds: stamp.mtime_ns.div_euclid(SECOND), nanos }
+}
+
+pub(super) fn path_of(bytes: &[u8]) -> PathBuf {
+    OsStr::from_bytes(bytes).into()
+}

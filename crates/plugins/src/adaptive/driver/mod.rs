@@ -1,0 +1,400 @@
+//! Ties the [`Scheduler`] to the world: tells it what happens, and does what it answers.
+//!
+//! One task a transfer, from the first chunk on. Disk operations run in the search's own thread
+//! (`disk`), network requests as calls of the wrapped plugin (`network_sink`, `deltas`); both come back as
+//! messages, and so does what the session wants. What the disk finds goes to the session through a task of
+//! its own, so that a session that is behind delays the disk and nothing else.
+
+mod deltas;
+mod disk;
+mod network_sink;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+use towpath_content::chunking::{ChunkHash, Parameters};
+use towpath_store::DiskStore;
+use towpath_store::disk::chunk_index::Location;
+use towpath_transfer::plugin::Sink;
+use towpath_transfer::want::Group;
+use towpath_transfer::{Context, Outcome, Tag, TransferPlugin, Want, WantId};
+
+use self::deltas::DeltaState;
+use self::disk::{ByHash, Finds, Running};
+use self::network_sink::NetworkSink;
+use super::costs::Costs;
+use super::event::{Action, End, Event};
+use super::groups::Chunk;
+use super::heuristics::File;
+use super::meter::chunk_window;
+use super::neighbours::Neighbours;
+use super::operations::Limits;
+use super::paths::Directory;
+use super::plugin::Shared;
+use super::pressure::Queues;
+use super::scheduler::{Scheduler, Settings};
+use crate::disk_search::scope::Mounts;
+use crate::disk_search::{self, Executor, Scope};
+
+/// How often queues are looked at, and judged anew what goes on: a pause that is noticed a quarter of a
+/// second late costs more than the search saves.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Where a transfer may search.
+#[derive(Clone)]
+pub struct Search {
+    /// Whose index is asked, and learns what is read.
+    pub store: Arc<DiskStore>,
+    /// Where it begins and what it may enter.
+    pub scope: Scope,
+    /// Names that are not looked at: temporaries.
+    pub leave_out: Arc<dyn Fn(&OsStr) -> bool + Send + Sync>,
+}
+
+/// What the driver is told.
+pub(super) enum Told {
+    /// The session wants chunks.
+    Wanted {
+        /// Which.
+        wants: Vec<Want>,
+        /// By what right.
+        context: Context,
+        /// Where they go.
+        sink: Arc<dyn Sink>,
+        /// Told when each has ended.
+        done: oneshot::Sender<()>,
+    },
+    /// The session does not want these any more.
+    Withdrawn(Vec<Tag>),
+    /// The network brought one.
+    Arrived {
+        /// Which.
+        tag: Tag,
+        /// Its bytes.
+        len: u32,
+        /// How many of these a delta saved.
+        saved: u32,
+    },
+    /// What the disk found has reached the session.
+    Given(Tag),
+    /// The network did not bring one.
+    Ended {
+        /// Which.
+        tag: Tag,
+        /// Why.
+        outcome: Outcome,
+    },
+}
+
+/// One call of the session.
+struct Call {
+    context: Context,
+    sink: Arc<dyn Sink>,
+    open: usize,
+    done: Option<oneshot::Sender<()>>,
+}
+
+/// A want that has not ended.
+struct Open {
+    want: Want,
+    call: u64,
+    delta: DeltaState,
+}
+
+struct Driver {
+    network: Arc<dyn TransferPlugin>,
+    search: Search,
+    shared: Arc<Shared>,
+    told: mpsc::WeakUnboundedSender<Told>,
+    token: CancellationToken,
+    scheduler: Scheduler,
+    executor: Executor,
+    finds: Finds,
+    calls: HashMap<u64, Call>,
+    open: HashMap<Tag, Open>,
+    by_hash: ByHash,
+    last_call: u64,
+    /// How wanted chunks are cut, and how many are.
+    cuts: Vec<(Parameters, usize)>,
+    running: HashMap<disk_search::OperationId, Running>,
+    located: HashMap<Tag, Location>,
+    neighbours: Neighbours,
+    /// Files of which the index says that they hold wanted chunks.
+    promised: HashSet<Arc<Path>>,
+    listed: HashSet<(u64, u64)>,
+    mounts: Vec<(PathBuf, disk_search::Directory)>,
+    looks: bool,
+}
+
+/// Runs until cancelled.
+pub(super) async fn run(
+    network: Arc<dyn TransferPlugin>,
+    search: Search,
+    shared: Arc<Shared>,
+    told: mpsc::WeakUnboundedSender<Told>,
+    mut inbox: mpsc::UnboundedReceiver<Told>,
+    token: CancellationToken,
+) {
+    let by_hash = ByHash::default();
+    let mounts = Arc::new(Mounts::read().unwrap_or_default());
+    let (executor, mut events) = match Executor::start(
+        Arc::clone(&search.store),
+        disk::rules(&search, &by_hash, &mounts),
+        disk_search::Limits::default(),
+    ) {
+        Ok(started) => started,
+        Err(error) => {
+            tracing::warn!(%error, "nothing can be searched here");
+            return refuse_all(inbox).await;
+        }
+    };
+    let (finds, found) = mpsc::unbounded_channel();
+    tokio::spawn(token.clone().run_until_cancelled_owned(disk::deliver_all(found, told.clone())));
+    let settings = Settings {
+        limits: Limits::default(),
+        parallel: 1,
+        costs: Costs::default(),
+        rate: shared.meter().rate(),
+    };
+    let mut driver = Driver {
+        network,
+        search,
+        shared,
+        told,
+        token,
+        scheduler: Scheduler::new(settings),
+        executor,
+        finds,
+        calls: HashMap::new(),
+        open: HashMap::new(),
+        by_hash,
+        last_call: 0,
+        cuts: Vec::new(),
+        running: HashMap::new(),
+        located: HashMap::new(),
+        neighbours: Neighbours::default(),
+        promised: HashSet::new(),
+        listed: HashSet::new(),
+        mounts: Vec::new(),
+        looks: false,
+    };
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            told = inbox.recv() => match told {
+                Some(told) => driver.told(told, &mounts),
+                None => return,
+            },
+            Some(event) = events.recv() => driver.searched(event),
+            _ = tick.tick() => driver.tick(),
+        }
+    }
+}
+
+/// Without a search all chunks are had as pieces.
+async fn refuse_all(mut inbox: mpsc::UnboundedReceiver<Told>) {
+    while let Some(told) = inbox.recv().await {
+        if let Told::Wanted { wants, sink, done, .. } = told {
+            wants.iter().for_each(|want| sink.outcome(want.tag, Outcome::NotHere));
+            let _ = done.send(());
+        }
+    }
+}
+
+impl Driver {
+    fn told(&mut self, told: Told, mounts: &Mounts) {
+        match told {
+            Told::Wanted { wants, context, sink, done } => {
+                self.look(mounts);
+                self.wanted(wants, context, sink, done);
+            }
+            Told::Withdrawn(tags) => {
+                let tags: Vec<Tag> = tags.into_iter().filter(|tag| self.open.contains_key(tag)).collect();
+                tags.iter().for_each(|tag| self.end(*tag, Some(Outcome::Cancelled)));
+                self.feed(Event::Withdrawn(tags));
+            }
+            Told::Arrived { tag, len, saved } => {
+                // In this order: whoever waits for the last one reads the account.
+                self.feed(Event::Arrived { tag, len, saved });
+                self.end(tag, None);
+            }
+            Told::Given(tag) => self.end(tag, None),
+            // Cancelled with others that the disk had: it is still wanted.
+            Told::Ended { tag, outcome: Outcome::Cancelled } => self.feed(Event::NotBrought(vec![tag])),
+            Told::Ended { tag, outcome: Outcome::RetryLater(_) } if self.gives_up_delta(tag) => {
+                self.feed(Event::NotBrought(vec![tag]));
+            }
+            Told::Ended { tag, outcome } => {
+                self.end(tag, Some(outcome));
+                self.feed(Event::Withdrawn(vec![tag]));
+            }
+        }
+    }
+
+    /// Once: where to begin.
+    fn look(&mut self, mounts: &Mounts) {
+        if !std::mem::replace(&mut self.looks, true) {
+            let beginnings = self.search.scope.outward(mounts);
+            let directories = beginnings.iter().map(|begin| Directory::new(&begin.path)).collect();
+            self.mounts = beginnings
+                .into_iter()
+                .map(|begin| (begin.path.clone(), disk_search::Directory::start(&begin.path)))
+                .collect();
+            let asked = self.search.scope.extra.iter().map(|path| Directory::new(path)).collect();
+            self.feed(Event::Asked(asked));
+            self.feed(Event::Look(directories));
+        }
+    }
+
+    fn wanted(&mut self, wants: Vec<Want>, context: Context, sink: Arc<dyn Sink>, done: oneshot::Sender<()>) {
+        self.last_call += 1;
+        let call = self.last_call;
+        self.calls.insert(call, Call { context, sink, open: wants.len(), done: Some(done) });
+        let mut groups: Vec<(Arc<Group>, Vec<Chunk>)> = Vec::new();
+        for want in wants {
+            let (WantId::Chunk { hash, len }, Some(origin)) = (&want.id, &want.origin) else { continue };
+            let chunk = Chunk { tag: want.tag, offset: origin.offset, len: *len };
+            let known = groups.iter_mut().rev().find(|(group, _)| Arc::ptr_eq(group, &want.group));
+            match known {
+                Some((_, chunks)) => chunks.push(chunk),
+                None => groups.push((Arc::clone(&want.group), vec![chunk])),
+            }
+            self.count_cut(self.shared.parameters(&origin.oid), true);
+            self.by_hash
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(ChunkHash(*hash), (want.tag, *len));
+            self.open.insert(want.tag, Open { want, call, delta: DeltaState::Untried });
+        }
+        for (group, chunks) in groups {
+            self.feed(Event::Wanted { files: vec![Arc::new(self.file(&group))], chunks });
+        }
+    }
+
+    /// What the heuristics compare: where the file will lie, or its name where the search begins.
+    fn file(&self, group: &Group) -> File {
+        let path = match &group.destination {
+            Some(path) => path.clone(),
+            None => self.search.scope.start.join(disk::path_of(&group.path)),
+        };
+        disk::file(&path, group.size.unwrap_or(0), group.modified)
+    }
+
+    fn count_cut(&mut self, parameters: Option<Parameters>, is_more: bool) {
+        let Some(parameters) = parameters else { return };
+        let known = self.cuts.iter_mut().find(|(known, _)| *known == parameters);
+        match (known, is_more) {
+            (Some((_, count)), true) => *count += 1,
+            (Some((_, count)), false) => *count -= 1,
+            (None, true) => self.cuts.push((parameters, 1)),
+            (None, false) => {}
+        }
+        self.cuts.retain(|(_, count)| *count > 0);
+    }
+
+    /// A want is over; `outcome` tells the session unless it has the bytes.
+    fn end(&mut self, tag: Tag, outcome: Option<Outcome>) {
+        let Some(Open { want, call, .. }) = self.open.remove(&tag) else { return };
+        if let WantId::Chunk { hash, .. } = &want.id {
+            let hash = ChunkHash(*hash);
+            self.by_hash.write().unwrap_or_else(PoisonError::into_inner).remove(&hash);
+        }
+        self.located.remove(&tag);
+        let cut = want.origin.as_ref().and_then(|origin| self.shared.parameters(&origin.oid));
+        self.count_cut(cut, false);
+        let Some(ended) = self.calls.get_mut(&call) else { return };
+        if let Some(outcome) = outcome {
+            ended.sink.outcome(tag, outcome);
+        }
+        ended.open -= 1;
+        if ended.open == 0
+            && let Some(done) = self.calls.remove(&call).and_then(|call| call.done)
+        {
+            // Nobody may wait for it any more.
+            let _ = done.send(());
+        }
+    }
+
+    fn tick(&mut self) {
+        if self.open.is_empty() {
+            return;
+        }
+        let pressure = self.calls.values().next().map(|call| call.sink.pressure()).unwrap_or_default();
+        let path = self.network.path();
+        let rate = self.scheduler.network_rate(self.shared.now());
+        self.feed(Event::Pressure(Queues {
+            writer_backlog: pressure.writer_backlog,
+            receive_queue: pressure.receive_queue.max(path.receive_queue),
+            window: chunk_window(rate, path.round_trip, self.network.window()),
+            round_trip: path.round_trip,
+        }));
+        self.feed(Event::Tick);
+        self.shared.set_account(self.scheduler.account());
+    }
+
+    /// Tells the scheduler, and does what it says until nothing is left to do.
+    fn feed(&mut self, event: Event) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            for action in self.scheduler.handle(self.shared.now(), event) {
+                events.extend(self.act(action));
+            }
+        }
+        if self.scheduler.is_complete() {
+            self.running.keys().for_each(|id| self.executor.cancel(*id));
+            self.shared.set_account(self.scheduler.account());
+        }
+    }
+
+    fn act(&mut self, action: Action) -> Option<Event> {
+        match action {
+            Action::Start { id, operation } => {
+                // Whatever rested may have ended so, and nobody was told to go on.
+                self.executor.rest(false);
+                if !self.start(id, operation) {
+                    let took = Duration::ZERO;
+                    return Some(Event::Completed { operation: id, took, end: End::Failed });
+                }
+            }
+            // All that runs rests or goes on at once, as the scheduler has it.
+            Action::Pause(_) => self.executor.rest(true),
+            Action::Resume(_) => self.executor.rest(false),
+            Action::AskNetwork(tags) => self.ask(&tags),
+            Action::CancelNetwork(tags) => self.network.cancel_chunks(&tags),
+            Action::Recompute => {
+                let started = Instant::now();
+                self.scheduler.recompute();
+                return Some(Event::Recomputed(started.elapsed()));
+            }
+        }
+        None
+    }
+
+    /// Asks the network, each call's wants by its own right.
+    fn ask(&mut self, tags: &[Tag]) {
+        let mut by_call: HashMap<u64, Vec<Want>> = HashMap::new();
+        for open in tags.iter().filter_map(|tag| self.open.get(tag)) {
+            by_call.entry(open.call).or_default().push(open.want.clone());
+        }
+        for (call, mut wants) in by_call {
+            let likely = self.liken(&wants);
+            let (Some(call), Some(told)) = (self.calls.get(&call), self.told.upgrade()) else { continue };
+            let (network, context) = (Arc::clone(&self.network), call.context.clone());
+            let sink = Arc::new(NetworkSink { inner: Arc::clone(&call.sink), told });
+            let token = self.token.clone();
+            tokio::spawn(token.run_until_cancelled_owned(async move {
+                if !likely.is_empty() {
+                    deltas::sign(&mut wants, likely).await;
+                }
+                network.get_chunks(wants, &context, sink).await;
+            }));
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What the network brings goes to the session, and the driver hears of it.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use towpath_transfer::plugin::{Pressure, Sink};
+use towpath_transfer::want::Payload;
+use towpath_transfer::{BoxFuture, Delivery, Outcome, Tag};
+
+use super::Told;
+
+/// What the network brings goes to the session, and the driver hears of it.
+pub(super) struct NetworkSink {
+    pub(super) inner: Arc<dyn Sink>,
+    pub(super) told: mpsc::UnboundedSender<Told>,
+}
+
+impl Sink for NetworkSink {
+    fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
+        let (tag, len) = (delivery.tag, payload_len(&delivery.payload));
+        let saved = u32::try_from(delivery.saved).unwrap_or(u32::MAX);
+        Box::pin(async move {
+            self.inner.deliver(delivery).await;
+            // The driver may be gone, with all that it waits for.
+            let _ = self.told.send(Told::Arrived { tag, len, saved });
+        })
+    }
+
+    fn outcome(&self, tag: Tag, outcome: Outcome) {
+        let _ = self.told.send(Told::Ended { tag, outcome });
+    }
+
+    fn pressure(&self) -> Pressure {
+        self.inner.pressure()
+    }
+}
+
+fn payload_len(payload: &Payload) -> u32 {
+    match payload {
+        Payload::Bytes(bytes) => u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+        Payload::Zeros => 0,
+    }
+}
