@@ -95,12 +95,12 @@ pub enum Taken {
 }
 
 impl Changed {
-    /// `look` tells of the network; `is_understood`: the sender takes bases.
-    pub fn new(look: Look, is_understood: bool) -> Self {
+    /// `look` tells of the network, after a moment if `will_know`; `is_understood`: the sender takes bases.
+    pub fn new(look: Look, will_know: bool, is_understood: bool) -> Self {
         Self {
             look,
             is_understood,
-            has_looked: AtomicBool::new(false),
+            has_looked: AtomicBool::new(!will_know),
             signed: Mutex::default(),
             outstanding: AtomicU64::new(0),
             hits: AtomicU64::new(0),

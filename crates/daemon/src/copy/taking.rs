@@ -88,7 +88,9 @@ pub async fn receive(
     let compress = options.compress || !side.service.config().processors.wishes().is_empty();
     let processors = side.service.processors();
     let limit = options.limit_rate as f64;
-    let changed = Changed::new(look(&takeover, adaptive.as_ref(), limit), side.takes_bases);
+    let look = look(&takeover, adaptive.as_ref(), limit);
+    // Of ssh's own pipe the kernel tells nothing.
+    let changed = Changed::new(look, options.via != Via::Ssh, side.takes_bases);
     let supplier = RemoteSupplier::new(side.control.clone(), &session, compress, changed, processors);
     receiving.set_supplier(Arc::clone(&supplier) as Arc<dyn super::supply::Supplier>);
     let _end = EndOnDrop(Arc::clone(&supplier));
