@@ -19,7 +19,7 @@
 //! |---|---|
 //! | [`identity`] | the key pair behind a node id, and the file it lives in |
 //! | [`tls`] | TLS 1.3 with raw public keys, both ends authenticated; its records |
-//! | [`tank`] | the memory that is received into and that frames are taken from |
+//! | [`Tank`] | the memory that is received into and that frames are taken from |
 //! | [`frame`] | where a frame begins and ends; reading and writing them fast |
 //! | [`connection`] | a connection, and the seam for whatever carries it |
 //! | [`tcp`] | dialling and listening |

@@ -27,7 +27,7 @@ pub trait Receive: Send {
     /// Puts what has come behind what is plain in `tank`, up to `wanted` bytes or a little more, and
     /// returns how many these are; 0 at the end.
     ///
-    /// The tank is always the same, with at least [`Tank::room`] for that. Nothing is lost if the caller
+    /// The tank is always the same, with room for that and one record. Nothing is lost if the caller
     /// goes away while this is pending.
     fn poll_receive(
         &mut self,
