@@ -161,6 +161,16 @@ pub fn explanation(human: u8, summary: &Explained<'_>) -> Vec<String> {
         lines.push("Nothing was searched: it was not wanted, or nothing crossed a network".into());
         return lines;
     };
+    if search.changed > 0 {
+        lines.push(format!(
+            "Made of older versions in their places: {} bytes of {}",
+            number(search.by_change),
+            match search.changed {
+                1 => "1 file".into(),
+                files => format!("{} files", number(files)),
+            },
+        ));
+    }
     if search.looked_up == 0 {
         lines.push(
             "Nothing was searched: the network was as fast as a search, or what came was little".into(),

@@ -102,6 +102,11 @@ impl Record {
         lock(&self.parts).remove(oid)
     }
 
+    /// Whether an earlier run left a temporary of this file.
+    pub fn has_part(&self, oid: &Oid) -> bool {
+        lock(&self.parts).contains_key(oid)
+    }
+
     /// Names of the temporaries that an earlier run left.
     pub fn parts(&self) -> HashSet<String> {
         lock(&self.parts).values().cloned().collect()

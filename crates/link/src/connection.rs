@@ -6,14 +6,15 @@
 use std::fmt;
 use std::pin::Pin;
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::AsyncWrite;
 use towpath_content::NodeId;
 
 use crate::frame::{FrameReader, FrameWriter};
 use crate::path::PathProbe;
+use crate::tank::Receive;
 
-/// The receiving half of a transport.
-pub type ReadHalf = Pin<Box<dyn AsyncRead + Send>>;
+/// The receiving half of a transport: anything that is [`tokio::io::AsyncRead`] will do.
+pub type ReadHalf = Box<dyn Receive>;
 /// The sending half of a transport.
 pub type WriteHalf = Pin<Box<dyn AsyncWrite + Send>>;
 
@@ -38,7 +39,7 @@ pub enum PeerProof {
 /// - Shutting the sending half down ends that direction alone, and the peer reads everything sent
 ///   before it. An end that the peer did not ask for reads as `UnexpectedEof` if the transport can
 ///   tell it.
-/// - Reading takes nothing from the stream unless it is returned (as [`AsyncRead`] demands).
+/// - Reading loses nothing if it is given up while it waits (see [`Receive`]).
 pub trait Transport: Send {
     /// The service at the other end.
     fn peer(&self) -> NodeId;

@@ -91,7 +91,7 @@ pub async fn open(
     role: Role,
     limit: Duration,
 ) -> Result<Connection, PipeError> {
-    let (mut read, mut write): (ReadHalf, WriteHalf) = (Box::pin(read), Box::pin(write));
+    let (mut read, mut write) = (Box::pin(read), Box::pin(write));
     let ours = Hello { role, node, nonce: nonce()? };
     let theirs = timeout(limit, exchange(&mut read, &mut write, &ours))
         .await
@@ -103,7 +103,8 @@ pub async fn open(
         Role::Initiator => binding(&ours, &theirs),
         Role::Responder => binding(&theirs, &ours),
     };
-    Ok(Connection::new(Box::new(PipeTransport { read, write, peer: theirs.node, binding })))
+    let transport = PipeTransport { read: Box::new(read), write, peer: theirs.node, binding };
+    Ok(Connection::new(Box::new(transport)))
 }
 
 impl Transport for PipeTransport {
@@ -129,7 +130,11 @@ impl Transport for PipeTransport {
 }
 
 /// Sends and receives at once, so that it does not matter how little the pipe holds.
-async fn exchange(read: &mut ReadHalf, write: &mut WriteHalf, ours: &Hello) -> Result<Hello, PipeError> {
+async fn exchange(
+    read: &mut (impl AsyncRead + Unpin),
+    write: &mut (impl AsyncWrite + Unpin),
+    ours: &Hello,
+) -> Result<Hello, PipeError> {
     let sending = async {
         write.write_all(&encode(ours)).await?;
         write.flush().await

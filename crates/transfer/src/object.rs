@@ -5,7 +5,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thiserror::Error;
 use towpath_content::Oid;
@@ -48,6 +48,7 @@ pub struct Object {
     /// Where its bytes go.
     pub target: Arc<dyn Target>,
     known: Mutex<Known>,
+    writing: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -65,7 +66,13 @@ impl Object {
     pub fn new(key: ObjectKey, oid: Oid, group: Arc<Group>, target: Arc<dyn Target>) -> Self {
         let content = (!oid.is_live()).then_some(oid);
         let known = Mutex::new(Known { content, ..Known::default() });
-        Self { key, oid, group, target, known }
+        Self { key, oid, group, target, known, writing: Mutex::default() }
+    }
+
+    /// Waits for its turn to write. The system lets one thread at a time write to a file, and the others
+    /// wait for that with a processor kept busy.
+    pub fn turn(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Known) -> T) -> T {

@@ -88,6 +88,8 @@ pub enum Place {
     Destination,
     /// Under the same name in a directory beside the destination's.
     Sibling,
+    /// Where the new one shall be, and at the sender too.
+    Both,
     /// Under another name in the destination's directory.
     Renamed,
     /// Under the same name in a directory that has nothing to do with the destination.
@@ -132,6 +134,7 @@ impl Spec {
 
 fn read_place(word: &str) -> Option<Place> {
     match word {
+        "both" => Some(Place::Both),
         "sibling" => Some(Place::Sibling),
         "renamed" => Some(Place::Renamed),
         "elsewhere" => Some(Place::Elsewhere),
@@ -221,6 +224,7 @@ mod tests {
         let line = parse("similar 50m 99% at=renamed useless 1000");
         assert_eq!((line.place, line.useless), (Place::Renamed, 1000));
         assert_eq!(parse("typescript 6.0.2 6.0.3 at=elsewhere").place, Place::Elsewhere);
+        assert_eq!(parse("typescript 6.0.2 6.0.3 unpacked at=both").place, Place::Both);
         assert_eq!(parse("random 1m useless 5").useless, 5);
     }
 

@@ -117,6 +117,8 @@ pub struct Sender<'a> {
     pub side: Side<'a>,
     /// The file or directory.
     pub source: &'a Path,
+    /// An older version that it has besides, and knows.
+    pub older: Option<&'a Path>,
 }
 
 impl Sender<'_> {

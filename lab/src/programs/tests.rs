@@ -52,7 +52,7 @@ fn is_here(program: &dyn Program) -> bool {
 fn carry(program: &dyn Program, line: &str) {
     let dir = tempfile::tempdir().unwrap();
     let data = Store::open(&dir.path().join("data")).unwrap().get(line).unwrap();
-    let sender = Sender { side: side(dir.path(), "sender"), source: &data.source };
+    let sender = Sender { side: side(dir.path(), "sender"), source: &data.source, older: None };
     let side = side(dir.path(), "receiver");
     let destination = side.dir.join("result");
     let older = data.older.as_deref().filter(|_| program.older() == Older::Read);

@@ -1,10 +1,11 @@
 //! `tow cp` and `tow sync`: the receiver pulls over ssh from a sender on which nothing of Towpath runs
 //! before. Data go over TLS beside ssh where that works, as `tow` decides by itself.
 
+use std::io;
 use std::process::Command;
 
 use super::place::{Receiver, Sender, Server};
-use super::{Need, Older, Program, ProgramError, Summary, sshd, tow_get};
+use super::{Need, Older, Program, ProgramError, Summary, prepare, sshd, tow_get};
 
 /// One of the two.
 pub struct TowCopy {
@@ -30,6 +31,14 @@ impl Program for TowCopy {
     }
 
     fn serve(&self, sender: &Sender) -> Result<Server, ProgramError> {
+        if let Some(older) = sender.older {
+            let mut put = sender.side.command(sender.side.tow, "put")?;
+            put.args(["-q", "put"]).arg(older);
+            let status = put.status().map_err(|error| prepare("tow put", error))?;
+            if !status.success() {
+                return Err(prepare("tow put", io::Error::other(status.to_string())));
+            }
+        }
         sshd::serve(sender)
     }
 

@@ -111,7 +111,9 @@ impl<'a> Transfer<'a> {
     pub fn measure(&mut self) -> Result<Measured, TransferError> {
         let lab = Lab::up(self.run.scenario, self.case)?;
         let plan = self.run.plan;
-        let sender = Sender { side: self.side(&lab, &plan.from, "sender")?, source: &self.data.source };
+        let older = self.data.older.as_deref().filter(|_| self.data.place == Place::Both);
+        let side = self.side(&lab, &plan.from, "sender")?;
+        let sender = Sender { side, source: &self.data.source, older };
         let receivers: Vec<Receiver> =
             plan.to.iter().map(|host| self.receiver(&lab, host)).collect::<Result<_, _>>()?;
         let mut server = self.chosen.program.serve(&sender)?;
@@ -185,9 +187,11 @@ impl<'a> Transfer<'a> {
         fs::create_dir_all(home.join("work/new")).map_err(at(&home))?;
         let mut read = None;
         match (self.data.place, &self.data.older, self.chosen.program.older()) {
-            (_, None, _) | (Place::Destination, _, Older::Unused) => {}
-            (Place::Destination, Some(older), Older::Read) => read = Some(older.as_path()),
-            (Place::Destination, Some(older), Older::Updated) => place(destination.clone(), older)?,
+            (_, None, _) | (Place::Destination | Place::Both, _, Older::Unused) => {}
+            (Place::Destination | Place::Both, Some(older), Older::Read) => read = Some(older.as_path()),
+            (Place::Destination | Place::Both, Some(older), Older::Updated) => {
+                place(destination.clone(), older)?;
+            }
             (Place::Sibling, Some(older), _) => place(home.join("work/old").join(name), older)?,
             (Place::Renamed, Some(older), _) => place(home.join("work/new/earlier"), older)?,
             (Place::Elsewhere, Some(older), _) => place(home.join("archive/2019/backup").join(name), older)?,

@@ -24,6 +24,10 @@ situations![
     nothing_is_searched_if_it_is_not_wanted,
     nothing_is_searched_while_the_network_is_fast,
     an_older_version_in_place_is_drawn_from,
+    changed_files_come_as_deltas_of_what_lies_in_their_places,
+    a_large_changed_file_comes_in_parts,
+    a_version_that_both_sides_have_costs_least,
+    whole_files_come_whole,
     a_renamed_directory_of_the_destination_costs_little,
     a_copy_searches_nothing_if_it_is_not_wanted,
     a_copy_searches_where_it_is_asked_and_explains,
@@ -234,6 +238,81 @@ fn an_older_version_in_place_is_drawn_from() {
         assert_same(&world.source(), &world.at("dest/file"));
         assert_little(&summary, summary.number("literal"));
     }
+}
+
+/// Files of which a few bytes each differ from those at the receiver, small ones and one of some length.
+fn changed_tree(world: &World, files: u64) -> PathBuf {
+    let source = world.there.sender.path("tree");
+    for seed in 0..files {
+        let size = if seed == 0 { SIZE / 2 } else { 3000 * (seed + 1) };
+        let mut content = bytes(seed, size);
+        fs::create_dir_all(&source).unwrap();
+        fs::create_dir_all(world.at("dest/tree")).unwrap();
+        fs::write(world.at(&format!("dest/tree/{seed}")), &content).unwrap();
+        content.splice(1000..1010, *b"changed, and longer");
+        fs::write(source.join(seed.to_string()), content).unwrap();
+    }
+    source
+}
+
+fn changed_files_come_as_deltas_of_what_lies_in_their_places() {
+    for way in [Way::Push, Way::Pull] {
+        let world = World::new();
+        let source = changed_tree(&world, 30);
+        let words = format!("sync -a --via ssh --limit-rate {SLOW}");
+        let summary = copied(&Route::new(&world.here, way), &words, &source, "dest");
+        assert_same(&source, &world.at("dest/tree"));
+        assert_eq!(searched(&summary, "changed"), 30, "{}", summary.0);
+        assert!(summary.number("literal") < 100_000, "{}", summary.0);
+    }
+}
+
+/// More than one part has.
+fn a_large_changed_file_comes_in_parts() {
+    let world = World::new();
+    let old = bytes(77, 20 << 20);
+    fs::write(world.at("dest/file"), &old).unwrap();
+    let half = old.len() / 2;
+    fs::write(world.source(), [&old[..half], b"something new", &old[half..]].concat()).unwrap();
+    let words = format!("cp --via ssh --limit-rate {SLOW} --explain");
+    let source = world.source();
+    let route = Route::new(&world.here, Way::Pull);
+    let told = route.copy(&words, source.to_str().unwrap(), "dest/file").end().with(0).text();
+    assert_same_bytes(&world.source(), &world.at("dest/file"));
+    assert!(told.contains("Made of older versions in their places"), "{told}");
+}
+
+/// Text of which every line differs a little from the old one: no block of it is the same.
+fn a_version_that_both_sides_have_costs_least() {
+    let world = World::new();
+    let line = |number: u32, what: &str| format!("line {number} of some {what} text\n");
+    let text = |what: &str| (0..60_000).map(|number| line(number, what)).collect::<String>();
+    let source = world.there.sender.path("tree");
+    fs::create_dir_all(&source).unwrap();
+    fs::create_dir_all(world.at("dest/tree")).unwrap();
+    for name in ["one", "two"] {
+        let noise = bytes(name.len() as u64, SIZE / 4);
+        let content = |what: &str| [&noise[..], text(&format!("{what} {name}")).as_bytes()].concat();
+        fs::write(world.at(&format!("dest/tree/{name}")), content("old")).unwrap();
+        fs::write(source.join(name), content("changed")).unwrap();
+        // The sender keeps the old one besides.
+        fs::write(world.there.sender.path(name), content("old")).unwrap();
+        world.here.sender.tow(["put", world.there.sender.path(name).to_str().unwrap()]).end().with(0);
+    }
+    let words = format!("sync -a --via ssh --limit-rate {SLOW}");
+    let summary = copied(&Route::new(&world.here, Way::Push), &words, &source, "dest");
+    assert_same(&source, &world.at("dest/tree"));
+    assert_eq!(searched(&summary, "changed"), 2, "{}", summary.0);
+    assert!(summary.number("literal") < 300_000, "{}", summary.0);
+}
+
+fn whole_files_come_whole() {
+    let world = World::new();
+    let source = changed_tree(&world, 3);
+    let words = "sync -a -W --via ssh --limit-rate 3M";
+    let summary = copied(&Route::new(&world.here, Way::Pull), words, &source, "dest");
+    assert_same(&source, &world.at("dest/tree"));
+    assert_eq!(summary.number("literal"), SIZE / 2 + 15_000 + 27, "{}", summary.0);
 }
 
 fn a_renamed_directory_of_the_destination_costs_little() {

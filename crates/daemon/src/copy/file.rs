@@ -17,7 +17,7 @@ use towpath_content::pieces::{MIN_LOG2, Value};
 use towpath_content::tree::{Kind, Metadata, Time};
 use towpath_files::{BeforeNaming, FileError, Overwrite, RelPath, Staged, Stamp};
 use towpath_plugins::processor::{Object, Processors};
-use towpath_store::About;
+use towpath_store::{About, hash_open_file};
 use towpath_transfer::object::CheckError;
 use towpath_transfer::{FetchError, Metadata as Labels, Outcome, Target};
 
@@ -233,6 +233,86 @@ impl CopyFile {
             self.finish(Some((*oid, vec![*oid.digest()])))
         });
         made.map_err(|error| self.fail(&error)).is_ok()
+    }
+
+    /// The older version that it is to be made of by a delta, open, and its bytes. None where pieces of it
+    /// are here already, from a copy that was interrupted.
+    pub fn base(&self) -> Option<(std::fs::File, u64)> {
+        let old = self.wanted.old.filter(|_| self.may_have_base())?;
+        let placing = self.receiving.opened()?;
+        let file = placing.destination.open_file(&self.wanted.path, &old).ok()?;
+        Some((file, old.size))
+    }
+
+    fn may_have_base(&self) -> bool {
+        let options = &self.receiving.options;
+        let is_wanted = !options.whole_file && !options.dry_run && self.wanted.compare.is_none();
+        is_wanted && self.receiving.opened().is_some_and(|placing| !placing.record.has_part(&self.key()))
+    }
+
+    /// The name of the older version in its place. Reads that unless the index knows it.
+    pub fn old_oid(&self) -> Option<Oid> {
+        let old = self.wanted.old.filter(|_| self.may_have_base())?;
+        let placing = self.receiving.opened()?;
+        let known = placing.known(&self.wanted.path, &old);
+        known.or_else(|| Some(placing.hash(&self.wanted.path, &old)?.oid))
+    }
+
+    /// Bytes of the older version in its place, if there is one.
+    pub fn old_size(&self) -> Option<u64> {
+        self.wanted.old.map(|old| old.size)
+    }
+
+    /// Its bytes come one part after the other.
+    pub fn begin_parts(&self) -> Result<(), FileError> {
+        let staged = self.fresh(self.size())?;
+        let is_large = self.size() > 1 << MIN_LOG2;
+        self.receiving.placing()?.note_part(&self.key(), &staged, is_large);
+        *lock(&self.staged) = Some(staged);
+        Ok(())
+    }
+
+    /// All of it is its base.
+    pub fn take_base(&self) -> Result<(), FileError> {
+        let (staged, base) = (lock(&self.staged), self.base());
+        let (Some(staged), Some((base, old))) = (&*staged, base) else { return Ok(()) };
+        staged.body().copy_from(&base, old.min(self.size()), self.sparse.load(Ordering::Relaxed))
+    }
+
+    /// The next part.
+    pub fn take_part(&self, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
+        let staged = lock(&self.staged);
+        let Some(staged) = &*staged else { return Ok(()) };
+        staged.body().write_piece(offset, bytes, self.sparse.load(Ordering::Relaxed))
+    }
+
+    /// All parts came: true if they are what the file is called, which then takes its name. Else nothing
+    /// of them is kept.
+    pub fn finish_parts(&self, oid: &Oid) -> Result<bool, FileError> {
+        let hashed = match &*lock(&self.staged) {
+            Some(staged) => {
+                hash_open_file(staged.body().file(), Path::new(OsStr::from_bytes(&self.wanted.shown))).ok()
+            }
+            None => None,
+        };
+        match hashed.filter(|hashed| hashed.oid == *oid) {
+            Some(hashed) => {
+                let values = hashed.values.unwrap_or_else(|| vec![*oid.digest()]);
+                self.finish(Some((*oid, values))).map(|()| true)
+            }
+            None => {
+                self.drop_parts();
+                Ok(false)
+            }
+        }
+    }
+
+    /// Nothing came of its parts.
+    pub fn drop_parts(&self) {
+        let staged = lock(&self.staged).take();
+        if let Some(Err(error)) = staged.map(Staged::discard) {
+            tracing::debug!(%error, "parts stay where they are");
+        }
     }
 
     /// Copies it from where it is on this machine.

@@ -9,13 +9,18 @@ use bytes::Bytes;
 use prost::{Message as _, Oneof};
 use towpath_api::{ApiError, ErrorKind};
 
+use super::deltas;
+
+/// Bytes of a message that came packed, at most: as many as one that did not.
+const MAX_UNPACKED: u64 = 256 << 10;
+
 /// The version of these messages.
 pub const VERSION: u32 = 1;
 
 /// One message.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Envelope {
-    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
+    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16")]
     message: Option<Message>,
 }
 
@@ -61,6 +66,15 @@ pub enum Message {
     /// Client to the started side, before `Start`: the front of the options, in parts.
     #[prost(bytes = "bytes", tag = "13")]
     More(Bytes),
+    /// Receiver, before the `Asks` for these files: what it has of them, signed.
+    #[prost(message, tag = "14")]
+    Bases(Bases),
+    /// Sender: the next bytes of a file that comes as deltas of parts.
+    #[prost(message, tag = "15")]
+    Delta(Delta),
+    /// Sender: one of the messages above, as a zstd frame that tells its length.
+    #[prost(bytes = "bytes", tag = "16")]
+    Packed(Bytes),
 }
 
 /// Nothing.
@@ -97,6 +111,9 @@ pub struct Start {
     /// Where the client can be dialled.
     #[prost(string, repeated, tag = "9")]
     pub addresses: Vec<String>,
+    /// As a sender, the client takes `Bases` and can pack.
+    #[prost(bool, tag = "10")]
+    pub takes_bases: bool,
 }
 
 /// The started side can begin.
@@ -108,6 +125,9 @@ pub struct Ready {
     /// How many sources there are, if it is the sender: wildcards may stand for several.
     #[prost(uint32, tag = "2")]
     pub sources: u32,
+    /// As a sender, it takes `Bases` and can pack.
+    #[prost(bool, tag = "3")]
+    pub takes_bases: bool,
 }
 
 /// An error that ends the copy: an [`ApiError`].
@@ -130,6 +150,51 @@ pub struct Asks {
     /// The content of files in `entries` of at most so many bytes may come with the answer.
     #[prost(uint32, tag = "3")]
     pub inline: u32,
+    /// Answers from here on are worth packing, with this level of zstd; 0: they are not.
+    #[prost(uint32, tag = "4")]
+    pub pack: u32,
+}
+
+/// Older versions of files that are about to be asked for.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Bases {
+    /// Several of one entry add up.
+    #[prost(message, repeated, tag = "1")]
+    pub bases: Vec<Base>,
+}
+
+/// What the receiver has in a file's place.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Base {
+    /// The entry.
+    #[prost(uint64, tag = "1")]
+    pub entry: u64,
+    /// A signature for each of its parts, in order.
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    pub signatures: Vec<Bytes>,
+    /// Instead: the OID of it, in its bytes' form, in case the sender has it too.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub oid: Bytes,
+}
+
+/// A run of the bytes of a delta.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Delta {
+    /// The entry.
+    #[prost(uint64, tag = "1")]
+    pub entry: u64,
+    /// The next bytes of its current part's delta.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub bytes: Bytes,
+    /// They are the part's last.
+    #[prost(bool, tag = "3")]
+    pub is_last: bool,
+    /// Said with the last: the delta is one zstd frame that tells its length.
+    #[prost(bool, tag = "4")]
+    pub is_packed: bool,
+    /// No more of the file comes so: the receiver should fetch it.
+    #[prost(bool, tag = "5")]
+    pub is_given_up: bool,
 }
 
 /// Names of contents.
@@ -164,6 +229,21 @@ pub struct Answer {
     /// All of it, of a little file; nothing more is to be fetched then.
     #[prost(bytes = "bytes", tag = "7")]
     pub content: Bytes,
+    /// `content` is a delta of the base, which has one part.
+    #[prost(bool, tag = "8")]
+    pub is_delta: bool,
+    /// The content comes in `Delta` messages, as deltas of so many parts.
+    #[prost(uint32, tag = "9")]
+    pub parts: u32,
+    /// What comes, as `content` or as its one part, is a zstd frame with the named base as its prefix.
+    #[prost(bool, tag = "10")]
+    pub is_patch: bool,
+    /// The named base is not here: the file should be asked for again, with signatures or without.
+    #[prost(bool, tag = "11")]
+    pub lacks_base: bool,
+    /// The content is that of the named base; `oid` is not said.
+    #[prost(bool, tag = "12")]
+    pub is_same: bool,
 }
 
 /// Files that the receiver needs nothing more of.
@@ -206,8 +286,30 @@ impl Message {
         Envelope { message: Some(self) }.encode_to_vec().into()
     }
 
+    /// Its bytes, packed if that makes them fewer.
+    pub fn into_packed_bytes(self, level: i32) -> Bytes {
+        let bytes = self.into_bytes();
+        match deltas::pack(&bytes, level) {
+            Some(packed) => Self::Packed(packed.into()).into_bytes(),
+            None => bytes,
+        }
+    }
+
     /// Reads a message from the other side.
     pub fn from_bytes(bytes: Bytes) -> Result<Self, ApiError> {
+        match Self::decode(bytes)? {
+            Self::Packed(packed) => {
+                let unpacked = deltas::unpack_within(&packed, MAX_UNPACKED);
+                match Self::decode(unpacked.ok_or_else(|| violation("what can't be unpacked"))?.into())? {
+                    Self::Packed(_) => Err(violation("a message packed twice")),
+                    message => Ok(message),
+                }
+            }
+            message => Ok(message),
+        }
+    }
+
+    fn decode(bytes: Bytes) -> Result<Self, ApiError> {
         let envelope = Envelope::decode(bytes).map_err(|error| violation(&error.to_string()))?;
         envelope.message.ok_or_else(|| violation("an unknown message"))
     }
@@ -232,8 +334,9 @@ mod tests {
     /// One message a line, hexadecimal, then what it is. `UPDATE_VECTORS=1` writes it anew.
     const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/vectors/copy.txt");
     /// Bytes that are no message.
-    const REFUSED: [(&str, &[u8]); 4] = [
-        ("refused: message 14, which is not known", b"\x72\x00"),
+    const REFUSED: [(&str, &[u8]); 5] = [
+        ("refused: message 17, which is not known", b"\x8a\x01\x00"),
+        ("refused: a packed message that is no zstd frame", b"\x82\x01\x03tow"),
         ("refused: an entries message shorter than it says", b"\x22\x05tow"),
         ("refused: considered, not a number", b"\x32\x01a"),
         ("refused: no Protocol Buffers", b"\xff\xff\xff"),
@@ -263,7 +366,7 @@ mod tests {
         ]
     }
 
-    fn answers() -> [(&'static str, Message); 3] {
+    fn answers() -> [(&'static str, Message); 8] {
         let named = Answer {
             entry: 300,
             oid: Bytes::copy_from_slice(&Oid::of(b"x").to_bytes()),
@@ -274,6 +377,11 @@ mod tests {
         };
         let sparse = Answer { entry: 301, is_sparse: true, ..named.clone() };
         let whole = Answer { entry: 302, content: Bytes::from_static(b"x"), ..named.clone() };
+        let delta = Answer { content: Bytes::from_static(b"delta"), is_delta: true, ..whole.clone() };
+        let parts = Answer { entry: 303, parts: 2, ..named.clone() };
+        let patch = Answer { is_delta: false, is_patch: true, ..delta.clone() };
+        let same = Answer { entry: 305, oid: Bytes::new(), is_same: true, ..named.clone() };
+        let lacking = Answer { entry: 304, lacks_base: true, ..Answer::default() };
         let unreadable = Answer { entry: 1, ..Answer::default() };
         [
             (
@@ -281,6 +389,14 @@ mod tests {
                 Message::Answers(Answers { answers: vec![named, sparse] }),
             ),
             ("answers: entry 302 with its content", Message::Answers(Answers { answers: vec![whole] })),
+            ("answers: entry 302 as a delta", Message::Answers(Answers { answers: vec![delta] })),
+            ("answers: entry 303 comes as two deltas", Message::Answers(Answers { answers: vec![parts] })),
+            ("answers: entry 302 as a patch", Message::Answers(Answers { answers: vec![patch] })),
+            ("answers: entry 305 is its base", Message::Answers(Answers { answers: vec![same] })),
+            (
+                "answers: the base of entry 304 is not here",
+                Message::Answers(Answers { answers: vec![lacking] }),
+            ),
             ("answers: entry 1 can't be read", Message::Answers(Answers { answers: vec![unreadable] })),
         ]
     }
@@ -288,7 +404,14 @@ mod tests {
     fn messages() -> Vec<(&'static str, Message)> {
         let json = Bytes::from_static;
         let rest = [
-            ("ready", Message::Ready(Ready { addresses: vec!["[2001:db8::1]:7001".into()], sources: 2 })),
+            (
+                "ready: a sender that takes bases",
+                Message::Ready(Ready {
+                    addresses: vec!["[2001:db8::1]:7001".into()],
+                    sources: 2,
+                    takes_bases: true,
+                }),
+            ),
             (
                 "fatal",
                 Message::Fatal(Fatal { error: json(br#"{"kind":"no_space","message":"the disk is full"}"#) }),
@@ -299,7 +422,7 @@ mod tests {
             ("considered: entries 0 to 1023", Message::Considered(1024)),
             (
                 "asks: entries 1 and 300, with their content up to 64 KiB, and 2 to compare",
-                Message::Asks(Asks { entries: vec![1, 300], compare: vec![2], inline: 65536 }),
+                Message::Asks(Asks { entries: vec![1, 300], compare: vec![2], inline: 65536, pack: 0 }),
             ),
             (
                 "settled: 1 is in place, 2 is dropped, 3 was the same, 4 was lost",
@@ -313,6 +436,44 @@ mod tests {
             ("event", Message::Event(json(br#"{"event":"deleted","path":"old","is_dir":false}"#))),
             ("finished", Message::Finished(json(br#"{"transferred":1}"#))),
             ("closed: entry 7", Message::Closed(7)),
+            (
+                "asks: entry 1, and answers are worth packing with level 9",
+                Message::Asks(Asks { entries: vec![1], pack: 9, ..Asks::default() }),
+            ),
+            (
+                "bases: of entry 300, of two parts",
+                Message::Bases(Bases {
+                    bases: vec![Base {
+                        entry: 300,
+                        signatures: vec![json(b"one"), json(b"two")],
+                        oid: Bytes::new(),
+                    }],
+                }),
+            ),
+            (
+                "bases: of entry 301, by its name",
+                Message::Bases(Bases {
+                    bases: vec![Base {
+                        entry: 301,
+                        signatures: vec![],
+                        oid: Bytes::copy_from_slice(&Oid::of(b"x").to_bytes()),
+                    }],
+                }),
+            ),
+            (
+                "delta: the last bytes of a part of entry 303, packed",
+                Message::Delta(Delta {
+                    entry: 303,
+                    bytes: json(b"frame"),
+                    is_last: true,
+                    is_packed: true,
+                    is_given_up: false,
+                }),
+            ),
+            (
+                "delta: entry 303 is given up",
+                Message::Delta(Delta { entry: 303, is_given_up: true, ..Delta::default() }),
+            ),
             ("more: the front of the options", Message::More(json(br#"{"files_from":["#))),
         ];
         starts().into_iter().chain(answers()).chain(rest).collect()
@@ -334,6 +495,22 @@ mod tests {
             std::fs::write(VECTORS, &text).unwrap();
         }
         assert_eq!(std::fs::read_to_string(VECTORS).unwrap(), text);
+    }
+
+    #[test]
+    fn a_packed_message_is_read_like_any_other_but_not_twice() {
+        let message = Message::Entries(vec![7; 100_000].into());
+        let packed = message.clone().into_packed_bytes(3);
+        assert!(packed.len() < 1000);
+        assert_eq!(Message::from_bytes(packed.clone()).unwrap(), message);
+        let twice = Message::Packed(deltas::pack(&[&packed[..], &[0; 900]].concat(), 3).unwrap().into());
+        assert!(Message::from_bytes(twice.into_bytes()).is_err());
+        let twice = zstd::bulk::compress(&packed, 3).unwrap();
+        assert!(Message::from_bytes(Message::Packed(twice.into()).into_bytes()).is_err());
+        let large = Message::Entries(vec![7; 300_000].into()).into_packed_bytes(3);
+        assert!(Message::from_bytes(large).is_err(), "longer than a message may be");
+        let little = Message::Considered(1);
+        assert_eq!(little.clone().into_packed_bytes(3), little.into_bytes());
     }
 
     #[test]

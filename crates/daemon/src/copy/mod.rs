@@ -30,15 +30,20 @@
 //! | `merge`, `finish` | the receiving walk, and what waits for its end |
 //! | `receiving` | what its parts share |
 //! | `file`, `places` | one file on its way, and how many there are at once |
+//! | `changed` | changed files that come as deltas of what lies in their place |
+//! | `deltas`, `finer` | how these are made, and when they are asked for; pure |
 //! | `renames` | bytes that the destination has under an old name |
 //! | `supply`, `local`, `remote` | who brings files |
 //! | `removal` | what is removed at the source, and when |
 //! | `talk` | what the person is told |
 //! | `records` | lists on disk |
 
+mod changed;
 pub mod channel;
+mod deltas;
 pub mod events;
 mod file;
+mod finer;
 mod finish;
 mod judge;
 mod listed;

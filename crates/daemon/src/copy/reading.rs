@@ -2,17 +2,25 @@
 //! with its name, any other to know its name.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Seek as _};
 use std::path::Path;
 
+use bytes::Bytes;
 use towpath_api::ApiError;
+use towpath_content::Oid;
 use towpath_content::tree::Time;
 use towpath_files::FileError;
-use towpath_store::{FileRecord, Stamp, hash_open_file};
+use towpath_store::{FileRecord, MAX_SPAN, Stamp, State, Store, hash_and_keep, hash_open_file};
 
+use super::deltas;
 use super::source::Located;
 use crate::errors;
 use crate::put_tree::store_stamp;
+
+/// Files of at most so many bytes are read once, for name and delta; several at a time.
+const READ_AT_ONCE: u64 = 1 << 20;
+/// A longer delta does not go with its file's name.
+const MOST_WITH_NAME: usize = 64 << 10;
 
 /// What the receiver asks for.
 pub struct Ask {
@@ -22,8 +30,19 @@ pub struct Ask {
     pub compare: bool,
     /// If it has at most so many bytes its content may come with its name.
     pub inline: u64,
+    /// The receiver's signatures of an older version's parts; none if it has none.
+    pub base: Vec<Bytes>,
+    /// The name of an older version that the receiver has.
+    pub older: Option<Oid>,
     /// Where it is.
     pub located: Located,
+}
+
+impl Ask {
+    /// Whether it is wanted as a delta.
+    pub const fn has_base(&self) -> bool {
+        !self.base.is_empty() || self.older.is_some()
+    }
 }
 
 /// A file that was read.
@@ -32,6 +51,14 @@ pub enum Read {
     Hashed(FileRecord),
     /// A little one, whose content goes with its name.
     Whole(Stamp, Vec<u8>),
+    /// One with a little delta, which goes with its name.
+    Changed(FileRecord, Vec<u8>),
+    /// One as a patch of the older version that the receiver named.
+    Patched(FileRecord, Vec<u8>),
+    /// One that has the very content of that older version.
+    Same(FileRecord),
+    /// That older version is not here, or both together are too large.
+    Lacking,
 }
 
 /// Reads a file that is asked for: a little one whole, else for its name.
@@ -49,14 +76,70 @@ pub fn read(ask: &Ask) -> Result<Read, ApiError> {
     Ok(Read::Hashed(FileRecord::new(dir, name, hashed)))
 }
 
+/// Reads a file whose older version the receiver signed, in one part: if it is not large, and the delta is
+/// little, for both; else for its name.
+pub fn read_changed(ask: &Ask, signature: &[u8]) -> Result<Read, ApiError> {
+    let path = ask.located.whole_path();
+    let file = ask.located.open().map_err(|error| errors::source(&error))?;
+    let read = hash_and_keep(&file, &path, READ_AT_ONCE).map_err(|error| errors::store(&error))?;
+    let (hashed, content) = read;
+    let (dir, name) = (path.parent().unwrap_or(&path), path.file_name().unwrap_or_default());
+    let is_read = content.len() as u64 == hashed.stamp.size;
+    let delta = if is_read { deltas::make(signature, &content) } else { None };
+    let record = FileRecord::new(dir, name, hashed);
+    Ok(match delta.filter(|delta| delta.len() <= MOST_WITH_NAME) {
+        Some(delta) => Read::Changed(record, delta),
+        None => Read::Hashed(record),
+    })
+}
+
+/// Reads a file of which the receiver named an older version: it may be the same, or become a patch of that
+/// one, if `store` has it.
+pub fn read_patched(ask: &Ask, older: &Oid, store: &dyn Store, level: i32) -> Result<Read, ApiError> {
+    let path = ask.located.whole_path();
+    let file = ask.located.open().map_err(|error| errors::source(&error))?;
+    let hashed = hash_open_file(&file, &path).map_err(|error| errors::store(&error))?;
+    let (dir, name) = (path.parent().unwrap_or(&path), path.file_name().unwrap_or_default());
+    let (oid, size) = (hashed.oid, hashed.stamp.size);
+    let record = FileRecord::new(dir, name, hashed);
+    if oid == *older {
+        return Ok(Read::Same(record));
+    }
+    let Some(base) = read_older(older, size, store) else { return Ok(Read::Lacking) };
+    // What changed since it was hashed is found out by the receiver.
+    let content = read_whole(&file, &path, size).map_err(|error| errors::source(&error))?;
+    let patch = content.and_then(|(_, content)| deltas::patch(&base, &content, level));
+    Ok(match patch {
+        Some(patch) => Read::Patched(record, patch),
+        None => Read::Hashed(record),
+    })
+}
+
+/// All bytes of an older version, if that is here and can be held beside the new one.
+fn read_older(oid: &Oid, new: u64, store: &dyn Store) -> Option<Vec<u8>> {
+    let have = store.have(oid).ok().filter(|have| have.state == State::Complete)?;
+    let size = have.layout.size();
+    if !deltas::may_be_patch(size, new) {
+        return None;
+    }
+    let (mut base, mut span) = (Vec::with_capacity(usize::try_from(size).ok()?), Vec::new());
+    while (base.len() as u64) < size {
+        let at = base.len() as u64;
+        store.read_span(oid, at..size.min(at + MAX_SPAN), &mut span).ok()?;
+        base.extend_from_slice(&span);
+    }
+    Some(base)
+}
+
 /// All bytes of a file, as it was at one moment; none if it has grown beyond `limit`.
-fn read_whole(file: &File, path: &Path, limit: u64) -> Result<Option<(Stamp, Vec<u8>)>, FileError> {
+fn read_whole(mut file: &File, path: &Path, limit: u64) -> Result<Option<(Stamp, Vec<u8>)>, FileError> {
     let system = |error| FileError::new("read", path, error);
     let before = Stamp::of(file).map_err(system)?;
     if before.size > limit {
         return Ok(None);
     }
     let mut content = Vec::with_capacity(before.size as usize + 1);
+    file.rewind().map_err(system)?;
     file.take(before.size + 1).read_to_end(&mut content).map_err(system)?;
     match content.len() as u64 == before.size && Stamp::of(file).map_err(system)? == before {
         true => Ok(Some((before, content))),

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use rayon::prelude::*;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -12,13 +13,15 @@ use towpath_api::ApiError;
 use towpath_content::Oid;
 use towpath_content::tree::Time;
 use towpath_plugins::direct::{ControlClosed, ControlSender};
+use towpath_plugins::local::SOURCE as LOCAL;
 use towpath_plugins::processor::Processors;
 use towpath_transfer::progress::Progress;
 use towpath_transfer::session::OnDone;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Target};
 
+use super::changed::{Changed, Incoming, Taken};
 use super::file::CopyFile;
-use super::message::{Answer, Asks, Message, Settled, Unchanged, violation};
+use super::message::{Answer, Asks, Base, Bases, Delta, Message, Settled, Unchanged, violation};
 use super::renames::MAX_WAITING;
 use super::sender::hung_up;
 use super::supply::{Fate, Supplier};
@@ -29,6 +32,9 @@ const TOGETHER: usize = 128;
 /// Files of at most so many bytes come with the answer, which saves a question, two look-ups in
 /// indexes and a second reading for each.
 const INLINE: u32 = 64 << 10;
+/// Bytes of signatures in one message, and what each takes besides, at most.
+const BASES_BYTES: usize = 192 << 10;
+const BASE_COST: usize = 24;
 /// How long news of files that are done with wait for more.
 const GATHER: Duration = Duration::from_millis(20);
 
@@ -36,15 +42,19 @@ const GATHER: Duration = Duration::from_millis(20);
 pub struct RemoteSupplier {
     control: ControlSender,
     runtime: Handle,
-    /// Files asked for and not answered.
-    asked: Mutex<HashMap<u64, Arc<CopyFile>>>,
+    /// Files asked for and not answered; `None` once the copy is over. They lead back to this, so none may
+    /// stay then.
+    asked: Mutex<Option<HashMap<u64, Arc<CopyFile>>>>,
     next: Mutex<Asks>,
     session: Weak<Session>,
     progress: Progress,
     /// What the sender is called where bytes are counted.
     source: Arc<str>,
-    /// See [`Asks::inline`].
-    inline: u32,
+    /// All that can be compressed is to be.
+    compress: bool,
+    changed: Changed,
+    /// A file that comes in parts: the sender sends one after the other.
+    incoming: Mutex<Option<Incoming>>,
     /// What files pass.
     processors: Processors,
     /// Files that may have been renamed, until the walk is over.
@@ -66,13 +76,14 @@ enum Done {
 }
 
 impl RemoteSupplier {
-    /// Speaks over `control` and fetches by `session`. With `compress` all bytes are fetched, as the
-    /// control stream is not compressed. What comes besides the session passes `processors`. Must be
-    /// made within a runtime.
+    /// Speaks over `control` and fetches by `session`. With `compress` all bytes are fetched if the sender
+    /// can't pack what it says. What comes besides the session passes `processors`. Must be made within
+    /// a runtime.
     pub fn new(
         control: ControlSender,
         session: &Arc<Session>,
         compress: bool,
+        changed: Changed,
         processors: &Processors,
     ) -> Arc<Self> {
         let (done, settled) = mpsc::unbounded_channel();
@@ -80,12 +91,14 @@ impl RemoteSupplier {
         Arc::new(Self {
             control,
             runtime: Handle::current(),
-            asked: Mutex::default(),
+            asked: Mutex::new(Some(HashMap::new())),
             next: Mutex::default(),
             session: Arc::downgrade(session),
             progress: session.progress(),
             source: "sender".into(),
-            inline: if compress { 0 } else { INLINE },
+            compress,
+            changed,
+            incoming: Mutex::default(),
             processors: processors.clone(),
             held: Mutex::new(Some(Vec::new())),
             done,
@@ -94,6 +107,39 @@ impl RemoteSupplier {
 
     fn say(&self, message: Message) -> Result<(), ApiError> {
         self.runtime.block_on(self.control.send(message.into_bytes())).map_err(|_| hung_up())
+    }
+
+    /// Tells the sender what lies in the place of files that are about to be asked for.
+    fn say_bases(&self, entries: &[u64], must_sign: bool) -> Result<(), ApiError> {
+        let files: Vec<_> = {
+            let asked = lock(&self.asked);
+            let file = |entry: &u64| Some((*entry, Arc::clone(asked.as_ref()?.get(entry)?)));
+            entries.iter().filter_map(file).collect()
+        };
+        let (mut bases, mut bytes) = (Vec::new(), 0);
+        for Base { entry, signatures, oid } in self.changed.sign(&files, must_sign) {
+            if signatures.is_empty() {
+                // Files asked for together are so few that their names fit.
+                bases.push(Base { entry, signatures, oid });
+                continue;
+            }
+            for signature in signatures {
+                if bytes + signature.len() + BASE_COST > BASES_BYTES {
+                    self.say(Message::Bases(Bases { bases: std::mem::take(&mut bases) }))?;
+                    bytes = 0;
+                }
+                bytes += signature.len() + BASE_COST;
+                bases.push(Base { entry, signatures: vec![signature], oid: Bytes::new() });
+            }
+        }
+        if bases.is_empty() { Ok(()) } else { self.say(Message::Bases(Bases { bases })) }
+    }
+
+    /// The copy is over, however it ended: nothing is asked for any more.
+    pub fn end(&self) {
+        *lock(&self.asked) = None;
+        *lock(&self.held) = None;
+        *lock(&self.incoming) = None;
     }
 
     /// Waits until the sender was told of all files that are done with.
@@ -109,17 +155,51 @@ impl RemoteSupplier {
         let (whole, named): (Vec<_>, Vec<_>) =
             answers.into_iter().partition(|answer| !answer.content.is_empty());
         whole.par_iter().with_max_len(4).try_for_each(|answer| self.answered(answer))?;
-        named.iter().try_for_each(|answer| self.answered(answer))
+        let (lacking, named): (Vec<_>, Vec<_>) = named.into_iter().partition(|answer| answer.lacks_base);
+        named.iter().try_for_each(|answer| self.answered(answer))?;
+        self.ask_again(lacking.iter().map(|answer| answer.entry).collect())
+    }
+
+    /// The sender does not have what lies in the place of these files.
+    fn ask_again(&self, entries: Vec<u64>) -> Result<(), ApiError> {
+        for entry in &entries {
+            let is_asked = lock(&self.asked).as_ref().is_some_and(|asked| asked.contains_key(entry));
+            if self.changed.answered(*entry).is_none() || !is_asked {
+                return Err(violation("a base that nobody named is lacking"));
+            }
+            self.changed.named(false);
+        }
+        for entries in entries.chunks(TOGETHER) {
+            self.ask(Asks { entries: entries.to_vec(), ..Asks::default() }, true)?;
+        }
+        Ok(())
+    }
+
+    /// Asks for files, after telling what lies in their places.
+    fn ask(&self, asks: Asks, must_sign: bool) -> Result<(), ApiError> {
+        self.say_bases(&asks.entries, must_sign)?;
+        let pack = self.changed.pack_level(self.compress);
+        let inline = if self.compress && pack == 0 { 0 } else { INLINE };
+        self.say(Message::Asks(Asks { inline, pack, ..asks }))
     }
 
     fn answered(&self, answer: &Answer) -> Result<(), ApiError> {
-        let file = lock(&self.asked).remove(&answer.entry);
+        let file = lock(&self.asked).as_mut().and_then(|asked| asked.remove(&answer.entry));
         let file = file.ok_or_else(|| violation("an answer to nothing"))?;
-        if answer.oid.is_empty() {
+        let told = self.changed.answered(answer.entry);
+        let is_delta = answer.is_delta || answer.is_patch || answer.is_same || answer.parts > 0;
+        if is_delta && told.is_none() {
+            return Err(violation("a delta of nothing"));
+        }
+        let base = told.and_then(|told| told.oid).filter(|_| answer.is_same);
+        if answer.oid.is_empty() && base.is_none() {
             file.drop_it();
             return Ok(());
         }
-        let oid = Oid::from_bytes(&answer.oid).map_err(|error| violation(&error.to_string()))?;
+        let oid = match base {
+            Some(oid) => oid,
+            None => Oid::from_bytes(&answer.oid).map_err(|error| violation(&error.to_string()))?,
+        };
         if answer.nanos >= 1_000_000_000 {
             return Err(violation("a time that is none"));
         }
@@ -134,9 +214,13 @@ impl RemoteSupplier {
                 return Ok(());
             }
         }
-        if let Err(outcome) = file.passes(&self.processors, &oid, 0, &answer.content) {
+        let content = if is_delta { &[][..] } else { &answer.content };
+        if let Err(outcome) = file.passes(&self.processors, &oid, 0, content) {
             file.ended(&FetchError::Ended(outcome));
             return Ok(());
+        }
+        if is_delta {
+            return self.begin_delta(file, oid, answer);
         }
         if answer.size == 0 {
             file.make_empty();
@@ -159,6 +243,134 @@ impl RemoteSupplier {
             self.progress.brought(&self.source, bytes);
             self.progress.with(|progress| progress.objects += 1);
         }
+    }
+
+    /// A file comes as a delta, or several.
+    fn begin_delta(&self, file: Arc<CopyFile>, oid: Oid, answer: &Answer) -> Result<(), ApiError> {
+        if answer.is_same || answer.is_patch {
+            self.changed.named(true);
+        }
+        if answer.is_same {
+            self.take_base(file, oid);
+            return Ok(());
+        }
+        if answer.parts > 0 {
+            let begun = self.changed.begin(Arc::clone(&file), oid, answer.parts, answer.is_patch)?;
+            let Some(incoming) = begun else {
+                // The sender goes on: what it sends of this file is passed over.
+                self.fetch(file, oid);
+                return Ok(());
+            };
+            if let Err(error) = file.begin_parts() {
+                file.fail(&error);
+                return Ok(());
+            }
+            self.progress.with(|progress| progress.expected += file.size());
+            return match lock(&self.incoming).replace(incoming) {
+                None => Ok(()),
+                Some(_) => Err(violation("a file before another one is complete")),
+            };
+        }
+        let made = match answer.is_patch {
+            true => self.changed.patched(&file, &answer.content),
+            false => self.changed.whole(&file, &answer.content),
+        };
+        let Some(content) = made else {
+            self.fetch(file, oid);
+            return Ok(());
+        };
+        if let Err(error) = file.begin_parts() {
+            file.fail(&error);
+            return Ok(());
+        }
+        self.progress.with(|progress| progress.expected += file.size());
+        if self.take_part(&file, &oid, 0, &content, answer.content.len() as u64) {
+            self.finish_delta(file, oid);
+        }
+        Ok(())
+    }
+
+    /// A file is what lies in its place, but for its metadata.
+    fn take_base(&self, file: Arc<CopyFile>, oid: Oid) {
+        let taken = file.begin_parts().and_then(|()| file.take_base());
+        if let Err(error) = taken {
+            file.drop_parts();
+            return file.fail(&error);
+        }
+        self.progress.with(|progress| progress.expected += file.size());
+        self.progress.brought(&LOCAL.into(), file.size());
+        self.changed.saved(file.size());
+        self.finish_delta(file, oid);
+    }
+
+    /// The next run of a file that comes in parts.
+    pub fn take_delta(&self, run: &Delta) -> Result<(), ApiError> {
+        let mut incoming = lock(&self.incoming);
+        let Some(current) = incoming.as_mut().filter(|it| it.file.wanted().entry == run.entry) else {
+            return Ok(());
+        };
+        let taken = current.take(run)?;
+        let (file, oid) = (Arc::clone(&current.file), current.oid);
+        match taken {
+            Taken::Some => {}
+            Taken::Part { offset, content, came, is_last } => {
+                let is_taken = self.take_part(&file, &oid, offset, &content, came);
+                if is_last || !is_taken {
+                    *incoming = None;
+                }
+                drop(incoming);
+                if is_last && is_taken {
+                    self.finish_delta(file, oid);
+                }
+            }
+            Taken::Nothing => {
+                *incoming = None;
+                drop(incoming);
+                file.drop_parts();
+                self.progress.with(|progress| progress.expected -= file.size());
+                self.fetch(file, oid);
+            }
+        }
+        Ok(())
+    }
+
+    /// A part of a file, of which `came` bytes came; false: the file has ended.
+    fn take_part(&self, file: &CopyFile, oid: &Oid, offset: u64, content: &[u8], came: u64) -> bool {
+        let taken = match file.passes(&self.processors, oid, offset, content) {
+            Err(outcome) => Err(FetchError::Ended(outcome)),
+            Ok(()) => file.take_part(offset, content).map_err(|error| {
+                file.fail(&error);
+                FetchError::Abandoned
+            }),
+        };
+        if let Err(error) = taken {
+            file.drop_parts();
+            if !matches!(error, FetchError::Abandoned) {
+                file.ended(&error);
+            }
+            return false;
+        }
+        let came = came.min(content.len() as u64);
+        self.progress.brought(&self.source, came);
+        self.progress.brought(&LOCAL.into(), content.len() as u64 - came);
+        self.changed.saved(content.len() as u64 - came);
+        true
+    }
+
+    fn finish_delta(&self, file: Arc<CopyFile>, oid: Oid) {
+        match file.finish_parts(&oid) {
+            Ok(true) => {
+                self.changed.made();
+                self.progress.with(|progress| progress.objects += 1);
+            }
+            Ok(false) => self.fetch(file, oid),
+            Err(error) => file.fail(&error),
+        }
+    }
+
+    /// What was made of older versions: files, and bytes that did not have to come.
+    pub fn made_of_older(&self) -> (u64, u64) {
+        self.changed.account()
     }
 
     /// Keeps a file that may have been renamed until it is known what only the destination has.
@@ -205,7 +417,7 @@ impl Supplier for RemoteSupplier {
     fn bring(&self, file: Arc<CopyFile>) -> Result<(), ApiError> {
         let entry = file.wanted().entry;
         let compare = file.wanted().compare.is_some() || file.may_be_renamed();
-        lock(&self.asked).insert(entry, file);
+        lock(&self.asked).as_mut().ok_or_else(hung_up)?.insert(entry, file);
         let count = {
             let mut next = lock(&self.next);
             if compare {
@@ -243,7 +455,7 @@ impl Supplier for RemoteSupplier {
         if asks.entries.is_empty() && asks.compare.is_empty() {
             return Ok(());
         }
-        self.say(Message::Asks(Asks { inline: self.inline, ..asks }))
+        self.ask(asks, false)
     }
 }
 

@@ -176,9 +176,9 @@ async fn start(
         control.send(Message::Start(message).into_bytes()).await.map_err(|_| hung_up())?;
         loop {
             match Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? {
-                Message::Ready(Ready { addresses, sources }) => {
+                Message::Ready(Ready { addresses, sources, takes_bases }) => {
                     let addresses = addresses.iter().filter_map(|address| address.parse().ok());
-                    return Ok((addresses.collect(), sources as usize));
+                    return Ok((addresses.collect(), sources as usize, takes_bases));
                 }
                 Message::Event(json) => events.pass(&json).await?,
                 Message::Fatal(fatal) => return Err(told_error(&fatal)),
@@ -186,7 +186,7 @@ async fn start(
             }
         }
     };
-    let (theirs, sources) = match theirs.await {
+    let (theirs, sources, takes_bases) = match theirs.await {
         Ok(ready) => ready,
         Err(error) if error.kind == ErrorKind::Unreachable => return Err(channel.failure().await),
         Err(error) => return Err(error),
@@ -194,7 +194,8 @@ async fn start(
     set_silence(&peer, &options);
     let service = Arc::clone(service);
     let other = remote.display();
-    let side = Side { service, peer, control, offers, events, options, is_started: false, other };
+    let is_started = false;
+    let side = Side { service, peer, control, offers, events, options, is_started, takes_bases, other };
     Ok(Started { channel, side, inbox, race, theirs, sources, traffic })
 }
 
@@ -215,6 +216,7 @@ async fn push(
         destination: Bytes::copy_from_slice(remote.path()),
         source_count: count as u32,
         is_contents: contents,
+        takes_bases: true,
         ..Start::default()
     };
     let mut started = start(service, request, remote, events, message).await?;

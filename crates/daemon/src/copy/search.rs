@@ -64,6 +64,8 @@ pub fn searched(account: &Account) -> Searched {
         disk_seconds: Seconds::from_duration(account.disk_time),
         from_network: account.from_network,
         by_delta: account.by_delta,
+        changed: 0,
+        by_change: 0,
         from_files: account.from_files,
         from_index: account.from_index,
         in_vain: account.in_vain,

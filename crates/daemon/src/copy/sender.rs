@@ -14,7 +14,9 @@
 //! fetched by the receiver through the direct plugin; `Offers` says that it may.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -31,9 +33,10 @@ use towpath_link::Identity;
 use towpath_plugins::direct::{ControlSender, Issuer};
 use towpath_store::{About, DiskStore};
 
+use super::deltas;
 use super::events::{CopyEvent, FailureKind};
-use super::message::{Answer, Answers, Asks, Empty, Message, Settled, violation};
-use super::reading::{Ask, Read, now, read};
+use super::message::{Answer, Answers, Asks, Base, Bases, Delta, Empty, Message, Settled, violation};
+use super::reading::{Ask, Read, now, read, read_changed, read_patched};
 use super::removal::Removal;
 use super::source::{Located, Sources, Step};
 use super::supply::Fate;
@@ -55,6 +58,14 @@ const INLINE: u32 = 64 << 10;
 /// Bytes of answers in one message, and what each takes besides its content, at most.
 const MESSAGE_BYTES: usize = 192 << 10;
 const ANSWER_COST: usize = 96;
+/// Bytes of signatures of files that were not answered yet, at most.
+const MOST_BASES: usize = 16 << 20;
+/// Bytes of a delta in one message.
+const DELTA_BYTES: usize = 128 << 10;
+/// Patches of files of more bytes are made one at a time: file and base are held.
+const LARGE_PATCH: u64 = 8 << 20;
+/// The hardest that a receiver may ask to pack: beyond, it takes much longer for little.
+const MOST_PACKED: u32 = 12;
 /// Larger files hashed at once: each takes a thread, and the receiver follows at most 8.
 const LIVE: usize = 4;
 
@@ -189,6 +200,42 @@ pub struct Sender {
     asked: Mutex<HashMap<u64, Asked>>,
     large: Arc<Semaphore>,
     entries: AtomicU64,
+    /// What the receiver has of files that it is about to ask for.
+    bases: Mutex<Signed>,
+    /// Files whose base is not here: they are asked for again.
+    lacking: Mutex<HashMap<u64, Located>>,
+    /// One patch of large files at a time.
+    patching: Mutex<()>,
+    /// zstd's level for answers; 0: they go as they are.
+    pack: AtomicU32,
+}
+
+/// Signatures of older versions' parts, by entry.
+#[derive(Default)]
+struct Signed {
+    parts: BTreeMap<u64, (Vec<Bytes>, Option<Oid>)>,
+    bytes: usize,
+}
+
+impl Signed {
+    /// False: they are too many.
+    fn add(&mut self, Base { entry, signatures, oid }: Base) -> bool {
+        self.bytes += signatures.iter().map(Bytes::len).sum::<usize>();
+        let (parts, older) = self.parts.entry(entry).or_default();
+        parts.extend(signatures);
+        *older = Oid::from_bytes(&oid).ok().filter(|_| parts.is_empty());
+        self.bytes <= MOST_BASES && parts.len() as u64 <= deltas::MAX_PARTS
+    }
+
+    /// For an ask; they still count.
+    fn take(&mut self, entry: u64) -> (Vec<Bytes>, Option<Oid>) {
+        self.parts.remove(&entry).unwrap_or_default()
+    }
+
+    /// These are of no more use.
+    fn answered(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
 }
 
 impl Sender {
@@ -212,6 +259,10 @@ impl Sender {
             asked: Mutex::default(),
             large: Arc::new(Semaphore::new(LIVE)),
             entries: AtomicU64::new(0),
+            bases: Mutex::default(),
+            lacking: Mutex::default(),
+            patching: Mutex::default(),
+            pack: AtomicU32::new(0),
         })
     }
 
@@ -267,15 +318,34 @@ impl Sender {
         self.runtime.block_on(self.control.send(message.into_bytes())).map_err(|_| hung_up())
     }
 
+    /// Packed, if the receiver finds that worth it.
+    fn say_packed(&self, message: Message) -> Result<(), ApiError> {
+        let bytes = match self.pack.load(Ordering::Relaxed) {
+            0 => message.into_bytes(),
+            level => message.into_packed_bytes(level as i32),
+        };
+        self.runtime.block_on(self.control.send(bytes)).map_err(|_| hung_up())
+    }
+
     /// Handles what the receiver says; `asks` leads to [`Self::answer_all`].
     pub fn hear(&self, message: Message, asks: &mpsc::UnboundedSender<Vec<Ask>>) -> Result<(), ApiError> {
         match message {
-            Message::Asks(Asks { entries, compare, inline }) => {
+            Message::Bases(Bases { bases }) => {
+                let mut signed = lock(&self.bases);
+                let is_within = bases.into_iter().all(|base| signed.add(base));
+                if is_within { Ok(()) } else { Err(violation("more signatures than it may have files")) }
+            }
+            Message::Asks(Asks { entries, compare, inline, pack }) => {
+                self.pack.store(pack.min(MOST_PACKED), Ordering::Relaxed);
                 let all = entries.into_iter().map(|entry| (entry, false, inline.min(INLINE).into()));
                 let all = all.chain(compare.into_iter().map(|entry| (entry, true, 0)));
+                let mut signed = lock(&self.bases);
                 // Now, as the next message may say that these entries are no longer of interest.
                 let located = all.map(|(entry, compare, inline)| {
-                    Some(Ask { entry, compare, inline, located: self.table.take(entry)? })
+                    let (base, older) = signed.take(entry);
+                    let lacking = || lock(&self.lacking).remove(&entry);
+                    let located = self.table.take(entry).or_else(lacking)?;
+                    Some(Ask { entry, compare, inline, base, older, located })
                 });
                 let located = located.collect::<Option<Vec<_>>>();
                 let _ = asks.send(located.ok_or_else(|| violation("a file that was not told of"))?);
@@ -327,6 +397,7 @@ impl Sender {
     }
 
     fn forget(&self, entry: u64) -> Option<Asked> {
+        lock(&self.lacking).remove(&entry);
         let asked = lock(&self.asked).remove(&entry)?;
         asked.oids.iter().for_each(|oid| self.offers.remove(oid));
         Some(asked)
@@ -347,7 +418,9 @@ impl Sender {
             }
             while !batch.is_empty() {
                 let rest = batch.split_off(together(&batch));
+                let signed = batch.iter().flat_map(|ask| &ask.base).map(Bytes::len).sum();
                 self.answer(std::mem::replace(&mut batch, rest))?;
+                lock(&self.bases).answered(signed);
             }
         }
         Ok(())
@@ -355,6 +428,7 @@ impl Sender {
 
     fn answer(self: &Arc<Self>, files: Vec<Ask>) -> Result<(), ApiError> {
         let (mut answers, mut rest) = (Vec::with_capacity(files.len()), Vec::new());
+        let (files, changed): (Vec<_>, Vec<_>) = files.into_iter().partition(|ask| !ask.has_base());
         for ask in files {
             match self.known(&ask) {
                 Some(oid) => answers.push(self.named(ask.entry, ask.located, oid)),
@@ -364,20 +438,62 @@ impl Sender {
                 None => rest.push(ask),
             }
         }
-        let read: Vec<_> = rest.into_par_iter().with_max_len(4).map(|ask| (read(&ask), ask)).collect();
+        rest.extend(changed);
+        let read_one = |ask: Ask| match (&ask.base[..], &ask.older) {
+            (_, Some(older)) if !ask.compare => (self.read_patched(&ask, older), ask),
+            ([signature], _) if !ask.compare => (read_changed(&ask, signature), ask),
+            _ => (read(&ask), ask),
+        };
+        let read: Vec<_> = rest.into_par_iter().with_max_len(4).map(read_one).collect();
         let hashed = |(read, _): &(Result<Read, ApiError>, Ask)| match read {
-            Ok(Read::Hashed(record)) => Some(record.clone()),
+            Ok(
+                Read::Hashed(record)
+                | Read::Same(record)
+                | Read::Changed(record, _)
+                | Read::Patched(record, _),
+            ) => Some(record.clone()),
             _ => None,
         };
         let records: Vec<_> = read.iter().filter_map(hashed).collect();
         if !records.is_empty() {
             self.store.remember(&records).map_err(|error| errors::store(&error))?;
         }
-        for (read, Ask { entry, mut located, .. }) in read {
+        let (mut in_parts, mut patches) = (Vec::new(), Vec::new());
+        for (read, Ask { entry, mut located, base, compare, .. }) in read {
             answers.push(match read {
                 Ok(Read::Hashed(record)) => {
                     located.stamp = now(&located.stamp, &record.stamp);
-                    self.named(entry, located, record.oid)
+                    let parts = if compare { 0 } else { base.len() as u64 };
+                    let is_long = parts > 0 && deltas::part(record.stamp.size, parts, 0).is_none();
+                    let answer = self.named(entry, located.clone(), record.oid);
+                    if parts > 0 && !is_long {
+                        in_parts.push((Answer { parts: parts as u32, ..answer }, located, base));
+                        continue;
+                    }
+                    answer
+                }
+                Ok(Read::Changed(record, delta)) => {
+                    located.stamp = now(&located.stamp, &record.stamp);
+                    let answer = self.named(entry, located, record.oid);
+                    Answer { content: delta.into(), is_delta: true, ..answer }
+                }
+                Ok(Read::Patched(record, patch)) => {
+                    located.stamp = now(&located.stamp, &record.stamp);
+                    let answer = Answer { is_patch: true, ..self.named(entry, located, record.oid) };
+                    if patch.len() > INLINE as usize {
+                        patches.push((Answer { parts: 1, ..answer }, patch));
+                        continue;
+                    }
+                    Answer { content: patch.into(), ..answer }
+                }
+                Ok(Read::Same(record)) => {
+                    located.stamp = now(&located.stamp, &record.stamp);
+                    let answer = self.named(entry, located, record.oid);
+                    Answer { oid: Bytes::new(), is_same: true, ..answer }
+                }
+                Ok(Read::Lacking) => {
+                    lock(&self.lacking).insert(entry, located);
+                    Answer { entry, lacks_base: true, ..Answer::default() }
                 }
                 Ok(Read::Whole(stamp, content)) => {
                     located.stamp = now(&located.stamp, &stamp);
@@ -386,7 +502,53 @@ impl Sender {
                 Err(error) => self.refused(entry, &located, &error),
             });
         }
-        self.say_answers(answers)
+        self.say_answers(answers)?;
+        // Each behind its own answer: the receiver takes one such file at a time.
+        for (answer, patch) in patches {
+            let entry = answer.entry;
+            self.say(Message::Answers(Answers { answers: vec![answer] }))?;
+            self.say_part(entry, patch.into(), false)?;
+        }
+        for (answer, located, base) in in_parts {
+            let entry = answer.entry;
+            self.say(Message::Answers(Answers { answers: vec![answer] }))?;
+            self.say_parts(entry, &located, &base)?;
+        }
+        Ok(())
+    }
+
+    fn read_patched(&self, ask: &Ask, older: &Oid) -> Result<Read, ApiError> {
+        let _alone = (ask.located.stamp.size > LARGE_PATCH).then(|| lock(&self.patching));
+        let level = self.pack.load(Ordering::Relaxed).max(1) as i32;
+        read_patched(ask, older, &*self.store, level)
+    }
+
+    /// The content of a file as deltas of what the receiver signed, one part at a time.
+    fn say_parts(&self, entry: u64, located: &Located, base: &[Bytes]) -> Result<(), ApiError> {
+        let delta = Delta { entry, ..Delta::default() };
+        let given_up = || self.say(Message::Delta(Delta { is_given_up: true, ..delta.clone() }));
+        // If it changed, the receiver learns so when it fetches it.
+        let Ok(file) = located.open() else { return given_up() };
+        for (index, signature) in (0..).zip(base) {
+            let range = deltas::part(located.stamp.size, base.len() as u64, index);
+            let part = range.and_then(|range| part_of(&file, range));
+            let Some(made) = part.and_then(|part| deltas::make(signature, &part)) else { return given_up() };
+            let level = self.pack.load(Ordering::Relaxed) as i32;
+            let packed = if level > 0 { deltas::pack(&made, level) } else { None };
+            let is_packed = packed.is_some();
+            self.say_part(entry, packed.unwrap_or(made).into(), is_packed)?;
+        }
+        Ok(())
+    }
+
+    /// One part's delta, in runs that messages take.
+    fn say_part(&self, entry: u64, bytes: Bytes, is_packed: bool) -> Result<(), ApiError> {
+        for start in (0..bytes.len()).step_by(DELTA_BYTES) {
+            let end = bytes.len().min(start + DELTA_BYTES);
+            let (bytes, is_last) = (bytes.slice(start..end), end == bytes.len());
+            self.say(Message::Delta(Delta { entry, bytes, is_last, is_packed, is_given_up: false }))?;
+        }
+        Ok(())
     }
 
     /// Answers in messages that the control stream takes.
@@ -395,13 +557,16 @@ impl Sender {
         for answer in answers {
             let cost = answer.content.len() + ANSWER_COST;
             if bytes + cost > MESSAGE_BYTES {
-                self.say(Message::Answers(Answers { answers: std::mem::take(&mut message) }))?;
+                self.say_packed(Message::Answers(Answers { answers: std::mem::take(&mut message) }))?;
                 bytes = 0;
             }
             bytes += cost;
             message.push(answer);
         }
-        if message.is_empty() { Ok(()) } else { self.say(Message::Answers(Answers { answers: message })) }
+        if message.is_empty() {
+            return Ok(());
+        }
+        self.say_packed(Message::Answers(Answers { answers: message }))
     }
 
     /// The name of a file's content, if the index knows it and the content is not to go with it.
@@ -499,6 +664,12 @@ impl Sender {
     }
 }
 
+/// These bytes of a file; none if they can't be read.
+fn part_of(file: &std::fs::File, range: Range<u64>) -> Option<Vec<u8>> {
+    let mut part = vec![0; usize::try_from(range.end - range.start).ok()?];
+    file.read_exact_at(&mut part, range.start).ok().map(|()| part)
+}
+
 /// How many files from the front are answered in one go: the first bytes of none should wait long
 /// for the hash of others.
 fn together(batch: &[Ask]) -> usize {
@@ -513,7 +684,16 @@ fn together(batch: &[Ask]) -> usize {
 fn answer_of(entry: u64, located: &Located, oid: &Oid, content: Bytes) -> Answer {
     let Time { seconds, nanos } = located.stamp.modified;
     let oid = Bytes::copy_from_slice(&oid.to_bytes());
-    Answer { entry, oid, size: located.stamp.size, seconds, nanos, is_sparse: located.is_sparse, content }
+    Answer {
+        entry,
+        oid,
+        size: located.stamp.size,
+        seconds,
+        nanos,
+        is_sparse: located.is_sparse,
+        content,
+        ..Answer::default()
+    }
 }
 
 fn internal(what: &str) -> ApiError {

@@ -40,6 +40,7 @@ pub async fn send(
                 Message::Event(json) => side.events.pass(&json).await?,
                 Message::Fatal(fatal) => return Err(told_error(&fatal)),
                 // Contents that go with their names would go past the inspectors.
+                Message::Bases(_) if side.service.processors().inspect_any() => {}
                 Message::Asks(wanted) if side.service.processors().inspect_any() => {
                     sender.hear(Message::Asks(Asks { inline: 0, ..wanted }), &asks)?;
                 }

@@ -106,7 +106,7 @@ async fn serve(
     };
     let (config, ssh) = (peer_config(service, &options), SshConnection::from_env());
     let (mut race, addresses) = race(service, options.via, peers, peer.node(), config, ssh).await?;
-    let ready = Ready { addresses, sources: count as u32 };
+    let ready = Ready { addresses, sources: count as u32, takes_bases: true };
     control.send(Message::Ready(ready).into_bytes()).await.map_err(|_| hung_up())?;
     set_silence(peer, &options);
     let theirs: Vec<_> = start.addresses.iter().filter_map(|address| address.parse().ok()).collect();
@@ -118,6 +118,7 @@ async fn serve(
         events,
         options,
         is_started: true,
+        takes_bases: start.takes_bases,
         other: "the sender".into(),
     };
     match sources {

@@ -12,6 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 use towpath_api::ApiError;
 use towpath_content::Oid;
 use towpath_content::tree::Decoder;
+use towpath_plugins::adaptive::Adaptive;
 use towpath_plugins::direct::ControlReceiver;
 use towpath_plugins::local::SOURCE as LOCAL;
 use towpath_plugins::{Cascade, Direct, Inspected, Local, Takeover, takeover};
@@ -19,9 +20,11 @@ use towpath_store::Store;
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
 
+use super::changed::{Changed, Look};
 use super::events::CopySummary;
+use super::finer::Network;
 use super::merge::{Destined, Merge};
-use super::message::{Answer, Empty, Message, violation};
+use super::message::{Answer, Delta, Empty, Message, violation};
 use super::options::Via;
 use super::race::{Race, STAND_LIMIT};
 use super::remote::RemoteSupplier;
@@ -48,8 +51,11 @@ enum Heard {
     Incomplete,
 }
 
-/// Answers, with the room that their contents take.
-type Told = (Vec<Answer>, OwnedSemaphorePermit);
+/// What brings contents, with the room that these take.
+enum Told {
+    Answers(Vec<Answer>, OwnedSemaphorePermit),
+    Delta(Delta, OwnedSemaphorePermit),
+}
 
 /// Writes what the sender tells and this side wants to `destined`, and returns what was done. `theirs`
 /// is where the sender can be dialled, for `race`.
@@ -81,8 +87,13 @@ pub async fn receive(
     let session = Arc::new(session);
     let compress = options.compress || !side.service.config().processors.wishes().is_empty();
     let processors = side.service.processors();
-    let supplier = RemoteSupplier::new(side.control.clone(), &session, compress, processors);
+    let limit = options.limit_rate as f64;
+    let look = look(&takeover, adaptive.as_ref(), limit);
+    // Of ssh's own pipe the kernel tells nothing.
+    let changed = Changed::new(look, options.via != Via::Ssh, side.takes_bases);
+    let supplier = RemoteSupplier::new(side.control.clone(), &session, compress, changed, processors);
     receiving.set_supplier(Arc::clone(&supplier) as Arc<dyn super::supply::Supplier>);
+    let _end = EndOnDrop(Arc::clone(&supplier));
     let merge = Merge::new(&receiving, destined)?;
     let progress = session.progress();
     let _stop = StopOnDrop(Arc::clone(&receiving));
@@ -120,8 +131,22 @@ pub async fn receive(
     summary.literal = snapshot.by_source.values().sum::<u64>() - local;
     summary.kept = snapshot.kept;
     summary.search = adaptive.map(|adaptive| search::searched(&adaptive.account()));
+    let (changed, saved) = supplier.made_of_older();
+    if changed > 0 {
+        let searched = summary.search.get_or_insert_default();
+        (searched.changed, searched.by_change) = (changed, saved);
+    }
     summary.matched += local + snapshot.kept;
     Ok(summary)
+}
+
+/// Ends the supplier with the copy.
+struct EndOnDrop(Arc<RemoteSupplier>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 async fn failed(handle: JoinHandle<Result<(), ApiError>>) -> ApiError {
@@ -176,10 +201,12 @@ async fn hear(
                 Message::Closed(entry) => drop(entries.send(Heard::Closed(entry))),
                 Message::Incomplete(Empty {}) => drop(entries.send(Heard::Incomplete)),
                 Message::Answers(told) => {
-                    let bytes: usize = told.answers.iter().map(|answer| answer.content.len()).sum();
-                    let bytes = u32::try_from(bytes.min(CONTENT_ROOM)).unwrap_or(u32::MAX);
-                    let room = Arc::clone(&room).acquire_many_owned(bytes).await.map_err(|_| hung_up())?;
-                    drop(answers.send((told.answers, room)));
+                    let bytes = told.answers.iter().map(|answer| answer.content.len()).sum();
+                    drop(answers.send(Told::Answers(told.answers, take_room(&room, bytes).await?)));
+                }
+                Message::Delta(run) => {
+                    let taken = take_room(&room, run.bytes.len()).await?;
+                    drop(answers.send(Told::Delta(run, taken)));
                 }
                 Message::Event(json) if !side.is_started => side.events.pass(&json).await?,
                 Message::Fatal(fatal) => return Err(told_error(&fatal)),
@@ -194,12 +221,27 @@ async fn hear(
     }
 }
 
+async fn take_room(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+    let bytes = u32::try_from(bytes.min(CONTENT_ROOM)).unwrap_or(u32::MAX);
+    Arc::clone(room).acquire_many_owned(bytes).await.map_err(|_| hung_up())
+}
+
+/// What is known of the network at any moment; at first, the person's `limit` to its rate if there is one.
+fn look(takeover: &Arc<Takeover>, adaptive: Option<&Arc<Adaptive>>, limit: f64) -> Look {
+    let (takeover, adaptive) = (Arc::clone(takeover), adaptive.map(Arc::clone));
+    Box::new(move || {
+        let measured = adaptive.as_ref().map_or(0.0, |adaptive| adaptive.network_rate());
+        let rate = if measured > 0.0 { measured } else { limit };
+        Network { rate, round_trip: takeover.path().round_trip }
+    })
+}
+
 /// Bytes that a message takes while it waits for another thread.
 fn cost(message: &Message) -> usize {
     match message {
         Message::Entries(bytes) => bytes.len(),
         Message::Answers(told) => told.answers.len() * size_of::<Answer>(),
-        Message::Closed(_) | Message::Incomplete(_) => LITTLE,
+        Message::Closed(_) | Message::Incomplete(_) | Message::Delta(_) => LITTLE,
         _ => 0,
     }
 }
@@ -257,10 +299,18 @@ fn take_answers(
     mut answers: mpsc::UnboundedReceiver<Told>,
     waiting: &AtomicUsize,
 ) -> Result<(), ApiError> {
-    while let Some((batch, room)) = answers.blocking_recv() {
-        waiting.fetch_sub(batch.len() * size_of::<Answer>(), Ordering::Relaxed);
-        supplier.answered_all(batch)?;
-        drop(room);
+    while let Some(told) = answers.blocking_recv() {
+        // Their room is free again at the end of each arm.
+        match told {
+            Told::Answers(batch, _room) => {
+                waiting.fetch_sub(batch.len() * size_of::<Answer>(), Ordering::Relaxed);
+                supplier.answered_all(batch)?;
+            }
+            Told::Delta(run, _room) => {
+                waiting.fetch_sub(LITTLE, Ordering::Relaxed);
+                supplier.take_delta(&run)?;
+            }
+        }
     }
     Ok(())
 }

@@ -3,11 +3,10 @@
 //! The codec here does no I/O. [`FrameReader`] and [`FrameWriter`] put it on a byte stream and
 //! see to it that payload is moved as seldom as possible.
 
-mod memory;
 mod reader;
 mod writer;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use thiserror::Error;
 
 pub use reader::{FrameReader, ReadError};
@@ -24,7 +23,7 @@ const LENGTH_LEN: usize = 4;
 pub struct Frame {
     /// What the body is; given a meaning above this crate.
     pub kind: u8,
-    /// The body. It may share its memory with neighbouring frames (up to 272 KiB), so copy small
+    /// The body. It may share its memory with neighbouring frames (up to 304 KiB), so copy small
     /// bodies that are kept for long.
     pub body: Bytes,
 }
@@ -46,10 +45,10 @@ pub enum FrameError {
 }
 
 /// What stands at the front of a buffer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decoded {
-    /// A whole frame, which was taken out of the buffer.
-    Frame(Frame),
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measured {
+    /// A whole frame of so many bytes, head included.
+    Whole(usize),
     /// At least so many more bytes must come before there is a frame. Never zero.
     Missing(usize),
 }
@@ -61,20 +60,26 @@ pub fn encode_head(kind: u8, body_len: usize) -> Result<[u8; HEAD_LEN], FrameErr
     Ok([a, b, c, d, kind])
 }
 
-/// Takes a frame off the front of `buffer`. Never allocates.
-pub fn decode(buffer: &mut BytesMut) -> Result<Decoded, FrameError> {
+/// Whether there is a whole frame at the front of `buffer`.
+pub fn measure(buffer: &[u8]) -> Result<Measured, FrameError> {
     let Some(&[a, b, c, d]) = buffer.first_chunk::<LENGTH_LEN>() else {
-        return Ok(Decoded::Missing(LENGTH_LEN - buffer.len()));
+        return Ok(Measured::Missing(LENGTH_LEN - buffer.len()));
     };
     let length = check_length(u64::from(u32::from_le_bytes([a, b, c, d])))?;
     let whole = LENGTH_LEN + length as usize;
-    if buffer.len() < whole {
-        return Ok(Decoded::Missing(whole - buffer.len()));
+    match whole.checked_sub(buffer.len()) {
+        Some(missing @ 1..) => Ok(Measured::Missing(missing)),
+        _ => Ok(Measured::Whole(whole)),
     }
+}
+
+/// Takes a frame off the front of `buffer`; `None` if there is no whole one. Never allocates.
+pub fn decode(buffer: &mut Bytes) -> Result<Option<Frame>, FrameError> {
+    let Measured::Whole(whole) = measure(buffer)? else { return Ok(None) };
     let mut frame = buffer.split_to(whole);
     frame.advance(LENGTH_LEN);
     let kind = frame.get_u8();
-    Ok(Decoded::Frame(Frame { kind, body: frame.freeze() }))
+    Ok(Some(Frame { kind, body: frame }))
 }
 
 fn check_length(length: u64) -> Result<u32, FrameError> {
@@ -108,43 +113,31 @@ mod tests {
         assert!(encode_head(0, MAX_FRAME - 1).is_ok());
         let error = FrameError::Oversized { length: LIMIT + 1, limit: LIMIT };
         assert_eq!(encode_head(0, MAX_FRAME), Err(error));
-        let mut buffer = BytesMut::from(&(LIMIT as u32 + 1).to_le_bytes()[..]);
-        assert_eq!(decode(&mut buffer), Err(error));
-        let mut buffer = BytesMut::from(&(LIMIT as u32).to_le_bytes()[..]);
-        assert_eq!(decode(&mut buffer), Ok(Decoded::Missing(MAX_FRAME)));
+        assert_eq!(measure(&(LIMIT as u32 + 1).to_le_bytes()), Err(error));
+        assert_eq!(measure(&(LIMIT as u32).to_le_bytes()), Ok(Measured::Missing(MAX_FRAME)));
     }
 
     #[test]
-    fn an_impossible_length_takes_no_memory() {
+    fn an_impossible_length_is_no_frame() {
         for (length, error) in [
             (u32::MAX, FrameError::Oversized { length: u64::from(u32::MAX), limit: LIMIT }),
             (0, FrameError::Empty),
         ] {
-            let mut buffer = BytesMut::from(&length.to_le_bytes()[..]);
-            let before = buffer.capacity();
+            let mut buffer = Bytes::copy_from_slice(&length.to_le_bytes());
+            assert_eq!(measure(&buffer), Err(error));
             assert_eq!(decode(&mut buffer), Err(error));
-            assert_eq!(buffer.capacity(), before);
         }
     }
 
     proptest! {
         #[test]
-        fn frames_come_back_however_the_stream_is_cut(
+        fn frames_come_back_in_their_order(
             frames in proptest::collection::vec((any::<u8>(), proptest::collection::vec(any::<u8>(), 0..600)), 0..20),
-            cuts in proptest::collection::vec(1usize..400, 1..40),
         ) {
             let stream: Vec<u8> = frames.iter().flat_map(|(kind, body)| encode(*kind, body)).collect();
-            let (mut buffer, mut found, mut rest) = (BytesMut::new(), Vec::new(), &stream[..]);
-            for cut in cuts.iter().cycle() {
-                while let Decoded::Frame(frame) = decode(&mut buffer).unwrap() {
-                    found.push((frame.kind, frame.body.to_vec()));
-                }
-                if rest.is_empty() {
-                    break;
-                }
-                let (now, later) = rest.split_at((*cut).min(rest.len()));
-                buffer.extend_from_slice(now);
-                rest = later;
+            let (mut buffer, mut found) = (Bytes::from(stream), Vec::new());
+            while let Some(frame) = decode(&mut buffer).unwrap() {
+                found.push((frame.kind, frame.body.to_vec()));
             }
             prop_assert!(buffer.is_empty());
             prop_assert_eq!(found, frames);
@@ -154,16 +147,17 @@ mod tests {
         fn what_is_missing_is_exactly_what_is_missing(body in proptest::collection::vec(any::<u8>(), 0..600), at: prop::sample::Index) {
             let stream = encode(9, &body);
             let at = at.index(stream.len());
-            let mut buffer = BytesMut::from(&stream[..at]);
+            let mut buffer = Bytes::copy_from_slice(&stream[..at]);
             let missing = if at < LENGTH_LEN { LENGTH_LEN - at } else { stream.len() - at };
-            prop_assert_eq!(decode(&mut buffer), Ok(Decoded::Missing(missing)));
+            prop_assert_eq!(measure(&buffer), Ok(Measured::Missing(missing)));
+            prop_assert_eq!(decode(&mut buffer), Ok(None));
             prop_assert_eq!(buffer.len(), at);
         }
 
         #[test]
         fn any_bytes_are_taken_without_a_panic(bytes: Vec<u8>) {
-            let mut buffer = BytesMut::from(&bytes[..]);
-            while let Ok(Decoded::Frame(frame)) = decode(&mut buffer) {
+            let mut buffer = Bytes::from(bytes.clone());
+            while let Ok(Some(frame)) = decode(&mut buffer) {
                 prop_assert!(frame.body.len() < bytes.len());
             }
         }

@@ -1,30 +1,38 @@
 //! Reading frames off a byte stream, in big gulps.
 //!
-//! Small frames are read many at once and share the gulp's memory. As soon as the length of a
-//! large frame is known, it is read to its end and no further, into memory that holds all of it, so
-//! all but the part that came along with its length is written once, where it stays.
+//! What comes gathers in a [`Tank`] until there is a whole frame; then all whole frames in it are
+//! handed out from where they lie, and what is left, a little, moves to other memory. Once the length
+//! of a large frame is known, what is received at once is as much as that frame needs.
 
+use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 
-use bytes::{BufMut, BytesMut};
+use bytes::Bytes;
 use thiserror::Error;
-use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::memory::Memory;
-use super::{Decoded, Frame, FrameError, decode};
+use super::{Frame, FrameError, Measured, decode, measure};
+use crate::connection::ReadHalf;
+use crate::tank::{Memory, Tank};
 
-/// Memory for frames: a payload of 256 KiB with its headers, or many small frames.
-const GULP: usize = (256 + 16) * 1024;
-/// What is read at once while it is not known to belong to one large frame.
+/// Memory for frames: a payload of 256 KiB with its headers, as it comes encrypted, and some of what
+/// follows; or many small frames.
+const GULP: usize = (256 + 48) * 1024;
+/// What is received at once while it is not known to belong to one large frame.
 const READ: usize = 64 * 1024;
-/// Below this much free space a new gulp's memory is taken rather than reading in crumbs.
-const SMALLEST_READ: usize = 32 * 1024;
+/// What a transport may need beside what is wanted: the record in which the wanted bytes end, and of
+/// each record what is around it, one part in so many.
+const LAST_RECORD: usize = 17 * 1024;
+const AROUND: usize = 256;
+/// Frames that are shorter together are copied: each holds what it lies in for as long as it is in use.
+const SHORT: usize = 192 * 1024;
 
 /// The receiving half of a connection.
 pub struct FrameReader {
-    stream: Pin<Box<dyn AsyncRead + Send>>,
-    buffer: BytesMut,
+    stream: ReadHalf,
+    /// Whole frames, to be handed out.
+    whole: Bytes,
+    /// What comes behind them.
+    tank: Tank,
     memory: Memory,
     received: u64,
 }
@@ -67,8 +75,9 @@ pub enum ReadError {
 
 impl FrameReader {
     /// Reads frames off `stream`.
-    pub fn new(stream: Pin<Box<dyn AsyncRead + Send>>) -> Self {
-        Self { stream, buffer: BytesMut::new(), memory: Memory::default(), received: 0 }
+    pub fn new(stream: ReadHalf) -> Self {
+        let (tank, memory) = (Tank::default(), Memory::default());
+        Self { stream, whole: Bytes::new(), tank, memory, received: 0 }
     }
 
     /// The next frame, or `None` after the peer finished its direction.
@@ -77,18 +86,21 @@ impl FrameReader {
     /// there. After an error every call fails.
     pub async fn next(&mut self) -> Result<Option<Frame>, ReadError> {
         loop {
-            let missing = match decode(&mut self.buffer) {
-                Ok(Decoded::Frame(frame)) => return Ok(Some(frame)),
-                Ok(Decoded::Missing(missing)) => missing,
-                Err(source) => return Err(ReadError::Malformed { source }),
+            if let Some(frame) = decode(&mut self.whole).map_err(malformed)? {
+                return Ok(Some(frame));
+            }
+            let missing = match self.take_whole()? {
+                None => continue,
+                Some(missing) => missing,
             };
-            let room = self.make_room(missing);
-            // Nothing is taken from the stream unless it is in the buffer, so cancelling is safe.
-            match self.stream.read_buf(&mut (&mut self.buffer).limit(room)).await {
-                Ok(0) if self.buffer.is_empty() => return Ok(None),
+            let wanted = self.make_room(missing);
+            // What has come is in the tank, so cancelling is safe.
+            let Self { stream, tank, .. } = self;
+            match poll_fn(|cx| stream.poll_receive(cx, tank, wanted)).await {
+                Ok(0) if self.tank.plain().is_empty() => return Ok(None),
                 Ok(0) => return Err(ReadError::CutOff { missing }),
                 Ok(count) => self.received += count as u64,
-                Err(error) => return Err(explain(error, missing, self.buffer.is_empty())),
+                Err(error) => return Err(explain(error, missing, self.tank.plain().is_empty())),
             }
         }
     }
@@ -99,30 +111,49 @@ impl FrameReader {
         self.received
     }
 
-    /// Makes room for the `missing` bytes, and says how many may be read.
-    fn make_room(&mut self, missing: usize) -> usize {
-        let (begun, free) = (self.buffer.len(), self.buffer.capacity() - self.buffer.len());
-        if begun + missing > READ {
-            if free < missing {
-                self.renew(begun + missing);
+    /// Takes all whole frames out of the tank; if there is none, says how many bytes are missing.
+    fn take_whole(&mut self) -> Result<Option<usize>, ReadError> {
+        let (mut end, plain) = (0, self.tank.plain());
+        let missing = loop {
+            match measure(&plain[end..]) {
+                Ok(Measured::Whole(len)) => end += len,
+                Ok(Measured::Missing(missing)) => break missing,
+                // What comes before it is to be heard first.
+                Err(_) if end > 0 => break 0,
+                Err(source) => return Err(malformed(source)),
             }
-            return missing;
+        };
+        if end == 0 {
+            return Ok(Some(missing));
         }
-        if free < missing.max(SMALLEST_READ) {
-            self.renew(GULP);
+        if end < SHORT {
+            self.whole = Bytes::copy_from_slice(&plain[..end]);
+            self.tank.drop_front(end);
+        } else {
+            let used = self.tank.move_to(self.memory.take(GULP), end);
+            self.whole = self.memory.lend(used, end);
         }
-        READ.min(self.buffer.capacity() - begun)
+        Ok(None)
     }
 
-    /// Goes on in other memory, with room for at least `size` bytes.
-    fn renew(&mut self, size: usize) {
-        let mut fresh = self.memory.take(size.max(GULP));
-        fresh.extend_from_slice(&self.buffer);
-        let used = std::mem::replace(&mut self.buffer, fresh);
-        if used.capacity() > 0 {
-            self.memory.give_back(used);
+    /// Makes room for the `missing` bytes, and says how many are to be received.
+    fn make_room(&mut self, missing: usize) -> usize {
+        let begun = self.tank.plain().len();
+        let wanted = if begun + missing > READ { missing } else { READ };
+        let room = wanted + wanted / AROUND + LAST_RECORD;
+        if self.tank.room() < room {
+            let fresh = self.memory.take(GULP.max(begun + self.tank.raw().len() + room));
+            let used = self.tank.move_to(fresh, 0);
+            if !used.is_empty() {
+                self.memory.give_back(used);
+            }
         }
+        wanted
     }
+}
+
+const fn malformed(source: FrameError) -> ReadError {
+    ReadError::Malformed { source }
 }
 
 fn explain(error: io::Error, missing: usize, between_frames: bool) -> ReadError {
@@ -155,11 +186,11 @@ mod tests {
     #[tokio::test]
     async fn an_oversized_length_is_refused_before_memory_is_taken() {
         let (mut near, far) = tokio::io::duplex(64);
-        let mut reader = FrameReader::new(Box::pin(far));
+        let mut reader = FrameReader::new(Box::new(far));
         near.write_all(&[0xff; 4]).await.unwrap();
         let error = reader.next().await.unwrap_err();
         assert!(matches!(error, ReadError::Malformed { source: FrameError::Oversized { .. } }));
-        assert!(reader.buffer.capacity() <= GULP);
+        assert!(reader.memory.take(0).len() <= GULP);
         assert!(reader.next().await.is_err(), "stays failed");
     }
 
@@ -168,7 +199,7 @@ mod tests {
         let whole = frame(1, b"hello");
         for at in 0..=whole.len() {
             let (mut near, far) = tokio::io::duplex(64);
-            let mut reader = FrameReader::new(Box::pin(far));
+            let mut reader = FrameReader::new(Box::new(far));
             near.write_all(&whole[..at]).await.unwrap();
             drop(near);
             match reader.next().await {
@@ -183,7 +214,7 @@ mod tests {
     #[tokio::test]
     async fn dropping_the_future_loses_nothing() {
         let (mut near, far) = tokio::io::duplex(7);
-        let mut reader = FrameReader::new(Box::pin(far));
+        let mut reader = FrameReader::new(Box::new(far));
         let stream: Vec<u8> = (0..50).flat_map(|n| frame(n, &vec![n; usize::from(n) * 13])).collect();
         let feeding = tokio::spawn(async move {
             for part in stream.chunks(3) {
@@ -205,10 +236,28 @@ mod tests {
         feeding.await.unwrap();
     }
 
+    /// A receiver of many small files holds thousands of them at a time.
+    #[tokio::test]
+    async fn small_frames_that_are_kept_hold_no_memory_for_large_ones() {
+        let (mut near, far) = tokio::io::duplex(1 << 16);
+        let mut reader = FrameReader::new(Box::new(far));
+        let feeding = tokio::spawn(async move {
+            for len in (0..300).map(|n| n * 97 % 20_000) {
+                near.write_all(&frame(1, &vec![5; len])).await.unwrap();
+            }
+        });
+        let mut kept = Vec::new();
+        while let Some(frame) = reader.next().await.unwrap() {
+            kept.push(frame);
+        }
+        assert_eq!((kept.len(), reader.memory.lent()), (300, 0));
+        feeding.await.unwrap();
+    }
+
     #[tokio::test]
     async fn memory_stays_near_a_gulp_or_one_frame() {
         let (mut near, far) = tokio::io::duplex(1 << 16);
-        let mut reader = FrameReader::new(Box::pin(far));
+        let mut reader = FrameReader::new(Box::new(far));
         let feeding = tokio::spawn(async move {
             for len in [10, MAX_FRAME - 1, 100, 300_000, 0, MAX_FRAME - 1] {
                 near.write_all(&frame(1, &vec![5; len])).await.unwrap();
@@ -216,7 +265,8 @@ mod tests {
         });
         while let Some(frame) = reader.next().await.unwrap() {
             assert!(frame.body.len() < MAX_FRAME);
-            assert!(reader.buffer.capacity() <= GULP + MAX_FRAME + 4, "{}", reader.buffer.capacity());
+            let tank = reader.tank.plain().len() + reader.tank.room();
+            assert!(tank <= GULP + MAX_FRAME + LAST_RECORD, "{tank}");
         }
         feeding.await.unwrap();
     }

@@ -263,7 +263,7 @@ mod tests {
     #[tokio::test]
     async fn a_frame_over_the_limit_leaves_the_connection_well() {
         let (near, far) = tokio::io::duplex(1 << 20);
-        let (mut writer, mut reader) = (FrameWriter::new(Box::pin(near)), FrameReader::new(Box::pin(far)));
+        let (mut writer, mut reader) = (FrameWriter::new(Box::pin(near)), FrameReader::new(Box::new(far)));
         let error = writer.send(1, b"h", &vec![0; MAX_FRAME - 1]).await.unwrap_err();
         assert!(matches!(error, WriteError::Malformed { .. }));
         writer.send(2, b"", b"fine").await.unwrap();
@@ -285,7 +285,7 @@ mod tests {
     #[tokio::test]
     async fn an_abandoned_send_of_bytes_goes_on_where_it_was() {
         let (near, far) = tokio::io::duplex(1024);
-        let (mut writer, mut reader) = (FrameWriter::new(Box::pin(near)), FrameReader::new(Box::pin(far)));
+        let (mut writer, mut reader) = (FrameWriter::new(Box::pin(near)), FrameReader::new(Box::new(far)));
         for kind in 0..3 {
             let send = writer.send_bytes(kind, b"head", Bytes::from(vec![kind; 300_000]));
             assert!(tokio::time::timeout(Duration::from_millis(10), send).await.is_err());

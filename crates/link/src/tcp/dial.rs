@@ -10,8 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use towpath_content::NodeId;
 
-use super::socket::Socket;
-use super::{Timeouts, connection};
+use super::{Timeouts, connection, socket};
 use crate::connection::Connection;
 use crate::identity::Identity;
 use crate::tls::{self, HandshakeError};
@@ -94,15 +93,14 @@ pub async fn dial(
 ) -> Result<Connection, DialError> {
     let config = tls::client_config(identity, expected)
         .map_err(|source| DialError::Handshake { address, source: HandshakeError::Tls { source } })?;
-    let socket = connect(address, timeouts.connect).await?;
-    let probe = socket.probe();
-    let shaking = tls::connect(config, address.ip(), socket);
+    let mut stream = connect(address, timeouts.connect).await?;
+    let shaking = tls::connect(config, address.ip(), &mut stream);
     let shaken = timeout(timeouts.handshake, shaking)
         .await
         .map_err(|_| DialError::HandshakeTimeout { address, waited: timeouts.handshake })?;
-    let (stream, agreed) = shaken.map_err(|error| not_shaken(address, error))?;
-    tracing::debug!(%address, peer = %agreed.peer.short(), "dialled");
-    Ok(connection(stream, agreed, probe))
+    let shaken = shaken.map_err(|error| not_shaken(address, error))?;
+    tracing::debug!(%address, peer = %shaken.agreed.peer.short(), "dialled");
+    Ok(connection(stream, shaken))
 }
 
 /// Connects to `expected` at whichever of `addresses` answers first.
@@ -135,12 +133,13 @@ pub async fn dial_any(
     }
 }
 
-async fn connect(address: SocketAddr, limit: Duration) -> Result<Socket, DialError> {
+async fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, DialError> {
     let stream = timeout(limit, TcpStream::connect(address))
         .await
         .map_err(|_| DialError::ConnectTimeout { address, waited: limit })?
         .map_err(|source| not_connected(address, source))?;
-    Socket::new(stream).map_err(|source| DialError::Local { address, source })
+    socket::set_up(&stream).map_err(|source| DialError::Local { address, source })?;
+    Ok(stream)
 }
 
 fn not_connected(address: SocketAddr, source: io::Error) -> DialError {

@@ -11,8 +11,7 @@ use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout_at};
 
-use super::connection;
-use super::socket::Socket;
+use super::{connection, socket};
 use crate::connection::Connection;
 use crate::identity::Identity;
 use crate::tls::{self, HandshakeError};
@@ -124,17 +123,17 @@ impl Pending {
     /// Shakes hands, within `limit` of having been accepted (see [`super::Timeouts`]).
     pub async fn handshake(self, limit: Duration) -> Result<Connection, AcceptError> {
         let address = self.address;
-        let socket = Socket::new(self.stream).map_err(|source| AcceptError::Io { address, source })?;
-        let probe = socket.probe();
-        let shaking = tls::accept(self.config, socket);
+        let mut stream = self.stream;
+        socket::set_up(&stream).map_err(|source| AcceptError::Io { address, source })?;
+        let shaking = tls::accept(&self.config, &mut stream);
         // A limit beyond what the clock can say is none; a day is long enough for that.
         let deadline =
             self.accepted.checked_add(limit).unwrap_or(self.accepted + Duration::from_secs(86_400));
-        let (stream, agreed) = timeout_at(deadline, shaking)
+        let shaken = timeout_at(deadline, shaking)
             .await
             .map_err(|_| AcceptError::HandshakeTimeout { address, limit })?
             .map_err(|source| AcceptError::Handshake { address, source })?;
-        tracing::debug!(%address, peer = %agreed.peer.short(), "accepted");
-        Ok(connection(stream, agreed, probe))
+        tracing::debug!(%address, peer = %shaken.agreed.peer.short(), "accepted");
+        Ok(connection(stream, shaken))
     }
 }

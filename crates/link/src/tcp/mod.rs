@@ -7,15 +7,15 @@ mod dial;
 mod listen;
 mod socket;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_rustls::TlsStream;
+use tokio::net::TcpStream;
 use towpath_content::NodeId;
 
 use crate::connection::{Connection, PeerProof, ReadHalf, Transport, WriteHalf};
 use crate::path::PathProbe;
-use crate::tls::Agreed;
-use socket::Socket;
+use crate::tls::{self, Agreed, Shaken};
 
 pub use dial::{DialError, dial, dial_any};
 pub use listen::{AcceptError, BindError, Listener, Pending};
@@ -38,7 +38,8 @@ impl Default for Timeouts {
 
 /// TLS over TCP, shaken hands.
 struct TcpTransport {
-    stream: TlsStream<Socket>,
+    receiver: tls::Receiver,
+    sender: tls::Sender,
     agreed: Agreed,
     probe: PathProbe,
 }
@@ -61,11 +62,14 @@ impl Transport for TcpTransport {
     }
 
     fn split(self: Box<Self>) -> (ReadHalf, WriteHalf) {
-        let (read, write) = tokio::io::split(self.stream);
-        (Box::pin(read), Box::pin(write))
+        (Box::new(self.receiver), Box::pin(self.sender))
     }
 }
 
-fn connection(stream: TlsStream<Socket>, agreed: Agreed, probe: PathProbe) -> Connection {
-    Connection::new(Box::new(TcpTransport { stream, agreed, probe }))
+/// The socket is closed when both halves of the connection are gone, whoever still has a probe.
+fn connection(socket: TcpStream, shaken: Shaken) -> Connection {
+    let (socket, agreed) = (Arc::new(socket), shaken.agreed);
+    let probe = socket::probe(&socket);
+    let (receiver, sender) = tls::split(socket, shaken);
+    Connection::new(Box::new(TcpTransport { receiver, sender, agreed, probe }))
 }

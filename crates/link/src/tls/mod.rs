@@ -2,7 +2,20 @@
 //!
 //! The initiator is told which node to expect and talks to no other; the responder learns who
 //! came. There are no sessions to resume and no early data, so nothing here can be replayed.
+//!
+//! The handshake is the TLS library's; the records behind it are encrypted and decrypted here.
+//!
+//! | module | story |
+//! |---|---|
+//! | `verify` | what counts as proof of a node id |
+//! | `handshake` | up to the record that ends it, by the library |
+//! | `keys` | from the secrets it leads to, record keys and nonces: pure |
+//! | `record` | one record, opened or sealed: pure |
+//! | `stream` | records on a socket |
 
+mod handshake;
+mod keys;
+mod record;
 mod stream;
 mod verify;
 
@@ -19,7 +32,8 @@ use towpath_content::NodeId;
 
 use crate::identity::Identity;
 
-pub(crate) use stream::{accept, connect};
+pub(crate) use handshake::{Shaken, accept, connect};
+pub(crate) use stream::{Receiver, Sender, split};
 pub use verify::WrongNode;
 
 /// The protocol both ends must agree on (ALPN).

@@ -1,75 +1,345 @@
-//! The handshake, and the encrypted stream that follows it.
+//! The encrypted stream that follows the handshake: records on a socket, each direction by itself.
+//!
+//! The two directions share nothing but [`Duties`]: what the receiving one finds that the sending one
+//! has to say.
 
-use std::io;
-use std::net::IpAddr;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::task::{Context, Poll, ready};
 
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ServerConfig};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+use rustls::Error;
+use tokio::io::AsyncWrite;
+use tokio::net::TcpStream;
 
-use super::{Agreed, HandshakeError, WrongNode, agreed};
+use super::handshake::Shaken;
+use super::record::{CONTENT, Opened, Opening, RECORD, Sealing, alert_for, record_len};
+use crate::tank::{Receive, Tank};
 
 /// Encrypted bytes that may wait for the socket, written in one system call. Four records still lie
 /// in the core's own cache when the kernel copies them; more cost up to a third more CPU time.
-const SEND_BUFFER: usize = 64 * 1024;
+const SEND: usize = 4 * RECORD;
+/// Room behind them for a key update or a goodbye.
+const LAST_WORDS: usize = 2 * RECORD;
+/// No alert. (It is a goodbye's number, which is no duty.)
+const NONE: u8 = 0;
 
-/// Shakes hands as initiator.
-pub(crate) async fn connect<Io>(
-    config: ClientConfig,
-    address: IpAddr,
-    io: Io,
-) -> Result<(TlsStream<Io>, Agreed), HandshakeError>
-where
-    Io: AsyncRead + AsyncWrite + Unpin,
-{
-    let connector = TlsConnector::from(Arc::new(config));
-    let mut stream = connector.connect(ServerName::from(address), io).await.map_err(failed)?;
-    let (_, session) = stream.get_mut();
-    session.set_buffer_limit(Some(SEND_BUFFER));
-    let agreed = agreed(session)?;
-    Ok((stream.into(), agreed))
+/// The two directions of a connection that has shaken hands.
+pub(crate) fn split(socket: Arc<TcpStream>, shaken: Shaken) -> (Receiver, Sender) {
+    let duties = Arc::new(Duties::default());
+    let receiver = Receiver {
+        socket: Arc::clone(&socket),
+        opening: Opening::new(shaken.receiving),
+        early: shaken.early,
+        end: None,
+        duties: Arc::clone(&duties),
+    };
+    let sealing = Sealing::new(shaken.sending);
+    let out = vec![0; SEND + LAST_WORDS].into();
+    (receiver, Sender { socket, sealing, out, sealed: 0, sent: 0, has_closed: false, duties })
 }
 
-/// Shakes hands as responder.
-pub(crate) async fn accept<Io>(
-    config: Arc<ServerConfig>,
-    io: Io,
-) -> Result<(TlsStream<Io>, Agreed), HandshakeError>
-where
-    Io: AsyncRead + AsyncWrite + Unpin,
-{
-    let mut stream = TlsAcceptor::from(config).accept(io).await.map_err(failed)?;
-    let (_, session) = stream.get_mut();
-    session.set_buffer_limit(Some(SEND_BUFFER));
-    let agreed = agreed(session)?;
-    Ok((stream.into(), agreed))
+/// What the sending direction has to say before it goes on.
+#[derive(Default)]
+struct Duties {
+    /// The peer asked for other keys.
+    update: AtomicBool,
+    /// The number of the alert by which the connection ends.
+    alert: AtomicU8,
 }
 
-/// Tells apart what the stream library folds into one kind of error.
-fn failed(error: io::Error) -> HandshakeError {
-    if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        return tls_failed(tls);
-    }
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
-            HandshakeError::Closed
+/// The receiving direction.
+pub(crate) struct Receiver {
+    socket: Arc<TcpStream>,
+    opening: Opening,
+    /// What came behind the handshake, until it is in the tank.
+    early: Vec<u8>,
+    end: Option<End>,
+    duties: Arc<Duties>,
+}
+
+/// Why nothing more is received.
+enum End {
+    /// The peer said goodbye.
+    Closed,
+    /// What it sent can't be understood.
+    Failed(Error),
+}
+
+impl Receive for Receiver {
+    fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        tank: &mut Tank,
+        wanted: usize,
+    ) -> Poll<io::Result<usize>> {
+        let early = std::mem::take(&mut self.early);
+        tank.free()[..early.len()].copy_from_slice(&early);
+        tank.received(early.len());
+        // The record in which what is wanted ends may be a full one that has just begun.
+        let most = wanted + wanted.div_ceil(CONTENT) * (RECORD - CONTENT) + RECORD;
+        loop {
+            let opened = self.open_all(tank);
+            match &self.end {
+                _ if opened > 0 => return Poll::Ready(Ok(opened)),
+                Some(End::Closed) => return Poll::Ready(Ok(0)),
+                Some(End::Failed(error)) => {
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error.clone())));
+                }
+                None => {}
+            }
+            let most = most.saturating_sub(tank.raw().len()).max(1);
+            let free = tank.free();
+            let most = most.min(free.len());
+            match ready!(poll_socket(&self.socket, cx, &mut free[..most]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+                count => tank.received(count),
+            }
         }
-        _ => HandshakeError::Io { source: error },
     }
 }
 
-fn tls_failed(error: &rustls::Error) -> HandshakeError {
-    match error {
-        rustls::Error::Other(other) => match other.0.downcast_ref::<WrongNode>() {
-            Some(&WrongNode { expected, found }) => HandshakeError::WrongNode { expected, found },
-            None => HandshakeError::Tls { source: error.clone() },
-        },
-        rustls::Error::NoApplicationProtocol
-        | rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol) => {
-            HandshakeError::NoProtocol
+impl Receiver {
+    /// Opens all whole records; returns how many bytes of content these had.
+    fn open_all(&mut self, tank: &mut Tank) -> usize {
+        let mut content = 0;
+        while self.end.is_none() {
+            match self.open_next(tank) {
+                Ok(Some(Opened::Content(len))) => content += len,
+                Ok(Some(Opened::KeyUpdate { answer })) => {
+                    self.duties.update.fetch_or(answer, Ordering::Relaxed);
+                }
+                Ok(Some(Opened::Closed)) => self.end = Some(End::Closed),
+                Ok(None) => break,
+                Err(error) => {
+                    let alert = alert_for(&error).map_or(NONE, u8::from);
+                    self.duties.alert.store(alert, Ordering::Relaxed);
+                    self.end = Some(End::Failed(error));
+                }
+            }
         }
-        _ => HandshakeError::Tls { source: error.clone() },
+        content
+    }
+
+    /// Opens the next record, if all of it is here.
+    fn open_next(&mut self, tank: &mut Tank) -> Result<Option<Opened>, Error> {
+        let Some(len) = record_len(tank.raw())?.filter(|&len| len <= tank.raw().len()) else {
+            return Ok(None);
+        };
+        let (memory, raw, plain) = tank.open();
+        let opened = self.opening.open(memory, raw.start..raw.start + len, plain)?;
+        tank.opened(len, if let Opened::Content(content) = opened { content } else { 0 });
+        Ok(Some(opened))
+    }
+}
+
+fn poll_socket(socket: &TcpStream, cx: &mut Context<'_>, space: &mut [u8]) -> Poll<io::Result<usize>> {
+    loop {
+        ready!(socket.poll_read_ready(cx))?;
+        match socket.try_read(space) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            result => return Poll::Ready(result),
+        }
+    }
+}
+
+/// The sending direction.
+pub(crate) struct Sender {
+    socket: Arc<TcpStream>,
+    sealing: Sealing,
+    out: Box<[u8]>,
+    /// Bytes of whole records in `out`.
+    sealed: usize,
+    /// Of these, what the socket has taken.
+    sent: usize,
+    has_closed: bool,
+    duties: Arc<Duties>,
+}
+
+impl Sender {
+    /// Hands over to the socket what is sealed.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.sent < self.sealed {
+            ready!(self.socket.poll_write_ready(cx))?;
+            match self.socket.try_write(&self.out[self.sent..self.sealed]) {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        (self.sealed, self.sent) = (0, 0);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Seals what has to be said before anything else. If that was why the connection ends, nothing
+    /// more may be.
+    fn fulfil(&mut self) -> Result<(), Error> {
+        let alert = self.duties.alert.swap(NONE, Ordering::Relaxed);
+        if alert != NONE && !self.has_closed {
+            self.sealed += self.sealing.alert(alert.into(), &mut self.out[self.sealed..])?;
+            self.has_closed = true;
+        }
+        if !self.has_closed
+            && (self.duties.update.swap(false, Ordering::Relaxed) || self.sealing.needs_update())
+        {
+            self.sealed += self.sealing.update(&mut self.out[self.sealed..])?;
+        }
+        Ok(())
+    }
+
+    /// Seals as much as there is room for; returns how much that is.
+    fn seal(&mut self, slices: &[IoSlice<'_>]) -> Result<usize, Error> {
+        let mut content = Content { slices, begun: 0, taken: 0 };
+        let all: usize = slices.iter().map(|slice| slice.len()).sum();
+        while self.sealed < SEND && content.taken < all {
+            self.fulfil()?;
+            if self.has_closed {
+                break;
+            }
+            self.sealed += self.sealing.seal(&mut self.out[self.sealed..], |space| content.fill(space))?;
+        }
+        Ok(content.taken)
+    }
+}
+
+impl AsyncWrite for Sender {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(buf)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_send(cx))?;
+        let taken = self.seal(slices).map_err(io::Error::other)?;
+        if let Poll::Ready(Err(error)) = self.poll_send(cx) {
+            return Poll::Ready(Err(error));
+        }
+        match self.has_closed {
+            true => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            false => Poll::Ready(Ok(taken)),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_send(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_send(cx))?;
+        self.fulfil().map_err(io::Error::other)?;
+        if !self.has_closed {
+            self.has_closed = true;
+            let Self { sealing, out, sealed, .. } = &mut *self;
+            *sealed += sealing.close(&mut out[*sealed..]).map_err(io::Error::other)?;
+        }
+        ready!(self.poll_send(cx))?;
+        Poll::Ready(Ok(rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Write)?))
+    }
+}
+
+/// Slices as one run of bytes.
+struct Content<'a> {
+    /// Those that are not taken yet.
+    slices: &'a [IoSlice<'a>],
+    /// What is taken of the first of them.
+    begun: usize,
+    /// What is taken of all.
+    taken: usize,
+}
+
+impl Content<'_> {
+    /// Takes what fits into `space`; returns how much that is.
+    fn fill(&mut self, space: &mut [u8]) -> usize {
+        let mut filled = 0;
+        while let Some(first) = self.slices.first()
+            && filled < space.len()
+        {
+            let rest = &first[self.begun..];
+            let count = rest.len().min(space.len() - filled);
+            space[filled..filled + count].copy_from_slice(&rest[..count]);
+            filled += count;
+            self.begun += count;
+            if count == rest.len() {
+                (self.slices, self.begun) = (&self.slices[1..], 0);
+            }
+        }
+        self.taken += filled;
+        filled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{FrameReader, FrameWriter};
+    use crate::tls::Agreed;
+    use crate::tls::keys::{Keys, Suite};
+    use tokio::net::TcpListener;
+    use towpath_content::NodeId;
+
+    async fn sockets() -> (Arc<TcpStream>, Arc<TcpStream>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (Arc::new(near), Arc::new(listener.accept().await.unwrap().0))
+    }
+
+    /// As if both had shaken hands, with keys good for `records` records.
+    fn shaken(records: u64, sending: u8, receiving: u8) -> Shaken {
+        let suite = Suite::new(rustls::CipherSuite::TLS13_AES_128_GCM_SHA256).unwrap();
+        let keys = |secret| Keys::new(Suite { records, ..suite }, &[secret; 32]).unwrap();
+        let agreed = Agreed { peer: NodeId([0; 32]), binding: [0; 32] };
+        Shaken { agreed, sending: keys(sending), receiving: keys(receiving), early: Vec::new() }
+    }
+
+    #[tokio::test]
+    async fn keys_are_renewed_before_they_have_encrypted_too_much() {
+        let (near, far) = sockets().await;
+        let (_, sender) = split(near, shaken(5, 1, 2));
+        let (receiver, _) = split(far, shaken(u64::MAX, 2, 1));
+        let mut writer = FrameWriter::new(Box::pin(sender));
+        let sending = tokio::spawn(async move {
+            for len in [1_000_000, 1, 300_000] {
+                writer.send(1, b"", &vec![7; len]).await.unwrap();
+                writer.flush().await.unwrap();
+            }
+            writer.finish().await.unwrap();
+        });
+        let mut reader = FrameReader::new(Box::new(receiver));
+        for len in [1_000_000, 1, 300_000] {
+            assert_eq!(reader.next().await.unwrap().unwrap().body, vec![7; len]);
+        }
+        assert!(reader.next().await.unwrap().is_none());
+        sending.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_the_peer_finds_wrong_is_told_once_and_nothing_follows() {
+        let (near, far) = sockets().await;
+        let (_near_receiver, mut sender) = split(near, shaken(100, 1, 2));
+        let (mut receiver, mut answers) = split(Arc::clone(&far), shaken(100, 2, 9));
+        sender.sealed =
+            sender.sealing.alert(rustls::AlertDescription::InternalError, &mut sender.out).unwrap();
+        std::future::poll_fn(|cx| sender.poll_send(cx)).await.unwrap();
+        let mut tank = Tank::default();
+        tank.move_to(vec![0; 1 << 16].into(), 0);
+        let received = std::future::poll_fn(|cx| receiver.poll_receive(cx, &mut tank, 1)).await;
+        assert!(received.is_err(), "another key");
+        assert_eq!(
+            answers.duties.alert.load(Ordering::Relaxed),
+            u8::from(rustls::AlertDescription::BadRecordMac)
+        );
+        for _ in 0..2 {
+            let sent = std::future::poll_fn(|cx| Pin::new(&mut answers).poll_write(cx, b"more")).await;
+            assert_eq!(sent.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        }
     }
 }

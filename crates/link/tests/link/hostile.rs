@@ -18,7 +18,7 @@ use towpath_link::tls::HandshakeError;
 use crate::pair::{LIMIT, identity, listen};
 
 /// A service, and the raw socket of someone who wants to talk to it.
-async fn visit(limit: Duration) -> (TcpStream, tokio::task::JoinHandle<Result<Connection, AcceptError>>) {
+pub async fn visit(limit: Duration) -> (TcpStream, tokio::task::JoinHandle<Result<Connection, AcceptError>>) {
     let (listener, address) = listen(&identity()).await;
     let visitor = TcpStream::connect(address).await.unwrap();
     let pending = listener.accept().await.unwrap();
@@ -27,7 +27,7 @@ async fn visit(limit: Duration) -> (TcpStream, tokio::task::JoinHandle<Result<Co
 
 /// Takes any server, shows no key of its own unless given one.
 #[derive(Debug)]
-struct Careless;
+pub struct Careless;
 
 impl rustls::client::danger::ServerCertVerifier for Careless {
     fn verify_server_cert(
@@ -86,10 +86,10 @@ impl rustls::client::ResolvesClientCert for Keyless {
     }
 }
 
-type Key = Arc<dyn rustls::client::ResolvesClientCert>;
+pub type Key = Arc<dyn rustls::client::ResolvesClientCert>;
 
 /// Shows one public key and signs with the private half of another, or the same.
-fn key(shown: &Ed25519, signs: &Ed25519) -> Key {
+pub fn key(shown: &Ed25519, signs: &Ed25519) -> Key {
     let spki = [&b"\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x00"[..], &shown.public].concat();
     let der = rustls::pki_types::PrivatePkcs8KeyDer::from(signs.pkcs8.clone()).into();
     let private = rustls::crypto::ring::sign::any_supported_type(&der).unwrap();
@@ -97,18 +97,18 @@ fn key(shown: &Ed25519, signs: &Ed25519) -> Key {
     Arc::new(rustls::client::AlwaysResolvesClientRawPublicKeys::new(Arc::new(certified)))
 }
 
-struct Ed25519 {
-    pkcs8: Vec<u8>,
-    public: Vec<u8>,
+pub struct Ed25519 {
+    pub pkcs8: Vec<u8>,
+    pub public: Vec<u8>,
 }
 
-fn ed25519() -> Ed25519 {
+pub fn ed25519() -> Ed25519 {
     let pkcs8 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap().as_ref().to_vec();
     let public = Ed25519KeyPair::from_pkcs8(&pkcs8).unwrap().public_key().as_ref().to_vec();
     Ed25519 { pkcs8, public }
 }
 
-fn careless(key: Key, alpn: &[&[u8]]) -> TlsConnector {
+pub fn careless(key: Key, alpn: &[&[u8]]) -> TlsConnector {
     let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap()
@@ -246,7 +246,7 @@ async fn a_visitor_that_leaves_is_closed() {
 }
 
 /// A visitor with a good key who then writes what it likes in place of frames.
-async fn shaken_hands() -> (tokio_rustls::client::TlsStream<TcpStream>, Connection) {
+pub async fn shaken_hands() -> (tokio_rustls::client::TlsStream<TcpStream>, Connection) {
     let own = ed25519();
     let (visitor, service) = visit(LIMIT).await;
     let name = ServerName::try_from("localhost").unwrap();

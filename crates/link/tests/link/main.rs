@@ -5,3 +5,4 @@ mod carry;
 mod hostile;
 mod opening;
 mod pair;
+mod records;

@@ -22,6 +22,8 @@ const FIRST_WINDOW: u64 = 512 << 10;
 const LEAST_WINDOW: u64 = 64 << 10;
 /// With this and twice the round trip more than the rate needs, a network that gets faster shows it.
 const SLACK: f64 = 0.05;
+/// How long a session may take to read a recipe that has come.
+const SWITCHING: Duration = Duration::from_millis(300);
 /// Objects whose progress is known; what is asked for beyond them is only a little late.
 const OBJECTS: usize = 4096;
 
@@ -120,8 +122,14 @@ impl Meter {
         if self.held_until.is_some_and(|until| now < until) { 0 } else { self.window.min(most) }
     }
 
-    /// A question for a recipe has ended: there is nothing to wait for.
-    pub const fn recipe_came(&mut self) {
+    /// A question for a recipe has ended. If it came, no more pieces are asked for until the session had
+    /// time to ask for chunks instead.
+    pub fn recipe_ended(&mut self, has_come: bool, now: Duration) {
+        self.held_until = self.held_until.filter(|_| has_come).map(|until| until.min(now + SWITCHING));
+    }
+
+    /// Chunks are asked for: pieces have nothing to wait for.
+    pub const fn switched(&mut self) {
         self.held_until = None;
     }
 
@@ -252,8 +260,14 @@ mod tests {
         assert_eq!(meter.wants_recipe(&facts, |_| true, at(40), at(10)), Some(Wanted { kept: 0 }));
         assert_eq!(meter.window(MIB, at(400)), 0);
         assert!(meter.window(MIB, at(6000)) > 0, "it does not come");
-        meter.recipe_came();
-        assert!(meter.window(MIB, at(400)) > 0);
+        meter.recipe_ended(true, at(400));
+        assert_eq!(meter.window(MIB, at(401)), 0, "the session reads it");
+        assert!(meter.window(MIB, at(701)) > 0);
+        meter.switched();
+        assert!(meter.window(MIB, at(401)) > 0);
+        assert!(meter.wants_recipe(&facts, |_| true, at(40), at(800)).is_some());
+        meter.recipe_ended(false, at(900));
+        assert!(meter.window(MIB, at(901)) > 0, "there is none");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! chooses between network and disk.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::Oid;
 use towpath_content::chunking::Parameters;
 use towpath_content::recipe::Root;
-use towpath_transfer::plugin::{ObjectFacts, PathState, Pressure, Query, Sink};
+use towpath_transfer::plugin::{ObjectFacts, Pressure, Query, Sink};
 use towpath_transfer::{
     BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want, WantId,
 };
@@ -97,6 +96,11 @@ impl Adaptive {
         lock(&self.shared.account).clone()
     }
 
+    /// Bytes a second that the network brings, as pieces show it; 0 before any came.
+    pub fn network_rate(&self) -> f64 {
+        self.shared.meter().rate().get(self.shared.now(), u64::MAX)
+    }
+
     /// Takes pieces of an object back from the network, all but the first `kept`: its recipe is the better
     /// way.
     fn take_back(&self, oid: &Oid, kept: usize) {
@@ -144,24 +148,12 @@ impl TransferPlugin for Adaptive {
         "adaptive"
     }
 
-    fn is_encrypted(&self) -> bool {
-        self.network.is_encrypted()
+    fn inner(&self) -> Option<&dyn TransferPlugin> {
+        Some(&*self.network)
     }
 
     fn window(&self) -> u64 {
         self.shared.meter().window(self.network.window(), self.shared.now())
-    }
-
-    fn blame(&self, source: &str) {
-        self.network.blame(source);
-    }
-
-    fn trouble(&self) -> Option<String> {
-        self.network.trouble()
-    }
-
-    fn path(&self) -> PathState {
-        self.network.path()
     }
 
     fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
@@ -205,9 +197,10 @@ impl TransferPlugin for Adaptive {
                     }
                 }
             };
-            let _came = RecipeCame { shared: &self.shared, oid };
+            let mut end = RecipeEnd { shared: &self.shared, oid, has_come: false };
             let (result, ()) = tokio::join!(self.network.get_descriptors(query, context, parts), passing);
-            if has_come && result.is_ok() {
+            end.has_come = has_come && result.is_ok();
+            if end.has_come {
                 self.take_back(&oid, 0);
             }
             result
@@ -230,6 +223,7 @@ impl TransferPlugin for Adaptive {
             };
             let chosen = async {
                 if !chunks.is_empty() {
+                    self.shared.meter().switched();
                     let (done, end) = oneshot::channel();
                     let (sink, context) = (Arc::clone(&sink), context.clone());
                     self.tell(Told::Wanted { wants: chunks, context, sink, done });
@@ -247,26 +241,18 @@ impl TransferPlugin for Adaptive {
             let _ = driver.send(Told::Withdrawn(tags.to_vec()));
         }
     }
-
-    fn have<'a>(
-        &'a self,
-        oid: Oid,
-        context: &'a Context,
-        ranges: mpsc::Sender<Vec<Range<u64>>>,
-    ) -> BoxFuture<'a, ()> {
-        self.network.have(oid, context, ranges)
-    }
 }
 
 /// Tells that a question for a recipe is over, however it ends.
-struct RecipeCame<'a> {
+struct RecipeEnd<'a> {
     shared: &'a Shared,
     oid: Oid,
+    has_come: bool,
 }
 
-impl Drop for RecipeCame<'_> {
+impl Drop for RecipeEnd<'_> {
     fn drop(&mut self) {
-        self.shared.meter().recipe_came();
+        self.shared.meter().recipe_ended(self.has_come, self.shared.now());
         lock(&self.shared.pieces).answered(&self.oid);
     }
 }

@@ -148,6 +148,7 @@ fn write(want: &Want, to: &[Destination], bytes: &[u8], zeros: bool) -> Checked 
 }
 
 fn write_parts(place: &Place, to: &Destination, bytes: &[u8], zeros: bool) -> io::Result<()> {
+    let _turn = to.object.turn();
     for part in &to.parts {
         match zeros {
             true => to.object.target.write_zeros(part.clone())?,

@@ -356,7 +356,7 @@ impl Transport for Raw {
 
     fn split(self: Box<Self>) -> (ReadHalf, WriteHalf) {
         let (read, write) = split(self.0);
-        (Box::pin(read), Box::pin(write))
+        (Box::new(read), Box::pin(write))
     }
 }
 

@@ -1,0 +1,206 @@
+//! A file that replaces an older version, as a delta of that: signed where the old one lies, made where the
+//! new one does.
+//!
+//! A large file is cut into parts, as many of the old version as of the new one, and each is a delta of
+//! its counterpart (`docs/formats/delta.md`): both sides hold one part at a time. A signature is a claim and
+//! so is a delta; what is made of one counts if it hashes to the file's name. Pure.
+
+use std::ops::Range;
+
+use towpath_content::delta::{Delta, MAX_BLOCK_LEN, MAX_TARGET_LEN, Signature, diff};
+use zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
+
+/// Bytes of a part, at most.
+pub const PART: u64 = MAX_TARGET_LEN as u64;
+/// Parts of a file: a larger one comes as pieces, or as chunks if those are found.
+pub const MAX_PARTS: u64 = 16;
+/// Bytes of the shortest block: of a shorter one the sum is dearer than packed bytes.
+const LEAST_BLOCK: u32 = 512;
+/// A delta of a part has at most this many times the part's bytes: ops are few.
+const MOST_UNPACKED: u64 = 2 * PART;
+
+/// Bytes of a file and the base of its patch together, at most.
+const MOST_HELD: u64 = 128 << 20;
+/// zstd's windows: a patch refers to all of its base.
+const LEAST_WINDOW: u32 = 15;
+const MOST_WINDOW: u32 = 27;
+/// Where base and file have more bytes, matches are looked for far away too.
+const LONG: usize = 8 << 20;
+
+/// Into how many parts a file is cut; none if it is too large.
+pub fn parts(old: u64, new: u64) -> Option<u64> {
+    Some(old.max(new).div_ceil(PART).max(1)).filter(|count| *count <= MAX_PARTS)
+}
+
+/// One of `count` parts of a file; `None` if it is too long to be held.
+pub fn part(size: u64, count: u64, index: u64) -> Option<Range<u64>> {
+    // A file of so many parts at most; a longer one's are too long.
+    let at = |index: u64| size.checked_mul(index).map(|bytes| bytes / count);
+    let range = at(index)?..at(index + 1)?;
+    (range.end - range.start <= PART).then_some(range)
+}
+
+/// Bytes of a block: so long that signature and wasted literals are about as much where changes are
+/// few, as between two releases. Literals are packed, to a third or so.
+fn block_len(size: u64) -> u32 {
+    let root = u32::try_from(size.isqrt()).unwrap_or(MAX_BLOCK_LEN);
+    root.saturating_mul(2).min(MAX_BLOCK_LEN).next_power_of_two().max(LEAST_BLOCK)
+}
+
+/// The signature of a part of a file of `size` bytes, for a target of so many.
+pub fn sign(base: &[u8], size: u64, target: u64) -> Option<Vec<u8>> {
+    let target = usize::try_from(target).ok()?;
+    Some(Signature::of(base, block_len(size), target).ok()?.to_bytes())
+}
+
+/// `target` as a delta of what was signed so; none if that is no signature.
+pub fn make(signature: &[u8], target: &[u8]) -> Option<Vec<u8>> {
+    Some(diff(&Signature::from_bytes(signature).ok()?, target).ok()?.to_bytes())
+}
+
+/// The `len` bytes that a delta makes of `base`; none if it makes others.
+pub fn apply(delta: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
+    Delta::from_bytes(delta).ok()?.apply(base, usize::try_from(len).ok()?).ok()
+}
+
+/// Packs, if that makes it shorter.
+pub fn pack(bytes: &[u8], level: i32) -> Option<Vec<u8>> {
+    zstd::bulk::compress(bytes, level).ok().filter(|packed| packed.len() < bytes.len())
+}
+
+/// Takes a delta of a part out of its packing.
+pub fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
+    unpack_within(packed, MOST_UNPACKED)
+}
+
+/// Unpacks what says that it has at most `most` bytes, and takes no more memory than it says.
+pub fn unpack_within(packed: &[u8], most: u64) -> Option<Vec<u8>> {
+    let told = zstd_safe::get_frame_content_size(packed).ok().flatten().filter(|told| *told <= most)?;
+    let unpacked = zstd::bulk::decompress(packed, usize::try_from(told).ok()?).ok()?;
+    (unpacked.len() as u64 == told).then_some(unpacked)
+}
+
+/// Whether a file of `new` bytes may be a patch of one of `old`: both are held.
+pub const fn may_be_patch(old: u64, new: u64) -> bool {
+    old.saturating_add(new) <= MOST_HELD
+}
+
+/// `target` as a zstd frame with `base` as its prefix.
+pub fn patch(base: &[u8], target: &[u8], level: i32) -> Option<Vec<u8>> {
+    let held = base.len() + target.len();
+    let window = (usize::BITS - held.leading_zeros()).clamp(LEAST_WINDOW, MOST_WINDOW);
+    let mut context = CCtx::create();
+    context.set_parameter(CParameter::CompressionLevel(level)).ok()?;
+    context.set_parameter(CParameter::WindowLog(window)).ok()?;
+    context.set_parameter(CParameter::EnableLongDistanceMatching(held > LONG)).ok()?;
+    context.ref_prefix(base).ok()?;
+    let mut packed = Vec::with_capacity(zstd_safe::compress_bound(target.len()));
+    context.compress2(&mut packed, target).ok()?;
+    Some(packed)
+}
+
+/// The `len` bytes that a patch makes of `base`; none if it makes others, and no more memory is taken.
+pub fn apply_patch(patch: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
+    let told = zstd_safe::get_frame_content_size(patch).ok().flatten();
+    if told != Some(len) || !may_be_patch(base.len() as u64, len) {
+        return None;
+    }
+    let mut context = DCtx::create();
+    context.ref_prefix(base).ok()?;
+    let mut target = Vec::with_capacity(usize::try_from(len).ok()?);
+    context.decompress(&mut target, patch).ok()?;
+    (target.len() as u64 == len).then_some(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use towpath_content::Oid;
+
+    use super::*;
+
+    fn noise(seed: u64, len: usize) -> Vec<u8> {
+        let blocks = (0..len.div_ceil(32) as u64).map(|at| Oid::of(&(seed << 32 | at).to_le_bytes()));
+        let mut bytes: Vec<u8> = blocks.flat_map(|oid| *oid.digest()).collect();
+        bytes.truncate(len);
+        bytes
+    }
+
+    #[test]
+    fn parts_cover_a_file_without_gaps() {
+        for (old, new, count) in [
+            (0, 0, Some(1)),
+            (1, PART, Some(1)),
+            (1, PART + 1, Some(2)),
+            (3 * PART, 5, Some(3)),
+            (MAX_PARTS * PART, 0, Some(MAX_PARTS)),
+            (MAX_PARTS * PART + 1, 0, None),
+            (0, u64::MAX, None),
+        ] {
+            assert_eq!(parts(old, new), count, "{old} {new}");
+            for size in count.map(|_| [old, new]).into_iter().flatten() {
+                let count = count.unwrap();
+                let ends = (0..count).map(|index| part(size, count, index).unwrap());
+                let end = ends.fold(0, |end, range| {
+                    assert_eq!(range.start, end);
+                    range.end
+                });
+                assert_eq!(end, size);
+            }
+        }
+        assert_eq!(part(PART + 1, 1, 0), None, "it grew");
+        assert_eq!(part(u64::MAX, 3, 2), None);
+    }
+
+    #[test]
+    fn blocks_grow_with_the_root_of_the_file() {
+        for (size, block) in [(0, 512), (60_000, 512), (70_000, 1024), (9_000_000, 8192), (1 << 40, 1 << 16)]
+        {
+            assert_eq!(block_len(size), block, "{size}");
+        }
+    }
+
+    #[test]
+    fn a_changed_file_is_made_again_of_little() {
+        let base = noise(1, 200_000);
+        let target = [&base[..50_000], b"new", &base[50_100..]].concat();
+        let signature = sign(&base, 200_000, target.len() as u64).unwrap();
+        let delta = make(&signature, &target).unwrap();
+        assert!(signature.len() + delta.len() < 5000, "{} {}", signature.len(), delta.len());
+        assert_eq!(apply(&delta, &base, target.len() as u64).unwrap(), target);
+    }
+
+    #[test]
+    fn lies_make_nothing() {
+        let base = noise(1, 100_000);
+        assert_eq!(make(b"no signature", &base), None);
+        let delta = make(&sign(&base, 100_000, 100_000).unwrap(), &base).unwrap();
+        assert_eq!(apply(&delta, &base[1000..], 100_000), None);
+        assert_eq!(apply(&delta, &base, 99_999), None);
+        assert_eq!(apply(b"no delta", &base, 100_000), None);
+    }
+
+    #[test]
+    fn a_patch_makes_its_target_of_its_base_alone() {
+        let base = noise(1, 300_000);
+        let target = [&base[..150_000], b"new", &base[150_100..]].concat();
+        let made = patch(&base, &target, 9).unwrap();
+        assert!(made.len() < 200, "{}", made.len());
+        let len = target.len() as u64;
+        assert_eq!(apply_patch(&made, &base, len).unwrap(), target);
+        assert_eq!(apply_patch(&made, &base, len - 1), None);
+        assert_eq!(apply_patch(&made[..made.len() - 1], &base, len), None);
+        assert_ne!(apply_patch(&made, &noise(2, 300_000), len), Some(target.clone()), "another base");
+        assert_eq!(apply_patch(b"no patch", &base, len), None);
+        assert!(may_be_patch(64 << 20, 64 << 20) && !may_be_patch(64 << 20, (64 << 20) + 1));
+        assert!(!may_be_patch(u64::MAX, 1));
+    }
+
+    #[test]
+    fn no_more_memory_is_taken_than_is_allowed() {
+        let packed = pack(&vec![0; 1 << 20], 3).unwrap();
+        assert_eq!(unpack_within(&packed, (1 << 20) - 1), None);
+        assert_eq!(unpack(&packed).unwrap().len(), 1 << 20);
+        assert_eq!(unpack(b"nothing packed"), None);
+        assert_eq!(pack(&noise(1, 1000), 3), None);
+    }
+}

@@ -1,0 +1,98 @@
+//! Whether a copy asks for changed files as deltas of what lies in their place, and how hard what comes
+//! besides is packed: by what is known of the network. Pure.
+//!
+//! Both take both sides' processors and, of the receiver, a reading of the old file. Where the network is
+//! fast, nothing of it runs.
+
+use std::time::Duration;
+
+/// What is known of the way to the sender.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Network {
+    /// Bytes a second; 0 before anything was measured.
+    pub rate: f64,
+    /// The round trip; zero if it is not known.
+    pub round_trip: Duration,
+}
+
+/// Networks below this rate, in bytes a second, take longer than processors.
+const SLOW: f64 = 30e6;
+/// Whoever is so far away is taken for slow until more is known.
+const FAR: Duration = Duration::from_millis(4);
+/// A nearer one has to prove to be slow: what is measured of little comes out too low.
+const SLOW_THOUGH_NEAR: f64 = 10e6;
+/// A file of fewer bytes is asked for as it is: its signature is hardly less.
+const LEAST: u64 = 2 << 10;
+/// One whose size changed more than so many times is hardly the same any more.
+const MOST_GROWN: u64 = 8;
+
+impl Network {
+    /// Whether bytes are dearer than the work of saving them.
+    pub fn is_slow(&self) -> bool {
+        match self.rate > 0.0 {
+            true if self.round_trip >= FAR => self.rate < SLOW,
+            true => self.rate < SLOW_THOUGH_NEAR,
+            false => self.round_trip >= FAR,
+        }
+    }
+
+    /// zstd's level for what is packed as it goes; none where packing would be the slower part.
+    pub fn pack_level(&self) -> Option<i32> {
+        let level = match self.rate {
+            rate if rate > 12e6 => 1,
+            rate if rate > 4e6 => 5,
+            _ => 9,
+        };
+        self.is_slow().then_some(level)
+    }
+
+    /// Whether a file of `new` bytes should be asked for as a delta of one of `old`.
+    pub fn likes_delta(&self, old: u64, new: u64) -> bool {
+        let is_alike = old.min(new) >= LEAST && old.max(new) / MOST_GROWN <= old.min(new);
+        is_alike && self.is_slow()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_of_networks() {
+        let ms = Duration::from_millis;
+        for (what, rate, round_trip, level) in [
+            ("nothing is known", 0.0, ms(0), None),
+            ("far", 0.0, ms(20), Some(9)),
+            ("near", 0.0, ms(1), None),
+            ("DSL", 193e3, ms(40), Some(9)),
+            ("10 Mbit/s", 1.2e6, ms(20), Some(9)),
+            ("10 Mbit/s, near", 1.2e6, ms(0), Some(9)),
+            ("50 Mbit/s", 6e6, ms(20), Some(5)),
+            ("200 Mbit/s", 24e6, ms(20), Some(1)),
+            ("200 Mbit/s, near", 24e6, ms(1), None),
+            ("1 Gbit/s", 119e6, ms(1), None),
+            ("1 Gbit/s, far", 119e6, ms(80), None),
+        ] {
+            let network = Network { rate, round_trip };
+            assert_eq!(network.pack_level(), level, "{what}");
+            assert_eq!(network.likes_delta(10_000, 10_000), level.is_some(), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_table_of_files() {
+        let slow = Network { rate: 1e6, round_trip: Duration::ZERO };
+        for (old, new, likes) in [
+            (10_000, 10_000, true),
+            (0, 10_000, false),
+            (10_000, 0, false),
+            (1000, 1000, false),
+            (10_000, 79_000, true),
+            (10_000, 100_000, false),
+            (100_000, 10_000, false),
+            (u64::MAX, u64::MAX, true),
+        ] {
+            assert_eq!(slow.likes_delta(old, new), likes, "{old} {new}");
+        }
+    }
+}
