@@ -18,7 +18,7 @@ const CHUNK: u64 = 16 << 10;
 /// Reading and hashing before anything was measured, bytes a second.
 const ASSUMED_RATE: f64 = 500e6;
 /// What a good disk and several cores reach: until it is measured it can't be ruled out.
-const HOPED_RATE: f64 = 1e9;
+const HOPED_RATE: f64 = 1.5e9;
 /// Arrivals are gathered for so long, seconds, before they count as one measurement.
 const INTERVAL: f64 = 0.05;
 

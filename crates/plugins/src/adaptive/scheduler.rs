@@ -39,14 +39,9 @@ const ONCE_FOUND: f64 = 0.9;
 
 /// Time in which the index, the nearest directories and what is small in them can be looked at, if the network
 /// takes longer for what it is asked at once: what it brings meanwhile would likely be found here as well.
-const GLANCE: Duration = Duration::from_millis(100);
-/// Shares of the network's time and seconds to which this is limited where that is known: what is under way when it
-/// is found can't be taken back, and takes long where the transfer does.
+const GLANCE: f64 = 0.1;
+/// No more of the network's time than this.
 const GLANCE_SHARE: f64 = 0.04;
-const GLANCE_OF_RUN: f64 = 0.05;
-const LONG_GLANCE: f64 = 0.25;
-const LONG_GLANCE_SHARE: f64 = 0.004;
-const LONGEST_GLANCE: f64 = 0.5;
 /// The network is slow if a run takes it longer than this, seconds.
 const LONG_RUN: f64 = 0.4;
 
@@ -80,13 +75,13 @@ impl Running {
         if self.found.contains(&id) { likely.max(ONCE_FOUND) } else { likely }
     }
 
-    /// True if a file is being read from its front that has, or could have, much of the group.
+    /// True if a file is being read from its front that has, or could have, much of the group. It goes on there
+    /// after a pause.
     fn is_at(&self, id: GroupId, groups: &Groups) -> bool {
         let Operation::Hash(file) = &self.candidate.operation else { return false };
         self.found.contains(&id)
-            || !self.is_paused
-                && (2 * file.size >= groups.missing_bytes(id)
-                    || self.candidate.probability(id, groups) >= LIKELY)
+            || 2 * file.size >= groups.missing_bytes(id)
+            || self.candidate.probability(id, groups) >= LIKELY
     }
 
     /// Seconds to go: what was expected, and once that is over as long again.
@@ -481,15 +476,13 @@ impl Scheduler {
         elapsed < glance && is_slow && self.searches && self.running.values().any(looks)
     }
 
-    /// Seconds that the network waits for the first look around.
+    /// Seconds that the network waits for the first look around. While nothing came it takes longer than it was
+    /// asked, and that is all that is known of it.
     fn glance(&self, now: Duration) -> f64 {
+        let asked = self.begun.unwrap_or_default().as_secs_f64();
         match self.network_time(now) {
-            // A run has not come yet, so the rest takes as long for each of its runs.
-            time if time.is_infinite() => {
-                let runs = self.groups.open_bytes() as f64 / RUN as f64;
-                (GLANCE.as_secs_f64() + GLANCE_OF_RUN * runs).min(LONGEST_GLANCE)
-            }
-            time => (GLANCE_SHARE * time).min(LONG_GLANCE).max(LONG_GLANCE_SHARE * time).min(LONGEST_GLANCE),
+            time if time.is_infinite() => GLANCE.min(asked),
+            time => GLANCE.min(GLANCE_SHARE * time),
         }
     }
 

@@ -26,7 +26,7 @@ const SINK: f64 = 32e6;
 const KERNEL: f64 = 4e6;
 /// Bytes of a chunk, as recipes cut them on average; of the largest objects they are coarser here, so that
 /// thousands of environments take minutes.
-const CHUNK: u64 = 16 << 10;
+pub const CHUNK: u64 = 16 << 10;
 /// How often it is asked whether the recipe is wanted.
 const LOOK: f64 = 0.01;
 const MOST_CHUNKS: u64 = 2048;
@@ -248,9 +248,7 @@ impl<'a> Fetch<'a> {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
             let Some(scheduler) = &mut self.scheduler else { return };
-            if std::env::var("TRACE").is_ok() && !matches!(event, Event::Pressure(_)|Event::Tick|Event::Wanted{..}) { let t=format!("{event:?}"); println!("{:.4} EVENT {}", self.now, &t[..t.len().min(150)]); }
             for action in scheduler.handle(at(self.now), event) {
-            if std::env::var("TRACE").is_ok() { let t=format!("{action:?}"); println!("{:.4} ACTION {}", self.now, &t[..t.len().min(250)]); }
                 self.act(action, &mut events);
             }
         }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use towpath_simnet::for_seeds;
 
-use super::environment::{Environment, Fetch, Speeds, Strategy};
+use super::environment::{CHUNK, Environment, Fetch, Speeds, Strategy};
 use super::tree::Tree;
 use crate::adaptive::paths::Directory;
 
@@ -65,7 +65,7 @@ fn never_a_tenth_slower_than_the_better_of_network_and_disk() {
     for_seeds(environments(), |seed| {
         let world = environment(seed);
         let fall = world.change.as_ref().filter(|(_, after)| after.network < world.speeds.network);
-        let granted = WARM_UP + 4.0 * world.round_trip;
+        let granted = WARM_UP + 4.0 * world.round_trip + CHUNK as f64 / world.speeds.network;
         let network = Fetch::run(&world, Strategy::Network(granted));
         let disk = match world.useful {
             Some(_) => Fetch::run(&world, Strategy::Disk(fall.map_or(granted, |it| granted.max(it.0)))),
