@@ -431,7 +431,8 @@ impl Scheduler {
             _ => candidate.total(&self.costs),
         };
         actions.push(Action::Start { id, operation: candidate.operation.clone() });
-        self.running.insert(id, Running { candidate, started: now, total, is_paused: false, found: BTreeSet::new() });
+        self.running
+            .insert(id, Running { candidate, started: now, total, is_paused: false, found: BTreeSet::new() });
         self.arrivals.clear();
     }
 

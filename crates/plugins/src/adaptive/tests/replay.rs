@@ -1,8 +1,13 @@
 //! The rule over all: on no machine more than a tenth slower than the better of network alone and disk
 //! alone.
 //!
-//! Two things are granted. The warm-up: in the first quarter of a second nobody knows how fast the
-//! network is; with it a few round trips, for the recipe and for what was under way. And who draws from the disk because the network becomes slow can't begin before it does.
+//! Three things are granted, and the strategies that it is compared with begin after them, for what was lost before a
+//! network falls would count twenty times. The warm-up: in the first quarter of a second nobody knows how fast the
+//! network is; with it a few round trips for the recipe. One chunk on the network: what is under way when the disk
+//! finds it can't be taken back, and only who knows what the disk has asks for nothing. And who draws from the disk
+//! because the network becomes slow can't begin before it does.
+//!
+//! All objects here are taken for likely to be on the disk, as those are in whose place a file lies.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -15,7 +20,8 @@ use crate::adaptive::paths::Directory;
 
 /// Where the object goes.
 pub const DESTINATION: &str = "/home/u/work/results";
-/// Names more environments to be tried than in each run of the tests.
+/// Names how many environments are tried, if not as many as take a debug build some seconds; `make bench` tries
+/// thousands.
 const VARIABLE: &str = "TOWPATH_ENVIRONMENTS";
 const WARM_UP: f64 = 0.3;
 
@@ -44,7 +50,8 @@ fn environment(seed: u64) -> Environment {
     let name = ["data.bin", "data-2.bin", "other"][random.usize(..3)];
     let share = [0.3, 0.5, 0.99, 1.0][random.usize(..4)];
     let useful = (!place.is_empty()).then(|| (Directory::new(Path::new(place)), name.as_bytes().into()));
-    let has = (0..Environment::chunks_of(size)).filter(|_| useful.is_some() && random.f64() < share).collect();
+    let has =
+        (0..Environment::chunks_of(size)).filter(|_| useful.is_some() && random.f64() < share).collect();
     if !place.is_empty() {
         tree.place(&format!("{place}/{name}"), if share == 1.0 { size } else { size + size / 50 });
     }
@@ -62,6 +69,7 @@ fn environments() -> u64 {
 #[test]
 fn never_a_tenth_slower_than_the_better_of_network_and_disk() {
     let (worst, gained, count) = (Cell::new(0.0_f64), Cell::new(0), Cell::new(0));
+    let broken = Cell::new(0);
     for_seeds(environments(), |seed| {
         let world = environment(seed);
         let fall = world.change.as_ref().filter(|(_, after)| after.network < world.speeds.network);
@@ -87,6 +95,7 @@ fn never_a_tenth_slower_than_the_better_of_network_and_disk() {
         );
         if ratio > 1.1 {
             println!("seed {seed}: {ratio:.3} {what}");
+            broken.set(broken.get() + 1);
         }
         worst.set(worst.get().max(ratio));
         gained.set(gained.get() + u32::from(adaptive < 0.9 * network));
@@ -98,5 +107,5 @@ fn never_a_tenth_slower_than_the_better_of_network_and_disk() {
         gained.get(),
         count.get()
     );
-    assert!(worst.get() <= 1.1);
+    assert_eq!(broken.get(), 0, "environments in which the rule is broken");
 }
