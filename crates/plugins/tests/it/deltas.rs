@@ -89,9 +89,12 @@ async fn little_more_than_what_differs_crosses_a_slow_network() {
     assert!(account.by_delta > (EDITS * EDIT) as u64, "{account:?}");
     // What was asked for before the disk brought it came in vain, as a delta or as it is.
     let crossed = account.from_network + account.in_vain - account.by_delta;
-    assert!(crossed < (EDITS * EDIT + 10_000) as u64 + account.in_vain, "{crossed} bytes of chunks");
-    // The first two pieces are asked for before anything is known.
-    let beyond = received.saturating_sub(2 * PIECE as u64 + crossed);
+    // While the disk reads the front the network brings the end, rather than to wait.
+    let meanwhile = (RATE as f64 * account.disk_time.as_secs_f64()) as u64;
+    let most = (EDITS * EDIT + 10_000) as u64 + meanwhile + account.in_vain;
+    assert!(crossed < most, "{crossed} bytes of chunks: {account:?}");
+    // The first two pieces are asked for before anything is known, and on a busy machine a third.
+    let beyond = received.saturating_sub(3 * PIECE as u64 + crossed);
     assert!(beyond < 40_000, "{received} bytes received, {crossed} of them chunks: {account:?}");
 }
 
