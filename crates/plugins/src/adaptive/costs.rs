@@ -9,14 +9,16 @@ use std::time::Duration;
 /// operations (the paper's α).
 pub const ALPHA: f64 = 0.2;
 /// Most STATs do not lead to a perfect match (the paper's w, optional there): such that the old version in
-/// the destination, with p = 0.6, is read before the directory above is listed, with p = 0.72.
-const STAT_WEIGHT: f64 = 1.5;
+/// the destination, with p = 0.6, is read before the directory above is listed, with p up to 1 the deeper it lies.
+const STAT_WEIGHT: f64 = 1.8;
 /// Files below this tell more of opening than of reading.
 const TELLING_BYTES: u64 = 64 << 10;
 /// Bytes of a chunk, on average, in recipes of most objects.
 const CHUNK: u64 = 16 << 10;
 /// Reading and hashing before anything was measured, bytes a second.
 const ASSUMED_RATE: f64 = 500e6;
+/// What a good disk and several cores reach: until it is measured it can't be ruled out.
+const HOPED_RATE: f64 = 1.5e9;
 /// Arrivals are gathered for so long, seconds, before they count as one measurement.
 const INTERVAL: f64 = 0.05;
 
@@ -124,6 +126,11 @@ impl Costs {
     /// OpCost(HASH) of a file of so many bytes, one chunk at least.
     pub fn hash(&self, size: u64) -> f64 {
         self.byte.get() * size.max(self.chunk_bytes) as f64
+    }
+
+    /// Bytes a second that could be read and hashed.
+    pub fn hoped_rate(&self) -> f64 {
+        if self.byte.is_measured { self.hash_rate() } else { HOPED_RATE }
     }
 
     /// Bytes a second that are read and hashed.

@@ -154,6 +154,12 @@ impl Groups {
         self.groups.get(&id).map_or(0, |group| group.open)
     }
 
+    /// Bytes of a group's chunks that are missing, about.
+    pub fn missing_bytes(&self, id: GroupId) -> u64 {
+        let Some(group) = self.groups.get(&id) else { return 0 };
+        group.chunks.first().map_or(0, |(chunk, _)| u64::from(chunk.len)) * group.open
+    }
+
     /// Which group misses this chunk, and the chunk.
     pub fn find(&self, tag: Tag) -> Option<(GroupId, Chunk, State)> {
         let (id, at) = self.places.get(&tag)?;

@@ -146,7 +146,7 @@ impl Meter {
             self.round_trip = Some(self.round_trip.map_or(round_trip, |shortest| shortest.min(round_trip)));
         }
         let round_trip = self.round_trip.unwrap_or_default();
-        let (rate, disk_rate) = (self.rate.get(now, self.outstanding), self.costs.hash_rate());
+        let (rate, disk_rate) = (self.rate.get(now, self.outstanding), self.costs.hoped_rate());
         let disk_is_free = self.gauge.disk_is_free();
         if self.objects.len() >= OBJECTS && !self.objects.contains_key(&facts.asked_as) {
             return None;

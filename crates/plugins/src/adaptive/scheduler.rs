@@ -34,10 +34,16 @@ const TRIED: usize = 16;
 const REMEMBERED: usize = 1 << 16;
 /// From this likelihood on the network leaves the front of a group to the disk and takes its end.
 const LIKELY: f64 = 0.5;
+/// How likely a file that had chunks of a group has the next one.
+const ONCE_FOUND: f64 = 0.9;
 
-/// Time in which the index and the nearest directories can be looked at, if the network takes longer for what
-/// it is asked at once.
-const GLANCE: Duration = Duration::from_millis(100);
+/// Time in which the index, the nearest directories and what is small in them can be looked at, if the network
+/// takes longer for what it is asked at once: what it brings meanwhile would likely be found here as well.
+const GLANCE: f64 = 0.1;
+/// No more of the network's time than this.
+const GLANCE_SHARE: f64 = 0.04;
+/// The network is slow if a run takes it longer than this, seconds.
+const LONG_RUN: f64 = 0.4;
 
 /// What a scheduler is made with.
 #[derive(Debug, Clone, Copy)]
@@ -58,9 +64,26 @@ struct Running {
     started: Duration,
     total: f64,
     is_paused: bool,
+    /// Groups of which it has found chunks.
+    found: BTreeSet<GroupId>,
 }
 
 impl Running {
+    /// How likely it brings a chunk of the group: what brought some goes on so.
+    fn probability(&self, id: GroupId, groups: &Groups) -> f64 {
+        let likely = self.candidate.probability(id, groups);
+        if self.found.contains(&id) { likely.max(ONCE_FOUND) } else { likely }
+    }
+
+    /// True if a file is being read from its front that has, or could have, much of the group. It goes on there
+    /// after a pause.
+    fn is_at(&self, id: GroupId, groups: &Groups) -> bool {
+        let Operation::Hash(file) = &self.candidate.operation else { return false };
+        self.found.contains(&id)
+            || 2 * file.size >= groups.missing_bytes(id)
+            || self.candidate.probability(id, groups) >= LIKELY
+    }
+
     /// Seconds to go: what was expected, and once that is over as long again.
     fn remaining(&self, now: Duration) -> f64 {
         let elapsed = now.saturating_sub(self.started).as_secs_f64();
@@ -182,7 +205,7 @@ impl Scheduler {
     pub fn expected_arrival(&self, id: GroupId, now: Duration) -> f64 {
         let running = self.running.values().filter(|it| !it.is_paused && !it.is_check()).map(|it| {
             let remaining = it.remaining(now);
-            let probability = it.candidate.probability(id, &self.groups);
+            let probability = it.probability(id, &self.groups);
             Step { total: remaining, cpc: remaining, probability }
         });
         let planned = self.candidates.ordered().take(if self.searches { AHEAD } else { 0 });
@@ -253,6 +276,11 @@ impl Scheduler {
             Some(Operation::Read { file, .. }) => (Some(file.directory.clone()), true),
             _ => (None, false),
         };
+        if let Some(running) = self.running.get_mut(&operation)
+            && running.found.insert(group)
+        {
+            self.arrivals.remove(&group);
+        }
         if directory.is_some_and(|directory| self.groups.found_in(group, &directory)) {
             self.recomputing.changed();
         }
@@ -403,7 +431,8 @@ impl Scheduler {
             _ => candidate.total(&self.costs),
         };
         actions.push(Action::Start { id, operation: candidate.operation.clone() });
-        self.running.insert(id, Running { candidate, started: now, total, is_paused: false });
+        self.running
+            .insert(id, Running { candidate, started: now, total, is_paused: false, found: BTreeSet::new() });
         self.arrivals.clear();
     }
 
@@ -436,12 +465,26 @@ impl Scheduler {
         }
     }
 
-    /// True in the first moments of a search, while nothing but the index and directories was looked at.
+    /// True in the first moments of a search on a slow network, while something is looked at that is over soon.
     fn is_glancing(&self, now: Duration) -> bool {
-        let elapsed = self.begun.map_or(GLANCE, |begun| now.saturating_sub(begun));
-        let is_slow = self.network.time_for(now, RUN) > 4.0 * GLANCE.as_secs_f64();
-        let looks = |it: &Running| !it.is_paused && !matches!(it.candidate.operation, Operation::Hash(_));
-        elapsed < GLANCE && is_slow && self.searches && self.running.values().any(looks)
+        let glance = self.glance(now);
+        let elapsed = self.begun.map_or(glance, |begun| now.saturating_sub(begun).as_secs_f64());
+        let is_slow = self.network.time_for(now, RUN) > LONG_RUN;
+        let looks = |it: &Running| {
+            let is_hash = matches!(it.candidate.operation, Operation::Hash(_));
+            !it.is_paused && (!is_hash || elapsed + it.remaining(now) < glance)
+        };
+        elapsed < glance && is_slow && self.searches && self.running.values().any(looks)
+    }
+
+    /// Seconds that the network waits for the first look around. While nothing came it takes longer than it was
+    /// asked, and that is all that is known of it.
+    fn glance(&self, now: Duration) -> f64 {
+        let asked = self.begun.unwrap_or_default().as_secs_f64();
+        match self.network_time(now) {
+            time if time.is_infinite() => GLANCE.min(asked),
+            time => GLANCE.min(GLANCE_SHARE * time),
+        }
     }
 
     /// The group with something to ask for that the disk brings last, and when that is.
@@ -463,11 +506,7 @@ impl Scheduler {
 
     /// True if a file is being read that likely has the group's chunks: it begins at their front.
     fn disk_is_at(&self, id: GroupId) -> bool {
-        self.running.values().any(|it| {
-            matches!(it.candidate.operation, Operation::Hash(_))
-                && !it.is_paused
-                && it.candidate.probability(id, &self.groups) >= LIKELY
-        })
+        self.running.values().any(|it| it.is_at(id, &self.groups))
     }
 
     fn note_bottleneck(&mut self, now: Duration) {

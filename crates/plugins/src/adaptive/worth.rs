@@ -25,18 +25,23 @@ const RECIPE_SHARE: f64 = 0.0025;
 const SENDER_RATE: f64 = 1e9;
 /// How much longer the network must take before a recipe is asked for, and until it is not given up:
 /// apart, so that a rate near the limit does not flutter.
-const ASK_ABOVE: f64 = 2.0;
+const ASK_ABOVE: f64 = 1.2;
 const STAY_ABOVE: f64 = 1.1;
 /// Bytes a second of a network that is asked for a recipe though nothing is known that could be similar:
 /// cutting and hashing at both ends would cost a faster one more than a search finds by chance.
 const SPECULATIVE: f64 = 20e6;
 /// Less than this is not worth a question.
-const LEAST_GAIN: f64 = 0.1;
+const LEAST_GAIN: f64 = 0.05;
 /// Share of the transfer's time that the network may wait for the disk in vain.
 const PATIENCE: f64 = 0.008;
-/// The network's rate as a share of the disk's, above which the search rests and below which it goes on.
-const TOO_FAST: f64 = 0.8;
-const SLOW_ENOUGH: f64 = 0.6;
+/// The network's rate as a multiple of the disk's, above which the search rests and below which it goes on. What
+/// the disk brings beside the network, which has its part of disk and processor already, comes on top of it;
+/// back-pressure sees to it that it does not come instead.
+const TOO_FAST: f64 = 3.0;
+const SLOW_ENOUGH: f64 = 2.0;
+
+/// How much longer than the network an operation may take: then it has brought a ninth of its file when they meet.
+const MEETING: f64 = 8.0;
 
 /// Bytes of most objects' pieces.
 const PIECE: f64 = 262_144.0;
@@ -89,7 +94,8 @@ impl Progress {
     /// Before it was measured: less than a piece more than came in all this time, and while nothing came
     /// no faster than TCP begins.
     fn first_rate(&self) -> f64 {
-        let rate = (self.arrived as f64 + PIECE) / self.elapsed.as_secs_f64().max(0.001);
+        let coming = PIECE.min(self.rest as f64);
+        let rate = (self.arrived as f64 + coming) / self.elapsed.as_secs_f64().max(0.001);
         if self.round_trip < FAR || self.arrived > 0 {
             return rate;
         }
@@ -152,7 +158,7 @@ pub struct SearchJudge {
 }
 
 impl SearchJudge {
-    /// False while the network is about as fast as the disk: searching is then in its way at best.
+    /// False while the network is so much faster than the disk that searching gains less than it is in the way.
     pub fn goes_on(&mut self, network_rate: f64, disk_rate: f64) -> bool {
         let limit = if self.rests { SLOW_ENOUGH } else { TOO_FAST };
         self.rests = network_rate > limit * disk_rate;
@@ -160,9 +166,10 @@ impl SearchJudge {
     }
 }
 
-/// True if an operation can still pay: it is over before the network is done without it.
+/// True if an operation can still pay: the network takes a good part of the time that it does. A file is read from
+/// its front while the network brings the end, and what it had until then was worth it.
 pub fn can_pay(operation: f64, network_time: f64) -> bool {
-    operation < network_time
+    operation < MEETING * network_time
 }
 
 /// Seconds that the network may idle in all, for the disk is about to find what could be asked: a small
@@ -272,10 +279,10 @@ mod tests {
     #[test]
     fn a_fast_network_rests_the_search() {
         let mut judge = SearchJudge::default();
-        for (rate, goes_on) in [(0.0, true), (0.7, true), (0.9, false), (0.7, false), (0.5, true)] {
+        for (rate, goes_on) in [(0.0, true), (2.5, true), (3.5, false), (2.5, false), (1.5, true)] {
             assert_eq!(judge.goes_on(rate, 1.0), goes_on, "{rate}");
         }
-        assert!(can_pay(1.0, 2.0) && !can_pay(2.0, 1.0));
+        assert!(can_pay(7.0, 1.0) && !can_pay(9.0, 1.0));
         assert!(patience(10.0, 90.0, 0.0) < 2.01);
     }
 }

@@ -75,6 +75,13 @@ pub(super) async fn deliver_all(
 impl Driver {
     /// Hands an operation to the disk; false if it cannot be done.
     pub(super) fn start(&mut self, id: OperationId, operation: Operation) -> bool {
+        match &operation {
+            Operation::Stat(directory) => tracing::debug!(path = ?directory.path(), "lists"),
+            Operation::Hash(file) => {
+                tracing::debug!(path = ?file.directory.path().join(path_of(&file.name)), bytes = file.size, "hashes");
+            }
+            Operation::Check(_) | Operation::Read { .. } => {}
+        }
         let (operation, tags) = match operation {
             Operation::Check(mut tags) => {
                 tags.retain(|tag| self.open.contains_key(tag));

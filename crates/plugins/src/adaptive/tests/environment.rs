@@ -24,8 +24,12 @@ use crate::adaptive::{Scheduler, Settings};
 /// What the sink holds and what the kernel's receive queue holds, at most.
 const SINK: f64 = 32e6;
 const KERNEL: f64 = 4e6;
-/// Chunks of the object.
-pub const CHUNKS: u64 = 160;
+/// Bytes of a chunk, as recipes cut them on average; of the largest objects they are coarser here, so that
+/// thousands of environments take minutes.
+pub const CHUNK: u64 = 16 << 10;
+/// How often it is asked whether the recipe is wanted.
+const LOOK: f64 = 0.01;
+const MOST_CHUNKS: u64 = 2048;
 
 /// How fast things are, and what becomes of it.
 #[derive(Debug, Clone)]
@@ -49,10 +53,22 @@ pub struct Environment {
     pub has: HashSet<u64>,
 }
 
+impl Environment {
+    /// Chunks of an object of so many bytes.
+    pub fn chunks_of(size: u64) -> u64 {
+        size.div_ceil(CHUNK).clamp(1, MOST_CHUNKS)
+    }
+
+    fn chunks(&self) -> u64 {
+        Self::chunks_of(self.size)
+    }
+}
+
 /// How the object is fetched.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Strategy {
-    Network,
+    /// It begins at this time.
+    Network(f64),
     /// The recipe at once, then the search with the network idle until all that can be found is found;
     /// then the network for the rest. It begins at this time.
     Disk(f64),
@@ -100,12 +116,15 @@ impl<'a> Fetch<'a> {
         let mut fetch = Self {
             world,
             strategy,
-            now: if let Strategy::Disk(from) = strategy { from } else { 0.0 },
+            now: match strategy {
+                Strategy::Network(from) | Strategy::Disk(from) => from,
+                Strategy::Adaptive => 0.0,
+            },
             wire: VecDeque::new(),
             kernel: 0.0,
             sink: 0.0,
-            missing: (0..CHUNKS).collect(),
-            not_asked: (0..CHUNKS).collect(),
+            missing: (0..world.chunks()).collect(),
+            not_asked: (0..world.chunks()).collect(),
             rate: Rate::default(),
             gauge: Gauge::default(),
             judge: RecipeJudge::default(),
@@ -114,7 +133,7 @@ impl<'a> Fetch<'a> {
             readings: Vec::new(),
             last_tick: 0.0,
         };
-        for _ in 0..300_000 {
+        for _ in 0..3_000_000 {
             if fetch.missing.is_empty() {
                 let speeds = fetch.speeds();
                 return fetch.now
@@ -128,7 +147,7 @@ impl<'a> Fetch<'a> {
     }
 
     fn chunk(&self) -> f64 {
-        self.world.size as f64 / CHUNKS as f64
+        self.world.size as f64 / self.world.chunks() as f64
     }
 
     fn speeds(&self) -> &Speeds {
@@ -188,12 +207,12 @@ impl<'a> Fetch<'a> {
             size: self.world.size,
             rate: self.rate.get(at(self.now), 64 << 10),
             round_trip: at(self.world.round_trip),
-            disk_rate: Costs::new(self.chunk() as u64).hash_rate(),
+            disk_rate: Costs::new(self.chunk() as u64).hoped_rate(),
             disk_is_free: self.gauge.disk_is_free(),
             is_promising: true,
         };
         match self.strategy {
-            Strategy::Network => false,
+            Strategy::Network(_) => false,
             Strategy::Disk(_) => true,
             Strategy::Adaptive => self.judge.wants(&progress),
         }
@@ -303,6 +322,9 @@ impl<'a> Fetch<'a> {
     fn step(&self, network: f64, hash: f64) -> f64 {
         let mut step = (self.chunk() / self.speeds().network).clamp(0.002, 0.25);
         let mut until = |seconds: f64| step = step.min(seconds.max(1e-6));
+        if self.strategy == Strategy::Adaptive && self.scheduler.is_none() && self.recipe.is_none() {
+            until(LOOK);
+        }
         if let Some((bytes, ready)) = self.recipe
             && self.scheduler.is_none()
         {
@@ -409,8 +431,9 @@ impl<'a> Fetch<'a> {
 
     /// The chunks in this part of the useful file are found and go to the writer.
     fn find(&mut self, operation: OperationId, from: f64, to: f64) {
-        let place = |share: f64| (share * CHUNKS as f64).floor() as u64;
-        for chunk in place(from)..place(to).min(CHUNKS) {
+        let chunks = self.world.chunks();
+        let place = |share: f64| (share * chunks as f64).floor() as u64;
+        for chunk in place(from)..place(to).min(chunks) {
             if self.world.has.contains(&chunk) && self.missing.remove(&chunk) {
                 self.sink += self.chunk();
                 self.tell(Event::Found { operation, tag: chunk });

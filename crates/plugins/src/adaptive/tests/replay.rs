@@ -1,20 +1,28 @@
 //! The rule over all: on no machine more than a tenth slower than the better of network alone and disk
 //! alone.
 //!
-//! Two things are granted. The warm-up: in the first quarter of a second nobody knows how fast the
-//! network is; with it a few round trips, for the recipe and for what was under way. And who draws from the disk because the network becomes slow can't begin before it does.
+//! Three things are granted, and the strategies that it is compared with begin after them, for what was lost before a
+//! network falls would count twenty times. The warm-up: in the first quarter of a second nobody knows how fast the
+//! network is; with it a few round trips for the recipe. One chunk on the network: what is under way when the disk
+//! finds it can't be taken back, and only who knows what the disk has asks for nothing. And who draws from the disk
+//! because the network becomes slow can't begin before it does.
+//!
+//! All objects here are taken for likely to be on the disk, as those are in whose place a file lies.
 
 use std::cell::Cell;
 use std::path::Path;
 
 use towpath_simnet::for_seeds;
 
-use super::environment::{CHUNKS, Environment, Fetch, Speeds, Strategy};
+use super::environment::{CHUNK, Environment, Fetch, Speeds, Strategy};
 use super::tree::Tree;
 use crate::adaptive::paths::Directory;
 
 /// Where the object goes.
 pub const DESTINATION: &str = "/home/u/work/results";
+/// Names how many environments are tried, if not as many as take a debug build some seconds; `make bench` tries
+/// thousands.
+const VARIABLE: &str = "TOWPATH_ENVIRONMENTS";
 const WARM_UP: f64 = 0.3;
 
 fn log_uniform(random: &mut fastrand::Rng, low: f64, high: f64) -> f64 {
@@ -42,7 +50,8 @@ fn environment(seed: u64) -> Environment {
     let name = ["data.bin", "data-2.bin", "other"][random.usize(..3)];
     let share = [0.3, 0.5, 0.99, 1.0][random.usize(..4)];
     let useful = (!place.is_empty()).then(|| (Directory::new(Path::new(place)), name.as_bytes().into()));
-    let has = (0..CHUNKS).filter(|_| useful.is_some() && random.f64() < share).collect();
+    let has =
+        (0..Environment::chunks_of(size)).filter(|_| useful.is_some() && random.f64() < share).collect();
     if !place.is_empty() {
         tree.place(&format!("{place}/{name}"), if share == 1.0 { size } else { size + size / 50 });
     }
@@ -51,20 +60,28 @@ fn environment(seed: u64) -> Environment {
     Environment { speeds, change, round_trip, stat, size, tree, useful, has }
 }
 
+/// How many are tried.
+fn environments() -> u64 {
+    let asked = std::env::var(VARIABLE).ok();
+    asked.map_or(40, |text| text.parse().unwrap_or_else(|_| panic!("{VARIABLE}={text} is no number")))
+}
+
 #[test]
 fn never_a_tenth_slower_than_the_better_of_network_and_disk() {
     let (worst, gained, count) = (Cell::new(0.0_f64), Cell::new(0), Cell::new(0));
-    for_seeds(40, |seed| {
+    let broken = Cell::new(0);
+    for_seeds(environments(), |seed| {
         let world = environment(seed);
         let fall = world.change.as_ref().filter(|(_, after)| after.network < world.speeds.network);
-        let network = Fetch::run(&world, Strategy::Network);
+        let granted = WARM_UP + 4.0 * world.round_trip + CHUNK as f64 / world.speeds.network;
+        let network = Fetch::run(&world, Strategy::Network(granted));
         let disk = match world.useful {
-            Some(_) => Fetch::run(&world, Strategy::Disk(fall.map_or(0.0, |it| it.0))),
+            Some(_) => Fetch::run(&world, Strategy::Disk(fall.map_or(granted, |it| granted.max(it.0)))),
             None => f64::INFINITY,
         };
         let adaptive = Fetch::run(&world, Strategy::Adaptive);
         let best = network.min(disk);
-        let ratio = (adaptive - WARM_UP - 4.0 * world.round_trip).max(0.0) / best;
+        let ratio = (adaptive - granted).max(0.0) / (best - granted);
         let what = format!(
             "adaptive {adaptive:.3} s, network {network:.3} s, disk {disk:.3} s, {:?} then {:?}, round trip {:.4} s, \
              STAT {:.5} s, {} bytes, {:?} with {} chunks",
@@ -78,6 +95,7 @@ fn never_a_tenth_slower_than_the_better_of_network_and_disk() {
         );
         if ratio > 1.1 {
             println!("seed {seed}: {ratio:.3} {what}");
+            broken.set(broken.get() + 1);
         }
         worst.set(worst.get().max(ratio));
         gained.set(gained.get() + u32::from(adaptive < 0.9 * network));
@@ -89,5 +107,5 @@ fn never_a_tenth_slower_than_the_better_of_network_and_disk() {
         gained.get(),
         count.get()
     );
-    assert!(worst.get() <= 1.1);
+    assert_eq!(broken.get(), 0, "environments in which the rule is broken");
 }
