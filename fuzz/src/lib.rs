@@ -7,14 +7,14 @@
 
 pub mod seeds;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use towpath_content::chunking::Parameters;
 use towpath_content::codec::{Reader, Writer};
 use towpath_content::delta::{self, Delta, Signature};
 use towpath_content::live::Statement;
 use towpath_content::{Hint, Oid, Ticket, recipe, tree};
 use towpath_files::{Filter, RelPath, RuleList, Side};
-use towpath_link::frame::{self, Decoded};
+use towpath_link::frame::{self, Measured};
 use towpath_plugins::direct::wire::{Body, DataHeader};
 
 /// A parser under test.
@@ -160,15 +160,18 @@ pub fn delta_signature(data: &[u8]) {
 
 /// Frames off a connection.
 pub fn frame(data: &[u8]) {
-    let mut buffer = BytesMut::from(data);
+    let mut buffer = Bytes::copy_from_slice(data);
     loop {
-        let before = buffer.len();
+        let (before, measured) = (buffer.len(), frame::measure(&buffer));
         match frame::decode(&mut buffer) {
-            Ok(Decoded::Frame(frame)) => {
-                assert_eq!(frame.body.len() + frame::HEAD_LEN, before - buffer.len())
+            Ok(Some(frame)) => {
+                let whole = frame.body.len() + frame::HEAD_LEN;
+                assert_eq!((measured, buffer.len()), (Ok(Measured::Whole(whole)), before - whole));
             }
-            Ok(Decoded::Missing(missing)) => return assert!(missing > 0 && buffer.len() == before),
-            Err(_) => return,
+            Ok(None) => {
+                return assert!(matches!(measured, Ok(Measured::Missing(1..))) && buffer.len() == before);
+            }
+            Err(error) => return assert_eq!(measured, Err(error)),
         }
     }
 }

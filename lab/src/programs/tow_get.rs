@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde::Deserialize;
@@ -12,6 +13,12 @@ use super::{Need, Program, ProgramError, Summary, prepare};
 
 /// What a daemon says when it can be spoken to.
 const READY: &str = "local API at";
+/// How `tow ls --json` writes the name of what was put, and that of its content once this is hashed.
+const LIVE: &str = r#""oid":"live:"#;
+const HASHED: &str = r#""content":"#;
+/// How often, and after what pause, it is asked: a minute in all, and longer on a slow machine.
+const LOOKS: u32 = 1200;
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Who serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,11 +93,28 @@ fn serve_put(sender: &Sender) -> Result<Server, ProgramError> {
     if !put.success() {
         return Err(ProgramError::Server { program: "tow put", log: end_of(&side.errors("put")) });
     }
+    wait_until_hashed(sender)?;
     let ticket = side.output("put");
     let ticket = fs::read_to_string(&ticket).map_err(|error| prepare(ticket.display().to_string(), error))?;
     server.contact = ticket.trim_end().to_owned();
     server.forget();
     Ok(server)
+}
+
+/// A put has its ticket before its content is hashed; what is measured begins after that.
+fn wait_until_hashed(sender: &Sender) -> Result<(), ProgramError> {
+    let side = &sender.side;
+    for _ in 0..LOOKS {
+        let mut list = side.command(side.tow, "ls")?;
+        list.args(["ls", "--json"]).status().map_err(|error| prepare("tow ls", error))?;
+        let list = side.output("ls");
+        let list = fs::read_to_string(&list).map_err(|error| prepare(list.display().to_string(), error))?;
+        if list.lines().all(|line| !line.contains(LIVE) || line.contains(HASHED)) {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    Err(ProgramError::Server { program: "tow daemon", log: end_of(&side.errors("daemon")) })
 }
 
 /// The last line of `--json`, as far as it tells where bytes came from.

@@ -23,7 +23,8 @@
 //! | `patterns` | paths of the started side: its home, and names with wildcards |
 //! | `message` | what the two sides say to each other |
 //! | `source` | the sources read as one tree |
-//! | `sender`, `reading` | tells entries, names contents; reads files for that |
+//! | `sender`, `offers` | tells entries, hears what is asked; what the receiver may fetch |
+//! | `answering`, `reading` | what each ask is answered; reads files for that |
 //! | `listed` | which part of a source may come; pure |
 //! | `placement` | where sources go: the habits of cp and rsync; pure |
 //! | `judge` | what has to be done about an entry; pure |
@@ -38,6 +39,7 @@
 //! | `talk` | what the person is told |
 //! | `records` | lists on disk |
 
+mod answering;
 mod changed;
 pub mod channel;
 mod deltas;
@@ -50,6 +52,7 @@ mod listed;
 mod local;
 mod merge;
 mod message;
+mod offers;
 pub mod options;
 mod patterns;
 pub mod place;

@@ -14,10 +14,10 @@ use towpath_transfer::progress::{Progress, Snapshot};
 
 use super::events::CopyEvent;
 use super::message::{Fatal, violation};
+use super::offers::Offers;
 use super::options::{CopyOptions, Via};
 use super::race::{Race, SshConnection};
 use super::receiving::Receiving;
-use super::sender::Offers;
 use super::talk::Events;
 use crate::service::Service;
 

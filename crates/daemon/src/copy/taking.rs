@@ -314,3 +314,101 @@ fn take_answers(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata};
+    use towpath_link::pipe::{self, Role};
+    use towpath_plugins::direct::{ControlSender, Peer, PeerConfig};
+
+    use super::super::message::Fatal;
+    use super::super::options::{CopyOptions, Mode};
+    use super::super::side::{peer_config, peer_service};
+    use super::super::talk::{Told as Shown, events};
+    use super::*;
+    use crate::home::Home;
+    use crate::service::{Options, Service};
+
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    /// A receiving side with its home in `folder`, what it tells, and the sender's end of its connection.
+    async fn sides(folder: &std::path::Path) -> (Side, ControlReceiver, Shown, Arc<Peer>) {
+        let service = Service::open(Home::under(&folder.join("home")), Options::default()).unwrap();
+        let (near, far) = tokio::io::duplex(64 << 10);
+        let (near, far) = (tokio::io::split(near), tokio::io::split(far));
+        let node = service.identity.node_id();
+        let (near, far) = tokio::join!(
+            pipe::open(near.0, near.1, node, Role::Responder, LIMIT),
+            pipe::open(far.0, far.1, node, Role::Initiator, LIMIT),
+        );
+        let options = CopyOptions { via: Via::Ssh, ..CopyOptions::default() };
+        let (offers, peers) = peer_service(&service);
+        let peer = Peer::start(near.unwrap(), peer_config(&service, &options), Some(peers));
+        let sender = Peer::start(far.unwrap(), PeerConfig { control: true, ..PeerConfig::default() }, None);
+        let (control, inbox) = peer.control().unwrap();
+        let (events, shown) = events();
+        let (is_started, takes_bases, other) = (true, true, "the sender".into());
+        let side = Side { service, peer, control, offers, events, options, is_started, takes_bases, other };
+        (side, inbox, shown, sender)
+    }
+
+    /// A tree of two files, but not that this was all.
+    async fn tell_two_files(control: &ControlSender) {
+        let entry = |name: &[u8], kind| {
+            let (name, metadata) = (name.to_vec(), Metadata::default());
+            Entry { name, kind, metadata, hard_link: None }
+        };
+        let file = Kind::File { size: 5, oid: None, extents: None };
+        let mut encoder = Encoder::new(true);
+        for event in [
+            Event::Enter(entry(b"", Kind::Directory)),
+            Event::Enter(entry(b"tree", Kind::Directory)),
+            Event::Leaf(entry(b"a", file.clone())),
+            Event::Leaf(entry(b"b", file)),
+            Event::Leave,
+            Event::Leave,
+        ] {
+            encoder.push(&event).unwrap();
+        }
+        let entries = Message::Entries(encoder.finish().unwrap().into());
+        control.send(entries.into_bytes()).await.unwrap();
+    }
+
+    /// The files that are asked for know the copy that they belong to, and it knows who asks: this must not
+    /// keep all of them, or the side never tells its last and never ends.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_copy_that_fails_while_files_are_asked_for_lets_go_of_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let (side, mut inbox, shown, sender) = sides(folder.path()).await;
+        let destined = Destined {
+            path: folder.path().join("to"),
+            mode: Mode::Sync,
+            sources: 1,
+            contents: true,
+            names: None,
+        };
+        let failing = async {
+            let (control, mut inbox) = sender.control().unwrap();
+            tell_two_files(&control).await;
+            let asked = loop {
+                match Message::from_bytes(inbox.next().await.unwrap()).unwrap() {
+                    Message::Asks(asks) => break asks.entries.len() + asks.compare.len(),
+                    _ => continue,
+                }
+            };
+            let error = ApiError::new(towpath_api::ErrorKind::Failed, "the disk is gone");
+            let error = serde_json::to_vec(&error).unwrap().into();
+            control.send(Message::Fatal(Fatal { error }).into_bytes()).await.unwrap();
+            asked
+        };
+        let receiving = receive(&side, destined, &mut inbox, None, &[]);
+        let both = async { tokio::join!(receiving, failing) };
+        let (received, asked) = tokio::time::timeout(LIMIT, both).await.unwrap();
+        assert_eq!(asked, 2);
+        assert_eq!(received.unwrap_err().message, "the disk is gone");
+        drop(side);
+        let (person, _keep) = mpsc::channel(64);
+        // It ends when nothing is left that could tell something.
+        tokio::time::timeout(LIMIT, shown.show_to(person)).await.expect("something of the copy is kept");
+    }
+}
