@@ -42,6 +42,8 @@ row() {
     rm -rf "$work/receiver" "$work/sender"
     placed=$tree/$path
     cp --preserve=mode "$version" "$placed"
+    local size
+    size=$(stat -c %s "$placed")
     : > "$work/log"
     TOW_HOME=$work/receiver TOW_LOG=error,towpath_plugins::adaptive=debug NO_COLOR=1 "$tow" --quiet cp -e "$work/rsh" \
         --tow-path "$tow" --limit-rate 200K "host:$work/sent/a.out" "$tree/$destination/" 2> "$work/log" &
@@ -52,8 +54,8 @@ row() {
     kill -INT $copy 2> /dev/null || true
     wait $copy 2> /dev/null || true
     local otherwise="  not found"
-    ! cmp -s "$work/sent/a.out" "$tree/$destination/a.out" || otherwise="  nothing to search: it was there"
-    awk -v useful="\"$placed\"" -v directories="$directories" -v path="$path" -v size="$(stat -c %s "$placed")" \
+    ! cmp -s "$work/sent/a.out" "$tree/$destination/a.out" || otherwise="  nothing searched: it lies in the place"
+    awk -v useful="\"$placed\"" -v directories="$directories" -v path="$path" -v size="$size" \
         -v paper_stats="$paper_stats" -v paper_hashed="$paper_hashed" -v otherwise="$otherwise" '
         / lists path=/ { stats++ }
         / hashes path=/ {
