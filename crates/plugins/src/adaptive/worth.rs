@@ -237,6 +237,14 @@ mod tests {
         assert!(RecipeJudge::default().wants(&known_early));
     }
 
+    /// It took as long as a piece would have, though it is smaller: the network was thought to be that fast.
+    #[test]
+    fn an_object_smaller_than_a_piece_of_which_nothing_came_is_slow() {
+        let elapsed = Duration::from_millis(260);
+        let small = Progress { elapsed, arrived: 0, rest: 100_000, rate: 0.0, ..progress(0.0, 100_000) };
+        assert!((small.network_time() - 0.26).abs() < 0.001, "{}", small.network_time());
+    }
+
     #[test]
     fn pieces_wait_for_a_recipe_where_they_take_longer() {
         let held = |rate, size| progress(rate, size).hold().map(|time| time.as_secs());
