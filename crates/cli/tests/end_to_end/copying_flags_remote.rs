@@ -16,6 +16,7 @@ situations![
     compressed_data_are_fewer_on_the_way,
     a_changed_file_travels_whole_only_when_so_asked,
     a_limited_rate_is_kept_to,
+    a_limited_rate_is_kept_to_by_changes_of_what_is_there,
     a_silent_other_side_is_given_up_in_the_time_that_was_given,
     owners_go_by_name_unless_numbers_are_asked_for,
 ];
@@ -146,6 +147,18 @@ fn a_limited_rate_is_kept_to() {
         let seconds = start.elapsed().as_secs_f64();
         assert!(seconds >= least && seconds < 60.0, "{flags}: {seconds} s");
     }
+}
+
+fn a_limited_rate_is_kept_to_by_changes_of_what_is_there() {
+    let scene = Scene::new(|folder| trees::file(&folder.join("file"), 1, 700_000));
+    let rsh = FakeRsh::new(&scene, PLAINLY);
+    let copy = format!("sync --limit-rate=400K --no-search --via ssh {REMOTELY} file HERE:copy");
+    rsh.call("twin", &copy.replace("400K", "0")).end().with(0);
+    trees::file(&scene.machine().path("twin/file"), 2, 710_000);
+    let start = Instant::now();
+    rsh.call("twin", &copy).end().with(0);
+    assert!(start.elapsed() >= Duration::from_secs(1), "{:?}", start.elapsed());
+    trees::assert_same_bytes(&scene.machine().path("twin/file"), &scene.machine().path("twin/copy"));
 }
 
 fn a_silent_other_side_is_given_up_in_the_time_that_was_given() {

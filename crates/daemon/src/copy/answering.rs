@@ -26,7 +26,7 @@ use tokio::sync::{Semaphore, mpsc};
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::Time;
-use towpath_plugins::direct::ControlSender;
+use towpath_plugins::direct::{ControlSender, Pace};
 use towpath_store::{About, DiskStore, FileRecord};
 
 use super::deltas;
@@ -79,6 +79,8 @@ pub struct Answering {
     patching: Mutex<()>,
     /// zstd's level for answers; 0: they go as they are.
     pack: AtomicU32,
+    /// How fast contents may go.
+    pace: Pace,
 }
 
 /// A file that was asked for.
@@ -136,12 +138,14 @@ enum Reply {
 }
 
 impl Answering {
-    /// Nothing asked yet; answers go over `control`. Must be made within a runtime.
+    /// Nothing asked yet; answers go over `control`, contents at no more than `limit_rate` bytes a second
+    /// unless that is 0. Must be made within a runtime.
     pub fn new(
         store: Arc<DiskStore>,
         offers: Arc<Offers>,
         control: ControlSender,
         events: Events,
+        limit_rate: u64,
     ) -> Arc<Self> {
         Arc::new(Self {
             store,
@@ -155,6 +159,7 @@ impl Answering {
             lacking: Mutex::default(),
             patching: Mutex::default(),
             pack: AtomicU32::new(0),
+            pace: Pace::new(limit_rate),
         })
     }
 
@@ -193,7 +198,15 @@ impl Answering {
             0 => message.into_bytes(),
             level => message.into_packed_bytes(level as i32),
         };
-        self.runtime.block_on(self.control.send(bytes)).map_err(|_| hung_up())
+        self.say_at_rate(bytes)
+    }
+
+    /// Contents count against the person's limit wherever they travel.
+    fn say_at_rate(&self, bytes: Bytes) -> Result<(), ApiError> {
+        self.runtime.block_on(async {
+            self.pace.pass(bytes.len() as u64).await;
+            self.control.send(bytes).await.map_err(|_| hung_up())
+        })
     }
 
     /// A file is settled: what was asked of it, if it was.
@@ -342,7 +355,8 @@ impl Answering {
         for start in (0..bytes.len()).step_by(DELTA_BYTES) {
             let end = bytes.len().min(start + DELTA_BYTES);
             let (bytes, is_last) = (bytes.slice(start..end), end == bytes.len());
-            self.say(Message::Delta(Delta { entry, bytes, is_last, is_packed, is_given_up: false }))?;
+            let delta = Delta { entry, bytes, is_last, is_packed, is_given_up: false };
+            self.say_at_rate(Message::Delta(delta).into_bytes())?;
         }
         Ok(())
     }

@@ -27,6 +27,7 @@ use towpath_store::DiskStore;
 use super::answering::Answering;
 use super::message::{Bases, Empty, Message, Settled, violation};
 use super::offers::Offers;
+use super::options::CopyOptions;
 use super::reading::Ask;
 use super::removal::Removal;
 use super::source::{Located, Sources, Step};
@@ -117,13 +118,13 @@ impl Sender {
         offers: Arc<Offers>,
         control: ControlSender,
         events: Events,
-        remove_sources: bool,
+        options: &CopyOptions,
     ) -> Arc<Self> {
         Arc::new(Self {
             removal: Removal::new(events.clone()),
-            answering: Answering::new(store, offers, control, events.clone()),
+            answering: Answering::new(store, offers, control, events.clone(), options.limit_rate),
             events,
-            remove_sources,
+            remove_sources: options.remove_source_files,
             table: Table::default(),
             entries: AtomicU64::new(0),
         })

@@ -25,7 +25,7 @@ pub async fn send(
         Arc::clone(&side.offers),
         side.control.clone(),
         side.events.clone(),
-        side.options.remove_source_files,
+        &side.options,
     );
     let (asks, asked) = mpsc::unbounded_channel();
     let telling = spawn(Arc::clone(&sender), move |sender| sender.tell(sources));
