@@ -10,6 +10,7 @@
 //! | [`Inspected`] | – | wraps any: what comes passes the processors |
 //! | [`preferred`] | – | wraps any for one transfer: its priority, encryption required |
 //! | [`disk_search`] | – | chunks from files on this machine's own disk |
+//! | [`packing`] | – | bytes as zstd frames, unpacked in bounded memory |
 //! | [`takeover`] | – | wraps two: the better one once it stands, the first one again when it falls |
 
 pub mod adaptive;
@@ -18,6 +19,7 @@ pub mod direct;
 pub mod disk_search;
 mod inspected;
 pub mod local;
+pub mod packing;
 pub mod preferred;
 pub mod processor;
 pub mod registry;

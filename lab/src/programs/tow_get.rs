@@ -16,7 +16,8 @@ const READY: &str = "local API at";
 /// How `tow ls --json` writes the name of what was put, and that of its content once this is hashed.
 const LIVE: &str = r#""oid":"live:"#;
 const HASHED: &str = r#""content":"#;
-/// How often, and after what pause, it is asked: a minute in all, and longer on a slow machine.
+/// How often, and after what pause, it is asked, as `tow put` can't be told to wait: a minute in all, and
+/// longer on a slow machine.
 const LOOKS: u32 = 1200;
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 

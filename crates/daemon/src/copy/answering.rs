@@ -27,6 +27,7 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::Time;
 use towpath_plugins::direct::{ControlSender, Pace};
+use towpath_plugins::packing;
 use towpath_store::{About, DiskStore, FileRecord};
 
 use super::deltas;
@@ -343,7 +344,7 @@ impl Answering {
             let part = range.and_then(|range| part_of(&file, range));
             let Some(made) = part.and_then(|part| deltas::make(signature, &part)) else { return given_up() };
             let level = self.pack.load(Ordering::Relaxed) as i32;
-            let packed = if level > 0 { deltas::pack(&made, level) } else { None };
+            let packed = if level > 0 { packing::pack(&made, level) } else { None };
             let is_packed = packed.is_some();
             self.say_part(entry, packed.unwrap_or(made).into(), is_packed)?;
         }

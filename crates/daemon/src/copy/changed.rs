@@ -6,19 +6,21 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use rayon::prelude::*;
+use tokio::runtime::Handle;
 use towpath_api::ApiError;
 use towpath_content::Oid;
 
 use super::deltas::{self, PART};
 use super::file::CopyFile;
-use super::finer::Network;
 use super::message::{Base, Delta, violation};
+use super::network::Network;
 use crate::lock::lock;
 
 /// Bytes of signatures on their way, of files that were not answered; further ones are asked for as they are.
@@ -27,20 +29,22 @@ const MOST_SIGNED: u64 = 8 << 20;
 const ROOM: u64 = 1 << 20;
 /// So many bases are named in vain before only signatures are sent.
 const MISSES: u64 = 16;
-/// How often, and after what pause, the path is asked for its round trip before the first ask. A better
-/// connection than ssh's is being made then, and tells it.
-const LOOKS: u32 = 30;
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// How long the first ask waits for a better connection than ssh's: of ssh's own pipe the kernel tells nothing.
+const PATIENCE: Duration = Duration::from_millis(60);
 
 /// What is known of the network at the moment.
 pub type Look = Box<dyn Fn() -> Network + Send + Sync>;
+/// When it is known.
+pub type Standing = Pin<Box<dyn Future<Output = bool> + Send>>;
 
 /// See the head of this module.
 pub struct Changed {
     look: Look,
     /// The other side takes bases, and knows packed messages.
     is_understood: bool,
-    has_looked: AtomicBool,
+    /// Completes when there is a connection that tells of the network.
+    standing: Mutex<Option<Standing>>,
+    runtime: Handle,
     /// By entry.
     signed: Mutex<HashMap<u64, Told>>,
     outstanding: AtomicU64,
@@ -95,12 +99,14 @@ pub enum Taken {
 }
 
 impl Changed {
-    /// `look` tells of the network, after a moment if `will_know`; `is_understood`: the sender takes bases.
-    pub fn new(look: Look, will_know: bool, is_understood: bool) -> Self {
+    /// `look` tells of the network, once `standing` completes if there is that; `is_understood`: the sender
+    /// takes bases. Must be made within a runtime.
+    pub fn new(look: Look, standing: Option<Standing>, is_understood: bool) -> Self {
         Self {
             look,
             is_understood,
-            has_looked: AtomicBool::new(!will_know),
+            standing: Mutex::new(standing),
+            runtime: Handle::current(),
             signed: Mutex::default(),
             outstanding: AtomicU64::new(0),
             hits: AtomicU64::new(0),
@@ -110,19 +116,13 @@ impl Changed {
         }
     }
 
-    /// The network. The first time this waits a little for somebody to know it.
+    /// The network. The first time this waits a little for somebody to know it. Blocks.
     fn network(&self) -> Network {
-        let mut network = (self.look)();
-        if !self.has_looked.swap(true, Ordering::Relaxed) {
-            for _ in 0..LOOKS {
-                if !network.round_trip.is_zero() {
-                    break;
-                }
-                std::thread::sleep(LOOK_AGAIN);
-                network = (self.look)();
-            }
+        if let Some(standing) = lock(&self.standing).take() {
+            // Without one it is as good as unknown.
+            let _ = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, standing).await });
         }
-        network
+        (self.look)()
     }
 
     /// How hard answers should be packed; 0: not. `is_asked`: the person wants it in any case.

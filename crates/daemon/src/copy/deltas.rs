@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use towpath_content::delta::{Delta, MAX_BLOCK_LEN, MAX_TARGET_LEN, Signature, diff};
+use towpath_plugins::packing;
 use zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
 
 /// Bytes of a part, at most.
@@ -63,21 +64,9 @@ pub fn apply(delta: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
     Delta::from_bytes(delta).ok()?.apply(base, usize::try_from(len).ok()?).ok()
 }
 
-/// Packs, if that makes it shorter.
-pub fn pack(bytes: &[u8], level: i32) -> Option<Vec<u8>> {
-    zstd::bulk::compress(bytes, level).ok().filter(|packed| packed.len() < bytes.len())
-}
-
 /// Takes a delta of a part out of its packing.
 pub fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
-    unpack_within(packed, MOST_UNPACKED)
-}
-
-/// Unpacks what says that it has at most `most` bytes, and takes no more memory than it says.
-pub fn unpack_within(packed: &[u8], most: u64) -> Option<Vec<u8>> {
-    let told = zstd_safe::get_frame_content_size(packed).ok().flatten().filter(|told| *told <= most)?;
-    let unpacked = zstd::bulk::decompress(packed, usize::try_from(told).ok()?).ok()?;
-    (unpacked.len() as u64 == told).then_some(unpacked)
+    packing::unpack(packed, MOST_UNPACKED)
 }
 
 /// Whether a file of `new` bytes may be a patch of one of `old`: both are held.
@@ -193,14 +182,5 @@ mod tests {
         assert_eq!(apply_patch(b"no patch", &base, len), None);
         assert!(may_be_patch(64 << 20, 64 << 20) && !may_be_patch(64 << 20, (64 << 20) + 1));
         assert!(!may_be_patch(u64::MAX, 1));
-    }
-
-    #[test]
-    fn no_more_memory_is_taken_than_is_allowed() {
-        let packed = pack(&vec![0; 1 << 20], 3).unwrap();
-        assert_eq!(unpack_within(&packed, (1 << 20) - 1), None);
-        assert_eq!(unpack(&packed).unwrap().len(), 1 << 20);
-        assert_eq!(unpack(b"nothing packed"), None);
-        assert_eq!(pack(&noise(1, 1000), 3), None);
     }
 }

@@ -8,8 +8,7 @@
 use bytes::Bytes;
 use prost::{Message as _, Oneof};
 use towpath_api::{ApiError, ErrorKind};
-
-use super::deltas;
+use towpath_plugins::packing;
 
 /// Bytes of a message that came packed, at most: as many as one that did not.
 const MAX_UNPACKED: u64 = 256 << 10;
@@ -289,7 +288,7 @@ impl Message {
     /// Its bytes, packed if that makes them fewer.
     pub fn into_packed_bytes(self, level: i32) -> Bytes {
         let bytes = self.into_bytes();
-        match deltas::pack(&bytes, level) {
+        match packing::pack(&bytes, level) {
             Some(packed) => Self::Packed(packed.into()).into_bytes(),
             None => bytes,
         }
@@ -299,7 +298,7 @@ impl Message {
     pub fn from_bytes(bytes: Bytes) -> Result<Self, ApiError> {
         match Self::decode(bytes)? {
             Self::Packed(packed) => {
-                let unpacked = deltas::unpack_within(&packed, MAX_UNPACKED);
+                let unpacked = packing::unpack(&packed, MAX_UNPACKED);
                 match Self::decode(unpacked.ok_or_else(|| violation("what can't be unpacked"))?.into())? {
                     Self::Packed(_) => Err(violation("a message packed twice")),
                     message => Ok(message),
@@ -503,7 +502,7 @@ mod tests {
         let packed = message.clone().into_packed_bytes(3);
         assert!(packed.len() < 1000);
         assert_eq!(Message::from_bytes(packed.clone()).unwrap(), message);
-        let twice = Message::Packed(deltas::pack(&[&packed[..], &[0; 900]].concat(), 3).unwrap().into());
+        let twice = Message::Packed(packing::pack(&[&packed[..], &[0; 900]].concat(), 3).unwrap().into());
         assert!(Message::from_bytes(twice.into_bytes()).is_err());
         let twice = zstd::bulk::compress(&packed, 3).unwrap();
         assert!(Message::from_bytes(Message::Packed(twice.into()).into_bytes()).is_err());

@@ -32,7 +32,7 @@
 //! | `receiving` | what its parts share |
 //! | `file`, `places` | one file on its way, and how many there are at once |
 //! | `changed` | changed files that come as deltas of what lies in their place |
-//! | `deltas`, `finer` | how these are made, and when they are asked for; pure |
+//! | `deltas`, `network` | how these are made, and when they are asked for; pure |
 //! | `renames` | bytes that the destination has under an old name |
 //! | `supply`, `local`, `remote` | who brings files |
 //! | `removal` | what is removed at the source, and when |
@@ -45,13 +45,13 @@ pub mod channel;
 mod deltas;
 pub mod events;
 mod file;
-mod finer;
 mod finish;
 mod judge;
 mod listed;
 mod local;
 mod merge;
 mod message;
+mod network;
 mod offers;
 pub mod options;
 mod patterns;

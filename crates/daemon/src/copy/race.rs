@@ -120,11 +120,14 @@ impl Race {
 
     /// Waits until a connection stands; an error after `limit`.
     pub async fn stands(&self, limit: Duration) -> Result<(), ApiError> {
+        let stands = tokio::time::timeout(limit, self.standing()).await.unwrap_or(false);
+        if stands { Ok(()) } else { Err(none_stands(&self.status.borrow(), limit)) }
+    }
+
+    /// Completes when a connection stands; false if the race is over.
+    pub fn standing(&self) -> impl Future<Output = bool> + Send + 'static {
         let mut status = self.status.clone();
-        match tokio::time::timeout(limit, status.wait_for(|status| status.stands)).await {
-            Ok(Ok(_)) => Ok(()),
-            _ => Err(none_stands(&self.status.borrow(), limit)),
-        }
+        async move { status.wait_for(|status| status.stands).await.is_ok() }
     }
 }
 

@@ -261,11 +261,9 @@ impl RemoteSupplier {
                 self.fetch(file, oid);
                 return Ok(());
             };
-            if let Err(error) = file.begin_parts() {
-                file.fail(&error);
+            if !self.opens(&file) {
                 return Ok(());
             }
-            self.progress.with(|progress| progress.expected += file.size());
             return match lock(&self.incoming).replace(incoming) {
                 None => Ok(()),
                 Some(_) => Err(violation("a file before another one is complete")),
@@ -279,15 +277,20 @@ impl RemoteSupplier {
             self.fetch(file, oid);
             return Ok(());
         };
-        if let Err(error) = file.begin_parts() {
-            file.fail(&error);
-            return Ok(());
-        }
-        self.progress.with(|progress| progress.expected += file.size());
-        if self.take_part(&file, &oid, 0, &content, answer.content.len() as u64) {
+        if self.opens(&file) && self.take_part(&file, &oid, 0, &content, answer.content.len() as u64) {
             self.finish_delta(file, oid);
         }
         Ok(())
+    }
+
+    /// Makes room for a file's parts; false: the file has ended.
+    fn opens(&self, file: &CopyFile) -> bool {
+        if let Err(error) = file.begin_parts() {
+            file.fail(&error);
+            return false;
+        }
+        self.progress.with(|progress| progress.expected += file.size());
+        true
     }
 
     /// A file is what lies in its place, but for its metadata.

@@ -20,11 +20,11 @@ use towpath_store::Store;
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
 
-use super::changed::{Changed, Look};
+use super::changed::{Changed, Look, Standing};
 use super::events::CopySummary;
-use super::finer::Network;
 use super::merge::{Destined, Merge};
 use super::message::{Answer, Delta, Empty, Message, violation};
+use super::network::Network;
 use super::options::Via;
 use super::race::{Race, STAND_LIMIT};
 use super::remote::RemoteSupplier;
@@ -89,8 +89,8 @@ pub async fn receive(
     let processors = side.service.processors();
     let limit = options.limit_rate as f64;
     let look = look(&takeover, adaptive.as_ref(), limit);
-    // Of ssh's own pipe the kernel tells nothing.
-    let changed = Changed::new(look, options.via != Via::Ssh, side.takes_bases);
+    let standing = race.as_ref().map(|race| Box::pin(race.standing()) as Standing);
+    let changed = Changed::new(look, standing, side.takes_bases);
     let supplier = RemoteSupplier::new(side.control.clone(), &session, compress, changed, processors);
     receiving.set_supplier(Arc::clone(&supplier) as Arc<dyn super::supply::Supplier>);
     let _end = EndOnDrop(Arc::clone(&supplier));

@@ -305,8 +305,12 @@ async fn frames_may_follow_the_handshake_at_once() {
         far.write_all(&hello[..count]).await.unwrap();
         let count = far.read(&mut hello).await.unwrap();
         near.write_all(&hello[..count]).await.unwrap();
-        // Until everything that follows has come, nothing of it goes on.
-        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        // Until what follows has come, the frame with it, nothing of it goes on.
+        let mut rest = Vec::new();
+        while rest.len() < 3000 {
+            assert_ne!(near.read_buf(&mut rest).await.unwrap(), 0);
+        }
+        far.write_all(&rest).await.unwrap();
         let _: io::Result<_> = copy_bidirectional(&mut near, &mut far).await;
     });
     let timeouts = Timeouts::default();

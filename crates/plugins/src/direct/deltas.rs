@@ -5,19 +5,21 @@
 
 use bytes::Bytes;
 use towpath_content::delta::{Delta, Signature, diff};
-use zstd::zstd_safe;
 
 use super::wire::{self, MAX_DELTA, MAX_DELTA_SPAN};
+use crate::packing::{pack, unpack};
 
 /// Deltas are for slow networks: worth some time.
 const LEVEL: i32 = 3;
+/// A delta that is much longer than its target is no use to anybody.
+const MOST_UNPACKED: u64 = 2 * MAX_DELTA_SPAN as u64;
 
 /// `target` as a delta of what was signed so, and whether it is packed. None if the signature is none, or if
 /// the delta is not smaller by a tenth.
 pub(super) fn make(signature: &[u8], target: &[u8]) -> Option<(Bytes, bool)> {
     let signature = Signature::from_bytes(signature).ok()?;
     let delta = diff(&signature, target).ok()?.to_bytes();
-    let packed = zstd::bulk::compress(&delta, LEVEL).ok().filter(|packed| packed.len() < delta.len());
+    let packed = pack(&delta, LEVEL);
     let is_packed = packed.is_some();
     let bytes = packed.unwrap_or(delta);
     let is_smaller = bytes.len() <= MAX_DELTA && bytes.len() < target.len() - target.len() / 10;
@@ -28,19 +30,11 @@ pub(super) fn make(signature: &[u8], target: &[u8]) -> Option<(Bytes, bool)> {
 /// the largest run of bytes and its delta may have.
 pub(super) fn apply(message: &wire::Delta, base: &[u8], len: usize) -> Option<Bytes> {
     let unpacked = match message.packed {
-        true => Some(unpack(&message.bytes)?),
+        true => Some(unpack(&message.bytes, MOST_UNPACKED)?),
         false => None,
     };
     let delta = Delta::from_bytes(unpacked.as_deref().unwrap_or(&message.bytes)).ok()?;
     delta.apply(base, len).ok().map(Bytes::from)
-}
-
-fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
-    // A delta that is much longer than its target is no use to anybody.
-    const MOST: u64 = 2 * MAX_DELTA_SPAN as u64;
-    let told = zstd_safe::get_frame_content_size(packed).ok().flatten().filter(|told| *told <= MOST)?;
-    let unpacked = zstd::bulk::decompress(packed, usize::try_from(told).ok()?).ok()?;
-    (unpacked.len() as u64 == told).then_some(unpacked)
 }
 
 #[cfg(test)]
