@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::client::{Connection, call};
+use crate::client::{Connection, Reply, call};
 use crate::world::{Daemon, pattern};
 
 #[test]
@@ -18,28 +18,33 @@ fn a_thousand_clients_at_once_are_served() {
             let (receiver, path, all) = (&receiver, &path, &all);
             let work = move || {
                 if number % 2 == 0 {
-                    assert!(receiver.call("GET", path, None).with(200).body == *all);
+                    let reply = served(receiver, "GET", path, &[]);
+                    assert!(reply.body == *all);
                     return;
                 }
-                let mine = pattern(number, 1000);
-                let put = || {
-                    let mut connection = receiver.connect();
-                    connection.request("POST", "/v1/put-stream", &[], &mine);
-                    connection.reply()
-                };
-                let mut reply = put();
-                // There may be more than the limit at once: it comes again, as it is told to.
-                while reply.head.status == 503 {
-                    thread::sleep(Duration::from_millis(100));
-                    reply = put();
-                }
-                assert_eq!(reply.with(200).events().last().unwrap()["bytes"], 1000);
+                let reply = served(receiver, "POST", "/v1/put-stream", &pattern(number, 1000));
+                assert_eq!(reply.events().last().unwrap()["bytes"], 1000);
             };
             thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, work).unwrap();
         }
     });
     assert_eq!(receiver.status()["objects"], 500);
     println!("1000 clients in {:?}", start.elapsed());
+}
+
+/// The reply to a client that comes again as long as it is told that there are more than the limit at once.
+fn served(daemon: &Daemon, method: &str, path: &str, body: &[u8]) -> Reply {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    loop {
+        let mut connection = daemon.connect();
+        connection.request(method, path, &[], body);
+        let reply = connection.reply();
+        if reply.head.status != 503 || Instant::now() > deadline {
+            return reply.with(200);
+        }
+        assert_eq!(reply.head.field("retry-after"), Some("1"));
+        thread::sleep(Duration::from_millis(100));
+    }
 }
 
 #[test]
