@@ -93,13 +93,14 @@ fn perform(job: Job, scratch: &mut Vec<u8>) -> Event {
 
 fn check(want: &Want, delivery: &Delivery, to: &[Destination], scratch: &mut Vec<u8>) -> Checked {
     let (bytes, zeros) = match &delivery.payload {
-        Payload::Bytes(bytes) => (&bytes[..], false),
+        Payload::Bytes(bytes) | Payload::Hashed(bytes) => (&bytes[..], false),
         Payload::Zeros => (zeros(scratch, want.id.len()), true),
     };
     let result = match want.id {
         WantId::Piece { layout, index, .. } => {
             check_piece(to, &layout, index, bytes, delivery.proof.as_deref())
         }
+        WantId::Chunk { len, .. } if matches!(delivery.payload, Payload::Hashed(_)) => check_len(len, bytes),
         WantId::Chunk { hash, len } | WantId::Block { hash, len } => check_hash(&hash, len, bytes),
     };
     match result {
@@ -131,10 +132,13 @@ fn check_piece(
     Ok(())
 }
 
+fn check_len(len: u32, bytes: &[u8]) -> Result<(), CheckError> {
+    let (expected, found) = (u64::from(len), bytes.len() as u64);
+    if expected == found { Ok(()) } else { Err(CheckError::WrongLength { expected, found }) }
+}
+
 fn check_hash(hash: &[u8; 32], len: u32, bytes: &[u8]) -> Result<(), CheckError> {
-    if bytes.len() != len as usize {
-        return Err(CheckError::WrongLength { expected: len.into(), found: bytes.len() as u64 });
-    }
+    check_len(len, bytes)?;
     if Oid::of(bytes).digest() != hash {
         return Err(CheckError::WrongBytes);
     }
