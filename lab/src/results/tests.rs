@@ -34,7 +34,7 @@ fn row(case: &str, program: &str, bytes: u64, seconds: Option<f64>) -> Row {
             commit: "0123456789ab".into(),
             date: "2026-01-01T00:00:00Z".into(),
             machine: "2 cores".into(),
-            build: "debug",
+            build: "debug".into(),
         },
     }
 }
