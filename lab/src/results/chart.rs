@@ -109,7 +109,7 @@ impl Chart<'_> {
             }
             let (_, area) = root.split_vertically(HEAD + LEGEND);
             let mut chart = ChartBuilder::on(&area)
-                .margin_right(24)
+                .margin_right(44)
                 .x_label_area_size(44)
                 .y_label_area_size(NAMES)
                 .build_cartesian_2d(range.clone().log_scale(), -0.6..count as f64 - 0.4)?;

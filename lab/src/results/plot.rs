@@ -248,6 +248,10 @@ impl<'a, 'b> Panel<'a, 'b> {
         let mut chart = self.chart().build_cartesian_2d(axes.0, axes.1)?;
         (chart.configure_mesh())
             .max_light_lines(1)
+            .light_line_style(WHITE)
+            .bold_line_style(RGBColor(215, 215, 215))
+            .x_label_formatter(&|ms| format!("{ms:.0}"))
+            .y_label_formatter(&|rate| format!("{rate:.0}"))
             .x_desc("round-trip time, ms")
             .y_desc("Mbit/s (median, with fastest and slowest)")
             .label_style((FONT, 13))
