@@ -105,7 +105,7 @@ impl Chart<'_> {
             for (index, name) in self.columns.iter().enumerate() {
                 let at = (20 + index as i32 * LEGEND_ENTRY, HEAD as i32 + 8);
                 root.draw(&Circle::new(at, 5, COLOURS[index % COLOURS.len()].filled()))?;
-                root.draw(&Text::new(name.clone(), (at.0 + 12, at.1 - 6), (FONT, 14)))?;
+                root.draw(&Text::new(name.replace('`', ""), (at.0 + 12, at.1 - 6), (FONT, 14)))?;
             }
             let (_, area) = root.split_vertically(HEAD + LEGEND);
             let mut chart = ChartBuilder::on(&area)

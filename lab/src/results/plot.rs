@@ -225,6 +225,7 @@ impl<'a, 'b> Panel<'a, 'b> {
     fn draw_lines(&self, axes: (Range<f64>, Range<f64>), scale: Scale) -> Drawn {
         let mut chart = self.chart().build_cartesian_2d(axes.0.log_scale(), axes.1.log_scale())?;
         (chart.configure_mesh())
+            .max_light_lines(3)
             .light_line_style(RGBColor(240, 240, 240))
             .bold_line_style(RGBColor(215, 215, 215))
             .x_desc(scale.name)

@@ -176,8 +176,11 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// A number with a comma after each three digits.
+/// A number with a comma after each three digits; one below 1 as it is.
 pub fn decimal(value: f64) -> String {
+    if value < 1.0 {
+        return value.to_string();
+    }
     let digits = format!("{value:.0}");
     let groups: Vec<&str> =
         digits.as_bytes().rchunks(3).rev().filter_map(|it| std::str::from_utf8(it).ok()).collect();

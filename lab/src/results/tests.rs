@@ -112,6 +112,14 @@ fn the_median_is_in_the_middle() {
 }
 
 #[test]
+fn numbers_are_read_at_a_glance() {
+    let table = [(0.1, "0.1"), (1.0, "1"), (999.0, "999"), (1e3, "1,000"), (12_345_678.0, "12,345,678")];
+    for (number, text) in table {
+        assert_eq!(table::decimal(number), text);
+    }
+}
+
+#[test]
 fn any_number_of_bars_can_be_drawn() {
     let dir = tempfile::tempdir().unwrap();
     for count in 1..=10 {
