@@ -289,7 +289,7 @@ fn read(file: &ScannedFile, plan: &Plan, cancel: &Cancel) -> Result<Read, String
         return Ok(Read { record: FileRecord::new(dir, name, hashed), cut: None });
     };
     let mut chunks = Vec::new();
-    let hashed = cut_and_hash_open_file(&open, path, parameters, &mut |run| {
+    let hashed = cut_and_hash_open_file(&open, path, parameters, &mut |run, _| {
         if cancel.is_cancelled() {
             return Err(io::ErrorKind::Interrupted.into());
         }

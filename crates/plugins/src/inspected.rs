@@ -135,7 +135,9 @@ impl Expected {
 
     fn judge(&self, processors: &Processors, payload: &Payload) -> Result<(), Outcome> {
         match payload {
-            Payload::Bytes(bytes) => processors.inspect(&self.object(), self.offset, bytes),
+            Payload::Bytes(bytes) | Payload::Hashed(bytes) => {
+                processors.inspect(&self.object(), self.offset, bytes)
+            }
             // A piece has at most 16 MiB.
             Payload::Zeros => processors.inspect(&self.object(), self.offset, &vec![0; self.len as usize]),
         }

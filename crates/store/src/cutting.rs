@@ -45,6 +45,9 @@ pub struct Scanned {
 /// Takes chunks in order; an error ends the pass.
 pub type Take<'a> = dyn FnMut(&[Descriptor]) -> io::Result<()> + 'a;
 
+/// Takes chunks in order with their bytes, which lie end to end; an error ends the pass.
+pub type TakeBytes<'a> = dyn FnMut(&[Descriptor], &[u8]) -> io::Result<()> + 'a;
+
 /// Cuts an open file with `parameters` and hands its chunks to `take`, in order, some 16 MiB of them
 /// at a time; `path` is for messages.
 ///
@@ -57,16 +60,17 @@ pub fn cut_open_file(
     take: &mut Take<'_>,
 ) -> Result<Scanned, StoreError> {
     let before = Before::of(file, path)?;
-    cut_since(&before, file, path, parameters, None, take)?;
+    cut_since(&before, file, path, parameters, None, &mut |chunks, _| take(chunks))?;
     Ok(Scanned { stamp: before.stamp, settled: before.settled })
 }
 
-/// As [`cut_open_file`], and the content's name and the values of its pieces too; each byte is read once.
+/// As [`cut_open_file`], and the content's name and the values of its pieces too; each byte is read once, and
+/// handed over as it was hashed.
 pub fn cut_and_hash_open_file(
     file: &File,
     path: &Path,
     parameters: &Parameters,
-    take: &mut Take<'_>,
+    take: &mut TakeBytes<'_>,
 ) -> Result<Hashed, StoreError> {
     let before = Before::of(file, path)?;
     let mut values = Vec::new();
@@ -82,7 +86,7 @@ fn cut_since(
     path: &Path,
     parameters: &Parameters,
     values: Option<&mut Vec<Value>>,
-    take: &mut Take<'_>,
+    take: &mut TakeBytes<'_>,
 ) -> Result<(), StoreError> {
     let cutter = parameters.cutter().map_err(|_| NO_CUTTER)?;
     let layout = Layout::of(before.stamp.size).map_err(|_| TOO_LARGE)?;
@@ -99,7 +103,7 @@ pub(crate) fn cut_file(
     layout: &Layout,
     cutter: &Cutter,
     mut values: Option<&mut Vec<Value>>,
-    take: &mut Take<'_>,
+    take: &mut TakeBytes<'_>,
 ) -> io::Result<()> {
     let size = layout.size();
     let mut window = Window::new(size, cutter.max_len());
@@ -107,9 +111,9 @@ pub(crate) fn cut_file(
         let end = size.min(start + WINDOW);
         read_ahead(file, end..size.min(end + WINDOW));
         window.fill(file, start..end, values.as_deref_mut().map(|values| (layout, values)))?;
-        let chunks = window.cut(cutter, end == size);
+        let (chunks, bytes) = window.cut(cutter, end == size);
         if !chunks.is_empty() {
-            take(&chunks)?;
+            take(&chunks, bytes)?;
         }
     }
     Ok(())
@@ -185,14 +189,14 @@ impl Window {
         Ok(())
     }
 
-    /// Takes off the chunks whose ends show.
-    fn cut(&mut self, cutter: &Cutter, is_end: bool) -> Vec<Descriptor> {
+    /// Takes off the chunks whose ends show, with their bytes.
+    fn cut(&mut self, cutter: &Cutter, is_end: bool) -> (Vec<Descriptor>, &[u8]) {
         let bytes = &self.memory[self.bytes.clone()];
         let chunks = cut_window(cutter, bytes, self.offset, is_end);
         let cut = chunks.last().map_or(0, |last| last.offset + u64::from(last.len) - self.offset);
         self.bytes.start += cut as usize;
         self.offset += cut;
-        chunks
+        (chunks, &bytes[..cut as usize])
     }
 }
 
@@ -373,7 +377,9 @@ mod tests {
         for (parameters, data) in cases {
             let (file, expected) = (file_of(&data), sequential(&parameters, &data));
             let mut found = Vec::new();
-            let mut take = |chunks: &[Descriptor]| {
+            let mut take = |chunks: &[Descriptor], bytes: &[u8]| {
+                assert_eq!(bytes.len() as u64, chunks.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>());
+                assert_eq!(ChunkHash::of(&bytes[..chunks[0].len as usize]), chunks[0].hash);
                 found.extend_from_slice(chunks);
                 Ok(())
             };

@@ -125,6 +125,8 @@ pub struct ObjectFacts<'a> {
     pub size: u64,
     /// Bytes of it that are not here and that nobody was asked for.
     pub missing: u64,
+    /// Bytes a second at which what lies in its place was read and hashed; 0 if nothing was.
+    pub read_rate: f64,
     /// The file that it is.
     pub group: &'a Group,
 }

@@ -145,8 +145,21 @@ pub struct Proof {
 pub enum Payload {
     /// As they are.
     Bytes(Bytes),
+    /// Those of a chunk whose hash was computed of these very bytes, in this program and just now: the session does
+    /// not compute it again. The pieces that they become part of are checked like all others.
+    Hashed(Bytes),
     /// All zero, as many as the want has: a hole in a sparse file. Nothing crossed the network.
     Zeros,
+}
+
+impl Payload {
+    /// The bytes that take memory.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) | Self::Hashed(bytes) => bytes,
+            Self::Zeros => &[],
+        }
+    }
 }
 
 /// Bytes that a source brought, not checked yet.

@@ -198,7 +198,8 @@ struct SlotSink {
 
 impl Sink for SlotSink {
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
-        if let Payload::Bytes(bytes) = &delivery.payload {
+        let bytes = delivery.payload.bytes();
+        if !bytes.is_empty() {
             let is_waiting = self.inner.pressure().writer_backlog <= MOST_BACKLOG;
             self.slots.arrived(bytes.len() as u64, is_waiting, Instant::now());
         }

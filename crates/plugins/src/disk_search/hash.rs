@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use bytes::Bytes;
-use rayon::prelude::*;
 use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::pieces::Layout;
 use towpath_content::recipe::Descriptor;
@@ -81,7 +80,8 @@ impl Pass<'_, '_> {
         if !again && index.is_cut(&path, &stamp, parameters).map_err(SearchError::Index)? {
             return Ok(HashOutcome::Known);
         }
-        let hashed = cut_and_hash_open_file(&file, &path, parameters, &mut |run| self.take(&file, run));
+        let hashed =
+            cut_and_hash_open_file(&file, &path, parameters, &mut |run, bytes| self.take(run, bytes));
         self.cancel.check()?;
         if self.is_refused {
             return Err(SearchError::Cancelled);
@@ -102,8 +102,8 @@ impl Pass<'_, '_> {
         Ok(HashOutcome::Read)
     }
 
-    /// Takes a run of chunks whose bytes were just read.
-    fn take(&mut self, file: &File, run: &[Descriptor]) -> io::Result<()> {
+    /// Takes a run of chunks, with the bytes that were just hashed.
+    fn take(&mut self, run: &[Descriptor], bytes: &[u8]) -> io::Result<()> {
         if self.cancel.is_cancelled() {
             return Err(ended());
         }
@@ -112,11 +112,19 @@ impl Pass<'_, '_> {
         let room = MAX_INDEXED - self.chunks.len();
         let chunk = |found: &Descriptor| CutChunk { hash: found.hash, offset: found.offset, len: found.len };
         self.chunks.extend(run.iter().take(room).map(chunk));
-        let is_wanted = |found: &&Descriptor| (self.wanted)(&found.hash) == Some(found.len);
-        let matching: Vec<_> = run.iter().filter(is_wanted).collect();
-        let found: Vec<_> =
-            matching.into_par_iter().filter_map(|chunk| warm(file, &self.place, chunk)).collect();
-        if found.into_iter().all(|chunk| self.hand_out(chunk)) { Ok(()) } else { Err(ended()) }
+        let start = run.first().map_or(0, |first| first.offset);
+        for chunk in run {
+            if (self.wanted)(&chunk.hash) != Some(chunk.len) {
+                continue;
+            }
+            let at = (chunk.offset - start) as usize;
+            let bytes = Bytes::copy_from_slice(&bytes[at..at + chunk.len as usize]);
+            let place = Place { offset: chunk.offset, ..self.place.clone() };
+            if !self.hand_out(FoundChunk { hash: chunk.hash, bytes, place }) {
+                return Err(ended());
+            }
+        }
+        Ok(())
     }
 
     /// The whole file, if it is an object of one piece and was not cut into one chunk: handed out if it is
@@ -152,8 +160,8 @@ pub fn whole_as_chunk(hashed: &Hashed, chunks: usize) -> Option<CutChunk> {
     Some(CutChunk { hash: ChunkHash(*hashed.oid.digest()), offset: 0, len })
 }
 
-/// The bytes of a chunk that was read a moment ago, from memory the second time. They are compared
-/// again, since they are another copy of what may be changing.
+/// The bytes of a chunk that was read a moment ago. They are compared again, since they are another copy of what
+/// may be changing.
 fn warm(file: &File, start: &Place, chunk: &Descriptor) -> Option<FoundChunk> {
     let mut bytes = vec![0; chunk.len as usize];
     file.read_exact_at(&mut bytes, chunk.offset).ok()?;

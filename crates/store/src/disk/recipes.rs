@@ -185,7 +185,7 @@ impl DiskStore {
 fn cut_source(source: &Source, parameters: Parameters, take: &mut Take<'_>) -> Result<(), StoreError> {
     let layout = Layout::of(source.size()).map_err(|_| TOO_LARGE)?;
     let cutter = parameters.cutter().map_err(|_| StoreError::NotHere)?;
-    let cut = cut_file(&source.file, &layout, &cutter, None, take);
+    let cut = cut_file(&source.file, &layout, &cutter, None, &mut |chunks, _| take(chunks));
     cut.map_err(|error| failure_of(error, |error| source.origin.explain(error)))?;
     source.check()
 }

@@ -168,7 +168,7 @@ impl Bench {
             WantId::Piece { oid, layout, index } => (oid, layout, index),
             WantId::Chunk { hash, len } | WantId::Block { hash, len } => {
                 let bytes = match &delivery.payload {
-                    Payload::Bytes(bytes) => bytes.to_vec(),
+                    Payload::Bytes(bytes) | Payload::Hashed(bytes) => bytes.to_vec(),
                     Payload::Zeros => vec![0; len as usize],
                 };
                 return bytes.len() == len as usize && *Oid::of(&bytes).digest() == hash;
@@ -178,7 +178,7 @@ impl Bench {
         object.set_layout(layout);
         let zeros = vec![0; layout.len(index) as usize];
         let bytes = match &delivery.payload {
-            Payload::Bytes(bytes) => &bytes[..],
+            Payload::Bytes(bytes) | Payload::Hashed(bytes) => &bytes[..],
             Payload::Zeros => &zeros,
         };
         object.check_piece(&layout, index, bytes, delivery.proof.as_deref()).is_ok()

@@ -6,7 +6,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::events::Event;
 use crate::plugin::{BoxFuture, Pressure, Sink};
-use crate::want::{Delivery, Outcome, Payload, Tag};
+use crate::want::{Delivery, Outcome, Tag};
 
 /// One per session, shared by all plugin calls.
 pub(super) struct SessionSink {
@@ -29,11 +29,7 @@ impl SessionSink {
 impl Sink for SessionSink {
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let bytes = match &delivery.payload {
-                Payload::Bytes(bytes) => bytes.len(),
-                Payload::Zeros => 0,
-            };
-            let room = self.reserve(bytes).await;
+            let room = self.reserve(delivery.payload.bytes().len()).await;
             // A session that ended needs no deliveries.
             let _ = self.events.send(Event::Delivery { delivery, room });
         })

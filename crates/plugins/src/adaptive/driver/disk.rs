@@ -202,7 +202,7 @@ impl Driver {
         let now = Instant::now();
         let delivery = Delivery {
             tag,
-            payload: Payload::Bytes(chunk.bytes),
+            payload: Payload::Hashed(chunk.bytes),
             proof: None,
             source: SOURCE.into(),
             timing: (now, now),

@@ -36,8 +36,5 @@ impl Sink for NetworkSink {
 }
 
 fn payload_len(payload: &Payload) -> u32 {
-    match payload {
-        Payload::Bytes(bytes) => u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-        Payload::Zeros => 0,
-    }
+    u32::try_from(payload.bytes().len()).unwrap_or(u32::MAX)
 }

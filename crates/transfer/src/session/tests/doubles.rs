@@ -27,6 +27,8 @@ pub enum Act {
     Twice,
     /// Delivers these bytes.
     Bytes(Vec<u8>),
+    /// Delivers these bytes, and says that their hash was computed.
+    Hashed(Vec<u8>),
     /// Delivers the right bytes with this proof, or none.
     WithProof(Option<Vec<u8>>),
     /// Says that it is all zeros.
@@ -189,6 +191,9 @@ impl Source {
                 self.deliver(&want, here(), sink).await;
             }
             Act::Bytes(bytes) => self.deliver(&want, (bytes, here().1), sink).await,
+            Act::Hashed(bytes) => {
+                sink.deliver(delivery(&want, Payload::Hashed(bytes.into()), here().1)).await;
+            }
             Act::WithProof(proof) => self.deliver(&want, (here().0, proof), sink).await,
             Act::Zeros => sink.deliver(delivery(&want, Payload::Zeros, here().1)).await,
             Act::End(outcome) => sink.outcome(want.tag, outcome),
@@ -365,6 +370,8 @@ pub fn tree(data: &[u8]) -> PieceTree {
 pub struct Memory {
     pub bytes: Mutex<Vec<u8>>,
     left: Vec<Range<u64>>,
+    /// What may be of use lies here, and not in the target.
+    older: Option<Vec<u8>>,
     pub begun: AtomicUsize,
     pub completed: Mutex<Vec<(Oid, u64, Vec<Value>)>>,
     pub prefixes: Mutex<Vec<u64>>,
@@ -387,9 +394,21 @@ impl Memory {
         Arc::new(Self { bytes: Mutex::new(bytes), left, ..Self::default() })
     }
 
+    /// An older version lies elsewhere.
+    pub fn with_older(older: Vec<u8>) -> Arc<Self> {
+        let left = std::iter::once(0..older.len() as u64).collect();
+        Arc::new(Self { older: Some(older), left, ..Self::default() })
+    }
+
     /// No write succeeds.
     pub fn full() -> Arc<Self> {
         Arc::new(Self { full: true, ..Self::default() })
+    }
+
+    /// The same with an older version elsewhere.
+    pub fn full_with_older(older: Vec<u8>) -> Arc<Self> {
+        let left = std::iter::once(0..older.len() as u64).collect();
+        Arc::new(Self { full: true, older: Some(older), left, ..Self::default() })
     }
 
     /// Only these bytes are wanted.
@@ -458,6 +477,16 @@ impl Target for Memory {
             bytes.get(offset as usize..offset as usize + buf.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
         buf.copy_from_slice(here);
         Ok(())
+    }
+
+    fn read_existing(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let Some(older) = &self.older else { return self.read(offset, buf) };
+        buf.copy_from_slice(&older[offset as usize..offset as usize + buf.len()]);
+        Ok(())
+    }
+
+    fn keep(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if self.older.is_some() { self.write(offset, bytes) } else { Ok(()) }
     }
 
     fn write(&self, offset: u64, new: &[u8]) -> io::Result<()> {

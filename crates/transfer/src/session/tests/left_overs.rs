@@ -69,3 +69,36 @@ async fn without_proofs_left_overs_count_for_nothing() {
     target.expect(&data);
     assert_eq!(source.pieces_asked(), [0, 1, 2]);
 }
+
+#[tokio::test]
+async fn what_is_right_of_an_older_version_elsewhere_is_taken_over() {
+    let data = pattern(20 * PIECE + 9, 1);
+    let mut older = data.clone();
+    older[7 * PIECE] ^= 1;
+    let (source, target) = (Arc::new(Source::new(&[&data])), Memory::with_older(older));
+    let session = session(&source);
+    fetch(&session, request(Oid::of(&data), &target)).await.unwrap();
+    target.expect(&data);
+    assert_eq!(source.pieces_asked(), [7]);
+    assert_eq!(session.progress().snapshot().kept, (19 * PIECE + 9) as u64);
+}
+
+/// As behind an insertion. How much of it the network brings before the disk has looked is a matter of speed.
+#[tokio::test]
+async fn an_older_version_with_nothing_right_changes_nothing() {
+    let (data, older) = (pattern(100 * PIECE + 9, 1), pattern(100 * PIECE, 2));
+    let (source, target) = (Arc::new(Source::new(&[&data])), Memory::with_older(older));
+    let session = session(&source);
+    fetch(&session, request(Oid::of(&data), &target)).await.unwrap();
+    target.expect(&data);
+    assert_eq!(source.pieces_asked(), (0..=100).collect::<Vec<_>>(), "each once");
+    assert_eq!(session.progress().snapshot().kept, 0);
+}
+
+#[tokio::test]
+async fn an_older_version_that_cannot_be_taken_over_is_fetched_and_tells_why() {
+    let data = pattern(3 * PIECE, 1);
+    let (source, target) = (Arc::new(Source::new(&[&data])), Memory::full_with_older(data.clone()));
+    let result = fetch(&session(&source), request(Oid::of(&data), &target)).await;
+    assert!(matches!(result, Err(FetchError::Write(_))), "{result:?}");
+}

@@ -223,6 +223,28 @@ async fn a_recipe_that_lies_costs_no_correctness() {
 }
 
 #[tokio::test]
+async fn a_chunk_that_was_said_to_be_hashed_still_has_its_length_and_is_checked_with_its_pieces() {
+    let data = pattern(15 * PIECE + 7, 1);
+    for wrong in [CHUNK, CHUNK - 1] {
+        let script = move |want: &Want, before| match want.id {
+            WantId::Chunk { len, .. } if before == 0 && len as usize == CHUNK => Act::Hashed(vec![0; wrong]),
+            _ => Act::Good,
+        };
+        let source = fetch_slowly(switching(&data, &data, 2).script(script), &data).await;
+        assert!(!source.blamed.lock().unwrap().is_empty());
+    }
+    let all = data.clone();
+    let right = move |want: &Want, _| match (want.id, want.origin) {
+        (WantId::Chunk { len, .. }, Some(Origin { offset, .. })) => {
+            Act::Hashed(all[offset as usize..offset as usize + len as usize].to_vec())
+        }
+        _ => Act::Good,
+    };
+    let source = fetch_slowly(switching(&data, &data, 2).script(right), &data).await;
+    assert!(source.chunks_asked() > 0 && source.blamed.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn bytes_that_were_checked_are_never_overwritten_by_a_claim() {
     // Every chunk is a lie, also those across the borders of what is here.
     let (data, lie) = (pattern(15 * PIECE + 7, 0), pattern(15 * PIECE + 7, 9));
