@@ -4,7 +4,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use towpath_lab::commands::{accuracy, data, deps, down, exec, list, run, set, up};
+use towpath_lab::commands::{accuracy, chart, data, deps, down, exec, list, report, run, set, up};
 use towpath_lab::net::registry;
 
 /// A network lab: hosts and links on this machine, and real programs on them.
@@ -18,6 +18,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Args),
+    Report(report::Args),
+    Chart(chart::Args),
     List(list::Args),
     Deps(deps::Args),
     Data(data::Args),
@@ -42,6 +44,8 @@ fn carry_out(command: Command) -> Result<(), Box<dyn Error>> {
     registry::remove_on_signals()?;
     match command {
         Command::Run(args) => run::run(&args)?,
+        Command::Report(args) => report::run(&args)?,
+        Command::Chart(args) => chart::run(&args)?,
         Command::List(args) => list::run(&args)?,
         Command::Deps(args) => deps::run(&args),
         Command::Data(args) => data::run(&args)?,

@@ -116,7 +116,7 @@ fn one(
     if plan.programs.is_empty() {
         return Err(RunError::NoProgram);
     }
-    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = name_of(path);
     eprintln!("{name}: {}", scenario.about);
     let mut report = Report::create(&args.out, &name)?;
     let mut rows = Vec::new();
@@ -175,8 +175,13 @@ fn tow(args: &Args) -> Result<PathBuf, RunError> {
     fs::canonicalize(&path).map_err(|_| RunError::NoTow(path))
 }
 
+/// A scenario's name is that of its file.
+pub(super) fn name_of(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
 /// What was typed, without where this program lies.
-fn command_line() -> String {
+pub(super) fn command_line() -> String {
     let words: Vec<String> = env::args().skip(1).map(|word| quoted(&word)).collect();
     format!("towpath-lab {}", words.join(" "))
 }

@@ -18,6 +18,8 @@ const LONG_EDIT: f64 = 11e3;
 const LONGER_EDIT: f64 = 16e3;
 /// Multiples of these, without their whole parts, are spread evenly, also as pairs (Roberts' R2 sequence).
 const SPREAD: [f64; 2] = [0.754_877_666_246_692_7, 0.569_840_290_998_053_2];
+/// How many words a text is made of.
+const WORDS: u64 = 4096;
 /// A changed file differs in so many bytes in its middle, and has so many more.
 const CHANGE: u64 = 64;
 const DEPTH: usize = 40;
@@ -48,6 +50,27 @@ pub fn file(path: &Path, len: u64, random: &mut Random) -> io::Result<()> {
     let mut out = BufWriter::new(File::create(path)?);
     random.write(len, &mut out)?;
     out.flush()
+}
+
+/// A file of `len` bytes of words, few of which are frequent.
+pub fn text(path: &Path, len: u64, random: &mut Random) -> io::Result<()> {
+    let words: Vec<Vec<u8>> = (0..WORDS).map(|_| word(random)).collect();
+    let mut out = BufWriter::new(File::create(path)?);
+    let mut left = len as usize;
+    while left > 0 {
+        let range = 1 + random.below(WORDS);
+        let word = &words[random.below(range) as usize];
+        let word = &word[..word.len().min(left)];
+        out.write_all(word)?;
+        left -= word.len();
+    }
+    out.flush()
+}
+
+/// Letters, and a space.
+fn word(random: &mut Random) -> Vec<u8> {
+    let letters = 2 + random.below(9);
+    (0..letters).map(|_| b'a' + random.below(26) as u8).chain([b' ']).collect()
 }
 
 /// A later version of a file, 99 % the same: scattered over it, some of its bytes are replaced, some
@@ -216,6 +239,17 @@ mod tests {
         assert_ne!(make("one", "a"), make("two", "b"));
         // Also with the next release of whatever draws these numbers.
         assert_eq!(make("one", "a")[..4], [123, 42, 76, 179], "the generator has changed");
+    }
+
+    #[test]
+    fn a_text_has_its_length_and_its_words_again_and_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("text");
+        text(&path, 100_000, &mut Random::new("text")).unwrap();
+        let content = fs::read_to_string(path).unwrap();
+        assert_eq!(content.len(), 100_000);
+        let words: std::collections::HashSet<&str> = content.split(' ').collect();
+        assert!(words.len() < 1 + WORDS as usize, "{}", words.len());
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub struct Line {
 pub enum Spec {
     /// A random file of so many bytes.
     Random(u64),
+    /// One of words.
+    Text(u64),
     /// Two of them, alike.
     Similar {
         /// Bytes of the older one.
@@ -96,6 +98,19 @@ pub enum Place {
     Elsewhere,
 }
 
+impl Place {
+    /// The one of this name; the destination has none.
+    pub fn read(word: &str) -> Option<Self> {
+        match word {
+            "both" => Some(Self::Both),
+            "sibling" => Some(Self::Sibling),
+            "renamed" => Some(Self::Renamed),
+            "elsewhere" => Some(Self::Elsewhere),
+            _ => None,
+        }
+    }
+}
+
 impl Line {
     /// Reads it.
     pub fn parse(line: &str) -> Result<Self, DataError> {
@@ -110,7 +125,7 @@ impl Line {
             None => Place::Destination,
             Some(place) => {
                 words.pop();
-                read_place(place).ok_or_else(wrong)?
+                Place::read(place).ok_or_else(wrong)?
             }
         };
         let spec = read(&words).ok_or_else(wrong)?;
@@ -124,21 +139,11 @@ impl Line {
 impl Spec {
     fn has_older(&self) -> bool {
         match self {
-            Self::Random(_) | Self::OddTree => false,
+            Self::Random(_) | Self::Text(_) | Self::OddTree => false,
             Self::Similar { .. } => true,
             Self::Files { older, .. } => *older != OlderTree::Nothing,
             Self::Package { older, .. } => older.is_some(),
         }
-    }
-}
-
-fn read_place(word: &str) -> Option<Place> {
-    match word {
-        "both" => Some(Place::Both),
-        "sibling" => Some(Place::Sibling),
-        "renamed" => Some(Place::Renamed),
-        "elsewhere" => Some(Place::Elsewhere),
-        _ => None,
     }
 }
 
@@ -151,6 +156,7 @@ fn read(words: &[&str]) -> Option<Spec> {
     };
     Some(match *words {
         ["random", bytes] => Spec::Random(size(bytes)?),
+        ["text", bytes] => Spec::Text(size(bytes)?),
         ["similar", bytes] => Spec::Similar { bytes: size(bytes)?, share: None },
         ["similar", bytes, share] => Spec::Similar { bytes: size(bytes)?, share: Some(thousandths(share)?) },
         ["odd-tree"] => Spec::OddTree,
@@ -202,6 +208,7 @@ mod tests {
     #[test]
     fn lines_name_data() {
         assert_eq!(parse("random 4k").spec, Spec::Random(4096));
+        assert_eq!(parse("text 2MB").spec, Spec::Text(2_000_000));
         assert_eq!(parse("odd-tree").spec, Spec::OddTree);
         assert_eq!(parse("similar 4k").spec, Spec::Similar { bytes: 4096, share: None });
         assert_eq!(parse("similar 50MB 99%").spec, Spec::Similar { bytes: 50_000_000, share: Some(990) });

@@ -5,6 +5,7 @@
 //! | line | what |
 //! |---|---|
 //! | `random 4k` | a file that no compression makes smaller |
+//! | `text 4m` | a file of words, which zstd makes half as large |
 //! | `similar 40m` | such a file, of which the receiver has an older version, 99 % the same, with many short edits |
 //! | `similar 50MB 99%`, `similar 50MB 50%` | the same with few edits of 10 to 20 KB |
 //! | `odd-tree` | a tree of the names and kinds that break programs |

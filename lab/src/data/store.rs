@@ -45,6 +45,7 @@ impl Store {
         let Line { spec, place, useless } = Line::parse(name)?;
         let (source, older) = match &spec {
             Spec::Random(bytes) => (self.random(*bytes)?, None),
+            Spec::Text(bytes) => (self.text(*bytes)?, None),
             Spec::Similar { bytes, share } => self.similar(*bytes, *share)?,
             Spec::OddTree => (self.tree("odd-tree", generate::odd_tree)?, None),
             Spec::Files { kind, count, older } => self.trees(*kind, *count, *older)?,
@@ -91,6 +92,10 @@ impl Store {
 
     fn random(&self, bytes: u64) -> Result<PathBuf, DataError> {
         self.made(&format!("random-{bytes}"), |path, random| generate::file(path, bytes, random))
+    }
+
+    fn text(&self, bytes: u64) -> Result<PathBuf, DataError> {
+        self.made(&format!("text-{bytes}"), |path, random| generate::text(path, bytes, random))
     }
 
     /// The newer and the older one.

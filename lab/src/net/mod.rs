@@ -88,7 +88,7 @@ impl Lab {
             namespace.batch(&plan.batch(index))?;
         }
         let hosts = scenario.hosts.iter().cloned().zip(0..).collect();
-        let (directories, disks) = make_directories(&registration.files()?, scenario)?;
+        let (directories, disks) = make_directories(&registration.files()?, scenario, case)?;
         let emulator = Arc::new(emulator);
         let names = case.links.iter().map(|link| link.name.clone()).collect();
         let control = Control::listen(&registration.socket(), names, Arc::clone(&emulator))?;
@@ -228,14 +228,30 @@ fn make_links(
     Ok((emulator, plain))
 }
 
-fn make_directories(files: &Path, scenario: &Scenario) -> Result<(Vec<PathBuf>, Vec<Disk>), LabError> {
+/// A table with what another says otherwise.
+fn with(table: Value, other: Value) -> Value {
+    match (table, other) {
+        (Value::Table(mut table), Value::Table(other)) => {
+            table.extend(other);
+            table.into()
+        }
+        (_, other) => other,
+    }
+}
+
+fn make_directories(
+    files: &Path,
+    scenario: &Scenario,
+    case: &Case,
+) -> Result<(Vec<PathBuf>, Vec<Disk>), LabError> {
     let mut disks = Vec::new();
     let mut directories = Vec::new();
     for host in &scenario.hosts {
         let directory = files.join(host);
         std::fs::create_dir(&directory).map_err(LabError::io("making", &directory))?;
-        if let Some(table) = scenario.disk.get(host) {
-            disks.push(Disk::make(host, table, &directory)?);
+        let tables = [scenario.disk.get(host), case.disk.get(host)].into_iter().flatten();
+        if let Some(table) = tables.cloned().reduce(with) {
+            disks.push(Disk::make(host, &table, &directory)?);
         }
         directories.push(directory);
     }

@@ -1,5 +1,6 @@
 //! What came out: a row for every transfer, and from the rows a table and a plot.
 
+mod chart;
 mod plot;
 mod provenance;
 mod summary;
@@ -16,6 +17,7 @@ use thiserror::Error;
 
 use crate::measure::Ended;
 
+pub use chart::{Chart, ChartError};
 pub use provenance::Provenance;
 pub use summary::Summary;
 
@@ -36,7 +38,7 @@ pub enum ResultsError {
 }
 
 /// One transfer.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
     /// The scenario's name.
     pub scenario: String,
@@ -65,7 +67,7 @@ pub struct Row {
 }
 
 /// How a transfer ended.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Every receiver has the right data.
@@ -75,7 +77,7 @@ pub enum Outcome {
 }
 
 /// What a transfer took.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Measured {
     /// Until the last receiver had it.
     pub seconds: f64,
@@ -112,7 +114,7 @@ impl Measured {
 }
 
 /// What one side took.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// CPU time.
     pub cpu_seconds: f64,
@@ -155,6 +157,9 @@ pub enum Axis {
     /// Seconds over the number of files.
     #[serde(rename = "files")]
     Files,
+    /// Seconds over the network's rate, which cases have in their names.
+    #[serde(rename = "rate")]
+    Rate,
 }
 
 /// What tables and plots are about.
@@ -177,6 +182,13 @@ pub struct Report {
 }
 
 impl Report {
+    /// The rows that an earlier run kept.
+    pub fn read(path: &Path) -> Result<Vec<Row>, ResultsError> {
+        let text = fs::read_to_string(path).map_err(at(path))?;
+        let rows: Result<_, _> = text.lines().map(serde_json::from_str).collect();
+        rows.map_err(io::Error::from).map_err(at(path))
+    }
+
     /// Begins anew.
     pub fn create(dir: &Path, name: &str) -> Result<Self, ResultsError> {
         fs::create_dir_all(dir).map_err(at(dir))?;

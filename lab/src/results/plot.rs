@@ -1,5 +1,6 @@
 //! The results as a picture: a panel for each case, with seconds over size where sizes differ, or else a bar
-//! for each program; or what the scenario asks for, throughput over round-trip time or seconds over files.
+//! for each program; or what the scenario asks for, throughput over round-trip time, seconds over files or over
+//! the network's rate.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -19,9 +20,9 @@ const LEGEND_LINE: u32 = 26;
 /// Width of one entry of the legend.
 const LEGEND_ENTRY: i32 = 160;
 const MAX_COLUMNS: usize = 3;
-const FONT: &str = "sans-serif";
+pub(super) const FONT: &str = "sans-serif";
 /// Distinguishable also for the colour-blind (after Okabe and Ito, 2008), one for each program as they come.
-const COLOURS: [RGBColor; 10] = [
+pub(super) const COLOURS: [RGBColor; 10] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(86, 180, 233),
@@ -36,7 +37,9 @@ const COLOURS: [RGBColor; 10] = [
 
 /// Draws it as SVG.
 pub fn draw(name: &str, about: &About, summary: &Summary) -> Result<String, String> {
-    let points: Vec<Point> = summary.points().collect();
+    // What has no place on the axis is in the table.
+    let has_place = |point: &Point| about.plot != Some(Axis::Rate) || rate(point) > 0.0;
+    let points: Vec<Point> = summary.points().filter(has_place).collect();
     let names = distinct(points.iter().map(|point| panel(about.plot, point)));
     let columns = names.len().min(if names.len() == 4 { 2 } else { MAX_COLUMNS });
     let lines = names.len().div_ceil(columns);
@@ -64,6 +67,12 @@ pub fn draw(name: &str, about: &About, summary: &Summary) -> Result<String, Stri
                     let least = points.iter().map(|point| point.files).min().unwrap_or(1).max(1) as f64;
                     panel.draw_lines((least / 1.5..most * 1.5, seconds(&points)), FILES)
                 }
+                (Some(Axis::Rate), _) => {
+                    let rates = || points.iter().map(rate);
+                    let least = rates().fold(f64::INFINITY, f64::min);
+                    let most = rates().fold(least, f64::max);
+                    panel.draw_lines((least / 1.5..most * 1.5, seconds(&points)), RATES)
+                }
                 (None, Some(sizes)) => panel.draw_lines((sizes, seconds(&points)), SIZES),
                 (None, None) => panel.draw_bars(slowest(&points)),
             }
@@ -87,6 +96,7 @@ fn panel(plot: Option<Axis>, point: &Point) -> String {
             let data: Vec<_> = point.data.split(' ').filter(|word| !is_number(word)).collect();
             format!("{} {}", point.case, data.join(" ")).trim().to_owned()
         }
+        Some(Axis::Rate) => point.data.to_owned(),
     }
 }
 
@@ -101,6 +111,26 @@ struct Scale {
 const SIZES: Scale = Scale { name: "size", of: |point| point.bytes as f64, label: decade };
 const FILES: Scale =
     Scale { name: "files", of: |point| point.files as f64, label: |files| format!("{files:.0}") };
+
+const RATES: Scale = Scale {
+    name: "network, Mbit/s",
+    of: rate,
+    label: |rate| {
+        let mega = rate / 1e6;
+        if mega < 1.0 { format!("{mega:.1}") } else { format!("{mega:.0}") }
+    },
+};
+
+/// Bits a second, as a case has them in its name: `10 Mbit/s`; or 0.
+fn rate(point: &Point) -> f64 {
+    let words: Vec<&str> = point.case.split([' ', ',']).collect();
+    let units = [("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9)];
+    let read = |pair: &[&str]| {
+        let unit = units.iter().find(|(name, _)| *name == pair[1])?.1;
+        Some(pair[0].parse::<f64>().ok()? * unit)
+    };
+    words.windows(2).find_map(read).unwrap_or_default()
+}
 
 /// A part of the picture, and what is drawn there.
 struct Panel<'a, 'b> {
@@ -195,6 +225,7 @@ impl<'a, 'b> Panel<'a, 'b> {
     fn draw_lines(&self, axes: (Range<f64>, Range<f64>), scale: Scale) -> Drawn {
         let mut chart = self.chart().build_cartesian_2d(axes.0.log_scale(), axes.1.log_scale())?;
         (chart.configure_mesh())
+            .max_light_lines(3)
             .light_line_style(RGBColor(240, 240, 240))
             .bold_line_style(RGBColor(215, 215, 215))
             .x_desc(scale.name)
@@ -218,6 +249,10 @@ impl<'a, 'b> Panel<'a, 'b> {
         let mut chart = self.chart().build_cartesian_2d(axes.0, axes.1)?;
         (chart.configure_mesh())
             .max_light_lines(1)
+            .light_line_style(WHITE)
+            .bold_line_style(RGBColor(215, 215, 215))
+            .x_label_formatter(&|ms| format!("{ms:.0}"))
+            .y_label_formatter(&|rate| format!("{rate:.0}"))
             .x_desc("round-trip time, ms")
             .y_desc("Mbit/s (median, with fastest and slowest)")
             .label_style((FONT, 13))

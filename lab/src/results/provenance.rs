@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
 use rustix::system::uname;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// See above.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Provenance {
     /// The commit, and whether something was changed since.
     pub commit: String,
@@ -18,7 +18,7 @@ pub struct Provenance {
     /// Cores, kernel and congestion control.
     pub machine: String,
     /// What was run: a program built for speed, or one for tests.
-    pub build: &'static str,
+    pub build: String,
 }
 
 impl Provenance {
@@ -29,7 +29,7 @@ impl Provenance {
             commit: commit(),
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             machine: machine(),
-            build: if is_debug { "debug" } else { "release" },
+            build: if is_debug { "debug" } else { "release" }.into(),
         }
     }
 }

@@ -176,6 +176,17 @@ pub fn short(value: f64) -> String {
     }
 }
 
+/// A number with a comma after each three digits; one below 1 as it is.
+pub fn decimal(value: f64) -> String {
+    if value < 1.0 {
+        return value.to_string();
+    }
+    let digits = format!("{value:.0}");
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().filter_map(|it| std::str::from_utf8(it).ok()).collect();
+    groups.join(",")
+}
+
 /// Bytes in the units that their size deserves.
 pub fn bytes(value: f64) -> String {
     let units = [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];

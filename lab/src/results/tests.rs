@@ -34,7 +34,7 @@ fn row(case: &str, program: &str, bytes: u64, seconds: Option<f64>) -> Row {
             commit: "0123456789ab".into(),
             date: "2026-01-01T00:00:00Z".into(),
             machine: "2 cores".into(),
-            build: "debug",
+            build: "debug".into(),
         },
     }
 }
@@ -109,6 +109,14 @@ fn the_median_is_in_the_middle() {
     assert_eq!(summary::median(vec![3.0, 1.0, 2.0]), Some(2.0));
     assert_eq!(summary::median(vec![4.0, 1.0]), Some(2.5));
     assert_eq!(summary::median(Vec::new()), None);
+}
+
+#[test]
+fn numbers_are_read_at_a_glance() {
+    let table = [(0.1, "0.1"), (1.0, "1"), (999.0, "999"), (1e3, "1,000"), (12_345_678.0, "12,345,678")];
+    for (number, text) in table {
+        assert_eq!(table::decimal(number), text);
+    }
 }
 
 #[test]

@@ -11,7 +11,8 @@
 //! cases = ["fast"]                # all by default
 //! against = "wget"                # the tables compare with it; or { tow-get = "rsync", tow-cp = "scp" }
 //! tmpfs = true                    # the data and every host's files are kept in memory
-//! plot = "rtt"                    # throughput over round-trip time; "files": seconds over their number
+//! plot = "rtt"                    # throughput over round-trip time; "files": seconds over their number; "rate": over
+//!                                 # the rate that cases have in their names
 //!
 //! [run.short]                     # what --short does instead: any of programs, data, runs, limit, cases
 //! data = ["random 4k"]
@@ -19,7 +20,8 @@
 //!
 //! A program may stand there with more words, under a name of its own: `{ name = "tow-cp -z", of = "tow-cp",
 //! args = ["-z"] }`. With `interrupt = "90%"` it is killed when so much has been sent, then started again, and
-//! what it then takes is measured.
+//! what it then takes is measured. `config` is the text of both sides' `tow` configuration, and `at = "renamed"` says
+//! where this program finds the older version, whatever the data say.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,7 +32,7 @@ use toml::{Table, Value};
 use towpath_simnet::scenario::{Case, Scenario};
 use towpath_simnet::units;
 
-use crate::data::{DataError, Line};
+use crate::data::{DataError, Line, Place};
 use crate::disk::TMPFS;
 use crate::programs::{self, Program};
 use crate::results::Axis;
@@ -78,7 +80,7 @@ enum ProgramFields {
     Variation(Variation),
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Variation {
     name: String,
@@ -86,6 +88,8 @@ struct Variation {
     #[serde(default)]
     args: Vec<String>,
     interrupt: Option<String>,
+    config: Option<String>,
+    at: Option<String>,
 }
 
 /// Whom the tables compare with.
@@ -107,6 +111,10 @@ pub struct Chosen {
     pub args: Vec<String>,
     /// It is killed when this part of the data has been sent, and started again.
     pub interrupt: Option<f64>,
+    /// What stands in `tow`'s configuration, at both sides.
+    pub config: Option<String>,
+    /// Where the older version lies for it, if not where the data say.
+    pub at: Option<Place>,
 }
 
 #[derive(Deserialize)]
@@ -218,14 +226,15 @@ impl Plan {
 
 impl Chosen {
     fn read(fields: ProgramFields) -> Result<Self, PlanError> {
-        let Variation { name, of, args, interrupt } = match fields {
-            ProgramFields::Name(name) => {
-                Variation { of: name.clone(), name, args: Vec::new(), interrupt: None }
-            }
+        let Variation { name, of, args, interrupt, config, at } = match fields {
+            ProgramFields::Name(name) => Variation { of: name.clone(), name, ..Variation::default() },
             ProgramFields::Variation(variation) => variation,
         };
         let interrupt = interrupt.map(|text| units::share(&text)).transpose().map_err(PlanError::Form)?;
-        Ok(Self { name, program: program(&of)?, args, interrupt })
+        let place = |word: String| {
+            Place::read(&word).ok_or_else(|| PlanError::Form(format!("at: `{word}` is no place")))
+        };
+        Ok(Self { name, program: program(&of)?, args, interrupt, config, at: at.map(place).transpose()? })
     }
 }
 
@@ -330,15 +339,15 @@ mod tests {
     fn a_program_can_be_varied_and_compared() {
         let run = RUN.replace(
             "['wget', 'scp']",
-            "['wget', { name = 'wget -4', of = 'wget', args = ['-4'], interrupt = '90%' }]\nagainst = 'wget'\n\
+            "['wget', { name = 'wget -4', of = 'wget', args = ['-4'], interrupt = '90%', at = 'renamed' }]\nagainst = 'wget'\n\
              tmpfs = true\nplot = 'rtt'",
         );
         let scenario = scenario(&run);
         let plan = Plan::of(&scenario, false, &Changes::default()).unwrap();
         let varied = &plan.programs[1];
         assert_eq!(
-            (&varied.name[..], varied.program.name(), varied.interrupt),
-            ("wget -4", "wget", Some(0.9))
+            (&varied.name[..], varied.program.name(), varied.interrupt, varied.at),
+            ("wget -4", "wget", Some(0.9), Some(Place::Renamed))
         );
         assert_eq!(varied.args, ["-4"]);
         assert_eq!(plan.against, BTreeMap::from([("wget -4".into(), "wget".into())]));

@@ -111,7 +111,7 @@ impl<'a> Transfer<'a> {
     pub fn measure(&mut self) -> Result<Measured, TransferError> {
         let lab = Lab::up(self.run.scenario, self.case)?;
         let plan = self.run.plan;
-        let older = self.data.older.as_deref().filter(|_| self.data.place == Place::Both);
+        let older = self.data.older.as_deref().filter(|_| self.place() == Place::Both);
         let side = self.side(&lab, &plan.from, "sender")?;
         let sender = Sender { side, source: &self.data.source, older };
         let receivers: Vec<Receiver> =
@@ -162,7 +162,17 @@ impl<'a> Transfer<'a> {
     {
         let dir = lab.directory(host).join(name);
         fs::create_dir(&dir).map_err(at(&dir))?;
-        Ok(Side { hosts: lab, host, dir, tow: self.run.tow, hidden: Vec::new() })
+        let side = Side { hosts: lab, host, dir, tow: self.run.tow, hidden: Vec::new() };
+        if let Some(config) = &self.chosen.config {
+            let file = side.own()?.join("config.toml");
+            fs::write(&file, config).map_err(at(&file))?;
+        }
+        Ok(side)
+    }
+
+    /// Where the receiver has the older version.
+    fn place(&self) -> Place {
+        self.chosen.at.unwrap_or(self.data.place)
     }
 
     fn receiver<'b>(&self, lab: &'b Lab, host: &'b str) -> Result<Receiver<'b>, TransferError>
@@ -186,7 +196,7 @@ impl<'a> Transfer<'a> {
         };
         fs::create_dir_all(home.join("work/new")).map_err(at(&home))?;
         let mut read = None;
-        match (self.data.place, &self.data.older, self.chosen.program.older()) {
+        match (self.place(), &self.data.older, self.chosen.program.older()) {
             (_, None, _) | (Place::Destination | Place::Both, _, Older::Unused) => {}
             (Place::Destination | Place::Both, Some(older), Older::Read) => read = Some(older.as_path()),
             (Place::Destination | Place::Both, Some(older), Older::Updated) => {

@@ -33,7 +33,7 @@
 //! ...), `count`, and a link's parameters. `[[overlay]]` joins each pair of `hosts` by a link: `rates` is a
 //! table with a row and a column for each of them (`""` for no link), other parameters are the same
 //! for all. `[[case]]` is a variation: `name`, `[case.link.NAME]` with parameters of one link or of
-//! `all`, and `[case.host]` for whoever runs it. `[run]` and `[disk.HOST]` are for the lab.
+//! `all`, and `[case.host]` for whoever runs it. `[run]`, `[disk.HOST]` and `[case.disk.HOST]` are for the lab.
 
 mod read;
 
@@ -154,6 +154,8 @@ pub struct Case {
     pub links: Vec<LinkSpec>,
     /// Settings of its hosts, for the lab.
     pub host: toml::Table,
+    /// What differs of its hosts' disks, for the lab.
+    pub disk: toml::Table,
 }
 
 /// See the head of this module.

@@ -76,6 +76,8 @@ struct CaseFields {
     link: HashMap<String, ParamFields>,
     #[serde(default)]
     host: Table,
+    #[serde(default)]
+    disk: Table,
 }
 
 /// A number, or text with a unit.
@@ -164,7 +166,8 @@ pub(super) fn scenario(text: &str) -> Result<Scenario, ScenarioError> {
     changes.sort_by_key(|change| change.at);
     let mut cases = file.case.into_iter().map(|case| net.case(case)).collect::<Result<Vec<_>, _>>()?;
     if cases.is_empty() {
-        cases.push(Case { name: String::new(), links: net.links.clone(), host: Table::new() });
+        let (host, disk) = (Table::new(), Table::new());
+        cases.push(Case { name: String::new(), links: net.links.clone(), host, disk });
     }
     for host in file.disk.keys() {
         net.host(host, &format!("disk.{host}"))?;
@@ -303,6 +306,7 @@ impl Net {
                 name => links[self.link(name, &place)?].apply(Way::Both, &params),
             }
         }
-        Ok(Case { name: fields.name, links, host: fields.host })
+        fields.disk.keys().try_for_each(|host| self.host(host, &place).map(drop))?;
+        Ok(Case { name: fields.name, links, host: fields.host, disk: fields.disk })
     }
 }

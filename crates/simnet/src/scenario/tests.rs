@@ -42,6 +42,18 @@ fn a_case_changes_all_links_or_one() {
 }
 
 #[test]
+fn a_case_says_what_differs_of_a_disk() {
+    let disk = |host| {
+        two(&format!(
+            "{WIRE}[disk.b]\nread = '40m'\n[[case]]\nname = 'busy'\ndisk.{host} = {{ reader = '36m' }}\n"
+        ))
+    };
+    let case = &disk("b").unwrap().cases[0];
+    assert_eq!(case.disk["b"]["reader"].as_str(), Some("36m"));
+    assert!(disk("c").unwrap_err().to_string().contains("there is no host `c`"));
+}
+
+#[test]
 fn a_star_and_an_overlay_make_hosts_and_links() {
     let star = Scenario::parse(
         "about = ''\nhosts = ['hub']\n[[star]]\ncentre = 'hub'\nleaf = 'r'\ncount = 1000\nrate = '1mbit'",
