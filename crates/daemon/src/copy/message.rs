@@ -19,7 +19,7 @@ pub const VERSION: u32 = 1;
 /// One message.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Envelope {
-    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16")]
+    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17")]
     message: Option<Message>,
 }
 
@@ -74,6 +74,9 @@ pub enum Message {
     /// Sender: one of the messages above, as a zstd frame that tells its length.
     #[prost(bytes = "bytes", tag = "16")]
     Packed(Bytes),
+    /// Receiver, over the control stream of another connection: contents are to come this way.
+    #[prost(message, tag = "17")]
+    Carry(Empty),
 }
 
 /// Nothing.
@@ -243,6 +246,16 @@ pub struct Answer {
     /// The content is that of the named base; `oid` is not said.
     #[prost(bool, tag = "12")]
     pub is_same: bool,
+    /// It was said before, over a connection that was lost, and may have come all the same.
+    #[prost(bool, tag = "13")]
+    pub is_again: bool,
+}
+
+impl Answer {
+    /// All there is to a file, so that it may come out of order with other answers.
+    pub const fn is_whole(&self) -> bool {
+        !self.content.is_empty() && !self.is_delta && !self.is_patch
+    }
 }
 
 /// Files that the receiver needs nothing more of.

@@ -183,9 +183,14 @@ impl RemoteSupplier {
         self.say(Message::Asks(Asks { inline, pack, ..asks }))
     }
 
-    fn answered(&self, answer: &Answer) -> Result<(), ApiError> {
+    /// Takes one answer. Blocks while the session is busy.
+    pub fn answered(&self, answer: &Answer) -> Result<(), ApiError> {
         let file = lock(&self.asked).as_mut().and_then(|asked| asked.remove(&answer.entry));
-        let file = file.ok_or_else(|| violation("an answer to nothing"))?;
+        let file = match file {
+            Some(file) => file,
+            None if answer.is_again => return Ok(()),
+            None => return Err(violation("an answer to nothing")),
+        };
         let told = self.changed.answered(answer.entry);
         let is_delta = answer.is_delta || answer.is_patch || answer.is_same || answer.parts > 0;
         if is_delta && told.is_none() {

@@ -1,15 +1,16 @@
 //! The receiving side, from the first entry to the last sync: messages are sorted as they come, and
 //! wait for the disk only when many contents came with them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
-use towpath_api::ApiError;
+use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::Decoder;
 use towpath_plugins::adaptive::Adaptive;
@@ -26,11 +27,12 @@ use super::merge::{Destined, Merge};
 use super::message::{Answer, Delta, Empty, Message, violation};
 use super::network::Network;
 use super::options::Via;
-use super::race::{Race, STAND_LIMIT};
+use super::race::{Race, STAND_LIMIT, Stood};
 use super::remote::RemoteSupplier;
 use super::search;
 use super::sender::hung_up;
 use super::side::{Side, StopOnDrop, by_source, joined, receiving, tell, told_error};
+use crate::lock::lock;
 
 /// What the two ways to the other side are called.
 const WAYS: takeover::Names = takeover::Names { first: "ssh", better: "tls" };
@@ -40,6 +42,9 @@ const MAX_WAITING: usize = 64 << 20;
 
 /// Contents that came with answers and are not written, at most; then the sender has to wait.
 const CONTENT_ROOM: usize = 8 << 20;
+
+/// Threads that write contents, at most: as many as cores.
+const WRITERS: usize = 8;
 
 /// What a message without bytes of its own counts.
 const LITTLE: usize = 64;
@@ -51,10 +56,55 @@ enum Heard {
     Incomplete,
 }
 
-/// What brings contents, with the room that these take.
+/// What brings contents, with the room that these take. In order.
 enum Told {
     Answers(Vec<Answer>, OwnedSemaphorePermit),
     Delta(Delta, OwnedSemaphorePermit),
+}
+
+/// Whole contents, with the room that they take. In any order.
+type Whole = (Vec<Answer>, OwnedSemaphorePermit);
+
+/// Where what brings contents goes.
+struct Tellings {
+    told: mpsc::UnboundedSender<Told>,
+    whole: mpsc::UnboundedSender<Whole>,
+    room: Arc<Semaphore>,
+    /// Bytes that wait besides contents.
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Tellings {
+    fn count(&self, message: &Message) -> Result<(), ApiError> {
+        match self.waiting.fetch_add(cost(message), Ordering::Relaxed) > MAX_WAITING {
+            true => Err(violation("more than was asked for")),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes answers as soon as there is room for what comes with them.
+    async fn answers(&self, answers: Vec<Answer>) -> Result<(), ApiError> {
+        let (whole, rest): (Vec<_>, Vec<_>) = answers.into_iter().partition(Answer::is_whole);
+        if !whole.is_empty() {
+            let taken = take_room(&self.room, bytes_of(&whole)).await?;
+            drop(self.whole.send((whole, taken)));
+        }
+        if !rest.is_empty() {
+            let taken = take_room(&self.room, bytes_of(&rest)).await?;
+            drop(self.told.send(Told::Answers(rest, taken)));
+        }
+        Ok(())
+    }
+
+    async fn delta(&self, run: Delta) -> Result<(), ApiError> {
+        let taken = take_room(&self.room, run.bytes.len()).await?;
+        drop(self.told.send(Told::Delta(run, taken)));
+        Ok(())
+    }
+}
+
+fn bytes_of(answers: &[Answer]) -> usize {
+    answers.iter().map(|answer| answer.content.len()).sum()
 }
 
 /// Writes what the sender tells and this side wants to `destined`, and returns what was done. `theirs`
@@ -73,8 +123,9 @@ pub async fn receive(
         Via::Tls => Takeover::only_better("no TLS connection yet", WAYS),
         Via::Both | Via::Ssh => Takeover::new(first, WAYS),
     };
+    let (stood_in, stood) = mpsc::unbounded_channel();
     if let Some(race) = &mut race {
-        race.run(theirs, Some(Arc::clone(&takeover)));
+        race.run(theirs, Some(Arc::clone(&takeover)), stood_in);
     }
     if let (Via::Tls, Some(race)) = (options.via, &race) {
         let patience = Duration::from_secs(options.timeout);
@@ -107,16 +158,25 @@ pub async fn receive(
         let waiting = Arc::clone(&waiting);
         tokio::task::spawn_blocking(move || follow(merge, heard, &waiting))
     };
-    let (answers_in, answers) = mpsc::unbounded_channel();
-    let answering = {
+    let (told_in, told) = mpsc::unbounded_channel();
+    let (whole_in, whole) = mpsc::unbounded_channel();
+    let mut answering = JoinSet::new();
+    {
         let (supplier, waiting) = (Arc::clone(&supplier), Arc::clone(&waiting));
-        tokio::task::spawn_blocking(move || take_answers(&supplier, answers, &waiting))
-    };
-    let hearing = hear(side, inbox, heard_in, answers_in, &waiting);
+        answering.spawn_blocking(move || take_answers(&supplier, told, &waiting));
+    }
+    let whole = Arc::new(Mutex::new(whole));
+    for _ in 0..available_parallelism().map_or(1, usize::from).min(WRITERS) {
+        let (supplier, waiting, whole) = (Arc::clone(&supplier), Arc::clone(&waiting), Arc::clone(&whole));
+        answering.spawn_blocking(move || write_contents(&supplier, &whole, &waiting));
+    }
+    let room = Arc::new(Semaphore::new(CONTENT_ROOM));
+    let tellings = Tellings { told: told_in, whole: whole_in, room, waiting };
     let result = tokio::select! {
         result = joined(merging) => result,
-        error = hearing => Err(error),
-        error = failed(answering) => Err(error),
+        error = hear(side, inbox, heard_in, &tellings) => Err(error),
+        error = hear_beside(stood, &tellings) => Err(error),
+        error = failed(&mut answering) => Err(error),
         () = receiving.stopped() => receiving.check(),
     };
     drop(telling);
@@ -149,11 +209,15 @@ impl Drop for EndOnDrop {
     }
 }
 
-async fn failed(handle: JoinHandle<Result<(), ApiError>>) -> ApiError {
-    match joined(handle).await {
-        Err(error) => error,
-        Ok(()) => std::future::pending().await,
+/// The first error of several threads.
+async fn failed(threads: &mut JoinSet<Result<(), ApiError>>) -> ApiError {
+    while let Some(ended) = threads.join_next().await {
+        let ended = ended.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()));
+        if let Err(error) | Ok(Err(error)) = ended {
+            return error;
+        }
     }
+    std::future::pending().await
 }
 
 /// Files that this machine is known to have, and for all others the way to the other side that is best.
@@ -185,29 +249,18 @@ async fn hear(
     side: &Side,
     inbox: &mut ControlReceiver,
     entries: mpsc::UnboundedSender<Heard>,
-    answers: mpsc::UnboundedSender<Told>,
-    waiting: &AtomicUsize,
+    tellings: &Tellings,
 ) -> ApiError {
-    let room = Arc::new(Semaphore::new(CONTENT_ROOM));
     let work = async {
         loop {
             let message = Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)?;
-            let cost = cost(&message);
-            if waiting.fetch_add(cost, Ordering::Relaxed) > MAX_WAITING {
-                return Err(violation("more than was asked for"));
-            }
+            tellings.count(&message)?;
             match message {
                 Message::Entries(bytes) => drop(entries.send(Heard::Entries(bytes))),
                 Message::Closed(entry) => drop(entries.send(Heard::Closed(entry))),
                 Message::Incomplete(Empty {}) => drop(entries.send(Heard::Incomplete)),
-                Message::Answers(told) => {
-                    let bytes = told.answers.iter().map(|answer| answer.content.len()).sum();
-                    drop(answers.send(Told::Answers(told.answers, take_room(&room, bytes).await?)));
-                }
-                Message::Delta(run) => {
-                    let taken = take_room(&room, run.bytes.len()).await?;
-                    drop(answers.send(Told::Delta(run, taken)));
-                }
+                Message::Answers(told) => tellings.answers(told.answers).await?,
+                Message::Delta(run) => tellings.delta(run).await?,
                 Message::Event(json) if !side.is_started => side.events.pass(&json).await?,
                 Message::Fatal(fatal) => return Err(told_error(&fatal)),
                 _ => return Err(violation("a message that a sender does not send")),
@@ -218,6 +271,34 @@ async fn hear(
     match result {
         Err(error) => error,
         Ok(never) => match never {},
+    }
+}
+
+/// Lets contents come over one connection after the other that stands, and takes them. Returns when the
+/// sender breaks the protocol.
+async fn hear_beside(mut stood: mpsc::UnboundedReceiver<Stood>, tellings: &Tellings) -> ApiError {
+    while let Some((control, mut inbox)) = stood.recv().await {
+        // A sender that knows nothing of this has no stream there.
+        if control.send(Message::Carry(Empty {}).into_bytes()).await.is_err() {
+            continue;
+        }
+        while let Some(message) = inbox.next().await {
+            if let Err(error) = take_beside(message, tellings).await {
+                return error;
+            }
+        }
+    }
+    std::future::pending().await
+}
+
+async fn take_beside(message: Bytes, tellings: &Tellings) -> Result<(), ApiError> {
+    let message = Message::from_bytes(message)?;
+    tellings.count(&message)?;
+    match message {
+        Message::Answers(told) if told.answers.iter().all(Answer::is_whole) => {
+            tellings.answers(told.answers).await
+        }
+        _ => Err(violation("something else than contents beside the first connection")),
     }
 }
 
@@ -311,6 +392,21 @@ fn take_answers(
                 supplier.take_delta(&run)?;
             }
         }
+    }
+    Ok(())
+}
+
+/// One of the threads that write contents.
+fn write_contents(
+    supplier: &RemoteSupplier,
+    whole: &Mutex<mpsc::UnboundedReceiver<Whole>>,
+    waiting: &AtomicUsize,
+) -> Result<(), ApiError> {
+    // Whoever waits for the next ones holds the lock; who writes does not.
+    let next = || lock(whole).blocking_recv();
+    while let Some((answers, _room)) = next() {
+        waiting.fetch_sub(answers.len() * size_of::<Answer>(), Ordering::Relaxed);
+        answers.iter().try_for_each(|answer| supplier.answered(answer))?;
     }
     Ok(())
 }

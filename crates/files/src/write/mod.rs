@@ -67,9 +67,17 @@ const DIGITS: usize = 16;
 
 /// 16 hexadecimal digits that nobody can guess.
 fn random_digits() -> Result<String, Errno> {
+    random().map(digits)
+}
+
+fn random() -> Result<u64, Errno> {
     let mut bytes = [0; 8];
     getrandom(&mut bytes[..], GetRandomFlags::empty())?;
-    Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+fn digits(number: u64) -> String {
+    format!("{number:016x}")
 }
 
 /// True for what [`random_digits`] may have made.
