@@ -347,7 +347,7 @@ mod tests {
     const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/vectors/copy.txt");
     /// Bytes that are no message.
     const REFUSED: [(&str, &[u8]); 5] = [
-        ("refused: message 17, which is not known", b"\x8a\x01\x00"),
+        ("refused: message 18, which is not known", b"\x92\x01\x00"),
         ("refused: a packed message that is no zstd frame", b"\x82\x01\x03tow"),
         ("refused: an entries message shorter than it says", b"\x22\x05tow"),
         ("refused: considered, not a number", b"\x32\x01a"),
@@ -378,7 +378,7 @@ mod tests {
         ]
     }
 
-    fn answers() -> [(&'static str, Message); 8] {
+    fn answers() -> [(&'static str, Message); 9] {
         let named = Answer {
             entry: 300,
             oid: Bytes::copy_from_slice(&Oid::of(b"x").to_bytes()),
@@ -389,6 +389,7 @@ mod tests {
         };
         let sparse = Answer { entry: 301, is_sparse: true, ..named.clone() };
         let whole = Answer { entry: 302, content: Bytes::from_static(b"x"), ..named.clone() };
+        let again = Answer { is_again: true, ..whole.clone() };
         let delta = Answer { content: Bytes::from_static(b"delta"), is_delta: true, ..whole.clone() };
         let parts = Answer { entry: 303, parts: 2, ..named.clone() };
         let patch = Answer { is_delta: false, is_patch: true, ..delta.clone() };
@@ -401,6 +402,10 @@ mod tests {
                 Message::Answers(Answers { answers: vec![named, sparse] }),
             ),
             ("answers: entry 302 with its content", Message::Answers(Answers { answers: vec![whole] })),
+            (
+                "answers: entry 302 with its content once more",
+                Message::Answers(Answers { answers: vec![again] }),
+            ),
             ("answers: entry 302 as a delta", Message::Answers(Answers { answers: vec![delta] })),
             ("answers: entry 303 comes as two deltas", Message::Answers(Answers { answers: vec![parts] })),
             ("answers: entry 302 as a patch", Message::Answers(Answers { answers: vec![patch] })),
@@ -448,6 +453,7 @@ mod tests {
             ("event", Message::Event(json(br#"{"event":"deleted","path":"old","is_dir":false}"#))),
             ("finished", Message::Finished(json(br#"{"transferred":1}"#))),
             ("closed: entry 7", Message::Closed(7)),
+            ("carry: contents are to come over this connection", Message::Carry(Empty {})),
             (
                 "asks: entry 1, and answers are worth packing with level 9",
                 Message::Asks(Asks { entries: vec![1], pack: 9, ..Asks::default() }),

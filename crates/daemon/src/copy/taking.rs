@@ -413,11 +413,12 @@ fn write_contents(
 
 #[cfg(test)]
 mod tests {
+    use towpath_content::NodeId;
     use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata};
     use towpath_link::pipe::{self, Role};
     use towpath_plugins::direct::{ControlSender, Peer, PeerConfig};
 
-    use super::super::message::Fatal;
+    use super::super::message::{Answers, Fatal};
     use super::super::options::{CopyOptions, Mode};
     use super::super::side::{peer_config, peer_service};
     use super::super::talk::{Told as Shown, events};
@@ -468,6 +469,97 @@ mod tests {
         }
         let entries = Message::Entries(encoder.finish().unwrap().into());
         control.send(entries.into_bytes()).await.unwrap();
+    }
+
+    /// Takes two files, `again` of which answers were lost may come twice; what came, or the error.
+    async fn take_twice(is_again: bool) -> Result<Vec<Vec<u8>>, ApiError> {
+        let folder = tempfile::tempdir().unwrap();
+        let (side, mut inbox, _shown, sender) = sides(folder.path()).await;
+        let to = folder.path().join("to");
+        let destined =
+            Destined { path: to.clone(), mode: Mode::Sync, sources: 1, contents: true, names: None };
+        let telling = async {
+            let (control, mut inbox) = sender.control().unwrap();
+            tell_two_files(&control).await;
+            control.send(Message::Entries(Bytes::new()).into_bytes()).await.unwrap();
+            let mut asked = Vec::new();
+            while asked.len() < 2 {
+                if let Message::Asks(asks) = Message::from_bytes(inbox.next().await.unwrap()).unwrap() {
+                    asked.extend(asks.entries);
+                }
+            }
+            let answer = |entry| Answer {
+                entry,
+                oid: Oid::of(b"bytes").to_bytes().to_vec().into(),
+                size: 5,
+                content: Bytes::from_static(b"bytes"),
+                ..Answer::default()
+            };
+            for answer in [answer(asked[0]), Answer { is_again, ..answer(asked[0]) }, answer(asked[1])] {
+                let told = Message::Answers(Answers { answers: vec![answer] });
+                control.send(told.into_bytes()).await.unwrap();
+            }
+            // It goes on settling until it has ended.
+            while inbox.next().await.is_some() {}
+        };
+        let receiving = receive(&side, destined, &mut inbox, None, &[]);
+        let received = tokio::select! {
+            received = receiving => received,
+            () = telling => panic!("it hung up"),
+            () = tokio::time::sleep(LIMIT) => panic!("it took too long"),
+        };
+        received.map(|_| ["a", "b"].map(|name| std::fs::read(to.join(name)).unwrap()).to_vec())
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_answer_may_come_twice_only_if_the_first_one_may_have_been_lost() {
+        assert_eq!(take_twice(true).await.unwrap(), [b"bytes", b"bytes"]);
+        let error = take_twice(false).await.unwrap_err();
+        assert!(error.message.contains("an answer to nothing"), "{}", error.message);
+    }
+
+    async fn beside() -> (Stood, Arc<Peer>) {
+        let (near, far) = tokio::io::duplex(64 << 10);
+        let (near, far) = (tokio::io::split(near), tokio::io::split(far));
+        let (one, other) = tokio::join!(
+            pipe::open(near.0, near.1, NodeId::from_bytes([1; 32]), Role::Responder, LIMIT),
+            pipe::open(far.0, far.1, NodeId::from_bytes([2; 32]), Role::Initiator, LIMIT),
+        );
+        let config = PeerConfig { control: true, ..PeerConfig::default() };
+        let (one, other) =
+            (Peer::start(one.unwrap(), config.clone(), None), Peer::start(other.unwrap(), config, None));
+        let stood = one.control().unwrap();
+        // The other end decides when it is over.
+        tokio::spawn(async move { one.until_closed().await });
+        (stood, other)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn contents_and_nothing_else_come_over_one_further_connection_after_the_other() {
+        let (told, _told) = mpsc::unbounded_channel();
+        let (whole_in, mut whole) = mpsc::unbounded_channel();
+        let room = Arc::new(Semaphore::new(CONTENT_ROOM));
+        let tellings = Tellings { told, whole: whole_in, room, waiting: Arc::default() };
+        let (stood_in, stood) = mpsc::unbounded_channel();
+        let hearing = tokio::spawn(async move { hear_beside(stood, &tellings).await });
+        let answer = Answer { content: Bytes::from_static(b"x"), ..Answer::default() };
+        let named = Answer { content: Bytes::new(), ..answer.clone() };
+        for (answers, is_refused) in [(vec![answer.clone()], false), (vec![answer, named], true)] {
+            let (stream, sender) = beside().await;
+            stood_in.send(stream).ok().unwrap();
+            let (control, mut inbox) = sender.control().unwrap();
+            let first = tokio::time::timeout(LIMIT, inbox.next()).await.unwrap().unwrap();
+            assert_eq!(Message::from_bytes(first).unwrap(), Message::Carry(Empty {}));
+            control.send(Message::Answers(Answers { answers }).into_bytes()).await.unwrap();
+            if !is_refused {
+                assert_eq!(tokio::time::timeout(LIMIT, whole.recv()).await.unwrap().unwrap().0.len(), 1);
+                sender.close("lost");
+            } else {
+                let error = tokio::time::timeout(LIMIT, hearing).await.unwrap().unwrap();
+                assert!(error.message.contains("something else than contents"), "{}", error.message);
+                return;
+            }
+        }
     }
 
     /// The files that are asked for know the copy that they belong to, and it knows who asks: this must not
