@@ -197,10 +197,16 @@ pub(crate) fn apply_to(
 
 /// The user and group a thing should have here, as far as this process may set them.
 fn wanted_owner(metadata: &Metadata, policy: &Policy) -> (Option<u32>, Option<u32>) {
-    let root = geteuid().is_root();
+    let root = is_root();
     let user = (policy.owner && root).then(|| owners::local_user(&metadata.user, policy.numeric_ids));
     let group = policy.group.then(|| owners::local_group(&metadata.group, policy.numeric_ids));
     (user, group.filter(|&group| root || is_member(group)))
+}
+
+/// Whether this process may do everything. It never becomes another user's.
+fn is_root() -> bool {
+    static IS_ROOT: OnceLock<bool> = OnceLock::new();
+    *IS_ROOT.get_or_init(|| geteuid().is_root())
 }
 
 fn is_member(group: u32) -> bool {
@@ -222,7 +228,7 @@ fn apply_owner(target: Held<'_>, stat: &Stat, metadata: &Metadata, policy: &Poli
 /// Attributes of `user.` can be set only by who may write; the mode set afterwards ends that.
 fn apply_xattrs(target: Held<'_>, stat: &Stat, metadata: &Metadata) -> Result<(), Errno> {
     let mode = stat.st_mode & 0o7777;
-    let ours = stat.st_uid == geteuid().as_raw() && !geteuid().is_root();
+    let ours = stat.st_uid == geteuid().as_raw() && !is_root();
     if ours && mode & 0o600 != 0o600 && file_type(stat) != FileType::Symlink {
         target.set_mode(mode | 0o600)?;
         let written = attributes::write_xattrs(target, &metadata.xattrs);
