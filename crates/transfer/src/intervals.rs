@@ -81,6 +81,17 @@ impl Intervals {
         self.map.range(..=at).next_back().map_or(at, |(_, &end)| end.max(at))
     }
 
+    /// The first that is in and not below `at`.
+    pub fn first_from(&self, at: u64) -> Option<u64> {
+        let holds_it = self.map.range(..=at).next_back().is_some_and(|(_, &end)| at < end);
+        if holds_it { Some(at) } else { self.map.range(at..).next().map(|(&start, _)| start) }
+    }
+
+    /// The last that is in.
+    pub fn last(&self) -> Option<u64> {
+        self.map.last_key_value().map(|(_, &end)| end - 1)
+    }
+
     /// How many bytes are in.
     pub fn len(&self) -> u64 {
         self.map.iter().map(|(start, end)| end - start).sum()

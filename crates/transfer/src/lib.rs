@@ -20,6 +20,7 @@
 //! | [`target`] | where checked bytes go |
 //! | [`session`] | the actor around the ledger, with its workers |
 //! | [`progress`] | bytes by source, for people and programs |
+//! | [`rate`] | how fast a network or a disk is, as it shows: pure |
 //! | [`conformance`] | the examination every plugin passes |
 //!
 //! Decisions live in [`ledger`]; no socket, clock or file is used there.
@@ -32,6 +33,7 @@ pub mod metadata;
 pub mod object;
 pub mod plugin;
 pub mod progress;
+pub mod rate;
 pub mod session;
 pub mod target;
 pub mod want;

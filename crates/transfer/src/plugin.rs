@@ -125,6 +125,8 @@ pub struct ObjectFacts<'a> {
     pub size: u64,
     /// Bytes of it that are not here and that nobody was asked for.
     pub missing: u64,
+    /// Bytes a second at which what lies in its place was read and hashed; 0 if nothing was.
+    pub read_rate: f64,
     /// The file that it is.
     pub group: &'a Group,
 }
@@ -143,6 +145,8 @@ pub struct Pressure {
 pub struct PathState {
     /// The round trip; zero if it is not known, or there is none.
     pub round_trip: Duration,
+    /// The shortest round trip seen: how far the other side is, also when the two are busy. Zero as above.
+    pub shortest: Duration,
     /// Bytes that arrived in the kernel and were not read yet.
     pub receive_queue: u64,
 }

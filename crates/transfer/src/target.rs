@@ -34,8 +34,19 @@ pub trait Target: Send + Sync {
         false
     }
 
-    /// Reads back bytes that lie in [`Self::existing`] or were written.
+    /// Reads back bytes that were written, or lie in [`Self::existing`] if that is in the target itself.
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+
+    /// Reads bytes that lie in [`Self::existing`].
+    fn read_existing(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.read(offset, buf)
+    }
+
+    /// Bytes that [`Self::read_existing`] gave are right. A target that has them from somewhere else takes
+    /// them now.
+    fn keep(&self, _offset: u64, _bytes: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Takes checked bytes.
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;

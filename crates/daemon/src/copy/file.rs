@@ -1,16 +1,17 @@
 //! A file of a copy on its way to the destination.
 //!
 //! It is asked for, may prove to be the same after all (where contents are compared), else grows
-//! under a temporary name, starting from what an interrupted copy left or from the file that it
+//! under a temporary name, with what an interrupted copy left and what is still right of the file that it
 //! replaces, and takes its name in a batch with others.
 
 use std::ffi::OsStr;
 use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use towpath_content::Oid;
 use towpath_content::pieces::{MIN_LOG2, Value};
@@ -18,6 +19,7 @@ use towpath_content::tree::{Kind, Metadata, Time};
 use towpath_files::{BeforeNaming, FileError, Overwrite, RelPath, Staged, Stamp};
 use towpath_plugins::processor::{Object, Processors};
 use towpath_store::{About, hash_open_file};
+use towpath_transfer::intervals::Intervals;
 use towpath_transfer::object::CheckError;
 use towpath_transfer::{FetchError, Metadata as Labels, Outcome, Target};
 
@@ -30,7 +32,7 @@ use crate::lock::lock;
 use crate::partial::PartialFile;
 use crate::placing::Begun;
 
-/// A file that it replaces is worth to start from if it has as many bytes.
+/// A file that it replaces is worth reading if it has as many bytes.
 const WORTH_READING: u64 = 1 << (MIN_LOG2 + 1);
 
 /// What is known of a file when it is asked for.
@@ -69,6 +71,13 @@ pub struct CopyFile {
     place: Mutex<Option<Place>>,
     staged: Mutex<Option<Staged>>,
     partial: PartialFile,
+    older: OnceLock<Older>,
+}
+
+/// The file that it replaces, from which pieces are taken over that are the same.
+struct Older {
+    file: std::fs::File,
+    size: u64,
 }
 
 /// What is to be done when a file has its name.
@@ -95,6 +104,7 @@ impl CopyFile {
             place: Mutex::new(Some(place)),
             staged: Mutex::default(),
             partial: PartialFile::default(),
+            older: OnceLock::new(),
         })
     }
 
@@ -342,20 +352,26 @@ impl CopyFile {
         self.receiving.placing()?.destination.stage_content_for(&self.wanted.path, content, sparse)
     }
 
-    /// A temporary for it: what an interrupted copy left, else a new one, filled as far as the
-    /// file that it replaces may be of use; and where bytes are in it. They are all hashed before
+    /// A temporary for it: what an interrupted copy left, else a new one, which shares the bytes of the file
+    /// that it replaces where the file system can do so; and where bytes are in it. They are all hashed before
     /// they count.
     fn open(&self, size: u64) -> Result<Begun, FileError> {
         let placing = self.receiving.placing()?;
         let key = self.key();
         let reopen = |name: &str| placing.destination.reopen_staged_for(&self.wanted.path, name);
+        let older = self.open_older();
         if let Some(left) = placing.left_of(&key, size, reopen)? {
+            older.into_iter().for_each(|older| drop(self.older.set(older)));
             return Ok(left);
         }
         let staged = self.fresh(size)?;
         placing.note_part(&key, &staged, self.wanted.size > 1 << MIN_LOG2);
-        let existing = self.start_from_old(&staged).into_iter().collect();
-        Ok((staged, existing))
+        let Some(older) = older else { return Ok((staged, Vec::new())) };
+        if staged.body().share(&older.file)? {
+            return Ok((staged, std::iter::once(0..older.size).collect()));
+        }
+        let _ = self.older.set(older);
+        Ok((staged, Vec::new()))
     }
 
     /// Names what an interruption leaves of it: the same file at the same place goes on.
@@ -366,17 +382,22 @@ impl CopyFile {
         Oid::of(&[self.wanted.path.as_bytes(), b"\0", &state].concat())
     }
 
-    /// Fills a new temporary with the bytes of the file that it replaces; only a help.
-    fn start_from_old(&self, staged: &Staged) -> Option<Range<u64>> {
+    /// The file that it replaces, if that is worth reading; only a help.
+    fn open_older(&self) -> Option<Older> {
         let old = self.wanted.old.filter(|old| old.size >= WORTH_READING)?;
         if self.receiving.options.whole_file || self.size() < WORTH_READING {
             return None;
         }
         let placing = self.receiving.placing().ok()?;
         let file = placing.destination.open_file(&self.wanted.path, &old).ok()?;
-        let size = old.size.min(self.size());
-        staged.body().copy_from(&file, size, false).ok()?;
-        Some(0..size)
+        Some(Older { file, size: old.size.min(self.size()) })
+    }
+
+    /// The older version, for bytes that are not in the temporary.
+    fn older_with(&self, range: &Range<u64>) -> Option<&Older> {
+        let is_in_temporary = |left: &Range<u64>| left.start <= range.start && range.end <= left.end;
+        let older = self.older.get().filter(|older| range.end <= older.size)?;
+        (!self.partial.existing().iter().any(is_in_temporary)).then_some(older)
     }
 
     fn finish(&self, content: Option<(Oid, Vec<Value>)>) -> Result<(), FileError> {
@@ -426,11 +447,28 @@ impl Target for CopyFile {
     }
 
     fn existing(&self) -> Vec<Range<u64>> {
-        self.partial.existing().to_vec()
+        let mut existing = Intervals::default();
+        self.partial.existing().iter().for_each(|left| existing.insert(left.clone()));
+        self.older.get().into_iter().for_each(|older| existing.insert(0..older.size));
+        existing.iter().collect()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.partial.read(offset, buf)
+    }
+
+    fn read_existing(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        match self.older_with(&(offset..offset + buf.len() as u64)) {
+            Some(older) => older.file.read_exact_at(buf, offset),
+            None => self.read(offset, buf),
+        }
+    }
+
+    fn keep(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        match self.older_with(&(offset..offset + bytes.len() as u64)) {
+            Some(_) => self.write(offset, bytes),
+            None => Ok(()),
+        }
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

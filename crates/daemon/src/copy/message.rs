@@ -298,9 +298,8 @@ impl Message {
         Envelope { message: Some(self) }.encode_to_vec().into()
     }
 
-    /// Its bytes, packed if that makes them fewer.
-    pub fn into_packed_bytes(self, level: i32) -> Bytes {
-        let bytes = self.into_bytes();
+    /// The bytes of a message, packed if that makes them fewer.
+    pub fn pack(bytes: Bytes, level: i32) -> Bytes {
         match packing::pack(&bytes, level) {
             Some(packed) => Self::Packed(packed.into()).into_bytes(),
             None => bytes,
@@ -518,17 +517,17 @@ mod tests {
     #[test]
     fn a_packed_message_is_read_like_any_other_but_not_twice() {
         let message = Message::Entries(vec![7; 100_000].into());
-        let packed = message.clone().into_packed_bytes(3);
+        let packed = Message::pack(message.clone().into_bytes(), 3);
         assert!(packed.len() < 1000);
         assert_eq!(Message::from_bytes(packed.clone()).unwrap(), message);
         let twice = Message::Packed(packing::pack(&[&packed[..], &[0; 900]].concat(), 3).unwrap().into());
         assert!(Message::from_bytes(twice.into_bytes()).is_err());
         let twice = zstd::bulk::compress(&packed, 3).unwrap();
         assert!(Message::from_bytes(Message::Packed(twice.into()).into_bytes()).is_err());
-        let large = Message::Entries(vec![7; 300_000].into()).into_packed_bytes(3);
+        let large = Message::pack(Message::Entries(vec![7; 300_000].into()).into_bytes(), 3);
         assert!(Message::from_bytes(large).is_err(), "longer than a message may be");
         let little = Message::Considered(1);
-        assert_eq!(little.clone().into_packed_bytes(3), little.into_bytes());
+        assert_eq!(Message::pack(little.clone().into_bytes(), 3), little.into_bytes());
     }
 
     #[test]

@@ -313,7 +313,8 @@ fn look(takeover: &Arc<Takeover>, adaptive: Option<&Arc<Adaptive>>, limit: f64) 
     Box::new(move || {
         let measured = adaptive.as_ref().map_or(0.0, |adaptive| adaptive.network_rate());
         let rate = if measured > 0.0 { measured } else { limit };
-        Network { rate, round_trip: takeover.path().round_trip }
+        // A machine that is busy answers late, however near it is.
+        Network { rate, round_trip: takeover.path().shortest }
     })
 }
 

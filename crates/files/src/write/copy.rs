@@ -17,6 +17,16 @@ use crate::sparse::{DataRanges, write_sparse};
 const PART: usize = 1 << 20;
 
 impl Body {
+    /// Shares the blocks of `file`, all or none: false where the file system can't. The body is new, with nothing
+    /// in it; it keeps its own length.
+    pub fn share(&self, file: &File) -> Result<bool, FileError> {
+        let is_shared = ioctl_ficlone(self.file(), file).is_ok();
+        if is_shared {
+            self.set_size(self.size())?;
+        }
+        Ok(is_shared)
+    }
+
     /// Takes the first `size` bytes of `file`, which is this long or longer; its holes stay holes.
     /// With `sparse`, runs of zeros become holes too. The body is new, with nothing in it.
     pub fn copy_from(&self, file: &File, size: u64, sparse: bool) -> Result<(), FileError> {

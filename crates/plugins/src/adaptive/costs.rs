@@ -5,9 +5,8 @@
 
 use std::time::Duration;
 
-/// Weight of the newest measurement: smooths single hiccups, follows a change of load in a few
-/// operations (the paper's α).
-pub const ALPHA: f64 = 0.2;
+use towpath_transfer::rate::Average;
+
 /// Most STATs do not lead to a perfect match (the paper's w, optional there): such that the old version in
 /// the destination, with p = 0.6, is read before the directory above is listed, with p up to 1 the deeper it lies.
 const STAT_WEIGHT: f64 = 1.8;
@@ -19,33 +18,6 @@ const CHUNK: u64 = 16 << 10;
 const ASSUMED_RATE: f64 = 500e6;
 /// What a good disk and several cores reach: until it is measured it can't be ruled out.
 const HOPED_RATE: f64 = 1.5e9;
-/// Arrivals are gathered for so long, seconds, before they count as one measurement.
-const INTERVAL: f64 = 0.05;
-
-/// An exponentially weighted moving average that begins with an assumption.
-#[derive(Debug, Clone, Copy)]
-pub struct Average {
-    value: f64,
-    is_measured: bool,
-}
-
-impl Average {
-    /// Stands for `value` until the first measurement.
-    pub const fn assumed(value: f64) -> Self {
-        Self { value, is_measured: false }
-    }
-
-    /// One more measurement.
-    pub fn add(&mut self, sample: f64) {
-        self.value = if self.is_measured { self.value + ALPHA * (sample - self.value) } else { sample };
-        self.is_measured = true;
-    }
-
-    /// The average, or the assumption.
-    pub fn get(&self) -> f64 {
-        self.value
-    }
-}
 
 /// What the disk's operations cost.
 #[derive(Debug, Clone, Copy)]
@@ -130,7 +102,7 @@ impl Costs {
 
     /// Bytes a second that could be read and hashed.
     pub fn hoped_rate(&self) -> f64 {
-        if self.byte.is_measured { self.hash_rate() } else { HOPED_RATE }
+        if self.byte.is_measured() { self.hash_rate() } else { HOPED_RATE }
     }
 
     /// Bytes a second that are read and hashed.
@@ -139,65 +111,9 @@ impl Costs {
     }
 }
 
-/// Bytes a second that the network brings while it is asked for something.
-#[derive(Debug, Clone, Copy)]
-pub struct Rate {
-    average: Average,
-    /// Since when it is asked and nothing came.
-    since: Option<f64>,
-    /// Bytes and seconds of the open interval. Time in which nothing was asked does not count.
-    gathered: (u64, f64),
-}
-
-impl Default for Rate {
-    fn default() -> Self {
-        Self { average: Average::assumed(0.0), since: None, gathered: (0, 0.0) }
-    }
-}
-
-impl Rate {
-    /// Something was asked of a network that was idle: measuring goes on.
-    pub fn asked(&mut self, now: Duration) {
-        self.since.get_or_insert(now.as_secs_f64());
-    }
-
-    /// Bytes came; `is_idle` if nothing is asked any more.
-    pub fn arrived(&mut self, now: Duration, bytes: u64, is_idle: bool) {
-        let now = now.as_secs_f64();
-        let Some(since) = self.since else { return };
-        self.since = (!is_idle).then_some(now);
-        let (total, elapsed) = (self.gathered.0 + bytes, self.gathered.1 + now - since);
-        self.gathered = (total, elapsed);
-        if elapsed >= INTERVAL {
-            self.average.add(total as f64 / elapsed);
-            self.gathered = (0, 0.0);
-        }
-    }
-
-    /// Bytes a second, 0 before the first measurement. While nothing comes it falls, as no more
-    /// than `expected` bytes can have been on their way.
-    pub fn get(&self, now: Duration, expected: u64) -> f64 {
-        let average = self.average.get();
-        let elapsed = self.gathered.1 + self.since.map_or(0.0, |since| now.as_secs_f64() - since);
-        match elapsed > 4.0 * INTERVAL {
-            true => average.min((self.gathered.0 + expected) as f64 / elapsed),
-            false => average,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_average_follows_by_a_fifth() {
-        let mut average = Average::assumed(9.0);
-        assert_eq!(average.get(), 9.0);
-        average.add(1.0);
-        average.add(2.0);
-        assert!((average.get() - 1.2).abs() < 1e-9);
-    }
 
     #[test]
     fn small_files_do_not_tell_the_rate_of_the_disk() {
@@ -208,28 +124,5 @@ mod tests {
         costs.hashed(1 << 20, Duration::from_secs(1));
         assert!((costs.hash_rate() - 1_048_576.0).abs() < 1.0);
         assert!(costs.chunk_alone() >= costs.chunk_in_passing());
-    }
-
-    #[test]
-    fn a_rate_falls_while_nothing_comes() {
-        let mut rate = Rate::default();
-        let at = Duration::from_millis;
-        rate.asked(at(0));
-        for now in 1..=10 {
-            rate.arrived(at(now * 100), 1000, false);
-        }
-        assert!((rate.get(at(1000), 500) - 10_000.0).abs() < 1.0);
-        assert!(rate.get(at(11_000), 500) < 60.0);
-    }
-
-    #[test]
-    fn idle_time_is_not_slowness() {
-        let mut rate = Rate::default();
-        let at = Duration::from_millis;
-        rate.asked(at(0));
-        rate.arrived(at(100), 1000, true);
-        rate.asked(at(60_000));
-        rate.arrived(at(60_100), 1000, true);
-        assert!((rate.get(at(90_000), 0) - 10_000.0).abs() < 1.0);
     }
 }

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use towpath_content::Oid;
 use towpath_transfer::plugin::ObjectFacts;
+use towpath_transfer::rate::Rate;
 
-use super::costs::{Costs, Rate};
+use super::costs::Costs;
 use super::pressure::{Gauge, Queues};
 use super::worth::{Progress, RecipeJudge};
 
@@ -147,6 +148,8 @@ impl Meter {
         }
         let round_trip = self.round_trip.unwrap_or_default();
         let (rate, disk_rate) = (self.rate.get(now, self.outstanding), self.costs.hoped_rate());
+        // What was read here in passing shows how slow the disk is, but not how fast.
+        let disk_rate = if facts.read_rate > 0.0 { disk_rate.min(facts.read_rate) } else { disk_rate };
         let disk_is_free = self.gauge.disk_is_free();
         if self.objects.len() >= OBJECTS && !self.objects.contains_key(&facts.asked_as) {
             return None;
@@ -210,7 +213,7 @@ mod tests {
                 meter.ended(&oid, 65536, true, at(now));
                 meter.asked(oid, 65536, at(now));
             }
-            let facts = ObjectFacts { oid, asked_as: oid, size, missing, group: &group };
+            let facts = ObjectFacts { oid, asked_as: oid, size, missing, read_rate: 0.0, group: &group };
             if meter.wants_recipe(&facts, |_| is_promising, round_trip, at(now)).is_some() {
                 return Some(now);
             }
@@ -256,7 +259,14 @@ mod tests {
         let (oid, group, mut meter) = (Oid::of(b"it"), Group::default(), Meter::new(Costs::new(16384)));
         let at = Duration::from_millis;
         meter.asked(oid, FIRST_WINDOW, at(0));
-        let facts = ObjectFacts { oid, asked_as: oid, size: 50 * MIB, missing: 50 * MIB, group: &group };
+        let facts = ObjectFacts {
+            oid,
+            asked_as: oid,
+            size: 50 * MIB,
+            missing: 50 * MIB,
+            read_rate: 0.0,
+            group: &group,
+        };
         assert_eq!(meter.wants_recipe(&facts, |_| true, at(40), at(10)), Some(Wanted { kept: 0 }));
         assert_eq!(meter.window(MIB, at(400)), 0);
         assert!(meter.window(MIB, at(6000)) > 0, "it does not come");
@@ -276,7 +286,7 @@ mod tests {
         let at = Duration::from_millis;
         meter.asked(oid, FIRST_WINDOW, at(0));
         let size = 4096 * MIB;
-        let facts = ObjectFacts { oid, asked_as: oid, size, missing: size, group: &group };
+        let facts = ObjectFacts { oid, asked_as: oid, size, missing: size, read_rate: 0.0, group: &group };
         assert_eq!(meter.wants_recipe(&facts, |_| true, at(40), at(10)), Some(Wanted { kept: usize::MAX }));
         assert_eq!(meter.window(64 * MIB, at(11)), FIRST_WINDOW);
     }

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use super::costs::Rate;
+use towpath_transfer::rate::Rate;
+
 use super::worth::patience;
 
 /// The network as the scheduler sees it.

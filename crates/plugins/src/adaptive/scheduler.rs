@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use towpath_transfer::Tag;
+use towpath_transfer::rate::Rate;
 
 use super::account::{Account, Bottleneck};
 use super::arrival::{self, Step};
-use super::costs::{Costs, Rate};
+use super::costs::Costs;
 use super::event::{Action, End, Event};
 use super::groups::{GroupId, Groups, State};
 use super::heuristics::File;

@@ -11,7 +11,8 @@ use std::time::Duration;
 /// Before so long, and so many round trips, TCP has not shown yet how fast the network is.
 const WARM_UP: Duration = Duration::from_millis(250);
 const ROUND_TRIPS: u32 = 8;
-/// With this many bytes the rate is known after the round trips alone, if it took this long.
+/// With this many bytes the rate of a network that is not fast is known after the round trips alone, if it took
+/// this long.
 const TELLING_BYTES: u64 = 1 << 20;
 const SHORTEST: Duration = Duration::from_millis(20);
 /// From this round trip on a likely object's recipe is asked for with its first pieces: it is here before
@@ -30,6 +31,9 @@ const STAY_ABOVE: f64 = 1.1;
 /// Bytes a second of a network that is asked for a recipe though nothing is known that could be similar:
 /// cutting and hashing at both ends would cost a faster one more than a search finds by chance.
 const SPECULATIVE: f64 = 20e6;
+/// And where there is something similar: then what cutting and hashing take is known, and the same processors
+/// would bring the bytes sooner.
+const PROMISING: f64 = 250e6;
 /// Less than this is not worth a question.
 const LEAST_GAIN: f64 = 0.05;
 /// Share of the transfer's time that the network may wait for the disk in vain.
@@ -119,9 +123,16 @@ impl Progress {
         (piece > 2.0 * made).then(|| Duration::from_secs_f64((HELD * self.network_time()).min(MOST_HELD)))
     }
 
+    /// Bytes a second of a network that is not asked for a recipe.
+    const fn fastest(&self) -> f64 {
+        if self.is_promising { PROMISING } else { SPECULATIVE }
+    }
+
     fn is_warm(&self) -> bool {
         let slow_start = self.round_trip * ROUND_TRIPS;
-        let knows_early = self.arrived >= TELLING_BYTES && self.elapsed >= SHORTEST.max(slow_start);
+        let knows_early = self.arrived >= TELLING_BYTES
+            && self.elapsed >= SHORTEST.max(slow_start)
+            && self.likely_rate() < SPECULATIVE;
         knows_early || self.elapsed >= WARM_UP.max(slow_start)
     }
 
@@ -143,7 +154,7 @@ impl RecipeJudge {
         let (network, disk) = (progress.network_time(), progress.disk_time());
         let factor = if self.is_wanted { STAY_ABOVE } else { ASK_ABOVE };
         self.is_wanted = (progress.is_warm() || progress.is_early())
-            && (progress.is_promising || progress.likely_rate() < SPECULATIVE)
+            && (self.is_wanted || progress.likely_rate() < progress.fastest())
             && (progress.disk_is_free || self.is_wanted)
             && network > factor * disk
             && network > disk + LEAST_GAIN;

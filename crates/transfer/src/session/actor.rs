@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use towpath_content::pieces::{Layout, MIN_LOG2};
 use towpath_store::About;
 
+use super::comparing::Comparison;
 use super::events::{Checked, Event};
 use super::recipes::{Asked, Rounds};
 use super::sink::SessionSink;
@@ -21,6 +22,7 @@ use crate::ledger::{Ledger, Verdict};
 use crate::object::Object;
 use crate::plugin::{Context, Description, TransferPlugin};
 use crate::progress::Progress;
+use crate::rate::Rate;
 use crate::want::{Delivery, ObjectKey, Outcome, Tag, Want, WantId};
 
 /// How often stalls are looked for.
@@ -44,6 +46,8 @@ pub(super) struct Active {
     pub(super) switched: u64,
     /// Bytes in the target that may be good.
     pub(super) existing: Intervals,
+    /// Pieces that may be here and that nobody looked at.
+    pub(super) comparison: Comparison,
     /// Pieces being read back, and whether something was written to them since.
     pub(super) rechecking: HashMap<u64, bool>,
     /// Deliveries being checked and written.
@@ -90,6 +94,9 @@ pub(super) struct Actor {
     calls: usize,
     /// Of which objects the root plugin was asked whether it wants their recipes.
     pub(super) rounds: Rounds,
+    /// How fast pieces come.
+    pub(super) pace: Rate,
+    start: Instant,
 }
 
 impl Actor {
@@ -119,6 +126,8 @@ impl Actor {
             next_key: 1,
             calls: 0,
             rounds: Rounds::new(Instant::now()),
+            pace: Rate::default(),
+            start: Instant::now(),
         }
     }
 
@@ -131,7 +140,10 @@ impl Actor {
             tokio::select! {
                 () = token.cancelled() => break,
                 _ = inbox.recv_many(&mut batch, EVENTS_PER_ROUND) => {}
-                _ = tick.tick() => self.look_for_stall(),
+                _ = tick.tick() => {
+                    self.look_for_stall();
+                    self.go_on_comparing();
+                }
                 () = sleep_until(wake), if wake.is_some() => {}
             }
             for event in batch.drain(..) {
@@ -139,8 +151,16 @@ impl Actor {
             }
             self.look_for_recipes(Instant::now());
             self.ask();
+            if self.ledger.asked_cost() == 0 {
+                self.pace.arrived(self.now(), 0, true);
+            }
         }
         self.cancel_all(inbox);
+    }
+
+    /// Since the session began.
+    pub(super) fn now(&self) -> Duration {
+        self.start.elapsed()
     }
 
     fn cancel_all(mut self, mut inbox: mpsc::UnboundedReceiver<Event>) {
@@ -171,6 +191,7 @@ impl Actor {
             }
             Event::Recipe { key, answer } => self.recipe_answered(key, answer),
             Event::Checked { want, source, result } => self.checked(want, source, result),
+            Event::Compared { key, index, good } => self.compared(key, index, good),
             Event::Rechecked { key, index, good } => self.rechecked(key, index, good),
             Event::Completed { key, result } => self.finish(key, result),
         }
@@ -193,6 +214,7 @@ impl Actor {
             next_chunk: 0,
             switched: 0,
             existing: Intervals::default(),
+            comparison: Comparison::default(),
             rechecking: HashMap::new(),
             writing: 0,
             prefix: 0,
@@ -401,6 +423,9 @@ impl Actor {
         if !done.filled.is_empty() {
             self.count(source, done.fresh.min(want.id.len()), done.fresh, zeros);
         }
+        if matches!(want.id, WantId::Piece { .. }) {
+            self.pace.arrived(self.now(), want.id.len(), false);
+        }
         if whole {
             done.filled.iter().for_each(|place| self.whole(place.object, want.id.len()));
         }
@@ -428,23 +453,37 @@ impl Actor {
         self.finish(key, Ok(Fetched { oid, size, about }));
     }
 
+    /// A piece that may have been here was read.
+    fn compared(&mut self, key: ObjectKey, index: u64, good: bool) {
+        let now = self.now();
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        let was_written = active.rechecking.remove(&index) == Some(true);
+        let range = active.object.piece_range(index);
+        active.comparison.compared(range.end - range.start, good, now);
+        if good {
+            let fresh: u64 = self.ledger.gaps(key, &range).iter().map(|gap| gap.end - gap.start).sum();
+            self.progress.with(|snapshot| (snapshot.done += fresh, snapshot.kept += fresh));
+            let cancelled = self.ledger.cover(key, range.clone());
+            self.root.cancel_chunks(&cancelled);
+        }
+        match (was_written, good) {
+            // A chunk may have spoilt it since.
+            (true, _) => self.recheck(key, index),
+            (false, true) => {}
+            (false, false) => self.is_not_here(key, index, &range),
+        }
+        self.advance(key);
+    }
+
+    /// A piece that chunks filled was read back.
     fn rechecked(&mut self, key: ObjectKey, index: u64, good: bool) {
         let Some(active) = self.objects.get_mut(&key) else { return };
         if active.rechecking.remove(&index) == Some(true) {
             return self.recheck(key, index);
         }
-        let range = active.object.piece_range(index);
-        let from_recipe =
-            active.recipe.is_some() && self.ledger.have(key).is_some_and(|have| have.covers(&range));
-        match (good, from_recipe) {
-            (true, true) => {}
-            (true, false) => {
-                let len = range.end - range.start;
-                self.progress.with(|snapshot| (snapshot.done += len, snapshot.kept += len));
-                let cancelled = self.ledger.cover(key, range);
-                self.root.cancel_chunks(&cancelled);
-            }
-            (false, _) => self.distrust(key, index, range, from_recipe),
+        if !good {
+            let range = active.object.piece_range(index);
+            self.distrust(key, index, range);
         }
         self.advance(key);
     }
@@ -522,6 +561,7 @@ impl Actor {
                 return;
             }
             self.calls += 1;
+            self.pace.asked(self.now());
             self.call(wants, true);
         }
     }
@@ -577,7 +617,7 @@ impl Active {
     /// Whether every piece and chunk was planned.
     pub(super) fn planned_all(&self, layout: &Layout) -> bool {
         let chunks = self.recipe.as_ref().map_or(0, |recipe| recipe.chunks.len());
-        self.cursor >= self.end(layout) && self.next_chunk >= chunks
+        self.cursor >= self.end(layout) && self.comparison.is_over() && self.next_chunk >= chunks
     }
 
     /// The layout that wants of this object carry: the real one, or that of the part signed so far.

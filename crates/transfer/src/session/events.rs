@@ -55,6 +55,13 @@ pub(super) enum Event {
         source: Arc<str>,
         result: Checked,
     },
+    /// A piece that may have been here was read.
+    Compared {
+        key: ObjectKey,
+        index: u64,
+        good: bool,
+    },
+    /// A piece that chunks filled was read back.
     Rechecked {
         key: ObjectKey,
         index: u64,

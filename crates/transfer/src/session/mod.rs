@@ -5,6 +5,7 @@
 //! * `actor.rs`: the one task that owns all state; its inbox is `Event`.
 //! * `events.rs`: what that task is told.
 //! * `plan.rs`: which wants an object needs next.
+//! * `comparing.rs`: what may be here already, read by the disk or fetched by the network.
 //! * `questions.rs`: what is asked about objects.
 //! * `live.rs`: objects that are still being produced.
 //! * `recipes.rs`: from pieces to chunks in mid-transfer.
@@ -17,6 +18,7 @@
 //! and its workers; bytes already written stay in their targets.
 
 mod actor;
+mod comparing;
 mod events;
 mod live;
 mod plan;

@@ -1,14 +1,15 @@
-//! Which wants an object needs next: pieces in order, a bounded number ahead; what an earlier
-//! transfer left is read back and checked instead; chunks of a recipe stand in for pieces.
+//! Which wants an object needs next: pieces in order, a bounded number ahead; what may be here already is
+//! compared first, as far as that is of use; chunks of a recipe stand in for pieces.
 
 use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use towpath_content::pieces::Layout;
 
 use super::actor::{Active, Actor, Phase};
+use super::comparing::Network;
 use super::workers::Job;
 use crate::claim::RecipeChunk;
 use crate::want::{ObjectKey, Origin, Place, Want, WantId};
@@ -17,8 +18,13 @@ use crate::want::{ObjectKey, Origin, Place, Want, WantId};
 const AHEAD: usize = 512;
 
 impl Actor {
-    /// Adds wants for an object until enough are out.
+    /// Adds wants for an object until enough are out, and has what may be here compared.
     pub(super) fn plan(&mut self, key: ObjectKey) {
+        self.plan_ahead(key);
+        self.compare(key);
+    }
+
+    fn plan_ahead(&mut self, key: ObjectKey) {
         let (now, at_once) = (Instant::now(), self.root.takes_all_chunks());
         while let Some(active) = self.objects.get_mut(&key) {
             let out = self.ledger.open_wants(key) + active.rechecking.len();
@@ -40,18 +46,66 @@ impl Actor {
         }
     }
 
-    /// A piece that may be here is read back. Others are wanted, unless chunks are.
+    /// A piece that may be here is to be compared. Others are wanted, unless chunks are.
     fn plan_piece(&mut self, key: ObjectKey, layout: Layout, index: u64, now: Instant) {
         let Some(active) = self.objects.get_mut(&key) else { return };
         let range = layout.range(index);
         let may_be_here = !range.is_empty() && active.existing.covers(&range);
         if may_be_here && active.object.expected(index).is_some() {
-            return self.recheck(key, index);
+            return active.comparison.add(index);
         }
         if active.recipe.is_none() {
             let oid = active.object.content().unwrap_or(active.object.oid);
             self.add(key, WantId::Piece { oid, layout, index }, range.start, now);
         }
+    }
+
+    /// Lets the disk read on, and asks the network for pieces that are better not waited for.
+    fn compare(&mut self, key: ObjectKey) {
+        let is_due = |active: &&Active| active.phase == Phase::Fetching && !active.comparison.is_over();
+        let Some(has_recipe) = self.objects.get(&key).filter(is_due).map(|active| active.recipe.is_some())
+        else {
+            return;
+        };
+        let (now, network, open) = (self.now(), self.network(), self.ledger.open_wants(key));
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        while open < AHEAD
+            && let Some(index) = active.comparison.next(network.rate, has_recipe, now)
+        {
+            active.rechecking.insert(index, false);
+            let _ = self.jobs.send(Job::Compare { object: Arc::clone(&active.object), index });
+        }
+        if !has_recipe {
+            self.ask_for_uncompared(key, network, now);
+        }
+    }
+
+    fn ask_for_uncompared(&mut self, key: ObjectKey, mut network: Network, now: Duration) {
+        let window = self.root.window();
+        let mut asked = self.ledger.asked_cost();
+        while let Some(active) = self.objects.get_mut(&key)
+            && let Some(layout) = active.want_layout()
+            && let Some(index) = active.comparison.for_network(network, layout.piece_len(), now)
+        {
+            self.add_piece(key, index, layout.range(index).start);
+            asked += layout.piece_len();
+            network = Network { has_room: asked < window, is_idle: false, ..network };
+        }
+    }
+
+    fn network(&mut self) -> Network {
+        let (window, asked) = (self.root.window(), self.ledger.asked_cost());
+        let has_room = asked < window && !self.ledger.has_due(Instant::now());
+        // One that likes nothing to be asked brings nothing either.
+        let rate = if window == 0 { 0.0 } else { self.pace.get(self.now(), asked) };
+        Network { rate, has_room, is_idle: asked == 0 }
+    }
+
+    /// Objects of which pieces wait for the network may go on without an event of their own.
+    pub(super) fn go_on_comparing(&mut self) {
+        let waiting = self.objects.iter().filter(|(_, active)| !active.comparison.is_over());
+        let keys: Vec<ObjectKey> = waiting.map(|(&key, _)| key).collect();
+        keys.into_iter().for_each(|key| self.advance(key));
     }
 
     /// A chunk is wanted unless its bytes come another way.
@@ -60,7 +114,7 @@ impl Actor {
         let gaps = self.ledger.gaps_beside_pieces(key, &(chunk.offset..chunk.offset + u64::from(chunk.len)));
         let is_read_back = |gap: &Range<u64>| {
             let mut pieces = gap.start / layout.piece_len()..gap.end.div_ceil(layout.piece_len());
-            pieces.all(|index| active.rechecking.contains_key(&index))
+            pieces.all(|index| active.rechecking.contains_key(&index) || active.comparison.is_left(index))
         };
         if !gaps.iter().all(is_read_back) {
             self.add(key, WantId::Chunk { hash: chunk.hash, len: chunk.len }, chunk.offset, now);
@@ -138,19 +192,34 @@ impl Actor {
         self.plan(place.object);
     }
 
-    /// What lies in a piece is not the piece. After a recipe's chunks its maker is to blame; in
-    /// any case the piece is fetched as such.
-    pub(super) fn distrust(&mut self, key: ObjectKey, index: u64, range: Range<u64>, from_recipe: bool) {
+    /// What lies in a piece's place is something else: it is wanted.
+    pub(super) fn is_not_here(&mut self, key: ObjectKey, index: u64, range: &Range<u64>) {
         let Some(active) = self.objects.get_mut(&key) else { return };
-        if let Some(recipe) = active.recipe.as_ref().filter(|_| from_recipe) {
+        active.existing.remove(range.clone());
+        match active.recipe {
+            Some(_) => self.plan_chunks_in(key, range),
+            None => self.add_piece(key, index, range.start),
+        }
+    }
+
+    /// What chunks filled a piece with is not the piece: the recipe's maker is to blame, and the piece is
+    /// fetched as such.
+    pub(super) fn distrust(&mut self, key: ObjectKey, index: u64, range: Range<u64>) {
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        if let Some(recipe) = &active.recipe {
             tracing::warn!(maker = %recipe.maker, index, "a recipe's chunks do not make up the object");
             self.root.blame(&recipe.maker);
         }
-        let oid = active.object.content().unwrap_or(active.object.oid);
-        let Some(layout) = active.want_layout() else { return };
         active.existing.remove(range.clone());
         self.ledger.uncover(key, range.clone());
-        self.add(key, WantId::Piece { oid, layout, index }, range.start, Instant::now());
+        self.add_piece(key, index, range.start);
+    }
+
+    fn add_piece(&mut self, key: ObjectKey, index: u64, start: u64) {
+        let Some(active) = self.objects.get(&key) else { return };
+        let oid = active.object.content().unwrap_or(active.object.oid);
+        let Some(layout) = active.want_layout() else { return };
+        self.add(key, WantId::Piece { oid, layout, index }, start, Instant::now());
     }
 }
 

@@ -96,11 +96,21 @@ impl Actor {
             return false;
         };
         let size = layout.size();
+        let piece = layout.piece_len();
         let mut here = active.existing.clone();
+        here.remove(0..active.cursor * piece);
         self.ledger.have(key).into_iter().flat_map(|have| have.iter()).for_each(|range| here.insert(range));
-        let missing = size.saturating_sub(here.len()).saturating_sub(self.ledger.asked_bytes(key));
-        let facts =
-            ObjectFacts { oid, asked_as: active.object.oid, size, missing, group: &active.object.group };
+        let likely = (active.comparison.expected_good() * piece as f64) as u64;
+        let accounted = here.len() + likely + self.ledger.asked_bytes(key);
+        let missing = size.saturating_sub(accounted);
+        let facts = ObjectFacts {
+            oid,
+            asked_as: active.object.oid,
+            size,
+            missing,
+            read_rate: active.comparison.rate(self.now()),
+            group: &active.object.group,
+        };
         missing > 0 && self.root.wants_recipe(&facts)
     }
 
@@ -154,6 +164,9 @@ impl Actor {
             return;
         }
         active.recipe = Some(claim);
+        if !active.comparison.is_likely() {
+            active.comparison.give_up();
+        }
         active.switched = self.ledger.last_batch();
         self.ledger.take_back_pieces(key);
         self.advance(key);

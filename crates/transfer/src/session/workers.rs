@@ -25,6 +25,8 @@ pub(super) enum Job {
         destinations: Vec<Destination>,
         room: Option<OwnedSemaphorePermit>,
     },
+    /// Read what may be a piece and compare it with its value.
+    Compare { object: Arc<Object>, index: u64 },
     /// Read a piece back from the target and compare it with its value.
     Recheck { object: Arc<Object>, index: u64 },
     /// Everything is there: compare with the OID and close.
@@ -73,8 +75,13 @@ fn perform(job: Job, scratch: &mut Vec<u8>) -> Event {
             drop((delivery, room));
             Event::Checked { want, source, result }
         }
+        Job::Compare { object, index } => {
+            let good = compare(&object, index, scratch);
+            Event::Compared { key: object.key, index, good }
+        }
         Job::Recheck { object, index } => {
-            let good = recheck(&object, index, scratch);
+            let read = |offset, buf: &mut [u8]| object.target.read(offset, buf);
+            let good = is_good(&object, index, scratch, read);
             Event::Rechecked { key: object.key, index, good }
         }
         Job::Complete { object } => {
@@ -177,14 +184,28 @@ fn close_single(object: &Object, size: u64) -> Result<(), io::Error> {
     object.target.complete(&content, size, vec![*content.digest()])
 }
 
-fn recheck(object: &Object, index: u64, scratch: &mut Vec<u8>) -> bool {
+fn compare(object: &Object, index: u64, scratch: &mut Vec<u8>) -> bool {
+    let read = |offset, buf: &mut [u8]| object.target.read_existing(offset, buf);
+    if !is_good(object, index, scratch, read) {
+        return false;
+    }
+    let _turn = object.turn();
+    object.target.keep(object.piece_range(index).start, scratch).is_ok()
+}
+
+/// Whether what is read are the bytes of piece `index`.
+fn is_good(
+    object: &Object,
+    index: u64,
+    scratch: &mut Vec<u8>,
+    read: impl FnOnce(u64, &mut [u8]) -> io::Result<()>,
+) -> bool {
     let range: Range<u64> = object.piece_range(index);
     scratch.clear();
     scratch.resize((range.end - range.start) as usize, 0);
     let layout = object.layout().map_or_else(|| Layout::of(range.end), Ok);
     let Ok(layout) = layout else { return false };
-    object.target.read(range.start, scratch).is_ok()
-        && object.check_piece(&layout, index, scratch, None).is_ok()
+    read(range.start, scratch).is_ok() && object.check_piece(&layout, index, scratch, None).is_ok()
 }
 
 fn complete(object: &Object) -> Result<Fetched, FetchError> {

@@ -10,8 +10,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use towpath_transfer::rate::Rate;
+
 use super::tree::Tree;
-use crate::adaptive::costs::{Costs, Rate};
+use crate::adaptive::costs::Costs;
 use crate::adaptive::event::{Action, End, Event};
 use crate::adaptive::groups::Chunk;
 use crate::adaptive::heuristics::File;

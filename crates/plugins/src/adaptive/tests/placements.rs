@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use towpath_simnet::for_seeds;
+use towpath_transfer::rate::Rate;
 
 use super::tree::Tree;
-use crate::adaptive::costs::{Costs, Rate};
+use crate::adaptive::costs::Costs;
 use crate::adaptive::event::{Action, End, Event};
 use crate::adaptive::groups::Chunk;
 use crate::adaptive::heuristics::File;

@@ -42,7 +42,7 @@ impl TransferPlugin for Slow {
     }
 
     fn path(&self) -> PathState {
-        PathState { round_trip: Duration::from_millis(40), receive_queue: 0 }
+        PathState { round_trip: Duration::from_millis(40), ..PathState::default() }
     }
 
     fn get_descriptors<'a>(
@@ -135,8 +135,14 @@ async fn pieces_that_wait_are_taken_back_when_a_recipe_is_wanted() {
     let wants = vec![piece(it, 0), piece(it, 1), piece(other, 2), piece(it, 3)];
     let group = Group::default();
     let looking = async {
-        let facts =
-            ObjectFacts { oid: it, asked_as: it, size: SIZE, missing: SIZE - 3 * PIECE, group: &group };
+        let facts = ObjectFacts {
+            oid: it,
+            asked_as: it,
+            size: SIZE,
+            missing: SIZE - 3 * PIECE,
+            read_rate: 0.0,
+            group: &group,
+        };
         let begun = Instant::now();
         while !adaptive.wants_recipe(&facts) {
             assert!(begun.elapsed() < Duration::from_secs(5) && slow.cancelled().is_empty());

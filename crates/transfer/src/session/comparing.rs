@@ -1,0 +1,273 @@
+//! What lies in an object's place is read and compared with the values of its pieces, while the network brings
+//! others: the disk from the front, the network from the end where that is of use. Pure: handed the time.
+//!
+//! The disk goes on as long as it brings good pieces at a rate that counts beside the network's. Else it only
+//! looks at a place here and there: of a file in which something was inserted nothing behind that is good, but of
+//! one that was written over in part the rest is. The network is kept from what most likely is here already, unless
+//! the disk is so slow that waiting for it would take longer than the network alone.
+
+use std::time::Duration;
+
+use crate::intervals::Intervals;
+use crate::rate::Rate;
+
+/// Pieces being read at once, at most: what the network brings waits behind them.
+const READS: usize = 8;
+/// Weight of the newest piece in the share of good ones.
+const WEIGHT: f64 = 1.0 / 8.0;
+/// From this share on the next piece is taken for good.
+const LIKELY: f64 = 0.5;
+/// Bytes a second that comparing brings, as a share of the network's, below which it only looks here and there.
+const LEAST_SHARE: f64 = 0.1;
+/// How often it does.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How far apart such looks are, as a share of what is left (the golden ratio): anywhere soon.
+const STEP: f64 = 0.618_033_988_749_894_9;
+/// A disk faster than so many times the network is waited for, where pieces are likely good.
+const FAST_DISK: f64 = 2.0;
+/// Seconds that the disk still needs above which a network that nobody knows is tried with a piece.
+const LONG: f64 = 5.0;
+
+/// The pieces of one object that may be here. See the head of this module.
+#[derive(Debug)]
+pub(super) struct Comparison {
+    /// Those that nobody looked at.
+    left: Intervals,
+    /// Where the disk goes on.
+    next: u64,
+    /// The share of pieces that are good, of late.
+    good: f64,
+    reading: u64,
+    rate: Rate,
+    looks: u32,
+    last_look: Duration,
+}
+
+/// What is known of the network at the moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Network {
+    /// Bytes a second; 0 if nothing came yet.
+    pub(super) rate: f64,
+    /// Whether more could be asked of it.
+    pub(super) has_room: bool,
+    /// Whether nothing is asked of it.
+    pub(super) is_idle: bool,
+}
+
+impl Default for Comparison {
+    fn default() -> Self {
+        Self {
+            left: Intervals::default(),
+            next: 0,
+            good: 1.0,
+            reading: 0,
+            rate: Rate::default(),
+            looks: 0,
+            last_look: Duration::ZERO,
+        }
+    }
+}
+
+impl Comparison {
+    /// Piece `index` may be here.
+    pub(super) fn add(&mut self, index: u64) {
+        self.left.insert(index..index + 1);
+    }
+
+    /// Whether nobody looked at piece `index`.
+    pub(super) fn is_left(&self, index: u64) -> bool {
+        self.left.covers(&(index..index + 1))
+    }
+
+    /// True if nothing is left to look at.
+    pub(super) fn is_over(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// How many of the pieces that are left can be expected to be good.
+    pub(super) fn expected_good(&self) -> f64 {
+        self.left.len() as f64 * self.good
+    }
+
+    /// Bytes a second that were read and hashed, 0 if nothing was yet.
+    pub(super) fn rate(&self, now: Duration) -> f64 {
+        self.rate.get(now, u64::MAX)
+    }
+
+    /// Whether pieces are likely good.
+    pub(super) fn is_likely(&self) -> bool {
+        self.good >= LIKELY
+    }
+
+    /// What is left is left to others.
+    pub(super) fn give_up(&mut self) {
+        self.left = Intervals::default();
+    }
+
+    /// The next piece to read, if one should be read now; with `in_any_case` however the network does.
+    pub(super) fn next(&mut self, network: f64, in_any_case: bool, now: Duration) -> Option<u64> {
+        if self.reading >= READS as u64 {
+            return None;
+        }
+        if !in_any_case && !self.goes_on(network, now) {
+            if now.saturating_sub(self.last_look) < PAUSE || self.reading > 0 {
+                return None;
+            }
+            self.next = self.somewhere()?;
+            (self.looks, self.last_look) = (self.looks + 1, now);
+        }
+        let index = self.left.first_from(self.next).or_else(|| self.left.first_from(0))?;
+        self.left.remove(index..index + 1);
+        (self.next, self.reading) = (index + 1, self.reading + 1);
+        self.rate.asked(now);
+        Some(index)
+    }
+
+    /// True if comparing brings enough beside the network.
+    fn goes_on(&self, network: f64, now: Duration) -> bool {
+        let disk = self.rate(now);
+        disk <= 0.0 || self.good * disk >= LEAST_SHARE * network
+    }
+
+    fn somewhere(&self) -> Option<u64> {
+        let (first, last) = (self.left.first_from(0)?, self.left.last()?);
+        let share = (f64::from(self.looks + 1) * STEP).fract();
+        Some(first + ((last + 1 - first) as f64 * share) as u64)
+    }
+
+    /// A piece of so many bytes was read.
+    pub(super) fn compared(&mut self, bytes: u64, is_good: bool, now: Duration) {
+        self.reading = self.reading.saturating_sub(1);
+        self.rate.arrived(now, bytes, self.reading == 0);
+        self.good += WEIGHT * (f64::from(u8::from(is_good)) - self.good);
+    }
+
+    /// A piece that the network should bring, though it may be here; pieces have about `bytes` bytes.
+    pub(super) fn for_network(&mut self, network: Network, bytes: u64, now: Duration) -> Option<u64> {
+        let last = self.left.last().filter(|_| network.has_room && self.leaves_to(network, bytes, now))?;
+        self.left.remove(last..last + 1);
+        Some(last)
+    }
+
+    fn leaves_to(&self, network: Network, bytes: u64, now: Duration) -> bool {
+        let disk = self.rate(now);
+        if !self.is_likely() {
+            return true;
+        }
+        if disk <= 0.0 {
+            return false;
+        }
+        let seconds = (self.left.len() * bytes) as f64 / disk;
+        match network.rate > 0.0 {
+            true => disk < FAST_DISK * network.rate,
+            false => network.is_idle && seconds > LONG,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: u64 = 256 << 10;
+
+    /// What came of a comparison: pieces the disk found good, pieces that the network brought, and when it was over.
+    struct Came {
+        good: u64,
+        fetched: u64,
+        seconds: f64,
+    }
+
+    /// Disk and network bring bytes at these rates, until all of `count` pieces are here.
+    fn run(disk: f64, network: f64, count: u64, is_good: impl Fn(u64) -> bool) -> Came {
+        let mut it = Comparison::default();
+        (0..count).for_each(|index| it.add(index));
+        let (mut good, mut fetched, mut wanted, mut reading) = (0, 0, 0, Vec::new());
+        let (mut read_until, mut brought_until, mut measured) = (0.0, 0.0, 0.0);
+        let mut outstanding = 0;
+        for tick in 0u32.. {
+            let now = Duration::from_micros(50 * u64::from(tick));
+            let seconds = now.as_secs_f64();
+            while let Some(&index) = reading.first().filter(|_| read_until <= seconds) {
+                reading.remove(0);
+                read_until += BYTES as f64 / disk;
+                it.compared(BYTES, is_good(index), now);
+                if is_good(index) { good += 1 } else { wanted += 1 }
+            }
+            while outstanding > 0 && brought_until <= seconds {
+                (outstanding, fetched, measured) = (outstanding - 1, fetched + 1, network);
+                brought_until += BYTES as f64 / network;
+            }
+            if good + fetched == count {
+                return Came { good, fetched, seconds };
+            }
+            if outstanding == 0 {
+                brought_until = seconds + BYTES as f64 / network;
+            }
+            while outstanding < 2 && wanted > 0 {
+                (outstanding, wanted) = (outstanding + 1, wanted - 1);
+            }
+            let state = |outstanding| Network {
+                rate: measured,
+                has_room: outstanding < 2,
+                is_idle: outstanding == 0,
+            };
+            while it.for_network(state(outstanding), BYTES, now).is_some() {
+                outstanding += 1;
+            }
+            if reading.is_empty() {
+                read_until = seconds + BYTES as f64 / disk;
+            }
+            while let Some(index) = it.next(measured, false, now) {
+                reading.push(index);
+            }
+            assert!(tick < 10_000_000, "it does not end");
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn what_is_here_is_not_fetched_over_a_network_slower_than_the_disk() {
+        let came = run(500e6, 1e6, 400, |_| true);
+        assert_eq!((came.good, came.fetched), (400, 0));
+        let came = run(500e6, 1e6, 400, |index| index % 100 != 7);
+        assert_eq!((came.good, came.fetched), (396, 4));
+    }
+
+    #[test]
+    fn with_a_slow_disk_the_network_brings_the_end_meanwhile() {
+        let came = run(40e6, 120e6, 4000, |_| true);
+        assert!(came.seconds < 4000.0 * BYTES as f64 / 160e6 * 1.1, "{}", came.seconds);
+        assert!(came.good > 900, "{}", came.good);
+    }
+
+    #[test]
+    fn behind_an_insertion_the_network_waits_for_nothing_and_the_disk_hardly_reads() {
+        for (disk, network) in [(40e6, 120e6), (1e9, 1e9)] {
+            let came = run(disk, network, 4000, |index| index < 5);
+            assert!(came.good <= 5);
+            assert!(came.seconds < 4000.0 * BYTES as f64 / network * 1.03, "{}", came.seconds);
+        }
+    }
+
+    #[test]
+    fn what_is_the_same_behind_a_long_change_is_found_by_looking_here_and_there() {
+        let came = run(500e6, 60e6, 8000, |index| index >= 1000);
+        assert!(came.good > 5500, "{}", came.good);
+    }
+
+    #[test]
+    fn no_piece_is_lost_and_none_comes_twice() {
+        let mut it = Comparison::default();
+        (0..50).for_each(|index| it.add(index));
+        let (mut seen, mut now) = (Vec::new(), Duration::ZERO);
+        let network = Network { rate: 1e9, has_room: true, is_idle: false };
+        while !it.is_over() {
+            now += PAUSE;
+            seen.extend(it.next(1e9, false, now).inspect(|_| it.compared(BYTES, false, now)));
+            seen.extend(it.for_network(network, BYTES, now));
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (0..50).collect::<Vec<_>>());
+    }
+}
