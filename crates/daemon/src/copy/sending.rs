@@ -153,8 +153,8 @@ mod tests {
         std::fs::write(from.join("settled"), b"settled").unwrap();
         std::fs::write(from.join("under way"), b"under way").unwrap();
         let service = Service::open(Home::under(&folder.path().join("home")), Options::default()).unwrap();
-        let [(_peer, control, _inbox), (_far, _, mut first)] = ends(&service).await;
-        let [(beside, way, _kept), (_beside_far, _, mut second)] = ends(&service).await;
+        let [(_peer, control, _inbox), (_far, _to_near, mut first)] = ends(&service).await;
+        let [(beside, way, mut kept), (_beside_far, _to_beside, mut second)] = ends(&service).await;
         let ((told, _shown), (offers, _)) = (events(), peer_service(&service));
         let options = CopyOptions { recursive: true, ..CopyOptions::default() };
         let sources = Sources::open(&[from], true, &options).unwrap();
@@ -173,7 +173,7 @@ mod tests {
         let settled = Settled { placed: vec![2], ..Settled::default() };
         sender.hear(Message::Settled(settled), &asks).unwrap();
         beside.close("lost");
-        beside.until_closed().await;
+        assert_eq!(tokio::time::timeout(LIMIT, kept.next()).await.unwrap(), None);
         sender.lost(&asks);
         let came = answer(&mut first).await;
         assert_eq!((came.entry, came.content, came.is_again), (3, Bytes::from("under way"), true));

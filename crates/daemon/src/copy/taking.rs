@@ -523,8 +523,8 @@ mod tests {
         let (near, far) = tokio::io::duplex(64 << 10);
         let (near, far) = (tokio::io::split(near), tokio::io::split(far));
         let (one, other) = tokio::join!(
-            pipe::open(near.0, near.1, NodeId::from_bytes([1; 32]), Role::Responder, LIMIT),
-            pipe::open(far.0, far.1, NodeId::from_bytes([2; 32]), Role::Initiator, LIMIT),
+            pipe::open(near.0, near.1, NodeId([1; 32]), Role::Responder, LIMIT),
+            pipe::open(far.0, far.1, NodeId([2; 32]), Role::Initiator, LIMIT),
         );
         let config = PeerConfig { control: true, ..PeerConfig::default() };
         let (one, other) =
@@ -585,7 +585,7 @@ mod tests {
                     _ => continue,
                 }
             };
-            let error = ApiError::new(towpath_api::ErrorKind::Failed, "the disk is gone");
+            let error = ApiError::new(ErrorKind::Failed, "the disk is gone");
             let error = serde_json::to_vec(&error).unwrap().into();
             control.send(Message::Fatal(Fatal { error }).into_bytes()).await.unwrap();
             asked
