@@ -109,7 +109,12 @@ async fn the_control_streams_of_the_connection_that_is_chosen_meet() {
                 Some((control, mut inbox)) = far_stood.recv() => {
                     heard.spawn(async move { (inbox.next().await, control) });
                 }
-                Some(Ok((Some(message), _control))) = heard.join_next() => return message,
+                // One that was not chosen ends without a word.
+                Some(ended) = heard.join_next(), if !heard.is_empty() => {
+                    if let (Some(message), _control) = ended.unwrap() {
+                        return message;
+                    }
+                }
             }
         }
     };
