@@ -239,6 +239,7 @@ impl TransferPlugin for Direct {
         let paths = self.slots.peers().filter_map(|peer| peer.path());
         paths.fold(PathState::default(), |all, path| PathState {
             round_trip: all.round_trip.max(path.rtt),
+            shortest: all.shortest.max(path.min_rtt),
             receive_queue: all.receive_queue + path.receive_queue_bytes,
         })
     }
