@@ -12,9 +12,7 @@ use towpath_content::{Hint, Oid, hint};
 use towpath_link::Identity;
 use towpath_link::tcp::{Timeouts, dial_any};
 use towpath_transfer::plugin::{PathState, Pressure, Query, Sink};
-use towpath_transfer::{
-    BoxFuture, Context, Delivery, Description, Outcome, Payload, Tag, TransferPlugin, Want,
-};
+use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want};
 
 use super::answering::MAX_WANTS;
 use super::callers::Answers;
