@@ -312,7 +312,7 @@ mod tests {
 
     fn count_dirs(index: &Index) -> i64 {
         let count = "SELECT count(*) FROM dirs";
-        index.read("test", |conn| Ok(conn.query_row(count, [], |row| row.get::<_, u32>(0))?)).unwrap()
+        index.read("test", |conn| Ok(conn.query_row(count, [], |row| row.get(0))?)).unwrap()
     }
 
     fn add_dir(index: &Index, durability: Durability) {
