@@ -253,7 +253,7 @@ fn a_reader_that_stalls_for_too_long_is_cut_off_and_one_that_is_slow_is_not() {
         let head = reader.head().unwrap();
         assert_eq!(head.status, 200);
         for _ in 0..4 {
-            std::thread::sleep(pause);
+            thread::sleep(pause);
             reader.part()?;
         }
         reader.body(&head).map(drop)
