@@ -1,6 +1,6 @@
 //! The answering half of one connection at work: [`Answering`] decides, threads answer.
 //!
-//! One thread answers a peer's requests in turn, more urgent ones first ([`super::turns`]), and sends
+//! One thread answers a peer's requests in turn, more urgent ones first (`super::turns`), and sends
 //! batches of frames to the writer task through a short queue, so a peer that does not read holds a few
 //! hundred kilobytes and one thread that sleeps. Each followed object takes a further thread, which waits for the store, and so does each
 //! recipe that is asked for, as it may have to be made.
