@@ -178,7 +178,8 @@ impl Get {
         }
         let store = Arc::clone(&service.store) as Arc<dyn Store>;
         let allow = local_sources(service, node, request.reuse);
-        let (identity, peer) = (service.identity.clone(), peer_config(service, request.limit_rate));
+        let (identity, peer) =
+            (service.identity.clone(), peer_config(service, request.limit_rate, request.priority));
         let bare = match ticket.and_then(|ticket| ticket.enclosed) {
             Some(enclosed) => from_ticket(&oid, enclosed, store, &allow)?,
             None => {
@@ -527,9 +528,9 @@ fn group(destination: &Path, about: &About, layout: Option<&Layout>) -> Group {
 }
 
 /// How connections to peers behave.
-fn peer_config(service: &Service, limit_rate: u64) -> PeerConfig {
+fn peer_config(service: &Service, limit_rate: u64, priority: i8) -> PeerConfig {
     let (receive_pace, traffic) = (Arc::new(Pace::new(limit_rate)), Arc::clone(&service.metrics.fetched));
-    PeerConfig { receive_pace, traffic, ..service.bare_peer_config() }
+    PeerConfig { receive_pace, traffic, priority, ..service.bare_peer_config() }
 }
 
 /// Under its own name in `directory`.

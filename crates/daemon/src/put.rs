@@ -100,7 +100,7 @@ async fn put_cut(
     let lease = Lease {
         oid: plan.share.oid,
         content: plan.is_read.then_some(plan.share.oid).filter(|oid| !oid.is_live()),
-        size: (plan.about.kind == ObjectKind::Blob).then_some(plan.size),
+        size: (plan.is_read || plan.about.kind == ObjectKind::Blob).then_some(plan.size),
         secret: plan.share.secret,
         path: Some(plan.path.clone()),
         about: plan.about.clone(),
@@ -108,7 +108,39 @@ async fn put_cut(
         holder,
     };
     service.lease(&lease)?;
+    if !plan.is_read && !plan.boundaries.ends().is_empty() {
+        let noted = service.store.note_boundaries(&lease.oid, plan.boundaries.ends());
+        noted.map_err(|error| errors::store(&error))?;
+    }
     start_and_show(service, plan).await
+}
+
+/// Goes on with a put that this service acknowledged and did not finish when it ended: reads what was
+/// not read, and cuts it as the application wanted.
+pub(crate) async fn resume(service: &Arc<Service>, lease: Lease) -> Result<(), ApiError> {
+    let ends = service.store.noted_boundaries(&lease.oid).map_err(|error| errors::store(&error))?;
+    match (lease.content, lease.path) {
+        (Some(_), _) if ends.is_empty() => Ok(()),
+        (Some(content), _) => {
+            let service = Arc::clone(service);
+            let cutting = tokio::task::spawn_blocking(move || {
+                let boundaries = Boundaries::new(&ends)?;
+                cut_noted(&service, &lease.oid, &content, &boundaries);
+                Ok(())
+            });
+            cutting.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
+        }
+        (None, Some(path)) => {
+            // If the file has shrunk since, nothing says where its chunks end now.
+            let fits = |size| Boundaries::new(&ends).ok().filter(|it| it.check_size(size).is_ok());
+            let size = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
+            let put = put_cut(service, &path, lease.holder, fits(size).unwrap_or_default()).await?;
+            let read =
+                put.reading.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
+            read.map(drop)
+        }
+        (None, None) => Ok(()),
+    }
 }
 
 /// The same for an application: it counts as a transfer until all is read, and everybody who
@@ -217,13 +249,17 @@ fn read(service: &Service, plan: &Plan, report: &Report) -> Result<(Oid, u64), A
         ObjectKind::Blob => {
             let put = service.store.put_file(&plan.path, Some(live), &plan.about);
             let (oid, size) = put.map_err(|error| errors::store(&error))?;
-            cut(service, &oid, &plan.boundaries);
+            cut_noted(service, live, &oid, &plan.boundaries);
             Ok((oid, size))
         }
         ObjectKind::Tree => {
             let put =
                 put_tree::put(&service.store, service.processors(), &plan.path, live, &plan.about, report);
-            put.map(|TreeTotals { descriptor, bytes }| (descriptor, bytes))
+            let TreeTotals { descriptor, bytes } = put?;
+            if let Err(error) = service.store.note_size(live, bytes) {
+                tracing::warn!(%error, "the size of a tree was not noted");
+            }
+            Ok((descriptor, bytes))
         }
     }
 }
@@ -236,6 +272,16 @@ fn cut(service: &Service, oid: &Oid, boundaries: &Boundaries) {
         && let Err(error) = service.store.give_boundaries(oid, given)
     {
         tracing::warn!(%error, "boundaries of chunks were not kept");
+    }
+}
+
+/// The same for what was read under `name`, with which the boundaries were noted.
+fn cut_noted(service: &Service, name: &Oid, oid: &Oid, boundaries: &Boundaries) {
+    cut(service, oid, boundaries);
+    if !boundaries.ends().is_empty()
+        && let Err(error) = service.store.forget_boundaries(name)
+    {
+        tracing::warn!(%error, "boundaries of chunks are still noted");
     }
 }
 

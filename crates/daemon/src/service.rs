@@ -341,11 +341,10 @@ impl Service {
         let service = Arc::clone(self);
         tokio::spawn(async move {
             let leases = service.store.leases().unwrap_or_default();
-            for lease in leases.into_iter().filter(|lease| lease.content.is_none()) {
-                let (Some(path), holder) = (lease.path, lease.holder) else { continue };
-                match put::put(&service, &path, holder).await {
-                    Ok(put) => drop(put.reading.await),
-                    Err(error) => tracing::warn!(path = %path.display(), %error, "could not go on reading"),
+            for lease in leases {
+                let path = lease.path.clone().unwrap_or_default();
+                if let Err(error) = put::resume(&service, lease).await {
+                    tracing::warn!(path = %path.display(), %error, "could not go on with a put");
                 }
             }
         });

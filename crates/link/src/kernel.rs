@@ -72,16 +72,26 @@ mod linux {
         data_segs_in: u32,
         data_segs_out: u32,
         delivery_rate: u64,
+        limits_us: [u64; 3],
+        delivered: [u32; 2],
+        bytes_sent: u64,
+        bytes_retrans: u64,
+        dsack_dups: u32,
+        reord_seen: u32,
+        rcv_ooopack: u32,
+        snd_wnd: u32,
     }
 
     // The offsets of the header file, so that a slip above does not compile.
     const _: () = assert!(offset_of!(TcpInfo, rtt_us) == 68);
     const _: () = assert!(offset_of!(TcpInfo, total_retrans) == 100);
     const _: () = assert!(offset_of!(TcpInfo, notsent_bytes) == 144);
-    const _: () = assert!(size_of::<TcpInfo>() == 168);
+    const _: () = assert!(offset_of!(TcpInfo, delivery_rate) == 160);
+    const _: () = assert!(offset_of!(TcpInfo, rcv_ooopack) == 224);
+    const _: () = assert!(size_of::<TcpInfo>() == 232);
 
     pub fn path_info(socket: BorrowedFd<'_>) -> Option<PathInfo> {
-        let info = tcp_info(socket)?;
+        let (info, len) = tcp_info(socket)?;
         let micros = |us: u32| Duration::from_micros(u64::from(us));
         Some(PathInfo {
             rtt: micros(info.rtt_us),
@@ -93,11 +103,13 @@ mod linux {
             receive_queue_bytes: rustix::io::ioctl_fionread(socket).unwrap_or(0),
             send_queue_bytes: send_queue(socket).unwrap_or(0),
             retransmits: u64::from(info.total_retrans),
+            // Since Linux 5.4.
+            out_of_order: (len > offset_of!(TcpInfo, rcv_ooopack)).then(|| info.rcv_ooopack.into()),
         })
     }
 
-    /// Fields that an older kernel does not know stay zero.
-    fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
+    /// What the kernel knows, and how many bytes of it; fields that an older one does not know stay zero.
+    fn tcp_info(socket: BorrowedFd<'_>) -> Option<(TcpInfo, usize)> {
         let mut info = TcpInfo::default();
         let mut len = size_of::<TcpInfo>() as libc::socklen_t;
         // SAFETY: the kernel writes at most `len` bytes to `info`, which is that large, owned
@@ -111,7 +123,7 @@ mod linux {
                 &raw mut len,
             )
         };
-        (result == 0).then_some(info)
+        (result == 0).then_some((info, len as usize))
     }
 
     /// `SIOCOUTQ`: bytes sent and unsent that the peer has not acknowledged.
@@ -169,6 +181,7 @@ mod tests {
         assert!(info.rtt > Duration::ZERO && info.rtt < Duration::from_secs(1), "{info:?}");
         assert!(info.delivery_rate_bytes_per_s.is_some(), "{info:?}");
         assert!(info.min_rtt <= info.rtt * 10, "{info:?}");
+        assert!(info.out_of_order.is_none_or(|segments| segments < 1000), "{info:?}");
     }
 
     #[test]

@@ -131,6 +131,8 @@ settings! {
         live memory: Bytes = Bytes(2 << 30),
         /// Bytes of content that may be held in memory on their way to applications (`/v1/content`, `/v1/chunks`), over all of them. Half of it is divided evenly among `local_connections`, at least 8 KiB each, so that readers that stall keep nobody from reading.
         live content_memory: Bytes = Bytes(256 << 20),
+        /// How long an application may read nothing of content that it asked for (`/v1/content`, `/v1/chunks`) before its connection is closed; 0 for ever.
+        live reader_stall: Seconds = Seconds(3600),
         /// Bytes that stay free on a disk: with less, a transfer onto it is refused.
         live disk_free: Bytes = Bytes(0),
     }

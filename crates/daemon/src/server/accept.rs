@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 use towpath_api::{ApiError, ErrorKind};
 
 use super::Socket;
-use super::connection::{LocalStream, Slot};
+use super::connection::{LocalStream, Patience, Slot};
 use super::problem::Failure;
 use super::routes;
 use crate::service::InProcess;
@@ -40,6 +40,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// `limits.local_connections`.
 const BUFFER: usize = 32 << 10;
 
+/// Calls whose answers hold memory while the application does not read on. Others may go unread for ever:
+/// a session's stream holds leases.
+const CONTENT: [&str; 2] = ["/v1/content", "/v1/chunks"];
+
 /// Answers on `socket` until `end` completes.
 pub(super) async fn run(socket: &Socket, api: InProcess, end: impl Future<Output = ()>) {
     let routes = routes::router(api.clone());
@@ -56,9 +60,10 @@ pub(super) async fn run(socket: &Socket, api: InProcess, end: impl Future<Output
         let limit = api.0.config().limits.local_connections.0;
         if (connections.len() as u64) < limit {
             let (routes, ending, aborting) = (routes.clone(), ending.clone(), aborting.clone());
+            let api = api.clone();
             connections.spawn(async move {
                 tokio::select! {
-                    () = serve(stream, routes, ending) => {}
+                    () = serve(stream, routes, api, ending) => {}
                     () = aborting.cancelled() => {}
                 }
             });
@@ -96,14 +101,16 @@ fn http() -> http1::Builder {
     http
 }
 
-async fn serve(stream: UnixStream, routes: Router, ending: CancellationToken) {
-    let slot = Slot::default();
-    let io = TokioIo::new(LocalStream::new(stream, slot.clone()));
+async fn serve(stream: UnixStream, routes: Router, api: InProcess, ending: CancellationToken) {
+    let (slot, patience) = (Slot::default(), Patience::default());
+    let io = TokioIo::new(LocalStream::new(stream, slot.clone(), patience.clone()));
     let routes = TowerToHyperService::new(routes);
     let answer = service_fn(move |mut request: Request<Incoming>| {
         // What the call does not take is closed here, and a later request finds nothing.
         let passed = Slot::of(slot.take());
         request.extensions_mut().insert(passed);
+        let is_content = CONTENT.contains(&request.uri().path());
+        patience.limit(if is_content { api.0.config().limits.reader_stall.0 } else { 0 });
         routes.call(request)
     });
     let connection = http().serve_connection(io, answer);

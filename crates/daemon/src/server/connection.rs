@@ -3,17 +3,23 @@
 //! An application can pass one open descriptor (`SCM_RIGHTS`), attached to the first byte that it
 //! sends. Only the first read takes descriptors in: any that come later are closed by the kernel,
 //! as they are for every program that does not ask for them.
+//!
+//! An application that stops reading what it asked for holds memory, so its connection may be given a
+//! limit for that.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
+use tokio::time::Sleep;
 
 use crate::lock::lock;
 
@@ -54,17 +60,52 @@ impl Slot {
     }
 }
 
+/// How long the application may take none of the bytes that are sent: for ever, until it is limited.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Patience(Arc<AtomicU64>);
+
+impl Patience {
+    /// From now on so many seconds; 0 is for ever.
+    pub(super) fn limit(&self, seconds: u64) {
+        self.0.store(seconds, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<Duration> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|seconds| *seconds > 0).map(Duration::from_secs)
+    }
+}
+
 /// A connection on the local socket.
 pub(super) struct LocalStream {
     stream: UnixStream,
     slot: Slot,
     has_read: bool,
+    patience: Patience,
+    /// Since when nothing was taken: when that has been too long.
+    stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl LocalStream {
-    /// Reads from `stream`; a descriptor goes into `slot`.
-    pub(super) const fn new(stream: UnixStream, slot: Slot) -> Self {
-        Self { stream, slot, has_read: false }
+    /// Reads from `stream`; a descriptor goes into `slot`. Writes wait as long as `patience` says.
+    pub(super) const fn new(stream: UnixStream, slot: Slot, patience: Patience) -> Self {
+        Self { stream, slot, has_read: false, patience, stalled: None }
+    }
+
+    /// Ends the wait for an application that takes nothing.
+    fn bounded(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let Some(limit) = self.patience.get() else { return Poll::Pending };
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        ready!(stalled.as_mut().poll(context));
+        let why = "the application did not read what it asked for (limits.reader_stall)";
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, why)))
     }
 
     fn poll_first(&mut self, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -127,7 +168,8 @@ impl AsyncWrite for LocalStream {
         context: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, buf)
+        let written = Pin::new(&mut self.stream).poll_write(context, buf);
+        self.bounded(context, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -143,7 +185,8 @@ impl AsyncWrite for LocalStream {
         context: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, bufs)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, bufs);
+        self.bounded(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::json;
+use towpath_daemon::config::Seconds;
 
 use crate::client::Connection;
 use crate::relay::Relay;
@@ -237,6 +239,29 @@ fn a_reader_that_stalls_holds_up_nobody() {
     assert!(receiver.content(&ticket).with(200).body == all);
     let again = receiver.content(&ticket).with(200);
     assert_eq!(again.head.field("content-length"), Some("20000000"), "it is here, whoever still reads it");
+}
+
+#[test]
+fn a_reader_that_stalls_for_too_long_is_cut_off_and_one_that_is_slow_is_not() {
+    let daemon = Daemon::start();
+    let all = pattern(7, 2_000_000);
+    let (ticket, _) = daemon.put(&all);
+    daemon.limit(|limits| limits.reader_stall = Seconds(1));
+    let read = |pause: Duration| {
+        let mut reader = daemon.connect();
+        reader.request("GET", &format!("/v1/chunks?ticket={ticket}"), &[], b"");
+        let head = reader.head().unwrap();
+        assert_eq!(head.status, 200);
+        for _ in 0..4 {
+            thread::sleep(pause);
+            reader.part()?;
+        }
+        reader.body(&head).map(drop)
+    };
+    assert!(read(Duration::from_millis(400)).is_ok(), "slow");
+    assert!(read(Duration::from_millis(2500)).is_err(), "stalled");
+    daemon.limit(|limits| limits.reader_stall = Seconds(0));
+    assert!(read(Duration::from_millis(1500)).is_ok(), "without a limit");
 }
 
 #[test]

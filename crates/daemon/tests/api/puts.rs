@@ -4,8 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use towpath_content::Oid;
+use towpath_content::ticket::Secret;
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata};
+use towpath_daemon::Home;
 use towpath_daemon::config::Count;
+use towpath_store::{About, DiskStore, Holder, Lease, Store};
 
 use crate::client::Reply;
 use crate::world::{Daemon, eventually, pattern};
@@ -122,6 +125,60 @@ fn a_file_that_is_put_by_name_is_cut_where_its_application_says() {
     }
     let said = put(daemon.dir.path(), json!([1])).with(400).json();
     assert!(said["detail"].as_str().unwrap().contains("tree"), "{said}");
+}
+
+#[test]
+fn where_a_put_wants_its_chunks_outlives_the_daemon() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::under(dir.path());
+    let bytes = [pattern(14, 20_000), pattern(15, 20_000), pattern(16, 500)];
+    // As a daemon leaves them that is killed: one while it reads the file, one before it cuts what it
+    // read, one of a file that is shorter when the next one looks.
+    let store = DiskStore::open(home.state(), home.data()).unwrap();
+    let names = [1, 2, 3].map(|number| Oid::Live([number; 32]));
+    for (name, bytes) in names.iter().zip(&bytes) {
+        let path = dir.path().join(format!("file {}", bytes.len() + usize::from(name.digest()[0])));
+        std::fs::write(&path, bytes).unwrap();
+        let (secret, about) = (Secret([1; 16]), About::default());
+        let (oid, content, size, holder) = (*name, None, None, Holder::Pinned);
+        let path = Some(path.canonicalize().unwrap());
+        store.lease(&Lease { oid, content, size, secret, path, about, created: 1, holder }).unwrap();
+        store.note_boundaries(name, &[100, 7000]).unwrap();
+    }
+    let read = dir.path().join(format!("file {}", 20_002)).canonicalize().unwrap();
+    store.put_file(&read, Some(&names[1]), &About::default()).unwrap();
+    drop(store);
+
+    let daemon = Daemon::within(dir);
+    daemon.resume();
+    for bytes in &bytes[..2] {
+        let oid = Oid::of(bytes).to_string();
+        let recipe = || daemon.call("GET", &format!("/v1/objects/{oid}/recipe"), None);
+        eventually("it is cut", || recipe().head.status == 200 && ends(&daemon, &oid) == [100, 7000, 20_000]);
+    }
+    let short = Oid::of(&bytes[2]).to_string();
+    eventually("it is read", || {
+        daemon.call("GET", &format!("/v1/objects/{short}/recipe"), None).head.status == 200
+    });
+    assert_eq!(ends(&daemon, &short), [500]);
+}
+
+#[test]
+fn a_tree_that_was_put_by_name_has_a_size_in_the_list() {
+    let daemon = Daemon::start();
+    let tree = daemon.dir.path().join("tree");
+    std::fs::create_dir_all(tree.join("inner")).unwrap();
+    std::fs::write(tree.join("a"), pattern(1, 300_000)).unwrap();
+    std::fs::write(tree.join("inner/b"), pattern(2, 7)).unwrap();
+    let sizes = || {
+        let objects = daemon.call("GET", "/v1/objects", None).with(200).json();
+        objects.as_array().unwrap().iter().map(|object| object["size"].clone()).collect::<Vec<_>>()
+    };
+    let put = || daemon.call("POST", "/v1/put", Some(json!({ "path": tree }))).with(200);
+    put();
+    eventually("it is read", || sizes() == [300_007]);
+    put();
+    assert_eq!(sizes(), [300_007], "put again");
 }
 
 #[test]

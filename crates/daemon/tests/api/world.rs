@@ -64,6 +64,12 @@ impl Daemon {
         }
     }
 
+    /// Goes on with what was put before, as a start of the program does.
+    pub fn resume(&self) {
+        let _inside = self.runtime.as_ref().unwrap().enter();
+        self.service.resume_puts();
+    }
+
     pub fn connect(&self) -> Connection {
         Connection::open(&self.socket)
     }

@@ -244,6 +244,14 @@ impl Answer {
         }
     }
 
+    /// How urgent the asking side says its data are; `None` for a question.
+    pub const fn priority(&self) -> Option<i8> {
+        match self {
+            Self::Get(answer) => Some(answer.priority()),
+            Self::Question(_) => None,
+        }
+    }
+
     /// Whether it may take long, to wait for its object or to make a recipe: it should keep no other
     /// waiting.
     pub const fn takes_long(&self) -> bool {

@@ -1,10 +1,12 @@
 //! The answering half of one connection at work: [`Answering`] decides, threads answer.
 //!
-//! One thread answers a peer's requests in turn and sends batches of frames to the writer task
-//! through a short queue, so a peer that does not read holds a few hundred kilobytes and one thread
-//! that sleeps. Each followed object takes a further thread, which waits for the store, and so does each
+//! One thread answers a peer's requests in turn, more urgent ones first (`super::turns`), and sends
+//! batches of frames to the writer task through a short queue, so a peer that does not read holds a few
+//! hundred kilobytes and one thread that sleeps. Each followed object takes a further thread, which waits for the store, and so does each
 //! recipe that is asked for, as it may have to be made.
 
+use std::cmp::Ordering;
+use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,6 +19,7 @@ use super::answering::{Answer, Answering, Step};
 use super::outgoing::{self, Outbox, Outgoing};
 use super::service::{Service, Serving};
 use super::session::{Encoded, MAX_REQUESTS};
+use super::turns::Turn;
 use super::wire::Body;
 use crate::processor::Processors;
 
@@ -30,7 +33,21 @@ const FOLLOW_TICK: Duration = Duration::from_millis(500);
 /// The answering half of one connection. Dropping it ends its threads.
 pub struct Conversation {
     talk: Arc<Talk>,
-    answers: mpsc::Sender<Answer>,
+    answers: mpsc::Sender<Asked>,
+}
+
+/// An answer that is to be given.
+struct Asked {
+    answer: Answer,
+    /// Of a `Get`: its place among those of its node.
+    turn: Option<Turn>,
+}
+
+/// What waits for the thread that answers.
+struct Line {
+    inbox: mpsc::Receiver<Asked>,
+    /// In the order in which it was asked.
+    waiting: VecDeque<Asked>,
 }
 
 /// What the threads share.
@@ -64,12 +81,15 @@ impl Conversation {
     ) -> Self {
         let state = Mutex::new(Answering::new(node, binding, processors));
         let talk = Arc::new(Talk { service, node, outboxes, probe, unsent: Mutex::new(None), state });
-        let (answers, mut inbox) = mpsc::channel(MAX_REQUESTS);
+        let (answers, inbox) = mpsc::channel(MAX_REQUESTS);
         let server = Arc::clone(&talk);
         tokio::task::spawn_blocking(move || {
             let mut serving = server.serving();
-            while let Some(answer) = inbox.blocking_recv() {
-                server.give(answer, &mut serving);
+            let mut line = Line { inbox, waiting: VecDeque::new() };
+            while let Some(asked) = line.next(&server) {
+                if let Some(asked) = server.give(asked, &mut serving, |asked| line.goes_on(asked)) {
+                    line.waiting.push_front(asked);
+                }
             }
         });
         Self { talk, answers }
@@ -85,11 +105,14 @@ impl Conversation {
         let Some(answer) = self.talk.state().take(body, self.talk.service.issuer())? else { return Ok(()) };
         if answer.takes_long() {
             let talk = Arc::clone(&self.talk);
-            tokio::task::spawn_blocking(move || talk.give(answer, &mut talk.serving()));
+            let asked = Asked { answer, turn: None };
+            tokio::task::spawn_blocking(move || talk.give(asked, &mut talk.serving(), |_| true).is_none());
             return Ok(());
         }
+        let turns = self.talk.service.turns();
+        let turn = answer.priority().map(|priority| turns.enter(self.talk.node, priority));
         // There is room: no more requests are under way than the queue holds.
-        self.answers.try_send(answer).map_err(|_| "the service is shutting down".to_owned())
+        self.answers.try_send(Asked { answer, turn }).map_err(|_| "the service is shutting down".to_owned())
     }
 }
 
@@ -112,18 +135,34 @@ impl Talk {
         self.state().is_over(request)
     }
 
-    /// Gives an answer to its end, or until nobody wants more of it.
-    fn give(&self, mut answer: Answer, serving: &mut Serving) {
-        let (request, mut looked) = (answer.request(), Instant::now());
+    /// Gives an answer to its end, or until nobody wants more of it, or until it no longer `goes_on`:
+    /// then it is returned.
+    fn give(
+        &self,
+        mut asked: Asked,
+        serving: &mut Serving,
+        mut goes_on: impl FnMut(&Asked) -> bool,
+    ) -> Option<Asked> {
+        let (request, mut looked) = (asked.answer.request(), Instant::now());
         self.look(serving);
-        let mut batch = self.batch(&answer);
+        let mut batch = self.batch(&asked.answer);
         while !self.is_over(request) {
+            if !goes_on(&asked) {
+                batch.flush();
+                return Some(asked);
+            }
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
                 self.look(serving);
             }
             batch.at_most = serving.sending().frame_len();
-            match answer.step(serving, &mut |frame| batch.push(frame)) {
+            let mut sent = 0;
+            let step = asked.answer.step(serving, &mut |frame| {
+                sent += frame.len() as u64;
+                batch.push(frame);
+            });
+            asked.turn.iter().for_each(|turn| turn.went(sent));
+            match step {
                 Step::More => {}
                 Step::Wait { oid, seen } => {
                     batch.flush();
@@ -137,6 +176,7 @@ impl Talk {
         let done = self.state().end(request);
         batch.push(Outgoing::control(done));
         batch.flush();
+        None
     }
 
     fn batch(&self, answer: &Answer) -> Batch<'_> {
@@ -162,6 +202,76 @@ impl Talk {
     /// Blocks until the object changes or the peer no longer asks.
     fn wait(&self, request: u32, oid: &Oid, seen: u64) {
         while !self.is_over(request) && self.service.store().wait_change(oid, seen, FOLLOW_TICK) == seen {}
+    }
+}
+
+impl Line {
+    /// Waits for the next answer to give or to go on with; `None` when the connection has ended.
+    fn next(&mut self, talk: &Talk) -> Option<Asked> {
+        loop {
+            self.take_in();
+            if self.waiting.is_empty() {
+                return self.inbox.blocking_recv();
+            }
+            let is_over = |asked: &Asked| talk.is_over(asked.answer.request());
+            if let Some(at) = self.waiting.iter().position(is_over).or_else(|| self.choose()) {
+                return self.waiting.remove(at);
+            }
+            // Another connection of the node sends what is more urgent.
+            self.waiting.iter().find_map(|asked| asked.turn.as_ref()).into_iter().for_each(Turn::wait);
+        }
+    }
+
+    fn take_in(&mut self) {
+        while let Ok(asked) = self.inbox.try_recv() {
+            self.waiting.push_back(asked);
+        }
+    }
+
+    /// Of those that may go the most urgent, or a less urgent one if that has its rare turn; of equals
+    /// the first.
+    fn choose(&self) -> Option<usize> {
+        if !self.waiting.iter().any(Asked::is_contended) {
+            return Some(0);
+        }
+        let able = || self.waiting.iter().enumerate().filter(|(_, asked)| asked.may_go());
+        let most = able().map(|(_, asked)| asked.priority()).max()?;
+        let has_turn = |asked: &Asked| asked.priority() == most || asked.owes_nothing();
+        let chosen = able().filter(|(_, asked)| has_turn(asked)).min_by_key(|(_, asked)| asked.priority());
+        chosen.map(|(at, _)| at)
+    }
+
+    /// Whether the answer that is being given is still the one to give.
+    fn goes_on(&mut self, asked: &Asked) -> bool {
+        if !asked.is_contended() {
+            return true;
+        }
+        self.take_in();
+        let precedes = |other: &Asked| match other.priority().cmp(&asked.priority()) {
+            Ordering::Less => other.may_go() && other.owes_nothing(),
+            Ordering::Equal => false,
+            Ordering::Greater => other.may_go() && !asked.owes_nothing(),
+        };
+        asked.may_go() && !self.waiting.iter().any(precedes)
+    }
+}
+
+impl Asked {
+    /// Questions are short, and go before any data.
+    fn priority(&self) -> i16 {
+        self.turn.as_ref().map_or(i16::MAX, |turn| turn.priority().into())
+    }
+
+    fn is_contended(&self) -> bool {
+        self.turn.as_ref().is_some_and(Turn::is_contended)
+    }
+
+    fn may_go(&self) -> bool {
+        self.turn.as_ref().is_none_or(Turn::may_go)
+    }
+
+    fn owes_nothing(&self) -> bool {
+        self.turn.as_ref().is_some_and(Turn::owes_nothing)
     }
 }
 

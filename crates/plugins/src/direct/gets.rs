@@ -63,6 +63,10 @@ impl GetAnswer {
         self.get.request
     }
 
+    pub(super) const fn priority(&self) -> i8 {
+        self.get.priority()
+    }
+
     pub(super) fn step(&mut self, serving: &mut Serving, out: &mut dyn FnMut(Outgoing)) -> Step {
         if let Some(rest) = self.rest.take() {
             self.send_part(serving.sending(), rest, out);

@@ -25,6 +25,7 @@
 //! | [`gets`], [`answers`], `recipes` | answers to requests for data, to questions and for recipes, step by step |
 //! | [`access`] | who may fetch what: pure |
 //! | `sending` | the size of frames, and whether they are compressed unasked: pure |
+//! | `turns` | whose turn it is among one node's `Get`s: pure, and shared |
 //! | [`service`] | what a service gives to whom: rights and store |
 //! | [`dialling`] | whether to dial now, use what stands, or wait: pure |
 //! | `slots` | the connections to one peer |
@@ -67,6 +68,7 @@ mod sending;
 pub mod service;
 pub mod session;
 mod slots;
+mod turns;
 mod widening;
 pub mod wire;
 mod writer;

@@ -69,6 +69,8 @@ pub struct PeerConfig {
     pub wishes: Vec<String>,
     /// The encodings of data that this side takes and can send. Default: those of this build.
     pub processors: Processors,
+    /// How urgent what this side asks for is among all that its node asks of the peer. Default 0.
+    pub priority: i8,
 }
 
 impl Default for PeerConfig {
@@ -84,6 +86,7 @@ impl Default for PeerConfig {
             control: false,
             wishes: Vec::new(),
             processors: Processors::default(),
+            priority: 0,
         }
     }
 }
@@ -97,6 +100,7 @@ impl PeerConfig {
             processors: self.processors.clone(),
             wishes: self.wishes.clone(),
             serves,
+            priority: self.priority,
             source: source_name(node).into(),
         }
     }

@@ -32,7 +32,7 @@ impl GetRequest {
     pub fn new(root: &Oid, wants: Vec<Want>, by_bytes: bool) -> Self {
         let runs = runs(wants, by_bytes);
         let wants = runs.iter().map(|run| run.wire.clone()).collect();
-        Self { message: Get { request: 0, root: oid_field(root), wants }, runs }
+        Self { message: Get { root: oid_field(root), wants, ..Get::default() }, runs }
     }
 }
 

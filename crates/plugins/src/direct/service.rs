@@ -20,6 +20,7 @@ use super::access::{Decision, Facts, decide};
 use super::buffers::Buffers;
 use super::deltas;
 use super::sending::Sending;
+use super::turns::Turns;
 use crate::processor::{Object, Processors};
 
 /// Decoded descriptor blocks kept by whoever answers.
@@ -52,13 +53,15 @@ pub struct Service {
     recipes: Arc<Semaphore>,
     /// One for each delta that may be made at once: it takes memory and time.
     deltas: Arc<Semaphore>,
+    /// What is urgent of what each node asked.
+    turns: Arc<Turns>,
 }
 
 impl Service {
     /// Serves from `store` by the rights that `issuer` knows.
     pub fn new(store: Arc<dyn Store>, issuer: Arc<dyn Issuer>) -> Self {
         let [recipes, deltas] = [RECIPES, DELTAS].map(|most| Arc::new(Semaphore::new(most)));
-        Self { store, issuer, processors: Processors::default(), recipes, deltas }
+        Self { store, issuer, processors: Processors::default(), recipes, deltas, turns: Arc::default() }
     }
 
     /// What it gives passes `processors`.
@@ -71,6 +74,10 @@ impl Service {
     fn recipe(&self, oid: &Oid) -> Result<Arc<dyn RecipeNodes>, Outcome> {
         let _permit = self.recipes.try_acquire().map_err(|_| Outcome::RetryLater(RECIPE_WAIT))?;
         self.store.recipe(oid).map_err(|error| outcome_of(&error))
+    }
+
+    pub(super) const fn turns(&self) -> &Arc<Turns> {
+        &self.turns
     }
 
     pub(super) fn issuer(&self) -> &dyn Issuer {

@@ -52,6 +52,8 @@ pub struct SessionConfig {
     pub wishes: Vec<String>,
     /// This side has an answering half.
     pub serves: bool,
+    /// How urgent this side's `Get`s are among those of its node.
+    pub priority: i8,
     /// What the peer is called in deliveries.
     pub source: Arc<str>,
 }
@@ -204,7 +206,8 @@ impl Session {
         let number = self.number();
         let GetRequest { runs, message } = request;
         self.gets.insert(number, GetUnderWay::new(runs, Arc::clone(&self.config.source), now));
-        self.put(number, Body::Get(wire::Get { request: number, ..message }));
+        let urgency = self.config.priority.into();
+        self.put(number, Body::Get(wire::Get { request: number, urgency, ..message }));
         number
     }
 

@@ -95,12 +95,17 @@ impl Slots {
         self.used().iter().map(suggested).sum()
     }
 
+    /// Segments that came out of order on those in use; `None` if one of them can't tell.
+    fn out_of_order(&self) -> Option<u64> {
+        self.peers().map(|peer| peer.path().and_then(|path| path.out_of_order)).sum()
+    }
+
     /// Bytes came; see [`Widening::arrived`]. What is no longer in use closes when what was asked
     /// there has ended.
     pub fn arrived(&self, bytes: u64, is_waiting: bool, now: Instant) {
         let mut widening = lock(&self.widening);
         let before = widening.width();
-        widening.arrived(bytes, is_waiting, now);
+        widening.arrived(bytes, is_waiting, now, || self.out_of_order());
         let width = widening.width();
         drop(widening);
         if width != before {

@@ -1,10 +1,15 @@
 //! How many connections to keep to one peer: more as long as each step brings more bytes, else as
-//! many as before. Pure: handed the time and the bytes that came.
+//! many as before. Pure: handed the time, the bytes that came and what was lost on the way.
 //!
 //! One connection is all that most networks need. Where packets are lost at random, a loss-based
 //! congestion control (cubic) takes each loss for a full queue and leaves most of the link idle;
 //! several connections lose their packets one by one and together keep it busy. Whether that is so
 //! shows only when it is tried: the number is doubled, and stays if the rate went up by a quarter.
+//!
+//! A try that was in vain costs: the new connection fills the queue that the old one had just learned to
+//! keep short, both lose packets, and both slow down. So the first step waits until the rate is steady, for
+//! growth by itself would pass for the merit of the step, and until packets were lost in two periods in
+//! a row, more than when a queue runs full now and then. A path that loses nothing is tried, too, but late.
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +19,13 @@ const PERIOD: Duration = Duration::from_millis(400);
 const SETTLING: Duration = Duration::from_millis(400);
 /// A step is worth it if the rate grows by so much at least.
 const WORTH: f64 = 1.25;
-/// A step that was not worth it is tried again after so long, and then after twice that, ...
-const FIRST_REST: Duration = Duration::from_secs(15);
+/// A rate that grew by less since the period before is steady.
+const STEADY: f64 = 1.1;
+/// A path that loses nothing is tried only after so long.
+const LOSSLESS: Duration = Duration::from_secs(15);
+/// A step that was not worth it is tried again after so long, and then after twice that, ... Soon at
+/// first: where packets are lost at random, the rate of one period may be low by chance.
+const FIRST_REST: Duration = Duration::from_secs(3);
 /// ... but no later than after this.
 const LONGEST_REST: Duration = Duration::from_secs(240);
 
@@ -26,10 +36,19 @@ enum Phase {
     Idle,
     /// The rate settles until then.
     Settling(Instant),
-    /// The rate is measured since then, from this many bytes on.
-    Measuring(Instant, u64),
+    /// The rate is measured since then, from this many bytes and lost packets on.
+    Measuring(Instant, u64, Option<u64>),
     /// Enough connections, until then.
     Resting(Instant),
+}
+
+/// What was measured over a period.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Measured {
+    /// Bytes a second.
+    rate: f64,
+    /// Packets were lost, or nobody can tell.
+    is_lossy: bool,
 }
 
 /// How many connections to use now, and what is being tried.
@@ -39,16 +58,29 @@ pub struct Widening {
     width: usize,
     /// The width before the step that is being tried, and the rate then in bytes a second.
     before: Option<(usize, f64)>,
+    /// The period before this one, at the same width.
+    last: Option<Measured>,
     phase: Phase,
     rest: Duration,
     arrived: u64,
+    /// When a path that loses nothing is tried, too.
+    late: Option<Instant>,
 }
 
 impl Widening {
     /// Begins with `first` connections, and goes up to `most`.
     pub fn new(first: usize, most: usize) -> Self {
         let width = first.max(1);
-        Self { most: most.max(width), width, before: None, phase: Phase::Idle, rest: FIRST_REST, arrived: 0 }
+        Self {
+            most: most.max(width),
+            width,
+            before: None,
+            last: None,
+            phase: Phase::Idle,
+            rest: FIRST_REST,
+            arrived: 0,
+            late: None,
+        }
     }
 
     /// Connections to use now.
@@ -57,33 +89,52 @@ impl Widening {
     }
 
     /// So many bytes came at `now`. `is_waiting` says that the receiving side waits for the network,
-    /// not the network for it: only then can more connections help.
-    pub fn arrived(&mut self, bytes: u64, is_waiting: bool, now: Instant) {
+    /// not the network for it: only then can more connections help. `lost`, asked now and then, tells
+    /// how many packets were lost so far, if anyone can.
+    pub fn arrived(
+        &mut self,
+        bytes: u64,
+        is_waiting: bool,
+        now: Instant,
+        lost: impl FnOnce() -> Option<u64>,
+    ) {
         self.arrived += bytes;
         match self.phase {
-            Phase::Idle => self.phase = Phase::Settling(now + SETTLING),
-            Phase::Settling(until) | Phase::Resting(until) if now >= until => {
-                self.phase = Phase::Measuring(now, self.arrived);
+            Phase::Idle => {
+                self.late = Some(now + LOSSLESS);
+                self.settle(now);
             }
-            Phase::Measuring(since, _) if !is_waiting => {
-                // What is measured now is this machine, not the network.
-                self.phase = Phase::Settling(now.max(since) + SETTLING);
-            }
-            Phase::Measuring(since, from) => {
+            Phase::Settling(until) | Phase::Resting(until) if now >= until => self.measure(now, lost()),
+            // What is measured now is this machine, not the network.
+            Phase::Measuring(since, ..) if !is_waiting => self.settle(now.max(since)),
+            Phase::Measuring(since, bytes, before) => {
                 let elapsed = now.saturating_duration_since(since);
                 if elapsed >= PERIOD {
-                    self.judge((self.arrived - from) as f64 / elapsed.as_secs_f64(), now);
+                    let (rate, lost) = ((self.arrived - bytes) as f64 / elapsed.as_secs_f64(), lost());
+                    let is_lossy = lost.zip(before).is_none_or(|(lost, before)| lost > before);
+                    self.judge(Measured { rate, is_lossy }, now, lost);
                 }
             }
             Phase::Settling(_) | Phase::Resting(_) => {}
         }
     }
 
-    fn judge(&mut self, rate: f64, now: Instant) {
-        if let Some((width, old)) = self.before.take()
-            && rate < old * WORTH
+    fn settle(&mut self, now: Instant) {
+        self.last = None;
+        self.phase = Phase::Settling(now + SETTLING);
+    }
+
+    const fn measure(&mut self, now: Instant, lost: Option<u64>) {
+        self.phase = Phase::Measuring(now, self.arrived, lost);
+    }
+
+    fn judge(&mut self, measured: Measured, now: Instant, lost: Option<u64>) {
+        let tried = self.before.take();
+        if let Some((width, old)) = tried
+            && measured.rate < old * WORTH
         {
             self.width = width;
+            self.last = None;
             self.phase = Phase::Resting(now + self.rest);
             self.rest = (self.rest * 2).min(LONGEST_REST);
             return;
@@ -92,9 +143,25 @@ impl Widening {
             self.phase = Phase::Resting(now + LONGEST_REST);
             return;
         }
-        self.before = Some((self.width, rate));
-        self.width = (self.width * 2).min(self.most);
-        self.phase = Phase::Settling(now + SETTLING);
+        let last = self.last.replace(measured);
+        let steady = last.filter(|last| self.is_ripe(*last, measured, now)).map(|last| last.rate);
+        // After a step that was worth it the next one is likely to be.
+        let base = tried.map(|_| measured.rate).or(steady);
+        match base {
+            Some(rate) => {
+                self.before = Some((self.width, f64::midpoint(rate, measured.rate)));
+                self.width = (self.width * 2).min(self.most);
+                self.settle(now);
+            }
+            None => self.measure(now, lost),
+        }
+    }
+
+    /// Whether a step is to be tried after these two periods.
+    fn is_ripe(&self, last: Measured, this: Measured, now: Instant) -> bool {
+        let is_late = self.late.is_some_and(|late| now >= late);
+        let is_lossy = last.is_lossy && this.is_lossy;
+        this.rate <= last.rate * STEADY && (is_lossy || is_late)
     }
 }
 
@@ -102,13 +169,20 @@ impl Widening {
 mod tests {
     use super::*;
 
-    /// Runs for `seconds` with a rate that follows from the width; returns the widths, each once.
-    fn widths(widening: &mut Widening, seconds: u64, rate: impl Fn(usize) -> u64) -> Vec<usize> {
-        let start = Instant::now();
+    /// Runs for `seconds` with a rate that follows from the width and the time, and packets lost at
+    /// each of the times that `loses` names; returns the widths, each once.
+    fn run(
+        widening: &mut Widening,
+        seconds: u64,
+        rate: impl Fn(usize, Duration) -> u64,
+        loses: impl Fn(Duration) -> bool,
+    ) -> Vec<usize> {
+        let (start, mut lost) = (Instant::now(), 0);
         let mut seen = vec![widening.width()];
         for tick in 0..seconds * 100 {
-            let bytes = rate(widening.width()) / 100;
-            widening.arrived(bytes, true, start + Duration::from_millis(10 * tick));
+            let at = Duration::from_millis(10 * tick);
+            lost += u64::from(loses(at));
+            widening.arrived(rate(widening.width(), at) / 100, true, start + at, || Some(lost));
             if seen.last() != Some(&widening.width()) {
                 seen.push(widening.width());
             }
@@ -116,34 +190,81 @@ mod tests {
         seen
     }
 
+    /// On a path that loses packets all the time.
+    fn widths(widening: &mut Widening, seconds: u64, rate: impl Fn(usize) -> u64) -> Vec<usize> {
+        run(widening, seconds, |width, _| rate(width), |_| true)
+    }
+
     #[test]
     fn connections_are_added_while_each_step_brings_more() {
         let lossy = |width| 500_000 * width as u64;
-        assert_eq!(widths(&mut Widening::new(1, 16), 10, lossy), [1, 2, 4, 8, 16]);
+        assert_eq!(widths(&mut Widening::new(1, 16), 4, lossy), [1, 2, 4, 8, 16], "soon");
     }
 
     #[test]
     fn a_link_that_one_connection_fills_gets_a_second_one_for_a_moment_only() {
-        assert_eq!(widths(&mut Widening::new(1, 16), 10, |_| 12_500_000), [1, 2, 1]);
+        assert_eq!(widths(&mut Widening::new(1, 16), 4, |_| 12_500_000), [1, 2, 1]);
     }
 
     #[test]
     fn what_four_connections_fill_gets_four() {
         let rate = |width: usize| 1_000_000 * width.min(4) as u64;
-        assert_eq!(widths(&mut Widening::new(1, 16), 10, rate), [1, 2, 4, 8, 4]);
+        assert_eq!(widths(&mut Widening::new(1, 16), 6, rate), [1, 2, 4, 8, 4]);
+    }
+
+    #[test]
+    fn while_the_rate_grows_by_itself_nothing_is_tried() {
+        let growing = |_, at: Duration| 1_000_000 * (1 + at.as_millis() as u64 / 400).pow(2).min(12);
+        assert_eq!(run(&mut Widening::new(1, 16), 2, growing, |_| true), [1]);
+    }
+
+    #[test]
+    fn a_path_that_loses_nothing_is_tried_late() {
+        let widths = |seconds| {
+            let rate = |width: usize, _| 6_000_000 * width.min(2) as u64;
+            run(&mut Widening::new(1, 16), seconds, rate, |_| false)
+        };
+        assert_eq!(widths(14), [1]);
+        assert_eq!(widths(19), [1, 2, 4, 2], "a window that is too small for the path");
+    }
+
+    #[test]
+    fn a_queue_that_runs_full_now_and_then_is_no_reason() {
+        let overflow = |at: Duration| at.as_millis() % 2000 == 700;
+        assert_eq!(run(&mut Widening::new(1, 16), 14, |_, _| 12_500_000, overflow), [1]);
+    }
+
+    #[test]
+    fn where_nobody_can_tell_what_is_lost_it_is_tried() {
+        let (mut widening, start) = (Widening::new(1, 16), Instant::now());
+        let mut widest = 1;
+        for tick in 0..300 {
+            widening.arrived(10_000, true, start + Duration::from_millis(10 * tick), || None);
+            widest = widest.max(widening.width());
+        }
+        assert_eq!((widest, widening.width()), (2, 1));
     }
 
     #[test]
     fn a_step_that_did_not_help_is_tried_ever_more_seldom() {
-        let seen = widths(&mut Widening::new(1, 16), 200, |_| 1_000_000);
-        assert_eq!(seen.iter().filter(|&&width| width == 2).count(), 4, "at 1, 17, 49, 110 s or so");
+        let seen = widths(&mut Widening::new(1, 16), 150, |_| 1_000_000);
+        assert_eq!(seen.iter().filter(|&&width| width == 2).count(), 6, "at 2, 6, 14, 28, 54, 104 s or so");
+    }
+
+    #[test]
+    fn a_step_that_seemed_to_be_of_no_use_by_chance_costs_seconds_only() {
+        let unlucky = |width: usize, at: Duration| match at.as_millis() {
+            1000..3000 => 400_000,
+            _ => 500_000 * width as u64,
+        };
+        assert_eq!(run(&mut Widening::new(1, 16), 10, unlucky, |_| true), [1, 2, 1, 2, 4, 8, 16]);
     }
 
     #[test]
     fn a_receiver_that_is_behind_tries_nothing() {
         let (mut widening, start) = (Widening::new(1, 16), Instant::now());
         for tick in 0..1000 {
-            widening.arrived(1 << 20, false, start + Duration::from_millis(10 * tick));
+            widening.arrived(1 << 20, false, start + Duration::from_millis(10 * tick), || Some(tick));
         }
         assert_eq!(widening.width(), 1);
     }

@@ -259,6 +259,9 @@ pub struct Get {
     /// What.
     #[prost(message, repeated, tag = "3")]
     pub wants: Vec<WireWant>,
+    /// Among the asking side's own `Get`s higher ones are answered first; -128 to 127.
+    #[prost(sint32, tag = "4")]
+    pub urgency: i32,
 }
 
 /// How a want ended, if not by its data.
@@ -459,6 +462,17 @@ pub fn split_len(mut payload: Bytes) -> Result<(usize, Bytes), DecodeError> {
 /// An OID as a message field.
 pub fn oid_field(oid: &Oid) -> Bytes {
     Bytes::copy_from_slice(&oid.to_bytes())
+}
+
+impl Get {
+    /// How urgent it is; what is out of range counts as the nearest that is not.
+    pub const fn priority(&self) -> i8 {
+        match self.urgency {
+            ..-128 => i8::MIN,
+            128.. => i8::MAX,
+            urgency => urgency as i8,
+        }
+    }
 }
 
 impl Description {

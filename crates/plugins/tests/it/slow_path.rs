@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use towpath_content::Oid;
+use towpath_content::{NodeId, Oid};
 use towpath_link::{Identity, PathInfo, PathProbe};
 use towpath_plugins::direct::wire::{self, Body, DataHeader, Describe, Get, RequestOnly, WireWant};
 use towpath_plugins::direct::{Peer, PeerConfig, Service};
@@ -62,16 +62,10 @@ async fn frames_until(liar: &mut Liar, is_it: impl Fn(&Body) -> bool) -> usize {
 async fn asking() -> (Arc<Peer>, Liar, Oid) {
     let (near, mut far) = connected().await;
     far.info = slow();
-    let store = Arc::new(MemoryStore::new());
-    let data: Vec<u8> = (0..131_072u32).flat_map(|n| *Oid::of(&n.to_le_bytes()).digest()).collect();
-    let oid = put(&store, &data, &About::default());
-    let keys = Keys { identity: Identity::generate().unwrap(), secrets: [].into(), allow_all: true };
-    let serving =
-        Peer::start(far, PeerConfig::default(), Some(Arc::new(Service::new(store, Arc::new(keys)))));
+    let (service, oid) = service();
+    let serving = Peer::start(far, PeerConfig::default(), Some(service));
     let mut liar = Liar::polite(near).await;
-    let name = wire::oid_field(&oid);
-    let want = WireWant { oid: name.clone(), first: 0, count: 16, ..WireWant::default() };
-    liar.say(Body::Get(Get { request: 1, root: name, wants: vec![want] })).await;
+    liar.say(get(1, &oid, 16, 0)).await;
     while !matches!(hear(&mut liar).await, Heard::Data(..)) {}
     (serving, liar, oid)
 }
@@ -101,4 +95,84 @@ async fn what_is_given_up_stops_in_the_middle_of_a_piece() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     let frames = frames_until(&mut liar, |body| matches!(body, Body::Done(_))).await;
     assert!(frames <= ON_THE_WAY, "{frames}");
+}
+
+/// One whose node may fetch all from `service`, on a connection of its own.
+async fn another(service: &Arc<Service>) -> (Arc<Peer>, Liar) {
+    let (near, mut far) = connected().await;
+    (far.info, far.peer) = (slow(), NodeId([7; 32]));
+    let serving = Peer::start(far, PeerConfig::default(), Some(Arc::clone(service)));
+    (serving, Liar::polite(near).await)
+}
+
+fn random(mebibytes: u32) -> Vec<u8> {
+    (0..mebibytes << 15).flat_map(|n| *Oid::of(&n.to_le_bytes()).digest()).collect()
+}
+
+/// A service with an object of 4 MiB.
+fn service() -> (Arc<Service>, Oid) {
+    let store = Arc::new(MemoryStore::new());
+    let oid = put(&store, &random(4), &About::default());
+    let keys = Keys { identity: Identity::generate().unwrap(), secrets: [].into(), allow_all: true };
+    (Arc::new(Service::new(store, Arc::new(keys))), oid)
+}
+
+fn get(request: u32, oid: &Oid, count: u32, urgency: i32) -> Body {
+    let name = wire::oid_field(oid);
+    let want = WireWant { oid: name.clone(), first: 0, count, ..WireWant::default() };
+    Body::Get(Get { request, root: name, wants: vec![want], urgency })
+}
+
+#[tokio::test]
+async fn what_is_more_urgent_overtakes_on_its_connection_and_the_rest_still_moves() {
+    let (service, oid) = service();
+    let (_serving, mut liar) = another(&service).await;
+    liar.say(get(1, &oid, 16, 0)).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    liar.say(get(2, &oid, 8, 5)).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let (mut slow, mut urgent, mut slow_after) = (0, 0, 0);
+    loop {
+        match hear(&mut liar).await {
+            Heard::Data(header, _) if header.request == 2 => urgent += 1,
+            Heard::Data(..) if urgent == 0 => slow += 1,
+            Heard::Data(..) => slow_after += 1,
+            Heard::Message(Body::Done(done)) => {
+                assert_eq!(done.request, 2);
+                break;
+            }
+            Heard::Message(_) => {}
+        }
+    }
+    assert!(slow <= ON_THE_WAY + 4, "{slow}");
+    assert!((1..=urgent / 8).contains(&slow_after), "{slow_after} beside {urgent}");
+    frames_until(&mut liar, |body| matches!(body, Body::Done(done) if done.request == 1)).await;
+}
+
+#[tokio::test]
+async fn what_is_more_urgent_holds_up_the_other_connections_of_its_node() {
+    let (service, oid) = service();
+    let (_one, mut slow) = another(&service).await;
+    let (_two, mut urgent) = another(&service).await;
+    slow.say(get(1, &oid, 16, 0)).await;
+    while !matches!(hear(&mut slow).await, Heard::Data(..)) {}
+    urgent.say(get(1, &oid, 16, 5)).await;
+    while !matches!(hear(&mut urgent).await, Heard::Data(..)) {}
+    let mut held_up = 0;
+    let together = async {
+        // As much as it likes, all the while.
+        while let Heard::Data(..) | Heard::Message(Body::Proof(_)) = hear(&mut slow).await {
+            held_up += 1;
+        }
+    };
+    let first = async {
+        // As a network does it: a frame every millisecond, on which the other one waits. What comes last
+        // is on its way when the service has no more to do for it.
+        for _ in 0..200 {
+            assert!(matches!(hear(&mut urgent).await, Heard::Data(..)));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::select! { () = first => {}, () = together => panic!("the slow one was done first") }
+    assert!(held_up <= 200 / 8 + 2 * ON_THE_WAY, "{held_up}");
 }

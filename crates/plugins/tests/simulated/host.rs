@@ -305,6 +305,7 @@ impl Node for Host {
             processors: Processors::default(),
             wishes: Vec::new(),
             serves: self.service.is_some(),
+            priority: 0,
             source: format!("host {peer}").into(),
         };
         let mut session = Session::new(config, net.instant());

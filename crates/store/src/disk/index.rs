@@ -28,9 +28,10 @@ use crate::seam::StoreError;
 use crate::sync::lock;
 
 /// The schema's version, kept in `user_version`.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 const SCHEMA: &str = include_str!("schema.sql");
 const FROM_1: &str = include_str!("from_1.sql");
+const FROM_2: &str = include_str!("from_2.sql");
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Idle reading connections kept; each takes up to some 2 MiB of cache.
 const MAX_IDLE_READERS: usize = 8;
@@ -197,7 +198,8 @@ fn open_writer(path: &Path) -> Outcome<Connection> {
     let found: u64 = connection.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))?.into();
     match found {
         0 => convert(&mut connection, SCHEMA)?,
-        1 => convert(&mut connection, FROM_1)?,
+        1 => convert(&mut connection, &[FROM_1, FROM_2].concat())?,
+        2 => convert(&mut connection, FROM_2)?,
         VERSION => probe(&connection)?,
         found => return Err(newer(path, found, VERSION).into()),
     }
@@ -227,7 +229,7 @@ fn convert(connection: &mut Connection, steps: &str) -> Outcome<()> {
 /// Touches the root of every table, which finds a file that is cut off or overwritten. A full
 /// check would read the whole index at every start.
 fn probe(connection: &Connection) -> rusqlite::Result<()> {
-    for table in ["dirs", "files", "objects", "piece_values", "bindings", "leases", "chunks"] {
+    for table in ["dirs", "files", "objects", "piece_values", "bindings", "leases", "boundaries", "chunks"] {
         let mut statement = connection.prepare(&format!("SELECT * FROM {table} LIMIT 1"))?;
         statement.query([])?.next()?;
     }
@@ -366,13 +368,33 @@ mod tests {
     }
 
     #[test]
+    fn an_index_of_version_2_is_converted() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::open(dir.path()).unwrap();
+        add_dir(&index, Durability::Synced);
+        let back = |t: &Transaction<'_>| {
+            t.execute_batch("DROP TABLE boundaries")?;
+            Ok(t.pragma_update(None, "user_version", 2)?)
+        };
+        index.write(Durability::Synced, "test", back).unwrap();
+        drop(index);
+        let index = Index::open(dir.path()).unwrap();
+        assert_eq!(count_dirs(&index), 1);
+        let look = |conn: &Connection| {
+            Ok(conn.query_row("SELECT COUNT(*) FROM boundaries", [], |row| row.get::<_, u32>(0))?)
+        };
+        assert_eq!(index.read("test", look).unwrap(), 0);
+        assert!(files(dir.path()).is_empty());
+    }
+
+    #[test]
     fn an_index_of_a_newer_program_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let index = Index::open(dir.path()).unwrap();
         index.write(Durability::Synced, "test", |t| Ok(t.pragma_update(None, "user_version", 9)?)).unwrap();
         drop(index);
         let error = Index::open(dir.path()).err().unwrap().to_string();
-        assert!(error.contains("version 9, this program knows 2"), "{error}");
+        assert!(error.contains("version 9, this program knows 3"), "{error}");
         assert!(files(dir.path()).is_empty());
     }
 

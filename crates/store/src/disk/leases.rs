@@ -70,6 +70,37 @@ fn lease_at(row: &Row<'_>) -> rusqlite::Result<Lease> {
     })
 }
 
+/// Notes the size of what a lease names.
+pub(crate) fn set_size(conn: &Connection, name: &Oid, size: u64) -> Outcome<()> {
+    let mut update = conn.prepare_cached("UPDATE leases SET size = ? WHERE oid = ?")?;
+    update.execute((size, name.to_bytes()))?;
+    Ok(())
+}
+
+/// Notes where chunks of what a lease names are to end; nothing if it was given back.
+pub(crate) fn set_boundaries(conn: &Connection, name: &Oid, ends: &[u64]) -> Outcome<()> {
+    let ends: Vec<u8> = ends.iter().flat_map(|end| end.to_le_bytes()).collect();
+    let mut insert = conn.prepare_cached(
+        "INSERT OR REPLACE INTO boundaries (oid, ends) SELECT oid, ?2 FROM leases WHERE oid = ?1",
+    )?;
+    insert.execute((name.to_bytes(), ends))?;
+    Ok(())
+}
+
+/// What [`set_boundaries`] noted.
+pub(crate) fn boundaries(conn: &Connection, name: &Oid) -> Outcome<Vec<u64>> {
+    let mut select = conn.prepare_cached("SELECT ends FROM boundaries WHERE oid = ?")?;
+    let ends: Option<Vec<u8>> = select.query_row([name.to_bytes()], |row| row.get(0)).optional()?;
+    let ends = ends.unwrap_or_default();
+    Ok(ends.as_chunks::<8>().0.iter().map(|end| u64::from_le_bytes(*end)).collect())
+}
+
+/// Forgets what [`set_boundaries`] noted.
+pub(crate) fn clear_boundaries(conn: &Connection, name: &Oid) -> Outcome<()> {
+    conn.prepare_cached("DELETE FROM boundaries WHERE oid = ?")?.execute([name.to_bytes()])?;
+    Ok(())
+}
+
 /// Removes the lease of that name, else the oldest of that content, and the name's binding;
 /// returns the name.
 pub(crate) fn take(conn: &Connection, oid: &Oid) -> Outcome<Option<Oid>> {
@@ -102,7 +133,7 @@ fn take_all(conn: &Connection, select: &str, of: &dyn ToSql) -> Outcome<Vec<Oid>
 fn remove(conn: &Connection, name: &Oid) -> Outcome<()> {
     conn.prepare_cached("DELETE FROM leases WHERE oid = ?")?.execute([name.to_bytes()])?;
     conn.prepare_cached("DELETE FROM bindings WHERE live = ?")?.execute([name.to_bytes()])?;
-    Ok(())
+    clear_boundaries(conn, name)
 }
 
 /// The processes that leases end with.

@@ -60,6 +60,28 @@ impl DiskStore {
         self.index.write(Durability::Synced, "recording a lease", |t| put(t))
     }
 
+    /// Notes the size of what a lease names, once that is known: of a tree, the bytes of its files.
+    pub fn note_size(&self, name: &Oid, size: u64) -> Result<(), StoreError> {
+        self.index.write(Durability::Synced, "noting a size", |t| leases::set_size(t, name, size))
+    }
+
+    /// Notes where the chunks of what a lease names are to end, for [`Self::give_boundaries`] once it was
+    /// read: also by another process, if this one ends before. Without a lease nothing is noted.
+    pub fn note_boundaries(&self, name: &Oid, ends: &[u64]) -> Result<(), StoreError> {
+        let put = |t: &_| leases::set_boundaries(t, name, ends);
+        self.index.write(Durability::Synced, "noting boundaries", |t| put(t))
+    }
+
+    /// What was noted, and neither forgotten nor given back with its lease.
+    pub fn noted_boundaries(&self, name: &Oid) -> Result<Vec<u64>, StoreError> {
+        self.index.read("reading boundaries", |conn| leases::boundaries(conn, name))
+    }
+
+    /// What was noted is of no more use.
+    pub fn forget_boundaries(&self, name: &Oid) -> Result<(), StoreError> {
+        self.index.write(Durability::Cached, "forgetting boundaries", |t| leases::clear_boundaries(t, name))
+    }
+
     pub(super) fn end_one_session(&self, session: &[u8; 16]) -> Result<Vec<Oid>, StoreError> {
         let take = |t: &_| leases::take_session(t, session);
         let ended = self.index.write(Durability::Synced, "ending a session", |t| take(t))?;

@@ -167,6 +167,7 @@ fn config() -> SessionConfig {
         processors: Processors::default(),
         wishes: Vec::new(),
         serves: true,
+        priority: 0,
         source: "peer".into(),
     }
 }
@@ -516,7 +517,8 @@ fn a_proof_counts_for_what_is_asked_after_it() {
     let (_, mut b) = pair(&store, now);
     b.say(now, hello(&config()));
     let want = WireWant { oid: oid_field(&oid), count: 1, ..WireWant::default() };
-    let get = |request| Body::Get(Get { request, root: oid_field(&oid), wants: vec![want.clone()] });
+    let get =
+        |request| Body::Get(Get { request, root: oid_field(&oid), wants: vec![want.clone()], urgency: 0 });
     b.say(now, get(1));
     let proof = Bytes::copy_from_slice(&SECRET.prove(&BINDING, &NodeId([1; 32]), &oid));
     b.say(now, Body::Prove(Prove { root: oid_field(&oid), proof }));

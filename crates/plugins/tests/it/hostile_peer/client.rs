@@ -101,7 +101,7 @@ fn want(oid: &Oid, block: Option<u64>) -> WireWant {
 }
 
 fn get(request: u32, root: &Oid, wants: Vec<WireWant>) -> Body {
-    Body::Get(Get { request, root: oid_field(root), wants })
+    Body::Get(Get { request, root: oid_field(root), wants, urgency: 0 })
 }
 
 fn describe(request: u32, root: &Oid, oid: &Oid) -> Describe {

@@ -207,6 +207,25 @@ fn boundaries_can_be_given_for_a_file_that_is_here() {
 }
 
 #[test]
+fn noted_boundaries_stay_until_they_are_forgotten_or_their_lease_is_given_back() {
+    let home = Home::new();
+    let store = home.store();
+    store.note_boundaries(&live(1), &[5]).unwrap();
+    assert!(store.noted_boundaries(&live(1)).unwrap().is_empty(), "nobody leases it");
+    for number in [1, 2] {
+        store.lease(&cache::lease(live(number), Holder::Pinned)).unwrap();
+        store.note_boundaries(&live(number), &[5, 1 << 40]).unwrap();
+        store.lease(&cache::lease(live(number), Holder::Pinned)).unwrap();
+        assert_eq!(home.store().noted_boundaries(&live(number)).unwrap(), [5, 1 << 40]);
+    }
+    store.forget_boundaries(&live(1)).unwrap();
+    assert!(store.noted_boundaries(&live(1)).unwrap().is_empty());
+    store.done(&live(2)).unwrap();
+    store.lease(&cache::lease(live(2), Holder::Pinned)).unwrap();
+    assert!(store.noted_boundaries(&live(2)).unwrap().is_empty());
+}
+
+#[test]
 fn recipes_go_with_their_object() {
     let (_quiet, home) = (quiet(), Home::new());
     let store = home.store();

@@ -95,7 +95,7 @@ fn impossible_bases_end_the_connection() {
     let say = |wants| {
         let (_, mut b) = pair(&store, now);
         b.say(now, hello(&config()));
-        b.say(now, Body::Get(Get { request: 1, root: oid_field(&oid), wants }));
+        b.say(now, Body::Get(Get { request: 1, root: oid_field(&oid), wants, urgency: 0 }));
         b.session.ended().map(String::from)
     };
     assert_eq!(say(vec![good.clone(); wire::MAX_BASES]), None);

@@ -166,7 +166,10 @@ fn impossible_runs_of_bytes_end_the_connection() {
     ] {
         let (_, mut b) = pair(&store, now);
         b.say(now, hello(&config()));
-        b.say(now, Body::Get(Get { request: 1, root: oid_field(&oid), wants: vec![good.clone(), want] }));
+        b.say(
+            now,
+            Body::Get(Get { request: 1, root: oid_field(&oid), wants: vec![good.clone(), want], urgency: 0 }),
+        );
         assert!(b.session.ended().is_some_and(|why| why.contains("impossible run of bytes")));
     }
 }
