@@ -486,9 +486,11 @@ fn local_sources(service: &Arc<Service>, node: Option<NodeId>, reuse: bool) -> A
     let Some(node) = stranger else { return Arc::new(|_| true) };
     let (store, shares) = (Arc::clone(&service.store), service.shares.clone());
     let folders = shares.received(&node);
+    // Of a tree this is asked once a file; what this get itself brings is noted at its end.
+    let has_sent = shares.has_sent(&node);
     Arc::new(move |oid| {
         let is_from_sender = |path: &Path| folders.iter().any(|folder| path.starts_with(folder));
-        shares.was_sent(&node, oid)
+        has_sent && shares.was_sent(&node, oid)
             || !folders.is_empty()
                 && matches!(store.locate(oid), Ok(Some((path, _))) if is_from_sender(&path))
     })

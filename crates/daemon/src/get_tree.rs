@@ -320,10 +320,7 @@ impl Inline {
             return target.ended(&FetchError::Ended(outcome));
         }
         let written = match Oid::of(&content) == target.oid {
-            true => target.begin(Some(content.len() as u64), &About::default()).and_then(|()| {
-                target.write(0, &content)?;
-                target.complete(&target.oid, content.len() as u64, vec![*target.oid.digest()])
-            }),
+            true => target.take(&content),
             false => Err(io::Error::other("the descriptor holds other bytes than its id says")),
         };
         if let Err(error) = written {
@@ -475,9 +472,7 @@ impl Writer {
             return target.ended(&FetchError::Ended(outcome));
         }
         let made = match *oid == Oid::of(b"") {
-            true => {
-                target.begin(Some(0), &About::default()).and_then(|()| target.complete(oid, 0, Vec::new()))
-            }
+            true => target.take(&[]),
             false => Err(io::Error::other("the descriptor says it is empty, its id says otherwise")),
         };
         if let Err(error) = made {
@@ -532,6 +527,16 @@ impl TreeFile {
         let staged = placing.destination.stage_file(size)?;
         placing.note_part(&self.oid, &staged, self.is_large);
         Ok((staged, Vec::new()))
+    }
+
+    /// All of it is at hand: nothing of it is worth keeping if the get is interrupted now.
+    fn take(&self, content: &[u8]) -> io::Result<()> {
+        let destination = &self.tree.placing.destination;
+        let taken = destination.stage_content_for(&self.path, content, false).and_then(|staged| {
+            *lock(&self.staged) = Some(staged);
+            self.finish(vec![*self.oid.digest()])
+        });
+        self.partial.note(taken)
     }
 
     fn finish(&self, values: Vec<Value>) -> Result<(), FileError> {

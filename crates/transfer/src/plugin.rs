@@ -145,6 +145,8 @@ pub struct Pressure {
 pub struct PathState {
     /// The round trip; zero if it is not known, or there is none.
     pub round_trip: Duration,
+    /// The shortest round trip seen: how far the other side is, also when the two are busy. Zero as above.
+    pub shortest: Duration,
     /// Bytes that arrived in the kernel and were not read yet.
     pub receive_queue: u64,
 }

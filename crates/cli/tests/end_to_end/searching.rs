@@ -37,8 +37,8 @@ situations![
 ];
 
 const SIZE: u64 = 4 << 20;
-/// Six seconds for all of it.
-const SLOW: &str = "700K";
+/// 16 seconds for all of it: five of them may pass on a busy machine before the search finds it.
+const SLOW: &str = "256K";
 /// Slow enough for a search, and fast enough for a test that fetches all.
 const SLOWISH: &str = "1500K";
 /// A third of the file: what comes before the recipe, the recipe, and what a busy machine adds.

@@ -11,6 +11,10 @@
 //! What is asked for is hashed in batches on all cores and named by its content; a large file that the
 //! index does not know is named by a live object, so that its first pieces travel while the rest is being
 //! hashed.
+//!
+//! Contents go over another connection than ssh's pipe where the receiver opened one for them
+//! ([`Answering::carry`]): two programs less touch them. When that is lost, what went that way and was not
+//! settled is answered again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -26,7 +30,7 @@ use tokio::sync::{Semaphore, mpsc};
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::Time;
-use towpath_plugins::direct::{ControlSender, Pace};
+use towpath_plugins::direct::{ControlClosed, ControlSender, Pace};
 use towpath_plugins::packing;
 use towpath_store::{About, DiskStore, FileRecord};
 
@@ -59,6 +63,8 @@ const DELTA_BYTES: usize = 128 << 10;
 const LARGE_PATCH: u64 = 8 << 20;
 /// The hardest that a receiver may ask to pack: beyond, it takes much longer for little.
 const MOST_PACKED: u32 = 12;
+/// Messages that go as they are, at most, before it is tried again to pack one.
+const MOST_PASSED_OVER: u32 = 32;
 /// Larger files hashed at once: each takes a thread, and the receiver follows at most 8.
 const LIVE: usize = 4;
 
@@ -78,10 +84,34 @@ pub struct Answering {
     lacking: Mutex<HashMap<u64, Located>>,
     /// One patch of large files at a time.
     patching: Mutex<()>,
+    /// The way for contents beside `control`.
+    beside: Mutex<Option<ControlSender>>,
     /// zstd's level for answers; 0: they go as they are.
     pack: AtomicU32,
+    /// Whether that is worth it.
+    packing: Mutex<Worth>,
     /// How fast contents may go.
     pace: Pace,
+}
+
+/// Whether messages are still packed: after each that hardly became less, twice as many are passed over.
+#[derive(Default)]
+struct Worth {
+    passed_over: u32,
+    to_pass_over: u32,
+}
+
+impl Worth {
+    const fn is_due(&mut self) -> bool {
+        let is_due = self.passed_over >= self.to_pass_over;
+        self.passed_over = if is_due { 0 } else { self.passed_over + 1 };
+        is_due
+    }
+
+    fn packed(&mut self, from: usize, to: usize) {
+        let is_worth_it = to < from - from / 16;
+        self.to_pass_over = if is_worth_it { 0 } else { (2 * self.to_pass_over).clamp(1, MOST_PASSED_OVER) };
+    }
 }
 
 /// A file that was asked for.
@@ -92,11 +122,13 @@ pub struct Asked {
     oids: HashSet<Oid>,
     /// The person knows that it can't be read.
     pub is_told: bool,
+    /// Its content went beside the first connection, with so many bytes.
+    beside: Option<u64>,
 }
 
 impl Asked {
     fn new(located: Located) -> Self {
-        Self { located, oids: HashSet::new(), is_told: false }
+        Self { located, oids: HashSet::new(), is_told: false, beside: None }
     }
 }
 
@@ -159,7 +191,9 @@ impl Answering {
             bases: Mutex::default(),
             lacking: Mutex::default(),
             patching: Mutex::default(),
+            beside: Mutex::default(),
             pack: AtomicU32::new(0),
+            packing: Mutex::default(),
             pace: Pace::new(limit_rate),
         })
     }
@@ -183,7 +217,7 @@ impl Answering {
             let (base, older) = signed.take(entry);
             let lacking = || lock(&self.lacking).remove(&entry);
             let located = take(entry).or_else(lacking)?;
-            Some(Ask { entry, compare, inline, base, older, located })
+            Some(Ask { entry, compare, inline, is_again: false, base, older, located })
         });
         located.collect()
     }
@@ -193,21 +227,48 @@ impl Answering {
         self.runtime.block_on(self.control.send(message.into_bytes())).map_err(|_| hung_up())
     }
 
-    /// Packed, if the receiver finds that worth it.
     fn say_packed(&self, message: Message) -> Result<(), ApiError> {
-        let bytes = match self.pack.load(Ordering::Relaxed) {
-            0 => message.into_bytes(),
-            level => message.into_packed_bytes(level as i32),
-        };
-        self.say_at_rate(bytes)
+        self.say_at_rate(self.packed(message))
+    }
+
+    /// Packed, if the receiver finds that worth it.
+    fn packed(&self, message: Message) -> Bytes {
+        let bytes = message.into_bytes();
+        let level = self.pack.load(Ordering::Relaxed);
+        if level == 0 || !lock(&self.packing).is_due() {
+            return bytes;
+        }
+        let packed = Message::pack(bytes.clone(), level as i32);
+        lock(&self.packing).packed(bytes.len(), packed.len());
+        packed
+    }
+
+    fn say_at_rate(&self, bytes: Bytes) -> Result<(), ApiError> {
+        self.send_at_rate(&self.control, bytes).map_err(|_| hung_up())
     }
 
     /// Contents count against the person's limit wherever they travel.
-    fn say_at_rate(&self, bytes: Bytes) -> Result<(), ApiError> {
+    fn send_at_rate(&self, way: &ControlSender, bytes: Bytes) -> Result<(), ControlClosed> {
         self.runtime.block_on(async {
             self.pace.pass(bytes.len() as u64).await;
-            self.control.send(bytes).await.map_err(|_| hung_up())
+            way.send(bytes).await
         })
+    }
+
+    /// From now on contents go this way.
+    pub fn carry(&self, way: ControlSender) {
+        *lock(&self.beside) = Some(way);
+    }
+
+    /// A way that contents went was lost: what may not have come is to be answered once more.
+    pub fn lost(&self) -> Vec<Ask> {
+        let mut asked = lock(&self.asked);
+        let again = asked.iter_mut().filter_map(|(&entry, asked)| {
+            let (inline, located) = (asked.beside.take()?, asked.located.clone());
+            let (base, older) = (Vec::new(), None);
+            Some(Ask { entry, compare: false, inline, is_again: true, base, older, located })
+        });
+        again.collect()
     }
 
     /// A file is settled: what was asked of it, if it was.
@@ -241,7 +302,10 @@ impl Answering {
         let (files, changed): (Vec<_>, Vec<_>) = files.into_iter().partition(|ask| !ask.has_base());
         for ask in files {
             match self.known(&ask) {
-                Some(oid) => answers.push(self.named(ask.entry, ask.located, oid)),
+                Some(oid) => {
+                    let answer = self.named(ask.entry, ask.located, oid);
+                    answers.push(Answer { is_again: ask.is_again, ..answer });
+                }
                 None if ask.located.stamp.size > HASH_FIRST && !ask.compare => {
                     self.stream(ask.entry, ask.located);
                 }
@@ -261,8 +325,9 @@ impl Answering {
         }
         let (mut in_parts, mut patches) = (Vec::new(), Vec::new());
         for (read, ask) in read {
+            let is_again = ask.is_again;
             match self.reply(read, ask) {
-                Reply::Whole(answer) => answers.push(answer),
+                Reply::Whole(answer) => answers.push(Answer { is_again, ..answer }),
                 Reply::Patch(answer, patch) => patches.push((answer, patch)),
                 Reply::Parts(answer, located, base) => in_parts.push((answer, located, base)),
             }
@@ -362,22 +427,39 @@ impl Answering {
         Ok(())
     }
 
-    /// Answers in messages that the control stream takes.
+    /// Answers in messages that a control stream takes, contents on the better way.
     fn say_answers(&self, answers: Vec<Answer>) -> Result<(), ApiError> {
-        let (mut message, mut bytes) = (Vec::new(), 0);
-        for answer in answers {
-            let cost = answer.content.len() + ANSWER_COST;
-            if bytes + cost > MESSAGE_BYTES {
-                self.say_packed(Message::Answers(Answers { answers: std::mem::take(&mut message) }))?;
-                bytes = 0;
-            }
-            bytes += cost;
-            message.push(answer);
-        }
-        if message.is_empty() {
+        let beside = lock(&self.beside).clone();
+        let Some(way) = beside else {
+            return in_messages(answers, |answers| self.say_packed(Message::Answers(Answers { answers })));
+        };
+        let (whole, named): (Vec<_>, Vec<_>) = answers.into_iter().partition(Answer::is_whole);
+        in_messages(named, |answers| self.say_packed(Message::Answers(Answers { answers })))?;
+        in_messages(whole, |answers| self.say_beside(&way, answers))
+    }
+
+    /// Contents that go `way`, or over the first connection after all.
+    fn say_beside(&self, way: &ControlSender, mut answers: Vec<Answer>) -> Result<(), ApiError> {
+        self.note_beside(&answers, true);
+        // Its bytes are shared, not copied.
+        let message = Message::Answers(Answers { answers: answers.clone() });
+        if self.send_at_rate(way, self.packed(message)).is_ok() {
             return Ok(());
         }
-        self.say_packed(Message::Answers(Answers { answers: message }))
+        self.note_beside(&answers, false);
+        // Its loss may have been noticed between the two, and each of these be answered again too.
+        answers.iter_mut().for_each(|answer| answer.is_again = true);
+        self.say_packed(Message::Answers(Answers { answers }))
+    }
+
+    /// These contents are about to go beside, or did not.
+    fn note_beside(&self, answers: &[Answer], goes: bool) {
+        let mut asked = lock(&self.asked);
+        for answer in answers {
+            if let Some(asked) = asked.get_mut(&answer.entry) {
+                asked.beside = goes.then_some(answer.content.len() as u64);
+            }
+        }
     }
 
     /// The name of a file's content, if the index knows it and the content is not to go with it.
@@ -475,6 +557,24 @@ impl Answering {
     }
 }
 
+/// Says answers in messages that a control stream takes.
+fn in_messages(
+    answers: Vec<Answer>,
+    mut say: impl FnMut(Vec<Answer>) -> Result<(), ApiError>,
+) -> Result<(), ApiError> {
+    let (mut message, mut bytes) = (Vec::new(), 0);
+    for answer in answers {
+        let cost = answer.content.len() + ANSWER_COST;
+        if bytes + cost > MESSAGE_BYTES {
+            say(std::mem::take(&mut message))?;
+            bytes = 0;
+        }
+        bytes += cost;
+        message.push(answer);
+    }
+    if message.is_empty() { Ok(()) } else { say(message) }
+}
+
 /// What the index is to know of a file that was read.
 fn hashed(read: &Read) -> Option<FileRecord> {
     match read {
@@ -514,5 +614,30 @@ fn answer_of(entry: u64, located: &Located, oid: &Oid, content: Bytes) -> Answer
         is_sparse: located.is_sparse,
         content,
         ..Answer::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_become_less_is_packed_more_and_more_seldom() {
+        let tried = |worth: &mut Worth, to| {
+            (0..200)
+                .filter(|_| {
+                    let is_due = worth.is_due();
+                    if is_due {
+                        worth.packed(1000, to);
+                    }
+                    is_due
+                })
+                .count()
+        };
+        let mut worth = Worth::default();
+        assert_eq!(tried(&mut worth, 500), 200);
+        let noise = tried(&mut worth, 990);
+        assert!((5..=11).contains(&noise), "{noise}");
+        assert!(tried(&mut worth, 500) >= 200 - MOST_PASSED_OVER as usize, "it is tried again");
     }
 }

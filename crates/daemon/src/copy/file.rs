@@ -219,7 +219,7 @@ impl CopyFile {
 
     /// An empty file needs nobody to bring it.
     pub fn make_empty(&self) {
-        let made = self.fresh(0).and_then(|staged| {
+        let made = self.complete(&[]).and_then(|staged| {
             *lock(&self.staged) = Some(staged);
             self.finish(None)
         });
@@ -236,8 +236,7 @@ impl CopyFile {
             self.ended(&FetchError::Bad { source_name, what });
             return false;
         }
-        let made = self.fresh(self.size()).and_then(|staged| {
-            staged.body().write_piece(0, content, self.sparse.load(Ordering::Relaxed))?;
+        let made = self.complete(content).and_then(|staged| {
             *lock(&self.staged) = Some(staged);
             // It is of one piece, whose value is the object's own.
             self.finish(Some((*oid, vec![*oid.digest()])))
@@ -344,6 +343,13 @@ impl CopyFile {
     fn fresh(&self, size: u64) -> Result<Staged, FileError> {
         self.receiving.note_staging()?;
         self.receiving.placing()?.destination.stage_file_for(&self.wanted.path, size)
+    }
+
+    /// A temporary with all of its content.
+    fn complete(&self, content: &[u8]) -> Result<Staged, FileError> {
+        self.receiving.note_staging()?;
+        let sparse = self.sparse.load(Ordering::Relaxed);
+        self.receiving.placing()?.destination.stage_content_for(&self.wanted.path, content, sparse)
     }
 
     /// A temporary for it: what an interrupted copy left, else a new one, which shares the bytes of the file

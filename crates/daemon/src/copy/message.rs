@@ -19,7 +19,7 @@ pub const VERSION: u32 = 1;
 /// One message.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Envelope {
-    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16")]
+    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17")]
     message: Option<Message>,
 }
 
@@ -74,6 +74,9 @@ pub enum Message {
     /// Sender: one of the messages above, as a zstd frame that tells its length.
     #[prost(bytes = "bytes", tag = "16")]
     Packed(Bytes),
+    /// Receiver, over the control stream of another connection: contents are to come this way.
+    #[prost(message, tag = "17")]
+    Carry(Empty),
 }
 
 /// Nothing.
@@ -243,6 +246,16 @@ pub struct Answer {
     /// The content is that of the named base; `oid` is not said.
     #[prost(bool, tag = "12")]
     pub is_same: bool,
+    /// It was said before, over a connection that was lost, and may have come all the same.
+    #[prost(bool, tag = "13")]
+    pub is_again: bool,
+}
+
+impl Answer {
+    /// All there is to a file, so that it may come out of order with other answers.
+    pub const fn is_whole(&self) -> bool {
+        !self.content.is_empty() && !self.is_delta && !self.is_patch
+    }
 }
 
 /// Files that the receiver needs nothing more of.
@@ -285,9 +298,8 @@ impl Message {
         Envelope { message: Some(self) }.encode_to_vec().into()
     }
 
-    /// Its bytes, packed if that makes them fewer.
-    pub fn into_packed_bytes(self, level: i32) -> Bytes {
-        let bytes = self.into_bytes();
+    /// The bytes of a message, packed if that makes them fewer.
+    pub fn pack(bytes: Bytes, level: i32) -> Bytes {
         match packing::pack(&bytes, level) {
             Some(packed) => Self::Packed(packed.into()).into_bytes(),
             None => bytes,
@@ -334,7 +346,7 @@ mod tests {
     const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/vectors/copy.txt");
     /// Bytes that are no message.
     const REFUSED: [(&str, &[u8]); 5] = [
-        ("refused: message 17, which is not known", b"\x8a\x01\x00"),
+        ("refused: message 18, which is not known", b"\x92\x01\x00"),
         ("refused: a packed message that is no zstd frame", b"\x82\x01\x03tow"),
         ("refused: an entries message shorter than it says", b"\x22\x05tow"),
         ("refused: considered, not a number", b"\x32\x01a"),
@@ -365,7 +377,7 @@ mod tests {
         ]
     }
 
-    fn answers() -> [(&'static str, Message); 8] {
+    fn answers() -> [(&'static str, Message); 9] {
         let named = Answer {
             entry: 300,
             oid: Bytes::copy_from_slice(&Oid::of(b"x").to_bytes()),
@@ -376,6 +388,7 @@ mod tests {
         };
         let sparse = Answer { entry: 301, is_sparse: true, ..named.clone() };
         let whole = Answer { entry: 302, content: Bytes::from_static(b"x"), ..named.clone() };
+        let again = Answer { is_again: true, ..whole.clone() };
         let delta = Answer { content: Bytes::from_static(b"delta"), is_delta: true, ..whole.clone() };
         let parts = Answer { entry: 303, parts: 2, ..named.clone() };
         let patch = Answer { is_delta: false, is_patch: true, ..delta.clone() };
@@ -388,6 +401,10 @@ mod tests {
                 Message::Answers(Answers { answers: vec![named, sparse] }),
             ),
             ("answers: entry 302 with its content", Message::Answers(Answers { answers: vec![whole] })),
+            (
+                "answers: entry 302 with its content once more",
+                Message::Answers(Answers { answers: vec![again] }),
+            ),
             ("answers: entry 302 as a delta", Message::Answers(Answers { answers: vec![delta] })),
             ("answers: entry 303 comes as two deltas", Message::Answers(Answers { answers: vec![parts] })),
             ("answers: entry 302 as a patch", Message::Answers(Answers { answers: vec![patch] })),
@@ -435,6 +452,7 @@ mod tests {
             ("event", Message::Event(json(br#"{"event":"deleted","path":"old","is_dir":false}"#))),
             ("finished", Message::Finished(json(br#"{"transferred":1}"#))),
             ("closed: entry 7", Message::Closed(7)),
+            ("carry: contents are to come over this connection", Message::Carry(Empty {})),
             (
                 "asks: entry 1, and answers are worth packing with level 9",
                 Message::Asks(Asks { entries: vec![1], pack: 9, ..Asks::default() }),
@@ -499,17 +517,17 @@ mod tests {
     #[test]
     fn a_packed_message_is_read_like_any_other_but_not_twice() {
         let message = Message::Entries(vec![7; 100_000].into());
-        let packed = message.clone().into_packed_bytes(3);
+        let packed = Message::pack(message.clone().into_bytes(), 3);
         assert!(packed.len() < 1000);
         assert_eq!(Message::from_bytes(packed.clone()).unwrap(), message);
         let twice = Message::Packed(packing::pack(&[&packed[..], &[0; 900]].concat(), 3).unwrap().into());
         assert!(Message::from_bytes(twice.into_bytes()).is_err());
         let twice = zstd::bulk::compress(&packed, 3).unwrap();
         assert!(Message::from_bytes(Message::Packed(twice.into()).into_bytes()).is_err());
-        let large = Message::Entries(vec![7; 300_000].into()).into_packed_bytes(3);
+        let large = Message::pack(Message::Entries(vec![7; 300_000].into()).into_bytes(), 3);
         assert!(Message::from_bytes(large).is_err(), "longer than a message may be");
         let little = Message::Considered(1);
-        assert_eq!(little.clone().into_packed_bytes(3), little.into_bytes());
+        assert_eq!(Message::pack(little.clone().into_bytes(), 3), little.into_bytes());
     }
 
     #[test]

@@ -18,7 +18,7 @@ use towpath_content::NodeId;
 use towpath_link::backoff::BackoffConfig;
 use towpath_link::tcp::{Listener, Timeouts, dial_any};
 use towpath_link::{Backoff, Connection, Identity};
-use towpath_plugins::direct::{Peer, PeerConfig, Service};
+use towpath_plugins::direct::{ControlReceiver, ControlSender, Peer, PeerConfig, Service};
 use towpath_plugins::{Direct, Takeover};
 
 use crate::errors;
@@ -77,6 +77,9 @@ pub struct Race {
     _end: DropGuard,
 }
 
+/// The control stream of a connection that stands.
+pub type Stood = (ControlSender, ControlReceiver);
+
 /// How far the search is.
 #[derive(Debug, Clone, Default)]
 struct Status {
@@ -100,7 +103,7 @@ impl Race {
             listener.address().map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
         let told = to_tell(local, interfaces(local.is_ipv4()), ssh);
         let token = CancellationToken::new();
-        let other = Other { peer, service, config: PeerConfig { control: false, ..config } };
+        let other = Other { peer, service, config: PeerConfig { control: true, ..config } };
         let (came_in, came) = mpsc::channel(MAX_STANDING);
         tokio::spawn(accept(listener, other.clone(), came_in.clone(), token.clone()));
         let (status_in, status) = watch::channel(Status::default());
@@ -108,13 +111,18 @@ impl Race {
         Ok((Self { racer: Some(racer), status, token: token.clone(), _end: token.drop_guard() }, told))
     }
 
-    /// Begins to dial what the other side told. The side that asks for data gives its `takeover`.
-    /// Once only.
-    pub fn run(&mut self, theirs: &[SocketAddr], takeover: Option<Arc<Takeover>>) {
+    /// Begins to dial what the other side told. The side that asks for data gives its `takeover`; `stood`
+    /// gets the control stream of each connection that stands. Once only.
+    pub fn run(
+        &mut self,
+        theirs: &[SocketAddr],
+        takeover: Option<Arc<Takeover>>,
+        stood: mpsc::UnboundedSender<Stood>,
+    ) {
         if let Some(racer) = self.racer.take() {
             let token = self.token.clone();
             let theirs = to_dial(theirs, racer.ssh);
-            tokio::spawn(async move { racer.run(theirs, takeover, token).await });
+            tokio::spawn(async move { racer.run(theirs, takeover, stood, token).await });
         }
     }
 
@@ -209,12 +217,13 @@ impl Racer {
         mut self,
         theirs: Vec<SocketAddr>,
         takeover: Option<Arc<Takeover>>,
+        stood: mpsc::UnboundedSender<Stood>,
         token: CancellationToken,
     ) {
         self.status.send_modify(|status| status.tried.clone_from(&theirs));
         let mut standing = Vec::new();
         tokio::select! {
-            () = self.search(&theirs, takeover, &mut standing) => {}
+            () = self.search(&theirs, takeover, &stood, &mut standing) => {}
             () = token.cancelled() => {}
         }
         standing.iter().for_each(|peer: &Arc<Peer>| peer.close("the copy has ended"));
@@ -225,6 +234,7 @@ impl Racer {
         &mut self,
         theirs: &[SocketAddr],
         takeover: Option<Arc<Takeover>>,
+        stood: &mpsc::UnboundedSender<Stood>,
         standing: &mut Vec<Arc<Peer>>,
     ) {
         let mut attempts = Attempts::new();
@@ -234,9 +244,10 @@ impl Racer {
             if let Some(takeover) = &takeover {
                 takeover.offer(Arc::new(Direct::over(Arc::clone(&peer), self.identity.clone())));
             }
+            tell(stood, &peer);
             standing.push(peer);
             self.status.send_modify(|status| status.stands = true);
-            self.keep(takeover.is_some(), standing).await;
+            self.keep(takeover.is_some(), stood, standing).await;
             self.status.send_modify(|status| status.stands = false);
             attempts.lost(since.elapsed());
         }
@@ -268,18 +279,31 @@ impl Racer {
     }
 
     /// Waits until nothing stands any more.
-    async fn keep(&mut self, chooses: bool, standing: &mut Vec<Arc<Peer>>) {
+    async fn keep(
+        &mut self,
+        chooses: bool,
+        stood: &mpsc::UnboundedSender<Stood>,
+        standing: &mut Vec<Arc<Peer>>,
+    ) {
         while let Some(first) = standing.first() {
             let closed = first.until_closed();
             tokio::select! {
                 () = closed => standing.retain(|peer| peer.ended().is_none()),
                 Some(further) = self.came.recv() => match chooses || standing.len() >= MAX_STANDING {
                     true => further.close("another connection stands"),
-                    false => standing.push(further),
+                    false => {
+                        tell(stood, &further);
+                        standing.push(further);
+                    }
                 },
             }
         }
     }
+}
+
+fn tell(stood: &mpsc::UnboundedSender<Stood>, peer: &Peer) {
+    // Who does not listen goes on over ssh.
+    peer.control().into_iter().for_each(|stream| drop(stood.send(stream)));
 }
 
 /// The first connection. A side that chooses waits for the other one's hello, for only then was it

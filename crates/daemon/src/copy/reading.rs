@@ -2,10 +2,11 @@
 //! with its name, any other to know its name.
 
 use std::fs::File;
-use std::io::{Read as _, Seek as _};
 use std::path::Path;
 
 use bytes::Bytes;
+use rustix::buffer::spare_capacity;
+use rustix::io::{Errno, pread};
 use towpath_api::ApiError;
 use towpath_content::Oid;
 use towpath_content::tree::Time;
@@ -30,6 +31,8 @@ pub struct Ask {
     pub compare: bool,
     /// If it has at most so many bytes its content may come with its name.
     pub inline: u64,
+    /// It was answered before, over a connection that was lost.
+    pub is_again: bool,
     /// The receiver's signatures of an older version's parts; none if it has none.
     pub base: Vec<Bytes>,
     /// The name of an older version that the receiver has.
@@ -132,18 +135,31 @@ fn read_older(oid: &Oid, new: u64, store: &dyn Store) -> Option<Vec<u8>> {
 }
 
 /// All bytes of a file, as it was at one moment; none if it has grown beyond `limit`.
-fn read_whole(mut file: &File, path: &Path, limit: u64) -> Result<Option<(Stamp, Vec<u8>)>, FileError> {
+fn read_whole(file: &File, path: &Path, limit: u64) -> Result<Option<(Stamp, Vec<u8>)>, FileError> {
     let system = |error| FileError::new("read", path, error);
     let before = Stamp::of(file).map_err(system)?;
     if before.size > limit {
         return Ok(None);
     }
-    let mut content = Vec::with_capacity(before.size as usize + 1);
-    file.rewind().map_err(system)?;
-    file.take(before.size + 1).read_to_end(&mut content).map_err(system)?;
+    let content = read_to(file, before.size).map_err(|error| system(error.into()))?;
     match content.len() as u64 == before.size && Stamp::of(file).map_err(system)? == before {
         true => Ok(Some((before, content))),
         false => Err(FileError::changed("read", path, "written to while it was read")),
+    }
+}
+
+/// The first `size` bytes of a file, and one more if it has more.
+fn read_to(file: &File, size: u64) -> Result<Vec<u8>, Errno> {
+    let most = usize::try_from(size).map_err(|_| Errno::FBIG)? + 1;
+    let mut content = Vec::with_capacity(most);
+    loop {
+        let at = content.len() as u64;
+        match pread(file, spare_capacity(&mut content), at) {
+            // Less than the one more is the end of the file.
+            Ok(read) if read == 0 || content.len() as u64 >= size => return Ok(content),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 

@@ -35,8 +35,10 @@ const INLINE: u32 = 64 << 10;
 /// Bytes of signatures in one message, and what each takes besides, at most.
 const BASES_BYTES: usize = 192 << 10;
 const BASE_COST: usize = 24;
-/// How long news of files that are done with wait for more.
-const GATHER: Duration = Duration::from_millis(20);
+/// How long news of files that are done with wait for more: so often it is looked whether something urgent came,
+/// which takes less than being woken for each.
+const GATHER: Duration = Duration::from_millis(2);
+const GATHERED: u32 = 10;
 
 /// Asks a sender, and hands its answers to a session.
 pub struct RemoteSupplier {
@@ -183,9 +185,14 @@ impl RemoteSupplier {
         self.say(Message::Asks(Asks { inline, pack, ..asks }))
     }
 
-    fn answered(&self, answer: &Answer) -> Result<(), ApiError> {
+    /// Takes one answer. Blocks while the session is busy.
+    pub fn answered(&self, answer: &Answer) -> Result<(), ApiError> {
         let file = lock(&self.asked).as_mut().and_then(|asked| asked.remove(&answer.entry));
-        let file = file.ok_or_else(|| violation("an answer to nothing"))?;
+        let file = match file {
+            Some(file) => file,
+            None if answer.is_again => return Ok(()),
+            None => return Err(violation("an answer to nothing")),
+        };
         let told = self.changed.answered(answer.entry);
         let is_delta = answer.is_delta || answer.is_patch || answer.is_same || answer.parts > 0;
         if is_delta && told.is_none() {
@@ -468,14 +475,17 @@ async fn tell_settled(control: ControlSender, mut done: mpsc::UnboundedReceiver<
     while let Some(first) = done.recv().await {
         let mut told = Told::default();
         told.add(first);
-        let gathering = async {
+        for _ in 0..GATHERED {
             while !told.is_urgent()
-                && let Some(next) = done.recv().await
+                && let Ok(next) = done.try_recv()
             {
                 told.add(next);
             }
-        };
-        let _ = tokio::time::timeout(GATHER, gathering).await;
+            if told.is_urgent() {
+                break;
+            }
+            tokio::time::sleep(GATHER).await;
+        }
         if told.say(&control).await.is_err() {
             return;
         }

@@ -220,10 +220,11 @@ async fn push(
         ..Start::default()
     };
     let mut started = start(service, request, remote, events, message).await?;
+    let (stood_in, stood) = mpsc::unbounded_channel();
     if let Some(race) = &mut started.race {
-        race.run(&started.theirs, None);
+        race.run(&started.theirs, None, stood_in);
     }
-    let sent = send(&started.side, sources, &mut started.inbox).await;
+    let sent = send(&started.side, sources, &mut started.inbox, stood).await;
     finish(started, sent).await
 }
 

@@ -187,6 +187,20 @@ impl Sender {
         self.answering.answer_all(asks)
     }
 
+    /// From now on contents go this way.
+    pub fn carry(&self, way: ControlSender) {
+        self.answering.carry(way);
+    }
+
+    /// A way that contents went was lost.
+    pub fn lost(&self, asks: &mpsc::UnboundedSender<Vec<Ask>>) {
+        let again = self.answering.lost();
+        if !again.is_empty() {
+            tracing::debug!(files = again.len(), "contents are sent again");
+            let _ = asks.send(again);
+        }
+    }
+
     /// Handles what the receiver says; `asks` leads to [`Self::answer_all`].
     pub fn hear(&self, message: Message, asks: &mpsc::UnboundedSender<Vec<Ask>>) -> Result<(), ApiError> {
         match message {

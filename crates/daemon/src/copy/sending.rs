@@ -1,24 +1,28 @@
 //! The sending side, from its first entry to the receiver's summary.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use towpath_api::ApiError;
 use towpath_plugins::direct::ControlReceiver;
 
 use super::events::CopySummary;
-use super::message::{Asks, Message, violation};
+use super::message::{Asks, Empty, Message, violation};
+use super::race::Stood;
+use super::reading::Ask;
 use super::sender::{Sender, hung_up};
 use super::side::{Side, joined, told_error};
 use super::source::Sources;
 
 /// Tells the receiver what is in `sources` and answers what it asks, until it says that all is in
-/// place; returns its summary.
+/// place; returns its summary. Connections that `stood` may carry contents.
 pub async fn send(
     side: &Side,
     sources: Sources,
     inbox: &mut ControlReceiver,
+    stood: mpsc::UnboundedReceiver<Stood>,
 ) -> Result<CopySummary, ApiError> {
     let sender = Sender::new(
         Arc::clone(&side.service.store),
@@ -58,9 +62,35 @@ pub async fn send(
     let result = tokio::select! {
         result = hearing => result,
         error = failing => Err(error),
+        never = carry(&sender, &asks, stood) => match never {},
     };
     sender.end();
     result
+}
+
+/// Lets contents go over each connection that the receiver opens for them, as long as it stands.
+async fn carry(
+    sender: &Arc<Sender>,
+    asks: &mpsc::UnboundedSender<Vec<Ask>>,
+    mut stood: mpsc::UnboundedReceiver<Stood>,
+) -> Infallible {
+    let mut ways = JoinSet::new();
+    while let Some(way) = stood.recv().await {
+        while ways.try_join_next().is_some() {}
+        ways.spawn(carry_over(Arc::clone(sender), asks.clone(), way));
+    }
+    while ways.join_next().await.is_some() {}
+    std::future::pending().await
+}
+
+async fn carry_over(sender: Arc<Sender>, asks: mpsc::UnboundedSender<Vec<Ask>>, (control, mut inbox): Stood) {
+    while let Some(message) = inbox.next().await {
+        // Newer receivers may have more to say here.
+        if let Ok(Message::Carry(Empty {})) = Message::from_bytes(message) {
+            sender.carry(control.clone());
+        }
+    }
+    sender.lost(&asks);
 }
 
 fn spawn(
@@ -68,4 +98,86 @@ fn spawn(
     work: impl FnOnce(&Arc<Sender>) -> Result<(), ApiError> + Send + 'static,
 ) -> JoinHandle<Result<(), ApiError>> {
     tokio::task::spawn_blocking(move || work(&sender))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use towpath_link::pipe::{self, Role};
+    use towpath_plugins::direct::{ControlSender, Peer, PeerConfig};
+
+    use super::super::message::{Answer, Settled};
+    use super::super::options::CopyOptions;
+    use super::super::side::peer_service;
+    use super::super::talk::events;
+    use super::*;
+    use crate::home::Home;
+    use crate::service::{Options, Service};
+
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    /// The two ends of a connection.
+    async fn ends(service: &Service) -> [(Arc<Peer>, ControlSender, ControlReceiver); 2] {
+        let (near, far) = tokio::io::duplex(64 << 10);
+        let (near, far) = (tokio::io::split(near), tokio::io::split(far));
+        let node = service.identity.node_id();
+        let (near, far) = tokio::join!(
+            pipe::open(near.0, near.1, node, Role::Responder, LIMIT),
+            pipe::open(far.0, far.1, node, Role::Initiator, LIMIT),
+        );
+        [near, far].map(|connection| {
+            let config = PeerConfig { control: true, ..PeerConfig::default() };
+            let peer = Peer::start(connection.unwrap(), config, None);
+            let (control, inbox) = peer.control().unwrap();
+            (peer, control, inbox)
+        })
+    }
+
+    async fn answer(inbox: &mut ControlReceiver) -> Answer {
+        loop {
+            let next = tokio::time::timeout(LIMIT, inbox.next()).await.unwrap().unwrap();
+            if let Message::Answers(mut answers) = Message::from_bytes(next).unwrap() {
+                assert_eq!(answers.answers.len(), 1);
+                return answers.answers.remove(0);
+            }
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn contents_that_went_a_way_that_was_lost_are_sent_again_over_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = folder.path().join("from");
+        std::fs::create_dir(&from).unwrap();
+        std::fs::write(from.join("settled"), b"settled").unwrap();
+        std::fs::write(from.join("under way"), b"under way").unwrap();
+        let service = Service::open(Home::under(&folder.path().join("home")), Options::default()).unwrap();
+        let [(_peer, control, _inbox), (_far, _to_near, mut first)] = ends(&service).await;
+        let [(beside, way, mut kept), (_beside_far, _to_beside, mut second)] = ends(&service).await;
+        let ((told, _shown), (offers, _)) = (events(), peer_service(&service));
+        let options = CopyOptions { recursive: true, ..CopyOptions::default() };
+        let sources = Sources::open(&[from], true, &options).unwrap();
+        let sender = Sender::new(Arc::clone(&service.store), offers, control, told, &options);
+        joined(spawn(Arc::clone(&sender), move |sender| sender.tell(sources))).await.unwrap();
+        let (asks, asked) = mpsc::unbounded_channel();
+        let answering = spawn(Arc::clone(&sender), move |sender| sender.answer_all(asked));
+
+        sender.carry(way);
+        for (entry, content) in [(2, "settled"), (3, "under way")] {
+            let wanted = Asks { entries: vec![entry], inline: 64 << 10, ..Asks::default() };
+            sender.hear(Message::Asks(wanted), &asks).unwrap();
+            let came = answer(&mut second).await;
+            assert_eq!((came.entry, came.content, came.is_again), (entry, Bytes::from(content), false));
+        }
+        let settled = Settled { placed: vec![2], ..Settled::default() };
+        sender.hear(Message::Settled(settled), &asks).unwrap();
+        beside.close("lost");
+        assert_eq!(tokio::time::timeout(LIMIT, kept.next()).await.unwrap(), None);
+        sender.lost(&asks);
+        let came = answer(&mut first).await;
+        assert_eq!((came.entry, came.content, came.is_again), (3, Bytes::from("under way"), true));
+        drop(asks);
+        joined(answering).await.unwrap();
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio::sync::mpsc;
 use towpath_api::ApiError;
 use towpath_plugins::direct::{ControlReceiver, ControlSender, Peer, PeerConfig, Service as PeerService};
 
@@ -124,10 +125,11 @@ async fn serve(
     };
     match sources {
         Some(sources) => {
+            let (stood_in, stood) = mpsc::unbounded_channel();
             if let Some(race) = &mut race {
-                race.run(&theirs, None);
+                race.run(&theirs, None, stood_in);
             }
-            send(&side, sources, inbox).await.map(|_| None)
+            send(&side, sources, inbox, stood).await.map(|_| None)
         }
         None => {
             let destined = Destined {

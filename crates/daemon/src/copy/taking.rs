@@ -1,15 +1,16 @@
 //! The receiving side, from the first entry to the last sync: messages are sorted as they come, and
 //! wait for the disk only when many contents came with them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
-use towpath_api::ApiError;
+use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::Decoder;
 use towpath_plugins::adaptive::Adaptive;
@@ -26,11 +27,12 @@ use super::merge::{Destined, Merge};
 use super::message::{Answer, Delta, Empty, Message, violation};
 use super::network::Network;
 use super::options::Via;
-use super::race::{Race, STAND_LIMIT};
+use super::race::{Race, STAND_LIMIT, Stood};
 use super::remote::RemoteSupplier;
 use super::search;
 use super::sender::hung_up;
 use super::side::{Side, StopOnDrop, by_source, joined, receiving, tell, told_error};
+use crate::lock::lock;
 
 /// What the two ways to the other side are called.
 const WAYS: takeover::Names = takeover::Names { first: "ssh", better: "tls" };
@@ -40,6 +42,9 @@ const MAX_WAITING: usize = 64 << 20;
 
 /// Contents that came with answers and are not written, at most; then the sender has to wait.
 const CONTENT_ROOM: usize = 8 << 20;
+
+/// Threads that write contents, at most: as many as cores.
+const WRITERS: usize = 8;
 
 /// What a message without bytes of its own counts.
 const LITTLE: usize = 64;
@@ -51,10 +56,55 @@ enum Heard {
     Incomplete,
 }
 
-/// What brings contents, with the room that these take.
+/// What brings contents, with the room that these take. In order.
 enum Told {
     Answers(Vec<Answer>, OwnedSemaphorePermit),
     Delta(Delta, OwnedSemaphorePermit),
+}
+
+/// Whole contents, with the room that they take. In any order.
+type Whole = (Vec<Answer>, OwnedSemaphorePermit);
+
+/// Where what brings contents goes.
+struct Tellings {
+    told: mpsc::UnboundedSender<Told>,
+    whole: mpsc::UnboundedSender<Whole>,
+    room: Arc<Semaphore>,
+    /// Bytes that wait besides contents.
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Tellings {
+    fn count(&self, message: &Message) -> Result<(), ApiError> {
+        match self.waiting.fetch_add(cost(message), Ordering::Relaxed) > MAX_WAITING {
+            true => Err(violation("more than was asked for")),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes answers as soon as there is room for what comes with them.
+    async fn answers(&self, answers: Vec<Answer>) -> Result<(), ApiError> {
+        let (whole, rest): (Vec<_>, Vec<_>) = answers.into_iter().partition(Answer::is_whole);
+        if !whole.is_empty() {
+            let taken = take_room(&self.room, bytes_of(&whole)).await?;
+            drop(self.whole.send((whole, taken)));
+        }
+        if !rest.is_empty() {
+            let taken = take_room(&self.room, bytes_of(&rest)).await?;
+            drop(self.told.send(Told::Answers(rest, taken)));
+        }
+        Ok(())
+    }
+
+    async fn delta(&self, run: Delta) -> Result<(), ApiError> {
+        let taken = take_room(&self.room, run.bytes.len()).await?;
+        drop(self.told.send(Told::Delta(run, taken)));
+        Ok(())
+    }
+}
+
+fn bytes_of(answers: &[Answer]) -> usize {
+    answers.iter().map(|answer| answer.content.len()).sum()
 }
 
 /// Writes what the sender tells and this side wants to `destined`, and returns what was done. `theirs`
@@ -73,8 +123,9 @@ pub async fn receive(
         Via::Tls => Takeover::only_better("no TLS connection yet", WAYS),
         Via::Both | Via::Ssh => Takeover::new(first, WAYS),
     };
+    let (stood_in, stood) = mpsc::unbounded_channel();
     if let Some(race) = &mut race {
-        race.run(theirs, Some(Arc::clone(&takeover)));
+        race.run(theirs, Some(Arc::clone(&takeover)), stood_in);
     }
     if let (Via::Tls, Some(race)) = (options.via, &race) {
         let patience = Duration::from_secs(options.timeout);
@@ -107,16 +158,25 @@ pub async fn receive(
         let waiting = Arc::clone(&waiting);
         tokio::task::spawn_blocking(move || follow(merge, heard, &waiting))
     };
-    let (answers_in, answers) = mpsc::unbounded_channel();
-    let answering = {
+    let (told_in, told) = mpsc::unbounded_channel();
+    let (whole_in, whole) = mpsc::unbounded_channel();
+    let mut answering = JoinSet::new();
+    {
         let (supplier, waiting) = (Arc::clone(&supplier), Arc::clone(&waiting));
-        tokio::task::spawn_blocking(move || take_answers(&supplier, answers, &waiting))
-    };
-    let hearing = hear(side, inbox, heard_in, answers_in, &waiting);
+        answering.spawn_blocking(move || take_answers(&supplier, told, &waiting));
+    }
+    let whole = Arc::new(Mutex::new(whole));
+    for _ in 0..available_parallelism().map_or(1, usize::from).min(WRITERS) {
+        let (supplier, waiting, whole) = (Arc::clone(&supplier), Arc::clone(&waiting), Arc::clone(&whole));
+        answering.spawn_blocking(move || write_contents(&supplier, &whole, &waiting));
+    }
+    let room = Arc::new(Semaphore::new(CONTENT_ROOM));
+    let tellings = Tellings { told: told_in, whole: whole_in, room, waiting };
     let result = tokio::select! {
         result = joined(merging) => result,
-        error = hearing => Err(error),
-        error = failed(answering) => Err(error),
+        error = hear(side, inbox, heard_in, &tellings) => Err(error),
+        error = hear_beside(stood, &tellings) => Err(error),
+        error = failed(&mut answering) => Err(error),
         () = receiving.stopped() => receiving.check(),
     };
     drop(telling);
@@ -149,11 +209,15 @@ impl Drop for EndOnDrop {
     }
 }
 
-async fn failed(handle: JoinHandle<Result<(), ApiError>>) -> ApiError {
-    match joined(handle).await {
-        Err(error) => error,
-        Ok(()) => std::future::pending().await,
+/// The first error of several threads.
+async fn failed(threads: &mut JoinSet<Result<(), ApiError>>) -> ApiError {
+    while let Some(ended) = threads.join_next().await {
+        let ended = ended.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()));
+        if let Err(error) | Ok(Err(error)) = ended {
+            return error;
+        }
     }
+    std::future::pending().await
 }
 
 /// Files that this machine is known to have, and for all others the way to the other side that is best.
@@ -185,29 +249,18 @@ async fn hear(
     side: &Side,
     inbox: &mut ControlReceiver,
     entries: mpsc::UnboundedSender<Heard>,
-    answers: mpsc::UnboundedSender<Told>,
-    waiting: &AtomicUsize,
+    tellings: &Tellings,
 ) -> ApiError {
-    let room = Arc::new(Semaphore::new(CONTENT_ROOM));
     let work = async {
         loop {
             let message = Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)?;
-            let cost = cost(&message);
-            if waiting.fetch_add(cost, Ordering::Relaxed) > MAX_WAITING {
-                return Err(violation("more than was asked for"));
-            }
+            tellings.count(&message)?;
             match message {
                 Message::Entries(bytes) => drop(entries.send(Heard::Entries(bytes))),
                 Message::Closed(entry) => drop(entries.send(Heard::Closed(entry))),
                 Message::Incomplete(Empty {}) => drop(entries.send(Heard::Incomplete)),
-                Message::Answers(told) => {
-                    let bytes = told.answers.iter().map(|answer| answer.content.len()).sum();
-                    drop(answers.send(Told::Answers(told.answers, take_room(&room, bytes).await?)));
-                }
-                Message::Delta(run) => {
-                    let taken = take_room(&room, run.bytes.len()).await?;
-                    drop(answers.send(Told::Delta(run, taken)));
-                }
+                Message::Answers(told) => tellings.answers(told.answers).await?,
+                Message::Delta(run) => tellings.delta(run).await?,
                 Message::Event(json) if !side.is_started => side.events.pass(&json).await?,
                 Message::Fatal(fatal) => return Err(told_error(&fatal)),
                 _ => return Err(violation("a message that a sender does not send")),
@@ -218,6 +271,34 @@ async fn hear(
     match result {
         Err(error) => error,
         Ok(never) => match never {},
+    }
+}
+
+/// Lets contents come over one connection after the other that stands, and takes them. Returns when the
+/// sender breaks the protocol.
+async fn hear_beside(mut stood: mpsc::UnboundedReceiver<Stood>, tellings: &Tellings) -> ApiError {
+    while let Some((control, mut inbox)) = stood.recv().await {
+        // A sender that knows nothing of this has no stream there.
+        if control.send(Message::Carry(Empty {}).into_bytes()).await.is_err() {
+            continue;
+        }
+        while let Some(message) = inbox.next().await {
+            if let Err(error) = take_beside(message, tellings).await {
+                return error;
+            }
+        }
+    }
+    std::future::pending().await
+}
+
+async fn take_beside(message: Bytes, tellings: &Tellings) -> Result<(), ApiError> {
+    let message = Message::from_bytes(message)?;
+    tellings.count(&message)?;
+    match message {
+        Message::Answers(told) if told.answers.iter().all(Answer::is_whole) => {
+            tellings.answers(told.answers).await
+        }
+        _ => Err(violation("something else than contents beside the first connection")),
     }
 }
 
@@ -232,7 +313,8 @@ fn look(takeover: &Arc<Takeover>, adaptive: Option<&Arc<Adaptive>>, limit: f64) 
     Box::new(move || {
         let measured = adaptive.as_ref().map_or(0.0, |adaptive| adaptive.network_rate());
         let rate = if measured > 0.0 { measured } else { limit };
-        Network { rate, round_trip: takeover.path().round_trip }
+        // A machine that is busy answers late, however near it is.
+        Network { rate, round_trip: takeover.path().shortest }
     })
 }
 
@@ -315,13 +397,29 @@ fn take_answers(
     Ok(())
 }
 
+/// One of the threads that write contents.
+fn write_contents(
+    supplier: &RemoteSupplier,
+    whole: &Mutex<mpsc::UnboundedReceiver<Whole>>,
+    waiting: &AtomicUsize,
+) -> Result<(), ApiError> {
+    // Whoever waits for the next ones holds the lock; who writes does not.
+    let next = || lock(whole).blocking_recv();
+    while let Some((answers, _room)) = next() {
+        waiting.fetch_sub(answers.len() * size_of::<Answer>(), Ordering::Relaxed);
+        answers.iter().try_for_each(|answer| supplier.answered(answer))?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
+    use towpath_content::NodeId;
     use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata};
     use towpath_link::pipe::{self, Role};
     use towpath_plugins::direct::{ControlSender, Peer, PeerConfig};
 
-    use super::super::message::Fatal;
+    use super::super::message::{Answers, Fatal};
     use super::super::options::{CopyOptions, Mode};
     use super::super::side::{peer_config, peer_service};
     use super::super::talk::{Told as Shown, events};
@@ -374,6 +472,97 @@ mod tests {
         control.send(entries.into_bytes()).await.unwrap();
     }
 
+    /// Takes two files, `again` of which answers were lost may come twice; what came, or the error.
+    async fn take_twice(is_again: bool) -> Result<Vec<Vec<u8>>, ApiError> {
+        let folder = tempfile::tempdir().unwrap();
+        let (side, mut inbox, _shown, sender) = sides(folder.path()).await;
+        let to = folder.path().join("to");
+        let destined =
+            Destined { path: to.clone(), mode: Mode::Sync, sources: 1, contents: true, names: None };
+        let telling = async {
+            let (control, mut inbox) = sender.control().unwrap();
+            tell_two_files(&control).await;
+            control.send(Message::Entries(Bytes::new()).into_bytes()).await.unwrap();
+            let mut asked = Vec::new();
+            while asked.len() < 2 {
+                if let Message::Asks(asks) = Message::from_bytes(inbox.next().await.unwrap()).unwrap() {
+                    asked.extend(asks.entries);
+                }
+            }
+            let answer = |entry| Answer {
+                entry,
+                oid: Oid::of(b"bytes").to_bytes().to_vec().into(),
+                size: 5,
+                content: Bytes::from_static(b"bytes"),
+                ..Answer::default()
+            };
+            for answer in [answer(asked[0]), Answer { is_again, ..answer(asked[0]) }, answer(asked[1])] {
+                let told = Message::Answers(Answers { answers: vec![answer] });
+                control.send(told.into_bytes()).await.unwrap();
+            }
+            // It goes on settling until it has ended.
+            while inbox.next().await.is_some() {}
+        };
+        let receiving = receive(&side, destined, &mut inbox, None, &[]);
+        let received = tokio::select! {
+            received = receiving => received,
+            () = telling => panic!("it hung up"),
+            () = tokio::time::sleep(LIMIT) => panic!("it took too long"),
+        };
+        received.map(|_| ["a", "b"].map(|name| std::fs::read(to.join(name)).unwrap()).to_vec())
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_answer_may_come_twice_only_if_the_first_one_may_have_been_lost() {
+        assert_eq!(take_twice(true).await.unwrap(), [b"bytes", b"bytes"]);
+        let error = take_twice(false).await.unwrap_err();
+        assert!(error.message.contains("an answer to nothing"), "{}", error.message);
+    }
+
+    async fn beside() -> (Stood, Arc<Peer>) {
+        let (near, far) = tokio::io::duplex(64 << 10);
+        let (near, far) = (tokio::io::split(near), tokio::io::split(far));
+        let (one, other) = tokio::join!(
+            pipe::open(near.0, near.1, NodeId([1; 32]), Role::Responder, LIMIT),
+            pipe::open(far.0, far.1, NodeId([2; 32]), Role::Initiator, LIMIT),
+        );
+        let config = PeerConfig { control: true, ..PeerConfig::default() };
+        let (one, other) =
+            (Peer::start(one.unwrap(), config.clone(), None), Peer::start(other.unwrap(), config, None));
+        let stood = one.control().unwrap();
+        // The other end decides when it is over.
+        tokio::spawn(async move { one.until_closed().await });
+        (stood, other)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn contents_and_nothing_else_come_over_one_further_connection_after_the_other() {
+        let (told, _told) = mpsc::unbounded_channel();
+        let (whole_in, mut whole) = mpsc::unbounded_channel();
+        let room = Arc::new(Semaphore::new(CONTENT_ROOM));
+        let tellings = Tellings { told, whole: whole_in, room, waiting: Arc::default() };
+        let (stood_in, stood) = mpsc::unbounded_channel();
+        let hearing = tokio::spawn(async move { hear_beside(stood, &tellings).await });
+        let answer = Answer { content: Bytes::from_static(b"x"), ..Answer::default() };
+        let named = Answer { content: Bytes::new(), ..answer.clone() };
+        for (answers, is_refused) in [(vec![answer.clone()], false), (vec![answer, named], true)] {
+            let (stream, sender) = beside().await;
+            stood_in.send(stream).ok().unwrap();
+            let (control, mut inbox) = sender.control().unwrap();
+            let first = tokio::time::timeout(LIMIT, inbox.next()).await.unwrap().unwrap();
+            assert_eq!(Message::from_bytes(first).unwrap(), Message::Carry(Empty {}));
+            control.send(Message::Answers(Answers { answers }).into_bytes()).await.unwrap();
+            if !is_refused {
+                assert_eq!(tokio::time::timeout(LIMIT, whole.recv()).await.unwrap().unwrap().0.len(), 1);
+                sender.close("lost");
+            } else {
+                let error = tokio::time::timeout(LIMIT, hearing).await.unwrap().unwrap();
+                assert!(error.message.contains("something else than contents"), "{}", error.message);
+                return;
+            }
+        }
+    }
+
     /// The files that are asked for know the copy that they belong to, and it knows who asks: this must not
     /// keep all of them, or the side never tells its last and never ends.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -396,7 +585,7 @@ mod tests {
                     _ => continue,
                 }
             };
-            let error = ApiError::new(towpath_api::ErrorKind::Failed, "the disk is gone");
+            let error = ApiError::new(ErrorKind::Failed, "the disk is gone");
             let error = serde_json::to_vec(&error).unwrap().into();
             control.send(Message::Fatal(Fatal { error }).into_bytes()).await.unwrap();
             asked

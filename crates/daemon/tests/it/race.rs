@@ -4,8 +4,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use tokio::sync::mpsc;
 use towpath_api::ErrorKind;
-use towpath_daemon::copy::race::{Race, SshConnection};
+use towpath_daemon::copy::race::{Race, SshConnection, Stood};
 use towpath_link::Identity;
 use towpath_link::tcp::{Timeouts, dial};
 use towpath_plugins::Takeover;
@@ -51,11 +53,16 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Listens to no control stream.
+fn nobody() -> mpsc::UnboundedSender<Stood> {
+    mpsc::unbounded_channel().0
+}
+
 #[tokio::test]
 async fn the_asking_side_dials() {
     let (mut near, mut far, takeover) = sides().await;
-    far.race.run(&[], None);
-    near.race.run(&far.told, Some(Arc::clone(&takeover)));
+    far.race.run(&[], None, nobody());
+    near.race.run(&far.told, Some(Arc::clone(&takeover)), nobody());
     near.race.stands(LIMIT).await.unwrap();
     assert_eq!(takeover.active(), "tls");
     fetch(takeover, &pattern(1 << 20)).await.unwrap();
@@ -65,8 +72,8 @@ async fn the_asking_side_dials() {
 #[tokio::test]
 async fn the_remote_side_dials_back() {
     let (mut near, mut far, takeover) = sides().await;
-    near.race.run(&[], Some(Arc::clone(&takeover)));
-    far.race.run(&near.told[..1], None);
+    near.race.run(&[], Some(Arc::clone(&takeover)), nobody());
+    far.race.run(&near.told[..1], None, nobody());
     near.race.stands(LIMIT).await.unwrap();
     fetch(takeover, &pattern(1 << 20)).await.unwrap();
 }
@@ -75,8 +82,8 @@ async fn the_remote_side_dials_back() {
 async fn both_dial_and_one_connection_serves() {
     for _ in 0..10 {
         let (mut near, mut far, takeover) = sides().await;
-        far.race.run(&near.told, None);
-        near.race.run(&far.told, Some(Arc::clone(&takeover)));
+        far.race.run(&near.told, None, nobody());
+        near.race.run(&far.told, Some(Arc::clone(&takeover)), nobody());
         near.race.stands(LIMIT).await.unwrap();
         fetch(takeover.clone(), &pattern(1 << 20)).await.unwrap();
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -85,10 +92,39 @@ async fn both_dial_and_one_connection_serves() {
     }
 }
 
+/// Whichever connection the asking side chooses, the other one hears what it says there.
+#[tokio::test]
+async fn the_control_streams_of_the_connection_that_is_chosen_meet() {
+    let (mut near, mut far, takeover) = sides().await;
+    let ((near_in, mut near_stood), (far_in, mut far_stood)) =
+        (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    far.race.run(&near.told, None, far_in);
+    near.race.run(&far.told, Some(takeover), near_in);
+    let meeting = async {
+        let (control, _inbox) = near_stood.recv().await.unwrap();
+        control.send(Bytes::from_static(b"here")).await.unwrap();
+        let mut heard = tokio::task::JoinSet::new();
+        loop {
+            tokio::select! {
+                Some((control, mut inbox)) = far_stood.recv() => {
+                    heard.spawn(async move { (inbox.next().await, control) });
+                }
+                // One that was not chosen ends without a word.
+                Some(ended) = heard.join_next(), if !heard.is_empty() => {
+                    if let (Some(message), _control) = ended.unwrap() {
+                        return message;
+                    }
+                }
+            }
+        }
+    };
+    assert_eq!(tokio::time::timeout(LIMIT, meeting).await.unwrap(), "here");
+}
+
 #[tokio::test]
 async fn a_lost_connection_is_dialled_again() {
     let (mut near, far, takeover) = sides().await;
-    near.race.run(&far.told, Some(Arc::clone(&takeover)));
+    near.race.run(&far.told, Some(Arc::clone(&takeover)), nobody());
     near.race.stands(LIMIT).await.unwrap();
     // The other side's process ends, and is there again at the same place: a port can be had twice.
     let (port, service) = (far.told[0].port(), Arc::clone(&far.service));
@@ -108,8 +144,8 @@ async fn a_lost_connection_is_dialled_again() {
 #[tokio::test]
 async fn strangers_are_not_served() {
     let (mut near, mut far, takeover) = sides().await;
-    far.race.run(&[], None);
-    near.race.run(&[], Some(takeover.clone()));
+    far.race.run(&[], None, nobody());
+    near.race.run(&[], Some(takeover.clone()), nobody());
     let stranger = Identity::generate().unwrap();
     let (at, node) = (far.told[0], far.identity.node_id());
     let connection = dial(at, &stranger, node, &Timeouts::default()).await.unwrap();
@@ -118,7 +154,7 @@ async fn strangers_are_not_served() {
     // Nor does an honest side take another node's answer.
     let imposter = side(stranger, &near.identity, Some(NEAR)).await;
     let mut race = side(near.identity.clone(), &far.identity, None).await.race;
-    race.run(&imposter.told, Some(Arc::clone(&takeover)));
+    race.run(&imposter.told, Some(Arc::clone(&takeover)), nobody());
     let error = race.stands(Duration::from_secs(1)).await.unwrap_err();
     assert!(error.message.contains("wanted"), "{}", error.message);
     assert_eq!(takeover.active(), "ssh");
@@ -129,7 +165,7 @@ async fn an_error_names_what_was_tried() {
     let (mut near, far, takeover) = sides().await;
     let told = [SocketAddr::new(Ipv4Addr::LOCALHOST.into(), far.told[0].port())];
     drop(far.race);
-    near.race.run(&told, Some(takeover));
+    near.race.run(&told, Some(takeover), nobody());
     let error = near.race.stands(Duration::from_millis(500)).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unreachable);
     assert!(error.message.contains(&told[0].to_string()), "{}", error.message);
@@ -139,8 +175,8 @@ async fn an_error_names_what_was_tried() {
 #[tokio::test]
 async fn everything_ends_with_the_race() {
     let (mut near, mut far, takeover) = sides().await;
-    far.race.run(&near.told, None);
-    near.race.run(&far.told, Some(Arc::clone(&takeover)));
+    far.race.run(&near.told, None, nobody());
+    near.race.run(&far.told, Some(Arc::clone(&takeover)), nobody());
     near.race.stands(LIMIT).await.unwrap();
     let at = far.told[0];
     drop((near.race, far.race));

@@ -8,10 +8,10 @@ use std::io;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
-use rustix::process::geteuid;
 use towpath_content::tree::{MAX_NAME, MAX_XATTR_VALUE, MAX_XATTRS, Xattr};
 
 use super::held::{Held, file_type};
+use super::is_root;
 
 /// The ACL that decides who may use a file.
 pub(super) const ACCESS: &CStr = c"system.posix_acl_access";
@@ -46,7 +46,7 @@ fn is_acl(name: &[u8]) -> bool {
 
 /// True for an attribute that this process carries besides ACLs.
 pub(super) fn is_carried(name: &[u8]) -> bool {
-    let theirs = if geteuid().is_root() { !name.starts_with(b"system.") } else { name.starts_with(b"user.") };
+    let theirs = if is_root() { !name.starts_with(b"system.") } else { name.starts_with(b"user.") };
     theirs && !name.starts_with(RSYNC)
 }
 

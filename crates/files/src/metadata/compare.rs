@@ -4,11 +4,10 @@
 //! namespaces) is no difference: a second run of a copy finds none.
 
 use rustix::fs::FileType;
-use rustix::process::geteuid;
 use towpath_content::tree::{Kind, Metadata, Xattr};
 
 use super::attributes::{ACCESS, DEFAULT, is_carried};
-use super::{Policy, SETGID, SETUID, owners, wanted_owner};
+use super::{Policy, SETGID, SETUID, is_root, owners, wanted_owner};
 
 /// What differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,7 +55,7 @@ fn mode_here(wanted: &Metadata, here: &Metadata, policy: &Policy) -> u32 {
     if !policy.special_bits {
         return wanted.mode & !(SETUID | SETGID);
     }
-    let root = geteuid().is_root();
+    let root = is_root();
     let user = owners::local_user(&wanted.user, policy.numeric_ids);
     let foreign_user = policy.owner && !root && user != here.user.id;
     let group = owners::local_group(&wanted.group, policy.numeric_ids);

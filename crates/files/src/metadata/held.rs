@@ -90,6 +90,11 @@ impl Held<'_> {
         }
     }
 
+    /// Whether what is made in this directory begins with an ACL. If in doubt, it does.
+    pub(crate) fn hands_on(&self) -> bool {
+        !matches!(self.attribute(super::attributes::DEFAULT), Ok(None) | Err(Errno::OPNOTSUPP))
+    }
+
     pub(super) fn set_attribute(&self, name: &CStr, value: &[u8]) -> Result<(), Errno> {
         match self {
             Self::Open(fd) => fsetxattr(fd, name, value, XattrFlags::empty()),

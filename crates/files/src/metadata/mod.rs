@@ -23,6 +23,7 @@ mod held;
 mod owners;
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use rustix::fs::{FileType, Stat, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
@@ -148,22 +149,47 @@ pub(crate) fn apply(
     policy: &Policy,
     before: Before,
 ) -> Result<Option<Lacking>, Errno> {
-    let stat = target.stat()?;
+    apply_to(target, &Now { stat: target.stat()?, is_plain: false }, metadata, policy, before)
+}
+
+/// What something is like before its metadata are applied.
+pub(crate) struct Now {
+    pub(crate) stat: Stat,
+    /// It has no attributes but what the system itself gave it, so there are none to remove.
+    pub(crate) is_plain: bool,
+}
+
+/// [`apply`] to what was looked at already.
+pub(crate) fn apply_to(
+    target: Held<'_>,
+    now: &Now,
+    metadata: &Metadata,
+    policy: &Policy,
+    before: Before,
+) -> Result<Option<Lacking>, Errno> {
+    let Now { stat, is_plain } = now;
+    let has_attributes = !(*is_plain && metadata.xattrs.is_empty());
     let mut lacking = None;
     let mut note = |op, outcome: Result<(), Errno>| {
         if let Err(errno) = outcome {
             lacking.get_or_insert(Lacking { op, errno });
         }
     };
-    note("set the owner of", apply_owner(target, &stat, metadata, policy));
-    if policy.xattrs {
-        note("set attributes of", apply_xattrs(target, &stat, metadata));
+    let owned = apply_owner(target, stat, metadata, policy);
+    let is_as_before = owned == Ok(false) && !has_attributes;
+    note("set the owner of", owned.map(drop));
+    if policy.xattrs && has_attributes {
+        note("set attributes of", apply_xattrs(target, stat, metadata));
     }
-    if policy.takes_acls() {
+    if policy.takes_acls() && has_attributes {
         note("set the ACL of", attributes::write_acls(target, &metadata.xattrs));
     }
-    apply_mode(target, metadata, policy, before)?;
-    if policy.takes_times(file_type(&stat)) {
+    // Another owner or ACL changes the mode too.
+    match is_as_before {
+        true => apply_mode(target, stat, metadata, policy, before)?,
+        false => apply_mode(target, &target.stat()?, metadata, policy, before)?,
+    }
+    if policy.takes_times(file_type(stat)) {
         set_time(target, metadata.modified)?;
     }
     Ok(lacking)
@@ -171,10 +197,16 @@ pub(crate) fn apply(
 
 /// The user and group a thing should have here, as far as this process may set them.
 fn wanted_owner(metadata: &Metadata, policy: &Policy) -> (Option<u32>, Option<u32>) {
-    let root = geteuid().is_root();
+    let root = is_root();
     let user = (policy.owner && root).then(|| owners::local_user(&metadata.user, policy.numeric_ids));
     let group = policy.group.then(|| owners::local_group(&metadata.group, policy.numeric_ids));
     (user, group.filter(|&group| root || is_member(group)))
+}
+
+/// Whether this process may do everything. It never becomes another user's.
+fn is_root() -> bool {
+    static IS_ROOT: OnceLock<bool> = OnceLock::new();
+    *IS_ROOT.get_or_init(|| geteuid().is_root())
 }
 
 fn is_member(group: u32) -> bool {
@@ -182,20 +214,21 @@ fn is_member(group: u32) -> bool {
     getegid().as_raw() == group || in_list()
 }
 
-fn apply_owner(target: Held<'_>, stat: &Stat, metadata: &Metadata, policy: &Policy) -> Result<(), Errno> {
+/// Whether it had another one.
+fn apply_owner(target: Held<'_>, stat: &Stat, metadata: &Metadata, policy: &Policy) -> Result<bool, Errno> {
     let (user, group) = wanted_owner(metadata, policy);
     let user = user.filter(|&id| id != stat.st_uid && id != u32::MAX);
     let group = group.filter(|&id| id != stat.st_gid && id != u32::MAX);
     if user.is_none() && group.is_none() {
-        return Ok(());
+        return Ok(false);
     }
-    target.set_owner(user.map(Uid::from_raw), group.map(Gid::from_raw))
+    target.set_owner(user.map(Uid::from_raw), group.map(Gid::from_raw)).map(|()| true)
 }
 
 /// Attributes of `user.` can be set only by who may write; the mode set afterwards ends that.
 fn apply_xattrs(target: Held<'_>, stat: &Stat, metadata: &Metadata) -> Result<(), Errno> {
     let mode = stat.st_mode & 0o7777;
-    let ours = stat.st_uid == geteuid().as_raw() && !geteuid().is_root();
+    let ours = stat.st_uid == geteuid().as_raw() && !is_root();
     if ours && mode & 0o600 != 0o600 && file_type(stat) != FileType::Symlink {
         target.set_mode(mode | 0o600)?;
         let written = attributes::write_xattrs(target, &metadata.xattrs);
@@ -204,10 +237,15 @@ fn apply_xattrs(target: Held<'_>, stat: &Stat, metadata: &Metadata) -> Result<()
     attributes::write_xattrs(target, &metadata.xattrs)
 }
 
-fn apply_mode(target: Held<'_>, metadata: &Metadata, policy: &Policy, before: Before) -> Result<(), Errno> {
-    let stat = target.stat()?;
-    let wanted = wanted_mode(metadata, &stat, policy, before);
-    if file_type(&stat) == FileType::Symlink || wanted == stat.st_mode & 0o7777 {
+fn apply_mode(
+    target: Held<'_>,
+    stat: &Stat,
+    metadata: &Metadata,
+    policy: &Policy,
+    before: Before,
+) -> Result<(), Errno> {
+    let wanted = wanted_mode(metadata, stat, policy, before);
+    if file_type(stat) == FileType::Symlink || wanted == stat.st_mode & 0o7777 {
         return Ok(());
     }
     target.set_mode(wanted)
@@ -253,8 +291,14 @@ fn nanos(time: Time) -> rustix::fs::Nsecs {
     time.nanos.min(999_999_999).into()
 }
 
-/// The process's umask, which the system tells without changing it only in `/proc`.
+/// The process's umask when it was first asked for. Nothing here changes it.
 pub fn umask() -> u32 {
+    static UMASK: OnceLock<u32> = OnceLock::new();
+    *UMASK.get_or_init(read_umask)
+}
+
+/// The system tells it without changing it only in `/proc`.
+fn read_umask() -> u32 {
     const USUAL: u32 = 0o022;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));

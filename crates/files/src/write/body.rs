@@ -35,12 +35,32 @@ struct Shared {
 impl Body {
     /// Makes the file `name` in `dir`, empty of data, and locks it.
     pub(crate) fn create(dir: impl AsFd, name: &str, size: u64, path: PathBuf) -> Result<Self, FileError> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = openat(&dir, name, flags, Mode::RUSR | Mode::WUSR);
-        let file = File::from(opened.map_err(|e| FileError::new("create", &path, e))?);
-        let body = Self::new(file, path);
+        let body = Self::new(open_new(&dir, name, &path)?, path);
         body.claim().and_then(|()| body.set_size(size)).inspect_err(|_| {
             // The error tells more than a failure to clean up after it would.
+            let _ = unlinkat(&dir, name, AtFlags::empty());
+        })?;
+        Ok(body)
+    }
+
+    /// Makes the file `name` in `dir` of these bytes. It is not locked: nobody goes on with it.
+    pub(crate) fn create_of(
+        dir: impl AsFd,
+        name: &str,
+        bytes: &[u8],
+        sparse: bool,
+        path: PathBuf,
+    ) -> Result<Self, FileError> {
+        let body = Self::new(open_new(&dir, name, &path)?, path);
+        let written = match sparse {
+            // Zeros at its end make no file longer.
+            true => body.set_size(bytes.len() as u64).and_then(|()| body.write_piece(0, bytes, true)),
+            false => {
+                body.shared.size.store(bytes.len() as u64, Ordering::Relaxed);
+                body.write_piece(0, bytes, false)
+            }
+        };
+        written.inspect_err(|_| {
             let _ = unlinkat(&dir, name, AtFlags::empty());
         })?;
         Ok(body)
@@ -129,6 +149,13 @@ pub(crate) fn lock(file: impl AsFd) -> Result<(), Errno> {
         Err(Errno::AGAIN) => Err(Errno::AGAIN),
         _ => Ok(()),
     }
+}
+
+/// Makes a file that is not there.
+fn open_new(dir: impl AsFd, name: &str, path: &Path) -> Result<File, FileError> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = openat(dir, name, flags, Mode::RUSR | Mode::WUSR);
+    opened.map(File::from).map_err(|e| FileError::new("create", path, e))
 }
 
 /// Opens what an earlier run left.

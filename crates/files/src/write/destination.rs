@@ -12,14 +12,14 @@ use towpath_content::tree::Metadata;
 
 use super::access::open_accessible;
 use super::directories::Made;
-use super::mounts::Mounted;
+use super::mounts::{Looked, Mounted};
 use super::place::{At, Overwrite, place};
 use super::queue::{BeforeNaming, FlushLimits, Placed, Queue, Queued};
 use super::staging::{Staged, Staging, find_stale, is_staging_name};
 use crate::confine::open_root;
 use crate::dirs::Dirs;
 use crate::error::FileError;
-use crate::metadata::{Before, Held, Policy, apply};
+use crate::metadata::{Before, Held, Now, Policy, apply_to};
 use crate::names::check_name;
 use crate::path::RelPath;
 use crate::scan::{ScanError, ScanOptions, Scanned, scan_held};
@@ -51,6 +51,7 @@ pub struct Destination {
     staging: Mutex<Option<Arc<Staging>>>,
     /// File systems inside the tree that something was staged in.
     pub(super) mounted: Mutex<Vec<Mounted>>,
+    pub(super) looked: Mutex<Option<Looked>>,
     queue: Mutex<Queue>,
     /// What directories were before they were made accessible, until they are finished.
     pub(super) unfinished: Mutex<HashMap<RelPath, Before>>,
@@ -83,8 +84,8 @@ impl Destination {
 
     fn new(path: &Path, root: OwnedFd, made: Made, options: WriteOptions) -> Self {
         let (path, dirs) = (path.to_path_buf(), Dirs::new(root));
-        let (staging, mounted, queue, unfinished) = Default::default();
-        Self { path, dirs, options, root: made, staging, mounted, queue, unfinished }
+        let (staging, mounted, looked, queue, unfinished) = Default::default();
+        Self { path, dirs, options, root: made, staging, mounted, looked, queue, unfinished }
     }
 
     /// A new temporary file of `size` bytes, all of them a hole.
@@ -116,11 +117,14 @@ impl Destination {
         overwrite: Overwrite,
     ) -> Result<Vec<Placed>, FileError> {
         self.spot(&path)?;
-        let Staged { body, name: temp, staging } = staged;
+        let Staged { body, name: temp, staging, is_plain } = staged;
         let before = self.mode_to_keep(&path, overwrite);
-        let applied = apply(Held::Open(body.file().as_fd()), metadata, &self.options.policy, before);
-        let lacking = applied.map_err(|e| FileError::new("set metadata of", &path.below(&self.path), e))?;
-        let seen = body.stamp()?;
+        let failed = |e| FileError::new("set metadata of", &path.below(&self.path), e);
+        let (held, policy) = (Held::Open(body.file().as_fd()), &self.options.policy);
+        let now = Now { stat: held.stat().map_err(failed)?, is_plain };
+        let lacking = apply_to(held, &now, metadata, policy, before).map_err(failed)?;
+        // Its inode and its size; the rest is looked at when it has its name.
+        let seen = Stamp::from_stat(&now.stat);
         let file = Queued { temp, staging, path, seen, overwrite, lacking, before: before_naming };
         let due = self.queue().push(file, body, &self.options.flush);
         Ok(if due { self.flush() } else { Vec::new() })

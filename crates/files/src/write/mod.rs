@@ -1,7 +1,7 @@
 //! Writing: a tree below a held root, or one file beside its final name.
 //!
-//! A file's life: a temporary of mode 0600 with an unpredictable name is made at its full size;
-//! pieces are written into it in any order; mode and times are set on the held descriptor; the
+//! A file's life: a temporary of mode 0600, which nobody else can name or open, is made at its full
+//! size; pieces are written into it in any order, or all its bytes at once; mode and times are set on the held descriptor; the
 //! bytes are synced; it takes its final name by a rename that refuses to replace anything unless
 //! told to. So a crash leaves the old file or the new one, and never half of one.
 //!
@@ -67,9 +67,17 @@ const DIGITS: usize = 16;
 
 /// 16 hexadecimal digits that nobody can guess.
 fn random_digits() -> Result<String, Errno> {
+    random().map(digits)
+}
+
+fn random() -> Result<u64, Errno> {
     let mut bytes = [0; 8];
     getrandom(&mut bytes[..], GetRandomFlags::empty())?;
-    Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+fn digits(number: u64) -> String {
+    format!("{number:016x}")
 }
 
 /// True for what [`random_digits`] may have made.

@@ -24,7 +24,21 @@ pub(super) struct Mounted {
     staging: Option<Arc<Staging>>,
 }
 
+/// Where the directory lies that was asked about last.
+#[derive(Debug)]
+pub(super) struct Looked {
+    dir: Arc<OwnedFd>,
+    mount: Mount,
+    root: Mount,
+}
+
 impl Destination {
+    /// A complete temporary file, in the file system that `path` lies in: one whose bytes are all at hand
+    /// takes fewer steps than one that grows.
+    pub fn stage_content_for(&self, path: &RelPath, bytes: &[u8], sparse: bool) -> Result<Staged, FileError> {
+        self.staging_for(path)?.stage_content(bytes, sparse)
+    }
+
     /// A new temporary file of `size` bytes, all of them a hole, in the file system that `path`
     /// lies in.
     pub fn stage_file_for(&self, path: &RelPath, size: u64) -> Result<Staged, FileError> {
@@ -77,8 +91,8 @@ impl Destination {
     fn other_mount(&self, path: &RelPath) -> Result<Option<(Mount, RelPath)>, FileError> {
         let (dir, _) = self.spot(path)?;
         let failed = |e| FileError::new("stage in", &path.below(self.path()), e);
-        let mount = Mount::of(&dir).map_err(failed)?;
-        if mount == Mount::of(self.dirs().root()).map_err(failed)? {
+        let (mount, root) = self.mount_of(&dir).map_err(failed)?;
+        if mount == root {
             return Ok(None);
         }
         let mut top = path.clone();
@@ -90,6 +104,22 @@ impl Destination {
             top = above;
         }
         Ok(Some((mount, top)))
+    }
+
+    /// The file systems of a held directory and of the root. Files come directory by directory, so the
+    /// last answer mostly holds: where an open directory lies never changes.
+    fn mount_of(&self, dir: &Arc<OwnedFd>) -> Result<(Mount, Mount), Errno> {
+        let mut last = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(looked) = last.as_ref().filter(|looked| Arc::ptr_eq(&looked.dir, dir)) {
+            return Ok((looked.mount, looked.root));
+        }
+        let root = match &*last {
+            Some(looked) => looked.root,
+            None => Mount::of(self.dirs().root())?,
+        };
+        let mount = Mount::of(dir)?;
+        *last = Some(Looked { dir: Arc::clone(dir), mount, root });
+        Ok((mount, root))
     }
 
     /// Syncs every file system that something was staged in.

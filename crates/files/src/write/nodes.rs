@@ -87,7 +87,7 @@ impl Destination {
             return Ok(there);
         }
         let staging = self.staging_for(path)?;
-        let temp = staging.fresh_name()?;
+        let temp = staging.fresh_name();
         let at = staging.at(&temp);
         linkat(&dir, name, at.dir, at.name, AtFlags::empty()).map_err(failed)?;
         let linked = statat(at.dir, at.name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| Stamp::from_stat(&stat));
@@ -110,7 +110,7 @@ impl Destination {
         make: &dyn Fn(At<'_>) -> Result<(), Errno>,
     ) -> Result<Settled, FileError> {
         let staging = self.staging_for(path)?;
-        let temp = staging.fresh_name()?;
+        let temp = staging.fresh_name();
         let shown = path.below(self.path());
         make(staging.at(&temp)).map_err(|e| FileError::new(op, &shown, e))?;
         let lacking = self.dress_node(&staging, &temp, path, metadata, overwrite);

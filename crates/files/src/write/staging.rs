@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{AtFlags, Mode, fstat, mkdirat, unlinkat};
@@ -17,10 +18,11 @@ use rustix::process::geteuid;
 
 use super::body::{Body, lock};
 use super::place::At;
-use super::{PREFIX, are_random_digits, random_digits};
+use super::{PREFIX, are_random_digits, digits, random, random_digits};
 use crate::confine::open_dir;
 use crate::error::FileError;
 use crate::listing::for_each_name;
+use crate::metadata::Held;
 use crate::names::check_name;
 
 /// A staging directory held open and locked.
@@ -32,6 +34,11 @@ pub(super) struct Staging {
     path: PathBuf,
     /// Whether names are folded here, once that was tried.
     folds: OnceLock<bool>,
+    /// The next temporary's name: only this user gets in here, so names need not be hard to guess, but
+    /// should be others than those of an earlier run.
+    next: AtomicU64,
+    /// Files begin without attributes: this directory hands on no ACL.
+    is_plain: bool,
 }
 
 /// A file that grows under a temporary name until it is committed. Dropping it keeps the
@@ -41,6 +48,8 @@ pub struct Staged {
     pub(super) body: Body,
     pub(super) name: String,
     pub(super) staging: Arc<Staging>,
+    /// It was made by this run, and has no attributes but what the system itself gave it.
+    pub(super) is_plain: bool,
 }
 
 impl Staged {
@@ -108,7 +117,9 @@ impl Staging {
             return Err(FileError::changed("open", &path, "open to other users"));
         }
         lock(&dir).map_err(failed)?;
-        Ok(Self { name, dir, path, folds: OnceLock::new() })
+        let (next, is_plain) =
+            (AtomicU64::new(random().map_err(failed)?), !Held::Open(dir.as_fd()).hands_on());
+        Ok(Self { name, dir, path, folds: OnceLock::new(), next, is_plain })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -120,22 +131,28 @@ impl Staging {
         At { dir: self.dir.as_fd(), name: name.as_bytes() }
     }
 
-    /// A name nobody can guess, for a new temporary.
-    pub(super) fn fresh_name(&self) -> Result<String, FileError> {
-        random_digits().map_err(|e| FileError::new("stage in", &self.path, e))
+    /// A name for a new temporary.
+    pub(super) fn fresh_name(&self) -> String {
+        digits(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
     pub(super) fn stage(self: Arc<Self>, size: u64) -> Result<Staged, FileError> {
-        let name = self.fresh_name()?;
+        let name = self.fresh_name();
         let body = Body::create(&self.dir, &name, size, self.path.join(&name))?;
-        Ok(Staged { body, name, staging: self })
+        Ok(Staged { body, name, is_plain: self.is_plain, staging: self })
+    }
+
+    pub(super) fn stage_content(self: Arc<Self>, bytes: &[u8], sparse: bool) -> Result<Staged, FileError> {
+        let name = self.fresh_name();
+        let body = Body::create_of(&self.dir, &name, bytes, sparse, self.path.join(&name))?;
+        Ok(Staged { body, name, is_plain: self.is_plain, staging: self })
     }
 
     pub(super) fn reopen(self: Arc<Self>, name: &str) -> Result<Staged, FileError> {
         let path = self.path.join(name);
         check_name(name.as_bytes()).map_err(|why| FileError::outside("resume", &path, why))?;
         let body = Body::reopen(&self.dir, name, path)?;
-        Ok(Staged { body, name: name.to_owned(), staging: self })
+        Ok(Staged { body, name: name.to_owned(), staging: self, is_plain: false })
     }
 
     /// The answer of `probe` with this directory, asked once.

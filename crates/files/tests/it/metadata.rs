@@ -277,6 +277,25 @@ fn a_file_system_without_acls_is_named_and_the_content_is_kept() {
     assert!(look(&tmp.path().join("f"), &everything()).unwrap().incomplete.is_none());
 }
 
+/// What new files get from their directory is not what their source had.
+#[test]
+fn a_new_file_has_none_of_the_acl_that_its_directory_hands_on() {
+    let tmp = tempfile::tempdir().unwrap();
+    if !set_attribute(tmp.path(), DEFAULT, &acl()) {
+        return;
+    }
+    let acls = |policy: Policy, name: &str| {
+        let to = open(tmp.path(), policy);
+        let staged = to.stage_content_for(&path(&[name]), b"abc", false).unwrap();
+        to.commit(staged, path(&[name]), &metadata(0o640, 5), Overwrite::Never).unwrap();
+        stamp(to.flush());
+        to.remove_staging().unwrap();
+        attribute(&tmp.path().join(name), ACCESS)
+    };
+    assert_eq!(acls(Policy::archive(), "f"), None);
+    assert!(acls(Policy { acls: false, ..Policy::default() }, "g").is_some(), "they are not of interest");
+}
+
 #[test]
 fn times_of_directories_and_links_can_be_left_out() {
     let tmp = tempfile::tempdir().unwrap();

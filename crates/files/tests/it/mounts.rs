@@ -21,6 +21,11 @@ fn files_links_and_pipes_are_written_into_a_mounted_file_system() {
     let staged = to.stage_file_for(&at("f"), 3).unwrap();
     staged.write_piece(0, b"abc", false).unwrap();
     assert_eq!(names_in(&root.join("d/mnt")), [staged.staging(), "sub"]);
+    // Where the last file went says nothing of the next one's directory.
+    let beside = to.stage_content_for(&path(&["d", "k"]), b"k", false).unwrap();
+    let again = to.stage_content_for(&at("k"), b"k", false).unwrap();
+    assert_eq!((again.staging(), beside.staging() == again.staging()), (staged.staging(), false));
+    [beside, again].into_iter().for_each(|staged| staged.discard().unwrap());
     to.commit(staged, at("f"), &metadata(0o640, 5), Overwrite::Never).unwrap();
     commit(&to, &["g"], b"in the root");
     assert!(to.flush().into_iter().all(|placed| placed.outcome.is_ok()));

@@ -24,6 +24,29 @@ fn staging_is_private_and_its_names_cannot_be_guessed() {
 }
 
 #[test]
+fn content_that_is_at_hand_is_staged_in_one_go() {
+    let (tmp, to) = destination();
+    let end = [&b"abc"[..], &[0; 300 << 10]].concat();
+    for (name, bytes, sparse) in
+        [("little", &b"abc"[..], false), ("empty", b"", false), ("holes", &end, true)]
+    {
+        let staged = to.stage_content_for(&path(&[name]), bytes, sparse).unwrap();
+        let temp = tmp.path().join("dst").join(staged.staging()).join(staged.name());
+        assert_eq!(fs::metadata(temp).unwrap().mode() & 0o7777, 0o600);
+        assert_eq!(staged.body().size(), bytes.len() as u64);
+        to.commit(staged, path(&[name]), &metadata(0o640, 5), Overwrite::Never).unwrap();
+    }
+    assert!(to.flush().into_iter().all(|placed| placed.outcome.is_ok()));
+    to.remove_staging().unwrap();
+    let root = tmp.path().join("dst");
+    assert_eq!(fs::read(root.join("little")).unwrap(), b"abc");
+    assert_eq!(fs::read(root.join("empty")).unwrap(), b"");
+    assert_eq!(fs::read(root.join("holes")).unwrap(), end);
+    let is = fs::metadata(root.join("holes")).unwrap();
+    assert_eq!((is.mode() & 0o7777, is.mtime()), (0o640, 5));
+}
+
+#[test]
 fn the_staging_directory_is_not_part_of_the_tree() {
     let (_tmp, to) = destination();
     let name = to.staging_name().unwrap();

@@ -12,9 +12,7 @@ use towpath_content::{Hint, Oid, hint};
 use towpath_link::Identity;
 use towpath_link::tcp::{Timeouts, dial_any};
 use towpath_transfer::plugin::{PathState, Pressure, Query, Sink};
-use towpath_transfer::{
-    BoxFuture, Context, Delivery, Description, Outcome, Payload, Tag, TransferPlugin, Want,
-};
+use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want};
 
 use super::answering::MAX_WANTS;
 use super::callers::Answers;
@@ -239,6 +237,7 @@ impl TransferPlugin for Direct {
         let paths = self.slots.peers().filter_map(|peer| peer.path());
         paths.fold(PathState::default(), |all, path| PathState {
             round_trip: all.round_trip.max(path.rtt),
+            shortest: all.shortest.max(path.min_rtt),
             receive_queue: all.receive_queue + path.receive_queue_bytes,
         })
     }

@@ -216,7 +216,7 @@ impl Fetch {
     pub fn delivered(&mut self, delivery: &Delivery, now: Instant) -> bool {
         let Some(want) = self.ledger.delivered(delivery.tag).cloned() else { return true };
         let bytes = match &delivery.payload {
-            Payload::Bytes(bytes) => bytes.to_vec(),
+            Payload::Bytes(bytes) | Payload::Hashed(bytes) => bytes.to_vec(),
             Payload::Zeros => vec![0; want.id.len() as usize],
         };
         let is_good = match want.id {

@@ -42,7 +42,7 @@ impl TransferPlugin for Slow {
     }
 
     fn path(&self) -> PathState {
-        PathState { round_trip: Duration::from_millis(40), receive_queue: 0 }
+        PathState { round_trip: Duration::from_millis(40), ..PathState::default() }
     }
 
     fn get_descriptors<'a>(
