@@ -112,6 +112,22 @@ fn the_median_is_in_the_middle() {
 }
 
 #[test]
+fn seconds_are_drawn_over_rates_that_cases_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = Report::create(dir.path(), "rates").unwrap();
+    let at = |case: &str, seconds| row(case, "wget", 1 << 20, Some(seconds));
+    let rows = [at("1.5 Mbit/s", 6.0), at("1 Gbit/s, RTT 9 ms", 0.1), at("unshaped", 0.09)];
+    finish(&report, None, Some(Axis::Rate), &rows).unwrap();
+    let svg = fs::read_to_string(report.path("svg")).unwrap();
+    assert!(
+        svg.contains("network, Mbit/s") && svg.contains("1000") && svg.contains("random 1048576"),
+        "{svg}"
+    );
+    // One of the legend, two of the points: nothing is known of the third one's rate.
+    assert_eq!(svg.matches("<circle").count(), 3);
+}
+
+#[test]
 fn numbers_are_read_at_a_glance() {
     let table = [(0.1, "0.1"), (1.0, "1"), (999.0, "999"), (1e3, "1,000"), (12_345_678.0, "12,345,678")];
     for (number, text) in table {

@@ -18,6 +18,7 @@ situations![
     every_receiver_of_a_star_is_served,
     a_wrong_result_is_found,
     a_transfer_that_does_not_end_is_a_row,
+    a_program_is_varied_and_its_rows_are_reported_again,
     an_interrupted_transfer_is_measured_from_where_it_goes_on,
     all_of_it_can_be_kept_in_memory,
     a_scenario_that_is_wrong_is_told,
@@ -154,6 +155,35 @@ fn a_transfer_that_does_not_end_is_a_row() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("2 of 2 transfers failed"), "{}", text(&output.stderr));
     assert_eq!(lab.rows("small")[1]["error"], "not done after 0.5 s");
+}
+
+fn a_program_is_varied_and_its_rows_are_reported_again() {
+    let lab = Lab::new();
+    // It fails with nothing to say if both are there.
+    let tow = impostor(
+        &lab,
+        "for path; do :; done; cat \"$TOW_HOME/config.toml\" \"${path%/*}/earlier\" > /dev/null && exit 3",
+    );
+    let program = "{ name = 'varied', of = 'tow-get', config = 'words', at = 'renamed' }";
+    let small = SMALL.replace("'tow-get'", program).replace("random 4k", "similar 40k");
+    let path = lab.write("small.toml", &small);
+    let output = lab.run(&path, &["--tow", tow.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = lab.rows("small")[0]["error"].as_str().unwrap().to_owned();
+    assert!(error.starts_with("exit status: 3: it said nothing"), "{error}");
+
+    let mut again = Command::new(PROGRAM);
+    again
+        .arg("report")
+        .arg(&path)
+        .arg("out/small.jsonl")
+        .args(["--out", "again"])
+        .current_dir(lab.dir.path());
+    let again = again.output().unwrap();
+    assert!(again.status.success(), "{}", text(&again.stderr));
+    assert!(text(&again.stdout).contains("|  | similar 40k | failed |"), "{}", text(&again.stdout));
+    let read = |dir: &str| fs::read_to_string(lab.dir.path().join(dir).join("small.jsonl")).unwrap();
+    assert_eq!(read("again"), read("out"));
 }
 
 /// A small scenario of rsync alone, over a link that takes its time.

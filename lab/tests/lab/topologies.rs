@@ -154,7 +154,8 @@ fn a_disk_can_be_memory_or_slow() {
     need(Path::new("/dev/loop-control").exists(), "needs loop devices");
     need(Path::new(READ_LIMIT).exists(), "needs control groups that bound devices");
     let lab = up("hosts = ['memory', 'slow']\n[disk.memory]\nfile_system = 'tmpfs'\n\
-                  [disk.slow]\nsize = '32m'\nread = '4m'\nreader = '1m'\nload_after = '10s'\n");
+                  [disk.slow]\nsize = '32m'\nreader = '1m'\nload_after = '10s'\n\
+                  [[case]]\nname = 'slow'\ndisk.slow = { read = '4m' }\n");
     assert!(!lab.directory("memory").with_extension("image").exists(), "no file lies behind it");
     let path = lab.directory("slow").join("file");
     fs::write(&path, vec![1; 4 << 20]).unwrap();
