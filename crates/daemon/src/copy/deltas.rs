@@ -41,11 +41,18 @@ pub fn part(size: u64, count: u64, index: u64) -> Option<Range<u64>> {
     (range.end - range.start <= PART).then_some(range)
 }
 
-/// Bytes of a block: so long that signature and wasted literals are about as much where changes are
-/// few, as between two releases. Literals are packed, to a third or so.
+/// Files from this size on change here and there, and each change costs a block that may not pack. Smaller ones come
+/// as trees, of which most files are the same or packed to a third or so: there signatures count for more.
+const LARGE: u64 = 4 << 20;
+
+/// Bytes of a block: so long that signature and wasted literals are about as much where changes are few.
 fn block_len(size: u64) -> u32 {
-    let root = u32::try_from(size.isqrt()).unwrap_or(MAX_BLOCK_LEN);
-    root.saturating_mul(2).min(MAX_BLOCK_LEN).next_power_of_two().max(LEAST_BLOCK)
+    let root = u32::try_from(size.isqrt()).unwrap_or(MAX_BLOCK_LEN).clamp(1, MAX_BLOCK_LEN);
+    let len = match size < LARGE {
+        true => (2 * root).next_power_of_two(),
+        false => 1 << root.ilog2(),
+    };
+    len.clamp(LEAST_BLOCK, MAX_BLOCK_LEN)
 }
 
 /// The signature of a part of a file of `size` bytes, for a target of so many.
@@ -142,8 +149,15 @@ mod tests {
 
     #[test]
     fn blocks_grow_with_the_root_of_the_file() {
-        for (size, block) in [(0, 512), (60_000, 512), (70_000, 1024), (9_000_000, 8192), (1 << 40, 1 << 16)]
-        {
+        for (size, block) in [
+            (0, 512),
+            (60_000, 512),
+            (70_000, 1024),
+            (4_000_000, 4096),
+            (9_000_000, 2048),
+            (50_000_000, 4096),
+            (1 << 40, 1 << 16),
+        ] {
             assert_eq!(block_len(size), block, "{size}");
         }
     }

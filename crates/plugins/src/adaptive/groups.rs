@@ -8,12 +8,13 @@
 //! A candidate is compared with at most 32 groups: those that share its name, size or
 //! directory, and the oldest. So an operation costs the same to judge however large the transfer.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use towpath_transfer::Tag;
 
-use super::heuristics::{File, best_probability};
+use super::heuristics::{self, File, Pair};
 use super::paths::{Directory, commonality};
 
 /// Groups that a candidate is compared with, and directories that a directory is compared with.
@@ -24,6 +25,9 @@ const BY_KEY: usize = 8;
 const MOVES: usize = 16;
 /// How far a move that held for one file is trusted for the next.
 const TRUST_IN_MOVES: f64 = 0.95;
+
+/// Directories of the disk of which it is remembered how near they are.
+const CANDIDATES: usize = 256;
 
 /// Names a group within its scheduler.
 pub type GroupId = u64;
@@ -62,6 +66,20 @@ struct Group {
     open: u64,
 }
 
+/// How near directories are, of those that were compared last: all files of a directory are as near.
+#[derive(Default)]
+struct Nearness(HashMap<Directory, HashMap<Directory, f64>>);
+
+impl Nearness {
+    /// What is known of a candidate, by the directories of the transfer.
+    fn of(&mut self, candidate: &Directory) -> &mut HashMap<Directory, f64> {
+        if self.0.len() > CANDIDATES {
+            self.0.clear();
+        }
+        self.0.entry(candidate.clone()).or_default()
+    }
+}
+
 /// All groups of a scheduler that still miss chunks.
 #[derive(Default)]
 pub struct Groups {
@@ -76,6 +94,7 @@ pub struct Groups {
     moves: Vec<(Directory, Directory)>,
     /// Directories that the person named.
     asked: Vec<Directory>,
+    nearness: RefCell<Nearness>,
     open_bytes: u64,
     waiting_bytes: u64,
     total: u64,
@@ -228,6 +247,7 @@ impl Groups {
     /// The person named these: what lies in them is as near as what lies at the destination.
     pub fn ask(&mut self, directories: Vec<Directory>) {
         self.asked = directories;
+        self.nearness.take();
     }
 
     fn is_asked(&self, directory: &Directory) -> bool {
@@ -249,27 +269,18 @@ impl Groups {
             self.moves.remove(0);
         }
         self.moves.push(moved);
+        self.nearness.take();
         true
     }
 
     /// How likely a chunk of the group is found in a file.
     pub fn probability(&self, id: GroupId, candidate: &File) -> f64 {
         let Some(group) = self.groups.get(&id) else { return 0.0 };
-        if self.is_asked(&candidate.directory) {
-            // As if it lay where the file goes.
-            let beside = |file: &Arc<File>| File { directory: file.directory.clone(), ..candidate.clone() };
-            let each = group.files.iter().map(|file| best_probability([&**file].into_iter(), &beside(file)));
-            return each.fold(0.0, f64::max);
-        }
-        let files = group.files.iter().map(AsRef::as_ref);
-        let plain = best_probability(files, candidate);
-        let moved = group.files.iter().flat_map(|file| {
-            let places = self.moved(&file.directory);
-            places.map(|directory| File { directory, ..File::clone(file) })
+        let each = group.files.iter().map(|source| {
+            let nearness = self.nearness(&source.directory, &candidate.directory);
+            heuristics::probability(&Pair { source, candidate, nearness })
         });
-        moved.fold(plain, |best, file| {
-            best.max(TRUST_IN_MOVES * best_probability([&file].into_iter(), candidate))
-        })
+        each.fold(0.0, f64::max)
     }
 
     /// How likely, by path alone, a chunk of the group is found in a directory.
@@ -316,13 +327,24 @@ impl Groups {
         ids
     }
 
+    /// How near two directories are, by their paths and by what was moved or asked for.
     fn nearness(&self, source: &Directory, candidate: &Directory) -> f64 {
-        if self.is_asked(candidate) {
-            return 1.0;
+        let mut cache = self.nearness.borrow_mut();
+        let known = cache.of(candidate);
+        if known.len() > CANDIDATES {
+            known.clear();
         }
-        self.moved(source).fold(commonality(source, candidate), |best, moved| {
-            best.max(TRUST_IN_MOVES * commonality(&moved, candidate))
-        })
+        if let Some(nearness) = known.get(source) {
+            return *nearness;
+        }
+        let nearness = match self.is_asked(candidate) {
+            true => 1.0,
+            false => self.moved(source).fold(commonality(source, candidate), |best, moved| {
+                best.max(TRUST_IN_MOVES * commonality(&moved, candidate))
+            }),
+        };
+        known.insert(source.clone(), nearness);
+        nearness
     }
 
     fn moved<'a>(&'a self, directory: &'a Directory) -> impl Iterator<Item = Directory> + 'a {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use towpath_content::tree::Time;
 
-use super::paths::{Directory, are_alike, commonality};
+use super::paths::{Directory, are_alike};
 
 /// A file, of the transfer or of the local disk: all that is known without reading it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -22,6 +22,17 @@ pub struct File {
     pub size: u64,
     /// Its modification time, if known.
     pub modified: Option<Time>,
+}
+
+/// A file of the transfer and one of the disk, as heuristics compare them.
+#[derive(Debug, Clone, Copy)]
+pub struct Pair<'a> {
+    /// Of the transfer.
+    pub source: &'a File,
+    /// Of the disk.
+    pub candidate: &'a File,
+    /// How near their directories are: their [`commonality`](super::paths::commonality) or what else is known.
+    pub nearness: f64,
 }
 
 /// What one heuristic says of a pair of files.
@@ -40,7 +51,7 @@ pub struct Heuristic {
     /// Why it tells anything.
     pub reason: &'static str,
     /// What it says of a file of the transfer and one of the disk.
-    pub judge: fn(source: &File, candidate: &File) -> Opinion,
+    pub judge: fn(pair: &Pair<'_>) -> Opinion,
 }
 
 /// The heuristics in use.
@@ -74,11 +85,11 @@ pub static HEURISTICS: &[Heuristic] = &[
     },
 ];
 
-/// How likely a chunk of `source` is found in `candidate`, between 0 and 1.
-pub fn probability(source: &File, candidate: &File) -> f64 {
+/// How likely a chunk of the first is found in the second, between 0 and 1.
+pub fn probability(pair: &Pair<'_>) -> f64 {
     let (mut product, mut floor) = (1.0_f64, 0.0_f64);
     for heuristic in HEURISTICS {
-        match (heuristic.judge)(source, candidate) {
+        match (heuristic.judge)(pair) {
             Opinion::Times(factor) => product *= factor,
             Opinion::AtLeast(least) => floor = floor.max(least),
         }
@@ -86,12 +97,7 @@ pub fn probability(source: &File, candidate: &File) -> f64 {
     product.max(floor)
 }
 
-/// A chunk of several files is as likely there as the likeliest of them says.
-pub fn best_probability<'a>(sources: impl Iterator<Item = &'a File>, candidate: &File) -> f64 {
-    sources.map(|source| probability(source, candidate)).fold(0.0, f64::max)
-}
-
-fn max_chunks(source: &File, candidate: &File) -> Opinion {
+fn max_chunks(&Pair { source, candidate, .. }: &Pair<'_>) -> Opinion {
     match source.size {
         0 => Opinion::Times(1.0),
         size => Opinion::Times(candidate.size.min(size) as f64 / size as f64),
@@ -99,7 +105,7 @@ fn max_chunks(source: &File, candidate: &File) -> Opinion {
 }
 
 /// 1 for the same name, 0.7 if they begin or end alike, 0.5 for the same extension, else 0.1.
-fn file_name(source: &File, candidate: &File) -> Opinion {
+fn file_name(&Pair { source, candidate, .. }: &Pair<'_>) -> Opinion {
     if source.name == candidate.name {
         return Opinion::Times(1.0);
     }
@@ -122,7 +128,7 @@ fn split(name: &[u8]) -> (&[u8], Option<&[u8]>) {
 }
 
 /// 1 for the same size, 0.9 to 0.5 up to 10 % off, else 0.1.
-fn size(source: &File, candidate: &File) -> Opinion {
+fn size(&Pair { source, candidate, .. }: &Pair<'_>) -> Opinion {
     let apart = source.size.abs_diff(candidate.size) as f64 / source.size.max(1) as f64;
     Opinion::Times(match apart {
         0.0 => 1.0,
@@ -132,7 +138,7 @@ fn size(source: &File, candidate: &File) -> Opinion {
 }
 
 /// 1 for the same time, 1 to 0.9 within ten seconds, else 0.7.
-fn modification_time(source: &File, candidate: &File) -> Opinion {
+fn modification_time(&Pair { source, candidate, .. }: &Pair<'_>) -> Opinion {
     const NEAR: f64 = 10.0;
     let apart = match (source.modified, candidate.modified) {
         (Some(one), Some(other)) => apart(one, other).as_secs_f64(),
@@ -147,13 +153,13 @@ fn apart(one: Time, other: Time) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-fn path(source: &File, candidate: &File) -> Opinion {
-    Opinion::Times(commonality(&source.directory, &candidate.directory))
+fn path(pair: &Pair<'_>) -> Opinion {
+    Opinion::Times(pair.nearness)
 }
 
 /// Grows with the size, as files near a given size become rarer: 0.45 at 1 MiB, 0.83 at 12 MiB.
 /// Multiples of 512 come from tools that pad, and are common.
-fn telling_size(source: &File, candidate: &File) -> Opinion {
+fn telling_size(&Pair { source, candidate, .. }: &Pair<'_>) -> Opinion {
     const RARE: f64 = 1_048_576.0;
     if source.size != candidate.size || source.size.is_multiple_of(512) {
         return Opinion::AtLeast(0.0);
@@ -163,7 +169,7 @@ fn telling_size(source: &File, candidate: &File) -> Opinion {
 }
 
 /// Whole seconds are no evidence: unpacked archives and reproducible builds have them in thousands.
-fn moved(source: &File, candidate: &File) -> Opinion {
+fn moved(&Pair { source, candidate, .. }: &Pair<'_>) -> Opinion {
     let time = source.modified.filter(|time| time.nanos != 0);
     let is_moved = time.is_some() && source.modified == candidate.modified && source.size == candidate.size;
     Opinion::AtLeast(if is_moved && source.size > 0 { 0.95 } else { 0.0 })
@@ -174,6 +180,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::adaptive::paths::commonality;
 
     fn file(path: &str, size: u64, modified: (i64, u32)) -> File {
         let path = Path::new(path);
@@ -185,8 +192,16 @@ mod tests {
         }
     }
 
-    fn opinion(judge: fn(&File, &File) -> Opinion, one: &File, other: &File) -> f64 {
-        match judge(one, other) {
+    fn pair<'a>(source: &'a File, candidate: &'a File) -> Pair<'a> {
+        Pair { source, candidate, nearness: commonality(&source.directory, &candidate.directory) }
+    }
+
+    fn probability(source: &File, candidate: &File) -> f64 {
+        super::probability(&pair(source, candidate))
+    }
+
+    fn opinion(judge: fn(&Pair<'_>) -> Opinion, one: &File, other: &File) -> f64 {
+        match judge(&pair(one, other)) {
             Opinion::Times(value) | Opinion::AtLeast(value) => value,
         }
     }
@@ -255,7 +270,5 @@ mod tests {
         assert!((probability(&other, &copy) - 0.35).abs() < 1e-9);
         let core = file("/d/new/core", 1 << 20, (500, 0));
         assert!((probability(&other, &core) - 0.007).abs() < 0.0001);
-        let best = best_probability([&other, &copy].into_iter(), &copy);
-        assert_eq!(best, 1.0);
     }
 }

@@ -85,6 +85,8 @@ pub(super) struct Actor {
     pub(super) ledger: Ledger,
     pub(super) objects: HashMap<ObjectKey, Active>,
     pub(super) jobs: mpsc::UnboundedSender<Job>,
+    /// For what may be here already: a slow disk must not keep what the network brings waiting.
+    reading: Option<mpsc::UnboundedSender<Job>>,
     pub(super) events: mpsc::UnboundedSender<Event>,
     sink: Arc<SessionSink>,
     pub(super) progress: Progress,
@@ -119,6 +121,7 @@ impl Actor {
             ledger,
             objects,
             jobs,
+            reading: None,
             events,
             sink,
             progress,
@@ -156,6 +159,12 @@ impl Actor {
             }
         }
         self.cancel_all(inbox);
+    }
+
+    /// Has a piece that may be here read and compared.
+    pub(super) fn start_comparing(&mut self, job: Job) {
+        let (count, events) = (self.config.workers, &self.events);
+        let _ = self.reading.get_or_insert_with(|| workers::start(count, events)).send(job);
     }
 
     /// Since the session began.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::intervals::Intervals;
 use crate::rate::Rate;
 
-/// Pieces being read at once, at most: what the network brings waits behind them.
+/// Pieces that wait to be read or are, at most.
 const READS: usize = 8;
 /// Weight of the newest piece in the share of good ones.
 const WEIGHT: f64 = 1.0 / 8.0;

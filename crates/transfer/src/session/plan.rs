@@ -68,12 +68,13 @@ impl Actor {
             return;
         };
         let (now, network, open) = (self.now(), self.network(), self.ledger.open_wants(key));
-        let Some(active) = self.objects.get_mut(&key) else { return };
         while open < AHEAD
+            && let Some(active) = self.objects.get_mut(&key)
             && let Some(index) = active.comparison.next(network.rate, has_recipe, now)
         {
             active.rechecking.insert(index, false);
-            let _ = self.jobs.send(Job::Compare { object: Arc::clone(&active.object), index });
+            let object = Arc::clone(&active.object);
+            self.start_comparing(Job::Compare { object, index });
         }
         if !has_recipe {
             self.ask_for_uncompared(key, network, now);
