@@ -44,6 +44,8 @@ use crate::spool::{FailOnDrop, Spool, SpoolReader};
 
 /// Bytes of the descriptor read at once.
 const PART: usize = 64 << 10;
+/// Files asked for together.
+const ASKED: usize = 64;
 
 /// Fetches the tree into the new directory `destination`, or goes on with one that was
 /// interrupted.
@@ -73,6 +75,7 @@ pub async fn run(
         runtime: Handle::current(),
         path: RelPath::root(),
         inline: Vec::new(),
+        asked: Vec::new(),
     };
     let reader = spool.reader();
     let writing = tokio::task::spawn_blocking(move || writer.run(reader));
@@ -303,6 +306,8 @@ struct Writer {
     path: RelPath,
     /// Files whose bytes came in the descriptor, to be written together.
     inline: Vec<Inline>,
+    /// Files to be asked for together.
+    asked: Vec<(ObjectRequest, OnDone)>,
 }
 
 /// A small file, and its bytes as the descriptor has them.
@@ -320,7 +325,7 @@ impl Inline {
             return target.ended(&FetchError::Ended(outcome));
         }
         let written = match Oid::of(&content) == target.oid {
-            true => target.take(&content),
+            true => target.take_whole(&content),
             false => Err(io::Error::other("the descriptor holds other bytes than its id says")),
         };
         if let Err(error) = written {
@@ -338,9 +343,12 @@ impl Writer {
             Some(located) => self.event(located, &mut depth, &in_flight),
             None => {
                 self.write_inline();
+                self.submit();
                 Ok(())
             }
         });
+        // Each of these holds a sender, too.
+        self.submit();
         drop(in_flight);
         // What is in flight ends by itself, in any case.
         let _ = all_ended.blocking_recv();
@@ -438,7 +446,7 @@ impl Writer {
         Some(TreeFile::new(&self.tree, path, entry.metadata.clone(), oid, size))
     }
 
-    fn ask(&self, target: TreeFile, size: u64, block: u64, in_flight: &mpsc::Sender<()>) {
+    fn ask(&mut self, target: TreeFile, size: u64, block: u64, in_flight: &mpsc::Sender<()>) {
         let (oid, target) = (target.oid, Arc::new(target));
         let group = Arc::new(Group {
             path: target.path.as_bytes().to_vec(),
@@ -461,9 +469,19 @@ impl Writer {
             }
             drop(guard);
         });
+        self.asked.push((request, on_done));
+        if self.asked.len() >= ASKED {
+            self.submit();
+        }
+    }
+
+    /// Asks for what waits.
+    fn submit(&mut self) {
+        let asked = self.asked.drain(..);
         match self.session.upgrade() {
-            Some(session) => self.runtime.block_on(session.submit(request, on_done)),
-            None => on_done(Err(FetchError::Cancelled)),
+            _ if asked.len() == 0 => {}
+            Some(session) => self.runtime.block_on(session.submit_all(asked)),
+            None => asked.for_each(|(_, on_done)| on_done(Err(FetchError::Cancelled))),
         }
     }
 
@@ -472,7 +490,7 @@ impl Writer {
             return target.ended(&FetchError::Ended(outcome));
         }
         let made = match *oid == Oid::of(b"") {
-            true => target.take(&[]),
+            true => target.take_whole(&[]),
             false => Err(io::Error::other("the descriptor says it is empty, its id says otherwise")),
         };
         if let Err(error) = made {
@@ -530,7 +548,7 @@ impl TreeFile {
     }
 
     /// All of it is at hand: nothing of it is worth keeping if the get is interrupted now.
-    fn take(&self, content: &[u8]) -> io::Result<()> {
+    fn take_whole(&self, content: &[u8]) -> io::Result<()> {
         let destination = &self.tree.placing.destination;
         let taken = destination.stage_content_for(&self.path, content, false).and_then(|staged| {
             *lock(&self.staged) = Some(staged);
@@ -571,6 +589,10 @@ impl Target for TreeFile {
 
     fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
         self.partial.write_zeros(&range)
+    }
+
+    fn take(&self, _oid: &Oid, bytes: &[u8], _about: &About) -> io::Result<()> {
+        self.take_whole(bytes)
     }
 
     fn complete(&self, _oid: &Oid, _size: u64, values: Vec<Value>) -> io::Result<()> {

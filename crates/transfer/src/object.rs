@@ -107,6 +107,17 @@ impl Object {
         self.target.begin(size, &self.about())
     }
 
+    /// The target takes all bytes of an object of one piece; false if it was opened before.
+    pub fn take(&self, bytes: &[u8]) -> io::Result<bool> {
+        let content = |known: &mut Known| {
+            let content = known.content.filter(|_| !known.begun)?;
+            known.begun = true;
+            Some((content, known.about.clone()))
+        };
+        let Some((content, about)) = self.with(content) else { return Ok(false) };
+        self.target.take(&content, bytes, &about).map(|()| true)
+    }
+
     /// The size is known now.
     pub fn set_layout(&self, layout: Layout) {
         self.with(|known| known.layout = Some(layout));

@@ -183,8 +183,8 @@ impl DiskStore {
     }
 
     fn origins(&self, conn: &Connection, oid: &Oid) -> Outcome<Vec<Origin>> {
-        let owned = rows::known(conn, oid)?.filter(|known| known.is_owned);
-        let owned = owned.map(|known| Origin::Owned { path: self.folders.object(oid), size: known.size });
+        let owned = rows::owned_size(conn, oid)?;
+        let owned = owned.map(|size| Origin::Owned { path: self.folders.object(oid), size });
         let holders = files::holders(conn, oid, HOLDERS)?;
         Ok(owned.into_iter().chain(holders.into_iter().map(Origin::Referred)).collect())
     }

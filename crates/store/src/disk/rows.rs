@@ -65,6 +65,12 @@ pub(crate) fn known(conn: &Connection, oid: &Oid) -> Outcome<Option<Known>> {
     Ok(size.map(|size| Known { size, is_owned: false, about }))
 }
 
+/// The size of an object whose bytes the store has itself.
+pub(crate) fn owned_size(conn: &Connection, oid: &Oid) -> Outcome<Option<u64>> {
+    let mut select = conn.prepare_cached("SELECT size FROM objects WHERE oid = ? AND owned = 1")?;
+    Ok(select.query_row([oid.to_bytes()], |row| row.get(0)).optional()?)
+}
+
 fn size_of_file(conn: &Connection, oid: &Oid) -> Outcome<Option<u64>> {
     let mut select = conn.prepare_cached("SELECT size FROM files WHERE oid = ? LIMIT 1")?;
     Ok(select.query_row([oid.to_bytes()], |row| row.get(0)).optional()?)

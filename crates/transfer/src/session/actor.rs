@@ -13,10 +13,11 @@ use towpath_store::About;
 
 use super::comparing::Comparison;
 use super::events::{Checked, Event};
+use super::jobs::Jobs;
 use super::recipes::{Asked, Rounds};
 use super::sink::SessionSink;
 use super::workers::{self, Destination, Job};
-use super::{FetchError, Fetched, OnDone, RecipeClaim, SessionConfig, Submission};
+use super::{FetchError, Fetched, OnDone, RecipeClaim, SessionConfig, Submission, cancel};
 use crate::intervals::Intervals;
 use crate::ledger::{Ledger, Verdict};
 use crate::object::Object;
@@ -84,9 +85,9 @@ pub(super) struct Actor {
     pub(super) config: SessionConfig,
     pub(super) ledger: Ledger,
     pub(super) objects: HashMap<ObjectKey, Active>,
-    pub(super) jobs: mpsc::UnboundedSender<Job>,
+    pub(super) jobs: Jobs,
     /// For what may be here already: a slow disk must not keep what the network brings waiting.
-    reading: Option<mpsc::UnboundedSender<Job>>,
+    reading: Option<Jobs>,
     pub(super) events: mpsc::UnboundedSender<Event>,
     sink: Arc<SessionSink>,
     pub(super) progress: Progress,
@@ -164,7 +165,7 @@ impl Actor {
     /// Has a piece that may be here read and compared.
     pub(super) fn start_comparing(&mut self, job: Job) {
         let (count, events) = (self.config.workers, &self.events);
-        let _ = self.reading.get_or_insert_with(|| workers::start(count, events)).send(job);
+        self.reading.get_or_insert_with(|| workers::start(count, events)).send(job);
     }
 
     /// Since the session began.
@@ -179,15 +180,16 @@ impl Actor {
         }
         inbox.close();
         while let Ok(event) = inbox.try_recv() {
-            if let Event::Submit(submission) = event {
-                (submission.on_done)(Err(FetchError::Cancelled));
+            if let Event::Submit(submissions) = event {
+                cancel(submissions);
             }
         }
     }
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Submit(submission) => self.submitted(submission),
+            Event::Submit(submissions) => submissions.into_iter().for_each(|one| self.submitted(one)),
+            Event::Performed(events) => events.into_iter().for_each(|event| self.handle(event)),
             Event::Answer { key, answer } => self.answer(key, answer),
             Event::Answered { key, for_proofs: true, .. } => self.proofs_ended(key),
             Event::Answered { key, for_proofs: false, result } => self.answered(key, result),
@@ -272,7 +274,7 @@ impl Actor {
         }
         active.phase = Phase::Beginning;
         let object = Arc::clone(&active.object);
-        let _ = self.jobs.send(Job::Begin { object, size: layout.map(|layout| layout.size()) });
+        self.jobs.send(Job::Begin { object, size: layout.map(|layout| layout.size()) });
     }
 
     fn answer(&mut self, key: ObjectKey, answer: Description) {
@@ -366,7 +368,7 @@ impl Actor {
             };
             destinations.push(Destination { object: Arc::clone(&active.object), parts });
         }
-        let _ = self.jobs.send(Job::Check { want, delivery, destinations, room });
+        self.jobs.send(Job::Check { want, delivery, destinations, room });
     }
 
     fn outcome(&mut self, tag: Tag, outcome: &Outcome) {
@@ -520,7 +522,7 @@ impl Actor {
         }
         active.phase = Phase::Completing;
         active.report_prefix(layout.size());
-        let _ = self.jobs.send(Job::Complete { object: Arc::clone(&active.object) });
+        self.jobs.send(Job::Complete { object: Arc::clone(&active.object) });
     }
 
     pub(super) fn finish(&mut self, key: ObjectKey, result: Result<Fetched, FetchError>) {

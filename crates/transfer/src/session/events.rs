@@ -14,7 +14,10 @@ use crate::want::{Delivery, ObjectKey, Outcome, Tag, Want};
 
 /// The actor's inbox.
 pub(super) enum Event {
-    Submit(Submission),
+    /// Objects to fetch.
+    Submit(Vec<Submission>),
+    /// What came of jobs that a worker took at once.
+    Performed(Vec<Event>),
     /// A plugin answered a question.
     Answer {
         key: ObjectKey,

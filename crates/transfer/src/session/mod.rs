@@ -9,6 +9,7 @@
 //! * `questions.rs`: what is asked about objects.
 //! * `live.rs`: objects that are still being produced.
 //! * `recipes.rs`: from pieces to chunks in mid-transfer.
+//! * `jobs.rs`: the queue to the workers.
 //! * `workers.rs`: blocking threads that hash, write and read back; their inbox is `Job`.
 //! * `sink.rs`: the bounded sink that plugins deliver into.
 //!
@@ -20,6 +21,7 @@
 mod actor;
 mod comparing;
 mod events;
+mod jobs;
 mod live;
 mod plan;
 mod questions;
@@ -46,6 +48,9 @@ use crate::target::Target;
 use crate::want::{Group, Outcome};
 use actor::Actor;
 use events::Event;
+
+/// Objects of many that are queued at once, at most.
+const AT_ONCE: usize = 64;
 
 /// Limits of a session.
 #[derive(Debug, Clone, Copy)]
@@ -171,6 +176,8 @@ pub type OnDone = Box<dyn FnOnce(Result<Fetched, FetchError>) + Send>;
 pub struct Session {
     events: mpsc::UnboundedSender<Event>,
     slots: Arc<Semaphore>,
+    /// Objects that are queued at once, at most.
+    at_once: usize,
     progress: Progress,
     _end: DropGuard,
 }
@@ -184,7 +191,8 @@ impl Session {
         let actor = Actor::new(root, context, config, events.clone(), progress.clone(), token.clone());
         tokio::spawn(actor.run(inbox));
         let slots = Arc::new(Semaphore::new(config.objects));
-        Self { events, slots, progress, _end: token.drop_guard() }
+        let at_once = config.objects.clamp(1, AT_ONCE);
+        Self { events, slots, at_once, progress, _end: token.drop_guard() }
     }
 
     /// Queues an object; waits while too many are in flight.
@@ -192,7 +200,21 @@ impl Session {
         let Ok(permit) = Arc::clone(&self.slots).acquire_owned().await else {
             return on_done(Err(FetchError::Cancelled));
         };
-        self.send(Submission { request, on_done, permit });
+        self.send(vec![Submission { request, on_done, permit }]);
+    }
+
+    /// Queues objects, some at a time; waits while too many are in flight.
+    pub async fn submit_all(&self, requests: impl IntoIterator<Item = (ObjectRequest, OnDone)>) {
+        let mut requests = requests.into_iter().peekable();
+        while requests.peek().is_some() {
+            let some: Vec<_> = requests.by_ref().take(self.at_once).collect();
+            let Ok(mut permits) = Arc::clone(&self.slots).acquire_many_owned(some.len() as u32).await else {
+                return some.into_iter().for_each(|(_, on_done)| on_done(Err(FetchError::Cancelled)));
+            };
+            let submission =
+                |(request, on_done)| Some(Submission { request, on_done, permit: permits.split(1)? });
+            self.send(some.into_iter().filter_map(submission).collect());
+        }
     }
 
     /// Fetches one object and returns when it is complete.
@@ -202,11 +224,11 @@ impl Session {
         end.await.unwrap_or(Err(FetchError::Cancelled))
     }
 
-    fn send(&self, submission: Submission) {
-        if let Err(mpsc::error::SendError(Event::Submit(submission))) =
-            self.events.send(Event::Submit(submission))
+    fn send(&self, submissions: Vec<Submission>) {
+        if let Err(mpsc::error::SendError(Event::Submit(submissions))) =
+            self.events.send(Event::Submit(submissions))
         {
-            (submission.on_done)(Err(FetchError::Cancelled));
+            cancel(submissions);
         }
     }
 
@@ -221,6 +243,13 @@ struct Submission {
     request: ObjectRequest,
     on_done: OnDone,
     permit: OwnedSemaphorePermit,
+}
+
+/// The session ended first.
+fn cancel(submissions: Vec<Submission>) {
+    for submission in submissions {
+        (submission.on_done)(Err(FetchError::Cancelled));
+    }
 }
 
 #[cfg(test)]

@@ -174,7 +174,7 @@ impl Actor {
             Entry::Occupied(mut written) => drop(written.insert(true)),
             Entry::Vacant(slot) => {
                 slot.insert(false);
-                let _ = self.jobs.send(Job::Recheck { object: Arc::clone(&active.object), index });
+                self.jobs.send(Job::Recheck { object: Arc::clone(&active.object), index });
             }
         }
     }

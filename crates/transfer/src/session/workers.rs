@@ -2,13 +2,14 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use towpath_content::Oid;
 use towpath_content::pieces::{self, Layout, Value};
 
 use super::events::{Checked, Event};
+use super::jobs::{Jobs, Queue};
 use super::{FetchError, Fetched};
 use crate::object::{CheckError, Object};
 use crate::want::{Delivery, Payload, Place, Proof, Want, WantId};
@@ -41,23 +42,24 @@ pub(super) struct Destination {
 }
 
 /// Starts `count` threads that serve one queue until its sender is dropped.
-pub(super) fn start(count: usize, events: &mpsc::UnboundedSender<Event>) -> mpsc::UnboundedSender<Job> {
-    // Bounded by the sink's room and by the actor's count of rechecks.
-    let (jobs, inbox) = mpsc::unbounded_channel();
-    let inbox = Arc::new(Mutex::new(inbox));
+pub(super) fn start(count: usize, events: &mpsc::UnboundedSender<Event>) -> Jobs {
+    let (jobs, queue) = Jobs::new();
     for _ in 0..count {
-        let (inbox, events) = (Arc::clone(&inbox), events.clone());
-        tokio::task::spawn_blocking(move || serve(&inbox, &events));
+        let (queue, events) = (Arc::clone(&queue), events.clone());
+        tokio::task::spawn_blocking(move || serve(&queue, count, &events));
     }
     jobs
 }
 
-fn serve(inbox: &Mutex<mpsc::UnboundedReceiver<Job>>, events: &mpsc::UnboundedSender<Event>) {
-    let mut scratch = Vec::new();
+fn serve(queue: &Queue, count: usize, events: &mpsc::UnboundedSender<Event>) {
+    let (mut scratch, mut jobs) = (Vec::new(), Vec::new());
     loop {
-        let job = inbox.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
-        let Some(job) = job else { return };
-        if events.send(perform(job, &mut scratch)).is_err() {
+        queue.take(count, &mut jobs);
+        if jobs.is_empty() {
+            return;
+        }
+        let done = jobs.drain(..).map(|job| perform(job, &mut scratch)).collect();
+        if events.send(Event::Performed(done)).is_err() {
             return;
         }
     }
@@ -173,6 +175,9 @@ fn write_parts(place: &Place, to: &Destination, bytes: &[u8], zeros: bool) -> io
 }
 
 fn write_whole(place: &Place, to: &Destination, bytes: &[u8], zeros: bool) -> io::Result<()> {
+    if !zeros && to.object.take(bytes)? {
+        return Ok(());
+    }
     to.object.begin(Some(bytes.len() as u64))?;
     write_parts(place, to, bytes, zeros)?;
     close_single(&to.object, bytes.len() as u64)

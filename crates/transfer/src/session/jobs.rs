@@ -1,0 +1,157 @@
+//! The queue between the session's one task and its workers. A worker takes its share of small jobs at once:
+//! to hand over each by itself, and to wake a thread for it, would cost as much as the job.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::workers::Job;
+
+/// Jobs taken at once, at most.
+const MOST_JOBS: usize = 32;
+/// Bytes to be checked in jobs that are taken at once, at most, but for the last.
+const MOST_BYTES: u64 = 512 << 10;
+
+/// Where the session's task puts jobs. Dropping it ends the workers when the queue is empty.
+pub(super) struct Jobs(Arc<Queue>);
+
+/// What the workers share.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    // Bounded by the sink's room and by the task's count of rechecks.
+    waiting: VecDeque<Job>,
+    /// Workers that wait for a job.
+    idle: usize,
+    closed: bool,
+}
+
+impl Jobs {
+    /// An empty queue, and the workers' end of it.
+    pub(super) fn new() -> (Self, Arc<Queue>) {
+        let queue = Arc::<Queue>::default();
+        (Self(Arc::clone(&queue)), queue)
+    }
+
+    /// Queues a job, and wakes a worker if one sleeps.
+    pub(super) fn send(&self, job: Job) {
+        let mut state = self.0.state();
+        state.waiting.push_back(job);
+        let sleeps = state.idle > 0;
+        drop(state);
+        if sleeps {
+            self.0.more.notify_one();
+        }
+    }
+}
+
+impl Drop for Jobs {
+    fn drop(&mut self) {
+        self.0.state().closed = true;
+        self.0.more.notify_all();
+    }
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a job and moves it to `jobs`, with as many small ones behind it as one of `workers` should do
+    /// alone. None when no more will come.
+    pub(super) fn take(&self, workers: usize, jobs: &mut Vec<Job>) {
+        let mut state = self.state();
+        while state.waiting.is_empty() && !state.closed {
+            state.idle += 1;
+            state = self.more.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+        }
+        let most = state.waiting.len().div_ceil(workers.max(1)).min(MOST_JOBS);
+        let mut bytes = state.waiting.front().map_or(0, weight);
+        jobs.extend(state.waiting.pop_front());
+        while jobs.len() < most
+            && bytes < MOST_BYTES
+            && let Some(job) = state.waiting.pop_front_if(|job| weight(job) < MOST_BYTES)
+        {
+            bytes += weight(&job);
+            jobs.push(job);
+        }
+    }
+}
+
+/// The bytes of a job that is known to be quick; others are done alone, as they may wait for a disk.
+fn weight(job: &Job) -> u64 {
+    match job {
+        Job::Check { want, .. } => want.id.len(),
+        Job::Begin { .. } | Job::Compare { .. } | Job::Recheck { .. } | Job::Complete { .. } => MOST_BYTES,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use towpath_content::Oid;
+    use towpath_content::pieces::Layout;
+
+    use super::super::tests::Memory;
+    use super::*;
+    use crate::object::Object;
+    use crate::want::{Delivery, Group, Payload, Want, WantId};
+
+    fn object() -> Arc<Object> {
+        Arc::new(Object::new(1, Oid::of(b""), Arc::new(Group::default()), Arc::new(Memory::new())))
+    }
+
+    fn check(len: u64) -> Job {
+        let id = WantId::Piece { oid: Oid::of(b""), layout: Layout::of(len).unwrap(), index: 0 };
+        let group = Arc::new(Group::default());
+        let want = Want { tag: 1, id, places: Vec::new(), group, origin: None, basis: None };
+        let delivery = Delivery {
+            tag: 1,
+            payload: Payload::Zeros,
+            proof: None,
+            source: "the source".into(),
+            timing: Default::default(),
+            saved: 0,
+        };
+        Job::Check { want: Box::new(want), delivery, destinations: Vec::new(), room: None }
+    }
+
+    fn take(queue: &Queue) -> usize {
+        let mut jobs = Vec::new();
+        queue.take(2, &mut jobs);
+        jobs.len()
+    }
+
+    #[test]
+    fn a_worker_takes_its_share_of_small_jobs_and_no_more() {
+        let (jobs, queue) = Jobs::new();
+        (0..10).for_each(|_| jobs.send(check(1000)));
+        assert_eq!([take(&queue), take(&queue), take(&queue)], [5, 3, 1]);
+        assert_eq!(take(&queue), 1);
+        (0..200).for_each(|_| jobs.send(check(1000)));
+        assert_eq!(take(&queue), MOST_JOBS);
+    }
+
+    #[test]
+    fn what_may_wait_for_a_disk_is_done_alone() {
+        let (jobs, queue) = Jobs::new();
+        jobs.send(Job::Recheck { object: object(), index: 0 });
+        (0..3).for_each(|_| jobs.send(check(1000)));
+        jobs.send(Job::Begin { object: object(), size: None });
+        assert_eq!([take(&queue), take(&queue), take(&queue), take(&queue)], [1, 2, 1, 1]);
+    }
+
+    #[test]
+    fn what_is_queued_is_done_after_the_end() {
+        let (jobs, queue) = Jobs::new();
+        jobs.send(check(1000));
+        drop(jobs);
+        assert_eq!([take(&queue), take(&queue)], [1, 0]);
+    }
+}
