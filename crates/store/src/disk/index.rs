@@ -304,6 +304,8 @@ pub(super) fn explain(path: &Path, what: &str, fault: Fault) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use rusqlite::StatementStatus;
+
     use super::*;
 
     fn files(dir: &Path) -> Vec<String> {
@@ -331,6 +333,21 @@ mod tests {
         let second = Index::open(dir.path()).unwrap();
         assert_eq!((count_dirs(&index), count_dirs(&second)), (1, 1));
         assert!(files(dir.path()).is_empty());
+    }
+
+    /// SQLite planned a look-up anew each time, for the number of rows that were asked for.
+    #[test]
+    fn a_look_up_with_a_limit_is_planned_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::open(dir.path()).unwrap();
+        let planned = index.read("test", |conn| {
+            let mut select = conn.prepare_cached("SELECT id FROM dirs WHERE path = ? LIMIT ?")?;
+            for limit in [7, 7, 8] {
+                select.query((b"/".as_slice(), limit))?.next()?;
+            }
+            Ok(select.get_status(StatementStatus::RePrepare))
+        });
+        assert_eq!(planned.unwrap(), 0);
     }
 
     #[test]

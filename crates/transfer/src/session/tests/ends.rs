@@ -120,6 +120,28 @@ async fn more_objects_than_may_be_in_flight_wait_their_turn() {
 }
 
 #[tokio::test]
+async fn many_objects_at_once_wait_their_turn_too() {
+    for objects in [1, 3, 2048] {
+        let data: Vec<_> = (0..200u8).map(|seed| pattern(3, seed)).collect();
+        let source = Arc::new(Source::new(&data.iter().map(|data| &data[..]).collect::<Vec<_>>()));
+        let session = Session::start(source, context(Oid::of(b"")), SessionConfig { objects, ..config() });
+        let targets: Vec<_> = data.iter().map(|_| Memory::new()).collect();
+        let ended = Arc::new(Mutex::new(0));
+        let requests = data.iter().zip(&targets).map(|(data, target)| {
+            let ended = Arc::clone(&ended);
+            let on_done: OnDone = Box::new(move |result| {
+                result.unwrap();
+                *ended.lock().unwrap() += 1;
+            });
+            (ObjectRequest { size: Some(3), ..request(Oid::of(data), target) }, on_done)
+        });
+        session.submit_all(requests.collect::<Vec<_>>()).await;
+        until("all of them", || *ended.lock().unwrap() == 200).await;
+        data.iter().zip(&targets).for_each(|(data, target)| target.expect(data));
+    }
+}
+
+#[tokio::test]
 async fn dropping_the_session_ends_its_requests_calls_and_workers() {
     let data = pattern(3 * PIECE, 1);
     let source = Arc::new(Source::new(&[&data]).script(|_, _| Act::Hang));

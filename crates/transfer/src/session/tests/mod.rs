@@ -4,6 +4,7 @@
 
 mod doubles;
 mod ends;
+mod jobs;
 mod left_overs;
 mod live;
 mod parts;
