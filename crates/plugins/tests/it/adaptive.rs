@@ -144,7 +144,7 @@ struct Ends {
 
 impl Sink for Ends {
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
-        let Payload::Bytes(bytes) = delivery.payload else { panic!("no bytes") };
+        let (Payload::Bytes(bytes) | Payload::Hashed(bytes)) = delivery.payload else { panic!("no bytes") };
         let end = Ok((delivery.source.to_string(), bytes));
         assert!(self.ended.lock().unwrap().insert(delivery.tag, end).is_none(), "brought twice");
         Box::pin(async {})
