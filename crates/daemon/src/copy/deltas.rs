@@ -50,7 +50,7 @@ fn block_len(size: u64) -> u32 {
     let root = u32::try_from(size.isqrt()).unwrap_or(MAX_BLOCK_LEN).clamp(1, MAX_BLOCK_LEN);
     let len = match size < LARGE {
         true => (2 * root).next_power_of_two(),
-        false => 1 << root.ilog2(),
+        false => 1 << (root * 2 / 3).ilog2(),
     };
     len.clamp(LEAST_BLOCK, MAX_BLOCK_LEN)
 }
@@ -154,9 +154,10 @@ mod tests {
             (60_000, 512),
             (70_000, 1024),
             (4_000_000, 4096),
-            (9_000_000, 2048),
+            (9_000_000, 1024),
+            (20_000_000, 2048),
             (50_000_000, 4096),
-            (1 << 40, 1 << 16),
+            (1 << 40, 1 << 15),
         ] {
             assert_eq!(block_len(size), block, "{size}");
         }
