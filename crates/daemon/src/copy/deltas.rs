@@ -173,6 +173,24 @@ mod tests {
         assert_eq!(apply(&delta, &base, target.len() as u64).unwrap(), target);
     }
 
+    /// More than fits into one part; as many blocks as there are at most.
+    #[test]
+    fn parts_of_a_large_file_are_made_again_of_little() {
+        let base = noise(1, 20 << 20);
+        let half = base.len() / 2;
+        let target = [&base[..half], b"something new", &base[half..]].concat();
+        let (old, new) = (base.len() as u64, target.len() as u64);
+        let count = parts(old, new).unwrap();
+        for index in 0..count {
+            let range = |size| part(size, count, index).map(|it| it.start as usize..it.end as usize).unwrap();
+            let (base, target) = (&base[range(old)], &target[range(new)]);
+            let signature = sign(base, old, target.len() as u64).unwrap();
+            let delta = make(&signature, target).unwrap();
+            assert!(delta.len() < 5000, "{}", delta.len());
+            assert_eq!(apply(&delta, base, target.len() as u64).unwrap(), target);
+        }
+    }
+
     #[test]
     fn lies_make_nothing() {
         let base = noise(1, 100_000);
