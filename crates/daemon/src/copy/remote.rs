@@ -336,6 +336,7 @@ impl RemoteSupplier {
             Taken::Nothing => {
                 *incoming = None;
                 drop(incoming);
+                tracing::debug!(%oid, given_up = run.is_given_up, "nothing came of a delta: the file is fetched");
                 file.drop_parts();
                 self.progress.with(|progress| progress.expected -= file.size());
                 self.fetch(file, oid);
