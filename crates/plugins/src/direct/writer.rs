@@ -38,13 +38,21 @@ pub(super) struct Messages {
     pub(super) session: mpsc::Receiver<Body>,
 }
 
+/// Where a batch comes from: of one queue, none may overtake another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Queue {
+    Control,
+    Session,
+    Data,
+}
+
 impl Messages {
-    /// Waits for the next one. Cancel-safe.
-    async fn next(&mut self) -> Body {
+    /// Waits for the next one that may go before a batch of `waiting`. Cancel-safe.
+    async fn next_before(&mut self, waiting: Queue) -> (Queue, Body) {
         tokio::select! {
             biased;
-            Some(body) = self.control.recv() => body,
-            Some(body) = self.session.recv() => body,
+            Some(body) = self.control.recv(), if waiting == Queue::Data => (Queue::Control, body),
+            Some(body) = self.session.recv(), if waiting != Queue::Session => (Queue::Session, body),
             else => std::future::pending().await,
         }
     }
@@ -60,7 +68,7 @@ impl Messages {
 
 impl Queues {
     /// What goes out next; `None` when nothing more will come.
-    async fn next(&mut self, shared: &Shared) -> Option<Batch> {
+    async fn next(&mut self, shared: &Shared) -> Option<(Queue, Batch)> {
         let mut due = shared.change(|callers| {
             let live = callers.session().liveness_mut();
             live.spoke(Instant::now());
@@ -69,9 +77,11 @@ impl Queues {
         loop {
             tokio::select! {
                 biased;
-                body = self.messages.next() => return Some(Outgoing::control(body).into()),
-                Some(batch) = self.answers.recv() => return Some(batch),
-                batch = self.outgoing.recv() => return batch,
+                (queue, body) = self.messages.next_before(Queue::Data) => {
+                    return Some((queue, Outgoing::control(body).into()));
+                }
+                Some(batch) = self.answers.recv() => return Some((Queue::Data, batch)),
+                batch = self.outgoing.recv() => return batch.map(|batch| (Queue::Data, batch)),
                 () = tokio::time::sleep_until(due.into()) => {}
             }
             // The ping comes through the queue; unless it is not due yet, as the limit was changed.
@@ -82,8 +92,13 @@ impl Queues {
         }
     }
 
-    /// Waits until a batch may go out. What is urgent does not wait with it, but counts.
-    async fn pass(&mut self, writer: &mut FrameWriter, batch: &Batch) -> Result<(), WriteError> {
+    /// Waits until a batch of `queue` may go out. What is urgent does not wait with it, but counts.
+    async fn pass(
+        &mut self,
+        writer: &mut FrameWriter,
+        queue: Queue,
+        batch: &Batch,
+    ) -> Result<(), WriteError> {
         let pace = Arc::clone(&self.pace);
         let passing = pace.pass(batch.len() as u64);
         tokio::pin!(passing);
@@ -91,7 +106,7 @@ impl Queues {
             let frame = tokio::select! {
                 biased;
                 () = &mut passing => return Ok(()),
-                body = self.messages.next() => Outgoing::control(body),
+                (_, body) = self.messages.next_before(queue) => Outgoing::control(body),
             };
             self.pace.wait(frame.len() as u64, Instant::now());
             write_batch(writer, frame.into()).await?;
@@ -141,8 +156,8 @@ async fn write_all(shared: &Shared, writer: &mut FrameWriter, queues: &mut Queue
         write_batch(writer, Outgoing::control(hello).into()).await?;
         writer.flush().await?;
     }
-    while let Some(mut batch) = queues.next(shared).await {
-        queues.pass(writer, &batch).await?;
+    while let Some((queue, mut batch)) = queues.next(shared).await {
+        queues.pass(writer, queue, &batch).await?;
         batch.drop_unwanted();
         shared.traffic.sent.fetch_add(batch.len() as u64, Ordering::Relaxed);
         let is_slow = batch.is_slow;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::time::timeout;
 use towpath_plugins::direct::control::{MAX_MESSAGE, OVERHEAD, WINDOW};
 use towpath_plugins::direct::wire::{Body, Goodbye};
-use towpath_plugins::direct::{ControlClosed, ControlReceiver, ControlSender, Peer, PeerConfig};
+use towpath_plugins::direct::{ControlClosed, ControlReceiver, ControlSender, Pace, Peer, PeerConfig};
 
 use crate::support::*;
 
@@ -38,6 +38,24 @@ fn message(number: usize, len: usize) -> Bytes {
 /// Waits long enough for anything that is going to happen.
 async fn is_stuck<T>(future: impl Future<Output = T>) -> bool {
     timeout(Duration::from_millis(200), future).await.is_err()
+}
+
+/// A long one waits for its time, and those behind it wait with it.
+#[tokio::test]
+async fn messages_come_in_order_at_a_limited_rate() {
+    let (near, far) = connected().await;
+    let slow = PeerConfig { send_pace: Arc::new(Pace::new(400_000)), ..with_control() };
+    let near = Peer::start(near, slow, None);
+    let far = Peer::start(far, with_control(), None);
+    let ((sender, _back), (_forth, mut receiver)) = (near.control().unwrap(), far.control().unwrap());
+    let lens = [100_000, 10, 50_000, 0, 20];
+    for (number, len) in lens.into_iter().enumerate() {
+        sender.send(message(number, len)).await.unwrap();
+    }
+    for (number, len) in lens.into_iter().enumerate() {
+        let came = timeout(LIMIT, receiver.next()).await.unwrap().unwrap();
+        assert!(came == message(number, len), "message {number}");
+    }
 }
 
 #[tokio::test]

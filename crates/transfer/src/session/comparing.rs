@@ -23,8 +23,9 @@ const LEAST_SHARE: f64 = 0.1;
 const PAUSE: Duration = Duration::from_millis(100);
 /// How far apart such looks are, as a share of what is left (the golden ratio): anywhere soon.
 const STEP: f64 = 0.618_033_988_749_894_9;
-/// A disk faster than so many times the network is waited for, where pieces are likely good.
-const FAST_DISK: f64 = 2.0;
+/// A disk faster than this share of the network is waited for where pieces are likely good: what is fetched once more
+/// has to save time.
+const FAST_DISK: f64 = 0.5;
 /// Seconds that the disk still needs above which a network that nobody knows is tried with a piece.
 const LONG: f64 = 5.0;
 
