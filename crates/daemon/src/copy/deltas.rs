@@ -17,6 +17,9 @@ pub const PART: u64 = MAX_TARGET_LEN as u64;
 pub const MAX_PARTS: u64 = 16;
 /// Bytes of the shortest block: of a shorter one the sum is dearer than packed bytes.
 const LEAST_BLOCK: u32 = 512;
+/// Files from this size on change here and there, and each change costs a block that may not pack. Smaller ones come
+/// as trees, of which most files are the same or packed to a third or so: there signatures count for more.
+const LARGE: u64 = 4 << 20;
 /// A delta of a part has at most this many times the part's bytes: ops are few.
 const MOST_UNPACKED: u64 = 2 * PART;
 
@@ -40,10 +43,6 @@ pub fn part(size: u64, count: u64, index: u64) -> Option<Range<u64>> {
     let range = at(index)?..at(index + 1)?;
     (range.end - range.start <= PART).then_some(range)
 }
-
-/// Files from this size on change here and there, and each change costs a block that may not pack. Smaller ones come
-/// as trees, of which most files are the same or packed to a third or so: there signatures count for more.
-const LARGE: u64 = 4 << 20;
 
 /// Bytes of a block: so long that signature and wasted literals are about as much where changes are few.
 fn block_len(size: u64) -> u32 {
@@ -173,7 +172,6 @@ mod tests {
         assert_eq!(apply(&delta, &base, target.len() as u64).unwrap(), target);
     }
 
-    /// More than fits into one part; as many blocks as there are at most.
     #[test]
     fn parts_of_a_large_file_are_made_again_of_little() {
         let base = noise(1, 20 << 20);

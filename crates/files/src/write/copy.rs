@@ -40,7 +40,7 @@ impl Body {
             return Err(failed(io::ErrorKind::UnexpectedEof.into()));
         }
         let is_whole = len == size && size == self.size();
-        if is_whole && !sparse && size > 0 && ioctl_ficlone(self.file(), file).is_ok() {
+        if is_whole && !sparse && size > 0 && self.share(file)? {
             return Ok(());
         }
         let mut by_kernel = !sparse;

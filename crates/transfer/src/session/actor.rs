@@ -98,7 +98,7 @@ pub(super) struct Actor {
     /// Of which objects the root plugin was asked whether it wants their recipes.
     pub(super) rounds: Rounds,
     /// How fast pieces come.
-    pub(super) pace: Rate,
+    pub(super) piece_rate: Rate,
     start: Instant,
 }
 
@@ -130,7 +130,7 @@ impl Actor {
             next_key: 1,
             calls: 0,
             rounds: Rounds::new(Instant::now()),
-            pace: Rate::default(),
+            piece_rate: Rate::default(),
             start: Instant::now(),
         }
     }
@@ -156,7 +156,7 @@ impl Actor {
             self.look_for_recipes(Instant::now());
             self.ask();
             if self.ledger.asked_cost() == 0 {
-                self.pace.arrived(self.now(), 0, true);
+                self.piece_rate.arrived(self.now(), 0, true);
             }
         }
         self.cancel_all(inbox);
@@ -435,7 +435,7 @@ impl Actor {
             self.count(source, done.fresh.min(want.id.len()), done.fresh, zeros);
         }
         if matches!(want.id, WantId::Piece { .. }) {
-            self.pace.arrived(self.now(), want.id.len(), false);
+            self.piece_rate.arrived(self.now(), want.id.len(), false);
         }
         if whole {
             done.filled.iter().for_each(|place| self.whole(place.object, want.id.len()));
@@ -572,7 +572,7 @@ impl Actor {
                 return;
             }
             self.calls += 1;
-            self.pace.asked(self.now());
+            self.piece_rate.asked(self.now());
             self.call(wants, true);
         }
     }

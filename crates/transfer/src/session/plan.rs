@@ -98,7 +98,7 @@ impl Actor {
         let (window, asked) = (self.root.window(), self.ledger.asked_cost());
         let has_room = asked < window && !self.ledger.has_due(Instant::now());
         // One that likes nothing to be asked brings nothing either.
-        let rate = if window == 0 { 0.0 } else { self.pace.get(self.now(), asked) };
+        let rate = if window == 0 { 0.0 } else { self.piece_rate.get(self.now(), asked) };
         Network { rate, has_room, is_idle: asked == 0 }
     }
 
