@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
-use towpath_content::pieces::{Layout, MIN_LOG2};
+use towpath_content::pieces::Layout;
 use towpath_store::About;
 
 use super::comparing::Comparison;
@@ -40,7 +40,7 @@ pub(super) struct Active {
     /// The next piece to plan; with a recipe, of those that may be here.
     pub(super) cursor: u64,
     /// The pieces that are wanted, if not all are.
-    part: Option<Range<u64>>,
+    pub(super) part: Option<Range<u64>>,
     /// The next chunk of the recipe to plan.
     pub(super) next_chunk: usize,
     /// The last batch of wants before the recipe was used.
@@ -87,7 +87,7 @@ pub(super) struct Actor {
     pub(super) objects: HashMap<ObjectKey, Active>,
     pub(super) jobs: Jobs,
     /// For what may be here already: a slow disk must not keep what the network brings waiting.
-    reading: Option<Jobs>,
+    pub(super) reading: Option<Jobs>,
     pub(super) events: mpsc::UnboundedSender<Event>,
     sink: Arc<SessionSink>,
     pub(super) progress: Progress,
@@ -160,12 +160,6 @@ impl Actor {
             }
         }
         self.cancel_all(inbox);
-    }
-
-    /// Has a piece that may be here read and compared.
-    pub(super) fn start_comparing(&mut self, job: Job) {
-        let (count, events) = (self.config.workers, &self.events);
-        self.reading.get_or_insert_with(|| workers::start(count, events)).send(job);
     }
 
     /// Since the session began.
@@ -464,41 +458,6 @@ impl Actor {
         self.finish(key, Ok(Fetched { oid, size, about }));
     }
 
-    /// A piece that may have been here was read.
-    fn compared(&mut self, key: ObjectKey, index: u64, good: bool) {
-        let now = self.now();
-        let Some(active) = self.objects.get_mut(&key) else { return };
-        let was_written = active.rechecking.remove(&index) == Some(true);
-        let range = active.object.piece_range(index);
-        active.comparison.compared(range.end - range.start, good, now);
-        if good {
-            let fresh: u64 = self.ledger.gaps(key, &range).iter().map(|gap| gap.end - gap.start).sum();
-            self.progress.with(|snapshot| (snapshot.done += fresh, snapshot.kept += fresh));
-            let cancelled = self.ledger.cover(key, range.clone());
-            self.root.cancel_chunks(&cancelled);
-        }
-        match (was_written, good) {
-            // A chunk may have spoilt it since.
-            (true, _) => self.recheck(key, index),
-            (false, true) => {}
-            (false, false) => self.is_not_here(key, index, &range),
-        }
-        self.advance(key);
-    }
-
-    /// A piece that chunks filled was read back.
-    fn rechecked(&mut self, key: ObjectKey, index: u64, good: bool) {
-        let Some(active) = self.objects.get_mut(&key) else { return };
-        if active.rechecking.remove(&index) == Some(true) {
-            return self.recheck(key, index);
-        }
-        if !good {
-            let range = active.object.piece_range(index);
-            self.distrust(key, index, range);
-        }
-        self.advance(key);
-    }
-
     /// After bytes of an object came in: report its prefix, plan further wants, close it.
     pub(super) fn advance(&mut self, key: ObjectKey) {
         self.plan(key);
@@ -600,40 +559,6 @@ impl Active {
             self.prefix = prefix;
             self.object.target.prefix(prefix);
         }
-    }
-
-    /// Leaves out what its target does not want.
-    fn narrow(&mut self, layout: &Layout) {
-        let part = self.object.target.part().filter(|part| !part.is_empty() && layout.count() > 1);
-        self.part = part.map(|part| {
-            let end = part.end.min(layout.size()).div_ceil(layout.piece_len());
-            (part.start / layout.piece_len()).min(end)..end
-        });
-        self.cursor = self.part.as_ref().map_or(0, |part| part.start);
-    }
-
-    /// Where its pieces end.
-    pub(super) fn end(&self, layout: &Layout) -> u64 {
-        self.part.as_ref().map_or(layout.count(), |part| part.end)
-    }
-
-    /// The bytes of its pieces.
-    fn wanted(&self, layout: &Layout) -> Range<u64> {
-        match &self.part {
-            Some(part) => part.start * layout.piece_len()..layout.size().min(part.end * layout.piece_len()),
-            None => 0..layout.size(),
-        }
-    }
-
-    /// Whether every piece and chunk was planned.
-    pub(super) fn planned_all(&self, layout: &Layout) -> bool {
-        let chunks = self.recipe.as_ref().map_or(0, |recipe| recipe.chunks.len());
-        self.cursor >= self.end(layout) && self.comparison.is_over() && self.next_chunk >= chunks
-    }
-
-    /// The layout that wants of this object carry: the real one, or that of the part signed so far.
-    pub(super) fn want_layout(&self) -> Option<Layout> {
-        self.object.layout().or_else(|| Layout::of(self.signed << MIN_LOG2).ok())
     }
 }
 

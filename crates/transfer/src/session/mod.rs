@@ -5,7 +5,8 @@
 //! * `actor.rs`: the one task that owns all state; its inbox is `Event`.
 //! * `events.rs`: what that task is told.
 //! * `plan.rs`: which wants an object needs next.
-//! * `comparing.rs`: what may be here already, read by the disk or fetched by the network.
+//! * `comparing.rs`: whether what may be here already is read by the disk or fetched by the network; pure.
+//! * `existing.rs`: how that is done.
 //! * `questions.rs`: what is asked about objects.
 //! * `live.rs`: objects that are still being produced.
 //! * `recipes.rs`: from pieces to chunks in mid-transfer.
@@ -21,6 +22,7 @@
 mod actor;
 mod comparing;
 mod events;
+mod existing;
 mod jobs;
 mod live;
 mod plan;

@@ -4,18 +4,17 @@
 use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use towpath_content::pieces::Layout;
+use towpath_content::pieces::{Layout, MIN_LOG2};
 
 use super::actor::{Active, Actor, Phase};
-use super::comparing::Network;
 use super::workers::Job;
 use crate::claim::RecipeChunk;
 use crate::want::{ObjectKey, Origin, Place, Want, WantId};
 
 /// Wants and rechecks of one object that are out at once, at most.
-const AHEAD: usize = 512;
+pub(super) const AHEAD: usize = 512;
 
 impl Actor {
     /// Adds wants for an object until enough are out, and has what may be here compared.
@@ -58,55 +57,6 @@ impl Actor {
             let oid = active.object.content().unwrap_or(active.object.oid);
             self.add(key, WantId::Piece { oid, layout, index }, range.start, now);
         }
-    }
-
-    /// Lets the disk read on, and asks the network for pieces that are better not waited for.
-    fn compare(&mut self, key: ObjectKey) {
-        let is_due = |active: &&Active| active.phase == Phase::Fetching && !active.comparison.is_over();
-        let Some(has_recipe) = self.objects.get(&key).filter(is_due).map(|active| active.recipe.is_some())
-        else {
-            return;
-        };
-        let (now, network, open) = (self.now(), self.network(), self.ledger.open_wants(key));
-        while open < AHEAD
-            && let Some(active) = self.objects.get_mut(&key)
-            && let Some(index) = active.comparison.next(network.rate, has_recipe, now)
-        {
-            active.rechecking.insert(index, false);
-            let object = Arc::clone(&active.object);
-            self.start_comparing(Job::Compare { object, index });
-        }
-        if !has_recipe {
-            self.ask_for_uncompared(key, network, now);
-        }
-    }
-
-    fn ask_for_uncompared(&mut self, key: ObjectKey, mut network: Network, now: Duration) {
-        let window = self.root.window();
-        let mut asked = self.ledger.asked_cost();
-        while let Some(active) = self.objects.get_mut(&key)
-            && let Some(layout) = active.want_layout()
-            && let Some(index) = active.comparison.for_network(network, layout.piece_len(), now)
-        {
-            self.add_piece(key, index, layout.range(index).start);
-            asked += layout.piece_len();
-            network = Network { has_room: asked < window, is_idle: false, ..network };
-        }
-    }
-
-    fn network(&mut self) -> Network {
-        let (window, asked) = (self.root.window(), self.ledger.asked_cost());
-        let has_room = asked < window && !self.ledger.has_due(Instant::now());
-        // One that likes nothing to be asked brings nothing either.
-        let rate = if window == 0 { 0.0 } else { self.piece_rate.get(self.now(), asked) };
-        Network { rate, has_room, is_idle: asked == 0 }
-    }
-
-    /// Objects of which pieces wait for the network may go on without an event of their own.
-    pub(super) fn go_on_comparing(&mut self) {
-        let waiting = self.objects.iter().filter(|(_, active)| !active.comparison.is_over());
-        let keys: Vec<ObjectKey> = waiting.map(|(&key, _)| key).collect();
-        keys.into_iter().for_each(|key| self.advance(key));
     }
 
     /// A chunk is wanted unless its bytes come another way.
@@ -179,6 +129,19 @@ impl Actor {
         }
     }
 
+    /// A piece that chunks filled was read back.
+    pub(super) fn rechecked(&mut self, key: ObjectKey, index: u64, good: bool) {
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        if active.rechecking.remove(&index) == Some(true) {
+            return self.recheck(key, index);
+        }
+        if !good {
+            let range = active.object.piece_range(index);
+            self.distrust(key, index, range);
+        }
+        self.advance(key);
+    }
+
     /// A chunk cannot be had: the pieces it is part of are wanted instead.
     pub(super) fn fall_back(&mut self, place: Place, len: u64) {
         let Some(active) = self.objects.get(&place.object) else { return };
@@ -191,16 +154,6 @@ impl Actor {
             }
         }
         self.plan(place.object);
-    }
-
-    /// What lies in a piece's place is something else: it is wanted.
-    pub(super) fn is_not_here(&mut self, key: ObjectKey, index: u64, range: &Range<u64>) {
-        let Some(active) = self.objects.get_mut(&key) else { return };
-        active.existing.remove(range.clone());
-        match active.recipe {
-            Some(_) => self.plan_chunks_in(key, range),
-            None => self.add_piece(key, index, range.start),
-        }
     }
 
     /// What chunks filled a piece with is not the piece: the recipe's maker is to blame, and the piece is
@@ -216,7 +169,7 @@ impl Actor {
         self.add_piece(key, index, range.start);
     }
 
-    fn add_piece(&mut self, key: ObjectKey, index: u64, start: u64) {
+    pub(super) fn add_piece(&mut self, key: ObjectKey, index: u64, start: u64) {
         let Some(active) = self.objects.get(&key) else { return };
         let oid = active.object.content().unwrap_or(active.object.oid);
         let Some(layout) = active.want_layout() else { return };
@@ -234,5 +187,39 @@ impl Active {
         let chunk = *self.recipe.as_ref()?.chunks.get(self.next_chunk)?;
         self.next_chunk += 1;
         Some(chunk)
+    }
+
+    /// Leaves out what its target does not want.
+    pub(super) fn narrow(&mut self, layout: &Layout) {
+        let part = self.object.target.part().filter(|part| !part.is_empty() && layout.count() > 1);
+        self.part = part.map(|part| {
+            let end = part.end.min(layout.size()).div_ceil(layout.piece_len());
+            (part.start / layout.piece_len()).min(end)..end
+        });
+        self.cursor = self.part.as_ref().map_or(0, |part| part.start);
+    }
+
+    /// Where its pieces end.
+    pub(super) fn end(&self, layout: &Layout) -> u64 {
+        self.part.as_ref().map_or(layout.count(), |part| part.end)
+    }
+
+    /// The bytes of its pieces.
+    pub(super) fn wanted(&self, layout: &Layout) -> Range<u64> {
+        match &self.part {
+            Some(part) => part.start * layout.piece_len()..layout.size().min(part.end * layout.piece_len()),
+            None => 0..layout.size(),
+        }
+    }
+
+    /// Whether every piece and chunk was planned.
+    pub(super) fn planned_all(&self, layout: &Layout) -> bool {
+        let chunks = self.recipe.as_ref().map_or(0, |recipe| recipe.chunks.len());
+        self.cursor >= self.end(layout) && self.comparison.is_over() && self.next_chunk >= chunks
+    }
+
+    /// The layout that wants of this object carry: the real one, or that of the part signed so far.
+    pub(super) fn want_layout(&self) -> Option<Layout> {
+        self.object.layout().or_else(|| Layout::of(self.signed << MIN_LOG2).ok())
     }
 }

@@ -1,0 +1,101 @@
+//! What may be here already, as the actor goes about it: who looks at which piece is
+//! [`Comparison`](super::comparing::Comparison)'s to say.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::actor::{Active, Actor, Phase};
+use super::comparing::Network;
+use super::plan::AHEAD;
+use super::workers::{self, Job};
+use crate::want::ObjectKey;
+
+impl Actor {
+    /// Lets the disk read on, and asks the network for pieces that are better not waited for.
+    pub(super) fn compare(&mut self, key: ObjectKey) {
+        let is_due = |active: &&Active| active.phase == Phase::Fetching && !active.comparison.is_over();
+        let Some(has_recipe) = self.objects.get(&key).filter(is_due).map(|active| active.recipe.is_some())
+        else {
+            return;
+        };
+        let (now, network, open) = (self.now(), self.network(), self.ledger.open_wants(key));
+        while open < AHEAD
+            && let Some(active) = self.objects.get_mut(&key)
+            && let Some(index) = active.comparison.next(network.rate, has_recipe, now)
+        {
+            active.rechecking.insert(index, false);
+            let object = Arc::clone(&active.object);
+            self.start_comparing(Job::Compare { object, index });
+        }
+        if !has_recipe {
+            self.ask_for_uncompared(key, network, now);
+        }
+    }
+
+    fn ask_for_uncompared(&mut self, key: ObjectKey, mut network: Network, now: Duration) {
+        let window = self.root.window();
+        let mut asked = self.ledger.asked_cost();
+        while let Some(active) = self.objects.get_mut(&key)
+            && let Some(layout) = active.want_layout()
+            && let Some(index) = active.comparison.for_network(network, layout.piece_len(), now)
+        {
+            self.add_piece(key, index, layout.range(index).start);
+            asked += layout.piece_len();
+            network = Network { has_room: asked < window, is_idle: false, ..network };
+        }
+    }
+
+    /// Has a piece that may be here read and compared.
+    fn start_comparing(&mut self, job: Job) {
+        let (count, events) = (self.config.workers, &self.events);
+        self.reading.get_or_insert_with(|| workers::start(count, events)).send(job);
+    }
+
+    fn network(&mut self) -> Network {
+        let (window, asked) = (self.root.window(), self.ledger.asked_cost());
+        let has_room = asked < window && !self.ledger.has_due(Instant::now());
+        // One that likes nothing to be asked brings nothing either.
+        let rate = if window == 0 { 0.0 } else { self.piece_rate.get(self.now(), asked) };
+        Network { rate, has_room, is_idle: asked == 0 }
+    }
+
+    /// Objects of which pieces wait for the network may go on without an event of their own.
+    pub(super) fn go_on_comparing(&mut self) {
+        let waiting = self.objects.iter().filter(|(_, active)| !active.comparison.is_over());
+        let keys: Vec<ObjectKey> = waiting.map(|(&key, _)| key).collect();
+        keys.into_iter().for_each(|key| self.advance(key));
+    }
+
+    /// A piece that may have been here was read.
+    pub(super) fn compared(&mut self, key: ObjectKey, index: u64, good: bool) {
+        let now = self.now();
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        let was_written = active.rechecking.remove(&index) == Some(true);
+        let range = active.object.piece_range(index);
+        active.comparison.compared(range.end - range.start, good, now);
+        if good {
+            let fresh: u64 = self.ledger.gaps(key, &range).iter().map(|gap| gap.end - gap.start).sum();
+            self.progress.with(|snapshot| (snapshot.done += fresh, snapshot.kept += fresh));
+            let cancelled = self.ledger.cover(key, range.clone());
+            self.root.cancel_chunks(&cancelled);
+        }
+        match (was_written, good) {
+            // A chunk may have spoilt it since.
+            (true, _) => self.recheck(key, index),
+            (false, true) => {}
+            (false, false) => self.is_not_here(key, index, &range),
+        }
+        self.advance(key);
+    }
+
+    /// What lies in a piece's place is something else: it is wanted.
+    fn is_not_here(&mut self, key: ObjectKey, index: u64, range: &Range<u64>) {
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        active.existing.remove(range.clone());
+        match active.recipe {
+            Some(_) => self.plan_chunks_in(key, range),
+            None => self.add_piece(key, index, range.start),
+        }
+    }
+}
