@@ -42,6 +42,7 @@ use super::reading::{Ask, Read, now, read, read_changed, read_patched};
 use super::sender::{hung_up, internal};
 use super::source::Located;
 use super::talk::Events;
+use super::worth::Worth;
 use crate::errors;
 use crate::lock::lock;
 use crate::put_tree::store_stamp;
@@ -63,8 +64,6 @@ const DELTA_BYTES: usize = 128 << 10;
 const LARGE_PATCH: u64 = 8 << 20;
 /// The hardest that a receiver may ask to pack: beyond, it takes much longer for little.
 const MOST_PACKED: u32 = 12;
-/// Messages that go as they are, at most, before it is tried again to pack one.
-const MOST_PASSED_OVER: u32 = 32;
 /// Larger files hashed at once: each takes a thread, and the receiver follows at most 8.
 const LIVE: usize = 4;
 
@@ -92,26 +91,6 @@ pub struct Answering {
     packing: Mutex<Worth>,
     /// How fast contents may go.
     pace: Pace,
-}
-
-/// Whether messages are still packed: after each that hardly became less, twice as many are passed over.
-#[derive(Default)]
-struct Worth {
-    passed_over: u32,
-    to_pass_over: u32,
-}
-
-impl Worth {
-    const fn is_due(&mut self) -> bool {
-        let is_due = self.passed_over >= self.to_pass_over;
-        self.passed_over = if is_due { 0 } else { self.passed_over + 1 };
-        is_due
-    }
-
-    fn packed(&mut self, from: usize, to: usize) {
-        let is_worth_it = to < from - from / 16;
-        self.to_pass_over = if is_worth_it { 0 } else { (2 * self.to_pass_over).clamp(1, MOST_PASSED_OVER) };
-    }
 }
 
 /// A file that was asked for.
@@ -614,30 +593,5 @@ fn answer_of(entry: u64, located: &Located, oid: &Oid, content: Bytes) -> Answer
         is_sparse: located.is_sparse,
         content,
         ..Answer::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_does_not_become_less_is_packed_more_and_more_seldom() {
-        let tried = |worth: &mut Worth, to| {
-            (0..200)
-                .filter(|_| {
-                    let is_due = worth.is_due();
-                    if is_due {
-                        worth.packed(1000, to);
-                    }
-                    is_due
-                })
-                .count()
-        };
-        let mut worth = Worth::default();
-        assert_eq!(tried(&mut worth, 500), 200);
-        let noise = tried(&mut worth, 990);
-        assert!((5..=11).contains(&noise), "{noise}");
-        assert!(tried(&mut worth, 500) >= 200 - MOST_PASSED_OVER as usize, "it is tried again");
     }
 }

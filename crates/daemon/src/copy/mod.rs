@@ -21,10 +21,12 @@
 //! | `side`, `sending`, `taking` | what both sides have; the sender's part, the receiver's part |
 //! | [`place`], [`channel`], [`race`] | where things are, the way there over ssh, and a better one beside it |
 //! | `patterns` | paths of the started side: its home, and names with wildcards |
+//! | `hearing` | what the receiver hears, sorted |
 //! | `message` | what the two sides say to each other |
 //! | `source` | the sources read as one tree |
 //! | `sender`, `offers` | tells entries, hears what is asked; what the receiver may fetch |
 //! | `answering`, `reading` | what each ask is answered; reads files for that |
+//! | `worth` | whether messages are still packed; pure |
 //! | `listed` | which part of a source may come; pure |
 //! | `placement` | where sources go: the habits of cp and rsync; pure |
 //! | `judge` | what has to be done about an entry; pure |
@@ -46,6 +48,7 @@ mod deltas;
 pub mod events;
 mod file;
 mod finish;
+mod hearing;
 mod judge;
 mod listed;
 mod local;
@@ -76,6 +79,7 @@ mod supply;
 mod taking;
 mod talk;
 mod within;
+mod worth;
 
 pub use events::{CopyEvent, CopySummary, Counts, FailureKind};
 pub use options::{Check, CopyOptions, CopyRequest, Mode, Preserve, Via};

@@ -105,12 +105,11 @@ mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
-    use towpath_link::pipe::{self, Role};
     use towpath_plugins::direct::{ControlSender, Peer, PeerConfig};
 
     use super::super::message::{Answer, Settled};
     use super::super::options::CopyOptions;
-    use super::super::side::peer_service;
+    use super::super::side::{connected, peer_service};
     use super::super::talk::events;
     use super::*;
     use crate::home::Home;
@@ -120,16 +119,9 @@ mod tests {
 
     /// The two ends of a connection.
     async fn ends(service: &Service) -> [(Arc<Peer>, ControlSender, ControlReceiver); 2] {
-        let (near, far) = tokio::io::duplex(64 << 10);
-        let (near, far) = (tokio::io::split(near), tokio::io::split(far));
-        let node = service.identity.node_id();
-        let (near, far) = tokio::join!(
-            pipe::open(near.0, near.1, node, Role::Responder, LIMIT),
-            pipe::open(far.0, far.1, node, Role::Initiator, LIMIT),
-        );
-        [near, far].map(|connection| {
+        connected([service.identity.node_id(); 2]).await.map(|connection| {
             let config = PeerConfig { control: true, ..PeerConfig::default() };
-            let peer = Peer::start(connection.unwrap(), config, None);
+            let peer = Peer::start(connection, config, None);
             let (control, inbox) = peer.control().unwrap();
             (peer, control, inbox)
         })

@@ -166,3 +166,17 @@ pub async fn joined(handle: JoinHandle<Result<(), ApiError>>) -> Result<(), ApiE
 pub fn told_error(fatal: &Fatal) -> ApiError {
     serde_json::from_slice(&fatal.error).unwrap_or_else(|_| violation("an error that can't be read"))
 }
+
+/// Two ends of one connection within this program, named by `nodes`.
+#[cfg(test)]
+pub async fn connected(nodes: [NodeId; 2]) -> [towpath_link::Connection; 2] {
+    use towpath_link::pipe::{self, Role};
+    let limit = Duration::from_secs(20);
+    let (near, far) = tokio::io::duplex(64 << 10);
+    let (near, far) = (tokio::io::split(near), tokio::io::split(far));
+    let (near, far) = tokio::join!(
+        pipe::open(near.0, near.1, nodes[0], Role::Responder, limit),
+        pipe::open(far.0, far.1, nodes[1], Role::Initiator, limit),
+    );
+    [near.unwrap(), far.unwrap()]
+}

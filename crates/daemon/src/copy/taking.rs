@@ -1,13 +1,12 @@
-//! The receiving side, from the first entry to the last sync: messages are sorted as they come, and
-//! wait for the disk only when many contents came with them.
+//! The receiving side, from the first entry to the last sync: who brings bytes, the threads that do something
+//! about what is heard, and what is told of it at the end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 use towpath_api::{ApiError, ErrorKind};
@@ -23,89 +22,22 @@ use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
 
 use super::changed::{Changed, Look, Standing};
 use super::events::CopySummary;
+use super::hearing::{Heard, LITTLE, Tellings, hear, hear_beside, take_answers, write_contents};
 use super::merge::{Destined, Merge};
-use super::message::{Answer, Delta, Empty, Message, violation};
+use super::message::violation;
 use super::network::Network;
 use super::options::Via;
-use super::race::{Race, STAND_LIMIT, Stood};
+use super::race::{Race, STAND_LIMIT};
 use super::remote::RemoteSupplier;
 use super::search;
 use super::sender::hung_up;
-use super::side::{Side, StopOnDrop, by_source, joined, receiving, tell, told_error};
-use crate::lock::lock;
+use super::side::{Side, StopOnDrop, by_source, joined, receiving, tell};
 
 /// What the two ways to the other side are called.
 const WAYS: takeover::Names = takeover::Names { first: "ssh", better: "tls" };
 
-/// Bytes told by a sender and not looked at, at most: one that keeps to its window needs far less.
-const MAX_WAITING: usize = 64 << 20;
-
-/// Contents that came with answers and are not written, at most; then the sender has to wait.
-const CONTENT_ROOM: usize = 8 << 20;
-
 /// Threads that write contents, at most: as many as cores.
 const WRITERS: usize = 8;
-
-/// What a message without bytes of its own counts.
-const LITTLE: usize = 64;
-
-/// What the merging thread is handed.
-enum Heard {
-    Entries(Bytes),
-    Closed(u64),
-    Incomplete,
-}
-
-/// What brings contents, with the room that these take. In order.
-enum Told {
-    Answers(Vec<Answer>, OwnedSemaphorePermit),
-    Delta(Delta, OwnedSemaphorePermit),
-}
-
-/// Whole contents, with the room that they take. In any order.
-type Whole = (Vec<Answer>, OwnedSemaphorePermit);
-
-/// Where what brings contents goes.
-struct Tellings {
-    told: mpsc::UnboundedSender<Told>,
-    whole: mpsc::UnboundedSender<Whole>,
-    room: Arc<Semaphore>,
-    /// Bytes that wait besides contents.
-    waiting: Arc<AtomicUsize>,
-}
-
-impl Tellings {
-    fn count(&self, message: &Message) -> Result<(), ApiError> {
-        match self.waiting.fetch_add(cost(message), Ordering::Relaxed) > MAX_WAITING {
-            true => Err(violation("more than was asked for")),
-            false => Ok(()),
-        }
-    }
-
-    /// Takes answers as soon as there is room for what comes with them.
-    async fn answers(&self, answers: Vec<Answer>) -> Result<(), ApiError> {
-        let (whole, rest): (Vec<_>, Vec<_>) = answers.into_iter().partition(Answer::is_whole);
-        if !whole.is_empty() {
-            let taken = take_room(&self.room, bytes_of(&whole)).await?;
-            drop(self.whole.send((whole, taken)));
-        }
-        if !rest.is_empty() {
-            let taken = take_room(&self.room, bytes_of(&rest)).await?;
-            drop(self.told.send(Told::Answers(rest, taken)));
-        }
-        Ok(())
-    }
-
-    async fn delta(&self, run: Delta) -> Result<(), ApiError> {
-        let taken = take_room(&self.room, run.bytes.len()).await?;
-        drop(self.told.send(Told::Delta(run, taken)));
-        Ok(())
-    }
-}
-
-fn bytes_of(answers: &[Answer]) -> usize {
-    answers.iter().map(|answer| answer.content.len()).sum()
-}
 
 /// Writes what the sender tells and this side wants to `destined`, and returns what was done. `theirs`
 /// is where the sender can be dialled, for `race`.
@@ -170,8 +102,7 @@ pub async fn receive(
         let (supplier, waiting, whole) = (Arc::clone(&supplier), Arc::clone(&waiting), Arc::clone(&whole));
         answering.spawn_blocking(move || write_contents(&supplier, &whole, &waiting));
     }
-    let room = Arc::new(Semaphore::new(CONTENT_ROOM));
-    let tellings = Tellings { told: told_in, whole: whole_in, room, waiting };
+    let tellings = Tellings::new(told_in, whole_in, waiting);
     let result = tokio::select! {
         result = joined(merging) => result,
         error = hear(side, inbox, heard_in, &tellings) => Err(error),
@@ -244,69 +175,6 @@ fn session(
     (Session::start(root, context, config), hints_in)
 }
 
-/// Sorts what the sender says; waits only while many contents are to be written. Returns when it is over.
-async fn hear(
-    side: &Side,
-    inbox: &mut ControlReceiver,
-    entries: mpsc::UnboundedSender<Heard>,
-    tellings: &Tellings,
-) -> ApiError {
-    let work = async {
-        loop {
-            let message = Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)?;
-            tellings.count(&message)?;
-            match message {
-                Message::Entries(bytes) => drop(entries.send(Heard::Entries(bytes))),
-                Message::Closed(entry) => drop(entries.send(Heard::Closed(entry))),
-                Message::Incomplete(Empty {}) => drop(entries.send(Heard::Incomplete)),
-                Message::Answers(told) => tellings.answers(told.answers).await?,
-                Message::Delta(run) => tellings.delta(run).await?,
-                Message::Event(json) if !side.is_started => side.events.pass(&json).await?,
-                Message::Fatal(fatal) => return Err(told_error(&fatal)),
-                _ => return Err(violation("a message that a sender does not send")),
-            }
-        }
-    };
-    let result: Result<std::convert::Infallible, ApiError> = work.await;
-    match result {
-        Err(error) => error,
-        Ok(never) => match never {},
-    }
-}
-
-/// Lets contents come over one connection after the other that stands, and takes them. Returns when the
-/// sender breaks the protocol.
-async fn hear_beside(mut stood: mpsc::UnboundedReceiver<Stood>, tellings: &Tellings) -> ApiError {
-    while let Some((control, mut inbox)) = stood.recv().await {
-        // A sender that knows nothing of this has no stream there.
-        if control.send(Message::Carry(Empty {}).into_bytes()).await.is_err() {
-            continue;
-        }
-        while let Some(message) = inbox.next().await {
-            if let Err(error) = take_beside(message, tellings).await {
-                return error;
-            }
-        }
-    }
-    std::future::pending().await
-}
-
-async fn take_beside(message: Bytes, tellings: &Tellings) -> Result<(), ApiError> {
-    let message = Message::from_bytes(message)?;
-    tellings.count(&message)?;
-    match message {
-        Message::Answers(told) if told.answers.iter().all(Answer::is_whole) => {
-            tellings.answers(told.answers).await
-        }
-        _ => Err(violation("something else than contents beside the first connection")),
-    }
-}
-
-async fn take_room(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
-    let bytes = u32::try_from(bytes.min(CONTENT_ROOM)).unwrap_or(u32::MAX);
-    Arc::clone(room).acquire_many_owned(bytes).await.map_err(|_| hung_up())
-}
-
 /// What is known of the network at any moment; at first, the person's `limit` to its rate if there is one.
 fn look(takeover: &Arc<Takeover>, adaptive: Option<&Arc<Adaptive>>, limit: f64) -> Look {
     let (takeover, adaptive) = (Arc::clone(takeover), adaptive.map(Arc::clone));
@@ -316,16 +184,6 @@ fn look(takeover: &Arc<Takeover>, adaptive: Option<&Arc<Adaptive>>, limit: f64) 
         // A machine that is busy answers late, however near it is.
         Network { rate, round_trip: takeover.path().shortest }
     })
-}
-
-/// Bytes that a message takes while it waits for another thread.
-fn cost(message: &Message) -> usize {
-    match message {
-        Message::Entries(bytes) => bytes.len(),
-        Message::Answers(told) => told.answers.len() * size_of::<Answer>(),
-        Message::Closed(_) | Message::Incomplete(_) | Message::Delta(_) => LITTLE,
-        _ => 0,
-    }
 }
 
 /// The merging thread.
@@ -376,52 +234,16 @@ fn follow(
     }
 }
 
-fn take_answers(
-    supplier: &RemoteSupplier,
-    mut answers: mpsc::UnboundedReceiver<Told>,
-    waiting: &AtomicUsize,
-) -> Result<(), ApiError> {
-    while let Some(told) = answers.blocking_recv() {
-        // Their room is free again at the end of each arm.
-        match told {
-            Told::Answers(batch, _room) => {
-                waiting.fetch_sub(batch.len() * size_of::<Answer>(), Ordering::Relaxed);
-                supplier.answered_all(batch)?;
-            }
-            Told::Delta(run, _room) => {
-                waiting.fetch_sub(LITTLE, Ordering::Relaxed);
-                supplier.take_delta(&run)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// One of the threads that write contents.
-fn write_contents(
-    supplier: &RemoteSupplier,
-    whole: &Mutex<mpsc::UnboundedReceiver<Whole>>,
-    waiting: &AtomicUsize,
-) -> Result<(), ApiError> {
-    // Whoever waits for the next ones holds the lock; who writes does not.
-    let next = || lock(whole).blocking_recv();
-    while let Some((answers, _room)) = next() {
-        waiting.fetch_sub(answers.len() * size_of::<Answer>(), Ordering::Relaxed);
-        answers.iter().try_for_each(|answer| supplier.answered(answer))?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use towpath_content::NodeId;
     use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata};
-    use towpath_link::pipe::{self, Role};
     use towpath_plugins::direct::{ControlSender, Peer, PeerConfig};
 
-    use super::super::message::{Answers, Fatal};
+    use bytes::Bytes;
+
+    use super::super::message::{Answer, Answers, Fatal, Message};
     use super::super::options::{CopyOptions, Mode};
-    use super::super::side::{peer_config, peer_service};
+    use super::super::side::{connected, peer_config, peer_service};
     use super::super::talk::{Told as Shown, events};
     use super::*;
     use crate::home::Home;
@@ -432,17 +254,11 @@ mod tests {
     /// A receiving side with its home in `folder`, what it tells, and the sender's end of its connection.
     async fn sides(folder: &std::path::Path) -> (Side, ControlReceiver, Shown, Arc<Peer>) {
         let service = Service::open(Home::under(&folder.join("home")), Options::default()).unwrap();
-        let (near, far) = tokio::io::duplex(64 << 10);
-        let (near, far) = (tokio::io::split(near), tokio::io::split(far));
-        let node = service.identity.node_id();
-        let (near, far) = tokio::join!(
-            pipe::open(near.0, near.1, node, Role::Responder, LIMIT),
-            pipe::open(far.0, far.1, node, Role::Initiator, LIMIT),
-        );
+        let [near, far] = connected([service.identity.node_id(); 2]).await;
         let options = CopyOptions { via: Via::Ssh, ..CopyOptions::default() };
         let (offers, peers) = peer_service(&service);
-        let peer = Peer::start(near.unwrap(), peer_config(&service, &options), Some(peers));
-        let sender = Peer::start(far.unwrap(), PeerConfig { control: true, ..PeerConfig::default() }, None);
+        let peer = Peer::start(near, peer_config(&service, &options), Some(peers));
+        let sender = Peer::start(far, PeerConfig { control: true, ..PeerConfig::default() }, None);
         let (control, inbox) = peer.control().unwrap();
         let (events, shown) = events();
         let (is_started, takes_bases, other) = (true, true, "the sender".into());
@@ -517,50 +333,6 @@ mod tests {
         assert_eq!(take_twice(true).await.unwrap(), [b"bytes", b"bytes"]);
         let error = take_twice(false).await.unwrap_err();
         assert!(error.message.contains("an answer to nothing"), "{}", error.message);
-    }
-
-    async fn beside() -> (Stood, Arc<Peer>) {
-        let (near, far) = tokio::io::duplex(64 << 10);
-        let (near, far) = (tokio::io::split(near), tokio::io::split(far));
-        let (one, other) = tokio::join!(
-            pipe::open(near.0, near.1, NodeId([1; 32]), Role::Responder, LIMIT),
-            pipe::open(far.0, far.1, NodeId([2; 32]), Role::Initiator, LIMIT),
-        );
-        let config = PeerConfig { control: true, ..PeerConfig::default() };
-        let (one, other) =
-            (Peer::start(one.unwrap(), config.clone(), None), Peer::start(other.unwrap(), config, None));
-        let stood = one.control().unwrap();
-        // The other end decides when it is over.
-        tokio::spawn(async move { one.until_closed().await });
-        (stood, other)
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn contents_and_nothing_else_come_over_one_further_connection_after_the_other() {
-        let (told, _told) = mpsc::unbounded_channel();
-        let (whole_in, mut whole) = mpsc::unbounded_channel();
-        let room = Arc::new(Semaphore::new(CONTENT_ROOM));
-        let tellings = Tellings { told, whole: whole_in, room, waiting: Arc::default() };
-        let (stood_in, stood) = mpsc::unbounded_channel();
-        let hearing = tokio::spawn(async move { hear_beside(stood, &tellings).await });
-        let answer = Answer { content: Bytes::from_static(b"x"), ..Answer::default() };
-        let named = Answer { content: Bytes::new(), ..answer.clone() };
-        for (answers, is_refused) in [(vec![answer.clone()], false), (vec![answer, named], true)] {
-            let (stream, sender) = beside().await;
-            stood_in.send(stream).ok().unwrap();
-            let (control, mut inbox) = sender.control().unwrap();
-            let first = tokio::time::timeout(LIMIT, inbox.next()).await.unwrap().unwrap();
-            assert_eq!(Message::from_bytes(first).unwrap(), Message::Carry(Empty {}));
-            control.send(Message::Answers(Answers { answers }).into_bytes()).await.unwrap();
-            if !is_refused {
-                assert_eq!(tokio::time::timeout(LIMIT, whole.recv()).await.unwrap().unwrap().0.len(), 1);
-                sender.close("lost");
-            } else {
-                let error = tokio::time::timeout(LIMIT, hearing).await.unwrap().unwrap();
-                assert!(error.message.contains("something else than contents"), "{}", error.message);
-                return;
-            }
-        }
     }
 
     /// The files that are asked for know the copy that they belong to, and it knows who asks: this must not

@@ -1,0 +1,254 @@
+//! What a receiver hears, sorted for the threads that do something about it: entries for the merge, answers and
+//! deltas in order, whole contents for whoever has time. Waits only while many contents are to be written.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use towpath_api::ApiError;
+use towpath_plugins::direct::ControlReceiver;
+
+use super::message::{Answer, Delta, Empty, Message, violation};
+use super::race::Stood;
+use super::remote::RemoteSupplier;
+use super::sender::hung_up;
+use super::side::{Side, told_error};
+use crate::lock::lock;
+
+/// Bytes told by a sender and not looked at, at most: one that keeps to its window needs far less.
+const MAX_WAITING: usize = 64 << 20;
+
+/// Contents that came with answers and are not written, at most; then the sender has to wait.
+const CONTENT_ROOM: usize = 8 << 20;
+
+/// What a message without bytes of its own counts.
+pub const LITTLE: usize = 64;
+
+/// What the merging thread is handed.
+pub enum Heard {
+    Entries(Bytes),
+    Closed(u64),
+    Incomplete,
+}
+
+/// What brings contents, with the room that these take. In order.
+pub enum Told {
+    Answers(Vec<Answer>, OwnedSemaphorePermit),
+    Delta(Delta, OwnedSemaphorePermit),
+}
+
+/// Whole contents, with the room that they take. In any order.
+pub type Whole = (Vec<Answer>, OwnedSemaphorePermit);
+
+/// Where what brings contents goes.
+pub struct Tellings {
+    told: mpsc::UnboundedSender<Told>,
+    whole: mpsc::UnboundedSender<Whole>,
+    room: Arc<Semaphore>,
+    /// Bytes that wait besides contents.
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Tellings {
+    pub fn new(
+        told: mpsc::UnboundedSender<Told>,
+        whole: mpsc::UnboundedSender<Whole>,
+        waiting: Arc<AtomicUsize>,
+    ) -> Self {
+        Self { told, whole, room: Arc::new(Semaphore::new(CONTENT_ROOM)), waiting }
+    }
+
+    fn count(&self, message: &Message) -> Result<(), ApiError> {
+        match self.waiting.fetch_add(cost(message), Ordering::Relaxed) > MAX_WAITING {
+            true => Err(violation("more than was asked for")),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes answers as soon as there is room for what comes with them.
+    async fn answers(&self, answers: Vec<Answer>) -> Result<(), ApiError> {
+        let (whole, rest): (Vec<_>, Vec<_>) = answers.into_iter().partition(Answer::is_whole);
+        if !whole.is_empty() {
+            let taken = take_room(&self.room, bytes_of(&whole)).await?;
+            drop(self.whole.send((whole, taken)));
+        }
+        if !rest.is_empty() {
+            let taken = take_room(&self.room, bytes_of(&rest)).await?;
+            drop(self.told.send(Told::Answers(rest, taken)));
+        }
+        Ok(())
+    }
+
+    async fn delta(&self, run: Delta) -> Result<(), ApiError> {
+        let taken = take_room(&self.room, run.bytes.len()).await?;
+        drop(self.told.send(Told::Delta(run, taken)));
+        Ok(())
+    }
+}
+
+fn bytes_of(answers: &[Answer]) -> usize {
+    answers.iter().map(|answer| answer.content.len()).sum()
+}
+
+/// Sorts what the sender says; waits only while many contents are to be written. Returns when it is over.
+pub async fn hear(
+    side: &Side,
+    inbox: &mut ControlReceiver,
+    entries: mpsc::UnboundedSender<Heard>,
+    tellings: &Tellings,
+) -> ApiError {
+    let work = async {
+        loop {
+            let message = Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)?;
+            tellings.count(&message)?;
+            match message {
+                Message::Entries(bytes) => drop(entries.send(Heard::Entries(bytes))),
+                Message::Closed(entry) => drop(entries.send(Heard::Closed(entry))),
+                Message::Incomplete(Empty {}) => drop(entries.send(Heard::Incomplete)),
+                Message::Answers(told) => tellings.answers(told.answers).await?,
+                Message::Delta(run) => tellings.delta(run).await?,
+                Message::Event(json) if !side.is_started => side.events.pass(&json).await?,
+                Message::Fatal(fatal) => return Err(told_error(&fatal)),
+                _ => return Err(violation("a message that a sender does not send")),
+            }
+        }
+    };
+    let result: Result<std::convert::Infallible, ApiError> = work.await;
+    match result {
+        Err(error) => error,
+        Ok(never) => match never {},
+    }
+}
+
+/// Lets contents come over one connection after the other that stands, and takes them. Returns when the
+/// sender breaks the protocol.
+pub async fn hear_beside(mut stood: mpsc::UnboundedReceiver<Stood>, tellings: &Tellings) -> ApiError {
+    while let Some((control, mut inbox)) = stood.recv().await {
+        // A sender that knows nothing of this has no stream there.
+        if control.send(Message::Carry(Empty {}).into_bytes()).await.is_err() {
+            continue;
+        }
+        while let Some(message) = inbox.next().await {
+            if let Err(error) = take_beside(message, tellings).await {
+                return error;
+            }
+        }
+    }
+    std::future::pending().await
+}
+
+async fn take_beside(message: Bytes, tellings: &Tellings) -> Result<(), ApiError> {
+    let message = Message::from_bytes(message)?;
+    tellings.count(&message)?;
+    match message {
+        Message::Answers(told) if told.answers.iter().all(Answer::is_whole) => {
+            tellings.answers(told.answers).await
+        }
+        _ => Err(violation("something else than contents beside the first connection")),
+    }
+}
+
+async fn take_room(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+    let bytes = u32::try_from(bytes.min(CONTENT_ROOM)).unwrap_or(u32::MAX);
+    Arc::clone(room).acquire_many_owned(bytes).await.map_err(|_| hung_up())
+}
+
+/// Bytes that a message takes while it waits for another thread.
+fn cost(message: &Message) -> usize {
+    match message {
+        Message::Entries(bytes) => bytes.len(),
+        Message::Answers(told) => told.answers.len() * size_of::<Answer>(),
+        Message::Closed(_) | Message::Incomplete(_) | Message::Delta(_) => LITTLE,
+        _ => 0,
+    }
+}
+
+/// The thread that takes answers and deltas, in order.
+pub fn take_answers(
+    supplier: &RemoteSupplier,
+    mut answers: mpsc::UnboundedReceiver<Told>,
+    waiting: &AtomicUsize,
+) -> Result<(), ApiError> {
+    while let Some(told) = answers.blocking_recv() {
+        // Their room is free again at the end of each arm.
+        match told {
+            Told::Answers(batch, _room) => {
+                waiting.fetch_sub(batch.len() * size_of::<Answer>(), Ordering::Relaxed);
+                supplier.answered_all(batch)?;
+            }
+            Told::Delta(run, _room) => {
+                waiting.fetch_sub(LITTLE, Ordering::Relaxed);
+                supplier.take_delta(&run)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One of the threads that write contents.
+pub fn write_contents(
+    supplier: &RemoteSupplier,
+    whole: &Mutex<mpsc::UnboundedReceiver<Whole>>,
+    waiting: &AtomicUsize,
+) -> Result<(), ApiError> {
+    // Whoever waits for the next ones holds the lock; who writes does not.
+    let next = || lock(whole).blocking_recv();
+    while let Some((answers, _room)) = next() {
+        waiting.fetch_sub(answers.len() * size_of::<Answer>(), Ordering::Relaxed);
+        answers.iter().try_for_each(|answer| supplier.answered(answer))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use towpath_content::NodeId;
+    use towpath_plugins::direct::{Peer, PeerConfig};
+
+    use super::super::message::Answers;
+    use super::super::side::connected;
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    async fn beside() -> (Stood, Arc<Peer>) {
+        let config = PeerConfig { control: true, ..PeerConfig::default() };
+        let [one, other] = connected([1, 2].map(|id| NodeId([id; 32])))
+            .await
+            .map(|connection| Peer::start(connection, config.clone(), None));
+        let stood = one.control().unwrap();
+        // The other end decides when it is over.
+        tokio::spawn(async move { one.until_closed().await });
+        (stood, other)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn contents_and_nothing_else_come_over_one_further_connection_after_the_other() {
+        let (told, _told) = mpsc::unbounded_channel();
+        let (whole_in, mut whole) = mpsc::unbounded_channel();
+        let tellings = Tellings::new(told, whole_in, Arc::default());
+        let (stood_in, stood) = mpsc::unbounded_channel();
+        let hearing = tokio::spawn(async move { hear_beside(stood, &tellings).await });
+        let answer = Answer { content: Bytes::from_static(b"x"), ..Answer::default() };
+        let named = Answer { content: Bytes::new(), ..answer.clone() };
+        for (answers, is_refused) in [(vec![answer.clone()], false), (vec![answer, named], true)] {
+            let (stream, sender) = beside().await;
+            stood_in.send(stream).ok().unwrap();
+            let (control, mut inbox) = sender.control().unwrap();
+            let first = tokio::time::timeout(LIMIT, inbox.next()).await.unwrap().unwrap();
+            assert_eq!(Message::from_bytes(first).unwrap(), Message::Carry(Empty {}));
+            control.send(Message::Answers(Answers { answers }).into_bytes()).await.unwrap();
+            if !is_refused {
+                assert_eq!(tokio::time::timeout(LIMIT, whole.recv()).await.unwrap().unwrap().0.len(), 1);
+                sender.close("lost");
+            } else {
+                let error = tokio::time::timeout(LIMIT, hearing).await.unwrap().unwrap();
+                assert!(error.message.contains("something else than contents"), "{}", error.message);
+                return;
+            }
+        }
+    }
+}

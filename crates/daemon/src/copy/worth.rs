@@ -1,0 +1,51 @@
+//! Whether messages are still packed, by what became of those that were. Pure.
+
+/// Messages that go as they are, at most, before it is tried again to pack one.
+const MOST_PASSED_OVER: u32 = 32;
+
+/// Whether messages are still packed: after each that hardly became less, twice as many are passed over.
+#[derive(Default)]
+pub struct Worth {
+    passed_over: u32,
+    to_pass_over: u32,
+}
+
+impl Worth {
+    /// Whether the next message is to be packed.
+    pub const fn is_due(&mut self) -> bool {
+        let is_due = self.passed_over >= self.to_pass_over;
+        self.passed_over = if is_due { 0 } else { self.passed_over + 1 };
+        is_due
+    }
+
+    /// One of so many bytes became one of so many.
+    pub fn packed(&mut self, from: usize, to: usize) {
+        let is_worth_it = to < from - from / 16;
+        self.to_pass_over = if is_worth_it { 0 } else { (2 * self.to_pass_over).clamp(1, MOST_PASSED_OVER) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_become_less_is_packed_more_and_more_seldom() {
+        let tried = |worth: &mut Worth, to| {
+            (0..200)
+                .filter(|_| {
+                    let is_due = worth.is_due();
+                    if is_due {
+                        worth.packed(1000, to);
+                    }
+                    is_due
+                })
+                .count()
+        };
+        let mut worth = Worth::default();
+        assert_eq!(tried(&mut worth, 500), 200);
+        let noise = tried(&mut worth, 990);
+        assert!((5..=11).contains(&noise), "{noise}");
+        assert!(tried(&mut worth, 500) >= 200 - MOST_PASSED_OVER as usize, "it is tried again");
+    }
+}
