@@ -1,5 +1,6 @@
 //! HASH: a file read once, cut and hashed; what is wanted is handed out, all of it indexed.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -17,6 +18,8 @@ use super::{Cancel, Cost, FoundChunk, Give, Meter, Place, SearchError, Wanted, o
 
 /// Chunks of one file that are indexed, 48 bytes of memory each. A file that has more is searched each time.
 const MAX_INDEXED: usize = 1 << 19;
+/// Bytes that are handed out at a time, if chunks are shorter.
+const BATCH: u64 = 1 << 20;
 
 /// What became of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,18 +116,38 @@ impl Pass<'_, '_> {
         let chunk = |found: &Descriptor| CutChunk { hash: found.hash, offset: found.offset, len: found.len };
         self.chunks.extend(run.iter().take(room).map(chunk));
         let start = run.first().map_or(0, |first| first.offset);
-        for chunk in run {
-            if (self.wanted)(&chunk.hash) != Some(chunk.len) {
-                continue;
-            }
-            let at = (chunk.offset - start) as usize;
-            let bytes = Bytes::copy_from_slice(&bytes[at..at + chunk.len as usize]);
-            let place = Place { offset: chunk.offset, ..self.place.clone() };
-            if !self.hand_out(FoundChunk { hash: chunk.hash, bytes, place }) {
+        let number = |chunk: &Descriptor| chunk.offset / BATCH;
+        for batch in run.chunk_by(|a, b| number(a) == number(b)) {
+            let found = self.found_in(batch, bytes, start);
+            if !found.is_empty() && !self.hand_out(found) {
                 return Err(ended());
             }
         }
         Ok(())
+    }
+
+    /// What is wanted of some chunks; `bytes` lie at `start` of the file. Those that follow each other share memory.
+    fn found_in(&self, chunks: &[Descriptor], bytes: &[u8], start: u64) -> Vec<FoundChunk> {
+        // A chunk that the file repeats is handed out once, if whoever wants it is told in time.
+        let mut given = HashSet::with_capacity(chunks.len());
+        let wanted = chunks
+            .iter()
+            .filter(|chunk| (self.wanted)(&chunk.hash) == Some(chunk.len) && given.insert(chunk.hash));
+        let wanted: Vec<&Descriptor> = wanted.collect();
+        let runs = wanted.chunk_by(|a, b| a.offset + u64::from(a.len) == b.offset);
+        let mut found = Vec::with_capacity(wanted.len());
+        for run in runs {
+            let len = run.iter().map(|chunk| chunk.len as usize).sum::<usize>();
+            let at = run.first().map_or(0, |first| first.offset);
+            let from = (at - start) as usize;
+            let memory = Bytes::copy_from_slice(&bytes[from..from + len]);
+            found.extend(run.iter().map(|chunk| {
+                let from = (chunk.offset - at) as usize;
+                let place = Place { offset: chunk.offset, ..self.place.clone() };
+                FoundChunk { hash: chunk.hash, bytes: memory.slice(from..from + chunk.len as usize), place }
+            }));
+        }
+        found
     }
 
     /// The whole file, if it is an object of one piece and was not cut into one chunk: handed out if it is
@@ -137,16 +160,13 @@ impl Pass<'_, '_> {
             return Ok(());
         }
         let found = warm(file, &self.place, &Descriptor { hash, len, offset: 0 });
-        if found.is_none_or(|chunk| self.hand_out(chunk)) { Ok(()) } else { Err(SearchError::Cancelled) }
+        let is_taken = found.is_none_or(|chunk| self.hand_out(vec![chunk]));
+        if is_taken { Ok(()) } else { Err(SearchError::Cancelled) }
     }
 
-    fn hand_out(&mut self, chunk: FoundChunk) -> bool {
-        // A chunk that the file repeats is handed out once, if whoever wants it is told in time.
-        if (self.wanted)(&chunk.hash).is_none() {
-            return true;
-        }
+    fn hand_out(&mut self, found: Vec<FoundChunk>) -> bool {
         let give = &mut self.give;
-        self.is_refused = !self.meter.aside(|| give(chunk));
+        self.is_refused = !self.meter.aside(|| give(found));
         !self.is_refused
     }
 }

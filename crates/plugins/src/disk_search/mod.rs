@@ -134,8 +134,8 @@ pub struct Place {
 /// by one thread at a time: it must be quick.
 pub type Wanted = dyn Fn(&ChunkHash) -> Option<u32> + Send + Sync;
 
-/// Takes what is found, and may make the operation wait; false ends it.
-pub type Give<'a> = dyn FnMut(FoundChunk) -> bool + 'a;
+/// Takes what is found, some chunks at a time, and may make the operation wait; false ends it.
+pub type Give<'a> = dyn FnMut(Vec<FoundChunk>) -> bool + 'a;
 
 /// Why an operation found nothing, or not all.
 #[derive(Debug, Error)]

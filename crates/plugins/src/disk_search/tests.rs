@@ -46,8 +46,8 @@ impl Disk {
 
     fn hash(&self, file: &Candidate, wanted: &Wanted) -> (Result<HashOutcome, SearchError>, Vec<FoundChunk>) {
         let mut found = Vec::new();
-        let mut give = |chunk| {
-            found.push(chunk);
+        let mut give = |chunks: Vec<FoundChunk>| {
+            found.extend(chunks);
             true
         };
         let (result, _) = hash(&self.store, file, &CUT_BY, false, wanted, &Cancel::default(), &mut give);
@@ -60,8 +60,8 @@ impl Disk {
 
     fn read(&self, chunks: &[Indexed], wanted: &Wanted) -> (ReadBack, Vec<FoundChunk>, Cost) {
         let mut found = Vec::new();
-        let mut give = |chunk| {
-            found.push(chunk);
+        let mut give = |chunks: Vec<FoundChunk>| {
+            found.extend(chunks);
             true
         };
         let (result, cost) = cache_read(&self.store, chunks, wanted, &Cancel::default(), &mut give);
@@ -181,9 +181,9 @@ fn wants_of_another_length_and_those_satisfied_meanwhile_get_nothing() {
     let wants = Arc::clone(&open);
     let wanted = move |hash: &ChunkHash| wants.lock().unwrap().get(hash).map(|bytes| bytes.len() as u32);
     let mut found = Vec::new();
-    let mut give = |chunk: FoundChunk| {
-        open.lock().unwrap().remove(&chunk.hash);
-        found.push(chunk);
+    let mut give = |chunks: Vec<FoundChunk>| {
+        chunks.iter().for_each(|chunk| drop(open.lock().unwrap().remove(&chunk.hash)));
+        found.extend(chunks);
         true
     };
     hash(&disk.store, &file, &CUT_BY, false, &wanted, &Cancel::default(), &mut give).0.unwrap();
@@ -270,11 +270,11 @@ fn a_file_changed_while_it_is_read_gives_what_was_right_and_is_not_indexed() {
     let file = disk.write("file", &data);
     let wanted = chunks(&data);
     let (mut found, path) = (Vec::new(), file.path());
-    let mut give = |chunk: FoundChunk| {
+    let mut give = |chunks: Vec<FoundChunk>| {
         if found.is_empty() {
             fs::write(&path, noise(7, 40 << 20)).unwrap();
         }
-        found.push(chunk);
+        found.extend(chunks);
         true
     };
     let (result, _) =
@@ -417,7 +417,7 @@ fn operations_are_worked_off_and_each_ends_once() {
                     executor.submit(Operation::Hash { candidate, parameters: CUT_BY, again: false }).unwrap();
                 }
             }
-            Event::Found { chunk, .. } => found.push(chunk),
+            Event::Found { chunks, .. } => found.extend(chunks),
             Event::Ended { id, result, cost } => {
                 assert!(cost.stats > 0);
                 ended.push((id, result.unwrap()));
@@ -438,8 +438,8 @@ fn operations_are_worked_off_and_each_ends_once() {
     let places = names.into_iter().zip(places.into_iter().flatten()).collect();
     executor.submit(Operation::CacheRead(places)).unwrap();
     let mut read = Vec::new();
-    while let Some(Event::Found { chunk, .. }) = events.blocking_recv() {
-        read.push(chunk);
+    while let Some(Event::Found { chunks, .. }) = events.blocking_recv() {
+        read.extend(chunks);
     }
     assert_found(&read, &wanted);
     assert_eq!((executor.outstanding(), executor.bytes_in_flight()), (0, 0));

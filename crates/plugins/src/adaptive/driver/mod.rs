@@ -82,7 +82,7 @@ pub(super) enum Told {
         saved: u32,
     },
     /// What the disk found has reached the session.
-    Given(Tag),
+    Given(Vec<Tag>),
     /// The network did not bring one.
     Ended {
         /// Which.
@@ -225,7 +225,7 @@ impl Driver {
                 self.feed(Event::Arrived { tag, len, saved });
                 self.end(tag, None);
             }
-            Told::Given(tag) => self.end(tag, None),
+            Told::Given(tags) => tags.into_iter().for_each(|tag| self.end(tag, None)),
             // Cancelled with others that the disk had: it is still wanted.
             Told::Ended { tag, outcome: Outcome::Cancelled } => self.feed(Event::NotBrought(vec![tag])),
             Told::Ended { tag, outcome: Outcome::RetryLater(_) } if self.gives_up_delta(tag) => {
