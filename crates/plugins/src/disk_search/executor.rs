@@ -18,7 +18,7 @@ use towpath_store::disk::chunk_index::Location;
 
 use super::cached::Indexed;
 use super::{
-    Cancel, Candidate, Cost, Directory, FoundChunk, HashOutcome, Listing, PATIENCE, ReadBack, Rest,
+    Cancel, Candidate, Cost, Directory, FoundChunk, HashOutcome, Listing, Occasion, PATIENCE, ReadBack, Rest,
     SearchError, Wanted, cache_check, cache_read, hash, stat,
 };
 
@@ -65,8 +65,8 @@ pub enum Operation {
         candidate: Candidate,
         /// How it is cut: as the recipe says that its chunks are looked for.
         parameters: Parameters,
-        /// It is read even if the index knows all its chunks.
-        again: bool,
+        /// What is known of it.
+        occasion: Occasion,
     },
     /// CACHE-CHECK: [`cache_check`].
     CacheCheck(Vec<ChunkHash>),
@@ -280,9 +280,10 @@ impl Shared {
                 let (result, cost) = stat(&directory, &**leave_out, cancel, &mut tell);
                 (result.map(|()| Finished::Stat), cost)
             }
-            Operation::Hash { candidate, parameters, again } => {
+            Operation::Hash { candidate, parameters, occasion } => {
                 let (store, wanted) = (&self.store, &**wanted);
-                let (result, cost) = hash(store, &candidate, &parameters, again, wanted, cancel, &mut give);
+                let (result, cost) =
+                    hash(store, &candidate, &parameters, occasion, wanted, cancel, &mut give);
                 (result.map(Finished::Hash), cost)
             }
             Operation::CacheCheck(hashes) => {

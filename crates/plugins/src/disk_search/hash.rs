@@ -9,9 +9,8 @@ use bytes::Bytes;
 use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::pieces::Layout;
 use towpath_content::recipe::Descriptor;
-use towpath_store::cutting::cut_and_hash_open_file;
 use towpath_store::disk::chunk_index::{CutChunk, CutFile};
-use towpath_store::{DiskStore, FileRecord, Hashed, StoreError};
+use towpath_store::{DiskStore, FileRecord, Hashed, StoreError, cut_and_hash_open_file, cut_open_file};
 
 use super::stat::Candidate;
 use super::{Cancel, Cost, FoundChunk, Give, Meter, Place, SearchError, Wanted, open};
@@ -20,6 +19,18 @@ use super::{Cancel, Cost, FoundChunk, Give, Meter, Place, SearchError, Wanted, o
 const MAX_INDEXED: usize = 1 << 19;
 /// Bytes that are handed out at a time, if chunks are shorter.
 const BATCH: u64 = 1 << 20;
+
+/// What is known of a file that is hashed, and what will be of use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occasion {
+    /// It is read unless it was cut like this before: its chunks are found by
+    /// [`cache_check`](super::cache_check).
+    New,
+    /// It is read even if the index knows all its chunks: many of them are found sooner so.
+    Again,
+    /// It is about to be replaced: nothing of it is indexed, unless it is little.
+    Replaced,
+}
 
 /// What became of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,21 +45,21 @@ pub enum HashOutcome {
 /// Cuts the file with `parameters`, hands out what is `wanted` of it, and indexes chunks and content.
 ///
 /// A hash that is wanted is compared with each chunk's and, if the object would be of one piece, with that
-/// of the whole file. A file that was cut like this before is read `again` only if that is said: its chunks
-/// are found by [`cache_check`](super::cache_check), and many of them sooner by reading it as a whole.
+/// of the whole file.
 pub fn hash(
     store: &DiskStore,
     candidate: &Candidate,
     parameters: &Parameters,
-    again: bool,
+    occasion: Occasion,
     wanted: &Wanted,
     cancel: &Cancel,
     give: &mut Give<'_>,
 ) -> (Result<HashOutcome, SearchError>, Cost) {
     let meter = Meter::start();
     let place = Place { path: candidate.path().into(), offset: 0, size: candidate.stamp.size };
-    let mut pass = Pass { wanted, cancel, give, meter, place, chunks: Vec::new(), is_refused: false };
-    let result = pass.run(store, candidate, parameters, again);
+    let mut pass =
+        Pass { wanted, cancel, give, meter, place, chunks: Vec::new(), is_indexed: true, is_refused: false };
+    let result = pass.run(store, candidate, parameters, occasion);
     (result, pass.meter.stop())
 }
 
@@ -60,6 +71,8 @@ struct Pass<'a, 'g> {
     /// The file's first byte.
     place: Place,
     chunks: Vec<CutChunk>,
+    /// Its chunks go to the index.
+    is_indexed: bool,
     /// Nobody takes what is found any more.
     is_refused: bool,
 }
@@ -70,7 +83,7 @@ impl Pass<'_, '_> {
         store: &DiskStore,
         candidate: &Candidate,
         parameters: &Parameters,
-        again: bool,
+        occasion: Occasion,
     ) -> Result<HashOutcome, SearchError> {
         self.cancel.check()?;
         let path = candidate.path();
@@ -80,20 +93,18 @@ impl Pass<'_, '_> {
             return Err(SearchError::OtherFileSystem(path));
         }
         let index = store.chunk_index();
-        if !again && index.is_cut(&path, &stamp, parameters).map_err(SearchError::Index)? {
+        let is_known = || index.is_cut(&path, &stamp, parameters).map_err(SearchError::Index);
+        if occasion == Occasion::New && is_known()? {
             return Ok(HashOutcome::Known);
+        }
+        self.is_indexed = occasion != Occasion::Replaced || is_one_piece(stamp.size);
+        if !self.is_indexed {
+            let cut = cut_open_file(&file, &path, parameters, &mut |run, bytes| self.take(run, bytes));
+            return self.ended(cut).map(|_| HashOutcome::Read);
         }
         let hashed =
             cut_and_hash_open_file(&file, &path, parameters, &mut |run, bytes| self.take(run, bytes));
-        self.cancel.check()?;
-        if self.is_refused {
-            return Err(SearchError::Cancelled);
-        }
-        let hashed = hashed.map_err(|error| match error {
-            StoreError::SourceChanged { path } => SearchError::Changed(path),
-            StoreError::Io { source, .. } => SearchError::Unreadable { path: path.clone(), source },
-            other => SearchError::Index(other),
-        })?;
+        let hashed = self.ended(hashed)?;
         self.take_whole(&file, &hashed)?;
         let Hashed { stamp, settled, .. } = hashed;
         if self.chunks.len() < MAX_INDEXED {
@@ -105,6 +116,21 @@ impl Pass<'_, '_> {
         Ok(HashOutcome::Read)
     }
 
+    /// What came of reading it.
+    fn ended<T>(&self, result: Result<T, StoreError>) -> Result<T, SearchError> {
+        self.cancel.check()?;
+        if self.is_refused {
+            return Err(SearchError::Cancelled);
+        }
+        result.map_err(|error| match error {
+            StoreError::SourceChanged { path } => SearchError::Changed(path),
+            StoreError::Io { source, .. } => {
+                SearchError::Unreadable { path: self.place.path.to_path_buf(), source }
+            }
+            other => SearchError::Index(other),
+        })
+    }
+
     /// Takes a run of chunks, with the bytes that were just hashed.
     fn take(&mut self, run: &[Descriptor], bytes: &[u8]) -> io::Result<()> {
         if self.cancel.is_cancelled() {
@@ -112,7 +138,7 @@ impl Pass<'_, '_> {
         }
         self.meter.cost.chunks += run.len() as u64;
         self.meter.cost.bytes += run.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>();
-        let room = MAX_INDEXED - self.chunks.len();
+        let room = if self.is_indexed { MAX_INDEXED - self.chunks.len() } else { 0 };
         let chunk = |found: &Descriptor| CutChunk { hash: found.hash, offset: found.offset, len: found.len };
         self.chunks.extend(run.iter().take(room).map(chunk));
         let start = run.first().map_or(0, |first| first.offset);
@@ -175,9 +201,12 @@ impl Pass<'_, '_> {
 /// it by its name; none if it was cut into one chunk, which is the same.
 pub fn whole_as_chunk(hashed: &Hashed, chunks: usize) -> Option<CutChunk> {
     let size = hashed.stamp.size;
-    let is_one_piece = Layout::of(size).is_ok_and(|layout| layout.count() == 1);
-    let len = u32::try_from(size).ok().filter(|_| is_one_piece && chunks > 1)?;
+    let len = u32::try_from(size).ok().filter(|_| is_one_piece(size) && chunks > 1)?;
     Some(CutChunk { hash: ChunkHash(*hashed.oid.digest()), offset: 0, len })
+}
+
+fn is_one_piece(size: u64) -> bool {
+    Layout::of(size).is_ok_and(|layout| layout.count() == 1)
 }
 
 /// The bytes of a chunk that was read a moment ago. They are compared again, since they are another copy of what

@@ -39,7 +39,7 @@ use towpath_store::StoreError;
 
 pub use cached::{Indexed, ReadBack, cache_check, cache_read};
 pub use executor::{Event, Executor, Finished, InFlight, Limits, Operation, OperationId, Rules};
-pub use hash::{HashOutcome, hash, whole_as_chunk};
+pub use hash::{HashOutcome, Occasion, hash, whole_as_chunk};
 pub use open::read;
 pub use scope::Scope;
 pub use stat::{Candidate, Directory, Listing, stat};

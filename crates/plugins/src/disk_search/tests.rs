@@ -50,7 +50,8 @@ impl Disk {
             found.extend(chunks);
             true
         };
-        let (result, _) = hash(&self.store, file, &CUT_BY, false, wanted, &Cancel::default(), &mut give);
+        let (result, _) =
+            hash(&self.store, file, &CUT_BY, Occasion::New, wanted, &Cancel::default(), &mut give);
         (result, found)
     }
 
@@ -186,9 +187,29 @@ fn wants_of_another_length_and_those_satisfied_meanwhile_get_nothing() {
         found.extend(chunks);
         true
     };
-    hash(&disk.store, &file, &CUT_BY, false, &wanted, &Cancel::default(), &mut give).0.unwrap();
+    hash(&disk.store, &file, &CUT_BY, Occasion::New, &wanted, &Cancel::default(), &mut give).0.unwrap();
     assert_eq!(found.len(), all.len());
     assert_found(&found, &all);
+}
+
+#[test]
+fn what_is_about_to_be_replaced_gives_its_chunks_and_is_indexed_only_if_it_is_little() {
+    let disk = Disk::new();
+    for (name, len, indexed) in [("large", 700_000, 0), ("little", 100_000, 1)] {
+        let data = noise(13, len);
+        let file = disk.write(name, &data);
+        let (wanted, mut found) = (chunks(&data), Vec::new());
+        let mut give = |chunks: Vec<FoundChunk>| {
+            found.extend(chunks);
+            true
+        };
+        let (replaced, cancel) = (Occasion::Replaced, Cancel::default());
+        let (result, _) = hash(&disk.store, &file, &CUT_BY, replaced, &wanting(&wanted), &cancel, &mut give);
+        assert_eq!(result.unwrap(), HashOutcome::Read);
+        assert_found(&found, &wanted);
+        disk.store.chunk_index().flush().unwrap();
+        assert_eq!(disk.store.chunk_index().totals().unwrap().files, indexed, "{name}");
+    }
 }
 
 #[test]
@@ -278,7 +299,7 @@ fn a_file_changed_while_it_is_read_gives_what_was_right_and_is_not_indexed() {
         true
     };
     let (result, _) =
-        hash(&disk.store, &file, &CUT_BY, false, &wanting(&wanted), &Cancel::default(), &mut give);
+        hash(&disk.store, &file, &CUT_BY, Occasion::New, &wanting(&wanted), &Cancel::default(), &mut give);
     assert!(matches!(result, Err(SearchError::Changed(_))), "{result:?}");
     assert!(found.iter().all(|chunk| wanted[&chunk.hash] == chunk.bytes));
     assert!(!found.is_empty() && found.len() < wanted.len());
@@ -301,7 +322,8 @@ fn operations_end_soon_after_they_are_cancelled_or_nobody_takes_what_they_find()
             }
             !by_refusal
         };
-        let (result, _) = hash(&disk.store, &file, &CUT_BY, false, &wanting(&wanted), &cancel, &mut give);
+        let (result, _) =
+            hash(&disk.store, &file, &CUT_BY, Occasion::New, &wanting(&wanted), &cancel, &mut give);
         assert!(matches!(result, Err(SearchError::Cancelled)), "{result:?}");
         assert!(count < wanted.len());
     }
@@ -414,7 +436,9 @@ fn operations_are_worked_off_and_each_ends_once() {
                     executor.submit(Operation::Stat(directory)).unwrap();
                 }
                 for candidate in listing.files {
-                    executor.submit(Operation::Hash { candidate, parameters: CUT_BY, again: false }).unwrap();
+                    executor
+                        .submit(Operation::Hash { candidate, parameters: CUT_BY, occasion: Occasion::New })
+                        .unwrap();
                 }
             }
             Event::Found { chunks, .. } => found.extend(chunks),
@@ -453,7 +477,8 @@ fn a_slow_taker_holds_bytes_back_and_a_full_queue_gives_operations_back() {
     let wanted = chunks(&data);
     let limits = Limits { bytes: 100 << 10, operations: 2, ..Limits::default() };
     let (executor, mut events) = start(&disk, &wanted, limits);
-    let operation = || Operation::Hash { candidate: file.clone(), parameters: CUT_BY, again: false };
+    let operation =
+        || Operation::Hash { candidate: file.clone(), parameters: CUT_BY, occasion: Occasion::New };
     let ids = [executor.submit(operation()).unwrap(), executor.submit(operation()).unwrap()];
     assert_eq!(executor.submit(operation()), Err(operation()));
     let mut held = Vec::new();
@@ -476,7 +501,9 @@ fn dropping_the_executor_ends_its_threads() {
     let data = noise(12, 8 << 20);
     let file = disk.write("file", &data);
     let (executor, mut events) = start(&disk, &chunks(&data), Limits { bytes: 1, ..Limits::default() });
-    executor.submit(Operation::Hash { candidate: file, parameters: CUT_BY, again: false }).unwrap();
+    executor
+        .submit(Operation::Hash { candidate: file, parameters: CUT_BY, occasion: Occasion::New })
+        .unwrap();
     let first = events.blocking_recv();
     assert!(matches!(first, Some(Event::Found { .. })));
     drop(executor);

@@ -22,7 +22,7 @@ use crate::adaptive::heuristics::File;
 use crate::adaptive::operations::{Operation, OperationId, Span};
 use crate::adaptive::paths::Directory;
 use crate::disk_search::scope::Mounts;
-use crate::disk_search::{self, Candidate, Finished, FoundChunk, InFlight, Rules};
+use crate::disk_search::{self, Candidate, Finished, FoundChunk, InFlight, Occasion, Rules};
 use crate::local::SOURCE;
 
 /// Directories that were listed, remembered by device and inode so that none is listed twice.
@@ -133,8 +133,13 @@ impl Driver {
         let name = path_of(&file.name).into_os_string();
         let stamp = Stamp::of_path(&dir.join(&name)).ok()?;
         let candidate = Candidate { dir, name, stamp };
-        let again = self.promised.contains(&*candidate.path());
-        Some(disk_search::Operation::Hash { candidate, parameters, again })
+        let path = candidate.path();
+        let occasion = match () {
+            () if self.destinations.contains(&path) => Occasion::Replaced,
+            () if self.promised.contains(&*path) => Occasion::Again,
+            () => Occasion::New,
+        };
+        Some(disk_search::Operation::Hash { candidate, parameters, occasion })
     }
 
     /// A directory, with the file system that the search came from into it.
