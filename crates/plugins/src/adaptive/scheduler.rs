@@ -454,8 +454,9 @@ impl Scheduler {
             let (rate, round_trip) = (self.network.rate(now), self.gauge.round_trip());
             let outstanding = self.network.outstanding();
             let saved = if rate > 0.0 { self.account.from_disk() as f64 / rate } else { 0.0 };
-            if !arrival::is_sooner_from_network(eta, round_trip, outstanding, bytes.min(64 << 10), rate)
-                && self.network.may_wait(now, self.network_time(now), saved)
+            let is_sooner =
+                arrival::is_sooner_from_network(eta, round_trip, outstanding, bytes.min(64 << 10), rate);
+            if (!is_sooner || self.competes(id)) && self.network.may_wait(now, self.network_time(now), saved)
             {
                 self.is_withholding = true;
                 return;
@@ -467,6 +468,13 @@ impl Scheduler {
             self.network.asked(now, run.iter().map(|chunk| u64::from(chunk.len)).sum());
             actions.push(Action::AskNetwork(run.into_iter().map(|chunk| chunk.tag).collect()));
         }
+    }
+
+    /// True if what the network brings of a group takes processors from the file that is being read for it, and that
+    /// brings it.
+    fn competes(&self, id: GroupId) -> bool {
+        let is_brought = |it: &Running| !it.is_paused && it.found.contains(&id);
+        self.gauge.processors_are_short() && self.running.values().any(is_brought)
     }
 
     /// True in the first moments of a search on a slow network, while something is looked at that is over soon.

@@ -40,6 +40,8 @@ pub(super) struct Comparison {
     good: f64,
     reading: u64,
     rate: Rate,
+    /// Bytes that were good.
+    kept: u64,
     looks: u32,
     last_look: Duration,
 }
@@ -63,6 +65,7 @@ impl Default for Comparison {
             good: 1.0,
             reading: 0,
             rate: Rate::default(),
+            kept: 0,
             looks: 0,
             last_look: Duration::ZERO,
         }
@@ -93,6 +96,11 @@ impl Comparison {
     /// Bytes a second that were read and hashed, 0 if nothing was yet.
     pub(super) fn rate(&self, now: Duration) -> f64 {
         self.rate.get(now, u64::MAX)
+    }
+
+    /// Bytes that were good.
+    pub(super) const fn kept(&self) -> u64 {
+        self.kept
     }
 
     /// Whether pieces are likely good.
@@ -140,6 +148,7 @@ impl Comparison {
     pub(super) fn compared(&mut self, bytes: u64, is_good: bool, now: Duration) {
         self.reading = self.reading.saturating_sub(1);
         self.rate.arrived(now, bytes, self.reading == 0);
+        self.kept += if is_good { bytes } else { 0 };
         self.good += WEIGHT * (f64::from(u8::from(is_good)) - self.good);
     }
 

@@ -343,6 +343,7 @@ impl Driver {
             receive_queue: pressure.receive_queue.max(path.receive_queue),
             window: chunk_window(rate, path.round_trip, self.network.window()),
             round_trip: path.round_trip,
+            processors: self.shared.processors.wait(self.shared.now()),
         }));
         self.feed(Event::Tick);
         self.shared.set_account(self.scheduler.account());
