@@ -243,6 +243,7 @@ impl Scheduler {
                     self.see_directory(directory, true);
                 }
             }
+            Event::Seen(files) => files.into_iter().for_each(|file| self.see_file(Arc::new(file), 0, true)),
             Event::Withdrawn(tags) => self.withdraw(now, &tags),
             Event::Found { operation, tags } => self.found(now, operation, &tags, actions),
             Event::Arrived { tag, len, saved } => {
@@ -335,7 +336,7 @@ impl Scheduler {
         };
         let directory = directory.clone();
         directories.into_iter().for_each(|name| self.see_directory(directory.child(&name), false));
-        files.into_iter().for_each(|file| self.see_file(Arc::new(file), 0));
+        files.into_iter().for_each(|file| self.see_file(Arc::new(file), 0, false));
     }
 
     /// A directory becomes a candidate. What was named from outside is remembered, since its parent
@@ -350,12 +351,13 @@ impl Scheduler {
         self.add(Operation::Stat(directory), 0);
     }
 
-    fn see_file(&mut self, file: Arc<File>, promised: u64) {
+    /// A file becomes a candidate. One that may be listed later, too, is remembered.
+    fn see_file(&mut self, file: Arc<File>, promised: u64, may_come_again: bool) {
         let known = BuildHasherDefault::<DefaultHasher>::default().hash_one((&file.directory, &file.name));
         if file.size == 0 || self.seen_files.contains(&known) {
             return;
         }
-        if promised > 0 && self.seen_files.len() < REMEMBERED {
+        if may_come_again && self.seen_files.len() < REMEMBERED {
             self.seen_files.insert(known);
         }
         self.add(Operation::Hash(file), promised);
@@ -365,7 +367,7 @@ impl Scheduler {
     fn see_hits(&mut self, file: Arc<File>, mut spans: Vec<Span>) {
         let chunks = spans.len() as u64;
         if reading(chunks, file.size, &self.costs) == Reading::WholeFile {
-            return self.see_file(file, chunks);
+            return self.see_file(file, chunks, true);
         }
         spans.sort_unstable_by_key(|span| span.offset);
         self.add(Operation::Read { file, spans }, chunks);
@@ -473,8 +475,7 @@ impl Scheduler {
     /// True if what the network brings of a group takes processors from the file that is being read for it, and that
     /// brings it.
     fn competes(&self, id: GroupId) -> bool {
-        let is_brought = |it: &Running| !it.is_paused && it.found.contains(&id);
-        self.gauge.processors_are_short() && self.running.values().any(is_brought)
+        self.gauge.processors_are_short() && self.running.values().any(|it| it.found.contains(&id))
     }
 
     /// True in the first moments of a search on a slow network, while something is looked at that is over soon.
