@@ -16,7 +16,7 @@ use super::account::{Account, Bottleneck};
 use super::arrival::{self, Step};
 use super::costs::Costs;
 use super::event::{Action, End, Event};
-use super::groups::{GroupId, Groups, State};
+use super::groups::{Chunk, GroupId, Groups, State};
 use super::heuristics::File;
 use super::network::Network;
 use super::operations::{Candidate, Candidates, Limits, Operation, OperationId, Reading, Span, reading};
@@ -280,6 +280,9 @@ impl Scheduler {
         let mut unneeded = Vec::new();
         for &tag in tags {
             let Some((group, ..)) = self.groups.find(tag) else { continue };
+            if !is_index {
+                self.groups.reached(tag);
+            }
             if let Some(running) = self.running.get_mut(&operation)
                 && running.found.insert(group)
             {
@@ -453,6 +456,11 @@ impl Scheduler {
                 return;
             }
             let bytes = RUN.min(room);
+            let passed = self.groups.take_passed(id, bytes);
+            if !passed.is_empty() {
+                self.ask(now, passed, actions);
+                continue;
+            }
             let (rate, round_trip) = (self.network.rate(now), self.gauge.round_trip());
             let outstanding = self.network.outstanding();
             let saved = if rate > 0.0 { self.account.from_disk() as f64 / rate } else { 0.0 };
@@ -467,9 +475,13 @@ impl Scheduler {
             if run.is_empty() {
                 return;
             }
-            self.network.asked(now, run.iter().map(|chunk| u64::from(chunk.len)).sum());
-            actions.push(Action::AskNetwork(run.into_iter().map(|chunk| chunk.tag).collect()));
+            self.ask(now, run, actions);
         }
+    }
+
+    fn ask(&mut self, now: Duration, run: Vec<Chunk>, actions: &mut Vec<Action>) {
+        self.network.asked(now, run.iter().map(|chunk| u64::from(chunk.len)).sum());
+        actions.push(Action::AskNetwork(run.into_iter().map(|chunk| chunk.tag).collect()));
     }
 
     /// True if what the network brings of a group takes processors from the file that is being read for it, and that

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use towpath_transfer::Tag;
 use towpath_transfer::rate::Rate;
 
 use crate::adaptive::costs::Costs;
@@ -34,13 +35,18 @@ fn rate() -> Rate {
     rate
 }
 
-fn asked_for(action: &Action) -> usize {
-    if let Action::AskNetwork(tags) = action { tags.len() } else { 0 }
+/// What the network is asked for.
+fn asked_for(actions: &[Action]) -> Vec<Tag> {
+    let asked = actions.iter().filter_map(|action| match action {
+        Action::AskNetwork(tags) => Some(tags),
+        _ => None,
+    });
+    asked.flatten().copied().collect()
 }
 
-/// How many chunks the network is asked for in half a second, in which the file in the place of another one brings
-/// 300 MB/s of it.
-fn asked(processors: u64) -> usize {
+/// What the network is asked for in half a second, in which the file in the place of another one is read at 300 MB/s
+/// and brings what it `has`.
+fn asked(processors: u64, has: impl Fn(Tag) -> bool) -> Vec<Tag> {
     let limits = Limits::default();
     let mut scheduler =
         Scheduler::new(Settings { limits, parallel: 1, costs: Costs::default(), rate: rate() });
@@ -53,30 +59,35 @@ fn asked(processors: u64) -> usize {
         _ => None,
     });
     let operation = hashing.expect("what lies in its place is read at once");
-    let (mut asked, mut found) = (0, 0);
+    let mut asked = Vec::new();
     let pressure = Queues { window: 4 << 20, round_trip: at(1), processors, ..Queues::default() };
-    for ms in (101..600).step_by(10) {
-        let tags = (found..found + 180).collect();
-        found += 180;
+    for (step, ms) in (101..600).step_by(10).enumerate() {
+        let first = 180 * step as u64;
+        let tags = (first..first + 180).filter(|tag| has(*tag)).collect();
         let mut actions = scheduler.handle(at(ms), Event::Found { operation, tags });
         actions.extend(scheduler.handle(at(ms), Event::Pressure(pressure)));
+        let under_way = asked_for(&actions);
         // In ten milliseconds it brings no more.
-        for action in actions {
-            let Action::AskNetwork(tags) = action else { continue };
-            asked += tags.len();
-            for tag in tags {
-                let arrived = Event::Arrived { tag, len: CHUNK, saved: 0 };
-                let next = scheduler.handle(at(ms), arrived);
-                asked += next.iter().map(asked_for).sum::<usize>();
-            }
+        for tag in &under_way {
+            let next = scheduler.handle(at(ms), Event::Arrived { tag: *tag, len: CHUNK, saved: 0 });
+            asked.extend(asked_for(&next));
         }
+        asked.extend(under_way);
     }
     asked
 }
 
 #[test]
 fn the_network_leaves_processors_that_are_short_to_a_file_that_brings_what_is_missing() {
-    let (free, short) = (asked(0), asked(100));
+    let (free, short) = (asked(0, |_| true).len(), asked(100, |_| true).len());
     assert!(free > 500, "{free}");
     assert!(short < free / 20, "{short} of {free}");
+}
+
+#[test]
+fn the_network_brings_at_once_what_a_file_was_passed_over_for() {
+    let mut asked = asked(100, |tag| tag % 20 > 0);
+    asked.sort_unstable();
+    let passed: Vec<Tag> = (0..8000).filter(|tag| tag % 20 == 0).collect();
+    assert!(asked.len() < 500 && passed.iter().all(|tag| asked.contains(tag)), "{asked:?}");
 }
