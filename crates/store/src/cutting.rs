@@ -43,13 +43,13 @@ pub struct Scanned {
 }
 
 /// Takes chunks in order; an error ends the pass.
-pub type Take<'a> = dyn FnMut(&[Descriptor]) -> io::Result<()> + 'a;
+pub(crate) type Take<'a> = dyn FnMut(&[Descriptor]) -> io::Result<()> + 'a;
 
 /// Takes chunks in order with their bytes, which lie end to end; an error ends the pass.
 pub type TakeBytes<'a> = dyn FnMut(&[Descriptor], &[u8]) -> io::Result<()> + 'a;
 
 /// Cuts an open file with `parameters` and hands its chunks to `take`, in order, some 16 MiB of them
-/// at a time; `path` is for messages.
+/// at a time, with their bytes as they were hashed; `path` is for messages.
 ///
 /// The stamp is compared before and after. If the file was changed meanwhile, what `take` was given
 /// says nothing of it.
@@ -57,15 +57,14 @@ pub fn cut_open_file(
     file: &File,
     path: &Path,
     parameters: &Parameters,
-    take: &mut Take<'_>,
+    take: &mut TakeBytes<'_>,
 ) -> Result<Scanned, StoreError> {
     let before = Before::of(file, path)?;
-    cut_since(&before, file, path, parameters, None, &mut |chunks, _| take(chunks))?;
+    cut_since(&before, file, path, parameters, None, take)?;
     Ok(Scanned { stamp: before.stamp, settled: before.settled })
 }
 
-/// As [`cut_open_file`], and the content's name and the values of its pieces too; each byte is read once, and
-/// handed over as it was hashed.
+/// As [`cut_open_file`], and the content's name and the values of its pieces too; each byte is read once.
 pub fn cut_and_hash_open_file(
     file: &File,
     path: &Path,
@@ -389,7 +388,7 @@ mod tests {
             let alone = hash_open_file(file.as_file(), file.path()).unwrap();
             assert_eq!((hashed.oid, &hashed.values), (Oid::of(&data), &alone.values), "{what}");
             found = Vec::new();
-            let mut take = |chunks: &[Descriptor]| {
+            let mut take = |chunks: &[Descriptor], _: &[u8]| {
                 found.extend_from_slice(chunks);
                 Ok(())
             };
@@ -420,16 +419,16 @@ mod tests {
     fn a_pass_ends_when_its_taker_fails_and_when_the_file_changes() {
         let file = file_of(&noise(1, 40 << 20));
         let cut =
-            |take: &mut Take<'_>| cut_open_file(file.as_file(), file.path(), &Parameters::DEFAULT, take);
+            |take: &mut TakeBytes<'_>| cut_open_file(file.as_file(), file.path(), &Parameters::DEFAULT, take);
         let mut calls = 0;
-        let failed = cut(&mut |_| {
+        let failed = cut(&mut |_, _| {
             calls += 1;
             Err(io::ErrorKind::StorageFull.into())
         });
         assert!(matches!(failed, Err(StoreError::Io { .. })) && calls == 1);
-        let changed = cut(&mut |_| file.as_file().set_len(20 << 20));
+        let changed = cut(&mut |_, _| file.as_file().set_len(20 << 20));
         assert!(matches!(changed, Err(StoreError::SourceChanged { .. })), "{changed:?}");
-        let given = cut_open_file(file.as_file(), file.path(), &Parameters::Given, &mut |_| Ok(()));
+        let given = cut_open_file(file.as_file(), file.path(), &Parameters::Given, &mut |_, _| Ok(()));
         assert!(matches!(given, Err(StoreError::Refused { .. })));
     }
 }

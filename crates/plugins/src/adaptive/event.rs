@@ -29,12 +29,12 @@ pub enum Event {
     Look(Vec<Directory>),
     /// These chunks are no longer wanted.
     Withdrawn(Vec<Tag>),
-    /// A disk operation found a chunk, and it is checked.
+    /// A disk operation found chunks, and they are checked.
     Found {
         /// Which operation.
         operation: OperationId,
-        /// Which chunk.
-        tag: Tag,
+        /// Which chunks.
+        tags: Vec<Tag>,
     },
     /// The network brought a chunk.
     Arrived {

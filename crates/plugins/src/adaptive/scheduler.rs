@@ -244,7 +244,7 @@ impl Scheduler {
                 }
             }
             Event::Withdrawn(tags) => self.withdraw(now, &tags),
-            Event::Found { operation, tag } => self.found(now, operation, tag, actions),
+            Event::Found { operation, tags } => self.found(now, operation, &tags, actions),
             Event::Arrived { tag, len, saved } => {
                 self.account.by_delta += u64::from(saved);
                 self.arrived(now, tag, len);
@@ -270,30 +270,33 @@ impl Scheduler {
         }
     }
 
-    fn found(&mut self, now: Duration, operation: OperationId, tag: Tag, actions: &mut Vec<Action>) {
-        let Some((group, ..)) = self.groups.find(tag) else { return };
+    fn found(&mut self, now: Duration, operation: OperationId, tags: &[Tag], actions: &mut Vec<Action>) {
         let (directory, is_index) = match self.running.get(&operation).map(|it| &it.candidate.operation) {
             Some(Operation::Hash(file)) => (Some(file.directory.clone()), false),
             Some(Operation::Read { file, .. }) => (Some(file.directory.clone()), true),
             _ => (None, false),
         };
-        if let Some(running) = self.running.get_mut(&operation)
-            && running.found.insert(group)
-        {
-            self.arrivals.remove(&group);
-        }
-        if directory.is_some_and(|directory| self.groups.found_in(group, &directory)) {
-            self.recomputing.changed();
-        }
-        let Some((state, len)) = self.groups.end(tag) else { return };
-        let source = if is_index { &mut self.account.from_index } else { &mut self.account.from_files };
-        *source += u64::from(len);
-        if state == State::Asked {
-            self.network.given_up(now, u64::from(len));
-            match actions.last_mut() {
-                Some(Action::CancelNetwork(tags)) => tags.push(tag),
-                _ => actions.push(Action::CancelNetwork(vec![tag])),
+        let mut unneeded = Vec::new();
+        for &tag in tags {
+            let Some((group, ..)) = self.groups.find(tag) else { continue };
+            if let Some(running) = self.running.get_mut(&operation)
+                && running.found.insert(group)
+            {
+                self.arrivals.remove(&group);
             }
+            if directory.as_ref().is_some_and(|directory| self.groups.found_in(group, directory)) {
+                self.recomputing.changed();
+            }
+            let Some((state, len)) = self.groups.end(tag) else { continue };
+            let source = if is_index { &mut self.account.from_index } else { &mut self.account.from_files };
+            *source += u64::from(len);
+            if state == State::Asked {
+                self.network.given_up(now, u64::from(len));
+                unneeded.push(tag);
+            }
+        }
+        if !unneeded.is_empty() {
+            actions.push(Action::CancelNetwork(unneeded));
         }
     }
 

@@ -46,6 +46,9 @@ use crate::disk_search::{self, Executor, Scope};
 /// second late costs more than the search saves.
 const TICK: Duration = Duration::from_millis(10);
 
+/// Destinations that are remembered: what is forgotten is indexed in vain.
+const DESTINATIONS: usize = 1 << 16;
+
 /// Where a transfer may search.
 #[derive(Clone)]
 pub struct Search {
@@ -82,7 +85,7 @@ pub(super) enum Told {
         saved: u32,
     },
     /// What the disk found has reached the session.
-    Given(Tag),
+    Given(Vec<Tag>),
     /// The network did not bring one.
     Ended {
         /// Which.
@@ -125,6 +128,8 @@ struct Driver {
     running: HashMap<disk_search::OperationId, Running>,
     located: HashMap<Tag, Location>,
     neighbours: Neighbours,
+    /// Where files of the transfer go: what lies there is about to be replaced.
+    destinations: HashSet<PathBuf>,
     /// Files of which the index says that they hold wanted chunks.
     promised: HashSet<Arc<Path>>,
     listed: HashSet<(u64, u64)>,
@@ -179,6 +184,7 @@ pub(super) async fn run(
         running: HashMap::new(),
         located: HashMap::new(),
         neighbours: Neighbours::default(),
+        destinations: HashSet::new(),
         promised: HashSet::new(),
         listed: HashSet::new(),
         mounts: Vec::new(),
@@ -225,7 +231,7 @@ impl Driver {
                 self.feed(Event::Arrived { tag, len, saved });
                 self.end(tag, None);
             }
-            Told::Given(tag) => self.end(tag, None),
+            Told::Given(tags) => tags.into_iter().for_each(|tag| self.end(tag, None)),
             // Cancelled with others that the disk had: it is still wanted.
             Told::Ended { tag, outcome: Outcome::Cancelled } => self.feed(Event::NotBrought(vec![tag])),
             Told::Ended { tag, outcome: Outcome::RetryLater(_) } if self.gives_up_delta(tag) => {
@@ -274,6 +280,9 @@ impl Driver {
             self.open.insert(want.tag, Open { want, call, delta: DeltaState::Untried });
         }
         for (group, chunks) in groups {
+            if self.destinations.len() < DESTINATIONS {
+                self.destinations.extend(group.destination.clone());
+            }
             self.feed(Event::Wanted { files: vec![Arc::new(self.file(&group))], chunks });
         }
     }

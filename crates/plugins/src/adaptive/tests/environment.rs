@@ -438,7 +438,7 @@ impl<'a> Fetch<'a> {
         for chunk in place(from)..place(to).min(chunks) {
             if self.world.has.contains(&chunk) && self.missing.remove(&chunk) {
                 self.sink += self.chunk();
-                self.tell(Event::Found { operation, tag: chunk });
+                self.tell(Event::Found { operation, tags: vec![chunk] });
             }
         }
     }
