@@ -53,6 +53,8 @@ pub struct Pending {
     trees: usize,
     /// By tree and path.
     dirs: BTreeMap<(usize, Vec<u8>), Waiting>,
+    /// All was looked at once.
+    has_begun: bool,
     rests_until: Option<Instant>,
     rescan: Option<Instant>,
 }
@@ -68,7 +70,8 @@ struct Waiting {
 impl Pending {
     /// All of so many trees is to be indexed at once.
     pub fn new(rhythm: Rhythm, trees: usize, now: Instant) -> Self {
-        let mut pending = Self { rhythm, trees, dirs: BTreeMap::new(), rests_until: None, rescan: Some(now) };
+        let (dirs, rests_until, rescan) = (BTreeMap::new(), None, Some(now));
+        let mut pending = Self { rhythm, trees, dirs, has_begun: false, rests_until, rescan };
         pending.wake(now);
         pending
     }
@@ -145,7 +148,10 @@ impl Pending {
 
     /// A pass has ended; with `is_told_all` the kernel tells of everything that happens from now on.
     pub fn passed(&mut self, took: Duration, is_told_all: bool, now: Instant) {
-        self.rests_until = Some(now + took.saturating_mul(REST).min(LONGEST_REST));
+        // The first pass is long, and does not come again.
+        if std::mem::replace(&mut self.has_begun, true) {
+            self.rests_until = Some(now + took.saturating_mul(REST).min(LONGEST_REST));
+        }
         self.rescan = match (is_told_all, self.rescan) {
             (true, _) => None,
             (false, rescan) => rescan.or(Some(now + self.rhythm.rescan)),
@@ -174,7 +180,7 @@ mod tests {
         let mut pending = Pending::new(RHYTHM, 2, start);
         assert_eq!(pending.due(), Some(start));
         assert_eq!(pending.take(start), [(spot(0, ""), true), (spot(1, ""), true)]);
-        pending.passed(Duration::ZERO, is_told_all, start);
+        pending.passed(Duration::from_secs(500), is_told_all, start);
         (pending, move |seconds| start + Duration::from_secs(seconds))
     }
 

@@ -248,6 +248,8 @@ mod tests {
 
     use super::*;
 
+    const LIMIT: Duration = Duration::from_secs(20);
+
     fn spot(path: &str) -> Spot {
         Spot { tree: 0, path: RelPath::new(path.split('/').filter(|name| !name.is_empty())).unwrap() }
     }
@@ -259,14 +261,33 @@ mod tests {
         }
     }
 
-    /// What is told until nothing more comes.
-    async fn told(notes: &mut Notes) -> Vec<Note> {
-        let mut told = Vec::new();
-        while let Ok(notes) = tokio::time::timeout(Duration::from_millis(100), notes.next()).await {
-            told.extend(notes);
+    /// A directory in which new ones divide what is told.
+    struct Marks {
+        dir: tempfile::TempDir,
+        count: u64,
+    }
+
+    impl Marks {
+        fn new(watches: &Watches) -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            watches.add(fs::File::open(dir.path()).unwrap().as_fd(), Spot { tree: 1, path: RelPath::root() });
+            Self { dir, count: 0 }
         }
-        told.dedup();
-        told
+
+        /// What was told since the last time, the same in a row once.
+        async fn told(&mut self, notes: &mut Notes) -> Vec<Note> {
+            self.count += 1;
+            let name = self.count.to_string();
+            fs::create_dir(self.dir.path().join(&name)).unwrap();
+            let mark = Note::Appeared(Spot { tree: 1, path: RelPath::new([&name]).unwrap() });
+            let mut told = Vec::new();
+            while told.last() != Some(&mark) {
+                told.extend(tokio::time::timeout(LIMIT, notes.next()).await.expect("it is told"));
+            }
+            told.pop();
+            told.dedup();
+            told
+        }
     }
 
     #[tokio::test]
@@ -275,31 +296,32 @@ mod tests {
         let root = folder.path();
         fs::create_dir_all(root.join("a/b")).unwrap();
         let (watches, mut notes) = Watches::start();
+        let mut marks = Marks::new(&watches);
         watch(&watches, root, &["", "a", "a/b"]);
         assert!(watches.are_complete());
 
         fs::write(root.join("a/b/file"), b"x").unwrap();
-        assert_eq!(told(&mut notes).await, [Note::Changed(spot("a/b"))]);
+        assert_eq!(marks.told(&mut notes).await, [Note::Changed(spot("a/b"))]);
         fs::rename(root.join("a/b/file"), root.join("a/file")).unwrap();
-        assert_eq!(told(&mut notes).await, [Note::Changed(spot("a"))]);
+        assert_eq!(marks.told(&mut notes).await, [Note::Changed(spot("a"))]);
         fs::read(root.join("a/file")).unwrap();
         fs::write(root.join(".name.tow-0123456789abcdef"), b"x").unwrap();
         fs::remove_file(root.join("a/file")).unwrap();
-        assert_eq!(told(&mut notes).await, []);
+        assert_eq!(marks.told(&mut notes).await, []);
         fs::create_dir(root.join("new")).unwrap();
-        assert_eq!(told(&mut notes).await, [Note::Appeared(spot("new"))]);
+        assert_eq!(marks.told(&mut notes).await, [Note::Appeared(spot("new"))]);
         fs::rename(root.join("a"), root.join("c")).unwrap();
-        assert_eq!(told(&mut notes).await, [Note::Appeared(spot("c"))]);
+        assert_eq!(marks.told(&mut notes).await, [Note::Appeared(spot("c"))]);
         fs::write(root.join("c/b/file"), b"x").unwrap();
-        assert_eq!(told(&mut notes).await, [], "it is told under its new name once it was looked at");
+        assert_eq!(marks.told(&mut notes).await, [], "it is told under its new name once it was looked at");
         fs::remove_dir_all(root.join("c")).unwrap();
-        assert_eq!(told(&mut notes).await, []);
-        assert_eq!(lock(&watches.known).spots.len(), 1);
+        assert_eq!(marks.told(&mut notes).await, []);
+        assert_eq!(lock(&watches.known).spots.len(), 2);
         fs::rename(root, root.with_extension("moved")).unwrap();
-        assert_eq!(told(&mut notes).await, [Note::Missed]);
+        assert_eq!(marks.told(&mut notes).await, [Note::Missed]);
         fs::remove_dir_all(root.with_extension("moved")).unwrap();
-        assert_eq!(told(&mut notes).await, [Note::Missed]);
-        assert!(lock(&watches.known).spots.is_empty());
+        assert_eq!(marks.told(&mut notes).await, [Note::Missed]);
+        assert_eq!(lock(&watches.known).spots.len(), 1);
     }
 
     #[tokio::test]
@@ -307,12 +329,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         fs::create_dir_all(root.join("a")).unwrap();
-        let (watches, mut notes) = Watches::start_with(1).unwrap();
+        let (watches, mut notes) = Watches::start_with(2).unwrap();
+        let mut marks = Marks::new(&watches);
         watch(&watches, root, &["", "a"]);
         assert!(!watches.are_complete());
         fs::write(root.join("a/file"), b"x").unwrap();
         fs::write(root.join("file"), b"x").unwrap();
-        assert_eq!(told(&mut notes).await, [Note::Changed(spot(""))]);
+        assert_eq!(marks.told(&mut notes).await, [Note::Changed(spot(""))]);
         watches.forget(&spot(""));
         watches.try_again();
         watch(&watches, root, &["a"]);
