@@ -5,7 +5,8 @@
 //! begin usually meets the one that comes from the file's begin within a few chunks; up to there
 //! the latter is cut anew, from there on the former holds. So the chunks are exactly those of a
 //! chunker that goes from the begin to the end, and what lies behind the last one whose end shows goes
-//! before the next window.
+//! before the next window. Windows begin small and grow while they are read quickly: whoever waits for the
+//! first chunks of a slow disk, or wants no more of them, does not wait for 16 MiB.
 //!
 //! Memory: a window of 16 MiB and one chunk of the greatest length.
 
@@ -14,6 +15,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 use towpath_content::chunking::{ChunkHash, Cutter, Parameters};
@@ -26,6 +28,11 @@ use crate::stamp::Stamp;
 
 /// Bytes a core reads at a time, unless it hashes larger pieces for the file's name.
 const BLOCK: usize = LIVE_PIECE as usize;
+/// Bytes of the first window.
+const FIRST_WINDOW: u64 = 1 << 20;
+/// So many times as long is the next window if one was read and hashed this quickly.
+const GROWTH: u64 = 4;
+const QUICK: Duration = Duration::from_millis(50);
 /// Least bytes of a segment.
 const SEGMENT: usize = 1 << 20;
 /// Least segment in greatest chunks: some 64 of average length, of which a few are cut in vain.
@@ -106,16 +113,23 @@ pub(crate) fn cut_file(
 ) -> io::Result<()> {
     let size = layout.size();
     let mut window = Window::new(size, cutter.max_len());
-    for start in (0..size).step_by(WINDOW as usize) {
-        let end = size.min(start + WINDOW);
-        read_ahead(file, end..size.min(end + WINDOW));
+    let (mut start, mut len) = (0, FIRST_WINDOW.max(layout.piece_len()));
+    while start < size {
+        let (end, begun) = (size.min(start + len), Instant::now());
+        read_ahead(file, end..size.min(end + len));
         window.fill(file, start..end, values.as_deref_mut().map(|values| (layout, values)))?;
         let (chunks, bytes) = window.cut(cutter, end == size);
         if !chunks.is_empty() {
             take(&chunks, bytes)?;
         }
+        (start, len) = (end, next_window(len, begun.elapsed()));
     }
     Ok(())
+}
+
+/// Bytes of the next window, after one that took so long.
+fn next_window(len: u64, took: Duration) -> u64 {
+    if took < QUICK { (len * GROWTH).min(WINDOW).max(len) } else { len }
 }
 
 /// Hashes the chunks of a file whose lengths somebody gave.
@@ -153,7 +167,7 @@ struct Window {
 
 impl Window {
     fn new(size: u64, max_len: usize) -> Self {
-        let room = if size > WINDOW { max_len.next_multiple_of(ALIGN) } else { 0 };
+        let room = if size > FIRST_WINDOW { max_len.next_multiple_of(ALIGN) } else { 0 };
         let memory = vec![0; room + ALIGN + size.min(WINDOW) as usize];
         let front = room + memory.as_ptr().align_offset(ALIGN).min(ALIGN);
         Self { memory, front, bytes: front..front, offset: 0 }
@@ -395,6 +409,17 @@ mod tests {
             cut_open_file(file.as_file(), file.path(), &parameters, &mut take).unwrap();
             assert!(found == expected, "{what}, not named");
         }
+    }
+
+    #[test]
+    fn windows_grow_while_they_are_quick() {
+        let (quick, slow) = (Duration::from_millis(1), Duration::from_secs(1));
+        let lens = [quick, slow, quick, quick, quick].into_iter().scan(FIRST_WINDOW, |len, took| {
+            *len = next_window(*len, took);
+            Some(*len >> 20)
+        });
+        assert_eq!(lens.collect::<Vec<_>>(), [4, 4, 16, 16, 16]);
+        assert_eq!(next_window(64 << 20, quick), 64 << 20, "a piece is as long");
     }
 
     #[test]

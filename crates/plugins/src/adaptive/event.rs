@@ -27,6 +27,8 @@ pub enum Event {
     /// These directories may be searched, with what is in them. The scheduler looks nowhere else: give
     /// the destination, those above it as far as allowed, and what the user named.
     Look(Vec<Directory>),
+    /// These files are there, where some of the transfer go: most likely older versions.
+    Seen(Vec<File>),
     /// These chunks are no longer wanted.
     Withdrawn(Vec<Tag>),
     /// A disk operation found chunks, and they are checked.

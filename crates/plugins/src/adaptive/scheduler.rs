@@ -16,7 +16,7 @@ use super::account::{Account, Bottleneck};
 use super::arrival::{self, Step};
 use super::costs::Costs;
 use super::event::{Action, End, Event};
-use super::groups::{GroupId, Groups, State};
+use super::groups::{Chunk, GroupId, Groups, State};
 use super::heuristics::File;
 use super::network::Network;
 use super::operations::{Candidate, Candidates, Limits, Operation, OperationId, Reading, Span, reading};
@@ -37,6 +37,8 @@ const REMEMBERED: usize = 1 << 16;
 const LIKELY: f64 = 0.5;
 /// How likely a file that had chunks of a group has the next one.
 const ONCE_FOUND: f64 = 0.9;
+/// A file that brings so many times as much as the network would is left the processors.
+const MORE: f64 = 1.5;
 
 /// Time in which the index, the nearest directories and what is small in them can be looked at, if the network
 /// takes longer for what it is asked at once: what it brings meanwhile would likely be found here as well.
@@ -67,6 +69,8 @@ struct Running {
     is_paused: bool,
     /// Groups of which it has found chunks.
     found: BTreeSet<GroupId>,
+    /// Bytes of these.
+    brought: u64,
 }
 
 impl Running {
@@ -243,6 +247,7 @@ impl Scheduler {
                     self.see_directory(directory, true);
                 }
             }
+            Event::Seen(files) => files.into_iter().for_each(|file| self.see_file(Arc::new(file), 0, true)),
             Event::Withdrawn(tags) => self.withdraw(now, &tags),
             Event::Found { operation, tags } => self.found(now, operation, &tags, actions),
             Event::Arrived { tag, len, saved } => {
@@ -278,11 +283,15 @@ impl Scheduler {
         };
         let mut unneeded = Vec::new();
         for &tag in tags {
-            let Some((group, ..)) = self.groups.find(tag) else { continue };
-            if let Some(running) = self.running.get_mut(&operation)
-                && running.found.insert(group)
-            {
-                self.arrivals.remove(&group);
+            let Some((group, chunk, _)) = self.groups.find(tag) else { continue };
+            if !is_index {
+                self.groups.reached(tag);
+            }
+            if let Some(running) = self.running.get_mut(&operation) {
+                running.brought += u64::from(chunk.len);
+                if running.found.insert(group) {
+                    self.arrivals.remove(&group);
+                }
             }
             if directory.as_ref().is_some_and(|directory| self.groups.found_in(group, directory)) {
                 self.recomputing.changed();
@@ -335,7 +344,7 @@ impl Scheduler {
         };
         let directory = directory.clone();
         directories.into_iter().for_each(|name| self.see_directory(directory.child(&name), false));
-        files.into_iter().for_each(|file| self.see_file(Arc::new(file), 0));
+        files.into_iter().for_each(|file| self.see_file(Arc::new(file), 0, false));
     }
 
     /// A directory becomes a candidate. What was named from outside is remembered, since its parent
@@ -350,12 +359,13 @@ impl Scheduler {
         self.add(Operation::Stat(directory), 0);
     }
 
-    fn see_file(&mut self, file: Arc<File>, promised: u64) {
+    /// A file becomes a candidate. One that may be listed later, too, is remembered.
+    fn see_file(&mut self, file: Arc<File>, promised: u64, may_come_again: bool) {
         let known = BuildHasherDefault::<DefaultHasher>::default().hash_one((&file.directory, &file.name));
         if file.size == 0 || self.seen_files.contains(&known) {
             return;
         }
-        if promised > 0 && self.seen_files.len() < REMEMBERED {
+        if may_come_again && self.seen_files.len() < REMEMBERED {
             self.seen_files.insert(known);
         }
         self.add(Operation::Hash(file), promised);
@@ -365,7 +375,7 @@ impl Scheduler {
     fn see_hits(&mut self, file: Arc<File>, mut spans: Vec<Span>) {
         let chunks = spans.len() as u64;
         if reading(chunks, file.size, &self.costs) == Reading::WholeFile {
-            return self.see_file(file, chunks);
+            return self.see_file(file, chunks, true);
         }
         spans.sort_unstable_by_key(|span| span.offset);
         self.add(Operation::Read { file, spans }, chunks);
@@ -435,8 +445,10 @@ impl Scheduler {
             _ => candidate.total(&self.costs),
         };
         actions.push(Action::Start { id, operation: candidate.operation.clone() });
-        self.running
-            .insert(id, Running { candidate, started: now, total, is_paused: false, found: BTreeSet::new() });
+        self.running.insert(
+            id,
+            Running { candidate, started: now, total, is_paused: false, found: BTreeSet::new(), brought: 0 },
+        );
         self.arrivals.clear();
     }
 
@@ -451,10 +463,17 @@ impl Scheduler {
                 return;
             }
             let bytes = RUN.min(room);
+            let passed = self.groups.take_passed(id, bytes);
+            if !passed.is_empty() {
+                self.ask(now, passed, actions);
+                continue;
+            }
             let (rate, round_trip) = (self.network.rate(now), self.gauge.round_trip());
             let outstanding = self.network.outstanding();
             let saved = if rate > 0.0 { self.account.from_disk() as f64 / rate } else { 0.0 };
-            if !arrival::is_sooner_from_network(eta, round_trip, outstanding, bytes.min(64 << 10), rate)
+            let is_sooner =
+                arrival::is_sooner_from_network(eta, round_trip, outstanding, bytes.min(64 << 10), rate);
+            if (!is_sooner || self.competes(id, rate, now))
                 && self.network.may_wait(now, self.network_time(now), saved)
             {
                 self.is_withholding = true;
@@ -464,9 +483,23 @@ impl Scheduler {
             if run.is_empty() {
                 return;
             }
-            self.network.asked(now, run.iter().map(|chunk| u64::from(chunk.len)).sum());
-            actions.push(Action::AskNetwork(run.into_iter().map(|chunk| chunk.tag).collect()));
+            self.ask(now, run, actions);
         }
+    }
+
+    fn ask(&mut self, now: Duration, run: Vec<Chunk>, actions: &mut Vec<Action>) {
+        self.network.asked(now, run.iter().map(|chunk| u64::from(chunk.len)).sum());
+        actions.push(Action::AskNetwork(run.into_iter().map(|chunk| chunk.tag).collect()));
+    }
+
+    /// True if what the network brings of a group takes processors from the file that is being read for it, and that
+    /// brings more.
+    fn competes(&self, id: GroupId, rate: f64, now: Duration) -> bool {
+        let brings_more = |it: &Running| {
+            let elapsed = now.saturating_sub(it.started).as_secs_f64();
+            it.found.contains(&id) && it.brought as f64 > MORE * rate * elapsed
+        };
+        self.gauge.processors_are_short() && self.running.values().any(brings_more)
     }
 
     /// True in the first moments of a search on a slow network, while something is looked at that is over soon.

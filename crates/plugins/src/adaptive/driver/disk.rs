@@ -261,7 +261,7 @@ pub(super) fn file(path: &Path, size: u64, modified: Option<Time>) -> File {
     File { directory, name: name.into(), size, modified }
 }
 
-fn modified(stamp: &Stamp) -> Time {
+pub(super) fn modified(stamp: &Stamp) -> Time {
     const SECOND: i64 = 1_000_000_000;
     // Between 0 and 10^9.
     let nanos = u32::try_from(stamp.mtime_ns.rem_euclid(SECOND)).unwrap_or(0);

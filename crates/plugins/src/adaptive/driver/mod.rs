@@ -19,8 +19,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use towpath_content::chunking::{ChunkHash, Parameters};
-use towpath_store::DiskStore;
 use towpath_store::disk::chunk_index::Location;
+use towpath_store::{DiskStore, Stamp};
 use towpath_transfer::plugin::Sink;
 use towpath_transfer::want::Group;
 use towpath_transfer::{Context, Outcome, Tag, TransferPlugin, Want, WantId};
@@ -280,11 +280,20 @@ impl Driver {
             self.open.insert(want.tag, Open { want, call, delta: DeltaState::Untried });
         }
         for (group, chunks) in groups {
-            if self.destinations.len() < DESTINATIONS {
-                self.destinations.extend(group.destination.clone());
-            }
+            let replaced = group.destination.as_deref().and_then(|path| self.replaced(path));
             self.feed(Event::Wanted { files: vec![Arc::new(self.file(&group))], chunks });
+            self.feed(Event::Seen(replaced.into_iter().collect()));
         }
+    }
+
+    /// What lies where a file goes, the first time that this is asked.
+    fn replaced(&mut self, path: &Path) -> Option<File> {
+        if self.destinations.len() >= DESTINATIONS || !self.destinations.insert(path.into()) {
+            return None;
+        }
+        let is_file = path.symlink_metadata().is_ok_and(|there| there.is_file());
+        let stamp = Stamp::of_path(path).ok().filter(|_| is_file)?;
+        Some(disk::file(path, stamp.size, Some(disk::modified(&stamp))))
     }
 
     /// What the heuristics compare: where the file will lie, or its name where the search begins.
@@ -343,6 +352,7 @@ impl Driver {
             receive_queue: pressure.receive_queue.max(path.receive_queue),
             window: chunk_window(rate, path.round_trip, self.network.window()),
             round_trip: path.round_trip,
+            processors: self.shared.processors.wait(self.shared.now()),
         }));
         self.feed(Event::Tick);
         self.shared.set_account(self.scheduler.account());

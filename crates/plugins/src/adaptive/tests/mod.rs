@@ -1,6 +1,7 @@
 //! The scheduler as a whole.
 
 mod candidates;
+mod competing;
 mod environment;
 mod example;
 mod placements;
