@@ -5,7 +5,7 @@
 //! not entered, links not followed, the service's own folders left out. Files come in batches, small ones
 //! hashed side by side; memory is bounded by a batch.
 //!
-//! [`index_parts`] indexes anew what changed in trees that are watched ([`crate::index_watch`]).
+//! `index_parts` indexes anew what changed in trees that are watched ([`crate::index_watch`]).
 
 use std::ffi::OsStr;
 use std::io;
