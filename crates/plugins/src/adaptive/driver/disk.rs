@@ -201,25 +201,30 @@ impl Driver {
 
     fn found(&mut self, id: disk_search::OperationId, chunks: Vec<FoundChunk>, held: InFlight) {
         let Some(operation) = self.running.get(&id).map(|it| it.id) else { return };
-        let found: Vec<_> = chunks.into_iter().filter_map(|chunk| self.take(chunk)).collect();
+        let found: Vec<_> = chunks.into_iter().flat_map(|chunk| self.take(chunk)).collect();
         let tags = found.iter().map(|(_, delivery)| delivery.tag).collect();
         // The task ends only with this one.
         let _ = self.finds.send((found, held));
         self.feed(Event::Found { operation, tags });
     }
 
-    /// A chunk that was found, with who takes it, if it is wanted still.
-    fn take(&mut self, chunk: FoundChunk) -> Option<(Arc<dyn Sink>, Delivery)> {
-        let (tag, _) = self.by_hash.write().unwrap_or_else(PoisonError::into_inner).remove(&chunk.hash)?;
-        let open = self.open.get(&tag)?;
+    /// A chunk that was found, with each who takes it.
+    fn take(&mut self, chunk: FoundChunk) -> Vec<(Arc<dyn Sink>, Delivery)> {
+        let tags: Vec<Tag> = self.take_named(&chunk.hash).collect();
+        tags.into_iter().filter_map(|tag| self.give(tag, &chunk)).collect()
+    }
+
+    fn give(&mut self, tag: Tag, chunk: &FoundChunk) -> Option<(Arc<dyn Sink>, Delivery)> {
+        let open = self.open.get_mut(&tag)?;
+        open.is_given = true;
         if let Some(Origin { oid, offset }) = open.want.origin {
-            self.neighbours.found(&oid, offset, open.want.id.len(), chunk.place);
+            self.neighbours.found(&oid, offset, open.want.id.len(), chunk.place.clone());
         }
         let sink = Arc::clone(&self.calls.get(&open.call)?.sink);
         let now = Instant::now();
         let delivery = Delivery {
             tag,
-            payload: Payload::Hashed(chunk.bytes),
+            payload: Payload::Hashed(chunk.bytes.clone()),
             proof: None,
             source: SOURCE.into(),
             timing: (now, now),

@@ -9,6 +9,7 @@ mod deltas;
 mod disk;
 mod network_sink;
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -108,6 +109,8 @@ struct Open {
     want: Want,
     call: u64,
     delta: DeltaState,
+    /// The disk had it, and it is on its way to the session.
+    is_given: bool,
 }
 
 struct Driver {
@@ -122,6 +125,8 @@ struct Driver {
     calls: HashMap<u64, Call>,
     open: HashMap<Tag, Open>,
     by_hash: ByHash,
+    /// Further wants of a chunk that is wanted already.
+    twins: HashMap<ChunkHash, Vec<Tag>>,
     last_call: u64,
     /// How wanted chunks are cut, and how many are.
     cuts: Vec<(Parameters, usize)>,
@@ -179,6 +184,7 @@ pub(super) async fn run(
         calls: HashMap::new(),
         open: HashMap::new(),
         by_hash,
+        twins: HashMap::new(),
         last_call: 0,
         cuts: Vec::new(),
         running: HashMap::new(),
@@ -222,7 +228,8 @@ impl Driver {
                 self.wanted(wants, context, sink, done);
             }
             Told::Withdrawn(tags) => {
-                let tags: Vec<Tag> = tags.into_iter().filter(|tag| self.open.contains_key(tag)).collect();
+                let is_open = |tag: &Tag| self.open.get(tag).is_some_and(|open| !open.is_given);
+                let tags: Vec<Tag> = tags.into_iter().filter(is_open).collect();
                 tags.iter().for_each(|tag| self.end(*tag, Some(Outcome::Cancelled)));
                 self.feed(Event::Withdrawn(tags));
             }
@@ -273,11 +280,8 @@ impl Driver {
                 None => groups.push((Arc::clone(&want.group), vec![chunk])),
             }
             self.count_cut(self.shared.parameters(&origin.oid), true);
-            self.by_hash
-                .write()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(ChunkHash(*hash), (want.tag, *len));
-            self.open.insert(want.tag, Open { want, call, delta: DeltaState::Untried });
+            self.name(ChunkHash(*hash), want.tag, *len);
+            self.open.insert(want.tag, Open { want, call, delta: DeltaState::Untried, is_given: false });
         }
         for (group, chunks) in groups {
             let replaced = group.destination.as_deref().and_then(|path| self.replaced(path));
@@ -317,12 +321,42 @@ impl Driver {
         self.cuts.retain(|(_, count)| *count > 0);
     }
 
+    /// The search's thread looks for a chunk.
+    fn name(&mut self, hash: ChunkHash, tag: Tag, len: u32) {
+        match self.by_hash.write().unwrap_or_else(PoisonError::into_inner).entry(hash) {
+            Entry::Vacant(slot) => drop(slot.insert((tag, len))),
+            Entry::Occupied(_) => self.twins.entry(hash).or_default().push(tag),
+        }
+    }
+
+    /// All wants of a chunk: nobody looks for it any more.
+    fn take_named(&mut self, hash: &ChunkHash) -> impl Iterator<Item = Tag> + use<> {
+        let first = self.by_hash.write().unwrap_or_else(PoisonError::into_inner).remove(hash);
+        let twins = self.twins.remove(hash).unwrap_or_default();
+        first.map(|(tag, _)| tag).into_iter().chain(twins)
+    }
+
+    /// A want of a chunk is over; others of it may not be.
+    fn unname(&mut self, hash: &ChunkHash, tag: Tag) {
+        let mut by_hash = self.by_hash.write().unwrap_or_else(PoisonError::into_inner);
+        let mut twins = self.twins.remove(hash).unwrap_or_default();
+        twins.retain(|twin| *twin != tag);
+        let is_first = by_hash.get(hash).is_some_and(|(named, _)| *named == tag);
+        match (is_first, twins.pop()) {
+            (true, None) => drop(by_hash.remove(hash)),
+            (true, Some(next)) => drop(by_hash.get_mut(hash).map(|(named, _)| *named = next)),
+            (false, next) => twins.extend(next),
+        }
+        if !twins.is_empty() {
+            self.twins.insert(*hash, twins);
+        }
+    }
+
     /// A want is over; `outcome` tells the session unless it has the bytes.
     fn end(&mut self, tag: Tag, outcome: Option<Outcome>) {
         let Some(Open { want, call, .. }) = self.open.remove(&tag) else { return };
         if let WantId::Chunk { hash, .. } = &want.id {
-            let hash = ChunkHash(*hash);
-            self.by_hash.write().unwrap_or_else(PoisonError::into_inner).remove(&hash);
+            self.unname(&ChunkHash(*hash), tag);
         }
         self.located.remove(&tag);
         let cut = want.origin.as_ref().and_then(|origin| self.shared.parameters(&origin.oid));
