@@ -10,13 +10,19 @@
 //! keep short, both lose packets, and both slow down. So the first step waits until the rate is steady, for
 //! growth by itself would pass for the merit of the step, and until packets were lost in two periods in
 //! a row, more than when a queue runs full now and then. A path that loses nothing is tried, too, but late.
+//!
+//! Far away all of that takes longer: the flood with which a connection finds out what the path carries, and the
+//! losses it leaves, last for some round trips. So periods have so many at least.
 
 use std::time::{Duration, Instant};
 
-/// A rate is measured over so long.
+/// A rate is measured over so long. After a change it settles for as long: dialling, TLS, and the congestion
+/// window's growth.
 const PERIOD: Duration = Duration::from_millis(400);
-/// After a change the rate settles for so long: dialling, TLS, and the congestion window's growth.
-const SETTLING: Duration = Duration::from_millis(400);
+/// ... and over so many round trips.
+const ROUND_TRIPS: u32 = 8;
+/// A round trip that is measured as longer is not believed.
+const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(1);
 /// A step is worth it if the rate grows by so much at least.
 const WORTH: f64 = 1.25;
 /// A rate that grew by less since the period before is steady.
@@ -42,6 +48,15 @@ enum Phase {
     Resting(Instant),
 }
 
+/// What the system knows of the path.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sight {
+    /// Packets lost so far, if anyone can tell.
+    pub lost: Option<u64>,
+    /// The shortest round trip; zero if nobody can tell.
+    pub round_trip: Duration,
+}
+
 /// What was measured over a period.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Measured {
@@ -63,6 +78,7 @@ pub struct Widening {
     phase: Phase,
     rest: Duration,
     arrived: u64,
+    period: Duration,
     /// When a path that loses nothing is tried, too.
     late: Option<Instant>,
 }
@@ -79,6 +95,7 @@ impl Widening {
             phase: Phase::Idle,
             rest: FIRST_REST,
             arrived: 0,
+            period: PERIOD,
             late: None,
         }
     }
@@ -89,28 +106,26 @@ impl Widening {
     }
 
     /// So many bytes came at `now`. `is_waiting` says that the receiving side waits for the network,
-    /// not the network for it: only then can more connections help. `lost`, asked now and then, tells
-    /// how many packets were lost so far, if anyone can.
-    pub fn arrived(
-        &mut self,
-        bytes: u64,
-        is_waiting: bool,
-        now: Instant,
-        lost: impl FnOnce() -> Option<u64>,
-    ) {
+    /// not the network for it: only then can more connections help. The path is looked at now and then.
+    pub fn arrived(&mut self, bytes: u64, is_waiting: bool, now: Instant, look: impl FnOnce() -> Sight) {
         self.arrived += bytes;
         match self.phase {
             Phase::Idle => {
                 self.late = Some(now + LOSSLESS);
+                self.period = period(look().round_trip);
                 self.settle(now);
             }
-            Phase::Settling(until) | Phase::Resting(until) if now >= until => self.measure(now, lost()),
+            Phase::Settling(until) | Phase::Resting(until) if now >= until => {
+                let Sight { lost, round_trip } = look();
+                self.period = period(round_trip);
+                self.measure(now, lost);
+            }
             // What is measured now is this machine, not the network.
             Phase::Measuring(since, ..) if !is_waiting => self.settle(now.max(since)),
             Phase::Measuring(since, bytes, before) => {
                 let elapsed = now.saturating_duration_since(since);
-                if elapsed >= PERIOD {
-                    let (rate, lost) = ((self.arrived - bytes) as f64 / elapsed.as_secs_f64(), lost());
+                if elapsed >= self.period {
+                    let (rate, lost) = ((self.arrived - bytes) as f64 / elapsed.as_secs_f64(), look().lost);
                     let is_lossy = lost.zip(before).is_none_or(|(lost, before)| lost > before);
                     self.judge(Measured { rate, is_lossy }, now, lost);
                 }
@@ -121,7 +136,7 @@ impl Widening {
 
     fn settle(&mut self, now: Instant) {
         self.last = None;
-        self.phase = Phase::Settling(now + SETTLING);
+        self.phase = Phase::Settling(now + self.period);
     }
 
     const fn measure(&mut self, now: Instant, lost: Option<u64>) {
@@ -165,13 +180,31 @@ impl Widening {
     }
 }
 
+/// Over how long a rate is measured on a path with this round trip.
+fn period(round_trip: Duration) -> Duration {
+    PERIOD.max(ROUND_TRIPS * round_trip.min(LONGEST_ROUND_TRIP))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const NEAR: Duration = Duration::from_millis(1);
+
     /// Runs for `seconds` with a rate that follows from the width and the time, and packets lost at
     /// each of the times that `loses` names; returns the widths, each once.
     fn run(
+        widening: &mut Widening,
+        seconds: u64,
+        rate: impl Fn(usize, Duration) -> u64,
+        loses: impl Fn(Duration) -> bool,
+    ) -> Vec<usize> {
+        run_over(NEAR, widening, seconds, rate, loses)
+    }
+
+    /// The same with another round trip.
+    fn run_over(
+        round_trip: Duration,
         widening: &mut Widening,
         seconds: u64,
         rate: impl Fn(usize, Duration) -> u64,
@@ -182,7 +215,10 @@ mod tests {
         for tick in 0..seconds * 100 {
             let at = Duration::from_millis(10 * tick);
             lost += u64::from(loses(at));
-            widening.arrived(rate(widening.width(), at) / 100, true, start + at, || Some(lost));
+            widening.arrived(rate(widening.width(), at) / 100, true, start + at, || Sight {
+                lost: Some(lost),
+                round_trip,
+            });
             if seen.last() != Some(&widening.width()) {
                 seen.push(widening.width());
             }
@@ -235,11 +271,30 @@ mod tests {
     }
 
     #[test]
+    fn far_away_the_losses_of_the_beginning_are_no_reason() {
+        // As BBR begins at 100 Mbit/s: it soon fills the queue, and needs another second to make good for that.
+        let rate = |_: usize, at: Duration| 12_500_000 * (at.as_millis() as u64).min(600) / 600;
+        let loses = |at: Duration| (500..1500).contains(&at.as_millis());
+        let far = Duration::from_millis(100);
+        assert_eq!(run_over(far, &mut Widening::new(1, 16), 12, rate, loses), [1]);
+        assert_eq!(run(&mut Widening::new(1, 16), 12, rate, loses), [1, 2, 1], "near, they would go on");
+    }
+
+    #[test]
+    fn far_away_connections_are_added_too() {
+        let lossy = |width: usize, _| 500_000 * width as u64;
+        let far = Duration::from_millis(100);
+        assert_eq!(run_over(far, &mut Widening::new(1, 16), 9, lossy, |_| true), [1, 2, 4, 8, 16]);
+        let nonsense = Duration::from_secs(1000);
+        assert_eq!(run_over(nonsense, &mut Widening::new(1, 16), 25, lossy, |_| true), [1, 2]);
+    }
+
+    #[test]
     fn where_nobody_can_tell_what_is_lost_it_is_tried() {
         let (mut widening, start) = (Widening::new(1, 16), Instant::now());
         let mut widest = 1;
         for tick in 0..300 {
-            widening.arrived(10_000, true, start + Duration::from_millis(10 * tick), || None);
+            widening.arrived(10_000, true, start + Duration::from_millis(10 * tick), Sight::default);
             widest = widest.max(widening.width());
         }
         assert_eq!((widest, widening.width()), (2, 1));
@@ -264,7 +319,10 @@ mod tests {
     fn a_receiver_that_is_behind_tries_nothing() {
         let (mut widening, start) = (Widening::new(1, 16), Instant::now());
         for tick in 0..1000 {
-            widening.arrived(1 << 20, false, start + Duration::from_millis(10 * tick), || Some(tick));
+            widening.arrived(1 << 20, false, start + Duration::from_millis(10 * tick), || Sight {
+                lost: Some(tick),
+                round_trip: NEAR,
+            });
         }
         assert_eq!(widening.width(), 1);
     }
