@@ -27,7 +27,7 @@ pub(crate) const LIVE_PIECE: u64 = 1 << MIN_LOG2;
 /// Bytes hashed between two looks at the world outside; more than any core needs at once.
 pub(crate) const WINDOW: u64 = 16 << 20;
 /// Bytes a thread reads at a time: still in its cache when they are hashed.
-const READ: usize = 64 << 10;
+const READ: usize = 256 << 10;
 
 /// Where a buffer should begin: copying from the page cache to a little beyond a page's begin, which
 /// is where allocators like to put large blocks, takes some processors three times as long.

@@ -10,25 +10,23 @@
 //! keep short, both lose packets, and both slow down. So the first step waits until the rate is steady, for
 //! growth by itself would pass for the merit of the step, and until packets were lost in two periods in
 //! a row, more than when a queue runs full now and then. A path that loses nothing is tried, too, but late.
-//!
-//! Far away all of that takes longer: the flood with which a connection finds out what the path carries, and the
-//! losses it leaves, last for some round trips. So periods have so many at least.
+//! Where round trips are longer than the shortest one, packets wait in a queue: then the path most likely is full, whatever
+//! is lost, and a first step waits. But not for long: round trips may grow for other reasons.
 
 use std::time::{Duration, Instant};
 
-/// A rate is measured over so long. After a change it settles for as long: dialling, TLS, and the congestion
-/// window's growth.
+/// A rate is measured over so long.
 const PERIOD: Duration = Duration::from_millis(400);
-/// ... and over so many round trips.
-const ROUND_TRIPS: u32 = 8;
-/// A round trip that is measured as longer is not believed.
-const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(1);
+/// After a change the rate settles for so long: dialling, TLS, and the congestion window's growth.
+const SETTLING: Duration = Duration::from_millis(400);
 /// A step is worth it if the rate grows by so much at least.
 const WORTH: f64 = 1.25;
 /// A rate that grew by less since the period before is steady.
 const STEADY: f64 = 1.1;
 /// A path that loses nothing is tried only after so long.
 const LOSSLESS: Duration = Duration::from_secs(15);
+/// A path with a queue, which most likely is full, is tried only after so long, if it loses packets.
+const QUEUED: Duration = Duration::from_secs(5);
 /// A step that was not worth it is tried again after so long, and then after twice that, ... Soon at
 /// first: where packets are lost at random, the rate of one period may be low by chance.
 const FIRST_REST: Duration = Duration::from_secs(3);
@@ -53,8 +51,8 @@ enum Phase {
 pub struct Sight {
     /// Packets lost so far, if anyone can tell.
     pub lost: Option<u64>,
-    /// The shortest round trip; zero if nobody can tell.
-    pub round_trip: Duration,
+    /// Packets wait in a queue on the way.
+    pub has_queue: bool,
 }
 
 /// What was measured over a period.
@@ -64,6 +62,8 @@ struct Measured {
     rate: f64,
     /// Packets were lost, or nobody can tell.
     is_lossy: bool,
+    /// At its end packets waited in a queue.
+    has_queue: bool,
 }
 
 /// How many connections to use now, and what is being tried.
@@ -78,9 +78,8 @@ pub struct Widening {
     phase: Phase,
     rest: Duration,
     arrived: u64,
-    period: Duration,
-    /// When a path that loses nothing is tried, too.
-    late: Option<Instant>,
+    /// When the first bytes came.
+    first: Option<Instant>,
 }
 
 impl Widening {
@@ -95,8 +94,7 @@ impl Widening {
             phase: Phase::Idle,
             rest: FIRST_REST,
             arrived: 0,
-            period: PERIOD,
-            late: None,
+            first: None,
         }
     }
 
@@ -111,23 +109,19 @@ impl Widening {
         self.arrived += bytes;
         match self.phase {
             Phase::Idle => {
-                self.late = Some(now + LOSSLESS);
-                self.period = period(look().round_trip);
+                self.first = Some(now);
                 self.settle(now);
             }
-            Phase::Settling(until) | Phase::Resting(until) if now >= until => {
-                let Sight { lost, round_trip } = look();
-                self.period = period(round_trip);
-                self.measure(now, lost);
-            }
+            Phase::Settling(until) | Phase::Resting(until) if now >= until => self.measure(now, look().lost),
             // What is measured now is this machine, not the network.
             Phase::Measuring(since, ..) if !is_waiting => self.settle(now.max(since)),
             Phase::Measuring(since, bytes, before) => {
                 let elapsed = now.saturating_duration_since(since);
-                if elapsed >= self.period {
-                    let (rate, lost) = ((self.arrived - bytes) as f64 / elapsed.as_secs_f64(), look().lost);
+                if elapsed >= PERIOD {
+                    let rate = (self.arrived - bytes) as f64 / elapsed.as_secs_f64();
+                    let Sight { lost, has_queue } = look();
                     let is_lossy = lost.zip(before).is_none_or(|(lost, before)| lost > before);
-                    self.judge(Measured { rate, is_lossy }, now, lost);
+                    self.judge(Measured { rate, is_lossy, has_queue }, now, lost);
                 }
             }
             Phase::Settling(_) | Phase::Resting(_) => {}
@@ -136,7 +130,7 @@ impl Widening {
 
     fn settle(&mut self, now: Instant) {
         self.last = None;
-        self.phase = Phase::Settling(now + self.period);
+        self.phase = Phase::Settling(now + SETTLING);
     }
 
     const fn measure(&mut self, now: Instant, lost: Option<u64>) {
@@ -174,37 +168,20 @@ impl Widening {
 
     /// Whether a step is to be tried after these two periods.
     fn is_ripe(&self, last: Measured, this: Measured, now: Instant) -> bool {
-        let is_late = self.late.is_some_and(|late| now >= late);
-        let is_lossy = last.is_lossy && this.is_lossy;
-        this.rate <= last.rate * STEADY && (is_lossy || is_late)
+        let elapsed = self.first.map_or(Duration::ZERO, |first| now.saturating_duration_since(first));
+        let has_queue = last.has_queue || this.has_queue;
+        let is_lossy = last.is_lossy && this.is_lossy && (!has_queue || elapsed >= QUEUED);
+        this.rate <= last.rate * STEADY && (is_lossy || elapsed >= LOSSLESS)
     }
-}
-
-/// Over how long a rate is measured on a path with this round trip.
-fn period(round_trip: Duration) -> Duration {
-    PERIOD.max(ROUND_TRIPS * round_trip.min(LONGEST_ROUND_TRIP))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const NEAR: Duration = Duration::from_millis(1);
-
     /// Runs for `seconds` with a rate that follows from the width and the time, and packets lost at
     /// each of the times that `loses` names; returns the widths, each once.
     fn run(
-        widening: &mut Widening,
-        seconds: u64,
-        rate: impl Fn(usize, Duration) -> u64,
-        loses: impl Fn(Duration) -> bool,
-    ) -> Vec<usize> {
-        run_over(NEAR, widening, seconds, rate, loses)
-    }
-
-    /// The same with another round trip.
-    fn run_over(
-        round_trip: Duration,
         widening: &mut Widening,
         seconds: u64,
         rate: impl Fn(usize, Duration) -> u64,
@@ -217,7 +194,7 @@ mod tests {
             lost += u64::from(loses(at));
             widening.arrived(rate(widening.width(), at) / 100, true, start + at, || Sight {
                 lost: Some(lost),
-                round_trip,
+                has_queue: false,
             });
             if seen.last() != Some(&widening.width()) {
                 seen.push(widening.width());
@@ -271,22 +248,17 @@ mod tests {
     }
 
     #[test]
-    fn far_away_the_losses_of_the_beginning_are_no_reason() {
-        // As BBR begins at 100 Mbit/s: it soon fills the queue, and needs another second to make good for that.
-        let rate = |_: usize, at: Duration| 12_500_000 * (at.as_millis() as u64).min(600) / 600;
-        let loses = |at: Duration| (500..1500).contains(&at.as_millis());
-        let far = Duration::from_millis(100);
-        assert_eq!(run_over(far, &mut Widening::new(1, 16), 12, rate, loses), [1]);
-        assert_eq!(run(&mut Widening::new(1, 16), 12, rate, loses), [1, 2, 1], "near, they would go on");
-    }
-
-    #[test]
-    fn far_away_connections_are_added_too() {
-        let lossy = |width: usize, _| 500_000 * width as u64;
-        let far = Duration::from_millis(100);
-        assert_eq!(run_over(far, &mut Widening::new(1, 16), 9, lossy, |_| true), [1, 2, 4, 8, 16]);
-        let nonsense = Duration::from_secs(1000);
-        assert_eq!(run_over(nonsense, &mut Widening::new(1, 16), 25, lossy, |_| true), [1, 2]);
+    fn a_path_with_a_queue_is_tried_later_than_others_but_is() {
+        let (mut widening, start, mut tried) = (Widening::new(1, 16), Instant::now(), None);
+        for tick in 0..1000 {
+            let (at, sight) =
+                (Duration::from_millis(10 * tick), || Sight { lost: Some(tick), has_queue: true });
+            widening.arrived(5_000 * widening.width() as u64, true, start + at, sight);
+            tried = tried.or((widening.width() > 1).then_some(at));
+        }
+        let soonest = tried.unwrap().as_millis();
+        assert!((5000..6000).contains(&soonest), "{soonest} ms");
+        assert_eq!(widening.width(), 16, "where the round trip misled, more bring more all the same");
     }
 
     #[test]
@@ -321,7 +293,7 @@ mod tests {
         for tick in 0..1000 {
             widening.arrived(1 << 20, false, start + Duration::from_millis(10 * tick), || Sight {
                 lost: Some(tick),
-                round_trip: NEAR,
+                has_queue: false,
             });
         }
         assert_eq!(widening.width(), 1);
