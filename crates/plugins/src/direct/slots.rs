@@ -5,21 +5,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use towpath_link::PathInfo;
 use towpath_link::backoff::BackoffConfig;
 use towpath_transfer::Want;
 
 use super::dialling::Dialling;
 use super::peer::Peer;
-use super::widening::{Sight, Widening};
+use super::widening::Widening;
 
 /// Bytes to keep outstanding until the peer suggests better.
 const FIRST_WINDOW: u64 = 4 << 20;
 /// The same on a further connection: it begins slowly, and what was asked there is not asked where it would come soon.
 const FURTHER_WINDOW: u64 = 512 << 10;
-/// Round trips that are longer than the shortest one by so much, and by this part of that, tell of a queue.
-const LEAST_QUEUE: Duration = Duration::from_millis(10);
-const QUEUE_SHARE: u32 = 5;
 /// Bytes of wants that stay together when they are dealt out to several connections.
 const RUN: u64 = 256 << 10;
 /// The longest wait between attempts to reach a peer.
@@ -111,12 +107,9 @@ impl Slots {
         self.used().iter().enumerate().map(suggested).collect()
     }
 
-    /// The segments that came out of order, unless one of those that stand can't tell, and whether there is a queue
-    /// before one of them.
-    fn look(&self) -> Sight {
-        let paths: Vec<_> = self.peers().map(|peer| peer.path()).collect();
-        let lost = paths.iter().map(|path| path.as_ref().and_then(|path| path.out_of_order)).sum();
-        Sight { lost, has_queue: paths.iter().flatten().any(has_queue) }
+    /// Segments that came out of order on those in use; `None` if one of them can't tell.
+    fn out_of_order(&self) -> Option<u64> {
+        self.peers().map(|peer| peer.path().and_then(|path| path.out_of_order)).sum()
     }
 
     /// Bytes came; see [`Widening::arrived`]. What is no longer in use closes when what was asked
@@ -124,7 +117,7 @@ impl Slots {
     pub fn arrived(&self, bytes: u64, is_waiting: bool, now: Instant) {
         let mut widening = lock(&self.widening);
         let before = widening.width();
-        widening.arrived(bytes, is_waiting, now, || self.look());
+        widening.arrived(bytes, is_waiting, now, || self.out_of_order());
         let width = widening.width();
         drop(widening);
         if width != before {
@@ -134,12 +127,6 @@ impl Slots {
             self.all.iter().skip(width).for_each(|slot| drop(lock(&slot.current).take()));
         }
     }
-}
-
-/// Whether packets wait on this path: what is acknowledged to this side comes behind the data that come here.
-fn has_queue(path: &PathInfo) -> bool {
-    let waiting = path.rtt.saturating_sub(path.min_rtt);
-    !path.min_rtt.is_zero() && waiting > LEAST_QUEUE.max(path.min_rtt / QUEUE_SHARE)
 }
 
 /// Which of several connections has the least outstanding for what it is to have.
@@ -229,22 +216,6 @@ mod tests {
         // Half of the one's share is under way, and all of the other's.
         assert_eq!(least_loaded(&[2048 * KIB, 512 * KIB], &[4096 * KIB, 512 * KIB]), 0);
         assert_eq!(least_loaded(&[4096 * KIB, 256 * KIB], &[4096 * KIB, 512 * KIB]), 1);
-    }
-
-    #[test]
-    fn round_trips_tell_of_a_queue() {
-        let path = |rtt_us, shortest_us| PathInfo {
-            rtt: Duration::from_micros(rtt_us),
-            min_rtt: Duration::from_micros(shortest_us),
-            ..PathInfo::default()
-        };
-        // As seen at 100 Mbit/s: full with cubic and BBR, and half empty for 1 % of the packets are lost.
-        for full in [path(121_500, 100_400), path(159_200, 100_500), path(12_000, 200)] {
-            assert!(has_queue(&full), "{full:?}");
-        }
-        for other in [path(101_400, 100_400), path(38_400, 33_200), path(3_000, 100), path(40_000, 0)] {
-            assert!(!has_queue(&other), "{other:?}");
-        }
     }
 
     #[test]

@@ -10,8 +10,6 @@
 //! keep short, both lose packets, and both slow down. So the first step waits until the rate is steady, for
 //! growth by itself would pass for the merit of the step, and until packets were lost in two periods in
 //! a row, more than when a queue runs full now and then. A path that loses nothing is tried, too, but late.
-//! Where round trips are longer than the shortest one, packets wait in a queue: then the path most likely is full, whatever
-//! is lost, and a first step waits. But not for long: round trips may grow for other reasons.
 
 use std::time::{Duration, Instant};
 
@@ -25,8 +23,6 @@ const WORTH: f64 = 1.25;
 const STEADY: f64 = 1.1;
 /// A path that loses nothing is tried only after so long.
 const LOSSLESS: Duration = Duration::from_secs(15);
-/// A path with a queue, which most likely is full, is tried only after so long, if it loses packets.
-const QUEUED: Duration = Duration::from_secs(5);
 /// A step that was not worth it is tried again after so long, and then after twice that, ... Soon at
 /// first: where packets are lost at random, the rate of one period may be low by chance.
 const FIRST_REST: Duration = Duration::from_secs(3);
@@ -46,15 +42,6 @@ enum Phase {
     Resting(Instant),
 }
 
-/// What the system knows of the path.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Sight {
-    /// Packets lost so far, if anyone can tell.
-    pub lost: Option<u64>,
-    /// Packets wait in a queue on the way.
-    pub has_queue: bool,
-}
-
 /// What was measured over a period.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Measured {
@@ -62,8 +49,6 @@ struct Measured {
     rate: f64,
     /// Packets were lost, or nobody can tell.
     is_lossy: bool,
-    /// At its end packets waited in a queue.
-    has_queue: bool,
 }
 
 /// How many connections to use now, and what is being tried.
@@ -78,8 +63,8 @@ pub struct Widening {
     phase: Phase,
     rest: Duration,
     arrived: u64,
-    /// When the first bytes came.
-    first: Option<Instant>,
+    /// When a path that loses nothing is tried, too.
+    late: Option<Instant>,
 }
 
 impl Widening {
@@ -94,7 +79,7 @@ impl Widening {
             phase: Phase::Idle,
             rest: FIRST_REST,
             arrived: 0,
-            first: None,
+            late: None,
         }
     }
 
@@ -104,24 +89,30 @@ impl Widening {
     }
 
     /// So many bytes came at `now`. `is_waiting` says that the receiving side waits for the network,
-    /// not the network for it: only then can more connections help. The path is looked at now and then.
-    pub fn arrived(&mut self, bytes: u64, is_waiting: bool, now: Instant, look: impl FnOnce() -> Sight) {
+    /// not the network for it: only then can more connections help. `lost`, asked now and then, tells
+    /// how many packets were lost so far, if anyone can.
+    pub fn arrived(
+        &mut self,
+        bytes: u64,
+        is_waiting: bool,
+        now: Instant,
+        lost: impl FnOnce() -> Option<u64>,
+    ) {
         self.arrived += bytes;
         match self.phase {
             Phase::Idle => {
-                self.first = Some(now);
+                self.late = Some(now + LOSSLESS);
                 self.settle(now);
             }
-            Phase::Settling(until) | Phase::Resting(until) if now >= until => self.measure(now, look().lost),
+            Phase::Settling(until) | Phase::Resting(until) if now >= until => self.measure(now, lost()),
             // What is measured now is this machine, not the network.
             Phase::Measuring(since, ..) if !is_waiting => self.settle(now.max(since)),
             Phase::Measuring(since, bytes, before) => {
                 let elapsed = now.saturating_duration_since(since);
                 if elapsed >= PERIOD {
-                    let rate = (self.arrived - bytes) as f64 / elapsed.as_secs_f64();
-                    let Sight { lost, has_queue } = look();
+                    let (rate, lost) = ((self.arrived - bytes) as f64 / elapsed.as_secs_f64(), lost());
                     let is_lossy = lost.zip(before).is_none_or(|(lost, before)| lost > before);
-                    self.judge(Measured { rate, is_lossy, has_queue }, now, lost);
+                    self.judge(Measured { rate, is_lossy }, now, lost);
                 }
             }
             Phase::Settling(_) | Phase::Resting(_) => {}
@@ -168,10 +159,9 @@ impl Widening {
 
     /// Whether a step is to be tried after these two periods.
     fn is_ripe(&self, last: Measured, this: Measured, now: Instant) -> bool {
-        let elapsed = self.first.map_or(Duration::ZERO, |first| now.saturating_duration_since(first));
-        let has_queue = last.has_queue || this.has_queue;
-        let is_lossy = last.is_lossy && this.is_lossy && (!has_queue || elapsed >= QUEUED);
-        this.rate <= last.rate * STEADY && (is_lossy || elapsed >= LOSSLESS)
+        let is_late = self.late.is_some_and(|late| now >= late);
+        let is_lossy = last.is_lossy && this.is_lossy;
+        this.rate <= last.rate * STEADY && (is_lossy || is_late)
     }
 }
 
@@ -192,10 +182,7 @@ mod tests {
         for tick in 0..seconds * 100 {
             let at = Duration::from_millis(10 * tick);
             lost += u64::from(loses(at));
-            widening.arrived(rate(widening.width(), at) / 100, true, start + at, || Sight {
-                lost: Some(lost),
-                has_queue: false,
-            });
+            widening.arrived(rate(widening.width(), at) / 100, true, start + at, || Some(lost));
             if seen.last() != Some(&widening.width()) {
                 seen.push(widening.width());
             }
@@ -248,25 +235,11 @@ mod tests {
     }
 
     #[test]
-    fn a_path_with_a_queue_is_tried_later_than_others_but_is() {
-        let (mut widening, start, mut tried) = (Widening::new(1, 16), Instant::now(), None);
-        for tick in 0..1000 {
-            let (at, sight) =
-                (Duration::from_millis(10 * tick), || Sight { lost: Some(tick), has_queue: true });
-            widening.arrived(5_000 * widening.width() as u64, true, start + at, sight);
-            tried = tried.or((widening.width() > 1).then_some(at));
-        }
-        let soonest = tried.unwrap().as_millis();
-        assert!((5000..6000).contains(&soonest), "{soonest} ms");
-        assert_eq!(widening.width(), 16, "where the round trip misled, more bring more all the same");
-    }
-
-    #[test]
     fn where_nobody_can_tell_what_is_lost_it_is_tried() {
         let (mut widening, start) = (Widening::new(1, 16), Instant::now());
         let mut widest = 1;
         for tick in 0..300 {
-            widening.arrived(10_000, true, start + Duration::from_millis(10 * tick), Sight::default);
+            widening.arrived(10_000, true, start + Duration::from_millis(10 * tick), || None);
             widest = widest.max(widening.width());
         }
         assert_eq!((widest, widening.width()), (2, 1));
@@ -291,10 +264,7 @@ mod tests {
     fn a_receiver_that_is_behind_tries_nothing() {
         let (mut widening, start) = (Widening::new(1, 16), Instant::now());
         for tick in 0..1000 {
-            widening.arrived(1 << 20, false, start + Duration::from_millis(10 * tick), || Sight {
-                lost: Some(tick),
-                has_queue: false,
-            });
+            widening.arrived(1 << 20, false, start + Duration::from_millis(10 * tick), || Some(tick));
         }
         assert_eq!(widening.width(), 1);
     }
