@@ -14,6 +14,8 @@ use super::widening::Widening;
 
 /// Bytes to keep outstanding until the peer suggests better.
 const FIRST_WINDOW: u64 = 4 << 20;
+/// The same on a further connection: it begins slowly, and what was asked there is not asked where it would come soon.
+const FURTHER_WINDOW: u64 = 512 << 10;
 /// Bytes of wants that stay together when they are dealt out to several connections.
 const RUN: u64 = 256 << 10;
 /// The longest wait between attempts to reach a peer.
@@ -62,15 +64,16 @@ impl Slots {
     }
 
     /// Deals wants out to the connections in use, in runs that are read in one go, each to the one
-    /// with the least to do.
+    /// with the least to do for what it carries.
     pub fn deal(&self, wants: Vec<Want>) -> Vec<(&Slot, Outstanding<'_>, Vec<Want>)> {
         let used = self.used();
         let mut hands: Vec<Vec<Want>> = used.iter().map(|_| Vec::new()).collect();
         let mut loads: Vec<u64> = used.iter().map(|slot| slot.outstanding.load(Ordering::Relaxed)).collect();
+        let windows = self.windows();
         let (mut to, mut run) = (0, RUN);
         for want in wants {
             if run >= RUN {
-                to = (0..used.len()).min_by_key(|&at| loads[at]).unwrap_or(0);
+                to = least_loaded(&loads, &windows);
                 run = 0;
             }
             run += want.id.len();
@@ -86,13 +89,22 @@ impl Slots {
         self.all.iter().filter_map(Slot::peer)
     }
 
-    /// Bytes to keep outstanding on those in use.
+    /// Bytes to keep outstanding: on those in use, and what still comes over others, for which those in use are not
+    /// to wait.
     pub fn window(&self) -> u64 {
-        let suggested = |slot: &Slot| match slot.peer().map_or(0, |peer| peer.suggested()) {
-            0 => FIRST_WINDOW,
+        let windows = self.windows();
+        let others = self.all[windows.len()..].iter().map(|slot| slot.outstanding.load(Ordering::Relaxed));
+        windows.iter().sum::<u64>() + others.sum::<u64>()
+    }
+
+    /// Bytes to keep outstanding on each of those in use.
+    fn windows(&self) -> Vec<u64> {
+        let suggested = |(at, slot): (usize, &Slot)| match slot.peer().map_or(0, |peer| peer.suggested()) {
+            0 if at == 0 => FIRST_WINDOW,
+            0 => FURTHER_WINDOW,
             suggested => suggested,
         };
-        self.used().iter().map(suggested).sum()
+        self.used().iter().enumerate().map(suggested).collect()
     }
 
     /// Segments that came out of order on those in use; `None` if one of them can't tell.
@@ -115,6 +127,13 @@ impl Slots {
             self.all.iter().skip(width).for_each(|slot| drop(lock(&slot.current).take()));
         }
     }
+}
+
+/// Which of several connections has the least outstanding for what it is to have.
+fn least_loaded(loads: &[u64], windows: &[u64]) -> usize {
+    let share =
+        |at: usize| loads[at] as f64 / windows.get(at).copied().unwrap_or(FURTHER_WINDOW).max(1) as f64;
+    (0..loads.len()).min_by(|&one, &other| share(one).total_cmp(&share(other))).unwrap_or(0)
 }
 
 impl Slot {
@@ -170,4 +189,47 @@ impl Drop for Outstanding<'_> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use towpath_content::chunking::ChunkHash;
+    use towpath_transfer::WantId;
+
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+
+    fn wants(count: u64) -> Vec<Want> {
+        let id = WantId::Chunk { hash: ChunkHash::of(b"any").0, len: RUN as u32 };
+        let want = |tag| {
+            let (places, group) = (Vec::new(), Arc::default());
+            Want { tag, id, places, group, origin: None, basis: None }
+        };
+        (0..count).map(want).collect()
+    }
+
+    #[test]
+    fn a_connection_is_given_as_much_as_it_carries() {
+        assert_eq!(least_loaded(&[0, 0], &[1024, 1024]), 0);
+        assert_eq!(least_loaded(&[1, 0], &[1024, 1024]), 1);
+        // Half of the one's share is under way, and all of the other's.
+        assert_eq!(least_loaded(&[2048 * KIB, 512 * KIB], &[4096 * KIB, 512 * KIB]), 0);
+        assert_eq!(least_loaded(&[4096 * KIB, 256 * KIB], &[4096 * KIB, 512 * KIB]), 1);
+    }
+
+    #[test]
+    fn a_connection_that_is_dropped_keeps_nothing_from_the_others() {
+        let slots = Slots::new(2, 2);
+        assert_eq!(slots.window(), FIRST_WINDOW + FURTHER_WINDOW);
+        let dealt = slots.deal(wants(18));
+        let shares: Vec<u64> = dealt.iter().map(|(_, _, wants)| wants.len() as u64 * RUN).collect();
+        assert_eq!(shares, [FIRST_WINDOW, FURTHER_WINDOW], "as many as each is to have");
+
+        let slots = Slots::new(1, 2);
+        let late = Outstanding::new(&slots.all[1], &wants(4));
+        assert_eq!(slots.window(), FIRST_WINDOW + 4 * RUN, "what is late there is not counted here");
+        drop(late);
+        assert_eq!(slots.window(), FIRST_WINDOW);
+    }
 }
