@@ -19,7 +19,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -36,8 +36,10 @@ use towpath_store::{About, DiskStore, FileRecord};
 
 use super::deltas;
 use super::events::{CopyEvent, FailureKind};
+use super::finer;
 use super::message::{Answer, Answers, Asks, Base, Delta, Message, violation};
 use super::offers::Offers;
+use super::outlines::Outlines;
 use super::reading::{Ask, Read, now, read, read_changed, read_patched};
 use super::sender::{hung_up, internal};
 use super::source::Located;
@@ -64,6 +66,8 @@ const DELTA_BYTES: usize = 128 << 10;
 const LARGE_PATCH: u64 = 8 << 20;
 /// The hardest that a receiver may ask to pack: beyond, it takes much longer for little.
 const MOST_PACKED: u32 = 12;
+/// Bytes of outlines and literals of one file that are held until the receiver answers, at most.
+const MOST_OUTLINED: usize = 16 << 20;
 /// Larger files hashed at once: each takes a thread, and the receiver follows at most 8.
 const LIVE: usize = 4;
 
@@ -91,6 +95,9 @@ pub struct Answering {
     packing: Mutex<Worth>,
     /// How fast contents may go.
     pace: Pace,
+    /// Deltas may come in two steps.
+    takes_outlines: AtomicBool,
+    outlines: Outlines,
 }
 
 /// A file that was asked for.
@@ -174,6 +181,8 @@ impl Answering {
             pack: AtomicU32::new(0),
             packing: Mutex::default(),
             pace: Pace::new(limit_rate),
+            takes_outlines: AtomicBool::new(false),
+            outlines: Outlines::new(),
         })
     }
 
@@ -184,10 +193,16 @@ impl Answering {
         if is_within { Ok(()) } else { Err(violation("more signatures than it may have files")) }
     }
 
+    /// Outlines that the receiver was told.
+    pub const fn outlines(&self) -> &Outlines {
+        &self.outlines
+    }
+
     /// The files that are asked for, with what was told of their bases; `take` finds those asked for the
     /// first time. None if one of them can't be.
     pub fn locate(&self, asks: Asks, take: impl Fn(u64) -> Option<Located>) -> Option<Vec<Ask>> {
-        let Asks { entries, compare, inline, pack } = asks;
+        let Asks { entries, compare, inline, pack, takes_outlines } = asks;
+        self.takes_outlines.store(takes_outlines, Ordering::Relaxed);
         self.pack.store(pack.min(MOST_PACKED), Ordering::Relaxed);
         let all = entries.into_iter().map(|entry| (entry, false, inline.min(INLINE).into()));
         let all = all.chain(compare.into_iter().map(|entry| (entry, true, 0)));
@@ -316,7 +331,7 @@ impl Answering {
         for (answer, patch) in patches {
             let entry = answer.entry;
             self.say(Message::Answers(Answers { answers: vec![answer] }))?;
-            self.say_part(entry, patch.into(), false)?;
+            self.say_part(Delta { entry, ..Delta::default() }, patch)?;
         }
         for (answer, located, base) in in_parts {
             let entry = answer.entry;
@@ -383,25 +398,67 @@ impl Answering {
         let given_up = || self.say(Message::Delta(Delta { is_given_up: true, ..delta.clone() }));
         // If it changed, the receiver learns so when it fetches it.
         let Ok(file) = located.open() else { return given_up() };
+        let (mut held, mut outlined) = (0, Vec::new());
         for (index, signature) in (0..).zip(base) {
             let range = deltas::part(located.stamp.size, base.len() as u64, index);
             let part = range.and_then(|range| part_of(&file, range));
             let Some(made) = part.and_then(|part| deltas::make(signature, &part)) else { return given_up() };
-            let level = self.pack.load(Ordering::Relaxed) as i32;
-            let packed = if level > 0 { packing::pack(&made, level) } else { None };
+            let packed = self.packed_part(&made);
             let is_packed = packed.is_some();
-            self.say_part(entry, packed.unwrap_or(made).into(), is_packed)?;
+            match self.outline(&made, packed.as_ref().unwrap_or(&made).len(), held) {
+                Some((outline, literals)) => {
+                    held += outline.len() + literals.len();
+                    outlined.push(literals);
+                    self.outlines.told();
+                    self.say_part(Delta { is_outline: true, ..delta.clone() }, outline)?;
+                }
+                None => self.say_part(Delta { is_packed, ..delta.clone() }, packed.unwrap_or(made))?,
+            }
         }
-        Ok(())
+        self.say_literals(&delta, outlined)
     }
 
-    /// One part's delta, in runs that messages take.
-    fn say_part(&self, entry: u64, bytes: Bytes, is_packed: bool) -> Result<(), ApiError> {
+    /// A part's delta in two steps, if the receiver takes that and it pays. `held`: bytes of those before it.
+    fn outline(&self, made: &[u8], packed: usize, held: usize) -> Option<(Vec<u8>, Vec<u8>)> {
+        let is_possible = self.takes_outlines.load(Ordering::Relaxed) && held + made.len() <= MOST_OUTLINED;
+        if is_possible { finer::split(made, packed) } else { None }
+    }
+
+    /// The literals of outlines, as deltas of what the receiver signs for each.
+    fn say_literals(&self, delta: &Delta, outlined: Vec<Vec<u8>>) -> Result<(), ApiError> {
+        let mut is_wanted = true;
+        for literals in outlined {
+            // Each is answered, also if no more is wanted.
+            let answer = self.outlines.next()?;
+            let made = deltas::make(&answer.signature, &literals);
+            let Some(made) = made.filter(|_| is_wanted && answer.entry == delta.entry) else {
+                is_wanted = false;
+                continue;
+            };
+            let packed = self.packed_part(&made);
+            let is_packed = packed.is_some();
+            self.say_part(Delta { is_packed, ..delta.clone() }, packed.unwrap_or(made))?;
+        }
+        if is_wanted {
+            return Ok(());
+        }
+        self.say(Message::Delta(Delta { is_given_up: true, ..delta.clone() }))
+    }
+
+    fn packed_part(&self, made: &[u8]) -> Option<Vec<u8>> {
+        let level = self.pack.load(Ordering::Relaxed) as i32;
+        if level > 0 { packing::pack(made, level) } else { None }
+    }
+
+    /// One part's delta, in runs that messages take; `last` is what is said with the last one.
+    fn say_part(&self, last: Delta, bytes: Vec<u8>) -> Result<(), ApiError> {
+        let bytes = Bytes::from(bytes);
         for start in (0..bytes.len()).step_by(DELTA_BYTES) {
             let end = bytes.len().min(start + DELTA_BYTES);
-            let (bytes, is_last) = (bytes.slice(start..end), end == bytes.len());
-            let delta = Delta { entry, bytes, is_last, is_packed, is_given_up: false };
-            self.say_at_rate(Message::Delta(delta).into_bytes())?;
+            let is_last = end == bytes.len();
+            let run = if is_last { last.clone() } else { Delta { entry: last.entry, ..Delta::default() } };
+            let run = Delta { bytes: bytes.slice(start..end), is_last, ..run };
+            self.say_at_rate(Message::Delta(run).into_bytes())?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //!
 //! Nothing here proves anything: a file whose hash is not its name is fetched like any other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
@@ -19,6 +19,7 @@ use towpath_content::Oid;
 
 use super::deltas::{self, PART};
 use super::file::CopyFile;
+use super::finer;
 use super::message::{Base, Delta, violation};
 use super::network::Network;
 use crate::lock::lock;
@@ -29,6 +30,8 @@ const MOST_SIGNED: u64 = 8 << 20;
 const ROOM: u64 = 1 << 20;
 /// So many bases are named in vain before only signatures are sent.
 const MISSES: u64 = 16;
+/// Bytes of a file's outlines whose literals are to come, at most.
+const MOST_OUTLINED: usize = 16 << 20;
 /// How long the first ask waits for a better connection than ssh's: of ssh's own pipe the kernel tells nothing.
 const PATIENCE: Duration = Duration::from_millis(60);
 
@@ -77,12 +80,17 @@ pub struct Incoming {
     next: u64,
     /// The next part's delta, as far as it came.
     delta: Vec<u8>,
+    /// Parts whose literals are to come, with their outlines.
+    outlined: VecDeque<(u64, Vec<u8>)>,
+    made: u64,
 }
 
 /// What came of a run of a delta.
 pub enum Taken {
     /// More is to come.
     Some,
+    /// An outline, to be answered with this signature.
+    Outline(Vec<u8>),
     /// A part, and how many bytes came for it.
     Part {
         /// Where it begins.
@@ -132,6 +140,11 @@ impl Changed {
         }
         let level = self.network().pack_level().unwrap_or(0).unsigned_abs();
         level.max(is_asked.into())
+    }
+
+    /// Whether deltas should come in two steps where that saves much.
+    pub fn takes_outlines(&self) -> bool {
+        self.is_understood && self.network().likes_outlines()
     }
 
     /// Names or signs what lies in the place of files that are about to be asked for, where that pays; with
@@ -209,7 +222,18 @@ impl Changed {
             return Err(violation("parts that are too many or too long"));
         }
         let Some((base, old)) = file.base() else { return Ok(None) };
-        Ok(Some(Incoming { file, oid, base, old, parts, is_patch, next: 0, delta: Vec::new() }))
+        Ok(Some(Incoming {
+            file,
+            oid,
+            base,
+            old,
+            parts,
+            is_patch,
+            next: 0,
+            delta: Vec::new(),
+            outlined: VecDeque::new(),
+            made: 0,
+        }))
     }
 
     /// A file was made of its older version.
@@ -268,24 +292,68 @@ impl Incoming {
             return Ok(Taken::Some);
         }
         let came = std::mem::take(&mut self.delta);
-        let index = self.next;
-        self.next += 1;
-        let size = self.file.size();
-        let made = match self.is_patch {
-            true => apply_patch(&self.base, self.old, size, &came).map(|content| (0, content)),
-            false => deltas::part(size, self.parts, index).and_then(|range| {
-                let content = self.apply(&came, run.is_packed, index, range.end - range.start)?;
-                Some((range.start, content))
-            }),
+        if run.is_outline {
+            return self.take_outline(came);
+        }
+        let count = came.len() as u64;
+        let Some((offset, content, before)) = self.part(&came, run.is_packed)? else {
+            return Ok(Taken::Nothing);
         };
-        let Some((offset, content)) = made else { return Ok(Taken::Nothing) };
-        let is_last = self.next == self.parts;
-        Ok(Taken::Part { offset, content, came: came.len() as u64, is_last })
+        self.made += 1;
+        Ok(Taken::Part { offset, content, came: before + count, is_last: self.made == self.parts })
     }
 
-    fn apply(&self, came: &[u8], is_packed: bool, index: u64, len: u64) -> Option<Vec<u8>> {
+    /// The next part's outline.
+    fn take_outline(&mut self, outline: Vec<u8>) -> Result<Taken, ApiError> {
+        let held: usize = self.outlined.iter().map(|(_, outline)| outline.len()).sum();
+        if self.is_patch || self.next == self.parts || held + outline.len() > MOST_OUTLINED {
+            return Err(violation("an outline of nothing, or more than it may have"));
+        }
+        let base = self.base_of(self.next);
+        let Some(signature) = base.and_then(|base| finer::sign(&outline, &base)) else {
+            return Ok(Taken::Nothing);
+        };
+        self.outlined.push_back((self.next, outline));
+        self.next += 1;
+        Ok(Taken::Outline(signature))
+    }
+
+    /// The part that a delta makes: where it begins, its bytes, and how many of them came before.
+    fn part(&mut self, came: &[u8], is_packed: bool) -> Result<Option<(u64, Vec<u8>, u64)>, ApiError> {
+        let size = self.file.size();
+        if self.is_patch {
+            return Ok(apply_patch(&self.base, self.old, size, came).map(|content| (0, content, 0)));
+        }
+        let outlined = if self.next == self.parts { self.outlined.pop_front() } else { None };
+        let (index, outline) = match outlined {
+            Some((index, outline)) => (index, Some(outline)),
+            None if self.next == self.parts => return Err(violation("more parts than were told")),
+            None => (self.next, None),
+        };
+        self.next = self.parts.min(self.next + 1);
+        let Some(range) = deltas::part(size, self.parts, index) else { return Ok(None) };
+        let content = self.apply(came, is_packed, index, outline.as_deref(), range.end - range.start);
+        Ok(content.map(|content| (range.start, content, outline.map_or(0, |outline| outline.len() as u64))))
+    }
+
+    fn apply(
+        &self,
+        came: &[u8],
+        is_packed: bool,
+        index: u64,
+        outline: Option<&[u8]>,
+        len: u64,
+    ) -> Option<Vec<u8>> {
         let unpacked = if is_packed { Some(deltas::unpack(came)?) } else { None };
-        let base = read(&self.base, &deltas::part(self.old, self.parts, index)?)?;
-        deltas::apply(unpacked.as_deref().unwrap_or(came), &base, len)
+        let delta = unpacked.as_deref().unwrap_or(came);
+        let base = self.base_of(index)?;
+        match outline {
+            Some(outline) => finer::apply(outline, delta, &base, len),
+            None => deltas::apply(delta, &base, len),
+        }
+    }
+
+    fn base_of(&self, index: u64) -> Option<Vec<u8>> {
+        read(&self.base, &deltas::part(self.old, self.parts, index)?)
     }
 }

@@ -21,6 +21,8 @@ const SLOW: f64 = 30e6;
 const FAR: Duration = Duration::from_millis(4);
 /// A nearer one has to prove to be slow: what is measured of little comes out too low.
 const SLOW_THOUGH_NEAR: f64 = 10e6;
+/// Below this rate 20 ms, a usual round trip, are fewer than 80 KB.
+const SLOW_FOR_OUTLINES: f64 = 4e6;
 /// A file of fewer bytes is asked for as it is: its signature is hardly less.
 const LEAST: u64 = 2 << 10;
 /// One whose size changed more than so many times is hardly the same any more.
@@ -44,6 +46,11 @@ impl Network {
             _ => 9,
         };
         self.is_slow().then_some(level)
+    }
+
+    /// Whether a round trip more is cheaper than bytes that it saves, unless these are few.
+    pub fn likes_outlines(&self) -> bool {
+        self.is_slow() && self.rate < SLOW_FOR_OUTLINES
     }
 
     /// Whether a file of `new` bytes should be asked for as a delta of one of `old`.
@@ -76,6 +83,7 @@ mod tests {
             let network = Network { rate, round_trip };
             assert_eq!(network.pack_level(), level, "{what}");
             assert_eq!(network.likes_delta(10_000, 10_000), level.is_some(), "{what}");
+            assert_eq!(network.likes_outlines(), level == Some(9), "{what}");
         }
     }
 

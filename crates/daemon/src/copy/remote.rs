@@ -21,7 +21,7 @@ use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Targe
 
 use super::changed::{Changed, Incoming, Taken};
 use super::file::CopyFile;
-use super::message::{Answer, Asks, Base, Bases, Delta, Message, Settled, Unchanged, violation};
+use super::message::{Answer, Asks, Base, Bases, Delta, Finer, Message, Settled, Unchanged, violation};
 use super::renames::MAX_WAITING;
 use super::sender::hung_up;
 use super::supply::{Fate, Supplier};
@@ -182,7 +182,8 @@ impl RemoteSupplier {
         self.say_bases(&asks.entries, must_sign)?;
         let pack = self.changed.pack_level(self.compress);
         let inline = if self.compress && pack == 0 { 0 } else { INLINE };
-        self.say(Message::Asks(Asks { inline, pack, ..asks }))
+        let takes_outlines = self.changed.takes_outlines();
+        self.say(Message::Asks(Asks { inline, pack, takes_outlines, ..asks }))
     }
 
     /// Takes one answer. Blocks while the session is busy.
@@ -315,14 +316,26 @@ impl RemoteSupplier {
 
     /// The next run of a file that comes in parts.
     pub fn take_delta(&self, run: &Delta) -> Result<(), ApiError> {
+        let signature = self.take_run(run)?;
+        if !(run.is_outline && run.is_last) {
+            return Ok(());
+        }
+        // The sender waits for an answer to each.
+        let signature = signature.map_or_else(Bytes::new, Bytes::from);
+        self.say(Message::Finer(Finer { entry: run.entry, signature }))
+    }
+
+    /// Takes a run; if it was an outline's last, the signature to answer with.
+    fn take_run(&self, run: &Delta) -> Result<Option<Vec<u8>>, ApiError> {
         let mut incoming = lock(&self.incoming);
         let Some(current) = incoming.as_mut().filter(|it| it.file.wanted().entry == run.entry) else {
-            return Ok(());
+            return Ok(None);
         };
         let taken = current.take(run)?;
         let (file, oid) = (Arc::clone(&current.file), current.oid);
         match taken {
             Taken::Some => {}
+            Taken::Outline(signature) => return Ok(Some(signature)),
             Taken::Part { offset, content, came, is_last } => {
                 let is_taken = self.take_part(&file, &oid, offset, &content, came);
                 if is_last || !is_taken {
@@ -342,7 +355,7 @@ impl RemoteSupplier {
                 self.fetch(file, oid);
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// A part of a file, of which `came` bytes came; false: the file has ended.
