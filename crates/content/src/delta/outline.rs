@@ -3,7 +3,6 @@
 //! Blocks as long as suit all of a region waste most of each literal where changes are small. Once the
 //! receiver knows what is copied, it can sign the little that is left, in blocks as short as suit that.
 
-use super::VERSION;
 use super::ops::{ApplyError, Delta, Op, blocks_of, read_head, write_head};
 use super::shape::{MIN_BLOCK_LEN, Shape};
 use super::signature::read_version;

@@ -17,8 +17,6 @@
 //! settled is answered again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -40,7 +38,7 @@ use super::finer;
 use super::message::{Answer, Answers, Asks, Base, Delta, Message, violation};
 use super::offers::Offers;
 use super::outlines::Outlines;
-use super::reading::{Ask, Read, now, read, read_changed, read_patched};
+use super::reading::{Ask, Older, Read, now, part_of, read, read_changed, read_patched};
 use super::sender::{hung_up, internal};
 use super::source::Located;
 use super::talk::Events;
@@ -118,25 +116,34 @@ impl Asked {
     }
 }
 
+/// What the receiver has of a file.
+#[derive(Default)]
+struct Told {
+    signatures: Vec<Bytes>,
+    older: Option<Oid>,
+    in_parts: bool,
+}
+
 /// Signatures of older versions' parts, by entry.
 #[derive(Default)]
 struct Signed {
-    parts: BTreeMap<u64, (Vec<Bytes>, Option<Oid>)>,
+    parts: BTreeMap<u64, Told>,
     bytes: usize,
 }
 
 impl Signed {
     /// False: they are too many.
-    fn add(&mut self, Base { entry, signatures, oid }: Base) -> bool {
+    fn add(&mut self, Base { entry, signatures, oid, in_parts }: Base) -> bool {
         self.bytes += signatures.iter().map(Bytes::len).sum::<usize>();
-        let (parts, older) = self.parts.entry(entry).or_default();
-        parts.extend(signatures);
-        *older = Oid::from_bytes(&oid).ok().filter(|_| parts.is_empty());
-        self.bytes <= MOST_BASES && parts.len() as u64 <= deltas::MAX_PARTS
+        let told = self.parts.entry(entry).or_default();
+        told.signatures.extend(signatures);
+        told.older = Oid::from_bytes(&oid).ok().filter(|_| told.signatures.is_empty());
+        told.in_parts = in_parts;
+        self.bytes <= MOST_BASES && told.signatures.len() as u64 <= deltas::MAX_PARTS
     }
 
     /// For an ask; they still count.
-    fn take(&mut self, entry: u64) -> (Vec<Bytes>, Option<Oid>) {
+    fn take(&mut self, entry: u64) -> Told {
         self.parts.remove(&entry).unwrap_or_default()
     }
 
@@ -154,6 +161,8 @@ enum Reply {
     Patch(Answer, Vec<u8>),
     /// A delta in parts, of what these sign.
     Parts(Answer, Located, Vec<Bytes>),
+    /// Patches of parts of what is here.
+    Patches(Answer, Located, Older),
 }
 
 impl Answering {
@@ -208,10 +217,10 @@ impl Answering {
         let all = all.chain(compare.into_iter().map(|entry| (entry, true, 0)));
         let mut signed = lock(&self.bases);
         let located = all.map(|(entry, compare, inline)| {
-            let (base, older) = signed.take(entry);
+            let Told { signatures: base, older, in_parts } = signed.take(entry);
             let lacking = || lock(&self.lacking).remove(&entry);
             let located = take(entry).or_else(lacking)?;
-            Some(Ask { entry, compare, inline, is_again: false, base, older, located })
+            Some(Ask { entry, compare, inline, is_again: false, base, older, in_parts, located })
         });
         located.collect()
     }
@@ -259,8 +268,8 @@ impl Answering {
         let mut asked = lock(&self.asked);
         let again = asked.iter_mut().filter_map(|(&entry, asked)| {
             let (inline, located) = (asked.beside.take()?, asked.located.clone());
-            let (base, older) = (Vec::new(), None);
-            Some(Ask { entry, compare: false, inline, is_again: true, base, older, located })
+            let (base, older, in_parts) = (Vec::new(), None, false);
+            Some(Ask { entry, compare: false, inline, is_again: true, base, older, in_parts, located })
         });
         again.collect()
     }
@@ -317,13 +326,14 @@ impl Answering {
         if !records.is_empty() {
             self.store.remember(&records).map_err(|error| errors::store(&error))?;
         }
-        let (mut in_parts, mut patches) = (Vec::new(), Vec::new());
+        let (mut in_parts, mut patches, mut patched_parts) = (Vec::new(), Vec::new(), Vec::new());
         for (read, ask) in read {
             let is_again = ask.is_again;
             match self.reply(read, ask) {
                 Reply::Whole(answer) => answers.push(Answer { is_again, ..answer }),
                 Reply::Patch(answer, patch) => patches.push((answer, patch)),
                 Reply::Parts(answer, located, base) => in_parts.push((answer, located, base)),
+                Reply::Patches(answer, located, older) => patched_parts.push((answer, located, older)),
             }
         }
         self.say_answers(answers)?;
@@ -332,6 +342,11 @@ impl Answering {
             let entry = answer.entry;
             self.say(Message::Answers(Answers { answers: vec![answer] }))?;
             self.say_part(Delta { entry, ..Delta::default() }, patch)?;
+        }
+        for (answer, located, older) in patched_parts {
+            let entry = answer.entry;
+            self.say(Message::Answers(Answers { answers: vec![answer] }))?;
+            self.say_patches(entry, &located, &older)?;
         }
         for (answer, located, base) in in_parts {
             let entry = answer.entry;
@@ -371,6 +386,11 @@ impl Answering {
                 }
                 Answer { content: patch.into(), ..answer }
             }
+            Read::InParts(record, older) => {
+                let answer = self.named(entry, located.clone(), record.oid);
+                let answer = Answer { is_patch: true, parts: older.parts as u32, ..answer };
+                return Reply::Patches(answer, located, older);
+            }
             Read::Same(record) => {
                 let answer = self.named(entry, located, record.oid);
                 Answer { oid: Bytes::new(), is_same: true, ..answer }
@@ -390,6 +410,23 @@ impl Answering {
         let _alone = (ask.located.stamp.size > LARGE_PATCH).then(|| lock(&self.patching));
         let level = self.pack.load(Ordering::Relaxed).max(1) as i32;
         read_patched(ask, older, &*self.store, level)
+    }
+
+    /// The content of a file as patches of parts of an older version, made on all cores.
+    fn say_patches(&self, entry: u64, located: &Located, older: &Older) -> Result<(), ApiError> {
+        let delta = Delta { entry, ..Delta::default() };
+        let given_up = || self.say(Message::Delta(Delta { is_given_up: true, ..delta.clone() }));
+        let Ok(file) = located.open() else { return given_up() };
+        let level = self.pack.load(Ordering::Relaxed).max(1) as i32;
+        let together = rayon::current_num_threads() as u64;
+        for start in (0..older.parts).step_by(together as usize) {
+            let indexes = start..older.parts.min(start + together);
+            let patch = |index| older.patch(index, &file, &*self.store, level);
+            let made: Option<Vec<_>> = indexes.into_par_iter().map(patch).collect();
+            let Some(made) = made else { return given_up() };
+            made.into_iter().try_for_each(|patch| self.say_part(delta.clone(), patch))?;
+        }
+        Ok(())
     }
 
     /// The content of a file as deltas of what the receiver signed, one part at a time.
@@ -614,17 +651,13 @@ fn in_messages(
 /// What the index is to know of a file that was read.
 fn hashed(read: &Read) -> Option<FileRecord> {
     match read {
-        Read::Hashed(record) | Read::Same(record) | Read::Changed(record, _) | Read::Patched(record, _) => {
-            Some(record.clone())
-        }
+        Read::Hashed(record)
+        | Read::Same(record)
+        | Read::Changed(record, _)
+        | Read::Patched(record, _)
+        | Read::InParts(record, _) => Some(record.clone()),
         Read::Whole(..) | Read::Lacking => None,
     }
-}
-
-/// These bytes of a file; none if they can't be read.
-fn part_of(file: &std::fs::File, range: Range<u64>) -> Option<Vec<u8>> {
-    let mut part = vec![0; usize::try_from(range.end - range.start).ok()?];
-    file.read_exact_at(&mut part, range.start).ok().map(|()| part)
 }
 
 /// How many files from the front are answered in one go: the first bytes of none should wait long

@@ -3,9 +3,7 @@
 //!
 //! Nothing here proves anything: a file whose hash is not its name is fetched like any other.
 
-use std::collections::{HashMap, VecDeque};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,21 +15,18 @@ use tokio::runtime::Handle;
 use towpath_api::ApiError;
 use towpath_content::Oid;
 
-use super::deltas::{self, PART};
+use super::deltas;
 use super::file::CopyFile;
-use super::finer;
-use super::message::{Base, Delta, violation};
+use super::incoming::{Incoming, apply_patch, read};
+use super::message::{Base, violation};
 use super::network::Network;
+use super::patches;
 use crate::lock::lock;
 
 /// Bytes of signatures on their way, of files that were not answered; further ones are asked for as they are.
 const MOST_SIGNED: u64 = 8 << 20;
-/// Bytes that a delta may have more than what it makes: it may not shrink, and ops take a few.
-const ROOM: u64 = 1 << 20;
 /// So many bases are named in vain before only signatures are sent.
 const MISSES: u64 = 16;
-/// Bytes of a file's outlines whose literals are to come, at most.
-const MOST_OUTLINED: usize = 16 << 20;
 /// How long the first ask waits for a better connection than ssh's: of ssh's own pipe the kernel tells nothing.
 const PATIENCE: Duration = Duration::from_millis(60);
 
@@ -65,45 +60,6 @@ pub struct Told {
     bytes: u64,
     /// Its name, if that was told instead.
     pub oid: Option<Oid>,
-}
-
-/// A file that comes in parts.
-pub struct Incoming {
-    /// Which.
-    pub file: Arc<CopyFile>,
-    /// What it is called.
-    pub oid: Oid,
-    base: File,
-    old: u64,
-    parts: u64,
-    is_patch: bool,
-    next: u64,
-    /// The next part's delta, as far as it came.
-    delta: Vec<u8>,
-    /// Parts whose literals are to come, with their outlines.
-    outlined: VecDeque<(u64, Vec<u8>)>,
-    made: u64,
-}
-
-/// What came of a run of a delta.
-pub enum Taken {
-    /// More is to come.
-    Some,
-    /// An outline, to be answered with this signature.
-    Outline(Vec<u8>),
-    /// A part, and how many bytes came for it.
-    Part {
-        /// Where it begins.
-        offset: u64,
-        /// Its bytes.
-        content: Vec<u8>,
-        /// Bytes on the network.
-        came: u64,
-        /// It was the last one.
-        is_last: bool,
-    },
-    /// Nothing will come of it.
-    Nothing,
 }
 
 impl Changed {
@@ -162,18 +118,18 @@ impl Changed {
                 return None;
             }
             if may_name
-                && deltas::may_be_patch(old, file.wanted().size)
+                && patches::parts(old, file.wanted().size).is_some()
                 && let Some(oid) = file.old_oid()
             {
                 lock(&self.signed).insert(*entry, Told { bytes: 0, oid: Some(oid) });
                 let oid = Bytes::copy_from_slice(&oid.to_bytes());
-                return Some(Base { entry: *entry, signatures: Vec::new(), oid });
+                return Some(Base { entry: *entry, oid, in_parts: true, ..Base::default() });
             }
             let signatures = sign(file, old)?;
             let bytes = signatures.iter().map(|signature| signature.len() as u64).sum();
             lock(&self.signed).insert(*entry, Told { bytes, oid: None });
             self.outstanding.fetch_add(bytes, Ordering::Relaxed);
-            Some(Base { entry: *entry, signatures, oid: Bytes::new() })
+            Some(Base { entry: *entry, signatures, ..Base::default() })
         });
         signed.collect()
     }
@@ -214,26 +170,19 @@ impl Changed {
         is_patch: bool,
     ) -> Result<Option<Incoming>, ApiError> {
         let (parts, size) = (u64::from(parts), file.size());
-        let is_possible = match is_patch {
-            true => parts == 1 && deltas::may_be_patch(0, size),
-            false => parts <= deltas::MAX_PARTS && deltas::part(size, parts, 0).is_some(),
+        let is_possible = match (is_patch, parts) {
+            (true, 1) => patches::may_be_whole(0, size),
+            (true, _) => deltas::part(size, parts, 0).is_some(),
+            (false, _) => parts <= deltas::MAX_PARTS && deltas::part(size, parts, 0).is_some(),
         };
         if !is_possible {
             return Err(violation("parts that are too many or too long"));
         }
         let Some((base, old)) = file.base() else { return Ok(None) };
-        Ok(Some(Incoming {
-            file,
-            oid,
-            base,
-            old,
-            parts,
-            is_patch,
-            next: 0,
-            delta: Vec::new(),
-            outlined: VecDeque::new(),
-            made: 0,
-        }))
+        if is_patch && parts > 1 && patches::parts(old, size) != Some(parts) {
+            return Err(violation("more or fewer parts than a patch has"));
+        }
+        Ok(Some(Incoming::new(file, oid, (base, old), parts, is_patch)))
     }
 
     /// A file was made of its older version.
@@ -263,97 +212,4 @@ fn sign(file: &CopyFile, old: u64) -> Option<Vec<Bytes>> {
             deltas::sign(&bytes, old, target.end - target.start).map(Bytes::from)
         })
         .collect()
-}
-
-fn apply_patch(base: &File, old: u64, new: u64, patch: &[u8]) -> Option<Vec<u8>> {
-    if !deltas::may_be_patch(old, new) {
-        return None;
-    }
-    deltas::apply_patch(patch, &read(base, &(0..old))?, new)
-}
-
-fn read(file: &File, range: &std::ops::Range<u64>) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(range.end - range.start).ok()?];
-    file.read_exact_at(&mut bytes, range.start).ok().map(|()| bytes)
-}
-
-impl Incoming {
-    /// The next run of its deltas.
-    pub fn take(&mut self, run: &Delta) -> Result<Taken, ApiError> {
-        if run.is_given_up {
-            return Ok(Taken::Nothing);
-        }
-        let most = if self.is_patch { self.file.size() + ROOM } else { PART + ROOM };
-        if (self.delta.len() + run.bytes.len()) as u64 > most {
-            return Err(violation("a delta that is longer than what it makes"));
-        }
-        self.delta.extend_from_slice(&run.bytes);
-        if !run.is_last {
-            return Ok(Taken::Some);
-        }
-        let came = std::mem::take(&mut self.delta);
-        if run.is_outline {
-            return self.take_outline(came);
-        }
-        let count = came.len() as u64;
-        let Some((offset, content, before)) = self.part(&came, run.is_packed)? else {
-            return Ok(Taken::Nothing);
-        };
-        self.made += 1;
-        Ok(Taken::Part { offset, content, came: before + count, is_last: self.made == self.parts })
-    }
-
-    /// The next part's outline.
-    fn take_outline(&mut self, outline: Vec<u8>) -> Result<Taken, ApiError> {
-        let held: usize = self.outlined.iter().map(|(_, outline)| outline.len()).sum();
-        if self.is_patch || self.next == self.parts || held + outline.len() > MOST_OUTLINED {
-            return Err(violation("an outline of nothing, or more than it may have"));
-        }
-        let base = self.base_of(self.next);
-        let Some(signature) = base.and_then(|base| finer::sign(&outline, &base)) else {
-            return Ok(Taken::Nothing);
-        };
-        self.outlined.push_back((self.next, outline));
-        self.next += 1;
-        Ok(Taken::Outline(signature))
-    }
-
-    /// The part that a delta makes: where it begins, its bytes, and how many of them came before.
-    fn part(&mut self, came: &[u8], is_packed: bool) -> Result<Option<(u64, Vec<u8>, u64)>, ApiError> {
-        let size = self.file.size();
-        if self.is_patch {
-            return Ok(apply_patch(&self.base, self.old, size, came).map(|content| (0, content, 0)));
-        }
-        let outlined = if self.next == self.parts { self.outlined.pop_front() } else { None };
-        let (index, outline) = match outlined {
-            Some((index, outline)) => (index, Some(outline)),
-            None if self.next == self.parts => return Err(violation("more parts than were told")),
-            None => (self.next, None),
-        };
-        self.next = self.parts.min(self.next + 1);
-        let Some(range) = deltas::part(size, self.parts, index) else { return Ok(None) };
-        let content = self.apply(came, is_packed, index, outline.as_deref(), range.end - range.start);
-        Ok(content.map(|content| (range.start, content, outline.map_or(0, |outline| outline.len() as u64))))
-    }
-
-    fn apply(
-        &self,
-        came: &[u8],
-        is_packed: bool,
-        index: u64,
-        outline: Option<&[u8]>,
-        len: u64,
-    ) -> Option<Vec<u8>> {
-        let unpacked = if is_packed { Some(deltas::unpack(came)?) } else { None };
-        let delta = unpacked.as_deref().unwrap_or(came);
-        let base = self.base_of(index)?;
-        match outline {
-            Some(outline) => finer::apply(outline, delta, &base, len),
-            None => deltas::apply(delta, &base, len),
-        }
-    }
-
-    fn base_of(&self, index: u64) -> Option<Vec<u8>> {
-        read(&self.base, &deltas::part(self.old, self.parts, index)?)
-    }
 }

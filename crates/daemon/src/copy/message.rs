@@ -183,6 +183,9 @@ pub struct Base {
     /// Instead: the OID of it, in its bytes' form, in case the sender has it too.
     #[prost(bytes = "bytes", tag = "3")]
     pub oid: Bytes,
+    /// Said with the OID: a patch may come in parts.
+    #[prost(bool, tag = "4")]
+    pub in_parts: bool,
 }
 
 /// A run of the bytes of a delta.
@@ -258,7 +261,7 @@ pub struct Answer {
     /// The content comes in `Delta` messages, as deltas of so many parts.
     #[prost(uint32, tag = "9")]
     pub parts: u32,
-    /// What comes, as `content` or as its one part, is a zstd frame with the named base as its prefix.
+    /// What comes, as `content` or as its parts, are zstd frames with the named base as their prefix.
     #[prost(bool, tag = "10")]
     pub is_patch: bool,
     /// The named base is not here: the file should be asked for again, with signatures or without.
@@ -490,7 +493,7 @@ mod tests {
                     bases: vec![Base {
                         entry: 300,
                         signatures: vec![json(b"one"), json(b"two")],
-                        oid: Bytes::new(),
+                        ..Base::default()
                     }],
                 }),
             ),
@@ -499,8 +502,19 @@ mod tests {
                 Message::Bases(Bases {
                     bases: vec![Base {
                         entry: 301,
-                        signatures: vec![],
                         oid: Bytes::copy_from_slice(&Oid::of(b"x").to_bytes()),
+                        ..Base::default()
+                    }],
+                }),
+            ),
+            (
+                "bases: of entry 302, by its name, for a patch that may come in parts",
+                Message::Bases(Bases {
+                    bases: vec![Base {
+                        entry: 302,
+                        oid: Bytes::copy_from_slice(&Oid::of(b"x").to_bytes()),
+                        in_parts: true,
+                        ..Base::default()
                     }],
                 }),
             ),

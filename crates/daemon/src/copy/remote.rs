@@ -1,7 +1,7 @@
 //! Files from a sender at the other end of a connection: it is asked for their names, and their
 //! bytes come through a transfer session.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -19,8 +19,9 @@ use towpath_transfer::progress::Progress;
 use towpath_transfer::session::OnDone;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Target};
 
-use super::changed::{Changed, Incoming, Taken};
+use super::changed::Changed;
 use super::file::CopyFile;
+use super::incoming::{Incoming, Taken};
 use super::message::{Answer, Asks, Base, Bases, Delta, Finer, Message, Settled, Unchanged, violation};
 use super::renames::MAX_WAITING;
 use super::sender::hung_up;
@@ -47,6 +48,9 @@ pub struct RemoteSupplier {
     /// Files asked for and not answered; `None` once the copy is over. They lead back to this, so none may
     /// stay then.
     asked: Mutex<Option<HashMap<u64, Arc<CopyFile>>>>,
+    /// Those of which an answer that was said once more came first: the other one may still be on its way
+    /// through another thread.
+    overtaken: Mutex<HashSet<u64>>,
     next: Mutex<Asks>,
     session: Weak<Session>,
     progress: Progress,
@@ -94,6 +98,7 @@ impl RemoteSupplier {
             control,
             runtime: Handle::current(),
             asked: Mutex::new(Some(HashMap::new())),
+            overtaken: Mutex::default(),
             next: Mutex::default(),
             session: Arc::downgrade(session),
             progress: session.progress(),
@@ -119,19 +124,19 @@ impl RemoteSupplier {
             entries.iter().filter_map(file).collect()
         };
         let (mut bases, mut bytes) = (Vec::new(), 0);
-        for Base { entry, signatures, oid } in self.changed.sign(&files, must_sign) {
-            if signatures.is_empty() {
+        for base in self.changed.sign(&files, must_sign) {
+            if base.signatures.is_empty() {
                 // Files asked for together are so few that their names fit.
-                bases.push(Base { entry, signatures, oid });
+                bases.push(base);
                 continue;
             }
-            for signature in signatures {
+            for signature in base.signatures {
                 if bytes + signature.len() + BASE_COST > BASES_BYTES {
                     self.say(Message::Bases(Bases { bases: std::mem::take(&mut bases) }))?;
                     bytes = 0;
                 }
                 bytes += signature.len() + BASE_COST;
-                bases.push(Base { entry, signatures: vec![signature], oid: Bytes::new() });
+                bases.push(Base { entry: base.entry, signatures: vec![signature], ..Base::default() });
             }
         }
         if bases.is_empty() { Ok(()) } else { self.say(Message::Bases(Bases { bases })) }
@@ -188,12 +193,7 @@ impl RemoteSupplier {
 
     /// Takes one answer. Blocks while the session is busy.
     pub fn answered(&self, answer: &Answer) -> Result<(), ApiError> {
-        let file = lock(&self.asked).as_mut().and_then(|asked| asked.remove(&answer.entry));
-        let file = match file {
-            Some(file) => file,
-            None if answer.is_again => return Ok(()),
-            None => return Err(violation("an answer to nothing")),
-        };
+        let Some(file) = self.take_asked(answer)? else { return Ok(()) };
         let told = self.changed.answered(answer.entry);
         let is_delta = answer.is_delta || answer.is_patch || answer.is_same || answer.parts > 0;
         if is_delta && told.is_none() {
@@ -242,6 +242,22 @@ impl RemoteSupplier {
             self.fetch(file, oid);
         }
         Ok(())
+    }
+
+    /// The file that is answered; none if it was before, as may be of one that was said once more.
+    fn take_asked(&self, answer: &Answer) -> Result<Option<Arc<CopyFile>>, ApiError> {
+        let mut asked = lock(&self.asked);
+        let mut overtaken = lock(&self.overtaken);
+        match asked.as_mut().and_then(|asked| asked.remove(&answer.entry)) {
+            Some(file) => {
+                if answer.is_again {
+                    overtaken.insert(answer.entry);
+                }
+                Ok(Some(file))
+            }
+            None if answer.is_again || overtaken.remove(&answer.entry) => Ok(None),
+            None => Err(violation("an answer to nothing")),
+        }
     }
 
     fn take_content(&self, file: &CopyFile, oid: &Oid, content: &[u8]) {
