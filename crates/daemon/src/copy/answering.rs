@@ -38,6 +38,7 @@ use super::finer;
 use super::message::{Answer, Answers, Asks, Base, Delta, Message, violation};
 use super::offers::Offers;
 use super::outlines::Outlines;
+use super::patching::patch_all;
 use super::reading::{Ask, Older, Read, now, part_of, read, read_changed, read_patched};
 use super::sender::{hung_up, internal};
 use super::source::Located;
@@ -412,21 +413,17 @@ impl Answering {
         read_patched(ask, older, &*self.store, level)
     }
 
-    /// The content of a file as patches of parts of an older version, made on all cores.
+    /// The content of a file as patches of parts of an older version.
     fn say_patches(&self, entry: u64, located: &Located, older: &Older) -> Result<(), ApiError> {
         let delta = Delta { entry, ..Delta::default() };
         let given_up = || self.say(Message::Delta(Delta { is_given_up: true, ..delta.clone() }));
         let Ok(file) = located.open() else { return given_up() };
-        let level = self.pack.load(Ordering::Relaxed).max(1) as i32;
-        let together = rayon::current_num_threads() as u64;
-        for start in (0..older.parts).step_by(together as usize) {
-            let indexes = start..older.parts.min(start + together);
-            let patch = |index| older.patch(index, &file, &*self.store, level);
-            let made: Option<Vec<_>> = indexes.into_par_iter().map(patch).collect();
-            let Some(made) = made else { return given_up() };
-            made.into_iter().try_for_each(|patch| self.say_part(delta.clone(), patch))?;
+        let hardest = self.pack.load(Ordering::Relaxed).max(1) as i32;
+        let make = |index, level| older.patch(index, &file, &*self.store, level);
+        match patch_all(older.parts, hardest, make, |patch| self.say_part(delta.clone(), patch))? {
+            true => Ok(()),
+            false => given_up(),
         }
-        Ok(())
     }
 
     /// The content of a file as deltas of what the receiver signed, one part at a time.

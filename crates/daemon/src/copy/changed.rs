@@ -113,19 +113,20 @@ impl Changed {
         let (hits, misses) = (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed));
         let may_name = !must_sign && misses < MISSES + hits;
         let signed = files.par_iter().with_max_len(4).filter_map(|(entry, file)| {
-            let old = file.old_size().filter(|old| network.likes_delta(*old, file.wanted().size))?;
+            let new = file.wanted().size;
+            let old = file.old_size().filter(|old| network.likes_name(*old, new))?;
             if self.outstanding.load(Ordering::Relaxed) > MOST_SIGNED {
                 return None;
             }
             if may_name
-                && patches::parts(old, file.wanted().size).is_some()
+                && patches::parts(old, new).is_some()
                 && let Some(oid) = file.old_oid()
             {
                 lock(&self.signed).insert(*entry, Told { bytes: 0, oid: Some(oid) });
                 let oid = Bytes::copy_from_slice(&oid.to_bytes());
                 return Some(Base { entry: *entry, oid, in_parts: true, ..Base::default() });
             }
-            let signatures = sign(file, old)?;
+            let signatures = if network.likes_delta(old, new) { sign(file, old)? } else { return None };
             let bytes = signatures.iter().map(|signature| signature.len() as u64).sum();
             lock(&self.signed).insert(*entry, Told { bytes, oid: None });
             self.outstanding.fetch_add(bytes, Ordering::Relaxed);

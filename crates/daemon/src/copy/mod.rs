@@ -61,6 +61,7 @@ mod offers;
 pub mod options;
 mod outlines;
 mod patches;
+mod patching;
 mod patterns;
 pub mod place;
 mod placement;
