@@ -18,6 +18,7 @@ situations![
     a_limited_rate_is_kept_to,
     a_limited_rate_is_kept_to_by_changes_of_what_is_there,
     small_changes_here_and_there_travel_as_little_more_than_themselves,
+    of_what_the_sender_has_in_both_versions_only_the_difference_travels,
     a_silent_other_side_is_given_up_in_the_time_that_was_given,
     owners_go_by_name_unless_numbers_are_asked_for,
 ];
@@ -176,6 +177,28 @@ fn small_changes_here_and_there_travel_as_little_more_than_themselves() {
     let summary = Summary(rsh.call("twin", &line).end().with(0).events().pop().unwrap());
     assert!(summary.number("literal") < 60_000, "{}", summary.0);
     trees::assert_same_bytes(&scene.machine().path("twin/file"), &scene.machine().path("twin/old"));
+}
+
+fn of_what_the_sender_has_in_both_versions_only_the_difference_travels() {
+    let scene = Scene::new(|folder| {
+        trees::file(&folder.join("old"), 1, 6_000_000);
+        let mut changed = fs::read(folder.join("old")).unwrap();
+        (0..changed.len()).step_by(4096).for_each(|at| changed[at] ^= 1);
+        fs::write(folder.join("file"), changed).unwrap();
+        write(&folder.join("little"), &"it is the same, and newer. ".repeat(20), 9);
+        write(&folder.join("older"), &"it is the same, and newer. ".repeat(20), 0);
+        age(&folder.join("old"), 0);
+    });
+    let rsh = FakeRsh::new(&scene, PLAINLY);
+    scene.machine().tow(words("put old")).folder(&scene.machine().path("scene")).end().with(0);
+    // A block of each change would be all of it.
+    let line = format!("sync --json --limit-rate=1M --no-search --via ssh {REMOTELY}");
+    for (twin, names, most) in [("one", "file HERE:old", 60_000), ("two", "little HERE:older", 0)] {
+        let line = format!("{line} {names}");
+        let summary = Summary(rsh.call(twin, &line).end().with(0).events().pop().unwrap());
+        assert!(summary.number("literal") <= most, "{}", summary.0);
+    }
+    trees::assert_same_bytes(&scene.machine().path("one/file"), &scene.machine().path("one/old"));
 }
 
 fn a_silent_other_side_is_given_up_in_the_time_that_was_given() {

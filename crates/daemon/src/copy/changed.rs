@@ -207,6 +207,7 @@ fn sign(file: &CopyFile, old: u64) -> Option<Vec<Bytes>> {
     let parts = deltas::parts(old, new)?;
     let (base, _) = file.base()?;
     (0..parts)
+        .into_par_iter()
         .map(|index| {
             let target = deltas::part(new, parts, index)?;
             let bytes = read(&base, &deltas::part(old, parts, index)?)?;
