@@ -5,7 +5,8 @@
 //! begin usually meets the one that comes from the file's begin within a few chunks; up to there
 //! the latter is cut anew, from there on the former holds. So the chunks are exactly those of a
 //! chunker that goes from the begin to the end, and what lies behind the last one whose end shows goes
-//! before the next window.
+//! before the next window. Windows begin small and grow while they are read quickly: whoever waits for the
+//! first chunks of a slow disk, or wants no more of them, does not wait for 16 MiB.
 //!
 //! Memory: a window of 16 MiB and one chunk of the greatest length.
 
@@ -14,6 +15,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 use towpath_content::chunking::{ChunkHash, Cutter, Parameters};
@@ -26,6 +28,11 @@ use crate::stamp::Stamp;
 
 /// Bytes a core reads at a time, unless it hashes larger pieces for the file's name.
 const BLOCK: usize = LIVE_PIECE as usize;
+/// Bytes of the first window.
+const FIRST_WINDOW: u64 = 1 << 20;
+/// So many times as long is the next window if one was read and hashed this quickly.
+const GROWTH: u64 = 4;
+const QUICK: Duration = Duration::from_millis(50);
 /// Least bytes of a segment.
 const SEGMENT: usize = 1 << 20;
 /// Least segment in greatest chunks: some 64 of average length, of which a few are cut in vain.
@@ -43,13 +50,13 @@ pub struct Scanned {
 }
 
 /// Takes chunks in order; an error ends the pass.
-pub type Take<'a> = dyn FnMut(&[Descriptor]) -> io::Result<()> + 'a;
+pub(crate) type Take<'a> = dyn FnMut(&[Descriptor]) -> io::Result<()> + 'a;
 
 /// Takes chunks in order with their bytes, which lie end to end; an error ends the pass.
 pub type TakeBytes<'a> = dyn FnMut(&[Descriptor], &[u8]) -> io::Result<()> + 'a;
 
 /// Cuts an open file with `parameters` and hands its chunks to `take`, in order, some 16 MiB of them
-/// at a time; `path` is for messages.
+/// at a time, with their bytes as they were hashed; `path` is for messages.
 ///
 /// The stamp is compared before and after. If the file was changed meanwhile, what `take` was given
 /// says nothing of it.
@@ -57,15 +64,14 @@ pub fn cut_open_file(
     file: &File,
     path: &Path,
     parameters: &Parameters,
-    take: &mut Take<'_>,
+    take: &mut TakeBytes<'_>,
 ) -> Result<Scanned, StoreError> {
     let before = Before::of(file, path)?;
-    cut_since(&before, file, path, parameters, None, &mut |chunks, _| take(chunks))?;
+    cut_since(&before, file, path, parameters, None, take)?;
     Ok(Scanned { stamp: before.stamp, settled: before.settled })
 }
 
-/// As [`cut_open_file`], and the content's name and the values of its pieces too; each byte is read once, and
-/// handed over as it was hashed.
+/// As [`cut_open_file`], and the content's name and the values of its pieces too; each byte is read once.
 pub fn cut_and_hash_open_file(
     file: &File,
     path: &Path,
@@ -107,16 +113,23 @@ pub(crate) fn cut_file(
 ) -> io::Result<()> {
     let size = layout.size();
     let mut window = Window::new(size, cutter.max_len());
-    for start in (0..size).step_by(WINDOW as usize) {
-        let end = size.min(start + WINDOW);
-        read_ahead(file, end..size.min(end + WINDOW));
+    let (mut start, mut len) = (0, FIRST_WINDOW.max(layout.piece_len()));
+    while start < size {
+        let (end, begun) = (size.min(start + len), Instant::now());
+        read_ahead(file, end..size.min(end + len));
         window.fill(file, start..end, values.as_deref_mut().map(|values| (layout, values)))?;
         let (chunks, bytes) = window.cut(cutter, end == size);
         if !chunks.is_empty() {
             take(&chunks, bytes)?;
         }
+        (start, len) = (end, next_window(len, begun.elapsed()));
     }
     Ok(())
+}
+
+/// Bytes of the next window, after one that took so long.
+fn next_window(len: u64, took: Duration) -> u64 {
+    if took < QUICK { (len * GROWTH).min(WINDOW).max(len) } else { len }
 }
 
 /// Hashes the chunks of a file whose lengths somebody gave.
@@ -154,7 +167,7 @@ struct Window {
 
 impl Window {
     fn new(size: u64, max_len: usize) -> Self {
-        let room = if size > WINDOW { max_len.next_multiple_of(ALIGN) } else { 0 };
+        let room = if size > FIRST_WINDOW { max_len.next_multiple_of(ALIGN) } else { 0 };
         let memory = vec![0; room + ALIGN + size.min(WINDOW) as usize];
         let front = room + memory.as_ptr().align_offset(ALIGN).min(ALIGN);
         Self { memory, front, bytes: front..front, offset: 0 }
@@ -389,13 +402,24 @@ mod tests {
             let alone = hash_open_file(file.as_file(), file.path()).unwrap();
             assert_eq!((hashed.oid, &hashed.values), (Oid::of(&data), &alone.values), "{what}");
             found = Vec::new();
-            let mut take = |chunks: &[Descriptor]| {
+            let mut take = |chunks: &[Descriptor], _: &[u8]| {
                 found.extend_from_slice(chunks);
                 Ok(())
             };
             cut_open_file(file.as_file(), file.path(), &parameters, &mut take).unwrap();
             assert!(found == expected, "{what}, not named");
         }
+    }
+
+    #[test]
+    fn windows_grow_while_they_are_quick() {
+        let (quick, slow) = (Duration::from_millis(1), Duration::from_secs(1));
+        let lens = [quick, slow, quick, quick, quick].into_iter().scan(FIRST_WINDOW, |len, took| {
+            *len = next_window(*len, took);
+            Some(*len >> 20)
+        });
+        assert_eq!(lens.collect::<Vec<_>>(), [4, 4, 16, 16, 16]);
+        assert_eq!(next_window(64 << 20, quick), 64 << 20, "a piece is as long");
     }
 
     #[test]
@@ -420,16 +444,16 @@ mod tests {
     fn a_pass_ends_when_its_taker_fails_and_when_the_file_changes() {
         let file = file_of(&noise(1, 40 << 20));
         let cut =
-            |take: &mut Take<'_>| cut_open_file(file.as_file(), file.path(), &Parameters::DEFAULT, take);
+            |take: &mut TakeBytes<'_>| cut_open_file(file.as_file(), file.path(), &Parameters::DEFAULT, take);
         let mut calls = 0;
-        let failed = cut(&mut |_| {
+        let failed = cut(&mut |_, _| {
             calls += 1;
             Err(io::ErrorKind::StorageFull.into())
         });
         assert!(matches!(failed, Err(StoreError::Io { .. })) && calls == 1);
-        let changed = cut(&mut |_| file.as_file().set_len(20 << 20));
+        let changed = cut(&mut |_, _| file.as_file().set_len(20 << 20));
         assert!(matches!(changed, Err(StoreError::SourceChanged { .. })), "{changed:?}");
-        let given = cut_open_file(file.as_file(), file.path(), &Parameters::Given, &mut |_| Ok(()));
+        let given = cut_open_file(file.as_file(), file.path(), &Parameters::Given, &mut |_, _| Ok(()));
         assert!(matches!(given, Err(StoreError::Refused { .. })));
     }
 }

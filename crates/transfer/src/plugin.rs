@@ -127,6 +127,8 @@ pub struct ObjectFacts<'a> {
     pub missing: u64,
     /// Bytes a second at which what lies in its place was read and hashed; 0 if nothing was.
     pub read_rate: f64,
+    /// Bytes that lay in its place and were right.
+    pub kept: u64,
     /// The file that it is.
     pub group: &'a Group,
 }

@@ -27,14 +27,16 @@ pub enum Event {
     /// These directories may be searched, with what is in them. The scheduler looks nowhere else: give
     /// the destination, those above it as far as allowed, and what the user named.
     Look(Vec<Directory>),
+    /// These files are there, where some of the transfer go: most likely older versions.
+    Seen(Vec<File>),
     /// These chunks are no longer wanted.
     Withdrawn(Vec<Tag>),
-    /// A disk operation found a chunk, and it is checked.
+    /// A disk operation found chunks, and they are checked.
     Found {
         /// Which operation.
         operation: OperationId,
-        /// Which chunk.
-        tag: Tag,
+        /// Which chunks.
+        tags: Vec<Tag>,
     },
     /// The network brought a chunk.
     Arrived {

@@ -61,6 +61,8 @@ struct Group {
     /// All that wait lie between these.
     head: usize,
     tail: usize,
+    /// Where a file that is read from its front has come to.
+    reached: usize,
     waiting: u64,
     /// Waiting or asked.
     open: u64,
@@ -124,7 +126,8 @@ impl Groups {
         self.total += count;
         let chunks: Vec<_> = chunks.into_iter().map(|chunk| (chunk, State::Waiting)).collect();
         let tail = chunks.len();
-        self.groups.insert(id, Group { files, chunks, head: 0, tail, waiting: count, open: count });
+        self.groups
+            .insert(id, Group { files, chunks, head: 0, tail, reached: 0, waiting: count, open: count });
         Some(id)
     }
 
@@ -232,14 +235,34 @@ impl Groups {
         Some(len)
     }
 
+    /// A file that is read from its front has this chunk: of those before it, it has had what it has.
+    pub fn reached(&mut self, tag: Tag) {
+        let place = self.places.get(&tag).copied();
+        if let Some((id, at)) = place
+            && let Some(group) = self.groups.get_mut(&id)
+        {
+            group.reached = group.reached.max(at as usize);
+        }
+    }
+
     /// Marks a run of waiting chunks as asked, in the order of the file: the first of the group, or
     /// the last if the disk reads towards it. At most `bytes`, but one chunk at least.
     pub fn take_run(&mut self, id: GroupId, bytes: u64, from_end: bool) -> Vec<Chunk> {
-        let Some(group) = self.groups.get_mut(&id) else { return Vec::new() };
-        let mut run = group.take_run(bytes, from_end);
+        let taken = |group: &mut Group| group.take_run(bytes, from_end, usize::MAX);
+        let mut run = self.take(id, taken);
         if from_end {
             run.reverse();
         }
+        run
+    }
+
+    /// The same, of those that a file had its chance to bring ([`Self::reached`]); none if it brought all.
+    pub fn take_passed(&mut self, id: GroupId, bytes: u64) -> Vec<Chunk> {
+        self.take(id, |group| group.take_run(bytes, false, group.reached))
+    }
+
+    fn take(&mut self, id: GroupId, taken: impl FnOnce(&mut Group) -> Vec<Chunk>) -> Vec<Chunk> {
+        let run = self.groups.get_mut(&id).map(taken).unwrap_or_default();
         self.waiting_bytes -= run.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>();
         run
     }
@@ -353,7 +376,7 @@ impl Groups {
 }
 
 impl Group {
-    fn take_run(&mut self, bytes: u64, from_end: bool) -> Vec<Chunk> {
+    fn take_run(&mut self, bytes: u64, from_end: bool, before: usize) -> Vec<Chunk> {
         let waits = |(_, state): &(Chunk, State)| *state == State::Waiting;
         while self.head < self.tail && !waits(&self.chunks[self.head]) {
             self.head += 1;
@@ -362,7 +385,7 @@ impl Group {
             self.tail -= 1;
         }
         let (mut run, mut left) = (Vec::new(), bytes);
-        while self.head < self.tail {
+        while self.head < self.tail && (from_end || self.head < before) {
             let at = if from_end { self.tail - 1 } else { self.head };
             let (chunk, state) = &mut self.chunks[at];
             let len = u64::from(chunk.len);

@@ -168,6 +168,8 @@ impl Meter {
             disk_rate,
             disk_is_free,
             is_promising,
+            is_alike: facts.kept > 0,
+            processors_are_short: self.gauge.processors_are_short(),
         };
         if !object.judge.wants(&progress) {
             return None;
@@ -213,7 +215,8 @@ mod tests {
                 meter.ended(&oid, 65536, true, at(now));
                 meter.asked(oid, 65536, at(now));
             }
-            let facts = ObjectFacts { oid, asked_as: oid, size, missing, read_rate: 0.0, group: &group };
+            let facts =
+                ObjectFacts { oid, asked_as: oid, size, missing, read_rate: 0.0, kept: 0, group: &group };
             if meter.wants_recipe(&facts, |_| is_promising, round_trip, at(now)).is_some() {
                 return Some(now);
             }
@@ -265,6 +268,7 @@ mod tests {
             size: 50 * MIB,
             missing: 50 * MIB,
             read_rate: 0.0,
+            kept: 0,
             group: &group,
         };
         assert_eq!(meter.wants_recipe(&facts, |_| true, at(40), at(10)), Some(Wanted { kept: 0 }));
@@ -286,7 +290,8 @@ mod tests {
         let at = Duration::from_millis;
         meter.asked(oid, FIRST_WINDOW, at(0));
         let size = 4096 * MIB;
-        let facts = ObjectFacts { oid, asked_as: oid, size, missing: size, read_rate: 0.0, group: &group };
+        let facts =
+            ObjectFacts { oid, asked_as: oid, size, missing: size, read_rate: 0.0, kept: 0, group: &group };
         assert_eq!(meter.wants_recipe(&facts, |_| true, at(40), at(10)), Some(Wanted { kept: usize::MAX }));
         assert_eq!(meter.window(64 * MIB, at(11)), FIRST_WINDOW);
     }

@@ -1,6 +1,6 @@
 //! Drawing from network and disk at once, and never being slower for it (`papers/dsync.txt`,
 //! `docs/design/adaptive.md`). All that decides is pure: it opens no file, asks no network, has no clock.
-//! `plugin` and `driver` tie it to the session, the disk and the network.
+//! `plugin`, `driver` and `processors` tie it to the session, the disk, the network and the kernel.
 //!
 //! | module | story |
 //! |---|---|
@@ -19,6 +19,7 @@
 //! | [`account`] | what `--explain` tells |
 //! | [`meter`] | the network as pieces show it, before anything is searched |
 //! | `pieces` | pieces under way, and which are taken back when a recipe is wanted |
+//! | `processors` | whether there are processors enough, as the kernel tells it |
 //! | `plugin` | [`Adaptive`]: the transfer plugin |
 //! | `driver` | the task around the scheduler, with its sides of the disk and of the network |
 
@@ -37,6 +38,7 @@ pub mod paths;
 mod pieces;
 mod plugin;
 pub mod pressure;
+mod processors;
 pub mod scheduler;
 pub mod worth;
 

@@ -21,6 +21,7 @@ use super::driver::{self, Search, Told};
 use super::meter::{Meter, Wanted};
 use super::pieces::{self, Pieces};
 use super::pressure::Queues;
+use super::processors::Processors;
 
 /// Parts of a recipe that wait for whoever reads them.
 const PARTS: usize = 8;
@@ -45,6 +46,7 @@ pub(super) struct Shared {
     /// How the chunks of an object were cut, by its recipe.
     parameters: Mutex<HashMap<Oid, Parameters>>,
     account: Mutex<Account>,
+    pub(super) processors: Processors,
 }
 
 impl Shared {
@@ -84,6 +86,7 @@ impl Adaptive {
             pieces: Mutex::default(),
             parameters: Mutex::default(),
             account: Mutex::default(),
+            processors: Processors::default(),
         };
         let token = CancellationToken::new();
         let _end = token.clone().drop_guard();
@@ -289,9 +292,10 @@ impl PieceSink {
     fn ended(&self, tag: Tag, has_come: bool) -> bool {
         let Some((oid, bytes)) = lock(&self.pieces).remove(&tag) else { return false };
         let Pressure { writer_backlog, receive_queue } = self.inner.pressure();
+        let processors = self.shared.processors.wait(self.shared.now());
         let mut meter = self.shared.meter();
         meter.ended(&oid, bytes, has_come, self.shared.now());
-        meter.look(Queues { writer_backlog, receive_queue, ..Queues::default() });
+        meter.look(Queues { writer_backlog, receive_queue, processors, ..Queues::default() });
         drop(meter);
         lock(&self.shared.pieces).ended(&oid, tag)
     }

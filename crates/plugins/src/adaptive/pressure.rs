@@ -10,6 +10,10 @@ const BACKLOG_FREE: u64 = 512 << 10;
 /// The same for bytes that wait in the kernel's receive queues.
 const QUEUE_BUSY: u64 = 1 << 20;
 const QUEUE_FREE: u64 = 256 << 10;
+/// Percent of the time in which something waits for a processor, from which on they are short, and below which no
+/// longer.
+const WAIT_BUSY: u64 = 70;
+const WAIT_FREE: u64 = 40;
 /// A queue that grows by this between two looks is building up.
 const QUEUE_GROWTH: u64 = 128 << 10;
 
@@ -24,6 +28,8 @@ pub struct Queues {
     pub window: u64,
     /// The network's round trip.
     pub round_trip: Duration,
+    /// The share of the time in which something waits for a processor, in percent; 0 if nobody tells.
+    pub processors: u64,
 }
 
 /// What the queues say.
@@ -33,6 +39,7 @@ pub struct Gauge {
     writer_is_behind: bool,
     receiver_is_behind: bool,
     is_building_up: bool,
+    processors_are_short: bool,
 }
 
 impl Gauge {
@@ -44,6 +51,7 @@ impl Gauge {
             above(self.writer_is_behind, queues.writer_backlog, BACKLOG_BUSY, BACKLOG_FREE);
         self.receiver_is_behind =
             above(self.receiver_is_behind, queues.receive_queue, QUEUE_BUSY, QUEUE_FREE);
+        self.processors_are_short = above(self.processors_are_short, queues.processors, WAIT_BUSY, WAIT_FREE);
         self.queues = queues;
     }
 
@@ -61,6 +69,11 @@ impl Gauge {
     /// True if the writer does not keep up.
     pub fn writer_is_behind(&self) -> bool {
         self.writer_is_behind
+    }
+
+    /// True if whatever is done keeps something else waiting for a processor.
+    pub fn processors_are_short(&self) -> bool {
+        self.processors_are_short
     }
 
     /// Bytes that the network can be asked for now without a queue.
@@ -128,7 +141,7 @@ mod tests {
     use super::*;
 
     fn queues(writer_backlog: u64, receive_queue: u64) -> Queues {
-        Queues { writer_backlog, receive_queue, window: 1 << 20, round_trip: Duration::ZERO }
+        Queues { writer_backlog, receive_queue, window: 1 << 20, ..Queues::default() }
     }
 
     #[test]
@@ -153,6 +166,15 @@ mod tests {
         }
         assert_eq!(gauge.room(1 << 19), 1 << 19);
         assert_eq!(gauge.room(9 << 20), 0);
+    }
+
+    #[test]
+    fn processors_are_short_while_something_waits_for_one_most_of_the_time() {
+        let mut gauge = Gauge::default();
+        for (processors, are_short) in [(0, false), (60, false), (71, true), (50, true), (39, false)] {
+            gauge.look(Queues { processors, ..Queues::default() });
+            assert_eq!(gauge.processors_are_short(), are_short, "{processors}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::account::{Account, Bottleneck};
 use super::arrival::{self, Step};
 use super::costs::Costs;
 use super::event::{Action, End, Event};
-use super::groups::{GroupId, Groups, State};
+use super::groups::{Chunk, GroupId, Groups, State};
 use super::heuristics::File;
 use super::network::Network;
 use super::operations::{Candidate, Candidates, Limits, Operation, OperationId, Reading, Span, reading};
@@ -243,8 +243,9 @@ impl Scheduler {
                     self.see_directory(directory, true);
                 }
             }
+            Event::Seen(files) => files.into_iter().for_each(|file| self.see_file(Arc::new(file), 0, true)),
             Event::Withdrawn(tags) => self.withdraw(now, &tags),
-            Event::Found { operation, tag } => self.found(now, operation, tag, actions),
+            Event::Found { operation, tags } => self.found(now, operation, &tags, actions),
             Event::Arrived { tag, len, saved } => {
                 self.account.by_delta += u64::from(saved);
                 self.arrived(now, tag, len);
@@ -270,30 +271,36 @@ impl Scheduler {
         }
     }
 
-    fn found(&mut self, now: Duration, operation: OperationId, tag: Tag, actions: &mut Vec<Action>) {
-        let Some((group, ..)) = self.groups.find(tag) else { return };
+    fn found(&mut self, now: Duration, operation: OperationId, tags: &[Tag], actions: &mut Vec<Action>) {
         let (directory, is_index) = match self.running.get(&operation).map(|it| &it.candidate.operation) {
             Some(Operation::Hash(file)) => (Some(file.directory.clone()), false),
             Some(Operation::Read { file, .. }) => (Some(file.directory.clone()), true),
             _ => (None, false),
         };
-        if let Some(running) = self.running.get_mut(&operation)
-            && running.found.insert(group)
-        {
-            self.arrivals.remove(&group);
-        }
-        if directory.is_some_and(|directory| self.groups.found_in(group, &directory)) {
-            self.recomputing.changed();
-        }
-        let Some((state, len)) = self.groups.end(tag) else { return };
-        let source = if is_index { &mut self.account.from_index } else { &mut self.account.from_files };
-        *source += u64::from(len);
-        if state == State::Asked {
-            self.network.given_up(now, u64::from(len));
-            match actions.last_mut() {
-                Some(Action::CancelNetwork(tags)) => tags.push(tag),
-                _ => actions.push(Action::CancelNetwork(vec![tag])),
+        let mut unneeded = Vec::new();
+        for &tag in tags {
+            let Some((group, ..)) = self.groups.find(tag) else { continue };
+            if !is_index {
+                self.groups.reached(tag);
             }
+            if let Some(running) = self.running.get_mut(&operation)
+                && running.found.insert(group)
+            {
+                self.arrivals.remove(&group);
+            }
+            if directory.as_ref().is_some_and(|directory| self.groups.found_in(group, directory)) {
+                self.recomputing.changed();
+            }
+            let Some((state, len)) = self.groups.end(tag) else { continue };
+            let source = if is_index { &mut self.account.from_index } else { &mut self.account.from_files };
+            *source += u64::from(len);
+            if state == State::Asked {
+                self.network.given_up(now, u64::from(len));
+                unneeded.push(tag);
+            }
+        }
+        if !unneeded.is_empty() {
+            actions.push(Action::CancelNetwork(unneeded));
         }
     }
 
@@ -332,7 +339,7 @@ impl Scheduler {
         };
         let directory = directory.clone();
         directories.into_iter().for_each(|name| self.see_directory(directory.child(&name), false));
-        files.into_iter().for_each(|file| self.see_file(Arc::new(file), 0));
+        files.into_iter().for_each(|file| self.see_file(Arc::new(file), 0, false));
     }
 
     /// A directory becomes a candidate. What was named from outside is remembered, since its parent
@@ -347,12 +354,13 @@ impl Scheduler {
         self.add(Operation::Stat(directory), 0);
     }
 
-    fn see_file(&mut self, file: Arc<File>, promised: u64) {
+    /// A file becomes a candidate. One that may be listed later, too, is remembered.
+    fn see_file(&mut self, file: Arc<File>, promised: u64, may_come_again: bool) {
         let known = BuildHasherDefault::<DefaultHasher>::default().hash_one((&file.directory, &file.name));
         if file.size == 0 || self.seen_files.contains(&known) {
             return;
         }
-        if promised > 0 && self.seen_files.len() < REMEMBERED {
+        if may_come_again && self.seen_files.len() < REMEMBERED {
             self.seen_files.insert(known);
         }
         self.add(Operation::Hash(file), promised);
@@ -362,7 +370,7 @@ impl Scheduler {
     fn see_hits(&mut self, file: Arc<File>, mut spans: Vec<Span>) {
         let chunks = spans.len() as u64;
         if reading(chunks, file.size, &self.costs) == Reading::WholeFile {
-            return self.see_file(file, chunks);
+            return self.see_file(file, chunks, true);
         }
         spans.sort_unstable_by_key(|span| span.offset);
         self.add(Operation::Read { file, spans }, chunks);
@@ -448,11 +456,17 @@ impl Scheduler {
                 return;
             }
             let bytes = RUN.min(room);
+            let passed = self.groups.take_passed(id, bytes);
+            if !passed.is_empty() {
+                self.ask(now, passed, actions);
+                continue;
+            }
             let (rate, round_trip) = (self.network.rate(now), self.gauge.round_trip());
             let outstanding = self.network.outstanding();
             let saved = if rate > 0.0 { self.account.from_disk() as f64 / rate } else { 0.0 };
-            if !arrival::is_sooner_from_network(eta, round_trip, outstanding, bytes.min(64 << 10), rate)
-                && self.network.may_wait(now, self.network_time(now), saved)
+            let is_sooner =
+                arrival::is_sooner_from_network(eta, round_trip, outstanding, bytes.min(64 << 10), rate);
+            if (!is_sooner || self.competes(id)) && self.network.may_wait(now, self.network_time(now), saved)
             {
                 self.is_withholding = true;
                 return;
@@ -461,9 +475,19 @@ impl Scheduler {
             if run.is_empty() {
                 return;
             }
-            self.network.asked(now, run.iter().map(|chunk| u64::from(chunk.len)).sum());
-            actions.push(Action::AskNetwork(run.into_iter().map(|chunk| chunk.tag).collect()));
+            self.ask(now, run, actions);
         }
+    }
+
+    fn ask(&mut self, now: Duration, run: Vec<Chunk>, actions: &mut Vec<Action>) {
+        self.network.asked(now, run.iter().map(|chunk| u64::from(chunk.len)).sum());
+        actions.push(Action::AskNetwork(run.into_iter().map(|chunk| chunk.tag).collect()));
+    }
+
+    /// True if what the network brings of a group takes processors from the file that is being read for it, and that
+    /// brings it.
+    fn competes(&self, id: GroupId) -> bool {
+        self.gauge.processors_are_short() && self.running.values().any(|it| it.found.contains(&id))
     }
 
     /// True in the first moments of a search on a slow network, while something is looked at that is over soon.

@@ -82,6 +82,10 @@ pub struct Progress {
     pub disk_is_free: bool,
     /// True if something like it is known to be here: a file in its place.
     pub is_promising: bool,
+    /// True if some of what lies in its place was right: much else of it will be found there.
+    pub is_alike: bool,
+    /// True if whatever is done keeps something else waiting for a processor.
+    pub processors_are_short: bool,
 }
 
 impl Progress {
@@ -116,10 +120,13 @@ impl Progress {
 
     /// How long a recipe that was asked for should be waited for, before more pieces are asked for. What
     /// comes meanwhile may lie on the disk; so that is for networks on which a piece takes longer than
-    /// the recipe takes to be made.
+    /// the recipe takes to be made, and where pieces that likely lie here keep it from being made.
     pub fn hold(&self) -> Option<Duration> {
         let made = self.round_trip.as_secs_f64() + self.size as f64 / SENDER_RATE;
         let piece = self.network_time() * PIECE / self.rest.max(1) as f64;
+        if self.is_alike && self.processors_are_short {
+            return Some(Duration::from_secs_f64((2.0 * made).min(MOST_HELD)));
+        }
         (piece > 2.0 * made).then(|| Duration::from_secs_f64((HELD * self.network_time()).min(MOST_HELD)))
     }
 
@@ -216,7 +223,19 @@ mod tests {
             disk_rate: 1e9,
             disk_is_free: true,
             is_promising: true,
+            is_alike: false,
+            processors_are_short: false,
         }
+    }
+
+    #[test]
+    fn pieces_wait_for_a_recipe_that_they_would_keep_from_being_made_if_most_of_them_likely_lie_here() {
+        let fast = Progress { round_trip: Duration::from_millis(1), ..progress(119e6, 1 << 30) };
+        let alike = Progress { is_alike: true, ..fast };
+        let short = Progress { processors_are_short: true, ..fast };
+        let both = Progress { is_alike: true, ..short };
+        assert_eq!([fast, alike, short].map(|it| it.hold()), [None; 3]);
+        assert!(both.hold().is_some_and(|time| time < Duration::from_secs(3)));
     }
 
     #[test]

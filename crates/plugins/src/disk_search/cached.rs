@@ -184,7 +184,7 @@ impl Reading<'_, '_> {
             return Ok(false);
         }
         self.meter.cost.bytes += span.end - span.start;
-        let mut is_right = true;
+        let (mut is_right, mut found) = (true, Vec::with_capacity(run.len()));
         for (hash, location) in run {
             let from = (location.offset - span.start) as usize;
             let bytes = &buffer[from..from + location.len as usize];
@@ -200,13 +200,11 @@ impl Reading<'_, '_> {
                 offset: location.offset,
                 size: location.stamp.size,
             };
-            let found = FoundChunk { hash: *hash, bytes: Bytes::copy_from_slice(bytes), place };
-            let give = &mut self.give;
-            if !self.meter.aside(|| give(found)) {
-                return Err(SearchError::Cancelled);
-            }
+            found.push(FoundChunk { hash: *hash, bytes: Bytes::copy_from_slice(bytes), place });
         }
-        Ok(is_right)
+        let give = &mut self.give;
+        let is_taken = found.is_empty() || self.meter.aside(|| give(found));
+        if is_taken { Ok(is_right) } else { Err(SearchError::Cancelled) }
     }
 }
 

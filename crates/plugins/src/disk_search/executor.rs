@@ -18,7 +18,7 @@ use towpath_store::disk::chunk_index::Location;
 
 use super::cached::Indexed;
 use super::{
-    Cancel, Candidate, Cost, Directory, FoundChunk, HashOutcome, Listing, PATIENCE, ReadBack, Rest,
+    Cancel, Candidate, Cost, Directory, FoundChunk, HashOutcome, Listing, Occasion, PATIENCE, ReadBack, Rest,
     SearchError, Wanted, cache_check, cache_read, hash, stat,
 };
 
@@ -65,8 +65,8 @@ pub enum Operation {
         candidate: Candidate,
         /// How it is cut: as the recipe says that its chunks are looked for.
         parameters: Parameters,
-        /// It is read even if the index knows all its chunks.
-        again: bool,
+        /// What is known of it.
+        occasion: Occasion,
     },
     /// CACHE-CHECK: [`cache_check`].
     CacheCheck(Vec<ChunkHash>),
@@ -88,13 +88,13 @@ pub enum Event {
         /// What it found.
         listing: Listing,
     },
-    /// A HASH or CACHE-READ found a chunk.
+    /// A HASH or CACHE-READ found chunks.
     Found {
         /// Which.
         id: OperationId,
-        /// The chunk.
-        chunk: FoundChunk,
-        /// Counts its bytes until it is dropped.
+        /// The chunks.
+        chunks: Vec<FoundChunk>,
+        /// Counts their bytes until it is dropped.
         held: InFlight,
     },
     /// The last of each operation.
@@ -260,9 +260,19 @@ impl Shared {
         events: &mpsc::Sender<Event>,
     ) -> (Result<Finished, SearchError>, Cost) {
         let Rules { wanted, may_use, leave_out } = &self.rules;
-        let mut give = |chunk: FoundChunk| {
-            let held = self.budget.take(chunk.bytes.len() as u64, self.limits.bytes, cancel, events);
-            held.is_some_and(|held| events.blocking_send(Event::Found { id, chunk, held }).is_ok())
+        let mut give = |mut found: Vec<FoundChunk>| {
+            while !found.is_empty() {
+                let rest = found.split_off(fitting(&found, self.limits.bytes));
+                let chunks = std::mem::replace(&mut found, rest);
+                let bytes = chunks.iter().map(|chunk| chunk.bytes.len() as u64).sum();
+                let Some(held) = self.budget.take(bytes, self.limits.bytes, cancel, events) else {
+                    return false;
+                };
+                if events.blocking_send(Event::Found { id, chunks, held }).is_err() {
+                    return false;
+                }
+            }
+            true
         };
         match operation {
             Operation::Stat(directory) => {
@@ -270,9 +280,10 @@ impl Shared {
                 let (result, cost) = stat(&directory, &**leave_out, cancel, &mut tell);
                 (result.map(|()| Finished::Stat), cost)
             }
-            Operation::Hash { candidate, parameters, again } => {
+            Operation::Hash { candidate, parameters, occasion } => {
                 let (store, wanted) = (&self.store, &**wanted);
-                let (result, cost) = hash(store, &candidate, &parameters, again, wanted, cancel, &mut give);
+                let (result, cost) =
+                    hash(store, &candidate, &parameters, occasion, wanted, cancel, &mut give);
                 (result.map(Finished::Hash), cost)
             }
             Operation::CacheCheck(hashes) => {
@@ -286,6 +297,15 @@ impl Shared {
             }
         }
     }
+}
+
+/// How many of the first chunks have no more than `limit` bytes together, at least one.
+fn fitting(chunks: &[FoundChunk], limit: u64) -> usize {
+    let ends = chunks.iter().scan(0, |end, chunk| {
+        *end += chunk.bytes.len() as u64;
+        Some(*end)
+    });
+    ends.take_while(|end| *end <= limit).count().max(1)
 }
 
 /// Bytes handed out and not yet taken in.

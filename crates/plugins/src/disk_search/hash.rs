@@ -1,5 +1,6 @@
 //! HASH: a file read once, cut and hashed; what is wanted is handed out, all of it indexed.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -8,15 +9,28 @@ use bytes::Bytes;
 use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::pieces::Layout;
 use towpath_content::recipe::Descriptor;
-use towpath_store::cutting::cut_and_hash_open_file;
 use towpath_store::disk::chunk_index::{CutChunk, CutFile};
-use towpath_store::{DiskStore, FileRecord, Hashed, StoreError};
+use towpath_store::{DiskStore, FileRecord, Hashed, StoreError, cut_and_hash_open_file, cut_open_file};
 
 use super::stat::Candidate;
 use super::{Cancel, Cost, FoundChunk, Give, Meter, Place, SearchError, Wanted, open};
 
 /// Chunks of one file that are indexed, 48 bytes of memory each. A file that has more is searched each time.
 const MAX_INDEXED: usize = 1 << 19;
+/// Bytes that are handed out at a time, if chunks are shorter.
+const BATCH: u64 = 1 << 20;
+
+/// What is known of a file that is hashed, and what will be of use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occasion {
+    /// It is read unless it was cut like this before: its chunks are found by
+    /// [`cache_check`](super::cache_check).
+    New,
+    /// It is read even if the index knows all its chunks: many of them are found sooner so.
+    Again,
+    /// It is about to be replaced: nothing of it is indexed, unless it is little.
+    Replaced,
+}
 
 /// What became of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,21 +45,21 @@ pub enum HashOutcome {
 /// Cuts the file with `parameters`, hands out what is `wanted` of it, and indexes chunks and content.
 ///
 /// A hash that is wanted is compared with each chunk's and, if the object would be of one piece, with that
-/// of the whole file. A file that was cut like this before is read `again` only if that is said: its chunks
-/// are found by [`cache_check`](super::cache_check), and many of them sooner by reading it as a whole.
+/// of the whole file.
 pub fn hash(
     store: &DiskStore,
     candidate: &Candidate,
     parameters: &Parameters,
-    again: bool,
+    occasion: Occasion,
     wanted: &Wanted,
     cancel: &Cancel,
     give: &mut Give<'_>,
 ) -> (Result<HashOutcome, SearchError>, Cost) {
     let meter = Meter::start();
     let place = Place { path: candidate.path().into(), offset: 0, size: candidate.stamp.size };
-    let mut pass = Pass { wanted, cancel, give, meter, place, chunks: Vec::new(), is_refused: false };
-    let result = pass.run(store, candidate, parameters, again);
+    let mut pass =
+        Pass { wanted, cancel, give, meter, place, chunks: Vec::new(), is_indexed: true, is_refused: false };
+    let result = pass.run(store, candidate, parameters, occasion);
     (result, pass.meter.stop())
 }
 
@@ -57,6 +71,8 @@ struct Pass<'a, 'g> {
     /// The file's first byte.
     place: Place,
     chunks: Vec<CutChunk>,
+    /// Its chunks go to the index.
+    is_indexed: bool,
     /// Nobody takes what is found any more.
     is_refused: bool,
 }
@@ -67,7 +83,7 @@ impl Pass<'_, '_> {
         store: &DiskStore,
         candidate: &Candidate,
         parameters: &Parameters,
-        again: bool,
+        occasion: Occasion,
     ) -> Result<HashOutcome, SearchError> {
         self.cancel.check()?;
         let path = candidate.path();
@@ -77,20 +93,18 @@ impl Pass<'_, '_> {
             return Err(SearchError::OtherFileSystem(path));
         }
         let index = store.chunk_index();
-        if !again && index.is_cut(&path, &stamp, parameters).map_err(SearchError::Index)? {
+        let is_known = || index.is_cut(&path, &stamp, parameters).map_err(SearchError::Index);
+        if occasion == Occasion::New && is_known()? {
             return Ok(HashOutcome::Known);
+        }
+        self.is_indexed = occasion != Occasion::Replaced || is_one_piece(stamp.size);
+        if !self.is_indexed {
+            let cut = cut_open_file(&file, &path, parameters, &mut |run, bytes| self.take(run, bytes));
+            return self.ended(cut).map(|_| HashOutcome::Read);
         }
         let hashed =
             cut_and_hash_open_file(&file, &path, parameters, &mut |run, bytes| self.take(run, bytes));
-        self.cancel.check()?;
-        if self.is_refused {
-            return Err(SearchError::Cancelled);
-        }
-        let hashed = hashed.map_err(|error| match error {
-            StoreError::SourceChanged { path } => SearchError::Changed(path),
-            StoreError::Io { source, .. } => SearchError::Unreadable { path: path.clone(), source },
-            other => SearchError::Index(other),
-        })?;
+        let hashed = self.ended(hashed)?;
         self.take_whole(&file, &hashed)?;
         let Hashed { stamp, settled, .. } = hashed;
         if self.chunks.len() < MAX_INDEXED {
@@ -102,6 +116,21 @@ impl Pass<'_, '_> {
         Ok(HashOutcome::Read)
     }
 
+    /// What came of reading it.
+    fn ended<T>(&self, result: Result<T, StoreError>) -> Result<T, SearchError> {
+        self.cancel.check()?;
+        if self.is_refused {
+            return Err(SearchError::Cancelled);
+        }
+        result.map_err(|error| match error {
+            StoreError::SourceChanged { path } => SearchError::Changed(path),
+            StoreError::Io { source, .. } => {
+                SearchError::Unreadable { path: self.place.path.to_path_buf(), source }
+            }
+            other => SearchError::Index(other),
+        })
+    }
+
     /// Takes a run of chunks, with the bytes that were just hashed.
     fn take(&mut self, run: &[Descriptor], bytes: &[u8]) -> io::Result<()> {
         if self.cancel.is_cancelled() {
@@ -109,22 +138,42 @@ impl Pass<'_, '_> {
         }
         self.meter.cost.chunks += run.len() as u64;
         self.meter.cost.bytes += run.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>();
-        let room = MAX_INDEXED - self.chunks.len();
+        let room = if self.is_indexed { MAX_INDEXED - self.chunks.len() } else { 0 };
         let chunk = |found: &Descriptor| CutChunk { hash: found.hash, offset: found.offset, len: found.len };
         self.chunks.extend(run.iter().take(room).map(chunk));
         let start = run.first().map_or(0, |first| first.offset);
-        for chunk in run {
-            if (self.wanted)(&chunk.hash) != Some(chunk.len) {
-                continue;
-            }
-            let at = (chunk.offset - start) as usize;
-            let bytes = Bytes::copy_from_slice(&bytes[at..at + chunk.len as usize]);
-            let place = Place { offset: chunk.offset, ..self.place.clone() };
-            if !self.hand_out(FoundChunk { hash: chunk.hash, bytes, place }) {
+        let number = |chunk: &Descriptor| chunk.offset / BATCH;
+        for batch in run.chunk_by(|a, b| number(a) == number(b)) {
+            let found = self.found_in(batch, bytes, start);
+            if !found.is_empty() && !self.hand_out(found) {
                 return Err(ended());
             }
         }
         Ok(())
+    }
+
+    /// What is wanted of some chunks; `bytes` lie at `start` of the file. Those that follow each other share memory.
+    fn found_in(&self, chunks: &[Descriptor], bytes: &[u8], start: u64) -> Vec<FoundChunk> {
+        // A chunk that the file repeats is handed out once, if whoever wants it is told in time.
+        let mut given = HashSet::with_capacity(chunks.len());
+        let wanted = chunks
+            .iter()
+            .filter(|chunk| (self.wanted)(&chunk.hash) == Some(chunk.len) && given.insert(chunk.hash));
+        let wanted: Vec<&Descriptor> = wanted.collect();
+        let runs = wanted.chunk_by(|a, b| a.offset + u64::from(a.len) == b.offset);
+        let mut found = Vec::with_capacity(wanted.len());
+        for run in runs {
+            let len = run.iter().map(|chunk| chunk.len as usize).sum::<usize>();
+            let at = run.first().map_or(0, |first| first.offset);
+            let from = (at - start) as usize;
+            let memory = Bytes::copy_from_slice(&bytes[from..from + len]);
+            found.extend(run.iter().map(|chunk| {
+                let from = (chunk.offset - at) as usize;
+                let place = Place { offset: chunk.offset, ..self.place.clone() };
+                FoundChunk { hash: chunk.hash, bytes: memory.slice(from..from + chunk.len as usize), place }
+            }));
+        }
+        found
     }
 
     /// The whole file, if it is an object of one piece and was not cut into one chunk: handed out if it is
@@ -137,16 +186,13 @@ impl Pass<'_, '_> {
             return Ok(());
         }
         let found = warm(file, &self.place, &Descriptor { hash, len, offset: 0 });
-        if found.is_none_or(|chunk| self.hand_out(chunk)) { Ok(()) } else { Err(SearchError::Cancelled) }
+        let is_taken = found.is_none_or(|chunk| self.hand_out(vec![chunk]));
+        if is_taken { Ok(()) } else { Err(SearchError::Cancelled) }
     }
 
-    fn hand_out(&mut self, chunk: FoundChunk) -> bool {
-        // A chunk that the file repeats is handed out once, if whoever wants it is told in time.
-        if (self.wanted)(&chunk.hash).is_none() {
-            return true;
-        }
+    fn hand_out(&mut self, found: Vec<FoundChunk>) -> bool {
         let give = &mut self.give;
-        self.is_refused = !self.meter.aside(|| give(chunk));
+        self.is_refused = !self.meter.aside(|| give(found));
         !self.is_refused
     }
 }
@@ -155,9 +201,12 @@ impl Pass<'_, '_> {
 /// it by its name; none if it was cut into one chunk, which is the same.
 pub fn whole_as_chunk(hashed: &Hashed, chunks: usize) -> Option<CutChunk> {
     let size = hashed.stamp.size;
-    let is_one_piece = Layout::of(size).is_ok_and(|layout| layout.count() == 1);
-    let len = u32::try_from(size).ok().filter(|_| is_one_piece && chunks > 1)?;
+    let len = u32::try_from(size).ok().filter(|_| is_one_piece(size) && chunks > 1)?;
     Some(CutChunk { hash: ChunkHash(*hashed.oid.digest()), offset: 0, len })
+}
+
+fn is_one_piece(size: u64) -> bool {
+    Layout::of(size).is_ok_and(|layout| layout.count() == 1)
 }
 
 /// The bytes of a chunk that was read a moment ago. They are compared again, since they are another copy of what

@@ -39,7 +39,7 @@ use towpath_store::StoreError;
 
 pub use cached::{Indexed, ReadBack, cache_check, cache_read};
 pub use executor::{Event, Executor, Finished, InFlight, Limits, Operation, OperationId, Rules};
-pub use hash::{HashOutcome, hash, whole_as_chunk};
+pub use hash::{HashOutcome, Occasion, hash, whole_as_chunk};
 pub use open::read;
 pub use scope::Scope;
 pub use stat::{Candidate, Directory, Listing, stat};
@@ -134,8 +134,8 @@ pub struct Place {
 /// by one thread at a time: it must be quick.
 pub type Wanted = dyn Fn(&ChunkHash) -> Option<u32> + Send + Sync;
 
-/// Takes what is found, and may make the operation wait; false ends it.
-pub type Give<'a> = dyn FnMut(FoundChunk) -> bool + 'a;
+/// Takes what is found, some chunks at a time, and may make the operation wait; false ends it.
+pub type Give<'a> = dyn FnMut(Vec<FoundChunk>) -> bool + 'a;
 
 /// Why an operation found nothing, or not all.
 #[derive(Debug, Error)]

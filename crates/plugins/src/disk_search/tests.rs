@@ -46,11 +46,12 @@ impl Disk {
 
     fn hash(&self, file: &Candidate, wanted: &Wanted) -> (Result<HashOutcome, SearchError>, Vec<FoundChunk>) {
         let mut found = Vec::new();
-        let mut give = |chunk| {
-            found.push(chunk);
+        let mut give = |chunks: Vec<FoundChunk>| {
+            found.extend(chunks);
             true
         };
-        let (result, _) = hash(&self.store, file, &CUT_BY, false, wanted, &Cancel::default(), &mut give);
+        let (result, _) =
+            hash(&self.store, file, &CUT_BY, Occasion::New, wanted, &Cancel::default(), &mut give);
         (result, found)
     }
 
@@ -60,8 +61,8 @@ impl Disk {
 
     fn read(&self, chunks: &[Indexed], wanted: &Wanted) -> (ReadBack, Vec<FoundChunk>, Cost) {
         let mut found = Vec::new();
-        let mut give = |chunk| {
-            found.push(chunk);
+        let mut give = |chunks: Vec<FoundChunk>| {
+            found.extend(chunks);
             true
         };
         let (result, cost) = cache_read(&self.store, chunks, wanted, &Cancel::default(), &mut give);
@@ -181,14 +182,34 @@ fn wants_of_another_length_and_those_satisfied_meanwhile_get_nothing() {
     let wants = Arc::clone(&open);
     let wanted = move |hash: &ChunkHash| wants.lock().unwrap().get(hash).map(|bytes| bytes.len() as u32);
     let mut found = Vec::new();
-    let mut give = |chunk: FoundChunk| {
-        open.lock().unwrap().remove(&chunk.hash);
-        found.push(chunk);
+    let mut give = |chunks: Vec<FoundChunk>| {
+        chunks.iter().for_each(|chunk| drop(open.lock().unwrap().remove(&chunk.hash)));
+        found.extend(chunks);
         true
     };
-    hash(&disk.store, &file, &CUT_BY, false, &wanted, &Cancel::default(), &mut give).0.unwrap();
+    hash(&disk.store, &file, &CUT_BY, Occasion::New, &wanted, &Cancel::default(), &mut give).0.unwrap();
     assert_eq!(found.len(), all.len());
     assert_found(&found, &all);
+}
+
+#[test]
+fn what_is_about_to_be_replaced_gives_its_chunks_and_is_indexed_only_if_it_is_little() {
+    let disk = Disk::new();
+    for (name, len, indexed) in [("large", 700_000, 0), ("little", 100_000, 1)] {
+        let data = noise(13, len);
+        let file = disk.write(name, &data);
+        let (wanted, mut found) = (chunks(&data), Vec::new());
+        let mut give = |chunks: Vec<FoundChunk>| {
+            found.extend(chunks);
+            true
+        };
+        let (replaced, cancel) = (Occasion::Replaced, Cancel::default());
+        let (result, _) = hash(&disk.store, &file, &CUT_BY, replaced, &wanting(&wanted), &cancel, &mut give);
+        assert_eq!(result.unwrap(), HashOutcome::Read);
+        assert_found(&found, &wanted);
+        disk.store.chunk_index().flush().unwrap();
+        assert_eq!(disk.store.chunk_index().totals().unwrap().files, indexed, "{name}");
+    }
 }
 
 #[test]
@@ -270,15 +291,15 @@ fn a_file_changed_while_it_is_read_gives_what_was_right_and_is_not_indexed() {
     let file = disk.write("file", &data);
     let wanted = chunks(&data);
     let (mut found, path) = (Vec::new(), file.path());
-    let mut give = |chunk: FoundChunk| {
+    let mut give = |chunks: Vec<FoundChunk>| {
         if found.is_empty() {
             fs::write(&path, noise(7, 40 << 20)).unwrap();
         }
-        found.push(chunk);
+        found.extend(chunks);
         true
     };
     let (result, _) =
-        hash(&disk.store, &file, &CUT_BY, false, &wanting(&wanted), &Cancel::default(), &mut give);
+        hash(&disk.store, &file, &CUT_BY, Occasion::New, &wanting(&wanted), &Cancel::default(), &mut give);
     assert!(matches!(result, Err(SearchError::Changed(_))), "{result:?}");
     assert!(found.iter().all(|chunk| wanted[&chunk.hash] == chunk.bytes));
     assert!(!found.is_empty() && found.len() < wanted.len());
@@ -301,7 +322,8 @@ fn operations_end_soon_after_they_are_cancelled_or_nobody_takes_what_they_find()
             }
             !by_refusal
         };
-        let (result, _) = hash(&disk.store, &file, &CUT_BY, false, &wanting(&wanted), &cancel, &mut give);
+        let (result, _) =
+            hash(&disk.store, &file, &CUT_BY, Occasion::New, &wanting(&wanted), &cancel, &mut give);
         assert!(matches!(result, Err(SearchError::Cancelled)), "{result:?}");
         assert!(count < wanted.len());
     }
@@ -414,10 +436,12 @@ fn operations_are_worked_off_and_each_ends_once() {
                     executor.submit(Operation::Stat(directory)).unwrap();
                 }
                 for candidate in listing.files {
-                    executor.submit(Operation::Hash { candidate, parameters: CUT_BY, again: false }).unwrap();
+                    executor
+                        .submit(Operation::Hash { candidate, parameters: CUT_BY, occasion: Occasion::New })
+                        .unwrap();
                 }
             }
-            Event::Found { chunk, .. } => found.push(chunk),
+            Event::Found { chunks, .. } => found.extend(chunks),
             Event::Ended { id, result, cost } => {
                 assert!(cost.stats > 0);
                 ended.push((id, result.unwrap()));
@@ -438,8 +462,8 @@ fn operations_are_worked_off_and_each_ends_once() {
     let places = names.into_iter().zip(places.into_iter().flatten()).collect();
     executor.submit(Operation::CacheRead(places)).unwrap();
     let mut read = Vec::new();
-    while let Some(Event::Found { chunk, .. }) = events.blocking_recv() {
-        read.push(chunk);
+    while let Some(Event::Found { chunks, .. }) = events.blocking_recv() {
+        read.extend(chunks);
     }
     assert_found(&read, &wanted);
     assert_eq!((executor.outstanding(), executor.bytes_in_flight()), (0, 0));
@@ -453,7 +477,8 @@ fn a_slow_taker_holds_bytes_back_and_a_full_queue_gives_operations_back() {
     let wanted = chunks(&data);
     let limits = Limits { bytes: 100 << 10, operations: 2, ..Limits::default() };
     let (executor, mut events) = start(&disk, &wanted, limits);
-    let operation = || Operation::Hash { candidate: file.clone(), parameters: CUT_BY, again: false };
+    let operation =
+        || Operation::Hash { candidate: file.clone(), parameters: CUT_BY, occasion: Occasion::New };
     let ids = [executor.submit(operation()).unwrap(), executor.submit(operation()).unwrap()];
     assert_eq!(executor.submit(operation()), Err(operation()));
     let mut held = Vec::new();
@@ -476,7 +501,9 @@ fn dropping_the_executor_ends_its_threads() {
     let data = noise(12, 8 << 20);
     let file = disk.write("file", &data);
     let (executor, mut events) = start(&disk, &chunks(&data), Limits { bytes: 1, ..Limits::default() });
-    executor.submit(Operation::Hash { candidate: file, parameters: CUT_BY, again: false }).unwrap();
+    executor
+        .submit(Operation::Hash { candidate: file, parameters: CUT_BY, occasion: Occasion::New })
+        .unwrap();
     let first = events.blocking_recv();
     assert!(matches!(first, Some(Event::Found { .. })));
     drop(executor);

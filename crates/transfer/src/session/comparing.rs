@@ -11,8 +11,11 @@ use std::time::Duration;
 use crate::intervals::Intervals;
 use crate::rate::Rate;
 
-/// Pieces that wait to be read or are, at most.
-const READS: usize = 8;
+/// Pieces that wait to be read or are, at most, and before it is known how fast that is.
+const MOST_READS: f64 = 8.0;
+const FIRST_READS: u64 = 2;
+/// Seconds that they take together, at most: a slow disk is needed for other things, too.
+const QUEUED: f64 = 0.1;
 /// Weight of the newest piece in the share of good ones.
 const WEIGHT: f64 = 1.0 / 8.0;
 /// From this share on the next piece is taken for good.
@@ -39,7 +42,11 @@ pub(super) struct Comparison {
     /// The share of pieces that are good, of late.
     good: f64,
     reading: u64,
+    /// How many are read at once.
+    reads: u64,
     rate: Rate,
+    /// Bytes that were good.
+    kept: u64,
     looks: u32,
     last_look: Duration,
 }
@@ -62,7 +69,9 @@ impl Default for Comparison {
             next: 0,
             good: 1.0,
             reading: 0,
+            reads: FIRST_READS,
             rate: Rate::default(),
+            kept: 0,
             looks: 0,
             last_look: Duration::ZERO,
         }
@@ -95,6 +104,11 @@ impl Comparison {
         self.rate.get(now, u64::MAX)
     }
 
+    /// Bytes that were good.
+    pub(super) const fn kept(&self) -> u64 {
+        self.kept
+    }
+
     /// Whether pieces are likely good.
     pub(super) fn is_likely(&self) -> bool {
         self.good >= LIKELY
@@ -107,7 +121,7 @@ impl Comparison {
 
     /// The next piece to read, if one should be read now; with `in_any_case` however the network does.
     pub(super) fn next(&mut self, network: f64, in_any_case: bool, now: Duration) -> Option<u64> {
-        if self.reading >= READS as u64 {
+        if self.reading >= self.reads {
             return None;
         }
         if !in_any_case && !self.goes_on(network, now) {
@@ -140,6 +154,11 @@ impl Comparison {
     pub(super) fn compared(&mut self, bytes: u64, is_good: bool, now: Duration) {
         self.reading = self.reading.saturating_sub(1);
         self.rate.arrived(now, bytes, self.reading == 0);
+        let rate = self.rate(now);
+        if rate > 0.0 {
+            self.reads = (QUEUED * rate / bytes.max(1) as f64).clamp(1.0, MOST_READS) as u64;
+        }
+        self.kept += if is_good { bytes } else { 0 };
         self.good += WEIGHT * (f64::from(u8::from(is_good)) - self.good);
     }
 

@@ -55,9 +55,7 @@ impl Actor {
     fn network(&mut self) -> Network {
         let (window, asked) = (self.root.window(), self.ledger.asked_cost());
         let has_room = asked < window && !self.ledger.has_due(Instant::now());
-        // One that likes nothing to be asked brings nothing either.
-        let rate = if window == 0 { 0.0 } else { self.piece_rate.get(self.now(), asked) };
-        Network { rate, has_room, is_idle: asked == 0 }
+        Network { rate: self.piece_rate.get(self.now(), asked), has_room, is_idle: asked == 0 }
     }
 
     /// Objects of which pieces wait for the network may go on without an event of their own.

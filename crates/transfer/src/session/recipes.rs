@@ -109,6 +109,7 @@ impl Actor {
             size,
             missing,
             read_rate: active.comparison.rate(self.now()),
+            kept: active.comparison.kept(),
             group: &active.object.group,
         };
         missing > 0 && self.root.wants_recipe(&facts)

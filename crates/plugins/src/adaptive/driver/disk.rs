@@ -22,7 +22,7 @@ use crate::adaptive::heuristics::File;
 use crate::adaptive::operations::{Operation, OperationId, Span};
 use crate::adaptive::paths::Directory;
 use crate::disk_search::scope::Mounts;
-use crate::disk_search::{self, Candidate, Finished, FoundChunk, InFlight, Rules};
+use crate::disk_search::{self, Candidate, Finished, FoundChunk, InFlight, Occasion, Rules};
 use crate::local::SOURCE;
 
 /// Directories that were listed, remembered by device and inode so that none is listed twice.
@@ -41,7 +41,9 @@ pub(super) struct Running {
 pub(super) type ByHash = Arc<RwLock<HashMap<ChunkHash, (Tag, u32)>>>;
 
 /// What the disk found, on its way to the session.
-pub(super) type Finds = mpsc::UnboundedSender<(Arc<dyn Sink>, Delivery, InFlight)>;
+pub(super) type Finds = mpsc::UnboundedSender<Finding>;
+/// Chunks, each with who takes it, that are counted as on their way until they have come.
+pub(super) type Finding = (Vec<(Arc<dyn Sink>, Delivery)>, InFlight);
 
 /// What the search's thread asks.
 pub(super) fn rules(search: &Search, by_hash: &ByHash, mounts: &Arc<Mounts>) -> Rules {
@@ -58,16 +60,19 @@ pub(super) fn rules(search: &Search, by_hash: &ByHash, mounts: &Arc<Mounts>) -> 
 
 /// Hands what is found to the session, one by one.
 pub(super) async fn deliver_all(
-    mut found: mpsc::UnboundedReceiver<(Arc<dyn Sink>, Delivery, InFlight)>,
+    mut found: mpsc::UnboundedReceiver<Finding>,
     told: mpsc::WeakUnboundedSender<Told>,
 ) {
-    while let Some((sink, delivery, held)) = found.recv().await {
-        let tag = delivery.tag;
-        sink.deliver(delivery).await;
+    while let Some((chunks, held)) = found.recv().await {
+        let mut tags = Vec::with_capacity(chunks.len());
+        for (sink, delivery) in chunks {
+            tags.push(delivery.tag);
+            sink.deliver(delivery).await;
+        }
         drop(held);
         if let Some(told) = told.upgrade() {
             // It ends only with this task.
-            let _ = told.send(Told::Given(tag));
+            let _ = told.send(Told::Given(tags));
         }
     }
 }
@@ -128,8 +133,13 @@ impl Driver {
         let name = path_of(&file.name).into_os_string();
         let stamp = Stamp::of_path(&dir.join(&name)).ok()?;
         let candidate = Candidate { dir, name, stamp };
-        let again = self.promised.contains(&*candidate.path());
-        Some(disk_search::Operation::Hash { candidate, parameters, again })
+        let path = candidate.path();
+        let occasion = match () {
+            () if self.destinations.contains(&path) => Occasion::Replaced,
+            () if self.promised.contains(&*path) => Occasion::Again,
+            () => Occasion::New,
+        };
+        Some(disk_search::Operation::Hash { candidate, parameters, occasion })
     }
 
     /// A directory, with the file system that the search came from into it.
@@ -147,7 +157,7 @@ impl Driver {
     pub(super) fn searched(&mut self, event: disk_search::Event) {
         match event {
             disk_search::Event::Listed { id, listing } => self.listed(id, listing),
-            disk_search::Event::Found { id, chunk, held } => self.found(id, chunk, held),
+            disk_search::Event::Found { id, chunks, held } => self.found(id, chunks, held),
             disk_search::Event::Ended { id, result, cost } => {
                 let Some(Running { id, tags, .. }) = self.running.remove(&id) else { return };
                 let end = match result {
@@ -189,16 +199,23 @@ impl Driver {
         self.feed(Event::Listed { operation, files, directories });
     }
 
-    fn found(&mut self, id: disk_search::OperationId, chunk: FoundChunk, held: InFlight) {
-        let known = self.by_hash.read().unwrap_or_else(PoisonError::into_inner).get(&chunk.hash).copied();
-        let (Some((tag, _)), Some(operation)) = (known, self.running.get(&id).map(|it| it.id)) else {
-            return;
-        };
-        let Some(open) = self.open.get(&tag) else { return };
+    fn found(&mut self, id: disk_search::OperationId, chunks: Vec<FoundChunk>, held: InFlight) {
+        let Some(operation) = self.running.get(&id).map(|it| it.id) else { return };
+        let found: Vec<_> = chunks.into_iter().filter_map(|chunk| self.take(chunk)).collect();
+        let tags = found.iter().map(|(_, delivery)| delivery.tag).collect();
+        // The task ends only with this one.
+        let _ = self.finds.send((found, held));
+        self.feed(Event::Found { operation, tags });
+    }
+
+    /// A chunk that was found, with who takes it, if it is wanted still.
+    fn take(&mut self, chunk: FoundChunk) -> Option<(Arc<dyn Sink>, Delivery)> {
+        let (tag, _) = self.by_hash.write().unwrap_or_else(PoisonError::into_inner).remove(&chunk.hash)?;
+        let open = self.open.get(&tag)?;
         if let Some(Origin { oid, offset }) = open.want.origin {
             self.neighbours.found(&oid, offset, open.want.id.len(), chunk.place);
         }
-        let Some(call) = self.calls.get(&open.call) else { return };
+        let sink = Arc::clone(&self.calls.get(&open.call)?.sink);
         let now = Instant::now();
         let delivery = Delivery {
             tag,
@@ -208,10 +225,7 @@ impl Driver {
             timing: (now, now),
             saved: 0,
         };
-        // The task ends only with this one.
-        let _ = self.finds.send((Arc::clone(&call.sink), delivery, held));
-        self.by_hash.write().unwrap_or_else(PoisonError::into_inner).remove(&chunk.hash);
-        self.feed(Event::Found { operation, tag });
+        Some((sink, delivery))
     }
 
     fn finished(&mut self, finished: Finished, tags: &[Tag], bytes: u64) -> End {
@@ -247,7 +261,7 @@ pub(super) fn file(path: &Path, size: u64, modified: Option<Time>) -> File {
     File { directory, name: name.into(), size, modified }
 }
 
-fn modified(stamp: &Stamp) -> Time {
+pub(super) fn modified(stamp: &Stamp) -> Time {
     const SECOND: i64 = 1_000_000_000;
     // Between 0 and 10^9.
     let nanos = u32::try_from(stamp.mtime_ns.rem_euclid(SECOND)).unwrap_or(0);

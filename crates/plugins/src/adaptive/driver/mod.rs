@@ -19,8 +19,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use towpath_content::chunking::{ChunkHash, Parameters};
-use towpath_store::DiskStore;
 use towpath_store::disk::chunk_index::Location;
+use towpath_store::{DiskStore, Stamp};
 use towpath_transfer::plugin::Sink;
 use towpath_transfer::want::Group;
 use towpath_transfer::{Context, Outcome, Tag, TransferPlugin, Want, WantId};
@@ -45,6 +45,9 @@ use crate::disk_search::{self, Executor, Scope};
 /// How often queues are looked at, and judged anew what goes on: a pause that is noticed a quarter of a
 /// second late costs more than the search saves.
 const TICK: Duration = Duration::from_millis(10);
+
+/// Destinations that are remembered: what is forgotten is indexed in vain.
+const DESTINATIONS: usize = 1 << 16;
 
 /// Where a transfer may search.
 #[derive(Clone)]
@@ -82,7 +85,7 @@ pub(super) enum Told {
         saved: u32,
     },
     /// What the disk found has reached the session.
-    Given(Tag),
+    Given(Vec<Tag>),
     /// The network did not bring one.
     Ended {
         /// Which.
@@ -125,6 +128,8 @@ struct Driver {
     running: HashMap<disk_search::OperationId, Running>,
     located: HashMap<Tag, Location>,
     neighbours: Neighbours,
+    /// Where files of the transfer go: what lies there is about to be replaced.
+    destinations: HashSet<PathBuf>,
     /// Files of which the index says that they hold wanted chunks.
     promised: HashSet<Arc<Path>>,
     listed: HashSet<(u64, u64)>,
@@ -179,6 +184,7 @@ pub(super) async fn run(
         running: HashMap::new(),
         located: HashMap::new(),
         neighbours: Neighbours::default(),
+        destinations: HashSet::new(),
         promised: HashSet::new(),
         listed: HashSet::new(),
         mounts: Vec::new(),
@@ -225,7 +231,7 @@ impl Driver {
                 self.feed(Event::Arrived { tag, len, saved });
                 self.end(tag, None);
             }
-            Told::Given(tag) => self.end(tag, None),
+            Told::Given(tags) => tags.into_iter().for_each(|tag| self.end(tag, None)),
             // Cancelled with others that the disk had: it is still wanted.
             Told::Ended { tag, outcome: Outcome::Cancelled } => self.feed(Event::NotBrought(vec![tag])),
             Told::Ended { tag, outcome: Outcome::RetryLater(_) } if self.gives_up_delta(tag) => {
@@ -274,8 +280,20 @@ impl Driver {
             self.open.insert(want.tag, Open { want, call, delta: DeltaState::Untried });
         }
         for (group, chunks) in groups {
+            let replaced = group.destination.as_deref().and_then(|path| self.replaced(path));
             self.feed(Event::Wanted { files: vec![Arc::new(self.file(&group))], chunks });
+            self.feed(Event::Seen(replaced.into_iter().collect()));
         }
+    }
+
+    /// What lies where a file goes, the first time that this is asked.
+    fn replaced(&mut self, path: &Path) -> Option<File> {
+        if self.destinations.len() >= DESTINATIONS || !self.destinations.insert(path.into()) {
+            return None;
+        }
+        let is_file = path.symlink_metadata().is_ok_and(|there| there.is_file());
+        let stamp = Stamp::of_path(path).ok().filter(|_| is_file)?;
+        Some(disk::file(path, stamp.size, Some(disk::modified(&stamp))))
     }
 
     /// What the heuristics compare: where the file will lie, or its name where the search begins.
@@ -334,6 +352,7 @@ impl Driver {
             receive_queue: pressure.receive_queue.max(path.receive_queue),
             window: chunk_window(rate, path.round_trip, self.network.window()),
             round_trip: path.round_trip,
+            processors: self.shared.processors.wait(self.shared.now()),
         }));
         self.feed(Event::Tick);
         self.shared.set_account(self.scheduler.account());

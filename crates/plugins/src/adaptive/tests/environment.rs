@@ -170,6 +170,7 @@ impl<'a> Fetch<'a> {
             receive_queue: self.kernel as u64,
             window: window as u64,
             round_trip: at(self.world.round_trip),
+            processors: 0,
         }
     }
 
@@ -212,6 +213,8 @@ impl<'a> Fetch<'a> {
             disk_rate: Costs::new(self.chunk() as u64).hoped_rate(),
             disk_is_free: self.gauge.disk_is_free(),
             is_promising: true,
+            is_alike: false,
+            processors_are_short: false,
         };
         match self.strategy {
             Strategy::Network(_) => false,
@@ -438,7 +441,7 @@ impl<'a> Fetch<'a> {
         for chunk in place(from)..place(to).min(chunks) {
             if self.world.has.contains(&chunk) && self.missing.remove(&chunk) {
                 self.sink += self.chunk();
-                self.tell(Event::Found { operation, tag: chunk });
+                self.tell(Event::Found { operation, tags: vec![chunk] });
             }
         }
     }

@@ -141,6 +141,7 @@ async fn pieces_that_wait_are_taken_back_when_a_recipe_is_wanted() {
             size: SIZE,
             missing: SIZE - 3 * PIECE,
             read_rate: 0.0,
+            kept: 0,
             group: &group,
         };
         let begun = Instant::now();

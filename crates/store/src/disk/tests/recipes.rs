@@ -48,7 +48,7 @@ fn a_recipe_is_made_once_and_kept() {
     let store = home.store();
     let oid = put_file(&store, &path);
     let mut expected = Vec::new();
-    cut_open_file(&fs::File::open(&path).unwrap(), &path, &Parameters::DEFAULT, &mut |found| {
+    cut_open_file(&fs::File::open(&path).unwrap(), &path, &Parameters::DEFAULT, &mut |found, _| {
         expected.extend(found.iter().map(|chunk| (chunk.offset, chunk.len)));
         Ok(())
     })
