@@ -38,7 +38,7 @@ use super::finer;
 use super::message::{Answer, Answers, Asks, Base, Delta, Message, violation};
 use super::offers::Offers;
 use super::outlines::Outlines;
-use super::patching::patch_all;
+use super::patching::make_all;
 use super::reading::{Ask, Older, Read, now, part_of, read, read_changed, read_patched};
 use super::sender::{hung_up, internal};
 use super::source::Located;
@@ -420,7 +420,7 @@ impl Answering {
         let Ok(file) = located.open() else { return given_up() };
         let hardest = self.pack.load(Ordering::Relaxed).max(1) as i32;
         let make = |index, level| older.patch(index, &file, &*self.store, level);
-        match patch_all(older.parts, hardest, make, |patch| self.say_part(delta.clone(), patch))? {
+        match make_all(older.parts, hardest, make, |patch| self.say_part(delta.clone(), patch))? {
             true => Ok(()),
             false => given_up(),
         }
@@ -433,23 +433,33 @@ impl Answering {
         // If it changed, the receiver learns so when it fetches it.
         let Ok(file) = located.open() else { return given_up() };
         let (mut held, mut outlined) = (0, Vec::new());
-        for (index, signature) in (0..).zip(base) {
-            let range = deltas::part(located.stamp.size, base.len() as u64, index);
-            let part = range.and_then(|range| part_of(&file, range));
-            let Some(made) = part.and_then(|part| deltas::make(signature, &part)) else { return given_up() };
+        let count = base.len() as u64;
+        let make = |index: u64, _| {
+            let range = deltas::part(located.stamp.size, count, index)?;
+            let made = deltas::make(base.get(index as usize)?, &part_of(&file, range)?)?;
             let packed = self.packed_part(&made);
+            Some((made, packed))
+        };
+        let is_made = make_all(count, 0, make, |(made, packed)| {
             let is_packed = packed.is_some();
             match self.outline(&made, packed.as_ref().unwrap_or(&made).len(), held) {
                 Some((outline, literals)) => {
                     held += outline.len() + literals.len();
                     outlined.push(literals);
                     self.outlines.told();
-                    self.say_part(Delta { is_outline: true, ..delta.clone() }, outline)?;
+                    self.say_part(Delta { is_outline: true, ..delta.clone() }, outline)
                 }
-                None => self.say_part(Delta { is_packed, ..delta.clone() }, packed.unwrap_or(made))?,
+                None => self.say_part(Delta { is_packed, ..delta.clone() }, packed.unwrap_or(made)),
+            }
+        })?;
+        match is_made {
+            true => self.say_literals(&delta, outlined),
+            false => {
+                // Those answers must not be taken for another file's.
+                outlined.iter().try_for_each(|_| self.outlines.next().map(drop))?;
+                given_up()
             }
         }
-        self.say_literals(&delta, outlined)
     }
 
     /// A part's delta in two steps, if the receiver takes that and it pays. `held`: bytes of those before it.
