@@ -4,6 +4,8 @@
 //! an object of that size would. A file whose stamp is on record is not read again. Other file systems are
 //! not entered, links not followed, the service's own folders left out. Files come in batches, small ones
 //! hashed side by side; memory is bounded by a batch.
+//!
+//! `index_parts` indexes anew what changed in trees that are watched ([`crate::index_watch`]).
 
 use std::ffi::OsStr;
 use std::io;
@@ -18,8 +20,8 @@ use towpath_api::{ApiError, ErrorKind, Event, Progress, Seconds};
 use towpath_content::Oid;
 use towpath_content::chunking::Parameters;
 use towpath_files::{
-    FileError, HardLinks, Prune, RelPath, ScanError, ScanOptions, Scanned, ScannedFile, is_temporary_name,
-    scan_pruned,
+    FileError, HardLinks, Prune, RelPath, ScanError, ScanOptions, Scanned, ScannedFile, SourceTree,
+    is_temporary_name,
 };
 pub use towpath_plugins::disk_search::Cancel;
 use towpath_plugins::disk_search::whole_as_chunk;
@@ -65,21 +67,62 @@ pub fn index(
     cancel: &Cancel,
     tell: &mut dyn FnMut(Event),
 ) -> Result<Indexed, ApiError> {
-    let started = Instant::now();
-    let store = &*service.store;
     let own = own_folders(&service.home);
-    let indexed = Indexed::default();
-    let mut indexer =
-        Indexer { store, cancel, tell, indexed, batch: Vec::new(), dirs: 0, told: Instant::now() };
-    let unread = indexer.trees(roots, &own);
-    // What was indexed stays, also if that ended early.
-    store.chunk_index().flush().map_err(|error| errors::store(&error))?;
-    let unread = unread?;
+    let (unread, indexed) = run(&service.store, cancel, tell, |indexer| indexer.trees(roots, &own))?;
     if unread == roots.len() {
         return Err(ApiError::new(ErrorKind::NotFound, "nothing could be indexed")
             .hint("name directories that you may read"));
     }
-    Ok(Indexed { seconds: Seconds::from_duration(started.elapsed()), ..indexer.indexed })
+    Ok(indexed)
+}
+
+/// A directory of a tree.
+pub(crate) struct Part<'a> {
+    /// The tree, by its path without symbolic links.
+    pub(crate) tree: &'a SourceTree,
+    /// Which one that is to whoever asks.
+    pub(crate) number: usize,
+    /// The directory.
+    pub(crate) at: RelPath,
+    /// With all that is below it.
+    pub(crate) is_deep: bool,
+}
+
+/// Told of a directory before its names are read: the directory, and its path in the tree of that part.
+pub(crate) type Entered<'a> = &'a mut dyn FnMut(&Part<'_>, BorrowedFd<'_>, &RelPath);
+
+/// Indexes `parts`; those that can't be read are passed over.
+pub(crate) fn index_parts(
+    service: &Service,
+    parts: &[Part<'_>],
+    cancel: &Cancel,
+    entered: Entered<'_>,
+    tell: &mut dyn FnMut(Event),
+) -> Result<Indexed, ApiError> {
+    let own = own_folders(&service.home);
+    let index = |indexer: &mut Indexer<'_>| {
+        parts.iter().try_for_each(|part| match indexer.part(part, &own, entered) {
+            Ok(()) | Err(Stop::Root(_)) => Ok(()),
+            Err(Stop::Error(error)) => Err(error),
+        })
+    };
+    run(&service.store, cancel, tell, index).map(|((), indexed)| indexed)
+}
+
+fn run<T>(
+    store: &DiskStore,
+    cancel: &Cancel,
+    tell: &mut dyn FnMut(Event),
+    index: impl FnOnce(&mut Indexer<'_>) -> Result<T, ApiError>,
+) -> Result<(T, Indexed), ApiError> {
+    let started = Instant::now();
+    let indexed = Indexed::default();
+    let mut indexer =
+        Indexer { store, cancel, tell, indexed, batch: Vec::new(), dirs: 0, told: Instant::now() };
+    let done = index(&mut indexer);
+    // What was indexed stays, also if that ended early.
+    store.chunk_index().flush().map_err(|error| errors::store(&error))?;
+    Ok((done?, Indexed { seconds: Seconds::from_duration(started.elapsed()), ..indexer.indexed }))
 }
 
 /// Keys, index, objects and socket are no files of the user's.
@@ -141,10 +184,19 @@ impl Indexer<'_> {
 
     fn tree(&mut self, root: &Path, own: &[PathBuf]) -> Result<(), Stop> {
         let root = root.canonicalize().map_err(|error| Stop::Root(error.to_string()))?;
+        let tree = SourceTree::open(&root).map_err(|error| Stop::Root(error.to_string()))?;
+        self.part(
+            &Part { tree: &tree, number: 0, at: RelPath::root(), is_deep: true },
+            own,
+            &mut |_, _, _| {},
+        )
+    }
+
+    fn part(&mut self, part: &Part<'_>, own: &[PathBuf], entered: Entered<'_>) -> Result<(), Stop> {
         let options = ScanOptions { one_file_system: true, ..ScanOptions::default() };
-        let mut prune = NotOurs { root: &root, own };
+        let mut prune = NotOurs { part, own, entered };
         let visit = &mut |step| self.step(step);
-        let scanned = scan_pruned(&root, &options, &mut HardLinks::default(), &mut prune, visit);
+        let scanned = part.tree.scan_below(&part.at, &options, &mut HardLinks::default(), &mut prune, visit);
         scanned.map_err(|error| match error {
             ScanError::Root(error) => Stop::Root(error.to_string()),
             ScanError::Stopped(error) => Stop::Error(error),
@@ -307,12 +359,14 @@ fn read(file: &ScannedFile, plan: &Plan, cancel: &Cancel) -> Result<Read, String
 
 /// Leaves out the service's own folders and temporaries.
 struct NotOurs<'a> {
-    root: &'a Path,
+    part: &'a Part<'a>,
     own: &'a [PathBuf],
+    entered: Entered<'a>,
 }
 
 impl Prune for NotOurs<'_> {
-    fn enter(&mut self, _: BorrowedFd<'_>, _: &RelPath) -> Result<(), FileError> {
+    fn enter(&mut self, dir: BorrowedFd<'_>, path: &RelPath) -> Result<(), FileError> {
+        (self.entered)(self.part, dir, path);
         Ok(())
     }
 
@@ -321,9 +375,9 @@ impl Prune for NotOurs<'_> {
     fn shows(&mut self, path: &RelPath, is_dir: bool) -> bool {
         let name = path.as_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let is_own = || {
-            let path = self.root.join(OsStr::from_bytes(path.as_bytes()));
+            let path = self.part.tree.path().join(OsStr::from_bytes(path.as_bytes()));
             self.own.contains(&path)
         };
-        !(is_temporary_name(name) || is_dir && is_own())
+        !(is_temporary_name(name) || is_dir && (!self.part.is_deep || is_own()))
     }
 }

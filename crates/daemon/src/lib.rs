@@ -26,6 +26,7 @@
 //! | `transfers` | numbers of transfers, and the events of all of them |
 //! | `placing` | complete files of a tree get their names in batches |
 //! | [`index_dir`] | `tow index`: files cut and hashed before anyone asks |
+//! | [`index_watch`] | directories that a daemon keeps in the index |
 //! | [`copy`] | `tow cp` and `tow sync` |
 //! | `resume` | what an interrupted transfer left, and where |
 //! | [`config`] | how it runs: a file, its fields, and what holds now |
@@ -57,6 +58,7 @@ mod get_tree;
 pub mod grants;
 pub mod home;
 pub mod index_dir;
+pub mod index_watch;
 pub mod listen;
 mod lock;
 pub mod metrics;

@@ -84,6 +84,8 @@ pub struct Service {
     send_pace: Arc<Pace>,
     peers: Arc<PeerService>,
     listening: tokio::sync::OnceCell<Listening>,
+    /// Told when the configuration was replaced.
+    pub(crate) reconfigured: tokio::sync::Notify,
 }
 
 impl Service {
@@ -130,6 +132,7 @@ impl Service {
             trimmed: Mutex::default(),
             peers,
             listening,
+            reconfigured: tokio::sync::Notify::new(),
         }))
     }
 
@@ -209,6 +212,7 @@ impl Service {
         let new = config.clone();
         let old = self.config.set(config);
         *lock(&self.trimmed) = None;
+        self.reconfigured.notify_one();
         self.send_pace.set(new.general.limit_rate.0);
         old.waits_for_restart(&new)
     }

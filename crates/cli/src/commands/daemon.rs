@@ -11,6 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::AbortHandle;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_daemon::config::{Config, ConfigError, Rate};
+use towpath_daemon::index_watch::{self, Rhythm};
 use towpath_daemon::server::{Socket, serve};
 use towpath_daemon::{Options, Service, metrics};
 
@@ -73,6 +74,8 @@ impl Daemon {
             false => service.listen_inherited(inherited.peers).await?,
         };
         let _metrics = self.serve_metrics(context, &service, &config).await?;
+        let fresh = index_watch::keep_fresh(Arc::clone(&service), Rhythm::default());
+        let _fresh = Aborting(tokio::spawn(fresh).abort_handle());
         service.resume_puts();
         service.open_doors();
         trim_cache(&service);

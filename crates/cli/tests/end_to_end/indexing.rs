@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::environment::{Machine, TestEnvironment};
+use crate::environment::{Machine, Running, TestEnvironment};
 use crate::runner::situations;
 use crate::trees::{assert_same, settle, symlink};
 
@@ -15,6 +15,7 @@ situations![
     what_has_not_changed_is_not_read_again,
     what_can_not_be_indexed_is_named_and_the_rest_is_done,
     an_index_that_is_damaged_is_built_again,
+    what_a_daemon_keeps_in_the_index_is_not_fetched,
 ];
 
 /// A file of so many bytes, in a folder that may have to be made.
@@ -114,6 +115,32 @@ fn an_index_that_is_damaged_is_built_again() {
     fs::write(&index_file, vec![0x55; 10_000]).unwrap();
     assert_eq!(counts(&index(&env.receiver, &tree, 0)), first);
     assert_eq!(counts(&index(&env.receiver, &tree, 0)), [1, 200_000, 1, 0, 0]);
+}
+
+fn what_a_daemon_keeps_in_the_index_is_not_fetched() {
+    let env = TestEnvironment::new();
+    let (source, kept) = (env.sender.path("file"), env.receiver.path("kept"));
+    file(&source, 1, 3 << 20);
+    file(&kept.join("first"), 2, 123_456);
+    let configuration = format!("log_level = \"info\"\nindex = [\"{}\"]\n", kept.display());
+    let mut daemon = env.receiver.daemon_with(&configuration);
+    let has_read = |daemon: &mut Running, bytes: u64| {
+        daemon.wait_until("indexes so many bytes", |daemon| {
+            let (text, bytes) = (daemon.error_text(), bytes.to_string());
+            let is_told = |line: &str| line.contains("indexed what changed") && line.contains(&bytes);
+            text.lines().any(is_told).then_some(())
+        });
+    };
+    has_read(&mut daemon, 123_456);
+    file(&kept.join("new/deep/elsewhere"), 1, 3 << 20);
+    has_read(&mut daemon, 3 << 20);
+    let mut share = env.sender.share(&source);
+    let words = ["get", "--json", "--reuse", &share.ticket(), "-o", "copy"];
+    let summary = env.receiver.tow(words).end().summary();
+    assert_same(&source, &env.receiver.path("copy"));
+    assert_eq!((summary.from("this machine"), summary.fetched()), (3 << 20, 0), "{}", summary.0);
+    daemon.interrupt();
+    daemon.end().with(0);
 }
 
 /// Where a file of this name lies below a folder.

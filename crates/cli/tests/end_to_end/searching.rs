@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{scope, sleep};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use crate::environment::{Call, Running, Summary, TestEnvironment};
 use crate::runner::{situations, skip};
@@ -29,6 +29,10 @@ situations![
     a_version_that_both_sides_have_costs_least,
     whole_files_come_whole,
     a_renamed_directory_of_the_destination_costs_little,
+    a_renamed_directory_of_little_files_costs_their_names,
+    little_files_that_were_copied_cost_their_names_though_their_times_are_others,
+    little_files_that_only_look_the_same_are_fetched,
+    little_files_are_not_looked_for_while_the_network_is_fast,
     a_copy_searches_nothing_if_it_is_not_wanted,
     a_copy_searches_where_it_is_asked_and_explains,
     odd_things_in_a_searched_directory_do_no_harm,
@@ -324,6 +328,83 @@ fn a_renamed_directory_of_the_destination_costs_little() {
     let summary = copied(&Route::new(&world.here, Way::Push), &words, &source, "dest");
     assert_same(&source.join("new name"), &world.at("dest/tree/new name"));
     assert!(summary.number("literal") < 4 * LITTLE, "{}", summary.0);
+}
+
+/// 300 files of the sender under a new name, and of the receiver under an old one, which tow never saw there;
+/// their bytes together.
+fn little_files(world: &World, content: impl Fn(u64) -> Vec<u8>, age: Duration) -> (PathBuf, u64) {
+    let source = world.there.sender.path("tree");
+    let (new, old) = (source.join("new name"), world.at("dest/tree/old name"));
+    [&new, &old].into_iter().for_each(|dir| fs::create_dir_all(dir.join("below")).unwrap());
+    let mut total = 0;
+    for number in 0..300 {
+        let name = if number % 2 == 0 { format!("file {number}") } else { format!("below/{number}") };
+        let size = 2000 + 37 * number;
+        let modified = UNIX_EPOCH + Duration::from_secs(1_700_000_000 + number);
+        for (dir, content, time) in
+            [(&new, bytes(number + 1, size), modified), (&old, content(number + 1), modified - age)]
+        {
+            assert_eq!(content.len() as u64, size);
+            fs::write(dir.join(&name), content).unwrap();
+            File::options().append(true).open(dir.join(&name)).unwrap().set_modified(time).unwrap();
+        }
+        total += size;
+    }
+    (source, total)
+}
+
+/// What crossed the network, in both directions.
+fn crossed(summary: &Summary) -> u64 {
+    summary.number("sent") + summary.number("received")
+}
+
+fn a_renamed_directory_of_little_files_costs_their_names() {
+    for (way, word) in [(Way::Push, ""), (Way::Pull, "--delete --force")] {
+        let world = World::new();
+        let same = |seed| bytes(seed, 2000 + 37 * (seed - 1));
+        let (source, total) = little_files(&world, same, Duration::ZERO);
+        let words = format!("sync -a {word} --via ssh --limit-rate {SLOW}");
+        let summary = copied(&Route::new(&world.here, way), &words, &source, "dest");
+        assert_same(&source.join("new name"), &world.at("dest/tree/new name"));
+        assert_eq!(world.at("dest/tree/old name").exists(), word.is_empty());
+        assert_eq!(summary.number("literal"), 0, "{}", summary.0);
+        assert_eq!(summary.number("matched"), total, "{}", summary.0);
+        assert!(crossed(&summary) < total / 20, "{} of {total}: {}", crossed(&summary), summary.0);
+    }
+}
+
+fn little_files_that_were_copied_cost_their_names_though_their_times_are_others() {
+    let world = World::new();
+    let same = |seed| bytes(seed, 2000 + 37 * (seed - 1));
+    let (source, total) = little_files(&world, same, Duration::from_secs(100_000));
+    let words = format!("sync -a --via ssh --limit-rate {SLOW}");
+    let summary = copied(&Route::new(&world.here, Way::Push), &words, &source, "dest");
+    assert_same(&source.join("new name"), &world.at("dest/tree/new name"));
+    // Some are asked for with their contents before the first proves right.
+    assert!(summary.number("matched") > total / 4, "{total}: {}", summary.0);
+}
+
+fn little_files_that_only_look_the_same_are_fetched() {
+    let world = World::new();
+    let few_are_same = |seed: u64| {
+        let size = 2000 + 37 * (seed - 1);
+        if seed.is_multiple_of(10) { bytes(seed, size) } else { bytes(seed + 1000, size) }
+    };
+    let (source, total) = little_files(&world, few_are_same, Duration::ZERO);
+    let words = format!("sync -a --via ssh --limit-rate {SLOWISH}");
+    let summary = copied(&Route::new(&world.here, Way::Pull), &words, &source, "dest");
+    assert_same(&source.join("new name"), &world.at("dest/tree/new name"));
+    assert_eq!(summary.number("matched") + summary.number("literal"), total, "{}", summary.0);
+    assert!(summary.number("literal") > total * 8 / 10, "{}", summary.0);
+}
+
+fn little_files_are_not_looked_for_while_the_network_is_fast() {
+    let world = World::new();
+    let same = |seed| bytes(seed, 2000 + 37 * (seed - 1));
+    let (source, total) = little_files(&world, same, Duration::ZERO);
+    let summary = copied(&Route::new(&world.here, Way::Push), "sync -a --via ssh", &source, "dest");
+    assert_same(&source.join("new name"), &world.at("dest/tree/new name"));
+    assert_eq!(summary.number("literal"), total, "{}", summary.0);
 }
 
 fn a_copy_searches_nothing_if_it_is_not_wanted() {

@@ -35,7 +35,7 @@ pub use live::Live;
 pub use settings::{General, Limits, Metrics, ProcessorSettings, StoreSettings};
 pub use shown::{example, reference};
 pub use source::ConfigError;
-pub use value::{Bytes, Compression, Count, Label, LogLevel, Rate, Seconds, parse_bytes};
+pub use value::{Bytes, Compression, Count, Directory, Label, LogLevel, Rate, Seconds, parse_bytes};
 
 use settings::Section;
 use source::{Source, Table};
@@ -213,6 +213,10 @@ mod tests {
             (
                 "\nlisten = [\"127.0.0.1\"]",
                 "c.toml:2: listen: \"127.0.0.1\" is not an address with a port, as in \"192.0.2.1:7000\"",
+            ),
+            (
+                "index = [\"/a\", \"b\"]",
+                "c.toml:1: index: \"b\" is not the absolute path of a directory, as in \"/home/ann/pictures\"",
             ),
             (
                 "log_level = \"loud\"",

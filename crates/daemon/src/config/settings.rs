@@ -9,7 +9,7 @@ use towpath_plugins::direct::COMPRESS;
 use towpath_plugins::processor::rules::Rules;
 
 use super::source::{ConfigError, Table};
-use super::value::{Bytes, Compression, Count, Label, LogLevel, Rate, Seconds, Setting};
+use super::value::{Bytes, Compression, Count, Directory, Label, LogLevel, Rate, Seconds, Setting};
 
 /// A field and its value, as people see it.
 pub(super) struct Shown {
@@ -95,6 +95,8 @@ settings! {
         live limit_rate: Rate = Rate(0),
         /// Nodes that may fetch everything that this service has, without a ticket.
         live allowed_nodes: Vec<NodeId> = Vec::new(),
+        /// Directories whose files the daemon keeps in the index, as 'tow index' would, also when they change: absolute paths. Other file systems below them are not entered.
+        live index: Vec<Directory> = Vec::new(),
         /// How much is logged on standard error. `-v` and `TOW_LOG` come before it.
         live log_level: LogLevel = LogLevel::Warn,
         /// How long transfers may go on when the service is asked to end. They resume when they are asked for again.

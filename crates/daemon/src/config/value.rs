@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use glob::Pattern;
 use toml::de::DeValue;
@@ -67,6 +68,10 @@ pub enum Compression {
 /// What a sender says of an object, for the rules of other hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label(String);
+
+/// The absolute path of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Directory(pub PathBuf);
 
 /// As long as a value of metadata.
 const MAX_LABEL: usize = 1024;
@@ -346,6 +351,35 @@ impl Setting for Option<SocketAddr> {
     }
 }
 
+impl Directory {
+    fn parse(text: &str) -> Option<Self> {
+        Some(Self(PathBuf::from(text))).filter(|Self(path)| path.is_absolute())
+    }
+}
+
+impl fmt::Display for Directory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.display().fmt(f)
+    }
+}
+
+impl Setting for Vec<Directory> {
+    const EXAMPLE: &'static str = "[\"/home/ann/pictures\"]";
+
+    fn kind() -> String {
+        format!("a list of directories, as in {}", Self::EXAMPLE)
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        let member = "the absolute path of a directory, as in \"/home/ann/pictures\"";
+        list(value, &Self::kind(), member, Directory::parse)
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(show_list(self))
+    }
+}
+
 /// A list whose members are texts.
 fn list<T>(
     value: &DeValue<'_>,
@@ -444,6 +478,7 @@ mod tests {
         read::<Vec<SocketAddr>>(Vec::<SocketAddr>::EXAMPLE).unwrap();
         read::<Vec<NodeId>>(Vec::<NodeId>::EXAMPLE).unwrap();
         read::<Compression>(Compression::EXAMPLE).unwrap();
+        read::<Vec<Directory>>(Vec::<Directory>::EXAMPLE).unwrap();
         read::<Vec<Pattern>>(Vec::<Pattern>::EXAMPLE).unwrap();
         read::<Vec<Label>>(Vec::<Label>::EXAMPLE).unwrap();
         read::<Option<Label>>(Option::<Label>::EXAMPLE).unwrap();

@@ -81,7 +81,7 @@ impl Changed {
     }
 
     /// The network. The first time this waits a little for somebody to know it. Blocks.
-    fn network(&self) -> Network {
+    pub fn network(&self) -> Network {
         if let Some(standing) = lock(&self.standing).take() {
             // Without one it is as good as unknown.
             let _ = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, standing).await });

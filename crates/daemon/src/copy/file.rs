@@ -24,6 +24,7 @@ use towpath_transfer::object::CheckError;
 use towpath_transfer::{FetchError, Metadata as Labels, Outcome, Target};
 
 use super::judge::Changes;
+use super::lookalikes::{Lookalike, Sought};
 use super::places::Place;
 use super::receiving::Receiving;
 use super::renames::WORTH_WAITING;
@@ -72,6 +73,7 @@ pub struct CopyFile {
     staged: Mutex<Option<Staged>>,
     partial: PartialFile,
     older: OnceLock<Older>,
+    lookalike: OnceLock<Lookalike>,
 }
 
 /// The file that it replaces, from which pieces are taken over that are the same.
@@ -105,6 +107,7 @@ impl CopyFile {
             staged: Mutex::default(),
             partial: PartialFile::default(),
             older: OnceLock::new(),
+            lookalike: OnceLock::new(),
         })
     }
 
@@ -167,6 +170,44 @@ impl CopyFile {
     /// Looks for its bytes under an old name.
     pub fn look_for_old_name(&self, oid: &Oid) {
         self.receiving.find_renamed(oid, self.size(), *lock(&self.modified));
+    }
+
+    /// What another file of the destination may be like that has the same bytes; none for what replaces a file.
+    pub fn sought(&self) -> Option<Sought<'_>> {
+        let Wanted { path, size, metadata, .. } = &self.wanted;
+        let name = path.names().last().filter(|_| self.wanted.changes.new)?;
+        Some(Sought { name, size: *size, modified: metadata.modified })
+    }
+
+    /// The destination's root.
+    pub fn root(&self) -> Option<&Path> {
+        self.receiving.opened().map(|placing| &*placing.base)
+    }
+
+    /// Another file of the destination may have its bytes.
+    pub fn set_lookalike(&self, lookalike: Lookalike) {
+        let _ = self.lookalike.set(lookalike);
+    }
+
+    /// Whether another file of the destination may have its bytes.
+    pub fn has_lookalike(&self) -> bool {
+        self.lookalike.get().is_some()
+    }
+
+    /// Makes it of that other file. False: that has other bytes.
+    pub fn take_lookalike(&self, oid: &Oid) -> Result<bool, FileError> {
+        let (Some(Lookalike { path, stamp }), placing) = (self.lookalike.get(), self.receiving.placing()?)
+        else {
+            return Ok(false);
+        };
+        if stamp.size != self.size() || !placing.holds(path, stamp, oid) {
+            return Ok(false);
+        }
+        let Ok(file) = placing.destination.open_file(path, stamp) else { return Ok(false) };
+        let staged = self.fresh(stamp.size)?;
+        staged.body().copy_from(&file, stamp.size, self.sparse.load(Ordering::Relaxed))?;
+        *lock(&self.staged) = Some(staged);
+        self.finish_parts(oid)
     }
 
     /// It proved to be the same: at most its metadata changes.

@@ -36,6 +36,7 @@
 //! | `changed` | changed files that come as deltas of what lies in their place |
 //! | `deltas`, `network` | how these are made, and when they are asked for; pure |
 //! | `renames` | bytes that the destination has under an old name |
+//! | `lookalikes` | on slow networks: small files of the destination that new ones may be the same as |
 //! | `supply`, `local`, `remote` | who brings files |
 //! | `removal` | what is removed at the source, and when |
 //! | `talk` | what the person is told |
@@ -54,6 +55,7 @@ mod incoming;
 mod judge;
 mod listed;
 mod local;
+mod lookalikes;
 mod merge;
 mod message;
 mod network;

@@ -22,6 +22,7 @@ use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Targe
 use super::changed::Changed;
 use super::file::CopyFile;
 use super::incoming::{Incoming, Taken};
+use super::lookalikes::Lookalikes;
 use super::message::{Answer, Asks, Base, Bases, Delta, Finer, Message, Settled, Unchanged, violation};
 use super::renames::MAX_WAITING;
 use super::sender::hung_up;
@@ -59,6 +60,7 @@ pub struct RemoteSupplier {
     /// All that can be compressed is to be.
     compress: bool,
     changed: Changed,
+    lookalikes: Lookalikes,
     /// A file that comes in parts: the sender sends one after the other.
     incoming: Mutex<Option<Incoming>>,
     /// What files pass.
@@ -90,6 +92,7 @@ impl RemoteSupplier {
         session: &Arc<Session>,
         compress: bool,
         changed: Changed,
+        lookalikes: Lookalikes,
         processors: &Processors,
     ) -> Arc<Self> {
         let (done, settled) = mpsc::unbounded_channel();
@@ -105,6 +108,7 @@ impl RemoteSupplier {
             source: "sender".into(),
             compress,
             changed,
+            lookalikes,
             incoming: Mutex::default(),
             processors: processors.clone(),
             held: Mutex::new(Some(Vec::new())),
@@ -116,13 +120,35 @@ impl RemoteSupplier {
         self.runtime.block_on(self.control.send(message.into_bytes())).map_err(|_| hung_up())
     }
 
+    /// Files that are about to be asked for.
+    fn files(&self, entries: &[u64]) -> Vec<(u64, Arc<CopyFile>)> {
+        let asked = lock(&self.asked);
+        let file = |entry: &u64| Some((*entry, Arc::clone(asked.as_ref()?.get(entry)?)));
+        entries.iter().filter_map(file).collect()
+    }
+
+    /// Files whose bytes may be here under other names are asked for by the names of their contents.
+    fn find_lookalikes(&self, asks: &mut Asks) {
+        let files = self.files(&[&asks.entries[..], &asks.compare].concat());
+        let (files, sought): (Vec<_>, Vec<_>) =
+            files.iter().filter_map(|(entry, file)| Some(((*entry, file), file.sought()?))).unzip();
+        let Some(root) = files.first().and_then(|(_, file)| file.root()) else { return };
+        let found = self.lookalikes.find(root, self.changed.network(), &sought);
+        let mut alike = Vec::new();
+        for ((entry, file), found) in files.into_iter().zip(found) {
+            if let Some(found) = found {
+                file.set_lookalike(found);
+                alike.push(entry);
+            }
+        }
+        asks.compare.retain(|entry| !alike.contains(entry));
+        asks.entries.retain(|entry| !alike.contains(entry));
+        asks.compare.extend(alike);
+    }
+
     /// Tells the sender what lies in the place of files that are about to be asked for.
     fn say_bases(&self, entries: &[u64], must_sign: bool) -> Result<(), ApiError> {
-        let files: Vec<_> = {
-            let asked = lock(&self.asked);
-            let file = |entry: &u64| Some((*entry, Arc::clone(asked.as_ref()?.get(entry)?)));
-            entries.iter().filter_map(file).collect()
-        };
+        let files = self.files(entries);
         let (mut bases, mut bytes) = (Vec::new(), 0);
         for base in self.changed.sign(&files, must_sign) {
             if base.signatures.is_empty() {
@@ -238,7 +264,7 @@ impl RemoteSupplier {
             self.take_content(&file, &oid, &answer.content);
             return Ok(());
         }
-        if let Some(file) = self.hold(file, oid) {
+        if let Some(file) = self.take_lookalike(file, oid).and_then(|file| self.hold(file, oid)) {
             self.fetch(file, oid);
         }
         Ok(())
@@ -258,6 +284,27 @@ impl RemoteSupplier {
             None if answer.is_again || overtaken.remove(&answer.entry) => Ok(None),
             None => Err(violation("an answer to nothing")),
         }
+    }
+
+    /// Makes a file of one that lies elsewhere in the destination; returned if it is not that.
+    fn take_lookalike(&self, file: Arc<CopyFile>, oid: Oid) -> Option<Arc<CopyFile>> {
+        if !file.has_lookalike() {
+            return Some(file);
+        }
+        let taken = file.take_lookalike(&oid);
+        self.lookalikes.proved(matches!(taken, Ok(true)));
+        match taken {
+            Ok(false) => return Some(file),
+            Ok(true) => {
+                self.progress.with(|progress| {
+                    progress.expected += file.size();
+                    progress.objects += 1;
+                });
+                self.progress.brought(&LOCAL.into(), file.size());
+            }
+            Err(error) => file.fail(&error),
+        }
+        None
     }
 
     fn take_content(&self, file: &CopyFile, oid: &Oid, content: &[u8]) {
@@ -491,10 +538,11 @@ impl Supplier for RemoteSupplier {
     }
 
     fn push(&self) -> Result<(), ApiError> {
-        let asks = std::mem::take(&mut *lock(&self.next));
+        let mut asks = std::mem::take(&mut *lock(&self.next));
         if asks.entries.is_empty() && asks.compare.is_empty() {
             return Ok(());
         }
+        self.find_lookalikes(&mut asks);
         self.ask(asks, false)
     }
 }

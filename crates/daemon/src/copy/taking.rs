@@ -23,6 +23,7 @@ use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
 use super::changed::{Changed, Look, Standing};
 use super::events::CopySummary;
 use super::hearing::{Heard, LITTLE, Tellings, hear, hear_beside, take_answers, write_contents};
+use super::lookalikes::Lookalikes;
 use super::merge::{Destined, Merge};
 use super::message::violation;
 use super::network::Network;
@@ -74,7 +75,11 @@ pub async fn receive(
     let look = look(&takeover, adaptive.as_ref(), limit);
     let standing = race.as_ref().map(|race| Box::pin(race.standing()) as Standing);
     let changed = Changed::new(look, standing, side.takes_bases);
-    let supplier = RemoteSupplier::new(side.control.clone(), &session, compress, changed, processors);
+    // What processors look at comes to them by the session.
+    let is_wanted = !(options.no_search || options.whole_file || processors.inspect_any());
+    let lookalikes = Lookalikes::new(is_wanted);
+    let supplier =
+        RemoteSupplier::new(side.control.clone(), &session, compress, changed, lookalikes, processors);
     receiving.set_supplier(Arc::clone(&supplier) as Arc<dyn super::supply::Supplier>);
     let _end = EndOnDrop(Arc::clone(&supplier));
     let merge = Merge::new(&receiving, destined)?;

@@ -37,6 +37,8 @@ const REMEMBERED: usize = 1 << 16;
 const LIKELY: f64 = 0.5;
 /// How likely a file that had chunks of a group has the next one.
 const ONCE_FOUND: f64 = 0.9;
+/// A file that brings so many times as much as the network would is left the processors.
+const MORE: f64 = 1.5;
 
 /// Time in which the index, the nearest directories and what is small in them can be looked at, if the network
 /// takes longer for what it is asked at once: what it brings meanwhile would likely be found here as well.
@@ -67,6 +69,8 @@ struct Running {
     is_paused: bool,
     /// Groups of which it has found chunks.
     found: BTreeSet<GroupId>,
+    /// Bytes of these.
+    brought: u64,
 }
 
 impl Running {
@@ -279,14 +283,15 @@ impl Scheduler {
         };
         let mut unneeded = Vec::new();
         for &tag in tags {
-            let Some((group, ..)) = self.groups.find(tag) else { continue };
+            let Some((group, chunk, _)) = self.groups.find(tag) else { continue };
             if !is_index {
                 self.groups.reached(tag);
             }
-            if let Some(running) = self.running.get_mut(&operation)
-                && running.found.insert(group)
-            {
-                self.arrivals.remove(&group);
+            if let Some(running) = self.running.get_mut(&operation) {
+                running.brought += u64::from(chunk.len);
+                if running.found.insert(group) {
+                    self.arrivals.remove(&group);
+                }
             }
             if directory.as_ref().is_some_and(|directory| self.groups.found_in(group, directory)) {
                 self.recomputing.changed();
@@ -440,8 +445,10 @@ impl Scheduler {
             _ => candidate.total(&self.costs),
         };
         actions.push(Action::Start { id, operation: candidate.operation.clone() });
-        self.running
-            .insert(id, Running { candidate, started: now, total, is_paused: false, found: BTreeSet::new() });
+        self.running.insert(
+            id,
+            Running { candidate, started: now, total, is_paused: false, found: BTreeSet::new(), brought: 0 },
+        );
         self.arrivals.clear();
     }
 
@@ -466,7 +473,8 @@ impl Scheduler {
             let saved = if rate > 0.0 { self.account.from_disk() as f64 / rate } else { 0.0 };
             let is_sooner =
                 arrival::is_sooner_from_network(eta, round_trip, outstanding, bytes.min(64 << 10), rate);
-            if (!is_sooner || self.competes(id)) && self.network.may_wait(now, self.network_time(now), saved)
+            if (!is_sooner || self.competes(id, rate, now))
+                && self.network.may_wait(now, self.network_time(now), saved)
             {
                 self.is_withholding = true;
                 return;
@@ -485,9 +493,13 @@ impl Scheduler {
     }
 
     /// True if what the network brings of a group takes processors from the file that is being read for it, and that
-    /// brings it.
-    fn competes(&self, id: GroupId) -> bool {
-        self.gauge.processors_are_short() && self.running.values().any(|it| it.found.contains(&id))
+    /// brings more.
+    fn competes(&self, id: GroupId, rate: f64, now: Duration) -> bool {
+        let brings_more = |it: &Running| {
+            let elapsed = now.saturating_sub(it.started).as_secs_f64();
+            it.found.contains(&id) && it.brought as f64 > MORE * rate * elapsed
+        };
+        self.gauge.processors_are_short() && self.running.values().any(brings_more)
     }
 
     /// True in the first moments of a search on a slow network, while something is looked at that is over soon.

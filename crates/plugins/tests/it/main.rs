@@ -11,6 +11,8 @@ mod control;
 #[cfg(test)]
 mod deltas;
 #[cfg(test)]
+mod disk_search;
+#[cfg(test)]
 mod hostile_peer;
 #[cfg(test)]
 mod preferred;

@@ -6,6 +6,7 @@
 //! one that was written over in part the rest is. The network is kept from what most likely is here already, unless
 //! the disk is so slow that waiting for it would take longer than the network alone.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::intervals::Intervals;
@@ -114,9 +115,17 @@ impl Comparison {
         self.good >= LIKELY
     }
 
-    /// What is left is left to others.
-    pub(super) fn give_up(&mut self) {
-        self.left = Intervals::default();
+    /// True if chunks, which are sought on disk and network at once, have to wait for what is left: it is likely
+    /// good, and soon read.
+    pub(super) fn is_worth_waiting_for(&self, network: f64, now: Duration) -> bool {
+        let disk = self.rate(now);
+        self.is_likely() && (disk <= 0.0 || disk >= FAST_DISK * network)
+    }
+
+    /// What is left is left to others: which pieces.
+    pub(super) fn give_up(&mut self) -> Vec<Range<u64>> {
+        let left = std::mem::take(&mut self.left);
+        left.iter().collect()
     }
 
     /// The next piece to read, if one should be read now; with `in_any_case` however the network does.

@@ -78,6 +78,7 @@ impl Actor {
             let cancelled = self.ledger.cover(key, range.clone());
             self.root.cancel_chunks(&cancelled);
         }
+        self.give_up_comparing(key);
         match (was_written, good) {
             // A chunk may have spoilt it since.
             (true, _) => self.recheck(key, index),
@@ -85,6 +86,22 @@ impl Actor {
             (false, false) => self.is_not_here(key, index, &range),
         }
         self.advance(key);
+    }
+
+    /// Once there is a recipe its chunks take the place of what is not worth waiting for.
+    pub(super) fn give_up_comparing(&mut self, key: ObjectKey) {
+        let (now, rate) = (self.now(), self.network().rate);
+        let Some(active) = self.objects.get_mut(&key).filter(|active| active.recipe.is_some()) else {
+            return;
+        };
+        let Some(layout) = active.object.layout() else { return };
+        if active.comparison.is_over() || active.comparison.is_worth_waiting_for(rate, now) {
+            return;
+        }
+        for pieces in active.comparison.give_up() {
+            let bytes = layout.range(pieces.start).start..layout.range(pieces.end - 1).end;
+            self.plan_chunks_in(key, &bytes);
+        }
     }
 
     /// What lies in a piece's place is something else: it is wanted.

@@ -165,11 +165,9 @@ impl Actor {
             return;
         }
         active.recipe = Some(claim);
-        if !active.comparison.is_likely() {
-            active.comparison.give_up();
-        }
         active.switched = self.ledger.last_batch();
         self.ledger.take_back_pieces(key);
+        self.give_up_comparing(key);
         self.advance(key);
     }
 

@@ -1,5 +1,6 @@
 //! The scheduler as a whole.
 
+mod candidates;
 mod competing;
 mod environment;
 mod example;

@@ -231,13 +231,26 @@ fn resident() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
+/// How many million chunks a measurement is of.
+fn millions() -> u64 {
+    std::env::var("MILLIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
+}
+
+/// `INDEX`, where an index stays for the next measurement, or a folder that goes.
+fn measured() -> (PathBuf, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = std::env::var_os("INDEX").map_or_else(|| folder.path().to_owned(), PathBuf::from);
+    std::fs::create_dir_all(&dir).unwrap();
+    (dir, folder)
+}
+
 /// Its figures are in `docs/formats/index.md`, with the command.
 #[test]
 #[ignore = "takes minutes; a measurement"]
 fn memory_and_writes_with_many_chunks() {
-    let millions: u64 = std::env::var("MILLIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
-    let dir = tempfile::tempdir().unwrap();
-    let index = open(dir.path());
+    let millions = millions();
+    let (dir, _folder) = measured();
+    let index = open(&dir);
     let (before, start) = (resident(), std::time::Instant::now());
     for n in 0..millions * 100_000 {
         record(&index, &format!("/tree/{}/file-{n}", n / 100), stamp(n), n * 10..n * 10 + 10);
@@ -257,10 +270,59 @@ fn memory_and_writes_with_many_chunks() {
         index.totals().unwrap(),
         (resident() - before) >> 20,
         written.parse::<u64>().unwrap() / (millions * 1_000_000),
-        std::fs::metadata(dir.path().join("chunks.db")).unwrap().len() >> 20,
+        std::fs::metadata(dir.join("chunks.db")).unwrap().len() >> 20,
         wanted.len(),
         start.elapsed() / 1000,
     );
     assert_eq!(found, wanted.len());
+    assert!((resident() - before) < 128 << 20);
+}
+
+/// What the kernel holds of the index is dropped, as far as it can be.
+fn forget_pages(dir: &Path) {
+    for name in ["chunks.db", "chunks.db-wal"] {
+        let Ok(file) = File::open(dir.join(name)) else { continue };
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    }
+}
+
+/// Looks in an index that [`memory_and_writes_with_many_chunks`] left in `INDEX`, in a process that has done
+/// nothing else. Its figures are in `docs/results/dsync.md`, with the command.
+#[test]
+#[ignore = "a measurement, of an index that another one leaves"]
+fn look_ups_with_many_chunks() {
+    let (dir, _folder) = measured();
+    let (count, before) = (millions() * 1_000_000, resident());
+    let index = open(&dir);
+    println!("{:?}, {} MiB in memory to begin with", index.totals().unwrap(), before >> 20);
+    for (what, first) in [("that are there", 0), ("that are not", count)] {
+        // As many as a CACHE-CHECK asks for, and one.
+        for (at_once, times) in [(4096, 64), (1, 4096)] {
+            for is_cold in [true, false] {
+                if is_cold {
+                    forget_pages(&dir);
+                }
+                // Here and there: files are not asked for one after the other.
+                let wanted = |batch| (0..at_once).map(move |n| (batch * at_once + n) * 104_729 % count);
+                let batch = |batch| wanted(batch).map(|n| hash(first + n)).collect::<Vec<_>>();
+                let batches: Vec<_> = (0..times).map(batch).collect();
+                let (start, mut found) = (std::time::Instant::now(), 0);
+                for wanted in &batches {
+                    found += index.find_chunks(wanted, &|_| true).unwrap().iter().flatten().count();
+                }
+                let took = start.elapsed();
+                assert_eq!(found as u64, if first == 0 { at_once * times } else { 0 });
+                println!(
+                    "{at_once} at once {what}, {}: {:.0} a second, {:.2?} each time",
+                    if is_cold { "nothing in memory" } else { "again" },
+                    (at_once * times) as f64 / took.as_secs_f64(),
+                    took / times as u32,
+                );
+            }
+        }
+    }
+    index.flush().unwrap();
+    println!("{} MiB more in memory at its peak", (resident() - before) >> 20);
     assert!((resident() - before) < 128 << 20);
 }

@@ -372,6 +372,9 @@ pub struct Memory {
     left: Vec<Range<u64>>,
     /// What may be of use lies here, and not in the target.
     older: Option<Vec<u8>>,
+    /// How long it takes to read a piece there, and how many were read.
+    reading: Duration,
+    pub reads: AtomicUsize,
     pub begun: AtomicUsize,
     pub completed: Mutex<Vec<(Oid, u64, Vec<Value>)>>,
     pub prefixes: Mutex<Vec<u64>>,
@@ -398,6 +401,12 @@ impl Memory {
     pub fn with_older(older: Vec<u8>) -> Arc<Self> {
         let left = std::iter::once(0..older.len() as u64).collect();
         Arc::new(Self { older: Some(older), left, ..Self::default() })
+    }
+
+    /// An older version lies on a slow disk.
+    pub fn with_older_on_slow_disk(older: Vec<u8>, reading: Duration) -> Arc<Self> {
+        let left = std::iter::once(0..older.len() as u64).collect();
+        Arc::new(Self { older: Some(older), left, reading, ..Self::default() })
     }
 
     /// No write succeeds.
@@ -481,6 +490,8 @@ impl Target for Memory {
 
     fn read_existing(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let Some(older) = &self.older else { return self.read(offset, buf) };
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        std::thread::sleep(self.reading);
         buf.copy_from_slice(&older[offset as usize..offset as usize + buf.len()]);
         Ok(())
     }

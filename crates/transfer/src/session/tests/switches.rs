@@ -101,6 +101,22 @@ async fn a_piece_that_is_put_off_when_the_recipe_is_here_comes_as_chunks() {
     assert!((chunks..=chunks + 1).contains(&source.chunks_asked()), "{} chunks", source.chunks_asked());
 }
 
+/// Behind the first change nothing of an older version is where it was: chunks are sought at once, and a slow disk
+/// is not read to its end for nothing.
+#[tokio::test]
+async fn with_a_recipe_nothing_waits_for_an_older_version_that_is_hardly_the_same() {
+    let data = pattern(200 * PIECE, 1);
+    let older = [&data[..2 * PIECE], &pattern(198 * PIECE, 2)[..]].concat();
+    let target = Memory::with_older_on_slow_disk(older, Duration::from_millis(20));
+    let source = Arc::new(switching(&data, &data, 2).taking_all_chunks());
+    let request = ObjectRequest { size: Some(data.len() as u64), ..request(Oid::of(&data), &target) };
+    fetch(&slow_session(&source), request).await.unwrap();
+    target.expect(&data);
+    assert!(source.chunks_asked() > 0);
+    let reads = target.reads.load(Ordering::SeqCst);
+    assert!(reads < 60, "{reads} of 200 were read");
+}
+
 #[tokio::test]
 async fn chunks_tell_where_they_can_be_asked_for() {
     let data = pattern(6 * PIECE, 1);

@@ -1,0 +1,354 @@
+//! Directories that a daemon keeps in the index: all of them are indexed when it starts, and what changes in
+//! them soon afterwards.
+//!
+//! ```text
+//!   kernel ── events ──► Watches ── notes ──► Pending ── when it is quiet ──► a pass: index_dir
+//!                           ▲                                                       │
+//!                           └──────────── directories that it enters ───────────────┘
+//! ```
+//!
+//! | part | story |
+//! |---|---|
+//! | `watches` | which directories the kernel watches, and what it tells |
+//! | `pending` | what is to be indexed anew, and when; pure |
+//!
+//! A pass runs on one thread of its own at a low priority, and the daemon goes on meanwhile. Links are not
+//! followed, other file systems not entered. Where the kernel does not tell all, everything is looked at
+//! now and then; a directory that is missing is waited for so too.
+
+mod pending;
+mod watches;
+
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+use towpath_api::Event;
+use towpath_files::{RelPath, ScanOptions, SourceTree};
+
+use crate::config::Directory;
+use crate::index_dir::{Cancel, Part, index_parts};
+use crate::service::Service;
+pub use pending::Rhythm;
+use pending::{Pending, Spot};
+use watches::{Note, Notes, Watches};
+
+/// How much less than others its thread may have of the processor.
+const NICE: i32 = 10;
+
+/// Keeps the directories that are configured in the index, also those of later configurations. Never ends.
+pub async fn keep_fresh(service: Arc<Service>, rhythm: Rhythm) {
+    loop {
+        let dirs = service.config().general.index.clone();
+        let other_dirs = async {
+            while service.config().general.index == dirs {
+                service.reconfigured.notified().await;
+            }
+        };
+        if dirs.is_empty() {
+            other_dirs.await;
+            continue;
+        }
+        tokio::select! {
+            () = Keeper::new(&service, &dirs, rhythm, Watches::start()).run() => {}
+            () = other_dirs => {}
+        }
+    }
+}
+
+/// Keeps some directories in the index.
+struct Keeper {
+    job: Arc<Job>,
+    notes: Notes,
+    pending: Pending,
+    pass: Option<JoinHandle<Passed>>,
+}
+
+/// What a pass needs.
+struct Job {
+    service: Arc<Service>,
+    dirs: Vec<PathBuf>,
+    watches: Arc<Watches>,
+    cancel: Cancel,
+}
+
+/// How a pass went.
+#[derive(Default)]
+struct Passed {
+    took: Duration,
+    /// All directories are there and watched.
+    is_told_all: bool,
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.job.cancel.cancel();
+    }
+}
+
+impl Keeper {
+    fn new(
+        service: &Arc<Service>,
+        dirs: &[Directory],
+        rhythm: Rhythm,
+        (watches, notes): (Arc<Watches>, Notes),
+    ) -> Self {
+        let dirs: Vec<_> = dirs.iter().map(|Directory(path)| path.clone()).collect();
+        let pending = Pending::new(rhythm, dirs.len(), Instant::now());
+        let job = Job { service: Arc::clone(service), dirs, watches, cancel: Cancel::default() };
+        Self { job: Arc::new(job), notes, pending, pass: None }
+    }
+
+    /// Never ends.
+    async fn run(mut self) {
+        loop {
+            let due = self.pending.due().filter(|_| self.pass.is_none());
+            tokio::select! {
+                notes = self.notes.next() => notes.into_iter().for_each(|note| self.note(note)),
+                passed = ended(&mut self.pass) => {
+                    self.pass = None;
+                    self.pending.passed(passed.took, passed.is_told_all, Instant::now());
+                }
+                () = until(due) => {
+                    let (job, spots) = (Arc::clone(&self.job), self.pending.take(Instant::now()));
+                    self.pass = Some(tokio::task::spawn_blocking(move || job.pass(spots)));
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, note: Note) {
+        let now = Instant::now();
+        match note {
+            Note::Changed(spot) => self.pending.note(spot, false, now),
+            Note::Appeared(spot) => self.pending.note(spot, true, now),
+            Note::Missed => self.pending.note_all(now),
+        }
+    }
+}
+
+async fn ended(pass: &mut Option<JoinHandle<Passed>>) -> Passed {
+    match pass {
+        // One that panicked has not looked at all.
+        Some(pass) => pass.await.unwrap_or_default(),
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Job {
+    /// Indexes what changed, with what is below it where that is said.
+    fn pass(&self, spots: Vec<(Spot, bool)>) -> Passed {
+        let started = Instant::now();
+        // Its priority is that thread's own.
+        let lower = |_| {
+            let _ = rustix::process::nice(NICE);
+        };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).start_handler(lower).build();
+        let is_there = match pool {
+            Ok(pool) => pool.install(|| self.index(&spots)),
+            Err(error) => {
+                tracing::warn!("indexed directories could not be looked at: {error}");
+                false
+            }
+        };
+        Passed { took: started.elapsed(), is_told_all: is_there && self.watches.are_complete() }
+    }
+
+    /// Whether all directories that are configured are there, and all was done.
+    fn index(&self, spots: &[(Spot, bool)]) -> bool {
+        if spots.iter().any(|(spot, is_deep)| *is_deep && spot.path.is_root()) {
+            self.watches.try_again();
+        }
+        let trees: Vec<_> = self.dirs.iter().map(|dir| Tree::open(dir)).collect();
+        let parts = spots.iter().filter_map(|(spot, is_deep)| {
+            let tree = trees[spot.tree].as_ref().filter(|tree| tree.holds(&spot.path));
+            if tree.is_none() {
+                self.gone(spot);
+            }
+            Some(Part { tree: &tree?.tree, number: spot.tree, at: spot.path.clone(), is_deep: *is_deep })
+        });
+        let parts: Vec<_> = parts.collect();
+        let entered = &mut |part: &Part<'_>, dir: BorrowedFd<'_>, path: &RelPath| {
+            self.watches.add(dir, Spot { tree: part.number, path: path.clone() });
+        };
+        let tell = &mut |event| {
+            if let Event::FileFailed { path, error } = event {
+                tracing::debug!(path, error, "could not be indexed");
+            }
+        };
+        match index_parts(&self.service, &parts, &self.cancel, entered, tell) {
+            Ok(indexed) => tracing::info!(
+                files = indexed.files,
+                read = indexed.read,
+                seconds = indexed.seconds.as_f64(),
+                "indexed what changed"
+            ),
+            Err(_) if self.cancel.is_cancelled() => {}
+            Err(error) => {
+                tracing::warn!("indexed directories could not be looked at, which is tried again: {error}");
+                return false;
+            }
+        }
+        trees.iter().all(Option::is_some)
+    }
+
+    fn gone(&self, spot: &Spot) {
+        self.watches.forget(spot);
+        if spot.path.is_root() {
+            let dir = self.dirs[spot.tree].display();
+            tracing::warn!(
+                "{dir} is to be kept in the index and can't be read; it is looked for now and then"
+            );
+        }
+    }
+}
+
+/// One of the directories that are configured.
+struct Tree {
+    tree: SourceTree,
+    device: u64,
+}
+
+impl Tree {
+    fn open(dir: &Path) -> Option<Self> {
+        let tree = SourceTree::open(&dir.canonicalize().ok()?).ok()?;
+        let device = tree.look(&RelPath::root(), &ScanOptions::default()).ok()?.stamp.device;
+        Some(Self { tree, device })
+    }
+
+    /// Whether the directory is there, in the same file system.
+    fn holds(&self, path: &RelPath) -> bool {
+        let found = self.tree.look(path, &ScanOptions::default());
+        found.is_ok_and(|found| found.stamp.device == self.device)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use towpath_content::Oid;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::home::Home;
+    use crate::put_tree::store_stamp;
+    use crate::service::Options;
+
+    const LIMIT: Duration = Duration::from_secs(20);
+    const PATIENCE: Duration = Duration::from_secs(2);
+    const SOON: Rhythm = Rhythm {
+        quiet: Duration::from_millis(20),
+        longest: Duration::from_millis(200),
+        rescan: Duration::from_millis(300),
+    };
+
+    /// A service whose configuration names these directories below `folder`.
+    fn service(folder: &Path, dirs: &[&str]) -> Arc<Service> {
+        let config = config(folder, dirs);
+        Service::open(Home::under(&folder.join("home")), Options { config, ..Options::default() }).unwrap()
+    }
+
+    fn config(folder: &Path, dirs: &[&str]) -> Config {
+        let mut config = Config::default();
+        config.general.index = dirs.iter().map(|dir| Directory(folder.join(dir))).collect();
+        config
+    }
+
+    /// The name of a file's content, if the index knows it.
+    fn known(service: &Service, path: &Path) -> Option<Oid> {
+        let found = towpath_files::look(path, &ScanOptions::default()).ok()?;
+        let (dir, name) = (path.parent()?, path.file_name()?);
+        service.store.known(dir, &[(name, store_stamp(&found.stamp))]).unwrap().pop()?
+    }
+
+    async fn wait_for(service: &Service, path: &Path, content: &[u8]) {
+        let (start, mut touched) = (Instant::now(), Instant::now());
+        while known(service, path) != Some(Oid::of(content)) {
+            assert!(start.elapsed() < LIMIT, "{} is not indexed", path.display());
+            // What was read within the tick of the clock in which it was written does not count as known.
+            if touched.elapsed() > PATIENCE {
+                touched = Instant::now();
+                let file = fs::File::options().append(true).open(path).unwrap();
+                file.set_modified(std::time::SystemTime::now()).unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_changes_is_indexed_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for dir in ["one/a/b", "two", "other/c"] {
+            fs::create_dir_all(root.join(dir)).unwrap();
+        }
+        fs::write(root.join("one/a/b/old"), b"old").unwrap();
+        fs::write(root.join("other/c/file"), b"not asked for").unwrap();
+        symlink(root.join("other"), root.join("one/link")).unwrap();
+        let service = service(&root, &["one", "two"]);
+        let keeping = tokio::spawn(keep_fresh(Arc::clone(&service), SOON));
+        wait_for(&service, &root.join("one/a/b/old"), b"old").await;
+
+        fs::write(root.join("one/a/b/old"), b"changed").unwrap();
+        fs::write(root.join("two/new"), [7; 9000]).unwrap();
+        wait_for(&service, &root.join("one/a/b/old"), b"changed").await;
+        wait_for(&service, &root.join("two/new"), &[7; 9000]).await;
+        // A directory that comes with all that is in it, and what happens in it from then on.
+        fs::rename(root.join("one/a"), root.join("two/moved")).unwrap();
+        wait_for(&service, &root.join("two/moved/b/old"), b"changed").await;
+        fs::write(root.join("two/moved/b/later"), b"later").unwrap();
+        wait_for(&service, &root.join("two/moved/b/later"), b"later").await;
+        fs::create_dir_all(root.join("one/x/y/z")).unwrap();
+        fs::write(root.join("one/x/y/z/deep"), b"deep").unwrap();
+        wait_for(&service, &root.join("one/x/y/z/deep"), b"deep").await;
+        assert_eq!(known(&service, &root.join("other/c/file")), None, "links are not followed");
+
+        service.reconfigure(config(&root, &["other"]));
+        wait_for(&service, &root.join("other/c/file"), b"not asked for").await;
+        keeping.abort();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn without_the_kernels_help_everything_is_looked_at_now_and_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir(root.join("kept")).unwrap();
+        let service = service(&root, &["kept"]);
+        let dirs = [Directory(root.join("kept"))];
+        let keeping = tokio::spawn(Keeper::new(&service, &dirs, SOON, Watches::none()).run());
+        for content in [b"one", b"two"] {
+            fs::write(root.join("kept/file"), content).unwrap();
+            wait_for(&service, &root.join("kept/file"), content).await;
+        }
+        keeping.abort();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_directory_that_is_missing_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let service = service(&root, &["there", "missing"]);
+        fs::create_dir(root.join("there")).unwrap();
+        let keeping = tokio::spawn(keep_fresh(Arc::clone(&service), SOON));
+        fs::write(root.join("there/file"), b"there").unwrap();
+        wait_for(&service, &root.join("there/file"), b"there").await;
+        for content in [b"first", b"again"] {
+            fs::create_dir(root.join("missing")).unwrap();
+            fs::write(root.join("missing/file"), content).unwrap();
+            wait_for(&service, &root.join("missing/file"), content).await;
+            fs::remove_dir_all(root.join("missing")).unwrap();
+        }
+        keeping.abort();
+    }
+}
