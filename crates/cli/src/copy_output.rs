@@ -35,10 +35,17 @@ impl Default for Shown {
     }
 }
 
+impl Shown {
+    /// Whether what changes has lines.
+    pub const fn lists(&self) -> bool {
+        self.itemize > 0 || self.names || matches!(self.progress, Some(true))
+    }
+}
+
 /// The line on standard output for an event, if it has one.
 pub fn line(shown: &Shown, event: &CopyEvent) -> Option<String> {
     let itemize = shown.itemize > 0;
-    if !itemize && !shown.names && shown.progress != Some(true) {
+    if !shown.lists() {
         return None;
     }
     match event {

@@ -17,8 +17,14 @@ use crate::output::Output;
 const EVENTS: usize = 256;
 
 /// Copies, and shows it.
-pub async fn copy(context: &Context, request: CopyRequest, mut shown: Shown) -> Result<ExitCode, ApiError> {
+pub async fn copy(
+    context: &Context,
+    mut request: CopyRequest,
+    mut shown: Shown,
+) -> Result<ExitCode, ApiError> {
     shown.names |= context.verbose > 0;
+    // Each would cross the network, from a receiver that is elsewhere.
+    request.options.without_items = !context.output.is_json() && !shown.lists();
     if shown.progress == Some(false) {
         context.output.hide_bar();
     }

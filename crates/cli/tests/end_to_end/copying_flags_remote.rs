@@ -17,6 +17,9 @@ situations![
     a_changed_file_travels_whole_only_when_so_asked,
     a_limited_rate_is_kept_to,
     a_limited_rate_is_kept_to_by_changes_of_what_is_there,
+    small_changes_here_and_there_travel_as_little_more_than_themselves,
+    what_nobody_looks_at_is_not_told,
+    of_what_the_sender_has_in_both_versions_only_the_difference_travels,
     a_silent_other_side_is_given_up_in_the_time_that_was_given,
     owners_go_by_name_unless_numbers_are_asked_for,
 ];
@@ -159,6 +162,58 @@ fn a_limited_rate_is_kept_to_by_changes_of_what_is_there() {
     rsh.call("twin", &copy).end().with(0);
     assert!(start.elapsed() >= Duration::from_secs(1), "{:?}", start.elapsed());
     trees::assert_same_bytes(&scene.machine().path("twin/file"), &scene.machine().path("twin/copy"));
+}
+
+fn small_changes_here_and_there_travel_as_little_more_than_themselves() {
+    let scene = Scene::new(|folder| {
+        trees::file(&folder.join("old"), 1, 8_000_000);
+        let mut changed = fs::read(folder.join("old")).unwrap();
+        (20_000..changed.len()).step_by(40_000).for_each(|at| changed[at] ^= 1);
+        fs::write(folder.join("file"), changed).unwrap();
+        age(&folder.join("old"), 0);
+    });
+    let rsh = FakeRsh::new(&scene, PLAINLY);
+    // So slow that a round trip is cheap. A block around each change would be 200 KB.
+    let line = format!("sync --json --limit-rate=1M --no-search --via ssh {REMOTELY} file HERE:old");
+    let summary = Summary(rsh.call("twin", &line).end().with(0).events().pop().unwrap());
+    assert!(summary.number("literal") < 60_000, "{}", summary.0);
+    trees::assert_same_bytes(&scene.machine().path("twin/file"), &scene.machine().path("twin/old"));
+}
+
+fn what_nobody_looks_at_is_not_told() {
+    let [listed, told, silent, counted] = ["-v", "--json", "", "--stats"].map(|flags| {
+        let scene = Scene::new(|folder| {
+            fs::create_dir(folder.join("tree")).unwrap();
+            (0..200).for_each(|number| write(&folder.join(format!("tree/{number}")), "little", 0));
+        });
+        let rsh = FakeRsh::new(&scene, RECORDED);
+        rsh.call("twin", &format!("sync -r {flags} --via ssh {REMOTELY} tree HERE:copy")).end().with(0);
+        rsh.passed()
+    });
+    let (told, silent) = (listed.min(told), silent.max(counted));
+    assert!(told > silent + 200 * 50, "{told} {silent}");
+}
+
+fn of_what_the_sender_has_in_both_versions_only_the_difference_travels() {
+    let scene = Scene::new(|folder| {
+        trees::file(&folder.join("old"), 1, 6_000_000);
+        let mut changed = fs::read(folder.join("old")).unwrap();
+        (0..changed.len()).step_by(4096).for_each(|at| changed[at] ^= 1);
+        fs::write(folder.join("file"), changed).unwrap();
+        write(&folder.join("little"), "it is the same, and newer. ".repeat(20), 9);
+        write(&folder.join("older"), "it is the same, and newer. ".repeat(20), 0);
+        age(&folder.join("old"), 0);
+    });
+    let rsh = FakeRsh::new(&scene, PLAINLY);
+    scene.machine().tow(words("put old")).folder(&scene.machine().path("scene")).end().with(0);
+    // A block of each change would be all of it.
+    let line = format!("sync --json --limit-rate=1M --no-search --via ssh {REMOTELY}");
+    for (twin, names, most) in [("one", "file HERE:old", 60_000), ("two", "little HERE:older", 0)] {
+        let line = format!("{line} {names}");
+        let summary = Summary(rsh.call(twin, &line).end().with(0).events().pop().unwrap());
+        assert!(summary.number("literal") <= most, "{}", summary.0);
+    }
+    trees::assert_same_bytes(&scene.machine().path("one/file"), &scene.machine().path("one/old"));
 }
 
 fn a_silent_other_side_is_given_up_in_the_time_that_was_given() {

@@ -13,6 +13,7 @@
 //! | [`Signature`] | the sums of a region's blocks, and their encoding |
 //! | [`diff`] | signature and target in, delta out |
 //! | [`Delta`] | the encoding of copies and literals, and how they are applied |
+//! | [`Outline`] | copies without literals, which may come as a delta of their own |
 //! | `shape` | blocks of a region, limits, how long strong sums must be |
 //! | `weak` | the rolling sum |
 //! | `index` | looks blocks up by their sums, with bounded work |
@@ -45,6 +46,7 @@
 mod diff;
 mod index;
 mod ops;
+mod outline;
 mod refine;
 mod shape;
 mod signature;
@@ -56,6 +58,7 @@ mod weak;
 
 pub use diff::diff;
 pub use ops::{ApplyError, Delta, Op};
+pub use outline::{Outline, finer_block_len};
 pub use refine::{Chunk, Gap, Place, Region, refine};
 pub use shape::{
     Hints, MAX_BLOCK_LEN, MAX_BLOCKS, MAX_REGION_LEN, MAX_TARGET_LEN, MIN_BLOCK_LEN, ShapeError, block_len,

@@ -94,20 +94,20 @@ impl Delta {
         Ok(self.literals.len() as u64 + copied.sum::<Result<u64, ApplyError>>()?)
     }
 
+    pub(super) fn into_parts(self) -> (u32, Vec<Op>, Vec<u8>) {
+        (self.block, self.ops, self.literals)
+    }
+
+    /// Of literals that are as many as the ops take.
+    pub(super) const fn of_parts(block: u32, ops: Vec<Op>, literals: Vec<u8>) -> Self {
+        Self { block, ops, literals }
+    }
+
     /// The binary form.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut ops = Writer::new();
-        let mut expected = 0;
-        for op in &self.ops {
-            ops.varint(op.literal.into()).varint(op.count.into());
-            if op.count > 0 {
-                ops.signed(i64::from(op.first) - i64::from(expected));
-            }
-            expected = op.first + op.count;
-        }
         let mut writer = Writer::new();
-        writer.u8(VERSION).u8(self.block.trailing_zeros() as u8);
-        writer.bytes(&ops.into_bytes()).raw(&self.literals);
+        write_head(&mut writer, self.block, &self.ops);
+        writer.raw(&self.literals);
         writer.into_bytes()
     }
 
@@ -115,17 +115,45 @@ impl Delta {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         read_version("delta", &mut reader)?;
-        let block = read_block(&mut reader)?;
-        let ops = read_ops(reader.bytes("delta ops", MAX_OPS * MAX_OP_LEN)?)?;
-        let literals = ops.iter().map(|op| u64::from(op.literal)).sum::<u64>();
-        if literals > MAX_TARGET_LEN as u64 {
-            let limit = MAX_TARGET_LEN as u64;
-            return Err(DecodeError::TooLarge { field: "literals", found: literals, limit });
-        }
-        let literals = reader.take("literals", literals as usize)?.to_vec();
+        let (block, ops) = read_head(&mut reader)?;
+        let literals = ops.iter().map(|op| op.literal as usize).sum();
+        let literals = reader.take("literals", literals)?.to_vec();
         reader.finish()?;
         Ok(Self { block, ops, literals })
     }
+}
+
+/// Writes what precedes the literals.
+pub(super) fn write_head(writer: &mut Writer, block: u32, all: &[Op]) {
+    let mut ops = Writer::new();
+    let mut expected = 0;
+    for op in all {
+        ops.varint(op.literal.into()).varint(op.count.into());
+        if op.count > 0 {
+            ops.signed(i64::from(op.first) - i64::from(expected));
+        }
+        expected = op.first + op.count;
+    }
+    writer.u8(VERSION).u8(block.trailing_zeros() as u8).bytes(&ops.into_bytes());
+}
+
+/// Reads what precedes the literals, behind the version: the blocks' length, and ops that take no more
+/// literals than there may be.
+pub(super) fn read_head(reader: &mut Reader<'_>) -> Result<(u32, Vec<Op>), DecodeError> {
+    let block = read_block(reader)?;
+    let ops = read_ops(reader.bytes("delta ops", MAX_OPS * MAX_OP_LEN)?)?;
+    let found = ops.iter().map(|op| u64::from(op.literal)).sum::<u64>();
+    let limit = MAX_TARGET_LEN as u64;
+    match found > limit {
+        true => Err(DecodeError::TooLarge { field: "literals", found, limit }),
+        false => Ok((block, ops)),
+    }
+}
+
+/// The blocks that an op copies.
+pub(super) fn blocks_of(shape: Shape, op: &Op) -> Result<std::ops::Range<usize>, ApplyError> {
+    span(shape, op)?;
+    Ok(op.first as usize..(op.first + op.count) as usize)
 }
 
 fn span(shape: Shape, op: &Op) -> Result<std::ops::Range<usize>, ApplyError> {

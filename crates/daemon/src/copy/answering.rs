@@ -17,9 +17,7 @@
 //! settled is answered again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -36,9 +34,12 @@ use towpath_store::{About, DiskStore, FileRecord};
 
 use super::deltas;
 use super::events::{CopyEvent, FailureKind};
+use super::finer;
 use super::message::{Answer, Answers, Asks, Base, Delta, Message, violation};
 use super::offers::Offers;
-use super::reading::{Ask, Read, now, read, read_changed, read_patched};
+use super::outlines::Outlines;
+use super::patching::make_all;
+use super::reading::{Ask, Older, Read, now, part_of, read, read_changed, read_patched};
 use super::sender::{hung_up, internal};
 use super::source::Located;
 use super::talk::Events;
@@ -64,6 +65,8 @@ const DELTA_BYTES: usize = 128 << 10;
 const LARGE_PATCH: u64 = 8 << 20;
 /// The hardest that a receiver may ask to pack: beyond, it takes much longer for little.
 const MOST_PACKED: u32 = 12;
+/// Bytes of outlines and literals of one file that are held until the receiver answers, at most.
+const MOST_OUTLINED: usize = 16 << 20;
 /// Larger files hashed at once: each takes a thread, and the receiver follows at most 8.
 const LIVE: usize = 4;
 
@@ -91,6 +94,9 @@ pub struct Answering {
     packing: Mutex<Worth>,
     /// How fast contents may go.
     pace: Pace,
+    /// Deltas may come in two steps.
+    takes_outlines: AtomicBool,
+    outlines: Outlines,
 }
 
 /// A file that was asked for.
@@ -111,25 +117,34 @@ impl Asked {
     }
 }
 
+/// What the receiver has of a file.
+#[derive(Default)]
+struct Told {
+    signatures: Vec<Bytes>,
+    older: Option<Oid>,
+    in_parts: bool,
+}
+
 /// Signatures of older versions' parts, by entry.
 #[derive(Default)]
 struct Signed {
-    parts: BTreeMap<u64, (Vec<Bytes>, Option<Oid>)>,
+    parts: BTreeMap<u64, Told>,
     bytes: usize,
 }
 
 impl Signed {
     /// False: they are too many.
-    fn add(&mut self, Base { entry, signatures, oid }: Base) -> bool {
+    fn add(&mut self, Base { entry, signatures, oid, in_parts }: Base) -> bool {
         self.bytes += signatures.iter().map(Bytes::len).sum::<usize>();
-        let (parts, older) = self.parts.entry(entry).or_default();
-        parts.extend(signatures);
-        *older = Oid::from_bytes(&oid).ok().filter(|_| parts.is_empty());
-        self.bytes <= MOST_BASES && parts.len() as u64 <= deltas::MAX_PARTS
+        let told = self.parts.entry(entry).or_default();
+        told.signatures.extend(signatures);
+        told.older = Oid::from_bytes(&oid).ok().filter(|_| told.signatures.is_empty());
+        told.in_parts = in_parts;
+        self.bytes <= MOST_BASES && told.signatures.len() as u64 <= deltas::MAX_PARTS
     }
 
     /// For an ask; they still count.
-    fn take(&mut self, entry: u64) -> (Vec<Bytes>, Option<Oid>) {
+    fn take(&mut self, entry: u64) -> Told {
         self.parts.remove(&entry).unwrap_or_default()
     }
 
@@ -147,6 +162,8 @@ enum Reply {
     Patch(Answer, Vec<u8>),
     /// A delta in parts, of what these sign.
     Parts(Answer, Located, Vec<Bytes>),
+    /// Patches of parts of what is here.
+    Patches(Answer, Located, Older),
 }
 
 impl Answering {
@@ -174,6 +191,8 @@ impl Answering {
             pack: AtomicU32::new(0),
             packing: Mutex::default(),
             pace: Pace::new(limit_rate),
+            takes_outlines: AtomicBool::new(false),
+            outlines: Outlines::new(),
         })
     }
 
@@ -184,19 +203,25 @@ impl Answering {
         if is_within { Ok(()) } else { Err(violation("more signatures than it may have files")) }
     }
 
+    /// Outlines that the receiver was told.
+    pub const fn outlines(&self) -> &Outlines {
+        &self.outlines
+    }
+
     /// The files that are asked for, with what was told of their bases; `take` finds those asked for the
     /// first time. None if one of them can't be.
     pub fn locate(&self, asks: Asks, take: impl Fn(u64) -> Option<Located>) -> Option<Vec<Ask>> {
-        let Asks { entries, compare, inline, pack } = asks;
+        let Asks { entries, compare, inline, pack, takes_outlines } = asks;
+        self.takes_outlines.store(takes_outlines, Ordering::Relaxed);
         self.pack.store(pack.min(MOST_PACKED), Ordering::Relaxed);
         let all = entries.into_iter().map(|entry| (entry, false, inline.min(INLINE).into()));
         let all = all.chain(compare.into_iter().map(|entry| (entry, true, 0)));
         let mut signed = lock(&self.bases);
         let located = all.map(|(entry, compare, inline)| {
-            let (base, older) = signed.take(entry);
+            let Told { signatures: base, older, in_parts } = signed.take(entry);
             let lacking = || lock(&self.lacking).remove(&entry);
             let located = take(entry).or_else(lacking)?;
-            Some(Ask { entry, compare, inline, is_again: false, base, older, located })
+            Some(Ask { entry, compare, inline, is_again: false, base, older, in_parts, located })
         });
         located.collect()
     }
@@ -244,8 +269,8 @@ impl Answering {
         let mut asked = lock(&self.asked);
         let again = asked.iter_mut().filter_map(|(&entry, asked)| {
             let (inline, located) = (asked.beside.take()?, asked.located.clone());
-            let (base, older) = (Vec::new(), None);
-            Some(Ask { entry, compare: false, inline, is_again: true, base, older, located })
+            let (base, older, in_parts) = (Vec::new(), None, false);
+            Some(Ask { entry, compare: false, inline, is_again: true, base, older, in_parts, located })
         });
         again.collect()
     }
@@ -302,13 +327,14 @@ impl Answering {
         if !records.is_empty() {
             self.store.remember(&records).map_err(|error| errors::store(&error))?;
         }
-        let (mut in_parts, mut patches) = (Vec::new(), Vec::new());
+        let (mut in_parts, mut patches, mut patched_parts) = (Vec::new(), Vec::new(), Vec::new());
         for (read, ask) in read {
             let is_again = ask.is_again;
             match self.reply(read, ask) {
                 Reply::Whole(answer) => answers.push(Answer { is_again, ..answer }),
                 Reply::Patch(answer, patch) => patches.push((answer, patch)),
                 Reply::Parts(answer, located, base) => in_parts.push((answer, located, base)),
+                Reply::Patches(answer, located, older) => patched_parts.push((answer, located, older)),
             }
         }
         self.say_answers(answers)?;
@@ -316,7 +342,12 @@ impl Answering {
         for (answer, patch) in patches {
             let entry = answer.entry;
             self.say(Message::Answers(Answers { answers: vec![answer] }))?;
-            self.say_part(entry, patch.into(), false)?;
+            self.say_part(Delta { entry, ..Delta::default() }, patch)?;
+        }
+        for (answer, located, older) in patched_parts {
+            let entry = answer.entry;
+            self.say(Message::Answers(Answers { answers: vec![answer] }))?;
+            self.say_patches(entry, &located, &older)?;
         }
         for (answer, located, base) in in_parts {
             let entry = answer.entry;
@@ -356,6 +387,11 @@ impl Answering {
                 }
                 Answer { content: patch.into(), ..answer }
             }
+            Read::InParts(record, older) => {
+                let answer = self.named(entry, located.clone(), record.oid);
+                let answer = Answer { is_patch: true, parts: older.parts as u32, ..answer };
+                return Reply::Patches(answer, located, older);
+            }
             Read::Same(record) => {
                 let answer = self.named(entry, located, record.oid);
                 Answer { oid: Bytes::new(), is_same: true, ..answer }
@@ -377,31 +413,96 @@ impl Answering {
         read_patched(ask, older, &*self.store, level)
     }
 
+    /// The content of a file as patches of parts of an older version.
+    fn say_patches(&self, entry: u64, located: &Located, older: &Older) -> Result<(), ApiError> {
+        let delta = Delta { entry, ..Delta::default() };
+        let given_up = || self.say(Message::Delta(Delta { is_given_up: true, ..delta.clone() }));
+        let Ok(file) = located.open() else { return given_up() };
+        let hardest = self.pack.load(Ordering::Relaxed).max(1) as i32;
+        let make = |index, level| older.patch(index, &file, &*self.store, level);
+        match make_all(older.parts, hardest, make, |patch| self.say_part(delta.clone(), patch))? {
+            true => Ok(()),
+            false => given_up(),
+        }
+    }
+
     /// The content of a file as deltas of what the receiver signed, one part at a time.
     fn say_parts(&self, entry: u64, located: &Located, base: &[Bytes]) -> Result<(), ApiError> {
         let delta = Delta { entry, ..Delta::default() };
         let given_up = || self.say(Message::Delta(Delta { is_given_up: true, ..delta.clone() }));
         // If it changed, the receiver learns so when it fetches it.
         let Ok(file) = located.open() else { return given_up() };
-        for (index, signature) in (0..).zip(base) {
-            let range = deltas::part(located.stamp.size, base.len() as u64, index);
-            let part = range.and_then(|range| part_of(&file, range));
-            let Some(made) = part.and_then(|part| deltas::make(signature, &part)) else { return given_up() };
-            let level = self.pack.load(Ordering::Relaxed) as i32;
-            let packed = if level > 0 { packing::pack(&made, level) } else { None };
+        let (mut held, mut outlined) = (0, Vec::new());
+        let count = base.len() as u64;
+        let make = |index: u64, _| {
+            let range = deltas::part(located.stamp.size, count, index)?;
+            let made = deltas::make(base.get(index as usize)?, &part_of(&file, range)?)?;
+            let packed = self.packed_part(&made);
+            Some((made, packed))
+        };
+        let is_made = make_all(count, 0, make, |(made, packed)| {
             let is_packed = packed.is_some();
-            self.say_part(entry, packed.unwrap_or(made).into(), is_packed)?;
+            match self.outline(&made, packed.as_ref().unwrap_or(&made).len(), held) {
+                Some((outline, literals)) => {
+                    held += outline.len() + literals.len();
+                    outlined.push(literals);
+                    self.outlines.told();
+                    self.say_part(Delta { is_outline: true, ..delta.clone() }, outline)
+                }
+                None => self.say_part(Delta { is_packed, ..delta.clone() }, packed.unwrap_or(made)),
+            }
+        })?;
+        match is_made {
+            true => self.say_literals(&delta, outlined),
+            false => {
+                // Those answers must not be taken for another file's.
+                outlined.iter().try_for_each(|_| self.outlines.next().map(drop))?;
+                given_up()
+            }
         }
-        Ok(())
     }
 
-    /// One part's delta, in runs that messages take.
-    fn say_part(&self, entry: u64, bytes: Bytes, is_packed: bool) -> Result<(), ApiError> {
+    /// A part's delta in two steps, if the receiver takes that and it pays. `held`: bytes of those before it.
+    fn outline(&self, made: &[u8], packed: usize, held: usize) -> Option<(Vec<u8>, Vec<u8>)> {
+        let is_possible = self.takes_outlines.load(Ordering::Relaxed) && held + made.len() <= MOST_OUTLINED;
+        if is_possible { finer::split(made, packed) } else { None }
+    }
+
+    /// The literals of outlines, as deltas of what the receiver signs for each.
+    fn say_literals(&self, delta: &Delta, outlined: Vec<Vec<u8>>) -> Result<(), ApiError> {
+        let mut is_wanted = true;
+        for literals in outlined {
+            // Each is answered, also if no more is wanted.
+            let answer = self.outlines.next()?;
+            let made = deltas::make(&answer.signature, &literals);
+            let Some(made) = made.filter(|_| is_wanted && answer.entry == delta.entry) else {
+                is_wanted = false;
+                continue;
+            };
+            let packed = self.packed_part(&made);
+            let is_packed = packed.is_some();
+            self.say_part(Delta { is_packed, ..delta.clone() }, packed.unwrap_or(made))?;
+        }
+        if is_wanted {
+            return Ok(());
+        }
+        self.say(Message::Delta(Delta { is_given_up: true, ..delta.clone() }))
+    }
+
+    fn packed_part(&self, made: &[u8]) -> Option<Vec<u8>> {
+        let level = self.pack.load(Ordering::Relaxed) as i32;
+        if level > 0 { packing::pack(made, level) } else { None }
+    }
+
+    /// One part's delta, in runs that messages take; `last` is what is said with the last one.
+    fn say_part(&self, last: Delta, bytes: Vec<u8>) -> Result<(), ApiError> {
+        let bytes = Bytes::from(bytes);
         for start in (0..bytes.len()).step_by(DELTA_BYTES) {
             let end = bytes.len().min(start + DELTA_BYTES);
-            let (bytes, is_last) = (bytes.slice(start..end), end == bytes.len());
-            let delta = Delta { entry, bytes, is_last, is_packed, is_given_up: false };
-            self.say_at_rate(Message::Delta(delta).into_bytes())?;
+            let is_last = end == bytes.len();
+            let run = if is_last { last.clone() } else { Delta { entry: last.entry, ..Delta::default() } };
+            let run = Delta { bytes: bytes.slice(start..end), is_last, ..run };
+            self.say_at_rate(Message::Delta(run).into_bytes())?;
         }
         Ok(())
     }
@@ -557,17 +658,13 @@ fn in_messages(
 /// What the index is to know of a file that was read.
 fn hashed(read: &Read) -> Option<FileRecord> {
     match read {
-        Read::Hashed(record) | Read::Same(record) | Read::Changed(record, _) | Read::Patched(record, _) => {
-            Some(record.clone())
-        }
+        Read::Hashed(record)
+        | Read::Same(record)
+        | Read::Changed(record, _)
+        | Read::Patched(record, _)
+        | Read::InParts(record, _) => Some(record.clone()),
         Read::Whole(..) | Read::Lacking => None,
     }
-}
-
-/// These bytes of a file; none if they can't be read.
-fn part_of(file: &std::fs::File, range: Range<u64>) -> Option<Vec<u8>> {
-    let mut part = vec![0; usize::try_from(range.end - range.start).ok()?];
-    file.read_exact_at(&mut part, range.start).ok().map(|()| part)
 }
 
 /// How many files from the front are answered in one go: the first bytes of none should wait long

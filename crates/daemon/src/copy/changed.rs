@@ -4,8 +4,6 @@
 //! Nothing here proves anything: a file whose hash is not its name is fetched like any other.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,16 +15,16 @@ use tokio::runtime::Handle;
 use towpath_api::ApiError;
 use towpath_content::Oid;
 
-use super::deltas::{self, PART};
+use super::deltas;
 use super::file::CopyFile;
-use super::message::{Base, Delta, violation};
+use super::incoming::{Incoming, apply_patch, read};
+use super::message::{Base, violation};
 use super::network::Network;
+use super::patches;
 use crate::lock::lock;
 
 /// Bytes of signatures on their way, of files that were not answered; further ones are asked for as they are.
 const MOST_SIGNED: u64 = 8 << 20;
-/// Bytes that a delta may have more than what it makes: it may not shrink, and ops take a few.
-const ROOM: u64 = 1 << 20;
 /// So many bases are named in vain before only signatures are sent.
 const MISSES: u64 = 16;
 /// How long the first ask waits for a better connection than ssh's: of ssh's own pipe the kernel tells nothing.
@@ -62,40 +60,6 @@ pub struct Told {
     bytes: u64,
     /// Its name, if that was told instead.
     pub oid: Option<Oid>,
-}
-
-/// A file that comes in parts.
-pub struct Incoming {
-    /// Which.
-    pub file: Arc<CopyFile>,
-    /// What it is called.
-    pub oid: Oid,
-    base: File,
-    old: u64,
-    parts: u64,
-    is_patch: bool,
-    next: u64,
-    /// The next part's delta, as far as it came.
-    delta: Vec<u8>,
-}
-
-/// What came of a run of a delta.
-pub enum Taken {
-    /// More is to come.
-    Some,
-    /// A part, and how many bytes came for it.
-    Part {
-        /// Where it begins.
-        offset: u64,
-        /// Its bytes.
-        content: Vec<u8>,
-        /// Bytes on the network.
-        came: u64,
-        /// It was the last one.
-        is_last: bool,
-    },
-    /// Nothing will come of it.
-    Nothing,
 }
 
 impl Changed {
@@ -134,6 +98,11 @@ impl Changed {
         level.max(is_asked.into())
     }
 
+    /// Whether deltas should come in two steps where that saves much.
+    pub fn takes_outlines(&self) -> bool {
+        self.is_understood && self.network().likes_outlines()
+    }
+
     /// Names or signs what lies in the place of files that are about to be asked for, where that pays; with
     /// `must_sign` it does not name it. Blocks.
     pub fn sign(&self, files: &[(u64, Arc<CopyFile>)], must_sign: bool) -> Vec<Base> {
@@ -144,23 +113,24 @@ impl Changed {
         let (hits, misses) = (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed));
         let may_name = !must_sign && misses < MISSES + hits;
         let signed = files.par_iter().with_max_len(4).filter_map(|(entry, file)| {
-            let old = file.old_size().filter(|old| network.likes_delta(*old, file.wanted().size))?;
+            let new = file.wanted().size;
+            let old = file.old_size().filter(|old| network.likes_name(*old, new))?;
             if self.outstanding.load(Ordering::Relaxed) > MOST_SIGNED {
                 return None;
             }
             if may_name
-                && deltas::may_be_patch(old, file.wanted().size)
+                && patches::parts(old, new).is_some()
                 && let Some(oid) = file.old_oid()
             {
                 lock(&self.signed).insert(*entry, Told { bytes: 0, oid: Some(oid) });
                 let oid = Bytes::copy_from_slice(&oid.to_bytes());
-                return Some(Base { entry: *entry, signatures: Vec::new(), oid });
+                return Some(Base { entry: *entry, oid, in_parts: true, ..Base::default() });
             }
-            let signatures = sign(file, old)?;
+            let signatures = if network.likes_delta(old, new) { sign(file, old)? } else { return None };
             let bytes = signatures.iter().map(|signature| signature.len() as u64).sum();
             lock(&self.signed).insert(*entry, Told { bytes, oid: None });
             self.outstanding.fetch_add(bytes, Ordering::Relaxed);
-            Some(Base { entry: *entry, signatures, oid: Bytes::new() })
+            Some(Base { entry: *entry, signatures, ..Base::default() })
         });
         signed.collect()
     }
@@ -201,15 +171,19 @@ impl Changed {
         is_patch: bool,
     ) -> Result<Option<Incoming>, ApiError> {
         let (parts, size) = (u64::from(parts), file.size());
-        let is_possible = match is_patch {
-            true => parts == 1 && deltas::may_be_patch(0, size),
-            false => parts <= deltas::MAX_PARTS && deltas::part(size, parts, 0).is_some(),
+        let is_possible = match (is_patch, parts) {
+            (true, 1) => patches::may_be_whole(0, size),
+            (true, _) => deltas::part(size, parts, 0).is_some(),
+            (false, _) => parts <= deltas::MAX_PARTS && deltas::part(size, parts, 0).is_some(),
         };
         if !is_possible {
             return Err(violation("parts that are too many or too long"));
         }
         let Some((base, old)) = file.base() else { return Ok(None) };
-        Ok(Some(Incoming { file, oid, base, old, parts, is_patch, next: 0, delta: Vec::new() }))
+        if is_patch && parts > 1 && patches::parts(old, size) != Some(parts) {
+            return Err(violation("more or fewer parts than a patch has"));
+        }
+        Ok(Some(Incoming::new(file, oid, (base, old), parts, is_patch)))
     }
 
     /// A file was made of its older version.
@@ -233,59 +207,11 @@ fn sign(file: &CopyFile, old: u64) -> Option<Vec<Bytes>> {
     let parts = deltas::parts(old, new)?;
     let (base, _) = file.base()?;
     (0..parts)
+        .into_par_iter()
         .map(|index| {
             let target = deltas::part(new, parts, index)?;
             let bytes = read(&base, &deltas::part(old, parts, index)?)?;
             deltas::sign(&bytes, old, target.end - target.start).map(Bytes::from)
         })
         .collect()
-}
-
-fn apply_patch(base: &File, old: u64, new: u64, patch: &[u8]) -> Option<Vec<u8>> {
-    if !deltas::may_be_patch(old, new) {
-        return None;
-    }
-    deltas::apply_patch(patch, &read(base, &(0..old))?, new)
-}
-
-fn read(file: &File, range: &std::ops::Range<u64>) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(range.end - range.start).ok()?];
-    file.read_exact_at(&mut bytes, range.start).ok().map(|()| bytes)
-}
-
-impl Incoming {
-    /// The next run of its deltas.
-    pub fn take(&mut self, run: &Delta) -> Result<Taken, ApiError> {
-        if run.is_given_up {
-            return Ok(Taken::Nothing);
-        }
-        let most = if self.is_patch { self.file.size() + ROOM } else { PART + ROOM };
-        if (self.delta.len() + run.bytes.len()) as u64 > most {
-            return Err(violation("a delta that is longer than what it makes"));
-        }
-        self.delta.extend_from_slice(&run.bytes);
-        if !run.is_last {
-            return Ok(Taken::Some);
-        }
-        let came = std::mem::take(&mut self.delta);
-        let index = self.next;
-        self.next += 1;
-        let size = self.file.size();
-        let made = match self.is_patch {
-            true => apply_patch(&self.base, self.old, size, &came).map(|content| (0, content)),
-            false => deltas::part(size, self.parts, index).and_then(|range| {
-                let content = self.apply(&came, run.is_packed, index, range.end - range.start)?;
-                Some((range.start, content))
-            }),
-        };
-        let Some((offset, content)) = made else { return Ok(Taken::Nothing) };
-        let is_last = self.next == self.parts;
-        Ok(Taken::Part { offset, content, came: came.len() as u64, is_last })
-    }
-
-    fn apply(&self, came: &[u8], is_packed: bool, index: u64, len: u64) -> Option<Vec<u8>> {
-        let unpacked = if is_packed { Some(deltas::unpack(came)?) } else { None };
-        let base = read(&self.base, &deltas::part(self.old, self.parts, index)?)?;
-        deltas::apply(unpacked.as_deref().unwrap_or(came), &base, len)
-    }
 }

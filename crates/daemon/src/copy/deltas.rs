@@ -9,7 +9,6 @@ use std::ops::Range;
 
 use towpath_content::delta::{Delta, MAX_BLOCK_LEN, MAX_TARGET_LEN, Signature, diff};
 use towpath_plugins::packing;
-use zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
 
 /// Bytes of a part, at most.
 pub const PART: u64 = MAX_TARGET_LEN as u64;
@@ -22,14 +21,6 @@ const LEAST_BLOCK: u32 = 512;
 const LARGE: u64 = 4 << 20;
 /// A delta of a part has at most this many times the part's bytes: ops are few.
 const MOST_UNPACKED: u64 = 2 * PART;
-
-/// Bytes of a file and the base of its patch together, at most.
-const MOST_HELD: u64 = 128 << 20;
-/// zstd's windows: a patch refers to all of its base.
-const LEAST_WINDOW: u32 = 15;
-const MOST_WINDOW: u32 = 27;
-/// Where base and file have more bytes, matches are looked for far away too.
-const LONG: usize = 8 << 20;
 
 /// Into how many parts a file is cut; none if it is too large.
 pub fn parts(old: u64, new: u64) -> Option<u64> {
@@ -73,38 +64,6 @@ pub fn apply(delta: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
 /// Takes a delta of a part out of its packing.
 pub fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
     packing::unpack(packed, MOST_UNPACKED)
-}
-
-/// Whether a file of `new` bytes may be a patch of one of `old`: both are held.
-pub const fn may_be_patch(old: u64, new: u64) -> bool {
-    old.saturating_add(new) <= MOST_HELD
-}
-
-/// `target` as a zstd frame with `base` as its prefix.
-pub fn patch(base: &[u8], target: &[u8], level: i32) -> Option<Vec<u8>> {
-    let held = base.len() + target.len();
-    let window = (usize::BITS - held.leading_zeros()).clamp(LEAST_WINDOW, MOST_WINDOW);
-    let mut context = CCtx::create();
-    context.set_parameter(CParameter::CompressionLevel(level)).ok()?;
-    context.set_parameter(CParameter::WindowLog(window)).ok()?;
-    context.set_parameter(CParameter::EnableLongDistanceMatching(held > LONG)).ok()?;
-    context.ref_prefix(base).ok()?;
-    let mut packed = Vec::with_capacity(zstd_safe::compress_bound(target.len()));
-    context.compress2(&mut packed, target).ok()?;
-    Some(packed)
-}
-
-/// The `len` bytes that a patch makes of `base`; none if it makes others, and no more memory is taken.
-pub fn apply_patch(patch: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
-    let told = zstd_safe::get_frame_content_size(patch).ok().flatten();
-    if told != Some(len) || !may_be_patch(base.len() as u64, len) {
-        return None;
-    }
-    let mut context = DCtx::create();
-    context.ref_prefix(base).ok()?;
-    let mut target = Vec::with_capacity(usize::try_from(len).ok()?);
-    context.decompress(&mut target, patch).ok()?;
-    (target.len() as u64 == len).then_some(target)
 }
 
 #[cfg(test)]
@@ -197,21 +156,5 @@ mod tests {
         assert_eq!(apply(&delta, &base[1000..], 100_000), None);
         assert_eq!(apply(&delta, &base, 99_999), None);
         assert_eq!(apply(b"no delta", &base, 100_000), None);
-    }
-
-    #[test]
-    fn a_patch_makes_its_target_of_its_base_alone() {
-        let base = noise(1, 300_000);
-        let target = [&base[..150_000], b"new", &base[150_100..]].concat();
-        let made = patch(&base, &target, 9).unwrap();
-        assert!(made.len() < 200, "{}", made.len());
-        let len = target.len() as u64;
-        assert_eq!(apply_patch(&made, &base, len).unwrap(), target);
-        assert_eq!(apply_patch(&made, &base, len - 1), None);
-        assert_eq!(apply_patch(&made[..made.len() - 1], &base, len), None);
-        assert_ne!(apply_patch(&made, &noise(2, 300_000), len), Some(target.clone()), "another base");
-        assert_eq!(apply_patch(b"no patch", &base, len), None);
-        assert!(may_be_patch(64 << 20, 64 << 20) && !may_be_patch(64 << 20, (64 << 20) + 1));
-        assert!(!may_be_patch(u64::MAX, 1));
     }
 }

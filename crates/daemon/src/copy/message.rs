@@ -19,7 +19,7 @@ pub const VERSION: u32 = 1;
 /// One message.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Envelope {
-    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17")]
+    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18")]
     message: Option<Message>,
 }
 
@@ -77,6 +77,9 @@ pub enum Message {
     /// Receiver, over the control stream of another connection: contents are to come this way.
     #[prost(message, tag = "17")]
     Carry(Empty),
+    /// Receiver: what an outline leaves of its part's base, signed.
+    #[prost(message, tag = "18")]
+    Finer(Finer),
 }
 
 /// Nothing.
@@ -155,6 +158,9 @@ pub struct Asks {
     /// Answers from here on are worth packing, with this level of zstd; 0: they are not.
     #[prost(uint32, tag = "4")]
     pub pack: u32,
+    /// Deltas of parts from here on may come in two steps: the receiver answers an outline.
+    #[prost(bool, tag = "5")]
+    pub takes_outlines: bool,
 }
 
 /// Older versions of files that are about to be asked for.
@@ -177,6 +183,9 @@ pub struct Base {
     /// Instead: the OID of it, in its bytes' form, in case the sender has it too.
     #[prost(bytes = "bytes", tag = "3")]
     pub oid: Bytes,
+    /// Said with the OID: a patch may come in parts.
+    #[prost(bool, tag = "4")]
+    pub in_parts: bool,
 }
 
 /// A run of the bytes of a delta.
@@ -197,6 +206,21 @@ pub struct Delta {
     /// No more of the file comes so: the receiver should fetch it.
     #[prost(bool, tag = "5")]
     pub is_given_up: bool,
+    /// Said with the last: the delta has no literals. They come behind the other parts, in the order of these,
+    /// each as a delta of what the receiver signs in answer.
+    #[prost(bool, tag = "6")]
+    pub is_outline: bool,
+}
+
+/// The answer to an outline.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Finer {
+    /// The entry.
+    #[prost(uint64, tag = "1")]
+    pub entry: u64,
+    /// The signature of what the outline does not copy; none: no more of the file should come so.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub signature: Bytes,
 }
 
 /// Names of contents.
@@ -237,7 +261,7 @@ pub struct Answer {
     /// The content comes in `Delta` messages, as deltas of so many parts.
     #[prost(uint32, tag = "9")]
     pub parts: u32,
-    /// What comes, as `content` or as its one part, is a zstd frame with the named base as its prefix.
+    /// What comes, as `content` or as its parts, are zstd frames with the named base as their prefix.
     #[prost(bool, tag = "10")]
     pub is_patch: bool,
     /// The named base is not here: the file should be asked for again, with signatures or without.
@@ -346,7 +370,7 @@ mod tests {
     const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/vectors/copy.txt");
     /// Bytes that are no message.
     const REFUSED: [(&str, &[u8]); 5] = [
-        ("refused: message 18, which is not known", b"\x92\x01\x00"),
+        ("refused: message 19, which is not known", b"\x9a\x01\x00"),
         ("refused: a packed message that is no zstd frame", b"\x82\x01\x03tow"),
         ("refused: an entries message shorter than it says", b"\x22\x05tow"),
         ("refused: considered, not a number", b"\x32\x01a"),
@@ -438,7 +462,13 @@ mod tests {
             ("considered: entries 0 to 1023", Message::Considered(1024)),
             (
                 "asks: entries 1 and 300, with their content up to 64 KiB, and 2 to compare",
-                Message::Asks(Asks { entries: vec![1, 300], compare: vec![2], inline: 65536, pack: 0 }),
+                Message::Asks(Asks {
+                    entries: vec![1, 300],
+                    compare: vec![2],
+                    inline: 65536,
+                    pack: 0,
+                    takes_outlines: false,
+                }),
             ),
             (
                 "settled: 1 is in place, 2 is dropped, 3 was the same, 4 was lost",
@@ -463,7 +493,7 @@ mod tests {
                     bases: vec![Base {
                         entry: 300,
                         signatures: vec![json(b"one"), json(b"two")],
-                        oid: Bytes::new(),
+                        ..Base::default()
                     }],
                 }),
             ),
@@ -472,8 +502,19 @@ mod tests {
                 Message::Bases(Bases {
                     bases: vec![Base {
                         entry: 301,
-                        signatures: vec![],
                         oid: Bytes::copy_from_slice(&Oid::of(b"x").to_bytes()),
+                        ..Base::default()
+                    }],
+                }),
+            ),
+            (
+                "bases: of entry 302, by its name, for a patch that may come in parts",
+                Message::Bases(Bases {
+                    bases: vec![Base {
+                        entry: 302,
+                        oid: Bytes::copy_from_slice(&Oid::of(b"x").to_bytes()),
+                        in_parts: true,
+                        ..Base::default()
                     }],
                 }),
             ),
@@ -485,7 +526,30 @@ mod tests {
                     is_last: true,
                     is_packed: true,
                     is_given_up: false,
+                    is_outline: false,
                 }),
+            ),
+            (
+                "asks: entry 1, which may come as an outline and its literals",
+                Message::Asks(Asks { entries: vec![1], takes_outlines: true, ..Asks::default() }),
+            ),
+            (
+                "delta: the last bytes of an outline of entry 303",
+                Message::Delta(Delta {
+                    entry: 303,
+                    bytes: json(b"outline"),
+                    is_last: true,
+                    is_outline: true,
+                    ..Delta::default()
+                }),
+            ),
+            (
+                "finer: the signature of what the outline leaves",
+                Message::Finer(Finer { entry: 303, signature: json(b"signature") }),
+            ),
+            (
+                "finer: no more of entry 303 should come so",
+                Message::Finer(Finer { entry: 303, signature: Bytes::new() }),
             ),
             (
                 "delta: entry 303 is given up",

@@ -21,8 +21,12 @@ const SLOW: f64 = 30e6;
 const FAR: Duration = Duration::from_millis(4);
 /// A nearer one has to prove to be slow: what is measured of little comes out too low.
 const SLOW_THOUGH_NEAR: f64 = 10e6;
-/// A file of fewer bytes is asked for as it is: its signature is hardly less.
-const LEAST: u64 = 2 << 10;
+/// Below this rate 20 ms, a usual round trip, are fewer than 80 KB.
+const SLOW_FOR_OUTLINES: f64 = 4e6;
+/// A file of fewer bytes is not asked for by its base's signature, which is hardly less ...
+const LEAST_SIGNED: u64 = 2 << 10;
+/// ... nor one of fewer by its base's name: packed with others it is hardly more.
+const LEAST_NAMED: u64 = 256;
 /// One whose size changed more than so many times is hardly the same any more.
 const MOST_GROWN: u64 = 8;
 
@@ -46,9 +50,19 @@ impl Network {
         self.is_slow().then_some(level)
     }
 
+    /// Whether a round trip more is cheaper than bytes that it saves, unless these are few.
+    pub fn likes_outlines(&self) -> bool {
+        self.is_slow() && self.rate < SLOW_FOR_OUTLINES
+    }
+
     /// Whether a file of `new` bytes should be asked for as a delta of one of `old`.
     pub fn likes_delta(&self, old: u64, new: u64) -> bool {
-        let is_alike = old.min(new) >= LEAST && old.max(new) / MOST_GROWN <= old.min(new);
+        self.likes_name(old, new) && old.min(new) >= LEAST_SIGNED
+    }
+
+    /// Whether the sender should be told the name of what lies in a file's place: that may be the same.
+    pub fn likes_name(&self, old: u64, new: u64) -> bool {
+        let is_alike = old.min(new) >= LEAST_NAMED && old.max(new) / MOST_GROWN <= old.min(new);
         is_alike && self.is_slow()
     }
 }
@@ -76,23 +90,26 @@ mod tests {
             let network = Network { rate, round_trip };
             assert_eq!(network.pack_level(), level, "{what}");
             assert_eq!(network.likes_delta(10_000, 10_000), level.is_some(), "{what}");
+            assert_eq!(network.likes_outlines(), level == Some(9), "{what}");
         }
     }
 
     #[test]
     fn a_table_of_files() {
         let slow = Network { rate: 1e6, round_trip: Duration::ZERO };
-        for (old, new, likes) in [
-            (10_000, 10_000, true),
-            (0, 10_000, false),
-            (10_000, 0, false),
-            (1000, 1000, false),
-            (10_000, 79_000, true),
-            (10_000, 100_000, false),
-            (100_000, 10_000, false),
-            (u64::MAX, u64::MAX, true),
+        for (old, new, named, signed) in [
+            (10_000, 10_000, true, true),
+            (0, 10_000, false, false),
+            (10_000, 0, false, false),
+            (1000, 1000, true, false),
+            (200, 200, false, false),
+            (10_000, 79_000, true, true),
+            (10_000, 100_000, false, false),
+            (100_000, 10_000, false, false),
+            (u64::MAX, u64::MAX, true, true),
         ] {
-            assert_eq!(slow.likes_delta(old, new), likes, "{old} {new}");
+            assert_eq!(slow.likes_name(old, new), named, "{old} {new}");
+            assert_eq!(slow.likes_delta(old, new), signed, "{old} {new}");
         }
     }
 }

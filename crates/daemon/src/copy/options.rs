@@ -106,6 +106,8 @@ pub struct CopyOptions {
     pub via: Via,
     /// Entries that stay as they are become items too (`-ii`).
     pub report_unchanged: bool,
+    /// Nobody looks at items and deletions: they need not be told.
+    pub without_items: bool,
 }
 
 /// What of an entry is carried over. The default is all of what `rsync -aHAX` carries.
@@ -218,6 +220,7 @@ impl Default for CopyOptions {
             remove_source_files: false,
             via: Via::Both,
             report_unchanged: false,
+            without_items: false,
         }
     }
 }

@@ -274,9 +274,11 @@ impl Receiving {
         });
     }
 
-    /// Tells of a change.
+    /// Tells of a change, if that is looked at.
     pub fn tell(&self, event: CopyEvent) {
-        self.events.item(event);
+        if !self.options.without_items {
+            self.events.item(event);
+        }
     }
 
     /// Tells that the content of a file comes.

@@ -1,7 +1,7 @@
 //! Files from a sender at the other end of a connection: it is asked for their names, and their
 //! bytes come through a transfer session.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -19,10 +19,11 @@ use towpath_transfer::progress::Progress;
 use towpath_transfer::session::OnDone;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Target};
 
-use super::changed::{Changed, Incoming, Taken};
+use super::changed::Changed;
 use super::file::CopyFile;
+use super::incoming::{Incoming, Taken};
 use super::lookalikes::Lookalikes;
-use super::message::{Answer, Asks, Base, Bases, Delta, Message, Settled, Unchanged, violation};
+use super::message::{Answer, Asks, Base, Bases, Delta, Finer, Message, Settled, Unchanged, violation};
 use super::renames::MAX_WAITING;
 use super::sender::hung_up;
 use super::supply::{Fate, Supplier};
@@ -48,6 +49,9 @@ pub struct RemoteSupplier {
     /// Files asked for and not answered; `None` once the copy is over. They lead back to this, so none may
     /// stay then.
     asked: Mutex<Option<HashMap<u64, Arc<CopyFile>>>>,
+    /// Those of which an answer that was said once more came first: the other one may still be on its way
+    /// through another thread.
+    overtaken: Mutex<HashSet<u64>>,
     next: Mutex<Asks>,
     session: Weak<Session>,
     progress: Progress,
@@ -97,6 +101,7 @@ impl RemoteSupplier {
             control,
             runtime: Handle::current(),
             asked: Mutex::new(Some(HashMap::new())),
+            overtaken: Mutex::default(),
             next: Mutex::default(),
             session: Arc::downgrade(session),
             progress: session.progress(),
@@ -145,19 +150,19 @@ impl RemoteSupplier {
     fn say_bases(&self, entries: &[u64], must_sign: bool) -> Result<(), ApiError> {
         let files = self.files(entries);
         let (mut bases, mut bytes) = (Vec::new(), 0);
-        for Base { entry, signatures, oid } in self.changed.sign(&files, must_sign) {
-            if signatures.is_empty() {
+        for base in self.changed.sign(&files, must_sign) {
+            if base.signatures.is_empty() {
                 // Files asked for together are so few that their names fit.
-                bases.push(Base { entry, signatures, oid });
+                bases.push(base);
                 continue;
             }
-            for signature in signatures {
+            for signature in base.signatures {
                 if bytes + signature.len() + BASE_COST > BASES_BYTES {
                     self.say(Message::Bases(Bases { bases: std::mem::take(&mut bases) }))?;
                     bytes = 0;
                 }
                 bytes += signature.len() + BASE_COST;
-                bases.push(Base { entry, signatures: vec![signature], oid: Bytes::new() });
+                bases.push(Base { entry: base.entry, signatures: vec![signature], ..Base::default() });
             }
         }
         if bases.is_empty() { Ok(()) } else { self.say(Message::Bases(Bases { bases })) }
@@ -208,17 +213,13 @@ impl RemoteSupplier {
         self.say_bases(&asks.entries, must_sign)?;
         let pack = self.changed.pack_level(self.compress);
         let inline = if self.compress && pack == 0 { 0 } else { INLINE };
-        self.say(Message::Asks(Asks { inline, pack, ..asks }))
+        let takes_outlines = self.changed.takes_outlines();
+        self.say(Message::Asks(Asks { inline, pack, takes_outlines, ..asks }))
     }
 
     /// Takes one answer. Blocks while the session is busy.
     pub fn answered(&self, answer: &Answer) -> Result<(), ApiError> {
-        let file = lock(&self.asked).as_mut().and_then(|asked| asked.remove(&answer.entry));
-        let file = match file {
-            Some(file) => file,
-            None if answer.is_again => return Ok(()),
-            None => return Err(violation("an answer to nothing")),
-        };
+        let Some(file) = self.take_asked(answer)? else { return Ok(()) };
         let told = self.changed.answered(answer.entry);
         let is_delta = answer.is_delta || answer.is_patch || answer.is_same || answer.parts > 0;
         if is_delta && told.is_none() {
@@ -267,6 +268,22 @@ impl RemoteSupplier {
             self.fetch(file, oid);
         }
         Ok(())
+    }
+
+    /// The file that is answered; none if it was before, as may be of one that was said once more.
+    fn take_asked(&self, answer: &Answer) -> Result<Option<Arc<CopyFile>>, ApiError> {
+        let mut asked = lock(&self.asked);
+        let mut overtaken = lock(&self.overtaken);
+        match asked.as_mut().and_then(|asked| asked.remove(&answer.entry)) {
+            Some(file) => {
+                if answer.is_again {
+                    overtaken.insert(answer.entry);
+                }
+                Ok(Some(file))
+            }
+            None if answer.is_again || overtaken.remove(&answer.entry) => Ok(None),
+            None => Err(violation("an answer to nothing")),
+        }
     }
 
     /// Makes a file of one that lies elsewhere in the destination; returned if it is not that.
@@ -362,14 +379,26 @@ impl RemoteSupplier {
 
     /// The next run of a file that comes in parts.
     pub fn take_delta(&self, run: &Delta) -> Result<(), ApiError> {
+        let signature = self.take_run(run)?;
+        if !(run.is_outline && run.is_last) {
+            return Ok(());
+        }
+        // The sender waits for an answer to each.
+        let signature = signature.map_or_else(Bytes::new, Bytes::from);
+        self.say(Message::Finer(Finer { entry: run.entry, signature }))
+    }
+
+    /// Takes a run; if it was an outline's last, the signature to answer with.
+    fn take_run(&self, run: &Delta) -> Result<Option<Vec<u8>>, ApiError> {
         let mut incoming = lock(&self.incoming);
         let Some(current) = incoming.as_mut().filter(|it| it.file.wanted().entry == run.entry) else {
-            return Ok(());
+            return Ok(None);
         };
         let taken = current.take(run)?;
         let (file, oid) = (Arc::clone(&current.file), current.oid);
         match taken {
             Taken::Some => {}
+            Taken::Outline(signature) => return Ok(Some(signature)),
             Taken::Part { offset, content, came, is_last } => {
                 let is_taken = self.take_part(&file, &oid, offset, &content, came);
                 if is_last || !is_taken {
@@ -389,7 +418,7 @@ impl RemoteSupplier {
                 self.fetch(file, oid);
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// A part of a file, of which `came` bytes came; false: the file has ended.

@@ -211,6 +211,7 @@ impl Sender {
                 let _ = asks.send(located.ok_or_else(|| violation("a file that was not told of"))?);
                 Ok(())
             }
+            Message::Finer(finer) => self.answering.outlines().answered(finer),
             Message::Considered(entry) => {
                 if entry > self.entries.load(Ordering::Relaxed) {
                     return Err(violation("entries that were not told of"));
@@ -260,6 +261,7 @@ impl Sender {
     /// The copy is over, however it ended.
     pub fn end(&self) {
         self.table.end();
+        self.answering.outlines().end();
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod hostile;
 mod measure;
+mod outline;
 mod refine;
 mod round_trip;
 

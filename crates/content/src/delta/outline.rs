@@ -1,0 +1,90 @@
+//! A delta in two steps: what is copied first, then the literals, as a delta of what is not.
+//!
+//! Blocks as long as suit all of a region waste most of each literal where changes are small. Once the
+//! receiver knows what is copied, it can sign the little that is left, in blocks as short as suit that.
+
+use super::ops::{ApplyError, Delta, Op, blocks_of, read_head, write_head};
+use super::shape::{MIN_BLOCK_LEN, Shape};
+use super::signature::read_version;
+use crate::codec::{DecodeError, Reader, Writer, invalid};
+
+/// Bytes of what a block's sum takes in a signature, about.
+const SUM_LEN: usize = 8;
+
+/// A delta without its literals.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outline {
+    block: u32,
+    ops: Vec<Op>,
+}
+
+impl Delta {
+    /// Its outline, and the literals.
+    pub fn split(self) -> (Outline, Vec<u8>) {
+        let (block, ops, literals) = self.into_parts();
+        (Outline { block, ops }, literals)
+    }
+}
+
+impl Outline {
+    /// How many bytes are copied from nowhere.
+    pub fn literals(&self) -> usize {
+        self.ops.iter().map(|op| op.literal as usize).sum()
+    }
+
+    /// In how many runs these lie.
+    pub fn runs(&self) -> usize {
+        self.ops.iter().filter(|op| op.literal > 0).count()
+    }
+
+    /// Bytes of the blocks that it copies, and that were signed.
+    pub const fn block_len(&self) -> u32 {
+        self.block
+    }
+
+    /// The blocks of `base` that are not copied, in order: what the literals resemble, if anything does.
+    pub fn rest(&self, base: &[u8]) -> Result<Vec<u8>, ApplyError> {
+        let shape = Shape::new(base.len(), self.block).map_err(ApplyError::Base)?;
+        let mut is_copied = vec![false; shape.blocks() as usize];
+        for op in &self.ops {
+            is_copied[blocks_of(shape, op)?].fill(true);
+        }
+        let left = base.chunks(self.block as usize).zip(is_copied).filter(|(_, is_copied)| !is_copied);
+        Ok(left.flat_map(|(block, _)| block).copied().collect())
+    }
+
+    /// The delta that it is with these literals.
+    pub fn with(self, literals: Vec<u8>) -> Result<Delta, DecodeError> {
+        match literals.len() == self.literals() {
+            true => Ok(Delta::of_parts(self.block, self.ops, literals)),
+            false => Err(invalid("literals", "are more or fewer than the ops take")),
+        }
+    }
+
+    /// The binary form: that of the delta up to its literals.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut writer = Writer::new();
+        write_head(&mut writer, self.block, &self.ops);
+        writer.into_bytes()
+    }
+
+    /// Reads the binary form.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        read_version("delta outline", &mut reader)?;
+        let (block, ops) = read_head(&mut reader)?;
+        reader.finish()?;
+        Ok(Self { block, ops })
+    }
+}
+
+/// The length of blocks in which to sign what an outline leaves, `rest` bytes, if its literals lie in so many
+/// runs: signature and waste are about as much. No longer than `longest`, unless there would be more than
+/// `most` blocks.
+pub fn finer_block_len(rest: usize, runs: usize, longest: u32, most: usize) -> u32 {
+    // Twice as much below the root rounds to the nearest power.
+    let best = (2 * rest.saturating_mul(SUM_LEN) / runs.max(1)).isqrt().max(1);
+    let block = (1 << best.ilog2()).clamp(MIN_BLOCK_LEN as usize, longest.max(MIN_BLOCK_LEN) as usize);
+    let least = rest.div_ceil(most.max(1)).next_power_of_two();
+    u32::try_from(block.max(least)).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,56 @@
+//! What an outline leaves is signed finer, and both together make the target.
+
+use super::*;
+use crate::delta::finer_block_len;
+
+/// 1 MiB, and the same with a few bytes changed every so often.
+fn edited(spacing: usize) -> (Vec<u8>, Vec<u8>) {
+    let base = noise(b"outline", 1 << 20);
+    let mut target = base.clone();
+    (spacing / 2..target.len()).step_by(spacing).for_each(|at| target[at] ^= 1);
+    (base, target)
+}
+
+#[test]
+fn scattered_changes_come_as_little_more_than_themselves() {
+    let (base, target) = edited(16 << 10);
+    let whole = checked(&base, &target, 2048);
+    let (outline, literals) = whole.clone().split();
+    let read = Outline::from_bytes(&outline.to_bytes()).unwrap();
+    assert_eq!(read, outline);
+    assert_eq!((read.literals(), read.runs(), read.block_len()), (64 * 2048, 64, 2048));
+    let rest = read.rest(&base).unwrap();
+    assert_eq!(rest.len(), 64 * 2048);
+    let finer = checked(&rest, &literals, finer_block_len(rest.len(), 64, 2048, 1 << 16));
+    assert!(finer.literals().len() <= 64 * 128, "{}", finer.literals().len());
+    let made = finer.apply(&rest, read.literals()).unwrap();
+    assert!(read.with(made).unwrap().apply(&base, target.len()).unwrap() == target);
+}
+
+#[test]
+fn an_outline_that_lies_makes_nothing() {
+    let (base, target) = edited(64 << 10);
+    let (outline, mut literals) = checked(&base, &target, 1024).split();
+    assert!(outline.rest(&base[..base.len() / 2]).is_err(), "blocks that are not there");
+    literals.pop();
+    assert!(outline.clone().with(literals).is_err());
+    let mut bytes = outline.to_bytes();
+    bytes.push(0);
+    assert!(Outline::from_bytes(&bytes).is_err());
+    assert!(Outline::from_bytes(&bytes[..bytes.len() - 2]).is_err());
+    assert!(Delta::from_bytes(&outline.to_bytes()).is_err(), "its literals are missing");
+}
+
+#[test]
+fn finer_blocks_suit_what_is_left() {
+    for (rest, runs, longest, most, block) in [
+        (0, 0, 2048, 1 << 16, 64),
+        (600_000, 300, 2048, 1 << 16, 128),
+        (200_000, 18, 2048, 1 << 16, 256),
+        (10_000_000, 10, 2048, 1 << 16, 2048),
+        (1 << 24, 1 << 16, 2048, 1 << 14, 1024),
+        (1 << 24, 1, 64, 1, 1 << 24),
+    ] {
+        assert_eq!(finer_block_len(rest, runs, longest, most), block, "{rest} {runs}");
+    }
+}

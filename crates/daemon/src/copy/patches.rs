@@ -1,0 +1,160 @@
+//! A file that replaces an older version which the sender has too, as zstd frames with that as their prefix.
+//!
+//! A large file is cut into parts, each a patch of what lies around the same place of the old version: that takes
+//! little memory and several threads, and of near matches more are found and told in fewer bits than of far
+//! ones. A patch is a claim: what is made of it counts if it hashes to the file's name. Pure.
+
+use std::ops::Range;
+
+use zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
+
+use super::deltas;
+
+/// Bytes of a file and its base together that are one patch, whatever has moved within them.
+const WHOLE: u64 = 8 << 20;
+/// Bytes of a part of more, at most.
+const PART: u64 = 2 << 20;
+/// Parts of a file, at most.
+const MAX_PARTS: u64 = 4096;
+/// What of the base belongs to a part: so much on either side, and as much as the file grew or shrank if that
+/// is not more than this.
+const AROUND: u64 = 2 << 20;
+const MOST_MOVED: u64 = 4 << 20;
+/// Bytes of a file and its base together, at most, for a receiver that takes no parts.
+const MOST_HELD: u64 = 128 << 20;
+
+/// zstd's windows: a patch refers to all of its base.
+const LEAST_WINDOW: u32 = 15;
+const MOST_WINDOW: u32 = 27;
+/// Its table of what was seen has room for every second byte, at most these: a level's own is for plain data,
+/// and forgets most of a base.
+const MOST_TABLE: u32 = 24;
+/// Where base and file have more bytes, matches are looked for far away too.
+const LONG: usize = 8 << 20;
+
+/// In how many parts a file comes as patches of a base; none if it is too large.
+pub fn parts(old: u64, new: u64) -> Option<u64> {
+    match old.saturating_add(new) <= WHOLE {
+        true => Some(1),
+        false => Some(old.max(new).div_ceil(PART)).filter(|count| *count <= MAX_PARTS),
+    }
+}
+
+/// Whether a file of `new` bytes may be one patch of one of `old`: both are held.
+pub const fn may_be_whole(old: u64, new: u64) -> bool {
+    old.saturating_add(new) <= MOST_HELD
+}
+
+/// What of a base of `old` bytes one of `count` parts is a patch of.
+pub fn base_of(old: u64, new: u64, count: u64, index: u64) -> Option<Range<u64>> {
+    let part = deltas::part(old, count, index)?;
+    let around = AROUND + old.abs_diff(new).min(MOST_MOVED);
+    Some(part.start.saturating_sub(around)..old.min(part.end.saturating_add(around)))
+}
+
+/// `target` as a zstd frame with `base` as its prefix.
+pub fn patch(base: &[u8], target: &[u8], level: i32) -> Option<Vec<u8>> {
+    let held = base.len() + target.len();
+    let window = (usize::BITS - held.leading_zeros()).clamp(LEAST_WINDOW, MOST_WINDOW);
+    let mut context = CCtx::create();
+    context.set_parameter(CParameter::CompressionLevel(level)).ok()?;
+    context.set_parameter(CParameter::WindowLog(window)).ok()?;
+    context.set_parameter(CParameter::HashLog((window - 1).min(MOST_TABLE))).ok()?;
+    context.set_parameter(CParameter::EnableLongDistanceMatching(held > LONG)).ok()?;
+    context.ref_prefix(base).ok()?;
+    let mut packed = Vec::with_capacity(zstd_safe::compress_bound(target.len()));
+    context.compress2(&mut packed, target).ok()?;
+    Some(packed)
+}
+
+/// The `len` bytes that a patch makes of `base`; none if it makes others, and no more memory is taken.
+pub fn apply(patch: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
+    let told = zstd_safe::get_frame_content_size(patch).ok().flatten();
+    if told != Some(len) || !may_be_whole(base.len() as u64, len) {
+        return None;
+    }
+    let mut context = DCtx::create();
+    context.ref_prefix(base).ok()?;
+    let mut target = Vec::with_capacity(usize::try_from(len).ok()?);
+    context.decompress(&mut target, patch).ok()?;
+    (target.len() as u64 == len).then_some(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use towpath_content::Oid;
+
+    use super::*;
+
+    fn noise(seed: u64, len: usize) -> Vec<u8> {
+        let blocks = (0..len.div_ceil(32) as u64).map(|at| Oid::of(&(seed << 32 | at).to_le_bytes()));
+        let mut bytes: Vec<u8> = blocks.flat_map(|oid| *oid.digest()).collect();
+        bytes.truncate(len);
+        bytes
+    }
+
+    #[test]
+    fn a_patch_makes_its_target_of_its_base_alone() {
+        let base = noise(1, 300_000);
+        let target = [&base[..150_000], b"new", &base[150_100..]].concat();
+        let made = patch(&base, &target, 9).unwrap();
+        assert!(made.len() < 200, "{}", made.len());
+        let len = target.len() as u64;
+        assert_eq!(apply(&made, &base, len).unwrap(), target);
+        assert_eq!(apply(&made, &base, len - 1), None);
+        assert_eq!(apply(&made[..made.len() - 1], &base, len), None);
+        assert_ne!(apply(&made, &noise(2, 300_000), len), Some(target.clone()), "another base");
+        assert_eq!(apply(b"no patch", &base, len), None);
+        assert!(may_be_whole(64 << 20, 64 << 20) && !may_be_whole(64 << 20, (64 << 20) + 1));
+        assert!(!may_be_whole(u64::MAX, 1));
+    }
+
+    #[test]
+    fn a_file_comes_in_parts_once_it_is_large() {
+        for (old, new, count) in [
+            (0, 0, Some(1)),
+            (4 << 20, 4 << 20, Some(1)),
+            (4 << 20, (4 << 20) + 1, Some(3)),
+            (69_486_560, 69_486_592, Some(34)),
+            (8 << 30, 8 << 30, Some(4096)),
+            (8 << 30, (8 << 30) + 1, None),
+            (u64::MAX, 1, None),
+        ] {
+            assert_eq!(parts(old, new), count, "{old} {new}");
+        }
+    }
+
+    #[test]
+    fn a_part_is_a_patch_of_what_lies_around_its_place() {
+        const M: u64 = 1 << 20;
+        for (old, new, count, index, base) in [
+            (20 * M, 20 * M, 10, 0, 0..4 * M),
+            (20 * M, 20 * M, 10, 5, 8 * M..14 * M),
+            (20 * M, 20 * M, 10, 9, 16 * M..20 * M),
+            (20 * M, 21 * M, 10, 5, 7 * M..15 * M),
+            (20 * M, 200 * M, 100, 50, 4 * M..10 * M + 20 * M / 100 + 6 * M),
+            (0, 20 * M, 10, 5, 0..0),
+        ] {
+            assert_eq!(base_of(old, new, count, index), Some(base), "{old} {new} {index}");
+        }
+    }
+
+    #[test]
+    fn what_was_inserted_is_all_that_a_large_file_takes() {
+        let base = noise(1, 6 << 20);
+        let target = [&base[..1000], &noise(2, 100_000), &base[1000..]].concat();
+        let (old, new) = (base.len() as u64, target.len() as u64);
+        let count = parts(old, new).unwrap();
+        assert!(count > 1);
+        let mut bytes = 0;
+        for index in 0..count {
+            let of = |range: Range<u64>| range.start as usize..range.end as usize;
+            let target = &target[of(deltas::part(new, count, index).unwrap())];
+            let base = &base[of(base_of(old, new, count, index).unwrap())];
+            let made = patch(base, target, 1).unwrap();
+            bytes += made.len();
+            assert_eq!(apply(&made, base, target.len() as u64).unwrap(), target);
+        }
+        assert!(bytes < 110_000, "{bytes}");
+    }
+}

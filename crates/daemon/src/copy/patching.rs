@@ -1,0 +1,104 @@
+//! The parts of a file as deltas or patches of an older version: the next ones are made on all cores while the last
+//! ones travel, as hard as the network leaves time for.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use rayon::prelude::*;
+use towpath_api::ApiError;
+
+/// zstd's level at first, and while the network would wait for a harder one.
+const EASY: i32 = 1;
+
+/// Makes `count` parts by `make`, which is told a part and a level of zstd, at most `hardest`; `say` is handed
+/// them in order. False: one could not be made. Blocks.
+pub fn make_all<T: Send>(
+    count: u64,
+    hardest: i32,
+    make: impl Fn(u64, i32) -> Option<T> + Sync,
+    mut say: impl FnMut(T) -> Result<(), ApiError>,
+) -> Result<bool, ApiError> {
+    let together = rayon::current_num_threads() as u64;
+    let batch = |start: u64| start..count.min(start + together);
+    let made = |parts: Range<u64>, level| {
+        let started = Instant::now();
+        let made: Option<Vec<T>> = parts.into_par_iter().map(|part| make(part, level)).collect();
+        Some((made?, started.elapsed()))
+    };
+    let mut level = EASY;
+    let mut next = made(batch(0), level);
+    for start in (0..count).step_by(together as usize) {
+        let Some((ready, _)) = next else { return Ok(false) };
+        let following = batch(start + together);
+        let mut said = (Ok(()), Duration::ZERO);
+        // Not on a thread of the pool, as it waits for the network.
+        next = std::thread::scope(|scope| {
+            let making = scope.spawn(|| made(following, level));
+            let started = Instant::now();
+            said.0 = ready.into_iter().try_for_each(&mut say);
+            said.1 = started.elapsed();
+            making.join().ok().flatten()
+        });
+        said.0?;
+        let making = next.as_ref().map_or(Duration::ZERO, |(_, making)| *making);
+        level = effort(making, said.1, hardest);
+    }
+    Ok(true)
+}
+
+/// The level for what is made next, by how long the last ones took to be made and to be said.
+fn effort(making: Duration, saying: Duration, hardest: i32) -> i32 {
+    if saying > making { hardest } else { EASY }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use towpath_api::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn all_are_said_in_order() {
+        for count in [1, 2, 7, 50] {
+            let mut said = Vec::new();
+            let make = |part, _| Some(vec![part as u8]);
+            let is_made = make_all(count, 9, make, |patch| {
+                said.extend(patch);
+                Ok(())
+            });
+            assert!(is_made.unwrap());
+            assert_eq!(said, (0..count as u8).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn what_can_not_be_made_or_said_is_the_end() {
+        let fails_at = |at| move |part, _| (part != at).then_some(());
+        assert!(!make_all(50, 9, fails_at(0), |_| Ok(())).unwrap());
+        assert!(!make_all(50, 9, fails_at(40), |_| Ok(())).unwrap());
+        let refuse = |_| Err(ApiError::new(ErrorKind::Failed, "no"));
+        assert!(make_all(50, 9, |_, _| Some(()), refuse).is_err());
+    }
+
+    #[test]
+    fn a_network_that_keeps_everybody_waiting_gets_harder_ones() {
+        let levels = Mutex::new(Vec::new());
+        let make = |_, level| {
+            crate::lock::lock(&levels).push(level);
+            Some(())
+        };
+        let slowly = |_| {
+            std::thread::sleep(Duration::from_millis(5));
+            Ok(())
+        };
+        let count = 8 * rayon::current_num_threads() as u64;
+        make_all(count, 9, make, slowly).unwrap();
+        let levels = levels.into_inner().unwrap();
+        assert_eq!(levels.first(), Some(&1));
+        assert!(levels.contains(&9), "{levels:?}");
+        let ms = Duration::from_millis;
+        assert_eq!((effort(ms(10), ms(1), 9), effort(ms(10), ms(11), 9), effort(ms(1), ms(9), 1)), (1, 9, 1));
+    }
+}
