@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -106,9 +105,9 @@ impl Namespace {
         })
     }
 
-    /// What tells it from others in `/proc`.
-    pub fn inode(&self) -> Option<u64> {
-        fs::metadata(self.path()).ok().map(|it| it.ino())
+    /// Open: its inode, which tells it from others in `/proc`, is nobody else's until this is closed.
+    pub fn open(&self) -> Option<File> {
+        File::open(self.path()).ok()
     }
 
     fn path(&self) -> PathBuf {

@@ -194,7 +194,9 @@ fn is_abandoned(lab: &str) -> bool {
 /// already is no mistake, so this can be done twice, and after a half-made lab.
 fn remove(lab: &str) {
     let namespaces = Namespace::with_prefix(&prefix(lab));
-    let inodes: Vec<u64> = namespaces.iter().filter_map(Namespace::inode).collect();
+    // Until the end, or what was ended for the last time could be that of another lab.
+    let held: Vec<File> = namespaces.iter().filter_map(Namespace::open).collect();
+    let inodes: Vec<u64> = held.iter().filter_map(|it| Some(it.metadata().ok()?.ino())).collect();
     end_processes(&inodes);
     if let Ok(files) = fs::read_to_string(directory(lab).join("files")) {
         unmount_below(&files);
