@@ -6,9 +6,9 @@
 //! the latter is cut anew, from there on the former holds. So the chunks are exactly those of a
 //! chunker that goes from the begin to the end, and what lies behind the last one whose end shows goes
 //! before the next window. Windows begin small and grow while they are read quickly: whoever waits for the
-//! first chunks of a slow disk, or wants no more of them, does not wait for 16 MiB.
+//! first chunks of a slow disk, or wants no more of them, does not wait for 8 MiB.
 //!
-//! Memory: a window of 16 MiB and one chunk of the greatest length.
+//! Memory: a window of 8 MiB and one chunk of the greatest length.
 
 use std::fs::File;
 use std::io;
@@ -22,14 +22,15 @@ use towpath_content::chunking::{ChunkHash, Cutter, Parameters};
 use towpath_content::pieces::{self, Layout, Value};
 use towpath_content::recipe::Descriptor;
 
-use crate::hashing::{ALIGN, Before, Hashed, LIVE_PIECE, TOO_LARGE, WINDOW, hash_range, read_ahead};
+use crate::hashing::{ALIGN, Before, Hashed, LIVE_PIECE, TOO_LARGE, hash_range, read_ahead};
 use crate::seam::StoreError;
 use crate::stamp::Stamp;
 
 /// Bytes a core reads at a time, unless it hashes larger pieces for the file's name.
 const BLOCK: usize = LIVE_PIECE as usize;
-/// Bytes of the first window.
+/// Bytes of the first window, and of the longest.
 const FIRST_WINDOW: u64 = 1 << 20;
+const MOST_WINDOW: u64 = 8 << 20;
 /// So many times as long is the next window if one was read and hashed this quickly.
 const GROWTH: u64 = 4;
 const QUICK: Duration = Duration::from_millis(50);
@@ -55,7 +56,7 @@ pub(crate) type Take<'a> = dyn FnMut(&[Descriptor]) -> io::Result<()> + 'a;
 /// Takes chunks in order with their bytes, which lie end to end; an error ends the pass.
 pub type TakeBytes<'a> = dyn FnMut(&[Descriptor], &[u8]) -> io::Result<()> + 'a;
 
-/// Cuts an open file with `parameters` and hands its chunks to `take`, in order, some 16 MiB of them
+/// Cuts an open file with `parameters` and hands its chunks to `take`, in order, some 8 MiB of them
 /// at a time, with their bytes as they were hashed; `path` is for messages.
 ///
 /// The stamp is compared before and after. If the file was changed meanwhile, what `take` was given
@@ -112,8 +113,8 @@ pub(crate) fn cut_file(
     take: &mut TakeBytes<'_>,
 ) -> io::Result<()> {
     let size = layout.size();
-    let mut window = Window::new(size, cutter.max_len());
     let (mut start, mut len) = (0, FIRST_WINDOW.max(layout.piece_len()));
+    let mut window = Window::new(size, cutter.max_len(), MOST_WINDOW.max(len));
     while start < size {
         let (end, begun) = (size.min(start + len), Instant::now());
         read_ahead(file, end..size.min(end + len));
@@ -129,7 +130,7 @@ pub(crate) fn cut_file(
 
 /// Bytes of the next window, after one that took so long.
 fn next_window(len: u64, took: Duration) -> u64 {
-    if took < QUICK { (len * GROWTH).min(WINDOW).max(len) } else { len }
+    if took < QUICK { (len * GROWTH).min(MOST_WINDOW).max(len) } else { len }
 }
 
 /// Hashes the chunks of a file whose lengths somebody gave.
@@ -166,9 +167,10 @@ struct Window {
 }
 
 impl Window {
-    fn new(size: u64, max_len: usize) -> Self {
+    /// No window is longer than `longest`.
+    fn new(size: u64, max_len: usize, longest: u64) -> Self {
         let room = if size > FIRST_WINDOW { max_len.next_multiple_of(ALIGN) } else { 0 };
-        let memory = vec![0; room + ALIGN + size.min(WINDOW) as usize];
+        let memory = vec![0; room + ALIGN + size.min(longest) as usize];
         let front = room + memory.as_ptr().align_offset(ALIGN).min(ALIGN);
         Self { memory, front, bytes: front..front, offset: 0 }
     }
@@ -418,7 +420,7 @@ mod tests {
             *len = next_window(*len, took);
             Some(*len >> 20)
         });
-        assert_eq!(lens.collect::<Vec<_>>(), [4, 4, 16, 16, 16]);
+        assert_eq!(lens.collect::<Vec<_>>(), [4, 4, 8, 8, 8]);
         assert_eq!(next_window(64 << 20, quick), 64 << 20, "a piece is as long");
     }
 

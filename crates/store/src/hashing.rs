@@ -25,7 +25,7 @@ use crate::stamp::Stamp;
 /// Bytes of a piece of a live object.
 pub(crate) const LIVE_PIECE: u64 = 1 << MIN_LOG2;
 /// Bytes hashed between two looks at the world outside; more than any core needs at once.
-pub(crate) const WINDOW: u64 = 16 << 20;
+const WINDOW: u64 = 16 << 20;
 /// Bytes a thread reads at a time: still in its cache when they are hashed.
 const READ: usize = 256 << 10;
 

@@ -33,13 +33,13 @@ pub struct Limits {
     pub threads: usize,
     /// Operations that wait or are under way. Default: 64.
     pub operations: usize,
-    /// Bytes handed out and not yet taken in. One chunk is handed out in any case. Default: 16 MiB.
+    /// Bytes handed out and not yet taken in. One chunk is handed out in any case. Default: 4 MiB.
     pub bytes: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { threads: 1, operations: 64, bytes: 16 << 20 }
+        Self { threads: 1, operations: 64, bytes: 4 << 20 }
     }
 }
 
