@@ -168,13 +168,15 @@ fn the_same_bytes_cross_the_network_once_at_the_same_time() {
     let relay = Relay::to(&sender);
     let ticket = relay.through(&ticket);
     thread::scope(|scope| {
-        for number in 0..6 {
-            let (all, ticket, receiver) = (&all, &ticket, &receiver);
+        let (all, ticket, receiver) = (&all, &ticket, &receiver);
+        for _ in 0..4 {
+            scope.spawn(|| assert!(receiver.content(ticket).with(200).body == *all));
+        }
+        // A stream leads: what comes into a file first is fetched once more for streams, as long as nobody knows that
+        // it was produced to its end.
+        eventually("bytes come", || relay.sent() > 1_000_000);
+        for number in 0..2 {
             scope.spawn(move || {
-                if number % 3 > 0 {
-                    assert!(receiver.content(ticket).with(200).body == *all);
-                    return;
-                }
                 let output = receiver.dir.path().join(number.to_string());
                 let request = json!({ "ticket": ticket, "output": output, "directory": "/" });
                 let events = receiver.call("POST", "/v1/get", Some(request)).with(200).events();
