@@ -172,9 +172,10 @@ fn the_same_bytes_cross_the_network_once_at_the_same_time() {
         for _ in 0..4 {
             scope.spawn(|| assert!(receiver.content(ticket).with(200).body == *all));
         }
-        // A stream leads: what comes into a file first is fetched once more for streams, as long as nobody knows that
-        // it was produced to its end.
-        eventually("bytes come", || relay.sent() > 1_000_000);
+    });
+    // Gets into files that begin while a stream comes may draw from the network, too: docs/shortcomings.md.
+    thread::scope(|scope| {
+        let (all, ticket, receiver) = (&all, &ticket, &receiver);
         for number in 0..2 {
             scope.spawn(move || {
                 let output = receiver.dir.path().join(number.to_string());
