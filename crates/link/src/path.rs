@@ -131,7 +131,7 @@ pub fn suggested_outstanding(info: &PathInfo) -> u64 {
 pub fn frame_len(info: &PathInfo) -> usize {
     let Some(rate) = info.delivery_rate_bytes_per_s else { return FIRST_FRAME };
     let len = usize::try_from(rate / FRAMES_PER_SECOND).unwrap_or(MAX_FRAME);
-    // A power of two, so that a piece is cut into equal parts.
+    // A power of two, so that pieces, which are too, are cut into equal parts.
     (len.clamp(MIN_FRAME, MAX_FRAME) + 1).next_power_of_two() / 2
 }
 

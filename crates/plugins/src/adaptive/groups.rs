@@ -136,11 +136,6 @@ impl Groups {
         self.groups.is_empty()
     }
 
-    /// The groups that miss chunks.
-    pub fn ids(&self) -> impl Iterator<Item = GroupId> + '_ {
-        self.groups.keys().copied()
-    }
-
     /// How many groups miss chunks.
     pub fn len(&self) -> usize {
         self.groups.len()
@@ -222,8 +217,8 @@ impl Groups {
         }
     }
 
-    /// The network did not bring it: it waits again. Its bytes, if it was asked.
-    pub fn wait_again(&mut self, tag: Tag) -> Option<u32> {
+    /// The network did not bring it: it waits again. Its group and its bytes, if it was asked.
+    pub fn wait_again(&mut self, tag: Tag) -> Option<(GroupId, u32)> {
         let (id, at) = *self.places.get(&tag)?;
         let group = self.groups.get_mut(&id)?;
         let (chunk, state) = group.chunks.get_mut(at as usize).filter(|(_, state)| *state == State::Asked)?;
@@ -232,7 +227,7 @@ impl Groups {
         group.waiting += 1;
         (group.head, group.tail) = (group.head.min(at as usize), group.tail.max(at as usize + 1));
         self.waiting_bytes += u64::from(len);
-        Some(len)
+        Some((id, len))
     }
 
     /// A file that is read from its front has this chunk: of those before it, it has had what it has.

@@ -12,6 +12,7 @@
 //! | [`operations`] | what the disk can be asked for, at which cost; the candidates |
 //! | [`costs`] | moving averages of what things cost |
 //! | [`arrival`] | when the disk can be expected to bring a chunk |
+//! | [`arrivals`] | the same for all groups, and which comes last |
 //! | [`neighbours`] | what of a local file a missing chunk likely resembles |
 //! | [`network`] | what is asked of the network |
 //! | [`pressure`] | which resource is free, and when there is time to compute |
@@ -25,6 +26,7 @@
 
 pub mod account;
 pub mod arrival;
+pub mod arrivals;
 pub mod costs;
 mod driver;
 pub mod event;

@@ -5,7 +5,9 @@
 //! (`tow-1.2/docs` and `tow-1.3/docs`). The paper tells leftmost, middle and rightmost matches apart
 //! and makes all but the last fall exponentially. What it leaves open is chosen here.
 
+use std::cmp::Ordering;
 use std::ffi::OsStr;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -19,56 +21,132 @@ const DOWN: f64 = 0.25;
 /// Going down into one that is named like the one left: a version, a backup, a copy.
 const DOWN_ALIKE: f64 = 0.7;
 
-/// A directory's absolute path, cut into names. Cheap to clone.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Directory(Arc<[Arc<[u8]>]>);
+/// A directory's absolute path, cut into names. Cheap to clone, to hash and to compare: that is done for each pair of
+/// a candidate and a group.
+#[derive(Debug, Clone)]
+pub struct Directory {
+    names: Arc<[Name]>,
+    /// Of the names, one after the other.
+    hash: u64,
+}
+
+/// One name of a path. That two are different is seen without looking at them.
+#[derive(Debug, Clone)]
+pub struct Name {
+    bytes: Arc<[u8]>,
+    hash: u64,
+}
+
+impl Name {
+    fn new(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.into(), hash: hash_of(&bytes) }
+    }
+
+    /// Its bytes, as they are.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && (Arc::ptr_eq(&self.bytes, &other.bytes) || self.bytes == other.bytes)
+    }
+}
+
+impl Eq for Name {}
 
 impl Directory {
     /// The names of an absolute path that is already free of `.` and `..` (those are left out).
     pub fn new(path: &Path) -> Self {
         let names = path.components().filter_map(|component| match component {
-            Component::Normal(name) => Some(Arc::from(name.as_bytes())),
+            Component::Normal(name) => Some(Name::new(name.as_bytes())),
             _ => None,
         });
-        Self(names.collect())
+        Self::of(names.collect())
+    }
+
+    fn of(names: Arc<[Name]>) -> Self {
+        let hash = names.iter().fold(0, below);
+        Self { names, hash }
     }
 
     /// The directory `name` in it.
     pub fn child(&self, name: &[u8]) -> Self {
-        Self(self.0.iter().cloned().chain([Arc::from(name)]).collect())
+        let name = Name::new(name);
+        let hash = below(self.hash, &name);
+        Self { names: self.names.iter().cloned().chain([name]).collect(), hash }
     }
 
     /// The one that holds it; `None` for the root.
     pub fn parent(&self) -> Option<Self> {
-        let (_, above) = self.0.split_last()?;
-        Some(Self(above.into()))
+        let (_, above) = self.names.split_last()?;
+        Some(Self::of(above.into()))
     }
 
     /// As a path.
     pub fn path(&self) -> PathBuf {
         let mut path = PathBuf::from("/");
-        path.extend(self.0.iter().map(|name| OsStr::from_bytes(name)));
+        path.extend(self.names.iter().map(|name| OsStr::from_bytes(name.bytes())));
         path
     }
 
     /// Its names from the root on.
-    pub fn names(&self) -> &[Arc<[u8]>] {
-        &self.0
+    pub fn names(&self) -> &[Name] {
+        &self.names
     }
 
     /// The same directory, if it lies in `from` or is it, below `to` instead.
     pub fn moved(&self, from: &Self, to: &Self) -> Option<Self> {
-        let below = self.0.strip_prefix(from.names())?;
-        Some(Self(to.0.iter().chain(below).cloned().collect()))
+        let rest = self.names.strip_prefix(from.names())?;
+        let hash = rest.iter().fold(to.hash, below);
+        Some(Self { names: to.names.iter().chain(rest).cloned().collect(), hash })
     }
 
     /// What two directories differ in when the names they end with in common are taken away: of
     /// `/a/old/src` and `/a/new/src` it is `/a/old` and `/a/new`.
     pub fn before_common_end(&self, other: &Self) -> (Self, Self) {
-        let common = common(self.0.iter().rev(), other.0.iter().rev());
-        let cut = |names: &[Arc<[u8]>]| Self(names[..names.len() - common].into());
-        (cut(&self.0), cut(&other.0))
+        let common = common(self.names.iter().rev(), other.names.iter().rev());
+        let cut = |names: &[Name]| Self::of(names[..names.len() - common].into());
+        (cut(&self.names), cut(&other.names))
     }
+}
+
+impl PartialEq for Directory {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && (Arc::ptr_eq(&self.names, &other.names) || self.names == other.names)
+    }
+}
+
+impl Eq for Directory {}
+
+impl Hash for Directory {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl PartialOrd for Directory {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Any order will do.
+impl Ord for Directory {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let names = || self.names.iter().map(Name::bytes).cmp(other.names.iter().map(Name::bytes));
+        self.hash.cmp(&other.hash).then_with(names)
+    }
+}
+
+fn hash_of(it: &impl Hash) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(it)
+}
+
+/// The hash of a directory below the one with this hash.
+fn below(hash: u64, name: &Name) -> u64 {
+    hash_of(&(hash, name.hash))
 }
 
 /// How likely it is, by path alone, that what belongs into `source` is found in `candidate`: 1 for
@@ -80,12 +158,12 @@ pub fn commonality(source: &Directory, candidate: &Directory) -> f64 {
 }
 
 /// Up from the source to where the paths part, then down to the candidate.
-fn leftmost(source: &[Arc<[u8]>], candidate: &[Arc<[u8]>]) -> f64 {
+fn leftmost(source: &[Name], candidate: &[Name]) -> f64 {
     let shared = common(source.iter(), candidate.iter());
     let up = falling(shared, source.len());
     match (source.get(shared), &candidate[shared..]) {
         (_, []) => up,
-        (Some(left), [entered, deeper @ ..]) if are_alike(left, entered) => {
+        (Some(left), [entered, deeper @ ..]) if are_alike(left.bytes(), entered.bytes()) => {
             up * DOWN_ALIKE * down(deeper.len())
         }
         (_, names) => up * down(names.len()),
@@ -94,7 +172,7 @@ fn leftmost(source: &[Arc<[u8]>], candidate: &[Arc<[u8]>]) -> f64 {
 
 /// The longest run of names of the source that the candidate has anywhere: it is on the way to where
 /// the paths become one again. The names after the run are steps down.
-fn middle(source: &[Arc<[u8]>], candidate: &[Arc<[u8]>]) -> f64 {
+fn middle(source: &[Name], candidate: &[Name]) -> f64 {
     let longest = source.len().max(candidate.len());
     let mut best = 0.0_f64;
     for end in 1..=candidate.len() {
@@ -112,7 +190,7 @@ fn middle(source: &[Arc<[u8]>], candidate: &[Arc<[u8]>]) -> f64 {
 }
 
 /// Paths that end alike have become one again: the share of names is the likelihood as it stands.
-fn rightmost(source: &[Arc<[u8]>], candidate: &[Arc<[u8]>]) -> f64 {
+fn rightmost(source: &[Name], candidate: &[Name]) -> f64 {
     let run = common(source.iter().rev(), candidate.iter().rev());
     match source.len().max(candidate.len()) {
         0 => 1.0,
@@ -129,7 +207,7 @@ fn down(steps: usize) -> f64 {
     DOWN.powi(i32::try_from(steps).unwrap_or(i32::MAX))
 }
 
-fn common<'a>(one: impl Iterator<Item = &'a Arc<[u8]>>, other: impl Iterator<Item = &'a Arc<[u8]>>) -> usize {
+fn common<'a>(one: impl Iterator<Item = &'a Name>, other: impl Iterator<Item = &'a Name>) -> usize {
     one.zip(other).take_while(|(one, other)| one == other).count()
 }
 

@@ -14,6 +14,7 @@ use towpath_transfer::rate::Rate;
 
 use super::account::{Account, Bottleneck};
 use super::arrival::{self, Step};
+use super::arrivals::Arrivals;
 use super::costs::Costs;
 use super::event::{Action, End, Event};
 use super::groups::{Chunk, GroupId, Groups, State};
@@ -116,8 +117,7 @@ pub struct Scheduler {
     to_check: Vec<Tag>,
     seen_directories: BTreeSet<Directory>,
     seen_files: HashSet<u64>,
-    /// Until when expected arrivals hold, by group.
-    arrivals: BTreeMap<GroupId, f64>,
+    arrivals: Arrivals,
     is_withholding: bool,
     /// When the first chunks were wanted.
     begun: Option<Duration>,
@@ -142,7 +142,7 @@ impl Scheduler {
             to_check: Vec::new(),
             seen_directories: BTreeSet::new(),
             seen_files: HashSet::new(),
-            arrivals: BTreeMap::new(),
+            arrivals: Arrivals::default(),
             is_withholding: false,
             begun: None,
             account: Account::default(),
@@ -170,7 +170,7 @@ impl Scheduler {
     /// Computes the order of all candidates anew.
     pub fn recompute(&mut self) {
         self.candidates.recompute(&self.groups, &self.costs);
-        self.arrivals.clear();
+        self.arrivals.changed();
     }
 
     /// True if no chunk is missing.
@@ -236,7 +236,8 @@ impl Scheduler {
             Event::Wanted { files, chunks } => {
                 self.begun.get_or_insert(now);
                 let tags = chunks.iter().map(|chunk| chunk.tag).collect::<Vec<_>>();
-                if self.groups.add(files, chunks).is_some() {
+                if let Some(id) = self.groups.add(files, chunks) {
+                    self.arrivals.waits(id);
                     self.to_check.extend(tags);
                     self.recomputing.changed();
                 }
@@ -255,7 +256,9 @@ impl Scheduler {
                 self.arrived(now, tag, len);
             }
             Event::NotBrought(tags) => {
-                for len in tags.iter().filter_map(|tag| self.groups.wait_again(*tag)).collect::<Vec<_>>() {
+                for tag in tags {
+                    let Some((group, len)) = self.groups.wait_again(tag) else { continue };
+                    self.arrivals.waits(group);
                     self.network.given_up(now, u64::from(len));
                 }
             }
@@ -290,7 +293,7 @@ impl Scheduler {
             if let Some(running) = self.running.get_mut(&operation) {
                 running.brought += u64::from(chunk.len);
                 if running.found.insert(group) {
-                    self.arrivals.remove(&group);
+                    self.arrivals.changed_for(group);
                 }
             }
             if directory.as_ref().is_some_and(|directory| self.groups.found_in(group, directory)) {
@@ -323,7 +326,7 @@ impl Scheduler {
     fn completed(&mut self, id: OperationId, took: Duration, end: End) {
         let Some(running) = self.running.remove(&id) else { return };
         self.account.disk_time += took;
-        self.arrivals.clear();
+        self.arrivals.changed();
         match (running.candidate.operation, end) {
             (Operation::Stat(_), End::Listed) => self.costs.listed(took),
             (Operation::Hash(_), End::Hashed { bytes }) => {
@@ -392,7 +395,7 @@ impl Scheduler {
         let goes_on = self.search.goes_on(self.network.rate(now), self.costs.hash_rate());
         let searches = goes_on && self.gauge.disk_is_free() && !self.groups.is_empty();
         if searches != self.searches {
-            self.arrivals.clear();
+            self.arrivals.changed();
         }
         self.searches = searches;
     }
@@ -449,7 +452,7 @@ impl Scheduler {
             id,
             Running { candidate, started: now, total, is_paused: false, found: BTreeSet::new(), brought: 0 },
         );
-        self.arrivals.clear();
+        self.arrivals.changed();
     }
 
     /// Asks for what the disk will bring last, as long as there is room and the network is sooner.
@@ -457,7 +460,10 @@ impl Scheduler {
         self.is_withholding = false;
         while self.groups.waiting_bytes() > 0 {
             let room = self.gauge.room(self.network.outstanding());
-            let Some((id, eta)) = self.latest(now).filter(|_| room > 0) else { return };
+            if room == 0 {
+                return;
+            }
+            let Some((id, eta)) = self.latest(now) else { return };
             if self.is_glancing(now) {
                 self.is_withholding = true;
                 return;
@@ -526,18 +532,10 @@ impl Scheduler {
 
     /// The group with something to ask for that the disk brings last, and when that is.
     fn latest(&mut self, now: Duration) -> Option<(GroupId, f64)> {
-        let at = now.as_secs_f64();
-        let mut latest: Option<(GroupId, f64)> = None;
-        for id in self.groups.ids().filter(|id| self.groups.waiting(*id) > 0) {
-            let arrival = match self.arrivals.get(&id) {
-                Some(known) if *known > at => *known,
-                _ => at + self.expected_arrival(id, now),
-            };
-            self.arrivals.insert(id, arrival);
-            if latest.is_none_or(|(_, last)| arrival - at > last) {
-                latest = Some((id, arrival - at));
-            }
-        }
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        let waits = |id| self.groups.waiting(id) > 0;
+        let latest = arrivals.latest(now.as_secs_f64(), waits, |id| self.expected_arrival(id, now));
+        self.arrivals = arrivals;
         latest
     }
 

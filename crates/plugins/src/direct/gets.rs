@@ -184,7 +184,7 @@ impl GetAnswer {
                 (len, self.encoder.as_ref().map_or(0, |encoder| encoder.agreed.number), payload)
             }
             None => {
-                let len = rest.bytes.len().min(sending.frame_len());
+                let len = sending.next_len(rest.bytes.len());
                 (len, 0, rest.bytes.split_to(len))
             }
         };

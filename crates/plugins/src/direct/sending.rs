@@ -40,6 +40,13 @@ impl Sending {
         self.path.as_ref().map_or(MAX_PAYLOAD, |path| frame_len(path).min(MAX_PAYLOAD))
     }
 
+    /// Bytes of payload in the next frame of something of which `left` are left. A little rest goes along: a head of
+    /// its own would cost a slow path more than whatever is urgent then waits.
+    pub(super) fn next_len(&self, left: usize) -> usize {
+        let len = self.frame_len();
+        if left <= (len + len / 2).min(MAX_PAYLOAD) { left } else { len }
+    }
+
     /// Bytes to compress as one payload.
     pub(super) fn compressed_len(&self) -> usize {
         self.frame_len().max(COMPRESSED_TOGETHER)
@@ -118,5 +125,7 @@ mod tests {
             (slow.frame_len(), slow.compressed_len(), slow.suggested()),
             (16 << 10, 64 << 10, 1 << 20)
         );
+        assert_eq!([1000, 24 << 10, 25 << 10].map(|left| slow.next_len(left)), [1000, 24 << 10, 16 << 10]);
+        assert_eq!([1000, 300 << 10].map(|left| nothing.next_len(left)), [1000, 256 << 10]);
     }
 }

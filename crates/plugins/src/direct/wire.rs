@@ -1,22 +1,19 @@
 //! The protocol's messages and their bytes (`docs/formats/protocol.md`).
 
-use bytes::{Buf, Bytes};
+mod data;
+mod meaning;
+
+use bytes::Bytes;
 use prost::Message;
 use towpath_content::codec::invalid;
-use towpath_content::tree::Time;
 use towpath_content::{DecodeError, Oid};
-use towpath_store::{About, ObjectKind};
-use towpath_transfer::metadata::MetadataError;
-use towpath_transfer::{Metadata, Outcome};
+
+pub use data::{DATA_HEADER, DataHeader, MAX_PAYLOAD, split_len, with_len};
 
 /// Frame kind of [`Control`] messages.
 pub const CONTROL: u8 = 0;
 /// Frame kind of data.
 pub const DATA: u8 = 1;
-/// Bytes of a data frame's header.
-pub const DATA_HEADER: usize = 21;
-/// Most payload bytes of a data frame.
-pub const MAX_PAYLOAD: usize = 256 << 10;
 /// The protocol's version.
 pub const VERSION: u32 = 1;
 /// What this program can always do, as told in [`Hello`]; encodings that it takes come behind.
@@ -389,157 +386,9 @@ impl Body {
     }
 }
 
-/// The header of a data frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DataHeader {
-    /// Request number.
-    pub request: u32,
-    /// Index of the want.
-    pub want: u32,
-    /// Which piece of the want's run.
-    pub piece: u32,
-    /// Where in the piece the payload begins.
-    pub offset: u32,
-    /// Bytes to keep outstanding; 0 for no opinion.
-    pub suggested: u32,
-    /// The whole piece is zeros; no payload.
-    pub zeros: bool,
-    /// Which encoding the payload has: 0 none, 1 one zstd frame, others as the [`Hello`] of its sender
-    /// says.
-    pub encoding: u8,
-}
-
-impl DataHeader {
-    /// The header's bytes.
-    pub fn encode(&self) -> [u8; DATA_HEADER] {
-        let mut out = [0; DATA_HEADER];
-        let numbers = [self.request, self.want, self.piece, self.offset, self.suggested];
-        for (slot, number) in out.chunks_exact_mut(4).zip(numbers) {
-            slot.copy_from_slice(&number.to_le_bytes());
-        }
-        out[20] = u8::from(self.zeros) | self.encoding << 1;
-        out
-    }
-
-    /// Splits a frame body into header and payload.
-    pub fn decode(mut body: Bytes) -> Result<(Self, Bytes), DecodeError> {
-        if body.len() < DATA_HEADER {
-            return Err(invalid("data frame", "is shorter than its header"));
-        }
-        let payload = body.split_off(DATA_HEADER);
-        let number = |at: usize| u32::from_le_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
-        let (zeros, encoding) = match (body[20] & 1, body[20] >> 1, payload.is_empty()) {
-            (0, 0, _) => (false, 0),
-            (1, 0, true) => (true, 0),
-            (0, encoding, false) => (false, encoding),
-            _ => return Err(invalid("data frame", "has unknown flags")),
-        };
-        if payload.len() > MAX_PAYLOAD {
-            let (found, limit) = (payload.len() as u64, MAX_PAYLOAD as u64);
-            return Err(DecodeError::TooLarge { field: "data frame", found, limit });
-        }
-        let (request, want, piece) = (number(0), number(4), number(8));
-        Ok((
-            Self { request, want, piece, offset: number(12), suggested: number(16), zeros, encoding },
-            payload,
-        ))
-    }
-}
-
-/// An encoded payload behind how many bytes it encodes, for a peer with [`PARTS`].
-pub fn with_len(len: usize, encoded: &[u8]) -> Bytes {
-    [&(len as u32).to_le_bytes(), encoded].concat().into()
-}
-
-/// How many bytes a payload of [`with_len`] encodes, and the rest of it.
-pub fn split_len(mut payload: Bytes) -> Result<(usize, Bytes), DecodeError> {
-    match payload.try_get_u32_le() {
-        Ok(len) if len > 0 => Ok((len as usize, payload)),
-        _ => Err(invalid("encoded payload", "does not tell its length")),
-    }
-}
-
 /// An OID as a message field.
 pub fn oid_field(oid: &Oid) -> Bytes {
     Bytes::copy_from_slice(&oid.to_bytes())
-}
-
-impl Get {
-    /// How urgent it is; what is out of range counts as the nearest that is not.
-    pub const fn priority(&self) -> i8 {
-        match self.urgency {
-            ..-128 => i8::MIN,
-            128.. => i8::MAX,
-            urgency => urgency as i8,
-        }
-    }
-}
-
-impl Description {
-    /// From what the store says.
-    pub fn new(request: u32, about: &About, size: Option<u64>, metadata: &Metadata) -> Self {
-        let pair = |(key, value): (&str, &[u8])| KeyValue { key: key.into(), value: value.into() };
-        Self {
-            request,
-            is_tree: about.kind == ObjectKind::Tree,
-            name: about.name.clone(),
-            mode: about.mode,
-            seconds: about.modified.map(|time| time.seconds),
-            nanos: about.modified.map_or(0, |time| time.nanos),
-            size,
-            metadata: metadata.iter().map(pair).collect(),
-        }
-    }
-
-    /// What the other side's processors say of the object.
-    pub fn metadata(&self) -> Result<Metadata, MetadataError> {
-        let mut metadata = Metadata::default();
-        for KeyValue { key, value } in &self.metadata {
-            metadata.insert(key.clone(), value.clone())?;
-        }
-        Ok(metadata)
-    }
-
-    /// What the other side says of the object; out-of-range values are dropped.
-    pub fn about(&self) -> About {
-        let kind = if self.is_tree { ObjectKind::Tree } else { ObjectKind::Blob };
-        let nanos = self.nanos.min(999_999_999);
-        About {
-            kind,
-            name: self.name.clone(),
-            mode: self.mode.map(|mode| mode & 0o7777),
-            modified: self.seconds.map(|seconds| Time { seconds, nanos }),
-        }
-    }
-}
-
-impl WireOutcome {
-    /// As a message.
-    pub fn new(request: u32, want: Option<u32>, outcome: &Outcome) -> Self {
-        let (code, retry_ms, reason) = match outcome {
-            Outcome::NotHere => (1, 0, String::new()),
-            Outcome::RetryLater(delay) => {
-                (2, u32::try_from(delay.as_millis()).unwrap_or(u32::MAX), String::new())
-            }
-            Outcome::Gone => (3, 0, String::new()),
-            Outcome::SourceChanged => (4, 0, String::new()),
-            Outcome::Refused(reason) => (5, 0, reason.clone()),
-            Outcome::Cancelled => (6, 0, String::new()),
-        };
-        Self { request, want, code, retry_ms, reason }
-    }
-
-    /// What it means; a delay is at most a minute, whatever the other side says.
-    pub fn outcome(&self) -> Outcome {
-        match self.code {
-            1 => Outcome::NotHere,
-            2 => Outcome::RetryLater(std::time::Duration::from_millis(self.retry_ms.min(60_000).into())),
-            3 => Outcome::Gone,
-            4 => Outcome::SourceChanged,
-            6 => Outcome::Cancelled,
-            _ => Outcome::Refused(printable(&self.reason)),
-        }
-    }
 }
 
 /// A peer's words, safe to show: no control characters, bounded.
@@ -552,59 +401,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_headers_come_back() {
-        let header =
-            DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: false, encoding: 0 };
-        let body = [&header.encode()[..], b"payload"].concat();
-        assert_eq!(DataHeader::decode(body.into()), Ok((header, Bytes::from_static(b"payload"))));
-        let zstd = DataHeader { encoding: 1, ..header };
-        let body = [&zstd.encode()[..], b"payload"].concat();
-        assert_eq!(DataHeader::decode(body.into()), Ok((zstd, Bytes::from_static(b"payload"))));
-        let zeros = DataHeader { zeros: true, ..header };
-        assert_eq!(DataHeader::decode(zeros.encode().to_vec().into()), Ok((zeros, Bytes::new())));
-    }
-
-    #[test]
-    fn odd_data_frames_are_refused() {
-        let header =
-            DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: true, encoding: 0 };
-        assert!(DataHeader::decode(Bytes::from_static(b"short")).is_err());
-        assert!(
-            DataHeader::decode([&header.encode()[..], b"x"].concat().into()).is_err(),
-            "zeros with payload"
-        );
-        for odd in [2, 3, 4, 255] {
-            let mut flags = header.encode();
-            flags[20] = odd;
-            assert!(DataHeader::decode(flags.to_vec().into()).is_err(), "flags {odd} without payload");
-        }
-    }
-
-    #[test]
     fn unknown_messages_are_told_apart_from_unknown_fields() {
         // Field 99, varint 1: no message of this version.
         assert!(Body::from_frame(Bytes::from_static(&[0x98, 0x06, 0x01])).is_err());
         let mut ping = Body::Ping(Ping {}).to_frame().to_vec();
         ping.extend_from_slice(&[0x98, 0x06, 0x01]);
         assert_eq!(Body::from_frame(ping.into()), Ok(Body::Ping(Ping {})));
-    }
-
-    #[test]
-    fn outcomes_come_back() {
-        let delay = std::time::Duration::from_millis(1500);
-        let all = [
-            Outcome::NotHere,
-            Outcome::RetryLater(delay),
-            Outcome::Gone,
-            Outcome::SourceChanged,
-            Outcome::Refused("no".into()),
-            Outcome::Cancelled,
-        ];
-        for outcome in all {
-            assert_eq!(WireOutcome::new(1, None, &outcome).outcome(), outcome);
-        }
-        let hostile = WireOutcome { code: 5, reason: "\u{1b}[2J".repeat(1000), ..WireOutcome::default() };
-        let Outcome::Refused(reason) = hostile.outcome() else { panic!() };
-        assert!(reason.len() <= 800 && !reason.contains('\u{1b}'));
     }
 }

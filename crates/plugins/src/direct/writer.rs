@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use towpath_link::FrameWriter;
 use towpath_link::frame::WriteError;
@@ -102,6 +103,11 @@ impl Queues {
         let pace = Arc::clone(&self.pace);
         let passing = pace.pass(batch.len() as u64);
         tokio::pin!(passing);
+        if passing.as_mut().now_or_never().is_some() {
+            return Ok(());
+        }
+        // What went before it does not wait with it.
+        writer.flush().await?;
         loop {
             let frame = tokio::select! {
                 biased;
@@ -162,8 +168,10 @@ async fn write_all(shared: &Shared, writer: &mut FrameWriter, queues: &mut Queue
         shared.traffic.sent.fetch_add(batch.len() as u64, Ordering::Relaxed);
         let is_slow = batch.is_slow;
         write_batch(writer, batch).await?;
-        if is_slow || queues.is_empty() {
+        if queues.is_empty() {
             writer.flush().await?;
+        } else if is_slow {
+            writer.write_records().await?;
         }
     }
     Ok(())
@@ -175,4 +183,30 @@ async fn write_batch(writer: &mut FrameWriter, batch: Batch) -> Result<(), Write
         writer.send_bytes(frame.kind, header, frame.body).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::super::wire::Ping;
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_let_through_does_not_wait_for_the_next() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let mut writer = FrameWriter::new(Box::pin(near));
+        let (_control, control) = mpsc::unbounded_channel();
+        let (_session, session) = mpsc::channel(1);
+        let ((_answer, answers), (_data, outgoing)) = (mpsc::channel(1), mpsc::channel(1));
+        let messages = Messages { control, session };
+        let mut queues = Queues { messages, answers, outgoing, pace: Arc::new(Pace::new(1)) };
+        let frame = || Batch::from(Outgoing::control(Body::Ping(Ping {})));
+        write_batch(&mut writer, frame()).await.unwrap();
+        let (next, mut came) = (frame(), [0; 64]);
+        tokio::select! {
+            _ = queues.pass(&mut writer, Queue::Data, &next) => panic!("a byte a second"),
+            came = far.read(&mut came) => assert!(came.unwrap() > 0),
+        }
+    }
 }

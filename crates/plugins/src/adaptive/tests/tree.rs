@@ -67,7 +67,7 @@ impl Tree {
         if let Some(parent) = directory.parent() {
             self.ensure(&parent);
             let name = directory.names().last().unwrap();
-            self.nodes[self.at[&parent]].children.push((**name).into());
+            self.nodes[self.at[&parent]].children.push(name.bytes().into());
         }
         self.at.insert(directory.clone(), self.nodes.len());
         let directory = directory.clone();

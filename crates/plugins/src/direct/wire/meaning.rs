@@ -1,0 +1,112 @@
+//! What messages mean in the words of the other crates. Whatever a peer says is in range afterwards.
+
+use std::time::Duration;
+
+use towpath_content::tree::Time;
+use towpath_store::{About, ObjectKind};
+use towpath_transfer::metadata::MetadataError;
+use towpath_transfer::{Metadata, Outcome};
+
+use super::{Description, Get, KeyValue, WireOutcome, printable};
+
+impl Get {
+    /// How urgent it is; what is out of range counts as the nearest that is not.
+    pub const fn priority(&self) -> i8 {
+        match self.urgency {
+            ..-128 => i8::MIN,
+            128.. => i8::MAX,
+            urgency => urgency as i8,
+        }
+    }
+}
+
+impl Description {
+    /// From what the store says.
+    pub fn new(request: u32, about: &About, size: Option<u64>, metadata: &Metadata) -> Self {
+        let pair = |(key, value): (&str, &[u8])| KeyValue { key: key.into(), value: value.into() };
+        Self {
+            request,
+            is_tree: about.kind == ObjectKind::Tree,
+            name: about.name.clone(),
+            mode: about.mode,
+            seconds: about.modified.map(|time| time.seconds),
+            nanos: about.modified.map_or(0, |time| time.nanos),
+            size,
+            metadata: metadata.iter().map(pair).collect(),
+        }
+    }
+
+    /// What the other side's processors say of the object.
+    pub fn metadata(&self) -> Result<Metadata, MetadataError> {
+        let mut metadata = Metadata::default();
+        for KeyValue { key, value } in &self.metadata {
+            metadata.insert(key.clone(), value.clone())?;
+        }
+        Ok(metadata)
+    }
+
+    /// What the other side says of the object; out-of-range values are dropped.
+    pub fn about(&self) -> About {
+        let kind = if self.is_tree { ObjectKind::Tree } else { ObjectKind::Blob };
+        let nanos = self.nanos.min(999_999_999);
+        About {
+            kind,
+            name: self.name.clone(),
+            mode: self.mode.map(|mode| mode & 0o7777),
+            modified: self.seconds.map(|seconds| Time { seconds, nanos }),
+        }
+    }
+}
+
+impl WireOutcome {
+    /// As a message.
+    pub fn new(request: u32, want: Option<u32>, outcome: &Outcome) -> Self {
+        let (code, retry_ms, reason) = match outcome {
+            Outcome::NotHere => (1, 0, String::new()),
+            Outcome::RetryLater(delay) => {
+                (2, u32::try_from(delay.as_millis()).unwrap_or(u32::MAX), String::new())
+            }
+            Outcome::Gone => (3, 0, String::new()),
+            Outcome::SourceChanged => (4, 0, String::new()),
+            Outcome::Refused(reason) => (5, 0, reason.clone()),
+            Outcome::Cancelled => (6, 0, String::new()),
+        };
+        Self { request, want, code, retry_ms, reason }
+    }
+
+    /// What it means; a delay is at most a minute, whatever the other side says.
+    pub fn outcome(&self) -> Outcome {
+        match self.code {
+            1 => Outcome::NotHere,
+            2 => Outcome::RetryLater(Duration::from_millis(self.retry_ms.min(60_000).into())),
+            3 => Outcome::Gone,
+            4 => Outcome::SourceChanged,
+            6 => Outcome::Cancelled,
+            _ => Outcome::Refused(printable(&self.reason)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_come_back() {
+        let delay = Duration::from_millis(1500);
+        let all = [
+            Outcome::NotHere,
+            Outcome::RetryLater(delay),
+            Outcome::Gone,
+            Outcome::SourceChanged,
+            Outcome::Refused("no".into()),
+            Outcome::Cancelled,
+        ];
+        for outcome in all {
+            assert_eq!(WireOutcome::new(1, None, &outcome).outcome(), outcome);
+        }
+        let hostile = WireOutcome { code: 5, reason: "\u{1b}[2J".repeat(1000), ..WireOutcome::default() };
+        let Outcome::Refused(reason) = hostile.outcome() else { panic!() };
+        assert!(reason.len() <= 800 && !reason.contains('\u{1b}'));
+    }
+}
