@@ -7,4 +7,4 @@ cd "$(dirname "$0")/.."
 
 # The workspace's target directory, so that what is built there is not built again.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
-exec "${CARGO:-cargo}" run --quiet --manifest-path fuzz/Cargo.toml --bin smoke -- "${1:-2}" ${2:+"$2"}
+exec "${CARGO:-cargo}" run --quiet --locked --manifest-path fuzz/Cargo.toml --bin smoke -- "${1:-2}" ${2:+"$2"}

@@ -291,7 +291,7 @@ pub struct Searched {
     pub from_network: u64,
     /// Bytes of these that did not have to come: made of regions of files here, by deltas.
     pub by_delta: u64,
-    /// Files that were made of the older versions in their places, by deltas of them.
+    /// Files that were made of older versions, by deltas of them.
     pub changed: u64,
     /// Bytes of these that did not have to come.
     pub by_change: u64,

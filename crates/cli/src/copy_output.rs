@@ -170,7 +170,7 @@ pub fn explanation(human: u8, summary: &Explained<'_>) -> Vec<String> {
     };
     if search.changed > 0 {
         lines.push(format!(
-            "Made of older versions in their places: {} bytes of {}",
+            "Made of older versions: {} bytes of {}",
             number(search.by_change),
             match search.changed {
                 1 => "1 file".into(),

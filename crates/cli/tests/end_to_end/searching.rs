@@ -33,6 +33,8 @@ situations![
     little_files_that_were_copied_cost_their_names_though_their_times_are_others,
     little_files_that_only_look_the_same_are_fetched,
     little_files_are_not_looked_for_while_the_network_is_fast,
+    what_another_version_renamed_comes_as_a_delta_of_the_old_name,
+    what_is_numbered_but_no_version_is_right_all_the_same,
     a_copy_searches_nothing_if_it_is_not_wanted,
     a_copy_searches_where_it_is_asked_and_explains,
     odd_things_in_a_searched_directory_do_no_harm,
@@ -283,7 +285,7 @@ fn a_large_changed_file_comes_in_parts() {
     let route = Route::new(&world.here, Way::Pull);
     let told = route.copy(&words, source.to_str().unwrap(), "dest/file").end().with(0).text();
     assert_same_bytes(&world.source(), &world.at("dest/file"));
-    assert!(told.contains("Made of older versions in their places"), "{told}");
+    assert!(told.contains("Made of older versions: "), "{told}");
 }
 
 /// Text of which every line differs a little from the old one: no block of it is the same.
@@ -405,6 +407,59 @@ fn little_files_are_not_looked_for_while_the_network_is_fast() {
     let summary = copied(&Route::new(&world.here, Way::Push), "sync -a --via ssh", &source, "dest");
     assert_same(&source.join("new name"), &world.at("dest/tree/new name"));
     assert_eq!(summary.number("literal"), total, "{}", summary.0);
+}
+
+/// A release: a directory with its version in its name, a library with its own, and files that hardly differ.
+fn release(dir: &Path, version: u32, change: &[u8]) {
+    let dir = dir.join(format!("pkg-1.{version}.0"));
+    fs::create_dir_all(dir.join("include")).unwrap();
+    let changed = |seed, size: u64| {
+        let mut content = bytes(seed, size);
+        (1000..content.len() - 100).step_by(100_000).for_each(|at| {
+            content.splice(at..at + 10, change.iter().copied());
+        });
+        content
+    };
+    fs::write(dir.join(format!("lib.so.1.{version}")), changed(1, 300_000)).unwrap();
+    fs::write(dir.join("large"), changed(2, 5 << 20)).unwrap();
+    fs::write(dir.join("same"), bytes(3, 200_000)).unwrap();
+    (10..40).for_each(|seed| fs::write(dir.join(format!("include/{seed}.h")), bytes(seed, 3000)).unwrap());
+}
+
+fn what_another_version_renamed_comes_as_a_delta_of_the_old_name() {
+    for (way, word) in [(Way::Push, ""), (Way::Pull, "--delete --force"), (Way::Pull, "-c")] {
+        let world = World::new();
+        let source = world.there.sender.path("tree");
+        release(&source, 10, b"changed, and longer");
+        release(&world.at("dest/tree"), 9, b"0123456789");
+        let words = format!("sync -a {word} --via ssh --limit-rate {SLOW}");
+        let summary = copied(&Route::new(&world.here, way), &words, &source, "dest");
+        assert_same(&source.join("pkg-1.10.0"), &world.at("dest/tree/pkg-1.10.0"));
+        assert_eq!(world.at("dest/tree/pkg-1.9.0").exists(), word != "--delete --force");
+        assert_eq!(searched(&summary, "changed"), 33, "{}", summary.0);
+        assert!(crossed(&summary) < 300_000, "{}: {}", crossed(&summary), summary.0);
+    }
+}
+
+/// A row that moves up by one, so that what a file was made of is replaced meanwhile, and photos.
+fn what_is_numbered_but_no_version_is_right_all_the_same() {
+    let world = World::new();
+    let source = world.there.sender.path("tree");
+    [&source, &world.at("dest/tree")].into_iter().for_each(|dir| fs::create_dir_all(dir).unwrap());
+    for number in 1..4 {
+        fs::write(source.join(format!("log.{}", number + 1)), bytes(number, 100_000 + number)).unwrap();
+        fs::write(world.at(&format!("dest/tree/log.{number}")), bytes(number, 100_000 + number)).unwrap();
+    }
+    fs::write(source.join("log.1"), bytes(9, 100_000)).unwrap();
+    for number in 0..60 {
+        let (theirs, ours) = (number + 100, number + 200);
+        fs::write(source.join(format!("IMG_{theirs}.jpg")), bytes(theirs, 10_000 + 7 * number)).unwrap();
+        fs::write(world.at(&format!("dest/tree/IMG_{ours}.jpg")), bytes(ours, 10_003 + 7 * number)).unwrap();
+    }
+    let words = format!("sync -a --delete --force --via ssh --limit-rate {SLOW}");
+    let summary = copied(&Route::new(&world.here, Way::Pull), &words, &source, "dest");
+    assert_same(&source, &world.at("dest/tree"));
+    assert!(crossed(&summary) < 1_150_000, "{}: {}", crossed(&summary), summary.0);
 }
 
 fn a_copy_searches_nothing_if_it_is_not_wanted() {

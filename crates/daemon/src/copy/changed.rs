@@ -1,5 +1,5 @@
-//! The receiver's part of files that come as deltas of what lies in their place: signs that when it asks
-//! for them, and puts them together of what is answered.
+//! The receiver's part of files that come as deltas of what lies in their place, or of an older version that has another
+//! name: signs that when it asks for them, and puts them together of what is answered.
 //!
 //! Nothing here proves anything: a file whose hash is not its name is fetched like any other.
 
@@ -112,6 +112,7 @@ impl Changed {
         let network = self.network();
         let (hits, misses) = (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed));
         let may_name = !must_sign && misses < MISSES + hits;
+        let in_two_steps = network.likes_outlines();
         let signed = files.par_iter().with_max_len(4).filter_map(|(entry, file)| {
             let new = file.wanted().size;
             let old = file.old_size().filter(|old| network.likes_name(*old, new))?;
@@ -126,7 +127,8 @@ impl Changed {
                 let oid = Bytes::copy_from_slice(&oid.to_bytes());
                 return Some(Base { entry: *entry, oid, in_parts: true, ..Base::default() });
             }
-            let signatures = if network.likes_delta(old, new) { sign(file, old)? } else { return None };
+            let signatures =
+                if network.likes_delta(old, new) { sign(file, old, in_two_steps)? } else { return None };
             let bytes = signatures.iter().map(|signature| signature.len() as u64).sum();
             lock(&self.signed).insert(*entry, Told { bytes, oid: None });
             self.outstanding.fetch_add(bytes, Ordering::Relaxed);
@@ -202,7 +204,7 @@ impl Changed {
     }
 }
 
-fn sign(file: &CopyFile, old: u64) -> Option<Vec<Bytes>> {
+fn sign(file: &CopyFile, old: u64, in_two_steps: bool) -> Option<Vec<Bytes>> {
     let new = file.wanted().size;
     let parts = deltas::parts(old, new)?;
     let (base, _) = file.base()?;
@@ -211,7 +213,7 @@ fn sign(file: &CopyFile, old: u64) -> Option<Vec<Bytes>> {
         .map(|index| {
             let target = deltas::part(new, parts, index)?;
             let bytes = read(&base, &deltas::part(old, parts, index)?)?;
-            deltas::sign(&bytes, old, target.end - target.start).map(Bytes::from)
+            deltas::sign(&bytes, old, target.end - target.start, in_two_steps).map(Bytes::from)
         })
         .collect()
 }

@@ -80,7 +80,7 @@ mod tests {
     }
 
     fn delta(base: &[u8], target: &[u8]) -> Vec<u8> {
-        deltas::make(&deltas::sign(base, 20 << 20, target.len() as u64).unwrap(), target).unwrap()
+        deltas::make(&deltas::sign(base, 20 << 20, target.len() as u64, true).unwrap(), target).unwrap()
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
         for (what, spacing, len, part) in [
             ("nearly all has changed", 64 << 10, 63 << 10, 1),
             ("literals pack to nearly nothing", 64 << 10, 650, 20),
-            ("a few changes", 1 << 20, 650, 1),
+            ("a few changes", 2 << 20, 650, 1),
             ("long changes", 256 << 10, 64 << 10, 1),
         ] {
             let (base, target) = edited(spacing, len);

@@ -32,17 +32,19 @@
 //! | `judge` | what has to be done about an entry; pure |
 //! | `merge`, `finish` | the receiving walk, and what waits for its end |
 //! | `receiving` | what its parts share |
-//! | `file`, `places` | one file on its way, and how many there are at once |
+//! | `file`, `places` | one file on its way, what it is drawn from, and how many there are at once |
 //! | `changed` | changed files that come as deltas of what lies in their place |
 //! | `deltas`, `network` | how these are made, and when they are asked for; pure |
 //! | `renames` | bytes that the destination has under an old name |
-//! | `lookalikes` | on slow networks: small files of the destination that new ones may be the same as |
+//! | `lookalikes`, `catalogue` | on slow networks: files of the destination that new ones may be the same as, or a version of |
+//! | `versions` | names without their numbers; pure |
 //! | `supply`, `local`, `remote` | who brings files |
 //! | `removal` | what is removed at the source, and when |
 //! | `talk` | what the person is told |
 //! | `records` | lists on disk |
 
 mod answering;
+mod catalogue;
 mod changed;
 pub mod channel;
 mod deltas;
@@ -85,6 +87,7 @@ mod started;
 mod supply;
 mod taking;
 mod talk;
+mod versions;
 mod within;
 mod worth;
 

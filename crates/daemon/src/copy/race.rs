@@ -316,7 +316,9 @@ async fn choose(came: &mut mpsc::Receiver<Arc<Peer>>, chooses: bool) -> Arc<Peer
                 true => drop(candidates.spawn(greeted(peer))),
                 false => return peer,
             },
-            Some(Ok(Some(peer))) = candidates.join_next() => return peer,
+            Some(ended) = candidates.join_next() => if let Ok(Some(peer)) = ended {
+                return peer;
+            },
             else => std::future::pending().await,
         }
     }
@@ -408,6 +410,7 @@ fn distinct(ips: impl Iterator<Item = IpAddr>, port: u16) -> Vec<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::side::connected;
     use super::*;
 
     fn ips(texts: &[&str]) -> Vec<IpAddr> {
@@ -477,5 +480,29 @@ mod tests {
         assert_eq!(attempts.next(), None);
         attempts.lost(HELD);
         assert!(attempts.next().is_some_and(|wait| !wait.is_zero()));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_ends_without_a_hello_does_not_hide_the_one_that_says_it_later() {
+        let node = NodeId([7; 32]);
+        let ([near, ends], [second, far]) = tokio::join!(connected([node; 2]), connected([node; 2]));
+        drop(ends);
+        let (came_in, mut came) = mpsc::channel(MAX_STANDING);
+        let [first, second] =
+            [near, second].map(|connection| Peer::start(connection, PeerConfig::default(), None));
+        let first_ends = first.until_closed();
+        for peer in [first, second] {
+            came_in.send(peer).await.unwrap();
+        }
+        let greeting = async {
+            first_ends.await;
+            let _far = Peer::start(far, PeerConfig::default(), None);
+            std::future::pending::<()>().await;
+        };
+        let choosing = tokio::time::timeout(HELLO_LIMIT, choose(&mut came, true));
+        tokio::select! {
+            chosen = choosing => assert!(chosen.is_ok_and(|peer| peer.ended().is_none())),
+            () = greeting => {}
+        }
     }
 }

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use tempfile::TempDir;
 use towpath_api::GetRequest;
 use towpath_content::ticket::Secret;
-use towpath_content::tree::Encoder;
-use towpath_store::{ObjectKind, Store};
+use towpath_content::tree::{Encoder, Kind};
+use towpath_store::{About, ObjectKind, Store};
 
 use super::*;
 use crate::{Home, Options, Service, get};

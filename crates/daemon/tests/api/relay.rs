@@ -40,7 +40,7 @@ impl Relay {
     }
 
     /// Bytes that the daemon sent, since this was last asked.
-    pub fn sent(&self) -> u64 {
+    pub fn take_sent(&self) -> u64 {
         self.sent.swap(0, Ordering::Relaxed)
     }
 }

@@ -4,37 +4,31 @@
 //! under a temporary name, with what an interrupted copy left and what is still right of the file that it
 //! replaces, and takes its name in a batch with others.
 
+mod drawn;
+mod pieces;
+
 use std::ffi::OsStr;
-use std::io;
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use towpath_content::Oid;
-use towpath_content::pieces::{MIN_LOG2, Value};
+use towpath_content::pieces::Value;
 use towpath_content::tree::{Kind, Metadata, Time};
 use towpath_files::{BeforeNaming, FileError, Overwrite, RelPath, Staged, Stamp};
 use towpath_plugins::processor::{Object, Processors};
-use towpath_store::{About, hash_open_file};
-use towpath_transfer::intervals::Intervals;
 use towpath_transfer::object::CheckError;
-use towpath_transfer::{FetchError, Metadata as Labels, Outcome, Target};
+use towpath_transfer::{FetchError, Metadata as Labels, Outcome};
 
+use self::pieces::Older;
 use super::judge::Changes;
-use super::lookalikes::{Lookalike, Sought};
+use super::lookalikes::Found;
 use super::places::Place;
 use super::receiving::Receiving;
-use super::renames::WORTH_WAITING;
 use super::source::Located;
 use crate::lock::lock;
 use crate::partial::PartialFile;
-use crate::placing::Begun;
-
-/// A file that it replaces is worth reading if it has as many bytes.
-const WORTH_READING: u64 = 1 << (MIN_LOG2 + 1);
 
 /// What is known of a file when it is asked for.
 pub struct Wanted {
@@ -73,13 +67,7 @@ pub struct CopyFile {
     staged: Mutex<Option<Staged>>,
     partial: PartialFile,
     older: OnceLock<Older>,
-    lookalike: OnceLock<Lookalike>,
-}
-
-/// The file that it replaces, from which pieces are taken over that are the same.
-struct Older {
-    file: std::fs::File,
-    size: u64,
+    found: OnceLock<Found>,
 }
 
 /// What is to be done when a file has its name.
@@ -107,7 +95,7 @@ impl CopyFile {
             staged: Mutex::default(),
             partial: PartialFile::default(),
             older: OnceLock::new(),
-            lookalike: OnceLock::new(),
+            found: OnceLock::new(),
         })
     }
 
@@ -159,55 +147,6 @@ impl CopyFile {
         let Some(old) = &self.wanted.old else { return false };
         let Ok(placing) = self.receiving.placing() else { return false };
         placing.holds(&self.wanted.path, old, oid)
-    }
-
-    /// Whether its bytes may be here under an old name that is about to be deleted.
-    pub fn may_be_renamed(&self) -> bool {
-        let options = &self.receiving.options;
-        options.delete && self.wanted.changes.new && self.size() >= WORTH_WAITING
-    }
-
-    /// Looks for its bytes under an old name.
-    pub fn look_for_old_name(&self, oid: &Oid) {
-        self.receiving.find_renamed(oid, self.size(), *lock(&self.modified));
-    }
-
-    /// What another file of the destination may be like that has the same bytes; none for what replaces a file.
-    pub fn sought(&self) -> Option<Sought<'_>> {
-        let Wanted { path, size, metadata, .. } = &self.wanted;
-        let name = path.names().last().filter(|_| self.wanted.changes.new)?;
-        Some(Sought { name, size: *size, modified: metadata.modified })
-    }
-
-    /// The destination's root.
-    pub fn root(&self) -> Option<&Path> {
-        self.receiving.opened().map(|placing| &*placing.base)
-    }
-
-    /// Another file of the destination may have its bytes.
-    pub fn set_lookalike(&self, lookalike: Lookalike) {
-        let _ = self.lookalike.set(lookalike);
-    }
-
-    /// Whether another file of the destination may have its bytes.
-    pub fn has_lookalike(&self) -> bool {
-        self.lookalike.get().is_some()
-    }
-
-    /// Makes it of that other file. False: that has other bytes.
-    pub fn take_lookalike(&self, oid: &Oid) -> Result<bool, FileError> {
-        let (Some(Lookalike { path, stamp }), placing) = (self.lookalike.get(), self.receiving.placing()?)
-        else {
-            return Ok(false);
-        };
-        if stamp.size != self.size() || !placing.holds(path, stamp, oid) {
-            return Ok(false);
-        }
-        let Ok(file) = placing.destination.open_file(path, stamp) else { return Ok(false) };
-        let staged = self.fresh(stamp.size)?;
-        staged.body().copy_from(&file, stamp.size, self.sparse.load(Ordering::Relaxed))?;
-        *lock(&self.staged) = Some(staged);
-        self.finish_parts(oid)
     }
 
     /// It proved to be the same: at most its metadata changes.
@@ -285,86 +224,6 @@ impl CopyFile {
         made.map_err(|error| self.fail(&error)).is_ok()
     }
 
-    /// The older version that it is to be made of by a delta, open, and its bytes. None where pieces of it
-    /// are here already, from a copy that was interrupted.
-    pub fn base(&self) -> Option<(std::fs::File, u64)> {
-        let old = self.wanted.old.filter(|_| self.may_have_base())?;
-        let placing = self.receiving.opened()?;
-        let file = placing.destination.open_file(&self.wanted.path, &old).ok()?;
-        Some((file, old.size))
-    }
-
-    fn may_have_base(&self) -> bool {
-        let options = &self.receiving.options;
-        let is_wanted = !options.whole_file && !options.dry_run && self.wanted.compare.is_none();
-        is_wanted && self.receiving.opened().is_some_and(|placing| !placing.record.has_part(&self.key()))
-    }
-
-    /// The name of the older version in its place. Reads that unless the index knows it.
-    pub fn old_oid(&self) -> Option<Oid> {
-        let old = self.wanted.old.filter(|_| self.may_have_base())?;
-        let placing = self.receiving.opened()?;
-        let known = placing.known(&self.wanted.path, &old);
-        known.or_else(|| Some(placing.hash(&self.wanted.path, &old)?.oid))
-    }
-
-    /// Bytes of the older version in its place, if there is one.
-    pub fn old_size(&self) -> Option<u64> {
-        self.wanted.old.map(|old| old.size)
-    }
-
-    /// Its bytes come one part after the other.
-    pub fn begin_parts(&self) -> Result<(), FileError> {
-        let staged = self.fresh(self.size())?;
-        let is_large = self.size() > 1 << MIN_LOG2;
-        self.receiving.placing()?.note_part(&self.key(), &staged, is_large);
-        *lock(&self.staged) = Some(staged);
-        Ok(())
-    }
-
-    /// All of it is its base.
-    pub fn take_base(&self) -> Result<(), FileError> {
-        let (staged, base) = (lock(&self.staged), self.base());
-        let (Some(staged), Some((base, old))) = (&*staged, base) else { return Ok(()) };
-        staged.body().copy_from(&base, old.min(self.size()), self.sparse.load(Ordering::Relaxed))
-    }
-
-    /// The next part.
-    pub fn take_part(&self, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
-        let staged = lock(&self.staged);
-        let Some(staged) = &*staged else { return Ok(()) };
-        staged.body().write_piece(offset, bytes, self.sparse.load(Ordering::Relaxed))
-    }
-
-    /// All parts came: true if they are what the file is called, which then takes its name. Else nothing
-    /// of them is kept.
-    pub fn finish_parts(&self, oid: &Oid) -> Result<bool, FileError> {
-        let hashed = match &*lock(&self.staged) {
-            Some(staged) => {
-                hash_open_file(staged.body().file(), Path::new(OsStr::from_bytes(&self.wanted.shown))).ok()
-            }
-            None => None,
-        };
-        match hashed.filter(|hashed| hashed.oid == *oid) {
-            Some(hashed) => {
-                let values = hashed.values.unwrap_or_else(|| vec![*oid.digest()]);
-                self.finish(Some((*oid, values))).map(|()| true)
-            }
-            None => {
-                self.drop_parts();
-                Ok(false)
-            }
-        }
-    }
-
-    /// Nothing came of its parts.
-    pub fn drop_parts(&self) {
-        let staged = lock(&self.staged).take();
-        if let Some(Err(error)) = staged.map(Staged::discard) {
-            tracing::debug!(%error, "parts stay where they are");
-        }
-    }
-
     /// Copies it from where it is on this machine.
     pub fn copy_from(&self, file: &std::fs::File, seen: &Stamp) -> Result<(), FileError> {
         let staged = self.fresh(seen.size)?;
@@ -393,52 +252,12 @@ impl CopyFile {
         self.receiving.placing()?.destination.stage_content_for(&self.wanted.path, content, sparse)
     }
 
-    /// A temporary for it: what an interrupted copy left, else a new one, which shares the bytes of the file
-    /// that it replaces where the file system can do so; and where bytes are in it. They are all hashed before
-    /// they count.
-    fn open(&self, size: u64) -> Result<Begun, FileError> {
-        let placing = self.receiving.placing()?;
-        let key = self.key();
-        let reopen = |name: &str| placing.destination.reopen_staged_for(&self.wanted.path, name);
-        let older = self.open_older();
-        if let Some(left) = placing.left_of(&key, size, reopen)? {
-            older.into_iter().for_each(|older| drop(self.older.set(older)));
-            return Ok(left);
-        }
-        let staged = self.fresh(size)?;
-        placing.note_part(&key, &staged, self.wanted.size > 1 << MIN_LOG2);
-        let Some(older) = older else { return Ok((staged, Vec::new())) };
-        if staged.body().share(&older.file)? {
-            return Ok((staged, std::iter::once(0..older.size).collect()));
-        }
-        let _ = self.older.set(older);
-        Ok((staged, Vec::new()))
-    }
-
     /// Names what an interruption leaves of it: the same file at the same place goes on.
     fn key(&self) -> Oid {
         let Time { seconds, nanos } = *lock(&self.modified);
         let size = self.size();
         let state = [&seconds.to_le_bytes()[..], &nanos.to_le_bytes(), &size.to_le_bytes()].concat();
         Oid::of(&[self.wanted.path.as_bytes(), b"\0", &state].concat())
-    }
-
-    /// The file that it replaces, if that is worth reading; only a help.
-    fn open_older(&self) -> Option<Older> {
-        let old = self.wanted.old.filter(|old| old.size >= WORTH_READING)?;
-        if self.receiving.options.whole_file || self.size() < WORTH_READING {
-            return None;
-        }
-        let placing = self.receiving.placing().ok()?;
-        let file = placing.destination.open_file(&self.wanted.path, &old).ok()?;
-        Some(Older { file, size: old.size.min(self.size()) })
-    }
-
-    /// The older version, for bytes that are not in the temporary.
-    fn older_with(&self, range: &Range<u64>) -> Option<&Older> {
-        let is_in_temporary = |left: &Range<u64>| left.start <= range.start && range.end <= left.end;
-        let older = self.older.get().filter(|older| range.end <= older.size)?;
-        (!self.partial.existing().iter().any(is_in_temporary)).then_some(older)
     }
 
     fn finish(&self, content: Option<(Oid, Vec<Value>)>) -> Result<(), FileError> {
@@ -463,71 +282,6 @@ impl CopyFile {
         self.receiving.places.move_on();
         Ok(())
     }
-
-    /// Makes room up to `end`.
-    fn grow(&self, end: u64) -> io::Result<()> {
-        if end > self.size() {
-            let path = Path::new(OsStr::from_bytes(&self.wanted.shown));
-            let error = FileError::changed("write", path, "longer than its sender said");
-            return self.partial.note(Err(error));
-        }
-        self.partial.grow(end)
-    }
-}
-
-impl Target for CopyFile {
-    fn begin(&self, size: Option<u64>, _about: &About) -> io::Result<()> {
-        if self.partial.is_begun() {
-            return Ok(());
-        }
-        let opened = self.open(size.unwrap_or_else(|| self.size()));
-        let (staged, existing) = self.partial.note(opened)?;
-        self.partial.begin(staged.body(), existing);
-        *lock(&self.staged) = Some(staged);
-        Ok(())
-    }
-
-    fn existing(&self) -> Vec<Range<u64>> {
-        let mut existing = Intervals::default();
-        self.partial.existing().iter().for_each(|left| existing.insert(left.clone()));
-        self.older.get().into_iter().for_each(|older| existing.insert(0..older.size));
-        existing.iter().collect()
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.partial.read(offset, buf)
-    }
-
-    fn read_existing(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        match self.older_with(&(offset..offset + buf.len() as u64)) {
-            Some(older) => older.file.read_exact_at(buf, offset),
-            None => self.read(offset, buf),
-        }
-    }
-
-    fn keep(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        match self.older_with(&(offset..offset + bytes.len() as u64)) {
-            Some(_) => self.write(offset, bytes),
-            None => Ok(()),
-        }
-    }
-
-    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.grow(offset + bytes.len() as u64)?;
-        // What lies there already has to be written over, also with zeros.
-        let sparse = self.sparse.load(Ordering::Relaxed) && self.partial.existing().is_empty();
-        self.partial.write(offset, bytes, sparse)
-    }
-
-    fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
-        self.grow(range.end)?;
-        self.partial.write_zeros(&range)
-    }
-
-    fn complete(&self, oid: &Oid, size: u64, values: Vec<Value>) -> io::Result<()> {
-        self.partial.set_size(size)?;
-        self.partial.note(self.finish(Some((*oid, values))))
-    }
 }
 
 /// Whether something is a regular file.
@@ -540,9 +294,9 @@ mod tests {
     use towpath_files::Destination;
     use towpath_store::DiskStore;
 
-    use super::super::options::CopyOptions;
-    use super::super::talk::events;
     use super::*;
+    use crate::copy::options::CopyOptions;
+    use crate::copy::talk::events;
 
     /// What a sender says, how long it says it is, and whether it ends up in the file.
     fn take(content: &[u8], named: &[u8], size: u64) -> Option<Vec<u8>> {

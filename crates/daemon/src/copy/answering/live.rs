@@ -1,0 +1,69 @@
+//! Large files that the index does not know: named by a live object at once and hashed while their first pieces
+//! travel.
+
+use std::sync::Arc;
+
+use rustix::rand::{GetRandomFlags, getrandom};
+use towpath_api::ApiError;
+use towpath_content::Oid;
+use towpath_store::About;
+
+use super::Answering;
+use crate::copy::message::{Answers, Message};
+use crate::copy::sender::internal;
+use crate::copy::source::Located;
+use crate::errors;
+use crate::lock::lock;
+
+impl Answering {
+    /// Names a large file by a live object and hashes it meanwhile.
+    pub(super) fn stream(self: &Arc<Self>, entry: u64, located: Located) {
+        let this = Arc::clone(self);
+        let large = Arc::clone(&self.large);
+        self.runtime.spawn(async move {
+            let Ok(_permit) = large.acquire_owned().await else { return };
+            let working = tokio::task::spawn_blocking(move || {
+                if let Err(error) = this.stream_blocking(entry, located) {
+                    tracing::debug!(%error, "a large file could not be offered");
+                }
+            });
+            let _ = working.await;
+        });
+    }
+
+    fn stream_blocking(&self, entry: u64, located: Located) -> Result<(), ApiError> {
+        let mut random = [0; 32];
+        getrandom(&mut random[..], GetRandomFlags::empty()).map_err(|error| internal(&error.to_string()))?;
+        let live = Oid::Live(random);
+        let path = located.whole_path();
+        let opened = located.open().map_err(|error| errors::source(&error));
+        let answer = match &opened {
+            Ok(_) => self.named(entry, located.clone(), live),
+            Err(error) => self.refused(entry, &located, error),
+        };
+        self.say(Message::Answers(Answers { answers: vec![answer] }))?;
+        let file = opened?;
+        match self.store.put_open_file(file, &path, &live, &About::default()) {
+            Ok((content, _)) => {
+                // From here on the receiver may ask for it by its content.
+                let mut asked = lock(&self.asked);
+                if let Some(asked) = asked.get_mut(&entry)
+                    && asked.oids.insert(content)
+                {
+                    self.offers.add(content);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                let error = errors::store(&error);
+                // It stays on offer: the receiver is to learn from the store that it is lost, and may have
+                // said so already.
+                if let Some(asked) = lock(&self.asked).get_mut(&entry) {
+                    asked.is_told = true;
+                    self.tell_failed(&located, &error);
+                }
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! What the sender answers to each ask: the name of a file's content, or that and the content itself, or
+//! what makes it of the older version that the receiver has.
+//!
+//! ```text
+//!   Bases ──► signatures ┐          ┌ the index knows it ─────► its name
+//!   Asks  ──► a batch ───┴► read ───┤ little ─────────────────► name and content
+//!             (all cores)           │ changed ────────────────► name, then deltas or a patch
+//!                                   └ large and not known ────► a live name, then it is hashed
+//! ```
+//!
+//! What is asked for is hashed in batches on all cores and named by its content; a large file that the
+//! index does not know is named by a live object, so that its first pieces travel while the rest is being
+//! hashed.
+//!
+//! Contents go over another connection than ssh's pipe where the receiver opened one for them
+//! ([`Answering::carry`]): two programs less touch them. When that is lost, what went that way and was not
+//! settled is answered again.
+mod bases;
+mod in_parts;
+mod live;
+mod replies;
+mod saying;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use rayon::prelude::*;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, mpsc};
+use towpath_api::ApiError;
+use towpath_content::Oid;
+use towpath_plugins::direct::{ControlSender, Pace};
+use towpath_store::DiskStore;
+
+use self::bases::{Signed, Told};
+use self::replies::{Reply, hashed};
+use super::message::{Answer, Answers, Asks, Base, Delta, Message, violation};
+use super::offers::Offers;
+use super::outlines::Outlines;
+use super::reading::{Ask, Read, read, read_changed, read_patched};
+use super::source::Located;
+use super::talk::Events;
+use super::worth::Worth;
+use crate::errors;
+use crate::lock::lock;
+
+/// Files answered at once.
+const BATCH: usize = 256;
+/// A file up to this size is hashed before it is named.
+const HASH_FIRST: u64 = 64 << 20;
+/// Files of more bytes never go with their names.
+const INLINE: u32 = 64 << 10;
+/// Patches of files of more bytes are made one at a time: file and base are held.
+const LARGE_PATCH: u64 = 8 << 20;
+/// The hardest that a receiver may ask to pack: beyond, it takes much longer for little.
+const MOST_PACKED: u32 = 12;
+/// Larger files hashed at once: each takes a thread, and the receiver follows at most 8.
+const LIVE: usize = 4;
+
+/// Answers what one receiver asks.
+pub struct Answering {
+    store: Arc<DiskStore>,
+    offers: Arc<Offers>,
+    control: ControlSender,
+    events: Events,
+    runtime: Handle,
+    /// Files asked for and not settled.
+    asked: Mutex<HashMap<u64, Asked>>,
+    large: Arc<Semaphore>,
+    /// What the receiver has of files that it is about to ask for.
+    bases: Mutex<Signed>,
+    /// Files whose base is not here: they are asked for again.
+    lacking: Mutex<HashMap<u64, Located>>,
+    /// One patch of large files at a time.
+    patching: Mutex<()>,
+    /// The way for contents beside `control`.
+    beside: Mutex<Option<ControlSender>>,
+    /// zstd's level for answers; 0: they go as they are.
+    pack: AtomicU32,
+    /// Whether that is worth it.
+    packing: Mutex<Worth>,
+    /// How fast contents may go.
+    pace: Pace,
+    /// Deltas may come in two steps.
+    takes_outlines: AtomicBool,
+    outlines: Outlines,
+}
+
+/// A file that was asked for.
+pub struct Asked {
+    /// Where it is.
+    pub located: Located,
+    /// The names it was given.
+    oids: HashSet<Oid>,
+    /// The person knows that it can't be read.
+    pub is_told: bool,
+    /// Its content went beside the first connection, with so many bytes.
+    beside: Option<u64>,
+}
+
+impl Asked {
+    fn new(located: Located) -> Self {
+        Self { located, oids: HashSet::new(), is_told: false, beside: None }
+    }
+}
+
+impl Answering {
+    /// Nothing asked yet; answers go over `control`, contents at no more than `limit_rate` bytes a second
+    /// unless that is 0. Must be made within a runtime.
+    pub fn new(
+        store: Arc<DiskStore>,
+        offers: Arc<Offers>,
+        control: ControlSender,
+        events: Events,
+        limit_rate: u64,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            offers,
+            control,
+            events,
+            runtime: Handle::current(),
+            asked: Mutex::default(),
+            large: Arc::new(Semaphore::new(LIVE)),
+            bases: Mutex::default(),
+            lacking: Mutex::default(),
+            patching: Mutex::default(),
+            beside: Mutex::default(),
+            pack: AtomicU32::new(0),
+            packing: Mutex::default(),
+            pace: Pace::new(limit_rate),
+            takes_outlines: AtomicBool::new(false),
+            outlines: Outlines::new(),
+        })
+    }
+
+    /// Keeps what the receiver has of files that it is about to ask for.
+    pub fn take_bases(&self, bases: Vec<Base>) -> Result<(), ApiError> {
+        let mut signed = lock(&self.bases);
+        let is_within = bases.into_iter().all(|base| signed.add(base));
+        if is_within { Ok(()) } else { Err(violation("more signatures than it may have files")) }
+    }
+
+    /// Outlines that the receiver was told.
+    pub const fn outlines(&self) -> &Outlines {
+        &self.outlines
+    }
+
+    /// The files that are asked for, with what was told of their bases; `take` finds those asked for the
+    /// first time. None if one of them can't be.
+    pub fn locate(&self, asks: Asks, take: impl Fn(u64) -> Option<Located>) -> Option<Vec<Ask>> {
+        let Asks { entries, compare, inline, pack, takes_outlines } = asks;
+        self.takes_outlines.store(takes_outlines, Ordering::Relaxed);
+        self.pack.store(pack.min(MOST_PACKED), Ordering::Relaxed);
+        let all = entries.into_iter().map(|entry| (entry, false, inline.min(INLINE).into()));
+        let all = all.chain(compare.into_iter().map(|entry| (entry, true, 0)));
+        let mut signed = lock(&self.bases);
+        let located = all.map(|(entry, compare, inline)| {
+            let Told { signatures: base, older, in_parts } = signed.take(entry);
+            let lacking = || lock(&self.lacking).remove(&entry);
+            let located = take(entry).or_else(lacking)?;
+            Some(Ask { entry, compare, inline, is_again: false, base, older, in_parts, located })
+        });
+        located.collect()
+    }
+
+    /// A file is settled: what was asked of it, if it was.
+    pub fn forget(&self, entry: u64) -> Option<Asked> {
+        lock(&self.lacking).remove(&entry);
+        let asked = lock(&self.asked).remove(&entry)?;
+        asked.oids.iter().for_each(|oid| self.offers.remove(oid));
+        Some(asked)
+    }
+
+    /// Answers what the receiver asks until it says no more. Blocks.
+    pub fn answer_all(self: &Arc<Self>, mut asks: mpsc::UnboundedReceiver<Vec<Ask>>) -> Result<(), ApiError> {
+        while let Some(mut batch) = asks.blocking_recv() {
+            while batch.len() < BATCH
+                && let Ok(more) = asks.try_recv()
+            {
+                batch.extend(more);
+            }
+            while !batch.is_empty() {
+                let rest = batch.split_off(together(&batch));
+                let signed = batch.iter().flat_map(|ask| &ask.base).map(Bytes::len).sum();
+                self.answer(std::mem::replace(&mut batch, rest))?;
+                lock(&self.bases).answered(signed);
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(self: &Arc<Self>, files: Vec<Ask>) -> Result<(), ApiError> {
+        let (mut answers, mut rest) = (Vec::with_capacity(files.len()), Vec::new());
+        let (files, changed): (Vec<_>, Vec<_>) = files.into_iter().partition(|ask| !ask.has_base());
+        for ask in files {
+            match self.known(&ask) {
+                Some(oid) => {
+                    let answer = self.named(ask.entry, ask.located, oid);
+                    answers.push(Answer { is_again: ask.is_again, ..answer });
+                }
+                None if ask.located.stamp.size > HASH_FIRST && !ask.compare => {
+                    self.stream(ask.entry, ask.located);
+                }
+                None => rest.push(ask),
+            }
+        }
+        rest.extend(changed);
+        let read_one = |ask: Ask| match (&ask.base[..], &ask.older) {
+            (_, Some(older)) if !ask.compare => (self.read_patched(&ask, older), ask),
+            ([signature], _) if !ask.compare => (read_changed(&ask, signature), ask),
+            _ => (read(&ask), ask),
+        };
+        let read: Vec<_> = rest.into_par_iter().with_max_len(4).map(read_one).collect();
+        let records: Vec<_> = read.iter().filter_map(|(read, _)| hashed(read.as_ref().ok()?)).collect();
+        if !records.is_empty() {
+            self.store.remember(&records).map_err(|error| errors::store(&error))?;
+        }
+        let (mut in_parts, mut patches, mut patched_parts) = (Vec::new(), Vec::new(), Vec::new());
+        for (read, ask) in read {
+            let is_again = ask.is_again;
+            match self.reply(read, ask) {
+                Reply::Whole(answer) => answers.push(Answer { is_again, ..answer }),
+                Reply::Patch(answer, patch) => patches.push((answer, patch)),
+                Reply::Parts(answer, located, base) => in_parts.push((answer, located, base)),
+                Reply::Patches(answer, located, older) => patched_parts.push((answer, located, older)),
+            }
+        }
+        self.say_answers(answers)?;
+        // Each behind its own answer: the receiver takes one such file at a time.
+        for (answer, patch) in patches {
+            let entry = answer.entry;
+            self.say(Message::Answers(Answers { answers: vec![answer] }))?;
+            self.say_part(Delta { entry, ..Delta::default() }, patch)?;
+        }
+        for (answer, located, older) in patched_parts {
+            let entry = answer.entry;
+            self.say(Message::Answers(Answers { answers: vec![answer] }))?;
+            self.say_patches(entry, &located, &older)?;
+        }
+        for (answer, located, base) in in_parts {
+            let entry = answer.entry;
+            self.say(Message::Answers(Answers { answers: vec![answer] }))?;
+            self.say_parts(entry, &located, &base)?;
+        }
+        Ok(())
+    }
+
+    fn read_patched(&self, ask: &Ask, older: &Oid) -> Result<Read, ApiError> {
+        let _alone = (ask.located.stamp.size > LARGE_PATCH).then(|| lock(&self.patching));
+        let level = self.pack.load(Ordering::Relaxed).max(1) as i32;
+        read_patched(ask, older, &*self.store, level)
+    }
+}
+
+/// How many files from the front are answered in one go: the first bytes of none should wait long
+/// for the hash of others.
+fn together(batch: &[Ask]) -> usize {
+    let mut bytes = 0;
+    let is_little = |ask: &&Ask| {
+        bytes += ask.located.stamp.size;
+        bytes <= HASH_FIRST
+    };
+    batch.iter().take(BATCH).take_while(is_little).count().max(1)
+}

@@ -1,0 +1,310 @@
+//! The files of the destination, by what a new file may have in common with one of them: size and time, or a path that
+//! differs in version numbers alone.
+//!
+//! Looked at once, beside the walk; what it tells may be over by the time it is used, and proves nothing.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use towpath_content::tree::Time;
+use towpath_files::{
+    FileError, HardLinks, Prune, RelPath, ScanOptions, Scanned, Stamp, is_temporary_name, scan_pruned,
+};
+
+use super::deltas;
+use super::versions::pattern;
+
+/// A file of fewer bytes comes as fast as its name.
+const LEAST: u64 = 256;
+/// Of larger ones none is taken for the same: they are found by searching, which needs no file that is the same from end
+/// to end.
+const MOST: u64 = 4 << 20;
+/// Files of the destination that are kept in mind.
+const MAX_KNOWN: usize = 200_000;
+/// Files of the same size that are compared with a new one.
+const MAX_COMPARED: usize = 1024;
+/// The version before is not more than so many times as large, or as small.
+const MOST_GROWN: u64 = 2;
+
+/// What a new file is like.
+#[derive(Debug, Clone, Copy)]
+pub struct Sought<'a> {
+    /// Below the destination's root.
+    pub path: &'a RelPath,
+    /// Bytes.
+    pub size: u64,
+    /// Last modification.
+    pub modified: Time,
+}
+
+/// A file of the destination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Present {
+    /// Below the destination's root.
+    pub path: RelPath,
+    /// What it looked like.
+    pub stamp: Stamp,
+}
+
+/// How much alike two files of the same size are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Likeness {
+    /// No others have this size.
+    Size,
+    /// They have the same name.
+    Name,
+    /// They were modified at the same time.
+    Time,
+    /// Both.
+    TimeAndName,
+}
+
+/// Which numbers two paths differ in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renumbered {
+    /// Those of directories alone: `v1/file`, `v2/file`.
+    Directory,
+    /// Also those of the name: `file.1`, `file.2`. It may as well be one of many that have nothing to do with another.
+    Name,
+}
+
+/// See the head of this module.
+#[derive(Debug, Default)]
+pub struct Catalogue {
+    /// By size and then by time.
+    files: Vec<Present>,
+    /// Hashes of their paths without numbers, and which files these are: by hash, and so by size.
+    unnumbered: Vec<(u64, u32)>,
+}
+
+impl Catalogue {
+    /// Looks at what is below `root`, but not in other file systems.
+    pub fn of(root: &Path, is_over: &AtomicBool) -> Self {
+        let options = ScanOptions { one_file_system: true, ..ScanOptions::default() };
+        let (mut files, mut dirs) = (Vec::new(), Vec::new());
+        let visit = &mut |step| {
+            match step {
+                Scanned::Enter(found) => dirs.push(found.entry.name),
+                Scanned::Leave => drop(dirs.pop()),
+                Scanned::Leaf(found) if found.file.is_some() && LEAST <= found.stamp.size => {
+                    // The first name is the root's.
+                    let names = dirs.iter().skip(1).chain([&found.entry.name]);
+                    let path = RelPath::new(names);
+                    files.extend(path.ok().map(|path| Present { path, stamp: found.stamp }));
+                }
+                Scanned::Leaf(_) | Scanned::Failed(_) => {}
+            }
+            if files.len() < MAX_KNOWN && !is_over.load(Ordering::Relaxed) { Ok(()) } else { Err(()) }
+        };
+        // What can't be read is no help, and that is all.
+        let _ = scan_pruned(root, &options, &mut HardLinks::default(), &mut NoTemporaries, visit);
+        Self::sorted(files)
+    }
+
+    fn sorted(mut files: Vec<Present>) -> Self {
+        files.sort_unstable_by_key(|file| (file.stamp.size, file.stamp.modified));
+        let keys = |(index, file): (u32, &Present)| keys(&file.path).map(move |(_, key)| (key, index));
+        let mut unnumbered: Vec<_> = (0..).zip(&files).flat_map(keys).collect();
+        unnumbered.sort_unstable();
+        unnumbered.dedup();
+        Self { files, unnumbered }
+    }
+
+    /// The file that is most like this one.
+    pub fn like(&self, file: &Sought<'_>) -> Option<(&Present, Likeness)> {
+        if !(LEAST..=MOST).contains(&file.size) {
+            return None;
+        }
+        let of_size = range(&self.files, |stamp| stamp.size, file.size);
+        let of_time = self.of_size_and_time(file);
+        let others = of_time.iter().chain(of_size).take(MAX_COMPARED);
+        let is_only_one = of_size.len() == 1;
+        let likeness = |other: &Present| {
+            let is_named_so = other.path.names().last() == file.path.names().last();
+            match (other.stamp.modified == file.modified, is_named_so) {
+                (true, true) => Some(Likeness::TimeAndName),
+                (true, false) => Some(Likeness::Time),
+                (false, true) => Some(Likeness::Name),
+                (false, false) => is_only_one.then_some(Likeness::Size),
+            }
+        };
+        let alike = others.filter_map(|other| Some((other, likeness(other)?)));
+        alike.max_by_key(|(_, likeness)| *likeness)
+    }
+
+    /// The file that this one is probably another version of, the one nearest in size if there are several. A large one
+    /// that has the size and time of quite another file was rather moved, and is found by searching.
+    pub fn renumbered(&self, file: &Sought<'_>) -> Option<(&Present, Renumbered)> {
+        let moved = if file.size > MOST { self.of_size_and_time(file) } else { &[] };
+        let found = keys(file.path).find_map(|(which, key)| Some((self.nearest(key, file.size)?, which)));
+        found.filter(|(found, _)| moved.is_empty() || moved.contains(found))
+    }
+
+    fn of_size_and_time(&self, file: &Sought<'_>) -> &[Present] {
+        range(range(&self.files, |stamp| stamp.size, file.size), |stamp| stamp.modified, file.modified)
+    }
+
+    fn nearest(&self, key: u64, size: u64) -> Option<&Present> {
+        let start = self.unnumbered.partition_point(|(other, _)| *other < key);
+        let end = self.unnumbered.partition_point(|(other, _)| *other <= key);
+        let alike = &self.unnumbered[start..end];
+        let present = |(_, index): &(u64, u32)| self.files.get(*index as usize);
+        let smaller = alike.partition_point(|it| present(it).is_some_and(|other| other.stamp.size < size));
+        let nearest =
+            alike[smaller.saturating_sub(1)..alike.len().min(smaller + 1)].iter().filter_map(present);
+        let nearest = nearest.min_by_key(|other| other.stamp.size.abs_diff(size))?;
+        may_be_version(nearest.stamp.size, size).then_some(nearest)
+    }
+}
+
+/// Whether sizes don't tell against one being a version of the other, and a delta can be made.
+fn may_be_version(old: u64, new: u64) -> bool {
+    old.max(new) / MOST_GROWN <= old.min(new) && deltas::parts(old, new).is_some()
+}
+
+/// What paths have in common that differ in numbers: first in those of their directories, then also in those of their
+/// names.
+fn keys(path: &RelPath) -> impl Iterator<Item = (Renumbered, u64)> + use<> {
+    let (dir, name) = path.split().unwrap_or_default();
+    let (dir, unnumbered) = (pattern(dir.as_bytes()), pattern(name));
+    let key = |name: &[u8]| {
+        let mut hasher = DefaultHasher::new();
+        (&dir, name).hash(&mut hasher);
+        hasher.finish()
+    };
+    [(Renumbered::Directory, key(name)), (Renumbered::Name, key(&unnumbered))].into_iter()
+}
+
+/// Those of sorted files that have this key.
+fn range<K: Ord>(files: &[Present], key: impl Fn(&Stamp) -> K, wanted: K) -> &[Present] {
+    let start = files.partition_point(|file| key(&file.stamp) < wanted);
+    let end = files.partition_point(|file| key(&file.stamp) <= wanted);
+    &files[start..end]
+}
+
+/// What is being written, by this copy or another one, is not looked at.
+struct NoTemporaries;
+
+impl Prune for NoTemporaries {
+    fn enter(&mut self, _: BorrowedFd<'_>, _: &RelPath) -> Result<(), FileError> {
+        Ok(())
+    }
+
+    fn leave(&mut self) {}
+
+    fn shows(&mut self, path: &RelPath, _: bool) -> bool {
+        !path.names().last().is_some_and(is_temporary_name)
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    pub const fn at(seconds: i64) -> Time {
+        Time { seconds, nanos: 0 }
+    }
+
+    /// A catalogue of files with these paths, sizes and times.
+    pub fn catalogue(files: &[(&str, u64, i64)]) -> Catalogue {
+        let file = |&(path, size, seconds): &(&str, u64, i64)| Present {
+            path: path_of(path),
+            stamp: Stamp { size, modified: at(seconds), ..Stamp::default() },
+        };
+        Catalogue::sorted(files.iter().map(file).collect())
+    }
+
+    /// A path.
+    pub fn path_of(path: &str) -> RelPath {
+        RelPath::new(path.split('/')).unwrap()
+    }
+
+    #[test]
+    fn a_table_of_likenesses() {
+        let catalogue = catalogue(&[
+            ("a/one", 1000, 1),
+            ("a/two", 1000, 1),
+            ("b/two", 1000, 2),
+            ("c/alone", 2000, 1),
+            ("little", 10, 1),
+            ("large", 5 << 20, 1),
+        ]);
+        for (name, size, seconds, like) in [
+            ("two", 1000, 1, Some(("a/two", Likeness::TimeAndName))),
+            ("other", 1000, 2, Some(("b/two", Likeness::Time))),
+            ("one", 1000, 2, Some(("b/two", Likeness::Time))),
+            ("one", 1000, 3, Some(("a/one", Likeness::Name))),
+            ("other", 1000, 3, None),
+            ("other", 2000, 3, Some(("c/alone", Likeness::Size))),
+            ("alone", 2001, 1, None),
+            ("little", 10, 1, None),
+            ("large", 5 << 20, 1, None),
+        ] {
+            let found = catalogue.like(&Sought { path: &path_of(name), size, modified: at(seconds) });
+            let like = like.map(|(path, likeness)| (path.as_bytes(), likeness));
+            assert_eq!(
+                found.map(|(file, likeness)| (file.path.as_bytes(), likeness)),
+                like,
+                "{name} {seconds}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_table_of_versions() {
+        let catalogue = catalogue(&[
+            ("lib/libx.so.1.31.0", 300_000, 1),
+            ("lib/libx.so.1.2", 100_000, 1),
+            ("lib/liby.so.1", 300_000, 1),
+            ("pkg-1.9/a1.h", 5000, 1),
+            ("pkg-1.9/a2.h", 6000, 1),
+            ("pkg-1.9/large", 256 << 20, 1),
+            ("pkg-1.9/larger", (256 << 20) + 1, 1),
+        ]);
+        use Renumbered::{Directory, Name};
+        for (path, size, found) in [
+            ("lib/libx.so.1.31.1", 310_000, Some(("lib/libx.so.1.31.0", Name))),
+            ("lib/libx.so.1.31.1", 190_000, Some(("lib/libx.so.1.2", Name))),
+            ("lib/libx.so.1.31.1", 600_000, Some(("lib/libx.so.1.31.0", Name))),
+            ("lib/libx.so.1.31.1", 900_000, None),
+            ("lib/libx.so.1.31.1", 30_000, None),
+            ("lib/libz.so.1.31.1", 300_000, None),
+            ("other/libx.so.1.31.1", 300_000, None),
+            ("pkg-1.10/a1.h", 6000, Some(("pkg-1.9/a1.h", Directory))),
+            ("pkg-1.10/a3.h", 5900, Some(("pkg-1.9/a2.h", Name))),
+            ("pkg-1.10/large", 256 << 20, Some(("pkg-1.9/large", Directory))),
+            ("pkg-1.10/larger", 256 << 20, None),
+        ] {
+            let given = catalogue.renumbered(&Sought { path: &path_of(path), size, modified: at(9) });
+            let given = given.map(|(present, which)| (present.path.as_bytes(), which));
+            assert_eq!(given, found.map(|(path, which)| (path.as_bytes(), which)), "{path} {size}");
+        }
+    }
+
+    #[test]
+    fn of_a_hundred_thousand_names_that_differ_in_their_numbers_one_is_found_at_once() {
+        let many: Vec<_> = (0..100_000).map(|number| format!("photos/{number}.jpg")).collect();
+        let many: Vec<_> = (300..).zip(&many).map(|(size, path)| (path.as_str(), size, 1)).collect();
+        let catalogue = catalogue(&many);
+        let path = path_of("photos/1000000.jpg");
+        for size in 50_000..60_000 {
+            let (found, _) = catalogue.renumbered(&Sought { path: &path, size, modified: at(9) }).unwrap();
+            assert_eq!(found.stamp.size, size);
+        }
+    }
+
+    #[test]
+    fn what_has_size_and_time_of_another_large_file_was_moved() {
+        let catalogue = catalogue(&[("wal/0001", 16 << 20, 2), ("old/segment", 16 << 20, 1)]);
+        for (path, seconds, found) in
+            [("wal/0003", 1, None), ("wal/0003", 3, Some("wal/0001")), ("wal/0003", 2, Some("wal/0001"))]
+        {
+            let sought = Sought { path: &path_of(path), size: 16 << 20, modified: at(seconds) };
+            let given = catalogue.renumbered(&sought).map(|(present, _)| present.path.as_bytes());
+            assert_eq!(given, found.map(str::as_bytes), "{path} {seconds}");
+        }
+    }
+}

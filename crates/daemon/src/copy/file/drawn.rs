@@ -1,0 +1,163 @@
+//! A file that is made of others which are here, whole or in part: of one that has the same content, or by deltas of an
+//! older version.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use towpath_content::Oid;
+use towpath_content::pieces::MIN_LOG2;
+use towpath_files::{FileError, RelPath, Staged, Stamp};
+use towpath_store::hash_open_file;
+
+use super::{CopyFile, Wanted};
+use crate::copy::catalogue::{Present, Sought};
+use crate::copy::lookalikes::Found;
+use crate::copy::renames::WORTH_WAITING;
+use crate::lock::lock;
+
+impl CopyFile {
+    /// What another file of the destination may be like that has the same bytes; none for what replaces a file.
+    pub fn sought(&self) -> Option<Sought<'_>> {
+        let Wanted { path, size, metadata, .. } = &self.wanted;
+        self.wanted.changes.new.then_some(Sought { path, size: *size, modified: metadata.modified })
+    }
+
+    /// The destination's root.
+    pub fn root(&self) -> Option<&Path> {
+        self.receiving.opened().map(|placing| &*placing.base)
+    }
+
+    /// Another file of the destination may have its bytes, or most of them.
+    pub fn set_found(&self, found: Found) {
+        let _ = self.found.set(found);
+    }
+
+    /// Whether another file of the destination may have its bytes.
+    pub fn has_lookalike(&self) -> bool {
+        matches!(self.found.get(), Some(Found::Same(_)))
+    }
+
+    /// Whether it is made of an older version that has another name.
+    pub fn has_renamed_base(&self) -> bool {
+        matches!(self.found.get(), Some(Found::Older(_)))
+    }
+
+    /// Makes it of that other file. False: that has other bytes.
+    pub fn take_lookalike(&self, oid: &Oid) -> Result<bool, FileError> {
+        let (Some(Found::Same(Present { path, stamp })), placing) =
+            (self.found.get(), self.receiving.placing()?)
+        else {
+            return Ok(false);
+        };
+        if stamp.size != self.size() || !placing.holds(path, stamp, oid) {
+            return Ok(false);
+        }
+        let Ok(file) = placing.destination.open_file(path, stamp) else { return Ok(false) };
+        let staged = self.fresh(stamp.size)?;
+        staged.body().copy_from(&file, stamp.size, self.sparse.load(Ordering::Relaxed))?;
+        *lock(&self.staged) = Some(staged);
+        self.finish_parts(oid)
+    }
+
+    /// Whether its bytes may be here under an old name that is about to be deleted.
+    pub fn may_be_renamed(&self) -> bool {
+        let options = &self.receiving.options;
+        options.delete && self.wanted.changes.new && self.size() >= WORTH_WAITING
+    }
+
+    /// Looks for its bytes under an old name.
+    pub fn look_for_old_name(&self, oid: &Oid) {
+        self.receiving.find_renamed(oid, self.size(), *lock(&self.modified));
+    }
+
+    /// The older version that it is to be made of by a delta, open, and its bytes. None where pieces of it
+    /// are here already, from a copy that was interrupted.
+    pub fn base(&self) -> Option<(std::fs::File, u64)> {
+        let (path, old) = self.older_version().filter(|_| self.may_have_base())?;
+        let placing = self.receiving.opened()?;
+        let file = placing.destination.open_file(path, old).ok()?;
+        Some((file, old.size))
+    }
+
+    /// What is probably an older version: what lies in its place, or else what was found for it.
+    fn older_version(&self) -> Option<(&RelPath, &Stamp)> {
+        match (&self.wanted.old, self.found.get()) {
+            (Some(old), _) => Some((&self.wanted.path, old)),
+            (None, Some(Found::Older(Present { path, stamp }))) => Some((path, stamp)),
+            (None, _) => None,
+        }
+    }
+
+    fn may_have_base(&self) -> bool {
+        let options = &self.receiving.options;
+        let is_wanted = !options.whole_file && !options.dry_run && self.wanted.compare.is_none();
+        is_wanted && self.receiving.opened().is_some_and(|placing| !placing.record.has_part(&self.key()))
+    }
+
+    /// The name of the older version that is here. Reads that unless the index knows it.
+    pub fn old_oid(&self) -> Option<Oid> {
+        let (path, old) = self.older_version().filter(|_| self.may_have_base())?;
+        let placing = self.receiving.opened()?;
+        let known = placing.known(path, old);
+        known.or_else(|| Some(placing.hash(path, old)?.oid))
+    }
+
+    /// Bytes of the older version that is here, if there is one.
+    pub fn old_size(&self) -> Option<u64> {
+        self.older_version().map(|(_, old)| old.size)
+    }
+
+    /// Its bytes come one part after the other.
+    pub fn begin_parts(&self) -> Result<(), FileError> {
+        let staged = self.fresh(self.size())?;
+        let is_large = self.size() > 1 << MIN_LOG2;
+        self.receiving.placing()?.note_part(&self.key(), &staged, is_large);
+        *lock(&self.staged) = Some(staged);
+        Ok(())
+    }
+
+    /// All of it is its base.
+    pub fn take_base(&self) -> Result<(), FileError> {
+        let (staged, base) = (lock(&self.staged), self.base());
+        let (Some(staged), Some((base, old))) = (&*staged, base) else { return Ok(()) };
+        staged.body().copy_from(&base, old.min(self.size()), self.sparse.load(Ordering::Relaxed))
+    }
+
+    /// The next part.
+    pub fn take_part(&self, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
+        let staged = lock(&self.staged);
+        let Some(staged) = &*staged else { return Ok(()) };
+        staged.body().write_piece(offset, bytes, self.sparse.load(Ordering::Relaxed))
+    }
+
+    /// All parts came: true if they are what the file is called, which then takes its name. Else nothing
+    /// of them is kept.
+    pub fn finish_parts(&self, oid: &Oid) -> Result<bool, FileError> {
+        let hashed = match &*lock(&self.staged) {
+            Some(staged) => {
+                hash_open_file(staged.body().file(), Path::new(OsStr::from_bytes(&self.wanted.shown))).ok()
+            }
+            None => None,
+        };
+        match hashed.filter(|hashed| hashed.oid == *oid) {
+            Some(hashed) => {
+                let values = hashed.values.unwrap_or_else(|| vec![*oid.digest()]);
+                self.finish(Some((*oid, values))).map(|()| true)
+            }
+            None => {
+                self.drop_parts();
+                Ok(false)
+            }
+        }
+    }
+
+    /// Nothing came of its parts.
+    pub fn drop_parts(&self) {
+        let staged = lock(&self.staged).take();
+        if let Some(Err(error)) = staged.map(Staged::discard) {
+            tracing::debug!(%error, "parts stay where they are");
+        }
+    }
+}

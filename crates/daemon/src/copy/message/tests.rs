@@ -1,0 +1,233 @@
+//! Every message's bytes, and what is refused.
+
+use towpath_content::Oid;
+use towpath_content::node_id::hex;
+
+use super::*;
+
+/// One message a line, hexadecimal, then what it is. `UPDATE_VECTORS=1` writes it anew.
+const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/vectors/copy.txt");
+/// Bytes that are no message.
+const REFUSED: [(&str, &[u8]); 5] = [
+    ("refused: message 19, which is not known", b"\x9a\x01\x00"),
+    ("refused: a packed message that is no zstd frame", b"\x82\x01\x03tow"),
+    ("refused: an entries message shorter than it says", b"\x22\x05tow"),
+    ("refused: considered, not a number", b"\x32\x01a"),
+    ("refused: no Protocol Buffers", b"\xff\xff\xff"),
+];
+
+fn starts() -> [(&'static str, Message); 2] {
+    let push = Start {
+        version: VERSION,
+        destination: Bytes::from_static(b"/srv/www"),
+        source_count: 1,
+        is_contents: true,
+        options: Bytes::from_static(br#"{"delete":true}"#),
+        addresses: vec!["192.0.2.1:7000".into()],
+        ..Start::default()
+    };
+    let pull = Start {
+        version: VERSION,
+        is_sender: true,
+        is_cp: true,
+        sources: vec![Bytes::from_static(b"a"), Bytes::from_static(b"\xff")],
+        options: Bytes::from_static(br#"{"via":"ssh"}"#),
+        ..Start::default()
+    };
+    [
+        ("start: be the receiver of a tow sync", Message::Start(push)),
+        ("start: be the sender of a tow cp", Message::Start(pull)),
+    ]
+}
+
+fn answers() -> [(&'static str, Message); 9] {
+    let named = Answer {
+        entry: 300,
+        oid: Bytes::copy_from_slice(&Oid::of(b"x").to_bytes()),
+        size: 1,
+        seconds: -1,
+        nanos: 999_999_999,
+        ..Answer::default()
+    };
+    let sparse = Answer { entry: 301, is_sparse: true, ..named.clone() };
+    let whole = Answer { entry: 302, content: Bytes::from_static(b"x"), ..named.clone() };
+    let again = Answer { is_again: true, ..whole.clone() };
+    let delta = Answer { content: Bytes::from_static(b"delta"), is_delta: true, ..whole.clone() };
+    let parts = Answer { entry: 303, parts: 2, ..named.clone() };
+    let patch = Answer { is_delta: false, is_patch: true, ..delta.clone() };
+    let same = Answer { entry: 305, oid: Bytes::new(), is_same: true, ..named.clone() };
+    let lacking = Answer { entry: 304, lacks_base: true, ..Answer::default() };
+    let unreadable = Answer { entry: 1, ..Answer::default() };
+    [
+        (
+            "answers: the content of entry 300, and of 301, which has holes",
+            Message::Answers(Answers { answers: vec![named, sparse] }),
+        ),
+        ("answers: entry 302 with its content", Message::Answers(Answers { answers: vec![whole] })),
+        ("answers: entry 302 with its content once more", Message::Answers(Answers { answers: vec![again] })),
+        ("answers: entry 302 as a delta", Message::Answers(Answers { answers: vec![delta] })),
+        ("answers: entry 303 comes as two deltas", Message::Answers(Answers { answers: vec![parts] })),
+        ("answers: entry 302 as a patch", Message::Answers(Answers { answers: vec![patch] })),
+        ("answers: entry 305 is its base", Message::Answers(Answers { answers: vec![same] })),
+        ("answers: the base of entry 304 is not here", Message::Answers(Answers { answers: vec![lacking] })),
+        ("answers: entry 1 can't be read", Message::Answers(Answers { answers: vec![unreadable] })),
+    ]
+}
+
+fn messages() -> Vec<(&'static str, Message)> {
+    let json = Bytes::from_static;
+    let rest = [
+        (
+            "ready: a sender that takes bases",
+            Message::Ready(Ready {
+                addresses: vec!["[2001:db8::1]:7001".into()],
+                sources: 2,
+                takes_bases: true,
+            }),
+        ),
+        (
+            "fatal",
+            Message::Fatal(Fatal { error: json(br#"{"kind":"no_space","message":"the disk is full"}"#) }),
+        ),
+        ("entries: the beginning of a descriptor", Message::Entries(Bytes::from_static(b"towt\x01"))),
+        ("entries: their end", Message::Entries(Bytes::new())),
+        ("incomplete", Message::Incomplete(Empty {})),
+        ("considered: entries 0 to 1023", Message::Considered(1024)),
+        (
+            "asks: entries 1 and 300, with their content up to 64 KiB, and 2 to compare",
+            Message::Asks(Asks {
+                entries: vec![1, 300],
+                compare: vec![2],
+                inline: 65536,
+                pack: 0,
+                takes_outlines: false,
+            }),
+        ),
+        (
+            "settled: 1 is in place, 2 is dropped, 3 was the same, 4 was lost",
+            Message::Settled(Settled {
+                placed: vec![1],
+                dropped: vec![2],
+                unchanged: vec![Unchanged { entry: 3, inode: 12, seconds: -1, nanos: 5 }],
+                lost: vec![4],
+            }),
+        ),
+        ("event", Message::Event(json(br#"{"event":"deleted","path":"old","is_dir":false}"#))),
+        ("finished", Message::Finished(json(br#"{"transferred":1}"#))),
+        ("closed: entry 7", Message::Closed(7)),
+        ("carry: contents are to come over this connection", Message::Carry(Empty {})),
+        (
+            "asks: entry 1, and answers are worth packing with level 9",
+            Message::Asks(Asks { entries: vec![1], pack: 9, ..Asks::default() }),
+        ),
+        (
+            "bases: of entry 300, of two parts",
+            Message::Bases(Bases {
+                bases: vec![Base {
+                    entry: 300,
+                    signatures: vec![json(b"one"), json(b"two")],
+                    ..Base::default()
+                }],
+            }),
+        ),
+        (
+            "bases: of entry 301, by its name",
+            Message::Bases(Bases {
+                bases: vec![Base {
+                    entry: 301,
+                    oid: Bytes::copy_from_slice(&Oid::of(b"x").to_bytes()),
+                    ..Base::default()
+                }],
+            }),
+        ),
+        (
+            "bases: of entry 302, by its name, for a patch that may come in parts",
+            Message::Bases(Bases {
+                bases: vec![Base {
+                    entry: 302,
+                    oid: Bytes::copy_from_slice(&Oid::of(b"x").to_bytes()),
+                    in_parts: true,
+                    ..Base::default()
+                }],
+            }),
+        ),
+        (
+            "delta: the last bytes of a part of entry 303, packed",
+            Message::Delta(Delta {
+                entry: 303,
+                bytes: json(b"frame"),
+                is_last: true,
+                is_packed: true,
+                is_given_up: false,
+                is_outline: false,
+            }),
+        ),
+        (
+            "asks: entry 1, which may come as an outline and its literals",
+            Message::Asks(Asks { entries: vec![1], takes_outlines: true, ..Asks::default() }),
+        ),
+        (
+            "delta: the last bytes of an outline of entry 303",
+            Message::Delta(Delta {
+                entry: 303,
+                bytes: json(b"outline"),
+                is_last: true,
+                is_outline: true,
+                ..Delta::default()
+            }),
+        ),
+        (
+            "finer: the signature of what the outline leaves",
+            Message::Finer(Finer { entry: 303, signature: json(b"signature") }),
+        ),
+        (
+            "finer: no more of entry 303 should come so",
+            Message::Finer(Finer { entry: 303, signature: Bytes::new() }),
+        ),
+        (
+            "delta: entry 303 is given up",
+            Message::Delta(Delta { entry: 303, is_given_up: true, ..Delta::default() }),
+        ),
+        ("more: the front of the options", Message::More(json(br#"{"files_from":["#))),
+    ];
+    starts().into_iter().chain(answers()).chain(rest).collect()
+}
+
+#[test]
+fn the_bytes_are_those_in_the_file_and_come_back() {
+    let mut text = String::new();
+    for (name, message) in messages() {
+        let bytes = message.clone().into_bytes();
+        text += &format!("{}  {name}\n", hex(&bytes));
+        assert_eq!(Message::from_bytes(bytes).unwrap(), message, "{name}");
+    }
+    for (name, bytes) in REFUSED {
+        text += &format!("{}  {name}\n", hex(bytes));
+        assert!(Message::from_bytes(Bytes::from_static(bytes)).is_err(), "{name}");
+    }
+    if std::env::var_os("UPDATE_VECTORS").is_some() {
+        std::fs::write(VECTORS, &text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(VECTORS).unwrap(), text);
+}
+
+#[test]
+fn a_packed_message_is_read_like_any_other_but_not_twice() {
+    let message = Message::Entries(vec![7; 100_000].into());
+    let packed = Message::pack(message.clone().into_bytes(), 3);
+    assert!(packed.len() < 1000);
+    assert_eq!(Message::from_bytes(packed.clone()).unwrap(), message);
+    let twice = Message::Packed(packing::pack(&[&packed[..], &[0; 900]].concat(), 3).unwrap().into());
+    assert!(Message::from_bytes(twice.into_bytes()).is_err());
+    let twice = zstd::bulk::compress(&packed, 3).unwrap();
+    assert!(Message::from_bytes(Message::Packed(twice.into()).into_bytes()).is_err());
+    let large = Message::pack(Message::Entries(vec![7; 300_000].into()).into_bytes(), 3);
+    assert!(Message::from_bytes(large).is_err(), "longer than a message may be");
+    let little = Message::Considered(1);
+    assert_eq!(Message::pack(little.clone().into_bytes(), 3), little.into_bytes());
+}
+
+#[test]
+fn nothing_is_no_message() {
+    assert!(Message::from_bytes(Bytes::new()).is_err());
+}

@@ -1,0 +1,178 @@
+//! Files that come as deltas or patches of what lies here: whole with their answer, or in parts behind it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use towpath_api::ApiError;
+use towpath_content::Oid;
+use towpath_plugins::local::SOURCE as LOCAL;
+use towpath_transfer::FetchError;
+
+use super::RemoteSupplier;
+use crate::copy::file::CopyFile;
+use crate::copy::incoming::Taken;
+use crate::copy::message::{Answer, Delta, Finer, Message, violation};
+use crate::lock::lock;
+
+impl RemoteSupplier {
+    /// A file comes as a delta, or several.
+    pub(super) fn begin_delta(&self, file: Arc<CopyFile>, oid: Oid, answer: &Answer) -> Result<(), ApiError> {
+        if answer.is_same || answer.is_patch {
+            self.changed.named(true);
+        }
+        if answer.is_same {
+            self.take_base(file, oid);
+            return Ok(());
+        }
+        if answer.parts > 0 {
+            let begun = self.changed.begin(Arc::clone(&file), oid, answer.parts, answer.is_patch)?;
+            let Some(incoming) = begun else {
+                // The sender goes on: what it sends of this file is passed over.
+                self.fetch_instead(file, oid);
+                return Ok(());
+            };
+            if !self.opens(&file) {
+                return Ok(());
+            }
+            return match lock(&self.incoming).replace(incoming) {
+                None => Ok(()),
+                Some(_) => Err(violation("a file before another one is complete")),
+            };
+        }
+        let made = match answer.is_patch {
+            true => self.changed.patched(&file, &answer.content),
+            false => self.changed.whole(&file, &answer.content),
+        };
+        let Some(content) = made else {
+            self.fetch_instead(file, oid);
+            return Ok(());
+        };
+        if self.opens(&file) && self.take_part(&file, &oid, 0, &content, answer.content.len() as u64) {
+            self.finish_delta(file, oid);
+        }
+        Ok(())
+    }
+
+    /// Makes room for a file's parts; false: the file has ended.
+    fn opens(&self, file: &CopyFile) -> bool {
+        if let Err(error) = file.begin_parts() {
+            file.fail(&error);
+            return false;
+        }
+        self.progress.with(|progress| progress.expected += file.size());
+        true
+    }
+
+    /// A file is what lies in its place, but for its metadata.
+    fn take_base(&self, file: Arc<CopyFile>, oid: Oid) {
+        let taken = file.begin_parts().and_then(|()| file.take_base());
+        if let Err(error) = taken {
+            tracing::debug!(%oid, %error, "what lies here could not be read: the file is fetched");
+            file.drop_parts();
+            return self.fetch_instead(file, oid);
+        }
+        self.progress.with(|progress| progress.expected += file.size());
+        self.progress.brought(&LOCAL.into(), file.size());
+        self.changed.saved(file.size());
+        if file.has_renamed_base() {
+            self.lookalikes.proved_older(true);
+        }
+        self.finish_delta(file, oid);
+    }
+
+    /// The next run of a file that comes in parts.
+    pub fn take_delta(&self, run: &Delta) -> Result<(), ApiError> {
+        let signature = self.take_run(run)?;
+        if !(run.is_outline && run.is_last) {
+            return Ok(());
+        }
+        // The sender waits for an answer to each.
+        let signature = signature.map_or_else(Bytes::new, Bytes::from);
+        self.say(Message::Finer(Finer { entry: run.entry, signature }))
+    }
+
+    /// Takes a run; if it was an outline's last, the signature to answer with.
+    fn take_run(&self, run: &Delta) -> Result<Option<Vec<u8>>, ApiError> {
+        let mut incoming = lock(&self.incoming);
+        let Some(current) = incoming.as_mut().filter(|it| it.file.wanted().entry == run.entry) else {
+            return Ok(None);
+        };
+        let taken = current.take(run)?;
+        let (file, oid) = (Arc::clone(&current.file), current.oid);
+        match taken {
+            Taken::Some => {}
+            Taken::Outline(signature) => return Ok(Some(signature)),
+            Taken::Part { offset, content, came, is_last } => {
+                let is_taken = self.take_part(&file, &oid, offset, &content, came);
+                if is_last || !is_taken {
+                    *incoming = None;
+                }
+                drop(incoming);
+                if is_last && is_taken {
+                    self.finish_delta(file, oid);
+                }
+            }
+            Taken::Nothing => {
+                *incoming = None;
+                drop(incoming);
+                tracing::debug!(%oid, given_up = run.is_given_up, "nothing came of a delta: the file is fetched");
+                file.drop_parts();
+                self.progress.with(|progress| progress.expected -= file.size());
+                self.fetch_instead(file, oid);
+            }
+        }
+        Ok(None)
+    }
+
+    /// A part of a file, of which `came` bytes came; false: the file has ended.
+    fn take_part(&self, file: &CopyFile, oid: &Oid, offset: u64, content: &[u8], came: u64) -> bool {
+        let taken = match file.passes(&self.processors, oid, offset, content) {
+            Err(outcome) => Err(FetchError::Ended(outcome)),
+            Ok(()) => file.take_part(offset, content).map_err(|error| {
+                file.fail(&error);
+                FetchError::Abandoned
+            }),
+        };
+        if let Err(error) = taken {
+            file.drop_parts();
+            if !matches!(error, FetchError::Abandoned) {
+                file.ended(&error);
+            }
+            return false;
+        }
+        let came = came.min(content.len() as u64);
+        // Of several parts the first one tells.
+        if offset == 0 && file.has_renamed_base() {
+            self.lookalikes.proved_older(came <= content.len() as u64 / 2);
+        }
+        self.progress.brought(&self.source, came);
+        self.progress.brought(&LOCAL.into(), content.len() as u64 - came);
+        self.changed.saved(content.len() as u64 - came);
+        true
+    }
+
+    fn finish_delta(&self, file: Arc<CopyFile>, oid: Oid) {
+        match file.finish_parts(&oid) {
+            Ok(true) => {
+                self.changed.made();
+                self.progress.with(|progress| progress.objects += 1);
+            }
+            Ok(false) => {
+                self.progress.with(|progress| progress.expected -= file.size());
+                self.fetch_instead(file, oid);
+            }
+            Err(error) => file.fail(&error),
+        }
+    }
+
+    /// The older version was of no use.
+    fn fetch_instead(&self, file: Arc<CopyFile>, oid: Oid) {
+        self.missed(&file);
+        self.fetch(file, oid);
+    }
+
+    /// What was made of older versions: files, and bytes that did not have to come.
+    pub fn made_of_older(&self) -> (u64, u64) {
+        self.changed.account()
+    }
+}

@@ -1,0 +1,100 @@
+//! News of files that are done with, told to the sender many at a time: nobody waits for them but for how far the
+//! tree was considered.
+
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use towpath_plugins::direct::{ControlClosed, ControlSender};
+
+use super::TOGETHER;
+use crate::copy::message::{Message, Settled, Unchanged};
+use crate::copy::supply::Fate;
+
+/// How long news of files that are done with wait for more: so often it is looked whether something urgent came,
+/// which takes less than being woken for each.
+const GATHER: Duration = Duration::from_millis(2);
+const GATHERED: u32 = 10;
+
+/// What is on its way to the sender.
+pub(super) enum Done {
+    /// A file is done with.
+    Settled(u64, Fate),
+    /// All entries below this one were looked at. After what was settled: the sender forgets them.
+    Considered(u64),
+    /// Everything before this was told.
+    Flushed(oneshot::Sender<()>),
+}
+
+/// Tells the sender which files are done with, many at a time: nobody waits for that news but for
+/// how far the tree was considered.
+pub(super) async fn tell_settled(control: ControlSender, mut done: mpsc::UnboundedReceiver<Done>) {
+    while let Some(first) = done.recv().await {
+        let mut told = Told::default();
+        told.add(first);
+        for _ in 0..GATHERED {
+            while !told.is_urgent()
+                && let Ok(next) = done.try_recv()
+            {
+                told.add(next);
+            }
+            if told.is_urgent() {
+                break;
+            }
+            tokio::time::sleep(GATHER).await;
+        }
+        if told.say(&control).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// What is to be told.
+#[derive(Default)]
+struct Told {
+    settled: Settled,
+    count: usize,
+    considered: Option<u64>,
+    flushed: Option<oneshot::Sender<()>>,
+}
+
+impl Told {
+    fn add(&mut self, done: Done) {
+        match done {
+            Done::Settled(entry, fate) => add(&mut self.settled, entry, fate),
+            Done::Considered(entry) => self.considered = Some(entry),
+            Done::Flushed(end) => self.flushed = Some(end),
+        }
+        self.count += 1;
+    }
+
+    const fn is_urgent(&self) -> bool {
+        self.count >= TOGETHER * 8 || self.considered.is_some() || self.flushed.is_some()
+    }
+
+    async fn say(self, control: &ControlSender) -> Result<(), ControlClosed> {
+        if self.settled != Settled::default() {
+            control.send(Message::Settled(self.settled).into_bytes()).await?;
+        }
+        if let Some(entry) = self.considered {
+            control.send(Message::Considered(entry).into_bytes()).await?;
+        }
+        if let Some(end) = self.flushed {
+            let _ = end.send(());
+        }
+        Ok(())
+    }
+}
+
+fn add(message: &mut Settled, entry: u64, fate: Fate) {
+    match fate {
+        Fate::Placed => message.placed.push(entry),
+        Fate::Dropped => message.dropped.push(entry),
+        Fate::Lost => message.lost.push(entry),
+        Fate::Unchanged(stamp) => message.unchanged.push(Unchanged {
+            entry,
+            inode: stamp.inode,
+            seconds: stamp.changed.seconds,
+            nanos: stamp.changed.nanos,
+        }),
+    }
+}

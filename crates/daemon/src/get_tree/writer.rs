@@ -1,0 +1,242 @@
+//! The thread that follows a tree's descriptor while it arrives: it makes what is in it, writes small files and
+//! asks for the others.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use rayon::prelude::*;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use towpath_api::{ApiError, ErrorKind};
+use towpath_content::Oid;
+use towpath_content::tree::{self, Entry, Kind, Located};
+use towpath_files::{Overwrite, RelPath, display_name};
+use towpath_transfer::session::OnDone;
+use towpath_transfer::want::Coverage;
+use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Target};
+
+use super::file::TreeFile;
+use super::{Tree, decode};
+use crate::errors;
+use crate::lock::lock;
+use crate::service::passes;
+use crate::spool::SpoolReader;
+
+/// Files asked for together.
+const ASKED: usize = 64;
+
+/// The thread that follows the descriptor.
+pub(super) struct Writer {
+    tree: Arc<Tree>,
+    /// A get that is dropped ends its session, and with it what the writer waits for.
+    session: Weak<Session>,
+    runtime: Handle,
+    path: RelPath,
+    /// Files whose bytes came in the descriptor, to be written together.
+    inline: Vec<Inline>,
+    /// Files to be asked for together.
+    asked: Vec<(ObjectRequest, OnDone)>,
+}
+
+/// A small file, and its bytes as the descriptor has them.
+struct Inline {
+    target: TreeFile,
+    content: Vec<u8>,
+}
+
+impl Inline {
+    /// Writes the file, if the descriptor tells the truth.
+    fn write(self) {
+        let Self { target, content } = self;
+        let passes = passes(&target.tree.processors, &target.oid, target.path.as_bytes(), &content);
+        if let Err(outcome) = passes {
+            return target.ended(&FetchError::Ended(outcome));
+        }
+        let written = match Oid::of(&content) == target.oid {
+            true => target.take_whole(&content),
+            false => Err(io::Error::other("the descriptor holds other bytes than its id says")),
+        };
+        if let Err(error) = written {
+            target.ended(&FetchError::Write(error));
+        }
+    }
+}
+
+impl Writer {
+    /// Writes `tree`, and asks `session` for its files.
+    pub(super) fn new(tree: &Arc<Tree>, session: &Arc<Session>) -> Self {
+        Self {
+            tree: Arc::clone(tree),
+            session: Arc::downgrade(session),
+            runtime: Handle::current(),
+            path: RelPath::root(),
+            inline: Vec::new(),
+            asked: Vec::new(),
+        }
+    }
+
+    /// Follows the descriptor to its end, and waits for all files.
+    pub(super) fn run(mut self, reader: SpoolReader) -> Result<(), ApiError> {
+        // Each file in flight holds a sender; the last one to go wakes the receiver.
+        let (in_flight, mut all_ended) = mpsc::channel::<()>(1);
+        let mut depth = 0;
+        let decoded = decode(reader, |step| match step {
+            Some(located) => self.event(located, &mut depth, &in_flight),
+            None => {
+                self.write_inline();
+                self.submit();
+                Ok(())
+            }
+        });
+        // Each of these holds a sender, too.
+        self.submit();
+        drop(in_flight);
+        // What is in flight ends by itself, in any case.
+        let _ = all_ended.blocking_recv();
+        self.tree.named(self.tree.placing.flush());
+        match lock(&self.tree.fatal).take() {
+            Some(error) => Err(error),
+            None => decoded,
+        }
+    }
+
+    fn event(
+        &mut self,
+        located: Located,
+        depth: &mut usize,
+        in_flight: &mpsc::Sender<()>,
+    ) -> Result<(), ApiError> {
+        if let Some(error) = lock(&self.tree.fatal).clone() {
+            return Err(error);
+        }
+        let Located { event, block, content } = located;
+        match event {
+            tree::Event::Enter(entry) => {
+                if *depth > 0 {
+                    self.path.push(&entry.name).map_err(|error| errors::file(&error))?;
+                }
+                *depth += 1;
+                self.tree.entries.fetch_add(1, Ordering::Relaxed);
+                self.tree.placing.destination.make_dir(&self.path).map_err(|error| errors::file(&error))?;
+            }
+            tree::Event::Leave => {
+                *depth -= 1;
+                self.path.pop();
+            }
+            tree::Event::Leaf(entry) if *depth == 0 => {
+                let name = display_name(&entry.name);
+                return Err(ApiError::new(
+                    ErrorKind::Corrupt,
+                    format!("the tree's root is not a directory: {name}"),
+                ));
+            }
+            tree::Event::Leaf(entry) => {
+                let path = self.path.join(&entry.name).map_err(|error| errors::file(&error))?;
+                self.leaf(path, entry, content, block, in_flight);
+            }
+        }
+        Ok(())
+    }
+
+    fn leaf(
+        &mut self,
+        path: RelPath,
+        entry: Entry,
+        content: Vec<u8>,
+        block: u64,
+        in_flight: &mpsc::Sender<()>,
+    ) {
+        self.tree.entries.fetch_add(1, Ordering::Relaxed);
+        match &entry.kind {
+            Kind::Symlink { target } => {
+                let made = self.tree.placing.destination.make_symlink(
+                    &path,
+                    target,
+                    &entry.metadata,
+                    Overwrite::Never,
+                );
+                if let Err(error) = made {
+                    self.tree.problem(&path, &error);
+                }
+            }
+            Kind::File { size, oid: Some(oid), .. } => {
+                let (size, oid) = (*size, *oid);
+                let Some(target) = self.begin_file(path, &entry, size, oid) else { return };
+                match size {
+                    0 => self.empty_file(&target, &oid),
+                    _ if !content.is_empty() => self.inline.push(Inline { target, content }),
+                    _ => self.ask(target, size, block, in_flight),
+                }
+            }
+            _ => self.tree.fail(&path, &ApiError::new(ErrorKind::Usage, "special files are not written")),
+        }
+    }
+
+    /// Writes what waits; each file ends by itself, as those do that are asked for.
+    fn write_inline(&mut self) {
+        self.inline.par_drain(..).for_each(Inline::write);
+    }
+
+    /// A file to be written; none if an earlier run did.
+    fn begin_file(&self, path: RelPath, entry: &Entry, size: u64, oid: Oid) -> Option<TreeFile> {
+        self.tree.bytes.fetch_add(size, Ordering::Relaxed);
+        if self.tree.is_left(&path, entry, &oid, size) {
+            self.tree.kept.fetch_add(size, Ordering::Relaxed);
+            return None;
+        }
+        Some(TreeFile::new(&self.tree, path, entry.metadata.clone(), oid, size))
+    }
+
+    fn ask(&mut self, target: TreeFile, size: u64, block: u64, in_flight: &mpsc::Sender<()>) {
+        let (oid, target) = (target.oid, Arc::new(target));
+        let group = Arc::new(Group {
+            path: target.path.as_bytes().to_vec(),
+            size: Some(size),
+            modified: Some(target.metadata.modified),
+            destination: Some(target.path.below(&self.tree.placing.base)),
+            coverage: Some(Coverage { block }),
+        });
+        let request = ObjectRequest {
+            oid,
+            size: Some(size),
+            group,
+            target: Arc::clone(&target) as Arc<dyn Target>,
+            recipe: None,
+        };
+        let guard = in_flight.clone();
+        let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
+            if let Err(error) = result {
+                target.ended(&error);
+            }
+            drop(guard);
+        });
+        self.asked.push((request, on_done));
+        if self.asked.len() >= ASKED {
+            self.submit();
+        }
+    }
+
+    /// Asks for what waits.
+    fn submit(&mut self) {
+        let asked = self.asked.drain(..);
+        match self.session.upgrade() {
+            _ if asked.len() == 0 => {}
+            Some(session) => self.runtime.block_on(session.submit_all(asked)),
+            None => asked.for_each(|(_, on_done)| on_done(Err(FetchError::Cancelled))),
+        }
+    }
+
+    fn empty_file(&self, target: &TreeFile, oid: &Oid) {
+        if let Err(outcome) = passes(&self.tree.processors, oid, target.path.as_bytes(), b"") {
+            return target.ended(&FetchError::Ended(outcome));
+        }
+        let made = match *oid == Oid::of(b"") {
+            true => target.take_whole(&[]),
+            false => Err(io::Error::other("the descriptor says it is empty, its id says otherwise")),
+        };
+        if let Err(error) = made {
+            target.ended(&FetchError::Write(error));
+        }
+    }
+}
