@@ -48,6 +48,8 @@ enum Habit {
 struct Network {
     data: Vec<u8>,
     habit: Habit,
+    /// Times that chunks were asked for.
+    asked: Arc<AtomicUsize>,
     cancelled: AtomicUsize,
 }
 
@@ -82,6 +84,7 @@ impl TransferPlugin for Network {
         _context: &'a Context,
         sink: Arc<dyn Sink>,
     ) -> BoxFuture<'a, ()> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
             for want in wants {
                 let at = want.origin.unwrap().offset as usize;
@@ -183,6 +186,14 @@ fn search(base: &Path) -> Search {
     Search { store, scope, leave_out: Arc::new(|_| false) }
 }
 
+/// Waits, on a thread that may, but no longer than anything may take.
+fn wait_until(is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() && start.elapsed() < LIMIT {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Waits until a file's stamp counts: one that is as recent as the clock's tick proves nothing.
 fn settle(path: &Path) {
     let (stamp, start) = (Stamp::of_path(path).unwrap(), Instant::now());
@@ -195,10 +206,16 @@ fn settle(path: &Path) {
 impl World {
     /// After the plugin has seen the recipe.
     async fn new(habit: Habit, files: &[(&str, &[u8])]) -> Self {
-        Self::leaving_out(Arc::new(|_| false), habit, files).await
+        Self::leaving_out(Arc::new(|_| false), Arc::default(), habit, files).await
     }
 
-    async fn leaving_out(leave_out: LeaveOut, habit: Habit, files: &[(&str, &[u8])]) -> Self {
+    /// The search asks `leave_out` of every name; `asked` counts what the network is asked.
+    async fn leaving_out(
+        leave_out: LeaveOut,
+        asked: Arc<AtomicUsize>,
+        habit: Habit,
+        files: &[(&str, &[u8])],
+    ) -> Self {
         let (base, data) = (tempfile::tempdir().unwrap(), noise(1, SIZE));
         let search = Search { leave_out, ..search(base.path()) };
         for (name, bytes) in files {
@@ -209,7 +226,7 @@ impl World {
         }
         let oid = Oid::of(&data);
         let context = Fixture { objects: vec![data.clone()] }.context();
-        let network = Arc::new(Network { data, habit, cancelled: AtomicUsize::new(0) });
+        let network = Arc::new(Network { data, habit, asked, cancelled: AtomicUsize::new(0) });
         let plugin = Adaptive::new(Arc::clone(&network) as Arc<dyn TransferPlugin>, search);
         let (answers, mut inbox) = mpsc::channel(4);
         let query = Query { oid, coverage: None, proofs: None, follow: false, recipe: true };
@@ -254,7 +271,15 @@ impl World {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_file_holds_is_found_though_the_network_hangs() {
     let (same, other) = (noise(1, SIZE), noise(2, SIZE));
-    let world = World::new(Habit::Hangs, &[("another name", &same), ("other", &other)]).await;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&asked);
+    // The disk is not done before the network has been asked for anything.
+    let leave_out = move |_: &OsStr| {
+        wait_until(|| seen.load(Ordering::SeqCst) > 0);
+        false
+    };
+    let files = [("another name", &same[..]), ("other", &other)];
+    let world = World::leaving_out(Arc::new(leave_out), asked, Habit::Hangs, &files).await;
     assert_eq!(world.fetch().await, SIZE as u64);
     let account = world.plugin.account();
     assert_eq!((account.from_files + account.from_index, account.from_network), (SIZE as u64, 0));
@@ -290,16 +315,13 @@ async fn a_search_goes_on_after_a_rest_in_which_its_operation_ended() {
     // The last entry of the last directory is looked at until the search is to rest.
     let leave_out = move |name: &OsStr| {
         if name == "last" {
-            let start = Instant::now();
             seen.store(1, Ordering::SeqCst);
-            while seen.load(Ordering::SeqCst) < 5 && start.elapsed() < LIMIT {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            wait_until(|| seen.load(Ordering::SeqCst) >= 5);
         }
         false
     };
     let files = [("directory/last", &noise(1, SIZE)[..])];
-    let world = World::leaving_out(Arc::new(leave_out), Habit::Hangs, &files).await;
+    let world = World::leaving_out(Arc::new(leave_out), Arc::default(), Habit::Hangs, &files).await;
     let ends = Ends { looks: Some(Arc::clone(&looks)), ..Ends::default() };
     assert_eq!(world.fetch_to(ends).await, SIZE as u64);
     assert!(looks.load(Ordering::SeqCst) >= 5);
