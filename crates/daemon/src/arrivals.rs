@@ -243,7 +243,7 @@ async fn fetch(
 ) -> Result<Oid, ApiError> {
     let (about, layout) = match described {
         Some(described) => described,
-        None => get.describe().await?,
+        None => get.describe(true).await?,
     };
     refuse_trees(&about)?;
     let admitted = get.service.admission.begin(Direction::Get, get.service.home.data())?;

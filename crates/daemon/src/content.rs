@@ -72,7 +72,7 @@ pub(crate) async fn open_part(
     if let Some(arrival) = service.arrivals.find(&get.key(Lane::All)) {
         return arriving(&get, arrival).await;
     }
-    let described = get.describe().await?;
+    let described = get.describe(false).await?;
     let part = described.1.and_then(|layout| choose(&get.oid, layout.size()));
     match part {
         Some(part) => arriving(&get, Arrival::start_part(Arc::clone(&get), described, part)?).await,

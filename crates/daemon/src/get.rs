@@ -278,7 +278,7 @@ impl Get {
         events: &mpsc::Sender<Event>,
         summary: &mut Summary,
     ) -> Result<(), Failure> {
-        let (about, layout) = self.describe().await?;
+        let (about, layout) = self.describe(true).await?;
         let destination = self.destination(request, &about)?;
         summary.output.clone_from(&destination);
         if about.kind == ObjectKind::Tree {
@@ -300,15 +300,15 @@ impl Get {
     }
 
     /// Asks what the object is, before anything is made for it: first its sender, who alone knows
-    /// its name and times, then this machine.
-    pub(crate) async fn describe(&self) -> Result<(About, Option<Layout>), ApiError> {
+    /// its name and times, then this machine. If `eager`, its first piece begins to come at once.
+    pub(crate) async fn describe(&self, eager: bool) -> Result<(About, Option<Layout>), ApiError> {
         let (patience, start) = (self.config.ledger.patience, Instant::now());
         loop {
-            let outcome = match self.ask_any(&self.plugins.remote).await {
+            let outcome = match self.ask_any(&self.plugins.remote, eager).await {
                 Ok(described) => return Ok(described),
                 Err(outcome) => outcome,
             };
-            if let Ok(described) = self.ask_any(&self.plugins.local).await {
+            if let Ok(described) = self.ask_any(&self.plugins.local, false).await {
                 return Ok(described);
             }
             match outcome {
@@ -323,10 +323,14 @@ impl Get {
     }
 
     /// The first answer, or what the first of them said instead.
-    async fn ask_any(&self, plugins: &[Arc<dyn TransferPlugin>]) -> Result<(About, Option<Layout>), Outcome> {
+    async fn ask_any(
+        &self,
+        plugins: &[Arc<dyn TransferPlugin>],
+        eager: bool,
+    ) -> Result<(About, Option<Layout>), Outcome> {
         let mut first = None;
         for plugin in plugins {
-            match self.ask(&**plugin).await {
+            match self.ask(&**plugin, eager).await {
                 Ok(about) => return Ok(about),
                 Err(outcome) => drop(first.get_or_insert(outcome)),
             }
@@ -334,9 +338,14 @@ impl Get {
         Err(first.unwrap_or(Outcome::NotHere))
     }
 
-    async fn ask(&self, plugin: &dyn TransferPlugin) -> Result<(About, Option<Layout>), Outcome> {
+    async fn ask(
+        &self,
+        plugin: &dyn TransferPlugin,
+        eager: bool,
+    ) -> Result<(About, Option<Layout>), Outcome> {
         let (answers, mut inbox) = mpsc::channel(4);
-        let query = Query { oid: self.oid, coverage: None, proofs: None, follow: false, recipe: false };
+        // Of a live object it isn't known what there is of it yet.
+        let query = Query { eager: eager && !self.oid.is_live(), ..Query::about(self.oid) };
         let asking = plugin.get_descriptors(query, &self.context, answers);
         match tokio::join!(asking, inbox.recv()) {
             (_, Some(Description::Object { about, layout, .. })) => Ok((about, layout)),
@@ -425,13 +434,7 @@ impl Get {
             return Some(self.oid);
         }
         // Of values, which come before the binding, none are wanted.
-        let query = Query {
-            oid: self.oid,
-            coverage: None,
-            proofs: Some(u64::MAX..u64::MAX),
-            follow: false,
-            recipe: false,
-        };
+        let query = Query { proofs: Some(u64::MAX..u64::MAX), ..Query::about(self.oid) };
         let (answers, mut inbox) = mpsc::channel(4);
         let find = async {
             while let Some(answer) = inbox.recv().await {

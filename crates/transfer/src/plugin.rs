@@ -73,6 +73,16 @@ pub struct Query {
     pub follow: bool,
     /// The recipe of a content object is wanted. Whoever has none answers the rest.
     pub recipe: bool,
+    /// The first piece will be wanted as soon as the answer has come: who can bring it sooner by that may
+    /// begin.
+    pub eager: bool,
+}
+
+impl Query {
+    /// What is it? Nothing else.
+    pub const fn about(oid: Oid) -> Self {
+        Self { oid, coverage: None, proofs: None, follow: false, recipe: false, eager: false }
+    }
 }
 
 /// One answer to a [`Query`]; more may come.

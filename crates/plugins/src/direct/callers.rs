@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use towpath_transfer::plugin::{Description, Sink};
-use towpath_transfer::{Delivery, Outcome, Tag};
+use towpath_transfer::{Delivery, Outcome, Tag, Want};
 
 use super::answering::MAX_ROOTS;
 use super::requests::GetRequest;
@@ -99,6 +99,18 @@ impl Callers {
         let number = self.session.get(Instant::now(), request);
         self.waiting.insert(number, Caller::Wants(Arc::new(Wants { sink, _end: end })));
         (number, ending)
+    }
+
+    /// As [`Self::get`], of the want that was asked for ahead, if it is among `wants`: it is taken out.
+    pub fn claim(
+        &mut self,
+        wants: &mut Vec<Want>,
+        sink: &Arc<dyn Sink>,
+    ) -> Option<(u32, oneshot::Receiver<()>)> {
+        let (end, ending) = oneshot::channel();
+        let number = self.session.claim(Instant::now(), wants)?;
+        self.waiting.insert(number, Caller::Wants(Arc::new(Wants { sink: Arc::clone(sink), _end: end })));
+        Some((number, ending))
     }
 
     /// Puts a question. The receiver gets how it ended.

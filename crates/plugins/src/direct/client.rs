@@ -140,6 +140,9 @@ impl Direct {
         let question = Question::Describe(describe(context, &query));
         let closed = answers.clone();
         let asking = peer.ask(question, Answers::Descriptions(answers));
+        if query.eager {
+            peer.get_ahead(&context.root, &query.oid);
+        }
         tokio::select! {
             result = asking => self.ended(&peer, result),
             () = closed.closed() => Ok(()),
@@ -169,6 +172,7 @@ impl Direct {
             Err(outcome) => return wants.iter().for_each(|want| sink.outcome(want.tag, outcome.clone())),
         };
         let sink: Arc<dyn Sink> = Arc::new(SlotSink { inner: sink, slots: Arc::clone(&self.slots) });
+        let claimed = peer.claim(&mut wants, &sink);
         // Only chunks wait for the peer's hello.
         let has_origins = wants.iter().any(|want| want.origin.is_some());
         let by_bytes = has_origins && peer.has_recipes().await;
@@ -177,7 +181,12 @@ impl Direct {
         }
         let parts = wants.chunks(MAX_WANTS).map(<[Want]>::to_vec);
         let requests = parts.map(|wants| GetRequest::new(&context.root, wants, by_bytes));
-        join_all(requests.map(|request| peer.get(request, Arc::clone(&sink)))).await;
+        let asked = join_all(requests.map(|request| peer.get(request, Arc::clone(&sink))));
+        tokio::join!(asked, async {
+            if let Some(claimed) = claimed {
+                claimed.await;
+            }
+        });
         match peer.ended() {
             Some(why) => self.set_trouble(Some(why)),
             None => {
@@ -301,7 +310,7 @@ impl TransferPlugin for Direct {
     ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let Ok(peer) = self.peer(self.slots.idlest(), context).await else { return };
-            let query = Query { oid, coverage: None, proofs: None, follow: true, recipe: false };
+            let query = Query { follow: true, ..Query::about(oid) };
             let question = Question::Watch(describe(context, &query));
             let closed = ranges.clone();
             tokio::select! {

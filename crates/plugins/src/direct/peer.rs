@@ -11,10 +11,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::{NodeId, Oid};
 use towpath_link::{Connection, PathInfo, PathProbe, PeerProof};
-use towpath_transfer::Outcome;
 use towpath_transfer::plugin::Sink;
+use towpath_transfer::{Outcome, Want};
 
-use super::callers::{self, Act, Answers, Callers};
+use super::callers::{self, Act, Answers, Callers, Later};
 use super::control::{self, ControlReceiver, ControlSender};
 use super::conversation::{Conversation, Outboxes};
 use super::outgoing::{Outbox, Outgoing};
@@ -311,11 +311,45 @@ impl Peer {
         let _ = ending.await;
     }
 
-    /// Puts a question; its answers go where `answers` says.
-    pub async fn ask(&self, question: Question, answers: Answers) -> Result<(), Outcome> {
+    /// Asks for the first piece of an object, which [`Self::claim`] brings once it is known to be wanted.
+    pub fn get_ahead(&self, root: &Oid, oid: &Oid) {
+        self.shared.change(|callers| callers.session().get_ahead(Instant::now(), root, oid));
+    }
+
+    /// Takes the want out of `wants` that was asked for ahead, if it is there; it ends through `sink`.
+    pub fn claim(
+        &self,
+        wants: &mut Vec<Want>,
+        sink: &Arc<dyn Sink>,
+    ) -> Option<impl Future<Output = ()> + use<'_>> {
+        let mut acts = Vec::new();
+        let (request, ending) = self.shared.settle(&mut acts, |callers| callers.claim(wants, sink))?;
+        let forget = Forget { peer: self, request };
+        let come: Vec<Later> = acts.into_iter().filter_map(Act::perform).collect();
+        Some(async move {
+            for later in come {
+                if let Later::Deliver(wants, delivery) = later {
+                    wants.deliver(delivery).await;
+                }
+            }
+            let _ = ending.await;
+            drop(forget);
+        })
+    }
+
+    /// Puts a question, at once; its answers go where `answers` says.
+    pub fn ask(
+        &self,
+        question: Question,
+        answers: Answers,
+    ) -> impl Future<Output = Result<(), Outcome>> + use<'_> {
         let (request, ending) = self.shared.change(|callers| callers.ask(question, answers));
-        let _forget = Forget { peer: self, request };
-        ending.await.unwrap_or(Err(Outcome::RetryLater(Duration::ZERO)))
+        let forget = Forget { peer: self, request };
+        async move {
+            let result = ending.await.unwrap_or(Err(Outcome::RetryLater(Duration::ZERO)));
+            drop(forget);
+            result
+        }
     }
 
     /// Cancels requests that hold one of `tags`.

@@ -13,6 +13,8 @@
 //! answering half is [`super::answering`]. (A session of a *transfer*, which may use many of these
 //! connections, is `towpath_transfer::Session`.)
 
+mod ahead;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_transfer::{Delivery, Description, Outcome, RecipePart, Tag};
 
+use self::ahead::Ahead;
 use super::control;
 use super::incoming::Incoming;
 use super::liveness::Liveness;
@@ -144,8 +147,11 @@ pub struct Session {
     has_recipes: bool,
     /// The peer answers wants that have a basis.
     has_deltas: bool,
+    /// The peer's encoded payloads tell their lengths.
+    in_parts: bool,
     next_request: u32,
     gets: BTreeMap<u32, GetUnderWay>,
+    ahead: Option<Ahead>,
     /// Open questions, and whether a recipe was asked for.
     questions: BTreeMap<u32, bool>,
     /// Requests that were sent and of which the peer has not said that they are done, given up or
@@ -175,8 +181,10 @@ impl Session {
             greeted: false,
             has_recipes: false,
             has_deltas: false,
+            in_parts: false,
             next_request: 1,
             gets: BTreeMap::new(),
+            ahead: None,
             questions: BTreeMap::new(),
             sent: BTreeSet::new(),
             waiting: VecDeque::new(),
@@ -275,6 +283,10 @@ impl Session {
     /// How long the packed payload of a data frame must be; `None` if its request was given up.
     pub fn expected(&self, header: &DataHeader) -> Result<Option<usize>, Violation> {
         self.was_put(header.request)?;
+        if self.ahead.as_ref().is_some_and(|ahead| ahead.request == header.request) {
+            // How long it is to be is not known, so it must tell.
+            return Ok(self.in_parts.then_some(wire::MAX_PAYLOAD));
+        }
         self.gets.get(&header.request).map(|get| get.expected(header)).transpose()
     }
 
@@ -411,6 +423,7 @@ impl Session {
         }
         self.end = Some(end);
         self.waiting.clear();
+        self.ahead = None;
         let open: BTreeSet<u32> = self.gets.keys().chain(self.questions.keys()).copied().collect();
         for request in open {
             self.finish(request, &LOST, Err(LOST));
@@ -423,7 +436,13 @@ impl Session {
             Body::Hello(hello) => self.hello(&hello),
             Body::Ping(_) => Ok(()),
             Body::Goodbye(goodbye) => Err(format!("the peer closed: {}", wire::printable(&goodbye.reason))),
-            Body::Proof(proof) => self.with_get(proof.request, |get| get.proof(proof)),
+            Body::Proof(proof) => match self.ahead(proof.request) {
+                Some(ahead) => {
+                    ahead.proof(proof);
+                    Ok(())
+                }
+                None => self.with_get(proof.request, |get| get.proof(proof)),
+            },
             Body::Recipe(part) => self.recipe(part),
             Body::Outcome(outcome) => self.outcome(&outcome),
             Body::Done(done) => self.done(done.request),
@@ -458,6 +477,7 @@ impl Session {
         let has = |name: &str| hello.capabilities.iter().any(|capability| capability == name);
         let wished = |wish: &str| has(wish) || self.config.wishes.iter().any(|own| own == wish);
         let in_parts = has(wire::PARTS);
+        self.in_parts = in_parts;
         let asked = |ours: &dyn Encoding| wished(ours.wish());
         // Whoever takes compressed data in parts has nothing against them where they are quicker.
         let own_choice = |ours: &dyn Encoding| in_parts && ours.capability() == compress::CAPABILITY;
@@ -515,6 +535,10 @@ impl Session {
             self.finish(request, &LOST, Err(message.outcome()));
             return Ok(());
         }
+        if self.ahead(request).is_some() {
+            // Whoever wants it asks again, and hears why it can't be had.
+            self.ahead = None;
+        }
         let Some(get) = self.gets.get_mut(&request) else { return Ok(()) };
         let effects = &mut self.effects;
         let taken =
@@ -525,6 +549,9 @@ impl Session {
     fn done(&mut self, request: u32) -> Result<(), String> {
         self.was_put(request).map_err(|violation| violation.to_string())?;
         self.sent.remove(&request);
+        if let Some(ahead) = self.ahead(request) {
+            ahead.is_done = true;
+        }
         // After a cancellation some wants end only here.
         self.finish(request, &Outcome::Cancelled, Ok(()));
         self.fill();
@@ -535,6 +562,12 @@ impl Session {
         self.was_put(header.request).map_err(|violation| violation.to_string())?;
         if header.suggested > 0 {
             self.suggested = header.suggested.into();
+        }
+        if let Some(ahead) = self.ahead(header.request) {
+            if !payload.is_some_and(|payload| ahead.data(header, payload)) {
+                self.give_up_ahead();
+            }
+            return Ok(());
         }
         let (Some(get), Some(payload)) = (self.gets.get_mut(&header.request), payload) else { return Ok(()) };
         let deliveries = get.data(now, header, payload).map_err(|violation| violation.to_string())?;

@@ -229,7 +229,7 @@ impl World {
         let network = Arc::new(Network { data, habit, asked, cancelled: AtomicUsize::new(0) });
         let plugin = Adaptive::new(Arc::clone(&network) as Arc<dyn TransferPlugin>, search);
         let (answers, mut inbox) = mpsc::channel(4);
-        let query = Query { oid, coverage: None, proofs: None, follow: false, recipe: true };
+        let query = Query { recipe: true, ..Query::about(oid) };
         plugin.get_descriptors(query, &context, answers).await.unwrap();
         assert!(inbox.recv().await.is_some());
         let group = Arc::new(Group { size: Some(SIZE as u64), ..Group::default() });
@@ -295,13 +295,7 @@ async fn a_file_that_the_index_knows_is_read_again_for_many_chunks() {
     let again =
         Adaptive::new(Arc::clone(&first.network) as Arc<dyn TransferPlugin>, search(first.base.path()));
     let (answers, _inbox) = mpsc::channel(4);
-    let query = Query {
-        oid: Oid::of(&first.network.data),
-        coverage: None,
-        proofs: None,
-        follow: false,
-        recipe: true,
-    };
+    let query = Query { recipe: true, ..Query::about(Oid::of(&first.network.data)) };
     again.get_descriptors(query, &first.context, answers).await.unwrap();
     let again = World { plugin: again, ..first };
     assert_eq!(again.fetch().await, SIZE as u64);

@@ -118,13 +118,7 @@ async fn a_takeover_with_a_lost_connection_passes() {
 async fn a_cascade_of_nothing_has_nothing() {
     let fixture = Fixture { objects: vec![b"data".to_vec()] };
     let (answers, _inbox) = tokio::sync::mpsc::channel(1);
-    let query = towpath_transfer::Query {
-        oid: Oid::of(b"data"),
-        coverage: None,
-        proofs: None,
-        follow: false,
-        recipe: false,
-    };
+    let query = towpath_transfer::Query::about(Oid::of(b"data"));
     let result = Cascade::new(Vec::new()).get_descriptors(query, &fixture.context(), answers).await;
     assert_eq!(result, Err(towpath_transfer::Outcome::NotHere));
 }

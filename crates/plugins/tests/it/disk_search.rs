@@ -178,7 +178,7 @@ impl AsChunks {
         let bytes = data.get(range.start as usize..range.end as usize).filter(|bytes| !bytes.is_empty())?;
         let (answers, mut inbox) = mpsc::channel(4);
         let proofs = Some(index..index + 1);
-        let query = Query { oid, coverage: None, proofs, follow: false, recipe: false };
+        let query = Query { proofs, ..Query::about(oid) };
         self.pieces.get_descriptors(query, context, answers).await.unwrap();
         let mut proof = None;
         while let Some(answer) = inbox.recv().await {
@@ -257,7 +257,7 @@ async fn examine(is_indexed: bool) -> u64 {
         let adaptive = Adaptive::new(Arc::new(network), search);
         for oid in objects.keys() {
             let (answers, mut inbox) = mpsc::channel(4);
-            let query = Query { oid: *oid, coverage: None, proofs: None, follow: false, recipe: true };
+            let query = Query { recipe: true, ..Query::about(*oid) };
             adaptive.get_descriptors(query, &context, answers).await.unwrap();
             while inbox.recv().await.is_some() {}
         }

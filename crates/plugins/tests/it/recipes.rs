@@ -197,7 +197,7 @@ async fn a_peer_without_the_capability_is_asked_for_pieces_only() {
     let (direct, _) = counting();
     let context = old.context(oid);
     let (answers, mut inbox) = mpsc::channel(4);
-    let query = Query { oid, coverage: None, proofs: None, follow: false, recipe: true };
+    let query = Query { recipe: true, ..Query::about(oid) };
     assert_eq!(direct.get_descriptors(query, &context, answers).await, Err(Outcome::NotHere));
     assert!(inbox.recv().await.is_none());
     let session = Session::start(Arc::new(Half::new(direct, &data, 0)), context, slowly());

@@ -130,7 +130,7 @@ async fn a_lost_connection_costs_no_want() {
         assert_eq!((first.wants(), takeover.active()), (before + 5, "ssh"));
         // Questions go the first way as well.
         let (answers, mut inbox) = mpsc::channel(10);
-        let query = Query { oid: Oid::of(&data), coverage: None, proofs: None, follow: false, recipe: false };
+        let query = Query::about(Oid::of(&data));
         takeover.get_descriptors(query, &context(Oid::of(&data)), answers).await.unwrap();
         assert!(inbox.recv().await.is_some());
     }

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context as TaskContext, Poll};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -15,7 +16,7 @@ use towpath_plugins::direct::{COMPRESS, Pace, Peer, PeerConfig, Service};
 use towpath_plugins::processor::rules::Rules;
 use towpath_plugins::processor::{Decode, Encode, Encoding, Processor, Processors, conformance};
 use towpath_store::{About, MemoryStore};
-use towpath_transfer::{Context, Session};
+use towpath_transfer::{Context, Query, Session, TransferPlugin};
 
 use crate::slow_path::slow;
 use crate::support::*;
@@ -64,21 +65,63 @@ async fn received_with(data: &[u8], here: PeerConfig, there: PeerConfig) -> u64 
 
 /// The same, where the sender's kernel says this of the path.
 async fn received_by(data: &[u8], here: PeerConfig, there: PeerConfig, path: PathProbe) -> u64 {
+    let (direct, context, count) = asking(data, here, there, path).await;
+    fetched(direct, context, data).await;
+    count.load(Ordering::Relaxed)
+}
+
+/// Who asks for `data`, by which right, and how much has come.
+async fn asking(
+    data: &[u8],
+    here: PeerConfig,
+    there: PeerConfig,
+    path: PathProbe,
+) -> (Direct, Context, Arc<AtomicU64>) {
     let (near, mut far, count) = counted().await;
     far.info = path;
     let store = Arc::new(MemoryStore::new());
     let oid = put(&store, data, &About::default());
     let keys = Keys { identity: Identity::generate().unwrap(), secrets: [].into(), allow_all: true };
     let service = Arc::new(Service::new(store, Arc::new(keys)));
-    let _serving = Peer::start(far, there, Some(service));
+    let serving = Peer::start(far, there, Some(service));
+    tokio::spawn(async move { serving.closed().await });
     let direct = Direct::over(Peer::start(near, here, None), Identity::generate().unwrap());
-    let (_keep, hints) = tokio::sync::watch::channel(Vec::new());
-    let context = Context { root: oid, node: None, secret: None, hints };
+    let hints = tokio::sync::watch::channel(Vec::new()).1;
+    (direct, Context { root: oid, node: None, secret: None, hints }, count)
+}
+
+async fn fetched(direct: Direct, context: Context, data: &[u8]) {
+    let oid = context.root;
     let session = Session::start(Arc::new(direct), context, impatient(LIMIT));
     let target = Arc::new(Memory::default());
     session.fetch(request(oid, None, &target)).await.unwrap();
     target.expect(data);
-    count.load(Ordering::Relaxed)
+}
+
+/// Of any length, also compressed. Without a want it comes, and with one it does not come again.
+#[tokio::test]
+async fn the_first_piece_comes_with_the_answer_and_only_once() {
+    let text = b"all work and no play makes a dull text ".repeat(30_000);
+    let config = || PeerConfig { wishes: vec![COMPRESS.to_owned()], ..PeerConfig::default() };
+    for (data, config) in [(&text, &config as &dyn Fn() -> PeerConfig), (&noise(), &PeerConfig::default)] {
+        for len in [1, 2000, 1 << 18, data.len()] {
+            let (data, path) = (&data[..len], PathProbe::none());
+            let plain = received_with(data, config(), config()).await;
+            let (direct, context, count) = asking(data, config(), config(), path).await;
+            let query = Query { eager: true, ..Query::about(context.root) };
+            let (answers, mut described) = tokio::sync::mpsc::channel(4);
+            direct.get_descriptors(query, &context, answers).await.unwrap();
+            assert!(described.recv().await.is_some());
+            let start = Instant::now();
+            let first = len.min(1 << 18) as u64 * plain / (len as u64 + 1000);
+            while count.load(Ordering::Relaxed) < first && start.elapsed() < LIMIT {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            fetched(direct, context, data).await;
+            let eager = count.load(Ordering::Relaxed);
+            assert!(eager <= plain + 1000, "{eager} instead of {plain} for {len}");
+        }
+    }
 }
 
 #[tokio::test]

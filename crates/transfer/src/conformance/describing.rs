@@ -41,7 +41,7 @@ pub(super) fn rules() -> Vec<Rule> {
 
 impl Bench {
     async fn ask(&self, oid: Oid, proofs: Option<Range<u64>>) -> (Vec<Description>, Result<(), Outcome>) {
-        self.put(Query { oid, coverage: None, proofs, follow: false, recipe: false }).await
+        self.put(Query { proofs, ..Query::about(oid) }).await
     }
 
     async fn put(&self, query: Query) -> (Vec<Description>, Result<(), Outcome>) {
@@ -104,7 +104,7 @@ async fn proved(bench: Bench) {
 async fn recipe(bench: Bench) {
     let data = &bench.objects[0];
     let (oid, size) = (Oid::of(data), data.len() as u64);
-    let query = Query { oid, coverage: None, proofs: Some(0..10), follow: false, recipe: true };
+    let query = Query { proofs: Some(0..10), recipe: true, ..Query::about(oid) };
     let (answers, result) = bench.put(query).await;
     let is_none = matches!(result, Err(Outcome::NotHere | Outcome::Refused(_)));
     assert!(result == Ok(()) || is_none, "{result:?}");
@@ -143,7 +143,7 @@ async fn unheard(bench: Bench) {
     let (answers, inbox) = mpsc::channel(1);
     drop(inbox);
     let oid = Oid::of(&bench.objects[0]);
-    let query = Query { oid, coverage: None, proofs: Some(0..9), follow: true, recipe: true };
+    let query = Query { proofs: Some(0..9), follow: true, recipe: true, ..Query::about(oid) };
     // Whatever it returns, it returns.
     let _ = bench.subject.plugin.get_descriptors(query, &bench.subject.context, answers).await;
     let (answers, result) = bench.ask(Oid::of(&bench.objects[0]), None).await;

@@ -16,12 +16,12 @@ impl Actor {
     pub(super) fn question(&mut self, key: ObjectKey, proofs: Option<Range<u64>>) {
         let Some(active) = self.objects.get(&key) else { return };
         let (is_live, for_proofs) = (active.object.oid.is_live(), proofs.is_some());
+        let oid = active.object.content().unwrap_or(active.object.oid);
         let query = Query {
-            oid: active.object.content().unwrap_or(active.object.oid),
             coverage: active.object.group.coverage,
             proofs: if is_live && !for_proofs { Some(0..u64::MAX) } else { proofs },
             follow: is_live && !for_proofs,
-            recipe: false,
+            ..Query::about(oid)
         };
         let (root, context, events) = (Arc::clone(&self.root), self.context.clone(), self.events.clone());
         let (token, patience) = (active.question.clone(), self.config.ledger.patience);

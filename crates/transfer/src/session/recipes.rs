@@ -123,12 +123,11 @@ impl Actor {
             key,
             size: layout.size(),
             query: Query {
-                oid,
                 coverage: active.object.group.coverage,
                 // What chunks make up is compared with these.
                 proofs: active.object.all_values().is_none().then_some(0..layout.count()),
-                follow: false,
                 recipe: true,
+                ..Query::about(oid)
             },
             events: self.events.clone(),
             patience: self.config.ledger.patience,

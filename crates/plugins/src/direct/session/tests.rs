@@ -1,5 +1,6 @@
 //! Two ends drive each other without a network, a thread or a clock.
 
+mod ahead;
 mod deltas;
 mod recipes;
 
