@@ -51,6 +51,8 @@ pub(super) struct Active {
     pub(super) comparison: Comparison,
     /// Pieces being read back, and whether something was written to them since.
     pub(super) rechecking: HashMap<u64, bool>,
+    /// Pieces being checked and written, and whether a chunk was written to them meanwhile.
+    pub(super) writing_pieces: HashMap<u64, bool>,
     /// Deliveries being checked and written.
     writing: usize,
     /// What the target was last told to have from its front on.
@@ -221,6 +223,7 @@ impl Actor {
             existing: Intervals::default(),
             comparison: Comparison::default(),
             rechecking: HashMap::new(),
+            writing_pieces: HashMap::new(),
             writing: 0,
             prefix: 0,
             signed: 0,
@@ -358,7 +361,11 @@ impl Actor {
             let parts = match want.id {
                 // What is here already is no claim: it stays.
                 WantId::Chunk { .. } => self.ledger.gaps(place.object, &range),
-                WantId::Piece { .. } | WantId::Block { .. } => vec![range],
+                WantId::Piece { index, .. } => {
+                    active.writing_pieces.entry(index).or_insert(false);
+                    vec![range]
+                }
+                WantId::Block { .. } => vec![range],
             };
             destinations.push(Destination { object: Arc::clone(&active.object), parts });
         }
@@ -396,9 +403,14 @@ impl Actor {
     }
 
     fn checked(&mut self, want: Box<Want>, source: Arc<str>, result: Checked) {
+        let mut spoilt = Vec::new();
         for place in &want.places {
-            if let Some(active) = self.objects.get_mut(&place.object) {
-                active.writing -= 1;
+            let Some(active) = self.objects.get_mut(&place.object) else { continue };
+            active.writing -= 1;
+            if let WantId::Piece { index, .. } = want.id
+                && active.writing_pieces.remove(&index) == Some(true)
+            {
+                spoilt.push((place.object, index));
             }
         }
         match result {
@@ -407,6 +419,7 @@ impl Actor {
                     self.finish(key, Err(FetchError::Write(why)));
                 }
                 self.written(&want, &source, whole, zeros);
+                spoilt.into_iter().for_each(|(key, index)| self.recheck(key, index));
             }
             Checked::Bad(what) => {
                 tracing::warn!(%source, %what, "refused a delivery");

@@ -79,11 +79,12 @@ impl Actor {
             self.root.cancel_chunks(&cancelled);
         }
         self.give_up_comparing(key);
-        match (was_written, good) {
+        let is_filled = self.ledger.have(key).is_some_and(|have| have.covers(&range));
+        match (was_written, is_filled) {
             // A chunk may have spoilt it since.
-            (true, _) => self.recheck(key, index),
+            (true, true) => self.recheck(key, index),
+            (_, false) => self.is_not_here(key, index, &range),
             (false, true) => {}
-            (false, false) => self.is_not_here(key, index, &range),
         }
         self.advance(key);
     }

@@ -104,15 +104,24 @@ impl Actor {
         }
     }
 
-    /// Pieces that chunks have filled are read back and compared with their values.
+    /// Chunks were written here: pieces that they have filled are read back and compared with their values. One
+    /// that comes as such at this moment, or is being read, may have been right before the chunk was
+    /// written, and is looked at when that is over.
     pub(super) fn check_filled_pieces(&mut self, place: Place, len: u64) {
-        let Some(active) = self.objects.get(&place.object).filter(|active| active.recipe.is_some()) else {
+        let Some(active) = self.objects.get_mut(&place.object).filter(|active| active.recipe.is_some())
+        else {
             return;
         };
         let (Some(layout), Some(have)) = (active.object.layout(), self.ledger.have(place.object)) else {
             return;
         };
         let touched = place.offset / layout.piece_len()..(place.offset + len).div_ceil(layout.piece_len());
+        for under_way in [&mut active.rechecking, &mut active.writing_pieces] {
+            under_way
+                .iter_mut()
+                .filter(|(index, _)| touched.contains(index))
+                .for_each(|(_, spoilt)| *spoilt = true);
+        }
         let filled: Vec<u64> = touched.filter(|&index| have.covers(&layout.range(index))).collect();
         filled.into_iter().for_each(|index| self.recheck(place.object, index));
     }

@@ -27,8 +27,8 @@ pub enum Act {
     Twice,
     /// Delivers these bytes.
     Bytes(Vec<u8>),
-    /// Delivers these bytes, and says that their hash was computed.
-    Hashed(Vec<u8>),
+    /// Delivers this, with the right proof.
+    Payload(Payload),
     /// Delivers the right bytes with this proof, or none.
     WithProof(Option<Vec<u8>>),
     /// Says that it is all zeros.
@@ -191,9 +191,7 @@ impl Source {
                 self.deliver(&want, here(), sink).await;
             }
             Act::Bytes(bytes) => self.deliver(&want, (bytes, here().1), sink).await,
-            Act::Hashed(bytes) => {
-                sink.deliver(delivery(&want, Payload::Hashed(bytes.into()), here().1)).await;
-            }
+            Act::Payload(payload) => sink.deliver(delivery(&want, payload, here().1)).await,
             Act::WithProof(proof) => self.deliver(&want, (here().0, proof), sink).await,
             Act::Zeros => sink.deliver(delivery(&want, Payload::Zeros, here().1)).await,
             Act::End(outcome) => sink.outcome(want.tag, outcome),

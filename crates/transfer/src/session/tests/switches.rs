@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use bytes::Bytes;
 use towpath_content::chunking::{ChunkHash, Parameters};
@@ -11,7 +12,7 @@ use towpath_content::recipe::{RecipeBuilder, walk};
 
 use super::*;
 use crate::plugin::{Description, RecipePart};
-use crate::want::{Origin, Want, WantId};
+use crate::want::{Origin, Payload, Want, WantId};
 
 /// Bytes of a chunk here: some lie across two pieces.
 const CHUNK: usize = 100_000;
@@ -66,6 +67,73 @@ async fn fetch_slowly(source: Source, data: &[u8]) -> Arc<Source> {
     let done = session.progress().snapshot().done;
     assert!(done >= data.len() as u64, "{done}");
     source
+}
+
+/// Delivers these bytes, and says that their hash was computed.
+fn hashed(bytes: Vec<u8>) -> Act {
+    Act::Payload(Payload::Hashed(bytes.into()))
+}
+
+/// Bytes that tell when their worker lets go of them, which is just before it tells the session, and that
+/// others wait for.
+struct Worked {
+    bytes: Vec<u8>,
+    done: Arc<AtomicUsize>,
+    waits: bool,
+}
+
+impl AsRef<[u8]> for Worked {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Worked {
+    fn drop(&mut self) {
+        let start = Instant::now();
+        while self.waits && self.done.load(Ordering::SeqCst) == 0 && start.elapsed() < Duration::from_secs(5)
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if self.waits {
+            // The other worker is about to tell the session, too: it is to be the first.
+            std::thread::sleep(Duration::from_millis(20));
+        } else {
+            self.done.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Pieces are written, then a false chunk over the end of the last one, and the session hears of the chunk first.
+/// Its place was once looked at only if the piece counted as here already, and the file was spoilt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_chunk_that_is_written_over_a_piece_is_found_out_whoever_tells_first() {
+    let data = pattern(15 * PIECE + 7, 1);
+    let (all, done) = (data.clone(), Arc::new(AtomicUsize::new(0)));
+    let worked = {
+        let done = Arc::clone(&done);
+        move |bytes, waits| Bytes::from_owner(Worked { bytes, done: Arc::clone(&done), waits })
+    };
+    let chunks = AtomicUsize::new(0);
+    let script = move |want: &Want, _| match want.id {
+        WantId::Piece { index, .. } if done.load(Ordering::SeqCst) == 0 => {
+            let start = index as usize * PIECE;
+            Act::Payload(Payload::Bytes(worked(all[start..start + PIECE].to_vec(), true)))
+        }
+        // The first one lies across the end of the last piece that was asked for, and comes when that is written.
+        WantId::Chunk { .. } if chunks.fetch_add(1, Ordering::SeqCst) == 0 => {
+            std::thread::sleep(Duration::from_millis(200));
+            Act::Payload(Payload::Hashed(worked(vec![0; CHUNK], false)))
+        }
+        _ => Act::Good,
+    };
+    let source = Arc::new(switching(&data, &data, 2).taking_all_chunks().script(script).slowly());
+    let config = SessionConfig { batch_bytes: PIECE as u64, calls: 1, workers: 8, ..config() };
+    let (session, target) = (Session::start(source.clone(), context(Oid::of(b"")), config), Memory::new());
+    let request = ObjectRequest { size: Some(data.len() as u64), ..request(Oid::of(&data), &target) };
+    fetch(&session, request).await.unwrap();
+    target.expect(&data);
+    assert!(!source.blamed.lock().unwrap().is_empty(), "it was found out");
 }
 
 fn chunk_wants(source: &Source) -> Vec<Want> {
@@ -243,7 +311,7 @@ async fn a_chunk_that_was_said_to_be_hashed_still_has_its_length_and_is_checked_
     let data = pattern(15 * PIECE + 7, 1);
     for wrong in [CHUNK, CHUNK - 1] {
         let script = move |want: &Want, before| match want.id {
-            WantId::Chunk { len, .. } if before == 0 && len as usize == CHUNK => Act::Hashed(vec![0; wrong]),
+            WantId::Chunk { len, .. } if before == 0 && len as usize == CHUNK => hashed(vec![0; wrong]),
             _ => Act::Good,
         };
         let source = fetch_slowly(switching(&data, &data, 2).script(script), &data).await;
@@ -252,7 +320,7 @@ async fn a_chunk_that_was_said_to_be_hashed_still_has_its_length_and_is_checked_
     let all = data.clone();
     let right = move |want: &Want, _| match (want.id, want.origin) {
         (WantId::Chunk { len, .. }, Some(Origin { offset, .. })) => {
-            Act::Hashed(all[offset as usize..offset as usize + len as usize].to_vec())
+            hashed(all[offset as usize..offset as usize + len as usize].to_vec())
         }
         _ => Act::Good,
     };
