@@ -65,6 +65,22 @@ pub fn ping(lab: &Lab, from: &str, to: Ipv4Addr, count: u32) -> Pings {
     read_pings(&text).unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)))
 }
 
+/// So many pings, all of which come back: how they went, and how many packets each link carried meanwhile. `ping` waits
+/// for the last one two round trips only, so on a busy machine it may take another go.
+pub fn answered(lab: &Lab, from: &str, to: Ipv4Addr, count: u32) -> (Pings, Vec<u64>) {
+    let packets = || lab.counters().unwrap().into_iter().map(|link| total(link).packets).collect::<Vec<_>>();
+    for _ in 0..20 {
+        let before = packets();
+        let pings = ping(lab, from, to, count);
+        if pings.received == u64::from(count) {
+            return (pings, packets().iter().zip(before).map(|(after, before)| after - before).collect());
+        }
+        // What is late is not to be counted in the next go.
+        thread::sleep(Duration::from_millis(200));
+    }
+    panic!("{from} to {to}: never do all of {count} pings come back");
+}
+
 pub fn read_pings(text: &str) -> Option<Pings> {
     let summary = text.lines().find(|line| line.contains("packets transmitted"))?;
     let mut numbers = summary.split([' ', ',']).filter_map(|word| word.parse().ok());

@@ -198,12 +198,13 @@ fn an_interrupted_transfer_is_measured_from_where_it_goes_on() {
     need_rsync();
     let program = "{ name = 'resumed', of = 'rsync', args = ['--append-verify'], interrupt = '60%' }";
     let tow = impostor(&lab, "true");
-    let output = lab.run(&rsync(&lab, program, "random 1m"), &["--tow", tow.to_str().unwrap()]);
+    // Seconds, so that a busy machine, too, sees in time how far it is.
+    let output = lab.run(&rsync(&lab, program, "random 6m"), &["--tow", tow.to_str().unwrap()]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let row = &lab.rows("small")[0];
     assert_eq!(row["program"], "resumed");
     // rsync writes in large blocks, so how much is there when it is killed varies; all of it is more.
-    assert!(row["measured"]["sent"].as_u64() < Some(1 << 20), "{row}");
+    assert!(row["measured"]["sent"].as_u64() < Some(6 << 20), "{row}");
 }
 
 fn all_of_it_can_be_kept_in_memory() {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use towpath_lab::net::Lab;
 
-use crate::machinery::{need, need_lab, ping, scenario, total, up};
+use crate::machinery::{answered, need, need_lab, scenario, up};
 use crate::runner::situations;
 
 situations![
@@ -25,20 +25,13 @@ situations![
 /// Where the kernel takes how fast a device may be read.
 const READ_LIMIT: &str = "/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device";
 
-fn received(lab: &Lab, from: &str, to: &str) -> u64 {
-    ping(lab, from, lab.address(to), 2).received
-}
-
 fn leaves_of_a_star_reach_each_other_through_the_centre() {
     let lab = up("hosts = ['hub']\n[[star]]\ncentre = 'hub'\nleaf = 'r'\ncount = 5\nrate = '100mbit'");
     for leaf in ["r1", "r5"] {
-        assert_eq!(received(&lab, "hub", leaf), 2, "{leaf}");
+        answered(&lab, "hub", lab.address(leaf), 2);
     }
-    let before = lab.counters().unwrap();
-    assert_eq!(received(&lab, "r2", "r4"), 2);
-    let after = lab.counters().unwrap();
-    let over = |link: usize| total(after[link]).packets - total(before[link]).packets;
-    assert_eq!([over(0), over(1), over(2), over(3)], [0, 4, 0, 4]);
+    let (_, over) = answered(&lab, "r2", lab.address("r4"), 2);
+    assert_eq!(over[..4], [0, 4, 0, 4]);
 }
 
 fn an_overlay_forwards_along_the_fewest_hops() {
@@ -48,26 +41,21 @@ fn an_overlay_forwards_along_the_fewest_hops() {
         "hosts = ['a', 'b', 'c', 'd', 'alone']\n[[overlay]]\nhosts = ['a', 'b', 'c', 'd']\ndelay = '1ms'\n{rates}"
     ));
     for (from, to) in [("a", "b"), ("a", "c"), ("a", "d"), ("c", "a"), ("b", "d")] {
-        assert_eq!(received(&lab, from, to), 2, "{from} to {to}");
+        answered(&lab, from, lab.address(to), 2);
     }
-    let before = lab.counters().unwrap().into_iter().map(|it| total(it).packets).sum::<u64>();
-    assert_eq!(received(&lab, "a", "c"), 2);
-    let after = lab.counters().unwrap().into_iter().map(|it| total(it).packets).sum::<u64>();
-    assert_eq!(after - before, 8, "two pings there and back over two links");
+    let (_, over) = answered(&lab, "a", lab.address("c"), 2);
+    assert_eq!(over.iter().sum::<u64>(), 8, "two pings there and back over two links");
 }
 
 /// Pings all addresses of a receiver: only the link of each carries any, both ways.
 fn check_links(lab: &Lab, own_links: [usize; 2]) {
     let addresses = lab.addresses("receiver");
     assert_eq!(addresses.len(), 2);
-    for (address, own) in addresses.into_iter().zip(own_links) {
-        let before = lab.counters().unwrap();
-        assert_eq!(ping(lab, "sender", address, 3).received, 3, "{address}");
-        let after = lab.counters().unwrap();
+    for (address, own) in addresses.iter().zip(own_links) {
+        let (_, over) = answered(lab, "sender", *address, 3);
         for link in own_links {
             let expected = if link == own { 6 } else { 0 };
-            let packets = total(after[link]).packets - total(before[link]).packets;
-            assert_eq!(packets, expected, "pinging {address}: link {link}");
+            assert_eq!(over[link], expected, "pinging {address}: link {link}");
         }
     }
 }
