@@ -1,11 +1,12 @@
 //! From this machine's own store: what an earlier transfer brought need not cross the network.
 
-use std::sync::Arc;
-use std::time::Instant;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use towpath_content::Oid;
-use towpath_store::{Descriptors, Store};
+use towpath_store::{Descriptors, Store, StoreError};
 use towpath_transfer::plugin::{Query, Sink};
 use towpath_transfer::want::{Delivery, Payload, Proof};
 use towpath_transfer::{
@@ -19,6 +20,11 @@ const READ_AHEAD: usize = 16;
 /// Reading is quick: a few batches keep it busy.
 const WINDOW: u64 = 4 << 20;
 
+/// An object that is not here is looked for again after so long: somebody may bring it meanwhile.
+const LOOKED: Duration = Duration::from_secs(1);
+/// Objects that are known not to be here. Pieces of few are wanted in turn.
+const ABSENT: usize = 16;
+
 /// Which objects may be drawn from here. What is not asked of a sender tells it what we have, so
 /// a transfer from a stranger may use only what it reveals nothing by.
 pub type Allow = Arc<dyn Fn(&Oid) -> bool + Send + Sync>;
@@ -29,18 +35,20 @@ pub struct Local {
     allow: Allow,
     source: Arc<str>,
     is_local: bool,
+    absent: Arc<Mutex<Absent>>,
 }
 
 impl Local {
     /// Serves those objects from `store` that `allow` lets through.
     pub fn new(store: Arc<dyn Store>, allow: Allow) -> Self {
-        Self { store, allow, source: SOURCE.into(), is_local: true }
+        Self { store, allow, source: SOURCE.into(), is_local: true, absent: Arc::default() }
     }
 
     /// Serves all of a `store` of its own, which is called `source`; how its bytes came there is not
     /// known.
     pub fn only(store: Arc<dyn Store>, source: &str) -> Self {
-        Self { store, allow: Arc::new(|_| true), source: source.into(), is_local: false }
+        let (allow, source): (Allow, _) = (Arc::new(|_| true), source.into());
+        Self { store, allow, source, is_local: false, absent: Arc::default() }
     }
 }
 
@@ -84,11 +92,18 @@ impl TransferPlugin for Local {
         sink: Arc<dyn Sink>,
     ) -> BoxFuture<'a, ()> {
         let (store, allow) = (Arc::clone(&self.store), Arc::clone(&self.allow));
-        let source = Arc::clone(&self.source);
+        let (source, absent) = (Arc::clone(&self.source), Arc::clone(&self.absent));
+        let (vain, wants): (Vec<_>, Vec<_>) = {
+            let (absent, now) = (lock(&self.absent), Instant::now());
+            wants.into_iter().partition(|want| absent.holds(want, now))
+        };
         let (found, mut inbox) = mpsc::channel(READ_AHEAD);
-        // One blocking thread for all wants; it stops when the receiver is dropped.
-        tokio::task::spawn_blocking(move || read_all(&*store, &*allow, &source, wants, &found));
+        if !wants.is_empty() {
+            // One blocking thread for all wants; it stops when the receiver is dropped.
+            tokio::task::spawn_blocking(move || read_all(&*store, &*allow, &source, &absent, wants, &found));
+        }
         Box::pin(async move {
+            vain.iter().for_each(|want| sink.outcome(want.tag, Outcome::NotHere));
             while let Some((tag, delivery)) = inbox.recv().await {
                 match delivery {
                     Some(delivery) => sink.deliver(delivery).await,
@@ -123,16 +138,22 @@ fn read_all(
     store: &dyn Store,
     allow: &(dyn Fn(&Oid) -> bool + Send + Sync),
     source: &Arc<str>,
+    absent: &Mutex<Absent>,
     wants: Vec<Want>,
     found: &mpsc::Sender<(Tag, Option<Delivery>)>,
 ) {
     for want in wants {
         let asked = Instant::now();
-        let is_allowed = match &want.id {
-            WantId::Piece { oid, .. } => allow(oid),
-            WantId::Chunk { .. } | WantId::Block { .. } => false,
+        let found_here = match &want.id {
+            WantId::Piece { oid, index, .. } if !lock(absent).holds(&want, asked) => {
+                let proof = if allow(oid) { proof(store, oid, *index) } else { Err(StoreError::NotHere) };
+                if matches!(proof, Err(StoreError::NotHere)) {
+                    lock(absent).note(*oid, asked);
+                }
+                proof.and_then(|proof| Ok((payload(store, oid, *index)?, proof))).ok()
+            }
+            _ => None,
         };
-        let found_here = if is_allowed { read(store, &want.id) } else { None };
         let delivery = found_here.map(|(payload, proof)| {
             let timing = (asked, Instant::now());
             Delivery { tag: want.tag, payload, proof, source: Arc::clone(source), timing, saved: 0 }
@@ -143,22 +164,73 @@ fn read_all(
     }
 }
 
-fn read(store: &dyn Store, id: &WantId) -> Option<(Payload, Option<Arc<Proof>>)> {
-    let (oid, index) = match id {
-        WantId::Piece { oid, index, .. } => (oid, *index),
-        WantId::Chunk { hash, .. } | WantId::Block { hash, .. } => {
-            return Some((Payload::Bytes(store.get_chunk(hash).ok()?.into()), None));
-        }
-    };
+/// The proof of a piece; of a live object's there is none.
+fn proof(store: &dyn Store, oid: &Oid, index: u64) -> Result<Option<Arc<Proof>>, StoreError> {
     let run = index..index + 1;
-    let proof = match store.get_descriptors(oid, run.clone()).ok()? {
+    Ok(match store.get_descriptors(oid, run.clone())? {
         Descriptors::Proof(nodes) => Some(Arc::new(Proof { run, nodes: nodes.into() })),
         Descriptors::Values(_) => None,
-    };
+    })
+}
+
+fn payload(store: &dyn Store, oid: &Oid, index: u64) -> Result<Payload, StoreError> {
     if store.is_zero(oid, index) {
-        return Some((Payload::Zeros, proof));
+        return Ok(Payload::Zeros);
     }
     let mut bytes = Vec::new();
-    store.read_piece(oid, index, &mut bytes).ok()?;
-    Some((Payload::Bytes(bytes.into()), proof))
+    store.read_piece(oid, index, &mut bytes)?;
+    Ok(Payload::Bytes(bytes.into()))
+}
+
+/// Objects that were looked for a moment ago, and are not here or may not be used. To look takes a
+/// transaction of the index, and a large object has thousands of pieces.
+#[derive(Default)]
+struct Absent(VecDeque<(Oid, Instant)>);
+
+impl Absent {
+    fn holds(&self, want: &Want, now: Instant) -> bool {
+        let WantId::Piece { oid, .. } = &want.id else { return false };
+        let is_it = |(absent, looked): &(Oid, Instant)| {
+            absent == oid && now.saturating_duration_since(*looked) < LOOKED
+        };
+        self.0.iter().any(is_it)
+    }
+
+    fn note(&mut self, oid: Oid, now: Instant) {
+        self.0.retain(|(absent, _)| *absent != oid);
+        if self.0.len() == ABSENT {
+            self.0.pop_front();
+        }
+        self.0.push_back((oid, now));
+    }
+}
+
+fn lock(absent: &Mutex<Absent>) -> std::sync::MutexGuard<'_, Absent> {
+    absent.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use towpath_content::pieces::Layout;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_here_is_looked_for_again_after_a_while() {
+        let (mut absent, now) = (Absent::default(), Instant::now());
+        let want = |oid: Oid| Want {
+            tag: 1,
+            id: WantId::Piece { oid, layout: Layout::of(1).unwrap(), index: 0 },
+            places: Vec::new(),
+            group: Arc::default(),
+            origin: None,
+            basis: None,
+        };
+        let oid = |n: usize| Oid::of(&n.to_le_bytes());
+        assert!(!absent.holds(&want(oid(0)), now));
+        (0..=ABSENT).for_each(|n| absent.note(oid(n), now));
+        absent.note(oid(1), now + LOOKED / 2);
+        let held = |at| (0..=ABSENT).filter(|n| absent.holds(&want(oid(*n)), at)).count();
+        assert_eq!((held(now), held(now + LOOKED)), (ABSENT, 1));
+    }
 }
