@@ -113,9 +113,9 @@ impl Body for Mutex<Vec<u8>> {
         Ok(())
     }
 
-    fn read(&self, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+    fn append(&self, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
         let bytes = lock(self);
-        fill(buf, bytes.get(range.start as usize..range.end as usize).ok_or(StoreError::NotYet)?);
+        buf.extend_from_slice(bytes.get(range.start as usize..range.end as usize).ok_or(StoreError::NotYet)?);
         Ok(())
     }
 }
@@ -233,7 +233,8 @@ impl Store for MemoryStore {
 
     fn read_piece(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
         if let Some(production) = self.productions.get(oid) {
-            return production.read_piece(index, buf);
+            buf.clear();
+            return production.append_piece(index, buf);
         }
         if let Some(object) = self.object(oid) {
             let layout = object.tree.layout();

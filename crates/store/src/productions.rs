@@ -25,8 +25,8 @@ const ABANDONED: usize = 4096;
 pub(crate) trait Body: Send + Sync {
     /// Writes all of `data` at `offset`, or fails and may be asked again.
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), StoreError>;
-    /// Replaces the contents of `buf` with bytes that were written.
-    fn read(&self, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError>;
+    /// Appends bytes to `buf` that were written; nothing if that fails.
+    fn append(&self, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError>;
 }
 
 /// One run of a producer.
@@ -117,15 +117,15 @@ impl<B: Body> Production<B> {
         Ok(Descriptors::Values(found.to_vec()))
     }
 
-    /// One piece that is whole.
-    pub(crate) fn read_piece(&self, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+    /// Appends one piece that is whole to `buf`.
+    pub(crate) fn append_piece(&self, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
         if index >= MAX_LIVE_SIZE / LIVE_PIECE {
             return Err(OUTSIDE);
         }
         if index >= lock(&self.values).len() as u64 {
             return Err(StoreError::NotYet);
         }
-        self.body.read(index * LIVE_PIECE..(index + 1) * LIVE_PIECE, buf)
+        self.body.append(index * LIVE_PIECE..(index + 1) * LIVE_PIECE, buf)
     }
 }
 
@@ -238,7 +238,7 @@ mod tests {
         fn write(&self, _offset: u64, _data: &[u8]) -> Result<(), StoreError> {
             Err(StoreError::NotYet)
         }
-        fn read(&self, _range: Range<u64>, _buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        fn append(&self, _range: Range<u64>, _buf: &mut Vec<u8>) -> Result<(), StoreError> {
             Err(StoreError::NotHere)
         }
     }

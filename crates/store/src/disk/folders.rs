@@ -16,7 +16,7 @@ use rustix::fs::FlockOperation;
 use towpath_content::Oid;
 
 use super::points;
-use crate::hashing::read_range;
+use crate::hashing::append_range;
 use crate::productions::random;
 use crate::seam::StoreError;
 
@@ -155,9 +155,9 @@ impl Temporary {
         }
     }
 
-    /// Replaces the contents of `buf` with bytes that were written.
-    pub(crate) fn read(&self, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
-        read_range(&self.file, range, buf).map_err(|error| StoreError::io("reading", &self.path, error))
+    /// Appends bytes to `buf` that were written.
+    pub(crate) fn append(&self, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        append_range(&self.file, range, buf).map_err(|error| StoreError::io("reading", &self.path, error))
     }
 
     /// Writes all of `data` at `offset`.

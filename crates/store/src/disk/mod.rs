@@ -263,7 +263,8 @@ impl Store for DiskStore {
 
     fn read_piece(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
         if let Some(put) = self.productions.get(oid) {
-            return put.read_piece(index, buf);
+            buf.clear();
+            return put.append_piece(index, buf);
         }
         let content = self.resolve(oid)?;
         match (self.read_stored(&content, index, buf), self.notices.partial(oid)) {
@@ -273,11 +274,12 @@ impl Store for DiskStore {
     }
 
     fn append_piece(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
-        if self.productions.get(oid).is_none() {
-            match self.append_stored(&self.resolve(oid)?, index, buf) {
-                Err(StoreError::NotHere) => {}
-                result => return result,
-            }
+        if let Some(put) = self.productions.get(oid) {
+            return put.append_piece(index, buf);
+        }
+        match self.append_stored(&self.resolve(oid)?, index, buf) {
+            Err(StoreError::NotHere) => {}
+            result => return result,
         }
         let mut piece = Vec::new();
         self.read_piece(oid, index, &mut piece)?;

@@ -17,7 +17,7 @@ use super::index::{Durability, Outcome};
 use super::points;
 use super::rows::{self, Known};
 use super::source::open_without_waiting;
-use crate::hashing::{Before, Hashed, LIVE_PIECE, hash_open_file, hash_pieces, read_range};
+use crate::hashing::{Before, Hashed, LIVE_PIECE, append_range, hash_open_file, hash_pieces};
 use crate::productions::{Body, Finished, IS_BOUND, NOT_LIVE, NOT_OPEN, OUTSIDE, Production, TOO_LONG};
 use crate::seam::{About, StoreError};
 use crate::stamp::{Stamp, TICK};
@@ -48,11 +48,16 @@ impl Body for Incoming {
         }
     }
 
-    fn read(&self, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
-        match self {
-            Self::Streamed(temporary) => temporary.read(range, buf),
-            Self::Referred(referred) => referred.read(range, buf),
+    fn append(&self, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        let front = buf.len();
+        let result = match self {
+            Self::Streamed(temporary) => temporary.append(range, buf),
+            Self::Referred(referred) => referred.append(range, buf),
+        };
+        if result.is_err() {
+            buf.truncate(front);
         }
+        result
     }
 }
 
@@ -71,8 +76,8 @@ impl Referred {
         Ok(Self { file, path: path.into(), before })
     }
 
-    fn read(&self, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
-        let read = read_range(&self.file, range, buf);
+    fn append(&self, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        let read = append_range(&self.file, range, buf);
         read.map_err(|error| self.before.explain(error, &self.file, &self.path))?;
         self.before.check(&self.file, &self.path)
     }
