@@ -213,7 +213,8 @@ impl TransferPlugin for Inspected {
                     if !(self.is_tree && is_root) {
                         expected.insert(want.tag, about);
                     }
-                    admitted.push(want);
+                    // Processors see whole pieces.
+                    admitted.push(Want { part: None, ..want });
                 }
                 Err(outcome) => sink.outcome(want.tag, outcome),
             }

@@ -225,6 +225,7 @@ mod tests {
             group: Arc::default(),
             origin: None,
             basis: None,
+            part: None,
         };
         let oid = |n: usize| Oid::of(&n.to_le_bytes());
         assert!(!absent.holds(&want(oid(0)), now));

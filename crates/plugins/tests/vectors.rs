@@ -45,6 +45,14 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         recipe: true,
         ..wire::Describe::default()
     };
+    let sampled = wire::Describe {
+        request: 6,
+        root: root.clone(),
+        oid: oid.clone(),
+        samples: true,
+        ..wire::Describe::default()
+    };
+    let samples = wire::Samples { request: 6, first: 32, bytes: Bytes::from_static(&[0xaa; 16]) };
     let part = wire::Recipe {
         request: 3,
         root: Some(Bytes::from_static(&[0x55; 72])),
@@ -85,6 +93,8 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
             "get pieces 4 to 8 with urgency -3: what else its node asks for goes first",
             Body::Get(wire::Get { request: 5, root, wants: vec![want], urgency: -3 }),
         ),
+        ("describe with samples", Body::Describe(sampled)),
+        ("samples of pieces from 32 on", Body::Samples(samples)),
         ("delta: want 0", Body::Delta(delta.clone())),
         ("delta: the same, one zstd frame", Body::Delta(wire::Delta { packed: true, ..delta })),
         (

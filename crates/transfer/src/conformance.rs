@@ -134,7 +134,7 @@ fn want(tag: Tag, data: &[u8], index: u64) -> Want {
     let layout = layout_of(data);
     let places = vec![Place { object: 1, offset: layout.range(index).start }];
     let id = WantId::Piece { oid: Oid::of(data), layout, index };
-    Want { tag, id, places, group: Arc::default(), origin: None, basis: None }
+    Want { tag, id, places, group: Arc::default(), origin: None, basis: None, part: None }
 }
 
 /// A want for some bytes of an object as a chunk.
@@ -143,7 +143,15 @@ fn chunk(tag: Tag, data: &[u8], span: Range<usize>) -> Want {
     let bytes = &data[span];
     let id = WantId::Chunk { hash: *Oid::of(bytes).digest(), len: bytes.len() as u32 };
     let places = vec![Place { object: 1, offset }];
-    Want { tag, id, places, group: Arc::default(), origin: Some(Origin { oid, offset }), basis: None }
+    Want {
+        tag,
+        id,
+        places,
+        group: Arc::default(),
+        origin: Some(Origin { oid, offset }),
+        basis: None,
+        part: None,
+    }
 }
 
 /// A want for each piece of each object, tagged from `first` on.

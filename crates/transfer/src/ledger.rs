@@ -121,6 +121,8 @@ pub struct Ledger {
     queue: VecDeque<Tag>,
     delayed: BinaryHeap<Reverse<(Instant, Tag)>>,
     asked_cost: u64,
+    /// The share of wants of which all is missing.
+    asked_whole: u64,
     next_tag: Tag,
     batches: u64,
     last_progress: Instant,
@@ -128,7 +130,7 @@ pub struct Ledger {
 
 /// What a want counts for against a plugin's window.
 fn cost(want: &Want) -> u64 {
-    want.id.len() + WANT_COST
+    want.missing_len() + WANT_COST
 }
 
 impl Ledger {
@@ -143,6 +145,7 @@ impl Ledger {
             queue: VecDeque::new(),
             delayed: BinaryHeap::new(),
             asked_cost: 0,
+            asked_whole: 0,
             next_tag: 1,
             batches: 0,
             last_progress: now,
@@ -168,10 +171,18 @@ impl Ledger {
         tag
     }
 
+    /// Of a piece that was not asked yet only `part` is missing.
+    pub fn narrow(&mut self, tag: Tag, part: Option<Range<u64>>) {
+        if let Some(entry) = self.wants.get_mut(&tag).filter(|entry| entry.stage == Stage::Queued) {
+            entry.want.part = part;
+        }
+    }
+
     fn open(&mut self, id: WantId, group: Arc<crate::want::Group>) -> Tag {
         let tag = self.next_tag;
         self.next_tag += 1;
-        let want = Want { tag, id, places: Vec::with_capacity(1), group, origin: None, basis: None };
+        let want =
+            Want { tag, id, places: Vec::with_capacity(1), group, origin: None, basis: None, part: None };
         let entry = Entry { want, stage: Stage::Queued, bad: 0, delivered: false, batch: 0, charged: 0 };
         self.wants.insert(tag, entry);
         self.by_id.insert(id, tag);
@@ -191,6 +202,12 @@ impl Ledger {
         self.asked_cost
     }
 
+    /// The same of wants of which all is missing: by them it shows how fast a network is, which the few bytes of
+    /// others do not fill.
+    pub const fn asked_whole(&self) -> u64 {
+        self.asked_whole
+    }
+
     /// Takes the next wants to ask for: at least one if any is due, else at most `room` bytes'
     /// and `max` wants' worth.
     pub fn next_batch(&mut self, room: u64, max: usize, now: Instant) -> Vec<Want> {
@@ -208,8 +225,10 @@ impl Ledger {
                 break;
             }
             let id = entry.want.id;
-            batch.push(entry.ask(number, cost));
+            let want = entry.ask(number, cost);
             self.asked_cost += cost;
+            self.asked_whole += if want.part.is_none() { cost } else { 0 };
+            batch.push(want);
             self.queue_of(&id).pop_front();
         }
         batch
@@ -366,7 +385,7 @@ impl Ledger {
     /// Takes `tag` out of every index.
     fn close(&mut self, tag: Tag) -> Option<Want> {
         let entry = self.wants.remove(&tag)?;
-        self.asked_cost -= entry.charged;
+        self.discharge(entry.charged, entry.want.part.is_none());
         self.by_id.remove(&entry.want.id);
         for place in &entry.want.places {
             if let Some(coverage) = self.objects.get_mut(&place.object) {
@@ -392,6 +411,12 @@ impl Ledger {
         }
         self.requeue(tag);
         Verdict::Again
+    }
+
+    /// The part that was delivered for `tag` is of no use, and nobody is to blame: all of it is asked for.
+    pub fn widen(&mut self, tag: Tag) {
+        self.requeue(tag);
+        self.narrow(tag, None);
     }
 
     /// A want ended without bytes. If bytes for it are being checked, that decides.
@@ -421,10 +446,16 @@ impl Ledger {
 
     fn leave_asked(&mut self, tag: Tag, stage: Stage) {
         if let Some(entry) = self.wants.get_mut(&tag) {
-            self.asked_cost -= std::mem::take(&mut entry.charged);
+            let (charged, is_whole) = (std::mem::take(&mut entry.charged), entry.want.part.is_none());
             entry.stage = stage;
             entry.delivered = false;
+            self.discharge(charged, is_whole);
         }
+    }
+
+    const fn discharge(&mut self, charged: u64, is_whole: bool) {
+        self.asked_cost -= charged;
+        self.asked_whole -= if is_whole { charged } else { 0 };
     }
 
     fn fail(&mut self, tag: Tag) -> Verdict {
@@ -443,21 +474,26 @@ impl Ledger {
         cancelled
     }
 
-    /// Takes back the pieces of `object` that nobody is asked for: something else is wanted there.
-    pub fn take_back_pieces(&mut self, object: ObjectKey) {
-        let Some(coverage) = self.objects.get_mut(&object) else { return };
+    /// Takes back the pieces of `object` that nobody is asked for: something else is wanted there. Returns which.
+    pub fn take_back_pieces(&mut self, object: ObjectKey) -> Vec<u64> {
+        let Some(coverage) = self.objects.get_mut(&object) else { return Vec::new() };
         let wants = &self.wants;
         let is_idle = |tag: Tag| {
             let entry = wants.get(&tag);
             entry.is_some_and(|entry| entry.is_piece() && entry.stage != Stage::Asked && !entry.delivered)
         };
         let idle: Vec<_> = coverage.wants.iter().copied().filter(|&(_, tag)| is_idle(tag)).collect();
+        let mut taken = Vec::new();
         for want in idle {
+            if let Some(WantId::Piece { index, .. }) = self.get(want.1).map(|want| want.id) {
+                taken.push(index);
+            }
             if let Some(coverage) = self.objects.get_mut(&object) {
                 coverage.wants.remove(&want);
             }
             self.leave(want.1, object);
         }
+        taken
     }
 
     /// Takes a piece back that was last asked in `batch` or before and for which nothing has come. Returns

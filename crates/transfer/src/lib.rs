@@ -13,6 +13,7 @@
 //! | [`want`] | what is asked for, what comes back, how each want ends |
 //! | [`plugin`] | the [`TransferPlugin`] trait and its contract |
 //! | [`claim`] | recipes as their makers claim them, checked as they come: pure |
+//! | [`following`] | where in an older version an object's pieces lie, by samples of it |
 //! | [`intervals`] | which bytes of an object are there |
 //! | [`ledger`] | every want's state; decides what to ask next: pure, handed the time |
 //! | [`metadata`] | what a source says of an object besides its bytes |
@@ -27,6 +28,7 @@
 
 pub mod claim;
 pub mod conformance;
+pub mod following;
 pub mod intervals;
 pub mod ledger;
 pub mod metadata;

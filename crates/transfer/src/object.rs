@@ -3,6 +3,7 @@
 //! Values of a content object are learnt from proofs that lead to its OID, those of a live one
 //! from statements signed by the ticket's node. Nothing else is believed.
 
+use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +13,7 @@ use towpath_content::Oid;
 use towpath_content::pieces::{self, Layout, MIN_LOG2, PieceError, Value};
 use towpath_store::About;
 
+use crate::following::{Following, Likeness, Samples};
 use crate::target::Target;
 use crate::want::{Group, ObjectKey, Proof};
 
@@ -49,6 +51,17 @@ pub struct Object {
     pub target: Arc<dyn Target>,
     known: Mutex<Known>,
     writing: Mutex<()>,
+    followed: Mutex<Option<Followed>>,
+}
+
+/// An object that is drawn from an older version, too.
+pub struct Followed {
+    /// What is known of it to find it there.
+    pub samples: Samples,
+    /// Where it was found last.
+    pub following: Following,
+    /// How pieces are made of which a part is wanted.
+    pub likenesses: HashMap<u64, Likeness>,
 }
 
 #[derive(Default)]
@@ -66,13 +79,30 @@ impl Object {
     pub fn new(key: ObjectKey, oid: Oid, group: Arc<Group>, target: Arc<dyn Target>) -> Self {
         let content = (!oid.is_live()).then_some(oid);
         let known = Mutex::new(Known { content, ..Known::default() });
-        Self { key, oid, group, target, known, writing: Mutex::default() }
+        Self { key, oid, group, target, known, writing: Mutex::default(), followed: Mutex::default() }
     }
 
     /// Waits for its turn to write. The system lets one thread at a time write to a file, and the others
     /// wait for that with a processor kept busy.
     pub fn turn(&self) -> MutexGuard<'_, ()> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known to draw it from an older version, if it is.
+    pub fn followed(&self) -> MutexGuard<'_, Option<Followed>> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the next samples, behind those that came before; false if these are none.
+    pub fn learn_samples(&self, first: u64, bytes: &[u8]) -> bool {
+        let Some(layout) = self.layout() else { return false };
+        let mut followed = self.followed();
+        let followed = followed.get_or_insert_with(|| Followed {
+            samples: Samples::new(layout),
+            following: Following::default(),
+            likenesses: HashMap::new(),
+        });
+        followed.samples.learn(first, bytes)
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Known) -> T) -> T {

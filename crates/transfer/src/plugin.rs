@@ -76,12 +76,15 @@ pub struct Query {
     /// The first piece will be wanted as soon as the answer has come: who can bring it sooner by that may
     /// begin.
     pub eager: bool,
+    /// Samples of all pieces of a content object are wanted ([`crate::following`]). Whoever has none answers
+    /// the rest.
+    pub samples: bool,
 }
 
 impl Query {
     /// What is it? Nothing else.
     pub const fn about(oid: Oid) -> Self {
-        Self { oid, coverage: None, proofs: None, follow: false, recipe: false, eager: false }
+        Self { oid, coverage: None, proofs: None, follow: false, recipe: false, eager: false, samples: false }
     }
 }
 
@@ -108,6 +111,13 @@ pub enum Description {
     },
     /// A part of the recipe that was asked for.
     Recipe(RecipePart),
+    /// Samples that were asked for, in runs of any size: a claim that nobody can check.
+    Samples {
+        /// The first of the pieces that they are of.
+        first: u64,
+        /// Theirs, one piece behind the other.
+        bytes: Bytes,
+    },
 }
 
 /// A part of an object's recipe (`docs/formats/recipe.md`), a claim that nobody has checked yet.
@@ -231,6 +241,12 @@ pub trait TransferPlugin: Send + Sync {
     /// differ from one time to the next.
     fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
         self.inner().is_some_and(|inner| inner.wants_recipe(facts))
+    }
+
+    /// Whether the rest of an object is better drawn from an older version that lies in its place, by samples
+    /// of the object: then the session asks for these, once. Asked as [`Self::wants_recipe`] is, and before it.
+    fn wants_samples(&self, facts: &ObjectFacts<'_>) -> bool {
+        self.inner().is_some_and(|inner| inner.wants_samples(facts))
     }
 
     /// Whether chunks that are wanted come all at once and in one call, whatever the window says,

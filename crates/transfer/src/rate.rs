@@ -8,6 +8,8 @@ use std::time::Duration;
 const ALPHA: f64 = 0.2;
 /// Arrivals are gathered for so long, seconds, before they count as one measurement.
 const INTERVAL: f64 = 0.05;
+/// What came in less tells nothing.
+const SHORTEST: f64 = 0.005;
 
 /// An exponentially weighted moving average that begins with an assumption.
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +74,12 @@ impl Rate {
             self.average.add(total as f64 / elapsed);
             self.gathered = (0, 0.0);
         }
+    }
+
+    /// Bytes a second before there was a measurement, as far as any came; 0 after that.
+    pub fn so_far(&self) -> f64 {
+        let (bytes, seconds) = self.gathered;
+        if self.average.is_measured() || seconds < SHORTEST { 0.0 } else { bytes as f64 / seconds }
     }
 
     /// Bytes a second, 0 before the first measurement. While nothing comes it falls, as no more

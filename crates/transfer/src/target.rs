@@ -7,6 +7,8 @@ use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_store::About;
 
+use crate::following::Older;
+
 /// Takes one object's bytes. Methods block and are called from worker threads, `write` from
 /// several at once for different runs of bytes; `begin` comes first and `complete` last.
 pub trait Target: Send + Sync {
@@ -40,6 +42,11 @@ pub trait Target: Send + Sync {
     /// Reads bytes that lie in [`Self::existing`].
     fn read_existing(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.read(offset, buf)
+    }
+
+    /// What it replaces, if that can be read anywhere, also while the target is written to.
+    fn older(&self) -> Option<&dyn Older> {
+        None
     }
 
     /// Bytes that [`Self::read_existing`] gave are right. A target that has them from somewhere else takes

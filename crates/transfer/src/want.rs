@@ -129,6 +129,16 @@ pub struct Want {
     /// Of a chunk with `origin`: what likely resembles it. Chunks that follow each other in the object
     /// may have one together.
     pub basis: Option<Arc<Basis>>,
+    /// Of a piece: the only bytes of it that are missing, counted from its begin. A source that knows how may
+    /// deliver these alone, without a proof; whoever does not know what to do with it delivers the piece.
+    pub part: Option<Range<u64>>,
+}
+
+impl Want {
+    /// Bytes that have to come for it.
+    pub fn missing_len(&self) -> u64 {
+        self.part.as_ref().map_or_else(|| self.id.len(), |part| part.end - part.start)
+    }
 }
 
 /// Values of a run of pieces, proved against the OID (`pieces::verify`).

@@ -15,7 +15,7 @@ use towpath_transfer::rate::Rate;
 
 use super::costs::Costs;
 use super::pressure::{Gauge, Queues};
-use super::worth::{Progress, RecipeJudge};
+use super::worth::{Progress, RecipeJudge, samples_pay};
 
 /// Bytes outstanding at first: two pieces, so that TCP never waits for a question.
 const FIRST_WINDOW: u64 = 512 << 10;
@@ -132,6 +132,15 @@ impl Meter {
     /// Chunks are asked for: pieces have nothing to wait for.
     pub const fn switched(&mut self) {
         self.held_until = None;
+    }
+
+    /// Whether the samples of an object, of which an older version is here, are worth asking for now.
+    pub fn wants_samples(&self, facts: &ObjectFacts<'_>, now: Duration) -> bool {
+        let names = [Some(facts.asked_as), Some(facts.oid).filter(|oid| *oid != facts.asked_as)];
+        let known = names.iter().flatten().filter_map(|name| self.objects.get(name));
+        let arrived = known.clone().map(|object| object.arrived).sum();
+        let since = known.map(|object| object.since).min();
+        since.is_some_and(|since| samples_pay(now.saturating_sub(since), arrived, facts))
     }
 
     /// Whether the recipe of an object is worth asking for now; `is_promising` tells, once for each

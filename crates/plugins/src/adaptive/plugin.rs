@@ -170,6 +170,10 @@ impl TransferPlugin for Adaptive {
         wanted.is_some()
     }
 
+    fn wants_samples(&self, facts: &ObjectFacts<'_>) -> bool {
+        is_promising(facts) && self.shared.meter().wants_samples(facts, self.shared.now())
+    }
+
     fn takes_all_chunks(&self) -> bool {
         true
     }
@@ -270,7 +274,7 @@ struct PieceSink {
 impl PieceSink {
     fn new(wants: &[Want], inner: Arc<dyn Sink>, shared: Arc<Shared>) -> Self {
         let pieces = wants.iter().filter_map(|want| match &want.id {
-            WantId::Piece { oid, .. } => Some((want.tag, (*oid, want.id.len()))),
+            WantId::Piece { oid, .. } => Some((want.tag, (*oid, want.missing_len()))),
             WantId::Chunk { .. } | WantId::Block { .. } => None,
         });
         let pieces: HashMap<_, _> = pieces.collect();

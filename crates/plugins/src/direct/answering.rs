@@ -54,7 +54,7 @@ struct UnderWay {
 enum Kind {
     /// Answered in turn.
     Quick,
-    /// A question for a recipe.
+    /// A question for a recipe or for samples.
     Recipe,
     /// Waits for its object, again and again.
     Follows,
@@ -175,7 +175,7 @@ impl Answering {
     }
 
     fn question(&mut self, question: wire::Describe, watch: bool) -> Result<Answer, String> {
-        let kind = match (watch || question.follow, question.recipe) {
+        let kind = match (watch || question.follow, question.recipe || question.samples) {
             (true, _) => Kind::Follows,
             (false, true) => Kind::Recipe,
             (false, false) => Kind::Quick,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_content::live::{MAX_VALUES, Statement};
 use towpath_store::{Descriptors, State, StoreError};
-use towpath_transfer::Outcome;
+use towpath_transfer::{Outcome, following};
 
 use super::access::Decision;
 use super::answering::Step;
@@ -18,6 +18,9 @@ use super::wire::{self, Body, Description, ProofOf, Stated, WireOutcome};
 
 /// Values in one `Proof` message that answers a `Describe`.
 const PROOF_RUN: u64 = 4096;
+
+/// Pieces whose samples go in one message.
+const SAMPLED: usize = 32;
 
 type Out<'a> = &'a mut dyn FnMut(Outgoing);
 
@@ -41,6 +44,8 @@ enum Stage {
     Recipe { oid: Oid },
     /// Sends what is left of the recipe.
     Nodes(RecipeSending),
+    /// Sends samples of what is left of its pieces.
+    Samples { oid: Oid, left: Range<u64> },
     /// Looks what is new of a live object, of which values before `first` were stated.
     Look { oid: Oid, first: u64 },
     /// States the values of a live object that are there in version `seen`.
@@ -59,7 +64,7 @@ impl QuestionAnswer {
     }
 
     pub(super) const fn takes_long(&self) -> bool {
-        self.watch || self.question.follow || self.question.recipe && !self.is_busy
+        self.watch || self.question.follow || (self.question.recipe || self.question.samples) && !self.is_busy
     }
 
     pub(super) fn step(&mut self, serving: &mut Serving, out: Out<'_>) -> Step {
@@ -68,6 +73,7 @@ impl QuestionAnswer {
             Stage::Values { oid, left } => self.prove_values(serving, oid, left, out),
             Stage::Recipe { oid } => self.find_recipe(serving, &oid),
             Stage::Nodes(sending) => self.send_nodes(sending, out),
+            Stage::Samples { oid, left } => self.send_samples(serving, oid, left, out),
             Stage::Look { oid, first } => self.look(serving, oid, first, out),
             Stage::State { oid, generation, left, seen } => {
                 self.state_values(serving, oid, generation, left, seen, out)
@@ -110,6 +116,10 @@ impl QuestionAnswer {
                 self.go_on(Stage::Values { oid, left })
             }
             (false, None) if self.question.recipe => self.go_on(Stage::Recipe { oid }),
+            // What processors look at goes through them piece by piece, and so not like this.
+            (false, None) if self.question.samples && !serving.processors().inspect_any() => {
+                self.go_on(Stage::Samples { oid, left: 0..have.layout.count() })
+            }
             (_, None) => Ok(Step::Over),
         }
     }
@@ -149,6 +159,29 @@ impl QuestionAnswer {
             nodes: nodes.into(),
         })));
         self.go_on(Stage::Values { oid, left: run.end..left.end })
+    }
+
+    fn send_samples(
+        &mut self,
+        serving: &Serving,
+        oid: Oid,
+        mut left: Range<u64>,
+        out: Out<'_>,
+    ) -> Result<Step, Outcome> {
+        let (first, mut samples) = (left.start, Vec::new());
+        for index in left.by_ref().take(SAMPLED) {
+            let mut buffer = serving.buffers().take();
+            let front = buffer.len();
+            serving.store().append_piece(&oid, index, &mut buffer).map_err(|error| outcome_of(&error))?;
+            following::sample(&buffer[front..], &mut samples);
+            serving.buffers().give_back(buffer);
+        }
+        if samples.is_empty() {
+            return Ok(Step::Over);
+        }
+        let (request, bytes) = (self.question.request, samples.into());
+        out(Outgoing::control(Body::Samples(wire::Samples { request, first, bytes })));
+        self.go_on(Stage::Samples { oid, left })
     }
 
     fn find_recipe(&mut self, serving: &Serving, oid: &Oid) -> Result<Step, Outcome> {

@@ -43,7 +43,8 @@ impl Buffers {
         Bytes::from_owner(Lent { buffer, owner: self.clone() }).slice(front..)
     }
 
-    fn give_back(&self, buffer: Vec<u8>) {
+    /// A buffer that is not needed any more.
+    pub(super) fn give_back(&self, buffer: Vec<u8>) {
         self.with(|kept| {
             if kept.len() < KEPT {
                 kept.push(buffer)

@@ -137,6 +137,9 @@ impl Direct {
         if query.recipe && !peer.has_recipes().await {
             return self.ended(&peer, Err(Outcome::NotHere));
         }
+        if query.samples && !peer.has_samples().await {
+            return self.ended(&peer, Err(Outcome::NotHere));
+        }
         let question = Question::Describe(describe(context, &query));
         let closed = answers.clone();
         let asking = peer.ask(question, Answers::Descriptions(answers));
@@ -173,8 +176,8 @@ impl Direct {
         };
         let sink: Arc<dyn Sink> = Arc::new(SlotSink { inner: sink, slots: Arc::clone(&self.slots) });
         let claimed = peer.claim(&mut wants, &sink);
-        // Only chunks wait for the peer's hello.
-        let has_origins = wants.iter().any(|want| want.origin.is_some());
+        // Only runs of bytes wait for the peer's hello.
+        let has_origins = wants.iter().any(|want| want.origin.is_some() || want.part.is_some());
         let by_bytes = has_origins && peer.has_recipes().await;
         if !peer.has_deltas() {
             wants.iter_mut().for_each(|want| want.basis = None);
@@ -332,6 +335,7 @@ fn describe(context: &Context, query: &Query) -> Describe {
         values_to: query.proofs.as_ref().map_or(0, |run| run.end),
         follow: query.follow,
         recipe: query.recipe,
+        samples: query.samples,
     }
 }
 

@@ -247,6 +247,11 @@ impl Peer {
         self.shared.with(Session::has_deltas)
     }
 
+    /// Whether the peer can be asked for samples, as its hello said, which this waits for.
+    pub async fn has_samples(&self) -> bool {
+        self.greeted().await && self.shared.with(Session::has_samples)
+    }
+
     /// Bytes that the peer last suggested to keep outstanding; 0 if it has no opinion.
     pub fn suggested(&self) -> u64 {
         self.shared.with(Session::suggested)

@@ -105,6 +105,11 @@ fn wire_want(want: &Want, by_bytes: bool) -> WireWant {
     let block = want.group.coverage.map(|coverage| coverage.block);
     let (id, origin) = (want.id, want.origin.filter(|_| by_bytes));
     match (id, origin) {
+        (WantId::Piece { oid, layout, index }, _) if by_bytes && want.part.is_some() => {
+            let part = want.part.clone().unwrap_or_default();
+            let (offset, len) = (Some(layout.range(index).start + part.start), part.end - part.start);
+            WireWant { oid: oid_field(&oid), block, offset, len: len as u32, ..WireWant::default() }
+        }
         (WantId::Piece { oid, index, .. }, _) => {
             WireWant { oid: oid_field(&oid), block, first: index, count: 1, ..WireWant::default() }
         }
@@ -239,14 +244,17 @@ impl GetUnderWay {
     ) -> Vec<Delivery> {
         self.ended[run as usize][wants.clone()].fill(true);
         let (proof, timing) = (self.proofs.get(&run), (self.asked, now));
+        let is_by_bytes = self.runs[run as usize].wire.offset.is_some();
         let wants = &self.runs[run as usize].wants[wants];
         let all: u64 = wants.iter().map(|want| want.id.len()).sum();
         let deliver = |want: &Want| {
             let len = want.id.len();
+            let is_part = want.part.is_some() && is_by_bytes;
             let payload = match &mut bytes {
                 // Too long or too short: that is for whoever asked to find out.
                 Some(bytes) if wants.len() == 1 => Payload::Bytes(std::mem::take(bytes)),
                 Some(bytes) => Payload::Bytes(bytes.split_to(bytes.len().min(len as usize))),
+                None if is_part => Payload::Bytes(vec![0; want.missing_len() as usize].into()),
                 None => Payload::Zeros,
             };
             let saved = (u128::from(saved) * u128::from(len) / u128::from(all.max(1))) as u64;

@@ -138,6 +138,13 @@ pub enum Question {
     Watch(wire::Describe),
 }
 
+/// What a question asks for beside what the object is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Asked {
+    recipe: bool,
+    samples: bool,
+}
+
 /// The state of one connection. See the head of this module.
 pub struct Session {
     config: SessionConfig,
@@ -147,13 +154,15 @@ pub struct Session {
     has_recipes: bool,
     /// The peer answers wants that have a basis.
     has_deltas: bool,
+    /// The peer answers questions for samples.
+    has_samples: bool,
     /// The peer's encoded payloads tell their lengths.
     in_parts: bool,
     next_request: u32,
     gets: BTreeMap<u32, GetUnderWay>,
     ahead: Option<Ahead>,
-    /// Open questions, and whether a recipe was asked for.
-    questions: BTreeMap<u32, bool>,
+    /// Open questions, and what they ask for.
+    questions: BTreeMap<u32, Asked>,
     /// Requests that were sent and of which the peer has not said that they are done, given up or
     /// not: it counts them against its limit.
     sent: BTreeSet<u32>,
@@ -181,6 +190,7 @@ impl Session {
             greeted: false,
             has_recipes: false,
             has_deltas: false,
+            has_samples: false,
             in_parts: false,
             next_request: 1,
             gets: BTreeMap::new(),
@@ -222,8 +232,11 @@ impl Session {
     /// Puts a question, now or once the peer's limit allows it; returns the request's number.
     pub fn ask(&mut self, question: Question) -> u32 {
         let request = self.number();
-        let asks_recipe = matches!(&question, Question::Describe(question) if question.recipe);
-        self.questions.insert(request, asks_recipe);
+        let asked = match &question {
+            Question::Describe(question) => Asked { recipe: question.recipe, samples: question.samples },
+            Question::Watch(_) => Asked::default(),
+        };
+        self.questions.insert(request, asked);
         let body = match question {
             Question::Describe(question) => Body::Describe(wire::Describe { request, ..question }),
             Question::Watch(question) => Body::Watch(wire::Describe { request, ..question }),
@@ -315,6 +328,11 @@ impl Session {
     /// Whether the peer can be asked for recipes and for runs of bytes; false until its hello has come.
     pub const fn has_recipes(&self) -> bool {
         self.has_recipes
+    }
+
+    /// Whether the peer can be asked for samples; false until its hello has come.
+    pub const fn has_samples(&self) -> bool {
+        self.has_samples
     }
 
     /// Whether wants may have a basis; false until the peer's hello has come.
@@ -444,6 +462,7 @@ impl Session {
                 None => self.with_get(proof.request, |get| get.proof(proof)),
             },
             Body::Recipe(part) => self.recipe(part),
+            Body::Samples(samples) => self.samples(samples),
             Body::Outcome(outcome) => self.outcome(&outcome),
             Body::Done(done) => self.done(done.request),
             Body::ControlData(_) | Body::ControlCredit(_) | Body::ControlEnd(_) => {
@@ -474,6 +493,7 @@ impl Session {
         self.greeted = true;
         self.has_recipes = hello.capabilities.iter().any(|capability| capability == wire::RECIPES);
         self.has_deltas = hello.capabilities.iter().any(|capability| capability == wire::DELTAS);
+        self.has_samples = hello.capabilities.iter().any(|capability| capability == wire::SAMPLES);
         let has = |name: &str| hello.capabilities.iter().any(|capability| capability == name);
         let wished = |wish: &str| has(wish) || self.config.wishes.iter().any(|own| own == wish);
         let in_parts = has(wire::PARTS);
@@ -509,9 +529,20 @@ impl Session {
         }
     }
 
+    fn samples(&mut self, samples: wire::Samples) -> Result<(), String> {
+        let wire::Samples { request, first, bytes } = samples;
+        if self.questions.get(&request).is_some_and(|asked| !asked.samples) {
+            return Err("sent samples that were not asked for".into());
+        }
+        if bytes.is_empty() || bytes.len() > wire::MAX_SAMPLES {
+            return Err("sent too many or no samples at once".into());
+        }
+        self.answer(request, Effect::Answer { request, answer: Description::Samples { first, bytes } })
+    }
+
     fn recipe(&mut self, part: wire::Recipe) -> Result<(), String> {
         let wire::Recipe { request, root, nodes } = part;
-        if self.questions.get(&request) == Some(&false) {
+        if self.questions.get(&request).is_some_and(|asked| !asked.recipe) {
             return Err("sent a recipe that was not asked for".into());
         }
         let maker = Arc::clone(&self.config.source);

@@ -76,8 +76,8 @@ impl Slots {
                 to = least_loaded(&loads, &windows);
                 run = 0;
             }
-            run += want.id.len();
-            loads[to] += want.id.len();
+            run += want.missing_len();
+            loads[to] += want.missing_len();
             hands[to].push(want);
         }
         let hands = used.iter().zip(hands).filter(|(_, hand)| !hand.is_empty());
@@ -175,7 +175,7 @@ pub struct Outstanding<'a> {
 
 impl<'a> Outstanding<'a> {
     fn new(slot: &'a Slot, wants: &[Want]) -> Self {
-        let bytes = wants.iter().map(|want| want.id.len()).sum();
+        let bytes = wants.iter().map(|want| want.missing_len()).sum();
         slot.outstanding.fetch_add(bytes, Ordering::Relaxed);
         Self { slot, bytes }
     }
@@ -204,7 +204,7 @@ mod tests {
         let id = WantId::Chunk { hash: ChunkHash::of(b"any").0, len: RUN as u32 };
         let want = |tag| {
             let (places, group) = (Vec::new(), Arc::default());
-            Want { tag, id, places, group, origin: None, basis: None }
+            Want { tag, id, places, group, origin: None, basis: None, part: None }
         };
         (0..count).map(want).collect()
     }

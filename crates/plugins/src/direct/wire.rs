@@ -17,13 +17,17 @@ pub const DATA: u8 = 1;
 /// The protocol's version.
 pub const VERSION: u32 = 1;
 /// What this program can always do, as told in [`Hello`]; encodings that it takes come behind.
-pub const CAPABILITIES: [&str; 5] = ["chunks", "live", RECIPES, PARTS, DELTAS];
+pub const CAPABILITIES: [&str; 6] = ["chunks", "live", RECIPES, PARTS, DELTAS, SAMPLES];
 /// The capability of encoded payloads of any size, which begin with it.
 pub const PARTS: &str = "parts";
 /// The capability of [`Recipe`] and of wants by a run of bytes.
 pub const RECIPES: &str = "recipes";
 /// The capability of wants with a basis and of [`Delta`].
 pub const DELTAS: &str = "deltas";
+/// The capability of [`Samples`].
+pub const SAMPLES: &str = "samples";
+/// Most bytes of samples in a [`Samples`].
+pub const MAX_SAMPLES: usize = 64 << 10;
 /// Most bytes of a want's basis.
 pub const MAX_BASIS: usize = 16 << 10;
 /// Most bytes of a want that has a basis: it is held in memory on both sides.
@@ -97,6 +101,9 @@ pub struct Describe {
     /// And send its recipe.
     #[prost(bool, tag = "8")]
     pub recipe: bool,
+    /// And send samples of its pieces.
+    #[prost(bool, tag = "9")]
+    pub samples: bool,
 }
 
 /// Answers [`Describe`].
@@ -185,6 +192,20 @@ pub struct Recipe {
     /// The next nodes, in the order in which a walk through the recipe needs them.
     #[prost(bytes = "bytes", repeated, tag = "3")]
     pub nodes: Vec<Bytes>,
+}
+
+/// Samples of pieces.
+#[derive(Clone, PartialEq, Message)]
+pub struct Samples {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// The first of the pieces that they are of.
+    #[prost(uint64, tag = "2")]
+    pub first: u64,
+    /// Those of each piece, one behind the other (`transfer::following`).
+    #[prost(bytes = "bytes", tag = "3")]
+    pub bytes: Bytes,
 }
 
 /// A run of bytes, as a delta of the want's basis.
@@ -325,7 +346,7 @@ pub struct ControlEnd {}
 #[derive(Clone, PartialEq, Message)]
 pub struct Control {
     /// Exactly one.
-    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19")]
+    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20")]
     pub body: Option<Body>,
 }
 
@@ -371,6 +392,8 @@ pub enum Body {
     Recipe(Recipe),
     #[prost(message, tag = "19")]
     Delta(Delta),
+    #[prost(message, tag = "20")]
+    Samples(Samples),
 }
 
 impl Body {

@@ -240,6 +240,7 @@ impl World {
             group: Arc::clone(&group),
             origin: Some(Origin { oid, offset: at as u64 }),
             basis: None,
+            part: None,
         };
         let wants = (1..).zip(chunks(&network.data)).map(want).collect();
         Self { base, network, plugin, wants, context }

@@ -62,6 +62,7 @@ async fn a_delivery_that_the_end_interrupts_ends_its_want() {
         group: Arc::default(),
         origin: None,
         basis: None,
+        part: None,
     };
     let sink = Arc::new(Stuck::default());
     let asking = direct.get_chunks((0..4).map(want).collect(), &context, sink.clone());

@@ -324,6 +324,7 @@ async fn any_number_of_chunks_may_be_asked_in_one_call() {
             group: Arc::default(),
             origin: Some(towpath_transfer::Origin { oid, offset: index * 100 }),
             basis: None,
+            part: None,
         })
         .collect();
     assert!(wants.len() > 5 * 1024);

@@ -15,6 +15,7 @@ use super::comparing::Comparison;
 use super::events::{Checked, Event};
 use super::jobs::Jobs;
 use super::recipes::{Asked, Rounds};
+use super::samples::Sampled;
 use super::sink::SessionSink;
 use super::workers::{self, Destination, Job};
 use super::{FetchError, Fetched, OnDone, RecipeClaim, SessionConfig, Submission, cancel};
@@ -37,6 +38,8 @@ pub(super) struct Active {
     pub(super) recipe: Option<RecipeClaim>,
     /// Whether its recipe was asked for.
     pub(super) asked: Asked,
+    /// Whether its samples were asked for.
+    pub(super) sampled: Sampled,
     /// The next piece to plan; with a recipe, of those that may be here.
     pub(super) cursor: u64,
     /// The pieces that are wanted, if not all are.
@@ -157,7 +160,7 @@ impl Actor {
             }
             self.look_for_recipes(Instant::now());
             self.ask();
-            if self.ledger.asked_cost() == 0 {
+            if self.ledger.asked_whole() == 0 {
                 self.piece_rate.arrived(self.now(), 0, true);
             }
         }
@@ -198,7 +201,8 @@ impl Actor {
             }
             Event::Recipe { key, answer } => self.recipe_answered(key, answer),
             Event::Checked { want, source, result } => self.checked(want, source, result),
-            Event::Compared { key, index, good } => self.compared(key, index, good),
+            Event::Compared { key, index, found } => self.compared(key, index, found),
+            Event::Sampled { key } => self.sampled(key),
             Event::Rechecked { key, index, good } => self.rechecked(key, index, good),
             Event::Completed { key, result } => self.finish(key, result),
         }
@@ -216,6 +220,7 @@ impl Actor {
             object: Arc::clone(&object),
             asked: if early || recipe.is_some() { Asked::Over } else { Asked::No },
             recipe,
+            sampled: Sampled::No,
             cursor: 0,
             part: None,
             next_chunk: 0,
@@ -289,6 +294,7 @@ impl Actor {
                 }
             }
             // Whoever asks for one takes it from there.
+            Description::Samples { first, bytes } => self.samples(key, first, &bytes),
             Description::Recipe(part) => tracing::warn!(maker = %part.maker, "a recipe was not asked for"),
         }
     }
@@ -421,6 +427,7 @@ impl Actor {
                 self.written(&want, &source, whole, zeros);
                 spoilt.into_iter().for_each(|(key, index)| self.recheck(key, index));
             }
+            Checked::BadPart => self.ledger.widen(want.tag),
             Checked::Bad(what) => {
                 tracing::warn!(%source, %what, "refused a delivery");
                 self.root.blame(&source);
@@ -439,9 +446,12 @@ impl Actor {
         let done = self.ledger.done(want.tag, &want.places, Instant::now());
         self.root.cancel_chunks(&done.cancelled);
         if !done.filled.is_empty() {
-            self.count(source, done.fresh.min(want.id.len()), done.fresh, zeros);
+            let once = done.fresh.min(want.id.len());
+            let came = once.min(want.missing_len());
+            self.count(source, came, done.fresh - (once - came), zeros);
+            self.progress.with(|snapshot| (snapshot.done += once - came, snapshot.kept += once - came));
         }
-        if matches!(want.id, WantId::Piece { .. }) {
+        if matches!(want.id, WantId::Piece { .. }) && want.part.is_none() {
             self.piece_rate.arrived(self.now(), want.id.len(), false);
         }
         if whole {
@@ -473,6 +483,7 @@ impl Actor {
 
     /// After bytes of an object came in: report its prefix, plan further wants, close it.
     pub(super) fn advance(&mut self, key: ObjectKey) {
+        self.look_for_samples(key);
         self.plan(key);
         let prefix = self.ledger.prefix(key);
         let Some(active) = self.objects.get_mut(&key) else { return };
@@ -544,7 +555,9 @@ impl Actor {
                 return;
             }
             self.calls += 1;
-            self.piece_rate.asked(self.now());
+            if self.ledger.asked_whole() > 0 {
+                self.piece_rate.asked(self.now());
+            }
             self.call(wants, true);
         }
     }

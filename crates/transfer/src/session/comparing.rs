@@ -25,13 +25,19 @@ const LIKELY: f64 = 0.5;
 const LEAST_SHARE: f64 = 0.1;
 /// How often it does.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long the network waits for the first samples, by which shifted pieces are found.
+const HELD: Duration = Duration::from_millis(100);
 /// How far apart such looks are, as a share of what is left (the golden ratio): anywhere soon.
 const STEP: f64 = 0.618_033_988_749_894_9;
 /// A disk faster than this share of the network is waited for where pieces are likely good: what is fetched once more
 /// has to save time.
 const FAST_DISK: f64 = 0.5;
-/// Seconds that the disk still needs above which a network that nobody knows is tried with a piece.
-const LONG: f64 = 5.0;
+/// Seconds that the disk still needs above which it is helped by any network that is faster.
+const SHORT: f64 = 1.0;
+/// Seconds that the disk still needs above which a network that nobody knows is tried with a piece, and one that may
+/// be faster by now, having shown this share of the disk's rate at least.
+const LONG: f64 = 2.0;
+const LEAST_KNOWN: f64 = 0.25;
 
 /// The pieces of one object that may be here. See the head of this module.
 #[derive(Debug)]
@@ -50,6 +56,12 @@ pub(super) struct Comparison {
     kept: u64,
     looks: u32,
     last_look: Duration,
+    /// Whether a piece was not in its place.
+    has_missed: bool,
+    /// Before which piece the disk stops, while what comes behind cannot be found yet.
+    end: Option<u64>,
+    /// Until when the network is asked for none of what may be found then.
+    held_until: Duration,
 }
 
 /// What is known of the network at the moment.
@@ -75,6 +87,9 @@ impl Default for Comparison {
             kept: 0,
             looks: 0,
             last_look: Duration::ZERO,
+            has_missed: false,
+            end: None,
+            held_until: Duration::ZERO,
         }
     }
 }
@@ -105,13 +120,26 @@ impl Comparison {
         self.rate.get(now, u64::MAX)
     }
 
+    /// Whether a piece was not where it should be.
+    pub(super) const fn has_missed(&self) -> bool {
+        self.has_missed
+    }
+
+    /// From now on pieces are found that are shifted: those before `end`, and nothing is read behind it.
+    pub(super) fn follow(&mut self, end: Option<u64>, now: Duration) {
+        let is_more = end.is_some_and(|end| end > 0) && self.end == Some(0);
+        self.good = if is_more { 1.0 } else { self.good };
+        self.held_until = if end == Some(0) { now + HELD } else { Duration::ZERO };
+        self.end = end;
+    }
+
     /// Bytes that were good.
     pub(super) const fn kept(&self) -> u64 {
         self.kept
     }
 
     /// Whether pieces are likely good.
-    pub(super) fn is_likely(&self) -> bool {
+    pub(super) const fn is_likely(&self) -> bool {
         self.good >= LIKELY
     }
 
@@ -140,7 +168,10 @@ impl Comparison {
             self.next = self.somewhere()?;
             (self.looks, self.last_look) = (self.looks + 1, now);
         }
-        let index = self.left.first_from(self.next).or_else(|| self.left.first_from(0))?;
+        let end = self.end.unwrap_or(u64::MAX);
+        let before_end = |index: &u64| *index < end;
+        let next = self.left.first_from(self.next).filter(before_end);
+        let index = next.or_else(|| self.left.first_from(0).filter(before_end))?;
         self.left.remove(index..index + 1);
         (self.next, self.reading) = (index + 1, self.reading + 1);
         self.rate.asked(now);
@@ -159,16 +190,17 @@ impl Comparison {
         Some(first + ((last + 1 - first) as f64 * share) as u64)
     }
 
-    /// A piece of so many bytes was read.
-    pub(super) fn compared(&mut self, bytes: u64, is_good: bool, now: Duration) {
+    /// A piece of so many bytes was read, of which `good` are right or likely so.
+    pub(super) fn compared(&mut self, bytes: u64, good: u64, now: Duration) {
         self.reading = self.reading.saturating_sub(1);
         self.rate.arrived(now, bytes, self.reading == 0);
         let rate = self.rate(now);
         if rate > 0.0 {
             self.reads = (QUEUED * rate / bytes.max(1) as f64).clamp(1.0, MOST_READS) as u64;
         }
-        self.kept += if is_good { bytes } else { 0 };
-        self.good += WEIGHT * (f64::from(u8::from(is_good)) - self.good);
+        self.kept += good;
+        self.has_missed |= good < bytes;
+        self.good += WEIGHT * (good as f64 / bytes.max(1) as f64 - self.good);
     }
 
     /// A piece that the network should bring, though it may be here; pieces have about `bytes` bytes.
@@ -179,6 +211,9 @@ impl Comparison {
     }
 
     fn leaves_to(&self, network: Network, bytes: u64, now: Duration) -> bool {
+        if now < self.held_until {
+            return false;
+        }
         let disk = self.rate(now);
         if !self.is_likely() {
             return true;
@@ -187,10 +222,10 @@ impl Comparison {
             return false;
         }
         let seconds = (self.left.len() * bytes) as f64 / disk;
-        match network.rate > 0.0 {
-            true => disk < FAST_DISK * network.rate,
-            false => network.is_idle && seconds > LONG,
-        }
+        let is_slow = disk < FAST_DISK * network.rate || disk < network.rate && seconds > SHORT;
+        // What was measured of a network that is hardly used may be wrong by now.
+        let is_unknown = network.rate <= 0.0 || network.rate > LEAST_KNOWN * disk;
+        is_slow || is_unknown && network.is_idle && seconds > LONG
     }
 }
 
@@ -220,7 +255,7 @@ mod tests {
             while let Some(&index) = reading.first().filter(|_| read_until <= seconds) {
                 reading.remove(0);
                 read_until += BYTES as f64 / disk;
-                it.compared(BYTES, is_good(index), now);
+                it.compared(BYTES, if is_good(index) { BYTES } else { 0 }, now);
                 if is_good(index) { good += 1 } else { wanted += 1 }
             }
             while outstanding > 0 && brought_until <= seconds {
@@ -285,6 +320,25 @@ mod tests {
         assert!(came.good > 5500, "{}", came.good);
     }
 
+    /// A network that was measured while TCP began was taken for slower than it is, and was idle for the 25 seconds
+    /// that the disk took.
+    #[test]
+    fn a_network_that_was_measured_too_slow_is_tried_again() {
+        let mut it = Comparison::default();
+        (0..4000).for_each(|index| it.add(index));
+        let at = |ms: u64| Duration::from_millis(ms);
+        for ms in 0..100 {
+            it.next(0.0, true, at(ms * 6));
+            it.compared(BYTES, BYTES, at(ms * 6 + 6));
+        }
+        let network = |rate, is_idle| Network { rate, has_room: true, is_idle };
+        let mut asks = |rate, is_idle| it.for_network(network(rate, is_idle), BYTES, at(600)).is_some();
+        assert!(asks(119e6, false), "faster than the disk");
+        assert!(asks(60e6, false), "a little faster, and the disk takes long");
+        assert!(asks(30e6, true) && !asks(30e6, false), "tried a piece at a time");
+        assert!(!asks(1e6, true), "slower in any case");
+    }
+
     #[test]
     fn no_piece_is_lost_and_none_comes_twice() {
         let mut it = Comparison::default();
@@ -293,7 +347,7 @@ mod tests {
         let network = Network { rate: 1e9, has_room: true, is_idle: false };
         while !it.is_over() {
             now += PAUSE;
-            seen.extend(it.next(1e9, false, now).inspect(|_| it.compared(BYTES, false, now)));
+            seen.extend(it.next(1e9, false, now).inspect(|_| it.compared(BYTES, 0, now)));
             seen.extend(it.for_network(network, BYTES, now));
         }
         seen.sort_unstable();

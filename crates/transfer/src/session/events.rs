@@ -62,7 +62,11 @@ pub(super) enum Event {
     Compared {
         key: ObjectKey,
         index: u64,
-        good: bool,
+        found: Found,
+    },
+    /// Nothing more comes of an object's samples.
+    Sampled {
+        key: ObjectKey,
     },
     /// A piece that chunks filled was read back.
     Rechecked {
@@ -74,6 +78,16 @@ pub(super) enum Event {
         key: ObjectKey,
         result: Result<Fetched, FetchError>,
     },
+}
+
+/// What was found of a piece that may be here.
+pub(super) enum Found {
+    /// All: it is where it belongs.
+    All,
+    /// Likely all but a part of it.
+    AllBut(Range<u64>),
+    /// Nothing.
+    Nothing,
 }
 
 /// What became of a delivery.
@@ -89,4 +103,6 @@ pub(super) enum Checked {
     },
     /// Not what was wanted.
     Bad(CheckError),
+    /// Part of a piece, which with the rest that lies here does not make up the piece.
+    BadPart,
 }

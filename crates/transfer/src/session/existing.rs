@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::actor::{Active, Actor, Phase};
 use super::comparing::Network;
+use super::events::Found;
 use super::plan::AHEAD;
 use super::workers::{self, Job};
 use crate::want::ObjectKey;
@@ -53,9 +54,12 @@ impl Actor {
     }
 
     fn network(&mut self) -> Network {
-        let (window, asked) = (self.root.window(), self.ledger.asked_cost());
+        let (window, asked, whole) =
+            (self.root.window(), self.ledger.asked_cost(), self.ledger.asked_whole());
         let has_room = asked < window && !self.ledger.has_due(Instant::now());
-        Network { rate: self.piece_rate.get(self.now(), asked), has_room, is_idle: asked == 0 }
+        let rate = self.piece_rate.get(self.now(), whole);
+        let rate = if rate > 0.0 { rate } else { self.piece_rate.so_far() };
+        Network { rate, has_room, is_idle: whole == 0 }
     }
 
     /// Objects of which pieces wait for the network may go on without an event of their own.
@@ -66,12 +70,18 @@ impl Actor {
     }
 
     /// A piece that may have been here was read.
-    pub(super) fn compared(&mut self, key: ObjectKey, index: u64, good: bool) {
+    pub(super) fn compared(&mut self, key: ObjectKey, index: u64, found: Found) {
         let now = self.now();
         let Some(active) = self.objects.get_mut(&key) else { return };
         let was_written = active.rechecking.remove(&index) == Some(true);
         let range = active.object.piece_range(index);
-        active.comparison.compared(range.end - range.start, good, now);
+        let (len, good) = (range.end - range.start, matches!(found, Found::All));
+        let missing = match &found {
+            Found::All => 0,
+            Found::AllBut(part) => part.end - part.start,
+            Found::Nothing => len,
+        };
+        active.comparison.compared(len, len - missing, now);
         if good {
             let fresh: u64 = self.ledger.gaps(key, &range).iter().map(|gap| gap.end - gap.start).sum();
             self.progress.with(|snapshot| (snapshot.done += fresh, snapshot.kept += fresh));
@@ -79,11 +89,15 @@ impl Actor {
             self.root.cancel_chunks(&cancelled);
         }
         self.give_up_comparing(key);
+        let part = match found {
+            Found::AllBut(part) => Some(part),
+            Found::All | Found::Nothing => None,
+        };
         let is_filled = self.ledger.have(key).is_some_and(|have| have.covers(&range));
         match (was_written, is_filled) {
             // A chunk may have spoilt it since.
             (true, true) => self.recheck(key, index),
-            (_, false) => self.is_not_here(key, index, &range),
+            (_, false) => self.is_not_here(key, index, &range, part),
             (false, true) => {}
         }
         self.advance(key);
@@ -105,13 +119,16 @@ impl Actor {
         }
     }
 
-    /// What lies in a piece's place is something else: it is wanted.
-    fn is_not_here(&mut self, key: ObjectKey, index: u64, range: &Range<u64>) {
+    /// What lies in a piece's place is something else: it is wanted, or a part of it if the rest is likely here.
+    fn is_not_here(&mut self, key: ObjectKey, index: u64, range: &Range<u64>, part: Option<Range<u64>>) {
         let Some(active) = self.objects.get_mut(&key) else { return };
         active.existing.remove(range.clone());
         match active.recipe {
             Some(_) => self.plan_chunks_in(key, range),
-            None => self.add_piece(key, index, range.start),
+            None => {
+                let tag = self.add_piece(key, index, range.start);
+                tag.into_iter().for_each(|tag| self.ledger.narrow(tag, part.clone()));
+            }
         }
     }
 }

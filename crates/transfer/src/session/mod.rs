@@ -7,6 +7,8 @@
 //! * `plan.rs`: which wants an object needs next.
 //! * `comparing.rs`: whether what may be here already is read by the disk or fetched by the network; pure.
 //! * `existing.rs`: how that is done.
+//! * `samples.rs`: from an older version in its place to one that is followed.
+//! * `followed.rs`: what a worker takes from it.
 //! * `questions.rs`: what is asked about objects.
 //! * `live.rs`: objects that are still being produced.
 //! * `recipes.rs`: from pieces to chunks in mid-transfer.
@@ -23,11 +25,13 @@ mod actor;
 mod comparing;
 mod events;
 mod existing;
+mod followed;
 mod jobs;
 mod live;
 mod plan;
 mod questions;
 mod recipes;
+mod samples;
 mod sink;
 mod workers;
 

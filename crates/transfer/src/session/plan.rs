@@ -11,7 +11,7 @@ use towpath_content::pieces::{Layout, MIN_LOG2};
 use super::actor::{Active, Actor, Phase};
 use super::workers::Job;
 use crate::claim::RecipeChunk;
-use crate::want::{ObjectKey, Origin, Place, Want, WantId};
+use crate::want::{ObjectKey, Origin, Place, Tag, Want, WantId};
 
 /// Wants and rechecks of one object that are out at once, at most.
 pub(super) const AHEAD: usize = 512;
@@ -85,10 +85,9 @@ impl Actor {
         }
     }
 
-    fn add(&mut self, key: ObjectKey, id: WantId, offset: u64, now: Instant) {
-        let Some(active) = self.objects.get(&key) else { return };
-        let group = Arc::clone(&active.object.group);
-        self.ledger.add(id, Place { object: key, offset }, &group, now);
+    fn add(&mut self, key: ObjectKey, id: WantId, offset: u64, now: Instant) -> Option<Tag> {
+        let group = Arc::clone(&self.objects.get(&key)?.object.group);
+        Some(self.ledger.add(id, Place { object: key, offset }, &group, now))
     }
 
     /// Where a chunk lies in an object that its source can be asked for. Places come and go, so this
@@ -178,11 +177,11 @@ impl Actor {
         self.add_piece(key, index, range.start);
     }
 
-    pub(super) fn add_piece(&mut self, key: ObjectKey, index: u64, start: u64) {
-        let Some(active) = self.objects.get(&key) else { return };
+    pub(super) fn add_piece(&mut self, key: ObjectKey, index: u64, start: u64) -> Option<Tag> {
+        let active = self.objects.get(&key)?;
         let oid = active.object.content().unwrap_or(active.object.oid);
-        let Some(layout) = active.want_layout() else { return };
-        self.add(key, WantId::Piece { oid, layout, index }, start, Instant::now());
+        let layout = active.want_layout()?;
+        self.add(key, WantId::Piece { oid, layout, index }, start, Instant::now())
     }
 }
 

@@ -37,7 +37,7 @@ impl Actor {
 /// Puts a question until it is answered for good, handing on answers. A source that cannot be
 /// reached is asked again until `patience` has passed without an answer; so long may one be
 /// silent, too, but for a live object, which may grow slowly once it is described.
-async fn ask_until_answered(
+pub(super) async fn ask_until_answered(
     root: &dyn TransferPlugin,
     context: &Context,
     query: Query,

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use super::RecipeClaim;
 use super::actor::{Active, Actor, Phase};
 use super::events::Event;
+use super::samples::Sampled;
 use crate::claim::{MAX_CHUNKS, RecipeReader, WrongRecipe};
 use crate::plugin::{Context, Description, ObjectFacts, Query, TransferPlugin};
 use crate::want::{ObjectKey, Outcome, Tag};
@@ -91,10 +92,15 @@ impl Actor {
     }
 
     fn is_wanted(&self, key: ObjectKey) -> bool {
-        let Some(active) = self.objects.get(&key) else { return false };
-        let (Some(oid), Some(layout)) = (active.object.content(), active.object.layout()) else {
-            return false;
-        };
+        let is_followed = self.objects.get(&key).is_some_and(Active::is_followed);
+        let facts = self.facts(key).filter(|facts| facts.missing > 0 && !is_followed);
+        facts.is_some_and(|facts| self.root.wants_recipe(&facts))
+    }
+
+    /// What the root plugin is told of an object.
+    pub(super) fn facts(&self, key: ObjectKey) -> Option<ObjectFacts<'_>> {
+        let active = self.objects.get(&key)?;
+        let (oid, layout) = (active.object.content()?, active.object.layout()?);
         let size = layout.size();
         let piece = layout.piece_len();
         let mut here = active.existing.clone();
@@ -103,7 +109,7 @@ impl Actor {
         let likely = (active.comparison.expected_good() * piece as f64) as u64;
         let accounted = here.len() + likely + self.ledger.asked_bytes(key);
         let missing = size.saturating_sub(accounted);
-        let facts = ObjectFacts {
+        Some(ObjectFacts {
             oid,
             asked_as: active.object.oid,
             size,
@@ -111,8 +117,7 @@ impl Actor {
             read_rate: active.comparison.rate(self.now()),
             kept: active.comparison.kept(),
             group: &active.object.group,
-        };
-        missing > 0 && self.root.wants_recipe(&facts)
+        })
     }
 
     fn ask_for_recipe(&mut self, key: ObjectKey) {
@@ -205,6 +210,15 @@ impl Active {
     fn chunks_at_most(&self) -> usize {
         let size = self.object.layout().map_or(0, |layout| layout.size());
         size.div_ceil(LEAST_CHUNK).min(MAX_CHUNKS as u64) as usize
+    }
+
+    /// Whether it is drawn from an older version that is followed, and that brings most of it.
+    const fn is_followed(&self) -> bool {
+        match self.sampled {
+            Sampled::No => false,
+            Sampled::Now => true,
+            Sampled::Over => self.comparison.is_likely(),
+        }
     }
 
     /// Whether it is of use to ask for its recipe: an object of one piece is quicker had as such.

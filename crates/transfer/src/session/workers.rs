@@ -9,6 +9,7 @@ use towpath_content::Oid;
 use towpath_content::pieces::{self, Layout, Value};
 
 use super::events::{Checked, Event};
+use super::followed;
 use super::jobs::{Jobs, Queue};
 use super::{FetchError, Fetched};
 use crate::object::{CheckError, Object};
@@ -36,7 +37,7 @@ pub(super) enum Job {
 
 /// Memory of a thread for one piece. It begins at a multiple of [`ALIGN`].
 #[derive(Default)]
-struct Scratch(Vec<u8>);
+pub(super) struct Scratch(Vec<u8>);
 
 /// Where memory should begin that the system copies a file's bytes to: a little beyond a page's begin, where
 /// allocators like to put large blocks, that takes some processors three times as long.
@@ -44,7 +45,7 @@ const ALIGN: usize = 64;
 
 impl Scratch {
     /// So many bytes, which hold anything.
-    fn bytes(&mut self, len: usize) -> &mut [u8] {
+    pub(super) fn bytes(&mut self, len: usize) -> &mut [u8] {
         if self.0.len() < len + ALIGN {
             self.0.resize(len + ALIGN, 0);
         }
@@ -97,11 +98,11 @@ fn perform(job: Job, scratch: &mut Scratch) -> Event {
             Event::Checked { want, source, result }
         }
         Job::Compare { object, index } => {
-            let good = compare(&object, index, scratch);
+            let found = followed::compare(&object, index, scratch);
             // What waits for this processor may be what the network waits for, which otherwise stands still
             // until the thread's share of time is used up.
             std::thread::yield_now();
-            Event::Compared { key: object.key, index, good }
+            Event::Compared { key: object.key, index, found }
         }
         Job::Recheck { object, index } => {
             let read = |offset, buf: &mut [u8]| object.target.read(offset, buf);
@@ -121,6 +122,12 @@ fn check(want: &Want, delivery: &Delivery, to: &[Destination], scratch: &mut Scr
         Payload::Zeros => (zeros(scratch, want.id.len()), true),
     };
     let result = match want.id {
+        WantId::Piece { layout, index, .. } if is_part(want, bytes) => {
+            return match followed::complete(to, &layout, index, bytes) {
+                Some(piece) => write(want, to, &piece, false),
+                None => Checked::BadPart,
+            };
+        }
         WantId::Piece { layout, index, .. } => {
             check_piece(to, &layout, index, bytes, delivery.proof.as_deref())
         }
@@ -140,7 +147,12 @@ fn zeros(scratch: &mut Scratch, len: u64) -> &[u8] {
     bytes
 }
 
-fn check_piece(
+/// Whether these are the bytes that were missing of a piece, rather than all of it.
+fn is_part(want: &Want, bytes: &[u8]) -> bool {
+    want.part.is_some() && bytes.len() as u64 == want.missing_len()
+}
+
+pub(super) fn check_piece(
     to: &[Destination],
     layout: &Layout,
     index: u64,
@@ -215,15 +227,8 @@ fn close_single(object: &Object, size: u64) -> Result<(), io::Error> {
     object.target.complete(&content, size, vec![*content.digest()])
 }
 
-fn compare(object: &Object, index: u64, scratch: &mut Scratch) -> bool {
-    let read = |offset, buf: &mut [u8]| object.target.read_existing(offset, buf);
-    let Some(bytes) = read_good(object, index, scratch, read) else { return false };
-    let _turn = object.turn();
-    object.target.keep(object.piece_range(index).start, bytes).is_ok()
-}
-
 /// What is read, if it is piece `index`.
-fn read_good<'s>(
+pub(super) fn read_good<'s>(
     object: &Object,
     index: u64,
     scratch: &'s mut Scratch,

@@ -26,7 +26,22 @@ const WORTH_READING: u64 = 1 << (MIN_LOG2 + 1);
 /// The file that it replaces, from which pieces are taken over that are the same.
 pub(super) struct Older {
     file: std::fs::File,
+    /// All of its bytes.
     size: u64,
+    /// Of them, those that have a place in the new one.
+    in_place: u64,
+    /// Whether it is all that there is: not so if an interrupted copy left something.
+    is_alone: bool,
+}
+
+impl towpath_transfer::following::Older for Older {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buf, offset)
+    }
 }
 
 impl CopyFile {
@@ -39,17 +54,16 @@ impl CopyFile {
         let reopen = |name: &str| placing.destination.reopen_staged_for(&self.wanted.path, name);
         let older = self.open_older();
         if let Some(left) = placing.left_of(&key, size, reopen)? {
-            older.into_iter().for_each(|older| drop(self.older.set(older)));
+            let beside = older.map(|older| Older { is_alone: false, ..older });
+            beside.into_iter().for_each(|older| drop(self.older.set(older)));
             return Ok(left);
         }
         let staged = self.fresh(size)?;
         placing.note_part(&key, &staged, self.wanted.size > 1 << MIN_LOG2);
         let Some(older) = older else { return Ok((staged, Vec::new())) };
-        if staged.body().share(&older.file)? {
-            return Ok((staged, std::iter::once(0..older.size).collect()));
-        }
+        let shared = staged.body().share(&older.file)?.then_some(0..older.in_place);
         let _ = self.older.set(older);
-        Ok((staged, Vec::new()))
+        Ok((staged, shared.into_iter().collect()))
     }
 
     /// The file that it replaces, if that is worth reading; only a help.
@@ -60,13 +74,13 @@ impl CopyFile {
         }
         let placing = self.receiving.placing().ok()?;
         let file = placing.destination.open_file(&self.wanted.path, &old).ok()?;
-        Some(Older { file, size: old.size.min(self.size()) })
+        Some(Older { file, size: old.size, in_place: old.size.min(self.size()), is_alone: true })
     }
 
     /// The older version, for bytes that are not in the temporary.
     fn older_with(&self, range: &Range<u64>) -> Option<&Older> {
         let is_in_temporary = |left: &Range<u64>| left.start <= range.start && range.end <= left.end;
-        let older = self.older.get().filter(|older| range.end <= older.size)?;
+        let older = self.older.get().filter(|older| range.end <= older.in_place)?;
         (!self.partial.existing().iter().any(is_in_temporary)).then_some(older)
     }
 
@@ -96,7 +110,7 @@ impl Target for CopyFile {
     fn existing(&self) -> Vec<Range<u64>> {
         let mut existing = Intervals::default();
         self.partial.existing().iter().for_each(|left| existing.insert(left.clone()));
-        self.older.get().into_iter().for_each(|older| existing.insert(0..older.size));
+        self.older.get().into_iter().for_each(|older| existing.insert(0..older.in_place));
         existing.iter().collect()
     }
 
@@ -109,6 +123,10 @@ impl Target for CopyFile {
             Some(older) => older.file.read_exact_at(buf, offset),
             None => self.read(offset, buf),
         }
+    }
+
+    fn older(&self) -> Option<&dyn towpath_transfer::following::Older> {
+        self.older.get().filter(|older| older.is_alone).map(|older| older as _)
     }
 
     fn keep(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

@@ -14,6 +14,7 @@ fn piece(tag: Tag, name: u8, size: u64, index: u64) -> Want {
         group: Arc::default(),
         origin: None,
         basis: None,
+        part: None,
     }
 }
 
@@ -111,7 +112,15 @@ fn a_proof_must_be_for_the_run_that_was_asked() {
 
 fn chunk(tag: Tag, name: u8, len: u32, origin: Option<Origin>) -> Want {
     let id = WantId::Chunk { hash: [name; 32], len };
-    Want { tag, id, places: vec![Place { object: 1, offset: 0 }], group: Arc::default(), origin, basis: None }
+    Want {
+        tag,
+        id,
+        places: vec![Place { object: 1, offset: 0 }],
+        group: Arc::default(),
+        origin,
+        basis: None,
+        part: None,
+    }
 }
 
 fn origin(name: u8, offset: u64) -> Option<Origin> {
@@ -279,4 +288,26 @@ fn a_delta_that_nobody_asked_for_is_a_violation() {
         let taken = under_way(wants).delta(Instant::now(), &message, |_, _| panic!());
         assert_eq!(taken.unwrap_err(), violation);
     }
+}
+
+/// Of a piece most of which is here only a part is asked for: as a run of bytes, apart from other pieces.
+#[test]
+fn a_part_of_a_piece_is_a_run_of_bytes() {
+    let part = |tag, index, part| Want { part, ..piece(tag, 1, 9 * PIECE, index) };
+    let wants =
+        vec![part(1, 3, None), part(2, 4, Some(1000..5000)), part(3, 5, Some(0..7)), part(4, 6, None)];
+    let joined = runs(wants.clone(), true);
+    let shape: Vec<_> = joined.iter().map(|run| (run.wire.count, run.wire.offset, run.wire.len)).collect();
+    assert_eq!(
+        shape,
+        [(1, None, 0), (0, Some(4 * PIECE + 1000), 4000), (0, Some(5 * PIECE), 7), (1, None, 0)]
+    );
+    assert_eq!(runs(wants.clone(), false).len(), 1, "a peer that knows no runs sends the pieces");
+
+    let mut get = under_way(wants);
+    let came = get.data(Instant::now(), header(1, 0, 0), Bytes::from(vec![8; 4000])).unwrap();
+    assert_eq!((came[0].tag, came[0].payload.bytes()), (2, &[8; 4000][..]));
+    let zeros = DataHeader { zeros: true, ..header(2, 0, 0) };
+    let came = get.data(Instant::now(), zeros, Bytes::new()).unwrap();
+    assert_eq!((came[0].tag, came[0].payload.bytes()), (3, &[0; 7][..]), "not those of all the piece");
 }

@@ -194,6 +194,7 @@ fn wants(oid: Oid, data: &[u8]) -> Vec<Want> {
         group: Arc::default(),
         origin: None,
         basis: None,
+        part: None,
     };
     (0..layout.count()).map(want).collect()
 }

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use towpath_content::pieces::{Layout, PieceTree, Value};
 
 use super::super::*;
+use crate::following::Older;
 use crate::plugin::{BoxFuture, Description, ObjectFacts, Query, RecipePart, Sink};
 use crate::want::{Delivery, Payload, Proof, Want, WantId};
 
@@ -52,6 +53,8 @@ pub struct Source {
     script: Script,
     answers: Option<Answers>,
     recipe: Option<Vec<RecipePart>>,
+    /// Answers to the question for samples, which it wants then.
+    samples: Option<Vec<Description>>,
     wants_recipe: Option<Choice>,
     takes_all_chunks: bool,
     slow: bool,
@@ -76,6 +79,7 @@ impl Source {
             script: Box::new(|_, _| Act::Good),
             answers: None,
             recipe: None,
+            samples: None,
             wants_recipe: None,
             takes_all_chunks: false,
             slow: false,
@@ -106,6 +110,12 @@ impl Source {
     /// Answers questions for a recipe by these parts.
     pub fn recipe(mut self, parts: Vec<RecipePart>) -> Self {
         self.recipe = Some(parts);
+        self
+    }
+
+    /// Wants samples, and answers the question for them so.
+    pub fn sampled(mut self, samples: Vec<Description>) -> Self {
+        self.samples = Some(samples);
         self
     }
 
@@ -168,7 +178,11 @@ impl Source {
                 let Some((data, tree)) = self.objects.get(&oid) else { return (Vec::new(), None) };
                 let range = layout.range(index);
                 let range = range.start as usize..(range.end as usize).min(data.len());
-                (data[range].to_vec(), tree.proof(index..index + 1).ok().filter(|_| !oid.is_live()))
+                let proof = tree.proof(index..index + 1).ok().filter(|_| !oid.is_live());
+                match &want.part {
+                    Some(part) => (data[range][part.start as usize..part.end as usize].to_vec(), None),
+                    None => (data[range].to_vec(), proof),
+                }
             }
             WantId::Chunk { hash, .. } | WantId::Block { hash, .. } => {
                 (self.chunks.get(&hash).cloned().unwrap_or_default(), None)
@@ -227,6 +241,7 @@ impl Source {
         }
         let parts = self.recipe.iter().flatten().filter(|_| query.recipe);
         answers.extend(parts.cloned().map(Description::Recipe));
+        answers.extend(self.samples.iter().flatten().filter(|_| query.samples).cloned());
         (answers, Ok(()))
     }
 
@@ -281,6 +296,10 @@ impl TransferPlugin for Source {
     fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
         self.facts.lock().unwrap().push((facts.size, facts.missing));
         self.wants_recipe.as_ref().is_some_and(|choice| choice(self, facts))
+    }
+
+    fn wants_samples(&self, _: &ObjectFacts<'_>) -> bool {
+        self.samples.is_some()
     }
 
     fn takes_all_chunks(&self) -> bool {
@@ -460,6 +479,18 @@ impl Memory {
     }
 }
 
+impl Older for Vec<u8> {
+    fn size(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let there = self.get(offset as usize..offset as usize + buf.len());
+        buf.copy_from_slice(there.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
 impl Target for Memory {
     fn begin(&self, _size: Option<u64>, _about: &About) -> io::Result<()> {
         self.begun.fetch_add(1, Ordering::SeqCst);
@@ -492,6 +523,10 @@ impl Target for Memory {
         std::thread::sleep(self.reading);
         buf.copy_from_slice(&older[offset as usize..offset as usize + buf.len()]);
         Ok(())
+    }
+
+    fn older(&self) -> Option<&dyn Older> {
+        self.older.as_ref().map(|older| older as _)
     }
 
     fn keep(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

@@ -4,6 +4,7 @@
 
 mod doubles;
 mod ends;
+mod following;
 mod jobs;
 mod left_overs;
 mod live;

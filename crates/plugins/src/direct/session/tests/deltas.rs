@@ -33,6 +33,8 @@ fn chunks(oid: Oid, new: &[u8], basis: Option<&Arc<Basis>>) -> Vec<Want> {
         group: Arc::default(),
         origin: Some(Origin { oid, offset }),
         basis: basis.cloned(),
+
+        part: None,
     };
     let (front, back) = new.split_at(15_000);
     vec![chunk(front, 0), chunk(back, 15_000)]

@@ -1,0 +1,100 @@
+//! From an older version in its own place to one that is followed: when pieces are found to be shifted, and the
+//! root plugin thinks it worth it, the object's samples are asked for. Until they come nothing more is compared.
+
+use std::sync::Arc;
+
+use super::actor::{Actor, Phase};
+use super::events::Event;
+use super::questions::ask_until_answered;
+use crate::following::{SAMPLE_LEN, sample_count};
+use crate::plugin::Query;
+use crate::want::ObjectKey;
+
+/// Bytes of samples that a session keeps, at most.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// Whether an object's samples were asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sampled {
+    /// Not yet.
+    No,
+    /// They come.
+    Now,
+    /// All came that will.
+    Over,
+}
+
+impl Actor {
+    /// Asks for the samples of an object, if they are of use.
+    pub(super) fn look_for_samples(&mut self, key: ObjectKey) {
+        if !self.may_be_followed(key) {
+            return;
+        }
+        let Some(facts) = self.facts(key) else { return };
+        if facts.missing == 0 || !self.root.wants_samples(&facts) {
+            return;
+        }
+        let query = Query { coverage: facts.group.coverage, samples: true, ..Query::about(facts.oid) };
+        let now = self.now();
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        active.sampled = Sampled::Now;
+        active.comparison.follow(Some(0), now);
+        let (root, context, events) = (Arc::clone(&self.root), self.context.clone(), self.events.clone());
+        let (token, patience) = (active.question.clone(), self.config.ledger.patience);
+        tokio::spawn(async move {
+            let asked = ask_until_answered(&*root, &context, query, key, &events, patience);
+            if token.run_until_cancelled(asked).await.is_some() {
+                let _ = events.send(Event::Sampled { key });
+            }
+        });
+    }
+
+    fn may_be_followed(&self, key: ObjectKey) -> bool {
+        let Some(active) = self.objects.get(&key) else { return false };
+        let is_due = active.sampled == Sampled::No
+            && active.phase == Phase::Fetching
+            && active.recipe.is_none()
+            && active.comparison.has_missed()
+            && !active.comparison.is_over();
+        let Some(layout) = active.object.layout().filter(|_| is_due) else { return false };
+        let bytes = |active: &super::actor::Active| {
+            let layout = active.object.layout().filter(|_| active.sampled != Sampled::No);
+            layout.map_or(0, |layout| sample_bytes(layout.size()))
+        };
+        let kept: u64 = self.objects.values().map(bytes).sum();
+        kept + sample_bytes(layout.size()) <= MOST_BYTES && active.object.target.older().is_some()
+    }
+
+    /// Some of an object's samples came.
+    pub(super) fn samples(&mut self, key: ObjectKey, first: u64, bytes: &[u8]) {
+        let now = self.now();
+        let Some(active) = self.objects.get_mut(&key).filter(|active| active.sampled == Sampled::Now) else {
+            return;
+        };
+        if !active.object.learn_samples(first, bytes) {
+            return tracing::warn!("a source sent wrong samples");
+        }
+        let pieces = active.object.followed().as_ref().map_or(0, |followed| followed.samples.pieces());
+        active.comparison.follow(Some(pieces), now);
+        if first == 0 {
+            // What was not in its place may be here all the same.
+            let again = self.ledger.take_back_pieces(key);
+            let comparison = self.objects.get_mut(&key).map(|active| &mut active.comparison);
+            comparison.into_iter().for_each(|it| again.iter().for_each(|index| it.add(*index)));
+        }
+        self.advance(key);
+    }
+
+    /// No more come: what has none is compared where it should lie.
+    pub(super) fn sampled(&mut self, key: ObjectKey) {
+        let now = self.now();
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        active.sampled = Sampled::Over;
+        active.comparison.follow(None, now);
+        self.advance(key);
+    }
+}
+
+fn sample_bytes(size: u64) -> u64 {
+    (sample_count(size) * SAMPLE_LEN) as u64
+}

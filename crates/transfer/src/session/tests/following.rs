@@ -1,0 +1,102 @@
+//! An older version is followed by samples: of what was shifted only the changes are asked for.
+
+use bytes::Bytes;
+
+use super::*;
+use crate::Description;
+use crate::following::sample;
+use crate::want::{Want, WantId};
+
+const INSERTED: usize = 5000;
+
+fn noise(blocks: u64) -> Vec<u8> {
+    (0..blocks).flat_map(|at| *Oid::of(&at.to_le_bytes()).digest()).collect()
+}
+
+/// An older version, and a newer one with something inserted.
+fn versions() -> (Vec<u8>, Vec<u8>) {
+    let older = noise(40 * PIECE as u64 / 32);
+    let at = PIECE + 100_000;
+    let newer = [&older[..at], &[7; INSERTED], &older[at..]].concat();
+    (older, newer)
+}
+
+/// A source that has `data` and its samples, or others.
+fn sampled(data: &[u8], spoil: bool) -> Source {
+    let mut samples = Vec::new();
+    data.chunks(PIECE).for_each(|piece| sample(piece, &mut samples));
+    if spoil {
+        samples.iter_mut().for_each(|byte| *byte ^= 0x55);
+    }
+    Source::new(&[data]).sampled(vec![Description::Samples { first: 0, bytes: samples.into() }])
+}
+
+/// Bytes that were asked for.
+fn asked(source: &Source) -> u64 {
+    source.calls.lock().unwrap().iter().flatten().map(Want::missing_len).sum()
+}
+
+#[tokio::test]
+async fn of_what_was_shifted_only_the_change_is_asked_for() {
+    let (older, newer) = versions();
+    let (source, target) = (Arc::new(sampled(&newer, false)), Memory::with_older(older));
+    let session = session(&source);
+    fetch(&session, request(Oid::of(&newer), &target)).await.unwrap();
+    target.expect(&newer);
+    let (asked, counters) = (asked(&source), session.progress().snapshot());
+    // Some pieces are asked for before the samples are here.
+    assert!(asked < newer.len() as u64 / 2, "{asked} of {}", newer.len());
+    assert_eq!(counters.done, newer.len() as u64);
+    assert_eq!(counters.kept + counters.by_source.values().sum::<u64>(), counters.done);
+    assert!(source.blamed.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_part_that_does_not_make_up_its_piece_is_nobodys_fault_and_the_piece_is_fetched() {
+    let (older, newer) = versions();
+    let wrong = |want: &Want, _: u32| match &want.part {
+        Some(part) => Act::Bytes(vec![1; (part.end - part.start) as usize]),
+        None => Act::Good,
+    };
+    let (source, target) = (Arc::new(sampled(&newer, false).script(wrong)), Memory::with_older(older));
+    fetch(&session(&source), request(Oid::of(&newer), &target)).await.unwrap();
+    target.expect(&newer);
+    assert!(source.blamed.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_source_that_knows_no_parts_delivers_pieces() {
+    let (older, newer) = versions();
+    let data = newer.clone();
+    let whole = move |want: &Want, _: u32| match (&want.part, want.id) {
+        (Some(_), WantId::Piece { layout, index, .. }) => {
+            let range = layout.range(index);
+            Act::Bytes(data[range.start as usize..range.end as usize].to_vec())
+        }
+        _ => Act::Good,
+    };
+    let (source, target) = (Arc::new(sampled(&newer, false).script(whole)), Memory::with_older(older));
+    fetch(&session(&source), request(Oid::of(&newer), &target)).await.unwrap();
+    target.expect(&newer);
+    assert!(source.blamed.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn samples_of_something_else_cost_time_alone() {
+    let (older, newer) = versions();
+    let (source, target) = (Arc::new(sampled(&newer, true)), Memory::with_older(older));
+    fetch(&session(&source), request(Oid::of(&newer), &target)).await.unwrap();
+    target.expect(&newer);
+}
+
+#[tokio::test]
+async fn a_source_that_sends_no_samples_or_wrong_ones_sends_pieces() {
+    let (older, newer) = versions();
+    let wrong = Description::Samples { first: 3, bytes: Bytes::from_static(&[1; 17]) };
+    for samples in [Vec::new(), vec![wrong]] {
+        let source = Arc::new(Source::new(&[&newer]).sampled(samples));
+        let target = Memory::with_older(older.clone());
+        fetch(&session(&source), request(Oid::of(&newer), &target)).await.unwrap();
+        target.expect(&newer);
+    }
+}
