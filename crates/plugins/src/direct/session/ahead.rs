@@ -118,9 +118,11 @@ impl Ahead {
         has_room
     }
 
-    /// Takes the want for this piece out of `wants`, if it is there.
+    /// Takes the want for this piece, all of it, out of `wants`, if it is there.
     pub fn take_want(&self, wants: &mut Vec<Want>) -> Option<Want> {
-        let is_it = |want: &Want| matches!(want.id, WantId::Piece { oid, index: 0, .. } if oid == self.oid);
+        let is_it = |want: &Want| {
+            matches!(want.id, WantId::Piece { oid, index: 0, .. } if oid == self.oid) && want.part.is_none()
+        };
         wants.iter().position(is_it).map(|at| wants.remove(at))
     }
 
