@@ -39,6 +39,8 @@ const PROMISING: f64 = 250e6;
 /// Bytes a second from which on an older version is followed by samples of the object rather than cut by its
 /// recipe: that takes a fifth of the processors' time, and twice the bytes.
 const SAMPLED: f64 = 30e6;
+/// And how many times as fast as the network the disk has shown to be: a slower one is better left alone.
+const FASTER: f64 = 1.5;
 /// Less than this is not worth a question.
 const LEAST_GAIN: f64 = 0.05;
 /// Share of the transfer's time that the network may wait for the disk in vain.
@@ -202,11 +204,13 @@ pub fn patience(elapsed: f64, network_time: f64, saved: f64) -> f64 {
 }
 
 /// True if an object's samples are worth having, of which so many bytes came in this time, and so many are still
-/// missing though an older version is here. On a slower network its recipe finds more, and elsewhere, too.
+/// missing though an older version is here. On a slower network its recipe finds more, and elsewhere, too; on one that
+/// is faster than the disk the network alone is.
 pub fn samples_pay(elapsed: Duration, arrived: u64, facts: &ObjectFacts<'_>) -> bool {
     let rate = arrived as f64 / elapsed.as_secs_f64().max(0.001);
     let is_long = facts.missing as f64 / rate > LEAST_GAIN;
-    arrived >= TELLING_BYTES && rate >= SAMPLED && is_long
+    let is_fast = facts.read_rate >= FASTER * rate;
+    arrived >= TELLING_BYTES && rate >= SAMPLED && is_long && is_fast
 }
 
 /// True if asking for `len` bytes as a delta of a region pays, on a network of this rate, 0 if nothing came
@@ -331,7 +335,9 @@ mod tests {
         };
         for (name, rate, arrived, missing, disk, pays) in [
             ("1 Gbit/s", 119e6, 2 * M, 1000 * M, 1e9, true),
-            ("a disk that is not known yet", 119e6, 2 * M, 1000 * M, 0.0, true),
+            ("a disk that is not known yet", 119e6, 2 * M, 1000 * M, 0.0, false),
+            ("a disk that is hardly faster", 119e6, 2 * M, 1000 * M, 150e6, false),
+            ("a slow disk", 119e6, 2 * M, 1000 * M, 40e6, false),
             ("10 Gbit/s", 1.2e9, 2 * M, 1000 * M, 2e9, true),
             ("not known yet", 119e6, M / 2, 1000 * M, 1e9, false),
             ("100 Mbit/s: a recipe finds more", 12.5e6, 20 * M, 1000 * M, 1e9, false),
