@@ -160,6 +160,11 @@ impl Writer {
         Self { out: Vec::new() }
     }
 
+    /// An empty output with room for so many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { out: Vec::with_capacity(bytes) }
+    }
+
     /// Appends raw bytes.
     pub fn raw(&mut self, bytes: &[u8]) -> &mut Self {
         self.out.extend_from_slice(bytes);

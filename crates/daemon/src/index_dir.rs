@@ -207,7 +207,10 @@ impl Indexer<'_> {
     fn step(&mut self, step: Scanned) -> Result<(), ApiError> {
         match step {
             Scanned::Enter(_) => self.dirs += 1,
-            Scanned::Leaf(found) => self.batch.extend(found.file.filter(|file| file.stamp().size > 0)),
+            Scanned::Leaf(found) => {
+                let file = found.file.filter(|file| file.stamp().size > 0);
+                self.batch.extend(file.map(|file| *file));
+            }
             Scanned::Leave => {}
             Scanned::Failed(error) => self.fail_file(&error),
         }
@@ -372,12 +375,8 @@ impl Prune for NotOurs<'_> {
 
     fn leave(&mut self) {}
 
-    fn shows(&mut self, path: &RelPath, is_dir: bool) -> bool {
-        let name = path.as_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        let is_own = || {
-            let path = self.part.tree.path().join(OsStr::from_bytes(path.as_bytes()));
-            self.own.contains(&path)
-        };
+    fn shows(&mut self, dir: &RelPath, name: &[u8], is_dir: bool) -> bool {
+        let is_own = || self.own.contains(&dir.below(self.part.tree.path()).join(OsStr::from_bytes(name)));
         !(is_temporary_name(name) || is_dir && (!self.part.is_deep || is_own()))
     }
 }

@@ -161,7 +161,9 @@ impl Builder<'_> {
 
     fn leaf(&mut self, found: Found) {
         match found.entry.kind {
-            Kind::File { .. } | Kind::Symlink { .. } => self.push(Event::Leaf(found.entry), found.file),
+            Kind::File { .. } | Kind::Symlink { .. } => {
+                self.push(Event::Leaf(found.entry), found.file.map(|file| *file))
+            }
             Kind::Directory => {}
             Kind::Fifo | Kind::Socket | Kind::CharDevice { .. } | Kind::BlockDevice { .. } => {
                 let path = self.open.iter().skip(1).chain([&found.entry.name]).map(Vec::as_slice);

@@ -59,6 +59,23 @@ impl Dirs {
         Ok(opened)
     }
 
+    /// The directory that `path` lies in, and its name there; [`Errno::INVAL`] for the root.
+    pub(crate) fn parent<'p>(&self, path: &'p RelPath) -> Result<(Arc<OwnedFd>, &'p [u8]), Errno> {
+        let (parent, name) = path.split_bytes().ok_or(Errno::INVAL)?;
+        if let Some(last) = self.last(parent) {
+            return Ok((last, name));
+        }
+        let (parent, name) = path.split().ok_or(Errno::INVAL)?;
+        Ok((self.get(&parent)?, name))
+    }
+
+    /// The directory at `path`, if it is the one that was used last: the usual case, at no cost.
+    fn last(&self, path: &[u8]) -> Option<Arc<OwnedFd>> {
+        let recent = self.lock();
+        let (held, dir) = recent.last()?;
+        (held.as_bytes() == path).then(|| Arc::clone(dir))
+    }
+
     /// Holds a directory that was just opened.
     pub(crate) fn keep(&self, path: &RelPath, dir: &Arc<OwnedFd>) {
         let mut recent = self.lock();
@@ -108,5 +125,11 @@ mod tests {
         let last = RelPath::new([&names[HELD]]).unwrap();
         let again = dirs.get(&last).unwrap();
         assert!(Arc::ptr_eq(&again, &dirs.get(&last).unwrap()));
+        for dir in [&names[HELD], &names[0]] {
+            let file = RelPath::new([dir.as_str(), "f"]).unwrap();
+            let (held, name) = dirs.parent(&file).unwrap();
+            assert!(Arc::ptr_eq(&held, &dirs.get(&file.split().unwrap().0).unwrap()) && name == b"f");
+        }
+        assert_eq!(dirs.parent(&RelPath::root()).unwrap_err(), Errno::INVAL);
     }
 }

@@ -38,7 +38,9 @@ impl RelPath {
 
     /// This path and one name more.
     pub fn join(&self, name: &[u8]) -> Result<Self, FileError> {
-        let mut path = self.clone();
+        let mut joined = Vec::with_capacity(self.joined.len() + 1 + name.len());
+        joined.extend_from_slice(&self.joined);
+        let mut path = Self { joined };
         path.push(name)?;
         Ok(path)
     }
@@ -77,15 +79,23 @@ impl RelPath {
 
     /// How many names there are.
     pub fn depth(&self) -> usize {
-        self.names().count()
+        let slashes = self.joined.iter().filter(|&&b| b == b'/').count();
+        if self.is_root() { 0 } else { slashes + 1 }
     }
 
     /// The directory it lies in, and its own name; `None` for the root.
     pub fn split(&self) -> Option<(Self, &[u8])> {
-        let name = self.joined.rsplit(|&b| b == b'/').next().filter(|name| !name.is_empty())?;
-        let mut parent = self.clone();
-        parent.pop();
-        Some((parent, name))
+        let (parent, name) = self.split_bytes()?;
+        Some((Self { joined: parent.to_vec() }, name))
+    }
+
+    /// [`Self::split`] without a copy: the joined names of the directory.
+    pub(crate) fn split_bytes(&self) -> Option<(&[u8], &[u8])> {
+        if self.is_root() {
+            return None;
+        }
+        let slash = self.joined.iter().rposition(|&b| b == b'/');
+        Some(slash.map_or((&[], &self.joined), |at| (&self.joined[..at], &self.joined[at + 1..])))
     }
 
     /// True for `other` itself and everything below it.

@@ -33,6 +33,9 @@ const UNKNOWN_OID: u8 = 0xff;
 /// numbers at most 20 bytes.
 pub(super) const MAX_ITEM: usize = 8192 + 3 * MAX_XATTRS + 20 * MAX_EXTENTS;
 
+/// Few items without content are longer.
+const USUAL_ITEM: usize = 128;
+
 /// What is the same in all of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Form {
@@ -105,7 +108,7 @@ const fn bit(bit: u8, is_set: bool) -> u8 {
 
 /// The bytes of `event`, and `content` that the descriptor holds, behind what `context` has noted.
 pub(super) fn write(event: &Event, content: &[u8], context: &Context) -> Vec<u8> {
-    let mut writer = Writer::new();
+    let mut writer = Writer::with_capacity(USUAL_ITEM + content.len());
     match event {
         Event::Enter(entry) | Event::Leaf(entry) => write_entry(&mut writer, entry, context),
         Event::Leave => drop(writer.u8(LEAVE)),

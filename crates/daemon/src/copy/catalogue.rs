@@ -15,6 +15,7 @@ use towpath_files::{
 };
 
 use super::deltas;
+use super::file::is_file;
 use super::versions::pattern;
 
 /// A file of fewer bytes comes as fast as its name.
@@ -83,13 +84,13 @@ pub struct Catalogue {
 impl Catalogue {
     /// Looks at what is below `root`, but not in other file systems.
     pub fn of(root: &Path, is_over: &AtomicBool) -> Self {
-        let options = ScanOptions { one_file_system: true, ..ScanOptions::default() };
+        let options = ScanOptions { one_file_system: true, files: false, ..ScanOptions::default() };
         let (mut files, mut dirs) = (Vec::new(), Vec::new());
         let visit = &mut |step| {
             match step {
                 Scanned::Enter(found) => dirs.push(found.entry.name),
                 Scanned::Leave => drop(dirs.pop()),
-                Scanned::Leaf(found) if found.file.is_some() && LEAST <= found.stamp.size => {
+                Scanned::Leaf(found) if is_file(&found.entry.kind) && LEAST <= found.stamp.size => {
                     // The first name is the root's.
                     let names = dirs.iter().skip(1).chain([&found.entry.name]);
                     let path = RelPath::new(names);
@@ -195,8 +196,8 @@ impl Prune for NoTemporaries {
 
     fn leave(&mut self) {}
 
-    fn shows(&mut self, path: &RelPath, _: bool) -> bool {
-        !path.names().last().is_some_and(is_temporary_name)
+    fn shows(&mut self, _: &RelPath, name: &[u8], _: bool) -> bool {
+        !is_temporary_name(name)
     }
 }
 

@@ -197,7 +197,7 @@ mod tests {
     fn found(entry: Entry) -> Found {
         let size = if let Kind::File { size, .. } = entry.kind { size } else { 0 };
         let stamp = Stamp { size, modified: entry.metadata.modified, ..Stamp::default() };
-        Found { entry, stamp, links: 1, file: None, incomplete: None }
+        Found { entry, stamp, links: 1, looks_sparse: false, file: None, incomplete: None }
     }
 
     fn decide(new: &Entry, old: Entry, options: &CopyOptions) -> Verdict {

@@ -12,7 +12,7 @@
 //! `answering`. The bytes themselves are fetched by the receiver through the direct plugin; `Offers` says
 //! that it may.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -36,7 +36,7 @@ use super::talk::{Events, failed_at, skipped};
 use crate::lock::lock;
 
 /// Entries that the scan may be ahead of the receiver.
-const WINDOW: u64 = 64 << 10;
+const WINDOW: usize = 64 << 10;
 /// Bytes of descriptor that the scan may be ahead of the receiver.
 const WINDOW_BYTES: u64 = 16 << 20;
 
@@ -49,47 +49,54 @@ struct Table {
 
 #[derive(Default)]
 struct TableState {
-    files: BTreeMap<u64, Located>,
+    /// Entries that the receiver has considered: all before this one.
     considered: u64,
-    /// Entries told and not considered, with their bytes in the descriptor.
-    ahead: VecDeque<(u64, u64)>,
+    /// The entries told and not considered, one after the other.
+    ahead: VecDeque<Ahead>,
     bytes_ahead: u64,
     is_over: bool,
 }
 
+/// An entry that was told.
+struct Ahead {
+    /// In the descriptor.
+    bytes: u64,
+    /// For a file that was not asked for yet.
+    located: Option<Located>,
+}
+
 impl TableState {
-    fn is_far_ahead(&self, entry: u64) -> bool {
-        entry >= self.considered + WINDOW || self.bytes_ahead > WINDOW_BYTES
+    fn is_far_ahead(&self) -> bool {
+        self.ahead.len() >= WINDOW || self.bytes_ahead > WINDOW_BYTES
     }
 }
 
 impl Table {
-    /// Takes an entry; waits while the receiver is far behind. False: the copy is over.
-    fn add(&self, entry: u64, bytes: u64, located: Option<Located>) -> bool {
+    /// Takes the next entry; waits while the receiver is far behind. False: the copy is over.
+    fn add(&self, bytes: u64, located: Option<Located>) -> bool {
         let mut state = lock(&self.state);
-        while state.is_far_ahead(entry) && !state.is_over {
+        while state.is_far_ahead() && !state.is_over {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.ahead.push_back((entry, bytes));
+        state.ahead.push_back(Ahead { bytes, located });
         state.bytes_ahead += bytes;
-        if let Some(located) = located {
-            state.files.insert(entry, located);
-        }
         !state.is_over
     }
 
     fn take(&self, entry: u64) -> Option<Located> {
-        lock(&self.state).files.remove(&entry)
+        let mut state = lock(&self.state);
+        let at = entry.checked_sub(state.considered)?;
+        state.ahead.get_mut(usize::try_from(at).ok()?)?.located.take()
     }
 
+    /// All entries before this one, which was told, are of no interest any more.
     fn consider(&self, entry: u64) {
         let mut state = lock(&self.state);
-        if entry > state.considered {
-            state.considered = entry;
-            state.files = state.files.split_off(&entry);
-            while let Some((_, bytes)) = state.ahead.pop_front_if(|(ahead, _)| *ahead < entry) {
-                state.bytes_ahead -= bytes;
-            }
+        while state.considered < entry
+            && let Some(Ahead { bytes, .. }) = state.ahead.pop_front()
+        {
+            state.considered += 1;
+            state.bytes_ahead -= bytes;
         }
         drop(state);
         self.changed.notify_all();
@@ -161,8 +168,8 @@ impl Sender {
         encoder.push(event).map_err(|error| internal(&error.to_string()))?;
         let finished = encoder.take();
         if !matches!(event, Event::Leave) {
-            let entry = self.entries.fetch_add(1, Ordering::Relaxed);
-            if !self.table.add(entry, finished.len() as u64, located) {
+            self.entries.fetch_add(1, Ordering::Relaxed);
+            if !self.table.add(finished.len() as u64, located) {
                 return Err(internal("the copy is over"));
             }
         }

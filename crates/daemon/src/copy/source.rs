@@ -129,6 +129,7 @@ impl Sources {
             acls: preserve.acls,
             owner_names: (preserve.owner || preserve.group) && !preserve.numeric_ids,
             hard_links: preserve.hard_links,
+            files: false,
             ..ScanOptions::default()
         };
         let mut roots = Vec::new();
@@ -249,18 +250,22 @@ impl Prune for Below<'_> {
         self.filter.leave();
     }
 
-    fn shows(&mut self, path: &RelPath, is_dir: bool) -> bool {
+    fn shows(&mut self, dir: &RelPath, name: &[u8], is_dir: bool) -> bool {
+        if !is_dir && self.filter.is_empty() {
+            return true;
+        }
         // What is nested too deeply for a path is told by the scan itself.
-        let Some(shown) = self.path(path) else { return true };
+        let Ok(path) = dir.join(name) else { return true };
+        let Some(shown) = self.path(&path) else { return true };
         if !self.filter.shows(&shown, is_dir) {
             return false;
         }
         if is_dir && !self.recursive {
-            self.skipped.push((path.clone(), NOT_RECURSIVE));
+            self.skipped.push((path, NOT_RECURSIVE));
             return false;
         }
-        if is_dir && self.avoid.as_ref() == Some(path) {
-            self.skipped.push((path.clone(), INTO_ITSELF));
+        if is_dir && self.avoid.as_ref() == Some(&path) {
+            self.skipped.push((path, INTO_ITSELF));
             return false;
         }
         true
@@ -312,7 +317,7 @@ impl Reader<'_> {
             path: name,
             stamp: found.stamp,
             links: found.links,
-            is_sparse: is_sparse(&found),
+            is_sparse: found.looks_sparse,
         };
         (self.each)(Step::Walk(Event::Leaf(found.entry), Some(located)))
     }
@@ -320,7 +325,7 @@ impl Reader<'_> {
     /// Attributes that could not be read are left out and told, as a scan does.
     fn tell_incomplete(&mut self, found: &mut Found, path: &Path) -> Result<(), ApiError> {
         match found.incomplete.take() {
-            Some(error) => (self.each)(Step::Failed { path: path.into(), error }),
+            Some(error) => (self.each)(Step::Failed { path: path.into(), error: *error }),
             None => Ok(()),
         }
     }
@@ -366,7 +371,7 @@ impl Reader<'_> {
                     path,
                     stamp: found.stamp,
                     links: found.links,
-                    is_sparse: is_sparse(&found),
+                    is_sparse: found.looks_sparse,
                 };
                 each(Step::Walk(Event::Leaf(found.entry), Some(located)))
             }
@@ -480,15 +485,11 @@ impl Reader<'_> {
             path: path.clone(),
             stamp: found.stamp,
             links: found.links,
-            is_sparse: is_sparse(&found),
+            is_sparse: found.looks_sparse,
         };
         (self.each)(Step::Walk(Event::Leaf(found.entry), Some(located)))?;
         Ok(false)
     }
-}
-
-fn is_sparse(found: &Found) -> bool {
-    found.file.as_ref().is_some_and(towpath_files::ScannedFile::looks_sparse)
 }
 
 fn is_below(path: &RelPath, dir: &RelPath) -> bool {

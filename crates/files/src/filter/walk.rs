@@ -86,6 +86,11 @@ impl Filter {
         self.frames.pop();
     }
 
+    /// Whether every entry of the innermost directory takes part, as there is no rule at all.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
     /// Whether an entry of the innermost directory takes part. An excluded directory is not to be
     /// entered.
     pub fn shows(&mut self, path: &RelPath, is_dir: bool) -> bool {

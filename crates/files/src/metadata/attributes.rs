@@ -5,13 +5,14 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
+use std::os::fd::BorrowedFd;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use towpath_content::tree::{MAX_NAME, MAX_XATTR_VALUE, MAX_XATTRS, Xattr};
 
 use super::held::{Held, file_type};
-use super::is_root;
+use super::{is_root, kernel};
 
 /// The ACL that decides who may use a file.
 pub(super) const ACCESS: &CStr = c"system.posix_acl_access";
@@ -21,6 +22,9 @@ pub(super) const DEFAULT: &CStr = c"system.posix_acl_default";
 const LABELS: [&[u8]; 4] = [b"security.selinux", b"security.SMACK64", b"security.ima", b"security.evm"];
 /// Where rsync keeps what it could not apply.
 const RSYNC: &[u8] = b"user.rsync.%";
+
+/// Room for the names that most files have, if they have any.
+const FEW: usize = 256;
 
 /// Which attributes are read or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +52,14 @@ fn is_acl(name: &[u8]) -> bool {
 pub(super) fn is_carried(name: &[u8]) -> bool {
     let theirs = if is_root() { !name.starts_with(b"system.") } else { name.starts_with(b"user.") };
     theirs && !name.starts_with(RSYNC)
+}
+
+/// Whether `name` in `dir`, if a link then the link itself, has none of these attributes. False if in doubt. Of the inode
+/// that has the name at this moment: nothing says that it is the one of a look before or after.
+pub(crate) fn has_none(dir: BorrowedFd<'_>, name: &[u8], which: Which) -> bool {
+    let mut list = [0; FEW];
+    let Ok(names) = kernel::attribute_names(dir, name, &mut list) else { return false };
+    names.split(|&b| b == 0).all(|name| name.is_empty() || !which.takes(name))
 }
 
 /// Reads the attributes, sorted by name, and tells why the others are missing. Those that a tree

@@ -13,6 +13,7 @@
 //! | file | story |
 //! |---|---|
 //! | `held` | an inode held by a descriptor, and the system calls on it |
+//! | `kernel` | the names of attributes without holding an inode |
 //! | `attributes` | extended attributes and ACLs: which of them, reading, writing |
 //! | `owners` | users and groups by name and by number |
 //! | `compare` | what of two things' metadata differs, under a policy |
@@ -20,6 +21,7 @@
 mod attributes;
 mod compare;
 mod held;
+mod kernel;
 mod owners;
 
 use std::path::Path;
@@ -32,7 +34,7 @@ use towpath_content::tree::{Metadata, Time};
 
 use crate::error::FileError;
 
-pub(crate) use attributes::{Which, read as read_attributes};
+pub(crate) use attributes::{Which, has_none as has_no_attributes, read as read_attributes};
 pub use compare::{Differences, differences};
 pub(crate) use held::{Held, hold};
 pub use owners::{group, user};

@@ -5,18 +5,19 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, major, minor, openat, readlinkat, statat};
 use rustix::io::Errno;
-use towpath_content::tree::{Entry, Kind, MAX_TARGET, Metadata, Owner, Xattr};
+use towpath_content::tree::{Entry, Kind, MAX_TARGET, Metadata, Owner, Time, Xattr};
 
 use super::ScanOptions;
 use crate::confine::Links;
 use crate::error::FileError;
-use crate::metadata::{Held, named_group, named_user, read_attributes};
+use crate::metadata::{Held, has_no_attributes, named_group, named_user, read_attributes};
 use crate::stamp::Stamp;
 
-/// An entry, and what a descriptor does not say of it.
+/// An entry, and what a descriptor does not say of it. Moved often, so what is seldom there is kept apart.
 #[derive(Debug)]
 pub struct Found {
     /// The entry as a descriptor has it; a file's OID and extents are not filled in, and extended
@@ -26,10 +27,12 @@ pub struct Found {
     pub stamp: Stamp,
     /// How many names it has.
     pub links: u64,
-    /// For a regular file: the way to its bytes.
-    pub file: Option<ScannedFile>,
+    /// A regular file that takes less room on disk than it has bytes: it probably has holes.
+    pub looks_sparse: bool,
+    /// For a regular file, if the [`ScanOptions`] ask for it: the way to its bytes.
+    pub file: Option<Box<ScannedFile>>,
     /// Why some of its attributes are missing. A scan tells it as a failure of its own.
-    pub incomplete: Option<FileError>,
+    pub incomplete: Option<Box<FileError>>,
 }
 
 /// A regular file that a scan saw. Holds its directory open: keep few of them.
@@ -69,6 +72,11 @@ impl ScannedFile {
     }
 }
 
+/// How long something has to be without a change to count as at rest: ten of the slowest usual ticks.
+const AT_REST: Duration = Duration::from_millis(100);
+/// The same where a file system seems to keep whole seconds only.
+const COARSELY_AT_REST: Duration = Duration::from_secs(3);
+
 /// A name whose inode was looked at, before anything of it is read.
 #[derive(Debug)]
 pub(crate) struct Sighted {
@@ -80,13 +88,44 @@ pub(crate) struct Sighted {
 impl Sighted {
     /// Looks at `name` in `dir`.
     pub(crate) fn at(dir: BorrowedFd<'_>, name: &[u8], options: &ScanOptions) -> Result<Self, Errno> {
+        Self::at_time(dir, name, options, SystemTime::now())
+    }
+
+    /// [`Self::at`], `now` being the time.
+    fn at_time(
+        dir: BorrowedFd<'_>,
+        name: &[u8],
+        options: &ScanOptions,
+        now: SystemTime,
+    ) -> Result<Self, Errno> {
         if !options.which_attributes().any() {
             let flags = if options.follow_links { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
             return statat(dir, name, flags).map(|stat| Self { stat, held: None });
         }
+        if let Some(stat) = Self::without_attributes(dir, name, options, now) {
+            return Ok(Self { stat, held: None });
+        }
         let links = if options.follow_links { OFlags::empty() } else { OFlags::NOFOLLOW };
         let held = openat(dir, name, OFlags::PATH | OFlags::CLOEXEC | links, Mode::empty())?;
         Ok(Self { stat: fstat(&held)?, held: Some(held) })
+    }
+
+    /// Looks at what has no attributes by its name alone, which takes two calls instead of five. That both are about one
+    /// inode shows in its ctime: it is older than the first call, and giving an inode a name, another's or a new one,
+    /// sets it. `None` for whatever has to be held: what has attributes or was changed just now, and links, which have
+    /// more to be read.
+    fn without_attributes(
+        dir: BorrowedFd<'_>,
+        name: &[u8],
+        options: &ScanOptions,
+        now: SystemTime,
+    ) -> Option<Stat> {
+        if options.follow_links || !has_no_attributes(dir, name, options.which_attributes()) {
+            return None;
+        }
+        let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        (!is_link && is_at_rest(&stat, now)).then_some(stat)
     }
 
     pub(crate) fn is_dir(&self) -> bool {
@@ -108,16 +147,15 @@ impl Sighted {
         let kind = self.kind(dir.as_fd(), name)?;
         let held = self.held.as_ref().map(|held| Held::Named(held.as_fd()));
         let mut found = Found::new(name, &self.stat, kind, held, path, options);
-        if let Kind::File { size, .. } = found.entry.kind {
-            let blocks = u64::try_from(self.stat.st_blocks);
-            found.file = Some(ScannedFile {
+        if matches!(found.entry.kind, Kind::File { .. }) && options.files {
+            found.file = Some(Box::new(ScannedFile {
                 dir: Arc::clone(dir),
                 name: name.to_vec(),
                 path: path(),
                 stamp: found.stamp,
-                sparse: blocks.is_ok_and(|blocks| blocks.saturating_mul(512) < size),
+                sparse: found.looks_sparse,
                 links: options.links(),
-            });
+            }));
         }
         Ok(found)
     }
@@ -161,6 +199,7 @@ impl Found {
         options: &ScanOptions,
     ) -> Self {
         let stamp = Stamp::from_stat(stat);
+        let looks_sparse = matches!(kind, Kind::File { size, .. } if bytes_on_disk(stat) < size);
         let read = |held| read_attributes(held, options.which_attributes());
         let (xattrs, failed): (Vec<Xattr>, Option<io::Error>) = held.map_or_else(Default::default, read);
         let (user, group) = owners(stat, options.owner_names);
@@ -170,10 +209,24 @@ impl Found {
             entry: Entry { name: name.to_vec(), kind, metadata, hard_link: None },
             stamp,
             links: widened(stat.st_nlink),
+            looks_sparse,
             file: None,
-            incomplete: failed.map(|error| FileError::new("read attributes of", &path(), error)),
+            incomplete: failed.map(|error| Box::new(FileError::new("read attributes of", &path(), error))),
         }
     }
+}
+
+/// Whether its last change was a while before `now`.
+fn is_at_rest(stat: &Stat, now: SystemTime) -> bool {
+    let Time { seconds, nanos } = Stamp::from_stat(stat).changed;
+    let changed = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+    let rest = if nanos == 0 { COARSELY_AT_REST } else { AT_REST };
+    // Whatever a file system tells, there is no time that this could not count.
+    now.duration_since(UNIX_EPOCH).is_ok_and(|now| now.as_nanos() as i128 - changed > rest.as_nanos() as i128)
+}
+
+fn bytes_on_disk(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_blocks).map_or(u64::MAX, |blocks| blocks.saturating_mul(512))
 }
 
 fn owners(stat: &Stat, named: bool) -> (Owner, Owner) {
@@ -226,4 +279,112 @@ pub(crate) fn check_same(file: File, seen: &Stamp) -> Result<File, &'static str>
     let stat = fstat(&file).map_err(|_| "cannot be looked at")?;
     let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     if regular && Stamp::from_stat(&stat).same_file(seen) { Ok(file) } else { Err("another file now") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use rustix::fs::{XattrFlags, lsetxattr};
+
+    const LATER: Duration = Duration::from_secs(3600);
+
+    fn all() -> ScanOptions {
+        ScanOptions { xattrs: true, acls: true, ..ScanOptions::default() }
+    }
+
+    /// What is read of `name` so long after its last change, and whether that took holding it.
+    fn read(root: &Path, name: &str, after: Duration, options: &ScanOptions) -> (Found, bool) {
+        let dir = Arc::new(OwnedFd::from(File::open(root).unwrap()));
+        let changed = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).unwrap().st_ctime;
+        let now = UNIX_EPOCH + Duration::from_secs(changed.try_into().unwrap()) + after;
+        let sighted = Sighted::at_time(dir.as_fd(), name.as_bytes(), options, now).unwrap();
+        let is_held = sighted.held.is_some();
+        (sighted.describe(&dir, name.as_bytes(), &|| root.join(name), options).unwrap(), is_held)
+    }
+
+    fn root() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("plain"), b"bytes").unwrap();
+        fs::write(root.path().join("other"), b"bytes").unwrap();
+        fs::create_dir(root.path().join("dir")).unwrap();
+        symlink("plain", root.path().join("link")).unwrap();
+        root
+    }
+
+    /// Where the system has the call that lists by name.
+    fn lists_by_name(root: &Path) -> bool {
+        let dir = File::open(root).unwrap();
+        let can = has_no_attributes(dir.as_fd(), b"plain", all().which_attributes());
+        if !can {
+            println!("skipped: no listxattrat, or attributes on everything");
+        }
+        can
+    }
+
+    #[test]
+    fn only_what_is_at_rest_and_has_no_attributes_is_not_held() {
+        let root = root();
+        if !lists_by_name(root.path()) {
+            return;
+        }
+        let is_held = |name, after, options: &ScanOptions| read(root.path(), name, after, options).1;
+        for name in ["plain", "dir"] {
+            assert!(!is_held(name, LATER, &all()), "{name}");
+            assert!(is_held(name, Duration::ZERO, &all()), "{name} was changed just now");
+        }
+        assert!(is_held("link", LATER, &all()), "its target is to be read too");
+        assert!(is_held("link", LATER, &ScanOptions { follow_links: true, ..all() }));
+    }
+
+    #[test]
+    fn a_name_that_another_file_was_given_just_now_is_not_at_rest() {
+        let root = root();
+        let seen = |name| rustix::fs::stat(root.path().join(name)).unwrap();
+        let before = seen("other");
+        // Past the grain of the clock that ctimes are of.
+        std::thread::sleep(Duration::from_millis(30));
+        fs::rename(root.path().join("other"), root.path().join("plain")).unwrap();
+        let after = seen("plain");
+        assert_eq!((before.st_ino, before.st_mtime), (after.st_ino, after.st_mtime));
+        let changed = |stat: &Stat| (stat.st_ctime, stat.st_ctime_nsec);
+        assert_ne!(changed(&before), changed(&after), "a file system whose renames leave no trace");
+    }
+
+    #[test]
+    fn attributes_and_acls_are_found_however_long_ago_they_were_set() {
+        let root = root();
+        // Owner, one more user, group, mask, others.
+        let acl = [
+            &[2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 4, 0, 1, 0, 0, 0][..],
+            &[
+                4, 0, 4, 0, 255, 255, 255, 255, 16, 0, 4, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255,
+                255,
+            ],
+        ]
+        .concat();
+        for (name, value) in [("user.note", b"n".to_vec()), ("system.posix_acl_access", acl)] {
+            for file in ["plain", "dir"] {
+                let set = lsetxattr(root.path().join(file), name, &value, XattrFlags::empty());
+                if set == Err(Errno::OPNOTSUPP) {
+                    println!("skipped: no {name} here");
+                    continue;
+                }
+                set.unwrap();
+                for after in [Duration::ZERO, LATER] {
+                    let (found, is_held) = read(root.path(), file, after, &all());
+                    let xattrs = found.entry.metadata.xattrs;
+                    assert!(xattrs.iter().any(|xattr| xattr.name == name.as_bytes()), "{file}: {xattrs:?}");
+                    assert!(is_held);
+                }
+            }
+        }
+        // Attributes that nobody asked for are none.
+        let without = ScanOptions { xattrs: true, ..ScanOptions::default() };
+        let (found, _) = read(root.path(), "plain", LATER, &without);
+        assert!(found.entry.metadata.xattrs.iter().all(|xattr| xattr.name.starts_with(b"user.")));
+    }
 }

@@ -71,6 +71,8 @@ pub struct ScanOptions {
     pub owner_names: bool,
     /// Names of one inode get the number of their group. Default: none.
     pub hard_links: bool,
+    /// Regular files come with the way to their bytes (default).
+    pub files: bool,
 }
 
 impl ScanOptions {
@@ -94,6 +96,7 @@ impl Default for ScanOptions {
             acls: false,
             owner_names: false,
             hard_links: false,
+            files: true,
         }
     }
 }

@@ -14,6 +14,6 @@ pub trait Prune {
     /// The innermost directory that was entered ends.
     fn leave(&mut self);
 
-    /// Whether the entry at `path` is told, and entered. Nothing of it was read but its kind.
-    fn shows(&mut self, path: &RelPath, is_dir: bool) -> bool;
+    /// Whether the entry `name` of the directory `dir` is told, and entered. Nothing of it was read but its kind.
+    fn shows(&mut self, dir: &RelPath, name: &[u8], is_dir: bool) -> bool;
 }

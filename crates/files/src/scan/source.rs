@@ -69,14 +69,14 @@ impl SourceTree {
 
     /// Looks at what is at `path`.
     pub fn look(&self, path: &RelPath, options: &ScanOptions) -> Result<Found, FileError> {
-        let shown = path.below(&self.path);
-        let failed = |e| FileError::new("look at", &shown, e);
+        let shown = || path.below(&self.path);
+        let failed = |e| FileError::new("look at", &shown(), e);
         let Some((parent, name)) = path.split() else {
             let root = self.dirs.root().as_fd();
-            return Found::directory(root, b"", &|| shown.clone(), options).map_err(failed);
+            return Found::directory(root, b"", &shown, options).map_err(failed);
         };
         let dir = self.dirs.get(&parent).map_err(failed)?;
-        Found::look(&dir, name, &|| shown.clone(), options).map_err(failed)
+        Found::look(&dir, name, &shown, options).map_err(failed)
     }
 
     /// The directory at `path`, for a [`Prune`] that must know the directories above a

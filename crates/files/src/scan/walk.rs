@@ -103,8 +103,7 @@ impl<'a, E> Walk<'a, E> {
 
     fn shows(&mut self, name: &[u8], is_dir: bool) -> bool {
         let Some(prune) = &mut self.prune else { return true };
-        // What is nested too deeply is told where it is entered.
-        self.stack.at().join(name).map_or(true, |path| prune.shows(&path, is_dir))
+        prune.shows(self.stack.at(), name, is_dir)
     }
 
     fn leaf(&mut self, mut found: Found) -> Done<E> {
@@ -113,7 +112,7 @@ impl<'a, E> Walk<'a, E> {
         }
         let incomplete = found.incomplete.take();
         self.tell(Scanned::Leaf(found))?;
-        incomplete.map_or(Ok(()), |error| self.fail(error))
+        incomplete.map_or(Ok(()), |error| self.fail(*error))
     }
 
     fn descend(&mut self, parent: &OwnedFd, seen: Found) -> Done<E> {
@@ -153,7 +152,7 @@ impl<'a, E> Walk<'a, E> {
     fn tell_closed(&mut self, mut seen: Found, error: Option<FileError>) -> Done<E> {
         let incomplete = seen.incomplete.take();
         self.tell(Scanned::Enter(seen))?;
-        incomplete.into_iter().chain(error).try_for_each(|error| self.fail(error))?;
+        incomplete.map(|error| *error).into_iter().chain(error).try_for_each(|error| self.fail(error))?;
         self.tell(Scanned::Leave)
     }
 
@@ -161,7 +160,7 @@ impl<'a, E> Walk<'a, E> {
         let stamp = found.stamp;
         let incomplete = found.incomplete.take();
         self.tell(Scanned::Enter(found))?;
-        incomplete.map_or(Ok(()), |error| self.fail(error))?;
+        incomplete.map_or(Ok(()), |error| self.fail(*error))?;
         let entered = match &mut self.prune {
             Some(prune) => prune.enter(dir.as_fd(), self.stack.at()),
             None => Ok(()),

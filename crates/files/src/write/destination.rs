@@ -184,13 +184,13 @@ impl Destination {
     /// The directory `path` lies in, held open, and its name there.
     pub(super) fn spot<'p>(&self, path: &'p RelPath) -> Result<(Arc<OwnedFd>, &'p [u8]), FileError> {
         let shown = || path.below(&self.path);
-        let (parent, name) =
-            path.split().ok_or_else(|| FileError::refused("write", &shown(), "the root of the tree"))?;
+        if path.is_root() {
+            return Err(FileError::refused("write", &shown(), "the root of the tree"));
+        }
         if path.names().any(|name| self.is_own_staging(name)) {
             return Err(FileError::outside("write", &shown(), "the staging directory"));
         }
-        let dir = self.dirs.get(&parent).map_err(|e| FileError::new("open", &shown(), e))?;
-        Ok((dir, name))
+        self.dirs.parent(path).map_err(|e| FileError::new("open", &shown(), e))
     }
 
     /// Gives a staged thing its final name and looks at it there, as a rename changes its ctime.

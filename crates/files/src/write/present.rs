@@ -41,11 +41,11 @@ impl Destination {
     /// What is at `path`; `None` if nothing is, or not even the directory it would lie in. No
     /// link is followed, whatever the options say.
     pub fn look(&self, path: &RelPath, options: &ScanOptions) -> Result<Option<Found>, FileError> {
-        let shown = path.below(self.path());
+        let shown = || path.below(self.path());
         if path.is_root() {
             let root = self.dirs().root().as_fd();
-            let found = Found::directory(root, b"", &|| shown.clone(), options);
-            return found.map(Some).map_err(|e| FileError::new("look at", &shown, e));
+            let found = Found::directory(root, b"", &shown, options);
+            return found.map(Some).map_err(|e| FileError::new("look at", &shown(), e));
         }
         let refusing;
         let options = if options.follow_links {
@@ -55,8 +55,8 @@ impl Destination {
             options
         };
         let found = self.spot(path).and_then(|(dir, name)| {
-            let found = Found::look(&dir, name, &|| shown.clone(), options);
-            found.map_err(|e| FileError::new("look at", &shown, e))
+            let found = Found::look(&dir, name, &shown, options);
+            found.map_err(|e| FileError::new("look at", &shown(), e))
         });
         match found {
             Err(FileError::Vanished { .. }) => Ok(None),

@@ -36,8 +36,9 @@ impl Prune for Noting {
         self.told.push(format!("-{path}"));
     }
 
-    fn shows(&mut self, path: &RelPath, is_dir: bool) -> bool {
-        assert_eq!(path.split().map(|(parent, _)| parent).as_ref(), self.open.last());
+    fn shows(&mut self, dir: &RelPath, name: &[u8], is_dir: bool) -> bool {
+        assert_eq!(Some(dir), self.open.last());
+        let path = dir.join(name).unwrap();
         self.told.push(format!("{path}{}", if is_dir { "/" } else { "" }));
         !path.as_bytes().ends_with(b"hidden")
     }

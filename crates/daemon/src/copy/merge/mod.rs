@@ -137,7 +137,8 @@ impl Merge {
             rules.push_filter(&rule).map_err(bad_rule)?;
         }
         let preserve = &options.preserve;
-        let look = ScanOptions { xattrs: preserve.xattrs, acls: preserve.acls, ..ScanOptions::default() };
+        let (xattrs, acls) = (preserve.xattrs, preserve.acls);
+        let look = ScanOptions { xattrs, acls, files: false, ..ScanOptions::default() };
         Ok(Self {
             runtime: Handle::current(),
             rewrite: Rewrite::new(options)?,
