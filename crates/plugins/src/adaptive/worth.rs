@@ -39,8 +39,10 @@ const PROMISING: f64 = 250e6;
 /// Bytes a second from which on an older version is followed by samples of the object rather than cut by its
 /// recipe: that takes a fifth of the processors' time, and twice the bytes.
 const SAMPLED: f64 = 30e6;
-/// And how many times as fast as the network the disk has shown to be: a slower one is better left alone.
-const FASTER: f64 = 1.5;
+/// And the disk, too: one that is slower than the network is better left alone. What TCP has shown so far may be too
+/// little, and how fast the disk is too, where processors are short, so neither counts beyond this.
+const SLOWEST_DISK: f64 = 100e6;
+const FAST_DISK: f64 = 250e6;
 /// Less than this is not worth a question.
 const LEAST_GAIN: f64 = 0.05;
 /// Share of the transfer's time that the network may wait for the disk in vain.
@@ -209,7 +211,7 @@ pub fn patience(elapsed: f64, network_time: f64, saved: f64) -> f64 {
 pub fn samples_pay(elapsed: Duration, arrived: u64, facts: &ObjectFacts<'_>) -> bool {
     let rate = arrived as f64 / elapsed.as_secs_f64().max(0.001);
     let is_long = facts.missing as f64 / rate > LEAST_GAIN;
-    let is_fast = facts.read_rate >= FASTER * rate;
+    let is_fast = facts.read_rate >= rate.clamp(SLOWEST_DISK, FAST_DISK);
     arrived >= TELLING_BYTES && rate >= SAMPLED && is_long && is_fast
 }
 
@@ -336,8 +338,9 @@ mod tests {
         for (name, rate, arrived, missing, disk, pays) in [
             ("1 Gbit/s", 119e6, 2 * M, 1000 * M, 1e9, true),
             ("a disk that is not known yet", 119e6, 2 * M, 1000 * M, 0.0, false),
-            ("a disk that is hardly faster", 119e6, 2 * M, 1000 * M, 150e6, false),
-            ("a slow disk", 119e6, 2 * M, 1000 * M, 40e6, false),
+            ("a disk that is no faster", 119e6, 2 * M, 1000 * M, 110e6, false),
+            ("a slow disk, before TCP is at its rate", 35e6, 2 * M, 1000 * M, 40e6, false),
+            ("10 Gbit/s and a disk that helps", 1.2e9, 2 * M, 1000 * M, 500e6, true),
             ("10 Gbit/s", 1.2e9, 2 * M, 1000 * M, 2e9, true),
             ("not known yet", 119e6, M / 2, 1000 * M, 1e9, false),
             ("100 Mbit/s: a recipe finds more", 12.5e6, 20 * M, 1000 * M, 1e9, false),
