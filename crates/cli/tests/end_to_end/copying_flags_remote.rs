@@ -18,6 +18,7 @@ situations![
     a_limited_rate_is_kept_to,
     a_limited_rate_is_kept_to_by_changes_of_what_is_there,
     small_changes_here_and_there_travel_as_little_more_than_themselves,
+    of_a_file_that_is_half_new_little_more_than_that_half_travels,
     what_nobody_looks_at_is_not_told,
     of_what_the_sender_has_in_both_versions_only_the_difference_travels,
     a_silent_other_side_is_given_up_in_the_time_that_was_given,
@@ -192,6 +193,36 @@ fn what_nobody_looks_at_is_not_told() {
     });
     let (told, silent) = (listed.min(told), silent.max(counted));
     assert!(told > silent + 200 * 50, "{told} {silent}");
+}
+
+fn of_a_file_that_is_half_new_little_more_than_that_half_travels() {
+    let scene = Scene::new(|folder| {
+        trees::file(&folder.join("old"), 1, 10_000_000);
+        trees::file(&folder.join("new"), 2, 10_000_000);
+        let (old, new) = (fs::read(folder.join("old")).unwrap(), fs::read(folder.join("new")).unwrap());
+        // Runs of both, of other lengths each time.
+        let mut file = Vec::new();
+        let mut at = 0;
+        for number in 0.. {
+            let (keep, change) = (3_001 + number * 7_919 % 34_567, 2_003 + number * 6_907 % 33_333);
+            let Some(kept) = old.get(at..at + keep) else { break };
+            file.extend_from_slice(kept);
+            file.extend_from_slice(&new[at..at + change.min(new.len() - at)]);
+            at += keep + change;
+        }
+        fs::write(folder.join("file"), file).unwrap();
+        age(&folder.join("old"), 0);
+        fs::remove_file(folder.join("new")).unwrap();
+    });
+    let rsh = FakeRsh::new(&scene, PLAINLY);
+    let old = fs::read(scene.machine().path("scene/old")).unwrap();
+    let file = fs::read(scene.machine().path("scene/file")).unwrap();
+    let new = file.iter().zip(&old).filter(|(new, old)| new != old).count() as u64 * 256 / 255;
+    let line = format!("sync --json --limit-rate=3M --no-search --via ssh {REMOTELY} file HERE:old");
+    let summary = Summary(rsh.call("twin", &line).end().with(0).events().pop().unwrap());
+    let travelled = summary.number("literal");
+    assert!(travelled < new + new / 50, "{travelled} for {new}");
+    assert_eq!(file, fs::read(scene.machine().path("twin/old")).unwrap());
 }
 
 fn of_what_the_sender_has_in_both_versions_only_the_difference_travels() {

@@ -22,7 +22,7 @@ mod replies;
 mod saying;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -83,8 +83,8 @@ pub struct Answering {
     packing: Mutex<Worth>,
     /// How fast contents may go.
     pace: Pace,
-    /// Deltas may come in two steps.
-    takes_outlines: AtomicBool,
+    /// How many outlines of a part the receiver takes.
+    takes_outlines: AtomicU32,
     outlines: Outlines,
 }
 
@@ -131,7 +131,7 @@ impl Answering {
             pack: AtomicU32::new(0),
             packing: Mutex::default(),
             pace: Pace::new(limit_rate),
-            takes_outlines: AtomicBool::new(false),
+            takes_outlines: AtomicU32::new(0),
             outlines: Outlines::new(),
         })
     }
