@@ -14,6 +14,7 @@ situations![
     the_other_side_is_reached_by_the_command_and_program_that_are_named,
     data_go_the_way_that_is_named,
     compressed_data_are_fewer_on_the_way,
+    what_a_tree_holds_is_told_packed,
     a_changed_file_travels_whole_only_when_so_asked,
     a_limited_rate_is_kept_to,
     a_limited_rate_is_kept_to_by_changes_of_what_is_there,
@@ -117,6 +118,21 @@ fn compressed_data_are_fewer_on_the_way() {
         let rsh = FakeRsh::new(&fresh, RECORDED);
         rsh.call(&number.to_string(), &format!("{line} --via ssh {REMOTELY} text HERE:copy")).end().with(0);
         assert_eq!(rsh.passed() < 500_000, fits, "{line}: {}", rsh.passed());
+    }
+}
+
+/// In a copy to the other side only, at first.
+fn what_a_tree_holds_is_told_packed() {
+    let scene = Scene::new(|folder| {
+        fs::create_dir(folder.join("tree")).unwrap();
+        (0..2000)
+            .for_each(|number| drop(fs::write(folder.join(format!("tree/number {number} of them")), "x")));
+    });
+    let rsh = FakeRsh::new(&scene, RECORDED);
+    for (twin, places) in [("there", "tree/ HERE:copy"), ("back", "HERE:tree/ copy")] {
+        rsh.call(twin, &format!("sync -n --via ssh {REMOTELY} {places}")).end().with(0);
+        // A name takes 20 of some 35.
+        assert!(rsh.passed() < 40_000, "{twin}: {}", rsh.passed());
     }
 }
 
