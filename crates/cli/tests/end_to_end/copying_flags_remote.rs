@@ -14,10 +14,12 @@ situations![
     the_other_side_is_reached_by_the_command_and_program_that_are_named,
     data_go_the_way_that_is_named,
     compressed_data_are_fewer_on_the_way,
+    what_a_tree_holds_is_told_packed,
     a_changed_file_travels_whole_only_when_so_asked,
     a_limited_rate_is_kept_to,
     a_limited_rate_is_kept_to_by_changes_of_what_is_there,
     small_changes_here_and_there_travel_as_little_more_than_themselves,
+    of_a_file_that_is_half_new_little_more_than_that_half_travels,
     what_nobody_looks_at_is_not_told,
     of_what_the_sender_has_in_both_versions_only_the_difference_travels,
     a_silent_other_side_is_given_up_in_the_time_that_was_given,
@@ -119,6 +121,21 @@ fn compressed_data_are_fewer_on_the_way() {
     }
 }
 
+/// In a copy to the other side only, at first.
+fn what_a_tree_holds_is_told_packed() {
+    let scene = Scene::new(|folder| {
+        fs::create_dir(folder.join("tree")).unwrap();
+        (0..2000)
+            .for_each(|number| drop(fs::write(folder.join(format!("tree/number {number} of them")), "x")));
+    });
+    let rsh = FakeRsh::new(&scene, RECORDED);
+    for (twin, places) in [("there", "tree/ HERE:copy"), ("back", "HERE:tree/ copy")] {
+        rsh.call(twin, &format!("sync -n --via ssh {REMOTELY} {places}")).end().with(0);
+        // A name takes 20 of some 35.
+        assert!(rsh.passed() < 40_000, "{twin}: {}", rsh.passed());
+    }
+}
+
 fn a_changed_file_travels_whole_only_when_so_asked() {
     for (flags, whole) in [("-W", true), ("-W --no-W", false), ("", false)] {
         let scene = Scene::new(|folder| {
@@ -192,6 +209,36 @@ fn what_nobody_looks_at_is_not_told() {
     });
     let (told, silent) = (listed.min(told), silent.max(counted));
     assert!(told > silent + 200 * 50, "{told} {silent}");
+}
+
+fn of_a_file_that_is_half_new_little_more_than_that_half_travels() {
+    let scene = Scene::new(|folder| {
+        trees::file(&folder.join("old"), 1, 10_000_000);
+        trees::file(&folder.join("new"), 2, 10_000_000);
+        let (old, new) = (fs::read(folder.join("old")).unwrap(), fs::read(folder.join("new")).unwrap());
+        // Runs of both, of other lengths each time.
+        let mut file = Vec::new();
+        let mut at = 0;
+        for number in 0.. {
+            let (keep, change) = (3_001 + number * 7_919 % 34_567, 2_003 + number * 6_907 % 33_333);
+            let Some(kept) = old.get(at..at + keep) else { break };
+            file.extend_from_slice(kept);
+            file.extend_from_slice(&new[at..at + change.min(new.len() - at)]);
+            at += keep + change;
+        }
+        fs::write(folder.join("file"), file).unwrap();
+        age(&folder.join("old"), 0);
+        fs::remove_file(folder.join("new")).unwrap();
+    });
+    let rsh = FakeRsh::new(&scene, PLAINLY);
+    let old = fs::read(scene.machine().path("scene/old")).unwrap();
+    let file = fs::read(scene.machine().path("scene/file")).unwrap();
+    let new = file.iter().zip(&old).filter(|(new, old)| new != old).count() as u64 * 256 / 255;
+    let line = format!("sync --json --limit-rate=3M --no-search --via ssh {REMOTELY} file HERE:old");
+    let summary = Summary(rsh.call("twin", &line).end().with(0).events().pop().unwrap());
+    let travelled = summary.number("literal");
+    assert!(travelled < new + new / 50, "{travelled} for {new}");
+    assert_eq!(file, fs::read(scene.machine().path("twin/old")).unwrap());
 }
 
 fn of_what_the_sender_has_in_both_versions_only_the_difference_travels() {

@@ -14,6 +14,7 @@
 //! | [`diff`] | signature and target in, delta out |
 //! | [`Delta`] | the encoding of copies and literals, and how they are applied |
 //! | [`Outline`] | copies without literals, which may come as a delta of their own |
+//! | [`Rest`] | what outlines leave of a base region |
 //! | `shape` | blocks of a region, limits, how long strong sums must be |
 //! | `weak` | the rolling sum |
 //! | `index` | looks blocks up by their sums, with bounded work |
@@ -48,6 +49,7 @@ mod index;
 mod ops;
 mod outline;
 mod refine;
+mod rest;
 mod shape;
 mod signature;
 #[cfg(test)]
@@ -60,6 +62,7 @@ pub use diff::diff;
 pub use ops::{ApplyError, Delta, Op};
 pub use outline::{Outline, finer_block_len};
 pub use refine::{Chunk, Gap, Place, Region, refine};
+pub use rest::Rest;
 pub use shape::{
     Hints, MAX_BLOCK_LEN, MAX_BLOCKS, MAX_REGION_LEN, MAX_TARGET_LEN, MIN_BLOCK_LEN, ShapeError, block_len,
     signature_len,

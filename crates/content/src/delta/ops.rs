@@ -156,7 +156,7 @@ pub(super) fn blocks_of(shape: Shape, op: &Op) -> Result<std::ops::Range<usize>,
     Ok(op.first as usize..(op.first + op.count) as usize)
 }
 
-fn span(shape: Shape, op: &Op) -> Result<std::ops::Range<usize>, ApplyError> {
+pub(super) fn span(shape: Shape, op: &Op) -> Result<std::ops::Range<usize>, ApplyError> {
     let outside = ApplyError::OutsideBase { first: op.first, count: op.count, blocks: shape.blocks() };
     shape.span(op.first, op.count).ok_or(outside)
 }

@@ -3,7 +3,7 @@
 //! Blocks as long as suit all of a region waste most of each literal where changes are small. Once the
 //! receiver knows what is copied, it can sign the little that is left, in blocks as short as suit that.
 
-use super::ops::{ApplyError, Delta, Op, blocks_of, read_head, write_head};
+use super::ops::{ApplyError, Delta, Op, read_head, span, write_head};
 use super::shape::{MIN_BLOCK_LEN, Shape};
 use super::signature::read_version;
 use crate::codec::{DecodeError, Reader, Writer, invalid};
@@ -42,15 +42,26 @@ impl Outline {
         self.block
     }
 
-    /// The blocks of `base` that are not copied, in order: what the literals resemble, if anything does.
-    pub fn rest(&self, base: &[u8]) -> Result<Vec<u8>, ApplyError> {
-        let shape = Shape::new(base.len(), self.block).map_err(ApplyError::Base)?;
-        let mut is_copied = vec![false; shape.blocks() as usize];
-        for op in &self.ops {
-            is_copied[blocks_of(shape, op)?].fill(true);
+    /// What of `target`, which it makes of a base region of `region` bytes, are its literals.
+    pub fn literals_of(&self, target: &[u8], region: usize) -> Result<Vec<u8>, ApplyError> {
+        let shape = Shape::new(region, self.block).map_err(ApplyError::Base)?;
+        let copied = self.ops.iter().map(|op| Ok(span(shape, op)?.len()));
+        let expected = self.literals() + copied.sum::<Result<usize, ApplyError>>()?;
+        if expected != target.len() {
+            return Err(ApplyError::Length { expected, found: target.len() as u64 });
         }
-        let left = base.chunks(self.block as usize).zip(is_copied).filter(|(_, is_copied)| !is_copied);
-        Ok(left.flat_map(|(block, _)| block).copied().collect())
+        let mut literals = Vec::with_capacity(self.literals());
+        let mut at = 0;
+        for op in &self.ops {
+            let end = at + op.literal as usize;
+            literals.extend_from_slice(&target[at..end]);
+            at = end + span(shape, op)?.len();
+        }
+        Ok(literals)
+    }
+
+    pub(super) fn ops(&self) -> &[Op] {
+        &self.ops
     }
 
     /// The delta that it is with these literals.

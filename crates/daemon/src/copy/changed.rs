@@ -17,6 +17,7 @@ use towpath_content::Oid;
 
 use super::deltas;
 use super::file::CopyFile;
+use super::finer;
 use super::incoming::{Incoming, apply_patch, read};
 use super::message::{Base, violation};
 use super::network::Network;
@@ -27,8 +28,12 @@ use crate::lock::lock;
 const MOST_SIGNED: u64 = 8 << 20;
 /// So many bases are named in vain before only signatures are sent.
 const MISSES: u64 = 16;
-/// How long the first ask waits for a better connection than ssh's: of ssh's own pipe the kernel tells nothing.
+/// How long the first ask waits for a better connection than ssh's: of ssh's own pipe the kernel tells nothing. It takes three
+/// round trips, ...
 const PATIENCE: Duration = Duration::from_millis(60);
+/// ... which are longer over long distances: for files that could come as deltas it waits as long as a network that is too fast
+/// for that would take for them, but no longer than this.
+const MOST_PATIENCE: Duration = Duration::from_millis(600);
 
 /// What is known of the network at the moment.
 pub type Look = Box<dyn Fn() -> Network + Send + Sync>;
@@ -40,8 +45,8 @@ pub struct Changed {
     look: Look,
     /// The other side takes bases, and knows packed messages.
     is_understood: bool,
-    /// Completes when there is a connection that tells of the network.
-    standing: Mutex<Option<Standing>>,
+    /// Completes when there is a connection that tells of the network; how long that was waited for.
+    standing: Mutex<Option<(Standing, Duration)>>,
     runtime: Handle,
     /// By entry.
     signed: Mutex<HashMap<u64, Told>>,
@@ -69,7 +74,7 @@ impl Changed {
         Self {
             look,
             is_understood,
-            standing: Mutex::new(standing),
+            standing: Mutex::new(standing.map(|standing| (standing, Duration::ZERO))),
             runtime: Handle::current(),
             signed: Mutex::default(),
             outstanding: AtomicU64::new(0),
@@ -82,10 +87,22 @@ impl Changed {
 
     /// The network. The first time this waits a little for somebody to know it. Blocks.
     pub fn network(&self) -> Network {
-        if let Some(standing) = lock(&self.standing).take() {
+        self.network_for(0)
+    }
+
+    /// The same, if that could save so many bytes.
+    fn network_for(&self, bytes: u64) -> Network {
+        let patience = Network::shortest_for(bytes).clamp(PATIENCE, MOST_PATIENCE);
+        let mut waiting = lock(&self.standing);
+        if let Some((standing, waited)) = &mut *waiting {
+            let rest = patience.saturating_sub(std::mem::replace(waited, patience.max(*waited)));
             // Without one it is as good as unknown.
-            let _ = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, standing).await });
+            let stands = async { tokio::time::timeout(rest, standing).await.is_ok() };
+            if self.runtime.block_on(stands) {
+                *waiting = None;
+            }
         }
+        drop(waiting);
         (self.look)()
     }
 
@@ -98,9 +115,10 @@ impl Changed {
         level.max(is_asked.into())
     }
 
-    /// Whether deltas should come in two steps where that saves much.
-    pub fn takes_outlines(&self) -> bool {
-        self.is_understood && self.network().likes_outlines()
+    /// How many outlines may precede a part's delta where that saves much.
+    pub fn takes_outlines(&self) -> u32 {
+        let is_liked = self.is_understood && self.network().likes_outlines();
+        if is_liked { finer::MOST_OUTLINES as u32 } else { 0 }
     }
 
     /// Names or signs what lies in the place of files that are about to be asked for, where that pays; with
@@ -109,7 +127,9 @@ impl Changed {
         if !self.is_understood || files.iter().all(|(_, file)| file.old_size().is_none()) {
             return Vec::new();
         }
-        let network = self.network();
+        let old_sizes = files.iter().filter_map(|(_, file)| file.old_size());
+        let old_bytes = old_sizes.fold(0, u64::saturating_add);
+        let network = self.network_for(old_bytes);
         let (hits, misses) = (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed));
         let may_name = !must_sign && misses < MISSES + hits;
         let in_two_steps = network.likes_outlines();
@@ -216,4 +236,47 @@ fn sign(file: &CopyFile, old: u64, in_two_steps: bool) -> Option<Vec<Bytes>> {
             deltas::sign(&bytes, old, target.end - target.start, in_two_steps).map(Bytes::from)
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::time::Instant;
+
+    use super::*;
+
+    const SLOW: Network = Network { rate: 2e5, round_trip: Duration::from_millis(40) };
+
+    /// What is known of a network `for_bytes`, if a connection that tells of it stands after `stands_after`.
+    async fn known(stands_after: Duration, for_bytes: u64) -> (Network, Duration) {
+        let stands = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stands);
+        let look = move || if seen.load(Ordering::Relaxed) { SLOW } else { Network::default() };
+        let standing = async move {
+            tokio::time::sleep(stands_after).await;
+            stands.store(true, Ordering::Relaxed);
+            true
+        };
+        let changed = Changed::new(Box::new(look), Some(Box::pin(standing)), true);
+        let waited = move || {
+            let started = Instant::now();
+            // Somebody asks for little first.
+            changed.network();
+            (changed.network_for(for_bytes), started.elapsed())
+        };
+        tokio::task::spawn_blocking(waited).await.unwrap()
+    }
+
+    /// A connection over 40 ms took 120, and 50 MB of which half was there came without a delta of that.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn large_files_wait_longer_for_a_connection_that_tells_of_the_network() {
+        assert_eq!(known(Duration::from_millis(150), 50_000_000).await.0, SLOW);
+        let never = Duration::from_secs(1000);
+        let (network, waited) = known(never, 100_000).await;
+        assert_eq!(network, Network::default());
+        assert!(waited >= PATIENCE && waited < MOST_PATIENCE, "{waited:?}");
+        let (network, waited) = known(never, u64::MAX).await;
+        assert_eq!(network, Network::default());
+        assert!(waited >= MOST_PATIENCE && waited < 5 * MOST_PATIENCE, "{waited:?}");
+    }
 }

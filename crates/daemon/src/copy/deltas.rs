@@ -64,6 +64,11 @@ pub fn make(signature: &[u8], target: &[u8]) -> Option<Vec<u8>> {
     Some(diff(&Signature::from_bytes(signature).ok()?, target).ok()?.to_bytes())
 }
 
+/// Bytes of the region that was signed so.
+pub fn region_len(signature: &[u8]) -> Option<usize> {
+    Signature::from_bytes(signature).ok().map(|signature| signature.region_len())
+}
+
 /// The `len` bytes that a delta makes of `base`; none if it makes others.
 pub fn apply(delta: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
     Delta::from_bytes(delta).ok()?.apply(base, usize::try_from(len).ok()?).ok()

@@ -35,8 +35,8 @@ pub struct Incoming {
     next: u64,
     /// The next part's delta, as far as it came.
     delta: Vec<u8>,
-    /// Parts whose literals are to come, with their outlines.
-    outlined: VecDeque<(u64, Vec<u8>)>,
+    /// Parts whose literals are to come, with their outlines, in the order in which they come.
+    outlined: VecDeque<(u64, Vec<Vec<u8>>)>,
     made: u64,
 }
 
@@ -85,7 +85,7 @@ impl Incoming {
         }
         let came = std::mem::take(&mut self.delta);
         if run.is_outline {
-            return self.take_outline(came);
+            return self.take_outline(came, run.further);
         }
         let count = came.len() as u64;
         let Some((offset, content, before)) = self.part(&came, run.is_packed)? else {
@@ -95,18 +95,25 @@ impl Incoming {
         Ok(Taken::Part { offset, content, came: before + count, is_last: self.made == self.parts })
     }
 
-    /// The next part's outline.
-    fn take_outline(&mut self, outline: Vec<u8>) -> Result<Taken, ApiError> {
-        let held: usize = self.outlined.iter().map(|(_, outline)| outline.len()).sum();
-        if self.is_patch || self.next == self.parts || held + outline.len() > MOST_OUTLINED {
-            return Err(violation("an outline of nothing, or more than it may have"));
+    /// The outline of the next part, or, when all have come, of the literals of the one whose turn it is.
+    fn take_outline(&mut self, outline: Vec<u8>, further: u32) -> Result<Taken, ApiError> {
+        let (index, mut outlines) = match self.next < self.parts {
+            true => (self.next, Vec::new()),
+            false => self.outlined.pop_front().ok_or_else(|| violation("an outline of nothing"))?,
+        };
+        self.next = self.parts.min(self.next + 1);
+        outlines.push(outline);
+        let bytes = |outlines: &[Vec<u8>]| outlines.iter().map(Vec::len).sum::<usize>();
+        let held =
+            self.outlined.iter().map(|(_, outlines)| bytes(outlines)).sum::<usize>() + bytes(&outlines);
+        if self.is_patch || outlines.len() > finer::MOST_OUTLINES || held > MOST_OUTLINED {
+            return Err(violation("more outlines than a part may have"));
         }
-        let base = self.base_of(self.next);
-        let Some(signature) = base.and_then(|base| finer::sign(&outline, &base)) else {
+        let base = self.base_of(index);
+        let Some(signature) = base.and_then(|base| finer::sign(&outlines, &base, further)) else {
             return Ok(Taken::Nothing);
         };
-        self.outlined.push_back((self.next, outline));
-        self.next += 1;
+        self.outlined.push_back((index, outlines));
         Ok(Taken::Outline(signature))
     }
 
@@ -117,15 +124,16 @@ impl Incoming {
             return Ok(apply_patch(&self.base, self.old, size, came).map(|content| (0, content, 0)));
         }
         let outlined = if self.next == self.parts { self.outlined.pop_front() } else { None };
-        let (index, outline) = match outlined {
-            Some((index, outline)) => (index, Some(outline)),
+        let (index, outlines) = match outlined {
+            Some(outlined) => outlined,
             None if self.next == self.parts => return Err(violation("more parts than were told")),
-            None => (self.next, None),
+            None => (self.next, Vec::new()),
         };
         self.next = self.parts.min(self.next + 1);
         let Some(range) = deltas::part(size, self.parts, index) else { return Ok(None) };
-        let content = self.apply(came, is_packed, index, outline.as_deref(), range.end - range.start);
-        Ok(content.map(|content| (range.start, content, outline.map_or(0, |outline| outline.len() as u64))))
+        let content = self.apply(came, is_packed, index, &outlines, range.end - range.start);
+        let before = outlines.iter().map(Vec::len).sum::<usize>() as u64;
+        Ok(content.map(|content| (range.start, content, before)))
     }
 
     fn apply(
@@ -133,7 +141,7 @@ impl Incoming {
         came: &[u8],
         is_packed: bool,
         index: u64,
-        outline: Option<&[u8]>,
+        outlines: &[Vec<u8>],
         len: u64,
     ) -> Option<Vec<u8>> {
         if self.is_patch {
@@ -143,10 +151,7 @@ impl Incoming {
         let unpacked = if is_packed { Some(deltas::unpack(came)?) } else { None };
         let delta = unpacked.as_deref().unwrap_or(came);
         let base = self.base_of(index)?;
-        match outline {
-            Some(outline) => finer::apply(outline, delta, &base, len),
-            None => deltas::apply(delta, &base, len),
-        }
+        finer::apply(outlines, delta, &base, len)
     }
 
     fn base_of(&self, index: u64) -> Option<Vec<u8>> {

@@ -158,9 +158,9 @@ pub struct Asks {
     /// Answers from here on are worth packing, with this level of zstd; 0: they are not.
     #[prost(uint32, tag = "4")]
     pub pack: u32,
-    /// Deltas of parts from here on may come in two steps: the receiver answers an outline.
-    #[prost(bool, tag = "5")]
-    pub takes_outlines: bool,
+    /// Deltas of parts from here on may come in steps: the receiver answers so many outlines of each.
+    #[prost(uint32, tag = "5")]
+    pub takes_outlines: u32,
 }
 
 /// Older versions of files that are about to be asked for.
@@ -210,6 +210,9 @@ pub struct Delta {
     /// each as a delta of what the receiver signs in answer.
     #[prost(bool, tag = "6")]
     pub is_outline: bool,
+    /// Said with an outline: so many more of this part may follow, each of the literals of the one before.
+    #[prost(uint32, tag = "7")]
+    pub further: u32,
 }
 
 /// The answer to an outline.

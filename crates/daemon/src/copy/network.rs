@@ -40,6 +40,11 @@ impl Network {
         }
     }
 
+    /// How long so many bytes take on a network that is just too fast for deltas.
+    pub fn shortest_for(bytes: u64) -> Duration {
+        Duration::from_secs_f64(bytes as f64 / SLOW)
+    }
+
     /// zstd's level for what is packed as it goes; none where packing would be the slower part.
     pub fn pack_level(&self) -> Option<i32> {
         let level = match self.rate {

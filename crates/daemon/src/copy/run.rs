@@ -256,6 +256,7 @@ async fn pull(
     let contents = names_contents(request.mode, &paths)?;
     let message = Start {
         is_sender: true,
+        takes_bases: true,
         sources: paths.iter().map(|path| Bytes::copy_from_slice(path)).collect(),
         is_contents: contents,
         ..Start::default()

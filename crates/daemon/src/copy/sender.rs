@@ -119,17 +119,18 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender that speaks over `control`. Must be made within a runtime.
+    /// A sender that speaks over `control`, to a receiver that can unpack or can't. Must be made within a runtime.
     pub fn new(
         store: Arc<DiskStore>,
         offers: Arc<Offers>,
         control: ControlSender,
         events: Events,
         options: &CopyOptions,
+        unpacks: bool,
     ) -> Arc<Self> {
         Arc::new(Self {
             removal: Removal::new(events.clone()),
-            answering: Answering::new(store, offers, control, events.clone(), options.limit_rate),
+            answering: Answering::new(store, offers, control, events.clone(), options.limit_rate, unpacks),
             events,
             remove_sources: options.remove_source_files,
             table: Table::default(),
@@ -182,7 +183,7 @@ impl Sender {
         let block = towpath_content::tree::BLOCK;
         (0..bytes.len())
             .step_by(block)
-            .try_for_each(|at| self.say(Message::Entries(bytes.slice(at..bytes.len().min(at + block)))))
+            .try_for_each(|at| self.answering.say_entries(bytes.slice(at..bytes.len().min(at + block))))
     }
 
     fn say(&self, message: Message) -> Result<(), ApiError> {

@@ -30,6 +30,7 @@ pub async fn send(
         side.control.clone(),
         side.events.clone(),
         &side.options,
+        side.takes_bases,
     );
     let (asks, asked) = mpsc::unbounded_channel();
     let telling = spawn(Arc::clone(&sender), move |sender| sender.tell(sources));
@@ -137,6 +138,42 @@ mod tests {
         }
     }
 
+    /// Bytes that a tree takes on the way to a receiver that can unpack or can't, and the tree.
+    async fn told(from: &std::path::Path, service: &Service, unpacks: bool) -> (usize, Vec<u8>) {
+        let [(_peer, control, _inbox), (_far, _to_near, mut inbox)] = ends(service).await;
+        let ((told, _shown), (offers, _)) = (events(), peer_service(service));
+        let options = CopyOptions { recursive: true, ..CopyOptions::default() };
+        let sources = Sources::open(&[from.into()], true, &options).unwrap();
+        let sender = Sender::new(Arc::clone(&service.store), offers, control, told, &options, unpacks);
+        let telling = spawn(sender, move |sender| sender.tell(sources));
+        let (mut bytes, mut tree) = (0, Vec::new());
+        loop {
+            let next = tokio::time::timeout(LIMIT, inbox.next()).await.unwrap().unwrap();
+            bytes += next.len();
+            match Message::from_bytes(next).unwrap() {
+                Message::Entries(end) if end.is_empty() => break,
+                Message::Entries(entries) => tree.extend_from_slice(&entries),
+                other => panic!("{other:?}"),
+            }
+        }
+        joined(telling).await.unwrap();
+        (bytes, tree)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_tree_is_packed_from_the_start_for_whoever_can_unpack() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = folder.path().join("from");
+        std::fs::create_dir(&from).unwrap();
+        (0..500)
+            .for_each(|number| std::fs::write(from.join(format!("number {number} of them")), "x").unwrap());
+        let service = Service::open(Home::under(&folder.path().join("home")), Options::default()).unwrap();
+        let (plain, tree) = told(&from, &service, false).await;
+        let (packed, same) = told(&from, &service, true).await;
+        assert_eq!(tree, same);
+        assert!(plain > tree.len() && packed < plain * 3 / 4, "{packed} {plain}");
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn contents_that_went_a_way_that_was_lost_are_sent_again_over_the_first() {
         let folder = tempfile::tempdir().unwrap();
@@ -150,7 +187,7 @@ mod tests {
         let ((told, _shown), (offers, _)) = (events(), peer_service(&service));
         let options = CopyOptions { recursive: true, ..CopyOptions::default() };
         let sources = Sources::open(&[from], true, &options).unwrap();
-        let sender = Sender::new(Arc::clone(&service.store), offers, control, told, &options);
+        let sender = Sender::new(Arc::clone(&service.store), offers, control, told, &options, true);
         joined(spawn(Arc::clone(&sender), move |sender| sender.tell(sources))).await.unwrap();
         let (asks, asked) = mpsc::unbounded_channel();
         let answering = spawn(Arc::clone(&sender), move |sender| sender.answer_all(asked));

@@ -54,7 +54,7 @@ pub struct Side {
     pub options: CopyOptions,
     /// The person is at the other side.
     pub is_started: bool,
-    /// The other side, as a sender, takes what this one has of changed files, and can pack.
+    /// The other side, as a sender, takes what this one has of changed files, and can pack; as a receiver it can unpack.
     pub takes_bases: bool,
     /// What the other side is called.
     pub other: String,

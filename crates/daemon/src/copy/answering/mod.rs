@@ -22,7 +22,7 @@ mod replies;
 mod saying;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -56,6 +56,8 @@ const INLINE: u32 = 64 << 10;
 const LARGE_PATCH: u64 = 8 << 20;
 /// The hardest that a receiver may ask to pack: beyond, it takes much longer for little.
 const MOST_PACKED: u32 = 12;
+/// What costs a fast network's processors hardly anything.
+const QUICK: u32 = 1;
 /// Larger files hashed at once: each takes a thread, and the receiver follows at most 8.
 const LIVE: usize = 4;
 
@@ -79,12 +81,14 @@ pub struct Answering {
     beside: Mutex<Option<ControlSender>>,
     /// zstd's level for answers; 0: they go as they are.
     pack: AtomicU32,
+    /// The same for entries, which begin before anybody knows the network.
+    pack_entries: AtomicU32,
     /// Whether that is worth it.
     packing: Mutex<Worth>,
     /// How fast contents may go.
     pace: Pace,
-    /// Deltas may come in two steps.
-    takes_outlines: AtomicBool,
+    /// How many outlines of a part the receiver takes.
+    takes_outlines: AtomicU32,
     outlines: Outlines,
 }
 
@@ -108,13 +112,14 @@ impl Asked {
 
 impl Answering {
     /// Nothing asked yet; answers go over `control`, contents at no more than `limit_rate` bytes a second
-    /// unless that is 0. Must be made within a runtime.
+    /// unless that is 0, to a receiver that can unpack or can't. Must be made within a runtime.
     pub fn new(
         store: Arc<DiskStore>,
         offers: Arc<Offers>,
         control: ControlSender,
         events: Events,
         limit_rate: u64,
+        unpacks: bool,
     ) -> Arc<Self> {
         Arc::new(Self {
             store,
@@ -129,9 +134,10 @@ impl Answering {
             patching: Mutex::default(),
             beside: Mutex::default(),
             pack: AtomicU32::new(0),
+            pack_entries: AtomicU32::new(if unpacks { QUICK } else { 0 }),
             packing: Mutex::default(),
             pace: Pace::new(limit_rate),
-            takes_outlines: AtomicBool::new(false),
+            takes_outlines: AtomicU32::new(0),
             outlines: Outlines::new(),
         })
     }
@@ -154,6 +160,7 @@ impl Answering {
         let Asks { entries, compare, inline, pack, takes_outlines } = asks;
         self.takes_outlines.store(takes_outlines, Ordering::Relaxed);
         self.pack.store(pack.min(MOST_PACKED), Ordering::Relaxed);
+        self.pack_entries.store(pack.min(MOST_PACKED), Ordering::Relaxed);
         let all = entries.into_iter().map(|entry| (entry, false, inline.min(INLINE).into()));
         let all = all.chain(compare.into_iter().map(|entry| (entry, true, 0)));
         let mut signed = lock(&self.bases);

@@ -25,6 +25,16 @@ impl Answering {
         self.runtime.block_on(self.control.send(message.into_bytes())).map_err(|_| hung_up())
     }
 
+    /// The next bytes of the tree, at most a block.
+    pub fn say_entries(&self, bytes: Bytes) -> Result<(), ApiError> {
+        let bytes = Message::Entries(bytes).into_bytes();
+        let bytes = match self.pack_entries.load(Ordering::Relaxed) {
+            0 => bytes,
+            level => Message::pack(bytes, level as i32),
+        };
+        self.runtime.block_on(self.control.send(bytes)).map_err(|_| hung_up())
+    }
+
     fn say_packed(&self, message: Message) -> Result<(), ApiError> {
         self.say_at_rate(self.packed(message))
     }

@@ -100,7 +100,7 @@ fn messages() -> Vec<(&'static str, Message)> {
                 compare: vec![2],
                 inline: 65536,
                 pack: 0,
-                takes_outlines: false,
+                takes_outlines: 0,
             }),
         ),
         (
@@ -160,11 +160,12 @@ fn messages() -> Vec<(&'static str, Message)> {
                 is_packed: true,
                 is_given_up: false,
                 is_outline: false,
+                further: 0,
             }),
         ),
         (
             "asks: entry 1, which may come as an outline and its literals",
-            Message::Asks(Asks { entries: vec![1], takes_outlines: true, ..Asks::default() }),
+            Message::Asks(Asks { entries: vec![1], takes_outlines: 1, ..Asks::default() }),
         ),
         (
             "delta: the last bytes of an outline of entry 303",
@@ -173,6 +174,17 @@ fn messages() -> Vec<(&'static str, Message)> {
                 bytes: json(b"outline"),
                 is_last: true,
                 is_outline: true,
+                ..Delta::default()
+            }),
+        ),
+        (
+            "delta: the last bytes of an outline of entry 303, which another one may follow",
+            Message::Delta(Delta {
+                entry: 303,
+                bytes: json(b"outline"),
+                is_last: true,
+                is_outline: true,
+                further: 1,
                 ..Delta::default()
             }),
         ),
