@@ -239,17 +239,17 @@ impl Peer {
     /// Whether the peer can be asked for recipes and for runs of bytes: what its hello said, which this
     /// waits for.
     pub async fn has_recipes(&self) -> bool {
-        self.greeted().await && self.shared.with(Session::has_recipes)
+        self.greeted().await && self.shared.with(|session| session.greeting().has_recipes)
     }
 
     /// Whether wants may have a basis, as the peer's hello said; false before it has come.
     pub fn has_deltas(&self) -> bool {
-        self.shared.with(Session::has_deltas)
+        self.shared.with(|session| session.greeting().has_deltas)
     }
 
     /// Whether the peer can be asked for samples, as its hello said, which this waits for.
     pub async fn has_samples(&self) -> bool {
-        self.greeted().await && self.shared.with(Session::has_samples)
+        self.greeted().await && self.shared.with(|session| session.greeting().has_samples)
     }
 
     /// Bytes that the peer last suggested to keep outstanding; 0 if it has no opinion.

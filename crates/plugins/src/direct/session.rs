@@ -14,6 +14,7 @@
 //! connections, is `towpath_transfer::Session`.)
 
 mod ahead;
+mod greeting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -25,13 +26,12 @@ use towpath_content::Oid;
 use towpath_transfer::{Delivery, Description, Outcome, RecipePart, Tag};
 
 use self::ahead::Ahead;
-use super::control;
+use self::greeting::{Greeting, hello};
 use super::incoming::Incoming;
 use super::liveness::Liveness;
 use super::requests::{GetRequest, GetUnderWay, Violation};
-use super::wire::{self, Body, DataHeader, Goodbye, Hello, Ping, Prove, RequestOnly, WireOutcome};
-use crate::direct::compress;
-use crate::processor::{Encoding, Processors};
+use super::wire::{self, Body, DataHeader, Goodbye, Ping, Prove, RequestOnly, WireOutcome};
+use crate::processor::Processors;
 
 /// Requests under way on one connection, in each direction.
 pub const MAX_REQUESTS: usize = 64;
@@ -149,15 +149,8 @@ struct Asked {
 pub struct Session {
     config: SessionConfig,
     live: Liveness,
-    greeted: bool,
-    /// The peer answers questions for recipes and wants by runs of bytes.
-    has_recipes: bool,
-    /// The peer answers wants that have a basis.
-    has_deltas: bool,
-    /// The peer answers questions for samples.
-    has_samples: bool,
-    /// The peer's encoded payloads tell their lengths.
-    in_parts: bool,
+    /// What the peer's hello said; none before it has come.
+    greeting: Option<Greeting>,
     next_request: u32,
     gets: BTreeMap<u32, GetUnderWay>,
     ahead: Option<Ahead>,
@@ -187,11 +180,7 @@ impl Session {
         Self {
             live: Liveness::new(config.silence, now),
             config,
-            greeted: false,
-            has_recipes: false,
-            has_deltas: false,
-            has_samples: false,
-            in_parts: false,
+            greeting: None,
             next_request: 1,
             gets: BTreeMap::new(),
             ahead: None,
@@ -298,7 +287,7 @@ impl Session {
         self.was_put(header.request)?;
         if self.ahead.as_ref().is_some_and(|ahead| ahead.request == header.request) {
             // How long it is to be is not known, so it must tell.
-            return Ok(self.in_parts.then_some(wire::MAX_PAYLOAD));
+            return Ok(self.greeting().in_parts.then_some(wire::MAX_PAYLOAD));
         }
         self.gets.get(&header.request).map(|get| get.expected(header)).transpose()
     }
@@ -323,21 +312,6 @@ impl Session {
     /// Whether the connection was lost because nothing came.
     pub fn was_silent(&self) -> bool {
         self.end.as_ref().is_some_and(|end| end.silent)
-    }
-
-    /// Whether the peer can be asked for recipes and for runs of bytes; false until its hello has come.
-    pub const fn has_recipes(&self) -> bool {
-        self.has_recipes
-    }
-
-    /// Whether the peer can be asked for samples; false until its hello has come.
-    pub const fn has_samples(&self) -> bool {
-        self.has_samples
-    }
-
-    /// Whether wants may have a basis; false until the peer's hello has come.
-    pub const fn has_deltas(&self) -> bool {
-        self.has_deltas
     }
 
     /// Bytes that the peer last suggested to keep outstanding; 0 if it has no opinion.
@@ -483,33 +457,6 @@ impl Session {
         Ok(())
     }
 
-    fn hello(&mut self, hello: &Hello) -> Result<(), String> {
-        if self.greeted {
-            return Err("sent a second hello".into());
-        }
-        if hello.version != wire::VERSION {
-            return Err(format!("speaks version {} of the protocol, this program speaks 1", hello.version));
-        }
-        self.greeted = true;
-        self.has_recipes = hello.capabilities.iter().any(|capability| capability == wire::RECIPES);
-        self.has_deltas = hello.capabilities.iter().any(|capability| capability == wire::DELTAS);
-        self.has_samples = hello.capabilities.iter().any(|capability| capability == wire::SAMPLES);
-        let has = |name: &str| hello.capabilities.iter().any(|capability| capability == name);
-        let wished = |wish: &str| has(wish) || self.config.wishes.iter().any(|own| own == wish);
-        let in_parts = has(wire::PARTS);
-        self.in_parts = in_parts;
-        let asked = |ours: &dyn Encoding| wished(ours.wish());
-        // Whoever takes compressed data in parts has nothing against them where they are quicker.
-        let own_choice = |ours: &dyn Encoding| in_parts && ours.capability() == compress::CAPABILITY;
-        let taken = || self.config.processors.encodings().filter(|(_, ours)| has(ours.capability()));
-        let agreed = |number, is_asked| Encoded { number, is_asked, in_parts };
-        let by_wish = taken().find(|(_, ours)| asked(*ours)).map(|(number, _)| agreed(number, true));
-        let by_choice =
-            || taken().find(|(_, ours)| own_choice(*ours)).map(|(number, _)| agreed(number, false));
-        let (encoding, control) = (by_wish.or_else(by_choice), has(control::CAPABILITY));
-        self.pass_on(Effect::Greeted { control, encoding })
-    }
-
     /// A request that was put and is not under way was given up meanwhile.
     fn was_put(&self, request: u32) -> Result<(), Violation> {
         let was_numbered = (1..self.next_request).contains(&request);
@@ -620,23 +567,6 @@ impl Session {
     fn hand_on(&mut self, request: u32, deliveries: Vec<Delivery>) {
         self.effects.extend(deliveries.into_iter().map(|delivery| Effect::Delivery { request, delivery }));
     }
-}
-
-fn hello(config: &SessionConfig) -> Body {
-    let encodings: Vec<&str> =
-        config.processors.encodings().map(|(_, encoding)| encoding.capability()).collect();
-    // Every version knows what its number stands for.
-    let numbered = encodings.iter().filter(|name| **name != compress::CAPABILITY);
-    let control = config.control.then_some(control::CAPABILITY);
-    let wishes = config.wishes.iter().map(String::as_str);
-    let named = wire::CAPABILITIES.into_iter().chain(encodings.iter().copied()).chain(control).chain(wishes);
-    Body::Hello(Hello {
-        version: wire::VERSION,
-        session: Bytes::copy_from_slice(&config.id),
-        capabilities: named.map(String::from).collect(),
-        software: concat!("towpath ", env!("CARGO_PKG_VERSION")).into(),
-        encodings: numbered.map(|name| (*name).into()).collect(),
-    })
 }
 
 #[cfg(test)]

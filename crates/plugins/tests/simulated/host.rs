@@ -155,7 +155,7 @@ impl Host {
         if !fetch.is_described() {
             if end.question.is_none() && fetch.may_ask(now) {
                 let root = Bytes::from(fetch.oid.to_bytes().to_vec());
-                let recipe = fetch.by_recipe && end.session.has_recipes();
+                let recipe = fetch.by_recipe && end.session.greeting().has_recipes;
                 let question = Describe { root: root.clone(), oid: root, recipe, ..Describe::default() };
                 end.question = Some(end.session.ask(Question::Describe(question)));
             }
@@ -166,7 +166,7 @@ impl Host {
             if wants.is_empty() {
                 return;
             }
-            end.session.get(now, GetRequest::new(&fetch.oid, wants, end.session.has_recipes()));
+            end.session.get(now, GetRequest::new(&fetch.oid, wants, end.session.greeting().has_recipes));
         }
     }
 

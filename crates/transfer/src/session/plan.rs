@@ -115,11 +115,9 @@ impl Actor {
             return;
         };
         let touched = place.offset / layout.piece_len()..(place.offset + len).div_ceil(layout.piece_len());
-        for under_way in [&mut active.rechecking, &mut active.writing_pieces] {
-            under_way
-                .iter_mut()
-                .filter(|(index, _)| touched.contains(index))
-                .for_each(|(_, spoilt)| *spoilt = true);
+        for index in touched.clone() {
+            let under_way = [active.rechecking.get_mut(&index), active.writing_pieces.get_mut(&index)];
+            under_way.into_iter().flatten().for_each(|spoilt| *spoilt = true);
         }
         let filled: Vec<u64> = touched.filter(|&index| have.covers(&layout.range(index))).collect();
         filled.into_iter().for_each(|index| self.recheck(place.object, index));

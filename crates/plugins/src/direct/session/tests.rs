@@ -16,7 +16,7 @@ use super::super::answering::{Answer, Answering, Step};
 use super::super::incoming::Decoder;
 use super::super::outgoing::Outgoing;
 use super::super::service::{Issuer, Service, Serving};
-use super::super::wire::{Describe, Get, Have, WireWant, oid_field};
+use super::super::wire::{Describe, Get, Have, Hello, WireWant, oid_field};
 use super::*;
 
 const BINDING: [u8; 32] = [5; 32];
@@ -136,7 +136,7 @@ impl End {
     /// Asks for these wants of `oid`.
     fn get(&mut self, now: Instant, oid: &Oid, wants: Vec<Want>) -> u32 {
         self.session.prove(oid, &SECRET.prove(&BINDING, &self.node, oid));
-        let request = self.session.get(now, GetRequest::new(oid, wants, self.session.has_recipes()));
+        let request = self.session.get(now, GetRequest::new(oid, wants, self.session.greeting().has_recipes));
         self.settle();
         request
     }

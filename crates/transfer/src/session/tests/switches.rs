@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::sync::{Condvar, Mutex};
 
 use bytes::Bytes;
 use towpath_content::chunking::{ChunkHash, Parameters};
@@ -78,7 +78,7 @@ fn hashed(bytes: Vec<u8>) -> Act {
 /// others wait for.
 struct Worked {
     bytes: Vec<u8>,
-    done: Arc<AtomicUsize>,
+    done: Arc<(Mutex<bool>, Condvar)>,
     waits: bool,
 }
 
@@ -90,16 +90,16 @@ impl AsRef<[u8]> for Worked {
 
 impl Drop for Worked {
     fn drop(&mut self) {
-        let start = Instant::now();
-        while self.waits && self.done.load(Ordering::SeqCst) == 0 && start.elapsed() < Duration::from_secs(5)
-        {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let (done, changed) = &*self.done;
+        let mut is_done = done.lock().unwrap();
         if self.waits {
+            let limit = Duration::from_secs(5);
+            drop(changed.wait_timeout_while(is_done, limit, |is_done| !*is_done).unwrap());
             // The other worker is about to tell the session, too: it is to be the first.
             std::thread::sleep(Duration::from_millis(20));
         } else {
-            self.done.fetch_add(1, Ordering::SeqCst);
+            *is_done = true;
+            changed.notify_all();
         }
     }
 }
@@ -109,14 +109,14 @@ impl Drop for Worked {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_chunk_that_is_written_over_a_piece_is_found_out_whoever_tells_first() {
     let data = pattern(15 * PIECE + 7, 1);
-    let (all, done) = (data.clone(), Arc::new(AtomicUsize::new(0)));
+    let (all, done) = (data.clone(), Arc::<(Mutex<bool>, Condvar)>::default());
     let worked = {
         let done = Arc::clone(&done);
         move |bytes, waits| Bytes::from_owner(Worked { bytes, done: Arc::clone(&done), waits })
     };
     let chunks = AtomicUsize::new(0);
     let script = move |want: &Want, _| match want.id {
-        WantId::Piece { index, .. } if done.load(Ordering::SeqCst) == 0 => {
+        WantId::Piece { index, .. } if !*done.0.lock().unwrap() => {
             let start = index as usize * PIECE;
             Act::Payload(Payload::Bytes(worked(all[start..start + PIECE].to_vec(), true)))
         }
