@@ -168,7 +168,8 @@ fn what_the_index_knows_is_found_in_a_changed_file() {
     let summary = world.got(&ticket, &format!("--limit-rate {SLOW} --reuse"));
     assert_little(&summary, summary.fetched());
     let found = searched(&summary, "from_index") + searched(&summary, "from_files");
-    assert!(found > SIZE / 2 && searched(&summary, "files") <= 1, "{}", summary.0);
+    // How many files were looked into is not said: while the network brings what lies nowhere, the search goes on.
+    assert!(found > SIZE / 2 && searched(&summary, "looked_up") > 0, "{}", summary.0);
 }
 
 /// Four large files. Of files with few pieces most are asked for before their recipe is here.
