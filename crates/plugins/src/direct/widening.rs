@@ -19,12 +19,15 @@ const PERIOD: Duration = Duration::from_millis(400);
 const SETTLING: Duration = Duration::from_millis(400);
 /// A step is worth it if the rate grows by so much at least.
 const WORTH: f64 = 1.25;
+/// A step is given up if it was not worth it in so many periods: where packets are lost at random, the
+/// rate of one period tells little, and the new connection may still be finding its own.
+const PATIENCE: u32 = 4;
 /// A rate that grew by less since the period before is steady.
 const STEADY: f64 = 1.1;
 /// A path that loses nothing is tried only after so long.
 const LOSSLESS: Duration = Duration::from_secs(15);
 /// A step that was not worth it is tried again after so long, and then after twice that, ... Soon at
-/// first: where packets are lost at random, the rate of one period may be low by chance.
+/// first: where packets are lost at random, it may have seemed so by chance.
 const FIRST_REST: Duration = Duration::from_secs(3);
 /// ... but no later than after this.
 const LONGEST_REST: Duration = Duration::from_secs(240);
@@ -51,13 +54,24 @@ struct Measured {
     is_lossy: bool,
 }
 
+/// A step that is being tried.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Step {
+    /// The width before it.
+    from: usize,
+    /// The rate then, in bytes a second.
+    rate: f64,
+    /// Periods in which it was not worth it.
+    in_vain: u32,
+}
+
 /// How many connections to use now, and what is being tried.
 #[derive(Debug)]
 pub struct Widening {
     most: usize,
     width: usize,
-    /// The width before the step that is being tried, and the rate then in bytes a second.
-    before: Option<(usize, f64)>,
+    /// The step that is being tried.
+    step: Option<Step>,
     /// The period before this one, at the same width.
     last: Option<Measured>,
     phase: Phase,
@@ -74,7 +88,7 @@ impl Widening {
         Self {
             most: most.max(width),
             width,
-            before: None,
+            step: None,
             last: None,
             phase: Phase::Idle,
             rest: FIRST_REST,
@@ -129,15 +143,9 @@ impl Widening {
     }
 
     fn judge(&mut self, measured: Measured, now: Instant, lost: Option<u64>) {
-        let tried = self.before.take();
-        if let Some((width, old)) = tried
-            && measured.rate < old * WORTH
-        {
-            self.width = width;
-            self.last = None;
-            self.phase = Phase::Resting(now + self.rest);
-            self.rest = (self.rest * 2).min(LONGEST_REST);
-            return;
+        let tried = self.step.take();
+        if let Some(step) = tried.filter(|step| measured.rate < step.rate * WORTH) {
+            return self.doubt(step, now, lost);
         }
         if self.width == self.most {
             self.phase = Phase::Resting(now + LONGEST_REST);
@@ -145,16 +153,31 @@ impl Widening {
         }
         let last = self.last.replace(measured);
         let steady = last.filter(|last| self.is_ripe(*last, measured, now)).map(|last| last.rate);
-        // After a step that was worth it the next one is likely to be.
-        let base = tried.map(|_| measured.rate).or(steady);
-        match base {
+        // After a step that was worth it the next one is likely to be. More than so much for each
+        // connection as before it is a burst.
+        let expected = tried.map(|step| step.rate * self.width as f64 / step.from as f64);
+        match expected.or(steady) {
             Some(rate) => {
-                self.before = Some((self.width, f64::midpoint(rate, measured.rate)));
+                let rate = rate.min(measured.rate);
+                self.step = Some(Step { from: self.width, rate, in_vain: 0 });
                 self.width = (self.width * 2).min(self.most);
                 self.settle(now);
             }
             None => self.measure(now, lost),
         }
+    }
+
+    /// The step was not worth it in one more period.
+    fn doubt(&mut self, step: Step, now: Instant, lost: Option<u64>) {
+        let step = Step { in_vain: step.in_vain + 1, ..step };
+        if step.in_vain < PATIENCE {
+            self.step = Some(step);
+            return self.measure(now, lost);
+        }
+        self.width = step.from;
+        self.last = None;
+        self.phase = Phase::Resting(now + self.rest);
+        self.rest = (self.rest * 2).min(LONGEST_REST);
     }
 
     /// Whether a step is to be tried after these two periods.
@@ -238,7 +261,7 @@ mod tests {
     fn where_nobody_can_tell_what_is_lost_it_is_tried() {
         let (mut widening, start) = (Widening::new(1, 16), Instant::now());
         let mut widest = 1;
-        for tick in 0..300 {
+        for tick in 0..500 {
             widening.arrived(10_000, true, start + Duration::from_millis(10 * tick), || None);
             widest = widest.max(widening.width());
         }
@@ -252,12 +275,21 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_seemed_to_be_of_no_use_by_chance_costs_seconds_only() {
+    fn a_step_that_seems_to_be_of_no_use_by_chance_is_not_given_up_at_once() {
         let unlucky = |width: usize, at: Duration| match at.as_millis() {
-            1000..3000 => 400_000,
+            1000..2500 => 400_000,
             _ => 500_000 * width as u64,
         };
-        assert_eq!(run(&mut Widening::new(1, 16), 10, unlucky, |_| true), [1, 2, 1, 2, 4, 8, 16]);
+        assert_eq!(run(&mut Widening::new(1, 16), 6, unlucky, |_| true), [1, 2, 4, 8, 16]);
+    }
+
+    #[test]
+    fn a_burst_after_a_step_is_not_what_the_next_one_is_compared_with() {
+        let bursting = |width: usize, at: Duration| match at.as_millis() {
+            1300..2100 => 3_000_000,
+            _ => 500_000 * width as u64,
+        };
+        assert_eq!(run(&mut Widening::new(1, 16), 6, bursting, |_| true), [1, 2, 4, 8, 16]);
     }
 
     #[test]
