@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use towpath_content::NodeId;
 
+use super::pacing::Pacing;
 use super::{Timeouts, connection, socket};
 use crate::connection::Connection;
 use crate::identity::Identity;
@@ -134,11 +135,16 @@ pub async fn dial_any(
 }
 
 async fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, DialError> {
-    let stream = timeout(limit, TcpStream::connect(address))
+    let local = |source| DialError::Local { address, source };
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let socket = socket.map_err(local)?;
+    let pacing = Pacing::postpone(&socket);
+    let stream = timeout(limit, socket.connect(address))
         .await
         .map_err(|_| DialError::ConnectTimeout { address, waited: limit })?
         .map_err(|source| not_connected(address, source))?;
-    socket::set_up(&stream).map_err(|source| DialError::Local { address, source })?;
+    pacing.decide(&stream);
+    socket::set_up(&stream).map_err(local)?;
     Ok(stream)
 }
 

@@ -11,6 +11,7 @@ use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout_at};
 
+use super::pacing::Pacing;
 use super::{connection, socket};
 use crate::connection::Connection;
 use crate::identity::Identity;
@@ -19,6 +20,7 @@ use crate::tls::{self, HandshakeError};
 /// Waits for peers at one address.
 pub struct Listener {
     listener: TcpListener,
+    pacing: Pacing,
     config: Arc<ServerConfig>,
 }
 
@@ -96,7 +98,8 @@ impl Listener {
 
     fn new(listener: TcpListener, identity: &Identity) -> Result<Self, BindError> {
         let config = tls::server_config(identity).map_err(|source| BindError::Tls { source })?;
-        Ok(Self { listener, config: Arc::new(config) })
+        let pacing = Pacing::postpone(&listener);
+        Ok(Self { listener, pacing, config: Arc::new(config) })
     }
 
     /// Where it listens.
@@ -110,6 +113,7 @@ impl Listener {
     /// little and go on.
     pub async fn accept(&self) -> io::Result<Pending> {
         let (stream, address) = self.listener.accept().await?;
+        self.pacing.decide(&stream);
         Ok(Pending { stream, config: self.config.clone(), address, accepted: Instant::now() })
     }
 }

@@ -1,10 +1,12 @@
 //! TCP with TLS: dialling and listening.
 //!
 //! Sockets send at once (`TCP_NODELAY`; frames are gathered above), find out by keepalive when
-//! the peer is gone, and leave the size of their buffers to the kernel, which knows the path.
+//! the peer is gone, leave the size of their buffers to the kernel, which knows the path, and are not
+//! paced if the peer is near.
 
 mod dial;
 mod listen;
+mod pacing;
 mod socket;
 
 use std::sync::Arc;
