@@ -145,7 +145,8 @@ impl Actor {
         let mut tick = tokio::time::interval(TICK);
         let mut batch = Vec::new();
         loop {
-            let wake = self.ledger.next_wake().map(tokio::time::Instant::from_std);
+            let wakes = [self.ledger.next_wake(), self.rounds.next_wake()];
+            let wake = wakes.into_iter().flatten().min().map(tokio::time::Instant::from_std);
             tokio::select! {
                 () = token.cancelled() => break,
                 _ = inbox.recv_many(&mut batch, EVENTS_PER_ROUND) => {}

@@ -19,7 +19,7 @@ use crate::plugin::{Context, Description, ObjectFacts, Query, TransferPlugin};
 use crate::want::{ObjectKey, Outcome, Tag};
 
 /// How often the root plugin is asked whether it wants recipes, at most.
-const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(50);
 /// Objects that it is asked of at a time: others have their turn the next time.
 const OBJECTS_PER_ROUND: usize = 32;
 /// Recipes asked for at once.
@@ -46,11 +46,18 @@ pub(super) enum Asked {
 pub(super) struct Rounds {
     next: Instant,
     last: ObjectKey,
+    /// There may be something to ask at that time, whether or not anything happens until then.
+    is_due: bool,
 }
 
 impl Rounds {
     pub(super) const fn new(now: Instant) -> Self {
-        Self { next: now, last: 0 }
+        Self { next: now, last: 0, is_due: false }
+    }
+
+    /// When it is to be asked again.
+    pub(super) fn next_wake(&self) -> Option<Instant> {
+        self.is_due.then_some(self.next)
     }
 }
 
@@ -65,12 +72,16 @@ impl Actor {
     /// Asks the root plugin, now and then, of which objects it wants the recipes.
     pub(super) fn look_for_recipes(&mut self, now: Instant) {
         if now < self.rounds.next {
+            self.rounds.is_due = true;
             return;
         }
         self.rounds.next = now + PAUSE;
         let mut questions = self.objects.values().filter(|active| active.asked == Asked::Now).count();
         let mut chunks: usize = self.objects.values().map(Active::chunks_in_use).sum();
-        for key in self.round() {
+        let round = self.round();
+        // A network may be so slow that nothing else happens for a second.
+        self.rounds.is_due = !round.is_empty();
+        for key in round {
             let more = self.objects.get(&key).map_or(0, Active::chunks_at_most);
             if questions < QUESTIONS && chunks + more <= CHUNKS && self.is_wanted(key) {
                 (questions, chunks) = (questions + 1, chunks + more);

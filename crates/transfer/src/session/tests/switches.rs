@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
+use std::time::Instant;
 
 use bytes::Bytes;
 use towpath_content::chunking::{ChunkHash, Parameters};
@@ -219,6 +220,22 @@ async fn the_plugin_is_told_what_is_missing() {
     assert!(facts.iter().all(|&(size, missing)| size == data.len() as u64 && missing < size), "{facts:?}");
     assert!(facts.is_sorted_by_key(|&(_, missing)| std::cmp::Reverse(missing)), "{facts:?}");
     assert_eq!(source.recipes_asked.load(Ordering::SeqCst), 0, "it never wanted one");
+}
+
+#[tokio::test]
+async fn the_plugin_is_asked_though_nothing_comes() {
+    let data = pattern(10 * PIECE, 1);
+    let source = Source::new(&[&data]).script(|_, _| Act::Hang).wanting_recipes(|_, _| false);
+    let (source, target) = (Arc::new(source), Memory::new());
+    let session = slow_session(&source);
+    let request = ObjectRequest { size: Some(data.len() as u64), ..request(Oid::of(&data), &target) };
+    session.submit(request, Box::new(|_| ())).await;
+    // Ten times in half a second, which is one tick of the session.
+    let since = Instant::now();
+    while source.facts.lock().unwrap().len() < 10 {
+        assert!(since.elapsed() < Duration::from_secs(3), "{:?}", source.facts.lock().unwrap().len());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 #[tokio::test]
