@@ -22,8 +22,11 @@ const WORTH: f64 = 1.25;
 /// A step is given up if it was not worth it in so many periods: where packets are lost at random, the
 /// rate of one period tells little, and the new connection may still be finding its own.
 const PATIENCE: u32 = 4;
-/// A rate that grew by less since the period before is steady.
+/// Where the rate was as even as this before, one is enough: no packets are lost at random there.
+const EVEN: f64 = 1.05;
+/// A rate that grew by less since the period before is steady, and one that did not fall by more.
 const STEADY: f64 = 1.1;
+const FALLING: f64 = 1.6;
 /// A path that loses nothing is tried only after so long.
 const LOSSLESS: Duration = Duration::from_secs(15);
 /// A step that was not worth it is tried again after so long, and then after twice that, ... Soon at
@@ -61,8 +64,8 @@ struct Step {
     from: usize,
     /// The rate then, in bytes a second.
     rate: f64,
-    /// Periods in which it was not worth it.
-    in_vain: u32,
+    /// Periods that it has left to be worth it.
+    left: u32,
 }
 
 /// How many connections to use now, and what is being tried.
@@ -153,13 +156,14 @@ impl Widening {
         }
         let last = self.last.replace(measured);
         let steady = last.filter(|last| self.is_ripe(*last, measured, now)).map(|last| last.rate);
+        let left = if steady.is_some_and(|last| is_even(last, measured.rate)) { 1 } else { PATIENCE };
         // After a step that was worth it the next one is likely to be. More than so much for each
         // connection as before it is a burst.
         let expected = tried.map(|step| step.rate * self.width as f64 / step.from as f64);
         match expected.or(steady) {
             Some(rate) => {
                 let rate = rate.min(measured.rate);
-                self.step = Some(Step { from: self.width, rate, in_vain: 0 });
+                self.step = Some(Step { from: self.width, rate, left });
                 self.width = (self.width * 2).min(self.most);
                 self.settle(now);
             }
@@ -169,9 +173,8 @@ impl Widening {
 
     /// The step was not worth it in one more period.
     fn doubt(&mut self, step: Step, now: Instant, lost: Option<u64>) {
-        let step = Step { in_vain: step.in_vain + 1, ..step };
-        if step.in_vain < PATIENCE {
-            self.step = Some(step);
+        if step.left > 1 {
+            self.step = Some(Step { left: step.left - 1, ..step });
             return self.measure(now, lost);
         }
         self.width = step.from;
@@ -184,8 +187,14 @@ impl Widening {
     fn is_ripe(&self, last: Measured, this: Measured, now: Instant) -> bool {
         let is_late = self.late.is_some_and(|late| now >= late);
         let is_lossy = last.is_lossy && this.is_lossy;
-        this.rate <= last.rate * STEADY && (is_lossy || is_late)
+        let is_steady = this.rate <= last.rate * STEADY && last.rate <= this.rate * FALLING;
+        is_steady && (is_lossy || is_late)
     }
+}
+
+/// Whether two periods' rates are as good as the same.
+fn is_even(one: f64, other: f64) -> bool {
+    one <= other * EVEN && other <= one * EVEN
 }
 
 #[cfg(test)]
@@ -226,7 +235,17 @@ mod tests {
 
     #[test]
     fn a_link_that_one_connection_fills_gets_a_second_one_for_a_moment_only() {
-        assert_eq!(widths(&mut Widening::new(1, 16), 4, |_| 12_500_000), [1, 2, 1]);
+        assert_eq!(widths(&mut Widening::new(1, 16), 3, |_| 12_500_000), [1, 2, 1]);
+    }
+
+    #[test]
+    fn a_rate_that_fell_by_half_is_not_what_a_step_is_compared_with() {
+        let falling = |_, at: Duration| match at.as_millis() {
+            0..800 => 15_600_000,
+            800..1210 => 8_400_000,
+            _ => 11_900_000,
+        };
+        assert_eq!(run(&mut Widening::new(1, 16), 4, falling, |_| true), [1, 2, 1]);
     }
 
     #[test]
