@@ -1,4 +1,4 @@
-//! `TCP_INFO` and the socket's queues: the only place that speaks to the kernel by hand.
+//! `TCP_INFO`, the socket's queues and its congestion control: the only place that speaks to the kernel by hand.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -28,6 +28,30 @@ pub fn limit_unsent(_: BorrowedFd<'_>, _: Option<u32>) -> io::Result<()> {
 pub fn limit_unsent(socket: BorrowedFd<'_>, bytes: Option<u32>) -> io::Result<()> {
     // The kernel's word for its own limit is 0.
     socket2::SockRef::from(&socket).set_tcp_notsent_lowat(bytes.unwrap_or(0))
+}
+
+/// The name of the congestion control that this socket has; `None` where there are no names.
+#[cfg(not(target_os = "linux"))]
+pub fn congestion_control(_: BorrowedFd<'_>) -> Option<String> {
+    None
+}
+
+/// The name of the congestion control that this socket has; `None` where there are no names.
+#[cfg(target_os = "linux")]
+pub fn congestion_control(socket: BorrowedFd<'_>) -> Option<String> {
+    rustix::net::sockopt::tcp_congestion(socket).ok()
+}
+
+/// Gives this socket another congestion control, if the system allows it.
+#[cfg(not(target_os = "linux"))]
+pub fn set_congestion_control(_: BorrowedFd<'_>, _: &str) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Gives this socket another congestion control, if the system allows it.
+#[cfg(target_os = "linux")]
+pub fn set_congestion_control(socket: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    Ok(rustix::net::sockopt::set_tcp_congestion(socket, name)?)
 }
 
 #[cfg(target_os = "linux")]

@@ -9,8 +9,6 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use rustix::net::sockopt;
-
 use crate::kernel;
 
 /// Nearer than this there is no queue that pacing could keep short.
@@ -29,26 +27,22 @@ pub(super) struct Pacing {
 impl Pacing {
     /// Has `socket`, which isn't connected yet, begin without pacing; so will those that it accepts.
     pub(super) fn postpone(socket: impl AsFd) -> Self {
-        let Some(systems) = algorithm(&socket).filter(|name| name.starts_with(PACES)) else {
-            return Self::default();
-        };
-        let is_set = UNPACED.into_iter().any(|name| sockopt::set_tcp_congestion(&socket, name).is_ok());
-        Self { systems: is_set.then_some(systems) }
+        let socket = socket.as_fd();
+        let systems = kernel::congestion_control(socket).filter(|name| name.starts_with(PACES));
+        let set = |name| kernel::set_congestion_control(socket, name).is_ok();
+        Self { systems: systems.filter(|_| UNPACED.into_iter().any(set)) }
     }
 
     /// Gives `socket`, whose handshake has just ended, the system's choice back unless its peer is near.
     pub(super) fn decide(&self, socket: impl AsFd) {
+        let Some(name) = &self.systems else { return };
         let rtt = kernel::path_info(socket.as_fd()).map_or(Duration::ZERO, |path| path.min_rtt);
-        if let Some(name) = self.systems.as_ref().filter(|_| !is_near(rtt))
-            && let Err(error) = sockopt::set_tcp_congestion(&socket, name)
+        if !is_near(rtt)
+            && let Err(error) = kernel::set_congestion_control(socket.as_fd(), name)
         {
             tracing::debug!(%error, name, "the system's congestion control can't be chosen");
         }
     }
-}
-
-fn algorithm(socket: impl AsFd) -> Option<String> {
-    sockopt::tcp_congestion(socket).ok()
 }
 
 /// Whether a way of this shortest round trip, zero if it is not known, is short.
@@ -57,9 +51,14 @@ fn is_near(rtt: Duration) -> bool {
 }
 
 #[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
+
+    fn algorithm(socket: impl AsFd) -> String {
+        kernel::congestion_control(socket.as_fd()).unwrap()
+    }
 
     #[test]
     fn what_is_not_known_is_not_near() {
@@ -70,26 +69,25 @@ mod tests {
     #[test]
     fn where_the_system_paces_sockets_begin_without_and_stay_so_if_they_are_near() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let systems = algorithm(&listener).unwrap();
+        let systems = algorithm(&listener);
         let pacing = Pacing::postpone(&listener);
         let _near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let accepted = listener.accept().unwrap().0;
-        let begun = algorithm(&accepted).unwrap();
+        let begun = algorithm(&accepted);
         assert_eq!(pacing.systems.is_some(), systems.starts_with(PACES));
         assert!(!begun.starts_with(PACES), "{begun}");
         pacing.decide(&accepted);
         // A busy machine may be too slow to be near.
-        assert!([begun, systems].contains(&algorithm(&accepted).unwrap()));
+        assert!([begun, systems].contains(&algorithm(&accepted)));
     }
 
     #[test]
     fn a_long_way_gets_the_systems_choice_back() {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-        sockopt::set_tcp_congestion(&socket, "cubic").unwrap();
         // Not connected, so nothing is known of the way.
         Pacing { systems: Some("reno".into()) }.decide(&socket);
-        assert_eq!(algorithm(&socket).unwrap(), "reno");
+        assert_eq!(algorithm(&socket), "reno");
         Pacing { systems: None }.decide(&socket);
-        assert_eq!(algorithm(&socket).unwrap(), "reno");
+        assert_eq!(algorithm(&socket), "reno");
     }
 }
