@@ -4,7 +4,8 @@
 //! One connection is all that most networks need. Where packets are lost at random, a loss-based
 //! congestion control (cubic) takes each loss for a full queue and leaves most of the link idle;
 //! several connections lose their packets one by one and together keep it busy. Whether that is so
-//! shows only when it is tried: the number is doubled, and stays if the rate went up by a quarter.
+//! shows only when it is tried: the number is doubled, and stays if the rate goes up by a quarter within a
+//! few periods.
 //!
 //! A try that was in vain costs: the new connection fills the queue that the old one had just learned to
 //! keep short, both lose packets, and both slow down. So the first step waits until the rate is steady, for
@@ -22,9 +23,9 @@ const WORTH: f64 = 1.25;
 /// A step is given up if it was not worth it in so many periods: where packets are lost at random, the
 /// rate of one period tells little, and the new connection may still be finding its own.
 const PATIENCE: u32 = 4;
-/// Where the rate was as even as this before, one is enough: no packets are lost at random there.
+/// Where the rate was as even as this before the step, one period is enough: nothing is left to chance there.
 const EVEN: f64 = 1.05;
-/// A rate that grew by less since the period before is steady, and one that did not fall by more.
+/// A rate that grew by no more than this since the period before, and fell by no more than that, is steady.
 const STEADY: f64 = 1.1;
 const FALLING: f64 = 1.6;
 /// A path that loses nothing is tried only after so long.
