@@ -37,7 +37,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Idle reading connections kept; each takes up to some 2 MiB of cache.
 const MAX_IDLE_READERS: usize = 8;
 /// The writer's page cache in KiB; a large tree's rows go in faster with the hot pages at hand.
-const WRITER_CACHE: i64 = 32 * 1024;
+const WRITER_CACHE: i64 = 8 * 1024;
 
 /// Whether a transaction survives a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
