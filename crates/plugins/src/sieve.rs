@@ -40,6 +40,10 @@ impl Sink for Sieve {
         self.sink.deliver(delivery)
     }
 
+    fn front(&self, front: Delivery) {
+        self.sink.front(front);
+    }
+
     fn outcome(&self, tag: Tag, outcome: Outcome) {
         match self.take(tag) {
             Some(want) if (self.keeps)(&outcome) => lock(&self.left).push(want),

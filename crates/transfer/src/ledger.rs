@@ -80,6 +80,11 @@ impl Entry {
         self.want.clone()
     }
 
+    /// Whether it is to be asked for.
+    fn is_queued(&self) -> bool {
+        self.stage == Stage::Queued && !self.delivered
+    }
+
     const fn is_piece(&self) -> bool {
         matches!(self.want.id, WantId::Piece { .. })
     }
@@ -241,7 +246,7 @@ impl Ledger {
         self.batches += 1;
         let (wants, batch) = (&mut self.wants, self.batches);
         let due = self.chunks.drain(..).filter_map(|tag| {
-            let entry = wants.get_mut(&tag).filter(|entry| entry.stage == Stage::Queued)?;
+            let entry = wants.get_mut(&tag).filter(|entry| entry.is_queued())?;
             Some(entry.ask(batch, 0))
         });
         due.collect()
@@ -251,7 +256,7 @@ impl Ledger {
     /// queues here.
     fn first_queued(&mut self) -> Option<&mut Entry> {
         let wants = &self.wants;
-        let is_queued = |tag: &Tag| wants.get(tag).is_some_and(|entry| entry.stage == Stage::Queued);
+        let is_queued = |tag: &Tag| wants.get(tag).is_some_and(Entry::is_queued);
         for queue in [&mut self.chunks, &mut self.queue] {
             while queue.pop_front_if(|tag| !is_queued(tag)).is_some() {}
         }

@@ -177,6 +177,9 @@ pub struct PathState {
 pub trait Sink: Send + Sync {
     /// Hands over bytes; waits while the receiving side is behind.
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()>;
+    /// Hands over the first bytes of a piece that will not come whole, before its outcome: a recipe may make use of
+    /// them. They are dropped where nothing is known of that.
+    fn front(&self, _front: Delivery) {}
     /// Ends a want that was not delivered.
     fn outcome(&self, tag: Tag, outcome: Outcome);
     /// How far behind the receiving side is.

@@ -311,6 +311,10 @@ impl Sink for PieceSink {
         self.inner.deliver(delivery)
     }
 
+    fn front(&self, front: Delivery) {
+        self.inner.front(front);
+    }
+
     fn outcome(&self, tag: Tag, outcome: Outcome) {
         let was_taken_back = self.ended(tag, false);
         self.inner.outcome(tag, pieces::told(outcome, was_taken_back));

@@ -216,6 +216,10 @@ impl Sink for SlotSink {
         self.inner.deliver(delivery)
     }
 
+    fn front(&self, front: Delivery) {
+        self.inner.front(front);
+    }
+
     /// A lost connection ends wants as "retry now"; asking again at once would spin while the peer
     /// is away.
     fn outcome(&self, tag: Tag, outcome: Outcome) {

@@ -335,6 +335,20 @@ impl GetUnderWay {
         }
     }
 
+    /// Gives out what has come of a piece that is not whole.
+    pub fn take_front(&mut self) -> Option<Delivery> {
+        let Half { want, piece, bytes } = self.half.take()?;
+        let run = self.runs.get(want as usize).filter(|run| run.wire.offset.is_none())?;
+        Some(Delivery {
+            tag: run.wants.get(piece as usize)?.tag,
+            payload: Payload::Bytes(bytes.freeze()),
+            proof: None,
+            source: Arc::clone(&self.source),
+            timing: (self.asked, self.asked),
+            saved: 0,
+        })
+    }
+
     /// Gives every want that has not ended this outcome.
     pub fn end_all(mut self, outcome: &Outcome, mut end: impl FnMut(Tag, Outcome)) {
         (0..self.runs.len()).for_each(|run| self.end_run(run, outcome, &mut end));

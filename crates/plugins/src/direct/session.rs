@@ -91,6 +91,13 @@ pub enum Effect {
         /// The bytes.
         delivery: Delivery,
     },
+    /// The first bytes of a piece of which no more come; its outcome follows.
+    Front {
+        /// The `Get` that asked.
+        request: u32,
+        /// The bytes.
+        delivery: Delivery,
+    },
     /// A want ended without bytes.
     Outcome {
         /// The `Get` that asked.
@@ -398,8 +405,9 @@ impl Session {
     /// Ends a request for whoever asked: a `Get` with this outcome of wants that have not ended, a
     /// question with this result.
     fn finish(&mut self, request: u32, outcome: &Outcome, result: Result<(), Outcome>) {
-        if let Some(get) = self.gets.remove(&request) {
+        if let Some(mut get) = self.gets.remove(&request) {
             let effects = &mut self.effects;
+            effects.extend(get.take_front().map(|delivery| Effect::Front { request, delivery }));
             get.end_all(outcome, |tag, outcome| {
                 effects.push_back(Effect::Outcome { request, tag, outcome });
             });

@@ -13,6 +13,7 @@ use towpath_store::About;
 
 use super::comparing::Comparison;
 use super::events::{Checked, Event};
+use super::fronts::Front;
 use super::jobs::Jobs;
 use super::recipes::{Asked, Rounds};
 use super::samples::Sampled;
@@ -50,6 +51,8 @@ pub(super) struct Active {
     pub(super) switched: u64,
     /// Bytes in the target that may be good.
     pub(super) existing: Intervals,
+    /// Of pieces that did not come whole.
+    pub(super) fronts: Vec<Front>,
     /// Pieces that may be here and that nobody looked at.
     pub(super) comparison: Comparison,
     /// Pieces being read back, and whether something was written to them since.
@@ -195,6 +198,7 @@ impl Actor {
             Event::Answered { key, for_proofs: false, result } => self.answered(key, result),
             Event::Began { key, result } => self.began(key, result),
             Event::Delivery { delivery, room } => self.delivery(delivery, room),
+            Event::Front(front) => self.front(front),
             Event::Outcome { tag, outcome } => self.outcome(tag, &outcome),
             Event::CallEnded { tags, batch, counted } => {
                 self.calls -= usize::from(counted);
@@ -227,6 +231,7 @@ impl Actor {
             next_chunk: 0,
             switched: 0,
             existing: Intervals::default(),
+            fronts: Vec::new(),
             comparison: Comparison::default(),
             rechecking: HashMap::new(),
             writing_pieces: HashMap::new(),
@@ -356,7 +361,7 @@ impl Actor {
         self.plan(key);
     }
 
-    fn delivery(&mut self, delivery: Delivery, room: Option<OwnedSemaphorePermit>) {
+    pub(super) fn delivery(&mut self, delivery: Delivery, room: Option<OwnedSemaphorePermit>) {
         // What is not wanted any more came another way.
         let Some(want) = self.ledger.delivered(delivery.tag) else { return };
         let want = Box::new(want.clone());

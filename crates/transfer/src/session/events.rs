@@ -37,6 +37,8 @@ pub(super) enum Event {
         delivery: Delivery,
         room: Option<OwnedSemaphorePermit>,
     },
+    /// The first bytes of a piece, of which no more come.
+    Front(Delivery),
     Outcome {
         tag: Tag,
         outcome: Outcome,

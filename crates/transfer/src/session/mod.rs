@@ -26,6 +26,7 @@ mod comparing;
 mod events;
 mod existing;
 mod followed;
+mod fronts;
 mod jobs;
 mod live;
 mod plan;

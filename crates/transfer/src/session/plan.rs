@@ -68,7 +68,11 @@ impl Actor {
             pieces.all(|index| active.rechecking.contains_key(&index) || active.comparison.is_left(index))
         };
         if !gaps.iter().all(is_read_back) {
-            self.add(key, WantId::Chunk { hash: chunk.hash, len: chunk.len }, chunk.offset, now);
+            let range = chunk.offset..chunk.offset + u64::from(chunk.len);
+            let wanted = WantId::Chunk { hash: chunk.hash, len: chunk.len };
+            if let Some(tag) = self.add(key, wanted, chunk.offset, now) {
+                self.take_from_fronts(key, tag, &range);
+            }
         }
     }
 

@@ -35,6 +35,10 @@ impl Sink for SessionSink {
         })
     }
 
+    fn front(&self, front: Delivery) {
+        let _ = self.events.send(Event::Front(front));
+    }
+
     fn outcome(&self, tag: Tag, outcome: Outcome) {
         let _ = self.events.send(Event::Outcome { tag, outcome });
     }

@@ -51,6 +51,19 @@ fn a_large_piece_is_put_together_from_its_frames() {
 }
 
 #[test]
+fn of_a_piece_that_is_not_whole_the_front_is_given_out_once() {
+    let (now, bytes) = (Instant::now(), Bytes::from(vec![3; 1000]));
+    let mut get = under_way(vec![piece(7, 1, 9 * PIECE, 3), piece(8, 1, 9 * PIECE, 4)]);
+    assert!(get.take_front().is_none());
+    get.data(now, header(0, 1, 0), bytes.clone()).unwrap();
+    let front = get.take_front().unwrap();
+    assert!(front.tag == 8 && matches!(front.payload, Payload::Bytes(front) if front == bytes));
+    assert!(get.take_front().is_none());
+    get.data(now, header(0, 0, 0), Bytes::from(vec![3; PIECE as usize])).unwrap();
+    assert!(get.take_front().is_none(), "that is all of a piece");
+}
+
+#[test]
 fn frames_out_of_order_or_unasked_are_violations() {
     let fresh = || under_way(vec![piece(7, 1, (1 << 38) + 1, 0)]);
     let bytes = Bytes::from(vec![1; 1000]);

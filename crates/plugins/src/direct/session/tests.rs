@@ -383,6 +383,23 @@ fn what_was_cancelled_ends_when_the_peer_says_so() {
 }
 
 #[test]
+fn what_came_of_a_piece_is_told_before_it_ends_without_the_rest() {
+    let ((store, oid, data), now) = (store(8), Instant::now());
+    let (mut a, mut b) = pair(&store, now);
+    let request = a.get(now, &oid, wants(oid, &data));
+    drive(now, &mut a, &mut b, 4);
+    let header =
+        DataHeader { request, want: 0, piece: 5, offset: 0, suggested: 0, zeros: false, encoding: 0 };
+    let payload = Bytes::copy_from_slice(&data[5 * PIECE..5 * PIECE + 1000]);
+    a.session.receive(now, Incoming::Data { header, payload: Some(payload.clone()) });
+    a.close("enough");
+    let at = |wanted: &dyn Fn(&Effect) -> bool| a.told.iter().position(wanted).unwrap();
+    let is_front = |delivery: &Delivery| delivery.tag == 5 && *delivery.payload.bytes() == *payload;
+    let front = at(&|effect| matches!(effect, Effect::Front { delivery, .. } if is_front(delivery)));
+    assert!(front < at(&|effect| matches!(effect, Effect::Outcome { tag: 5, .. })));
+}
+
+#[test]
 fn what_was_given_up_is_heard_of_no_more() {
     let ((store, oid, data), now) = (store(8), Instant::now());
     let (mut a, mut b) = pair(&store, now);

@@ -36,6 +36,8 @@ pub enum Act {
     Zeros,
     /// Ends it so.
     End(Outcome),
+    /// Hands over these first bytes of it, and ends it so.
+    Front(Vec<u8>, Outcome),
     /// Returns without a word of it.
     Forget,
     /// Never returns.
@@ -209,6 +211,10 @@ impl Source {
             Act::WithProof(proof) => self.deliver(&want, (here().0, proof), sink).await,
             Act::Zeros => sink.deliver(delivery(&want, Payload::Zeros, here().1)).await,
             Act::End(outcome) => sink.outcome(want.tag, outcome),
+            Act::Front(bytes, outcome) => {
+                sink.front(delivery(&want, Payload::Bytes(bytes.into()), None));
+                sink.outcome(want.tag, outcome);
+            }
             Act::Forget => {}
             Act::Hang => std::future::pending().await,
         }

@@ -169,6 +169,48 @@ async fn a_piece_that_is_put_off_when_the_recipe_is_here_comes_as_chunks() {
     assert!((chunks..=chunks + 1).contains(&source.chunks_asked()), "{} chunks", source.chunks_asked());
 }
 
+/// Fetches five megabytes; piece 3 is given up for the recipe when these bytes of its front are here. Returns
+/// whether each of the two chunks in these was asked for.
+async fn fetch_beside_a_front(front: impl Fn(&[u8]) -> Vec<u8>) -> (Arc<Source>, [bool; 2]) {
+    let data = pattern(20 * PIECE + 5, 1);
+    let front = front(&data[3 * PIECE..3 * PIECE + 220_000]);
+    let give_up = move |want: &Want, _| match want.id {
+        WantId::Piece { index: 3, .. } => {
+            Act::Front(front.clone(), Outcome::RetryLater(Duration::from_millis(300)))
+        }
+        _ => Act::Good,
+    };
+    let source = switching(&data, &data, 4).taking_all_chunks().script(give_up);
+    let source = fetch_slowly(source, &data).await;
+    let asked = source.asked.lock().unwrap();
+    let was_asked = [8, 9].map(|index| {
+        let chunk = &data[index * CHUNK..(index + 1) * CHUNK];
+        asked.contains(&WantId::Chunk { hash: *Oid::of(chunk).digest(), len: CHUNK as u32 })
+    });
+    drop(asked);
+    (source, was_asked)
+}
+
+#[tokio::test]
+async fn what_came_of_a_piece_that_gave_way_does_not_come_again() {
+    let (source, asked) = fetch_beside_a_front(<[u8]>::to_vec).await;
+    assert_eq!(asked, [false, false]);
+    assert!(source.blamed.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_front_of_a_piece_that_lies_is_found_out_and_comes_again() {
+    let (source, asked) = fetch_beside_a_front(|front| vec![7; front.len()]).await;
+    assert_eq!(asked, [true, true]);
+    assert_eq!(source.blamed.lock().unwrap().as_slice(), [SOURCE, SOURCE]);
+}
+
+#[tokio::test]
+async fn more_than_a_piece_is_no_front() {
+    let (source, _) = fetch_beside_a_front(|front| [front, &vec![7; 2 * PIECE]].concat()).await;
+    assert!(source.blamed.lock().unwrap().is_empty());
+}
+
 /// Behind the first change nothing of an older version is where it was: chunks are sought at once, and a slow disk
 /// is not read to its end for nothing.
 #[tokio::test]

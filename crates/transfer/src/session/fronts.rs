@@ -1,0 +1,52 @@
+//! The front of a piece that was given up for its object's recipe when some of it was here: the chunks that lie in
+//! it do not come again.
+//!
+//! A network so slow that a piece takes it a second has brought half of one when the recipe comes. As
+//! many fronts are kept as requests can have been under way, none larger than a piece, until their object is complete.
+
+use std::ops::Range;
+
+use super::actor::{Active, Actor};
+use crate::want::{Delivery, ObjectKey, Payload, Tag, WantId};
+
+/// The first bytes of a piece, checked by nobody.
+pub(super) struct Front {
+    /// Where they lie in the object.
+    range: Range<u64>,
+    delivery: Delivery,
+}
+
+impl Actor {
+    /// No more of a piece comes than this.
+    pub(super) fn front(&mut self, delivery: Delivery) {
+        let Some(want) = self.ledger.get(delivery.tag) else { return };
+        if !matches!(want.id, WantId::Piece { .. }) || want.part.is_some() {
+            return;
+        }
+        for place in &want.places {
+            let len = delivery.payload.bytes().len() as u64;
+            if let Some(active) = self.objects.get_mut(&place.object) {
+                let range = place.offset..place.offset + len.min(want.id.len());
+                active.fronts.push(Front { range, delivery: delivery.clone() });
+            }
+        }
+    }
+
+    /// Takes a chunk that is wanted at `range` from the front of a piece, if one has it.
+    pub(super) fn take_from_fronts(&mut self, key: ObjectKey, tag: Tag, range: &Range<u64>) {
+        let found = self.objects.get(&key).and_then(|active| active.in_fronts(tag, range));
+        if let Some(delivery) = found {
+            self.delivery(delivery, None);
+        }
+    }
+}
+
+impl Active {
+    fn in_fronts(&self, tag: Tag, range: &Range<u64>) -> Option<Delivery> {
+        let has_all = |front: &&Front| front.range.start <= range.start && range.end <= front.range.end;
+        let Front { range: whole, delivery } = self.fronts.iter().find(has_all)?;
+        let Payload::Bytes(bytes) = &delivery.payload else { return None };
+        let bytes = bytes.slice((range.start - whole.start) as usize..(range.end - whole.start) as usize);
+        Some(Delivery { tag, payload: Payload::Bytes(bytes), ..delivery.clone() })
+    }
+}
