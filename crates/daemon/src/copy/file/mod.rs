@@ -30,6 +30,10 @@ use super::source::Located;
 use crate::lock::lock;
 use crate::partial::PartialFile;
 
+/// The index is not told of files that are smaller: they are read as fast as they are looked up there, and each would
+/// cost it several pages.
+const LEAST_INDEXED: u64 = 4 << 10;
+
 /// What is known of a file when it is asked for.
 pub struct Wanted {
     /// Its number in the sender's tree.
@@ -219,7 +223,8 @@ impl CopyFile {
         let made = self.complete(content).and_then(|staged| {
             *lock(&self.staged) = Some(staged);
             // It is of one piece, whose value is the object's own.
-            self.finish(Some((*oid, vec![*oid.digest()])))
+            let known = (self.size() >= LEAST_INDEXED).then(|| (*oid, vec![*oid.digest()]));
+            self.finish(known)
         });
         made.map_err(|error| self.fail(&error)).is_ok()
     }
