@@ -2,8 +2,8 @@
 //!
 //! CPU seconds are the process's own and those of all descendants that were waited for in turn, so
 //! that what ssh starts, or a server forks for a connection, is counted. Peak memory is that of the
-//! largest single process among them; it cannot be less than this program's own, whose memory a new
-//! process shares until it is another program.
+//! largest single process among them; it cannot be less than what this program itself has at that moment,
+//! whose memory a new process shares until it is another program.
 
 use std::collections::HashMap;
 use std::fs;
@@ -26,6 +26,9 @@ const TICK: Duration = Duration::from_millis(20);
 const LAST_ORDERS: Duration = Duration::from_secs(5);
 /// A server's children that have nothing to do any more end within this time.
 const SETTLING: Duration = Duration::from_secs(2);
+
+/// Makes the kernel forget a process's highest memory (proc_pid_clear_refs(5)).
+const FORGET_PEAK: &str = "5";
 
 /// In /proc/ID/stat after the name: CPU time of the process in its own code and in the kernel, and of children
 /// that were waited for.
@@ -75,6 +78,8 @@ impl Process {
     pub fn start(mut command: Command) -> Result<Self, ProcessError> {
         let program = command.get_program().to_string_lossy().into_owned();
         let failed = |source| ProcessError::Start { program: program.clone(), source };
+        // Else it could not be less than what this program ever had. A system that can't forget leaves it so.
+        let _ = fs::write("/proc/self/clear_refs", FORGET_PEAK);
         let child = command.process_group(0).spawn().map_err(failed)?;
         let pid = Pid::from_child(&child);
         let (tell, report) = channel();
@@ -214,6 +219,15 @@ mod tests {
         assert!(ended.status.success());
         assert!(ended.cpu > Duration::from_millis(10), "{:?}", ended.cpu);
         assert!(ended.peak > 100_000, "{}", ended.peak);
+    }
+
+    #[test]
+    fn what_this_program_had_once_does_not_count() {
+        let large = vec![1_u8; 256 << 20];
+        assert!(std::hint::black_box(&large).iter().all(|&byte| byte == 1));
+        drop(large);
+        let ended = shell("true").wait(Duration::from_secs(60)).unwrap();
+        assert!(ended.peak < 200 << 20, "{}", ended.peak);
     }
 
     #[test]
