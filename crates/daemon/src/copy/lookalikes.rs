@@ -1,5 +1,5 @@
-//! Files of the destination that may have the bytes of a new one, or most of them: found by size, time and name, as it
-//! was renamed, moved or copied at the source, or is the next version of one.
+//! Files of the destination, or beside it, that may have the bytes of a new one, or most of them: found by size, time and
+//! name, as it was renamed, moved or copied at the source, or is the next version of one.
 //!
 //! ```text
 //!   new file ──► like a file that is here? ── no ──────► its content comes with its name
@@ -17,18 +17,19 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::catalogue::{Catalogue, Likeness, Present, Renumbered, Sought};
+use super::catalogue::{Catalogue, Kin, LARGE, Likeness, Present, Sought};
 use super::network::Network;
+use super::siblings::Siblings;
 use crate::lock::lock;
 
 /// So many more files may prove to be others than what they were taken for, before no more are guessed.
 const MISSES: u64 = 16;
 /// Guesses that a file is the same by name and size alone, before so many proved right.
 const WEAK: u64 = 128;
-/// Guesses that a file is an older version by a name that differs, before so many proved right: each may be a photo of a
-/// row, which is read and signed in vain.
+/// Guesses that a file is an older version by a name that differs, or by nothing else, before so many proved right: each may
+/// be a photo of a row, which is read and signed in vain.
 const WEAK_OLDER: u64 = 32;
 /// What is asked for waits for a look at the destination at most this part of the time that it takes to come,
 const SHARE: f64 = 0.1;
@@ -43,11 +44,14 @@ pub enum Found {
     Same(Present),
     /// It may be an older version.
     Older(Present),
+    /// The same, but its path is below the directory that the destination lies in.
+    Beside(Present),
 }
 
 /// See the head of this module.
 pub struct Lookalikes {
     look: Mutex<Look>,
+    siblings: Mutex<Siblings>,
     is_over: Arc<AtomicBool>,
     same: Guesses,
     older: Guesses,
@@ -75,26 +79,48 @@ impl Lookalikes {
         let look = if is_wanted { Look::NotBegun } else { Look::Done(Catalogue::default()) };
         Self {
             look: Mutex::new(look),
+            siblings: Mutex::new(Siblings::new(is_wanted)),
             is_over: Arc::default(),
             same: Guesses::default(),
             older: Guesses::default(),
         }
     }
 
-    /// For each of some new files that are about to be asked for, a file below `root` that may be of use. Waits
-    /// a little for the look at what is there.
-    pub fn find(&self, root: &Path, network: Network, files: &[Sought<'_>]) -> Vec<Option<Found>> {
-        let bytes = files.iter().map(|file| file.size).sum();
-        let mut look = lock(&self.look);
-        if !network.is_slow() {
-            return vec![None; files.len()];
+    /// For each of some new files that are about to be asked for, a file below or beside `root` that may be of use. Waits
+    /// a little for the look at what is there. `network` tells how fast things come, and waits for somebody to know it as
+    /// long as suits so many bytes.
+    pub fn find(
+        &self,
+        root: &Path,
+        network: impl Fn(u64) -> Network,
+        files: &[Sought<'_>],
+    ) -> Vec<Option<Found>> {
+        let (nothing, known) = (vec![None; files.len()], network(0));
+        // Large files are worth a look before the network is known.
+        let is_worth_it = known.is_unknown() && files.iter().any(|file| file.size >= LARGE);
+        if !known.is_slow() && !is_worth_it {
+            return nothing;
         }
-        self.advance(&mut look, root, patience(bytes, network));
-        let Look::Done(catalogue) = &*look else { return vec![None; files.len()] };
-        files.iter().map(|file| self.guess(catalogue, file)).collect()
+        let (patience, since) = (patience(files.iter().map(|file| file.size).sum(), known), Instant::now());
+        let mut look = lock(&self.look);
+        self.begin(&mut look, root);
+        let beside = lock(&self.siblings).find(root, files, patience);
+        look.wait(patience.saturating_sub(since.elapsed()));
+        let catalogue = look.catalogue();
+        let all = files.iter().zip(beside);
+        if known.is_unknown() {
+            let has_older = |(file, beside): &(&Sought<'_>, Option<Present>)| {
+                beside.is_some() || catalogue.is_some_and(|catalogue| catalogue.older(file).is_some())
+            };
+            let older = all.clone().filter(has_older).map(|(file, _)| file.size).sum();
+            if older == 0 || !network(older).is_slow() {
+                return nothing;
+            }
+        }
+        all.map(|(file, beside)| self.guess(catalogue, file, beside)).collect()
     }
 
-    fn advance(&self, look: &mut Look, root: &Path, patience: Duration) {
+    fn begin(&self, look: &mut Look, root: &Path) {
         if let Look::NotBegun = look {
             let (done, catalogue) = channel();
             let (root, is_over) = (root.to_owned(), Arc::clone(&self.is_over));
@@ -103,27 +129,33 @@ impl Lookalikes {
             let _ = std::thread::Builder::new().name("lookalikes".into()).spawn(looking);
             *look = Look::Running(catalogue);
         }
-        let Look::Running(catalogue) = look else { return };
-        match catalogue.recv_timeout(patience) {
-            Ok(catalogue) => *look = Look::Done(catalogue),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => *look = Look::Done(Catalogue::default()),
-        }
     }
 
-    /// The same time tells more than a version's number, and that more than a name: what is the older version of a file
-    /// is of use also if it is not the same.
-    fn guess(&self, catalogue: &Catalogue, file: &Sought<'_>) -> Option<Found> {
-        let same = catalogue.like(file);
+    /// The same time tells more than a version's number, that and the same path beside the destination more than a name: what
+    /// is the older version of a file is of use also if it is not the same.
+    fn guess(
+        &self,
+        catalogue: Option<&Catalogue>,
+        file: &Sought<'_>,
+        beside: Option<Present>,
+    ) -> Option<Found> {
+        let same = catalogue.and_then(|catalogue| catalogue.like(file));
         if let Some((found, _)) = same.filter(|(_, likeness)| *likeness >= Likeness::Time)
             && self.same.may_guess(None)
         {
             return Some(Found::Same(found.clone()));
         }
-        if let Some((found, renumbered)) = catalogue.renumbered(file)
-            && self.older.may_guess((renumbered == Renumbered::Name).then_some(WEAK_OLDER))
+        let within = catalogue.and_then(|catalogue| catalogue.older(file));
+        let older = match (within, beside) {
+            (Some((found, Kin::Renumbered)), _) => Some((Found::Older(found.clone()), None)),
+            (_, Some(found)) => Some((Found::Beside(found), None)),
+            (Some((found, _)), None) => Some((Found::Older(found.clone()), Some(WEAK_OLDER))),
+            (None, None) => None,
+        };
+        if let Some((found, weak)) = older
+            && self.older.may_guess(weak)
         {
-            return Some(Found::Older(found.clone()));
+            return Some(found);
         }
         let (found, _) = same.filter(|(_, likeness)| *likeness < Likeness::Time)?;
         self.same.may_guess(Some(WEAK)).then(|| Found::Same(found.clone()))
@@ -137,6 +169,22 @@ impl Lookalikes {
     /// What a guess proved to be that a file is an older version.
     pub fn proved_older(&self, is_hit: bool) {
         self.older.proved(is_hit);
+    }
+}
+
+impl Look {
+    /// Waits so long for its end.
+    fn wait(&mut self, patience: Duration) {
+        let Self::Running(catalogue) = self else { return };
+        match catalogue.recv_timeout(patience) {
+            Ok(catalogue) => *self = Self::Done(catalogue),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => *self = Self::Done(Catalogue::default()),
+        }
+    }
+
+    const fn catalogue(&self) -> Option<&Catalogue> {
+        if let Self::Done(catalogue) = self { Some(catalogue) } else { None }
     }
 }
 
@@ -199,7 +247,7 @@ mod tests {
         let lookalikes = Lookalikes::new(false);
         let (catalogue, path) = (catalogue(&[("old", 1000, 1)]), path_of("new"));
         let sought = |seconds| Sought { path: &path, size: 1000, modified: at(seconds) };
-        let guess = |seconds| lookalikes.guess(&catalogue, &sought(seconds)).is_some();
+        let guess = |seconds| lookalikes.guess(Some(&catalogue), &sought(seconds), None).is_some();
         assert_eq!((0..1000).filter(|_| guess(2)).count(), WEAK as usize);
         assert!(guess(1));
         lookalikes.proved_same(true);
@@ -222,10 +270,14 @@ mod tests {
             ("v2/c", 3001, 2, None),
         ] {
             let (wanted, modified) = (path_of(path), at(time));
-            let given = Lookalikes::new(false).guess(&catalogue, &Sought { path: &wanted, size, modified });
+            let given = Lookalikes::new(false).guess(
+                Some(&catalogue),
+                &Sought { path: &wanted, size, modified },
+                None,
+            );
             let given = given.map(|found| match found {
                 Found::Same(present) => (true, present.path),
-                Found::Older(present) => (false, present.path),
+                Found::Older(present) | Found::Beside(present) => (false, present.path),
             });
             assert_eq!(given, expected.map(|(is_same, path)| (is_same, path_of(path))), "{path}");
         }
@@ -237,7 +289,7 @@ mod tests {
         let catalogue = catalogue(&[("photo 1", 1000, 1), ("v1/file", 1000, 1)]);
         let guess = |path: &str| {
             let sought = Sought { path: &path_of(path), size: 1001, modified: at(2) };
-            lookalikes.guess(&catalogue, &sought).is_some()
+            lookalikes.guess(Some(&catalogue), &sought, None).is_some()
         };
         assert_eq!((2..1000).filter(|number| guess(&format!("photo {number}"))).count(), WEAK_OLDER as usize);
         assert!((2..1000).all(|number| guess(&format!("v{number}/file"))), "a directory tells more");
@@ -262,7 +314,7 @@ mod tests {
         let find = |lookalikes: &Lookalikes, network| {
             let mut found = vec![None; 2];
             for _ in 0..100 {
-                found = lookalikes.find(root, network, &files);
+                found = lookalikes.find(root, |_| network, &files);
                 if found[0].is_some() || matches!(*lock(&lookalikes.look), Look::NotBegun) {
                     break;
                 }
@@ -276,6 +328,6 @@ mod tests {
         let found = find(&lookalikes, SLOW);
         assert!(matches!(&found[0], Some(Found::Same(old)) if old.path == path_of("a/b/old")), "{found:?}");
         assert_eq!(found[1], None);
-        assert_eq!(lookalikes.find(root, FAST, &files), [None, None], "it became fast");
+        assert_eq!(lookalikes.find(root, |_| FAST, &files), [None, None], "it became fast");
     }
 }

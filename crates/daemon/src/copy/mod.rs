@@ -81,6 +81,7 @@ mod run;
 pub(crate) mod search;
 mod sender;
 mod sending;
+mod siblings;
 mod side;
 mod source;
 mod started;

@@ -2,20 +2,22 @@
 //! older version.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use towpath_content::Oid;
 use towpath_content::pieces::MIN_LOG2;
-use towpath_files::{FileError, RelPath, Staged, Stamp};
+use towpath_files::{FileError, RelPath, SourceTree, Staged, Stamp};
 use towpath_store::hash_open_file;
 
-use super::{CopyFile, Wanted};
+use super::{CopyFile, Note, Wanted};
 use crate::copy::catalogue::{Present, Sought};
 use crate::copy::lookalikes::Found;
 use crate::copy::renames::WORTH_WAITING;
 use crate::lock::lock;
+use crate::placing::Placing;
 
 impl CopyFile {
     /// What another file of the destination may be like that has the same bytes; none for what replaces a file.
@@ -29,7 +31,7 @@ impl CopyFile {
         self.receiving.opened().map(|placing| &*placing.base)
     }
 
-    /// Another file of the destination may have its bytes, or most of them.
+    /// Another file may have its bytes, or most of them.
     pub fn set_found(&self, found: Found) {
         let _ = self.found.set(found);
     }
@@ -39,9 +41,9 @@ impl CopyFile {
         matches!(self.found.get(), Some(Found::Same(_)))
     }
 
-    /// Whether it is made of an older version that has another name.
-    pub fn has_renamed_base(&self) -> bool {
-        matches!(self.found.get(), Some(Found::Older(_)))
+    /// Whether what it is made of lies elsewhere, and may be quite another file.
+    pub fn has_guessed_base(&self) -> bool {
+        self.wanted.old.is_none() && matches!(self.found.get(), Some(Found::Older(_) | Found::Beside(_)))
     }
 
     /// Makes it of that other file. False: that has other bytes.
@@ -74,20 +76,20 @@ impl CopyFile {
 
     /// The older version that it is to be made of by a delta, open, and its bytes. None where pieces of it
     /// are here already, from a copy that was interrupted.
-    pub fn base(&self) -> Option<(std::fs::File, u64)> {
-        let (path, old) = self.older_version().filter(|_| self.may_have_base())?;
-        let placing = self.receiving.opened()?;
-        let file = placing.destination.open_file(path, old).ok()?;
-        Some((file, old.size))
+    pub fn base(&self) -> Option<(File, u64)> {
+        let older = self.older_version().filter(|_| self.may_have_base())?;
+        Some((older.open(self.receiving.opened()?)?, older.stamp.size))
     }
 
     /// What is probably an older version: what lies in its place, or else what was found for it.
-    fn older_version(&self) -> Option<(&RelPath, &Stamp)> {
-        match (&self.wanted.old, self.found.get()) {
-            (Some(old), _) => Some((&self.wanted.path, old)),
-            (None, Some(Found::Older(Present { path, stamp }))) => Some((path, stamp)),
-            (None, _) => None,
-        }
+    fn older_version(&self) -> Option<OlderVersion<'_>> {
+        let (is_beside, path, stamp) = match (&self.wanted.old, self.found.get()) {
+            (Some(old), _) => (false, &self.wanted.path, old),
+            (None, Some(Found::Older(Present { path, stamp }))) => (false, path, stamp),
+            (None, Some(Found::Beside(Present { path, stamp }))) => (true, path, stamp),
+            (None, _) => return None,
+        };
+        Some(OlderVersion { is_beside, path, stamp })
     }
 
     fn may_have_base(&self) -> bool {
@@ -98,15 +100,13 @@ impl CopyFile {
 
     /// The name of the older version that is here. Reads that unless the index knows it.
     pub fn old_oid(&self) -> Option<Oid> {
-        let (path, old) = self.older_version().filter(|_| self.may_have_base())?;
-        let placing = self.receiving.opened()?;
-        let known = placing.known(path, old);
-        known.or_else(|| Some(placing.hash(path, old)?.oid))
+        let older = self.older_version().filter(|_| self.may_have_base())?;
+        older.oid(self.receiving.opened()?)
     }
 
     /// Bytes of the older version that is here, if there is one.
     pub fn old_size(&self) -> Option<u64> {
-        self.older_version().map(|(_, old)| old.size)
+        self.older_version().map(|older| older.stamp.size)
     }
 
     /// Its bytes come one part after the other.
@@ -159,5 +159,33 @@ impl CopyFile {
         if let Some(Err(error)) = staged.map(Staged::discard) {
             tracing::debug!(%error, "parts stay where they are");
         }
+    }
+}
+
+/// A file that is here.
+struct OlderVersion<'a> {
+    /// Its path is below the directory that the destination lies in; else below the destination.
+    is_beside: bool,
+    path: &'a RelPath,
+    stamp: &'a Stamp,
+}
+
+impl OlderVersion<'_> {
+    /// Opens it, if it is still what was seen.
+    fn open(&self, placing: &Placing<Note>) -> Option<File> {
+        let opened = match self.is_beside {
+            true => SourceTree::open(placing.base.parent()?)
+                .and_then(|tree| tree.open_file(self.path, self.stamp)),
+            false => placing.destination.open_file(self.path, self.stamp),
+        };
+        opened.ok()
+    }
+
+    /// The name of its content. Reads it unless the index knows that.
+    fn oid(&self, placing: &Placing<Note>) -> Option<Oid> {
+        let root = if self.is_beside { placing.base.parent()? } else { &placing.base };
+        let whole = self.path.below(root);
+        let known = placing.known_at(&whole, self.stamp);
+        known.or_else(|| Some(hash_open_file(&self.open(placing)?, &whole).ok()?.oid))
     }
 }
