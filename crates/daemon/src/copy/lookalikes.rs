@@ -19,9 +19,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use towpath_plugins::disk_search::Scope;
+
+use super::beyond::{Beyond, Outside, Patience};
 use super::catalogue::{Catalogue, Kin, LARGE, Likeness, Present, Sought};
 use super::network::Network;
-use super::siblings::Siblings;
 use crate::lock::lock;
 
 /// So many more files may prove to be others than what they were taken for, before no more are guessed.
@@ -36,6 +38,8 @@ const SHARE: f64 = 0.1;
 /// at most so long, and so long where it is not known how fast it comes.
 const PATIENCE: Duration = Duration::from_secs(1);
 const BLIND_PATIENCE: Duration = Duration::from_millis(100);
+/// How long that waits for a walk around the destination besides.
+const BLIND_WALK: Duration = Duration::from_millis(200);
 
 /// What a file of the destination may be to a new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,14 +48,14 @@ pub enum Found {
     Same(Present),
     /// It may be an older version.
     Older(Present),
-    /// The same, but its path is below the directory that the destination lies in.
-    Beside(Present),
+    /// The same, somewhere beyond the destination: its path is a whole one.
+    Beyond(Present),
 }
 
 /// See the head of this module.
 pub struct Lookalikes {
     look: Mutex<Look>,
-    siblings: Mutex<Siblings>,
+    beyond: Mutex<Beyond>,
     is_over: Arc<AtomicBool>,
     same: Guesses,
     older: Guesses,
@@ -74,12 +78,12 @@ enum Look {
 }
 
 impl Lookalikes {
-    /// Nothing was looked at yet. Unless `is_wanted`, nothing will be.
-    pub fn new(is_wanted: bool) -> Self {
-        let look = if is_wanted { Look::NotBegun } else { Look::Done(Catalogue::default()) };
+    /// Nothing was looked at yet, and nothing will be outside `scope`.
+    pub fn new(scope: Option<Scope>) -> Self {
+        let look = if scope.is_some() { Look::NotBegun } else { Look::Done(Catalogue::default()) };
         Self {
             look: Mutex::new(look),
-            siblings: Mutex::new(Siblings::new(is_wanted)),
+            beyond: Mutex::new(Beyond::new(scope)),
             is_over: Arc::default(),
             same: Guesses::default(),
             older: Guesses::default(),
@@ -101,23 +105,23 @@ impl Lookalikes {
         if !known.is_slow() && !is_worth_it {
             return nothing;
         }
-        let (patience, since) = (patience(files.iter().map(|file| file.size).sum(), known), Instant::now());
+        let (since, patience) = (Instant::now(), patience(files.iter().map(|file| file.size).sum(), known));
         let mut look = lock(&self.look);
         self.begin(&mut look, root);
-        let beside = lock(&self.siblings).find(root, files, patience);
-        look.wait(patience.saturating_sub(since.elapsed()));
+        let outside = lock(&self.beyond).find(root, files, patience);
+        look.wait(patience.whole.saturating_sub(since.elapsed()));
         let catalogue = look.catalogue();
-        let all = files.iter().zip(beside);
+        let all = files.iter().zip(outside);
         if known.is_unknown() {
-            let has_older = |(file, beside): &(&Sought<'_>, Option<Present>)| {
-                beside.is_some() || catalogue.is_some_and(|catalogue| catalogue.older(file).is_some())
+            let has_older = |(file, outside): &(&Sought<'_>, Option<Outside>)| {
+                outside.is_some() || catalogue.is_some_and(|catalogue| catalogue.older(file).is_some())
             };
             let older = all.clone().filter(has_older).map(|(file, _)| file.size).sum();
             if older == 0 || !network(older).is_slow() {
                 return nothing;
             }
         }
-        all.map(|(file, beside)| self.guess(catalogue, file, beside)).collect()
+        all.map(|(file, outside)| self.guess(catalogue, file, outside)).collect()
     }
 
     fn begin(&self, look: &mut Look, root: &Path) {
@@ -137,7 +141,7 @@ impl Lookalikes {
         &self,
         catalogue: Option<&Catalogue>,
         file: &Sought<'_>,
-        beside: Option<Present>,
+        outside: Option<Outside>,
     ) -> Option<Found> {
         let same = catalogue.and_then(|catalogue| catalogue.like(file));
         if let Some((found, _)) = same.filter(|(_, likeness)| *likeness >= Likeness::Time)
@@ -146,10 +150,13 @@ impl Lookalikes {
             return Some(Found::Same(found.clone()));
         }
         let within = catalogue.and_then(|catalogue| catalogue.older(file));
-        let older = match (within, beside) {
+        let older = match (within, outside) {
             (Some((found, Kin::Renumbered)), _) => Some((Found::Older(found.clone()), None)),
-            (_, Some(found)) => Some((Found::Beside(found), None)),
-            (Some((found, _)), None) => Some((Found::Older(found.clone()), Some(WEAK_OLDER))),
+            (_, Some(Outside::Beside(found))) => Some((Found::Beyond(found), None)),
+            (Some((_, Kin::Numbered | Kin::Neighbour)) | None, Some(Outside::Namesake(found))) => {
+                Some((Found::Beyond(found), Some(WEAK_OLDER)))
+            }
+            (Some((found, _)), _) => Some((Found::Older(found.clone()), Some(WEAK_OLDER))),
             (None, None) => None,
         };
         if let Some((found, weak)) = older
@@ -215,13 +222,16 @@ impl Drop for Lookalikes {
     }
 }
 
-/// How long so many bytes may wait for a look at the destination. Pure.
-fn patience(bytes: u64, network: Network) -> Duration {
+/// How long so many bytes may wait for a look at the destination, and of that for a walk around it, which seldom comes to
+/// an end: where it is not known how fast they come, as long as suits the fastest network that is slow. Pure.
+fn patience(bytes: u64, network: Network) -> Patience {
     if network.rate <= 0.0 {
-        return BLIND_PATIENCE;
+        let walk = Network::shortest_for(bytes).mul_f64(SHARE).min(BLIND_WALK);
+        return Patience { whole: BLIND_PATIENCE + walk, walk };
     }
     let takes = Duration::try_from_secs_f64(SHARE * bytes as f64 / network.rate);
-    takes.unwrap_or(PATIENCE).min(PATIENCE)
+    let whole = takes.unwrap_or(PATIENCE).min(PATIENCE);
+    Patience { whole, walk: whole / 2 }
 }
 
 #[cfg(test)]
@@ -234,17 +244,26 @@ mod tests {
 
     #[test]
     fn a_table_of_patience() {
-        for (bytes, rate, millis) in
-            [(1_000_000, 0.0, 100), (1_000_000, 1e6, 100), (1, 1e6, 0), (u64::MAX, 1.0, 1000), (0, 1e6, 0)]
-        {
-            let network = Network { rate, round_trip: Duration::ZERO };
-            assert_eq!(patience(bytes, network).as_millis(), millis, "{bytes} at {rate}");
+        for (bytes, rate, whole, walk) in [
+            (1_000_000, 0.0, 103, 3),
+            (u64::MAX, 0.0, 300, 200),
+            (1_000_000, 1e6, 100, 50),
+            (1, 1e6, 0, 0),
+            (u64::MAX, 1.0, 1000, 500),
+            (0, 1e6, 0, 0),
+        ] {
+            let patience = patience(bytes, Network { rate, round_trip: Duration::ZERO });
+            assert_eq!(
+                (patience.whole.as_millis(), patience.walk.as_millis()),
+                (whole, walk),
+                "{bytes} at {rate}"
+            );
         }
     }
 
     #[test]
     fn guesses_end_when_they_prove_wrong_and_weak_ones_need_right_ones() {
-        let lookalikes = Lookalikes::new(false);
+        let lookalikes = Lookalikes::new(None);
         let (catalogue, path) = (catalogue(&[("old", 1000, 1)]), path_of("new"));
         let sought = |seconds| Sought { path: &path, size: 1000, modified: at(seconds) };
         let guess = |seconds| lookalikes.guess(Some(&catalogue), &sought(seconds), None).is_some();
@@ -270,14 +289,14 @@ mod tests {
             ("v2/c", 3001, 2, None),
         ] {
             let (wanted, modified) = (path_of(path), at(time));
-            let given = Lookalikes::new(false).guess(
+            let given = Lookalikes::new(None).guess(
                 Some(&catalogue),
                 &Sought { path: &wanted, size, modified },
                 None,
             );
             let given = given.map(|found| match found {
                 Found::Same(present) => (true, present.path),
-                Found::Older(present) | Found::Beside(present) => (false, present.path),
+                Found::Older(present) | Found::Beyond(present) => (false, present.path),
             });
             assert_eq!(given, expected.map(|(is_same, path)| (is_same, path_of(path))), "{path}");
         }
@@ -285,7 +304,7 @@ mod tests {
 
     #[test]
     fn of_a_row_of_numbered_files_few_are_taken_for_versions_of_another() {
-        let lookalikes = Lookalikes::new(false);
+        let lookalikes = Lookalikes::new(None);
         let catalogue = catalogue(&[("photo 1", 1000, 1), ("v1/file", 1000, 1)]);
         let guess = |path: &str| {
             let sought = Sought { path: &path_of(path), size: 1001, modified: at(2) };
@@ -322,7 +341,7 @@ mod tests {
             }
             found
         };
-        let lookalikes = Lookalikes::new(true);
+        let lookalikes = Lookalikes::new(Some(Scope::default()));
         assert_eq!(find(&lookalikes, FAST), [None, None]);
         assert!(matches!(*lock(&lookalikes.look), Look::NotBegun));
         let found = find(&lookalikes, SLOW);

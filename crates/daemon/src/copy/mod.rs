@@ -44,6 +44,7 @@
 //! | `records` | lists on disk |
 
 mod answering;
+mod beyond;
 mod catalogue;
 mod changed;
 pub mod channel;
@@ -60,6 +61,7 @@ mod local;
 mod lookalikes;
 mod merge;
 mod message;
+mod namesakes;
 mod network;
 mod offers;
 pub mod options;

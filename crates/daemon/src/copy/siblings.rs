@@ -1,21 +1,14 @@
 //! Directories beside the destination, in which a new large file may have an older version under the same path:
 //! `backup/old/disk.img` for `backup/new/disk.img`.
-//!
-//! Looked at in a thread of their own, which is waited for a little: a disk that is asleep, or a dead server's, holds up nobody.
-//! What it tells proves nothing.
 
-use std::cmp::Reverse;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::channel;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 
-use towpath_files::{RelPath, ScanOptions, SourceTree, is_temporary_name};
+use towpath_files::{RelPath, is_temporary_name};
 
-use super::catalogue::{LARGE, Present, Sought, may_be_version};
-use super::file::is_file;
+use super::beyond::{Machine, from_root, nearest};
+use super::catalogue::{Present, may_be_version};
 use super::versions::pattern;
 
 /// Names that are read of the directory in which they all lie.
@@ -24,92 +17,42 @@ const MOST_NAMES: usize = 4096;
 const MOST: usize = 64;
 
 /// See the head of this module.
+#[derive(Default)]
 pub struct Siblings {
-    /// None if they are not wanted, or kept somebody waiting.
-    dirs: Option<Arc<OnceLock<Dirs>>>,
+    dirs: Vec<RelPath>,
+    /// The destination's file system: the others' files are left alone.
+    device: Option<u64>,
 }
 
 impl Siblings {
-    /// Nothing was looked at yet. Unless `are_wanted`, nothing will be.
-    pub fn new(are_wanted: bool) -> Self {
-        Self { dirs: are_wanted.then(Arc::default) }
-    }
-
-    /// For each of these files the probable older version beside `root`, whose paths are below the directory
-    /// that `root` lies in. Waits for so long at most.
-    pub fn find(&mut self, root: &Path, files: &[Sought<'_>], patience: Duration) -> Vec<Option<Present>> {
-        let nothing = || vec![None; files.len()];
-        let Some(dirs) = self.dirs.clone().filter(|_| files.iter().any(|file| file.size >= LARGE)) else {
-            return nothing();
-        };
-        let sought: Vec<_> = files.iter().map(|file| (file.path.clone(), file.size)).collect();
-        let root = root.to_owned();
-        let (done, found) = channel();
-        let looking = move || {
-            let dirs = dirs.get_or_init(|| Dirs::beside(&root));
-            let found = sought.iter().map(|(path, size)| dirs.nearest(path, *size));
-            // Nobody may wait any more.
-            let _ = done.send(found.collect());
-        };
-        // Without a thread the channel closes.
-        let _ = std::thread::Builder::new().name("siblings".into()).spawn(looking);
-        found.recv_timeout(patience).unwrap_or_else(|_| {
-            self.dirs = None;
-            nothing()
-        })
-    }
-}
-
-/// Directories beside another one.
-#[derive(Default)]
-struct Dirs {
-    /// What they lie in, held; none if that can't be read.
-    tree: Option<SourceTree>,
-    names: Vec<RelPath>,
-    /// The file system of the other one; the others' files are left alone.
-    device: u64,
-}
-
-impl Dirs {
-    /// Beside `root`, which is an absolute path without symbolic links.
-    fn beside(root: &Path) -> Self {
+    /// Of `root`, which is an absolute path without symbolic links.
+    pub fn of(machine: &Machine, root: &Path) -> Self {
         let (Some(parent), Some(own)) = (root.parent(), root.file_name()) else { return Self::default() };
-        let Ok(tree) = SourceTree::open(parent) else { return Self::default() };
-        let here = RelPath::root().join(own.as_bytes()).and_then(|own| tree.look(&own, &looking()));
-        let (Ok(here), Ok(names)) = (here, names(parent, own)) else { return Self::default() };
+        let Ok(names) = names(parent, own) else { return Self::default() };
         let names = likeliest(names, own.as_bytes());
-        let names = names.iter().filter_map(|name| RelPath::root().join(name).ok()).collect();
-        Self { tree: Some(tree), names, device: here.stamp.device }
+        let dirs = names.iter().filter_map(|name| from_root(&parent.join(OsStr::from_bytes(name))));
+        Self { dirs: dirs.collect(), device: machine.device(root) }
     }
 
-    /// Of files with this path below one of them, the one nearest in size, and of several the latest.
-    fn nearest(&self, path: &RelPath, size: u64) -> Option<Present> {
-        let tree = self.tree.as_ref().filter(|_| size >= LARGE)?;
+    /// Of the files with this path below one of them, the one nearest in size.
+    pub fn find(&self, machine: &Machine, path: &RelPath, size: u64) -> Option<Present> {
         let present = |dir: &RelPath| {
             let mut whole = dir.clone();
             path.names().try_for_each(|name| whole.push(name)).ok()?;
-            let found = tree.look(&whole, &looking()).ok()?;
-            let fits = is_file(&found.entry.kind)
-                && found.stamp.device == self.device
-                && may_be_version(found.stamp.size, size);
-            fits.then_some(Present { path: whole, stamp: found.stamp })
+            let found = machine.look(whole)?;
+            let fits = Some(found.stamp.device) == self.device && may_be_version(found.stamp.size, size);
+            fits.then_some(found)
         };
-        let all = self.names.iter().filter_map(present);
-        all.min_by_key(|found| (found.stamp.size.abs_diff(size), Reverse(found.stamp.modified)))
+        nearest(self.dirs.iter().filter_map(present), size)
     }
-}
-
-fn looking() -> ScanOptions {
-    ScanOptions { files: false, ..ScanOptions::default() }
 }
 
 /// The directories in `parent` but for `own`.
 fn names(parent: &Path, own: &OsStr) -> std::io::Result<Vec<Vec<u8>>> {
     let entries = std::fs::read_dir(parent)?.take(MOST_NAMES).filter_map(Result::ok);
     let is_dir = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
-    let dirs = entries.filter(is_dir).map(|entry| PathBuf::from(entry.file_name()));
-    let others = dirs.filter(|name| name.as_os_str() != own);
-    Ok(others.map(|name| name.into_os_string().as_bytes().to_vec()).collect())
+    let names = entries.filter(is_dir).map(|entry| entry.file_name()).filter(|name| name != own);
+    Ok(names.map(OsString::into_vec).collect())
 }
 
 /// Those of the directories beside `own` that are looked at: first such as differ from it in numbers alone, last hidden ones.
@@ -126,14 +69,9 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    use super::super::catalogue::tests::{at, path_of};
+    use super::super::catalogue::LARGE;
+    use super::super::catalogue::tests::path_of;
     use super::*;
-
-    const PATIENCE: Duration = Duration::from_secs(60);
-
-    fn sought(path: &RelPath, size: u64) -> Sought<'_> {
-        Sought { path, size, modified: at(0) }
-    }
 
     fn file(path: &Path, size: u64) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -146,45 +84,30 @@ mod tests {
         let root = folder.path().canonicalize().unwrap();
         let sizes = [("old/a/file", 3 * LARGE), ("older/a/file", 4 * LARGE), ("new/b", LARGE)];
         sizes.into_iter().for_each(|(path, size)| file(&root.join(path), size));
-        file(&root.join("outside/b"), LARGE);
+        file(&root.join("beside/b"), LARGE);
         fs::create_dir_all(root.join("odd/b")).unwrap();
         symlink(root.join("old"), root.join("link")).unwrap();
-        symlink("../outside/b", root.join("old/b")).unwrap();
+        symlink("../beside/b", root.join("old/b")).unwrap();
         symlink("../old/a", root.join("odd/a")).unwrap();
-        let mut siblings = Siblings::new(true);
+        let machine = Machine::open().unwrap();
+        let siblings = Siblings::of(&machine, &root.join("new"));
         for (path, size, expected) in [
             ("a/file", 3 * LARGE, Some("old/a/file")),
             ("a/file", 3 * LARGE + 1, Some("old/a/file")),
             ("a/file", 5 * LARGE, Some("older/a/file")),
             ("a/file", 9 * LARGE, None),
             ("a/file", LARGE, None),
-            ("a/file", LARGE - 1, None),
-            ("b", LARGE, Some("outside/b")),
+            ("b", LARGE, Some("beside/b")),
             ("c", LARGE, None),
             ("a", LARGE, None),
         ] {
-            let wanted = path_of(path);
-            let files = [sought(&wanted, size), sought(&wanted, 1)];
-            let found = siblings.find(&root.join("new"), &files, PATIENCE);
-            let found: Vec<_> = found.iter().map(|it| it.as_ref().map(|it| it.path.as_bytes())).collect();
-            assert_eq!(found, [expected.map(str::as_bytes), None], "{path} {size}");
+            let found = siblings.find(&machine, &path_of(path), size).map(|found| found.path);
+            assert_eq!(found, expected.map(|path| from_root(&root.join(path)).unwrap()), "{path} {size}");
         }
         let b = path_of("b");
-        assert_eq!(Siblings::new(false).find(&root.join("new"), &[sought(&b, LARGE)], PATIENCE), [None]);
-        assert_eq!(siblings.find(Path::new("/"), &[sought(&b, LARGE)], PATIENCE).len(), 1);
-    }
-
-    #[test]
-    fn whoever_keeps_somebody_waiting_is_not_asked_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        ["old", "new"].iter().for_each(|dir| file(&root.join(dir).join("file"), LARGE));
-        let (path, root) = (path_of("file"), root.join("new"));
-        let mut siblings = Siblings::new(true);
-        // A thread takes longer to begin.
-        assert_eq!(siblings.find(&root, &[sought(&path, LARGE)], Duration::ZERO), [None]);
-        assert_eq!(siblings.find(&root, &[sought(&path, LARGE)], PATIENCE), [None]);
-        assert!(Siblings::new(true).find(&root, &[sought(&path, LARGE)], PATIENCE)[0].is_some());
+        assert_eq!(Siblings::of(&machine, Path::new("/")).find(&machine, &b, LARGE), None);
+        let elsewhere = Siblings { device: Some(u64::MAX), ..siblings };
+        assert_eq!(elsewhere.find(&machine, &b, LARGE), None, "another file system");
     }
 
     #[test]

@@ -9,10 +9,11 @@ use std::sync::atomic::Ordering;
 
 use towpath_content::Oid;
 use towpath_content::pieces::MIN_LOG2;
-use towpath_files::{FileError, RelPath, SourceTree, Staged, Stamp};
+use towpath_files::{FileError, RelPath, Staged, Stamp};
 use towpath_store::hash_open_file;
 
 use super::{CopyFile, Note, Wanted};
+use crate::copy::beyond::Machine;
 use crate::copy::catalogue::{Present, Sought};
 use crate::copy::lookalikes::Found;
 use crate::copy::renames::WORTH_WAITING;
@@ -43,7 +44,7 @@ impl CopyFile {
 
     /// Whether what it is made of lies elsewhere, and may be quite another file.
     pub fn has_guessed_base(&self) -> bool {
-        self.wanted.old.is_none() && matches!(self.found.get(), Some(Found::Older(_) | Found::Beside(_)))
+        self.wanted.old.is_none() && matches!(self.found.get(), Some(Found::Older(_) | Found::Beyond(_)))
     }
 
     /// Makes it of that other file. False: that has other bytes.
@@ -78,18 +79,17 @@ impl CopyFile {
     /// are here already, from a copy that was interrupted.
     pub fn base(&self) -> Option<(File, u64)> {
         let older = self.older_version().filter(|_| self.may_have_base())?;
-        Some((older.open(self.receiving.opened()?)?, older.stamp.size))
+        Some((older.open(self.receiving.opened()?)?, older.size()))
     }
 
     /// What is probably an older version: what lies in its place, or else what was found for it.
     fn older_version(&self) -> Option<OlderVersion<'_>> {
-        let (is_beside, path, stamp) = match (&self.wanted.old, self.found.get()) {
-            (Some(old), _) => (false, &self.wanted.path, old),
-            (None, Some(Found::Older(Present { path, stamp }))) => (false, path, stamp),
-            (None, Some(Found::Beside(Present { path, stamp }))) => (true, path, stamp),
-            (None, _) => return None,
-        };
-        Some(OlderVersion { is_beside, path, stamp })
+        match (&self.wanted.old, self.found.get()) {
+            (Some(stamp), _) => Some(OlderVersion::Within { path: &self.wanted.path, stamp }),
+            (None, Some(Found::Older(Present { path, stamp }))) => Some(OlderVersion::Within { path, stamp }),
+            (None, Some(Found::Beyond(file))) => Some(OlderVersion::Beyond(file)),
+            (None, _) => None,
+        }
     }
 
     fn may_have_base(&self) -> bool {
@@ -106,7 +106,7 @@ impl CopyFile {
 
     /// Bytes of the older version that is here, if there is one.
     pub fn old_size(&self) -> Option<u64> {
-        self.older_version().map(|older| older.stamp.size)
+        self.older_version().map(|older| older.size())
     }
 
     /// Its bytes come one part after the other.
@@ -163,29 +163,36 @@ impl CopyFile {
 }
 
 /// A file that is here.
-struct OlderVersion<'a> {
-    /// Its path is below the directory that the destination lies in; else below the destination.
-    is_beside: bool,
-    path: &'a RelPath,
-    stamp: &'a Stamp,
+enum OlderVersion<'a> {
+    /// Its path is below the destination.
+    Within { path: &'a RelPath, stamp: &'a Stamp },
+    /// Its path is a whole one.
+    Beyond(&'a Present),
 }
 
 impl OlderVersion<'_> {
+    const fn size(&self) -> u64 {
+        match self {
+            Self::Within { stamp, .. } => stamp.size,
+            Self::Beyond(file) => file.stamp.size,
+        }
+    }
+
     /// Opens it, if it is still what was seen.
     fn open(&self, placing: &Placing<Note>) -> Option<File> {
-        let opened = match self.is_beside {
-            true => SourceTree::open(placing.base.parent()?)
-                .and_then(|tree| tree.open_file(self.path, self.stamp)),
-            false => placing.destination.open_file(self.path, self.stamp),
-        };
-        opened.ok()
+        match self {
+            Self::Within { path, stamp } => placing.destination.open_file(path, stamp).ok(),
+            Self::Beyond(file) => Machine::open()?.open_file(file),
+        }
     }
 
     /// The name of its content. Reads it unless the index knows that.
     fn oid(&self, placing: &Placing<Note>) -> Option<Oid> {
-        let root = if self.is_beside { placing.base.parent()? } else { &placing.base };
-        let whole = self.path.below(root);
-        let known = placing.known_at(&whole, self.stamp);
+        let (whole, stamp) = match self {
+            Self::Within { path, stamp } => (placing.whole_path(path), *stamp),
+            Self::Beyond(file) => (file.path.below(Path::new("/")), &file.stamp),
+        };
+        let known = placing.known_at(&whole, stamp);
         known.or_else(|| Some(hash_open_file(&self.open(placing)?, &whole).ok()?.oid))
     }
 }
