@@ -312,6 +312,42 @@ pub mod tests {
     }
 
     #[test]
+    fn large_files_have_older_versions_under_the_same_name_or_in_the_same_directory() {
+        const MIB: u64 = 1 << 20;
+        let catalogue = catalogue(&[
+            ("a/disk.img", 100 * MIB, 1),
+            ("b/disk.img", 90 * MIB, 1),
+            ("c/old.img", 50 * MIB, 1),
+            ("c/older.img", 49 * MIB, 1),
+            ("c/image", 50 * MIB, 1),
+            ("c/.img", 50 * MIB, 1),
+            ("v1/disk.img", 60 * MIB, 1),
+            ("c/little.img", LARGE - 1, 1),
+        ]);
+        use Kin::{Namesake, Neighbour, Renumbered};
+        for (path, size, found) in [
+            ("d/disk.img", 94 * MIB, Some(("b/disk.img", Namesake))),
+            ("d/disk.img", 96 * MIB, Some(("a/disk.img", Namesake))),
+            ("d/disk.img", 20 * MIB, None),
+            ("v2/disk.img", 96 * MIB, Some(("v1/disk.img", Renumbered))),
+            ("v2/disk.img", 200 * MIB, Some(("a/disk.img", Namesake))),
+            ("c/disk1.img", 49 * MIB + 1, Some(("c/older.img", Neighbour))),
+            ("c/disk.img", 50 * MIB, Some(("v1/disk.img", Namesake))),
+            ("v3/disk7.img", 60 * MIB, None),
+            ("c/new.img", 50 * MIB, Some(("c/old.img", Neighbour))),
+            ("c/new.img", 54 * MIB, Some(("c/old.img", Neighbour))),
+            ("c/new.img", 56 * MIB, None),
+            ("c/new", 50 * MIB, Some(("c/image", Neighbour))),
+            ("d/new.img", 50 * MIB, None),
+            ("c/new.img", LARGE - 1, None),
+        ] {
+            let given = catalogue.older(&Sought { path: &path_of(path), size, modified: at(9) });
+            let given = given.map(|(present, kin)| (present.path.as_bytes(), kin));
+            assert_eq!(given, found.map(|(path, kin)| (path.as_bytes(), kin)), "{path} {size}");
+        }
+    }
+
+    #[test]
     fn of_a_hundred_thousand_names_that_differ_in_their_numbers_one_is_found_at_once() {
         let many: Vec<_> = (0..100_000).map(|number| format!("photos/{number}.jpg")).collect();
         let many: Vec<_> = (300..).zip(&many).map(|(size, path)| (path.as_str(), size, 1)).collect();

@@ -236,6 +236,8 @@ fn patience(bytes: u64, network: Network) -> Patience {
 
 #[cfg(test)]
 mod tests {
+    use towpath_files::Stamp;
+
     use super::super::catalogue::tests::{at, catalogue, path_of};
     use super::*;
 
@@ -300,6 +302,59 @@ mod tests {
             });
             assert_eq!(given, expected.map(|(is_same, path)| (is_same, path_of(path))), "{path}");
         }
+    }
+
+    #[test]
+    fn what_is_likelier_to_be_an_older_version_is_preferred_within_and_beyond() {
+        const SIZE: u64 = 2 * LARGE;
+        let within = |path: &str| Some(catalogue(&[(path, SIZE, 1)]));
+        let (beside, namesake) = (Outside::Beside as fn(_) -> _, Outside::Namesake as fn(_) -> _);
+        for (here, outside, is_beyond) in [
+            (within("v1/file"), Some(beside), false),
+            (within("other/file"), Some(beside), true),
+            (within("other/file"), Some(namesake), false),
+            (within("v2/file 1"), None, false),
+            (within("v2/other"), None, false),
+            (within("v2/other"), Some(namesake), true),
+            (within("unlike"), Some(namesake), true),
+            (None, Some(namesake), true),
+        ] {
+            let what = format!("{here:?} {}", outside.is_some());
+            let (path, present) =
+                (path_of("v2/file"), Present { path: path_of("x"), stamp: Stamp::default() });
+            let sought = Sought { path: &path, size: SIZE + 1, modified: at(9) };
+            let outside = outside.map(|outside| outside(present));
+            let found = Lookalikes::new(None).guess(here.as_ref(), &sought, outside);
+            assert_eq!(matches!(found, Some(Found::Beyond(_))), is_beyond, "{what}");
+            assert_eq!(matches!(found, Some(Found::Older(_))), !is_beyond && found.is_some(), "{what}");
+        }
+    }
+
+    /// Over 40 ms a connection that tells of the network takes twice as long as the first ask waits.
+    #[test]
+    fn for_a_large_file_with_an_older_version_somebody_waits_until_the_network_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        ["old", "new"].iter().for_each(|dir| std::fs::create_dir(root.join(dir)).unwrap());
+        std::fs::File::create(root.join("old/file")).unwrap().set_len(LARGE).unwrap();
+        let find = |name: &str, size, then: Network| {
+            let path = path_of(name);
+            let scope = Scope { start: root.join("new"), beyond_destination: true, ..Scope::default() };
+            let asked = Mutex::new(Vec::new());
+            let network = |bytes| {
+                lock(&asked).push(bytes);
+                if bytes > 0 { then } else { Network::default() }
+            };
+            let files = [Sought { path: &path, size, modified: at(0) }];
+            let found = Lookalikes::new(Some(scope)).find(&root.join("new"), network, &files);
+            (found[0].is_some(), asked.into_inner().unwrap())
+        };
+        // A busy machine may be too late for a look.
+        let slow = (0..10).map(|_| find("file", LARGE, SLOW)).find(|(is_found, _)| *is_found);
+        assert_eq!(slow, Some((true, vec![0, LARGE])));
+        assert!(!find("file", LARGE, FAST).0);
+        assert_eq!(find("no file has such a name", LARGE, SLOW), (false, vec![0]));
+        assert_eq!(find("file", LARGE - 1, SLOW), (false, vec![0]));
     }
 
     #[test]
