@@ -172,7 +172,11 @@ impl<T> Placing<T> {
 
     /// The content of the file at `path`, which was `seen`, as far as the index knows it.
     pub fn known(&self, path: &RelPath, seen: &Stamp) -> Option<Oid> {
-        let whole = self.whole_path(path);
+        self.known_at(&self.whole_path(path), seen)
+    }
+
+    /// The same of a file anywhere.
+    pub fn known_at(&self, whole: &Path, seen: &Stamp) -> Option<Oid> {
         let (dir, name) = whole.parent().zip(whole.file_name())?;
         self.store.known(dir, &[(name, store_stamp(seen))]).ok()?.into_iter().next()?
     }

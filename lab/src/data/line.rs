@@ -96,6 +96,8 @@ pub enum Place {
     Renamed,
     /// Under the same name in a directory that has nothing to do with the destination.
     Elsewhere,
+    /// There, under another name.
+    Lost,
 }
 
 impl Place {
@@ -106,6 +108,7 @@ impl Place {
             "sibling" => Some(Self::Sibling),
             "renamed" => Some(Self::Renamed),
             "elsewhere" => Some(Self::Elsewhere),
+            "lost" => Some(Self::Lost),
             _ => None,
         }
     }
@@ -231,6 +234,7 @@ mod tests {
         let line = parse("similar 50m 99% at=renamed useless 1000");
         assert_eq!((line.place, line.useless), (Place::Renamed, 1000));
         assert_eq!(parse("typescript 6.0.2 6.0.3 at=elsewhere").place, Place::Elsewhere);
+        assert_eq!(parse("similar 1m at=lost").place, Place::Lost);
         assert_eq!(parse("typescript 6.0.2 6.0.3 unpacked at=both").place, Place::Both);
         assert_eq!(parse("random 1m useless 5").useless, 5);
     }

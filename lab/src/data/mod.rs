@@ -17,7 +17,7 @@
 //! | `typescript 6.0.2 6.0.3` | the same, and the receiver has the older one |
 //! | `typescript 6.0.2 6.0.3 unpacked` | both as trees |
 //!
-//! At the end of a line, `at=sibling`, `at=renamed` and `at=elsewhere` say where the older version lies, if not
+//! At the end of a line, `at=sibling`, `at=renamed`, `at=elsewhere` and `at=lost` say where the older version lies, if not
 //! at the destination, and `at=both` that the sender has it besides; and `useless 100000` that the receiver has so many other files.
 //!
 //! All of it lies in one directory between runs, checked by hash before it is used.

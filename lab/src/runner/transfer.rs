@@ -205,6 +205,7 @@ impl<'a> Transfer<'a> {
             (Place::Sibling, Some(older), _) => place(home.join("work/old").join(name), older)?,
             (Place::Renamed, Some(older), _) => place(home.join("work/new/earlier"), older)?,
             (Place::Elsewhere, Some(older), _) => place(home.join("archive/2019/backup").join(name), older)?,
+            (Place::Lost, Some(older), _) => place(home.join("archive/2019/backup/earlier"), older)?,
         }
         Ok(Receiver { side, destination, older: read })
     }

@@ -67,6 +67,7 @@ mod local_client;
 mod machinery;
 mod memory;
 mod odd_trees;
+mod older_elsewhere;
 mod processors;
 mod refusals;
 mod runner;
@@ -103,6 +104,7 @@ fn main() -> ExitCode {
         second_time::SITUATIONS,
         indexing::SITUATIONS,
         searching::SITUATIONS,
+        older_elsewhere::SITUATIONS,
         small::SITUATIONS,
         copying_flags::SITUATIONS,
         copying_flags_remote::SITUATIONS,

@@ -42,22 +42,22 @@ situations![
     a_get_that_is_killed_while_it_searches_goes_on,
 ];
 
-const SIZE: u64 = 4 << 20;
+pub const SIZE: u64 = 4 << 20;
 /// 16 seconds for all of it: five of them may pass on a busy machine before the search finds it.
-const SLOW: &str = "256K";
+pub const SLOW: &str = "256K";
 /// Slow enough for a search, and fast enough for a test that fetches all.
 const SLOWISH: &str = "1500K";
 /// A third of the file: what comes before the recipe, the recipe, and what a busy machine adds.
 const LITTLE: u64 = SIZE / 3;
 
 /// A sender whose disk is in memory, and a receiver with another one.
-struct World {
-    there: TestEnvironment,
-    here: TestEnvironment,
+pub struct World {
+    pub there: TestEnvironment,
+    pub here: TestEnvironment,
 }
 
 impl World {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let world = Self { there: TestEnvironment::new_in_memory(), here: TestEnvironment::new() };
         if !world.there.dir().starts_with("/dev") || world.here.dir().starts_with("/dev") {
             skip("there is no disk in memory beside another disk");
@@ -67,12 +67,12 @@ impl World {
     }
 
     /// A path at the receiver.
-    fn at(&self, name: &str) -> PathBuf {
+    pub fn at(&self, name: &str) -> PathBuf {
         self.here.receiver.path(name)
     }
 
     /// A path at the sender.
-    fn source(&self) -> PathBuf {
+    pub fn source(&self) -> PathBuf {
         self.there.sender.path("file")
     }
 
@@ -98,7 +98,7 @@ impl World {
     }
 }
 
-fn searched(summary: &Summary, name: &str) -> u64 {
+pub fn searched(summary: &Summary, name: &str) -> u64 {
     summary.0["search"][name].as_u64().unwrap_or_else(|| panic!("no {name}: {}", summary.0))
 }
 
@@ -107,7 +107,7 @@ fn assert_little(summary: &Summary, fetched: u64) {
 }
 
 /// The file's bytes with others in front of them and in their middle.
-fn older(seed: u64) -> Vec<u8> {
+pub fn older(seed: u64) -> Vec<u8> {
     let (old, half) = (bytes(seed, SIZE), SIZE as usize / 2);
     [b"once upon a time", &old[..half], &bytes(99, 20_000), &old[half + 5..]].concat()
 }
@@ -229,7 +229,7 @@ fn nothing_is_searched_while_the_network_is_fast() {
 }
 
 /// Pushes or pulls from the sender's disk in memory to `dest` at the receiver.
-fn copied(route: &Route<'_>, words: &str, source: &Path, destination: &str) -> Summary {
+pub fn copied(route: &Route<'_>, words: &str, source: &Path, destination: &str) -> Summary {
     // An absolute path is the sender's as it is.
     let summary = route.copy(&format!("{words} --json"), source.to_str().unwrap(), destination).end();
     summary.summary()
@@ -357,7 +357,7 @@ fn little_files(world: &World, content: impl Fn(u64) -> Vec<u8>, age: Duration) 
 }
 
 /// What crossed the network, in both directions.
-fn crossed(summary: &Summary) -> u64 {
+pub fn crossed(summary: &Summary) -> u64 {
     summary.number("sent") + summary.number("received")
 }
 

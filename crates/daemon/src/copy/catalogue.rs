@@ -1,5 +1,5 @@
-//! The files of the destination, by what a new file may have in common with one of them: size and time, or a path that
-//! differs in version numbers alone.
+//! The files of the destination, by what a new file may have in common with one of them: size and time, a path that
+//! differs in version numbers alone, or, of large ones, the name or the directory.
 //!
 //! Looked at once, beside the walk; what it tells may be over by the time it is used, and proves nothing.
 
@@ -29,6 +29,11 @@ const MAX_KNOWN: usize = 200_000;
 const MAX_COMPARED: usize = 1024;
 /// The version before is not more than so many times as large, or as small.
 const MOST_GROWN: u64 = 2;
+/// Of a file of so many bytes an older version is also sought under another name and elsewhere: of smaller ones all that
+/// could be saved is little more than a question costs.
+pub const LARGE: u64 = 512 << 10;
+/// A file that was renamed has the size of before but for this part of it: most files of a directory have not.
+const MOST_RESIZED: u64 = 10;
 
 /// What a new file is like.
 #[derive(Debug, Clone, Copy)]
@@ -63,13 +68,18 @@ pub enum Likeness {
     TimeAndName,
 }
 
-/// Which numbers two paths differ in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Renumbered {
-    /// Those of directories alone: `v1/file`, `v2/file`.
-    Directory,
-    /// Also those of the name: `file.1`, `file.2`. It may as well be one of many that have nothing to do with another.
-    Name,
+/// What the paths of a file and its probable older version have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kin {
+    /// All but numbers of directories: `v1/file`, `v2/file`.
+    Renumbered,
+    /// The name of a large file, which lies in another directory.
+    Namesake,
+    /// All but numbers, also those of the name: `file.1`, `file.2`. It may as well be one of many that have nothing to do
+    /// with another.
+    Numbered,
+    /// The directory and the extension of a large file, whose size hardly changed.
+    Neighbour,
 }
 
 /// See the head of this module.
@@ -77,8 +87,8 @@ pub enum Renumbered {
 pub struct Catalogue {
     /// By size and then by time.
     files: Vec<Present>,
-    /// Hashes of their paths without numbers, and which files these are: by hash, and so by size.
-    unnumbered: Vec<(u64, u32)>,
+    /// Hashes of what paths have in common with those of older versions, and which files these are: by hash, and so by size.
+    kin: Vec<(u64, u32)>,
 }
 
 impl Catalogue {
@@ -107,11 +117,12 @@ impl Catalogue {
 
     fn sorted(mut files: Vec<Present>) -> Self {
         files.sort_unstable_by_key(|file| (file.stamp.size, file.stamp.modified));
-        let keys = |(index, file): (u32, &Present)| keys(&file.path).map(move |(_, key)| (key, index));
-        let mut unnumbered: Vec<_> = (0..).zip(&files).flat_map(keys).collect();
-        unnumbered.sort_unstable();
-        unnumbered.dedup();
-        Self { files, unnumbered }
+        let keys = |(index, file): (u32, &Present)| {
+            keys(&file.path, file.stamp.size).map(move |(_, key)| (key, index))
+        };
+        let mut kin: Vec<_> = (0..).zip(&files).flat_map(keys).collect();
+        kin.sort_unstable();
+        Self { files, kin }
     }
 
     /// The file that is most like this one.
@@ -138,9 +149,10 @@ impl Catalogue {
 
     /// The file that this one is probably another version of, the one nearest in size if there are several. A large one
     /// that has the size and time of quite another file was rather moved, and is found by searching.
-    pub fn renumbered(&self, file: &Sought<'_>) -> Option<(&Present, Renumbered)> {
+    pub fn older(&self, file: &Sought<'_>) -> Option<(&Present, Kin)> {
         let moved = if file.size > MOST { self.of_size_and_time(file) } else { &[] };
-        let found = keys(file.path).find_map(|(which, key)| Some((self.nearest(key, file.size)?, which)));
+        let kin = |(kin, key)| Some((self.nearest(key, file.size, kin)?, kin));
+        let found = keys(file.path, file.size).find_map(kin);
         found.filter(|(found, _)| moved.is_empty() || moved.contains(found))
     }
 
@@ -148,35 +160,49 @@ impl Catalogue {
         range(range(&self.files, |stamp| stamp.size, file.size), |stamp| stamp.modified, file.modified)
     }
 
-    fn nearest(&self, key: u64, size: u64) -> Option<&Present> {
-        let start = self.unnumbered.partition_point(|(other, _)| *other < key);
-        let end = self.unnumbered.partition_point(|(other, _)| *other <= key);
-        let alike = &self.unnumbered[start..end];
+    fn nearest(&self, key: u64, size: u64, kin: Kin) -> Option<&Present> {
+        let start = self.kin.partition_point(|(other, _)| *other < key);
+        let end = self.kin.partition_point(|(other, _)| *other <= key);
+        let alike = &self.kin[start..end];
         let present = |(_, index): &(u64, u32)| self.files.get(*index as usize);
         let smaller = alike.partition_point(|it| present(it).is_some_and(|other| other.stamp.size < size));
         let nearest =
             alike[smaller.saturating_sub(1)..alike.len().min(smaller + 1)].iter().filter_map(present);
         let nearest = nearest.min_by_key(|other| other.stamp.size.abs_diff(size))?;
-        may_be_version(nearest.stamp.size, size).then_some(nearest)
+        let old = nearest.stamp.size;
+        let is_resized = kin == Kin::Neighbour && old.abs_diff(size) > size / MOST_RESIZED;
+        (!is_resized && may_be_version(old, size)).then_some(nearest)
     }
 }
 
 /// Whether sizes don't tell against one being a version of the other, and a delta can be made.
-fn may_be_version(old: u64, new: u64) -> bool {
+pub fn may_be_version(old: u64, new: u64) -> bool {
     old.max(new) / MOST_GROWN <= old.min(new) && deltas::parts(old, new).is_some()
 }
 
-/// What paths have in common that differ in numbers: first in those of their directories, then also in those of their
-/// names.
-fn keys(path: &RelPath) -> impl Iterator<Item = (Renumbered, u64)> + use<> {
+/// What a file's path has in common with those of its older versions, the likeliest first.
+fn keys(path: &RelPath, size: u64) -> impl Iterator<Item = (Kin, u64)> + use<> {
     let (dir, name) = path.split().unwrap_or_default();
-    let (dir, unnumbered) = (pattern(dir.as_bytes()), pattern(name));
-    let key = |name: &[u8]| {
+    let unnumbered = pattern(dir.as_bytes());
+    let is_large = size >= LARGE;
+    let key = |kin: Kin, of: (&[u8], &[u8])| {
         let mut hasher = DefaultHasher::new();
-        (&dir, name).hash(&mut hasher);
-        hasher.finish()
+        (kin, of).hash(&mut hasher);
+        (kin, hasher.finish())
     };
-    [(Renumbered::Directory, key(name)), (Renumbered::Name, key(&unnumbered))].into_iter()
+    let keys = [
+        Some(key(Kin::Renumbered, (&unnumbered, name))),
+        is_large.then(|| key(Kin::Namesake, (b"", name))),
+        Some(key(Kin::Numbered, (&unnumbered, &pattern(name)))),
+        is_large.then(|| key(Kin::Neighbour, (dir.as_bytes(), extension(name)))),
+    ];
+    keys.into_iter().flatten()
+}
+
+/// What follows a name's last dot; nothing if that is its first sign.
+fn extension(name: &[u8]) -> &[u8] {
+    let dot = name.iter().rposition(|sign| *sign == b'.').filter(|at| *at > 0);
+    dot.map_or(b"", |at| &name[at + 1..])
 }
 
 /// Those of sorted files that have this key.
@@ -265,23 +291,59 @@ pub mod tests {
             ("pkg-1.9/large", 256 << 20, 1),
             ("pkg-1.9/larger", (256 << 20) + 1, 1),
         ]);
-        use Renumbered::{Directory, Name};
+        use Kin::{Numbered, Renumbered};
         for (path, size, found) in [
-            ("lib/libx.so.1.31.1", 310_000, Some(("lib/libx.so.1.31.0", Name))),
-            ("lib/libx.so.1.31.1", 190_000, Some(("lib/libx.so.1.2", Name))),
-            ("lib/libx.so.1.31.1", 600_000, Some(("lib/libx.so.1.31.0", Name))),
+            ("lib/libx.so.1.31.1", 310_000, Some(("lib/libx.so.1.31.0", Numbered))),
+            ("lib/libx.so.1.31.1", 190_000, Some(("lib/libx.so.1.2", Numbered))),
+            ("lib/libx.so.1.31.1", 600_000, Some(("lib/libx.so.1.31.0", Numbered))),
             ("lib/libx.so.1.31.1", 900_000, None),
             ("lib/libx.so.1.31.1", 30_000, None),
             ("lib/libz.so.1.31.1", 300_000, None),
             ("other/libx.so.1.31.1", 300_000, None),
-            ("pkg-1.10/a1.h", 6000, Some(("pkg-1.9/a1.h", Directory))),
-            ("pkg-1.10/a3.h", 5900, Some(("pkg-1.9/a2.h", Name))),
-            ("pkg-1.10/large", 256 << 20, Some(("pkg-1.9/large", Directory))),
+            ("pkg-1.10/a1.h", 6000, Some(("pkg-1.9/a1.h", Renumbered))),
+            ("pkg-1.10/a3.h", 5900, Some(("pkg-1.9/a2.h", Numbered))),
+            ("pkg-1.10/large", 256 << 20, Some(("pkg-1.9/large", Renumbered))),
             ("pkg-1.10/larger", 256 << 20, None),
         ] {
-            let given = catalogue.renumbered(&Sought { path: &path_of(path), size, modified: at(9) });
+            let given = catalogue.older(&Sought { path: &path_of(path), size, modified: at(9) });
             let given = given.map(|(present, which)| (present.path.as_bytes(), which));
             assert_eq!(given, found.map(|(path, which)| (path.as_bytes(), which)), "{path} {size}");
+        }
+    }
+
+    #[test]
+    fn large_files_have_older_versions_under_the_same_name_or_in_the_same_directory() {
+        const MIB: u64 = 1 << 20;
+        let catalogue = catalogue(&[
+            ("a/disk.img", 100 * MIB, 1),
+            ("b/disk.img", 90 * MIB, 1),
+            ("c/old.img", 50 * MIB, 1),
+            ("c/older.img", 49 * MIB, 1),
+            ("c/image", 50 * MIB, 1),
+            ("c/.img", 50 * MIB, 1),
+            ("v1/disk.img", 60 * MIB, 1),
+            ("c/little.img", LARGE - 1, 1),
+        ]);
+        use Kin::{Namesake, Neighbour, Renumbered};
+        for (path, size, found) in [
+            ("d/disk.img", 94 * MIB, Some(("b/disk.img", Namesake))),
+            ("d/disk.img", 96 * MIB, Some(("a/disk.img", Namesake))),
+            ("d/disk.img", 20 * MIB, None),
+            ("v2/disk.img", 96 * MIB, Some(("v1/disk.img", Renumbered))),
+            ("v2/disk.img", 200 * MIB, Some(("a/disk.img", Namesake))),
+            ("c/disk1.img", 49 * MIB + 1, Some(("c/older.img", Neighbour))),
+            ("c/disk.img", 50 * MIB, Some(("v1/disk.img", Namesake))),
+            ("v3/disk7.img", 60 * MIB, None),
+            ("c/new.img", 50 * MIB, Some(("c/old.img", Neighbour))),
+            ("c/new.img", 54 * MIB, Some(("c/old.img", Neighbour))),
+            ("c/new.img", 56 * MIB, None),
+            ("c/new", 50 * MIB, Some(("c/image", Neighbour))),
+            ("d/new.img", 50 * MIB, None),
+            ("c/new.img", LARGE - 1, None),
+        ] {
+            let given = catalogue.older(&Sought { path: &path_of(path), size, modified: at(9) });
+            let given = given.map(|(present, kin)| (present.path.as_bytes(), kin));
+            assert_eq!(given, found.map(|(path, kin)| (path.as_bytes(), kin)), "{path} {size}");
         }
     }
 
@@ -292,7 +354,7 @@ pub mod tests {
         let catalogue = catalogue(&many);
         let path = path_of("photos/1000000.jpg");
         for size in 50_000..60_000 {
-            let (found, _) = catalogue.renumbered(&Sought { path: &path, size, modified: at(9) }).unwrap();
+            let (found, _) = catalogue.older(&Sought { path: &path, size, modified: at(9) }).unwrap();
             assert_eq!(found.stamp.size, size);
         }
     }
@@ -304,7 +366,7 @@ pub mod tests {
             [("wal/0003", 1, None), ("wal/0003", 3, Some("wal/0001")), ("wal/0003", 2, Some("wal/0001"))]
         {
             let sought = Sought { path: &path_of(path), size: 16 << 20, modified: at(seconds) };
-            let given = catalogue.renumbered(&sought).map(|(present, _)| present.path.as_bytes());
+            let given = catalogue.older(&sought).map(|(present, _)| present.path.as_bytes());
             assert_eq!(given, found.map(str::as_bytes), "{path} {seconds}");
         }
     }

@@ -1,5 +1,5 @@
-//! The receiver's part of files that come as deltas of what lies in their place, or of an older version that has another
-//! name: signs that when it asks for them, and puts them together of what is answered.
+//! The receiver's part of files that come as deltas of what lies in their place, or of what is probably an older version and lies
+//! elsewhere: signs that when it asks for them, and puts them together of what is answered.
 //!
 //! Nothing here proves anything: a file whose hash is not its name is fetched like any other.
 
@@ -91,7 +91,7 @@ impl Changed {
     }
 
     /// The same, if that could save so many bytes.
-    fn network_for(&self, bytes: u64) -> Network {
+    pub fn network_for(&self, bytes: u64) -> Network {
         let patience = Network::shortest_for(bytes).clamp(PATIENCE, MOST_PATIENCE);
         let mut waiting = lock(&self.standing);
         if let Some((standing, waited)) = &mut *waiting {
@@ -139,20 +139,21 @@ impl Changed {
             if self.outstanding.load(Ordering::Relaxed) > MOST_SIGNED {
                 return None;
             }
+            let is_guess = file.has_guessed_base();
             if may_name
                 && patches::parts(old, new).is_some()
                 && let Some(oid) = file.old_oid()
             {
                 lock(&self.signed).insert(*entry, Told { bytes: 0, oid: Some(oid) });
                 let oid = Bytes::copy_from_slice(&oid.to_bytes());
-                return Some(Base { entry: *entry, oid, in_parts: true, ..Base::default() });
+                return Some(Base { entry: *entry, oid, in_parts: true, is_guess, ..Base::default() });
             }
             let signatures =
                 if network.likes_delta(old, new) { sign(file, old, in_two_steps)? } else { return None };
             let bytes = signatures.iter().map(|signature| signature.len() as u64).sum();
             lock(&self.signed).insert(*entry, Told { bytes, oid: None });
             self.outstanding.fetch_add(bytes, Ordering::Relaxed);
-            Some(Base { entry: *entry, signatures, ..Base::default() })
+            Some(Base { entry: *entry, signatures, is_guess, ..Base::default() })
         });
         signed.collect()
     }

@@ -1,5 +1,5 @@
-//! Files of the destination that may have the bytes of a new one, or most of them: found by size, time and name, as it
-//! was renamed, moved or copied at the source, or is the next version of one.
+//! Files of the destination, or beside it, that may have the bytes of a new one, or most of them: found by size, time and
+//! name, as it was renamed, moved or copied at the source, or is the next version of one.
 //!
 //! ```text
 //!   new file ──► like a file that is here? ── no ──────► its content comes with its name
@@ -17,9 +17,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::catalogue::{Catalogue, Likeness, Present, Renumbered, Sought};
+use towpath_plugins::disk_search::Scope;
+
+use super::beyond::{Beyond, Outside, Patience};
+use super::catalogue::{Catalogue, Kin, LARGE, Likeness, Present, Sought};
 use super::network::Network;
 use crate::lock::lock;
 
@@ -27,14 +30,16 @@ use crate::lock::lock;
 const MISSES: u64 = 16;
 /// Guesses that a file is the same by name and size alone, before so many proved right.
 const WEAK: u64 = 128;
-/// Guesses that a file is an older version by a name that differs, before so many proved right: each may be a photo of a
-/// row, which is read and signed in vain.
+/// Guesses that a file is an older version by a name that differs, or by nothing else, before so many proved right: each may
+/// be a photo of a row, which is read and signed in vain.
 const WEAK_OLDER: u64 = 32;
 /// What is asked for waits for a look at the destination at most this part of the time that it takes to come,
 const SHARE: f64 = 0.1;
 /// at most so long, and so long where it is not known how fast it comes.
 const PATIENCE: Duration = Duration::from_secs(1);
 const BLIND_PATIENCE: Duration = Duration::from_millis(100);
+/// How long that waits for a walk around the destination besides.
+const BLIND_WALK: Duration = Duration::from_millis(200);
 
 /// What a file of the destination may be to a new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,11 +48,14 @@ pub enum Found {
     Same(Present),
     /// It may be an older version.
     Older(Present),
+    /// The same, somewhere beyond the destination: its path is a whole one.
+    Beyond(Present),
 }
 
 /// See the head of this module.
 pub struct Lookalikes {
     look: Mutex<Look>,
+    beyond: Mutex<Beyond>,
     is_over: Arc<AtomicBool>,
     same: Guesses,
     older: Guesses,
@@ -70,31 +78,53 @@ enum Look {
 }
 
 impl Lookalikes {
-    /// Nothing was looked at yet. Unless `is_wanted`, nothing will be.
-    pub fn new(is_wanted: bool) -> Self {
-        let look = if is_wanted { Look::NotBegun } else { Look::Done(Catalogue::default()) };
+    /// Nothing was looked at yet, and nothing will be outside `scope`.
+    pub fn new(scope: Option<Scope>) -> Self {
+        let look = if scope.is_some() { Look::NotBegun } else { Look::Done(Catalogue::default()) };
         Self {
             look: Mutex::new(look),
+            beyond: Mutex::new(Beyond::new(scope)),
             is_over: Arc::default(),
             same: Guesses::default(),
             older: Guesses::default(),
         }
     }
 
-    /// For each of some new files that are about to be asked for, a file below `root` that may be of use. Waits
-    /// a little for the look at what is there.
-    pub fn find(&self, root: &Path, network: Network, files: &[Sought<'_>]) -> Vec<Option<Found>> {
-        let bytes = files.iter().map(|file| file.size).sum();
-        let mut look = lock(&self.look);
-        if !network.is_slow() {
-            return vec![None; files.len()];
+    /// For each of some new files that are about to be asked for, a file below or beside `root` that may be of use. Waits
+    /// a little for the look at what is there. `network` tells how fast things come, and waits for somebody to know it as
+    /// long as suits so many bytes.
+    pub fn find(
+        &self,
+        root: &Path,
+        network: impl Fn(u64) -> Network,
+        files: &[Sought<'_>],
+    ) -> Vec<Option<Found>> {
+        let (nothing, known) = (vec![None; files.len()], network(0));
+        // Large files are worth a look before the network is known.
+        let is_worth_it = known.is_unknown() && files.iter().any(|file| file.size >= LARGE);
+        if !known.is_slow() && !is_worth_it {
+            return nothing;
         }
-        self.advance(&mut look, root, patience(bytes, network));
-        let Look::Done(catalogue) = &*look else { return vec![None; files.len()] };
-        files.iter().map(|file| self.guess(catalogue, file)).collect()
+        let (since, patience) = (Instant::now(), patience(files.iter().map(|file| file.size).sum(), known));
+        let mut look = lock(&self.look);
+        self.begin(&mut look, root);
+        let outside = lock(&self.beyond).find(root, files, patience);
+        look.wait(patience.whole.saturating_sub(since.elapsed()));
+        let catalogue = look.catalogue();
+        let all = files.iter().zip(outside);
+        if known.is_unknown() {
+            let has_older = |(file, outside): &(&Sought<'_>, Option<Outside>)| {
+                outside.is_some() || catalogue.is_some_and(|catalogue| catalogue.older(file).is_some())
+            };
+            let older = all.clone().filter(has_older).map(|(file, _)| file.size).sum();
+            if older == 0 || !network(older).is_slow() {
+                return nothing;
+            }
+        }
+        all.map(|(file, outside)| self.guess(catalogue, file, outside)).collect()
     }
 
-    fn advance(&self, look: &mut Look, root: &Path, patience: Duration) {
+    fn begin(&self, look: &mut Look, root: &Path) {
         if let Look::NotBegun = look {
             let (done, catalogue) = channel();
             let (root, is_over) = (root.to_owned(), Arc::clone(&self.is_over));
@@ -103,27 +133,36 @@ impl Lookalikes {
             let _ = std::thread::Builder::new().name("lookalikes".into()).spawn(looking);
             *look = Look::Running(catalogue);
         }
-        let Look::Running(catalogue) = look else { return };
-        match catalogue.recv_timeout(patience) {
-            Ok(catalogue) => *look = Look::Done(catalogue),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => *look = Look::Done(Catalogue::default()),
-        }
     }
 
-    /// The same time tells more than a version's number, and that more than a name: what is the older version of a file
-    /// is of use also if it is not the same.
-    fn guess(&self, catalogue: &Catalogue, file: &Sought<'_>) -> Option<Found> {
-        let same = catalogue.like(file);
+    /// The same time tells more than a version's number, that and the same path beside the destination more than a name: what
+    /// is the older version of a file is of use also if it is not the same.
+    fn guess(
+        &self,
+        catalogue: Option<&Catalogue>,
+        file: &Sought<'_>,
+        outside: Option<Outside>,
+    ) -> Option<Found> {
+        let same = catalogue.and_then(|catalogue| catalogue.like(file));
         if let Some((found, _)) = same.filter(|(_, likeness)| *likeness >= Likeness::Time)
             && self.same.may_guess(None)
         {
             return Some(Found::Same(found.clone()));
         }
-        if let Some((found, renumbered)) = catalogue.renumbered(file)
-            && self.older.may_guess((renumbered == Renumbered::Name).then_some(WEAK_OLDER))
+        let within = catalogue.and_then(|catalogue| catalogue.older(file));
+        let older = match (within, outside) {
+            (Some((found, Kin::Renumbered)), _) => Some((Found::Older(found.clone()), None)),
+            (_, Some(Outside::Beside(found))) => Some((Found::Beyond(found), None)),
+            (Some((_, Kin::Numbered | Kin::Neighbour)) | None, Some(Outside::Namesake(found))) => {
+                Some((Found::Beyond(found), Some(WEAK_OLDER)))
+            }
+            (Some((found, _)), _) => Some((Found::Older(found.clone()), Some(WEAK_OLDER))),
+            (None, None) => None,
+        };
+        if let Some((found, weak)) = older
+            && self.older.may_guess(weak)
         {
-            return Some(Found::Older(found.clone()));
+            return Some(found);
         }
         let (found, _) = same.filter(|(_, likeness)| *likeness < Likeness::Time)?;
         self.same.may_guess(Some(WEAK)).then(|| Found::Same(found.clone()))
@@ -137,6 +176,22 @@ impl Lookalikes {
     /// What a guess proved to be that a file is an older version.
     pub fn proved_older(&self, is_hit: bool) {
         self.older.proved(is_hit);
+    }
+}
+
+impl Look {
+    /// Waits so long for its end.
+    fn wait(&mut self, patience: Duration) {
+        let Self::Running(catalogue) = self else { return };
+        match catalogue.recv_timeout(patience) {
+            Ok(catalogue) => *self = Self::Done(catalogue),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => *self = Self::Done(Catalogue::default()),
+        }
+    }
+
+    const fn catalogue(&self) -> Option<&Catalogue> {
+        if let Self::Done(catalogue) = self { Some(catalogue) } else { None }
     }
 }
 
@@ -167,17 +222,22 @@ impl Drop for Lookalikes {
     }
 }
 
-/// How long so many bytes may wait for a look at the destination. Pure.
-fn patience(bytes: u64, network: Network) -> Duration {
+/// How long so many bytes may wait for a look at the destination, and of that for a walk around it, which seldom comes to
+/// an end: where it is not known how fast they come, as long as suits the fastest network that is slow. Pure.
+fn patience(bytes: u64, network: Network) -> Patience {
     if network.rate <= 0.0 {
-        return BLIND_PATIENCE;
+        let walk = Network::shortest_for(bytes).mul_f64(SHARE).min(BLIND_WALK);
+        return Patience { whole: BLIND_PATIENCE + walk, walk };
     }
     let takes = Duration::try_from_secs_f64(SHARE * bytes as f64 / network.rate);
-    takes.unwrap_or(PATIENCE).min(PATIENCE)
+    let whole = takes.unwrap_or(PATIENCE).min(PATIENCE);
+    Patience { whole, walk: whole / 2 }
 }
 
 #[cfg(test)]
 mod tests {
+    use towpath_files::Stamp;
+
     use super::super::catalogue::tests::{at, catalogue, path_of};
     use super::*;
 
@@ -186,20 +246,29 @@ mod tests {
 
     #[test]
     fn a_table_of_patience() {
-        for (bytes, rate, millis) in
-            [(1_000_000, 0.0, 100), (1_000_000, 1e6, 100), (1, 1e6, 0), (u64::MAX, 1.0, 1000), (0, 1e6, 0)]
-        {
-            let network = Network { rate, round_trip: Duration::ZERO };
-            assert_eq!(patience(bytes, network).as_millis(), millis, "{bytes} at {rate}");
+        for (bytes, rate, whole, walk) in [
+            (1_000_000, 0.0, 103, 3),
+            (u64::MAX, 0.0, 300, 200),
+            (1_000_000, 1e6, 100, 50),
+            (1, 1e6, 0, 0),
+            (u64::MAX, 1.0, 1000, 500),
+            (0, 1e6, 0, 0),
+        ] {
+            let patience = patience(bytes, Network { rate, round_trip: Duration::ZERO });
+            assert_eq!(
+                (patience.whole.as_millis(), patience.walk.as_millis()),
+                (whole, walk),
+                "{bytes} at {rate}"
+            );
         }
     }
 
     #[test]
     fn guesses_end_when_they_prove_wrong_and_weak_ones_need_right_ones() {
-        let lookalikes = Lookalikes::new(false);
+        let lookalikes = Lookalikes::new(None);
         let (catalogue, path) = (catalogue(&[("old", 1000, 1)]), path_of("new"));
         let sought = |seconds| Sought { path: &path, size: 1000, modified: at(seconds) };
-        let guess = |seconds| lookalikes.guess(&catalogue, &sought(seconds)).is_some();
+        let guess = |seconds| lookalikes.guess(Some(&catalogue), &sought(seconds), None).is_some();
         assert_eq!((0..1000).filter(|_| guess(2)).count(), WEAK as usize);
         assert!(guess(1));
         lookalikes.proved_same(true);
@@ -222,22 +291,79 @@ mod tests {
             ("v2/c", 3001, 2, None),
         ] {
             let (wanted, modified) = (path_of(path), at(time));
-            let given = Lookalikes::new(false).guess(&catalogue, &Sought { path: &wanted, size, modified });
+            let given = Lookalikes::new(None).guess(
+                Some(&catalogue),
+                &Sought { path: &wanted, size, modified },
+                None,
+            );
             let given = given.map(|found| match found {
                 Found::Same(present) => (true, present.path),
-                Found::Older(present) => (false, present.path),
+                Found::Older(present) | Found::Beyond(present) => (false, present.path),
             });
             assert_eq!(given, expected.map(|(is_same, path)| (is_same, path_of(path))), "{path}");
         }
     }
 
     #[test]
+    fn what_is_likelier_to_be_an_older_version_is_preferred_within_and_beyond() {
+        const SIZE: u64 = 2 * LARGE;
+        let within = |path: &str| Some(catalogue(&[(path, SIZE, 1)]));
+        let (beside, namesake) = (Outside::Beside as fn(_) -> _, Outside::Namesake as fn(_) -> _);
+        for (here, outside, is_beyond) in [
+            (within("v1/file"), Some(beside), false),
+            (within("other/file"), Some(beside), true),
+            (within("other/file"), Some(namesake), false),
+            (within("v2/file 1"), None, false),
+            (within("v2/other"), None, false),
+            (within("v2/other"), Some(namesake), true),
+            (within("unlike"), Some(namesake), true),
+            (None, Some(namesake), true),
+        ] {
+            let what = format!("{here:?} {}", outside.is_some());
+            let (path, present) =
+                (path_of("v2/file"), Present { path: path_of("x"), stamp: Stamp::default() });
+            let sought = Sought { path: &path, size: SIZE + 1, modified: at(9) };
+            let outside = outside.map(|outside| outside(present));
+            let found = Lookalikes::new(None).guess(here.as_ref(), &sought, outside);
+            assert_eq!(matches!(found, Some(Found::Beyond(_))), is_beyond, "{what}");
+            assert_eq!(matches!(found, Some(Found::Older(_))), !is_beyond && found.is_some(), "{what}");
+        }
+    }
+
+    /// Over 40 ms a connection that tells of the network takes twice as long as the first ask waits.
+    #[test]
+    fn for_a_large_file_with_an_older_version_somebody_waits_until_the_network_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        ["old", "new"].iter().for_each(|dir| std::fs::create_dir(root.join(dir)).unwrap());
+        std::fs::File::create(root.join("old/file")).unwrap().set_len(LARGE).unwrap();
+        let find = |name: &str, size, then: Network| {
+            let path = path_of(name);
+            let scope = Scope { start: root.join("new"), beyond_destination: true, ..Scope::default() };
+            let asked = Mutex::new(Vec::new());
+            let network = |bytes| {
+                lock(&asked).push(bytes);
+                if bytes > 0 { then } else { Network::default() }
+            };
+            let files = [Sought { path: &path, size, modified: at(0) }];
+            let found = Lookalikes::new(Some(scope)).find(&root.join("new"), network, &files);
+            (found[0].is_some(), asked.into_inner().unwrap())
+        };
+        // A busy machine may be too late for a look.
+        let slow = (0..10).map(|_| find("file", LARGE, SLOW)).find(|(is_found, _)| *is_found);
+        assert_eq!(slow, Some((true, vec![0, LARGE])));
+        assert!(!find("file", LARGE, FAST).0);
+        assert_eq!(find("no file has such a name", LARGE, SLOW), (false, vec![0]));
+        assert_eq!(find("file", LARGE - 1, SLOW), (false, vec![0]));
+    }
+
+    #[test]
     fn of_a_row_of_numbered_files_few_are_taken_for_versions_of_another() {
-        let lookalikes = Lookalikes::new(false);
+        let lookalikes = Lookalikes::new(None);
         let catalogue = catalogue(&[("photo 1", 1000, 1), ("v1/file", 1000, 1)]);
         let guess = |path: &str| {
             let sought = Sought { path: &path_of(path), size: 1001, modified: at(2) };
-            lookalikes.guess(&catalogue, &sought).is_some()
+            lookalikes.guess(Some(&catalogue), &sought, None).is_some()
         };
         assert_eq!((2..1000).filter(|number| guess(&format!("photo {number}"))).count(), WEAK_OLDER as usize);
         assert!((2..1000).all(|number| guess(&format!("v{number}/file"))), "a directory tells more");
@@ -262,7 +388,7 @@ mod tests {
         let find = |lookalikes: &Lookalikes, network| {
             let mut found = vec![None; 2];
             for _ in 0..100 {
-                found = lookalikes.find(root, network, &files);
+                found = lookalikes.find(root, |_| network, &files);
                 if found[0].is_some() || matches!(*lock(&lookalikes.look), Look::NotBegun) {
                     break;
                 }
@@ -270,12 +396,12 @@ mod tests {
             }
             found
         };
-        let lookalikes = Lookalikes::new(true);
+        let lookalikes = Lookalikes::new(Some(Scope::default()));
         assert_eq!(find(&lookalikes, FAST), [None, None]);
         assert!(matches!(*lock(&lookalikes.look), Look::NotBegun));
         let found = find(&lookalikes, SLOW);
         assert!(matches!(&found[0], Some(Found::Same(old)) if old.path == path_of("a/b/old")), "{found:?}");
         assert_eq!(found[1], None);
-        assert_eq!(lookalikes.find(root, FAST, &files), [None, None], "it became fast");
+        assert_eq!(lookalikes.find(root, |_| FAST, &files), [None, None], "it became fast");
     }
 }

@@ -171,7 +171,7 @@ pub struct Bases {
     pub bases: Vec<Base>,
 }
 
-/// What the receiver has in a file's place.
+/// What the receiver has in a file's place, or takes for its older version.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Base {
     /// The entry.
@@ -186,6 +186,9 @@ pub struct Base {
     /// Said with the OID: a patch may come in parts.
     #[prost(bool, tag = "4")]
     pub in_parts: bool,
+    /// It lies elsewhere and may be quite another file: no delta should come that saves little.
+    #[prost(bool, tag = "5")]
+    pub is_guess: bool,
 }
 
 /// A run of the bytes of a delta.

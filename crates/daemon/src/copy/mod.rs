@@ -33,10 +33,11 @@
 //! | `merge`, `finish` | the receiving walk, and what waits for its end |
 //! | `receiving` | what its parts share |
 //! | `file`, `places` | one file on its way, what it is drawn from, and how many there are at once |
-//! | `changed` | changed files that come as deltas of what lies in their place |
+//! | `changed` | changed files that come as deltas of what lies in their place, or of what was found for them |
 //! | `deltas`, `network` | how these are made, and when they are asked for; pure |
 //! | `renames` | bytes that the destination has under an old name |
 //! | `lookalikes`, `catalogue` | on slow networks: files of the destination that new ones may be the same as, or a version of |
+//! | `beyond`, `siblings`, `namesakes` | the same of large files, beside the destination and near it |
 //! | `versions` | names without their numbers; pure |
 //! | `supply`, `local`, `remote` | who brings files |
 //! | `removal` | what is removed at the source, and when |
@@ -44,6 +45,7 @@
 //! | `records` | lists on disk |
 
 mod answering;
+mod beyond;
 mod catalogue;
 mod changed;
 pub mod channel;
@@ -60,6 +62,7 @@ mod local;
 mod lookalikes;
 mod merge;
 mod message;
+mod namesakes;
 mod network;
 mod offers;
 pub mod options;
@@ -81,6 +84,7 @@ mod run;
 pub(crate) mod search;
 mod sender;
 mod sending;
+mod siblings;
 mod side;
 mod source;
 mod started;

@@ -40,6 +40,11 @@ impl Network {
         }
     }
 
+    /// Whether nothing is known of it yet.
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// How long so many bytes take on a network that is just too fast for deltas.
     pub fn shortest_for(bytes: u64) -> Duration {
         Duration::from_secs_f64(bytes as f64 / SLOW)

@@ -42,6 +42,8 @@ pub struct Ask {
     pub older: Option<Oid>,
     /// A patch of that may come in parts.
     pub in_parts: bool,
+    /// The older version may be quite another file.
+    pub is_guess: bool,
     /// Where it is.
     pub located: Located,
 }

@@ -31,7 +31,7 @@ pub fn plugin(side: &Side, destination: &Path, network: &Arc<dyn TransferPlugin>
 }
 
 /// From the destination outwards; nothing if there is nowhere to begin.
-fn scope(options: &CopyOptions, destination: &Path) -> Option<Scope> {
+pub fn scope(options: &CopyOptions, destination: &Path) -> Option<Scope> {
     let start = std::path::absolute(destination).ok()?;
     let start = start.ancestors().find(|path| path.is_dir())?.canonicalize().ok()?;
     let dirs = options.search.iter().map(|dir| PathBuf::from(OsStr::from_bytes(dir)));

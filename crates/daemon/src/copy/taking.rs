@@ -77,7 +77,8 @@ pub async fn receive(
     let changed = Changed::new(look, standing, side.takes_bases);
     // What processors look at comes to them by the session.
     let is_wanted = !(options.no_search || options.whole_file || processors.inspect_any());
-    let lookalikes = Lookalikes::new(is_wanted);
+    let scope = if is_wanted { search::scope(options, &destined.path) } else { None };
+    let lookalikes = Lookalikes::new(scope);
     let supplier =
         RemoteSupplier::new(side.control.clone(), &session, compress, changed, lookalikes, processors);
     receiving.set_supplier(Arc::clone(&supplier) as Arc<dyn super::supply::Supplier>);

@@ -17,6 +17,7 @@ pub(super) struct Told {
     pub(super) signatures: Vec<Bytes>,
     pub(super) older: Option<Oid>,
     pub(super) in_parts: bool,
+    pub(super) is_guess: bool,
 }
 
 /// Signatures of older versions' parts, by entry.
@@ -28,12 +29,13 @@ pub(super) struct Signed {
 
 impl Signed {
     /// False: they are too many.
-    pub(super) fn add(&mut self, Base { entry, signatures, oid, in_parts }: Base) -> bool {
+    pub(super) fn add(&mut self, Base { entry, signatures, oid, in_parts, is_guess }: Base) -> bool {
         self.bytes += signatures.iter().map(Bytes::len).sum::<usize>();
         let told = self.parts.entry(entry).or_default();
         told.signatures.extend(signatures);
         told.older = Oid::from_bytes(&oid).ok().filter(|_| told.signatures.is_empty());
         told.in_parts = in_parts;
+        told.is_guess = is_guess;
         self.bytes <= MOST_BASES && told.signatures.len() as u64 <= deltas::MAX_PARTS
     }
 

@@ -21,21 +21,38 @@ use crate::copy::source::Located;
 const MOST_OUTLINED: usize = 16 << 20;
 
 impl Answering {
-    /// The content of a file as patches of parts of an older version.
-    pub(super) fn say_patches(&self, entry: u64, located: &Located, older: &Older) -> Result<(), ApiError> {
+    /// The content of a file as patches of parts of an older version; nothing if that was a guess and proves wrong.
+    pub(super) fn say_patches(
+        &self,
+        entry: u64,
+        located: &Located,
+        older: &Older,
+        is_guess: bool,
+    ) -> Result<(), ApiError> {
         let delta = Delta { entry, ..Delta::default() };
         let given_up = || self.say(Message::Delta(Delta { is_given_up: true, ..delta.clone() }));
         let Ok(file) = located.open() else { return given_up() };
         let hardest = self.pack.load(Ordering::Relaxed).max(1) as i32;
-        let make = |index, level| older.patch(index, &file, &*self.store, level);
+        let make = |index, level| {
+            let patch = older.patch(index, &file, &*self.store, level)?;
+            let target = deltas::part(located.stamp.size, older.parts, index)?;
+            (!is_guess || proves_right(index, &patch, target.end - target.start)).then_some(patch)
+        };
         match make_all(older.parts, hardest, make, |patch| self.say_part(delta.clone(), patch))? {
             true => Ok(()),
             false => given_up(),
         }
     }
 
-    /// The content of a file as deltas of what the receiver signed, one part at a time.
-    pub(super) fn say_parts(&self, entry: u64, located: &Located, base: &[Bytes]) -> Result<(), ApiError> {
+    /// The content of a file as deltas of what the receiver signed, one part at a time; nothing if that was a guess and
+    /// proves wrong.
+    pub(super) fn say_parts(
+        &self,
+        entry: u64,
+        located: &Located,
+        base: &[Bytes],
+        is_guess: bool,
+    ) -> Result<(), ApiError> {
         let delta = Delta { entry, ..Delta::default() };
         let given_up = || self.say(Message::Delta(Delta { is_given_up: true, ..delta.clone() }));
         // If it changed, the receiver learns so when it fetches it.
@@ -44,7 +61,11 @@ impl Answering {
         let target = |index: u64| part_of(&file, deltas::part(located.stamp.size, count, index)?);
         let make = |index: u64, _| {
             let signature = base.get(index as usize)?;
-            let made = deltas::make(signature, &target(index)?)?;
+            let target = target(index)?;
+            let made = deltas::make(signature, &target)?;
+            if is_guess && !proves_right(index, &made, target.len() as u64) {
+                return None;
+            }
             let packed = self.packed_part(&made);
             Some((Outlined::new(index), signature, made, packed))
         };
@@ -123,6 +144,11 @@ impl Answering {
         let level = self.pack.load(Ordering::Relaxed) as i32;
         if level > 0 { packing::pack(made, level) } else { None }
     }
+}
+
+/// Whether a guess that made this delta of a part is none that a search would better. The first part tells.
+const fn proves_right(index: u64, delta: &[u8], target: u64) -> bool {
+    index > 0 || delta.len() as u64 <= target / 2
 }
 
 /// A part of which the receiver knows what is copied. Its literals are read again once they are wanted: those of all parts

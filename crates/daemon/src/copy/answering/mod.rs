@@ -165,10 +165,10 @@ impl Answering {
         let all = all.chain(compare.into_iter().map(|entry| (entry, true, 0)));
         let mut signed = lock(&self.bases);
         let located = all.map(|(entry, compare, inline)| {
-            let Told { signatures: base, older, in_parts } = signed.take(entry);
+            let Told { signatures: base, older, in_parts, is_guess } = signed.take(entry);
             let lacking = || lock(&self.lacking).remove(&entry);
             let located = take(entry).or_else(lacking)?;
-            Some(Ask { entry, compare, inline, is_again: false, base, older, in_parts, located })
+            Some(Ask { entry, compare, inline, is_again: false, base, older, in_parts, is_guess, located })
         });
         located.collect()
     }
@@ -227,12 +227,14 @@ impl Answering {
         }
         let (mut in_parts, mut patches, mut patched_parts) = (Vec::new(), Vec::new(), Vec::new());
         for (read, ask) in read {
-            let is_again = ask.is_again;
+            let (is_again, is_guess) = (ask.is_again, ask.is_guess);
             match self.reply(read, ask) {
                 Reply::Whole(answer) => answers.push(Answer { is_again, ..answer }),
                 Reply::Patch(answer, patch) => patches.push((answer, patch)),
-                Reply::Parts(answer, located, base) => in_parts.push((answer, located, base)),
-                Reply::Patches(answer, located, older) => patched_parts.push((answer, located, older)),
+                Reply::Parts(answer, located, base) => in_parts.push((answer, located, base, is_guess)),
+                Reply::Patches(answer, located, older) => {
+                    patched_parts.push((answer, located, older, is_guess))
+                }
             }
         }
         self.say_answers(answers)?;
@@ -242,15 +244,15 @@ impl Answering {
             self.say(Message::Answers(Answers { answers: vec![answer] }))?;
             self.say_part(Delta { entry, ..Delta::default() }, patch)?;
         }
-        for (answer, located, older) in patched_parts {
+        for (answer, located, older, is_guess) in patched_parts {
             let entry = answer.entry;
             self.say(Message::Answers(Answers { answers: vec![answer] }))?;
-            self.say_patches(entry, &located, &older)?;
+            self.say_patches(entry, &located, &older, is_guess)?;
         }
-        for (answer, located, base) in in_parts {
+        for (answer, located, base, is_guess) in in_parts {
             let entry = answer.entry;
             self.say(Message::Answers(Answers { answers: vec![answer] }))?;
-            self.say_parts(entry, &located, &base)?;
+            self.say_parts(entry, &located, &base, is_guess)?;
         }
         Ok(())
     }

@@ -73,8 +73,18 @@ impl Answering {
         let mut asked = lock(&self.asked);
         let again = asked.iter_mut().filter_map(|(&entry, asked)| {
             let (inline, located) = (asked.beside.take()?, asked.located.clone());
-            let (base, older, in_parts) = (Vec::new(), None, false);
-            Some(Ask { entry, compare: false, inline, is_again: true, base, older, in_parts, located })
+            let (base, older, in_parts, is_guess) = (Vec::new(), None, false, false);
+            Some(Ask {
+                entry,
+                compare: false,
+                inline,
+                is_again: true,
+                base,
+                older,
+                in_parts,
+                is_guess,
+                located,
+            })
         });
         again.collect()
     }

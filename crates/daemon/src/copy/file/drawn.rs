@@ -2,6 +2,7 @@
 //! older version.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -11,11 +12,13 @@ use towpath_content::pieces::MIN_LOG2;
 use towpath_files::{FileError, RelPath, Staged, Stamp};
 use towpath_store::hash_open_file;
 
-use super::{CopyFile, Wanted};
+use super::{CopyFile, Note, Wanted};
+use crate::copy::beyond::Machine;
 use crate::copy::catalogue::{Present, Sought};
 use crate::copy::lookalikes::Found;
 use crate::copy::renames::WORTH_WAITING;
 use crate::lock::lock;
+use crate::placing::Placing;
 
 impl CopyFile {
     /// What another file of the destination may be like that has the same bytes; none for what replaces a file.
@@ -29,7 +32,7 @@ impl CopyFile {
         self.receiving.opened().map(|placing| &*placing.base)
     }
 
-    /// Another file of the destination may have its bytes, or most of them.
+    /// Another file may have its bytes, or most of them.
     pub fn set_found(&self, found: Found) {
         let _ = self.found.set(found);
     }
@@ -39,9 +42,9 @@ impl CopyFile {
         matches!(self.found.get(), Some(Found::Same(_)))
     }
 
-    /// Whether it is made of an older version that has another name.
-    pub fn has_renamed_base(&self) -> bool {
-        matches!(self.found.get(), Some(Found::Older(_)))
+    /// Whether what it is made of lies elsewhere, and may be quite another file.
+    pub fn has_guessed_base(&self) -> bool {
+        self.wanted.old.is_none() && matches!(self.found.get(), Some(Found::Older(_) | Found::Beyond(_)))
     }
 
     /// Makes it of that other file. False: that has other bytes.
@@ -74,18 +77,17 @@ impl CopyFile {
 
     /// The older version that it is to be made of by a delta, open, and its bytes. None where pieces of it
     /// are here already, from a copy that was interrupted.
-    pub fn base(&self) -> Option<(std::fs::File, u64)> {
-        let (path, old) = self.older_version().filter(|_| self.may_have_base())?;
-        let placing = self.receiving.opened()?;
-        let file = placing.destination.open_file(path, old).ok()?;
-        Some((file, old.size))
+    pub fn base(&self) -> Option<(File, u64)> {
+        let older = self.older_version().filter(|_| self.may_have_base())?;
+        Some((older.open(self.receiving.opened()?)?, older.size()))
     }
 
     /// What is probably an older version: what lies in its place, or else what was found for it.
-    fn older_version(&self) -> Option<(&RelPath, &Stamp)> {
+    fn older_version(&self) -> Option<OlderVersion<'_>> {
         match (&self.wanted.old, self.found.get()) {
-            (Some(old), _) => Some((&self.wanted.path, old)),
-            (None, Some(Found::Older(Present { path, stamp }))) => Some((path, stamp)),
+            (Some(stamp), _) => Some(OlderVersion::Within { path: &self.wanted.path, stamp }),
+            (None, Some(Found::Older(Present { path, stamp }))) => Some(OlderVersion::Within { path, stamp }),
+            (None, Some(Found::Beyond(file))) => Some(OlderVersion::Beyond(file)),
             (None, _) => None,
         }
     }
@@ -98,15 +100,13 @@ impl CopyFile {
 
     /// The name of the older version that is here. Reads that unless the index knows it.
     pub fn old_oid(&self) -> Option<Oid> {
-        let (path, old) = self.older_version().filter(|_| self.may_have_base())?;
-        let placing = self.receiving.opened()?;
-        let known = placing.known(path, old);
-        known.or_else(|| Some(placing.hash(path, old)?.oid))
+        let older = self.older_version().filter(|_| self.may_have_base())?;
+        older.oid(self.receiving.opened()?)
     }
 
     /// Bytes of the older version that is here, if there is one.
     pub fn old_size(&self) -> Option<u64> {
-        self.older_version().map(|(_, old)| old.size)
+        self.older_version().map(|older| older.size())
     }
 
     /// Its bytes come one part after the other.
@@ -159,5 +159,40 @@ impl CopyFile {
         if let Some(Err(error)) = staged.map(Staged::discard) {
             tracing::debug!(%error, "parts stay where they are");
         }
+    }
+}
+
+/// A file that is here.
+enum OlderVersion<'a> {
+    /// Its path is below the destination.
+    Within { path: &'a RelPath, stamp: &'a Stamp },
+    /// Its path is a whole one.
+    Beyond(&'a Present),
+}
+
+impl OlderVersion<'_> {
+    const fn size(&self) -> u64 {
+        match self {
+            Self::Within { stamp, .. } => stamp.size,
+            Self::Beyond(file) => file.stamp.size,
+        }
+    }
+
+    /// Opens it, if it is still what was seen.
+    fn open(&self, placing: &Placing<Note>) -> Option<File> {
+        match self {
+            Self::Within { path, stamp } => placing.destination.open_file(path, stamp).ok(),
+            Self::Beyond(file) => Machine::open()?.open_file(file),
+        }
+    }
+
+    /// The name of its content. Reads it unless the index knows that.
+    fn oid(&self, placing: &Placing<Note>) -> Option<Oid> {
+        let (whole, stamp) = match self {
+            Self::Within { path, stamp } => (placing.whole_path(path), *stamp),
+            Self::Beyond(file) => (file.path.below(Path::new("/")), &file.stamp),
+        };
+        let known = placing.known_at(&whole, stamp);
+        known.or_else(|| Some(hash_open_file(&self.open(placing)?, &whole).ok()?.oid))
     }
 }

@@ -152,6 +152,17 @@ fn messages() -> Vec<(&'static str, Message)> {
             }),
         ),
         (
+            "bases: of entry 305, of one part, of a file that may be quite another one",
+            Message::Bases(Bases {
+                bases: vec![Base {
+                    entry: 305,
+                    signatures: vec![json(b"one")],
+                    is_guess: true,
+                    ..Base::default()
+                }],
+            }),
+        ),
+        (
             "delta: the last bytes of a part of entry 303, packed",
             Message::Delta(Delta {
                 entry: 303,

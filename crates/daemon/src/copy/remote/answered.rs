@@ -125,9 +125,9 @@ impl RemoteSupplier {
         None
     }
 
-    /// Nothing was made of the older version of a file that has another name, if that is what it was to be made of.
+    /// Nothing was made of what was taken for an older version of a file, if that is what it was to be made of.
     pub(super) fn missed(&self, file: &CopyFile) {
-        if file.has_renamed_base() {
+        if file.has_guessed_base() {
             self.lookalikes.proved_older(false);
         }
     }

@@ -112,18 +112,18 @@ impl RemoteSupplier {
     }
 
     /// Files whose bytes may be here under other names are asked for by the names of their contents, and those of which an
-    /// older version has another name like those that have one in their place.
+    /// older version lies elsewhere like those that have one in their place.
     fn find_lookalikes(&self, asks: &mut Asks) {
         let files = self.files(&[&asks.entries[..], &asks.compare].concat());
         let (files, sought): (Vec<_>, Vec<_>) =
             files.iter().filter_map(|(entry, file)| Some(((*entry, file), file.sought()?))).unzip();
         let Some(root) = files.first().and_then(|(_, file)| file.root()) else { return };
-        let found = self.lookalikes.find(root, self.changed.network(), &sought);
+        let found = self.lookalikes.find(root, |bytes| self.changed.network_for(bytes), &sought);
         let (mut alike, mut older) = (Vec::new(), Vec::new());
         for ((entry, file), found) in files.into_iter().zip(found) {
             match &found {
                 Some(Found::Same(_)) => alike.push(entry),
-                Some(Found::Older(_)) => older.push(entry),
+                Some(Found::Older(_) | Found::Beyond(_)) => older.push(entry),
                 None => continue,
             }
             found.into_iter().for_each(|found| file.set_found(found));
@@ -151,7 +151,8 @@ impl RemoteSupplier {
                     bytes = 0;
                 }
                 bytes += signature.len() + BASE_COST;
-                bases.push(Base { entry: base.entry, signatures: vec![signature], ..Base::default() });
+                let Base { entry, is_guess, .. } = base;
+                bases.push(Base { entry, signatures: vec![signature], is_guess, ..Base::default() });
             }
         }
         if bases.is_empty() { Ok(()) } else { self.say(Message::Bases(Bases { bases })) }

@@ -1,0 +1,213 @@
+//! Files beyond the destination that may be older versions of new large ones: with the same path in a directory beside it, or
+//! with the same name near by.
+//!
+//! Looked at in a thread of its own, which is waited for a little: a disk that is asleep, or a dead server's, holds up nobody.
+//! What it tells proves nothing.
+
+use std::cmp::Reverse;
+use std::path::{Component, Path};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use towpath_content::tree::Kind;
+use towpath_files::{Found, RelPath, ScanOptions, SourceTree};
+use towpath_plugins::disk_search::Scope;
+
+use super::catalogue::{LARGE, Present, Sought};
+use super::file::is_file;
+use super::namesakes::Namesakes;
+use super::siblings::Siblings;
+
+/// What lies beyond the destination.
+pub struct Beyond {
+    /// None if it is not wanted, or kept somebody waiting.
+    places: Option<Arc<Places>>,
+}
+
+/// An older version, probably; its path is a whole one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outside {
+    /// It has the same path in a directory beside the destination.
+    Beside(Present),
+    /// It has the same name.
+    Namesake(Present),
+}
+
+/// How long somebody waits.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// For all of it.
+    pub whole: Duration,
+    /// For a walk around.
+    pub walk: Duration,
+}
+
+/// Where to look.
+struct Places {
+    scope: Scope,
+    machine: OnceLock<Option<Machine>>,
+    siblings: OnceLock<Siblings>,
+    namesakes: OnceLock<Namesakes>,
+}
+
+impl Beyond {
+    /// Nothing was looked at yet, and nothing will be outside `scope`.
+    pub fn new(scope: Option<Scope>) -> Self {
+        let places = |scope| Places {
+            scope,
+            machine: OnceLock::new(),
+            siblings: OnceLock::new(),
+            namesakes: OnceLock::new(),
+        };
+        let scope = scope.filter(|scope| scope.beyond_destination);
+        Self { places: scope.map(places).map(Arc::new) }
+    }
+
+    /// For each of these files what may be its older version beyond `root`.
+    pub fn find(&mut self, root: &Path, files: &[Sought<'_>], patience: Patience) -> Vec<Option<Outside>> {
+        let nothing = || vec![None; files.len()];
+        let Some(places) = self.places.clone().filter(|_| files.iter().any(|file| file.size >= LARGE)) else {
+            return nothing();
+        };
+        let sought: Vec<_> = files.iter().map(|file| (file.path.clone(), file.size)).collect();
+        let (root, until) = (root.to_owned(), Instant::now() + patience.walk);
+        let (done, found) = channel();
+        let looking = move || {
+            let found = sought.iter().map(|(path, size)| places.find(&root, path, *size, until));
+            // Nobody may wait any more.
+            let _ = done.send(found.collect());
+        };
+        // Without a thread the channel closes.
+        let _ = std::thread::Builder::new().name("beyond".into()).spawn(looking);
+        found.recv_timeout(patience.whole).unwrap_or_else(|_| {
+            self.places = None;
+            nothing()
+        })
+    }
+}
+
+impl Places {
+    fn find(&self, root: &Path, path: &RelPath, size: u64, until: Instant) -> Option<Outside> {
+        if size < LARGE {
+            return None;
+        }
+        let machine = self.machine.get_or_init(Machine::open).as_ref()?;
+        let siblings = self.siblings.get_or_init(|| Siblings::of(machine, root));
+        if let Some(found) = siblings.find(machine, path, size) {
+            return Some(Outside::Beside(found));
+        }
+        let namesakes = self.namesakes.get_or_init(|| Namesakes::near(&self.scope, until));
+        namesakes.find(machine, path.split()?.1, size).map(Outside::Namesake)
+    }
+}
+
+/// All files of this machine, by their whole paths, no part of which is a symbolic link.
+pub struct Machine(SourceTree);
+
+impl Machine {
+    /// None if its root can't be read.
+    pub fn open() -> Option<Self> {
+        SourceTree::open(Path::new("/")).ok().map(Self)
+    }
+
+    /// The regular file at a path.
+    pub fn look(&self, path: RelPath) -> Option<Present> {
+        let found = self.found(&path).filter(|found| is_file(&found.entry.kind))?;
+        Some(Present { path, stamp: found.stamp })
+    }
+
+    /// The file system that a directory lies in.
+    pub fn device(&self, dir: &Path) -> Option<u64> {
+        let found = self.found(&from_root(dir)?).filter(|found| found.entry.kind == Kind::Directory)?;
+        Some(found.stamp.device)
+    }
+
+    /// Opens a file, if it is still what was seen.
+    pub fn open_file(&self, file: &Present) -> Option<std::fs::File> {
+        self.0.open_file(&file.path, &file.stamp).ok()
+    }
+
+    fn found(&self, path: &RelPath) -> Option<Found> {
+        self.0.look(path, &ScanOptions { files: false, ..ScanOptions::default() }).ok()
+    }
+}
+
+/// An absolute path from the machine's root.
+pub fn from_root(path: &Path) -> Option<RelPath> {
+    let mut components = path.components();
+    if components.next() != Some(Component::RootDir) {
+        return None;
+    }
+    RelPath::new(components.map(|name| name.as_os_str().as_encoded_bytes())).ok()
+}
+
+/// Of some files the one nearest in size, and of several the latest.
+pub fn nearest(files: impl Iterator<Item = Present>, size: u64) -> Option<Present> {
+    files.min_by_key(|found| (found.stamp.size.abs_diff(size), Reverse(found.stamp.modified)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::catalogue::tests::{at, path_of};
+    use super::*;
+
+    const LONG: Patience = Patience { whole: Duration::from_secs(60), walk: Duration::from_secs(2) };
+    const NONE: Patience = Patience { whole: Duration::ZERO, walk: Duration::ZERO };
+
+    fn place(root: &Path, path: &str) {
+        fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+        fs::File::create(root.join(path)).unwrap().set_len(LARGE).unwrap();
+    }
+
+    fn sought(path: &RelPath, size: u64) -> Sought<'_> {
+        Sought { path, size, modified: at(0) }
+    }
+
+    fn scope(start: &Path, beyond_destination: bool) -> Scope {
+        Scope { start: start.to_owned(), beyond_destination, ..Scope::default() }
+    }
+
+    #[test]
+    fn the_same_path_beside_the_destination_comes_before_the_same_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        ["new/x", "old/a/file 1", "far/off/file 1", "far/off/file 2"]
+            .iter()
+            .for_each(|path| place(&root, path));
+        let new = root.join("new");
+        let mut beyond = Beyond::new(Some(scope(&new, true)));
+        let whole = |path: &str| from_root(&root.join(path)).unwrap();
+        let paths = ["a/file 1", "a/file 2", "a/no file has such a name", "a/file 1"].map(path_of);
+        let files = [LARGE, LARGE, LARGE, LARGE - 1];
+        let files: Vec<_> = paths.iter().zip(files).map(|(path, size)| sought(path, size)).collect();
+        let found = beyond.find(&new, &files, LONG);
+        let expected =
+            [Some((true, whole("old/a/file 1"))), Some((false, whole("far/off/file 2"))), None, None];
+        let found = found.into_iter().map(|found| match found? {
+            Outside::Beside(file) => Some((true, file.path)),
+            Outside::Namesake(file) => Some((false, file.path)),
+        });
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+        for scope in [None, Some(scope(&new, false))] {
+            assert_eq!(Beyond::new(scope).find(&new, &files[..1], LONG), [None], "nothing beyond is wanted");
+        }
+    }
+
+    #[test]
+    fn whoever_keeps_somebody_waiting_is_not_asked_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        ["old/file", "new/file"].iter().for_each(|path| place(&root, path));
+        let (path, new) = (path_of("file"), root.join("new"));
+        let files = [sought(&path, LARGE)];
+        let mut beyond = Beyond::new(Some(scope(&new, true)));
+        // A thread takes longer to begin.
+        assert_eq!(beyond.find(&new, &files, NONE), [None]);
+        assert_eq!(beyond.find(&new, &files, LONG), [None]);
+        let patience = Patience { walk: Duration::ZERO, ..LONG };
+        assert!(Beyond::new(Some(scope(&new, true))).find(&new, &files, patience)[0].is_some());
+    }
+}
