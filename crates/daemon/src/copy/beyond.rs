@@ -204,8 +204,19 @@ mod tests {
         let (path, new) = (path_of("file"), root.join("new"));
         let files = [sought(&path, LARGE)];
         let mut beyond = Beyond::new(Some(scope(&new, true)));
-        // A thread takes longer to begin.
+        let (places, (begin, begun), (end, ended)) =
+            (beyond.places.clone().unwrap(), channel::<()>(), channel::<()>());
+        let sleeping = std::thread::spawn(move || {
+            places.machine.get_or_init(|| {
+                begin.send(()).unwrap();
+                let _ = ended.recv();
+                Machine::open()
+            });
+        });
+        begun.recv().unwrap();
         assert_eq!(beyond.find(&new, &files, NONE), [None]);
+        drop(end);
+        sleeping.join().unwrap();
         assert_eq!(beyond.find(&new, &files, LONG), [None]);
         let patience = Patience { walk: Duration::ZERO, ..LONG };
         assert!(Beyond::new(Some(scope(&new, true))).find(&new, &files, patience)[0].is_some());
