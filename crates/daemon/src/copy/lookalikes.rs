@@ -46,8 +46,8 @@ const BLIND_WALK: Duration = Duration::from_millis(200);
 pub enum Found {
     /// It may have the same content.
     Same(Present),
-    /// It may be an older version.
-    Older(Present),
+    /// It may be an older version, for what their paths have in common.
+    Older(Present, Kin),
     /// The same, somewhere beyond the destination: its path is a whole one.
     Beyond(Present),
 }
@@ -151,12 +151,12 @@ impl Lookalikes {
         }
         let within = catalogue.and_then(|catalogue| catalogue.older(file));
         let older = match (within, outside) {
-            (Some((found, Kin::Renumbered)), _) => Some((Found::Older(found.clone()), None)),
+            (Some((found, kin @ Kin::Renumbered)), _) => Some((Found::Older(found.clone(), kin), None)),
             (_, Some(Outside::Beside(found))) => Some((Found::Beyond(found), None)),
             (Some((_, Kin::Numbered | Kin::Neighbour)) | None, Some(Outside::Namesake(found))) => {
                 Some((Found::Beyond(found), Some(WEAK_OLDER)))
             }
-            (Some((found, _)), _) => Some((Found::Older(found.clone()), Some(WEAK_OLDER))),
+            (Some((found, kin)), _) => Some((Found::Older(found.clone(), kin), Some(WEAK_OLDER))),
             (None, None) => None,
         };
         if let Some((found, weak)) = older
@@ -298,7 +298,7 @@ mod tests {
             );
             let given = given.map(|found| match found {
                 Found::Same(present) => (true, present.path),
-                Found::Older(present) | Found::Beyond(present) => (false, present.path),
+                Found::Older(present, _) | Found::Beyond(present) => (false, present.path),
             });
             assert_eq!(given, expected.map(|(is_same, path)| (is_same, path_of(path))), "{path}");
         }
@@ -326,7 +326,7 @@ mod tests {
             let outside = outside.map(|outside| outside(present));
             let found = Lookalikes::new(None).guess(here.as_ref(), &sought, outside);
             assert_eq!(matches!(found, Some(Found::Beyond(_))), is_beyond, "{what}");
-            assert_eq!(matches!(found, Some(Found::Older(_))), !is_beyond && found.is_some(), "{what}");
+            assert_eq!(matches!(found, Some(Found::Older(..))), !is_beyond && found.is_some(), "{what}");
         }
     }
 

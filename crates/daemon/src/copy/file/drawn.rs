@@ -14,7 +14,7 @@ use towpath_store::hash_open_file;
 
 use super::{CopyFile, Note, Wanted};
 use crate::copy::beyond::Machine;
-use crate::copy::catalogue::{Present, Sought};
+use crate::copy::catalogue::{Kin, LARGE, Present, Sought};
 use crate::copy::lookalikes::Found;
 use crate::copy::renames::WORTH_WAITING;
 use crate::lock::lock;
@@ -42,9 +42,16 @@ impl CopyFile {
         matches!(self.found.get(), Some(Found::Same(_)))
     }
 
-    /// Whether what it is made of lies elsewhere, and may be quite another file.
+    /// Whether what it is made of does not lie in its place, but was found.
+    pub fn has_found_base(&self) -> bool {
+        self.wanted.old.is_none() && matches!(self.found.get(), Some(Found::Older(..) | Found::Beyond(_)))
+    }
+
+    /// Whether that may be quite another file, and searching would be worth more than a delta that saves little: not for a
+    /// small file, nor for one of a tree whose directory has another number.
     pub fn has_guessed_base(&self) -> bool {
-        self.wanted.old.is_none() && matches!(self.found.get(), Some(Found::Older(_) | Found::Beyond(_)))
+        let is_likely = matches!(self.found.get(), Some(Found::Older(_, Kin::Renumbered)));
+        self.has_found_base() && self.size() >= LARGE && !is_likely
     }
 
     /// Makes it of that other file. False: that has other bytes.
@@ -86,7 +93,9 @@ impl CopyFile {
     fn older_version(&self) -> Option<OlderVersion<'_>> {
         match (&self.wanted.old, self.found.get()) {
             (Some(stamp), _) => Some(OlderVersion::Within { path: &self.wanted.path, stamp }),
-            (None, Some(Found::Older(Present { path, stamp }))) => Some(OlderVersion::Within { path, stamp }),
+            (None, Some(Found::Older(Present { path, stamp }, _))) => {
+                Some(OlderVersion::Within { path, stamp })
+            }
             (None, Some(Found::Beyond(file))) => Some(OlderVersion::Beyond(file)),
             (None, _) => None,
         }

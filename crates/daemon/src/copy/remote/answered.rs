@@ -127,7 +127,7 @@ impl RemoteSupplier {
 
     /// Nothing was made of what was taken for an older version of a file, if that is what it was to be made of.
     pub(super) fn missed(&self, file: &CopyFile) {
-        if file.has_guessed_base() {
+        if file.has_found_base() {
             self.lookalikes.proved_older(false);
         }
     }

@@ -74,7 +74,7 @@ impl RemoteSupplier {
         self.progress.with(|progress| progress.expected += file.size());
         self.progress.brought(&LOCAL.into(), file.size());
         self.changed.saved(file.size());
-        if file.has_guessed_base() {
+        if file.has_found_base() {
             self.lookalikes.proved_older(true);
         }
         self.finish_delta(file, oid);
@@ -142,7 +142,7 @@ impl RemoteSupplier {
         }
         let came = came.min(content.len() as u64);
         // Of several parts the first one tells.
-        if offset == 0 && file.has_guessed_base() {
+        if offset == 0 && file.has_found_base() {
             self.lookalikes.proved_older(came <= content.len() as u64 / 2);
         }
         self.progress.brought(&self.source, came);

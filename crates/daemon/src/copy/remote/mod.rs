@@ -123,7 +123,7 @@ impl RemoteSupplier {
         for ((entry, file), found) in files.into_iter().zip(found) {
             match &found {
                 Some(Found::Same(_)) => alike.push(entry),
-                Some(Found::Older(_) | Found::Beyond(_)) => older.push(entry),
+                Some(Found::Older(..) | Found::Beyond(_)) => older.push(entry),
                 None => continue,
             }
             found.into_iter().for_each(|found| file.set_found(found));
