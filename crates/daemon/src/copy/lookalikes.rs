@@ -38,7 +38,9 @@ const SHARE: f64 = 0.1;
 /// at most so long, and so long where it is not known how fast it comes.
 const PATIENCE: Duration = Duration::from_secs(1);
 const BLIND_PATIENCE: Duration = Duration::from_millis(100);
-/// How long that waits for a walk around the destination besides.
+/// How long that waits for a walk around the destination besides: this part of the time that the fastest slow network
+/// would take, as all of it is lost where nothing is found, and at most so long.
+const BLIND_SHARE: f64 = 0.03;
 const BLIND_WALK: Duration = Duration::from_millis(200);
 
 /// What a file of the destination may be to a new one.
@@ -226,7 +228,7 @@ impl Drop for Lookalikes {
 /// an end: where it is not known how fast they come, as long as suits the fastest network that is slow. Pure.
 fn patience(bytes: u64, network: Network) -> Patience {
     if network.rate <= 0.0 {
-        let walk = Network::shortest_for(bytes).mul_f64(SHARE).min(BLIND_WALK);
+        let walk = Network::shortest_for(bytes).mul_f64(BLIND_SHARE).min(BLIND_WALK);
         return Patience { whole: BLIND_PATIENCE + walk, walk };
     }
     let takes = Duration::try_from_secs_f64(SHARE * bytes as f64 / network.rate);
@@ -247,7 +249,7 @@ mod tests {
     #[test]
     fn a_table_of_patience() {
         for (bytes, rate, whole, walk) in [
-            (1_000_000, 0.0, 103, 3),
+            (1_000_000, 0.0, 101, 1),
             (u64::MAX, 0.0, 300, 200),
             (1_000_000, 1e6, 100, 50),
             (1, 1e6, 0, 0),

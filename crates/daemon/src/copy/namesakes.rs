@@ -1,74 +1,90 @@
-//! Large files near the destination, by their names, as far as a short walk outward finds them: the search for chunks goes on
+//! Files near the destination, by their names, as far as a short walk outward finds them: the search for chunks goes on
 //! from there.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
+use std::hash::{BuildHasher, RandomState};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
-use towpath_files::is_temporary_name;
+use rustix::fs::FileType;
 use towpath_plugins::disk_search::scope::Mounts;
-use towpath_plugins::disk_search::{Cancel, Directory, Listing, Scope, stat};
+use towpath_plugins::disk_search::{Directory, Opened, Scope};
 
 use super::beyond::{Machine, from_root, nearest};
-use super::catalogue::{LARGE, Present, may_be_version};
+use super::catalogue::{Present, may_be_version};
 
-/// Directories that wait to be looked into, and files that are kept in mind.
-const MOST: usize = 100_000;
+/// Directories, and names, that are kept in mind: some ten megabytes.
+const MOST_DIRECTORIES: usize = 100_000;
+const MOST_NAMES: usize = 500_000;
+/// Files of one name that are looked at, the nearest first.
+const MOST_ALIKE: usize = 256;
+/// Names between two looks at the clock.
+const LOOK: usize = 256;
 
 /// See the head of this module.
 #[derive(Default)]
 pub struct Namesakes {
-    files: HashMap<Vec<u8>, Vec<(PathBuf, u64)>>,
-    count: usize,
+    directories: Vec<Arc<Path>>,
+    /// The hash of a name, and the directory it is in, in order: most of them nobody asks for.
+    names: Vec<(u64, u32)>,
+    hasher: RandomState,
 }
 
 impl Namesakes {
     /// Looks into directories of `scope`, nearest first, until a moment has come.
     pub fn near(scope: &Scope, until: Instant) -> Self {
-        let (mut near, mut seen) = (Self::default(), HashSet::new());
-        for beginning in scope.outward(&Mounts::read().unwrap_or_default()) {
-            let mut next = VecDeque::from([Directory::start(&beginning.path)]);
-            while let Some(directory) = next.pop_front() {
-                if Instant::now() >= until || near.count >= MOST {
-                    return near;
-                }
-                near.look_into(&directory, until, &mut seen, &mut next);
-            }
-        }
+        let mut near = Self::default();
+        near.walk(scope, until);
+        near.names.sort_unstable();
         near
     }
 
-    fn look_into(
-        &mut self,
-        directory: &Directory,
-        until: Instant,
-        seen: &mut HashSet<(u64, u64)>,
-        next: &mut VecDeque<Directory>,
-    ) {
-        let leave_out = |name: &OsStr| is_temporary_name(name.as_bytes());
-        let mut is_first = true;
-        let mut each = |listing: Listing| {
-            if std::mem::take(&mut is_first) && !seen.insert(listing.identity) {
-                return false;
+    fn walk(&mut self, scope: &Scope, until: Instant) {
+        let mut seen = HashSet::new();
+        for beginning in scope.outward(&Mounts::read().unwrap_or_default()) {
+            let mut next = VecDeque::from([Directory::start(&beginning.path)]);
+            while let Some(directory) = next.pop_front() {
+                if Instant::now() >= until || self.directories.len() >= MOST_DIRECTORIES {
+                    return;
+                }
+                // What can't be read is no help, and that is all.
+                let Ok(opened) = Opened::open(&directory) else { continue };
+                if seen.insert(opened.identity()) {
+                    self.directories.push(directory.path);
+                    self.look_into(&opened, until, &mut next);
+                }
             }
-            let room = MOST.saturating_sub(next.len());
-            next.extend(listing.directories.into_iter().take(room));
-            for file in listing.files.into_iter().filter(|file| file.stamp.size >= LARGE) {
-                let (path, size) = (file.path(), file.stamp.size);
-                self.files.entry(file.name.as_bytes().to_vec()).or_default().push((path, size));
-                self.count += 1;
+        }
+    }
+
+    fn look_into(&mut self, directory: &Opened, until: Instant, next: &mut VecDeque<Directory>) {
+        let here = self.directories.len() as u32 - 1;
+        // What can't be read to its end is as good as what was read of it.
+        let _ = directory.names(&mut |name, kind| {
+            if kind.is_dir() {
+                if next.len() < MOST_DIRECTORIES {
+                    next.push_back(directory.below(name));
+                }
+            } else if kind.is_file() || kind == FileType::Unknown {
+                self.names.push((self.hasher.hash_one(name), here));
             }
-            Instant::now() < until
-        };
-        // What can't be read is no help, and that is all.
-        let _ = stat(directory, &leave_out, &Cancel::default(), &mut each);
+            let count = self.names.len();
+            count < MOST_NAMES && (!count.is_multiple_of(LOOK) || Instant::now() < until)
+        });
     }
 
     /// Of the files with this name the one nearest in size.
     pub fn find(&self, machine: &Machine, name: &[u8], size: u64) -> Option<Present> {
-        let fitting = self.files.get(name)?.iter().filter(|(_, old)| may_be_version(*old, size));
-        nearest(fitting.filter_map(|(path, _)| machine.look(from_root(path)?)), size)
+        let name = OsStr::from_bytes(name);
+        let hash = self.hasher.hash_one(name);
+        let first = self.names.partition_point(|(other, _)| *other < hash);
+        let alike = self.names[first..].iter().take_while(|(other, _)| *other == hash).take(MOST_ALIKE);
+        let found = alike.filter_map(|(_, directory)| {
+            machine.look(from_root(&self.directories[*directory as usize].join(name))?)
+        });
+        nearest(found.filter(|file| may_be_version(file.stamp.size, size)), size)
     }
 }

@@ -42,7 +42,7 @@ pub use executor::{Event, Executor, Finished, InFlight, Limits, Operation, Opera
 pub use hash::{HashOutcome, Occasion, hash, whole_as_chunk};
 pub use open::read;
 pub use scope::Scope;
-pub use stat::{Candidate, Directory, Listing, stat};
+pub use stat::{Candidate, Directory, Listing, Opened, stat};
 
 /// How often someone who waits looks whether it was cancelled.
 const PATIENCE: Duration = Duration::from_millis(50);
