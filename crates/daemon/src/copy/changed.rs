@@ -18,8 +18,8 @@ use towpath_content::Oid;
 use super::deltas;
 use super::file::CopyFile;
 use super::finer;
-use super::incoming::{Incoming, apply_patch, read};
-use super::message::{Base, violation};
+use super::incoming::{Incoming, apply_patch, read, sign_part};
+use super::message::{Answer, Base, violation};
 use super::network::Network;
 use super::patches;
 use crate::lock::lock;
@@ -65,6 +65,8 @@ pub struct Told {
     bytes: u64,
     /// Its name, if that was told instead.
     pub oid: Option<Oid>,
+    /// Signatures of its parts that follow the ask.
+    pub ahead: u64,
 }
 
 impl Changed {
@@ -132,7 +134,6 @@ impl Changed {
         let network = self.network_for(old_bytes);
         let (hits, misses) = (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed));
         let may_name = !must_sign && misses < MISSES + hits;
-        let in_two_steps = network.likes_outlines();
         let signed = files.par_iter().with_max_len(4).filter_map(|(entry, file)| {
             let new = file.wanted().size;
             let old = file.old_size().filter(|old| network.likes_name(*old, new))?;
@@ -144,16 +145,18 @@ impl Changed {
                 && patches::parts(old, new).is_some()
                 && let Some(oid) = file.old_oid()
             {
-                lock(&self.signed).insert(*entry, Told { bytes: 0, oid: Some(oid) });
+                lock(&self.signed).insert(*entry, Told { oid: Some(oid), ..Told::default() });
                 let oid = Bytes::copy_from_slice(&oid.to_bytes());
                 return Some(Base { entry: *entry, oid, in_parts: true, is_guess, ..Base::default() });
             }
-            let signatures =
-                if network.likes_delta(old, new) { sign(file, old, in_two_steps)? } else { return None };
-            let bytes = signatures.iter().map(|signature| signature.len() as u64).sum();
-            lock(&self.signed).insert(*entry, Told { bytes, oid: None });
+            if !network.likes_delta(old, new) {
+                return None;
+            }
+            let base = base_of(file, old, &network)?;
+            let bytes = base.signature.len() as u64;
+            lock(&self.signed).insert(*entry, Told { bytes, oid: None, ahead: base.ahead.into() });
             self.outstanding.fetch_add(bytes, Ordering::Relaxed);
-            Some(Base { entry: *entry, signatures, is_guess, ..Base::default() })
+            Some(Base { entry: *entry, is_guess, ..base })
         });
         signed.collect()
     }
@@ -185,15 +188,15 @@ impl Changed {
         apply_patch(&base, old, file.size(), patch)
     }
 
-    /// A file begins to come in parts, or as one patch.
+    /// A file begins to come in parts, or as one patch. So many parts of its base were `signed`.
     pub fn begin(
         &self,
         file: Arc<CopyFile>,
         oid: Oid,
-        parts: u32,
-        is_patch: bool,
+        answer: &Answer,
+        signed: u64,
     ) -> Result<Option<Incoming>, ApiError> {
-        let (parts, size) = (u64::from(parts), file.size());
+        let (parts, is_patch, size) = (u64::from(answer.parts), answer.is_patch, file.size());
         let is_possible = match (is_patch, parts) {
             (true, 1) => patches::may_be_whole(0, size),
             (true, _) => deltas::part(size, parts, 0).is_some(),
@@ -206,7 +209,35 @@ impl Changed {
         if is_patch && parts > 1 && patches::parts(old, size) != Some(parts) {
             return Err(violation("more or fewer parts than a patch has"));
         }
-        Ok(Some(Incoming::new(file, oid, (base, old), parts, is_patch)))
+        Ok(Some(Incoming::new(file, oid, (base, old), (parts, signed), is_patch)))
+    }
+
+    /// The signatures that follow an ask for a file at once, one after the other: the first one is on its way while the second
+    /// one is made. Blocks.
+    pub fn sign_first(
+        &self,
+        base: &Base,
+        file: &CopyFile,
+        mut say: impl FnMut(Bytes) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        let (in_steps, new) = (self.network().likes_outlines(), file.wanted().size);
+        for index in 0..base.ahead {
+            let sign = |(old, size)| sign_part(&old, size, new, base.parts.into(), index.into(), in_steps);
+            let signature = Bytes::from(file.base().and_then(sign).unwrap_or_default());
+            // Unless it was answered by now.
+            if let Some(told) = lock(&self.signed).get_mut(&base.entry) {
+                told.bytes += signature.len() as u64;
+                self.outstanding.fetch_add(signature.len() as u64, Ordering::Relaxed);
+            }
+            say(signature)?;
+        }
+        Ok(())
+    }
+
+    /// The signature of the next part of a file.
+    pub fn sign_next(&self, incoming: &mut Incoming) -> Result<Bytes, ApiError> {
+        let signature = incoming.sign_next(self.network().likes_outlines())?;
+        Ok(signature.unwrap_or_default().into())
     }
 
     /// A file was made of its older version.
@@ -225,18 +256,16 @@ impl Changed {
     }
 }
 
-fn sign(file: &CopyFile, old: u64, in_two_steps: bool) -> Option<Vec<Bytes>> {
-    let new = file.wanted().size;
+/// A file's signature, or its parts, which are signed later.
+fn base_of(file: &CopyFile, old: u64, network: &Network) -> Option<Base> {
+    let (base, new) = (file.base()?.0, file.wanted().size);
     let parts = deltas::parts(old, new)?;
-    let (base, _) = file.base()?;
-    (0..parts)
-        .into_par_iter()
-        .map(|index| {
-            let target = deltas::part(new, parts, index)?;
-            let bytes = read(&base, &deltas::part(old, parts, index)?)?;
-            deltas::sign(&bytes, old, target.end - target.start, in_two_steps).map(Bytes::from)
-        })
-        .collect()
+    if parts > 1 {
+        let parts = parts as u32;
+        return Some(Base { parts, ahead: network.signatures_ahead().min(parts), ..Base::default() });
+    }
+    let signature = sign_part(&base, old, new, 1, 0, network.likes_outlines())?;
+    Some(Base { signature: signature.into(), ..Base::default() })
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@ use towpath_plugins::packing;
 
 /// Bytes of a part, at most.
 pub const PART: u64 = MAX_TARGET_LEN as u64;
+/// Bytes of most parts: the literals of the first one travel while others are signed. What moved from one to another is a
+/// literal, so that shorter ones would cost more than they save.
+const USUAL_PART: u64 = PART / 2;
 /// Parts of a file: a larger one comes as pieces, or as chunks if those are found.
 pub const MAX_PARTS: u64 = 16;
 /// Bytes of the shortest block: of a shorter one the sum is dearer than packed bytes.
@@ -28,7 +31,9 @@ const MOST_UNPACKED: u64 = 2 * PART;
 
 /// Into how many parts a file is cut; none if it is too large.
 pub fn parts(old: u64, new: u64) -> Option<u64> {
-    Some(old.max(new).div_ceil(PART).max(1)).filter(|count| *count <= MAX_PARTS)
+    let larger = old.max(new);
+    let fewest = larger.div_ceil(PART).max(1);
+    (fewest <= MAX_PARTS).then(|| larger.div_ceil(USUAL_PART).clamp(fewest, MAX_PARTS))
 }
 
 /// One of `count` parts of a file; `None` if it is too long to be held.
@@ -96,9 +101,10 @@ mod tests {
     fn parts_cover_a_file_without_gaps() {
         for (old, new, count) in [
             (0, 0, Some(1)),
-            (1, PART, Some(1)),
-            (1, PART + 1, Some(2)),
-            (3 * PART, 5, Some(3)),
+            (1, USUAL_PART, Some(1)),
+            (1, USUAL_PART + 1, Some(2)),
+            (3 * PART, 5, Some(6)),
+            (9 * PART, 5, Some(MAX_PARTS)),
             (MAX_PARTS * PART, 0, Some(MAX_PARTS)),
             (MAX_PARTS * PART + 1, 0, None),
             (0, u64::MAX, None),

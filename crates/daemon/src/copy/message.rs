@@ -166,7 +166,7 @@ pub struct Asks {
 /// Older versions of files that are about to be asked for.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Bases {
-    /// Several of one entry add up.
+    /// One of each entry.
     #[prost(message, repeated, tag = "1")]
     pub bases: Vec<Base>,
 }
@@ -177,9 +177,9 @@ pub struct Base {
     /// The entry.
     #[prost(uint64, tag = "1")]
     pub entry: u64,
-    /// A signature for each of its parts, in order.
-    #[prost(bytes = "bytes", repeated, tag = "2")]
-    pub signatures: Vec<Bytes>,
+    /// Its signature, if it has one part.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub signature: Bytes,
     /// Instead: the OID of it, in its bytes' form, in case the sender has it too.
     #[prost(bytes = "bytes", tag = "3")]
     pub oid: Bytes,
@@ -189,6 +189,12 @@ pub struct Base {
     /// It lies elsewhere and may be quite another file: no delta should come that saves little.
     #[prost(bool, tag = "5")]
     pub is_guess: bool,
+    /// Instead: it has so many parts, whose signatures follow the ask as [`Finer`].
+    #[prost(uint32, tag = "6")]
+    pub parts: u32,
+    /// Said with `parts`: so many of them follow at once, the others when a part is said that wants one.
+    #[prost(uint32, tag = "7")]
+    pub ahead: u32,
 }
 
 /// A run of the bytes of a delta.
@@ -209,22 +215,29 @@ pub struct Delta {
     /// No more of the file comes so: the receiver should fetch it.
     #[prost(bool, tag = "5")]
     pub is_given_up: bool,
-    /// Said with the last: the delta has no literals. They come behind the other parts, in the order of these,
-    /// each as a delta of what the receiver signs in answer.
+    /// Said with the last: the delta has no literals. They come later, in the order of the outlines, each as a delta of
+    /// what the receiver signs in answer.
     #[prost(bool, tag = "6")]
     pub is_outline: bool,
     /// Said with an outline: so many more of this part may follow, each of the literals of the one before.
     #[prost(uint32, tag = "7")]
     pub further: u32,
+    /// Said with the last: it is of the literals of the first outline that waits for its own, not of the next part.
+    #[prost(bool, tag = "8")]
+    pub is_rest: bool,
+    /// Said with the last: the receiver should tell the signature of the next part whose one was not told.
+    #[prost(bool, tag = "9")]
+    pub wants_next: bool,
 }
 
-/// The answer to an outline.
+/// One more signature, which an outline or a part needs.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Finer {
     /// The entry.
     #[prost(uint64, tag = "1")]
     pub entry: u64,
-    /// The signature of what the outline does not copy; none: no more of the file should come so.
+    /// The signature of what the outline does not copy, or of the next part whose one was not told; none: no more of the
+    /// file should come so.
     #[prost(bytes = "bytes", tag = "2")]
     pub signature: Bytes,
 }

@@ -23,6 +23,10 @@ const FAR: Duration = Duration::from_millis(4);
 const SLOW_THOUGH_NEAR: f64 = 10e6;
 /// Below this rate 20 ms, a usual round trip, are fewer than 80 KB.
 const SLOW_FOR_OUTLINES: f64 = 4e6;
+/// How long a part's signature is on its way where the network is rather fast for deltas: some 20 KB.
+const PER_SIGNATURE: Duration = Duration::from_millis(50);
+/// Signatures that are told before anything comes.
+const MOST_AHEAD: u32 = 8;
 /// A file of fewer bytes is not asked for by its base's signature, which is hardly less ...
 const LEAST_SIGNED: u64 = 2 << 10;
 /// ... nor one of fewer by its base's name: packed with others it is hardly more.
@@ -65,6 +69,13 @@ impl Network {
         self.is_slow() && self.rate < SLOW_FOR_OUTLINES
     }
 
+    /// How many signatures of a file's parts are told before anything comes of the first: the next ones are on their way when
+    /// that is answered, but the answer to it has to wait for few.
+    pub fn signatures_ahead(&self) -> u32 {
+        let round_trips = self.round_trip.as_millis() / PER_SIGNATURE.as_millis();
+        u32::try_from(round_trips).unwrap_or(MOST_AHEAD).saturating_add(2).min(MOST_AHEAD)
+    }
+
     /// Whether a file of `new` bytes should be asked for as a delta of one of `old`.
     pub fn likes_delta(&self, old: u64, new: u64) -> bool {
         self.likes_name(old, new) && old.min(new) >= LEAST_SIGNED
@@ -101,6 +112,14 @@ mod tests {
             assert_eq!(network.pack_level(), level, "{what}");
             assert_eq!(network.likes_delta(10_000, 10_000), level.is_some(), "{what}");
             assert_eq!(network.likes_outlines(), level == Some(9), "{what}");
+        }
+    }
+
+    #[test]
+    fn more_signatures_go_ahead_the_longer_an_answer_takes() {
+        for (round_trip, ahead) in [(0, 2), (40, 2), (50, 3), (200, 6), (10_000, MOST_AHEAD)] {
+            let network = Network { rate: 1e6, round_trip: Duration::from_millis(round_trip) };
+            assert_eq!(network.signatures_ahead(), ahead, "{round_trip}");
         }
     }
 

@@ -26,6 +26,21 @@ const READ_AT_ONCE: u64 = 1 << 20;
 /// A longer delta does not go with its file's name.
 const MOST_WITH_NAME: usize = 64 << 10;
 
+/// What the receiver signs.
+pub enum Signed {
+    /// A file in one part, so.
+    Whole(Bytes),
+    /// One in so many parts, of which so many `ahead`, the others when it is their turn.
+    InParts { parts: u64, ahead: u64 },
+}
+
+impl Signed {
+    /// In how many.
+    pub const fn parts(&self) -> u64 {
+        if let Self::InParts { parts, .. } = self { *parts } else { 1 }
+    }
+}
+
 /// What the receiver asks for.
 pub struct Ask {
     /// Which entry of the tree.
@@ -36,8 +51,8 @@ pub struct Ask {
     pub inline: u64,
     /// It was answered before, over a connection that was lost.
     pub is_again: bool,
-    /// The receiver's signatures of an older version's parts; none if it has none.
-    pub base: Vec<Bytes>,
+    /// What the receiver signs of an older version, if it has one.
+    pub base: Option<Signed>,
     /// The name of an older version that the receiver has.
     pub older: Option<Oid>,
     /// A patch of that may come in parts.
@@ -49,9 +64,14 @@ pub struct Ask {
 }
 
 impl Ask {
+    /// Bytes of the signature that came before it.
+    pub fn signature_len(&self) -> usize {
+        if let Some(Signed::Whole(signature)) = &self.base { signature.len() } else { 0 }
+    }
+
     /// Whether it is wanted as a delta.
     pub const fn has_base(&self) -> bool {
-        !self.base.is_empty() || self.older.is_some()
+        self.base.is_some() || self.older.is_some()
     }
 }
 

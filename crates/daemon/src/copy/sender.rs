@@ -219,7 +219,7 @@ impl Sender {
                 let _ = asks.send(located.ok_or_else(|| violation("a file that was not told of"))?);
                 Ok(())
             }
-            Message::Finer(finer) => self.answering.outlines().answered(finer),
+            Message::Finer(finer) => self.answering.signatures().answered(finer),
             Message::Considered(entry) => {
                 if entry > self.entries.load(Ordering::Relaxed) {
                     return Err(violation("entries that were not told of"));
@@ -269,7 +269,7 @@ impl Sender {
     /// The copy is over, however it ended.
     pub fn end(&self) {
         self.table.end();
-        self.answering.outlines().end();
+        self.answering.signatures().end();
     }
 }
 

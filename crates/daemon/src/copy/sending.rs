@@ -45,7 +45,7 @@ pub async fn send(
                 Message::Event(json) => side.events.pass(&json).await?,
                 Message::Fatal(fatal) => return Err(told_error(&fatal)),
                 // Contents that go with their names would go past the inspectors.
-                Message::Bases(_) if side.service.processors().inspect_any() => {}
+                Message::Bases(_) | Message::Finer(_) if side.service.processors().inspect_any() => {}
                 Message::Asks(wanted) if side.service.processors().inspect_any() => {
                     sender.hear(Message::Asks(Asks { inline: 0, ..wanted }), &asks)?;
                 }
@@ -102,7 +102,7 @@ fn spawn(
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
@@ -126,6 +126,21 @@ mod tests {
             let (control, inbox) = peer.control().unwrap();
             (peer, control, inbox)
         })
+    }
+
+    /// A sender with its home in `folder` that has told what is in `from`, what the receiver hears, and the connection.
+    pub async fn telling(
+        folder: &std::path::Path,
+        from: std::path::PathBuf,
+    ) -> (Arc<Sender>, ControlReceiver, [Arc<Peer>; 2]) {
+        let service = Service::open(Home::under(&folder.join("home")), Options::default()).unwrap();
+        let [(near, control, _inbox), (far, _to_near, inbox)] = ends(&service).await;
+        let ((told, _shown), (offers, _)) = (events(), peer_service(&service));
+        let options = CopyOptions { recursive: true, ..CopyOptions::default() };
+        let sources = Sources::open(&[from], true, &options).unwrap();
+        let sender = Sender::new(Arc::clone(&service.store), offers, control, told, &options, true);
+        joined(spawn(Arc::clone(&sender), move |sender| sender.tell(sources))).await.unwrap();
+        (sender, inbox, [near, far])
     }
 
     async fn answer(inbox: &mut ControlReceiver) -> Answer {

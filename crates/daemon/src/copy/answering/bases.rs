@@ -2,50 +2,90 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use towpath_content::Oid;
 
 use crate::copy::deltas;
 use crate::copy::message::Base;
+use crate::copy::reading::Signed;
 
 /// Bytes of signatures of files that were not answered yet, at most.
 const MOST_BASES: usize = 16 << 20;
+/// What a base takes besides.
+const COST: usize = 64;
 
-/// What the receiver has of a file.
+/// What the receiver has of files, by entry.
 #[derive(Default)]
-pub(super) struct Told {
-    pub(super) signatures: Vec<Bytes>,
-    pub(super) older: Option<Oid>,
-    pub(super) in_parts: bool,
-    pub(super) is_guess: bool,
-}
-
-/// Signatures of older versions' parts, by entry.
-#[derive(Default)]
-pub(super) struct Signed {
-    parts: BTreeMap<u64, Told>,
+pub(super) struct Bases {
+    bases: BTreeMap<u64, Base>,
     bytes: usize,
 }
 
-impl Signed {
-    /// False: they are too many.
-    pub(super) fn add(&mut self, Base { entry, signatures, oid, in_parts, is_guess }: Base) -> bool {
-        self.bytes += signatures.iter().map(Bytes::len).sum::<usize>();
-        let told = self.parts.entry(entry).or_default();
-        told.signatures.extend(signatures);
-        told.older = Oid::from_bytes(&oid).ok().filter(|_| told.signatures.is_empty());
-        told.in_parts = in_parts;
-        told.is_guess = is_guess;
-        self.bytes <= MOST_BASES && told.signatures.len() as u64 <= deltas::MAX_PARTS
+impl Bases {
+    /// False: they are too many, or not what they should be.
+    pub(super) fn add(&mut self, base: Base) -> bool {
+        let (parts, ahead) = (base.parts, base.ahead);
+        let is_fit = u64::from(parts) <= deltas::MAX_PARTS && ahead <= parts && (ahead > 0 || parts == 0);
+        self.bytes += COST + base.signature.len();
+        let is_new = self.bases.insert(base.entry, base).is_none();
+        is_fit && is_new && self.bytes <= MOST_BASES
     }
 
-    /// For an ask; they still count.
-    pub(super) fn take(&mut self, entry: u64) -> Told {
-        self.parts.remove(&entry).unwrap_or_default()
+    /// For an ask; its signature still counts.
+    pub(super) fn take(&mut self, entry: u64) -> Base {
+        let Some(base) = self.bases.remove(&entry) else { return Base::default() };
+        self.bytes -= COST;
+        base
     }
 
     /// These are of no more use.
     pub(super) fn answered(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
+impl Base {
+    /// What was signed, if it was.
+    pub(super) fn signed(&self) -> Option<Signed> {
+        match (self.parts, &self.signature) {
+            (0, none) if none.is_empty() => None,
+            (0, signature) => Some(Signed::Whole(signature.clone())),
+            (parts, _) => Some(Signed::InParts { parts: parts.into(), ahead: self.ahead.into() }),
+        }
+    }
+
+    /// Its name, if that was told instead.
+    pub(super) fn named(&self) -> Option<Oid> {
+        Oid::from_bytes(&self.oid).ok().filter(|_| self.signed().is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn bases_that_are_none_or_too_many_are_refused() {
+        for (parts, ahead, is_taken) in [
+            (0, 0, true),
+            (16, 1, true),
+            (16, 16, true),
+            (17, 1, false),
+            (2, 3, false),
+            (2, 0, false),
+            (0, 1, false),
+        ] {
+            let base = Base { parts, ahead, ..Base::default() };
+            assert_eq!(Bases::default().add(base), is_taken, "{parts} {ahead}");
+        }
+        let mut bases = Bases::default();
+        let named = |entry| Base { entry, ..Base::default() };
+        assert!(bases.add(named(1)) && !bases.add(named(1)));
+        bases.take(1);
+        assert!(bases.add(named(1)), "it was asked for, and is lacking");
+        assert!((2..).take_while(|entry| bases.add(named(*entry))).count() <= MOST_BASES / COST);
+        let signature = Bytes::from(vec![0; MOST_BASES]);
+        assert!(!Bases::default().add(Base { signature, ..Base::default() }));
     }
 }

@@ -2,9 +2,9 @@
 //! come in steps where that saves much.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
 use towpath_api::ApiError;
 use towpath_content::delta::Outline;
 use towpath_plugins::packing;
@@ -14,7 +14,7 @@ use crate::copy::deltas;
 use crate::copy::finer::{self, Split};
 use crate::copy::message::{Delta, Message};
 use crate::copy::patching::make_all;
-use crate::copy::reading::{Older, part_of};
+use crate::copy::reading::{Older, Signed, part_of};
 use crate::copy::source::Located;
 
 /// Bytes of outlines of one file that are held until the receiver answers, at most: it holds no more.
@@ -44,100 +44,25 @@ impl Answering {
         }
     }
 
-    /// The content of a file as deltas of what the receiver signed, one part at a time; nothing if that was a guess and
-    /// proves wrong.
+    /// The content of a file as deltas of what the receiver signed, each part once its signature is here; nothing if that was
+    /// a guess and proves wrong.
     pub(super) fn say_parts(
         &self,
         entry: u64,
         located: &Located,
-        base: &[Bytes],
+        base: &Signed,
         is_guess: bool,
     ) -> Result<(), ApiError> {
-        let delta = Delta { entry, ..Delta::default() };
-        let given_up = || self.say(Message::Delta(Delta { is_given_up: true, ..delta.clone() }));
         // If it changed, the receiver learns so when it fetches it.
-        let Ok(file) = located.open() else { return given_up() };
-        let count = base.len() as u64;
-        let target = |index: u64| part_of(&file, deltas::part(located.stamp.size, count, index)?);
-        let make = |index: u64, _| {
-            let signature = base.get(index as usize)?;
-            let target = target(index)?;
-            let made = deltas::make(signature, &target)?;
-            if is_guess && !proves_right(index, &made, target.len() as u64) {
-                return None;
-            }
-            let packed = self.packed_part(&made);
-            Some((Outlined::new(index), signature, made, packed))
+        let is_said = match located.open() {
+            Ok(file) => InParts::new(self, entry, located, &file, (base, is_guess)).say(base),
+            Err(_) => Ok(false),
         };
-        let mut outlined = VecDeque::new();
-        let is_made = make_all(count, 0, make, |(part, signature, made, packed)| {
-            outlined.extend(self.say_delta(&delta, part, signature, made, packed, held(&outlined))?);
-            Ok(())
-        })?;
-        match is_made {
-            true => self.say_literals(&delta, outlined, target),
-            false => {
-                // Those answers must not be taken for another file's.
-                outlined.iter().try_for_each(|_| self.outlines.next().map(drop))?;
-                given_up()
-            }
+        self.signatures.forget(entry);
+        match is_said? {
+            true => Ok(()),
+            false => self.say(Message::Delta(Delta { entry, is_given_up: true, ..Delta::default() })),
         }
-    }
-
-    /// A delta of what is left of a part, or its outline if that pays: then the part is returned. `held`: bytes of
-    /// the outlines of others.
-    fn say_delta(
-        &self,
-        delta: &Delta,
-        mut part: Outlined,
-        signature: &[u8],
-        made: Vec<u8>,
-        packed: Option<Vec<u8>>,
-        held: usize,
-    ) -> Result<Option<Outlined>, ApiError> {
-        let most = self.takes_outlines.load(Ordering::Relaxed) as usize;
-        let bytes = packed.as_ref().unwrap_or(&made).len();
-        let split = finer::split(&made, bytes, part.outlines.len(), most);
-        let region = deltas::region_len(signature);
-        if let (Some(Split { outline, further }), Some(region)) = (split, region) {
-            let said = outline.to_bytes();
-            if held + part.bytes + said.len() <= MOST_OUTLINED {
-                part.bytes += said.len();
-                part.outlines.push((outline, region));
-                self.outlines.told();
-                self.say_part(Delta { is_outline: true, further, ..delta.clone() }, said)?;
-                return Ok(Some(part));
-            }
-        }
-        let is_packed = packed.is_some();
-        self.say_part(Delta { is_packed, ..delta.clone() }, packed.unwrap_or(made))?;
-        Ok(None)
-    }
-
-    /// The literals of outlines, as deltas of what the receiver signs for each, or outlined once more.
-    fn say_literals(
-        &self,
-        delta: &Delta,
-        mut outlined: VecDeque<Outlined>,
-        target: impl Fn(u64) -> Option<Vec<u8>>,
-    ) -> Result<(), ApiError> {
-        let mut is_wanted = true;
-        while let Some(part) = outlined.pop_front() {
-            // Each is answered, also if no more is wanted.
-            let answer = self.outlines.next()?;
-            let literals = if is_wanted { part.literals(target(part.index)) } else { None };
-            let made = literals.and_then(|literals| deltas::make(&answer.signature, &literals));
-            let Some(made) = made.filter(|_| answer.entry == delta.entry) else {
-                is_wanted = false;
-                continue;
-            };
-            let packed = self.packed_part(&made);
-            outlined.extend(self.say_delta(delta, part, &answer.signature, made, packed, held(&outlined))?);
-        }
-        if is_wanted {
-            return Ok(());
-        }
-        self.say(Message::Delta(Delta { is_given_up: true, ..delta.clone() }))
     }
 
     fn packed_part(&self, made: &[u8]) -> Option<Vec<u8>> {
@@ -149,6 +74,147 @@ impl Answering {
 /// Whether a guess that made this delta of a part is none that a search would better. The first part tells.
 const fn proves_right(index: u64, delta: &[u8], target: u64) -> bool {
     index > 0 || delta.len() as u64 <= target / 2
+}
+
+/// A file that goes as deltas of parts.
+///
+/// While one part's literals travel the receiver signs the next ones: it tells the first few signatures behind the ask, while
+/// the file is hashed, and each other when a part is said that wants it.
+struct InParts<'a> {
+    answering: &'a Answering,
+    entry: u64,
+    size: u64,
+    file: &'a File,
+    /// Its base may be quite another file.
+    is_guess: bool,
+    count: u64,
+    /// The part that is made next.
+    next: u64,
+    /// Signatures that were told or asked for.
+    told: u64,
+    /// What the receiver's answers will be for, in their order.
+    awaited: VecDeque<Awaited>,
+}
+
+/// What a signature of the receiver is for.
+enum Awaited {
+    /// The literals of an outline.
+    Rest(Outlined),
+    /// The next part.
+    Part,
+}
+
+impl<'a> InParts<'a> {
+    fn new(
+        answering: &'a Answering,
+        entry: u64,
+        located: &Located,
+        file: &'a File,
+        (base, is_guess): (&Signed, bool),
+    ) -> Self {
+        let (size, count, awaited) = (located.stamp.size, base.parts(), VecDeque::new());
+        Self { answering, entry, size, file, is_guess, count, next: 0, told: 0, awaited }
+    }
+
+    /// All parts. False: no more of the file should come so.
+    fn say(mut self, base: &Signed) -> Result<bool, ApiError> {
+        match base {
+            Signed::InParts { ahead, .. } => {
+                self.told = *ahead;
+                self.awaited.extend((0..*ahead).map(|_| Awaited::Part));
+            }
+            Signed::Whole(signature) => {
+                self.told = 1;
+                if !self.say_part(signature)? {
+                    return Ok(false);
+                }
+            }
+        }
+        while let Some(awaited) = self.awaited.pop_front() {
+            let signature = self.answering.signatures.next(self.entry)?.signature;
+            let is_said = match awaited {
+                Awaited::Rest(part) => self.say_rest(part, &signature)?,
+                Awaited::Part => self.say_part(&signature)?,
+            };
+            if !is_said {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn target(&self, index: u64) -> Option<Vec<u8>> {
+        part_of(self.file, deltas::part(self.size, self.count, index)?)
+    }
+
+    /// The next part. False: there is none.
+    fn say_part(&mut self, signature: &[u8]) -> Result<bool, ApiError> {
+        let Some(target) = self.target(self.next) else { return Ok(false) };
+        let made = deltas::make(signature, &target);
+        let made = made.filter(|made| !self.is_guess || proves_right(self.next, made, target.len() as u64));
+        let Some(made) = made else { return Ok(false) };
+        let (part, wants_next) = (Outlined::new(self.next), self.told < self.count);
+        self.next += 1;
+        self.told += u64::from(wants_next);
+        let delta = Delta { entry: self.entry, wants_next, ..Delta::default() };
+        self.say_delta(delta, part, signature, made)?;
+        Ok(true)
+    }
+
+    /// The literals of an outline. False: no more is wanted, or they are not what they were.
+    fn say_rest(&mut self, part: Outlined, signature: &[u8]) -> Result<bool, ApiError> {
+        let literals = part.literals(self.target(part.index));
+        let Some(made) = literals.and_then(|literals| deltas::make(signature, &literals)) else {
+            return Ok(false);
+        };
+        let delta = Delta { entry: self.entry, is_rest: true, ..Delta::default() };
+        self.say_delta(delta, part, signature, made)?;
+        Ok(true)
+    }
+
+    /// A delta of what is left of a part, or its outline if that pays.
+    fn say_delta(
+        &mut self,
+        delta: Delta,
+        mut part: Outlined,
+        signature: &[u8],
+        made: Vec<u8>,
+    ) -> Result<(), ApiError> {
+        let (answering, wants_next) = (self.answering, delta.wants_next);
+        let most = answering.takes_outlines.load(Ordering::Relaxed) as usize;
+        let packed = answering.packed_part(&made);
+        let bytes = packed.as_ref().unwrap_or(&made).len();
+        let split = finer::split(&made, bytes, part.outlines.len(), most);
+        let region = deltas::region_len(signature);
+        if let (Some(Split { outline, further }), Some(region)) = (split, region) {
+            let said = outline.to_bytes();
+            if self.held() + part.bytes + said.len() <= MOST_OUTLINED {
+                part.bytes += said.len();
+                part.outlines.push((outline, region));
+                self.await_signature(Awaited::Rest(part));
+                if wants_next {
+                    self.await_signature(Awaited::Part);
+                }
+                return answering.say_part(Delta { is_outline: true, further, ..delta }, said);
+            }
+        }
+        if wants_next {
+            self.await_signature(Awaited::Part);
+        }
+        let is_packed = packed.is_some();
+        answering.say_part(Delta { is_packed, ..delta }, packed.unwrap_or(made))
+    }
+
+    fn await_signature(&mut self, awaited: Awaited) {
+        self.answering.signatures.expect(self.entry);
+        self.awaited.push_back(awaited);
+    }
+
+    /// Bytes of outlines that wait for their literals.
+    fn held(&self) -> usize {
+        let bytes = |awaited: &Awaited| if let Awaited::Rest(part) = awaited { part.bytes } else { 0 };
+        self.awaited.iter().map(bytes).sum()
+    }
 }
 
 /// A part of which the receiver knows what is copied. Its literals are read again once they are wanted: those of all parts
@@ -172,8 +238,4 @@ impl Outlined {
             |of: Vec<u8>, (outline, region): &(Outline, usize)| outline.literals_of(&of, *region).ok();
         self.outlines.iter().try_fold(target?, literals)
     }
-}
-
-fn held(outlined: &VecDeque<Outlined>) -> usize {
-    outlined.iter().map(|part| part.bytes).sum()
 }

@@ -25,7 +25,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use rayon::prelude::*;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
@@ -34,12 +33,12 @@ use towpath_content::Oid;
 use towpath_plugins::direct::{ControlSender, Pace};
 use towpath_store::DiskStore;
 
-use self::bases::{Signed, Told};
+use self::bases::Bases;
 use self::replies::{Reply, hashed};
 use super::message::{Answer, Answers, Asks, Base, Delta, Message, violation};
 use super::offers::Offers;
-use super::outlines::Outlines;
-use super::reading::{Ask, Read, read, read_changed, read_patched};
+use super::reading::{Ask, Read, Signed, read, read_changed, read_patched};
+use super::signatures::Signatures;
 use super::source::Located;
 use super::talk::Events;
 use super::worth::Worth;
@@ -72,7 +71,7 @@ pub struct Answering {
     asked: Mutex<HashMap<u64, Asked>>,
     large: Arc<Semaphore>,
     /// What the receiver has of files that it is about to ask for.
-    bases: Mutex<Signed>,
+    bases: Mutex<Bases>,
     /// Files whose base is not here: they are asked for again.
     lacking: Mutex<HashMap<u64, Located>>,
     /// One patch of large files at a time.
@@ -89,7 +88,7 @@ pub struct Answering {
     pace: Pace,
     /// How many outlines of a part the receiver takes.
     takes_outlines: AtomicU32,
-    outlines: Outlines,
+    signatures: Signatures,
 }
 
 /// A file that was asked for.
@@ -138,7 +137,7 @@ impl Answering {
             packing: Mutex::default(),
             pace: Pace::new(limit_rate),
             takes_outlines: AtomicU32::new(0),
-            outlines: Outlines::new(),
+            signatures: Signatures::default(),
         })
     }
 
@@ -146,12 +145,12 @@ impl Answering {
     pub fn take_bases(&self, bases: Vec<Base>) -> Result<(), ApiError> {
         let mut signed = lock(&self.bases);
         let is_within = bases.into_iter().all(|base| signed.add(base));
-        if is_within { Ok(()) } else { Err(violation("more signatures than it may have files")) }
+        if is_within { Ok(()) } else { Err(violation("bases that are none, or too many")) }
     }
 
-    /// Outlines that the receiver was told.
-    pub const fn outlines(&self) -> &Outlines {
-        &self.outlines
+    /// What the receiver signs while a file goes in parts.
+    pub const fn signatures(&self) -> &Signatures {
+        &self.signatures
     }
 
     /// The files that are asked for, with what was told of their bases; `take` finds those asked for the
@@ -165,7 +164,12 @@ impl Answering {
         let all = all.chain(compare.into_iter().map(|entry| (entry, true, 0)));
         let mut signed = lock(&self.bases);
         let located = all.map(|(entry, compare, inline)| {
-            let Told { signatures: base, older, in_parts, is_guess } = signed.take(entry);
+            let told = signed.take(entry);
+            let (base, older, in_parts, is_guess) =
+                (told.signed(), told.named(), told.in_parts, told.is_guess);
+            if let Some(Signed::InParts { ahead, .. }) = base {
+                (0..ahead).for_each(|_| self.signatures.expect(entry));
+            }
             let lacking = || lock(&self.lacking).remove(&entry);
             let located = take(entry).or_else(lacking)?;
             Some(Ask { entry, compare, inline, is_again: false, base, older, in_parts, is_guess, located })
@@ -191,7 +195,7 @@ impl Answering {
             }
             while !batch.is_empty() {
                 let rest = batch.split_off(together(&batch));
-                let signed = batch.iter().flat_map(|ask| &ask.base).map(Bytes::len).sum();
+                let signed = batch.iter().map(Ask::signature_len).sum();
                 self.answer(std::mem::replace(&mut batch, rest))?;
                 lock(&self.bases).answered(signed);
             }
@@ -215,9 +219,9 @@ impl Answering {
             }
         }
         rest.extend(changed);
-        let read_one = |ask: Ask| match (&ask.base[..], &ask.older) {
+        let read_one = |ask: Ask| match (&ask.base, &ask.older) {
             (_, Some(older)) if !ask.compare => (self.read_patched(&ask, older), ask),
-            ([signature], _) if !ask.compare => (read_changed(&ask, signature), ask),
+            (Some(Signed::Whole(signature)), _) if !ask.compare => (read_changed(&ask, signature), ask),
             _ => (read(&ask), ask),
         };
         let read: Vec<_> = rest.into_par_iter().with_max_len(4).map(read_one).collect();
@@ -227,8 +231,12 @@ impl Answering {
         }
         let (mut in_parts, mut patches, mut patched_parts) = (Vec::new(), Vec::new(), Vec::new());
         for (read, ask) in read {
-            let (is_again, is_guess) = (ask.is_again, ask.is_guess);
-            match self.reply(read, ask) {
+            let (entry, is_again, is_guess) = (ask.entry, ask.is_again, ask.is_guess);
+            let reply = self.reply(read, ask);
+            if !matches!(reply, Reply::Parts(..)) {
+                self.signatures.forget(entry);
+            }
+            match reply {
                 Reply::Whole(answer) => answers.push(Answer { is_again, ..answer }),
                 Reply::Patch(answer, patch) => patches.push((answer, patch)),
                 Reply::Parts(answer, located, base) => in_parts.push((answer, located, base, is_guess)),

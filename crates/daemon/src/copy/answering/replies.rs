@@ -10,7 +10,7 @@ use super::{Answering, Asked, INLINE};
 use crate::copy::deltas;
 use crate::copy::events::{CopyEvent, FailureKind};
 use crate::copy::message::Answer;
-use crate::copy::reading::{Ask, Older, Read, now};
+use crate::copy::reading::{Ask, Older, Read, Signed, now};
 use crate::copy::source::Located;
 use crate::lock::lock;
 use crate::put_tree::store_stamp;
@@ -21,8 +21,8 @@ pub(super) enum Reply {
     Whole(Answer),
     /// A patch too long for its answer.
     Patch(Answer, Vec<u8>),
-    /// A delta in parts, of what these sign.
-    Parts(Answer, Located, Vec<Bytes>),
+    /// A delta in parts, of what is signed so.
+    Parts(Answer, Located, Signed),
     /// Patches of parts of what is here.
     Patches(Answer, Located, Older),
 }
@@ -39,11 +39,10 @@ impl Answering {
         }
         Reply::Whole(match read {
             Read::Hashed(record) => {
-                let parts = if compare { 0 } else { base.len() as u64 };
-                let is_long = parts > 0 && deltas::part(record.stamp.size, parts, 0).is_none();
                 let answer = self.named(entry, located.clone(), record.oid);
-                if parts > 0 && !is_long {
-                    return Reply::Parts(Answer { parts: parts as u32, ..answer }, located, base);
+                let is_short = |base: &Signed| deltas::part(record.stamp.size, base.parts(), 0).is_some();
+                if let Some(base) = base.filter(|base| !compare && is_short(base)) {
+                    return Reply::Parts(Answer { parts: base.parts() as u32, ..answer }, located, base);
                 }
                 answer
             }

@@ -73,7 +73,7 @@ impl Answering {
         let mut asked = lock(&self.asked);
         let again = asked.iter_mut().filter_map(|(&entry, asked)| {
             let (inline, located) = (asked.beside.take()?, asked.located.clone());
-            let (base, older, in_parts, is_guess) = (Vec::new(), None, false, false);
+            let (base, older, in_parts, is_guess) = (None, None, false, false);
             Some(Ask {
                 entry,
                 compare: false,

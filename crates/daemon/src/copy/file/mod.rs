@@ -295,7 +295,7 @@ pub const fn is_file(kind: &Kind) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use towpath_files::Destination;
     use towpath_store::DiskStore;
 
@@ -303,20 +303,19 @@ mod tests {
     use crate::copy::options::CopyOptions;
     use crate::copy::talk::events;
 
-    /// What a sender says, how long it says it is, and whether it ends up in the file.
-    fn take(content: &[u8], named: &[u8], size: u64) -> Option<Vec<u8>> {
-        let home = tempfile::tempdir().unwrap();
-        let to = home.path().join("to");
-        std::fs::create_dir(&to).unwrap();
-        let store = DiskStore::open(&home.path().join("state"), &home.path().join("data")).unwrap();
+    /// A file of so many bytes that is to be written below `home`, as an entry of the sender's.
+    pub fn file_of(home: &Path, entry: u64, size: u64) -> Arc<CopyFile> {
+        let to = home.join("to");
+        std::fs::create_dir_all(&to).unwrap();
+        let store = DiskStore::open(&home.join("state"), &home.join("data")).unwrap();
         let (told, _keep) = events();
-        let resume = home.path().join("resume");
+        let resume = home.join("resume");
         let receiving = Receiving::new(CopyOptions::default(), Arc::new(store), resume, told, false);
         let destination = Destination::open(&to, receiving.write_options()).unwrap();
         receiving.open(destination, None, &Oid::of(b"key")).unwrap();
         let modified = Time { seconds: 1, nanos: 0 };
         let wanted = Wanted {
-            entry: 1,
+            entry,
             path: RelPath::root().join(b"file").unwrap(),
             shown: b"file".to_vec(),
             metadata: Metadata { modified, ..Metadata::default() },
@@ -328,11 +327,18 @@ mod tests {
             located: None,
         };
         let place = receiving.places.try_take().unwrap();
-        let file = CopyFile::new(&receiving, wanted, place);
+        CopyFile::new(&receiving, wanted, place)
+    }
+
+    /// What a sender says, how long it says it is, and whether it ends up in the file.
+    fn take(content: &[u8], named: &[u8], size: u64) -> Option<Vec<u8>> {
+        let home = tempfile::tempdir().unwrap();
+        let file = file_of(home.path(), 1, size);
+        let receiving = Arc::clone(&file.receiving);
         let is_taken = file.take_content(&Oid::of(named), content, &"sender".into());
         receiving.named(receiving.placing().unwrap().flush());
         assert_eq!(receiving.places.taken(), 0, "it keeps no place, however it ended");
-        let written = std::fs::read(to.join("file")).ok();
+        let written = std::fs::read(home.path().join("to/file")).ok();
         assert_eq!(written.is_some(), is_taken);
         written
     }

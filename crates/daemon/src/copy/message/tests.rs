@@ -121,14 +121,8 @@ fn messages() -> Vec<(&'static str, Message)> {
             Message::Asks(Asks { entries: vec![1], pack: 9, ..Asks::default() }),
         ),
         (
-            "bases: of entry 300, of two parts",
-            Message::Bases(Bases {
-                bases: vec![Base {
-                    entry: 300,
-                    signatures: vec![json(b"one"), json(b"two")],
-                    ..Base::default()
-                }],
-            }),
+            "bases: of entry 300, of three parts, whose signatures follow, two at once",
+            Message::Bases(Bases { bases: vec![Base { entry: 300, parts: 3, ahead: 2, ..Base::default() }] }),
         ),
         (
             "bases: of entry 301, by its name",
@@ -154,12 +148,7 @@ fn messages() -> Vec<(&'static str, Message)> {
         (
             "bases: of entry 305, of one part, of a file that may be quite another one",
             Message::Bases(Bases {
-                bases: vec![Base {
-                    entry: 305,
-                    signatures: vec![json(b"one")],
-                    is_guess: true,
-                    ..Base::default()
-                }],
+                bases: vec![Base { entry: 305, signature: json(b"one"), is_guess: true, ..Base::default() }],
             }),
         ),
         (
@@ -169,9 +158,7 @@ fn messages() -> Vec<(&'static str, Message)> {
                 bytes: json(b"frame"),
                 is_last: true,
                 is_packed: true,
-                is_given_up: false,
-                is_outline: false,
-                further: 0,
+                ..Delta::default()
             }),
         ),
         (
@@ -196,6 +183,27 @@ fn messages() -> Vec<(&'static str, Message)> {
                 is_last: true,
                 is_outline: true,
                 further: 1,
+                ..Delta::default()
+            }),
+        ),
+        (
+            "delta: the last bytes of an outline of entry 303, with which the next signature is wanted",
+            Message::Delta(Delta {
+                entry: 303,
+                bytes: json(b"outline"),
+                is_last: true,
+                is_outline: true,
+                wants_next: true,
+                ..Delta::default()
+            }),
+        ),
+        (
+            "delta: the last bytes of the literals of an outline of entry 303",
+            Message::Delta(Delta {
+                entry: 303,
+                bytes: json(b"literals"),
+                is_last: true,
+                is_rest: true,
                 ..Delta::default()
             }),
         ),

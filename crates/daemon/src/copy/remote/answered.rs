@@ -39,6 +39,7 @@ impl RemoteSupplier {
         if !is_delta && told.is_some() {
             self.missed(&file);
         }
+        let ahead = told.as_ref().map_or(0, |told| told.ahead);
         let base = told.and_then(|told| told.oid).filter(|_| answer.is_same);
         if answer.oid.is_empty() && base.is_none() {
             file.drop_it();
@@ -68,7 +69,7 @@ impl RemoteSupplier {
             return Ok(());
         }
         if is_delta {
-            return self.begin_delta(file, oid, answer);
+            return self.begin_delta(file, oid, answer, ahead);
         }
         if answer.size == 0 {
             file.make_empty();

@@ -10,13 +10,19 @@ use towpath_transfer::FetchError;
 
 use super::RemoteSupplier;
 use crate::copy::file::CopyFile;
-use crate::copy::incoming::Taken;
+use crate::copy::incoming::{Incoming, Taken};
 use crate::copy::message::{Answer, Delta, Finer, Message, violation};
 use crate::lock::lock;
 
 impl RemoteSupplier {
-    /// A file comes as a delta, or several.
-    pub(super) fn begin_delta(&self, file: Arc<CopyFile>, oid: Oid, answer: &Answer) -> Result<(), ApiError> {
+    /// A file comes as a delta, or several; so many parts of its base were `signed`.
+    pub(super) fn begin_delta(
+        &self,
+        file: Arc<CopyFile>,
+        oid: Oid,
+        answer: &Answer,
+        signed: u64,
+    ) -> Result<(), ApiError> {
         if answer.is_same || answer.is_patch {
             self.changed.named(true);
         }
@@ -25,7 +31,7 @@ impl RemoteSupplier {
             return Ok(());
         }
         if answer.parts > 0 {
-            let begun = self.changed.begin(Arc::clone(&file), oid, answer.parts, answer.is_patch)?;
+            let begun = self.changed.begin(Arc::clone(&file), oid, answer, signed)?;
             let Some(incoming) = begun else {
                 // The sender goes on: what it sends of this file is passed over.
                 self.fetch_instead(file, oid);
@@ -82,21 +88,24 @@ impl RemoteSupplier {
 
     /// The next run of a file that comes in parts.
     pub fn take_delta(&self, run: &Delta) -> Result<(), ApiError> {
-        let signature = self.take_run(run)?;
-        if !(run.is_outline && run.is_last) {
-            return Ok(());
+        let outlined = self.take_run(run)?;
+        // The sender waits for an answer to each, and to what it wants besides.
+        let _in_turn = lock(&self.signing);
+        let answer = |signature| self.say(Message::Finer(Finer { entry: run.entry, signature }));
+        if run.is_last && run.is_outline {
+            answer(outlined.map_or_else(Bytes::new, Bytes::from))?;
         }
-        // The sender waits for an answer to each.
-        let signature = signature.map_or_else(Bytes::new, Bytes::from);
-        self.say(Message::Finer(Finer { entry: run.entry, signature }))
+        if run.is_last && run.wants_next {
+            let next = current(&mut lock(&self.incoming), run).map(|it| self.changed.sign_next(it));
+            answer(next.transpose()?.unwrap_or_default())?;
+        }
+        Ok(())
     }
 
     /// Takes a run; if it was an outline's last, the signature to answer with.
     fn take_run(&self, run: &Delta) -> Result<Option<Vec<u8>>, ApiError> {
         let mut incoming = lock(&self.incoming);
-        let Some(current) = incoming.as_mut().filter(|it| it.file.wanted().entry == run.entry) else {
-            return Ok(None);
-        };
+        let Some(current) = current(&mut incoming, run) else { return Ok(None) };
         let taken = current.take(run)?;
         let (file, oid) = (Arc::clone(&current.file), current.oid);
         match taken {
@@ -175,4 +184,9 @@ impl RemoteSupplier {
     pub fn made_of_older(&self) -> (u64, u64) {
         self.changed.account()
     }
+}
+
+/// The file that a run is of, if it is still wanted so.
+fn current<'a>(incoming: &'a mut Option<Incoming>, run: &Delta) -> Option<&'a mut Incoming> {
+    incoming.as_mut().filter(|incoming| incoming.file.wanted().entry == run.entry)
 }

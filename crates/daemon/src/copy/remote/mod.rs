@@ -22,7 +22,7 @@ use super::changed::Changed;
 use super::file::CopyFile;
 use super::incoming::Incoming;
 use super::lookalikes::{Found, Lookalikes};
-use super::message::{Asks, Base, Bases, Message, violation};
+use super::message::{Asks, Base, Bases, Finer, Message, violation};
 use super::sender::hung_up;
 use super::supply::{Fate, Supplier};
 use crate::lock::lock;
@@ -57,6 +57,8 @@ pub struct RemoteSupplier {
     lookalikes: Lookalikes,
     /// A file that comes in parts: the sender sends one after the other.
     incoming: Mutex<Option<Incoming>>,
+    /// Held while signatures are told: what is asked for comes before what answers demand.
+    signing: Mutex<()>,
     /// What files pass.
     processors: Processors,
     /// Files that may have been renamed, until the walk is over.
@@ -94,6 +96,7 @@ impl RemoteSupplier {
             changed,
             lookalikes,
             incoming: Mutex::default(),
+            signing: Mutex::default(),
             processors: processors.clone(),
             held: Mutex::new(Some(Vec::new())),
             done,
@@ -135,36 +138,44 @@ impl RemoteSupplier {
         asks.entries.extend(older);
     }
 
-    /// Tells the sender what lies in the place of files that are about to be asked for.
-    fn say_bases(&self, entries: &[u64], must_sign: bool) -> Result<(), ApiError> {
-        let files = self.files(entries);
-        let (mut bases, mut bytes) = (Vec::new(), 0);
-        for base in self.changed.sign(&files, must_sign) {
-            if base.signatures.is_empty() {
-                // Files asked for together are so few that their names fit.
-                bases.push(base);
-                continue;
+    /// Tells the sender what lies in the place of files that are about to be asked for; returns those whose parts are to
+    /// be signed behind that.
+    fn say_bases(&self, files: &[(u64, Arc<CopyFile>)], must_sign: bool) -> Result<Vec<Base>, ApiError> {
+        let (mut bases, mut bytes, mut in_parts) = (Vec::new(), 0, Vec::new());
+        for base in self.changed.sign(files, must_sign) {
+            if base.parts > 0 {
+                in_parts.push(base.clone());
             }
-            for signature in base.signatures {
-                if bytes + signature.len() + BASE_COST > BASES_BYTES {
-                    self.say(Message::Bases(Bases { bases: std::mem::take(&mut bases) }))?;
-                    bytes = 0;
-                }
-                bytes += signature.len() + BASE_COST;
-                let Base { entry, is_guess, .. } = base;
-                bases.push(Base { entry, signatures: vec![signature], is_guess, ..Base::default() });
+            // Files asked for together are so few that what has no signature fits.
+            let cost = if base.signature.is_empty() { 0 } else { base.signature.len() + BASE_COST };
+            if bytes + cost > BASES_BYTES {
+                self.say(Message::Bases(Bases { bases: std::mem::take(&mut bases) }))?;
+                bytes = 0;
             }
+            bytes += cost;
+            bases.push(base);
         }
-        if bases.is_empty() { Ok(()) } else { self.say(Message::Bases(Bases { bases })) }
+        if !bases.is_empty() {
+            self.say(Message::Bases(Bases { bases }))?;
+        }
+        Ok(in_parts)
     }
 
     /// Asks for files, after telling what lies in their places.
     fn ask(&self, asks: Asks, must_sign: bool) -> Result<(), ApiError> {
-        self.say_bases(&asks.entries, must_sign)?;
+        let files = self.files(&asks.entries);
+        let in_parts = self.say_bases(&files, must_sign)?;
         let pack = self.changed.pack_level(self.compress);
         let inline = if self.compress && pack == 0 { 0 } else { INLINE };
         let takes_outlines = self.changed.takes_outlines();
-        self.say(Message::Asks(Asks { inline, pack, takes_outlines, ..asks }))
+        let _first = lock(&self.signing);
+        self.say(Message::Asks(Asks { inline, pack, takes_outlines, ..asks }))?;
+        for base in in_parts {
+            let file = files.iter().find(|(entry, _)| *entry == base.entry);
+            let say = |signature| self.say(Message::Finer(Finer { entry: base.entry, signature }));
+            file.map_or(Ok(()), |(_, file)| self.changed.sign_first(&base, file, say))?;
+        }
+        Ok(())
     }
 
     /// The sender does not have what lies in the place of these files.
