@@ -11,8 +11,9 @@ use crate::kernel;
 pub const MIN_OUTSTANDING: u64 = 1 << 20;
 /// The most bytes ever suggested: what a receiver may have to hold for one peer.
 pub const MAX_OUTSTANDING: u64 = 16 << 20;
-/// Room for the rate to grow, and for the peer to be late with its next request.
-const HEADROOM: u64 = 2;
+/// Room for the rate to grow, and for the peer to be late with its next request: BBR looks for the rate with three times the
+/// product under way, and behind a lost packet as much again arrives before the next request is made.
+const HEADROOM: u64 = 4;
 /// The fewest bytes of payload that a data frame is cut to, unless there are no more.
 pub const MIN_FRAME: usize = 16 << 10;
 /// The most bytes of payload in a data frame.
@@ -23,8 +24,11 @@ const FIRST_FRAME: usize = 32 << 10;
 const FRAMES_PER_SECOND: u64 = 64;
 /// From this rate on, in bytes a second, whatever waits in the kernel is soon gone.
 pub const FAST: u64 = 40_000_000;
-/// Of slower paths, this part of a second may wait unsent in the kernel: one over it.
-const UNSENT_PER_SECOND: u64 = 20;
+/// Of slower paths, what they carry in so long may wait unsent in the kernel, ...
+const UNSENT: Duration = Duration::from_millis(50);
+/// ... or in so many round trips. With less BBR finds nothing to send now and then while it looks for the rate, takes what it
+/// measures for the sender's limit, and goes on flooding the path.
+const UNSENT_ROUND_TRIPS: u32 = 3;
 /// Fewest bytes that may wait there.
 const MIN_UNSENT: u32 = 16 << 10;
 /// The same for a path not measured yet.
@@ -117,7 +121,7 @@ impl fmt::Debug for PathProbe {
 /// (`papers/dsync.txt` §6.1).
 ///
 /// That is the bandwidth-delay product, taken from the delivery rate or, while that is unknown or
-/// held down by a lack of data, from the congestion window; twice, and within
+/// held down by a lack of data, from the congestion window; four times, and within
 /// [`MIN_OUTSTANDING`] and [`MAX_OUTSTANDING`].
 pub fn suggested_outstanding(info: &PathInfo) -> u64 {
     let rate = info.delivery_rate_bytes_per_s.unwrap_or(0);
@@ -136,13 +140,14 @@ pub fn frame_len(info: &PathInfo) -> usize {
 }
 
 /// How many bytes may wait in the kernel unsent, for [`PathProbe::limit_unsent`]: what the path carries in
-/// 50 ms, so that it never runs dry and what is urgent is soon on its way. A fast path has no limit.
+/// 50 ms or three round trips, so that it never runs dry and what is urgent is soon on its way. A fast path has no limit.
 pub fn unsent_limit(info: &PathInfo) -> Option<u32> {
     match info.delivery_rate_bytes_per_s {
         None => Some(FIRST_UNSENT),
         Some(FAST..) => None,
         Some(rate) => {
-            Some(u32::try_from(rate / UNSENT_PER_SECOND).map_or(u32::MAX, |len| len.max(MIN_UNSENT)))
+            let time = UNSENT.max(info.min_rtt.saturating_mul(UNSENT_ROUND_TRIPS));
+            Some(((rate as f64 * time.as_secs_f64()) as u32).max(MIN_UNSENT))
         }
     }
 }
@@ -168,11 +173,11 @@ mod tests {
             ("nothing known yet", info(0, None, 0), MIB),
             ("first window of a new connection", info(50, None, 14_480), MIB),
             ("DSL, 1.5 Mbit/s", info(40, Some(193_000), 20_000), MIB),
-            ("100 Mbit/s over 33 ms", info(33, Some(12_500_000), 400_000), MIB),
-            ("1 Gbit/s over 20 ms", info(20, Some(125_000_000), 2_000_000), 5_000_000),
-            ("window ahead of the measured rate", info(20, Some(1_000_000), 3_000_000), 6_000_000),
+            ("100 Mbit/s over 33 ms", info(33, Some(12_500_000), 400_000), 1_650_000),
+            ("1 Gbit/s over 20 ms", info(20, Some(125_000_000), 2_000_000), 10_000_000),
+            ("window ahead of the measured rate", info(20, Some(1_000_000), 3_000_000), 12_000_000),
             ("1 Gbit/s over 100 ms", info(100, Some(125_000_000), 12_500_000), 16 * MIB),
-            ("loopback, no delay to speak of", info(0, Some(3_000_000_000), 655_360), 1_310_720),
+            ("loopback, no delay to speak of", info(0, Some(3_000_000_000), 655_360), 2_621_440),
             ("nonsense", info(u64::MAX / 1000, Some(u64::MAX), u64::MAX), 16 * MIB),
         ];
         for (name, info, wanted) in table {
@@ -200,6 +205,9 @@ mod tests {
             let info = info(20, rate, 100_000);
             assert_eq!((frame_len(&info), unsent_limit(&info)), (frame, unsent), "{name}");
         }
+        let min_rtt = Duration::from_millis(66);
+        let far = PathInfo { min_rtt, ..info(66, Some(12_500_000), 100_000) };
+        assert_eq!(unsent_limit(&far), Some(2_475_000), "three round trips");
     }
 
     #[test]
