@@ -25,7 +25,7 @@ situations![
     nothing_is_searched_while_the_network_is_fast,
     an_older_version_in_place_is_drawn_from,
     changed_files_come_as_deltas_of_what_lies_in_their_places,
-    a_large_changed_file_comes_in_parts,
+    large_changed_files_come_in_parts,
     a_version_that_both_sides_have_costs_least,
     whole_files_come_whole,
     a_renamed_directory_of_the_destination_costs_little,
@@ -274,19 +274,26 @@ fn changed_files_come_as_deltas_of_what_lies_in_their_places() {
     }
 }
 
-/// More than one part has.
-fn a_large_changed_file_comes_in_parts() {
-    let world = World::new();
-    let old = bytes(77, 20 << 20);
-    fs::write(world.at("dest/file"), &old).unwrap();
-    let half = old.len() / 2;
-    fs::write(world.source(), [&old[..half], b"something new", &old[half..]].concat()).unwrap();
-    let words = format!("cp --via ssh --limit-rate {SLOW} --explain");
-    let source = world.source();
-    let route = Route::new(&world.here, Way::Pull);
-    let told = route.copy(&words, source.to_str().unwrap(), "dest/file").end().with(0).text();
-    assert_same_bytes(&world.source(), &world.at("dest/file"));
-    assert!(told.contains("Made of older versions: "), "{told}");
+/// More than one part has, signed one by one if it is the only one.
+fn large_changed_files_come_in_parts() {
+    for files in [1, 2] {
+        let world = World::new();
+        let source = world.there.sender.path("tree");
+        fs::create_dir_all(&source).unwrap();
+        fs::create_dir_all(world.at("dest/tree")).unwrap();
+        for number in 0..files {
+            let old = bytes(77 + number, 20 << 20);
+            fs::write(world.at(&format!("dest/tree/{number}")), &old).unwrap();
+            let half = old.len() / 2;
+            let new = [&old[..half], b"something new", &old[half..]].concat();
+            fs::write(source.join(number.to_string()), new).unwrap();
+        }
+        let words = format!("cp -r --via ssh --limit-rate {SLOW} --explain");
+        let route = Route::new(&world.here, Way::Pull);
+        let told = route.copy(&words, source.to_str().unwrap(), "dest").end().with(0).text();
+        assert_same(&source, &world.at("dest/tree"));
+        assert!(told.contains("Made of older versions: "), "{told}");
+    }
 }
 
 /// Text of which every line differs a little from the old one: no block of it is the same.

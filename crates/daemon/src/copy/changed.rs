@@ -134,6 +134,7 @@ impl Changed {
         let network = self.network_for(old_bytes);
         let (hits, misses) = (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed));
         let may_name = !must_sign && misses < MISSES + hits;
+        let is_idle = self.outstanding.load(Ordering::Relaxed) == 0;
         let signed = files.par_iter().with_max_len(4).filter_map(|(entry, file)| {
             let new = file.wanted().size;
             let old = file.old_size().filter(|old| network.likes_name(*old, new))?;
@@ -152,13 +153,20 @@ impl Changed {
             if !network.likes_delta(old, new) {
                 return None;
             }
-            let base = base_of(file, old, &network)?;
-            let bytes = base.signature.len() as u64;
-            lock(&self.signed).insert(*entry, Told { bytes, oid: None, ahead: base.ahead.into() });
+            let (base, bytes) = base_of(file, old, &network)?;
+            lock(&self.signed).insert(*entry, Told { bytes, ..Told::default() });
             self.outstanding.fetch_add(bytes, Ordering::Relaxed);
             Some(Base { entry: *entry, is_guess, ..base })
         });
-        signed.collect()
+        let mut signed: Vec<_> = signed.collect();
+        let is_alone = is_idle && signed.iter().filter(|base| base.parts > 0).count() == 1;
+        for base in signed.iter_mut().filter(|base| base.parts > 0) {
+            base.ahead = network.signatures_ahead(base.parts, is_alone);
+            if let Some(told) = lock(&self.signed).get_mut(&base.entry) {
+                told.ahead = base.ahead.into();
+            }
+        }
+        signed
     }
 
     /// Whether the sender had a base that was named.
@@ -223,13 +231,7 @@ impl Changed {
         let (in_steps, new) = (self.network().likes_outlines(), file.wanted().size);
         for index in 0..base.ahead {
             let sign = |(old, size)| sign_part(&old, size, new, base.parts.into(), index.into(), in_steps);
-            let signature = Bytes::from(file.base().and_then(sign).unwrap_or_default());
-            // Unless it was answered by now.
-            if let Some(told) = lock(&self.signed).get_mut(&base.entry) {
-                told.bytes += signature.len() as u64;
-                self.outstanding.fetch_add(signature.len() as u64, Ordering::Relaxed);
-            }
-            say(signature)?;
+            say(Bytes::from(file.base().and_then(sign).unwrap_or_default()))?;
         }
         Ok(())
     }
@@ -256,16 +258,18 @@ impl Changed {
     }
 }
 
-/// A file's signature, or its parts, which are signed later.
-fn base_of(file: &CopyFile, old: u64, network: &Network) -> Option<Base> {
+/// A file's signature, or its parts, which are signed later; and how many bytes all of that may take.
+fn base_of(file: &CopyFile, old: u64, network: &Network) -> Option<(Base, u64)> {
     let (base, new) = (file.base()?.0, file.wanted().size);
     let parts = deltas::parts(old, new)?;
+    let in_steps = network.likes_outlines();
     if parts > 1 {
-        let parts = parts as u32;
-        return Some(Base { parts, ahead: network.signatures_ahead().min(parts), ..Base::default() });
+        let bytes = parts * deltas::signature_len(old.div_ceil(parts), old, in_steps);
+        return Some((Base { parts: parts as u32, ..Base::default() }, bytes));
     }
-    let signature = sign_part(&base, old, new, 1, 0, network.likes_outlines())?;
-    Some(Base { signature: signature.into(), ..Base::default() })
+    let signature = Bytes::from(sign_part(&base, old, new, 1, 0, in_steps)?);
+    let bytes = signature.len() as u64;
+    Some((Base { signature, ..Base::default() }, bytes))
 }
 
 #[cfg(test)]

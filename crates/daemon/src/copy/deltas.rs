@@ -26,6 +26,9 @@ const LARGE: u64 = 4 << 20;
 /// A block that is not made longer for what comes in two steps: files that have longer ones are programs and archives,
 /// whose changes are as many as they are long (of node, longer ones cost 5 % more).
 const MOST_DOUBLED: u32 = 4096;
+/// Bytes of a signature before its sums, and of each of those, at most.
+const SIGNATURE_HEAD: u64 = 64;
+const SUM: u64 = 12;
 /// A delta of a part has at most this many times the part's bytes: ops are few.
 const MOST_UNPACKED: u64 = 2 * PART;
 
@@ -62,6 +65,11 @@ fn block_len(size: u64, in_two_steps: bool) -> u32 {
 pub fn sign(base: &[u8], size: u64, target: u64, in_two_steps: bool) -> Option<Vec<u8>> {
     let target = usize::try_from(target).ok()?;
     Some(Signature::of(base, block_len(size, in_two_steps), target).ok()?.to_bytes())
+}
+
+/// Bytes of that signature, at most, for so many of a part.
+pub fn signature_len(part: u64, size: u64, in_two_steps: bool) -> u64 {
+    SIGNATURE_HEAD + part.div_ceil(block_len(size, in_two_steps).into()) * SUM
 }
 
 /// `target` as a delta of what was signed so; none if that is no signature.
@@ -147,6 +155,7 @@ mod tests {
         let base = noise(1, 200_000);
         let target = [&base[..50_000], b"new", &base[50_100..]].concat();
         let signature = sign(&base, 200_000, target.len() as u64, false).unwrap();
+        assert!(signature.len() as u64 <= signature_len(200_000, 200_000, false));
         let delta = make(&signature, &target).unwrap();
         assert!(signature.len() + delta.len() < 5000, "{} {}", signature.len(), delta.len());
         assert_eq!(apply(&delta, &base, target.len() as u64).unwrap(), target);

@@ -25,8 +25,6 @@ const SLOW_THOUGH_NEAR: f64 = 10e6;
 const SLOW_FOR_OUTLINES: f64 = 4e6;
 /// How long a part's signature is on its way where the network is rather fast for deltas: some 20 KB.
 const PER_SIGNATURE: Duration = Duration::from_millis(50);
-/// Signatures that are told before anything comes.
-const MOST_AHEAD: u32 = 8;
 /// A file of fewer bytes is not asked for by its base's signature, which is hardly less ...
 const LEAST_SIGNED: u64 = 2 << 10;
 /// ... nor one of fewer by its base's name: packed with others it is hardly more.
@@ -69,11 +67,13 @@ impl Network {
         self.is_slow() && self.rate < SLOW_FOR_OUTLINES
     }
 
-    /// How many signatures of a file's parts are told before anything comes of the first: the next ones are on their way when
-    /// that is answered, but the answer to it has to wait for few.
-    pub fn signatures_ahead(&self) -> u32 {
+    /// How many signatures of a file's `parts` are told before anything comes of the first: the next ones are on their way when
+    /// that is answered, but the answer to it has to wait for few. All of them if the file is not alone: then what waits are
+    /// signatures of others.
+    pub fn signatures_ahead(&self, parts: u32, is_alone: bool) -> u32 {
         let round_trips = self.round_trip.as_millis() / PER_SIGNATURE.as_millis();
-        u32::try_from(round_trips).unwrap_or(MOST_AHEAD).saturating_add(2).min(MOST_AHEAD)
+        let few = u32::try_from(round_trips).unwrap_or(u32::MAX).saturating_add(2);
+        if is_alone { few.min(parts) } else { parts }
     }
 
     /// Whether a file of `new` bytes should be asked for as a delta of one of `old`.
@@ -117,9 +117,11 @@ mod tests {
 
     #[test]
     fn more_signatures_go_ahead_the_longer_an_answer_takes() {
-        for (round_trip, ahead) in [(0, 2), (40, 2), (50, 3), (200, 6), (10_000, MOST_AHEAD)] {
+        for (round_trip, ahead) in [(0, 2), (40, 2), (50, 3), (200, 6), (10_000, 16)] {
             let network = Network { rate: 1e6, round_trip: Duration::from_millis(round_trip) };
-            assert_eq!(network.signatures_ahead(), ahead, "{round_trip}");
+            assert_eq!(network.signatures_ahead(16, true), ahead, "{round_trip}");
+            assert_eq!(network.signatures_ahead(16, false), 16, "{round_trip}");
+            assert_eq!(network.signatures_ahead(2, true), 2, "{round_trip}");
         }
     }
 
