@@ -20,6 +20,7 @@ situations![
     a_user_without_rights_copies_what_is_theirs,
     files_go_into_a_directory_on_the_other_machine_as_with_scp,
     a_path_on_the_other_machine_begins_at_home,
+    contents_that_came_beside_ssh_do_not_come_again,
 ];
 
 const SPECIALS: &str = "--specials --devices";
@@ -122,6 +123,20 @@ fn files_go_into_a_directory_on_the_other_machine_as_with_scp() {
     route.copy("cp", "b", "there/a").end().with(0);
     assert_eq!(names(&env.receiver.path("there")), ["a", "b"]);
     assert_same(&env.sender.path("b"), &env.receiver.path("there/a"));
+}
+
+/// The connection beside ended before the sender knew of the last files, so it sent them once more.
+fn contents_that_came_beside_ssh_do_not_come_again() {
+    for (way, told) in [(Way::Push, "sent"), (Way::Pull, "received")] {
+        let env = TestEnvironment::new();
+        let tree = env.sender.path("tree");
+        fs::create_dir(&tree).unwrap();
+        (0..500).for_each(|number| file(&tree.join(number.to_string()), number, 4096));
+        let copied = Route::new(&env, way).copy("cp --via tls --json", "tree", "copy").end();
+        assert_same(&tree, &env.receiver.path("copy"));
+        let (summary, total) = (copied.summary(), 500 * 4096);
+        assert!((total..total * 4 / 3).contains(&summary.number(told)), "{}", summary.0);
+    }
 }
 
 fn a_path_on_the_other_machine_begins_at_home() {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use towpath_api::ApiError;
-use towpath_plugins::direct::ControlReceiver;
+use towpath_plugins::direct::{ControlReceiver, ControlSender};
 
 use super::message::{Answer, Delta, Empty, Message, violation};
 use super::race::Stood;
@@ -121,14 +121,19 @@ pub async fn hear(
     }
 }
 
-/// Lets contents come over one connection after the other that stands, and takes them. Returns when the
-/// sender breaks the protocol.
-pub async fn hear_beside(mut stood: mpsc::UnboundedReceiver<Stood>, tellings: &Tellings) -> ApiError {
+/// Lets contents come over one connection after the other that stands, and takes them; `way` becomes the last one, which ends
+/// with it. Returns when the sender breaks the protocol.
+pub async fn hear_beside(
+    mut stood: mpsc::UnboundedReceiver<Stood>,
+    tellings: &Tellings,
+    way: &mut Option<ControlSender>,
+) -> ApiError {
     while let Some((control, mut inbox)) = stood.recv().await {
         // A sender that knows nothing of this has no stream there.
         if control.send(Message::Carry(Empty {}).into_bytes()).await.is_err() {
             continue;
         }
+        *way = Some(control);
         while let Some(message) = inbox.next().await {
             if let Err(error) = take_beside(message, tellings).await {
                 return error;
@@ -231,7 +236,7 @@ mod tests {
         let (whole_in, mut whole) = mpsc::unbounded_channel();
         let tellings = Tellings::new(told, whole_in, Arc::default());
         let (stood_in, stood) = mpsc::unbounded_channel();
-        let hearing = tokio::spawn(async move { hear_beside(stood, &tellings).await });
+        let hearing = tokio::spawn(async move { hear_beside(stood, &tellings, &mut None).await });
         let answer = Answer { content: Bytes::from_static(b"x"), ..Answer::default() };
         let named = Answer { content: Bytes::new(), ..answer.clone() };
         for (answers, is_refused) in [(vec![answer.clone()], false), (vec![answer, named], true)] {

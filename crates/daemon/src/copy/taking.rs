@@ -13,7 +13,7 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::Decoder;
 use towpath_plugins::adaptive::Adaptive;
-use towpath_plugins::direct::ControlReceiver;
+use towpath_plugins::direct::{ControlReceiver, ControlSender, Peer};
 use towpath_plugins::local::SOURCE as LOCAL;
 use towpath_plugins::{Cascade, Direct, Inspected, Local, Takeover, takeover};
 use towpath_store::Store;
@@ -109,14 +109,16 @@ pub async fn receive(
         answering.spawn_blocking(move || write_contents(&supplier, &whole, &waiting));
     }
     let tellings = Tellings::new(told_in, whole_in, waiting);
+    let mut way = None;
     let result = tokio::select! {
         result = joined(merging) => result,
         error = hear(side, inbox, heard_in, &tellings) => Err(error),
-        error = hear_beside(stood, &tellings) => Err(error),
+        error = hear_beside(stood, &tellings, &mut way) => Err(error),
         error = failed(&mut answering) => Err(error),
         () = receiving.stopped() => receiving.check(),
     };
     drop(telling);
+    keep(race, way, &side.peer);
     supplier.flush().await;
     tracing::info!(way = takeover.active(), "data came");
     // What makes going on useless explains why the rest failed.
@@ -135,6 +137,16 @@ pub async fn receive(
     }
     summary.matched += local + snapshot.kept;
     Ok(summary)
+}
+
+/// Keeps connections beside the first one as long as that, and the way that contents come over. The sender would take one
+/// that ends before it knows of the last files for lost, and send them once more.
+fn keep(race: Option<Race>, way: Option<ControlSender>, first: &Arc<Peer>) {
+    let first = Arc::clone(first);
+    tokio::spawn(async move {
+        first.until_closed().await;
+        drop((way, race));
+    });
 }
 
 /// Ends the supplier with the copy.
@@ -243,7 +255,7 @@ fn follow(
 #[cfg(test)]
 mod tests {
     use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata};
-    use towpath_plugins::direct::{ControlSender, Peer, PeerConfig};
+    use towpath_plugins::direct::PeerConfig;
 
     use bytes::Bytes;
 
