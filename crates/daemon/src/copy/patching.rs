@@ -1,4 +1,4 @@
-//! The parts of a file as deltas or patches of an older version: the next ones are made on all cores while the last
+//! The parts of a file as patches of an older version: the next ones are made on all cores while the last
 //! ones travel, as hard as the network leaves time for.
 
 use std::ops::Range;
