@@ -93,12 +93,13 @@ pub fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use towpath_content::Oid;
 
     use super::*;
 
-    fn noise(seed: u64, len: usize) -> Vec<u8> {
+    /// Bytes that nothing packs.
+    pub fn noise(seed: u64, len: usize) -> Vec<u8> {
         let blocks = (0..len.div_ceil(32) as u64).map(|at| Oid::of(&(seed << 32 | at).to_le_bytes()));
         let mut bytes: Vec<u8> = blocks.flat_map(|oid| *oid.digest()).collect();
         bytes.truncate(len);

@@ -131,16 +131,8 @@ pub fn apply(outlines: &[Vec<u8>], delta: &[u8], base: &[u8], len: u64) -> Optio
 
 #[cfg(test)]
 mod tests {
-    use towpath_content::Oid;
-
+    use super::super::deltas::tests::noise;
     use super::*;
-
-    fn noise(seed: u64, len: usize) -> Vec<u8> {
-        let blocks = (0..len.div_ceil(32) as u64).map(|at| Oid::of(&(seed << 32 | at).to_le_bytes()));
-        let mut bytes: Vec<u8> = blocks.flat_map(|oid| *oid.digest()).collect();
-        bytes.truncate(len);
-        bytes
-    }
 
     /// A base, and the same with `len` new bytes in every `spacing`.
     fn edited(spacing: usize, len: usize) -> (Vec<u8>, Vec<u8>) {

@@ -229,6 +229,7 @@ mod tests {
     use bytes::Bytes;
     use towpath_plugins::direct::ControlReceiver;
 
+    use super::super::deltas::tests::noise;
     use super::super::file::tests::file_of;
     use super::super::message::{Answer, Asks, Base, Bases, Finer, Message};
     use super::super::sending::tests::telling;
@@ -237,13 +238,6 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(60);
     const SIZE: usize = 20 << 20;
-
-    fn noise(seed: u64, len: usize) -> Vec<u8> {
-        let blocks = (0..len.div_ceil(32) as u64).map(|at| Oid::of(&(seed << 32 | at).to_le_bytes()));
-        let mut bytes: Vec<u8> = blocks.flat_map(|oid| *oid.digest()).collect();
-        bytes.truncate(len);
-        bytes
-    }
 
     async fn next(inbox: &mut ControlReceiver) -> Message {
         Message::from_bytes(tokio::time::timeout(LIMIT, inbox.next()).await.unwrap().unwrap()).unwrap()

@@ -23,7 +23,7 @@ const FAR: Duration = Duration::from_millis(4);
 const SLOW_THOUGH_NEAR: f64 = 10e6;
 /// Below this rate 20 ms, a usual round trip, are fewer than 80 KB.
 const SLOW_FOR_OUTLINES: f64 = 4e6;
-/// How long a part's signature is on its way where the network is rather fast for deltas: some 20 KB.
+/// How long a part's signature, some 20 KB, takes at 3 Mbit/s.
 const PER_SIGNATURE: Duration = Duration::from_millis(50);
 /// A file of fewer bytes is not asked for by its base's signature, which is hardly less ...
 const LEAST_SIGNED: u64 = 2 << 10;

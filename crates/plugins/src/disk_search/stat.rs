@@ -86,7 +86,7 @@ impl Opened {
         Directory { path: self.path.join(name).into(), mount: Some(self.mount) }
     }
 
-    /// Tells what lies in it as it tells itself, without a look at any of that: a tenth of what [`stat`] costs. Some file
+    /// Tells what lies in it as it tells itself, without a look at any of that: for much less than [`stat`]. Some file
     /// systems don't tell kinds. `each` returns false to end it.
     pub fn names(&self, each: &mut dyn FnMut(&OsStr, FileType) -> bool) -> Result<(), SearchError> {
         let mut buffer = Vec::<u8>::with_capacity(BUFFER);

@@ -180,7 +180,7 @@ impl<'a> InParts<'a> {
         signature: &[u8],
         made: Vec<u8>,
     ) -> Result<(), ApiError> {
-        let (answering, wants_next) = (self.answering, delta.wants_next);
+        let answering = self.answering;
         let most = answering.takes_outlines.load(Ordering::Relaxed) as usize;
         let packed = answering.packed_part(&made);
         let bytes = packed.as_ref().unwrap_or(&made).len();
@@ -191,23 +191,22 @@ impl<'a> InParts<'a> {
             if self.held() + part.bytes + said.len() <= MOST_OUTLINED {
                 part.bytes += said.len();
                 part.outlines.push((outline, region));
-                self.await_signature(Awaited::Rest(part));
-                if wants_next {
-                    self.await_signature(Awaited::Part);
-                }
+                self.await_signatures(Some(part), &delta);
                 return answering.say_part(Delta { is_outline: true, further, ..delta }, said);
             }
         }
-        if wants_next {
-            self.await_signature(Awaited::Part);
-        }
+        self.await_signatures(None, &delta);
         let is_packed = packed.is_some();
         answering.say_part(Delta { is_packed, ..delta }, packed.unwrap_or(made))
     }
 
-    fn await_signature(&mut self, awaited: Awaited) {
-        self.answering.signatures.expect(self.entry);
-        self.awaited.push_back(awaited);
+    /// What is about to be said wants these, in the order in which they come.
+    fn await_signatures(&mut self, outlined: Option<Outlined>, delta: &Delta) {
+        let next = delta.wants_next.then_some(Awaited::Part);
+        for awaited in outlined.map(Awaited::Rest).into_iter().chain(next) {
+            self.answering.signatures.expect(self.entry);
+            self.awaited.push_back(awaited);
+        }
     }
 
     /// Bytes of outlines that wait for their literals.

@@ -89,13 +89,16 @@ impl RemoteSupplier {
     /// The next run of a file that comes in parts.
     pub fn take_delta(&self, run: &Delta) -> Result<(), ApiError> {
         let outlined = self.take_run(run)?;
+        if !(run.is_last && (run.is_outline || run.wants_next)) {
+            return Ok(());
+        }
         // The sender waits for an answer to each, and to what it wants besides.
         let _in_turn = lock(&self.signing);
         let answer = |signature| self.say(Message::Finer(Finer { entry: run.entry, signature }));
-        if run.is_last && run.is_outline {
+        if run.is_outline {
             answer(outlined.map_or_else(Bytes::new, Bytes::from))?;
         }
-        if run.is_last && run.wants_next {
+        if run.wants_next {
             let next = current(&mut lock(&self.incoming), run).map(|it| self.changed.sign_next(it));
             answer(next.transpose()?.unwrap_or_default())?;
         }
