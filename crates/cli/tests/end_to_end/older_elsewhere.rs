@@ -41,8 +41,10 @@ fn an_older_version_that_was_renamed_is_drawn_from() {
     fs::write(world.at("dest/earlier"), older(1)).unwrap();
     file(&world.at("dest/other.txt"), 2, SIZE);
     let words = format!("cp --via ssh --limit-rate {SLOW}");
-    let summary = copied(&Route::new(&world.here, Way::Pull), &words, &world.source(), "dest/file");
-    assert_same_bytes(&world.source(), &world.at("dest/file"));
+    // No other file of this machine has this name, as the sender's own and those of other situations would.
+    let (to, source) = ("dest/renamed since then", world.source());
+    let summary = copied(&Route::new(&world.here, Way::Pull), &words, &source, to);
+    assert_same_bytes(&source, &world.at(to));
     assert_eq!(searched(&summary, "changed"), 1, "{}", summary.0);
     assert!(crossed(&summary) < LITTLE, "{}: {}", crossed(&summary), summary.0);
 }
