@@ -182,7 +182,7 @@ pub fn controls() -> Vec<Vec<u8>> {
         Body::Outcome(WireOutcome { request: 1, want: Some(1), code: 5, retry_ms: 9, reason: "no".into() }),
         Body::Cancel(RequestOnly { request: 1 }),
         Body::Goodbye(Goodbye { reason: "bye".into() }),
-        Body::Ping(Ping {}),
+        Body::Ping(Ping::default()),
         Body::Watch(question),
         Body::ControlData(ControlData { message: Bytes::from_static(b"message") }),
         Body::ControlCredit(ControlCredit { bytes: 71 }),

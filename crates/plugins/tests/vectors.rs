@@ -104,7 +104,7 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("cancel", Body::Cancel(wire::RequestOnly { request: 2 })),
         ("done", Body::Done(wire::RequestOnly { request: 2 })),
         ("goodbye", Body::Goodbye(wire::Goodbye { reason: "sent a second hello".into() })),
-        ("ping", Body::Ping(wire::Ping {})),
+        ("ping", Body::Ping(wire::Ping::default())),
         (
             "control stream: a message",
             Body::ControlData(wire::ControlData { message: Bytes::from_static(b"go") }),

@@ -28,8 +28,7 @@ use crate::lock::lock;
 const MOST_SIGNED: u64 = 8 << 20;
 /// So many bases are named in vain before only signatures are sent.
 const MISSES: u64 = 16;
-/// How long the first ask waits for a better connection than ssh's: of ssh's own pipe the kernel tells nothing. It takes three
-/// round trips, ...
+/// How long the first ask waits until something is known of the network: that of ssh's own pipe takes one to three round trips, ...
 const PATIENCE: Duration = Duration::from_millis(60);
 /// ... which are longer over long distances: for files that could come as deltas it waits as long as a network that is too fast
 /// for that would take for them, but no longer than this.
@@ -37,16 +36,16 @@ const MOST_PATIENCE: Duration = Duration::from_millis(600);
 
 /// What is known of the network at the moment.
 pub type Look = Box<dyn Fn() -> Network + Send + Sync>;
-/// When it is known.
-pub type Standing = Pin<Box<dyn Future<Output = bool> + Send>>;
+/// Completes when something is.
+pub type Known = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// See the head of this module.
 pub struct Changed {
     look: Look,
     /// The other side takes bases, and knows packed messages.
     is_understood: bool,
-    /// Completes when there is a connection that tells of the network; how long that was waited for.
-    standing: Mutex<Option<(Standing, Duration)>>,
+    /// Until something is known of the network: completes then; and how long that was waited for.
+    unknown: Mutex<Option<(Known, Duration)>>,
     runtime: Handle,
     /// By entry.
     signed: Mutex<HashMap<u64, Told>>,
@@ -70,13 +69,13 @@ pub struct Told {
 }
 
 impl Changed {
-    /// `look` tells of the network, once `standing` completes if there is that; `is_understood`: the sender
-    /// takes bases. Must be made within a runtime.
-    pub fn new(look: Look, standing: Option<Standing>, is_understood: bool) -> Self {
+    /// `look` tells of the network, once `known` completes; `is_understood`: the sender takes bases. Must be made within a
+    /// runtime.
+    pub fn new(look: Look, known: Known, is_understood: bool) -> Self {
         Self {
             look,
             is_understood,
-            standing: Mutex::new(standing.map(|standing| (standing, Duration::ZERO))),
+            unknown: Mutex::new(Some((known, Duration::ZERO))),
             runtime: Handle::current(),
             signed: Mutex::default(),
             outstanding: AtomicU64::new(0),
@@ -95,16 +94,15 @@ impl Changed {
     /// The same, if that could save so many bytes.
     pub fn network_for(&self, bytes: u64) -> Network {
         let patience = Network::shortest_for(bytes).clamp(PATIENCE, MOST_PATIENCE);
-        let mut waiting = lock(&self.standing);
-        if let Some((standing, waited)) = &mut *waiting {
+        let mut unknown = lock(&self.unknown);
+        if let Some((known, waited)) = &mut *unknown {
             let rest = patience.saturating_sub(std::mem::replace(waited, patience.max(*waited)));
-            // Without one it is as good as unknown.
-            let stands = async { tokio::time::timeout(rest, standing).await.is_ok() };
-            if self.runtime.block_on(stands) {
-                *waiting = None;
+            let is_known = async { tokio::time::timeout(rest, known).await.is_ok() };
+            if self.runtime.block_on(is_known) {
+                *unknown = None;
             }
         }
-        drop(waiting);
+        drop(unknown);
         (self.look)()
     }
 
@@ -286,12 +284,11 @@ mod tests {
         let stands = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stands);
         let look = move || if seen.load(Ordering::Relaxed) { SLOW } else { Network::default() };
-        let standing = async move {
+        let known = async move {
             tokio::time::sleep(stands_after).await;
             stands.store(true, Ordering::Relaxed);
-            true
         };
-        let changed = Changed::new(Box::new(look), Some(Box::pin(standing)), true);
+        let changed = Changed::new(Box::new(look), Box::pin(known), true);
         let waited = move || {
             let started = Instant::now();
             // Somebody asks for little first.

@@ -20,7 +20,7 @@ use towpath_store::Store;
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
 
-use super::changed::{Changed, Look, Standing};
+use super::changed::{Changed, Known, Look};
 use super::events::CopySummary;
 use super::hearing::{Heard, LITTLE, Tellings, hear, hear_beside, take_answers, write_contents};
 use super::lookalikes::Lookalikes;
@@ -73,8 +73,7 @@ pub async fn receive(
     let processors = side.service.processors();
     let limit = options.limit_rate as f64;
     let look = look(&takeover, adaptive.as_ref(), limit);
-    let standing = race.as_ref().map(|race| Box::pin(race.standing()) as Standing);
-    let changed = Changed::new(look, standing, side.takes_bases);
+    let changed = Changed::new(look, known_once(side, race.as_ref()), side.takes_bases);
     // What processors look at comes to them by the session.
     let is_wanted = !(options.no_search || options.whole_file || processors.inspect_any());
     let scope = if is_wanted { search::scope(options, &destined.path) } else { None };
@@ -191,6 +190,26 @@ fn session(
         config.ledger = LedgerConfig { patience, ..config.ledger };
     }
     (Session::start(root, context, config), hints_in)
+}
+
+/// Completes when something is known of the network: of ssh's pipe its round trip, of a connection beside it more.
+fn known_once(side: &Side, race: Option<&Race>) -> Known {
+    let (measured, standing) = (side.peer.until_measured(), race.map(Race::standing));
+    Box::pin(async move {
+        let standing = async {
+            let stands = match standing {
+                Some(standing) => standing.await,
+                None => false,
+            };
+            if !stands {
+                std::future::pending().await
+            }
+        };
+        tokio::select! {
+            () = measured => {}
+            () = standing => {}
+        }
+    })
 }
 
 /// What is known of the network at any moment; at first, the person's `limit` to its rate if there is one.

@@ -13,6 +13,9 @@ use towpath_transfer::ObjectFacts;
 /// Before so long, and so many round trips, TCP has not shown yet how fast the network is.
 const WARM_UP: Duration = Duration::from_millis(250);
 const ROUND_TRIPS: u32 = 8;
+/// From a sender that is no farther than this a piece takes less than this time, unless the network is slow.
+const NEAR: Duration = Duration::from_millis(1);
+const NEAR_WARM_UP: Duration = Duration::from_millis(100);
 /// With this many bytes the rate of a network that is not fast is known after the round trips alone, if it took
 /// this long.
 const TELLING_BYTES: u64 = 1 << 20;
@@ -149,7 +152,9 @@ impl Progress {
         let knows_early = self.arrived >= TELLING_BYTES
             && self.elapsed >= SHORTEST.max(slow_start)
             && self.likely_rate() < SPECULATIVE;
-        knows_early || self.elapsed >= WARM_UP.max(slow_start)
+        let is_near = self.round_trip > Duration::ZERO && self.round_trip < NEAR;
+        let warm_up = if is_near { NEAR_WARM_UP } else { WARM_UP };
+        knows_early || self.elapsed >= warm_up.max(slow_start)
     }
 
     /// True if the network is not known yet, but the object likely and far enough to ask all the same.
@@ -281,6 +286,9 @@ mod tests {
         assert!(!RecipeJudge::default().wants(&unlikely));
         assert!(RecipeJudge::default().wants(&early), "likely and far");
         assert!(!RecipeJudge::default().wants(&Progress { round_trip: Duration::from_millis(1), ..early }));
+        let near = Progress { round_trip: Duration::from_micros(100), arrived: 0, ..early };
+        assert!(RecipeJudge::default().wants(&near), "a near sender would have sent a piece");
+        assert!(!RecipeJudge::default().wants(&Progress { elapsed: Duration::from_millis(90), ..near }));
         assert!(!RecipeJudge::default().wants(&Progress { disk_is_free: false, ..slow }));
         let known_early = Progress { elapsed: Duration::from_millis(100), arrived: 9 << 20, ..slow };
         assert!(RecipeJudge::default().wants(&known_early));

@@ -16,13 +16,13 @@ use towpath_transfer::{Delivery, Outcome, Tag, Want};
 
 use super::answering::MAX_ROOTS;
 use super::requests::GetRequest;
-use super::session::{Effect, Encoded, MAX_REQUESTS, Question, Session};
+use super::session::{Effect, Encoded, MAX_REQUESTS, MOST_ANSWERS, Question, Session};
 use super::wire::Body;
 
 /// Messages of a session that may wait for the writer task. Of a peer that answers only what it has
 /// read, there are for each request that it takes at once at most the cancellation of its
-/// predecessor, the request and its own cancellation, and in all a few proofs.
-pub const QUEUE: usize = 4 * MAX_REQUESTS + MAX_ROOTS;
+/// predecessor, the request and its own cancellation, and in all a few proofs and answers to its pings.
+pub const QUEUE: usize = 4 * MAX_REQUESTS + MAX_ROOTS + MOST_ANSWERS as usize;
 
 /// Where answers to a question go.
 pub enum Answers {
@@ -78,6 +78,8 @@ pub enum Later {
         /// How the answering half encodes.
         encoding: Option<Encoded>,
     },
+    /// See [`Effect::Measured`].
+    Measured,
     /// For the answering half.
     Request(Body),
     /// For the control stream.
@@ -159,6 +161,7 @@ impl Callers {
                 _ => return None,
             },
             Effect::Greeted { control, encoding } => Later::Greeted { control, encoding },
+            Effect::Measured => Later::Measured,
             Effect::Request(body) => Later::Request(body),
             Effect::Control(body) => Later::Control(body),
         };

@@ -92,7 +92,7 @@ impl Default for PeerConfig {
 }
 
 impl PeerConfig {
-    fn session(&self, node: &NodeId, serves: bool) -> SessionConfig {
+    fn session(&self, node: &NodeId, serves: bool, measures: bool) -> SessionConfig {
         SessionConfig {
             id: self.session,
             silence: self.silence,
@@ -101,6 +101,7 @@ impl PeerConfig {
             wishes: self.wishes.clone(),
             serves,
             priority: self.priority,
+            measures,
             source: source_name(node).into(),
         }
     }
@@ -120,6 +121,8 @@ pub(super) struct Shared {
     pub(super) traffic: Arc<Traffic>,
     /// Cancelled once the peer's hello has come.
     pub(super) greeted: CancellationToken,
+    /// Cancelled once the round trip of a connection is known of which the kernel does not tell it.
+    pub(super) measured: CancellationToken,
     /// The control stream, if this side has one.
     pub(super) control: Option<Arc<control::Stream>>,
 }
@@ -177,18 +180,26 @@ impl Peer {
         let (node, binding, probe) = (connection.peer, connection.binding, connection.info.clone());
         let proof = connection.proof;
         let (reader, writer) = connection.split();
-        let (token, greeted) = (CancellationToken::new(), CancellationToken::new());
+        let [token, greeted, measured] = std::array::from_fn(|_| CancellationToken::new());
         let (outbox, outgoing) = mpsc::channel(OUT_QUEUE);
         let (answers_in, answers) = mpsc::channel(OUT_QUEUE);
         let (urgent_in, urgent) = mpsc::unbounded_channel();
-        let session = Session::new(config.session(&node, service.is_some()), Instant::now());
+        let measures = probe.read().is_none();
+        let session = Session::new(config.session(&node, service.is_some(), measures), Instant::now());
         let (messages_in, messages) = mpsc::channel(callers::QUEUE);
         let callers = Mutex::new(Callers::new(session, messages_in));
         let (stream, control) = config.control.then(|| control::Stream::new(urgent_in)).unzip();
         let PeerConfig { send_pace: pace, receive_pace, traffic, processors, .. } = config;
-        let shared =
-            Shared { node, callers, token: token.clone(), receive_pace, traffic, greeted, control: stream };
-        let shared = Arc::new(shared);
+        let shared = Arc::new(Shared {
+            node,
+            callers,
+            token: token.clone(),
+            receive_pace,
+            traffic,
+            greeted,
+            measured,
+            control: stream,
+        });
         // Puts the hello into the queue.
         shared.change(|_| ());
         let messages = Messages { control: urgent, session: messages };
@@ -257,9 +268,17 @@ impl Peer {
         self.shared.with(Session::suggested)
     }
 
-    /// What the kernel says of the way there, if it is TCP.
+    /// What the kernel says of the way there, if it is TCP; else the round trip alone, once that is measured.
     pub fn path(&self) -> Option<PathInfo> {
-        self.probe.read()
+        self.probe.read().or_else(|| {
+            let shortest = self.shared.with(Session::round_trip)?;
+            Some(PathInfo { rtt: shortest, min_rtt: shortest, ..PathInfo::default() })
+        })
+    }
+
+    /// Completes when the round trip of a connection is known of which the kernel does not tell it: of a pipe.
+    pub fn until_measured(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.shared.measured.clone().cancelled_owned()
     }
 
     /// Why the connection ended, if it has.

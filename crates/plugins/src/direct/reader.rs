@@ -113,6 +113,7 @@ impl Inbound {
             Later::Describe(to, answer) => drop(to.send(answer).await),
             Later::Tell(to, ranges) => drop(to.send(ranges).await),
             Later::Greeted { control, encoding } => self.greeted(control, encoding),
+            Later::Measured => self.shared.measured.cancel(),
             Later::Request(body) => self.conversation.as_ref().map_or(Ok(()), |c| c.request(body))?,
             Later::Control(body) => self.shared.control.as_ref().map_or(Ok(()), |s| s.take(body))?,
         }

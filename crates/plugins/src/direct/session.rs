@@ -15,6 +15,7 @@
 
 mod ahead;
 mod greeting;
+mod round_trip;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -27,11 +28,14 @@ use towpath_transfer::{Delivery, Description, Outcome, RecipePart, Tag};
 
 use self::ahead::Ahead;
 use self::greeting::{Greeting, hello};
+use self::round_trip::RoundTrip;
 use super::incoming::Incoming;
 use super::liveness::Liveness;
 use super::requests::{GetRequest, GetUnderWay, Violation};
 use super::wire::{self, Body, DataHeader, Goodbye, Ping, Prove, RequestOnly, WireOutcome};
 use crate::processor::Processors;
+
+pub use self::round_trip::MOST_ANSWERS;
 
 /// Requests under way on one connection, in each direction.
 pub const MAX_REQUESTS: usize = 64;
@@ -57,6 +61,8 @@ pub struct SessionConfig {
     pub serves: bool,
     /// How urgent this side's `Get`s are among those of its node.
     pub priority: i8,
+    /// It measures the round trip by itself, as the kernel does not tell it.
+    pub measures: bool,
     /// What the peer is called in deliveries.
     pub source: Arc<str>,
 }
@@ -84,6 +90,8 @@ pub enum Effect {
         /// How the answering half can encode what it sends.
         encoding: Option<Encoded>,
     },
+    /// The round trip is known: [`Session::round_trip`].
+    Measured,
     /// The bytes of a want.
     Delivery {
         /// The `Get` that asked.
@@ -169,6 +177,7 @@ pub struct Session {
     /// Requests for which there is no room yet.
     waiting: VecDeque<(u32, Body)>,
     proved: BTreeSet<Oid>,
+    round_trip: RoundTrip,
     suggested: u64,
     end: Option<End>,
     effects: VecDeque<Effect>,
@@ -195,6 +204,7 @@ impl Session {
             sent: BTreeSet::new(),
             waiting: VecDeque::new(),
             proved: BTreeSet::new(),
+            round_trip: RoundTrip::default(),
             suggested: 0,
             end: None,
             effects: [hello].into(),
@@ -282,7 +292,7 @@ impl Session {
             Incoming::Answer(request, answer) => self.answer(request, Effect::Answer { request, answer }),
             Incoming::Ranges(request, ranges) => self.answer(request, Effect::Ranges { request, ranges }),
             Incoming::Message(Body::Delta(delta)) => self.delta(now, &delta),
-            Incoming::Message(body) => self.message(body),
+            Incoming::Message(body) => self.message(now, body),
         };
         if let Err(why) = taken {
             self.close(Some(why));
@@ -352,7 +362,7 @@ impl Session {
     pub fn keep_alive(&mut self, now: Instant) {
         if self.end.is_none() && now >= self.live.ping_due() {
             self.live.spoke(now);
-            self.effects.push_back(Effect::Send(Body::Ping(Ping {})));
+            self.effects.push_back(Effect::Send(Body::Ping(Ping::default())));
         }
     }
 
@@ -431,10 +441,10 @@ impl Session {
         self.effects.push_back(Effect::Closed);
     }
 
-    fn message(&mut self, body: Body) -> Result<(), String> {
+    fn message(&mut self, now: Instant, body: Body) -> Result<(), String> {
         match body {
-            Body::Hello(hello) => self.hello(&hello),
-            Body::Ping(_) => Ok(()),
+            Body::Hello(hello) => self.hello(now, &hello),
+            Body::Ping(ping) => self.ping(now, &ping),
             Body::Goodbye(goodbye) => Err(format!("the peer closed: {}", wire::printable(&goodbye.reason))),
             Body::Proof(proof) => match self.ahead(proof.request) {
                 Some(ahead) => {

@@ -318,9 +318,16 @@ pub struct Goodbye {
     pub reason: String,
 }
 
-/// No content.
+/// Shows that its sender is alive, and may measure how long an answer takes.
 #[derive(Clone, PartialEq, Message)]
-pub struct Ping {}
+pub struct Ping {
+    /// A number that the peer repeats at once; 0: it need not answer.
+    #[prost(uint32, tag = "1")]
+    pub asks: u32,
+    /// The number that the peer's ping asked to repeat; 0: it answers none.
+    #[prost(uint32, tag = "2")]
+    pub answers: u32,
+}
 
 /// A message of the control stream.
 #[derive(Clone, PartialEq, Message)]
@@ -427,8 +434,8 @@ mod tests {
     fn unknown_messages_are_told_apart_from_unknown_fields() {
         // Field 99, varint 1: no message of this version.
         assert!(Body::from_frame(Bytes::from_static(&[0x98, 0x06, 0x01])).is_err());
-        let mut ping = Body::Ping(Ping {}).to_frame().to_vec();
+        let mut ping = Body::Ping(Ping::default()).to_frame().to_vec();
         ping.extend_from_slice(&[0x98, 0x06, 0x01]);
-        assert_eq!(Body::from_frame(ping.into()), Ok(Body::Ping(Ping {})));
+        assert_eq!(Body::from_frame(ping.into()), Ok(Body::Ping(Ping::default())));
     }
 }

@@ -201,7 +201,7 @@ mod tests {
         let ((_answer, answers), (_data, outgoing)) = (mpsc::channel(1), mpsc::channel(1));
         let messages = Messages { control, session };
         let mut queues = Queues { messages, answers, outgoing, pace: Arc::new(Pace::new(1)) };
-        let frame = || Batch::from(Outgoing::control(Body::Ping(Ping {})));
+        let frame = || Batch::from(Outgoing::control(Body::Ping(Ping::default())));
         write_batch(&mut writer, frame()).await.unwrap();
         let (next, mut came) = (frame(), [0; 64]);
         tokio::select! {

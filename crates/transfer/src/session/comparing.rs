@@ -32,6 +32,12 @@ const STEP: f64 = 0.618_033_988_749_894_9;
 /// A disk faster than this share of the network is waited for where pieces are likely good: what is fetched once more
 /// has to save time.
 const FAST_DISK: f64 = 0.5;
+/// A network so near is most likely fast. For what such a one brings in a tenth of a second it is tried before the disk, so
+/// long, and the disk rests while it does bring the rest that soon: a slow disk would take longer for what it has begun.
+const NEAR: Duration = Duration::from_millis(1);
+const MOST_TRIED: u64 = 12 << 20;
+const TRIED: Duration = Duration::from_millis(50);
+const SOON: f64 = 0.1;
 /// Seconds that the disk still needs above which it is helped by any network that is faster.
 const SHORT: f64 = 1.0;
 /// Seconds that the disk still needs above which a network that nobody knows is tried with a piece, and one that may
@@ -62,6 +68,9 @@ pub(super) struct Comparison {
     end: Option<u64>,
     /// Until when the network is asked for none of what may be found then.
     held_until: Duration,
+    /// Until when the network is tried first, and bytes of a piece; none before it began, and if that is not so.
+    trial: Option<(Duration, u64)>,
+    has_begun: bool,
 }
 
 /// What is known of the network at the moment.
@@ -90,6 +99,8 @@ impl Default for Comparison {
             has_missed: false,
             end: None,
             held_until: Duration::ZERO,
+            trial: None,
+            has_begun: false,
         }
     }
 }
@@ -98,6 +109,23 @@ impl Comparison {
     /// Piece `index` may be here.
     pub(super) fn add(&mut self, index: u64) {
         self.left.insert(index..index + 1);
+    }
+
+    /// Pieces of so many bytes are about to be compared; `round_trip` tells how far the network's other end is, zero if nobody
+    /// knows. Only the first such word counts.
+    pub(super) fn begin(&mut self, bytes: u64, round_trip: impl FnOnce() -> Duration, now: Duration) {
+        if !std::mem::replace(&mut self.has_begun, true) && self.left.len().saturating_mul(bytes) <= MOST_TRIED {
+            let is_near = (Duration::from_nanos(1)..NEAR).contains(&round_trip());
+            self.trial = is_near.then_some((now + TRIED, bytes));
+        }
+    }
+
+    /// Whether the network is tried first, or brings the rest so soon that the disk is left alone.
+    fn is_tried(&self, network: f64, now: Duration) -> bool {
+        self.trial.is_some_and(|(until, bytes)| {
+            let rest = (self.left.len() * bytes) as f64;
+            now < until || network > 0.0 && rest / network < SOON
+        })
     }
 
     /// Whether nobody looked at piece `index`.
@@ -158,7 +186,7 @@ impl Comparison {
 
     /// The next piece to read, if one should be read now; with `in_any_case` however the network does.
     pub(super) fn next(&mut self, network: f64, in_any_case: bool, now: Duration) -> Option<u64> {
-        if self.reading >= self.reads {
+        if self.reading >= self.reads || !in_any_case && self.is_tried(network, now) {
             return None;
         }
         if !in_any_case && !self.goes_on(network, now) {
@@ -213,6 +241,9 @@ impl Comparison {
     fn leaves_to(&self, network: Network, bytes: u64, now: Duration) -> bool {
         if now < self.held_until {
             return false;
+        }
+        if self.is_tried(network.rate, now) {
+            return network.rate > 0.0 || network.is_idle;
         }
         let disk = self.rate(now);
         if !self.is_likely() {
@@ -337,6 +368,31 @@ mod tests {
         assert!(asks(60e6, false), "a little faster, and the disk takes long");
         assert!(asks(30e6, true) && !asks(30e6, false), "tried a piece at a time");
         assert!(!asks(1e6, true), "slower in any case");
+    }
+
+    /// Of 10 MB the disk had begun 14 pieces before the network was known, and the last two took it 0.14 s.
+    #[test]
+    fn a_near_network_is_tried_first_for_what_it_brings_soon() {
+        let at = Duration::from_millis;
+        let network = |rate, is_idle| Network { rate, has_room: true, is_idle };
+        let begun = |count: u64, round_trip: u64| {
+            let mut it = Comparison::default();
+            (0..count).for_each(|index| it.add(index));
+            it.begin(BYTES, || Duration::from_micros(round_trip), at(10));
+            it
+        };
+        let mut near = begun(40, 200);
+        assert_eq!(near.next(0.0, false, at(10)), None, "the disk rests");
+        assert_eq!(near.for_network(network(0.0, true), BYTES, at(10)), Some(39));
+        assert_eq!(near.for_network(network(0.0, false), BYTES, at(11)), None, "one piece tells");
+        assert_eq!(near.for_network(network(90e6, false), BYTES, at(15)), Some(38));
+        assert_eq!(near.next(119e6, false, at(100)), None, "the rest is here soon");
+        assert_eq!(near.next(1e6, false, at(100)), Some(0), "it is slow");
+        for (count, round_trip) in [(40, 0), (40, 5000), (80, 200)] {
+            assert_eq!(begun(count, round_trip).next(0.0, false, at(10)), Some(0), "{count} {round_trip}");
+        }
+        let mut with_recipe = begun(40, 200);
+        assert_eq!(with_recipe.next(0.0, true, at(10)), Some(0), "what waits for chunks is compared in any case");
     }
 
     #[test]

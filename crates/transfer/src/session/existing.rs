@@ -21,6 +21,12 @@ impl Actor {
             return;
         };
         let (now, network, open) = (self.now(), self.network(), self.ledger.open_wants(key));
+        let root = Arc::clone(&self.root);
+        if let Some(active) = self.objects.get_mut(&key)
+            && let Some(layout) = active.object.layout()
+        {
+            active.comparison.begin(layout.piece_len(), || root.path().shortest, now);
+        }
         while open < AHEAD
             && let Some(active) = self.objects.get_mut(&key)
             && let Some(index) = active.comparison.next(network.rate, has_recipe, now)

@@ -1,5 +1,7 @@
 //! The hellos: what this side says first, and what the peer's says that it can do.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 
 use super::{Effect, Encoded, Session, SessionConfig};
@@ -38,7 +40,7 @@ impl Session {
         self.greeting.unwrap_or_default()
     }
 
-    pub(super) fn hello(&mut self, hello: &Hello) -> Result<(), String> {
+    pub(super) fn hello(&mut self, now: Instant, hello: &Hello) -> Result<(), String> {
         if self.greeting.is_some() {
             return Err("sent a second hello".into());
         }
@@ -59,6 +61,7 @@ impl Session {
         let by_choice =
             || taken().find(|(_, ours)| own_choice(*ours)).map(|(number, _)| agreed(number, false));
         let (encoding, control) = (by_wish.or_else(by_choice), has(control::CAPABILITY));
+        self.measure(now);
         self.pass_on(Effect::Greeted { control, encoding })
     }
 }

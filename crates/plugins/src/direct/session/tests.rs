@@ -162,6 +162,7 @@ impl End {
 
 fn config() -> SessionConfig {
     SessionConfig {
+        measures: false,
         id: [1; 16],
         silence: 20 * SECOND,
         control: false,
@@ -357,7 +358,7 @@ fn a_request_that_waits_for_room_is_cancelled_or_given_up_without_a_word() {
     assert_eq!(a.ends(), [(0, Some(Outcome::Cancelled)), (1, Some(LOST))]);
     assert_eq!(a.ended(), [(cancelled, Ok(())), (given_up, Ok(()))]);
     for request in 1..=MAX_REQUESTS as u32 {
-        a.say(now, if request == 1 { hello(&config()) } else { Body::Ping(Ping {}) });
+        a.say(now, if request == 1 { hello(&config()) } else { Body::Ping(Ping::default()) });
         a.say(now, Body::Done(RequestOnly { request }));
     }
     assert_eq!((a.out.len(), a.session.ended()), (sent, None), "neither is sent later");
@@ -518,7 +519,7 @@ fn an_answer_to_a_request_that_was_not_sent_yet_is_a_lie() {
 fn the_first_word_is_a_hello_of_this_version() {
     let ((store, ..), now) = (store(1), Instant::now());
     let data = Frame { kind: wire::DATA, body: Bytes::new() };
-    let ping = Outgoing::control(Body::Ping(Ping {})).to_frame();
+    let ping = Outgoing::control(Body::Ping(Ping::default())).to_frame();
     let old = Outgoing::control(Body::Hello(Hello::default())).to_frame();
     for (frame, words) in
         [(data, "did not begin with a hello"), (ping, "did not begin with a hello"), (old, "version 0")]

@@ -339,7 +339,7 @@ async fn garbage_ends_the_connection_with_a_goodbye() {
     client.liar.say(hello(0)).await;
     client.expect_goodbye("speaks version 0").await;
     let mut client = scene.rude_client().await;
-    client.liar.say(Body::Ping(Ping {})).await;
+    client.liar.say(Body::Ping(Ping::default())).await;
     client.expect_goodbye("did not begin with a hello").await;
     let mut client = scene.client().await;
     client.liar.say(Body::Prove(Prove { root: Bytes::from_static(b"root"), proof: Bytes::new() })).await;

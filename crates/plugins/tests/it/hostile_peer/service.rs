@@ -232,7 +232,7 @@ async fn words_of_no_protocol() {
 
 #[tokio::test]
 async fn hellos_that_are_missing_twice_there_or_of_another_version() {
-    for body in [Body::Ping(Ping {}), Body::Done(RequestOnly { request: 1 })] {
+    for body in [Body::Ping(Ping::default()), Body::Done(RequestOnly { request: 1 })] {
         let none = error_of(move |connection| {
             let body = body.clone();
             async move {
@@ -274,7 +274,7 @@ async fn silence_and_pings_without_end() {
     let pinging = error_of(|connection| async {
         let mut liar = Liar::polite(connection).await;
         loop {
-            liar.say(Body::Ping(Ping {})).await;
+            liar.say(Body::Ping(Ping::default())).await;
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     });
