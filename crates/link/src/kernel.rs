@@ -109,7 +109,9 @@ mod linux {
     // The offsets of the header file, so that a slip above does not compile.
     const _: () = assert!(offset_of!(TcpInfo, rtt_us) == 68);
     const _: () = assert!(offset_of!(TcpInfo, total_retrans) == 100);
+    const _: () = assert!(offset_of!(TcpInfo, rcv_mss) == 20);
     const _: () = assert!(offset_of!(TcpInfo, notsent_bytes) == 144);
+    const _: () = assert!(offset_of!(TcpInfo, data_segs_in) == 152);
     const _: () = assert!(offset_of!(TcpInfo, delivery_rate) == 160);
     const _: () = assert!(offset_of!(TcpInfo, rcv_ooopack) == 224);
     const _: () = assert!(size_of::<TcpInfo>() == 232);
@@ -127,6 +129,9 @@ mod linux {
             receive_queue_bytes: rustix::io::ioctl_fionread(socket).unwrap_or(0),
             send_queue_bytes: send_queue(socket).unwrap_or(0),
             retransmits: u64::from(info.total_retrans),
+            // Since Linux 4.6.
+            received_bytes: (len > offset_of!(TcpInfo, data_segs_in))
+                .then(|| u64::from(info.data_segs_in) * u64::from(info.rcv_mss)),
             // Since Linux 5.4.
             out_of_order: (len > offset_of!(TcpInfo, rcv_ooopack)).then(|| info.rcv_ooopack.into()),
         })

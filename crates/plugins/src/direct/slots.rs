@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use towpath_link::PathInfo;
 use towpath_link::backoff::BackoffConfig;
 use towpath_transfer::Want;
 
 use super::dialling::Dialling;
 use super::peer::Peer;
-use super::widening::Widening;
+use super::widening::{Counted, Widening};
 
 /// Bytes to keep outstanding until the peer suggests better.
 const FIRST_WINDOW: u64 = 4 << 20;
@@ -107,9 +108,13 @@ impl Slots {
         self.used().iter().enumerate().map(suggested).collect()
     }
 
-    /// Segments that came out of order on those in use; `None` if one of them can't tell.
-    fn out_of_order(&self) -> Option<u64> {
-        self.peers().map(|peer| peer.path().and_then(|path| path.out_of_order)).sum()
+    /// What came over those in use, each as far as all of them can tell.
+    fn counted(&self) -> Counted {
+        let paths: Vec<PathInfo> = self.peers().map(|peer| peer.path().unwrap_or_default()).collect();
+        Counted {
+            bytes: paths.iter().map(|path| path.received_bytes).sum(),
+            lost: paths.iter().map(|path| path.out_of_order).sum(),
+        }
     }
 
     /// Bytes came; see [`Widening::arrived`]. What is no longer in use closes when what was asked
@@ -117,7 +122,9 @@ impl Slots {
     pub fn arrived(&self, bytes: u64, is_waiting: bool, now: Instant) {
         let mut widening = lock(&self.widening);
         let before = widening.width();
-        widening.arrived(bytes, is_waiting, now, || self.out_of_order());
+        // What still comes over those that are no longer in use has its part of the network.
+        let is_alone = self.all.iter().skip(before).all(|slot| slot.outstanding.load(Ordering::Relaxed) == 0);
+        widening.arrived(bytes, is_waiting && is_alone, now, || self.counted());
         let width = widening.width();
         drop(widening);
         if width != before {
@@ -207,6 +214,23 @@ mod tests {
             Want { tag, id, places, group, origin: None, basis: None, part: None }
         };
         (0..count).map(want).collect()
+    }
+
+    /// One of two connections was no longer in use, and had half of a slow network until what was asked there had come: the
+    /// other one's rate was taken for all there is, and so the next two for worth it, and then four and eight.
+    #[test]
+    fn nothing_is_measured_while_something_comes_over_a_connection_that_is_not_in_use() {
+        let (slots, start) = (Slots::new(1, 2), Instant::now());
+        let run = |seconds: std::ops::Range<u64>| {
+            for tick in seconds.start * 100..seconds.end * 100 {
+                slots.arrived(1000, true, start + Duration::from_millis(10 * tick));
+            }
+            slots.used().len()
+        };
+        let rest = Outstanding::new(&slots.all[1], &wants(1));
+        assert_eq!(run(0..20), 1);
+        drop(rest);
+        assert_eq!(run(20..22), 2, "a network that loses nothing is tried late, too");
     }
 
     #[test]

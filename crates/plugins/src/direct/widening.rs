@@ -43,10 +43,20 @@ enum Phase {
     Idle,
     /// The rate settles until then.
     Settling(Instant),
-    /// The rate is measured since then, from this many bytes and lost packets on.
-    Measuring(Instant, u64, Option<u64>),
+    /// The rate is measured since then, from this on.
+    Measuring(Instant, Counted),
     /// Enough connections, until then.
     Resting(Instant),
+}
+
+/// What came so far over the connections in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counted {
+    /// Bytes, if the kernel counts them: what is told by whole pieces comes in steps, of which a slow network has two at once
+    /// and then none for seconds.
+    pub bytes: Option<u64>,
+    /// Packets that were lost, if anyone can tell.
+    pub lost: Option<u64>,
 }
 
 /// What was measured over a period.
@@ -107,30 +117,31 @@ impl Widening {
     }
 
     /// So many bytes came at `now`. `is_waiting` says that the receiving side waits for the network,
-    /// not the network for it: only then can more connections help. `lost`, asked now and then, tells
-    /// how many packets were lost so far, if anyone can.
-    pub fn arrived(
-        &mut self,
-        bytes: u64,
-        is_waiting: bool,
-        now: Instant,
-        lost: impl FnOnce() -> Option<u64>,
-    ) {
+    /// not the network for it: only then can more connections help. `counted` is asked now and then.
+    pub fn arrived(&mut self, bytes: u64, is_waiting: bool, now: Instant, counted: impl FnOnce() -> Counted) {
         self.arrived += bytes;
         match self.phase {
             Phase::Idle => {
                 self.late = Some(now + LOSSLESS);
                 self.settle(now);
             }
-            Phase::Settling(until) | Phase::Resting(until) if now >= until => self.measure(now, lost()),
+            Phase::Settling(until) | Phase::Resting(until) if now >= until => self.measure(now, counted()),
             // What is measured now is this machine, not the network.
             Phase::Measuring(since, ..) if !is_waiting => self.settle(now.max(since)),
-            Phase::Measuring(since, bytes, before) => {
+            Phase::Measuring(since, before) => {
                 let elapsed = now.saturating_duration_since(since);
                 if elapsed >= PERIOD {
-                    let (rate, lost) = ((self.arrived - bytes) as f64 / elapsed.as_secs_f64(), lost());
-                    let is_lossy = lost.zip(before).is_none_or(|(lost, before)| lost > before);
-                    self.judge(Measured { rate, is_lossy }, now, lost);
+                    let counted = self.filled(counted());
+                    match counted.bytes.unwrap_or(0).checked_sub(before.bytes.unwrap_or(0)) {
+                        Some(came) => {
+                            let rate = came as f64 / elapsed.as_secs_f64();
+                            let is_lossy =
+                                counted.lost.zip(before.lost).is_none_or(|(lost, before)| lost > before);
+                            self.judge(Measured { rate, is_lossy }, now, counted);
+                        }
+                        // One of the connections that had brought some is gone.
+                        None => self.settle(now),
+                    }
                 }
             }
             Phase::Settling(_) | Phase::Resting(_) => {}
@@ -142,14 +153,19 @@ impl Widening {
         self.phase = Phase::Settling(now + SETTLING);
     }
 
-    const fn measure(&mut self, now: Instant, lost: Option<u64>) {
-        self.phase = Phase::Measuring(now, self.arrived, lost);
+    fn measure(&mut self, now: Instant, counted: Counted) {
+        self.phase = Phase::Measuring(now, self.filled(counted));
     }
 
-    fn judge(&mut self, measured: Measured, now: Instant, lost: Option<u64>) {
+    /// Where the kernel counts no bytes what was handed on is all that is known.
+    fn filled(&self, counted: Counted) -> Counted {
+        Counted { bytes: counted.bytes.or(Some(self.arrived)), ..counted }
+    }
+
+    fn judge(&mut self, measured: Measured, now: Instant, counted: Counted) {
         let tried = self.step.take();
         if let Some(step) = tried.filter(|step| measured.rate < step.rate * WORTH) {
-            return self.doubt(step, now, lost);
+            return self.doubt(step, now, counted);
         }
         if self.width == self.most {
             self.phase = Phase::Resting(now + LONGEST_REST);
@@ -168,15 +184,15 @@ impl Widening {
                 self.width = (self.width * 2).min(self.most);
                 self.settle(now);
             }
-            None => self.measure(now, lost),
+            None => self.measure(now, counted),
         }
     }
 
     /// The step was not worth it in one more period.
-    fn doubt(&mut self, step: Step, now: Instant, lost: Option<u64>) {
+    fn doubt(&mut self, step: Step, now: Instant, counted: Counted) {
         if step.left > 1 {
             self.step = Some(Step { left: step.left - 1, ..step });
-            return self.measure(now, lost);
+            return self.measure(now, counted);
         }
         self.width = step.from;
         self.last = None;
@@ -215,7 +231,10 @@ mod tests {
         for tick in 0..seconds * 100 {
             let at = Duration::from_millis(10 * tick);
             lost += u64::from(loses(at));
-            widening.arrived(rate(widening.width(), at) / 100, true, start + at, || Some(lost));
+            widening.arrived(rate(widening.width(), at) / 100, true, start + at, || Counted {
+                bytes: None,
+                lost: Some(lost),
+            });
             if seen.last() != Some(&widening.width()) {
                 seen.push(widening.width());
             }
@@ -237,6 +256,27 @@ mod tests {
     #[test]
     fn a_link_that_one_connection_fills_gets_a_second_one_for_a_moment_only() {
         assert_eq!(widths(&mut Widening::new(1, 16), 3, |_| 12_500_000), [1, 2, 1]);
+    }
+
+    /// At 1.5 Mbit/s a piece takes 1.4 s, those of several connections end together, and the periods in which they do had the
+    /// rate of several: there were up to eight connections, which had every tenth packet lost.
+    #[test]
+    fn what_comes_in_large_pieces_is_counted_by_the_byte() {
+        let (mut widening, start) = (Widening::new(1, 16), Instant::now());
+        let (mut arrived, mut most) = (0, 1);
+        for tick in 0..12_000_u64 {
+            let (at, came) = (Duration::from_millis(10 * tick), 1880 * tick);
+            let together = (256 << 10) * widening.width() as u64;
+            if came - arrived >= together {
+                arrived += together;
+                for _ in 0..widening.width() {
+                    let counted = || Counted { bytes: Some(came), lost: Some(tick) };
+                    widening.arrived(256 << 10, true, start + at, counted);
+                }
+            }
+            most = most.max(widening.width());
+        }
+        assert_eq!(most, 2, "two for a moment");
     }
 
     #[test]
@@ -282,7 +322,7 @@ mod tests {
         let (mut widening, start) = (Widening::new(1, 16), Instant::now());
         let mut widest = 1;
         for tick in 0..500 {
-            widening.arrived(10_000, true, start + Duration::from_millis(10 * tick), || None);
+            widening.arrived(10_000, true, start + Duration::from_millis(10 * tick), Counted::default);
             widest = widest.max(widening.width());
         }
         assert_eq!((widest, widening.width()), (2, 1));
@@ -316,7 +356,10 @@ mod tests {
     fn a_receiver_that_is_behind_tries_nothing() {
         let (mut widening, start) = (Widening::new(1, 16), Instant::now());
         for tick in 0..1000 {
-            widening.arrived(1 << 20, false, start + Duration::from_millis(10 * tick), || Some(tick));
+            widening.arrived(1 << 20, false, start + Duration::from_millis(10 * tick), || Counted {
+                lost: Some(tick),
+                bytes: None,
+            });
         }
         assert_eq!(widening.width(), 1);
     }

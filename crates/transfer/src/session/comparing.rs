@@ -114,7 +114,9 @@ impl Comparison {
     /// Pieces of so many bytes are about to be compared; `round_trip` tells how far the network's other end is, zero if nobody
     /// knows. Only the first such word counts.
     pub(super) fn begin(&mut self, bytes: u64, round_trip: impl FnOnce() -> Duration, now: Duration) {
-        if !std::mem::replace(&mut self.has_begun, true) && self.left.len().saturating_mul(bytes) <= MOST_TRIED {
+        if !std::mem::replace(&mut self.has_begun, true)
+            && self.left.len().saturating_mul(bytes) <= MOST_TRIED
+        {
             let is_near = (Duration::from_nanos(1)..NEAR).contains(&round_trip());
             self.trial = is_near.then_some((now + TRIED, bytes));
         }
@@ -392,7 +394,11 @@ mod tests {
             assert_eq!(begun(count, round_trip).next(0.0, false, at(10)), Some(0), "{count} {round_trip}");
         }
         let mut with_recipe = begun(40, 200);
-        assert_eq!(with_recipe.next(0.0, true, at(10)), Some(0), "what waits for chunks is compared in any case");
+        assert_eq!(
+            with_recipe.next(0.0, true, at(10)),
+            Some(0),
+            "what waits for chunks is compared in any case"
+        );
     }
 
     #[test]

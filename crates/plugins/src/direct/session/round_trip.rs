@@ -113,6 +113,9 @@ mod tests {
         let mut round_trip = RoundTrip::default();
         assert_eq!(round_trip.answer(0), None, "it did not ask");
         assert_eq!(round_trip.answer(7), Some(Ping { asks: 0, answers: 7 }));
-        assert_eq!((1..100).filter_map(|number| round_trip.answer(number)).count(), MOST_ANSWERS as usize - 1);
+        assert_eq!(
+            (1..100).filter_map(|number| round_trip.answer(number)).count(),
+            MOST_ANSWERS as usize - 1
+        );
     }
 }
