@@ -36,9 +36,9 @@ const STAY_ABOVE: f64 = 1.1;
 /// Bytes a second of a network that is asked for a recipe though nothing is known that could be similar:
 /// cutting and hashing at both ends would cost a faster one more than a search finds by chance.
 const SPECULATIVE: f64 = 20e6;
-/// And where there is something similar: then what cutting and hashing take is known, and the same processors
-/// would bring the bytes sooner.
-const PROMISING: f64 = 250e6;
+/// And where there is something similar, if processors are short: what cutting and hashing take is known, and the same
+/// processors would bring the bytes sooner.
+const BUSY: f64 = 250e6;
 /// Bytes a second from which on an older version is followed by samples of the object rather than cut by its
 /// recipe: that takes a fifth of the processors' time, and twice the bytes.
 const SAMPLED: f64 = 30e6;
@@ -144,7 +144,11 @@ impl Progress {
 
     /// Bytes a second of a network that is not asked for a recipe.
     const fn fastest(&self) -> f64 {
-        if self.is_promising { PROMISING } else { SPECULATIVE }
+        match (self.is_promising, self.processors_are_short) {
+            (false, _) => SPECULATIVE,
+            (true, true) => BUSY,
+            (true, false) => f64::INFINITY,
+        }
     }
 
     fn is_warm(&self) -> bool {
@@ -153,8 +157,8 @@ impl Progress {
             && self.elapsed >= SHORTEST.max(slow_start)
             && self.likely_rate() < SPECULATIVE;
         let is_near = self.round_trip > Duration::ZERO && self.round_trip < NEAR;
-        let warm_up = if is_near { NEAR_WARM_UP } else { WARM_UP };
-        knows_early || self.elapsed >= warm_up.max(slow_start)
+        let is_late = is_near && self.arrived == 0 && self.elapsed >= NEAR_WARM_UP;
+        knows_early || is_late || self.elapsed >= WARM_UP.max(slow_start)
     }
 
     /// True if the network is not known yet, but the object likely and far enough to ask all the same.
@@ -278,6 +282,14 @@ mod tests {
         }
     }
 
+    /// Two of 3,000 machines of the replay took up to 1.49 times as long as the disk alone.
+    #[test]
+    fn a_fast_network_is_left_alone_only_where_its_bytes_and_the_search_want_the_same_processors() {
+        let fast = Progress { disk_rate: 3e9, ..progress(360e6, 1 << 31) };
+        assert!(RecipeJudge::default().wants(&fast));
+        assert!(!RecipeJudge::default().wants(&Progress { processors_are_short: true, ..fast }));
+    }
+
     #[test]
     fn nothing_is_asked_in_the_first_moments_or_of_a_busy_disk() {
         let slow = progress(190e3, 50 << 20);
@@ -289,6 +301,7 @@ mod tests {
         let near = Progress { round_trip: Duration::from_micros(100), arrived: 0, ..early };
         assert!(RecipeJudge::default().wants(&near), "a near sender would have sent a piece");
         assert!(!RecipeJudge::default().wants(&Progress { elapsed: Duration::from_millis(90), ..near }));
+        assert!(!RecipeJudge::default().wants(&Progress { arrived: 1 << 18, ..near }));
         assert!(!RecipeJudge::default().wants(&Progress { disk_is_free: false, ..slow }));
         let known_early = Progress { elapsed: Duration::from_millis(100), arrived: 9 << 20, ..slow };
         assert!(RecipeJudge::default().wants(&known_early));

@@ -64,6 +64,16 @@ impl Environment {
     fn chunks(&self) -> u64 {
         Self::chunks_of(self.size)
     }
+
+    /// Bytes that are kept on their way on a network of so many a second.
+    fn window(&self, rate: f64) -> f64 {
+        (2.0 * rate * self.round_trip).clamp(1e6, 16e6)
+    }
+
+    /// Seconds that what is on its way takes when the network's rate has changed.
+    pub fn backlog(&self, (_, after): &(f64, Speeds)) -> f64 {
+        self.window(self.speeds.network) / after.network
+    }
 }
 
 /// How the object is fetched.
@@ -160,10 +170,9 @@ impl<'a> Fetch<'a> {
     }
 
     fn queues(&self) -> Queues {
-        let carried = 2.0 * self.speeds().network * self.world.round_trip;
         let window = match self.strategy {
             Strategy::Disk(_) if self.may_find_more() => 0.0,
-            _ => carried.clamp(1e6, 16e6).max(2.0 * self.chunk()),
+            _ => self.world.window(self.speeds().network).max(2.0 * self.chunk()),
         };
         Queues {
             writer_backlog: self.sink as u64,

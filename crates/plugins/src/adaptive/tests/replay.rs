@@ -5,7 +5,8 @@
 //! network falls would count twenty times. The warm-up: in the first quarter of a second nobody knows how fast the
 //! network is; with it a few round trips for the recipe. One chunk on the network: what is under way when the disk
 //! finds it can't be taken back, and only who knows what the disk has asks for nothing. And who draws from the disk
-//! because the network becomes slow can't begin before it does.
+//! because the network becomes slow can't know it sooner than at the begin, nor before what was asked of the fast network
+//! has come, which the recipe comes behind.
 //!
 //! All objects here are taken for likely to be on the disk, as those are in whose place a file lies.
 
@@ -76,7 +77,12 @@ fn never_a_tenth_slower_than_the_better_of_network_and_disk() {
         let granted = WARM_UP + 4.0 * world.round_trip + CHUNK as f64 / world.speeds.network;
         let network = Fetch::run(&world, Strategy::Network(granted));
         let disk = match world.useful {
-            Some(_) => Fetch::run(&world, Strategy::Disk(fall.map_or(granted, |it| granted.max(it.0)))),
+            Some(_) => Fetch::run(
+                &world,
+                Strategy::Disk(
+                    fall.map_or(granted, |fall| granted.max(fall.0 + WARM_UP.max(world.backlog(fall)))),
+                ),
+            ),
             None => f64::INFINITY,
         };
         let adaptive = Fetch::run(&world, Strategy::Adaptive);
