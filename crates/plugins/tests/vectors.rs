@@ -105,6 +105,8 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("done", Body::Done(wire::RequestOnly { request: 2 })),
         ("goodbye", Body::Goodbye(wire::Goodbye { reason: "sent a second hello".into() })),
         ("ping", Body::Ping(wire::Ping::default())),
+        ("ping that asks", Body::Ping(wire::Ping { asks: 1, answers: 0 })),
+        ("ping that answers", Body::Ping(wire::Ping { asks: 0, answers: 1 })),
         (
             "control stream: a message",
             Body::ControlData(wire::ControlData { message: Bytes::from_static(b"go") }),

@@ -21,6 +21,8 @@ mod preferred;
 #[cfg(test)]
 mod recipes;
 #[cfg(test)]
+mod round_trip;
+#[cfg(test)]
 mod slow_path;
 #[cfg(test)]
 mod support;

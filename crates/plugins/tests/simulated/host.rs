@@ -299,6 +299,7 @@ impl Node for Host {
 
     fn opened(&mut self, net: &mut Net, connection: ConnectionId, peer: usize) {
         let config = SessionConfig {
+            measures: false,
             id: [1; 16],
             silence: SILENCE,
             control: false,
