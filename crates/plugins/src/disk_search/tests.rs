@@ -1,5 +1,7 @@
 //! Disk operations against real files, most of them in the middle of being changed.
 
+mod indexed_reads;
+
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
@@ -28,7 +30,10 @@ struct Disk {
 
 impl Disk {
     fn new() -> Self {
-        let tmp = tempfile::tempdir().unwrap();
+        Self::within(tempfile::tempdir().unwrap())
+    }
+
+    fn within(tmp: tempfile::TempDir) -> Self {
         let base = tmp.path().canonicalize().unwrap();
         fs::create_dir(base.join("files")).unwrap();
         let store = DiskStore::open(&base.join("state"), &base.join("data")).unwrap();
