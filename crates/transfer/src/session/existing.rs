@@ -21,12 +21,7 @@ impl Actor {
             return;
         };
         let (now, network, open) = (self.now(), self.network(), self.ledger.open_wants(key));
-        let root = Arc::clone(&self.root);
-        if let Some(active) = self.objects.get_mut(&key)
-            && let Some(layout) = active.object.layout()
-        {
-            active.comparison.begin(layout.piece_len(), || root.path().shortest, now);
-        }
+        self.begin_comparing(key, now);
         while open < AHEAD
             && let Some(active) = self.objects.get_mut(&key)
             && let Some(index) = active.comparison.next(network.rate, has_recipe, now)
@@ -37,6 +32,17 @@ impl Actor {
         }
         if !has_recipe {
             self.ask_for_uncompared(key, network, now);
+        }
+    }
+
+    /// The network may be tried before an older version; what came in an interrupted transfer is not to come again.
+    fn begin_comparing(&mut self, key: ObjectKey, now: Duration) {
+        let root = Arc::clone(&self.root);
+        if let Some(active) = self.objects.get_mut(&key)
+            && active.object.target.older().is_some()
+            && let Some(layout) = active.object.layout()
+        {
+            active.comparison.begin(layout.piece_len(), || root.path().shortest, now);
         }
     }
 

@@ -12,7 +12,7 @@ use towpath_content::pieces::{Layout, PieceTree, Value};
 
 use super::super::*;
 use crate::following::Older;
-use crate::plugin::{BoxFuture, Description, ObjectFacts, Query, RecipePart, Sink};
+use crate::plugin::{BoxFuture, Description, ObjectFacts, PathState, Query, RecipePart, Sink};
 use crate::want::{Delivery, Payload, Proof, Want, WantId};
 
 /// Longer than any test takes that goes well.
@@ -60,6 +60,7 @@ pub struct Source {
     wants_recipe: Option<Choice>,
     takes_all_chunks: bool,
     slow: bool,
+    path: PathState,
     /// Wants of each call.
     pub calls: Mutex<Vec<Vec<Want>>>,
     /// Questions for recipes.
@@ -85,6 +86,7 @@ impl Source {
             wants_recipe: None,
             takes_all_chunks: false,
             slow: false,
+            path: PathState::default(),
             calls: Mutex::default(),
             recipes_asked: AtomicUsize::new(0),
             facts: Mutex::default(),
@@ -133,6 +135,12 @@ impl Source {
     /// Takes chunks all at once.
     pub fn taking_all_chunks(mut self) -> Self {
         self.takes_all_chunks = true;
+        self
+    }
+
+    /// A round trip takes so long.
+    pub fn as_far_as(mut self, shortest: Duration) -> Self {
+        self.path.shortest = shortest;
         self
     }
 
@@ -297,6 +305,10 @@ impl TransferPlugin for Source {
 
     fn window(&self) -> u64 {
         64 << 20
+    }
+
+    fn path(&self) -> PathState {
+        self.path
     }
 
     fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {

@@ -100,3 +100,17 @@ async fn a_source_that_sends_no_samples_or_wrong_ones_sends_pieces() {
         target.expect(&newer);
     }
 }
+
+#[tokio::test]
+async fn a_near_source_is_asked_before_an_older_version_is_read() {
+    let data = noise(8 * PIECE as u64 / 32);
+    let source = Arc::new(Source::new(&[&data]).as_far_as(Duration::from_micros(100)));
+    let target = Memory::with_older(data.clone());
+    fetch(&session(&source), request(Oid::of(&data), &target)).await.unwrap();
+    target.expect(&data);
+    let first: Vec<WantId> = source.calls.lock().unwrap()[0].iter().map(|want| want.id.clone()).collect();
+    assert!(
+        matches!(first[..], [WantId::Piece { index: 7, .. }]),
+        "one piece tells how fast it is: {first:?}"
+    );
+}
