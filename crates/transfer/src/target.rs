@@ -49,6 +49,11 @@ pub trait Target: Send + Sync {
         None
     }
 
+    /// Whether [`Self::older`] lies on a disk that reading it would have to wait for.
+    fn older_is_cold(&self) -> bool {
+        false
+    }
+
     /// Bytes that [`Self::read_existing`] gave are right. A target that has them from somewhere else takes
     /// them now.
     fn keep(&self, _offset: u64, _bytes: &[u8]) -> io::Result<()> {

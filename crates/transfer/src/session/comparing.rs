@@ -111,14 +111,13 @@ impl Comparison {
         self.left.insert(index..index + 1);
     }
 
-    /// Pieces of so many bytes are about to be compared; `round_trip` tells how far the network's other end is, zero if nobody
-    /// knows. Only the first such word counts.
-    pub(super) fn begin(&mut self, bytes: u64, round_trip: impl FnOnce() -> Duration, now: Duration) {
-        if !std::mem::replace(&mut self.has_begun, true)
-            && self.left.len().saturating_mul(bytes) <= MOST_TRIED
-        {
-            let is_near = (Duration::from_nanos(1)..NEAR).contains(&round_trip());
-            self.trial = is_near.then_some((now + TRIED, bytes));
+    /// Pieces of so many bytes are about to be compared; `round_trip` tells how far the network is that may be tried first, zero
+    /// if nobody knows. Only the first such word counts.
+    pub(super) fn begin(&mut self, bytes: u64, round_trip: impl FnOnce() -> Option<Duration>, now: Duration) {
+        let is_little = self.left.len().saturating_mul(bytes) <= MOST_TRIED;
+        if !std::mem::replace(&mut self.has_begun, true) && is_little {
+            let near = round_trip().filter(|far| (Duration::from_nanos(1)..NEAR).contains(far));
+            self.trial = near.map(|_| (now + TRIED, bytes));
         }
     }
 
@@ -377,23 +376,23 @@ mod tests {
     fn a_near_network_is_tried_first_for_what_it_brings_soon() {
         let at = Duration::from_millis;
         let network = |rate, is_idle| Network { rate, has_room: true, is_idle };
-        let begun = |count: u64, round_trip: u64| {
+        let begun = |count: u64, round_trip: Option<u64>| {
             let mut it = Comparison::default();
             (0..count).for_each(|index| it.add(index));
-            it.begin(BYTES, || Duration::from_micros(round_trip), at(10));
+            it.begin(BYTES, || round_trip.map(Duration::from_micros), at(10));
             it
         };
-        let mut near = begun(40, 200);
+        let mut near = begun(40, Some(200));
         assert_eq!(near.next(0.0, false, at(10)), None, "the disk rests");
         assert_eq!(near.for_network(network(0.0, true), BYTES, at(10)), Some(39));
         assert_eq!(near.for_network(network(0.0, false), BYTES, at(11)), None, "one piece tells");
         assert_eq!(near.for_network(network(90e6, false), BYTES, at(15)), Some(38));
         assert_eq!(near.next(119e6, false, at(100)), None, "the rest is here soon");
         assert_eq!(near.next(1e6, false, at(100)), Some(0), "it is slow");
-        for (count, round_trip) in [(40, 0), (40, 5000), (80, 200)] {
-            assert_eq!(begun(count, round_trip).next(0.0, false, at(10)), Some(0), "{count} {round_trip}");
+        for (count, round_trip) in [(40, None), (40, Some(0)), (40, Some(5000)), (80, Some(200))] {
+            assert_eq!(begun(count, round_trip).next(0.0, false, at(10)), Some(0), "{count} {round_trip:?}");
         }
-        let mut with_recipe = begun(40, 200);
+        let mut with_recipe = begun(40, Some(200));
         assert_eq!(
             with_recipe.next(0.0, true, at(10)),
             Some(0),

@@ -35,14 +35,17 @@ impl Actor {
         }
     }
 
-    /// The network may be tried before an older version; what came in an interrupted transfer is not to come again.
+    /// The network may be tried before an older version that only a disk has; what came in an interrupted transfer is not to
+    /// come again.
     fn begin_comparing(&mut self, key: ObjectKey, now: Duration) {
         let root = Arc::clone(&self.root);
         if let Some(active) = self.objects.get_mut(&key)
-            && active.object.target.older().is_some()
             && let Some(layout) = active.object.layout()
         {
-            active.comparison.begin(layout.piece_len(), || root.path().shortest, now);
+            let target = &active.object.target;
+            let may_try = || target.older().is_some() && target.older_is_cold();
+            let round_trip = || may_try().then(|| root.path().shortest);
+            active.comparison.begin(layout.piece_len(), round_trip, now);
         }
     }
 

@@ -547,6 +547,10 @@ impl Target for Memory {
         self.older.as_ref().map(|older| older as _)
     }
 
+    fn older_is_cold(&self) -> bool {
+        !self.reading.is_zero()
+    }
+
     fn keep(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         if self.older.is_some() { self.write(offset, bytes) } else { Ok(()) }
     }
