@@ -139,7 +139,7 @@ impl Source {
     }
 
     /// A round trip takes so long.
-    pub fn as_far_as(mut self, shortest: Duration) -> Self {
+    pub fn with_round_trip(mut self, shortest: Duration) -> Self {
         self.path.shortest = shortest;
         self
     }

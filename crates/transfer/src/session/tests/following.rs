@@ -104,14 +104,14 @@ async fn a_source_that_sends_no_samples_or_wrong_ones_sends_pieces() {
 #[tokio::test]
 async fn a_near_source_is_asked_before_an_older_version_is_read_from_a_disk() {
     let data = noise(8 * PIECE as u64 / 32);
-    let source = Arc::new(Source::new(&[&data]).as_far_as(Duration::from_micros(100)));
+    let source = Arc::new(Source::new(&[&data]).with_round_trip(Duration::from_micros(100)));
     let in_memory = Memory::with_older(data.clone());
     fetch(&session(&source), request(Oid::of(&data), &in_memory)).await.unwrap();
     assert!(source.calls.lock().unwrap().is_empty(), "what takes no time is read first");
     let target = Memory::with_older_on_slow_disk(data.clone(), Duration::from_millis(1));
     fetch(&session(&source), request(Oid::of(&data), &target)).await.unwrap();
     target.expect(&data);
-    let first: Vec<WantId> = source.calls.lock().unwrap()[0].iter().map(|want| want.id.clone()).collect();
+    let first: Vec<WantId> = source.calls.lock().unwrap()[0].iter().map(|want| want.id).collect();
     assert!(
         matches!(first[..], [WantId::Piece { index: 7, .. }]),
         "one piece tells how fast it is: {first:?}"

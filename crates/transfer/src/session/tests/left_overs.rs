@@ -6,7 +6,7 @@ use super::*;
 async fn good_left_overs_are_not_fetched_again() {
     let data = pattern(5 * PIECE + 9, 1);
     // Not even from a near source.
-    let source = Arc::new(Source::new(&[&data]).as_far_as(Duration::from_micros(100)));
+    let source = Arc::new(Source::new(&[&data]).with_round_trip(Duration::from_micros(100)));
     let left = vec![0..2 * PIECE as u64, 4 * PIECE as u64..data.len() as u64];
     let mut there = data.clone();
     there[2 * PIECE..4 * PIECE].fill(0);
