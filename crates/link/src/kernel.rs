@@ -109,7 +109,6 @@ mod linux {
     // The offsets of the header file, so that a slip above does not compile.
     const _: () = assert!(offset_of!(TcpInfo, rtt_us) == 68);
     const _: () = assert!(offset_of!(TcpInfo, total_retrans) == 100);
-    const _: () = assert!(offset_of!(TcpInfo, rcv_mss) == 20);
     const _: () = assert!(offset_of!(TcpInfo, notsent_bytes) == 144);
     const _: () = assert!(offset_of!(TcpInfo, data_segs_in) == 152);
     const _: () = assert!(offset_of!(TcpInfo, delivery_rate) == 160);
@@ -130,8 +129,7 @@ mod linux {
             send_queue_bytes: send_queue(socket).unwrap_or(0),
             retransmits: u64::from(info.total_retrans),
             // Since Linux 4.6.
-            received_bytes: (len > offset_of!(TcpInfo, data_segs_in))
-                .then(|| u64::from(info.data_segs_in) * u64::from(info.rcv_mss)),
+            data_segments: (len > offset_of!(TcpInfo, data_segs_in)).then(|| info.data_segs_in.into()),
             // Since Linux 5.4.
             out_of_order: (len > offset_of!(TcpInfo, rcv_ooopack)).then(|| info.rcv_ooopack.into()),
         })
@@ -211,6 +209,9 @@ mod tests {
         assert!(info.delivery_rate_bytes_per_s.is_some(), "{info:?}");
         assert!(info.min_rtt <= info.rtt * 10, "{info:?}");
         assert!(info.out_of_order.is_none_or(|segments| segments < 1000), "{info:?}");
+        let received = |end: &TcpStream| path_info(end.as_fd()).unwrap().data_segments;
+        assert!(received(&near).is_none_or(|segments| segments == 0));
+        assert!(received(&far).is_none_or(|segments| (1..=20 << 16).contains(&segments)));
     }
 
     #[test]

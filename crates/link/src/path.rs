@@ -53,9 +53,9 @@ pub struct PathInfo {
     pub send_queue_bytes: u64,
     /// Segments sent again since the connection began.
     pub retransmits: u64,
-    /// Bytes that arrived since the connection began, by full segments: also those behind one that is still missing. `None` if
-    /// the system does not count them.
-    pub received_bytes: Option<u64>,
+    /// Segments with data that arrived since the connection began, also those behind one that is still missing. `None` if the
+    /// system does not count them.
+    pub data_segments: Option<u64>,
     /// Segments that came before one that was still missing, since the connection began: what is lost
     /// on the way here shows so. `None` if the system does not count them.
     pub out_of_order: Option<u64>,

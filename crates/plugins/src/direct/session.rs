@@ -90,7 +90,7 @@ pub enum Effect {
         /// How the answering half can encode what it sends.
         encoding: Option<Encoded>,
     },
-    /// The round trip is known: [`Session::round_trip`].
+    /// The round trip is known, or better than before: [`Session::round_trip`].
     Measured,
     /// The bytes of a want.
     Delivery {

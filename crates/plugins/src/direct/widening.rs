@@ -43,26 +43,26 @@ enum Phase {
     Idle,
     /// The rate settles until then.
     Settling(Instant),
-    /// The rate is measured since then, from this on.
-    Measuring(Instant, Counted),
+    /// The rate is measured since then, from this many bytes, and this, on.
+    Measuring(Instant, u64, Counted),
     /// Enough connections, until then.
     Resting(Instant),
 }
 
-/// What came so far over the connections in use.
+/// What came so far, as the kernel counts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counted {
-    /// Bytes, if the kernel counts them: what is told by whole pieces comes in steps, of which a slow network has two at once
-    /// and then none for seconds.
-    pub bytes: Option<u64>,
-    /// Packets that were lost, if anyone can tell.
+    /// Segments with data. What is handed on comes in whole pieces, of which a slow network has two at once and then none for
+    /// seconds.
+    pub segments: Option<u64>,
+    /// Packets that were lost.
     pub lost: Option<u64>,
 }
 
 /// What was measured over a period.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Measured {
-    /// Bytes a second.
+    /// Segments a second, or bytes where nobody counts those. Only compared with each other.
     rate: f64,
     /// Packets were lost, or nobody can tell.
     is_lossy: bool,
@@ -128,18 +128,17 @@ impl Widening {
             Phase::Settling(until) | Phase::Resting(until) if now >= until => self.measure(now, counted()),
             // What is measured now is this machine, not the network.
             Phase::Measuring(since, ..) if !is_waiting => self.settle(now.max(since)),
-            Phase::Measuring(since, before) => {
+            Phase::Measuring(since, bytes, before) => {
                 let elapsed = now.saturating_duration_since(since);
                 if elapsed >= PERIOD {
-                    let counted = self.filled(counted());
-                    match counted.bytes.unwrap_or(0).checked_sub(before.bytes.unwrap_or(0)) {
+                    let counted = counted();
+                    match self.came_since(bytes, before, counted) {
                         Some(came) => {
                             let rate = came as f64 / elapsed.as_secs_f64();
-                            let is_lossy =
-                                counted.lost.zip(before.lost).is_none_or(|(lost, before)| lost > before);
+                            let lost = counted.lost.zip(before.lost);
+                            let is_lossy = lost.is_none_or(|(lost, before)| lost > before);
                             self.judge(Measured { rate, is_lossy }, now, counted);
                         }
-                        // One of the connections that had brought some is gone.
                         None => self.settle(now),
                     }
                 }
@@ -153,13 +152,18 @@ impl Widening {
         self.phase = Phase::Settling(now + SETTLING);
     }
 
-    fn measure(&mut self, now: Instant, counted: Counted) {
-        self.phase = Phase::Measuring(now, self.filled(counted));
+    const fn measure(&mut self, now: Instant, counted: Counted) {
+        self.phase = Phase::Measuring(now, self.arrived, counted);
     }
 
-    /// Where the kernel counts no bytes what was handed on is all that is known.
-    fn filled(&self, counted: Counted) -> Counted {
-        Counted { bytes: counted.bytes.or(Some(self.arrived)), ..counted }
+    /// What came since then, in segments, or bytes where nobody counts those. None if one of the connections that had brought
+    /// some is gone.
+    fn came_since(&self, bytes: u64, before: Counted, counted: Counted) -> Option<u64> {
+        match (before.segments, counted.segments) {
+            (Some(before), Some(segments)) => segments.checked_sub(before),
+            (None, None) => Some(self.arrived - bytes),
+            _ => None,
+        }
     }
 
     fn judge(&mut self, measured: Measured, now: Instant, counted: Counted) {
@@ -232,7 +236,7 @@ mod tests {
             let at = Duration::from_millis(10 * tick);
             lost += u64::from(loses(at));
             widening.arrived(rate(widening.width(), at) / 100, true, start + at, || Counted {
-                bytes: None,
+                segments: None,
                 lost: Some(lost),
             });
             if seen.last() != Some(&widening.width()) {
@@ -261,7 +265,7 @@ mod tests {
     /// At 1.5 Mbit/s a piece takes 1.4 s, those of several connections end together, and the periods in which they do had the
     /// rate of several: there were up to eight connections, which had every tenth packet lost.
     #[test]
-    fn what_comes_in_large_pieces_is_counted_by_the_byte() {
+    fn what_comes_in_large_pieces_is_counted_by_the_segment() {
         let (mut widening, start) = (Widening::new(1, 16), Instant::now());
         let (mut arrived, mut most) = (0, 1);
         for tick in 0..12_000_u64 {
@@ -270,7 +274,7 @@ mod tests {
             if came - arrived >= together {
                 arrived += together;
                 for _ in 0..widening.width() {
-                    let counted = || Counted { bytes: Some(came), lost: Some(tick) };
+                    let counted = || Counted { segments: Some(came / 1448), lost: Some(tick) };
                     widening.arrived(256 << 10, true, start + at, counted);
                 }
             }
@@ -358,7 +362,7 @@ mod tests {
         for tick in 0..1000 {
             widening.arrived(1 << 20, false, start + Duration::from_millis(10 * tick), || Counted {
                 lost: Some(tick),
-                bytes: None,
+                segments: None,
             });
         }
         assert_eq!(widening.width(), 1);

@@ -107,7 +107,7 @@ pub(super) struct Actor {
     pub(super) rounds: Rounds,
     /// How fast pieces come.
     pub(super) piece_rate: Rate,
-    start: Instant,
+    pub(super) start: Instant,
 }
 
 impl Actor {
@@ -148,7 +148,8 @@ impl Actor {
         let mut tick = tokio::time::interval(TICK);
         let mut batch = Vec::new();
         loop {
-            let wakes = [self.ledger.next_wake(), self.rounds.next_wake()];
+            let trial_end = self.trial_end();
+            let wakes = [self.ledger.next_wake(), self.rounds.next_wake(), trial_end];
             let wake = wakes.into_iter().flatten().min().map(tokio::time::Instant::from_std);
             tokio::select! {
                 () = token.cancelled() => break,
@@ -161,6 +162,9 @@ impl Actor {
             }
             for event in batch.drain(..) {
                 self.handle(event);
+            }
+            if trial_end.is_some_and(|end| Instant::now() >= end) {
+                self.trial_is_over();
             }
             self.look_for_recipes(Instant::now());
             self.ask();

@@ -38,6 +38,8 @@ const NEAR: Duration = Duration::from_millis(1);
 const MOST_TRIED: u64 = 12 << 20;
 const TRIED: Duration = Duration::from_millis(50);
 const SOON: f64 = 0.1;
+/// One piece shows no more than a third of a fast network's rate.
+const SOON_AT_FIRST: f64 = 3.0 * SOON;
 /// Seconds that the disk still needs above which it is helped by any network that is faster.
 const SHORT: f64 = 1.0;
 /// Seconds that the disk still needs above which a network that nobody knows is tried with a piece, and one that may
@@ -82,6 +84,8 @@ pub(super) struct Network {
     pub(super) has_room: bool,
     /// Whether nothing is asked of it.
     pub(super) is_idle: bool,
+    /// Bytes that are asked of it and have not come.
+    pub(super) asked: u64,
 }
 
 impl Default for Comparison {
@@ -121,11 +125,27 @@ impl Comparison {
         }
     }
 
+    /// Until when a network of which nothing is known is tried first, if it is.
+    pub(super) fn trial_end(&self) -> Option<Duration> {
+        self.trial.map(|(until, _)| until).filter(|until| !until.is_zero())
+    }
+
+    /// That time has come. What is known of the network by now decides.
+    pub(super) fn trial_is_over(&mut self) {
+        self.trial = self.trial.map(|(_, bytes)| (Duration::ZERO, bytes));
+    }
+
+    /// The network has others to bring, too: nothing is left to it.
+    pub(super) const fn give_way(&mut self) {
+        self.trial = None;
+    }
+
     /// Whether the network is tried first, or brings the rest so soon that the disk is left alone.
-    fn is_tried(&self, network: f64, now: Duration) -> bool {
+    fn is_tried(&self, network: Network, now: Duration) -> bool {
         self.trial.is_some_and(|(until, bytes)| {
-            let rest = (self.left.len() * bytes) as f64;
-            now < until || network > 0.0 && rest / network < SOON
+            let soon = if now < until { SOON_AT_FIRST } else { SOON };
+            let rest = (self.left.len() * bytes + network.asked) as f64;
+            if network.rate > 0.0 { rest / network.rate < soon } else { now < until }
         })
     }
 
@@ -186,11 +206,11 @@ impl Comparison {
     }
 
     /// The next piece to read, if one should be read now; with `in_any_case` however the network does.
-    pub(super) fn next(&mut self, network: f64, in_any_case: bool, now: Duration) -> Option<u64> {
+    pub(super) fn next(&mut self, network: Network, in_any_case: bool, now: Duration) -> Option<u64> {
         if self.reading >= self.reads || !in_any_case && self.is_tried(network, now) {
             return None;
         }
-        if !in_any_case && !self.goes_on(network, now) {
+        if !in_any_case && !self.goes_on(network.rate, now) {
             if now.saturating_sub(self.last_look) < PAUSE || self.reading > 0 {
                 return None;
             }
@@ -243,7 +263,7 @@ impl Comparison {
         if now < self.held_until {
             return false;
         }
-        if self.is_tried(network.rate, now) {
+        if self.is_tried(network, now) {
             return network.rate > 0.0 || network.is_idle;
         }
         let disk = self.rate(now);
@@ -307,6 +327,7 @@ mod tests {
                 rate: measured,
                 has_room: outstanding < 2,
                 is_idle: outstanding == 0,
+                asked: outstanding * BYTES,
             };
             while it.for_network(state(outstanding), BYTES, now).is_some() {
                 outstanding += 1;
@@ -314,7 +335,7 @@ mod tests {
             if reading.is_empty() {
                 read_until = seconds + BYTES as f64 / disk;
             }
-            while let Some(index) = it.next(measured, false, now) {
+            while let Some(index) = it.next(state(outstanding), false, now) {
                 reading.push(index);
             }
             assert!(tick < 10_000_000, "it does not end");
@@ -359,11 +380,12 @@ mod tests {
         let mut it = Comparison::default();
         (0..4000).for_each(|index| it.add(index));
         let at = |ms: u64| Duration::from_millis(ms);
+        let unknown = Network { rate: 0.0, has_room: true, is_idle: true, asked: 0 };
         for ms in 0..100 {
-            it.next(0.0, true, at(ms * 6));
+            it.next(unknown, true, at(ms * 6));
             it.compared(BYTES, BYTES, at(ms * 6 + 6));
         }
-        let network = |rate, is_idle| Network { rate, has_room: true, is_idle };
+        let network = |rate, is_idle| Network { rate, has_room: true, is_idle, asked: 0 };
         let mut asks = |rate, is_idle| it.for_network(network(rate, is_idle), BYTES, at(600)).is_some();
         assert!(asks(119e6, false), "faster than the disk");
         assert!(asks(60e6, false), "a little faster, and the disk takes long");
@@ -375,7 +397,7 @@ mod tests {
     #[test]
     fn a_near_network_is_tried_first_for_what_it_brings_soon() {
         let at = Duration::from_millis;
-        let network = |rate, is_idle| Network { rate, has_room: true, is_idle };
+        let network = |rate, is_idle| Network { rate, has_room: true, is_idle, asked: 0 };
         let begun = |count: u64, round_trip: Option<u64>| {
             let mut it = Comparison::default();
             (0..count).for_each(|index| it.add(index));
@@ -383,18 +405,34 @@ mod tests {
             it
         };
         let mut near = begun(40, Some(200));
-        assert_eq!(near.next(0.0, false, at(10)), None, "the disk rests");
+        assert_eq!(near.next(network(0.0, true), false, at(10)), None, "the disk rests");
         assert_eq!(near.for_network(network(0.0, true), BYTES, at(10)), Some(39));
         assert_eq!(near.for_network(network(0.0, false), BYTES, at(11)), None, "one piece tells");
-        assert_eq!(near.for_network(network(90e6, false), BYTES, at(15)), Some(38));
-        assert_eq!(near.next(119e6, false, at(100)), None, "the rest is here soon");
-        assert_eq!(near.next(1e6, false, at(100)), Some(0), "it is slow");
+        assert_eq!(
+            near.for_network(network(40e6, false), BYTES, at(15)),
+            Some(38),
+            "likely faster than that"
+        );
+        assert_eq!(near.next(network(119e6, false), false, at(100)), None, "the rest is here soon");
+        assert_eq!(near.for_network(network(40e6, false), BYTES, at(100)), None, "it is not faster");
+        assert_eq!(near.for_network(network(12e6, false), BYTES, at(20)), None, "it is slow");
+        assert_eq!(near.next(network(12e6, false), false, at(20)), Some(0));
+        let busy = Network { asked: 64 << 20, ..network(119e6, false) };
+        assert_eq!(begun(40, Some(200)).next(busy, false, at(20)), Some(0), "it has others to bring");
+        let mut alone_no_more = begun(40, Some(200));
+        alone_no_more.give_way();
+        assert_eq!(alone_no_more.next(network(0.0, true), false, at(10)), Some(0));
+        assert_eq!(begun(40, Some(200)).next(network(0.0, true), false, at(60)), Some(0), "nothing came");
         for (count, round_trip) in [(40, None), (40, Some(0)), (40, Some(5000)), (80, Some(200))] {
-            assert_eq!(begun(count, round_trip).next(0.0, false, at(10)), Some(0), "{count} {round_trip:?}");
+            assert_eq!(
+                begun(count, round_trip).next(network(0.0, true), false, at(10)),
+                Some(0),
+                "{count} {round_trip:?}"
+            );
         }
         let mut with_recipe = begun(40, Some(200));
         assert_eq!(
-            with_recipe.next(0.0, true, at(10)),
+            with_recipe.next(network(0.0, true), true, at(10)),
             Some(0),
             "what waits for chunks is compared in any case"
         );
@@ -405,10 +443,10 @@ mod tests {
         let mut it = Comparison::default();
         (0..50).for_each(|index| it.add(index));
         let (mut seen, mut now) = (Vec::new(), Duration::ZERO);
-        let network = Network { rate: 1e9, has_room: true, is_idle: false };
+        let network = Network { rate: 1e9, has_room: true, is_idle: false, asked: 0 };
         while !it.is_over() {
             now += PAUSE;
-            seen.extend(it.next(1e9, false, now).inspect(|_| it.compared(BYTES, 0, now)));
+            seen.extend(it.next(network, false, now).inspect(|_| it.compared(BYTES, 0, now)));
             seen.extend(it.for_network(network, BYTES, now));
         }
         seen.sort_unstable();

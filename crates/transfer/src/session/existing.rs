@@ -24,7 +24,7 @@ impl Actor {
         self.begin_comparing(key, now);
         while open < AHEAD
             && let Some(active) = self.objects.get_mut(&key)
-            && let Some(index) = active.comparison.next(network.rate, has_recipe, now)
+            && let Some(index) = active.comparison.next(network, has_recipe, now)
         {
             active.rechecking.insert(index, false);
             let object = Arc::clone(&active.object);
@@ -35,17 +35,20 @@ impl Actor {
         }
     }
 
-    /// The network may be tried before an older version that only a disk has; what came in an interrupted transfer is not to
-    /// come again.
+    /// The network may be tried before an older version that only a disk has, by an object that has it alone; what came in an
+    /// interrupted transfer is not to come again.
     fn begin_comparing(&mut self, key: ObjectKey, now: Duration) {
-        let root = Arc::clone(&self.root);
+        let (root, is_alone) = (Arc::clone(&self.root), self.objects.len() == 1);
         if let Some(active) = self.objects.get_mut(&key)
             && let Some(layout) = active.object.layout()
         {
             let target = &active.object.target;
-            let may_try = || target.older().is_some() && target.older_is_cold();
+            let may_try = || is_alone && target.older().is_some() && target.older_is_cold();
             let round_trip = || may_try().then(|| root.path().shortest);
             active.comparison.begin(layout.piece_len(), round_trip, now);
+            if !is_alone {
+                active.comparison.give_way();
+            }
         }
     }
 
@@ -74,7 +77,19 @@ impl Actor {
         let has_room = asked < window && !self.ledger.has_due(Instant::now());
         let rate = self.piece_rate.get(self.now(), whole);
         let rate = if rate > 0.0 { rate } else { self.piece_rate.so_far() };
-        Network { rate, has_room, is_idle: whole == 0 }
+        Network { rate, has_room, is_idle: whole == 0, asked }
+    }
+
+    /// When the network was tried long enough that an object tries first.
+    pub(super) fn trial_end(&self) -> Option<Instant> {
+        let alone = self.objects.values().next().filter(|_| self.objects.len() == 1)?;
+        alone.comparison.trial_end().map(|end| self.start + end)
+    }
+
+    /// That time has come.
+    pub(super) fn trial_is_over(&mut self) {
+        self.objects.values_mut().for_each(|active| active.comparison.trial_is_over());
+        self.go_on_comparing();
     }
 
     /// Objects of which pieces wait for the network may go on without an event of their own.

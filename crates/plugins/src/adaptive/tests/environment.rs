@@ -71,8 +71,9 @@ impl Environment {
     }
 
     /// Seconds that what is on its way takes when the network's rate has changed.
-    pub fn backlog(&self, (_, after): &(f64, Speeds)) -> f64 {
-        self.window(self.speeds.network) / after.network
+    pub fn backlog(&self, (at, after): &(f64, Speeds)) -> f64 {
+        let rest = (self.size as f64 - at * self.speeds.network).max(0.0);
+        self.window(self.speeds.network).min(rest) / after.network
     }
 }
 

@@ -10,8 +10,8 @@ use crate::direct::wire::{Body, Ping};
 pub const MOST_ANSWERS: u32 = 8;
 /// One ping may be late since a machine is busy, of so many hardly all are.
 const ENOUGH: u32 = 3;
-/// A peer that answers so late is far away, whatever its machine does.
-const SURELY_FAR: Duration = Duration::from_millis(20);
+/// A peer that answers so late is taken for far away until others come sooner: who waits for it would wait long.
+const LIKELY_FAR: Duration = Duration::from_millis(20);
 
 /// What is known of the round trip.
 #[derive(Debug, Clone, Copy, Default)]
@@ -25,9 +25,9 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// The shortest round trip, once enough were measured.
+    /// The shortest round trip, once enough were measured, or the first one if it is long.
     pub fn get(&self) -> Option<Duration> {
-        self.shortest.filter(|shortest| self.measured >= ENOUGH || *shortest >= SURELY_FAR)
+        self.shortest.filter(|shortest| self.measured >= ENOUGH || *shortest >= LIKELY_FAR)
     }
 
     /// The next ping, at `now`.
@@ -74,10 +74,13 @@ impl Session {
         self.effects.extend(answer.map(|answer| Effect::Send(Body::Ping(answer))));
         let is_asked = self.round_trip.asked.is_some();
         self.round_trip.answered(now, ping.answers);
-        match self.round_trip.asked {
-            None if is_asked && self.round_trip.get().is_some() => self.effects.push_back(Effect::Measured),
-            None if is_asked => self.measure(now),
-            _ => {}
+        if is_asked && self.round_trip.asked.is_none() {
+            if self.round_trip.get().is_some() {
+                self.effects.push_back(Effect::Measured);
+            }
+            if self.round_trip.measured < ENOUGH {
+                self.measure(now);
+            }
         }
         Ok(())
     }
@@ -101,11 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_shortest_of_a_few_unless_the_peer_is_surely_far() {
+    fn it_is_the_shortest_of_a_few() {
         assert_eq!(after(&[]), (None, 1));
         assert_eq!(after(&[9, 1]), (None, 3));
         assert_eq!(after(&[9, 1, 5]), (Some(Duration::from_millis(1)), 4));
         assert_eq!(after(&[40]), (Some(Duration::from_millis(40)), 2));
+        assert_eq!(after(&[40, 1]), (None, 3), "it was a busy machine");
+        assert_eq!(after(&[40, 1, 2]), (Some(Duration::from_millis(1)), 4));
     }
 
     #[test]

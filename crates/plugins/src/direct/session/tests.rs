@@ -2,6 +2,7 @@
 
 mod ahead;
 mod deltas;
+mod pings;
 mod recipes;
 
 use towpath_content::NodeId;

@@ -548,7 +548,7 @@ impl Target for Memory {
     }
 
     fn older_is_cold(&self) -> bool {
-        !self.reading.is_zero()
+        self.older.is_none() || !self.reading.is_zero()
     }
 
     fn keep(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
