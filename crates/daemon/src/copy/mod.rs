@@ -50,6 +50,7 @@ mod catalogue;
 mod changed;
 pub mod channel;
 mod deltas;
+mod effort;
 pub mod events;
 mod file;
 mod finer;

@@ -5,11 +5,13 @@
 //! of their own, from which the writer task takes first.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
 use thiserror::Error;
 use tokio::sync::{Semaphore, mpsc};
 
+use super::delivery::{Delivered, Delivery};
 use super::wire::{Body, ControlCredit, ControlData, ControlEnd};
 
 /// The capability by which a side says in its hello that it has a control stream.
@@ -20,8 +22,8 @@ pub const MAX_MESSAGE: usize = 256 << 10;
 pub const WINDOW: usize = 4 << 20;
 /// What a message counts for besides its own bytes, so that empty ones are not for nothing.
 pub const OVERHEAD: usize = 64;
-/// What was taken is given back in crumbs of this size.
-const GIVE_BACK: usize = WINDOW / 8;
+/// What was taken is given back in crumbs of this size: so soon it shows whether the network is behind.
+pub(super) const GIVE_BACK: usize = WINDOW / 32;
 
 /// Nothing more can be sent: the connection is gone, or the peer has no control stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -58,8 +60,8 @@ struct State {
     is_open: bool,
     /// This side has no more to say.
     has_ended: bool,
-    /// Sent, and not given back by the peer.
-    sent: usize,
+    /// Sent, and given back by the peer.
+    delivery: Delivery,
     /// Received, and not given back to the peer.
     received: usize,
     /// Where the peer's messages go; `None` once it has ended the stream.
@@ -141,9 +143,9 @@ impl Stream {
     /// The peer gives back credit.
     fn credit(&self, bytes: u64) -> Result<(), String> {
         let mut state = self.state();
-        let bytes = usize::try_from(bytes).ok().filter(|&bytes| bytes <= state.sent);
+        let bytes = usize::try_from(bytes).ok().filter(|&bytes| bytes <= state.delivery.under_way());
         let bytes = bytes.ok_or("gave back more on the control stream than was sent")?;
-        state.sent -= bytes;
+        state.delivery.taken(bytes, Instant::now());
         self.credit.add_permits(bytes);
         Ok(())
     }
@@ -172,9 +174,14 @@ impl ControlSender {
         let (stream, cost) = (&self.0.0, cost(&message));
         let room = stream.credit.acquire_many(cost as u32).await.map_err(|_| ControlClosed)?;
         room.forget();
-        stream.state().sent += cost;
+        stream.state().delivery.sent(cost, Instant::now());
         stream.push(Body::ControlData(ControlData { message }));
         Ok(())
+    }
+
+    /// How fast the peer takes what is sent, and how late.
+    pub fn delivered(&self) -> Delivered {
+        self.0.0.state().delivery.delivered(Instant::now())
     }
 }
 

@@ -84,8 +84,9 @@ pub struct Answering {
     pack_entries: AtomicU32,
     /// Whether that is worth it.
     packing: Mutex<Worth>,
-    /// How fast contents may go.
+    /// How fast contents may go, and whether that is limited.
     pace: Pace,
+    is_limited: bool,
     /// How many outlines of a part the receiver takes.
     takes_outlines: AtomicU32,
     signatures: Signatures,
@@ -136,6 +137,7 @@ impl Answering {
             pack_entries: AtomicU32::new(if unpacks { QUICK } else { 0 }),
             packing: Mutex::default(),
             pace: Pace::new(limit_rate),
+            is_limited: limit_rate > 0,
             takes_outlines: AtomicU32::new(0),
             signatures: Signatures::default(),
         })
@@ -267,8 +269,7 @@ impl Answering {
 
     fn read_patched(&self, ask: &Ask, older: &Oid) -> Result<Read, ApiError> {
         let _alone = (ask.located.stamp.size > LARGE_PATCH).then(|| lock(&self.patching));
-        let level = self.pack.load(Ordering::Relaxed).max(1) as i32;
-        read_patched(ask, older, &*self.store, level)
+        read_patched(ask, older, &*self.store, self.level(&self.control).max(1))
     }
 }
 

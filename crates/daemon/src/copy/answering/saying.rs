@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use towpath_api::ApiError;
-use towpath_plugins::direct::{ControlClosed, ControlSender};
+use towpath_plugins::direct::{ControlClosed, ControlSender, Delivered};
 
 use super::Answering;
+use crate::copy::effort::effort;
 use crate::copy::message::{Answer, Answers, Delta, Message};
 use crate::copy::reading::Ask;
 use crate::copy::sender::hung_up;
@@ -36,17 +37,24 @@ impl Answering {
     }
 
     fn say_packed(&self, message: Message) -> Result<(), ApiError> {
-        self.say_at_rate(self.packed(message))
+        self.say_at_rate(self.packed(message, &self.control))
     }
 
-    /// Packed, if the receiver finds that worth it.
-    fn packed(&self, message: Message) -> Bytes {
+    /// zstd's level for what goes `way` next; 0: it goes as it is.
+    pub(super) fn level(&self, way: &ControlSender) -> i32 {
+        // Where the person's limit is what all waits for, the network never is late.
+        let delivered = if self.is_limited { Delivered::default() } else { way.delivered() };
+        effort(self.pack.load(Ordering::Relaxed), &delivered)
+    }
+
+    /// Packed for this `way`, if the receiver finds that worth it.
+    fn packed(&self, message: Message, way: &ControlSender) -> Bytes {
         let bytes = message.into_bytes();
-        let level = self.pack.load(Ordering::Relaxed);
+        let level = self.level(way);
         if level == 0 || !lock(&self.packing).is_due() {
             return bytes;
         }
-        let packed = Message::pack(bytes.clone(), level as i32);
+        let packed = Message::pack(bytes.clone(), level);
         lock(&self.packing).packed(bytes.len(), packed.len());
         packed
     }
@@ -118,7 +126,7 @@ impl Answering {
         self.note_beside(&answers, true);
         // Its bytes are shared, not copied.
         let message = Message::Answers(Answers { answers: answers.clone() });
-        if self.send_at_rate(way, self.packed(message)).is_ok() {
+        if self.send_at_rate(way, self.packed(message, way)).is_ok() {
             return Ok(());
         }
         self.note_beside(&answers, false);

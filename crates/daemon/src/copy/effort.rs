@@ -1,0 +1,41 @@
+//! How hard what goes to the receiver is packed: as hard as it asks while bytes wait for the network, and no harder than
+//! costs hardly anything on a fast one for which none wait. Pure.
+
+use std::time::Duration;
+
+use towpath_plugins::direct::Delivered;
+
+/// zstd's level where the network would wait for a harder one.
+const EASY: i32 = 3;
+/// What is so late waits for the network, or the receiver is slower; less comes of busy machines.
+const LATE: Duration = Duration::from_millis(50);
+/// On a network that is slower than this, in bytes a second, whatever becomes less is worth the time.
+const SLOW: f64 = 4e6;
+
+/// zstd's level for what goes next, where the receiver asks for `hardest`.
+pub fn effort(hardest: u32, delivered: &Delivered) -> i32 {
+    let hardest = i32::try_from(hardest).unwrap_or(i32::MAX);
+    let would_wait = delivered.fastest > SLOW && delivered.late < LATE;
+    if would_wait { hardest.min(EASY) } else { hardest }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_fast_network_does_not_wait_for_is_packed_hard() {
+        for (hardest, late, fastest, level) in [
+            (9, 0, 0.0, 9),
+            (9, 0, 1e6, 9),
+            (9, 0, 1e7, 3),
+            (9, 49, 1e7, 3),
+            (9, 50, 1e7, 9),
+            (1, 0, 1e7, 1),
+            (0, 0, 1e7, 0),
+        ] {
+            let delivered = Delivered { late: Duration::from_millis(late), fastest };
+            assert_eq!(effort(hardest, &delivered), level, "{hardest} {delivered:?}");
+        }
+    }
+}
