@@ -11,12 +11,17 @@ const EASY: i32 = 3;
 const LATE: Duration = Duration::from_millis(50);
 /// On a network that is slower than this, in bytes a second, whatever becomes less is worth the time.
 const SLOW: f64 = 4e6;
+/// zstd's level before anything is known of the network, neither much too easy nor much too hard.
+const UNKNOWN: i32 = 5;
 
 /// zstd's level for what goes next, where the receiver asks for `hardest`.
 pub fn effort(hardest: u32, delivered: &Delivered) -> i32 {
     let hardest = i32::try_from(hardest).unwrap_or(i32::MAX);
-    let would_wait = delivered.fastest > SLOW && delivered.late < LATE;
-    if would_wait { hardest.min(EASY) } else { hardest }
+    match delivered.fastest {
+        None => hardest.min(UNKNOWN),
+        Some(SLOW..) if delivered.late < LATE => hardest.min(EASY),
+        _ => hardest,
+    }
 }
 
 #[cfg(test)]
@@ -26,13 +31,14 @@ mod tests {
     #[test]
     fn what_a_fast_network_does_not_wait_for_is_packed_hard() {
         for (hardest, late, fastest, level) in [
-            (9, 0, 0.0, 9),
-            (9, 0, 1e6, 9),
-            (9, 0, 1e7, 3),
-            (9, 49, 1e7, 3),
-            (9, 50, 1e7, 9),
-            (1, 0, 1e7, 1),
-            (0, 0, 1e7, 0),
+            (9, 0, None, 5),
+            (1, 0, None, 1),
+            (9, 0, Some(1e6), 9),
+            (9, 0, Some(1e7), 3),
+            (9, 49, Some(1e7), 3),
+            (9, 50, Some(1e7), 9),
+            (1, 0, Some(1e7), 1),
+            (0, 0, Some(1e7), 0),
         ] {
             let delivered = Delivered { late: Duration::from_millis(late), fastest };
             assert_eq!(effort(hardest, &delivered), level, "{hardest} {delivered:?}");

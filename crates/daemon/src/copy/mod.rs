@@ -26,7 +26,7 @@
 //! | `source` | the sources read as one tree |
 //! | `sender`, `offers` | tells entries, hears what is asked; what the receiver may fetch |
 //! | `answering`, `reading` | what each ask is answered; reads files for that |
-//! | `worth` | whether messages are still packed; pure |
+//! | `worth`, `effort` | whether messages are still packed, and how hard; pure |
 //! | `listed` | which part of a source may come; pure |
 //! | `placement` | where sources go: the habits of cp and rsync; pure |
 //! | `judge` | what has to be done about an entry; pure |

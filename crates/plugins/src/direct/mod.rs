@@ -36,6 +36,7 @@
 //! | [`conversation`] | the threads that answer |
 //! | [`client`] | [`Direct`]: dials, reconnects, and is a transfer plugin |
 //! | [`control`] | the control stream: messages of the program above |
+//! | `delivery` | how fast, and how late, the peer takes these: pure |
 //! | `buffers` | the memory that pieces are read into |
 //! | `deltas` | runs of bytes as deltas of what the asking side has |
 //! | `compress` | payloads as zstd frames: a [`crate::processor`] |

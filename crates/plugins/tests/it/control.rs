@@ -93,6 +93,7 @@ async fn a_receiver_that_does_not_read_stops_the_sender_at_the_window() {
         near.sender.send(message(number, MAX_MESSAGE)).await.unwrap();
     }
     assert!(is_stuck(near.sender.send(message(0, MAX_MESSAGE))).await);
+    assert_eq!(near.sender.delivered().fastest, Some(0.0), "nothing was taken for long");
     // The other direction does not notice, nor do other messages once there is room again.
     far.sender.send(message(1, 10)).await.unwrap();
     for number in 0..WINDOW / cost {
@@ -100,6 +101,12 @@ async fn a_receiver_that_does_not_read_stops_the_sender_at_the_window() {
     }
     near.sender.send(message(9, MAX_MESSAGE)).await.unwrap();
     assert!(far.receiver.next().await.unwrap() == message(9, MAX_MESSAGE));
+    let counted = async {
+        while near.sender.delivered().fastest == Some(0.0) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(LIMIT, counted).await.unwrap();
 }
 
 #[tokio::test]
