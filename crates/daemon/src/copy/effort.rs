@@ -5,20 +5,22 @@ use std::time::Duration;
 
 use towpath_plugins::direct::Delivered;
 
-/// zstd's level where the network would wait for a harder one.
-const EASY: i32 = 3;
 /// What is so late waits for the network, or the receiver is slower; less comes of busy machines.
 const LATE: Duration = Duration::from_millis(50);
 /// On a network that is slower than this, in bytes a second, whatever becomes less is worth the time.
 const SLOW: f64 = 4e6;
-/// zstd's level before anything is known of the network, neither much too easy nor much too hard.
-const UNKNOWN: i32 = 5;
+/// On one that is faster, hardly anything is.
+const FAST: f64 = 12e6;
+/// zstd's levels in between, and before anything is known of the network; and beyond.
+const EASY: i32 = 3;
+const QUICK: i32 = 1;
 
 /// zstd's level for what goes next, where the receiver asks for `hardest`.
 pub fn effort(hardest: u32, delivered: &Delivered) -> i32 {
     let hardest = i32::try_from(hardest).unwrap_or(i32::MAX);
     match delivered.fastest {
-        None => hardest.min(UNKNOWN),
+        None => hardest.min(EASY),
+        Some(FAST..) if delivered.late < LATE => hardest.min(QUICK),
         Some(SLOW..) if delivered.late < LATE => hardest.min(EASY),
         _ => hardest,
     }
@@ -31,10 +33,12 @@ mod tests {
     #[test]
     fn what_a_fast_network_does_not_wait_for_is_packed_hard() {
         for (hardest, late, fastest, level) in [
-            (9, 0, None, 5),
+            (9, 0, None, 3),
             (1, 0, None, 1),
             (9, 0, Some(1e6), 9),
             (9, 0, Some(1e7), 3),
+            (9, 49, Some(1e8), 1),
+            (9, 50, Some(1e8), 9),
             (9, 49, Some(1e7), 3),
             (9, 50, Some(1e7), 9),
             (1, 0, Some(1e7), 1),
