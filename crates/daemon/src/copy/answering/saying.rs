@@ -2,6 +2,7 @@
 //! faster than the person wants and on the better way where there is one.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use towpath_api::ApiError;
@@ -42,8 +43,16 @@ impl Answering {
 
     /// zstd's level for what goes `way` next; 0: it goes as it is.
     pub(super) fn level(&self, way: &ControlSender) -> i32 {
-        // Where the person's limit is what all waits for, the network never is late.
-        let delivered = if self.is_limited { Delivered::default() } else { way.delivered() };
+        let delivered = match self.is_limited {
+            // All waits for the person's limit.
+            true => Delivered { late: Duration::MAX, fastest: Some(0.0) },
+            false => {
+                // All ways are of one network.
+                let (this, first) = (way.delivered(), self.control.delivered());
+                let fastest = [this.fastest, first.fastest].into_iter().flatten().reduce(f64::max);
+                Delivered { fastest, ..this }
+            }
+        };
         effort(self.pack.load(Ordering::Relaxed), &delivered)
     }
 
