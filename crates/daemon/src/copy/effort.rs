@@ -1,5 +1,5 @@
-//! How hard what goes to the receiver is packed: as hard as it asks while bytes wait for the network, and no harder than
-//! costs hardly anything on a fast one for which none wait. Pure.
+//! How much work what goes to the receiver is worth: it is packed as hard as that asks while bytes wait for the network, and
+//! no harder than costs hardly anything on a fast one for which none wait. Pure.
 
 use std::time::Duration;
 
@@ -15,6 +15,11 @@ const FAST: f64 = 12e6;
 const EASY: i32 = 3;
 const QUICK: i32 = 1;
 
+/// Whether a round trip more may save bytes.
+pub fn likes_outlines(delivered: &Delivered) -> bool {
+    delivered.fastest.is_none_or(|fastest| fastest < SLOW)
+}
+
 /// zstd's level for what goes next, where the receiver asks for `hardest`.
 pub fn effort(hardest: u32, delivered: &Delivered) -> i32 {
     let hardest = i32::try_from(hardest).unwrap_or(i32::MAX);
@@ -29,6 +34,17 @@ pub fn effort(hardest: u32, delivered: &Delivered) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_fast_network_has_no_time_for_round_trips() {
+        for (fastest, is_liked) in [(None, true), (Some(1e6), true), (Some(1e7), false)] {
+            assert_eq!(
+                likes_outlines(&Delivered { fastest, ..Delivered::default() }),
+                is_liked,
+                "{fastest:?}"
+            );
+        }
+    }
 
     #[test]
     fn what_a_fast_network_does_not_wait_for_is_packed_hard() {

@@ -9,15 +9,16 @@ use std::time::{Duration, Instant};
 
 /// Bytes between two of those whose time is kept: as many as are given back at once.
 const SPACE: u64 = super::control::GIVE_BACK as u64;
-/// What was taken is counted for so long: in less time, machines that are busy let come together what did not.
-const WINDOW: Duration = Duration::from_millis(100);
+/// What was taken is counted for so long: a connection over a usual round trip takes as long to find its rate, and in less
+/// time machines that are busy let come together what did not.
+const WINDOW: Duration = Duration::from_millis(200);
 
 /// What became of what was told.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Delivered {
     /// How much longer than at best the oldest bytes on their way are. Zero before the peer took enough to tell.
     pub late: Duration,
-    /// The most bytes a second that the peer took during a tenth of a second, as far as it told: the network carries no
+    /// The most bytes a second that the peer took during a fifth of a second, as far as it told: the network carries no
     /// less. `None` before so long had passed since there was something to tell.
     pub fastest: Option<f64>,
 }

@@ -11,6 +11,7 @@ use towpath_plugins::packing;
 
 use super::Answering;
 use crate::copy::deltas;
+use crate::copy::effort::likes_outlines;
 use crate::copy::finer::{self, Split};
 use crate::copy::message::{Delta, Message};
 use crate::copy::patching::make_all;
@@ -181,7 +182,8 @@ impl<'a> InParts<'a> {
         made: Vec<u8>,
     ) -> Result<(), ApiError> {
         let answering = self.answering;
-        let most = answering.takes_outlines.load(Ordering::Relaxed) as usize;
+        let is_liked = likes_outlines(&answering.delivered(&answering.control));
+        let most = if is_liked { answering.takes_outlines.load(Ordering::Relaxed) as usize } else { 0 };
         let packed = answering.packed_part(&made);
         let bytes = packed.as_ref().unwrap_or(&made).len();
         let split = finer::split(&made, bytes, part.outlines.len(), most);

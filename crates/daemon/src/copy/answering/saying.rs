@@ -43,17 +43,19 @@ impl Answering {
 
     /// zstd's level for what goes `way` next; 0: it goes as it is.
     pub(super) fn level(&self, way: &ControlSender) -> i32 {
-        let delivered = match self.is_limited {
+        effort(self.pack.load(Ordering::Relaxed), &self.delivered(way))
+    }
+
+    /// What became of what went this `way`.
+    pub(super) fn delivered(&self, way: &ControlSender) -> Delivered {
+        if self.is_limited {
             // All waits for the person's limit.
-            true => Delivered { late: Duration::MAX, fastest: Some(0.0) },
-            false => {
-                // All ways are of one network.
-                let (this, first) = (way.delivered(), self.control.delivered());
-                let fastest = [this.fastest, first.fastest].into_iter().flatten().reduce(f64::max);
-                Delivered { fastest, ..this }
-            }
-        };
-        effort(self.pack.load(Ordering::Relaxed), &delivered)
+            return Delivered { late: Duration::MAX, fastest: Some(0.0) };
+        }
+        // All ways are of one network.
+        let (this, first) = (way.delivered(), self.control.delivered());
+        let fastest = [this.fastest, first.fastest].into_iter().flatten().reduce(f64::max);
+        Delivered { fastest, ..this }
     }
 
     /// Packed for this `way`, if the receiver finds that worth it.
