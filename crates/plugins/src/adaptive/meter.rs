@@ -13,6 +13,7 @@ use towpath_content::Oid;
 use towpath_transfer::plugin::ObjectFacts;
 use towpath_transfer::rate::Rate;
 
+use super::climb::Climb;
 use super::costs::Costs;
 use super::pressure::{Gauge, Queues};
 use super::worth::{Progress, RecipeJudge, samples_pay};
@@ -47,6 +48,7 @@ impl Object {
 #[derive(Debug)]
 pub struct Meter {
     rate: Rate,
+    climb: Climb,
     outstanding: u64,
     gauge: Gauge,
     costs: Costs,
@@ -72,6 +74,7 @@ impl Meter {
     pub fn new(costs: Costs) -> Self {
         Self {
             rate: Rate::default(),
+            climb: Climb::default(),
             outstanding: 0,
             gauge: Gauge::default(),
             costs,
@@ -86,6 +89,7 @@ impl Meter {
     /// So many bytes of an object's pieces are asked for.
     pub fn asked(&mut self, oid: Oid, bytes: u64, now: Duration) {
         self.rate.asked(now);
+        self.climb.asked(now);
         self.outstanding += bytes;
         if self.objects.len() < OBJECTS {
             self.objects.entry(oid).or_insert(Object::begun(now));
@@ -95,8 +99,9 @@ impl Meter {
     /// They came, or did not.
     pub fn ended(&mut self, oid: &Oid, bytes: u64, has_come: bool, now: Duration) {
         self.outstanding = self.outstanding.saturating_sub(bytes);
-        let came = if has_come { bytes } else { 0 };
-        self.rate.arrived(now, came, self.outstanding == 0);
+        let (came, is_idle) = (if has_come { bytes } else { 0 }, self.outstanding == 0);
+        self.rate.arrived(now, came, is_idle);
+        self.climb.arrived(now, came, self.round_trip.unwrap_or_default(), is_idle);
         self.grown += came;
         if self.grown >= self.window {
             self.window = self.window.saturating_mul(2);
@@ -173,6 +178,7 @@ impl Meter {
             rest: facts.missing,
             size: facts.size,
             rate,
+            hoped_rate: self.climb.hoped(),
             round_trip,
             disk_rate,
             disk_is_free,
@@ -211,13 +217,23 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn wants(rate: f64, size: u64, is_promising: bool, round_trip: Duration) -> Option<u64> {
+        wants_on(|_| rate, size, is_promising, round_trip)
+    }
+
+    /// On a network of so many bytes a second after so many ms.
+    fn wants_on(
+        rate: impl Fn(u64) -> f64,
+        size: u64,
+        is_promising: bool,
+        round_trip: Duration,
+    ) -> Option<u64> {
         let (oid, group) = (Oid::of(b"it"), Group::default());
         let mut meter = Meter::new(Costs::new(16384));
         let at = Duration::from_millis;
         meter.asked(oid, FIRST_WINDOW, at(0));
         let (mut credit, mut missing) = (0.0, size);
-        for now in 1..=2000 {
-            credit += rate / 1000.0;
+        for now in 1..=4000 {
+            credit += rate(now) / 1000.0;
             while credit >= 65536.0 {
                 credit -= 65536.0;
                 missing = missing.saturating_sub(65536);
@@ -251,6 +267,25 @@ mod tests {
         for (is_promising, earliest, latest) in [(true, 0, 10), (false, 320, 340)] {
             let asked = wants(190e3, 50 * MIB, is_promising, Duration::from_millis(40));
             assert!(asked.is_some_and(|ms| (earliest..=latest).contains(&ms)), "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_far_network_is_not_slow_before_tcp_has_found_its_rate() {
+        for round_trip in [5, 20, 50, 100, 200] {
+            let tcp = |most: f64| {
+                let initial = 14_600.0 / f64::from(round_trip) * 1000.0;
+                move |now: u64| most.min(initial * 2.0_f64.powi((now / round_trip as u64) as i32))
+            };
+            let far = Duration::from_millis(round_trip as u64);
+            for (rate, is_slow) in
+                [(119e6, false), (1.2e9, false), (12e6, true), (1.2e6, true), (190e3, true)]
+            {
+                let asked = wants_on(tcp(rate), 1024 * MIB, false, far);
+                assert_eq!(asked.is_some(), is_slow, "{rate} at {far:?}: {asked:?}");
+                let latest = 250.max(11 * round_trip as u64);
+                assert!(asked.is_none_or(|asked| asked <= latest), "{rate} at {far:?}: {asked:?}");
+            }
         }
     }
 

@@ -10,6 +10,7 @@
 //! | [`heuristics`] | how likely a local file is useful, from metadata |
 //! | [`paths`] | how near two directories are |
 //! | [`operations`] | what the disk can be asked for, at which cost; the candidates |
+//! | [`climb`] | whether a connection still finds its rate |
 //! | [`costs`] | moving averages of what things cost |
 //! | [`arrival`] | when the disk can be expected to bring a chunk |
 //! | [`arrivals`] | the same for all groups, and which comes last |
@@ -27,6 +28,7 @@
 pub mod account;
 pub mod arrival;
 pub mod arrivals;
+pub mod climb;
 pub mod costs;
 mod driver;
 pub mod event;

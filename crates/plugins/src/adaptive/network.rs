@@ -7,6 +7,9 @@ use towpath_transfer::rate::Rate;
 
 use super::worth::patience;
 
+/// Bytes of one run that the network is asked for.
+pub const RUN: u64 = 256 << 10;
+
 /// The network as the scheduler sees it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Network {

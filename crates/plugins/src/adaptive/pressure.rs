@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::network::RUN;
+
 /// Bytes waiting for the writer above which the disk is left to it. What is merely in passing from the
 /// network to the disk is below.
 const BACKLOG_BUSY: u64 = 2 << 20;
@@ -10,6 +12,8 @@ const BACKLOG_FREE: u64 = 512 << 10;
 /// The same for bytes that wait in the kernel's receive queues.
 const QUEUE_BUSY: u64 = 1 << 20;
 const QUEUE_FREE: u64 = 256 << 10;
+/// The least part of the window that is asked for, if a run is more.
+const LEAST_SHARE: u64 = 16;
 /// Percent of the time in which something waits for a processor, from which on they are short, and below which no
 /// longer.
 const WAIT_BUSY: u64 = 70;
@@ -76,9 +80,12 @@ impl Gauge {
         self.processors_are_short
     }
 
-    /// Bytes that the network can be asked for now without a queue.
+    /// Bytes that the network can be asked for now without a queue. None while they are few: each question would be for
+    /// a chunk, and a peer takes only so many at once.
     pub fn room(&self, outstanding: u64) -> u64 {
-        self.queues.window.saturating_sub(outstanding)
+        let Queues { window, .. } = self.queues;
+        let room = window.saturating_sub(outstanding);
+        if room < RUN.min(window / LEAST_SHARE) { 0 } else { room }
     }
 
     /// The network's round trip, seconds.
@@ -166,6 +173,16 @@ mod tests {
         }
         assert_eq!(gauge.room(1 << 19), 1 << 19);
         assert_eq!(gauge.room(9 << 20), 0);
+    }
+
+    #[test]
+    fn a_question_is_for_a_run_and_of_a_small_window_for_less() {
+        for (window, least) in [(16 << 20, RUN), (1 << 20, 64 << 10), (64 << 10, 4 << 10)] {
+            let mut gauge = Gauge::default();
+            gauge.look(Queues { window, ..Queues::default() });
+            let asked = [0, window - least, window - least + 1].map(|outstanding| gauge.room(outstanding));
+            assert_eq!(asked, [window, least, 0]);
+        }
     }
 
     #[test]

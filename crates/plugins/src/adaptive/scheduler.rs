@@ -19,14 +19,12 @@ use super::costs::Costs;
 use super::event::{Action, End, Event};
 use super::groups::{Chunk, GroupId, Groups, State};
 use super::heuristics::File;
-use super::network::Network;
+use super::network::{Network, RUN};
 use super::operations::{Candidate, Candidates, Limits, Operation, OperationId, Reading, Span, reading};
 use super::paths::Directory;
 use super::pressure::{Gauge, Recomputing};
 use super::worth::{SearchJudge, can_pay};
 
-/// Bytes of one run that the network is asked for.
-const RUN: u64 = 256 << 10;
 /// Chunks that one CACHE-CHECK looks up.
 const CHECKED_AT_ONCE: usize = 4096;
 /// Operations that an expected arrival looks ahead, and that are tried for one that can still pay.

@@ -86,6 +86,8 @@ pub struct Progress {
     pub size: u64,
     /// Bytes a second of the network, 0 if nothing came yet.
     pub rate: f64,
+    /// Bytes a second that it may soon be found to carry ([`super::climb::Climb::hoped`]).
+    pub hoped_rate: f64,
     /// The network's round trip while no data are in its way.
     pub round_trip: Duration,
     /// Bytes a second that the disk reads and hashes.
@@ -142,20 +144,25 @@ impl Progress {
         (piece > 2.0 * made).then(|| Duration::from_secs_f64((HELD * self.network_time()).min(MOST_HELD)))
     }
 
-    /// Bytes a second of a network that is not asked for a recipe.
-    const fn fastest(&self) -> f64 {
+    /// True if the network is slow enough to be asked for a recipe.
+    fn is_slow_enough(&self) -> bool {
         match (self.is_promising, self.processors_are_short) {
-            (false, _) => SPECULATIVE,
-            (true, true) => BUSY,
-            (true, false) => f64::INFINITY,
+            (false, _) => self.stays_below(SPECULATIVE),
+            (true, true) => self.likely_rate() < BUSY,
+            (true, false) => true,
         }
+    }
+
+    /// True if the network carries less than this, and does not look as if it would soon be found to carry more.
+    fn stays_below(&self, rate: f64) -> bool {
+        self.likely_rate().max(self.hoped_rate) < rate
     }
 
     fn is_warm(&self) -> bool {
         let slow_start = self.round_trip * ROUND_TRIPS;
         let knows_early = self.arrived >= TELLING_BYTES
             && self.elapsed >= SHORTEST.max(slow_start)
-            && self.likely_rate() < SPECULATIVE;
+            && self.stays_below(SPECULATIVE);
         let is_near = self.round_trip > Duration::ZERO && self.round_trip < NEAR;
         let is_late = is_near && self.arrived == 0 && self.elapsed >= NEAR_WARM_UP;
         knows_early || is_late || self.elapsed >= WARM_UP.max(slow_start)
@@ -179,7 +186,7 @@ impl RecipeJudge {
         let (network, disk) = (progress.network_time(), progress.disk_time());
         let factor = if self.is_wanted { STAY_ABOVE } else { ASK_ABOVE };
         self.is_wanted = (progress.is_warm() || progress.is_early())
-            && (self.is_wanted || progress.likely_rate() < progress.fastest())
+            && (self.is_wanted || progress.is_slow_enough())
             && (progress.disk_is_free || self.is_wanted)
             && network > factor * disk
             && network > disk + LEAST_GAIN;
@@ -247,6 +254,7 @@ mod tests {
             rest: size - arrived,
             size,
             rate,
+            hoped_rate: rate,
             round_trip: Duration::from_millis(10),
             disk_rate: 1e9,
             disk_is_free: true,

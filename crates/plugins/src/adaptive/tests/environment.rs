@@ -219,6 +219,8 @@ impl<'a> Fetch<'a> {
             rest: rest as u64,
             size: self.world.size,
             rate: self.rate.get(at(self.now), 64 << 10),
+            // There is no TCP here that has to find it.
+            hoped_rate: 0.0,
             round_trip: at(self.world.round_trip),
             disk_rate: Costs::new(self.chunk() as u64).hoped_rate(),
             disk_is_free: self.gauge.disk_is_free(),
