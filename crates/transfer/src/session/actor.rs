@@ -30,6 +30,8 @@ use crate::want::{Delivery, ObjectKey, Outcome, Tag, Want, WantId};
 
 /// How often stalls are looked for.
 const TICK: Duration = Duration::from_millis(500);
+/// How often objects that left something to the network are looked at while nothing is asked of it.
+pub(super) const IDLE: Duration = Duration::from_millis(20);
 /// Events handled before new wants are asked for.
 const EVENTS_PER_ROUND: usize = 256;
 
@@ -108,6 +110,8 @@ pub(super) struct Actor {
     /// How fast pieces come.
     pub(super) piece_rate: Rate,
     pub(super) start: Instant,
+    /// When all objects that left something to the network were last looked at.
+    pub(super) went_on: Instant,
 }
 
 impl Actor {
@@ -140,6 +144,7 @@ impl Actor {
             rounds: Rounds::new(Instant::now()),
             piece_rate: Rate::default(),
             start: Instant::now(),
+            went_on: Instant::now(),
         }
     }
 
@@ -148,8 +153,8 @@ impl Actor {
         let mut tick = tokio::time::interval(TICK);
         let mut batch = Vec::new();
         loop {
-            let trial_end = self.trial_end();
-            let wakes = [self.ledger.next_wake(), self.rounds.next_wake(), trial_end];
+            let (trial_end, idle_end) = (self.trial_end(), self.idle_end());
+            let wakes = [self.ledger.next_wake(), self.rounds.next_wake(), trial_end, idle_end];
             let wake = wakes.into_iter().flatten().min().map(tokio::time::Instant::from_std);
             tokio::select! {
                 () = token.cancelled() => break,
@@ -165,6 +170,9 @@ impl Actor {
             }
             if trial_end.is_some_and(|end| Instant::now() >= end) {
                 self.trial_is_over();
+            }
+            if idle_end.is_some_and(|end| Instant::now() >= end) {
+                self.go_on_comparing();
             }
             self.look_for_recipes(Instant::now());
             self.ask();

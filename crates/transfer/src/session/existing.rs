@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::actor::{Active, Actor, Phase};
+use super::actor::{Active, Actor, IDLE, Phase};
 use super::comparing::Network;
 use super::events::Found;
 use super::plan::AHEAD;
@@ -92,8 +92,19 @@ impl Actor {
         self.go_on_comparing();
     }
 
+    /// When a network of which nothing is asked has waited long enough for objects that left it something while others had
+    /// it: nothing else wakes them.
+    pub(super) fn idle_end(&self) -> Option<Instant> {
+        let waits = |active: &Active| {
+            active.phase == Phase::Fetching && !active.comparison.is_over() && active.rechecking.is_empty()
+        };
+        let is_idle = self.ledger.asked_cost() == 0;
+        (is_idle && self.objects.values().any(waits)).then(|| self.went_on + IDLE)
+    }
+
     /// Objects of which pieces wait for the network may go on without an event of their own.
     pub(super) fn go_on_comparing(&mut self) {
+        self.went_on = Instant::now();
         let waiting = self.objects.iter().filter(|(_, active)| !active.comparison.is_over());
         let keys: Vec<ObjectKey> = waiting.map(|(&key, _)| key).collect();
         keys.into_iter().for_each(|key| self.advance(key));

@@ -61,6 +61,7 @@ pub struct Source {
     takes_all_chunks: bool,
     slow: bool,
     path: PathState,
+    window: u64,
     /// Wants of each call.
     pub calls: Mutex<Vec<Vec<Want>>>,
     /// Questions for recipes.
@@ -87,6 +88,7 @@ impl Source {
             takes_all_chunks: false,
             slow: false,
             path: PathState::default(),
+            window: 64 << 20,
             calls: Mutex::default(),
             recipes_asked: AtomicUsize::new(0),
             facts: Mutex::default(),
@@ -141,6 +143,12 @@ impl Source {
     /// A round trip takes so long.
     pub fn with_round_trip(mut self, shortest: Duration) -> Self {
         self.path.shortest = shortest;
+        self
+    }
+
+    /// No more than so many bytes are to be asked for at once.
+    pub fn with_window(mut self, bytes: u64) -> Self {
+        self.window = bytes;
         self
     }
 
@@ -304,7 +312,7 @@ impl TransferPlugin for Source {
     }
 
     fn window(&self) -> u64 {
-        64 << 20
+        self.window
     }
 
     fn path(&self) -> PathState {

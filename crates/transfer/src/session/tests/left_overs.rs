@@ -103,3 +103,23 @@ async fn an_older_version_that_cannot_be_taken_over_is_fetched_and_tells_why() {
     let result = fetch(&session(&source), request(Oid::of(&data), &target)).await;
     assert!(matches!(result, Err(FetchError::Write(_))), "{result:?}");
 }
+
+/// Each time that nobody asks for what a slow disk was to bring costs half a second until the session looks around.
+#[tokio::test]
+async fn what_was_left_to_a_network_that_others_had_is_asked_for_once_it_is_idle() {
+    let (small, large) = (pattern(8 * PIECE, 1), pattern(70 * PIECE, 2));
+    let many = async {
+        for _ in 0..50 {
+            let source = Arc::new(Source::new(&[&small, &large]).with_window(2 * PIECE as u64));
+            let slow = Memory::with_older_on_slow_disk(small.clone(), Duration::from_millis(20));
+            let (session, target) = (session(&source), Memory::new());
+            let (one, other) = tokio::join!(
+                session.fetch(request(Oid::of(&large), &target)),
+                session.fetch(request(Oid::of(&small), &slow))
+            );
+            (one.unwrap(), other.unwrap());
+            slow.expect(&small);
+        }
+    };
+    tokio::time::timeout(LIMIT, many).await.expect("the network stands idle");
+}
