@@ -117,7 +117,7 @@ async fn what_was_left_to_a_network_that_others_had_is_asked_for_once_it_is_idle
                 session.fetch(request(Oid::of(&large), &target)),
                 session.fetch(request(Oid::of(&small), &slow))
             );
-            (one.unwrap(), other.unwrap());
+            one.and(other).unwrap();
             slow.expect(&small);
         }
     };
