@@ -41,13 +41,13 @@ pub fn make_all<T: Send>(
         });
         said.0?;
         let making = next.as_ref().map_or(Duration::ZERO, |(_, making)| *making);
-        level = effort(making, said.1, hardest);
+        level = next_level(making, said.1, hardest);
     }
     Ok(true)
 }
 
 /// The level for what is made next, by how long the last ones took to be made and to be said.
-fn effort(making: Duration, saying: Duration, hardest: i32) -> i32 {
+fn next_level(making: Duration, saying: Duration, hardest: i32) -> i32 {
     if saying > making { hardest } else { EASY }
 }
 
@@ -99,6 +99,9 @@ mod tests {
         assert_eq!(levels.first(), Some(&1));
         assert!(levels.contains(&9), "{levels:?}");
         let ms = Duration::from_millis;
-        assert_eq!((effort(ms(10), ms(1), 9), effort(ms(10), ms(11), 9), effort(ms(1), ms(9), 1)), (1, 9, 1));
+        assert_eq!(
+            (next_level(ms(10), ms(1), 9), next_level(ms(10), ms(11), 9), next_level(ms(1), ms(9), 1)),
+            (1, 9, 1)
+        );
     }
 }

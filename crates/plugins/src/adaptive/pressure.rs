@@ -12,7 +12,7 @@ const BACKLOG_FREE: u64 = 512 << 10;
 /// The same for bytes that wait in the kernel's receive queues.
 const QUEUE_BUSY: u64 = 1 << 20;
 const QUEUE_FREE: u64 = 256 << 10;
-/// The least part of the window that is asked for, if a run is more.
+/// At least one in so many parts of the window is asked for at once, if that is less than a run.
 const LEAST_SHARE: u64 = 16;
 /// Percent of the time in which something waits for a processor, from which on they are short, and below which no
 /// longer.

@@ -30,8 +30,6 @@ use crate::want::{Delivery, ObjectKey, Outcome, Tag, Want, WantId};
 
 /// How often stalls are looked for.
 const TICK: Duration = Duration::from_millis(500);
-/// How often objects that left something to the network are looked at while nothing is asked of it.
-pub(super) const IDLE: Duration = Duration::from_millis(20);
 /// Events handled before new wants are asked for.
 const EVENTS_PER_ROUND: usize = 256;
 
@@ -110,8 +108,8 @@ pub(super) struct Actor {
     /// How fast pieces come.
     pub(super) piece_rate: Rate,
     pub(super) start: Instant,
-    /// When all objects that left something to the network were last looked at.
-    pub(super) went_on: Instant,
+    /// Since when objects wait for others to leave them the network, if some do.
+    pub(super) waiting_since: Option<Instant>,
 }
 
 impl Actor {
@@ -144,7 +142,7 @@ impl Actor {
             rounds: Rounds::new(Instant::now()),
             piece_rate: Rate::default(),
             start: Instant::now(),
-            went_on: Instant::now(),
+            waiting_since: None,
         }
     }
 

@@ -5,12 +5,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::actor::{Active, Actor, IDLE, Phase};
+use super::actor::{Active, Actor, Phase};
 use super::comparing::Network;
 use super::events::Found;
 use super::plan::AHEAD;
 use super::workers::{self, Job};
 use crate::want::ObjectKey;
+
+/// How long a network of which nothing is asked waits for objects that left it something while others had it.
+const IDLE: Duration = Duration::from_millis(20);
 
 impl Actor {
     /// Lets the disk read on, and asks the network for pieces that are better not waited for.
@@ -32,6 +35,10 @@ impl Actor {
         }
         if !has_recipe {
             self.ask_for_uncompared(key, network, now);
+        }
+        let waits = |active: &Active| !active.comparison.is_over() && active.rechecking.is_empty();
+        if self.objects.get(&key).is_some_and(waits) {
+            self.waiting_since.get_or_insert_with(Instant::now);
         }
     }
 
@@ -95,16 +102,12 @@ impl Actor {
     /// When a network of which nothing is asked has waited long enough for objects that left it something while others had
     /// it: nothing else wakes them.
     pub(super) fn idle_end(&self) -> Option<Instant> {
-        let waits = |active: &Active| {
-            active.phase == Phase::Fetching && !active.comparison.is_over() && active.rechecking.is_empty()
-        };
-        let is_idle = self.ledger.asked_cost() == 0;
-        (is_idle && self.objects.values().any(waits)).then(|| self.went_on + IDLE)
+        self.waiting_since.filter(|_| self.ledger.asked_cost() == 0).map(|since| since + IDLE)
     }
 
     /// Objects of which pieces wait for the network may go on without an event of their own.
     pub(super) fn go_on_comparing(&mut self) {
-        self.went_on = Instant::now();
+        self.waiting_since = None;
         let waiting = self.objects.iter().filter(|(_, active)| !active.comparison.is_over());
         let keys: Vec<ObjectKey> = waiting.map(|(&key, _)| key).collect();
         keys.into_iter().for_each(|key| self.advance(key));

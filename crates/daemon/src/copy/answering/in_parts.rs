@@ -33,12 +33,12 @@ impl Answering {
         let delta = Delta { entry, ..Delta::default() };
         let given_up = || self.say(Message::Delta(Delta { is_given_up: true, ..delta.clone() }));
         let Ok(file) = located.open() else { return given_up() };
+        let hardest = self.pack.load(Ordering::Relaxed).max(1) as i32;
         let make = |index, level| {
             let patch = older.patch(index, &file, &*self.store, level)?;
             let target = deltas::part(located.stamp.size, older.parts, index)?;
             (!is_guess || proves_right(index, &patch, target.end - target.start)).then_some(patch)
         };
-        let hardest = self.pack.load(Ordering::Relaxed).max(1) as i32;
         match make_all(older.parts, hardest, make, |patch| self.say_part(delta.clone(), patch))? {
             true => Ok(()),
             false => given_up(),
