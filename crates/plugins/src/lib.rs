@@ -11,10 +11,12 @@
 //! | [`preferred`] | – | wraps any for one transfer: its priority, encryption required |
 //! | [`disk_search`] | – | chunks from files on this machine's own disk |
 //! | [`packing`] | – | bytes as zstd frames, unpacked in bounded memory |
+//! | [`counting`] | – | parts of a message counted before it is decoded |
 //! | [`takeover`] | – | wraps two: the better one once it stands, the first one again when it falls |
 
 pub mod adaptive;
 pub mod cascade;
+pub mod counting;
 pub mod direct;
 pub mod disk_search;
 mod inspected;
