@@ -55,6 +55,6 @@ pub use scan::{
 pub use sparse::data_extents;
 pub use stamp::Stamp;
 pub use write::{
-    BeforeNaming, Body, Destination, FlushLimits, Made, Overwrite, Placed, Removed, Removing, Settled,
-    SingleFile, Staged, WriteOptions, is_staging_name, is_temporary_name,
+    BeforeNaming, Body, Destination, FlushLimits, Made, Naming, Overwrite, Placed, Removed, Removing,
+    Settled, SingleFile, Staged, WriteOptions, is_staging_name, is_temporary_name,
 };

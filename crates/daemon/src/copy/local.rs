@@ -231,6 +231,7 @@ mod tests {
         let (events, told) = talk::events();
         let receiving = Receiving::new(CopyOptions::default(), store, at("resume"), events.clone(), false);
         let wanted = Wanted {
+            room: None,
             entry: 2,
             path: RelPath::new([b"file"]).unwrap(),
             shown: b"file".to_vec(),

@@ -40,16 +40,54 @@ impl NamePattern {
     }
 }
 
-/// The names that sources have in the copy; `None` where their paths do not tell.
-pub fn names(paths: &[&[u8]]) -> Option<Vec<NamePattern>> {
-    let name = |path: &&[u8]| {
-        let name = Path::new(OsStr::from_bytes(path)).file_name()?.as_bytes();
-        match pattern(name) {
-            Some(text) => Pattern::new(text).ok().map(NamePattern::Wild),
-            None => Some(NamePattern::Exact(name.to_vec())),
-        }
+/// What may come from another machine, as the paths tell that were typed for it: a sender can only leave
+/// things out.
+#[derive(Debug, Clone)]
+pub struct Requested {
+    /// The names that sources may have; `None` where what is in the only one is meant.
+    pub names: Option<Vec<NamePattern>>,
+    paths: usize,
+    is_wild: bool,
+}
+
+impl Requested {
+    /// Of the paths as they were typed; `contents`: what is in the only one is meant.
+    pub fn of(paths: &[&[u8]], contents: bool) -> Result<Self, ApiError> {
+        let is_wild = paths.iter().any(|path| pattern(path).is_some());
+        let names = if contents { None } else { Some(paths.iter().map(name).collect::<Result<_, _>>()?) };
+        Ok(Self { names, paths: paths.len(), is_wild })
+    }
+
+    /// How many sources there may be: several where a wildcard stands, whatever it proves to match.
+    pub fn sources(&self) -> usize {
+        if self.is_wild { self.paths.max(2) } else { self.paths }
+    }
+
+    /// Whether a sender may say that it has so many.
+    pub const fn allows(&self, sources: usize) -> bool {
+        if self.is_wild { sources >= self.paths } else { sources == self.paths }
+    }
+}
+
+/// Whether a path ends in no name: nothing (the home directory of the other side), the root, `.` and `..`.
+pub fn is_nameless(path: &[u8]) -> bool {
+    Path::new(OsStr::from_bytes(path)).file_name().is_none()
+}
+
+/// The name that a source has in the copy. Only the other side knows what its home directory is called.
+fn name(path: &&[u8]) -> Result<NamePattern, ApiError> {
+    let name = match path {
+        [b'~'] | [b'~', b'/'] => None,
+        path => Path::new(OsStr::from_bytes(path)).file_name().map(OsStr::as_bytes),
     };
-    paths.iter().map(name).collect()
+    let Some(name) = name else {
+        let shown = if path.is_empty() { "the home directory".into() } else { display_name(path) };
+        let message = format!("{shown} has no name of its own that its copy could have");
+        let hint = "for what is in it, copy it alone, with '/.' at its end; else name it from the directory it lies in";
+        return Err(ApiError::new(ErrorKind::Usage, message).hint(hint));
+    };
+    let wild = pattern(name).and_then(|text| Pattern::new(text).ok());
+    Ok(wild.map_or_else(|| NamePattern::Exact(name.to_vec()), NamePattern::Wild))
 }
 
 /// A text with wildcards in it.
@@ -120,11 +158,35 @@ mod tests {
 
     #[test]
     fn a_sender_may_send_what_the_wildcards_match_and_nothing_else() {
-        let names = names(&[b"/x/*.txt", b"y/plain"]).unwrap();
+        let requested = Requested::of(&[b"/x/*.txt", b"y/plain"], false).unwrap();
+        let names = requested.names.unwrap();
         let allowed = |name: &[u8]| names.iter().any(|pattern| pattern.matches(name));
         assert!(allowed(b"a.txt") && allowed(b"plain"));
         assert!(!allowed(b".bashrc") && !allowed(b".evil.txt") && !allowed(b"other"));
-        assert!(super::names(&[b"dir/.."]).is_none());
+    }
+
+    #[test]
+    fn how_many_sources_there_may_be_is_known_before_the_sender_is_asked() {
+        let requested = |paths: &[&[u8]]| Requested::of(paths, false).unwrap();
+        for (paths, sources, allowed, refused) in [
+            (&[&b"a"[..]][..], 1, 1, 2),
+            (&[b"a", b"b"], 2, 2, 1),
+            (&[b"*.log"], 2, 1, 0),
+            (&[b"*.log", b"b"], 2, 5, 1),
+        ] {
+            let requested = requested(paths);
+            assert_eq!(requested.sources(), sources, "{paths:?}");
+            assert!(requested.allows(allowed) && !requested.allows(refused), "{paths:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_name_goes_alone_and_for_what_is_in_it() {
+        for path in [&b""[..], b"~", b"~/", b".", b"dir/..", b"/", b"*/.."] {
+            assert!(Requested::of(&[path], true).unwrap().names.is_none());
+            assert!(Requested::of(&[path], false).is_err());
+            assert!(Requested::of(&[b"a", path], false).is_err());
+        }
     }
 
     #[test]

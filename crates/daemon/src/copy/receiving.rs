@@ -17,9 +17,11 @@ use towpath_transfer::FetchError;
 
 use super::events::{CopyEvent, CopySummary, Counts, FailureKind};
 use super::file::{Note, Wanted};
+use super::finish::RoomRecord;
 use super::judge::Changes;
 use super::options::CopyOptions;
 use super::places::Places;
+use super::records::Records;
 use super::renames::Spare;
 use super::supply::{Fate, Supplier};
 use super::talk::{Events, failed};
@@ -52,6 +54,7 @@ pub struct Receiving {
     has_staging: Mutex<bool>,
     supplier: OnceLock<Arc<dyn Supplier>>,
     backups: OnceLock<Backups>,
+    rooms: Mutex<Records<RoomRecord>>,
     spare: Mutex<Spare>,
     counts: Mutex<CopySummary>,
     bytes_done: AtomicU64,
@@ -96,6 +99,7 @@ impl Receiving {
             has_staging: Mutex::new(false),
             supplier: OnceLock::new(),
             backups: OnceLock::new(),
+            rooms: Mutex::default(),
             spare: Mutex::default(),
             counts: Mutex::default(),
             bytes_done: AtomicU64::new(0),
@@ -200,6 +204,22 @@ impl Receiving {
             Some(dir) => Backups::find(dir, self.placing()?, self.write_options())?,
         };
         Ok(self.backups.get_or_init(|| backups))
+    }
+
+    /// Something is complete but for its name, which a directory has: at the end it may take that one's place.
+    pub fn put_off(&self, room: &RoomRecord) -> Result<(), FileError> {
+        let noted = lock(&self.rooms).push(room);
+        noted.map(drop).map_err(|error| FileError::new("note", Path::new("a directory in the way"), error))
+    }
+
+    /// Takes what was put off.
+    pub fn take_rooms(&self) -> Records<RoomRecord> {
+        std::mem::take(&mut *lock(&self.rooms))
+    }
+
+    /// Gives it back.
+    pub fn give_back_rooms(&self, rooms: Records<RoomRecord>) {
+        *lock(&self.rooms) = rooms;
     }
 
     /// Only the destination has this file: it may be one that was renamed.

@@ -10,6 +10,10 @@ use prost::Message;
 
 /// Bytes collected before they are written.
 const BUFFER: usize = 64 << 10;
+/// Bytes of a list, at most: it lies where temporary files do, which may be memory.
+pub const MOST: u64 = 1 << 30;
+
+const TOO_MANY: &str = "the tree needs more than 1 GiB of notes for the end of the copy: copy it in parts";
 
 /// A list of messages on disk.
 pub struct Records<M> {
@@ -27,9 +31,12 @@ impl<M> Default for Records<M> {
 }
 
 impl<M: Message + Default> Records<M> {
-    /// Appends a record and returns where it begins.
+    /// Appends a record and returns where it begins. An error if there are more than [`MOST`] bytes of them.
     pub fn push(&mut self, record: &M) -> io::Result<u64> {
         let at = self.written + self.pending.len() as u64;
+        if at > MOST {
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, TOO_MANY));
+        }
         let bytes = record.encode_to_vec();
         self.pending.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
         self.pending.extend_from_slice(&bytes);
@@ -61,13 +68,26 @@ impl<M: Message + Default> Records<M> {
 
     /// The record that begins at `at`.
     pub fn get(&mut self, at: u64) -> io::Result<M> {
-        self.write_out()?;
+        if let Some(at) = at.checked_sub(self.written) {
+            return self.pending_at(usize::try_from(at).unwrap_or(usize::MAX));
+        }
         let file = self.file.as_ref().ok_or(io::ErrorKind::UnexpectedEof)?;
         let mut len = [0; 4];
         file.read_exact_at(&mut len, at)?;
         let mut bytes = vec![0; u32::from_le_bytes(len) as usize];
         file.read_exact_at(&mut bytes, at + 4)?;
         M::decode(&bytes[..]).map_err(io::Error::other)
+    }
+
+    /// A record that was not written yet.
+    fn pending_at(&self, at: usize) -> io::Result<M> {
+        let (len, rest) = self
+            .pending
+            .get(at..)
+            .and_then(|rest| rest.split_first_chunk())
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
+        let record = rest.get(..u32::from_le_bytes(*len) as usize).ok_or(io::ErrorKind::UnexpectedEof)?;
+        M::decode(record).map_err(io::Error::other)
     }
 
     /// Calls `each` with every record, in order.
@@ -120,7 +140,9 @@ mod tests {
         let names: Vec<_> = (0..5000).map(|i| format!("{i}{}", "x".repeat(i % 90)).into_bytes()).collect();
         let places: Vec<_> =
             names.iter().map(|name| records.push(&Named { name: name.clone() }).unwrap()).collect();
-        assert_eq!(records.get(places[4321]).unwrap().name, names[4321]);
+        for at in [0, 4321, 4999] {
+            assert_eq!(records.get(places[at]).unwrap().name, names[at]);
+        }
         let mut read = Vec::new();
         records
             .for_each(|record: Named| {
@@ -129,6 +151,13 @@ mod tests {
             })
             .unwrap();
         assert_eq!((read, records.len()), (names, 5000));
+    }
+
+    #[test]
+    fn a_list_has_a_limit_that_is_told() {
+        let mut records = Records { written: MOST + 1, ..Records::default() };
+        let error = records.push(&Named { name: Vec::new() }).unwrap_err();
+        assert!(error.to_string().contains("1 GiB of notes"), "{error}");
     }
 
     #[test]

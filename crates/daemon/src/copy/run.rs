@@ -25,7 +25,7 @@ use super::events::{CopyEvent, CopySummary};
 use super::merge::Destined;
 use super::message::{Fatal, Message, Ready, Start, VERSION, violation};
 use super::options::{CopyOptions, CopyRequest, Mode};
-use super::patterns;
+use super::patterns::{self, Requested};
 use super::place::{Place, Remote};
 use super::race::Race;
 use super::receiving::refuse;
@@ -100,17 +100,14 @@ fn check(options: &CopyOptions) -> Result<(), ApiError> {
 /// Whether the one source names what is in it; an error if one of several does.
 pub fn names_contents(mode: Mode, sources: &[&[u8]]) -> Result<bool, ApiError> {
     let is_contents = |path: &[u8]| {
-        path.ends_with(b"/")
-            || path.ends_with(b"/.")
-            || path.ends_with(b"/..")
-            || matches!(path, b"." | b".." | b"")
+        path.ends_with(b"/") || path.ends_with(b"/.") || path.ends_with(b"/..") || patterns::is_nameless(path)
     };
     if mode == Mode::Sync && sources.len() > 1 && sources.iter().any(|path| path.ends_with(b"/")) {
         let hint = "run it once for each; a slash at the end of a source means what is in it";
         return Err(refuse("the contents of a directory and other sources don't go together", hint));
     }
-    // With a dot at the end cp too means what is in a directory.
-    let is_dot = |path: &[u8]| path.ends_with(b"/.") || path == b".";
+    // With a dot at the end, or no name at all, cp too means what is in a directory.
+    let is_dot = |path: &[u8]| path.ends_with(b"/.") || patterns::is_nameless(path);
     let is_meant = |path| if mode == Mode::Sync { is_contents(path) } else { is_dot(path) };
     Ok(sources.len() == 1 && is_meant(sources[0]))
 }
@@ -254,6 +251,7 @@ async fn pull(
         paths.push(remote.path());
     }
     let contents = names_contents(request.mode, &paths)?;
+    let requested = Requested::of(&paths, contents)?;
     let message = Start {
         is_sender: true,
         takes_bases: true,
@@ -262,12 +260,16 @@ async fn pull(
         ..Start::default()
     };
     let mut started = start(service, request, first, events, message).await?;
+    if !requested.allows(started.sources) {
+        return finish(started, Err(violation("another number of sources than was asked for"))).await;
+    }
+    // Nothing of it is the sender's word.
     let destined = Destined {
         path: destination.into(),
         mode: request.mode,
-        sources: started.sources,
+        sources: requested.sources(),
         contents,
-        names: patterns::names(&paths),
+        names: requested.names,
     };
     let race = started.race.take();
     let received = receive(&started.side, destined, &mut started.inbox, race, &started.theirs).await;

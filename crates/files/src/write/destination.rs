@@ -75,6 +75,23 @@ impl Destination {
         Ok(to)
     }
 
+    /// Makes the directory `path`, which must not be there, and writes into it as [`Self::open`] does. What is made
+    /// for an entry of the tree (`is_entry`) is its owner's alone until [`finish_dir`](Self::finish_dir); else the
+    /// umask decides.
+    pub fn make(path: &Path, is_entry: bool, options: WriteOptions) -> Result<Self, FileError> {
+        let failed = |e| FileError::new("create", path, e);
+        let (parent, name) = split_user_path(path)?;
+        let parent = open_root(parent).map_err(|e| FileError::new("open", parent, e))?;
+        let (mode, made) =
+            if is_entry { (Mode::RWXU, Made::New) } else { (Mode::from_raw_mode(0o777), Made::Existing) };
+        mkdirat(&parent, name, mode).map_err(failed)?;
+        // Not by its path again, which may be another's by now.
+        let (root, had) = open_accessible(parent.as_fd(), name).map_err(failed)?;
+        let to = Self::new(path, root, made, WriteOptions { resume: true, ..options });
+        to.note_unfinished(&RelPath::root(), made, had);
+        Ok(to)
+    }
+
     /// Writes into the directory `path`, a symbolic link to one included; directories in it that
     /// have the tree's names are written into as well.
     pub fn open(path: &Path, options: WriteOptions) -> Result<Self, FileError> {

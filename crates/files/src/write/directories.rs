@@ -11,6 +11,7 @@ use towpath_content::tree::Metadata;
 
 use super::access::{make_accessible, open_accessible};
 use super::destination::Destination;
+use super::place::{At, swap};
 use crate::error::FileError;
 use crate::metadata::{Before, Held, apply, umask};
 use crate::path::RelPath;
@@ -46,6 +47,23 @@ impl Destination {
         self.note_unfinished(path, made, had);
         self.dirs().keep(path, &Arc::new(dir));
         Ok(made)
+    }
+
+    /// Makes the directory `path` in the place of something else that has the name, which stays in the staging
+    /// directory until that is removed: nothing goes before what replaces it is there.
+    pub fn put_dir_in_place_of(&self, path: &RelPath) -> Result<(), FileError> {
+        let failed = |e| FileError::new("replace", &path.below(self.path()), e);
+        let (parent, name) = self.spot(path)?;
+        let staging = self.staging_for(path)?;
+        let temp = staging.fresh_name();
+        let (from, to) = (staging.at(&temp), At { dir: parent.as_fd(), name });
+        mkdirat(from.dir, from.name, Mode::RWXU).map_err(failed)?;
+        swap(from, to, &staging.fresh_name()).map_err(failed)?;
+        self.forget(path);
+        let (dir, had) = open_accessible(parent.as_fd(), name).map_err(failed)?;
+        self.note_unfinished(path, Made::New, had);
+        self.dirs().keep(path, &Arc::new(dir));
+        Ok(())
     }
 
     /// Only what cannot be seen later is kept in mind.

@@ -52,7 +52,7 @@ pub use destination::{Destination, WriteOptions};
 pub use directories::Made;
 pub use nodes::Settled;
 pub use place::Overwrite;
-pub use queue::{BeforeNaming, FlushLimits, Placed};
+pub use queue::{BeforeNaming, FlushLimits, Naming, Placed};
 pub use remove::{Removed, Removing};
 pub use single::SingleFile;
 pub use staging::{Staged, is_staging_name};

@@ -11,6 +11,7 @@ use towpath_content::tree::{Kind, MAX_TARGET, Metadata};
 
 use super::destination::Destination;
 use super::place::{At, Overwrite};
+use super::queue::{BeforeNaming, Naming};
 use super::staging::Staging;
 use crate::error::FileError;
 use crate::metadata::{Held, Lacking, apply, hold};
@@ -34,14 +35,14 @@ impl Destination {
         path: &RelPath,
         target: &[u8],
         metadata: &Metadata,
-        overwrite: Overwrite,
+        naming: impl Into<Naming>,
     ) -> Result<Settled, FileError> {
         if target.is_empty() || target.len() > MAX_TARGET || target.contains(&0) {
             let shown = path.below(self.path());
             return Err(FileError::refused("link", &shown, "not a target a symbolic link can have"));
         }
         let make = |at: At<'_>| symlinkat(target, at.dir, at.name);
-        match self.make_node("link", path, metadata, overwrite, &make) {
+        match self.make_node(("link", &make), path, metadata, naming.into()) {
             Err(FileError::Exists { .. }) if self.is_link_to(path, target) => {
                 Ok(Settled { stamp: self.stamp_at(path)?, lacking: None })
             }
@@ -56,7 +57,7 @@ impl Destination {
         path: &RelPath,
         kind: &Kind,
         metadata: &Metadata,
-        overwrite: Overwrite,
+        naming: impl Into<Naming>,
     ) -> Result<Settled, FileError> {
         let (of, device) = match *kind {
             Kind::Fifo => (FileType::Fifo, 0),
@@ -68,7 +69,7 @@ impl Destination {
             }
         };
         let make = |at: At<'_>| mknodat(at.dir, at.name, of, Mode::RUSR | Mode::WUSR, device);
-        self.make_node("make", path, metadata, overwrite, &make)
+        self.make_node(("make", &make), path, metadata, naming.into())
     }
 
     /// Gives the thing at `existing` the further name `path`, if it is still the one that was
@@ -78,7 +79,7 @@ impl Destination {
         existing: &RelPath,
         seen: &Stamp,
         path: &RelPath,
-        overwrite: Overwrite,
+        naming: impl Into<Naming>,
     ) -> Result<Stamp, FileError> {
         let shown = path.below(self.path());
         let failed = |e| FileError::new("link", &shown, e);
@@ -92,7 +93,10 @@ impl Destination {
         linkat(&dir, name, at.dir, at.name, AtFlags::empty()).map_err(failed)?;
         let linked = statat(at.dir, at.name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| Stamp::from_stat(&stat));
         let placed = match linked {
-            Ok(linked) if linked.same_bytes(seen) => self.move_in(&staging, &temp, path, overwrite),
+            Ok(linked) if linked.same_bytes(seen) => {
+                let Naming { overwrite, before } = naming.into();
+                BeforeNaming::run(before).and_then(|()| self.move_in(&staging, &temp, path, overwrite))
+            }
             Ok(_) => Err(FileError::changed("link", &shown, "the other name is of another file now")),
             Err(error) => Err(failed(error)),
         };
@@ -103,11 +107,10 @@ impl Destination {
 
     fn make_node(
         &self,
-        op: &'static str,
+        (op, make): (&'static str, &dyn Fn(At<'_>) -> Result<(), Errno>),
         path: &RelPath,
         metadata: &Metadata,
-        overwrite: Overwrite,
-        make: &dyn Fn(At<'_>) -> Result<(), Errno>,
+        Naming { overwrite, before }: Naming,
     ) -> Result<Settled, FileError> {
         let staging = self.staging_for(path)?;
         let temp = staging.fresh_name();
@@ -115,6 +118,7 @@ impl Destination {
         make(staging.at(&temp)).map_err(|e| FileError::new(op, &shown, e))?;
         let lacking = self.dress_node(&staging, &temp, path, metadata, overwrite);
         let settled = lacking.map_err(|e| FileError::new("set metadata of", &shown, e)).and_then(|lacking| {
+            BeforeNaming::run(before)?;
             let stamp = self.move_in(&staging, &temp, path, overwrite)?;
             Ok(Settled { stamp, lacking: lacking.map(|lacking| lacking.of(&shown)) })
         });

@@ -63,6 +63,18 @@ fn place_by_look(from: At<'_>, to: At<'_>) -> Result<(), Errno> {
     }
 }
 
+/// Exchanges what has the two names. Where the file system can't do that in one step, what was at `to` gets the
+/// name `aside` beside `from` first.
+pub(crate) fn swap(from: At<'_>, to: At<'_>, aside: &str) -> Result<(), Errno> {
+    match renameat_with(from.dir, from.name, to.dir, to.name, RenameFlags::EXCHANGE) {
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            renameat(to.dir, to.name, from.dir, aside)?;
+            renameat(from.dir, from.name, to.dir, to.name)
+        }
+        done => done,
+    }
+}
+
 /// The system itself refuses to put anything but a directory in the place of a directory; that
 /// one it would replace if it is empty.
 fn replace_any(from: At<'_>, to: At<'_>) -> Result<(), Errno> {

@@ -56,6 +56,31 @@ impl BeforeNaming {
     pub fn new(work: impl FnOnce() -> Result<(), FileError> + Send + 'static) -> Self {
         Self(Box::new(work))
     }
+
+    /// Does it, if there is something to do.
+    pub(super) fn run(this: Option<Self>) -> Result<(), FileError> {
+        this.map_or(Ok(()), |Self(work)| work())
+    }
+}
+
+/// How something that is made takes its name.
+#[derive(Debug, Default)]
+pub struct Naming {
+    pub(super) overwrite: Overwrite,
+    pub(super) before: Option<BeforeNaming>,
+}
+
+impl Naming {
+    /// A name that is free once `before` is done.
+    pub fn after(before: BeforeNaming) -> Self {
+        Self { overwrite: Overwrite::Never, before: Some(before) }
+    }
+}
+
+impl From<Overwrite> for Naming {
+    fn from(overwrite: Overwrite) -> Self {
+        Self { overwrite, before: None }
+    }
 }
 
 impl fmt::Debug for BeforeNaming {
@@ -137,9 +162,7 @@ impl Destination {
     }
 
     fn name_file(&self, file: &mut Queued) -> Result<Stamp, FileError> {
-        if let Some(BeforeNaming(work)) = file.before.take() {
-            work()?;
-        }
+        BeforeNaming::run(file.before.take())?;
         let stamp = self.move_in(&file.staging, &file.temp, &file.path, file.overwrite)?;
         if stamp.same_file(&file.seen) {
             return Ok(stamp);

@@ -22,6 +22,7 @@ use towpath_transfer::object::CheckError;
 use towpath_transfer::{FetchError, Metadata as Labels, Outcome};
 
 use self::pieces::Older;
+use super::finish::{InTheWay, Replacement, RoomRecord, Spot, StagedFile};
 use super::judge::Changes;
 use super::lookalikes::Found;
 use super::places::Place;
@@ -48,8 +49,10 @@ pub struct Wanted {
     pub size: u64,
     /// The regular file in its place.
     pub old: Option<Stamp>,
-    /// Whether anything at all is in its place.
+    /// Whether anything is in its place that a rename replaces.
     pub replaces: bool,
+    /// A directory is in its place: where, and whether it must be empty to go.
+    pub room: Option<(Spot, InTheWay)>,
     /// Its content may be the same: these changes would be left.
     pub compare: Option<Changes>,
     /// What is told of it once it is known to be different.
@@ -268,6 +271,9 @@ impl CopyFile {
     fn finish(&self, content: Option<(Oid, Vec<Value>)>) -> Result<(), FileError> {
         let Some(staged) = lock(&self.staged).take() else { return Ok(()) };
         let metadata = Metadata { modified: *lock(&self.modified), ..self.wanted.metadata.clone() };
+        if let Some((spot, in_the_way)) = &self.wanted.room {
+            return self.put_off(staged, &metadata, spot.clone(), *in_the_way);
+        }
         let note = Note {
             entry: self.wanted.entry,
             shown: self.wanted.shown.clone(),
@@ -285,6 +291,28 @@ impl CopyFile {
         self.receiving.named(named);
         // It may be the last one that waits for its name.
         self.receiving.places.move_on();
+        Ok(())
+    }
+}
+
+impl CopyFile {
+    /// It is complete, but a directory has its name.
+    fn put_off(
+        &self,
+        staged: Staged,
+        metadata: &Metadata,
+        spot: Spot,
+        in_the_way: InTheWay,
+    ) -> Result<(), FileError> {
+        let file = StagedFile { temp: staged.name().to_owned(), size: self.size() };
+        self.receiving.put_off(&RoomRecord {
+            spot,
+            in_the_way: in_the_way.into(),
+            entry: self.wanted.entry,
+            metadata: metadata.into(),
+            replacement: Some(Replacement::File(file)),
+        })?;
+        drop(lock(&self.place).take());
         Ok(())
     }
 }
@@ -322,6 +350,7 @@ pub mod tests {
             size,
             old: None,
             replaces: false,
+            room: None,
             compare: None,
             changes: Changes::default(),
             located: None,

@@ -4,23 +4,27 @@ use std::sync::Arc;
 
 use towpath_api::ApiError;
 use towpath_content::tree::{Kind, Time};
-use towpath_files::{FileError, Overwrite, ScanOptions};
+use towpath_files::{FileError, Naming, Overwrite, RelPath, ScanOptions};
 
+use super::allowance::Allowance;
 use super::noted::{LinkRecord, Stop};
+use super::rooms::{InTheWay, Room};
 use crate::copy::events::CopyEvent;
 use crate::copy::judge::Changes;
 use crate::copy::merge::Merge;
 use crate::copy::receiving::{Receiving, add};
 
 impl Merge {
-    pub(super) fn make_links(&mut self) -> Result<(), ApiError> {
+    pub(super) fn make_links(&mut self, allowance: &Arc<Allowance>) -> Result<(), ApiError> {
         let receiving = Arc::clone(&self.receiving);
-        let mut links = std::mem::take(&mut self.links);
-        let look = self.look.clone();
-        let made = links.for_each(|record: LinkRecord| {
+        let (spots, look) = (&mut self.spots, &self.look);
+        let made = self.links.for_each(|record: LinkRecord| {
             receiving.check().map_err(Stop)?;
-            if let Err(error) = make_link(&receiving, &record, &look) {
-                receiving.problem(&record.spot.shown, &error);
+            let first = spots.paths(&record.first).map_err(Stop::of)?;
+            let (path, shown) = spots.paths(&record.spot).map_err(Stop::of)?;
+            let room = Room { in_the_way: record.in_the_way.into(), path, shown };
+            if let Err(error) = make_link(&receiving, allowance, &record, &first, &room, look) {
+                receiving.problem(room.shown.as_bytes(), &error);
                 receiving.settled(record.entry, false);
             }
             Ok(())
@@ -29,15 +33,21 @@ impl Merge {
     }
 }
 
-fn make_link(receiving: &Receiving, record: &LinkRecord, look: &ScanOptions) -> Result<(), FileError> {
-    let (first, path) = (record.first.path()?, record.spot.path()?);
+fn make_link(
+    receiving: &Arc<Receiving>,
+    allowance: &Arc<Allowance>,
+    record: &LinkRecord,
+    (first, shown_first): &(RelPath, RelPath),
+    room: &Room,
+    look: &ScanOptions,
+) -> Result<(), FileError> {
     let placing = receiving.opened();
     let found = |path| match placing.map_or(Ok(None), |placing| placing.destination.look(path, look)) {
         // A real run would have made way for the directories on the way there.
         Err(_) if receiving.options.dry_run => Ok(None),
         found => found,
     };
-    let (one, other) = (found(&first)?, found(&path)?);
+    let (one, other) = (found(first)?, found(&room.path)?);
     if let (Some(one), Some(other)) = (&one, &other)
         && one.stamp.same_file(&other.stamp)
     {
@@ -51,8 +61,8 @@ fn make_link(receiving: &Receiving, record: &LinkRecord, look: &ScanOptions) -> 
     };
     receiving.tell(CopyEvent::Item {
         changes: changes.letters(b'h', &file, receiving.options.preserve.times),
-        path: record.spot.shown.clone(),
-        target: Some(record.first.shown.clone()),
+        path: room.shown.as_bytes().to_vec(),
+        target: Some(shown_first.as_bytes().to_vec()),
         size: record.size,
         modified: Time { seconds: record.seconds, nanos: record.nanos },
     });
@@ -60,18 +70,22 @@ fn make_link(receiving: &Receiving, record: &LinkRecord, look: &ScanOptions) -> 
         receiving.count(|counts| add(&mut counts.created, &file));
     }
     if receiving.options.dry_run {
-        return Ok(());
+        return if room.in_the_way == InTheWay::Nothing { Ok(()) } else { allowance.clear(receiving, room) };
     }
     let placing = receiving.placing()?;
     let Some(one) = one else {
-        let whole = placing.whole_path(&first);
+        let whole = placing.whole_path(first);
         return Err(FileError::new("link to", &whole, rustix::io::Errno::NOENT));
     };
-    if other.is_some() {
-        receiving.back_up(&path)?;
-    }
-    let overwrite = if other.is_some() { Overwrite::ReplaceAny } else { Overwrite::Never };
-    placing.destination.make_hard_link(&first, &one.stamp, &path, overwrite)?;
+    let naming = match (&other, room.in_the_way) {
+        (_, InTheWay::Empty | InTheWay::Directory) => Naming::after(room.before_naming(receiving, allowance)),
+        (Some(_), InTheWay::Nothing) => {
+            receiving.back_up(&room.path)?;
+            Overwrite::ReplaceAny.into()
+        }
+        (None, InTheWay::Nothing) => Overwrite::Never.into(),
+    };
+    placing.destination.make_hard_link(first, &one.stamp, &room.path, naming)?;
     receiving.settled(record.entry, true);
     Ok(())
 }

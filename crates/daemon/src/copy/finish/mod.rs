@@ -3,13 +3,18 @@
 //!
 //! | module | story |
 //! |---|---|
-//! | `noted` | what waited for this on disk |
+//! | `noted`, `directories` | what waited for this on disk, and where it is |
+//! | `allowance` | how much may be removed |
+//! | `rooms` | directories that are in the way of something else |
 //! | `links` | further names of files |
 //! | `deletions` | what the source does not have, and how anything is removed |
 
+mod allowance;
 mod deletions;
+mod directories;
 mod links;
 mod noted;
+mod rooms;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +26,10 @@ use towpath_files::{RelPath, ScanOptions};
 
 use super::merge::Merge;
 use crate::errors;
-pub use deletions::make_room;
+pub use directories::{DirNumber, ROOT};
 use noted::Stop;
-pub use noted::{DirRecord, ExtraRecord, FirstRecord, LinkRecord, Spot};
+pub use noted::{DirRecord, ExtraRecord, FirstRecord, LinkRecord, Renaming, Spot, Spots};
+pub use rooms::{InTheWay, Replacement, RoomRecord, StagedFile};
 
 /// How long the last files' moves are waited for together.
 const MOVES: Duration = Duration::from_millis(1);
@@ -33,8 +39,10 @@ impl Merge {
     pub fn finish(mut self) -> Result<(), ApiError> {
         self.bring_held()?;
         self.settle_files()?;
-        self.make_links()?;
-        self.delete()?;
+        let allowance = Arc::new(self.allowance()?);
+        self.make_rooms(&allowance)?;
+        self.make_links(&allowance)?;
+        self.delete(&allowance)?;
         if self.receiving.options.dry_run {
             return Ok(());
         }
@@ -62,11 +70,12 @@ impl Merge {
     fn bring_held(&mut self) -> Result<(), ApiError> {
         let receiving = Arc::clone(&self.receiving);
         let Some(supplier) = receiving.supplier() else { return Ok(()) };
-        let (filter, look) = (&mut self.filter, ScanOptions::default());
+        let (filter, spots, look) = (&mut self.filter, &mut self.spots, ScanOptions::default());
         let noted = self.deletions.for_each(|record: ExtraRecord| {
             let Some(placing) = receiving.opened().filter(|_| record.is_dir) else { return Ok(()) };
+            let (path, shown) = spots.paths(&record.spot).map_err(Stop::of)?;
             // What can't be read is told when it is to be deleted.
-            let _ = deletions::rehearse(&receiving, &record, filter, |path, _, is_dir| {
+            let _ = deletions::rehearse(&receiving, &path, &shown, filter, |path, _, is_dir| {
                 if !is_dir && let Ok(Some(found)) = placing.destination.look(path, &look) {
                     receiving.is_spare(path.clone(), found.stamp);
                 }
@@ -98,13 +107,13 @@ impl Merge {
 
     fn finish_dirs(&mut self) -> Result<(), ApiError> {
         let receiving = Arc::clone(&self.receiving);
-        let mut dirs = std::mem::take(&mut self.dirs);
-        let look = self.look.clone();
-        let finished = dirs.for_each(|record: DirRecord| {
+        let (spots, look) = (&mut self.spots, &self.look);
+        let finished = self.dirs.for_each(|record: DirRecord| {
+            let (path, shown) = spots.paths(&record.spot).map_err(Stop::of)?;
             let finish = || {
                 let placing = receiving.placing()?;
-                let (path, wanted) = (record.spot.path()?, Metadata::from(record.metadata));
-                let is_as_wanted = placing.destination.look(&path, &look)?.is_some_and(|found| {
+                let wanted = Metadata::from(record.metadata);
+                let is_as_wanted = placing.destination.look(&path, look)?.is_some_and(|found| {
                     let metadata = &found.entry.metadata;
                     !differences(&Kind::Directory, &wanted, metadata, &receiving.policy).any()
                 });
@@ -114,7 +123,7 @@ impl Merge {
                 }
             };
             if let Err(error) = finish() {
-                receiving.problem(&record.spot.shown, &error);
+                receiving.problem(shown.as_bytes(), &error);
             }
             Ok(())
         });

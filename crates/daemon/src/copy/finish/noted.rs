@@ -8,17 +8,19 @@ use towpath_api::ApiError;
 use towpath_content::tree::{Metadata, Owner, Time, Xattr};
 use towpath_files::{FileError, RelPath};
 
+use super::directories::{DirNumber, Directories};
 use crate::errors;
 
-/// Where an entry is, and how people know it.
+/// Where an entry is. No path is kept whole for each: it would make notes of a deep tree as long as it is deep
+/// times wide.
 #[derive(Clone, PartialEq, Message)]
 pub struct Spot {
-    /// Below the destination's root.
-    #[prost(bytes = "vec", tag = "1")]
-    path: Vec<u8>,
-    /// Below the transfer's root.
+    /// The directory that it lies in, as people know it.
+    #[prost(uint64, tag = "1")]
+    dir: DirNumber,
+    /// Its name there; empty for the directory itself.
     #[prost(bytes = "vec", tag = "2")]
-    pub shown: Vec<u8>,
+    name: Vec<u8>,
 }
 
 /// Something that only the destination has.
@@ -67,12 +69,15 @@ pub struct LinkRecord {
     /// The name was free.
     #[prost(bool, tag = "7")]
     pub is_new: bool,
+    /// [`InTheWay`](super::InTheWay).
+    #[prost(uint32, tag = "8")]
+    pub in_the_way: u32,
 }
 
 /// A directory whose metadata is to be set.
 #[derive(Clone, PartialEq, Message)]
 pub struct DirRecord {
-    /// Where it is.
+    /// Which.
     #[prost(message, required, tag = "1")]
     pub spot: Spot,
     /// What it shall have.
@@ -104,24 +109,51 @@ pub struct MetadataRecord {
 }
 
 impl Spot {
-    /// A note of where an entry is.
-    pub fn new(path: &RelPath, shown: &RelPath) -> Self {
-        Self { path: path.as_bytes().to_vec(), shown: shown.as_bytes().to_vec() }
-    }
-
-    /// Its path below the destination's root.
-    pub fn path(&self) -> Result<RelPath, FileError> {
-        rel_path(&self.path)
-    }
-
-    /// Both of its paths: the destination's, and the one that people know.
-    pub fn paths(&self) -> Result<(RelPath, RelPath), FileError> {
-        Ok((self.path()?, rel_path(&self.shown)?))
+    /// A note of what is called `name` in a directory; with an empty name, of the directory itself.
+    pub fn new(dir: DirNumber, name: &[u8]) -> Self {
+        Self { dir, name: name.to_vec() }
     }
 }
 
-fn rel_path(bytes: &[u8]) -> Result<RelPath, FileError> {
-    RelPath::new(bytes.split(|&byte| byte == b'/').filter(|name| !name.is_empty()))
+/// What became of a path that people know at the destination.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Renaming {
+    /// The two are the same.
+    #[default]
+    Nothing,
+    /// The source's own name is not in it: the destination has its place.
+    Below,
+    /// The source's own name became this.
+    As(Vec<u8>),
+}
+
+impl Renaming {
+    /// The path below the destination's root of what people know as `shown`.
+    pub fn path(&self, shown: &RelPath) -> Result<RelPath, FileError> {
+        match self {
+            Self::Nothing => Ok(shown.clone()),
+            Self::Below => RelPath::new(shown.names().skip(1)),
+            Self::As(name) => RelPath::new(std::iter::once(&name[..]).chain(shown.names().skip(1))),
+        }
+    }
+}
+
+/// Finds the paths of what was noted.
+#[derive(Default)]
+pub struct Spots {
+    /// The directories that they lie in.
+    pub directories: Directories,
+    /// How the destination calls them.
+    pub renaming: Renaming,
+}
+
+impl Spots {
+    /// Below the destination's root, and as people know it.
+    pub fn paths(&mut self, spot: &Spot) -> Result<(RelPath, RelPath), FileError> {
+        let shown = self.directories.path_of(spot.dir, &spot.name);
+        let shown = shown.map_err(|error| FileError::new("read back", Path::new("what was noted"), error))?;
+        Ok((self.renaming.path(&shown)?, shown))
+    }
 }
 
 impl From<&Metadata> for MetadataRecord {
@@ -157,6 +189,13 @@ impl From<MetadataRecord> for Metadata {
 
 /// What ends the reading of records.
 pub struct Stop(pub ApiError);
+
+impl Stop {
+    /// Of an error about what was noted.
+    pub fn of(error: FileError) -> Self {
+        Self(errors::file(&error))
+    }
+}
 
 impl From<io::Error> for Stop {
     fn from(error: io::Error) -> Self {

@@ -1,6 +1,5 @@
 //! The first level of the walk: where the sources go, and the destination opened for them.
 
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use towpath_api::{ApiError, ErrorKind};
@@ -9,6 +8,8 @@ use towpath_content::tree::{Entry, Kind};
 use towpath_files::{Destination, FileError, RelPath, display_name};
 
 use super::Merge;
+use crate::copy::finish::Renaming;
+use crate::copy::message::violation;
 use crate::copy::options::Mode;
 use crate::copy::placement::{Asked, Placement, There, place};
 use crate::copy::receiving::refuse;
@@ -28,11 +29,19 @@ impl Merge {
             .hint("nothing of it was written; do not use this sender"));
         }
         if self.entry != 1 {
-            return Ok(());
+            return match self.placement {
+                Placement::Into => Ok(()),
+                Placement::As | Placement::Contents => {
+                    Err(violation("a second source, where one was asked for"))
+                }
+            };
         }
         let path = self.destined.path.clone();
         let shown = display_name(path.as_os_str().as_encoded_bytes());
         let is_dir = entry.kind == Kind::Directory;
+        if self.destined.contents && !is_dir {
+            return Err(violation("no directory, where what is in one was asked for"));
+        }
         let there = match std::fs::metadata(&path) {
             Ok(metadata) if metadata.is_dir() => There::Directory,
             Ok(_) => There::Other,
@@ -56,6 +65,7 @@ impl Merge {
         let there = if goes_on { There::Nothing } else { there };
         self.placement = place(there, asked)
             .map_err(|(why, hint)| ApiError::new(ErrorKind::Exists, format!("{shown} {why}")).hint(hint))?;
+        self.spots.renaming = renaming(self.placement, is_dir, &path);
         let key = self.key(self.placement, &entry.name);
         let there = if goes_on { There::Directory } else { there };
         self.open(&path, there, is_dir, &key)
@@ -77,7 +87,6 @@ impl Merge {
             let name = path.file_name().ok_or_else(|| {
                 refuse("the destination has no name", "name the file that the copy is to be")
             })?;
-            self.renamed = Some(name.as_encoded_bytes().to_vec());
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             let parent = parent.unwrap_or(Path::new("."));
             let destination = Destination::open(parent, options).map_err(failed)?;
@@ -88,13 +97,8 @@ impl Merge {
         let destination = match there {
             There::Nothing if self.options().dry_run => return Ok(()),
             There::Nothing => {
-                // Like any directory it is its owner's alone until it is finished, unless it is none of
-                // the source's.
-                let mode = if self.placement == Placement::Into { 0o777 } else { 0o700 };
-                let made = std::fs::DirBuilder::new().mode(mode).create(path);
-                made.map_err(|error| errors::io("create", path, &error))?;
                 self.is_made = true;
-                Destination::open(path, options).map_err(failed)?
+                Destination::make(path, self.placement != Placement::Into, options).map_err(failed)?
             }
             _ => Destination::open(path, options).map_err(failed)?,
         };
@@ -104,5 +108,14 @@ impl Merge {
         let found = destination.look(&RelPath::root(), &self.look).map_err(failed)?;
         self.root_before = found.map(|found| found.entry.metadata.modified);
         self.receiving.open(destination, None, key)
+    }
+}
+
+/// How the destination calls what comes.
+fn renaming(placement: Placement, is_dir: bool, path: &Path) -> Renaming {
+    match (placement, path.file_name()) {
+        (Placement::As, _) if is_dir => Renaming::Below,
+        (Placement::As, Some(name)) => Renaming::As(name.as_encoded_bytes().to_vec()),
+        _ => Renaming::Nothing,
     }
 }

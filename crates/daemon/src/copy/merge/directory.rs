@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use towpath_content::tree::{Entry, Kind};
 use towpath_files::metadata::{Differences, differences};
-use towpath_files::{FileError, RelPath};
+use towpath_files::{FileError, Found, RelPath};
 
 use super::extras::Names;
 use super::{Frame, Merge, State, because};
-use crate::copy::finish::make_room;
+use crate::copy::finish::InTheWay;
 use crate::copy::judge::{Changes, Verdict, judge};
 use crate::copy::options::Mode;
 use crate::copy::receiving::add;
@@ -44,10 +44,10 @@ impl Merge {
                 return Ok(());
             }
             Verdict::Make(changes) => {
-                if old.take().is_some() {
-                    self.clear(path, shown, &entry)?;
+                match old.take() {
+                    Some(_) => self.replace_by_dir(path)?,
+                    None => self.make_dir(path)?,
                 }
-                self.make_dir(path)?;
                 self.told(&entry, shown, changes, b'c');
                 self.receiving.count(|counts| add(&mut counts.created, &entry.kind));
                 State::New
@@ -68,10 +68,6 @@ impl Merge {
         if old.is_some() {
             self.matched += 1;
         }
-        if let (State::Existing, Some(placing)) = (state, self.receiving.opened()) {
-            let dir = placing.destination.dir(path)?;
-            self.filter.enter(dir.as_fd(), shown)?;
-        }
         let is_closed = self.closed.remove(&self.entry);
         let names = match self.receiving.opened() {
             Some(placing) if self.options().delete && state == State::Existing && !is_closed => {
@@ -80,17 +76,46 @@ impl Merge {
             }
             _ => None,
         };
-        let is_changed = state == State::New || matches!(verdict, Verdict::Touch(_));
-        self.frames.push(Frame {
-            path: path.clone(),
-            shown: shown.clone(),
+        let frame = Frame {
+            name: if shown.is_root() { Vec::new() } else { entry.name },
+            is_below: !path.is_root(),
+            number: None,
             state,
             metadata: entry.metadata,
             names,
-            is_changed,
+            is_changed: state == State::New || matches!(verdict, Verdict::Touch(_)),
             is_writable: state == State::New,
-        });
-        Ok(())
+        };
+        self.go_into(frame, (path, shown))?;
+        self.enter_filter()
+    }
+
+    /// The rules of the directory that was gone into hold from here on.
+    fn enter_filter(&mut self) -> Result<(), FileError> {
+        let is_existing = self.frames.last().is_some_and(|frame| frame.state == State::Existing);
+        let receiving = Arc::clone(&self.receiving);
+        let Some(placing) = receiving.opened().filter(|_| is_existing) else { return Ok(()) };
+        let dir = placing.destination.dir(&self.path);
+        let entered = dir.and_then(|dir| self.filter.enter(dir.as_fd(), &self.shown));
+        if entered.is_err() {
+            self.go_out();
+        }
+        entered
+    }
+
+    /// Something that is no directory is in the way of one.
+    fn replace_by_dir(&mut self, path: &RelPath) -> Result<(), FileError> {
+        let receiving = Arc::clone(&self.receiving);
+        let placing = receiving.placing()?;
+        self.touch_parent()?;
+        if self.options().dry_run {
+            return Ok(());
+        }
+        if receiving.back_up(path)? {
+            return self.make_dir(path);
+        }
+        receiving.note_staging()?;
+        placing.destination.put_dir_in_place_of(path)
     }
 
     /// On a file system that does not tell case or Unicode forms apart, what is found under one name
@@ -140,36 +165,28 @@ impl Merge {
         match self.receiving.opened() {
             // It may be read-only until it is finished.
             Some(placing) if !self.receiving.options.dry_run => {
-                placing.destination.make_dir(&frame.path).map(drop)
+                placing.destination.make_dir(&self.path).map(drop)
             }
             _ => Ok(()),
         }
     }
 
-    /// Makes room for something of another kind.
-    pub(super) fn clear(&mut self, path: &RelPath, shown: &RelPath, new: &Entry) -> Result<(), FileError> {
-        let receiving = Arc::clone(&self.receiving);
-        let placing = receiving.placing()?;
-        let Some(old) = placing.destination.look(path, &self.look)? else { return Ok(()) };
-        let is_dir = old.entry.kind == Kind::Directory;
-        let leave = self.options().delete || self.options().force;
-        let may_if_empty = self.destined.mode == Mode::Sync;
-        if is_dir && !leave && !(may_if_empty && self.is_empty(path)?) {
-            let why = match self.destined.mode {
-                Mode::Cp => "a directory is in the way",
-                Mode::Sync => "a directory that is not empty is in the way; --force or --delete removes it",
-            };
-            return Err(because("replace", &placing.whole_path(path), why));
+    /// What is in the way of something that is no directory: a directory, if it may go at the end.
+    pub(super) fn in_the_way(&self, old: &Found, path: &RelPath) -> Result<InTheWay, FileError> {
+        if old.entry.kind != Kind::Directory {
+            return Ok(InTheWay::Nothing);
         }
-        self.touch_parent()?;
-        if !is_dir && (self.options().dry_run || receiving.back_up(path)?) {
-            return Ok(());
+        if self.options().delete || self.options().force {
+            return Ok(InTheWay::Directory);
         }
-        // What is no directory is replaced in one step, unless a directory takes its place.
-        if is_dir || new.kind == Kind::Directory {
-            make_room(&receiving, &mut self.filter, path, shown)?;
+        if self.destined.mode == Mode::Sync && self.is_empty(path)? {
+            return Ok(InTheWay::Empty);
         }
-        Ok(())
+        let why = match self.destined.mode {
+            Mode::Cp => "a directory is in the way",
+            Mode::Sync => "a directory that is not empty is in the way; --force or --delete removes it",
+        };
+        Err(because("replace", &self.receiving.placing()?.whole_path(path), why))
     }
 
     fn is_empty(&self, path: &RelPath) -> Result<bool, FileError> {

@@ -7,7 +7,7 @@ use towpath_files::{DirNames, FileError, RelPath, ScanOptions};
 
 use super::Merge;
 use crate::copy::file::is_file;
-use crate::copy::finish::{ExtraRecord, Spot};
+use crate::copy::finish::ExtraRecord;
 
 pub(super) struct Names {
     names: DirNames,
@@ -55,26 +55,25 @@ impl Merge {
         loop {
             let Some(frame) = self.frames.last_mut() else { return };
             let Some(names) = &mut frame.names else { return };
-            let (path, shown) = (frame.path.clone(), frame.shown.clone());
             let noted = match names.before(limit) {
                 Ok(None) => return,
-                Ok(Some(name)) => self.extra(&path, &shown, &name),
+                Ok(Some(name)) => self.extra(&name),
                 Err(error) => {
                     frame.names = None;
                     Err(FileError::new("read", Path::new("the destination"), error))
                 }
             };
             if let Err(error) = noted {
-                self.receiving.problem(shown.as_bytes(), &error);
+                self.receiving.problem(self.shown.as_bytes(), &error);
             }
         }
     }
 
-    fn extra(&mut self, dir: &RelPath, shown: &RelPath, name: &[u8]) -> Result<(), FileError> {
+    fn extra(&mut self, name: &[u8]) -> Result<(), FileError> {
         if towpath_files::is_staging_name(name) {
             return Ok(());
         }
-        let (path, shown) = (dir.join(name)?, shown.join(name)?);
+        let (path, shown) = (self.path.join(name)?, self.shown.join(name)?);
         let placing = self.receiving.placing()?;
         let Some(found) = placing.destination.look(&path, &ScanOptions::default())? else { return Ok(()) };
         let is_dir = found.entry.kind == Kind::Directory;
@@ -84,7 +83,7 @@ impl Merge {
         if is_file(&found.entry.kind) {
             self.receiving.is_spare(path.clone(), found.stamp);
         }
-        let record = ExtraRecord { spot: Spot::new(&path, &shown), is_dir };
+        let record = ExtraRecord { spot: self.spot(name)?, is_dir };
         self.deletions
             .push(&record)
             .map_err(|error| FileError::new("note", Path::new("a deletion"), error))?;

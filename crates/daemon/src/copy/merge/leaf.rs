@@ -8,6 +8,7 @@ use towpath_files::{FileError, Overwrite, RelPath};
 
 use super::{Merge, because, size};
 use crate::copy::file::{CopyFile, Wanted, is_file};
+use crate::copy::finish::{InTheWay, Replacement, RoomRecord, Spot};
 use crate::copy::judge::{Changes, Verdict, judge};
 use crate::copy::options::Mode;
 use crate::copy::receiving::add;
@@ -96,7 +97,7 @@ impl Merge {
                 return Ok(None);
             }
             Verdict::Same => {
-                self.note_first(&entry, path, shown, true)?;
+                self.note_first(&entry, true)?;
                 self.unchanged(&entry, shown);
                 if let Some(old) = &old {
                     self.receiving.unchanged(self.entry, &old.stamp);
@@ -105,7 +106,7 @@ impl Merge {
             }
             Verdict::Touch(changes) => {
                 self.told(&entry, shown, changes, b'.');
-                self.note_first(&entry, path, shown, true)?;
+                self.note_first(&entry, true)?;
                 let Some(old) = &old else { return Ok(None) };
                 if self.options().dry_run
                     || self.receiving.touch(path, shown.as_bytes(), &old.stamp, &entry.metadata)
@@ -117,27 +118,37 @@ impl Merge {
             Verdict::Make(changes) => (changes, None),
             Verdict::Compare(changes) => (Changes { content: true, ..changes }, Some(changes)),
         };
-        if old.is_some() {
-            let name = self.renamed.clone().unwrap_or_else(|| entry.name.clone());
-            self.check_name(path, &name)?;
+        if let (Some(_), Some((_, name))) = (&old, path.split()) {
+            self.check_name(path, name)?;
         }
-        let is_in_the_way = old.as_ref().is_some_and(|old| old.entry.kind == Kind::Directory);
-        if is_in_the_way {
-            self.clear(path, shown, &entry)?;
-        }
-        self.note_first(&entry, path, shown, false)?;
+        let in_the_way = match &old {
+            Some(old) => self.in_the_way(old, path)?,
+            None => InTheWay::Nothing,
+        };
+        self.note_first(&entry, false)?;
         if !self.options().dry_run {
             self.touch_parent()?;
         }
         if changes.new {
             self.receiving.count(|counts| add(&mut counts.created, &entry.kind));
         }
+        let room = match in_the_way {
+            InTheWay::Nothing => None,
+            in_the_way => Some((self.spot(&entry.name)?, in_the_way)),
+        };
+        let replaces = old.is_some() && room.is_none();
+        if room.is_some() && self.options().dry_run && is_file(&entry.kind) {
+            self.put_off(&entry, room.clone())?;
+        }
         let Kind::File { size, .. } = entry.kind else {
             self.told(&entry, shown, changes, b'c');
-            return self.make(&entry, path, old.is_some() && !is_in_the_way).map(|()| None);
+            return match room {
+                None => self.make(&entry, path, replaces).map(|()| None),
+                room => self.put_off(&entry, room).map(|()| None),
+            };
         };
-        let replaces = old.is_some() && !is_in_the_way;
         Ok(Some(Wanted {
+            room,
             entry: self.entry,
             path: path.clone(),
             shown: shown.as_bytes().to_vec(),
@@ -149,6 +160,19 @@ impl Merge {
             changes,
             located,
         }))
+    }
+
+    /// Something other than a directory is to take a directory's place at the end of the copy. A dry run only looks
+    /// what would go.
+    fn put_off(&self, entry: &Entry, room: Option<(Spot, InTheWay)>) -> Result<(), FileError> {
+        let Some((spot, in_the_way)) = room else { return Ok(()) };
+        self.receiving.put_off(&RoomRecord {
+            spot,
+            in_the_way: in_the_way.into(),
+            entry: self.entry,
+            metadata: (&entry.metadata).into(),
+            replacement: Replacement::node(&entry.kind).filter(|_| !self.options().dry_run),
+        })
     }
 
     /// A symbolic link, FIFO, socket or device.

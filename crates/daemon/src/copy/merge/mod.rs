@@ -13,6 +13,7 @@ mod links;
 mod rewrite;
 
 use std::collections::HashSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,10 +21,12 @@ use tokio::runtime::Handle;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::tree::{Entry, Event, Kind, Metadata, Time};
 use towpath_files::filter::{Filter, RuleList, Side};
-use towpath_files::{FileError, Found, RelPath, ScanOptions};
+use towpath_files::{FileError, Found, RelPath, ScanOptions, display_name};
 
 use crate::copy::events::CopyEvent;
-use crate::copy::finish::{DirRecord, ExtraRecord, FirstRecord, LinkRecord, Spot};
+use crate::copy::finish::{
+    DirNumber, DirRecord, ExtraRecord, FirstRecord, LinkRecord, ROOT, Renaming, Spot, Spots,
+};
 use crate::copy::judge::Changes;
 use crate::copy::listed;
 use crate::copy::message::violation;
@@ -35,10 +38,16 @@ use crate::copy::records::Records;
 use crate::copy::source::Located;
 use crate::errors;
 use extras::Names;
+use links::Groups;
 use rewrite::Rewrite;
 
 /// Directories told of beforehand as closed.
 const MAX_CLOSED: usize = 64 << 10;
+
+/// Bytes of a path below the transfer's root, at most: four times what the system takes at once.
+const MAX_PATH: usize = 16 << 10;
+/// Bytes of attributes of the directories that the walk is in, at most: it keeps them until it leaves.
+const MAX_OPEN_ATTRIBUTES: usize = 8 << 20;
 
 /// How often the sender is told how far this side has come.
 const TELL_EVERY: u64 = 1024;
@@ -49,7 +58,7 @@ pub struct Destined {
     pub path: PathBuf,
     /// Whose habits.
     pub mode: Mode,
-    /// How many sources there are.
+    /// How many sources there may be.
     pub sources: usize,
     /// See [`Asked::contents`].
     pub contents: bool,
@@ -64,8 +73,6 @@ pub struct Merge {
     pub(super) runtime: Handle,
     destined: Destined,
     placement: Placement,
-    /// The name that the one source has at the destination.
-    renamed: Option<Vec<u8>>,
     pub(super) filter: Filter,
     /// The person's own rules, asked again about every entry that a stranger sends.
     checker: Option<Filter>,
@@ -73,6 +80,13 @@ pub struct Merge {
     rewrite: Rewrite,
     pub(super) look: ScanOptions,
     frames: Vec<Frame>,
+    /// The innermost directory, below the destination's root.
+    path: RelPath,
+    /// The same below the transfer's root, for filters and people.
+    shown: RelPath,
+    /// Bytes of attributes that `frames` hold.
+    open_attributes: usize,
+    pub(super) spots: Spots,
     /// The number of the entry that comes next.
     entry: u64,
     closed: HashSet<u64>,
@@ -82,7 +96,7 @@ pub struct Merge {
     pub(super) links: Records<LinkRecord>,
     /// The first names of hard links, and where they are by the link's number.
     pub(super) firsts: Records<FirstRecord>,
-    groups: Vec<u64>,
+    groups: Groups,
     /// The destination's directory was made by this copy.
     is_made: bool,
     /// When the destination's own directory was changed last, before the copy.
@@ -95,10 +109,12 @@ pub struct Merge {
 
 /// A directory that the walk is in.
 struct Frame {
-    /// Below the destination's root.
-    path: RelPath,
-    /// Below the transfer's root, for filters and people.
-    shown: RelPath,
+    /// Its name below the transfer's root; empty for that root.
+    name: Vec<u8>,
+    /// The destination has it below another directory, not as its root.
+    is_below: bool,
+    /// Where it is noted, if something in it was.
+    number: Option<DirNumber>,
     state: State,
     metadata: Metadata,
     /// The destination's names that have not been passed yet.
@@ -148,9 +164,12 @@ impl Merge {
             receiving: Arc::clone(receiving),
             destined,
             placement: Placement::Into,
-            renamed: None,
             look,
             frames: Vec::new(),
+            path: RelPath::root(),
+            shown: RelPath::root(),
+            open_attributes: 0,
+            spots: Spots::default(),
             entry: 0,
             closed: HashSet::new(),
             is_incomplete: false,
@@ -158,7 +177,7 @@ impl Merge {
             deletions: Records::default(),
             links: Records::default(),
             firsts: Records::default(),
-            groups: Vec::new(),
+            groups: Groups::default(),
             is_made: false,
             root_before: None,
             root_time: None,
@@ -223,15 +242,7 @@ impl Merge {
 
     fn enter(&mut self, entry: Entry) -> Result<(), ApiError> {
         if self.frames.is_empty() {
-            self.frames.push(Frame {
-                path: RelPath::root(),
-                shown: RelPath::root(),
-                state: State::Top,
-                metadata: Metadata::default(),
-                names: None,
-                is_changed: false,
-                is_writable: false,
-            });
+            self.frames.push(Frame::of(State::Top));
             return Ok(());
         }
         let Some((path, shown)) = self.locate(&entry)? else {
@@ -248,15 +259,55 @@ impl Merge {
 
     /// Passes over a directory.
     fn skip(&mut self) {
-        self.frames.push(Frame {
-            path: RelPath::root(),
-            shown: RelPath::root(),
-            state: State::Skipped,
-            metadata: Metadata::default(),
-            names: None,
-            is_changed: false,
-            is_writable: false,
-        });
+        self.frames.push(Frame::of(State::Skipped));
+    }
+
+    /// Goes into a directory, which is at `path` and is called `shown`.
+    fn go_into(&mut self, frame: Frame, (path, shown): (&RelPath, &RelPath)) -> Result<(), FileError> {
+        self.open_attributes += frame.attribute_bytes();
+        if self.open_attributes > MAX_OPEN_ATTRIBUTES {
+            self.open_attributes -= frame.attribute_bytes();
+            let why = "it and the directories around it have more than 8 MiB of attributes";
+            return Err(because("enter", Path::new(&display_name(shown.as_bytes())), why));
+        }
+        self.path.clone_from(path);
+        self.shown.clone_from(shown);
+        self.frames.push(frame);
+        Ok(())
+    }
+
+    /// Goes out of the innermost directory.
+    fn go_out(&mut self) -> Option<Frame> {
+        let frame = self.frames.pop()?;
+        self.open_attributes -= frame.attribute_bytes();
+        if !frame.name.is_empty() {
+            self.shown.pop();
+        }
+        if frame.is_below {
+            self.path.pop();
+        }
+        Some(frame)
+    }
+
+    /// A note of what is called `name` in the innermost directory.
+    pub(super) fn spot(&mut self, name: &[u8]) -> Result<Spot, FileError> {
+        let dir =
+            self.innermost().map_err(|error| FileError::new("note", Path::new("a directory"), error))?;
+        Ok(Spot::new(dir, name))
+    }
+
+    /// The number of the innermost directory, which has one from now on.
+    fn innermost(&mut self) -> io::Result<DirNumber> {
+        let mut number = ROOT;
+        for frame in &mut self.frames {
+            number = match frame.number {
+                Some(known) => known,
+                None if frame.name.is_empty() => number,
+                None => self.spots.directories.add(number, &frame.name)?,
+            };
+            frame.number = Some(number);
+        }
+        Ok(number)
     }
 
     /// Where an entry goes, and what it is called; `None` if it is passed over.
@@ -273,18 +324,15 @@ impl Merge {
             return Ok(None);
         }
         let outside = |error: FileError| errors::source(&error);
-        let (path, shown) = if self.frames.len() > 1 {
-            (frame.path.join(&entry.name).map_err(outside)?, frame.shown.join(&entry.name).map_err(outside)?)
-        } else if is_contents {
-            (RelPath::root(), RelPath::root())
-        } else {
-            let name = self.renamed.as_deref().unwrap_or(&entry.name);
-            let path = match self.placement {
-                Placement::As if is_dir => RelPath::root(),
-                _ => RelPath::new([name]).map_err(outside)?,
-            };
-            (path, RelPath::new([&entry.name]).map_err(outside)?)
+        let shown = match self.frames.len() {
+            1 if is_contents => RelPath::root(),
+            _ => self.shown.join(&entry.name).map_err(outside)?,
         };
+        let path = match self.frames.len() {
+            1 => self.spots.renaming.path(&shown),
+            _ => self.path.join(&entry.name),
+        };
+        let path = path.map_err(outside)?;
         if let Some(checker) = &mut self.checker
             && !shown.is_root()
             && !checker.shows(&shown, is_dir)
@@ -299,6 +347,20 @@ impl Merge {
             return Ok(None);
         }
         self.pass(&entry.name);
+        if shown.as_bytes().len() > MAX_PATH {
+            let why = format!("a path of over {MAX_PATH} bytes is left out, with all below it");
+            self.receiving.leave_out(&shown.as_bytes()[..1024], &why, "shorten the names on its way");
+            return Ok(None);
+        }
+        if towpath_files::is_staging_name(&entry.name) {
+            let why = "its name is one that tow gives its temporaries";
+            self.receiving.leave_out(
+                shown.as_bytes(),
+                why,
+                "give it another name, or remove it at the source",
+            );
+            return Ok(None);
+        }
         Ok(Some((path, shown)))
     }
 
@@ -336,47 +398,66 @@ impl Merge {
         match self.placement {
             Placement::Into => false,
             Placement::Contents => true,
-            Placement::As => self.renamed.is_none(),
+            Placement::As => self.spots.renaming == Renaming::Below,
         }
     }
 
     fn leave(&mut self) -> Result<(), ApiError> {
         self.extras(None);
-        let Some(frame) = self.frames.pop() else {
+        let Some(frame) = self.frames.last() else {
             return Err(violation("a tree that ends twice"));
         };
-        if frame.state == State::Skipped {
+        let (state, is_changed, is_dest_root) = (frame.state, frame.is_changed, self.path.is_root());
+        if state == State::Skipped {
+            self.go_out();
             return Ok(());
         }
         // Either the synthetic top or the frame below it stands for the destination's directory.
-        let is_root = frame.path.is_root() && (frame.state == State::Top) != self.is_root_told();
-        if is_root && !frame.is_changed {
+        let is_root = is_dest_root && (state == State::Top) != self.is_root_told();
+        if is_root && !is_changed {
             self.root_time = self.root_before;
         }
-        if frame.state == State::Top {
-            return Ok(());
-        }
-        if frame.state == State::Existing && self.receiving.opened().is_some() {
+        if state == State::Existing && self.receiving.opened().is_some() {
             self.filter.leave();
         }
         // In the root the temporaries come and go. Of a list's root only what is in it is copied.
-        let is_listed = frame.path.is_root() && self.options().files_from.is_some();
-        let is_touched = !is_listed && (frame.is_changed || frame.path.is_root());
-        if is_touched && frame.path.is_root() && self.receiving.policy.dir_times {
+        let is_listed = is_dest_root && self.options().files_from.is_some();
+        let is_touched = state != State::Top && !is_listed && (is_changed || is_dest_root);
+        if is_touched && is_dest_root && self.receiving.policy.dir_times {
             self.root_time = None;
         }
-        if !is_touched || self.options().dry_run {
-            return Ok(());
+        let spot = match is_touched && !self.options().dry_run {
+            true => Some(self.spot(b"").map_err(|error| errors::file(&error))?),
+            false => None,
+        };
+        let (Some(frame), Some(spot)) = (self.go_out(), spot) else { return Ok(()) };
+        let noted = self.dirs.push(&DirRecord { spot, metadata: (&frame.metadata).into() });
+        noted.map(drop).map_err(|error| errors::io("note", Path::new("a directory"), &error))
+    }
+}
+
+impl Frame {
+    /// A directory that no name, time or mode is kept of.
+    fn of(state: State) -> Self {
+        Self {
+            name: Vec::new(),
+            is_below: false,
+            number: None,
+            state,
+            metadata: Metadata::default(),
+            names: None,
+            is_changed: false,
+            is_writable: false,
         }
-        let record =
-            DirRecord { spot: Spot::new(&frame.path, &frame.shown), metadata: (&frame.metadata).into() };
-        let noted = self.dirs.push(&record).map(drop);
-        noted.map_err(|error| errors::io("note", Path::new("a directory"), &error))
+    }
+
+    fn attribute_bytes(&self) -> usize {
+        self.metadata.xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len()).sum()
     }
 }
 
 fn because(op: &'static str, path: &Path, why: &'static str) -> FileError {
-    FileError::new(op, path, std::io::Error::new(std::io::ErrorKind::InvalidInput, why))
+    FileError::new(op, path, io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
 /// Bytes of content, as rsync counts them: a link's is its target.

@@ -1,0 +1,185 @@
+//! What may be removed from the destination at the end of a copy: by the person's word, by the guard of half, and
+//! only if the sender told all that it has. Directories that are in the way and what the source does not have
+//! count together.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use towpath_api::ApiError;
+use towpath_content::tree::Kind;
+use towpath_files::filter::{Filter, RuleList, Side};
+use towpath_files::{FileError, RelPath, ScanOptions};
+
+use super::deletions::{Telling, back_up_and_remove, is_protected, rehearse};
+use super::noted::Stop;
+use super::rooms::{InTheWay, Room, RoomRecord, refused};
+use super::{ExtraRecord, LinkRecord};
+use crate::copy::merge::Merge;
+use crate::copy::receiving::Receiving;
+use crate::lock::lock;
+
+/// What may be removed.
+pub(super) struct Allowance {
+    /// Why nothing may, if so.
+    none: Option<&'static str>,
+    /// Entries that still may (`--max-delete`).
+    left: Mutex<u64>,
+    filter: Mutex<Filter>,
+}
+
+/// Decides whether so many entries may go, where `matched` ones stay. Pure.
+fn none_because(is_incomplete: bool, is_guarded: bool, total: u64, matched: u64) -> Option<&'static str> {
+    match () {
+        () if is_incomplete => Some("the source could not be read completely"),
+        () if is_guarded && total > matched => Some("more than half of the destination would be deleted"),
+        () => None,
+    }
+}
+
+impl Merge {
+    /// What may be removed, once all entries were told; tells the person if nothing may.
+    pub(super) fn allowance(&mut self) -> Result<Allowance, ApiError> {
+        let total = self.to_be_removed()?;
+        let options = &self.receiving.options;
+        let is_guarded = options.max_delete.is_none() && !options.force;
+        let none = none_because(self.is_incomplete, is_guarded, total, self.matched);
+        if total > 0 && self.is_incomplete {
+            let why = "nothing was deleted, as the source could not be read completely";
+            self.receiving.leave_out(b"", why, "see the errors above, and run the same command again");
+        } else if none.is_some() {
+            self.receiving.count(|counts| counts.max_delete_reached = true);
+            let all = total + self.matched;
+            let why = format!("{total} of {all} entries would be deleted; none was");
+            self.receiving.leave_out(b"", &why, "if that is right, say --force or --max-delete=NUM");
+        }
+        // A dry run shows what would go if the person insisted.
+        let none = none.filter(|_| self.is_incomplete || !options.dry_run);
+        let left = Mutex::new(options.max_delete.unwrap_or(u64::MAX));
+        // The walk is over: nobody else asks it.
+        let over = Filter::new(RuleList::default(), Side::Receiver, false);
+        Ok(Allowance { none, left, filter: Mutex::new(std::mem::replace(&mut self.filter, over)) })
+    }
+
+    /// How many entries would go: what the source does not have, and what is in directories in the way.
+    fn to_be_removed(&mut self) -> Result<u64, ApiError> {
+        let receiving = Arc::clone(&self.receiving);
+        let (filter, spots) = (&mut self.filter, &mut self.spots);
+        let mut total = 0;
+        let mut count = |path: &RelPath, shown: &RelPath, is_told: bool| {
+            let mut here = 0;
+            // What can't be read now is told when it is to be removed.
+            let _ = rehearse(&receiving, path, shown, filter, |_, _, _| here += 1);
+            total += if is_told { here } else { below(here) };
+        };
+        let counted = self.deletions.for_each(|record: ExtraRecord| {
+            let (path, shown) = spots.paths(&record.spot).map_err(Stop::of)?;
+            count(&path, &shown, true);
+            Ok(())
+        });
+        counted.map_err(|Stop(error)| error)?;
+        let mut rooms = receiving.take_rooms();
+        let counted = rooms.for_each(|record: RoomRecord| {
+            let (path, shown) = spots.paths(&record.spot).map_err(Stop::of)?;
+            count(&path, &shown, false);
+            Ok(())
+        });
+        receiving.give_back_rooms(rooms);
+        counted.map_err(|Stop(error)| error)?;
+        let counted = self.links.for_each(|record: LinkRecord| {
+            if InTheWay::from(record.in_the_way) != InTheWay::Nothing {
+                let (path, shown) = spots.paths(&record.spot).map_err(Stop::of)?;
+                count(&path, &shown, false);
+            }
+            Ok(())
+        });
+        counted.map_err(|Stop(error)| error)?;
+        Ok(total)
+    }
+}
+
+/// What is replaced keeps its name, so only what is below it goes.
+const fn below(counted: u64) -> u64 {
+    counted.saturating_sub(1)
+}
+
+impl Allowance {
+    /// Why nothing may be removed, if so.
+    pub(super) const fn none(&self) -> Option<&'static str> {
+        self.none
+    }
+
+    /// Whether one more entry may go.
+    pub(super) fn take_one(&self) -> bool {
+        self.take(1)
+    }
+
+    fn take(&self, count: u64) -> bool {
+        let mut left = lock(&self.left);
+        let rest = left.checked_sub(count);
+        *left = rest.unwrap_or(*left);
+        rest.is_some()
+    }
+
+    /// The rules that say what is protected.
+    pub(super) fn filter(&self) -> MutexGuard<'_, Filter> {
+        lock(&self.filter)
+    }
+
+    /// Removes a directory that is in the way; all of it or nothing.
+    pub(super) fn clear(&self, receiving: &Receiving, room: &Room) -> Result<(), FileError> {
+        let destination = &receiving.placing()?.destination;
+        let there = destination.look(&room.path, &ScanOptions::default())?;
+        if !there.is_some_and(|there| there.entry.kind == Kind::Directory) {
+            return Ok(());
+        }
+        if !receiving.options.dry_run && destination.remove_dir(&room.path)? {
+            return Ok(());
+        }
+        if room.in_the_way != InTheWay::Directory {
+            return Err(refused(room, receiving, "it is not empty"));
+        }
+        if let Some(why) = self.none {
+            return Err(refused(room, receiving, why));
+        }
+        let mut counted = 0;
+        let removal =
+            rehearse(receiving, &room.path, &room.shown, &mut self.filter(), |_, _, _| counted += 1)?;
+        if removal.kept {
+            return Err(refused(room, receiving, "it holds what is to be kept"));
+        }
+        if !self.take(below(counted)) {
+            receiving.count(|counts| counts.max_delete_reached = true);
+            return Err(refused(room, receiving, "what is in it is more than --max-delete allows"));
+        }
+        let mut may =
+            |below: &RelPath, is_dir: bool| !is_protected(&mut self.filter(), below, &room.shown, is_dir);
+        back_up_and_remove(receiving, &room.path, &room.shown, Telling::Below, &mut may)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_goes_where_the_source_was_not_read_or_half_of_the_destination_would() {
+        for (is_incomplete, is_guarded, total, matched, may) in [
+            (false, true, 0, 0, true),
+            (false, true, 5, 5, true),
+            (false, true, 6, 5, false),
+            (false, false, 6, 5, true),
+            (true, true, 1, 5, false),
+            (true, false, 0, 5, false),
+        ] {
+            let none = none_because(is_incomplete, is_guarded, total, matched);
+            assert_eq!(none.is_none(), may, "{is_incomplete} {is_guarded} {total} {matched}");
+        }
+    }
+
+    #[test]
+    fn what_is_allowed_is_taken_once() {
+        let filter = Filter::new(RuleList::default(), Side::Receiver, false);
+        let allowance = Allowance { none: None, left: Mutex::new(3), filter: Mutex::new(filter) };
+        assert!(allowance.take(2) && !allowance.take(2));
+        assert!(allowance.take_one() && !allowance.take_one() && allowance.take(0));
+    }
+}
