@@ -17,6 +17,8 @@ use crate::copy::merge::Merge;
 use crate::copy::receiving::Receiving;
 use crate::lock::lock;
 
+const KEPT: &str = "it holds what is to be kept";
+
 /// What may be removed.
 pub(super) struct Allowance {
     /// Why nothing may, if so.
@@ -134,25 +136,27 @@ impl Allowance {
         if !receiving.options.dry_run && destination.remove_dir(&room.path)? {
             return Ok(());
         }
-        if room.in_the_way != InTheWay::Directory {
-            return Err(refused(room, receiving, "it is not empty"));
-        }
-        if let Some(why) = self.none {
-            return Err(refused(room, receiving, why));
-        }
         let mut counted = 0;
-        let removal =
-            rehearse(receiving, &room.path, &room.shown, &mut self.filter(), |_, _, _| counted += 1)?;
-        if removal.kept {
-            return Err(refused(room, receiving, "it holds what is to be kept"));
-        }
-        if !self.take(below(counted)) {
-            receiving.count(|counts| counts.max_delete_reached = true);
-            return Err(refused(room, receiving, "what is in it is more than --max-delete allows"));
+        let each = |_: &RelPath, _: &RelPath, _| counted += 1;
+        let removal = rehearse(receiving, &room.path, &room.shown, &mut self.filter(), each)?;
+        let why = match self.none {
+            _ if removal.kept => Some(KEPT),
+            _ if below(counted) == 0 => None,
+            _ if room.in_the_way != InTheWay::Directory => Some("it is not empty"),
+            None if !self.take(below(counted)) => {
+                receiving.count(|counts| counts.max_delete_reached = true);
+                Some("what is in it is more than --max-delete allows")
+            }
+            none => none,
+        };
+        if let Some(why) = why {
+            return Err(refused(room, receiving, why));
         }
         let mut may =
             |below: &RelPath, is_dir: bool| !is_protected(&mut self.filter(), below, &room.shown, is_dir);
-        back_up_and_remove(receiving, &room.path, &room.shown, Telling::Below, &mut may)
+        back_up_and_remove(receiving, &room.path, &room.shown, Telling::Below, &mut may)?;
+        let is_left = !receiving.options.dry_run && destination.stamp_at(&room.path).is_ok();
+        if is_left { Err(refused(room, receiving, KEPT)) } else { Ok(()) }
     }
 }
 

@@ -45,7 +45,7 @@ impl Merge {
 }
 
 /// Calls `each` with what removing would remove, and removes nothing.
-pub(super) fn rehearse(
+pub fn rehearse(
     receiving: &Receiving,
     path: &RelPath,
     shown: &RelPath,

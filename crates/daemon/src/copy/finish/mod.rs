@@ -26,6 +26,7 @@ use towpath_files::{RelPath, ScanOptions};
 
 use super::merge::Merge;
 use crate::errors;
+pub use deletions::rehearse;
 pub use directories::{DirNumber, ROOT};
 use noted::Stop;
 pub use noted::{DirRecord, ExtraRecord, FirstRecord, LinkRecord, Renaming, Spot, Spots};

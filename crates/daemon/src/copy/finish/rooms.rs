@@ -62,7 +62,7 @@ pub struct RoomRecord {
     /// The metadata of that.
     #[prost(message, required, tag = "4")]
     pub metadata: MetadataRecord,
-    /// That itself; nothing, in a dry run.
+    /// That itself; nothing, in a dry run, and where it is known that the directory will stay.
     #[prost(oneof = "Replacement", tags = "5, 6, 7")]
     pub replacement: Option<Replacement>,
 }
@@ -196,7 +196,12 @@ fn replace(
     let destination = &placing.destination;
     let before = || room.before_naming(receiving, allowance);
     let made = match record.replacement {
-        None => return allowance.clear(receiving, room),
+        None if receiving.options.dry_run => return allowance.clear(receiving, room),
+        None => {
+            // It was told that it stays; what is in it becomes backups all the same, as with rsync.
+            let _ = allowance.clear(receiving, room);
+            return Ok(());
+        }
         Some(Replacement::File(StagedFile { temp, size })) => {
             // Who wrote it may still be about to let go of it.
             let staged = wait_while_busy(|| destination.reopen_staged_for(&room.path, &temp))?;

@@ -9,7 +9,7 @@ use towpath_files::{FileError, Found, RelPath};
 
 use super::extras::Names;
 use super::{Frame, Merge, State, because};
-use crate::copy::finish::InTheWay;
+use crate::copy::finish::{InTheWay, RoomRecord, rehearse};
 use crate::copy::judge::{Changes, Verdict, judge};
 use crate::copy::options::Mode;
 use crate::copy::receiving::add;
@@ -172,12 +172,20 @@ impl Merge {
     }
 
     /// What is in the way of something that is no directory: a directory, if it may go at the end.
-    pub(super) fn in_the_way(&self, old: &Found, path: &RelPath) -> Result<InTheWay, FileError> {
+    pub(super) fn in_the_way(
+        &mut self,
+        old: &Found,
+        path: &RelPath,
+        shown: &RelPath,
+    ) -> Result<InTheWay, FileError> {
         if old.entry.kind != Kind::Directory {
             return Ok(InTheWay::Nothing);
         }
         if self.options().delete || self.options().force {
-            return Ok(InTheWay::Directory);
+            return match self.keeps_backups(path, shown)? {
+                false => Ok(InTheWay::Directory),
+                true => self.keep_with_backups(path, shown),
+            };
         }
         if self.destined.mode == Mode::Sync && self.is_empty(path)? {
             return Ok(InTheWay::Empty);
@@ -186,6 +194,31 @@ impl Merge {
             Mode::Cp => "a directory is in the way",
             Mode::Sync => "a directory that is not empty is in the way; --force or --delete removes it",
         };
+        Err(because("replace", &self.receiving.placing()?.whole_path(path), why))
+    }
+
+    /// Whether backups of what is in a directory would stay in it.
+    fn keeps_backups(&mut self, path: &RelPath, shown: &RelPath) -> Result<bool, FileError> {
+        if !self.options().backup || self.options().backup_dir.is_some() {
+            return Ok(false);
+        }
+        let mut files = 0;
+        let receiving = Arc::clone(&self.receiving);
+        rehearse(&receiving, path, shown, &mut self.filter, |_, _, is_dir| files += u64::from(!is_dir))?;
+        Ok(files > 0)
+    }
+
+    /// A directory stays in the way for the backups of what is in it, which are made at the end.
+    fn keep_with_backups(&mut self, path: &RelPath, shown: &RelPath) -> Result<InTheWay, FileError> {
+        let name = shown.split().map(|(_, name)| name.to_vec()).unwrap_or_default();
+        let record = RoomRecord {
+            spot: self.spot(&name)?,
+            in_the_way: InTheWay::Directory.into(),
+            entry: self.entry,
+            ..RoomRecord::default()
+        };
+        self.receiving.put_off(&record)?;
+        let why = "a directory is in the way, in which backups of what it holds would stay";
         Err(because("replace", &self.receiving.placing()?.whole_path(path), why))
     }
 

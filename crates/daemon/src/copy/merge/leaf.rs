@@ -122,7 +122,7 @@ impl Merge {
             self.check_name(path, name)?;
         }
         let in_the_way = match &old {
-            Some(old) => self.in_the_way(old, path)?,
+            Some(old) => self.in_the_way(old, path, shown)?,
             None => InTheWay::Nothing,
         };
         self.note_first(&entry, false)?;

@@ -102,7 +102,7 @@ impl Merge {
             return Ok(());
         }
         let in_the_way = match old {
-            Some(old) => self.in_the_way(old, path)?,
+            Some(old) => self.in_the_way(old, path, shown)?,
             None => InTheWay::Nothing,
         };
         if !self.options().dry_run {
