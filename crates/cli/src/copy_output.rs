@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use towpath_api::{ApiError, ErrorKind, Searched, Seconds, Summary};
 use towpath_daemon::copy::{CopyEvent, CopySummary, Counts, FailureKind, Mode};
-use towpath_daemon::display_name;
+use towpath_daemon::{display_name, display_text};
 
 /// Changes of the bottleneck that are shown; `--json` tells all.
 const BOTTLENECKS: usize = 8;
@@ -80,17 +80,12 @@ pub fn complaint(event: &CopyEvent) -> Option<String> {
     let CopyEvent::Failed { path, error, hint, kind } = event else { return None };
     // What is not done as a whole has no path.
     let path = if path.is_empty() { None } else { Some(display_name(path)) };
-    let hint = hint.as_ref().map_or(String::new(), |hint| format!("; {}", harmless(hint)));
-    let Some(path) = path else { return Some(format!("tow: {}{hint}", harmless(error))) };
+    let hint = hint.as_ref().map_or(String::new(), |hint| format!("; {}", display_text(hint)));
+    let Some(path) = path else { return Some(format!("tow: {}{hint}", display_text(error))) };
     Some(match kind {
-        FailureKind::Skipped => format!("tow: {path}: left out: {}{hint}", harmless(error)),
-        FailureKind::Vanished | FailureKind::Other => format!("tow: {path}: {}{hint}", harmless(error)),
+        FailureKind::Skipped => format!("tow: {path}: left out: {}{hint}", display_text(error)),
+        FailureKind::Vanished | FailureKind::Other => format!("tow: {path}: {}{hint}", display_text(error)),
     })
-}
-
-/// Text of the other side, whose names are escaped already, without anything that paints.
-pub fn harmless(text: &str) -> String {
-    text.split('\\').map(|part| display_name(part.as_bytes())).collect::<Vec<_>>().join("\\")
 }
 
 /// The lines at the end of a copy: rsync's `--stats`, its two closing lines with `-v`.
@@ -128,7 +123,9 @@ fn stats(human: u8, summary: &CopySummary) -> Vec<String> {
         lines.push(format!("Kept from an earlier run: {} bytes", number(summary.kept)));
     }
     let sources = summary.by_source.iter();
-    lines.extend(sources.map(|(name, bytes)| format!("From {}: {} bytes", harmless(name), number(*bytes))));
+    lines.extend(
+        sources.map(|(name, bytes)| format!("From {}: {} bytes", display_text(name), number(*bytes))),
+    );
     lines.push(format!("Total bytes sent: {}", number(summary.sent)));
     lines.push(format!("Total bytes received: {}", number(summary.received)));
     lines
@@ -159,7 +156,7 @@ pub fn explanation(human: u8, summary: &Explained<'_>) -> Vec<String> {
     let mut lines: Vec<String> = summary
         .by_source
         .iter()
-        .map(|(name, bytes)| format!("From {}: {} bytes", harmless(name), number(*bytes)))
+        .map(|(name, bytes)| format!("From {}: {} bytes", display_text(name), number(*bytes)))
         .collect();
     if summary.kept > 0 {
         lines.push(format!("Kept from an earlier run: {} bytes", number(summary.kept)));
@@ -211,7 +208,7 @@ pub fn explanation(human: u8, summary: &Explained<'_>) -> Vec<String> {
 /// What a transfer waited for, and since when.
 fn held_up(bottlenecks: &[(Seconds, String)]) -> Option<String> {
     let parts = bottlenecks.iter().take(BOTTLENECKS);
-    let parts = parts.map(|(at, what)| format!("{} (from {:.1} s on)", harmless(what), at.as_f64()));
+    let parts = parts.map(|(at, what)| format!("{} (from {:.1} s on)", display_text(what), at.as_f64()));
     let mut text = parts.collect::<Vec<_>>().join(", ");
     if bottlenecks.len() > BOTTLENECKS {
         text.push_str(&format!(", and {} more changes", bottlenecks.len() - BOTTLENECKS));

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use towpath_api::{ApiError, ErrorKind, Event, Progress, PutReply, Summary};
-use towpath_daemon::display_name;
+use towpath_daemon::{display_name, display_text};
 
 /// Exit status for a command line that can't be understood.
 pub const USAGE: u8 = 2;
@@ -103,6 +103,8 @@ impl Output {
 
     /// One line of talk that `-q` does not silence.
     pub fn complain(&self, text: &str) {
+        // Some of it may be the other side's words.
+        let text = text.split('\n').map(display_text).collect::<Vec<_>>().join("\n");
         self.bar.suspend(|| {
             let _ = writeln!(std::io::stderr(), "{text}");
         });
@@ -116,7 +118,9 @@ impl Output {
         match event {
             Event::Ticket(reply) => self.ticket(reply),
             Event::Transfer(progress) => self.progress(progress),
-            Event::FileFailed { path, error } => self.complain(&format!("tow: {path}: {error}")),
+            Event::FileFailed { path, error } => {
+                self.complain(&format!("tow: {}: {}", display_text(path), display_text(error)));
+            }
             Event::Summary(_) | Event::Failed(_) => {}
             Event::Session { .. } | Event::Alive | Event::Missed { .. } => {}
         }
@@ -140,8 +144,8 @@ impl Output {
             progress.by_source.iter().map(|(name, bytes)| format!("{} from {name}", HumanBytes(*bytes)));
         let sources = sources.collect::<Vec<_>>().join(", ");
         match &progress.trouble {
-            Some(trouble) => self.bar.set_message(format!("(waiting: {trouble})")),
-            None => self.bar.set_message(sources),
+            Some(trouble) => self.bar.set_message(format!("(waiting: {})", display_text(trouble))),
+            None => self.bar.set_message(display_text(&sources)),
         }
     }
 

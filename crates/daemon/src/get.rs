@@ -542,6 +542,11 @@ fn named(directory: &Path, about: &About) -> Result<PathBuf, ApiError> {
         let message = "the object has no name of its own that is safe to use";
         return Err(ApiError::new(ErrorKind::Usage, message).hint("choose one with -o"));
     }
+    // Shells and programs read such files unasked.
+    if about.name.starts_with(b".") {
+        let message = format!("the sender calls it {}, a hidden name", display_name(&about.name));
+        return Err(ApiError::new(ErrorKind::Usage, message).hint("if you want that name, give it with -o"));
+    }
     Ok(directory.join(OsStr::from_bytes(&about.name)))
 }
 

@@ -85,7 +85,9 @@ impl FileTarget {
             modified: about.modified.unwrap_or_else(now),
             ..Metadata::default()
         };
-        let stamp = file.finish(&metadata, &Policy::default(), Overwrite::Never)?;
+        // A stranger chose the mode: the receiver's umask holds.
+        let policy = Policy { modes: false, ..Policy::default() };
+        let stamp = file.finish(&metadata, &policy, Overwrite::Never)?;
         self.record.remove();
         remember(&self.store, &self.path, &stamp, oid, values);
         Ok(())

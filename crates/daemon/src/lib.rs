@@ -78,4 +78,4 @@ mod tree_put;
 
 pub use home::Home;
 pub use service::{Options, Service};
-pub use towpath_files::{display_name, filter};
+pub use towpath_files::{display_name, display_text, filter};

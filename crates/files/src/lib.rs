@@ -46,7 +46,7 @@ pub use chmod::Chmod;
 pub use error::FileError;
 pub use filter::{Filter, RuleList, Side};
 pub use metadata::{Differences, Policy, differences};
-pub use names::display_name;
+pub use names::{display_name, display_text};
 pub use path::RelPath;
 pub use scan::{
     DirNames, Found, HardLinks, Prune, ScanError, ScanOptions, Scanned, ScannedFile, SourceTree, look, scan,

@@ -37,6 +37,16 @@ pub fn display_name(name: &[u8]) -> String {
     shown
 }
 
+/// A text of the other side, in which names are escaped already, as it may be shown: without anything that paints,
+/// on one line.
+pub fn display_text(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == '\\' { shown.push(c) } else { show_char(&mut shown, c) }
+    }
+    shown
+}
+
 pub(crate) fn display_path(path: &Path) -> String {
     display_name(path.as_os_str().as_bytes())
 }
@@ -82,6 +92,13 @@ mod tests {
         assert_eq!(display_name("\u{9b}2J".as_bytes()), "\\u{9b}2J");
         assert_eq!(display_name(b"\xffz"), "\\xffz");
         assert_eq!(display_name("Grüße \u{1f600}".as_bytes()), "Grüße \u{1f600}");
+    }
+
+    #[test]
+    fn a_text_keeps_its_escapes_and_paints_nothing() {
+        let text = "a\\u{1b}b: \x1b]52;c;x\x07\n\u{202e}";
+        assert_eq!(display_text(text), "a\\u{1b}b: \\u{1b}]52;c;x\\u{7}\\n\\u{202e}");
+        assert_eq!(display_text(&display_text(text)), display_text(text));
     }
 
     #[test]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind, Event, Progress};
-use towpath_daemon::Options;
-use towpath_daemon::copy::{CopyEvent, CopyRequest, CopySummary, FailureKind, run};
+use towpath_daemon::copy::{CopyEvent, CopyRequest, CopySummary, Dropped, FailureKind, run};
+use towpath_daemon::{Options, display_text};
 
 use super::Context;
-use crate::copy_output::{Shown, closing, complaint, exit_code, harmless, line};
+use crate::copy_output::{Shown, closing, complaint, exit_code, line};
 use crate::interrupts::Interrupts;
 use crate::output::Output;
 
@@ -73,8 +73,8 @@ fn show(output: &Output, shown: &Shown, event: CopyEvent) {
         (_, None) => {}
     }
     if let CopyEvent::Progress { done, expected, files_done, by_source, trouble, .. } = event {
-        let by_source = by_source.into_iter().map(|(name, bytes)| (harmless(&name), bytes)).collect();
-        let trouble = trouble.map(|trouble| harmless(&trouble));
+        let by_source = by_source.into_iter().map(|(name, bytes)| (display_text(&name), bytes)).collect();
+        let trouble = trouble.map(|trouble| display_text(&trouble));
         output.event(&Event::Transfer(Progress { done, expected, objects: files_done, by_source, trouble }));
     }
 }
@@ -87,6 +87,21 @@ struct Ended<'a> {
     summary: &'a CopySummary,
 }
 
+/// What is said of rights that were not carried over.
+fn left_out(dropped: &Dropped) -> Option<String> {
+    let of = |count: u64, what: &str| match count {
+        0 => None,
+        1 => Some(format!("{what} of 1 entry")),
+        _ => Some(format!("{what} of {count} entries")),
+    };
+    let bits =
+        of(dropped.special_bits, "setuid or setgid bits").map(|what| format!("{what} (-p carries them)"));
+    let attributes = of(dropped.privileged_xattrs, "attributes that only root may set");
+    let attributes = attributes.map(|what| format!("{what} (-X, or cp --preserve=xattr, carries them)"));
+    let parts: Vec<_> = bits.into_iter().chain(attributes).collect();
+    (!parts.is_empty()).then(|| format!("tow: left out: {}", parts.join(", and ")))
+}
+
 fn show_end(output: &Output, shown: &Shown, dry_run: bool, summary: &CopySummary) {
     output.finish();
     if output.is_json() {
@@ -94,6 +109,9 @@ fn show_end(output: &Output, shown: &Shown, dry_run: bool, summary: &CopySummary
     }
     for line in closing(shown, summary, dry_run) {
         output.result_line(&line);
+    }
+    if let Some(text) = left_out(&summary.dropped) {
+        output.complain(&text);
     }
     let failed = summary.failed + summary.vanished;
     if failed > 0 {

@@ -91,10 +91,11 @@ pub struct Options {
     /// Directories are copied with what is in them (always so)
     #[arg(short, long, short_alias = 'R')]
     recursive: bool,
-    /// Everything that can be is preserved (always so)
+    /// Everything that can be is preserved (always so), with setuid and setgid bits; with =xattr or =all, also
+    /// attributes of root such as file capabilities
     #[arg(short, long, value_name = "KIND", num_args = 0..=1, require_equals = true)]
     preserve: Option<Option<String>>,
-    /// The same as -r -p (always so), with devices and specials
+    /// The same as -r --preserve=all, with devices and specials
     #[arg(short, long)]
     archive: bool,
     /// What is in the way is replaced (always so)
@@ -148,12 +149,14 @@ impl Kind {
         let is = |kinds: &[Self]| all || kinds.contains(&self);
         // To cp an access control list is a part of the mode.
         preserve.perms &= !is(&[Self::Mode]);
+        preserve.special_bits &= !is(&[Self::Mode]);
         preserve.acls &= !is(&[Self::Mode, Self::Acl]);
         preserve.owner &= !is(&[Self::Ownership, Self::Owner]);
         preserve.group &= !is(&[Self::Ownership, Self::Group]);
         preserve.times &= !is(&[Self::Timestamps]);
         preserve.hard_links &= !is(&[Self::Links]);
         preserve.xattrs &= !is(&[Self::Xattr]);
+        preserve.privileged_xattrs &= !is(&[Self::Xattr]);
     }
 }
 
@@ -212,9 +215,23 @@ impl Options {
         })
     }
 
+    /// Whether `--preserve` names this kind; alone it means mode, ownership and timestamps, as with cp.
+    fn asks_for(&self, kind: &str) -> bool {
+        match &self.preserve {
+            None => false,
+            Some(None) => kind == "mode",
+            Some(Some(kinds)) => {
+                kinds.split(',').any(|one| one == "all" || one.trim_end_matches('s') == kind)
+            }
+        }
+    }
+
     fn options(&self) -> CopyOptions {
+        let asks = |kind: &str| self.archive || self.asks_for(kind);
         let mut preserve = Preserve {
             numeric_ids: self.numeric_ids,
+            special_bits: asks("mode"),
+            privileged_xattrs: asks("xattr"),
             devices: self.devices || self.archive,
             specials: self.specials || self.archive,
             ..Preserve::default()
@@ -293,7 +310,17 @@ mod tests {
         ("numeric_ids", &["--numeric-ids"], |o| o.preserve.numeric_ids),
         ("devices", &["--devices"], |o| o.preserve.devices && !o.preserve.specials),
         ("specials", &["--specials"], |o| o.preserve.specials && !o.preserve.devices),
-        ("archive", &["-a", "--archive"], |o| o.preserve.specials && o.preserve.devices),
+        ("archive", &["-a", "--archive"], |o| {
+            let p = &o.preserve;
+            p.specials && p.devices && p.special_bits && p.privileged_xattrs
+        }),
+        ("preserve", &["-p", "--preserve", "--preserve=mode,times"], |o| {
+            o.preserve.special_bits && !o.preserve.privileged_xattrs
+        }),
+        ("preserve", &["--preserve=xattr", "--preserve=links,xattrs"], |o| {
+            !o.preserve.special_bits && o.preserve.privileged_xattrs
+        }),
+        ("preserve", &["--preserve=all"], |o| o.preserve.special_bits && o.preserve.privileged_xattrs),
         ("via", &["--via ssh", "--via=ssh"], |o| o.via == Via::Ssh),
         ("compress", &["-z", "-C", "--compress"], |o| o.compress),
         ("limit_rate", &["--limit-rate 2K"], |o| o.limit_rate == 2048),
@@ -303,11 +330,8 @@ mod tests {
     ];
 
     /// Those that say what is so anyway.
-    const ALWAYS_SO: &[(&str, &[&str])] = &[
-        ("recursive", &["-r", "-R", "--recursive"]),
-        ("preserve", &["-p", "--preserve", "--preserve=mode,times"]),
-        ("force", &["-f", "--force"]),
-    ];
+    const ALWAYS_SO: &[(&str, &[&str])] =
+        &[("recursive", &["-r", "-R", "--recursive"]), ("force", &["-f", "--force"])];
 
     /// Those that say where from and where to, and what is told.
     const AROUND: [&str; 5] = ["operands", "target_directory", "rsh", "tow_path", "explain"];
@@ -316,6 +340,7 @@ mod tests {
         Preserve {
             links: false,
             perms: false,
+            special_bits: false,
             times: false,
             owner: false,
             group: false,
@@ -325,6 +350,7 @@ mod tests {
             hard_links: false,
             acls: false,
             xattrs: false,
+            privileged_xattrs: false,
         }
     }
 

@@ -106,6 +106,23 @@ impl Counts {
     }
 }
 
+/// What gives rights, and is carried over only where a person asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Dropped {
+    /// Entries whose setuid or setgid bits were left out.
+    pub special_bits: u64,
+    /// Entries of which attributes outside `user.` were left out.
+    pub privileged_xattrs: u64,
+}
+
+impl Dropped {
+    /// True if nothing was.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// What a copy did, or would do in a dry run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -143,6 +160,9 @@ pub struct CopySummary {
     pub vanished: u64,
     /// Entries of kinds that are left out unless asked for.
     pub skipped: u64,
+    /// What was not carried over as nobody asked for it.
+    #[serde(skip_serializing_if = "Dropped::is_none")]
+    pub dropped: Dropped,
     /// A limit, `max_delete` or the guard of half the destination, stopped deletions.
     pub max_delete_reached: bool,
     /// Seconds it took.

@@ -16,11 +16,12 @@ use super::sender::hung_up;
 use super::side::{Side, told_error};
 use crate::lock::lock;
 
-/// Bytes told by a sender and not looked at, at most: one that keeps to its window needs far less.
-const MAX_WAITING: usize = 64 << 20;
+/// Bytes told by a sender and not looked at, at most: one that keeps to its window has 16 MiB of descriptor on the way,
+/// and as many entries as directories that it told as closed.
+const MAX_WAITING: usize = 22 << 20;
 
-/// Contents that came with answers and are not written, at most; then the sender has to wait.
-const CONTENT_ROOM: usize = 8 << 20;
+/// Bytes of answers and deltas that are not worked off, at most; then the sender has to wait.
+const ANSWER_ROOM: usize = 8 << 20;
 
 /// What a message without bytes of its own counts.
 pub const LITTLE: usize = 64;
@@ -46,7 +47,7 @@ pub struct Tellings {
     told: mpsc::UnboundedSender<Told>,
     whole: mpsc::UnboundedSender<Whole>,
     room: Arc<Semaphore>,
-    /// Bytes that wait besides contents.
+    /// Bytes that wait for the merge.
     waiting: Arc<AtomicUsize>,
 }
 
@@ -56,39 +57,36 @@ impl Tellings {
         whole: mpsc::UnboundedSender<Whole>,
         waiting: Arc<AtomicUsize>,
     ) -> Self {
-        Self { told, whole, room: Arc::new(Semaphore::new(CONTENT_ROOM)), waiting }
+        Self { told, whole, room: Arc::new(Semaphore::new(ANSWER_ROOM)), waiting }
     }
 
-    fn count(&self, message: &Message) -> Result<(), ApiError> {
-        match self.waiting.fetch_add(cost(message), Ordering::Relaxed) > MAX_WAITING {
+    /// Counts what waits for the merge.
+    fn count(&self, bytes: usize) -> Result<(), ApiError> {
+        match self.waiting.fetch_add(bytes, Ordering::Relaxed) > MAX_WAITING {
             true => Err(violation("more than was asked for")),
             false => Ok(()),
         }
     }
 
-    /// Takes answers as soon as there is room for what comes with them.
-    async fn answers(&self, answers: Vec<Answer>) -> Result<(), ApiError> {
+    /// Takes answers of a message of so many `bytes` as soon as there is room for it.
+    async fn answers(&self, answers: Vec<Answer>, bytes: usize) -> Result<(), ApiError> {
         let (whole, rest): (Vec<_>, Vec<_>) = answers.into_iter().partition(Answer::is_whole);
         if !whole.is_empty() {
-            let taken = take_room(&self.room, bytes_of(&whole)).await?;
+            let taken = take_room(&self.room, bytes + size_of_val(&whole[..])).await?;
             drop(self.whole.send((whole, taken)));
         }
         if !rest.is_empty() {
-            let taken = take_room(&self.room, bytes_of(&rest)).await?;
+            let taken = take_room(&self.room, bytes + size_of_val(&rest[..])).await?;
             drop(self.told.send(Told::Answers(rest, taken)));
         }
         Ok(())
     }
 
-    async fn delta(&self, run: Delta) -> Result<(), ApiError> {
-        let taken = take_room(&self.room, run.bytes.len()).await?;
+    async fn delta(&self, run: Delta, bytes: usize) -> Result<(), ApiError> {
+        let taken = take_room(&self.room, bytes + size_of::<Delta>()).await?;
         drop(self.told.send(Told::Delta(run, taken)));
         Ok(())
     }
-}
-
-fn bytes_of(answers: &[Answer]) -> usize {
-    answers.iter().map(|answer| answer.content.len()).sum()
 }
 
 /// Sorts what the sender says; waits only while many contents are to be written. Returns when it is over.
@@ -100,14 +98,23 @@ pub async fn hear(
 ) -> ApiError {
     let work = async {
         loop {
-            let message = Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)?;
-            tellings.count(&message)?;
+            let (message, kept) = Message::read(inbox.next().await.ok_or_else(hung_up)?)?;
             match message {
-                Message::Entries(bytes) => drop(entries.send(Heard::Entries(bytes))),
-                Message::Closed(entry) => drop(entries.send(Heard::Closed(entry))),
-                Message::Incomplete(Empty {}) => drop(entries.send(Heard::Incomplete)),
-                Message::Answers(told) => tellings.answers(told.answers).await?,
-                Message::Delta(run) => tellings.delta(run).await?,
+                Message::Entries(bytes) => {
+                    tellings.count(LITTLE + bytes.len())?;
+                    // Shared with its message, a byte of it would keep all of that.
+                    drop(entries.send(Heard::Entries(Bytes::copy_from_slice(&bytes))));
+                }
+                Message::Closed(entry) => {
+                    tellings.count(LITTLE)?;
+                    drop(entries.send(Heard::Closed(entry)));
+                }
+                Message::Incomplete(Empty {}) => {
+                    tellings.count(LITTLE)?;
+                    drop(entries.send(Heard::Incomplete));
+                }
+                Message::Answers(told) => tellings.answers(told.answers, kept).await?,
+                Message::Delta(run) => tellings.delta(run, kept).await?,
                 Message::Event(json) if !side.is_started => side.events.pass(&json).await?,
                 Message::Fatal(fatal) => return Err(told_error(&fatal)),
                 _ => return Err(violation("a message that a sender does not send")),
@@ -144,48 +151,30 @@ pub async fn hear_beside(
 }
 
 async fn take_beside(message: Bytes, tellings: &Tellings) -> Result<(), ApiError> {
-    let message = Message::from_bytes(message)?;
-    tellings.count(&message)?;
+    let (message, kept) = Message::read(message)?;
     match message {
         Message::Answers(told) if told.answers.iter().all(Answer::is_whole) => {
-            tellings.answers(told.answers).await
+            tellings.answers(told.answers, kept).await
         }
         _ => Err(violation("something else than contents beside the first connection")),
     }
 }
 
 async fn take_room(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
-    let bytes = u32::try_from(bytes.min(CONTENT_ROOM)).unwrap_or(u32::MAX);
+    let bytes = u32::try_from(bytes.min(ANSWER_ROOM)).unwrap_or(u32::MAX);
     Arc::clone(room).acquire_many_owned(bytes).await.map_err(|_| hung_up())
-}
-
-/// Bytes that a message takes while it waits for another thread.
-fn cost(message: &Message) -> usize {
-    match message {
-        Message::Entries(bytes) => bytes.len(),
-        Message::Answers(told) => told.answers.len() * size_of::<Answer>(),
-        Message::Closed(_) | Message::Incomplete(_) | Message::Delta(_) => LITTLE,
-        _ => 0,
-    }
 }
 
 /// The thread that takes answers and deltas, in order.
 pub fn take_answers(
     supplier: &RemoteSupplier,
     mut answers: mpsc::UnboundedReceiver<Told>,
-    waiting: &AtomicUsize,
 ) -> Result<(), ApiError> {
     while let Some(told) = answers.blocking_recv() {
         // Their room is free again at the end of each arm.
         match told {
-            Told::Answers(batch, _room) => {
-                waiting.fetch_sub(batch.len() * size_of::<Answer>(), Ordering::Relaxed);
-                supplier.answered_all(batch)?;
-            }
-            Told::Delta(run, _room) => {
-                waiting.fetch_sub(LITTLE, Ordering::Relaxed);
-                supplier.take_delta(&run)?;
-            }
+            Told::Answers(batch, _room) => supplier.answered_all(batch)?,
+            Told::Delta(run, _room) => supplier.take_delta(&run)?,
         }
     }
     Ok(())
@@ -195,12 +184,10 @@ pub fn take_answers(
 pub fn write_contents(
     supplier: &RemoteSupplier,
     whole: &Mutex<mpsc::UnboundedReceiver<Whole>>,
-    waiting: &AtomicUsize,
 ) -> Result<(), ApiError> {
     // Whoever waits for the next ones holds the lock; who writes does not.
     let next = || lock(whole).blocking_recv();
     while let Some((answers, _room)) = next() {
-        waiting.fetch_sub(answers.len() * size_of::<Answer>(), Ordering::Relaxed);
         answers.iter().try_for_each(|answer| supplier.answered(answer))?;
     }
     Ok(())

@@ -244,7 +244,7 @@ mod tests {
             located: Some(located),
         };
         copy(
-            &CopyFile::new(&receiving, wanted, receiving.places.try_take().unwrap()),
+            &CopyFile::new(&receiving, wanted, receiving.places.try_take(0).unwrap()),
             &Processors::default(),
             &events,
         );

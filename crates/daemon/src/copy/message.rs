@@ -8,10 +8,22 @@
 use bytes::Bytes;
 use prost::{Message as _, Oneof};
 use towpath_api::{ApiError, ErrorKind};
+use towpath_plugins::counting::has_at_most;
 use towpath_plugins::packing;
 
 /// Bytes of a message that came packed, at most: as many as one that did not.
 const MAX_UNPACKED: u64 = 256 << 10;
+
+/// Parts that a message may have, each list by the numbers of its fields: an empty part takes a hundred times its
+/// bytes once it is read.
+const MOST_PARTS: [(&[u32], usize); 6] = [
+    (&[1, 4], 100_000), // sources of a start
+    (&[1, 9], 256),     // addresses of both
+    (&[2, 1], 256),
+    (&[8, 1], 256),  // answers
+    (&[9, 3], 1024), // unchanged files
+    (&[14, 1], 128), // bases
+];
 
 /// The version of these messages.
 pub const VERSION: u32 = 1;
@@ -351,19 +363,31 @@ impl Message {
 
     /// Reads a message from the other side.
     pub fn from_bytes(bytes: Bytes) -> Result<Self, ApiError> {
+        Self::read(bytes).map(|(message, _)| message)
+    }
+
+    /// Reads a message, and tells how many bytes stay in memory as long as any part of it is kept: its fields share
+    /// them.
+    pub fn read(bytes: Bytes) -> Result<(Self, usize), ApiError> {
+        let len = bytes.len();
         match Self::decode(bytes)? {
             Self::Packed(packed) => {
                 let unpacked = packing::unpack(&packed, MAX_UNPACKED);
-                match Self::decode(unpacked.ok_or_else(|| violation("what can't be unpacked"))?.into())? {
+                let unpacked = unpacked.ok_or_else(|| violation("what can't be unpacked"))?;
+                let len = unpacked.len();
+                match Self::decode(unpacked.into())? {
                     Self::Packed(_) => Err(violation("a message packed twice")),
-                    message => Ok(message),
+                    message => Ok((message, len)),
                 }
             }
-            message => Ok(message),
+            message => Ok((message, len)),
         }
     }
 
     fn decode(bytes: Bytes) -> Result<Self, ApiError> {
+        if MOST_PARTS.iter().any(|(path, most)| !has_at_most(&bytes, path, *most)) {
+            return Err(violation("a message of too many parts"));
+        }
         let envelope = Envelope::decode(bytes).map_err(|error| violation(&error.to_string()))?;
         envelope.message.ok_or_else(|| violation("an unknown message"))
     }

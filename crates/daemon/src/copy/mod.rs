@@ -26,6 +26,7 @@
 //! | `source` | the sources read as one tree |
 //! | `sender`, `offers` | tells entries, hears what is asked; what the receiver may fetch |
 //! | `answering`, `reading` | what each ask is answered; reads files for that |
+//! | `sent` | which contents went to a node before |
 //! | `worth`, `effort` | whether messages are still packed, and how hard; pure |
 //! | `listed` | which part of a source may come; pure |
 //! | `placement` | where sources go: the habits of cp and rsync; pure |
@@ -84,6 +85,7 @@ mod run;
 pub(crate) mod search;
 mod sender;
 mod sending;
+mod sent;
 mod siblings;
 mod side;
 mod signatures;
@@ -96,7 +98,7 @@ mod versions;
 mod within;
 mod worth;
 
-pub use events::{CopyEvent, CopySummary, Counts, FailureKind};
+pub use events::{CopyEvent, CopySummary, Counts, Dropped, FailureKind};
 pub use options::{Check, CopyOptions, CopyRequest, Mode, Preserve, Via};
 pub use run::run;
 pub use started::serve_stdio;

@@ -27,6 +27,11 @@ impl Offers {
         *lock(&self.offered).entry(oid).or_default() += 1;
     }
 
+    /// Whether an answer that is not settled names this.
+    pub fn has(&self, oid: &Oid) -> bool {
+        lock(&self.offered).contains_key(oid)
+    }
+
     /// A file that was answered so is settled.
     pub fn remove(&self, oid: &Oid) {
         let mut offered = lock(&self.offered);
@@ -45,7 +50,7 @@ impl Issuer for Offers {
     }
 
     fn is_allowed(&self, _node: &NodeId, oid: &Oid) -> bool {
-        lock(&self.offered).contains_key(oid)
+        self.has(oid)
     }
 
     fn sign(&self, message: &[u8]) -> [u8; 64] {

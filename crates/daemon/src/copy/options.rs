@@ -110,7 +110,7 @@ pub struct CopyOptions {
     pub without_items: bool,
 }
 
-/// What of an entry is carried over. The default is all of what `rsync -aHAX` carries.
+/// What of an entry is carried over. The default is all of what `rsync -aHAX` carries but what gives rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Preserve {
@@ -118,6 +118,8 @@ pub struct Preserve {
     pub links: bool,
     /// Permission bits (`-p`). Without it new files get the source's by the umask.
     pub perms: bool,
+    /// Setuid and setgid bits: only where a person asked for modes (`-p`, `-a`).
+    pub special_bits: bool,
     /// Times of last modification (`-t`).
     pub times: bool,
     /// Users (`-o`), where this program may.
@@ -136,6 +138,8 @@ pub struct Preserve {
     pub acls: bool,
     /// Extended attributes (`-X`).
     pub xattrs: bool,
+    /// Those that give rights, such as file capabilities and all of `trusted.`: only where a person asked for attributes.
+    pub privileged_xattrs: bool,
 }
 
 /// How it is decided whether a file's content is the same at both sides.
@@ -171,6 +175,7 @@ impl Default for Preserve {
         Self {
             links: true,
             perms: true,
+            special_bits: false,
             times: true,
             owner: true,
             group: true,
@@ -180,6 +185,7 @@ impl Default for Preserve {
             hard_links: true,
             acls: true,
             xattrs: true,
+            privileged_xattrs: false,
         }
     }
 }

@@ -7,37 +7,52 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, Semaphore};
 
+/// Bytes of paths and attributes of all files under way, at most: a sender may give each file 256 KiB of them.
+const MOST_BYTES: usize = 16 << 20;
+
 /// All places of a copy.
 pub struct Places {
     count: usize,
     free: Semaphore,
+    free_bytes: Semaphore,
     moved: Notify,
 }
 
 /// One file's place, left when it is dropped.
-pub struct Place(Arc<Places>);
+pub struct Place {
+    places: Arc<Places>,
+    bytes: usize,
+}
 
 impl Places {
     /// So many places, all free.
     pub fn new(count: usize) -> Arc<Self> {
-        Arc::new(Self { count, free: Semaphore::new(count), moved: Notify::new() })
+        let (free, free_bytes) = (Semaphore::new(count), Semaphore::new(MOST_BYTES));
+        Arc::new(Self { count, free, free_bytes, moved: Notify::new() })
     }
 
-    /// Takes a place if one is free.
-    pub fn try_take(self: &Arc<Self>) -> Option<Place> {
-        self.free.try_acquire().ok()?.forget();
-        Some(Place(Arc::clone(self)))
+    /// Takes a place for a file of which so many bytes are kept, if one is free.
+    pub fn try_take(self: &Arc<Self>, bytes: usize) -> Option<Place> {
+        let bytes = bytes.min(MOST_BYTES);
+        let free = self.free.try_acquire().ok()?;
+        self.free_bytes.try_acquire_many(bytes as u32).ok()?.forget();
+        free.forget();
+        Some(Place { places: Arc::clone(self), bytes })
     }
 
     /// Takes a place as soon as one is free; none when they are closed.
-    pub async fn take(self: &Arc<Self>) -> Option<Place> {
-        self.free.acquire().await.ok()?.forget();
-        Some(Place(Arc::clone(self)))
+    pub async fn take(self: &Arc<Self>, bytes: usize) -> Option<Place> {
+        let bytes = bytes.min(MOST_BYTES);
+        let free = self.free.acquire().await.ok()?;
+        self.free_bytes.acquire_many(bytes as u32).await.ok()?.forget();
+        free.forget();
+        Some(Place { places: Arc::clone(self), bytes })
     }
 
     /// Gives out no more places: the copy is over.
     pub fn close(&self) {
         self.free.close();
+        self.free_bytes.close();
         self.moved.notify_one();
     }
 
@@ -59,8 +74,9 @@ impl Places {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.free.add_permits(1);
-        self.0.moved.notify_one();
+        self.places.free.add_permits(1);
+        self.places.free_bytes.add_permits(self.bytes);
+        self.places.moved.notify_one();
     }
 }
 
@@ -73,8 +89,8 @@ mod tests {
     #[tokio::test]
     async fn whoever_waits_for_the_last_file_is_woken_when_it_leaves() {
         let places = Places::new(2);
-        let (one, two) = (places.try_take().unwrap(), places.try_take().unwrap());
-        assert!(places.try_take().is_none());
+        let (one, two) = (places.try_take(0).unwrap(), places.try_take(9).unwrap());
+        assert!(places.try_take(0).is_none());
         drop(one);
         // What happened before is not missed.
         places.moved().await;
@@ -94,10 +110,20 @@ mod tests {
     #[tokio::test]
     async fn closing_wakes_everyone_and_gives_out_no_more() {
         let places = Places::new(1);
-        let held = places.take().await;
+        let held = places.take(1).await;
         places.close();
         places.moved().await;
         drop(held);
-        assert!(places.take().await.is_none() && places.try_take().is_none());
+        assert!(places.take(1).await.is_none() && places.try_take(1).is_none());
+    }
+
+    #[tokio::test]
+    async fn files_of_which_much_is_kept_are_fewer() {
+        let places = Places::new(100);
+        let held: Vec<_> = std::iter::from_fn(|| places.try_take(MOST_BYTES / 4)).collect();
+        assert_eq!((held.len(), places.taken()), (4, 4));
+        assert!(places.try_take(1).is_none() && places.try_take(0).is_some());
+        drop(held);
+        assert!(places.try_take(usize::MAX).is_some(), "one alone has all");
     }
 }

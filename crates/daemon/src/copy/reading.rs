@@ -126,8 +126,8 @@ pub fn read_changed(ask: &Ask, signature: &[u8]) -> Result<Read, ApiError> {
 }
 
 /// Reads a file of which the receiver named an older version: it may be the same, or become a patch of that
-/// one, if `store` has it.
-pub fn read_patched(ask: &Ask, older: &Oid, store: &dyn Store, level: i32) -> Result<Read, ApiError> {
+/// one, if there is a `store` that has it.
+pub fn read_patched(ask: &Ask, older: &Oid, store: Option<&dyn Store>, level: i32) -> Result<Read, ApiError> {
     let path = ask.located.whole_path();
     let file = ask.located.open().map_err(|error| errors::source(&error))?;
     let hashed = hash_open_file(&file, &path).map_err(|error| errors::store(&error))?;
@@ -137,6 +137,7 @@ pub fn read_patched(ask: &Ask, older: &Oid, store: &dyn Store, level: i32) -> Re
     if oid == *older {
         return Ok(Read::Same(record));
     }
+    let Some(store) = store else { return Ok(Read::Lacking) };
     let older = Older::find(older, size, store);
     let older = match older {
         Some(older) if ask.in_parts && older.parts > 1 => return Ok(Read::InParts(record, older)),

@@ -2,6 +2,7 @@
 //! and what went wrong.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +34,8 @@ use crate::resume::Record;
 /// Files asked for and not in place. More than the destination names in one batch
 /// ([`FlushLimits`]): those that wait for their names hold places, and must not hold all.
 const UNDER_WAY: usize = 2 * NAMED_TOGETHER;
+/// Directories in the way of something else: what waits for their places waits for the end of the copy.
+const MOST_ROOMS: u64 = 4096;
 /// Files named in one batch.
 const NAMED_TOGETHER: usize = 4096;
 
@@ -76,6 +79,7 @@ impl Receiving {
         let preserve = &options.preserve;
         let policy = Policy {
             modes: preserve.perms,
+            // What the sender gives unasked is taken off each entry (`merge::privileges`); what --chmod gives is asked for.
             special_bits: true,
             times: preserve.times,
             // Renaming files within their directories changes these; so it is with rsync.
@@ -86,6 +90,7 @@ impl Receiving {
             numeric_ids: preserve.numeric_ids,
             acls: preserve.acls,
             xattrs: preserve.xattrs,
+            privileged_xattrs: preserve.privileged_xattrs,
         };
         Arc::new(Self {
             options,
@@ -208,8 +213,16 @@ impl Receiving {
 
     /// Something is complete but for its name, which a directory has: at the end it may take that one's place.
     pub fn put_off(&self, room: &RoomRecord) -> Result<(), FileError> {
-        let noted = lock(&self.rooms).push(room);
-        noted.map(drop).map_err(|error| FileError::new("note", Path::new("a directory in the way"), error))
+        let mut rooms = lock(&self.rooms);
+        if rooms.len() >= MOST_ROOMS {
+            let why =
+                io::Error::other("more directories are in the way of something else than one copy replaces");
+            return Err(FileError::new("replace", Path::new("a directory"), why));
+        }
+        rooms
+            .push(room)
+            .map(drop)
+            .map_err(|error| FileError::new("note", Path::new("a directory in the way"), error))
     }
 
     /// Takes what was put off.

@@ -24,7 +24,7 @@ use towpath_files::FileError;
 use towpath_plugins::direct::ControlSender;
 use towpath_store::DiskStore;
 
-use super::answering::Answering;
+use super::answering::{Answering, Scope};
 use super::message::{Bases, Empty, Message, Settled, violation};
 use super::offers::Offers;
 use super::options::CopyOptions;
@@ -39,6 +39,8 @@ use crate::lock::lock;
 const WINDOW: usize = 64 << 10;
 /// Bytes of descriptor that the scan may be ahead of the receiver.
 const WINDOW_BYTES: u64 = 16 << 20;
+/// Files in a `Settled`.
+const MOST_SETTLED: usize = 1024;
 
 /// Where the files are that the receiver may still ask for.
 #[derive(Default)]
@@ -121,7 +123,7 @@ pub struct Sender {
 impl Sender {
     /// A sender that speaks over `control`, to a receiver that can unpack or can't. Must be made within a runtime.
     pub fn new(
-        store: Arc<DiskStore>,
+        store: (Arc<DiskStore>, Scope),
         offers: Arc<Offers>,
         control: ControlSender,
         events: Events,
@@ -228,6 +230,10 @@ impl Sender {
                 Ok(())
             }
             Message::Settled(settled) => {
+                let lists = [&settled.placed, &settled.dropped, &settled.lost];
+                if lists.iter().any(|list| list.len() > MOST_SETTLED) {
+                    return Err(violation("more files settled at once than a message may have"));
+                }
                 self.settle(settled);
                 Ok(())
             }
@@ -248,8 +254,9 @@ impl Sender {
             (unchanged.entry, Fate::Unchanged(stamp))
         });
         for (entry, fate) in placed.chain(unchanged) {
-            let located =
-                self.answering.forget(entry).map(|asked| asked.located).or_else(|| self.table.take(entry));
+            let asked = self.answering.forget(entry);
+            asked.iter().filter(|_| fate == Fate::Placed).for_each(|asked| self.answering.placed(asked));
+            let located = asked.map(|asked| asked.located).or_else(|| self.table.take(entry));
             if let Some(located) = located.filter(|located| self.remove_sources && located.may_go(&fate)) {
                 self.removal.remove(located);
             }

@@ -8,11 +8,13 @@ use tokio::task::{JoinHandle, JoinSet};
 use towpath_api::ApiError;
 use towpath_plugins::direct::ControlReceiver;
 
+use super::answering::Scope;
 use super::events::CopySummary;
 use super::message::{Asks, Empty, Message, violation};
 use super::race::Stood;
 use super::reading::Ask;
 use super::sender::{Sender, hung_up};
+use super::sent::SentTo;
 use super::side::{Side, joined, told_error};
 use super::source::Sources;
 
@@ -24,8 +26,12 @@ pub async fn send(
     inbox: &mut ControlReceiver,
     stood: mpsc::UnboundedReceiver<Stood>,
 ) -> Result<CopySummary, ApiError> {
+    let scope = match side.is_started {
+        true => Scope::Index,
+        false => Scope::Sent(SentTo::new(&side.service.home.shares(), &side.peer.node())),
+    };
     let sender = Sender::new(
-        Arc::clone(&side.service.store),
+        (Arc::clone(&side.service.store), scope),
         Arc::clone(&side.offers),
         side.control.clone(),
         side.events.clone(),
@@ -40,7 +46,9 @@ pub async fn send(
             let message = Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)?;
             match message {
                 Message::Finished(json) => {
-                    return serde_json::from_slice(&json).map_err(|error| violation(&error.to_string()));
+                    // serde's words would quote the other side.
+                    return serde_json::from_slice(&json)
+                        .map_err(|_| violation("a summary that can't be read"));
                 }
                 Message::Event(json) => side.events.pass(&json).await?,
                 Message::Fatal(fatal) => return Err(told_error(&fatal)),
@@ -138,7 +146,8 @@ pub mod tests {
         let ((told, _shown), (offers, _)) = (events(), peer_service(&service));
         let options = CopyOptions { recursive: true, ..CopyOptions::default() };
         let sources = Sources::open(&[from], true, &options).unwrap();
-        let sender = Sender::new(Arc::clone(&service.store), offers, control, told, &options, true);
+        let sender =
+            Sender::new((Arc::clone(&service.store), Scope::Index), offers, control, told, &options, true);
         joined(spawn(Arc::clone(&sender), move |sender| sender.tell(sources))).await.unwrap();
         (sender, inbox, [near, far])
     }
@@ -159,7 +168,8 @@ pub mod tests {
         let ((told, _shown), (offers, _)) = (events(), peer_service(service));
         let options = CopyOptions { recursive: true, ..CopyOptions::default() };
         let sources = Sources::open(&[from.into()], true, &options).unwrap();
-        let sender = Sender::new(Arc::clone(&service.store), offers, control, told, &options, unpacks);
+        let sender =
+            Sender::new((Arc::clone(&service.store), Scope::Index), offers, control, told, &options, unpacks);
         let telling = spawn(sender, move |sender| sender.tell(sources));
         let (mut bytes, mut tree) = (0, Vec::new());
         loop {
@@ -202,7 +212,8 @@ pub mod tests {
         let ((told, _shown), (offers, _)) = (events(), peer_service(&service));
         let options = CopyOptions { recursive: true, ..CopyOptions::default() };
         let sources = Sources::open(&[from], true, &options).unwrap();
-        let sender = Sender::new(Arc::clone(&service.store), offers, control, told, &options, true);
+        let sender =
+            Sender::new((Arc::clone(&service.store), Scope::Index), offers, control, told, &options, true);
         joined(spawn(Arc::clone(&sender), move |sender| sender.tell(sources))).await.unwrap();
         let (asks, asked) = mpsc::unbounded_channel();
         let answering = spawn(Arc::clone(&sender), move |sender| sender.answer_all(asked));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::NodeId;
+use towpath_files::display_text;
 use towpath_plugins::direct::{COMPRESS, ControlSender, Pace, Peer, PeerConfig, Service as PeerService};
 use towpath_plugins::local::SOURCE as LOCAL;
 use towpath_store::Store;
@@ -21,6 +22,8 @@ use super::receiving::Receiving;
 use super::talk::Events;
 use crate::service::Service;
 
+/// Bytes of the other side's words that are shown.
+const MOST_WORDS: usize = 4 << 10;
 /// How often progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
@@ -162,9 +165,12 @@ pub async fn joined(handle: JoinHandle<Result<(), ApiError>>) -> Result<(), ApiE
     handle.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
 }
 
-/// The error that ended the other side.
+/// The error that ended the other side, in words that may be shown.
 pub fn told_error(fatal: &Fatal) -> ApiError {
-    serde_json::from_slice(&fatal.error).unwrap_or_else(|_| violation("an error that can't be read"))
+    let told = serde_json::from_slice::<ApiError>(&fatal.error);
+    let ApiError { kind, message, hint } = told.unwrap_or_else(|_| violation("an error that can't be read"));
+    let shown = |text: &str| display_text(&text[..text.floor_char_boundary(MOST_WORDS)]);
+    ApiError { kind, message: shown(&message), hint: hint.as_deref().map(shown) }
 }
 
 /// Two ends of one connection within this program, named by `nodes`.

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex};
 
+use bytes::Bytes;
 use towpath_api::ApiError;
 
 use super::message::{Finer, violation};
@@ -59,7 +60,9 @@ impl Signatures {
             }
             return Ok(());
         }
-        expected.came.push_back(answer);
+        // Shared with its message, a byte of it would keep all of that.
+        let signature = Bytes::copy_from_slice(&answer.signature);
+        expected.came.push_back(Finer { signature, ..answer });
         state.bytes += bytes;
         if state.bytes > MOST_WAITING {
             return Err(violation("more signatures than it may have files"));

@@ -91,7 +91,7 @@ async fn serve(
         return Err(violation(&what));
     }
     let options: CopyOptions =
-        serde_json::from_slice(&options).map_err(|error| violation(&error.to_string()))?;
+        serde_json::from_slice(&options).map_err(|_| violation("options that can't be read"))?;
     let mode = if start.is_cp { Mode::Cp } else { Mode::Sync };
     let paths =
         start.sources.iter().map(|path| patterns::expand(path)).collect::<Result<Vec<_>, _>>()?.concat();

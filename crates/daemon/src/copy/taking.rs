@@ -99,13 +99,13 @@ pub async fn receive(
     let (whole_in, whole) = mpsc::unbounded_channel();
     let mut answering = JoinSet::new();
     {
-        let (supplier, waiting) = (Arc::clone(&supplier), Arc::clone(&waiting));
-        answering.spawn_blocking(move || take_answers(&supplier, told, &waiting));
+        let supplier = Arc::clone(&supplier);
+        answering.spawn_blocking(move || take_answers(&supplier, told));
     }
     let whole = Arc::new(Mutex::new(whole));
     for _ in 0..available_parallelism().map_or(1, usize::from).min(WRITERS) {
-        let (supplier, waiting, whole) = (Arc::clone(&supplier), Arc::clone(&waiting), Arc::clone(&whole));
-        answering.spawn_blocking(move || write_contents(&supplier, &whole, &waiting));
+        let (supplier, whole) = (Arc::clone(&supplier), Arc::clone(&whole));
+        answering.spawn_blocking(move || write_contents(&supplier, &whole));
     }
     let tellings = Tellings::new(told_in, whole_in, waiting);
     let mut way = None;
@@ -254,7 +254,7 @@ fn follow(
                 return merge.finish();
             }
             Some(Heard::Entries(bytes)) => {
-                waiting.fetch_sub(bytes.len(), Ordering::Relaxed);
+                waiting.fetch_sub(LITTLE + bytes.len(), Ordering::Relaxed);
                 let mut rest = &bytes[..];
                 loop {
                     let taken = decoder.feed(rest);

@@ -2,6 +2,8 @@
 //! connection.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -13,16 +15,23 @@ use super::events::{CopyEvent, FailureKind};
 use super::message::{Message, violation};
 use crate::errors;
 
-/// The longest path in a message; a byte of it may take four in JSON.
-const LONGEST: usize = 32 << 10;
+/// The longest text of an event; a byte of it may take four in JSON.
+const LONGEST: usize = 8 << 10;
 /// Changes of entries told and not shown yet.
-const WAITING: usize = 1024;
+const WAITING: usize = 512;
+/// Bytes of failures told and not shown yet; more are counted, and not shown.
+const MOST_FAILURES: usize = 8 << 20;
+/// What an event takes besides its texts.
+const COST: usize = 256;
+/// Sources that are told of in an event about progress.
+const MOST_SOURCES: usize = 64;
 
 /// Takes events from any thread.
 #[derive(Debug, Clone)]
 pub struct Events {
     items: mpsc::Sender<CopyEvent>,
     failures: mpsc::UnboundedSender<CopyEvent>,
+    waiting: Arc<Waiting>,
 }
 
 /// Where they come out.
@@ -30,6 +39,15 @@ pub struct Events {
 pub struct Told {
     items: mpsc::Receiver<CopyEvent>,
     failures: mpsc::UnboundedReceiver<CopyEvent>,
+    waiting: Arc<Waiting>,
+}
+
+/// Failures that wait to be shown.
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: AtomicUsize,
+    /// How many were too many.
+    dropped: AtomicU64,
 }
 
 /// What failed, counted as it was told.
@@ -47,7 +65,9 @@ pub struct Tally {
 pub fn events() -> (Events, Told) {
     let (items, items_told) = mpsc::channel(WAITING);
     let (failures, failures_told) = mpsc::unbounded_channel();
-    (Events { items, failures }, Told { items: items_told, failures: failures_told })
+    let waiting = Arc::<Waiting>::default();
+    let told = Told { items: items_told, failures: failures_told, waiting: Arc::clone(&waiting) };
+    (Events { items, failures, waiting }, told)
 }
 
 impl Events {
@@ -57,13 +77,23 @@ impl Events {
     }
 
     /// Tells of a failure; never blocks.
-    pub fn failure(&self, event: CopyEvent) {
+    pub fn failure(&self, mut event: CopyEvent) {
+        shorten(&mut event);
+        let bytes = cost(&event);
+        if self.waiting.bytes.fetch_add(bytes, Ordering::Relaxed) > MOST_FAILURES {
+            self.waiting.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.waiting.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         let _ = self.failures.send(event);
     }
 
     /// Hands on an event that the other side told, as JSON.
     pub async fn pass(&self, json: &[u8]) -> Result<(), ApiError> {
-        match serde_json::from_slice(json).map_err(|error| violation(&error.to_string()))? {
+        // serde's words would quote the other side.
+        let mut event = serde_json::from_slice(json).map_err(|_| violation("an event that can't be read"))?;
+        shorten(&mut event);
+        match event {
             event @ CopyEvent::Progress { .. } => self.progress(event),
             event => drop(self.items.send(event).await),
         }
@@ -80,10 +110,24 @@ impl Told {
     async fn next(&mut self) -> Option<CopyEvent> {
         tokio::select! {
             biased;
-            Some(event) = self.failures.recv() => Some(event),
+            Some(event) = self.failures.recv() => {
+                self.waiting.bytes.fetch_sub(cost(&event), Ordering::Relaxed);
+                Some(event)
+            }
             Some(event) = self.items.recv() => Some(event),
-            else => None,
+            else => self.dropped(),
         }
+    }
+
+    /// What is told at the end of failures that were too many, once.
+    fn dropped(&self) -> Option<CopyEvent> {
+        let dropped = self.waiting.dropped.swap(0, Ordering::Relaxed);
+        (dropped > 0).then(|| CopyEvent::Failed {
+            path: Vec::new(),
+            error: format!("{dropped} more entries failed: too many at once to name them"),
+            hint: None,
+            kind: FailureKind::Other,
+        })
     }
 
     /// Hands everything to the person, and counts what failed.
@@ -113,16 +157,38 @@ impl Told {
     }
 }
 
-/// A path that is too long for a message keeps its end.
+/// Keeps the end of a path that is too long, and the front of what is said of it.
 fn shorten(event: &mut CopyEvent) {
-    let path = match event {
-        CopyEvent::Item { path, .. } | CopyEvent::Deleted { path, .. } | CopyEvent::Failed { path, .. } => {
-            path
+    let cut = |path: &mut Vec<u8>| drop(path.drain(..path.len().saturating_sub(LONGEST)));
+    let front = |text: &mut String| text.truncate(text.floor_char_boundary(LONGEST));
+    match event {
+        CopyEvent::Item { path, target, .. } => {
+            cut(path);
+            target.iter_mut().for_each(cut);
         }
-        CopyEvent::Progress { .. } => return,
-    };
-    if let Some(beyond) = path.len().checked_sub(LONGEST) {
-        path.drain(..beyond);
+        CopyEvent::Deleted { path, .. } => cut(path),
+        CopyEvent::Failed { path, error, hint, .. } => {
+            cut(path);
+            front(error);
+            hint.iter_mut().for_each(front);
+        }
+        CopyEvent::Progress { by_source, trouble, .. } => {
+            by_source.retain(|name, _| name.len() <= LONGEST / 64);
+            while by_source.len() > MOST_SOURCES {
+                by_source.pop_last();
+            }
+            trouble.iter_mut().for_each(front);
+        }
+    }
+}
+
+/// Bytes that a failure takes while it waits.
+fn cost(event: &CopyEvent) -> usize {
+    match event {
+        CopyEvent::Failed { path, error, hint, .. } => {
+            COST + path.len() + error.len() + hint.as_ref().map_or(0, String::len)
+        }
+        _ => COST,
     }
 }
 
@@ -150,5 +216,58 @@ pub fn skipped(path: &Path, why: &str) -> CopyEvent {
         error: why.into(),
         hint: None,
         kind: FailureKind::Skipped,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(path: usize) -> CopyEvent {
+        let (path, error) = (vec![b'x'; path], "no".into());
+        CopyEvent::Failed { path, error, hint: None, kind: FailureKind::Other }
+    }
+
+    #[tokio::test]
+    async fn failures_that_nobody_reads_take_no_more_than_their_room_and_are_counted() {
+        let (events, told) = events();
+        let many = 100_000;
+        (0..many).for_each(|_| events.failure(failure(400)));
+        assert!(events.waiting.bytes.load(Ordering::Relaxed) <= MOST_FAILURES + 1000);
+        drop(events);
+        let (person, mut shown) = mpsc::channel(1 << 20);
+        let tally = told.show_to(person).await;
+        let mut last = None;
+        while let Some(CopyEvent::Failed { error, .. }) = shown.recv().await {
+            last = Some(error);
+        }
+        let told = tally.failed - 1;
+        assert!(told < many && last.unwrap().starts_with(&format!("{} more", many - told)));
+    }
+
+    #[test]
+    fn texts_of_the_other_side_are_as_long_as_they_may_be() {
+        let mut event = CopyEvent::Failed {
+            path: [vec![b'a'; LONGEST], vec![b'z'; 9]].concat(),
+            error: "é".repeat(LONGEST),
+            hint: Some("h".repeat(LONGEST + 1)),
+            kind: FailureKind::Other,
+        };
+        shorten(&mut event);
+        assert!(cost(&event) <= COST + 3 * LONGEST);
+        let CopyEvent::Failed { path, .. } = event else { panic!("another event") };
+        assert!(path.ends_with(&[b'z'; 9]));
+        let by_source = (0..1000).map(|number| (format!("{number}"), 1)).collect();
+        let mut event = CopyEvent::Progress {
+            done: 0,
+            expected: 0,
+            files_done: 0,
+            files_seen: 0,
+            by_source,
+            trouble: None,
+        };
+        shorten(&mut event);
+        let CopyEvent::Progress { by_source, .. } = event else { panic!("another event") };
+        assert_eq!(by_source.len(), MOST_SOURCES);
     }
 }

@@ -1,7 +1,8 @@
 //! Extended attributes and POSIX ACLs (which the system shows as attributes) of a held inode.
 //!
 //! Which attributes are carried is rsync's rule: root carries every namespace but `system.`,
-//! everyone else `user.`; the two ACLs are carried apart, when asked for.
+//! everyone else `user.`; the two ACLs are carried apart, when asked for. What gives rights (file capabilities, labels,
+//! `trusted.`) is read and told by root, and applied where a person asked for it.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -40,7 +41,7 @@ impl Which {
     }
 
     fn takes(self, name: &[u8]) -> bool {
-        if is_acl(name) { self.acls } else { self.xattrs && is_carried(name) }
+        if is_acl(name) { self.acls } else { self.xattrs && is_carried(name, true) }
     }
 }
 
@@ -48,10 +49,16 @@ fn is_acl(name: &[u8]) -> bool {
     name == ACCESS.to_bytes() || name == DEFAULT.to_bytes()
 }
 
-/// True for an attribute that this process carries besides ACLs.
-pub(super) fn is_carried(name: &[u8]) -> bool {
-    let theirs = if is_root() { !name.starts_with(b"system.") } else { name.starts_with(b"user.") };
+/// True for an attribute that this process carries besides ACLs; with `privileged`, those that only root may give.
+pub(super) fn is_carried(name: &[u8], privileged: bool) -> bool {
+    let is_users = name.starts_with(b"user.");
+    let theirs = is_users || privileged && is_root() && !name.starts_with(b"system.");
     theirs && !name.starts_with(RSYNC)
+}
+
+/// True for an attribute that only root may give: not `user.`, and no ACL.
+pub fn is_privileged(name: &[u8]) -> bool {
+    !name.starts_with(b"user.") && !is_acl(name)
 }
 
 /// Whether `name` in `dir`, if a link then the link itself, has none of these attributes. False if in doubt. Of the inode
@@ -119,16 +126,16 @@ impl Collected {
 }
 
 /// Makes the carried attributes those of `wanted`: sets what differs, removes what is not there.
-pub(super) fn write_xattrs(held: Held<'_>, wanted: &[Xattr]) -> Result<(), Errno> {
+pub(super) fn write_xattrs(held: Held<'_>, wanted: &[Xattr], privileged: bool) -> Result<(), Errno> {
     let mut outcome = Ok(());
-    for Xattr { name, value } in wanted.iter().filter(|xattr| is_carried(&xattr.name)) {
+    for Xattr { name, value } in wanted.iter().filter(|xattr| is_carried(&xattr.name, privileged)) {
         let done = CString::new(name.as_slice()).map_err(|_| Errno::INVAL);
         outcome = outcome.and(done.and_then(|name| set_if_other(held, &name, value)));
     }
     for name in names(held)? {
         let name = name.as_c_str();
         let stays = wanted.iter().any(|xattr| xattr.name == name.to_bytes());
-        if !stays && is_carried(name.to_bytes()) && !LABELS.contains(&name.to_bytes()) {
+        if !stays && is_carried(name.to_bytes(), privileged) && !LABELS.contains(&name.to_bytes()) {
             outcome = outcome.and(remove(held, name));
         }
     }

@@ -46,7 +46,7 @@ pub fn differences(kind: &Kind, wanted: &Metadata, here: &Metadata, policy: &Pol
         user: user.is_some_and(|id| id != here.user.id),
         group: group.is_some_and(|id| id != here.group.id),
         acls: policy.takes_acls() && differ(&|name| is_acl_of(of, name)),
-        xattrs: policy.xattrs && differ(&is_carried),
+        xattrs: policy.xattrs && differ(&|name| is_carried(name, policy.privileged_xattrs)),
     }
 }
 

@@ -34,6 +34,7 @@ use towpath_content::tree::{Metadata, Time};
 
 use crate::error::FileError;
 
+pub use attributes::is_privileged;
 pub(crate) use attributes::{Which, has_none as has_no_attributes, read as read_attributes};
 pub use compare::{Differences, differences};
 pub(crate) use held::{Held, hold};
@@ -69,9 +70,11 @@ pub struct Policy {
     pub numeric_ids: bool,
     /// POSIX ACLs, together with modes: what is given none loses those it had.
     pub acls: bool,
-    /// Extended attributes: root applies every namespace but `system.`, everyone else `user.`;
-    /// others in these namespaces are removed.
+    /// Extended attributes of `user.`; others in that namespace are removed.
     pub xattrs: bool,
+    /// With `xattrs`, by root: those of all other namespaces but `system.` too. They make programs run with rights of
+    /// their own, or say who may do what, so they are the sender's to give only where a person asked for them.
+    pub privileged_xattrs: bool,
 }
 
 impl Default for Policy {
@@ -87,6 +90,7 @@ impl Default for Policy {
             numeric_ids: false,
             acls: false,
             xattrs: false,
+            privileged_xattrs: false,
         }
     }
 }
@@ -105,6 +109,7 @@ impl Policy {
             numeric_ids: false,
             acls: true,
             xattrs: true,
+            privileged_xattrs: true,
         }
     }
 
@@ -181,7 +186,7 @@ pub(crate) fn apply_to(
     let is_as_before = owned == Ok(false) && !has_attributes;
     note("set the owner of", owned.map(drop));
     if policy.xattrs && has_attributes {
-        note("set attributes of", apply_xattrs(target, stat, metadata));
+        note("set attributes of", apply_xattrs(target, stat, metadata, policy));
     }
     if policy.takes_acls() && has_attributes {
         note("set the ACL of", attributes::write_acls(target, &metadata.xattrs));
@@ -228,15 +233,16 @@ fn apply_owner(target: Held<'_>, stat: &Stat, metadata: &Metadata, policy: &Poli
 }
 
 /// Attributes of `user.` can be set only by who may write; the mode set afterwards ends that.
-fn apply_xattrs(target: Held<'_>, stat: &Stat, metadata: &Metadata) -> Result<(), Errno> {
+fn apply_xattrs(target: Held<'_>, stat: &Stat, metadata: &Metadata, policy: &Policy) -> Result<(), Errno> {
+    let write = || attributes::write_xattrs(target, &metadata.xattrs, policy.privileged_xattrs);
     let mode = stat.st_mode & 0o7777;
     let ours = stat.st_uid == geteuid().as_raw() && !is_root();
     if ours && mode & 0o600 != 0o600 && file_type(stat) != FileType::Symlink {
         target.set_mode(mode | 0o600)?;
-        let written = attributes::write_xattrs(target, &metadata.xattrs);
+        let written = write();
         return written.and(target.set_mode(mode));
     }
-    attributes::write_xattrs(target, &metadata.xattrs)
+    write()
 }
 
 fn apply_mode(

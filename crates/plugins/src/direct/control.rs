@@ -20,6 +20,9 @@ pub const CAPABILITY: &str = "control";
 pub const MAX_MESSAGE: usize = 256 << 10;
 /// Bytes of messages that may be on their way in a direction, or wait to be taken.
 pub const WINDOW: usize = 4 << 20;
+/// Shorter messages are copied: a frame shares its memory with those around it, of up to 304 KiB, and a message that waits
+/// would keep all of that.
+const SHORT: usize = 128 << 10;
 /// What a message counts for besides its own bytes, so that empty ones are not for nothing.
 pub const OVERHEAD: usize = 64;
 /// What was taken is given back in crumbs of this size: so soon it shows whether the network is behind.
@@ -133,6 +136,7 @@ impl Stream {
         }
         state.received += cost;
         drop(state);
+        let message = if message.len() < SHORT { Bytes::copy_from_slice(&message) } else { message };
         if inbox.send(message).is_err() {
             // Nobody listens any more.
             self.give_back(cost);

@@ -23,6 +23,7 @@ pub const FLAGS: &[Flag] = &[
             a.options.recursive = true;
             let preserve = &mut a.options.preserve;
             (preserve.links, preserve.perms, preserve.times) = (true, true, true);
+            preserve.special_bits = true;
             (preserve.owner, preserve.group) = (true, true);
             (preserve.devices, preserve.specials) = (true, true);
         }),
@@ -36,7 +37,15 @@ pub const FLAGS: &[Flag] = &[
     )
     .short('r'),
     flag(CARRIED, "links", "Symbolic links", Apply::OnOff(|a, on| a.options.preserve.links = on)).short('l'),
-    flag(CARRIED, "perms", "Permission bits", Apply::OnOff(|a, on| a.options.preserve.perms = on)).short('p'),
+    flag(
+        CARRIED,
+        "perms",
+        "Permission bits; setuid and setgid only if this or -a is given",
+        Apply::OnOff(|a, on| {
+            (a.options.preserve.perms, a.options.preserve.special_bits) = (on, on);
+        }),
+    )
+    .short('p'),
     flag(CARRIED, "times", "Times of last modification", Apply::OnOff(|a, on| a.options.preserve.times = on))
         .short('t'),
     flag(CARRIED, "group", "Groups, where permitted", Apply::OnOff(|a, on| a.options.preserve.group = on))
@@ -82,8 +91,15 @@ pub const FLAGS: &[Flag] = &[
         }),
     )
     .short('A'),
-    flag(CARRIED, "xattrs", "Extended attributes", Apply::OnOff(|a, on| a.options.preserve.xattrs = on))
-        .short('X'),
+    flag(
+        CARRIED,
+        "xattrs",
+        "Extended attributes; of root, others than user.* only if this is given",
+        Apply::OnOff(|a, on| {
+            (a.options.preserve.xattrs, a.options.preserve.privileged_xattrs) = (on, on);
+        }),
+    )
+    .short('X'),
     flag(
         CARRIED,
         "sparse",

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use towpath_content::Oid;
 
 use crate::copy::deltas;
@@ -11,7 +12,7 @@ use crate::copy::reading::Signed;
 /// Bytes of signatures of files that were not answered yet, at most.
 const MOST_BASES: usize = 16 << 20;
 /// What a base takes besides.
-const COST: usize = 64;
+const COST: usize = 256;
 
 /// What the receiver has of files, by entry.
 #[derive(Default)]
@@ -24,10 +25,17 @@ impl Bases {
     /// False: they are too many, or not what they should be.
     pub(super) fn add(&mut self, base: Base) -> bool {
         let (parts, ahead) = (base.parts, base.ahead);
+        let is_one = base.oid.is_empty() || Oid::from_bytes(&base.oid).is_ok();
         let is_fit = u64::from(parts) <= deltas::MAX_PARTS && ahead <= parts && (ahead > 0 || parts == 0);
+        let is_fit = is_fit && is_one;
+        // Shared with its message, a byte of it would keep all of that.
+        let own = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
+        let base = match is_fit {
+            true => Base { signature: own(&base.signature), oid: own(&base.oid), ..base },
+            false => return false,
+        };
         self.bytes += COST + base.signature.len();
-        let is_new = self.bases.insert(base.entry, base).is_none();
-        is_fit && is_new && self.bytes <= MOST_BASES
+        self.bytes <= MOST_BASES && self.bases.insert(base.entry, base).is_none()
     }
 
     /// For an ask; its signature still counts.
@@ -61,8 +69,6 @@ impl Base {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
 
     #[test]
@@ -87,5 +93,16 @@ mod tests {
         assert!((2..).take_while(|entry| bases.add(named(*entry))).count() <= MOST_BASES / COST);
         let signature = Bytes::from(vec![0; MOST_BASES]);
         assert!(!Bases::default().add(Base { signature, ..Base::default() }));
+        let oid = Bytes::from(vec![0; 34]);
+        assert!(!Bases::default().add(Base { oid, ..Base::default() }), "no OID is so long");
+    }
+
+    #[test]
+    fn a_base_keeps_nothing_else_of_its_message() {
+        let message = Bytes::from(vec![7; 100_000]);
+        let mut bases = Bases::default();
+        assert!(bases.add(Base { entry: 1, signature: message.slice(..3), ..Base::default() }));
+        assert!(message.is_unique());
+        assert_eq!(bases.take(1).signature, message[..3]);
     }
 }

@@ -31,13 +31,14 @@ use tokio::sync::{Semaphore, mpsc};
 use towpath_api::ApiError;
 use towpath_content::Oid;
 use towpath_plugins::direct::{ControlSender, Pace};
-use towpath_store::DiskStore;
+use towpath_store::{DiskStore, Store};
 
 use self::bases::Bases;
 use self::replies::{Reply, hashed};
 use super::message::{Answer, Answers, Asks, Base, Delta, Message, violation};
 use super::offers::Offers;
 use super::reading::{Ask, Read, Signed, read, read_changed, read_patched};
+use super::sent::SentTo;
 use super::signatures::Signatures;
 use super::source::Located;
 use super::talk::Events;
@@ -57,11 +58,29 @@ const LARGE_PATCH: u64 = 8 << 20;
 const MOST_PACKED: u32 = 12;
 /// What costs a fast network's processors hardly anything.
 const QUICK: u32 = 1;
+/// Files in an ask.
+const TOGETHER: usize = 128;
+/// Files asked for and not settled, beyond which a receiver does not keep to its window: what it settled may still be on
+/// the way.
+const MOST_ASKED: usize = 32 << 10;
+/// Bases that may be named in vain.
+const MOST_MISSES: u32 = 64;
 /// Larger files hashed at once: each takes a thread, and the receiver follows at most 8.
 const LIVE: usize = 4;
 
+/// Among what a receiver may name a base.
+pub enum Scope {
+    /// All that the index knows: who pulls over ssh could read it anyway.
+    Index,
+    /// What went to its node in copies before, and what this one names.
+    Sent(SentTo),
+}
+
 /// Answers what one receiver asks.
 pub struct Answering {
+    scope: Scope,
+    /// Bases that were named and are not there; after some tens none is looked for.
+    misses: AtomicU32,
     store: Arc<DiskStore>,
     offers: Arc<Offers>,
     control: ControlSender,
@@ -114,7 +133,7 @@ impl Answering {
     /// Nothing asked yet; answers go over `control`, contents at no more than `limit_rate` bytes a second
     /// unless that is 0, to a receiver that can unpack or can't. Must be made within a runtime.
     pub fn new(
-        store: Arc<DiskStore>,
+        (store, scope): (Arc<DiskStore>, Scope),
         offers: Arc<Offers>,
         control: ControlSender,
         events: Events,
@@ -122,6 +141,8 @@ impl Answering {
         unpacks: bool,
     ) -> Arc<Self> {
         Arc::new(Self {
+            scope,
+            misses: AtomicU32::new(0),
             store,
             offers,
             control,
@@ -159,6 +180,10 @@ impl Answering {
     /// first time. None if one of them can't be.
     pub fn locate(&self, asks: Asks, take: impl Fn(u64) -> Option<Located>) -> Option<Vec<Ask>> {
         let Asks { entries, compare, inline, pack, takes_outlines } = asks;
+        let open = lock(&self.asked).len() + lock(&self.lacking).len();
+        if entries.len() + compare.len() > TOGETHER || open > MOST_ASKED {
+            return None;
+        }
         self.takes_outlines.store(takes_outlines, Ordering::Relaxed);
         self.pack.store(pack.min(MOST_PACKED), Ordering::Relaxed);
         self.pack_entries.store(pack.min(MOST_PACKED), Ordering::Relaxed);
@@ -172,7 +197,8 @@ impl Answering {
             if let Some(Signed::InParts { ahead, .. }) = base {
                 (0..ahead).for_each(|_| self.signatures.expect(entry));
             }
-            let lacking = || lock(&self.lacking).remove(&entry);
+            // One base may be named of each file, not one after the other until one is here.
+            let lacking = || lock(&self.lacking).remove(&entry).filter(|_| older.is_none());
             let located = take(entry).or_else(lacking)?;
             Some(Ask { entry, compare, inline, is_again: false, base, older, in_parts, is_guess, located })
         });
@@ -185,6 +211,23 @@ impl Answering {
         let asked = lock(&self.asked).remove(&entry)?;
         asked.oids.iter().for_each(|oid| self.offers.remove(oid));
         Some(asked)
+    }
+
+    /// The receiver has a file with these contents now.
+    pub fn placed(&self, asked: &Asked) {
+        if let Scope::Sent(sent) = &self.scope {
+            asked.oids.iter().for_each(|oid| sent.add(oid, asked.located.stamp.size));
+        }
+    }
+
+    /// Whether a base that the receiver names may be looked for.
+    fn may_be_base(&self, oid: &Oid) -> bool {
+        match &self.scope {
+            Scope::Index => true,
+            Scope::Sent(sent) => {
+                self.misses.load(Ordering::Relaxed) < MOST_MISSES && (sent.has(oid) || self.offers.has(oid))
+            }
+        }
     }
 
     /// Answers what the receiver asks until it says no more. Blocks.
@@ -269,7 +312,12 @@ impl Answering {
 
     fn read_patched(&self, ask: &Ask, older: &Oid) -> Result<Read, ApiError> {
         let _alone = (ask.located.stamp.size > LARGE_PATCH).then(|| lock(&self.patching));
-        read_patched(ask, older, &*self.store, self.level(&self.control).max(1))
+        let store = self.may_be_base(older).then_some(&*self.store as &dyn Store);
+        let read = read_patched(ask, older, store, self.level(&self.control).max(1));
+        if matches!(read, Ok(Read::Lacking)) {
+            self.misses.fetch_add(1, Ordering::Relaxed);
+        }
+        read
     }
 }
 

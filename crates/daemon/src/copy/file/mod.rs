@@ -61,6 +61,15 @@ pub struct Wanted {
     pub located: Option<Located>,
 }
 
+impl Wanted {
+    /// Bytes that are kept of it, but for those that all have.
+    pub fn bytes_kept(&self) -> usize {
+        let attributes = self.metadata.xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len());
+        // Twice while metadata are applied.
+        self.path.as_bytes().len() + self.shown.len() + 2 * attributes.sum::<usize>()
+    }
+}
+
 /// The file on its way.
 pub struct CopyFile {
     receiving: Arc<Receiving>,
@@ -355,7 +364,7 @@ pub mod tests {
             changes: Changes::default(),
             located: None,
         };
-        let place = receiving.places.try_take().unwrap();
+        let place = receiving.places.try_take(0).unwrap();
         CopyFile::new(&receiving, wanted, place)
     }
 

@@ -76,7 +76,7 @@ impl Merge {
             let Some(placing) = receiving.opened().filter(|_| record.is_dir) else { return Ok(()) };
             let (path, shown) = spots.paths(&record.spot).map_err(Stop::of)?;
             // What can't be read is told when it is to be deleted.
-            let _ = deletions::rehearse(&receiving, &path, &shown, filter, |path, _, is_dir| {
+            let _ = rehearse(&receiving, &path, &shown, filter, |path, _, is_dir| {
                 if !is_dir && let Ok(Some(found)) = placing.destination.look(path, &look) {
                     receiving.is_spare(path.clone(), found.stamp);
                 }

@@ -21,7 +21,7 @@ impl Merge {
         path: &RelPath,
         shown: &RelPath,
     ) -> Result<(), FileError> {
-        self.rewrite.apply(&mut entry.metadata, &entry.kind);
+        self.rewrite(&mut entry);
         let mut old = self.look(path)?;
         // The destination itself was made for this directory just now.
         let is_made = path.is_root() && self.is_made;

@@ -11,6 +11,7 @@ use crate::copy::file::{CopyFile, Wanted, is_file};
 use crate::copy::finish::{InTheWay, Replacement, RoomRecord, Spot};
 use crate::copy::judge::{Changes, Verdict, judge};
 use crate::copy::options::Mode;
+use crate::copy::places::Place;
 use crate::copy::receiving::add;
 use crate::copy::source::Located;
 
@@ -69,7 +70,7 @@ impl Merge {
         shown: &RelPath,
         located: Option<Located>,
     ) -> Result<Option<Wanted>, FileError> {
-        self.rewrite.apply(&mut entry.metadata, &entry.kind);
+        self.rewrite(&mut entry);
         let old = self.look(path)?;
         if let (Mode::Cp, Some(located), Some(old)) = (self.destined.mode, &located, &old)
             && located.stamp.same_file(&old.stamp)
@@ -193,6 +194,19 @@ impl Merge {
         made.lacking.map_or(Ok(()), Err)
     }
 
+    /// A place for a file, once one is free. A batch that is full names its files; one that is not, and waits for what
+    /// can't be asked for, is named as well.
+    async fn next_place(&self, bytes: usize) -> Option<Place> {
+        let receiving = &self.receiving;
+        let mut taking = std::pin::pin!(receiving.places.take(bytes));
+        loop {
+            tokio::select! {
+                place = &mut taking => return place,
+                () = receiving.places.moved() => receiving.name_if_stuck(),
+            }
+        }
+    }
+
     /// Asks for a file; waits while too many are under way.
     fn bring(&self, wanted: Wanted) -> Result<(), ApiError> {
         let receiving = &self.receiving;
@@ -201,15 +215,15 @@ impl Merge {
             receiving.tell_file(&wanted, wanted.size);
             return Ok(());
         }
-        let place = match receiving.places.try_take() {
+        let bytes = wanted.bytes_kept();
+        let place = match receiving.places.try_take(bytes) {
             Some(place) => place,
             None => {
                 supplier.push()?;
-                // A batch that is full names its files, so some place becomes free.
-                let Some(place) = self.runtime.block_on(receiving.places.take()) else {
-                    return receiving.check();
-                };
-                place
+                match self.runtime.block_on(self.next_place(bytes)) {
+                    Some(place) => place,
+                    None => return receiving.check(),
+                }
             }
         };
         let file = CopyFile::new(receiving, wanted, place);

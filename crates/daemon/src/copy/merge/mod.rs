@@ -10,6 +10,7 @@ mod directory;
 mod extras;
 mod leaf;
 mod links;
+mod privileges;
 mod rewrite;
 
 use std::collections::HashSet;
@@ -39,6 +40,7 @@ use crate::copy::source::Located;
 use crate::errors;
 use extras::Names;
 use links::Groups;
+use privileges::drop_unasked;
 use rewrite::Rewrite;
 
 /// Directories told of beforehand as closed.
@@ -371,6 +373,19 @@ impl Merge {
             Some(placing) if !parent_is_new || path.is_root() => placing.destination.look(path, &self.look),
             _ => Ok(None),
         }
+    }
+
+    /// Makes metadata what the person asked for.
+    fn rewrite(&mut self, entry: &mut Entry) {
+        let preserve = &self.receiving.options.preserve;
+        let dropped = drop_unasked(&mut entry.metadata, &entry.kind, preserve);
+        if !dropped.is_none() {
+            self.receiving.count(|counts| {
+                counts.dropped.special_bits += dropped.special_bits;
+                counts.dropped.privileged_xattrs += dropped.privileged_xattrs;
+            });
+        }
+        self.rewrite.apply(&mut entry.metadata, &entry.kind);
     }
 
     fn told(&self, entry: &Entry, shown: &RelPath, changes: Changes, update: u8) {

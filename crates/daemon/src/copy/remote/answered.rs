@@ -17,6 +17,10 @@ use crate::copy::message::{Answer, violation};
 use crate::copy::renames::MAX_WAITING;
 use crate::lock::lock;
 
+/// Answers that were said once more and whose first ones did not come: far more than can be on the way when a connection
+/// is lost.
+const MOST_AGAIN: usize = 256 << 10;
+
 impl RemoteSupplier {
     /// Takes a sender's answers, those with contents on all cores. Blocks while the session is busy.
     pub fn answered_all(&self, answers: Vec<Answer>) -> Result<(), ApiError> {
@@ -91,8 +95,8 @@ impl RemoteSupplier {
         let mut overtaken = lock(&self.overtaken);
         match asked.as_mut().and_then(|asked| asked.remove(&answer.entry)) {
             Some(file) => {
-                if answer.is_again {
-                    overtaken.insert(answer.entry);
+                if answer.is_again && overtaken.insert(answer.entry) && overtaken.len() > MOST_AGAIN {
+                    return Err(violation("more answers said again than can have been lost"));
                 }
                 Ok(Some(file))
             }
