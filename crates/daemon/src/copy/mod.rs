@@ -59,6 +59,8 @@ mod finish;
 mod hearing;
 mod incoming;
 mod judge;
+#[cfg(test)]
+mod liar;
 mod listed;
 mod local;
 mod lookalikes;

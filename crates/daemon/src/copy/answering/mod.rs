@@ -331,3 +331,14 @@ fn together(batch: &[Ask]) -> usize {
     };
     batch.iter().take(BATCH).take_while(is_little).count().max(1)
 }
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// What keeps bases.
+    pub fn bases() -> impl FnMut(Vec<Base>) {
+        let mut kept = Bases::default();
+        move |bases| assert!(bases.into_iter().all(|base| kept.add(base)))
+    }
+}

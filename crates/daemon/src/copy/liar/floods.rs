@@ -1,0 +1,99 @@
+//! Floods: what a side keeps of messages that come faster than they are worked off, or are never worked off at all.
+
+use bytes::Bytes;
+use towpath_content::tree::Event;
+use towpath_plugins::packing;
+
+use super::super::message::{Answer, Answers, Base, Bases, Message};
+use super::{Carrier, End, Scene, Step, dir, end, leaf, one};
+
+/// Bytes of this process's memory, at most so far. Other tests run beside these: it is printed (`--nocapture`, one test at
+/// a time), and no test fails by it.
+fn peak() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+}
+
+/// A message of few bytes that takes 250 KiB once it is unpacked, of fields that nobody knows.
+fn bloated(message: Message) -> Step {
+    let mut bytes = message.into_bytes().to_vec();
+    // Field 999, a string.
+    bytes.extend_from_slice(&[0xba, 0x3e, 0x80, 0xd0, 0x0f]);
+    bytes.resize(bytes.len() + 250 * 1024, 0);
+    Step::Say(Message::Packed(packing::pack(&bytes, 1).unwrap().into()))
+}
+
+/// F4 of the reading of November 2026: 126 KB held 784 MB.
+#[test]
+fn what_is_kept_of_a_base_is_what_is_counted() {
+    let message = |entry| {
+        let base =
+            Base { entry, oid: towpath_content::Oid::of(b"x").to_bytes().to_vec().into(), ..Base::default() };
+        bloated(Message::Bases(Bases { bases: vec![base] }))
+    };
+    let mut bases = super::super::answering::tests::bases();
+    let mut weights = Vec::new();
+    for entry in 0..1000 {
+        let Step::Say(packed) = message(entry) else { unreachable!() };
+        let (Message::Bases(told), kept) = Message::read(packed.into_bytes()).unwrap() else {
+            unreachable!()
+        };
+        assert!(kept > 250 << 10, "what it is counted as: {kept}");
+        let oid = told.bases[0].oid.clone();
+        bases(told.bases);
+        weights.push(oid);
+    }
+    assert!(weights.iter().all(Bytes::is_unique), "no base keeps its message");
+}
+
+/// The sender's tree stalls the merge, and more of it comes than fits the window.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn entries_beyond_the_window_end_the_copy() {
+    let scene = Scene::new();
+    let files: Vec<Event> = (0..20_000).map(|number| leaf(&format!("{number:06}"), 1)).collect();
+    let mut steps = vec![one(&files)];
+    // One byte of descriptor in each, behind the end of the tree.
+    let Step::Say(first) = steps.remove(0) else { unreachable!() };
+    let Message::Entries(bytes) = first else { unreachable!() };
+    steps.extend(
+        (0..bytes.len())
+            .step_by(65536)
+            .map(|at| Step::Say(Message::Entries(bytes.slice(at..bytes.len().min(at + 65536))))),
+    );
+    let before = peak();
+    steps.extend((0..500_000).map(|_| Step::Say(Message::Closed(u64::MAX))));
+    let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
+    assert!(ended.result.is_err(), "{:?}", ended.result);
+    println!("entries: {} MiB more", (peak() - before) >> 20);
+}
+
+/// F5 of the same reading: 522 KB of descriptor took 1.24 GB.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deep_tree_of_long_names_takes_little_memory() {
+    let scene = Scene::new();
+    let mut deep: Vec<Event> = (0..2000).map(|_| dir(&"d".repeat(255))).collect();
+    deep.extend((0..700).flat_map(|number| [dir(&format!("{number:03}")), Event::Leave]));
+    deep.extend((0..2000).map(|_| Event::Leave));
+    let Step::Say(Message::Entries(bytes)) = one(&deep) else { unreachable!() };
+    let mut steps: Vec<Step> = (0..bytes.len())
+        .step_by(65536)
+        .map(|at| Step::Say(Message::Entries(bytes.slice(at..bytes.len().min(at + 65536)))))
+        .collect();
+    steps.push(end());
+    let before = peak();
+    let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
+    ended.assert("a tree deeper than any path", End::Complaint("a path of over"));
+    println!("names: {} MiB more", (peak() - before) >> 20);
+}
+
+/// Empty answers: two bytes each on the way, two hundred in memory.
+#[test]
+fn a_message_of_empty_parts_is_not_read() {
+    let answers = vec![Answer::default(); 100_000];
+    let bytes = Message::Answers(Answers { answers }).into_bytes();
+    assert!(bytes.len() < 256 << 10);
+    assert!(Message::from_bytes(bytes).is_err());
+    let bases = vec![Base::default(); 100_000];
+    assert!(Message::from_bytes(Message::Bases(Bases { bases }).into_bytes()).is_err());
+}

@@ -1,0 +1,450 @@
+//! What a sender may try with a receiver: each rule of `docs/formats/copy.md` ("What must be refused") that a sender can
+//! break, broken.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+use bytes::Bytes;
+use towpath_api::ErrorKind;
+use towpath_content::Oid;
+use towpath_content::tree::{Event, Kind, Xattr};
+use towpath_plugins::packing;
+
+use super::super::merge::Destined;
+use super::super::message::{
+    Answer, Answers, Asks, Base, Bases, Delta, Empty, Fatal, Finer, Message, Ready, Settled, Start,
+};
+use super::super::options::{CopyOptions, Mode};
+use super::super::patterns::Requested;
+use super::{CARRIERS, Carrier, End, Ended, Scene, Step, dir, end, entry, leaf, one, snapshot, tree};
+
+const CONTENT: &[u8] = b"bytes";
+/// The first file below the source.
+const FILE: u64 = 2;
+
+type Lie = (&'static str, Vec<Step>, End);
+
+fn hears_asks() -> Step {
+    Step::Hear(|heard| matches!(heard, Message::Asks(_)))
+}
+
+fn hears_base() -> Step {
+    Step::Hear(|heard| matches!(heard, Message::Bases(_)))
+}
+
+fn answer(entry: u64) -> Answer {
+    let oid = Oid::of(CONTENT).to_bytes().to_vec().into();
+    Answer {
+        entry,
+        oid,
+        size: CONTENT.len() as u64,
+        content: Bytes::from_static(CONTENT),
+        ..Answer::default()
+    }
+}
+
+fn says(answers: &[Answer]) -> Step {
+    Step::Say(Message::Answers(Answers { answers: answers.to_vec() }))
+}
+
+/// A file that is asked for, and what is answered.
+fn answered(answers: &[Answer]) -> Vec<Step> {
+    vec![one(&[leaf("a", 5)]), end(), hears_asks(), says(answers)]
+}
+
+fn packed(bytes: &[u8]) -> Step {
+    Step::Say(Message::Packed(packing::pack(bytes, 1).unwrap().into()))
+}
+
+fn messages() -> Vec<Lie> {
+    let unasked = "a message that a sender does not send";
+    let one_of = |name, message: Message| (name, vec![Step::Say(message)], End::Error(unasked));
+    let long = Message::Entries(vec![0; 300 << 10].into()).into_bytes();
+    let twice = packing::pack(&[0; 4096], 1).unwrap();
+    let twice = Message::Packed(twice.into()).into_bytes();
+    let inner = Message::Packed(packing::pack(&twice.repeat(9), 1).unwrap().into());
+    vec![
+        ("no message", vec![Step::Raw(b"\x0fnonsense".to_vec())], End::Error("does not understand")),
+        ("an empty message", vec![Step::Raw(Vec::new())], End::Error("an unknown message")),
+        ("an unknown message", vec![Step::Raw(vec![0x98, 6, 1])], End::Error("an unknown message")),
+        (
+            "nothing packed",
+            vec![Step::Say(Message::Packed(Bytes::from_static(b"x")))],
+            End::Error("unpacked"),
+        ),
+        ("packed beyond a message", vec![packed(&long)], End::Error("unpacked")),
+        ("packed twice", vec![Step::Say(inner)], End::Error("does not understand")),
+        one_of("asks", Message::Asks(Asks::default())),
+        one_of("considered", Message::Considered(0)),
+        one_of("settled", Message::Settled(Settled::default())),
+        one_of("bases", Message::Bases(Bases::default())),
+        one_of("finer", Message::Finer(Finer::default())),
+        one_of("carry", Message::Carry(Empty {})),
+        one_of("start", Message::Start(Start::default())),
+        one_of("ready", Message::Ready(Ready::default())),
+        one_of("more", Message::More(Bytes::new())),
+        one_of("finished", Message::Finished(Bytes::from_static(b"{}"))),
+        (
+            "an event that is none",
+            vec![Step::Say(Message::Event(Bytes::from_static(b"{")))],
+            End::Error("event"),
+        ),
+        ("hanging up", vec![one(&[]), Step::HangUp], End::Error("hung up")),
+        (
+            "too many parts",
+            vec![says(&vec![Answer::default(); 257])],
+            End::Error("a message of too many parts"),
+        ),
+    ]
+}
+
+fn entries() -> Vec<Lie> {
+    let raw = |bytes: &[u8]| Step::Say(Message::Entries(Bytes::copy_from_slice(bytes)));
+    macro_rules! vector {
+        ($name:literal) => {
+            include_bytes!(concat!("../../../../../docs/formats/vectors/tree/refused-", $name, ".tree"))
+        };
+    }
+    let of = |name, bytes: &[u8]| (name, vec![raw(bytes), end()], End::Error("does not understand"));
+    let linked = |group| {
+        let Event::Leaf(entry) = leaf("a", 5) else { unreachable!() };
+        Event::Leaf(towpath_content::tree::Entry { hard_link: Some(group), ..entry })
+    };
+    let device = Event::Leaf(entry("a", Kind::CharDevice { major: 1, minor: 3 }));
+    let temporary = vec![one(&[dir(".tow-0123456789abcdef"), leaf("x", 5), Event::Leave]), end()];
+    let mut deep = vec![];
+    (0..80).for_each(|_| deep.push(dir(&"d".repeat(255))));
+    (0..80).for_each(|_| deep.push(Event::Leave));
+    vec![
+        of("a name that leads out", vector!("dot-dot")),
+        of("names out of order", vector!("unsorted")),
+        of("more behind the end", vector!("trailing")),
+        of("a tree cut short", vector!("truncated")),
+        of("a tree without its end", vector!("end-missing")),
+        of("padding that is none", vector!("padding")),
+        ("no tree", vec![raw(&[0xff; 70_000]), end()], End::Error("does not understand")),
+        ("nothing at all", vec![end()], End::Error("does not understand")),
+        ("a file for a directory", vec![tree(&[leaf("a", 5)]), end()], End::Error("no directory")),
+        (
+            "two sources for one",
+            vec![tree(&[dir("a"), Event::Leave, dir("b"), Event::Leave]), end()],
+            End::Error("a second source"),
+        ),
+        (
+            "a closed directory that is over",
+            {
+                let closed = Step::Say(Message::Closed(0));
+                vec![one(&[]), closed, end()]
+            },
+            End::Error("a closed directory that does not come"),
+        ),
+        ("a hard link before its first name", vec![one(&[linked(99)]), end()], End::Complaint("hard link")),
+        ("a device", vec![one(&[device]), end()], End::Complaint("a device is left out")),
+        ("a temporary's name", temporary, End::Complaint("tow gives its temporaries")),
+        ("a path without end", vec![one(&deep), end()], End::Complaint("a path of over")),
+    ]
+}
+
+fn answers() -> Vec<Lie> {
+    let lie = |change: fn(&mut Answer)| {
+        let mut lie = answer(FILE);
+        change(&mut lie);
+        answered(&[lie])
+    };
+    vec![
+        ("an answer to nothing", vec![one(&[]), says(&[answer(7)])], End::Error("an answer to nothing")),
+        ("an answer for a directory", answered(&[answer(1)]), End::Error("an answer to nothing")),
+        ("an answer twice", answered(&[answer(FILE), answer(FILE)]), End::Error("an answer to nothing")),
+        ("no OID", lie(|it| it.oid = Bytes::from_static(b"no")), End::Error("does not understand")),
+        ("a time that is none", lie(|it| it.nanos = 1_000_000_000), End::Error("a time that is none")),
+        ("other bytes", lie(|it| it.content = Bytes::from_static(b"other")), End::Complaint("a: ")),
+        (
+            "more bytes than said",
+            lie(|it| it.content = Bytes::from_static(b"bytes and more")),
+            End::Complaint("a: "),
+        ),
+        ("another length", lie(|it| it.size = 9), End::Complaint("a: ")),
+        ("a delta of nothing", lie(|it| it.is_delta = true), End::Error("a delta of nothing")),
+        ("a patch of nothing", lie(|it| it.is_patch = true), End::Error("a delta of nothing")),
+        ("the same as nothing", lie(|it| it.is_same = true), End::Error("a delta of nothing")),
+        (
+            "parts of nothing",
+            lie(|it| (it.parts, it.content) = (2, Bytes::new())),
+            End::Error("a delta of nothing"),
+        ),
+        (
+            "a base that nobody named",
+            lie(|it| (it.lacks_base, it.content, it.oid) = (true, Bytes::new(), Bytes::new())),
+            End::Error("a base that nobody named is lacking"),
+        ),
+        (
+            "a file that was not there",
+            answered(&[Answer { entry: FILE, ..Answer::default() }]),
+            End::Harmless,
+        ),
+        (
+            "a delta that nobody wants",
+            vec![
+                Step::Say(Message::Delta(Delta { entry: FILE, is_last: true, ..Delta::default() })),
+                one(&[]),
+                end(),
+            ],
+            End::Harmless,
+        ),
+    ]
+}
+
+/// Lies about a changed file, whose base the receiver names on a slow network and then signs.
+fn deltas() -> Vec<Lie> {
+    let begun = |answer: Answer, rest: Vec<Step>| {
+        let mut steps = vec![one(&[leaf("old", SIZE as u64)]), end(), hears_base(), hears_asks()];
+        steps.push(says(&[Answer { entry: FILE, lacks_base: true, ..Answer::default() }]));
+        steps.extend([hears_base(), hears_asks(), says(&[answer])]);
+        steps.extend(rest);
+        steps
+    };
+    let parts = |parts| Answer { parts, size: SIZE as u64, content: Bytes::new(), ..answer(FILE) };
+    let run = |change: fn(&mut Delta)| {
+        let mut run =
+            Delta { entry: FILE, is_last: true, bytes: Bytes::from_static(b"x"), ..Delta::default() };
+        change(&mut run);
+        Step::Say(Message::Delta(run))
+    };
+    let long = |_| run(|it| (it.bytes, it.is_last) = (vec![0; 200 << 10].into(), false));
+    let twice = Answer { lacks_base: true, entry: FILE, ..Answer::default() };
+    vec![
+        ("more parts than there may be", begun(parts(17), vec![]), End::Error("parts")),
+        (
+            "literals of no outline",
+            begun(parts(1), vec![run(|it| it.is_rest = true)]),
+            End::Error("literals of no outline"),
+        ),
+        (
+            "a delta without end",
+            begun(parts(1), (0..100).map(long).collect()),
+            End::Error("longer than what it makes"),
+        ),
+        ("a base that lacks twice", begun(twice, vec![]), End::Error("a base that nobody named is lacking")),
+    ]
+}
+
+/// Bytes of a changed file.
+const SIZE: usize = 300_000;
+
+async fn tell_all(lies: Vec<Lie>, is_pull: bool) -> usize {
+    for carrier in CARRIERS {
+        for (name, steps, wanted) in &lies {
+            let mut scene = Scene::new();
+            scene.options.limit_rate = 100_000;
+            scene.file("to/old", &super::super::deltas::tests::noise(3, SIZE));
+            scene.file("beside", b"beside");
+            let before = snapshot(&scene.path("to"));
+            let ended = scene.receive(carrier, is_pull, scene.contents(), steps).await;
+            ended.assert(&format!("{name} ({carrier:?})"), *wanted);
+            if ended.result.is_err() {
+                let old = snapshot(&scene.path("to"));
+                assert_eq!(old.iter().filter(|it| before.contains(it)).count(), before.len(), "{name}");
+            }
+            assert_eq!(fs::read(scene.path("beside")).unwrap(), b"beside", "{name}");
+        }
+    }
+    lies.len()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_that_no_sender_sends_end_the_copy() {
+    assert_eq!(tell_all(messages(), true).await, 19);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn trees_that_are_none_end_the_copy_and_odd_entries_are_left_out() {
+    assert_eq!(tell_all(entries(), true).await, 15);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_that_lie_bring_nothing() {
+    assert_eq!(tell_all(answers(), true).await, 15);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deltas_that_lie_end_the_copy() {
+    assert_eq!(tell_all(deltas(), true).await, 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pusher_tells_its_receiver_no_events() {
+    let event = Step::Say(Message::Event(Bytes::from_static(b"{}")));
+    assert_eq!(
+        tell_all(vec![("an event", vec![event], End::Error("a sender does not send"))], false).await,
+        1
+    );
+}
+
+/// A destination's neighbours, and a copy to `name` beside them.
+async fn copy_beside(name: &str, paths: &[&[u8]], mode: Mode, steps: &[Step]) -> (Scene, Ended) {
+    let mut scene = Scene::new();
+    scene.options = CopyOptions { delete: mode == Mode::Sync, max_delete: Some(0), ..scene.options };
+    scene.file("at/.ssh/authorized_keys", b"mine");
+    scene.file("at/victim.conf", b"mine");
+    scene.file("at/Documents/thesis", b"mine");
+    let requested = Requested::of(paths, false).unwrap();
+    let path = scene.path("at").join(name);
+    let destined =
+        Destined { path, mode, sources: requested.sources(), contents: false, names: requested.names };
+    let ended = scene.receive(Carrier::Pipe, true, destined, steps).await;
+    (scene, ended)
+}
+
+/// F1 of the reading of November 2026: the second top-level entry was taken for the destination's directory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sender_writes_nothing_beside_the_destination() {
+    let lie = [
+        tree(&[
+            leaf("a.txt", 0),
+            dir("b.txt"),
+            dir(".ssh"),
+            leaf("authorized_keys", 0),
+            Event::Leave,
+            Event::Leaf(entry("Documents", Kind::Symlink { target: b"/".to_vec() })),
+            leaf("victim.conf", 0),
+            Event::Leave,
+        ]),
+        end(),
+    ];
+    for (paths, mode) in [
+        (&[&b"*.txt"[..]][..], Mode::Cp),
+        (&[b"*.txt"], Mode::Sync),
+        (&[b"a.txt", b"b.txt"], Mode::Cp),
+        (&[b"a.txt"], Mode::Cp),
+        (&[b"a.txt"], Mode::Sync),
+    ] {
+        let (scene, ended) = copy_beside("report.txt", paths, mode, &lie).await;
+        let at = scene.path("at");
+        for name in [".ssh/authorized_keys", "victim.conf", "Documents/thesis"] {
+            assert_eq!(fs::read(at.join(name)).unwrap(), b"mine", "{paths:?} {mode:?}: {name}");
+        }
+        let names: Vec<_> = fs::read_dir(&at).unwrap().map(|it| it.unwrap().file_name()).collect();
+        let known = [".ssh", "victim.conf", "Documents", "report.txt"];
+        let known = |name: &std::ffi::OsString| known.iter().any(|one| name == one);
+        let strange: Vec<_> = names
+            .iter()
+            .filter(|name| !known(name) && !name.to_string_lossy().starts_with(".tow-"))
+            .collect();
+        assert!(strange.is_empty(), "{paths:?} {mode:?}: {strange:?} {:?}", ended.result);
+    }
+}
+
+/// A tree `to` in which `data` has `count` files, and a sender that says `data` is something else.
+async fn replace(options: CopyOptions, told: &[Event], is_told_incomplete: bool) -> (Scene, Ended) {
+    let mut scene = Scene::new();
+    scene.options = CopyOptions { via: scene.options.via, ..options };
+    scene.file("to/keep", CONTENT);
+    (0..20).for_each(|number| drop(scene.file(&format!("to/data/{number}"), b"mine")));
+    let mut steps = vec![one(told)];
+    if is_told_incomplete {
+        steps.push(Step::Say(Message::Incomplete(Empty {})));
+    }
+    steps.push(end());
+    let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
+    (scene, ended)
+}
+
+/// F2 of the same reading: it went at once, past every limit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_in_the_way_counts_against_every_limit() {
+    let deleting = CopyOptions { delete: true, ..CopyOptions::default() };
+    let link = Event::Leaf(entry("data", Kind::Symlink { target: b"elsewhere".to_vec() }));
+    let keep = leaf("keep", 0);
+    for (what, data) in [("a file", leaf("data", 0)), ("a link", link)] {
+        let told = [data, keep.clone()];
+        for (limit, options, is_incomplete) in [
+            ("--max-delete", CopyOptions { max_delete: Some(19), ..deleting.clone() }, false),
+            ("the guard of half", deleting.clone(), false),
+            ("an incomplete source", CopyOptions { force: true, ..deleting.clone() }, true),
+        ] {
+            let (scene, ended) = replace(options, &told, is_incomplete).await;
+            let left = fs::read_dir(scene.path("to/data")).map_or(0, Iterator::count);
+            assert_eq!(left, 20, "{what}, {limit}: {:?}", ended.complaints);
+            assert!(ended.complaints.join(" ").contains("in the way"), "{limit}: {:?}", ended.complaints);
+        }
+        let allowed = CopyOptions { max_delete: Some(20), ..deleting.clone() };
+        let (scene, ended) = replace(allowed, &told, false).await;
+        assert!(!scene.path("to/data").is_dir(), "{what}: {:?}", ended.complaints);
+        assert!(scene.path("to/data").symlink_metadata().is_ok(), "{what}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_old_goes_before_what_replaces_it_is_there() {
+    // The sender names a file and brings other bytes.
+    let mut scene = Scene::new();
+    scene.options.delete = true;
+    scene.options.force = true;
+    scene.file("to/data/old", b"mine");
+    let lie = Answer { content: Bytes::from_static(b"other"), ..answer(FILE) };
+    let steps = [one(&[leaf("data", 5)]), end(), hears_asks(), says(&[lie])];
+    let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
+    ended.assert("other bytes for what is in the way", End::Complaint("data: "));
+    assert_eq!(fs::read(scene.path("to/data/old")).unwrap(), b"mine");
+    let steps = [one(&[leaf("data", 5)]), end(), hears_asks(), says(&[answer(FILE)])];
+    let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
+    ended.assert("the right bytes", End::Harmless);
+    assert_eq!(fs::read(scene.path("to/data")).unwrap(), CONTENT);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_at_the_destination_leads_nothing_out() {
+    let scene = Scene::new();
+    scene.file("outside/file", b"mine");
+    symlink(scene.path("outside"), scene.path("to/data")).unwrap();
+    let steps = [one(&[dir("data"), leaf("file", 0), Event::Leave]), end()];
+    let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
+    ended.assert("a directory where a link is", End::Harmless);
+    assert_eq!(fs::read(scene.path("outside/file")).unwrap(), b"mine");
+    assert!(scene.path("to/data").symlink_metadata().unwrap().is_dir());
+}
+
+/// F8 of the same reading.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rights_come_only_where_they_were_asked_for() {
+    let Event::Leaf(mut program) = leaf("program", 0) else { unreachable!() };
+    program.metadata.mode = 0o6755;
+    let capability = [&[1, 0, 0, 2][..], &[0; 16]].concat();
+    program.metadata.xattrs = vec![Xattr { name: b"security.capability".to_vec(), value: capability }];
+    let steps = [one(&[Event::Leaf(program)]), end()];
+    for (asked, mode) in [(false, 0o755), (true, 0o6755)] {
+        let mut scene = Scene::new();
+        scene.options.preserve.special_bits = asked;
+        let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
+        let dropped = ended.result.unwrap().dropped;
+        assert_eq!((dropped.special_bits, dropped.privileged_xattrs), (u64::from(!asked), 1));
+        let there = scene.path("to/program");
+        // Bits of an owner that could not be set are dropped in any case.
+        let got = there.metadata().unwrap().permissions().mode() & 0o7777;
+        assert!(got == mode || got == 0o755 && there.metadata().unwrap().uid() != 0, "{got:o}");
+    }
+}
+
+/// F10 of the same reading.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_error_of_a_sender_paints_nothing() {
+    let error = serde_json::json!({
+        "kind": "failed", "message": "\u{1b}]52;c;x\u{7}\u{202e}", "hint": "\u{1b}[2J\n",
+    });
+    let error = serde_json::to_vec(&error).unwrap().into();
+    let scene = Scene::new();
+    let steps = [Step::Say(Message::Fatal(Fatal { error }))];
+    let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
+    let error = ended.result.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Failed);
+    let shown = format!("{}{}", error.message, error.hint.unwrap());
+    assert!(shown.contains("\\u{1b}]52") && !shown.contains(char::is_control), "{shown}");
+    assert!(!shown.contains('\u{202e}'));
+}
+
+#[test]
+fn a_base_is_a_message_of_its_own() {
+    // What the scripts above rely on: an empty list of bases is a message too.
+    let message = Message::Bases(Bases { bases: vec![Base::default()] });
+    assert_eq!(Message::from_bytes(message.clone().into_bytes()).unwrap(), message);
+}

@@ -1,0 +1,283 @@
+//! A lying peer for copies: one end of a connection runs the real sender or receiver, the other one follows a script of
+//! messages that no honest side would send. Over a pipe, as beside ssh, and over TLS.
+//!
+//! | module | story |
+//! |---|---|
+//! | `lying_sender` | what a receiver refuses, or bears without harm |
+//! | `lying_receiver` | what a sender refuses, or bears without harm |
+//! | `floods` | how much of it either side keeps in memory |
+
+mod floods;
+mod lying_receiver;
+mod lying_sender;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use towpath_api::ApiError;
+use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata, Time};
+use towpath_link::tcp::{Listener, Timeouts, dial};
+use towpath_link::{Connection, Identity};
+use towpath_plugins::direct::{ControlReceiver, ControlSender, Peer, PeerConfig};
+
+use super::events::{CopyEvent, CopySummary};
+use super::merge::Destined;
+use super::message::Message;
+use super::options::{CopyOptions, Mode, Via};
+use super::sending::send;
+use super::side::{Side, connected, peer_config, peer_service};
+use super::source::Sources;
+use super::taking::receive;
+use super::talk::{Told, events};
+use crate::home::Home;
+use crate::service::{Options, Service};
+
+/// How long a lie may take to be found out, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What carries the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carrier {
+    Pipe,
+    Tls,
+}
+
+pub const CARRIERS: [Carrier; 2] = [Carrier::Pipe, Carrier::Tls];
+
+/// What the liar does next.
+#[derive(Clone)]
+pub enum Step {
+    /// Sends a message.
+    Say(Message),
+    /// Sends bytes as if they were a message.
+    Raw(Vec<u8>),
+    /// Waits until the other side says something of this kind.
+    Hear(fn(&Message) -> bool),
+    /// Ends its direction.
+    HangUp,
+}
+
+/// How a copy with a liar ends.
+#[derive(Debug, Clone, Copy)]
+pub enum End {
+    /// With an error that has these words.
+    Error(&'static str),
+    /// As it should, but for a file or more: with a complaint that has these words.
+    Complaint(&'static str),
+    /// As it should.
+    Harmless,
+}
+
+/// A folder with what a copy of a test needs.
+pub struct Scene {
+    folder: tempfile::TempDir,
+    pub options: CopyOptions,
+}
+
+/// What became of a copy.
+pub struct Ended {
+    pub result: Result<CopySummary, ApiError>,
+    pub complaints: Vec<String>,
+    /// What the liar waited for.
+    pub heard: Vec<Message>,
+}
+
+impl Scene {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("to")).unwrap();
+        Self { folder, options: CopyOptions { via: Via::Ssh, ..CopyOptions::default() } }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Makes a file with all that it lies in.
+    pub fn file(&self, name: &str, content: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// The real side, the events that it tells, and the liar's end.
+    async fn sides(&self, carrier: Carrier, is_started: bool) -> (Side, ControlReceiver, Told, Arc<Peer>) {
+        let service = Service::open(Home::under(&self.path("home")), Options::default()).unwrap();
+        let [near, far] = match carrier {
+            Carrier::Pipe => connected([service.identity.node_id(); 2]).await,
+            Carrier::Tls => over_tls(&service.identity).await,
+        };
+        let options = self.options.clone();
+        let (offers, peers) = peer_service(&service);
+        let peer = Peer::start(near, peer_config(&service, &options), Some(peers));
+        let liar = Peer::start(far, PeerConfig { control: true, ..PeerConfig::default() }, None);
+        let (control, inbox) = peer.control().unwrap();
+        let (events, told) = events();
+        let (takes_bases, other) = (true, "the liar".into());
+        let side = Side { service, peer, control, offers, events, options, is_started, takes_bases, other };
+        (side, inbox, told, liar)
+    }
+
+    /// A receiver of a pull or push to `destined`, and a sender that follows the script.
+    pub async fn receive(&self, carrier: Carrier, is_pull: bool, destined: Destined, lie: &[Step]) -> Ended {
+        let (side, mut inbox, told, liar) = self.sides(carrier, !is_pull).await;
+        let mut heard = Vec::new();
+        let result = {
+            let receiving = receive(&side, destined, &mut inbox, None, &[]);
+            with(receiving, tell(&liar, lie, &mut heard)).await
+        };
+        drop(side);
+        Ended { result, complaints: complaints(told).await, heard }
+    }
+
+    /// A sender of what is in `from`, by push or pull, and a receiver that follows the script.
+    pub async fn send(&self, carrier: Carrier, is_pull: bool, lie: &[Step]) -> Ended {
+        let (side, mut inbox, told, liar) = self.sides(carrier, is_pull).await;
+        let sources = Sources::open(&[self.path("from")], true, &self.options).unwrap();
+        let (_stood_in, stood) = tokio::sync::mpsc::unbounded_channel();
+        let mut heard = Vec::new();
+        let result = {
+            let sending = send(&side, sources, &mut inbox, stood);
+            with(sending, tell(&liar, lie, &mut heard)).await
+        };
+        drop(side);
+        Ended { result, complaints: complaints(told).await, heard }
+    }
+
+    /// Where a directory's contents are to go: into `to`.
+    pub fn contents(&self) -> Destined {
+        Destined { path: self.path("to"), mode: Mode::Sync, sources: 1, contents: true, names: None }
+    }
+}
+
+impl Ended {
+    /// Fails unless the copy ended so.
+    pub fn assert(&self, lie: &str, end: End) {
+        let complaints = self.complaints.join("\n");
+        match (end, &self.result) {
+            (End::Error(words), Err(error)) => {
+                assert!(error.message.contains(words), "{lie}: {}", error.message);
+            }
+            (End::Complaint(words), Ok(_)) => assert!(complaints.contains(words), "{lie}: {complaints}"),
+            (End::Harmless, Ok(_)) => assert_eq!(complaints, "", "{lie}"),
+            (end, result) => panic!("{lie}: {end:?} was expected, not {result:?}; {complaints}"),
+        }
+    }
+}
+
+/// The real side's end, which comes while the liar talks or hears; the liar never ends by itself.
+async fn with<T>(real: impl Future<Output = T>, liar: impl Future<Output = ()>) -> T {
+    let mut liar = std::pin::pin!(liar);
+    tokio::select! {
+        result = real => result,
+        () = &mut liar => panic!("the liar was through"),
+        () = tokio::time::sleep(LIMIT) => panic!("it took too long"),
+    }
+}
+
+/// Follows a script, then listens to the end.
+async fn tell(liar: &Arc<Peer>, lie: &[Step], all: &mut Vec<Message>) {
+    let (control, mut inbox) = liar.control().unwrap();
+    let mut control = Some(control);
+    for step in lie {
+        match step {
+            Step::Say(message) => say(control.as_ref(), message.clone().into_bytes()).await,
+            Step::Raw(bytes) => say(control.as_ref(), Bytes::copy_from_slice(bytes)).await,
+            Step::HangUp => drop(control.take()),
+            Step::Hear(is_it) => {
+                while let Some(heard) = inbox.next().await.map(read) {
+                    if is_it(&heard) {
+                        all.push(heard);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    while inbox.next().await.is_some() {}
+    std::future::pending().await
+}
+
+async fn say(control: Option<&ControlSender>, bytes: Bytes) {
+    // The other side may have had enough.
+    if let Some(control) = control {
+        let _ = control.send(bytes).await;
+    }
+}
+
+fn read(bytes: Bytes) -> Message {
+    Message::from_bytes(bytes).unwrap()
+}
+
+async fn complaints(told: Told) -> Vec<String> {
+    let (person, mut shown) = tokio::sync::mpsc::channel(1 << 16);
+    tokio::time::timeout(LIMIT, told.show_to(person)).await.unwrap();
+    let mut all = Vec::new();
+    while let Some(event) = shown.recv().await {
+        if let CopyEvent::Failed { path, error, .. } = event {
+            all.push(format!("{}: {error}", String::from_utf8_lossy(&path)));
+        }
+    }
+    all
+}
+
+async fn over_tls(near: &Identity) -> [Connection; 2] {
+    let far = Identity::generate().unwrap();
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), near).await.unwrap();
+    let (address, timeouts) = (listener.address().unwrap(), Timeouts::default());
+    let accepting = async { listener.accept().await.unwrap().handshake(LIMIT).await.unwrap() };
+    let dialling = async { dial(address, &far, near.node_id(), &timeouts).await.unwrap() };
+    let (near, far) = tokio::join!(accepting, dialling);
+    [near, far]
+}
+
+pub fn entry(name: &str, kind: Kind) -> Entry {
+    let metadata = Metadata { mode: 0o644, modified: Time { seconds: 9, nanos: 0 }, ..Metadata::default() };
+    Entry { name: name.as_bytes().to_vec(), kind, metadata, hard_link: None }
+}
+
+pub fn dir(name: &str) -> Event {
+    let entry = entry(name, Kind::Directory);
+    Event::Enter(Entry { metadata: Metadata { mode: 0o755, ..entry.metadata }, ..entry })
+}
+
+pub fn leaf(name: &str, size: u64) -> Event {
+    Event::Leaf(entry(name, Kind::File { size, oid: None, extents: None }))
+}
+
+/// The descriptor of these steps between the root and its end.
+pub fn tree(steps: &[Event]) -> Step {
+    let mut encoder = Encoder::new(true);
+    encoder.push(&dir("")).unwrap();
+    steps.iter().for_each(|step| encoder.push(step).unwrap());
+    encoder.push(&Event::Leave).unwrap();
+    Step::Say(Message::Entries(encoder.finish().unwrap().into()))
+}
+
+/// One directory, which is entry 1, with these steps in it: the first is entry 2.
+pub fn one(steps: &[Event]) -> Step {
+    tree(&[&[dir("src")], steps, &[Event::Leave]].concat())
+}
+
+/// What ends the tree.
+pub fn end() -> Step {
+    Step::Say(Message::Entries(Bytes::new()))
+}
+
+/// Everything below a directory, with what files hold, to see whether anything changed.
+pub fn snapshot(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut all = Vec::new();
+    for found in fs::read_dir(folder).into_iter().flatten() {
+        let path = found.unwrap().path();
+        match path.symlink_metadata().unwrap().is_dir() {
+            true => all.extend(snapshot(&path).into_iter().chain([(path, Vec::new())])),
+            false => all.push((path.clone(), fs::read(&path).unwrap_or_default())),
+        }
+    }
+    all.sort();
+    all
+}
