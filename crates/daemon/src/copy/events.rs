@@ -170,14 +170,27 @@ pub struct CopySummary {
 }
 
 /// A name or path: text, or the list of its bytes where it is not UTF-8.
-mod name {
+pub(crate) mod name {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    #[derive(Deserialize)]
+    /// How it is written.
+    #[derive(Serialize, Deserialize)]
     #[serde(untagged)]
-    enum Form {
+    pub enum Form {
+        /// UTF-8.
         Text(String),
+        /// Any bytes.
         Bytes(Vec<u8>),
+    }
+
+    impl Form {
+        /// Of a name.
+        pub fn of(name: &[u8]) -> Self {
+            match std::str::from_utf8(name) {
+                Ok(text) => Self::Text(text.to_owned()),
+                Err(_) => Self::Bytes(name.to_vec()),
+            }
+        }
     }
 
     impl From<Form> for Vec<u8> {

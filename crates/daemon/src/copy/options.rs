@@ -63,6 +63,7 @@ pub struct CopyOptions {
     pub no_search: bool,
     /// Directories that are searched too, whatever file system they are on (`--search`), as the
     /// receiving side knows them.
+    #[serde(with = "names")]
     pub search: Vec<Vec<u8>>,
     /// Runs of zeros become holes (`-S`), besides the holes that the source has.
     pub sparse: bool,
@@ -78,8 +79,10 @@ pub struct CopyOptions {
     /// (`--force`).
     pub force: bool,
     /// Filter rules in their order, one a line as `towpath_files::filter` writes them.
+    #[serde(with = "names")]
     pub filters: Vec<Vec<u8>>,
     /// Only these, below the source (`--files-from`).
+    #[serde(with = "names::option")]
     pub files_from: Option<Vec<Vec<u8>>>,
     /// What would be overwritten or removed is kept (`--backup`).
     pub backup: bool,
@@ -228,5 +231,61 @@ impl Default for CopyOptions {
             report_unchanged: false,
             without_items: false,
         }
+    }
+}
+
+/// Names and rules: text, or the list of its bytes where one is not UTF-8. Lists of files may be long.
+mod names {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::copy::events::name::Form;
+
+    pub fn serialize<S: Serializer>(names: &[Vec<u8>], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(names.iter().map(|name| Form::of(name)))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<u8>>, D::Error> {
+        let forms = Vec::<Form>::deserialize(deserializer)?;
+        Ok(forms.into_iter().map(Into::into).collect())
+    }
+
+    /// The same for a list that may be absent.
+    pub mod option {
+        use super::{Deserialize, Deserializer, Form, Serialize, Serializer};
+
+        pub fn serialize<S: Serializer>(
+            names: &Option<Vec<Vec<u8>>>,
+            serializer: S,
+        ) -> Result<S::Ok, S::Error> {
+            let forms =
+                names.as_ref().map(|names| names.iter().map(|name| Form::of(name)).collect::<Vec<_>>());
+            forms.serialize(serializer)
+        }
+
+        pub fn deserialize<'de, D: Deserializer<'de>>(
+            deserializer: D,
+        ) -> Result<Option<Vec<Vec<u8>>>, D::Error> {
+            let forms = Option::<Vec<Form>>::deserialize(deserializer)?;
+            Ok(forms.map(|forms| forms.into_iter().map(Into::into).collect()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_any_bytes_come_back_and_most_are_text() {
+        let names = vec![b"a/b".to_vec(), b"\xff".to_vec(), Vec::new()];
+        let options = CopyOptions {
+            search: names.clone(),
+            filters: names.clone(),
+            files_from: Some(names),
+            ..CopyOptions::default()
+        };
+        let json = serde_json::to_string(&options).unwrap();
+        assert!(json.contains(r#""files_from":["a/b",[255],""]"#), "{json}");
+        assert_eq!(serde_json::from_str::<CopyOptions>(&json).unwrap(), options);
     }
 }

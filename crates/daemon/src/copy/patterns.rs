@@ -5,24 +5,23 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use glob::{MatchOptions, Pattern, glob_with};
 use towpath_api::{ApiError, ErrorKind};
 use towpath_files::display_name;
+use towpath_files::filter::ShellPattern;
 
 /// Paths that one pattern may stand for.
 const MAX_MATCHES: usize = 100_000;
 
-/// A shell's: a wildcard is no slash and no dot at the front.
-const LIKE_A_SHELL: MatchOptions =
-    MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
+/// Names that are looked at for one pattern: `*/*/*` of a large disk would take long.
+const MAX_LOOKED_AT: usize = 1_000_000;
 
 /// The name of a source, as the person knows it.
 #[derive(Debug, Clone)]
 pub enum NamePattern {
     /// This very one.
     Exact(Vec<u8>),
-    /// One that a wildcard may stand for.
-    Wild(Pattern),
+    /// One that a wildcard may stand for, or that is really called like the pattern.
+    Wild(Vec<u8>, ShellPattern),
 }
 
 impl NamePattern {
@@ -30,12 +29,7 @@ impl NamePattern {
     pub fn matches(&self, name: &[u8]) -> bool {
         match self {
             Self::Exact(exact) => exact == name,
-            Self::Wild(pattern) => {
-                // The file that is really called so.
-                let is_itself = pattern.as_str().as_bytes() == name;
-                is_itself
-                    || std::str::from_utf8(name).is_ok_and(|name| pattern.matches_with(name, LIKE_A_SHELL))
-            }
+            Self::Wild(text, pattern) => text == name || pattern.matches(name),
         }
     }
 }
@@ -53,7 +47,7 @@ pub struct Requested {
 impl Requested {
     /// Of the paths as they were typed; `contents`: what is in the only one is meant.
     pub fn of(paths: &[&[u8]], contents: bool) -> Result<Self, ApiError> {
-        let is_wild = paths.iter().any(|path| pattern(path).is_some());
+        let is_wild = paths.iter().any(|path| has_wildcard(path));
         let names = if contents { None } else { Some(paths.iter().map(name).collect::<Result<_, _>>()?) };
         Ok(Self { names, paths: paths.len(), is_wild })
     }
@@ -86,13 +80,14 @@ fn name(path: &&[u8]) -> Result<NamePattern, ApiError> {
         let hint = "for what is in it, copy it alone, with '/.' at its end; else name it from the directory it lies in";
         return Err(ApiError::new(ErrorKind::Usage, message).hint(hint));
     };
-    let wild = pattern(name).and_then(|text| Pattern::new(text).ok());
-    Ok(wild.map_or_else(|| NamePattern::Exact(name.to_vec()), NamePattern::Wild))
+    Ok(match ShellPattern::new(name) {
+        Some(pattern) => NamePattern::Wild(name.to_vec(), pattern),
+        None => NamePattern::Exact(name.to_vec()),
+    })
 }
 
-/// A text with wildcards in it.
-fn pattern(path: &[u8]) -> Option<&str> {
-    std::str::from_utf8(path).ok().filter(|text| text.contains(['*', '?', '[']))
+fn has_wildcard(path: &[u8]) -> bool {
+    path.split(|&byte| byte == b'/').any(|name| ShellPattern::new(name).is_some())
 }
 
 /// A path of this side. ssh starts in the home directory, and nothing means that one.
@@ -110,22 +105,48 @@ pub fn here(path: &[u8]) -> PathBuf {
 /// What a path of this side stands for: itself if that is there, else what its wildcards match.
 pub fn expand(path: &[u8]) -> Result<Vec<PathBuf>, ApiError> {
     let literal = here(path);
-    let has_slash = path.ends_with(b"/");
-    let text = pattern(literal.as_os_str().as_bytes()).filter(|_| literal.symlink_metadata().is_err());
-    let Some(text) = text else { return Ok(vec![literal]) };
-    let bad = |why: String| ApiError::new(ErrorKind::Usage, format!("{}: {why}", display_name(path)));
-    let matches = glob_with(text, LIKE_A_SHELL).map_err(|error| bad(error.to_string()))?;
-    let mut found: Vec<PathBuf> = matches.filter_map(Result::ok).take(MAX_MATCHES + 1).collect();
+    let text = literal.as_os_str().as_bytes();
+    if !has_wildcard(text) || literal.symlink_metadata().is_ok() {
+        return Ok(vec![literal]);
+    }
+    let mut left = MAX_LOOKED_AT;
+    let mut found = vec![PathBuf::from(if text.starts_with(b"/") { "/" } else { "" })];
+    for name in text.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+        found = step(&found, name, &mut left).ok_or_else(|| {
+            let message = format!("{}: it stands for too many paths", display_name(path));
+            ApiError::new(ErrorKind::Usage, message).hint("name the directory, and use filters")
+        })?;
+    }
     if found.is_empty() {
         return Err(ApiError::new(ErrorKind::NotFound, format!("{}: nothing matches", display_name(path))));
     }
-    if found.len() > MAX_MATCHES {
-        return Err(bad("it stands for too many paths".into()).hint("name the directory, and use filters"));
-    }
-    if has_slash {
+    if path.ends_with(b"/") {
         found.iter_mut().for_each(|path| path.push(""));
     }
     Ok(found)
+}
+
+/// What is called `name` in these directories, sorted; none if that is too much to look at.
+fn step(directories: &[PathBuf], name: &[u8], left: &mut usize) -> Option<Vec<PathBuf>> {
+    let Some(pattern) = ShellPattern::new(name) else {
+        let named = directories.iter().map(|directory| directory.join(OsStr::from_bytes(name)));
+        return Some(named.filter(|path| path.symlink_metadata().is_ok()).collect());
+    };
+    let mut found = Vec::new();
+    for directory in directories {
+        let listed = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        for entry in listed.read_dir().into_iter().flatten().flatten() {
+            *left = left.checked_sub(1)?;
+            if pattern.matches(entry.file_name().as_bytes()) {
+                found.push(directory.join(entry.file_name()));
+            }
+        }
+        if found.len() > MAX_MATCHES {
+            return None;
+        }
+    }
+    found.sort();
+    Some(found)
 }
 
 #[cfg(test)]
@@ -140,6 +161,8 @@ mod tests {
         }
         std::fs::create_dir(tmp.path().join("sub")).unwrap();
         std::fs::write(tmp.path().join("sub/e.txt"), b"").unwrap();
+        // A name that is no text harms nobody.
+        std::fs::write(tmp.path().join(OsStr::from_bytes(b"\xff.bin")), b"").unwrap();
         let expand = |text: &str| {
             let found = expand(tmp.path().join(text).as_os_str().as_bytes());
             found.map(|paths| {
@@ -153,6 +176,8 @@ mod tests {
         assert_eq!(expand("c[d].log").unwrap(), ["c[d].log"], "a file that is really called so");
         assert_eq!(expand("[ab].txt").unwrap(), ["a.txt", "b.txt"]);
         assert_eq!(expand("missing").unwrap(), ["missing"], "told when it is opened");
+        assert_eq!(expand("*.bin").unwrap().len(), 1);
+        assert_eq!(expand(".h*").unwrap(), [".hidden.txt"]);
         assert_eq!(expand("*.none").unwrap_err().kind, ErrorKind::NotFound);
     }
 
@@ -187,6 +212,15 @@ mod tests {
             assert!(Requested::of(&[path], false).is_err());
             assert!(Requested::of(&[b"a", path], false).is_err());
         }
+    }
+
+    #[test]
+    fn a_pattern_looks_at_no_more_than_it_may() {
+        let tmp = tempfile::tempdir().unwrap();
+        (0..10).for_each(|number| drop(std::fs::write(tmp.path().join(format!("{number}")), b"")));
+        let here = [tmp.path().to_path_buf()];
+        assert_eq!(step(&here, b"*", &mut 10).unwrap().len(), 10);
+        assert!(step(&here, b"9*", &mut 9).is_none());
     }
 
     #[test]

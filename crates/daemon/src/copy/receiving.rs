@@ -177,6 +177,22 @@ impl Receiving {
 
     /// Moves what is at `path` out of the way, if backups are asked for; false if nothing was there.
     pub fn back_up(&self, path: &RelPath) -> Result<bool, FileError> {
+        self.back_up_by(path, |from, path, other, to| match other {
+            None => from.backup(path, to),
+            Some(other) => from.backup_into(path, other, to),
+        })
+    }
+
+    /// Keeps what is at `path`, a file that a rename is about to replace, under its backup's name as well.
+    pub fn keep(&self, path: &RelPath) -> Result<bool, FileError> {
+        self.back_up_by(path, |from, path, other, to| from.keep_as(path, other.unwrap_or(from), to))
+    }
+
+    fn back_up_by(
+        &self,
+        path: &RelPath,
+        back_up: impl FnOnce(&Destination, &RelPath, Option<&Destination>, &RelPath) -> Result<(), FileError>,
+    ) -> Result<bool, FileError> {
         if !self.options.backup {
             return Ok(false);
         }
@@ -184,13 +200,13 @@ impl Receiving {
         let name = [name, &self.options.suffix].concat();
         let destination = &self.placing()?.destination;
         let moved = match self.backups()? {
-            Backups::Beside => destination.backup(path, &parent.join(&name)?),
+            Backups::Beside => back_up(destination, path, None, &parent.join(&name)?),
             Backups::Inside(dir) => {
                 let mut to = dir.clone();
                 parent.names().try_for_each(|name| to.push(name))?;
-                destination.backup(path, &to.join(&name)?)
+                back_up(destination, path, None, &to.join(&name)?)
             }
-            Backups::Outside(other) => destination.backup_into(path, other, &parent.join(&name)?),
+            Backups::Outside(other) => back_up(destination, path, Some(other), &parent.join(&name)?),
         };
         match moved {
             Ok(()) => Ok(true),

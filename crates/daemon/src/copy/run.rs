@@ -119,6 +119,15 @@ fn local(place: Place) -> Option<PathBuf> {
     }
 }
 
+/// What of the options concerns the other side: names of this machine's directories do not.
+fn told(options: &CopyOptions, is_sender: bool) -> CopyOptions {
+    let mut told = options.clone();
+    if is_sender {
+        (told.search, told.backup_dir) = (Vec::new(), None);
+    }
+    told
+}
+
 /// The connection to the other side and all that hangs on it, at the person's side.
 struct Started {
     channel: Channel,
@@ -157,7 +166,7 @@ async fn start(
     let (race, addresses) = race(service, options.via, peers, peer.node(), config, None).await?;
     message.version = VERSION;
     message.is_cp = request.mode == Mode::Cp;
-    let json = Bytes::from(serde_json::to_vec(&options).unwrap_or_default());
+    let json = Bytes::from(serde_json::to_vec(&told(&options, message.is_sender)).unwrap_or_default());
     let (front, rest) = json.split_at(json.len() - json.len() % PART);
     message.options = Bytes::copy_from_slice(rest);
     message.addresses = addresses;
@@ -305,7 +314,9 @@ async fn finish(
             Err(started.channel.failure().await)
         }
         Err(error) => {
-            let json = serde_json::to_vec(&error).unwrap_or_default();
+            // The words are for the person, who is here; they may name what lies here.
+            let told = ApiError::new(error.kind, "the copy was given up at the other side");
+            let json = serde_json::to_vec(&told).unwrap_or_default();
             let _ =
                 started.side.control.send(Message::Fatal(Fatal { error: json.into() }).into_bytes()).await;
             started.channel.close().await;

@@ -25,7 +25,7 @@ use super::talk::{Events, events};
 use crate::service::Service;
 
 /// Bytes of all options: a list of files may be long.
-const MAX_OPTIONS: usize = 1 << 30;
+const MAX_OPTIONS: usize = 32 << 20;
 
 /// The other side of a copy, over this process's standard input and output. Ends with them.
 pub async fn serve_stdio(service: &Arc<Service>) -> Result<(), ApiError> {
@@ -65,10 +65,15 @@ async fn told_to_start(inbox: &mut ControlReceiver) -> Result<(Start, Vec<u8>), 
             Message::More(part) if options.len() + part.len() <= MAX_OPTIONS => {
                 options.extend_from_slice(&part);
             }
-            Message::More(_) => return Err(violation("more options than any copy has")),
-            Message::Start(start) => {
+            Message::Start(start) if options.len() + start.options.len() <= MAX_OPTIONS => {
                 options.extend_from_slice(&start.options);
                 return Ok((start, options));
+            }
+            Message::More(_) | Message::Start(_) => {
+                return Err(refuse(
+                    "more than 32 MiB of options",
+                    "split the list of files, and copy one after the other",
+                ));
             }
             _ => return Err(violation("something before it was told what to do")),
         }

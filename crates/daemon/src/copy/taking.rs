@@ -1,6 +1,8 @@
 //! The receiving side, from the first entry to the last sync: who brings bytes, the threads that do something
 //! about what is heard, and what is told of it at the end.
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::available_parallelism;
@@ -14,7 +16,7 @@ use towpath_content::Oid;
 use towpath_content::tree::Decoder;
 use towpath_plugins::adaptive::Adaptive;
 use towpath_plugins::direct::{ControlReceiver, ControlSender, Peer};
-use towpath_plugins::local::SOURCE as LOCAL;
+use towpath_plugins::local::{Allow, SOURCE as LOCAL};
 use towpath_plugins::{Cascade, Direct, Inspected, Local, Takeover, takeover};
 use towpath_store::Store;
 use towpath_transfer::ledger::LedgerConfig;
@@ -64,7 +66,7 @@ pub async fn receive(
         let patience = Duration::from_secs(options.timeout);
         race.stands(if patience.is_zero() { STAND_LIMIT } else { patience }).await?;
     }
-    let known = known(side, Arc::clone(&takeover));
+    let known = known(side, &destined.path, Arc::clone(&takeover));
     let adaptive = search::plugin(side, &destined.path, &known);
     let root = adaptive.clone().map_or(known, |adaptive| adaptive as Arc<dyn TransferPlugin>);
     let (session, _hints) = session(side, root);
@@ -169,11 +171,27 @@ async fn failed(threads: &mut JoinSet<Result<(), ApiError>>) -> ApiError {
 }
 
 /// Files that this machine is known to have, and for all others the way to the other side that is best.
-fn known(side: &Side, takeover: Arc<Takeover>) -> Arc<dyn TransferPlugin> {
-    let store = Arc::clone(&side.service.store) as Arc<dyn Store>;
-    // Whoever may log in here may know what is here (`docs/threat-model.md`).
-    let local = Arc::new(Local::new(store, Arc::new(|_: &Oid| true))) as Arc<dyn TransferPlugin>;
+fn known(side: &Side, destination: &Path, takeover: Arc<Takeover>) -> Arc<dyn TransferPlugin> {
+    let store = Arc::clone(&side.service.store);
+    let allow: Allow = match side.is_started {
+        // Whoever may log in here may know what is here (`docs/threat-model.md`).
+        true => Arc::new(|_| true),
+        false => {
+            let (store, inside) = (Arc::clone(&store), destination.canonicalize().ok());
+            Arc::new(
+                move |oid| matches!(store.locate(oid), Ok(Some((path, _))) if is_open(&path, inside.as_deref())),
+            )
+        }
+    };
+    let local = Arc::new(Local::new(store as Arc<dyn Store>, allow)) as Arc<dyn TransferPlugin>;
     Arc::new(Cascade::new(vec![local, takeover]))
+}
+
+/// Whether a pull may draw from a file: the copy gets the mode that the other machine says, so what only its owner may read
+/// is not for it, unless it lies in the destination itself.
+fn is_open(path: &Path, inside: Option<&Path>) -> bool {
+    inside.is_some_and(|inside| path.starts_with(inside))
+        || path.metadata().is_ok_and(|found| found.permissions().mode() & 0o044 != 0)
 }
 
 /// The session that files are fetched by.
@@ -287,6 +305,18 @@ mod tests {
     use crate::service::{Options, Service};
 
     const LIMIT: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_pull_publishes_no_file_that_is_its_owners_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, b"x").unwrap();
+        for (mode, open) in [(0o600, false), (0o700, false), (0o644, true), (0o640, true)] {
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+            assert_eq!(is_open(&file, None), open, "{mode:o}");
+            assert!(is_open(&file, Some(folder.path())));
+        }
+    }
 
     /// A receiving side with its home in `folder`, what it tells, and the sender's end of its connection.
     async fn sides(folder: &std::path::Path) -> (Side, ControlReceiver, Shown, Arc<Peer>) {

@@ -40,6 +40,7 @@ pub use error::{Fault, FilterError, Place};
 pub use list::{FileKind, RuleList};
 pub use merges::Side;
 pub use walk::Filter;
+pub use wild::ShellPattern;
 
 /// Rules of one list, or of the per-directory files that hold in one directory: a few hundred bytes
 /// of memory each.

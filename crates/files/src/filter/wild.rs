@@ -13,6 +13,27 @@ pub(super) struct Wild {
     tail: Vec<One>,
 }
 
+/// A name with a shell's wildcards, for names of any bytes: a wildcard is no dot at the front.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShellPattern {
+    wild: Wild,
+    takes_hidden: bool,
+}
+
+impl ShellPattern {
+    /// Reads a pattern of one name; `None` if it has no wildcard or is malformed, and so stands for itself alone.
+    pub fn new(pattern: &[u8]) -> Option<Self> {
+        let has_wildcard = pattern.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['));
+        let wild = Wild::new(pattern).filter(|_| has_wildcard)?;
+        Some(Self { wild, takes_hidden: pattern.starts_with(b".") })
+    }
+
+    /// Whether a name matches.
+    pub fn matches(&self, name: &[u8]) -> bool {
+        (self.takes_hidden || !name.starts_with(b".")) && self.wild.matches(name)
+    }
+}
+
 /// What takes exactly one byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum One {

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Mode, fstat, mkdirat, statat, unlinkat};
+use rustix::fs::{AtFlags, Mode, fstat, linkat, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::access::open_accessible;
@@ -29,6 +29,30 @@ impl Destination {
     /// The same to a name in another destination.
     pub fn backup_into(&self, path: &RelPath, other: &Self, to: &RelPath) -> Result<(), FileError> {
         self.move_to(path, other, to)
+    }
+
+    /// Gives the file at `path` the further name `to`, replacing what has that unless it is a directory: what takes its
+    /// place by a rename leaves no moment without either. Where there are no links it is moved, as by
+    /// [`backup`](Self::backup).
+    pub fn keep_as(&self, path: &RelPath, other: &Self, to: &RelPath) -> Result<(), FileError> {
+        if to.starts_with(path) {
+            return self.backup(path, to);
+        }
+        other.make_backup_dirs(self, path, to)?;
+        let failed = |e| FileError::new("back up", &path.below(self.path()), e);
+        let ((dir, name), (to_dir, to_name)) = (self.spot(path)?, other.spot(to)?);
+        let staging = other.staging_for(to)?;
+        let temp = staging.fresh_name();
+        let at = staging.at(&temp);
+        match linkat(&dir, name, at.dir, at.name, AtFlags::empty()) {
+            Err(Errno::NOENT) => return Err(failed(Errno::NOENT)),
+            Err(_) => return self.move_to(path, other, to),
+            Ok(()) => {}
+        }
+        let placed = place(at, At { dir: to_dir.as_fd(), name: to_name }, Overwrite::ReplaceAny);
+        // A rename onto another name of the same file leaves both.
+        let _ = staging.unlink(&temp);
+        placed.map_err(failed)
     }
 
     fn move_to(&self, path: &RelPath, other: &Self, to: &RelPath) -> Result<(), FileError> {

@@ -294,7 +294,7 @@ impl CopyFile {
         let placing = self.receiving.placing()?;
         let backup = (self.wanted.replaces && self.receiving.options.backup).then(|| {
             let (receiving, path) = (Arc::clone(&self.receiving), self.wanted.path.clone());
-            BeforeNaming::new(move || receiving.back_up(&path).map(drop))
+            BeforeNaming::new(move || receiving.keep(&path).map(drop))
         });
         let named = placing.commit(staged, &self.wanted.path, &metadata, overwrite, content, backup, note)?;
         self.receiving.named(named);
