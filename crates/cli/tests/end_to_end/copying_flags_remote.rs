@@ -253,6 +253,10 @@ fn of_what_the_sender_has_in_both_versions_only_the_difference_travels() {
     });
     let rsh = FakeRsh::new(&scene, PLAINLY);
     scene.machine().tow(words("put old")).folder(&scene.machine().path("scene")).end().with(0);
+    // A receiver may name as a base what it was sent before, and nothing else that lies here.
+    for (twin, name) in [("before", "old"), ("before2", "older")] {
+        rsh.call(twin, &format!("sync --via ssh {REMOTELY} {name} HERE:copy")).end().with(0);
+    }
     // A block of each change would be all of it.
     let line = format!("sync --json --limit-rate=1M --no-search --via ssh {REMOTELY}");
     for (twin, names, most) in [("one", "file HERE:old", 60_000), ("two", "little HERE:older", 0)] {

@@ -160,7 +160,7 @@ fn compare(seed: u64) -> Vec<String> {
     let line = line(&mut dice);
     // Otherwise more than half of a destination is not removed.
     let limit = if line.contains("--delete") { "--max-delete=1000" } else { "" };
-    let ours = scene.ours("ours", &words(&format!("sync {limit} {line}")));
+    let ours = scene.ours("ours", &words(&format!("sync -p -X {limit} {line}")));
     let theirs = scene.theirs("theirs", "rsync", &words(&format!("-rlptgoHAX {limit} {line}")));
     let mut differences = ours.differences(&theirs);
     // Backups: tow also keeps what a hard link replaces; and directories made for them have the mode

@@ -39,7 +39,7 @@ fn sync_makes_an_equal_tree(way: Way) {
         odd_tree(&tree, is_root());
         file(&tree.join("large"), 1, LARGE);
         let route = Route::new(&env, way);
-        let words = format!("sync -i --delete {SPECIALS} {via}");
+        let words = format!("sync -p -X -i --delete {SPECIALS} {via}");
         route.copy(&words, "tree/", "copy").end().with(0);
         assert_equal(&tree, &copy);
         assert_clean(&copy);
@@ -74,7 +74,7 @@ fn cp_makes_an_equal_tree(way: Way) {
         let env = TestEnvironment::new();
         odd_tree(&env.sender.path("tree"), is_root());
         let route = Route::new(&env, way);
-        let words = format!("cp {SPECIALS} {via}");
+        let words = format!("cp --preserve=all {SPECIALS} {via}");
         route.copy(&words, "tree", "copy").end().with(0);
         assert_equal(&env.sender.path("tree"), &env.receiver.path("copy"));
         fs::rename(env.receiver.path("copy"), env.receiver.path("tree")).unwrap();
@@ -104,9 +104,9 @@ fn a_user_without_rights_copies_what_is_theirs() {
         let tree = env.sender.path("tree");
         odd_tree(&tree, false);
         let route = Route::new(&env, way).without_rights();
-        route.copy("sync -i --delete --specials", "tree/", "copy").end().with(0);
+        route.copy("sync -p -X -i --delete --specials", "tree/", "copy").end().with(0);
         assert_equal(&tree, &env.receiver.path("copy"));
-        let again = route.copy("sync -i --delete --specials", "tree/", "copy").end().with(0);
+        let again = route.copy("sync -p -X -i --delete --specials", "tree/", "copy").end().with(0);
         assert_eq!(again.text(), "", "the second time changes nothing");
     }
 }

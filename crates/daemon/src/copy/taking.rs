@@ -319,7 +319,7 @@ mod tests {
     }
 
     /// A receiving side with its home in `folder`, what it tells, and the sender's end of its connection.
-    async fn sides(folder: &std::path::Path) -> (Side, ControlReceiver, Shown, Arc<Peer>) {
+    async fn sides(folder: &Path) -> (Side, ControlReceiver, Shown, Arc<Peer>) {
         let service = Service::open(Home::under(&folder.join("home")), Options::default()).unwrap();
         let [near, far] = connected([service.identity.node_id(); 2]).await;
         let options = CopyOptions { via: Via::Ssh, ..CopyOptions::default() };

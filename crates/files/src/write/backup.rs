@@ -35,13 +35,13 @@ impl Destination {
     /// place by a rename leaves no moment without either. Where there are no links it is moved, as by
     /// [`backup`](Self::backup).
     pub fn keep_as(&self, path: &RelPath, other: &Self, to: &RelPath) -> Result<(), FileError> {
-        if to.starts_with(path) {
-            return self.backup(path, to);
+        if std::ptr::eq(self, other) && to.starts_with(path) {
+            return Err(FileError::refused("back up", &path.below(self.path()), "to a name below itself"));
         }
         other.make_backup_dirs(self, path, to)?;
         let failed = |e| FileError::new("back up", &path.below(self.path()), e);
         let ((dir, name), (to_dir, to_name)) = (self.spot(path)?, other.spot(to)?);
-        let staging = other.staging_for(to)?;
+        let staging = self.staging_for(path)?;
         let temp = staging.fresh_name();
         let at = staging.at(&temp);
         match linkat(&dir, name, at.dir, at.name, AtFlags::empty()) {
