@@ -5,20 +5,24 @@
 //! bytes are exchanged. Over another limit its handshake is done all the same, so that it can be
 //! told why; such ones are few at a time and count for nothing else. Those who are there keep their
 //! places when limits shrink.
+//!
+//! Two kinds have to go when places are short, so that somebody with a ticket gets in: who says nothing, and
+//! *strangers*, who shook hands and had a right to nothing yet. Who goes for whom is decided by [`table`].
+
+mod table;
 
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
+use tokio_util::sync::CancellationToken;
 use towpath_content::NodeId;
 
-use crate::config::{Limits, Live};
+use self::table::{Knocked, Table};
+use crate::config::Live;
 use crate::lock::lock;
-
-/// Of the handshakes under way, at most one in so many may be of a peer that is turned away.
-const TURNED_AWAY_SHARE: usize = 4;
 
 /// Why a connection was not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,11 +35,13 @@ pub enum Full {
     Node,
     /// Too many that have not proved yet who they are.
     Handshakes,
+    /// Too many that had a right to nothing yet.
+    Strangers,
 }
 
 impl Full {
     /// All reasons.
-    pub const ALL: [Self; 4] = [Self::All, Self::Address, Self::Node, Self::Handshakes];
+    pub const ALL: [Self; 5] = [Self::All, Self::Address, Self::Node, Self::Handshakes, Self::Strangers];
 
     /// The name of the limit.
     pub const fn limit(self) -> &'static str {
@@ -44,6 +50,7 @@ impl Full {
             Self::Address => "connections_per_address",
             Self::Node => "connections_per_node",
             Self::Handshakes => "handshakes",
+            Self::Strangers => "strangers",
         }
     }
 
@@ -56,6 +63,7 @@ impl Full {
             Self::Address => {
                 "this service has as many connections from your address as it takes; try again later"
             }
+            Self::Strangers => "others came, and no ticket of this service was shown here; try again",
             Self::Node => "this service has as many connections from your node as it takes; try again later",
         }
     }
@@ -65,53 +73,23 @@ impl Full {
 #[derive(Debug, Default)]
 pub struct Doors {
     config: Live,
-    counts: Mutex<Counts>,
+    guests: Mutex<Guests>,
     accepted: AtomicU64,
     refused: [AtomicU64; Full::ALL.len()],
 }
 
 #[derive(Debug, Default)]
-struct Counts {
-    all: usize,
-    handshakes: usize,
-    turned_away: usize,
-    by_address: HashMap<IpAddr, usize>,
-    by_node: HashMap<NodeId, usize>,
+struct Guests {
+    table: Table,
+    /// Cancelled when one has to go.
+    lost: HashMap<u64, CancellationToken>,
 }
 
-/// What becomes of a connection that was just accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Entry {
-    LetIn,
-    /// After the handshake.
-    TurnAway(Full),
-    /// At once.
-    HangUp(Full),
-}
-
-impl Counts {
-    fn entry(&self, limits: &Limits, ip: IpAddr) -> Entry {
-        let handshakes = at_most(limits.handshakes.0);
-        if self.handshakes >= handshakes {
-            return Entry::HangUp(Full::Handshakes);
-        }
-        let here = self.by_address.get(&ip).copied().unwrap_or(0);
-        let full = if self.all >= at_most(limits.connections.0) {
-            Full::All
-        } else if here >= at_most(limits.connections_per_address.0) {
-            Full::Address
-        } else {
-            return Entry::LetIn;
-        };
-        match self.turned_away < handshakes.div_ceil(TURNED_AWAY_SHARE) {
-            true => Entry::TurnAway(full),
-            false => Entry::HangUp(full),
-        }
+impl Guests {
+    /// One has to go, if any has.
+    fn lose(&mut self, id: Option<u64>) {
+        id.and_then(|id| self.lost.remove(&id)).into_iter().for_each(|token| token.cancel());
     }
-}
-
-fn at_most(count: u64) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
 }
 
 impl Doors {
@@ -122,7 +100,7 @@ impl Doors {
 
     /// Connections now.
     pub fn connections(&self) -> u64 {
-        lock(&self.counts).all as u64
+        lock(&self.guests).table.connections() as u64
     }
 
     /// Connections that were let in so far.
@@ -130,7 +108,7 @@ impl Doors {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// Connections that were not let in so far.
+    /// Connections that were not let in so far, or had to go for others.
     pub fn refused(&self, full: Full) -> u64 {
         self.refused[full as usize].load(Ordering::Relaxed)
     }
@@ -142,60 +120,56 @@ impl Doors {
     /// A new connection from `ip`; `None` if it is to be hung up on.
     pub(crate) fn knock(self: &Arc<Self>, ip: IpAddr) -> Option<Knock> {
         let limits = &self.config.get().limits;
-        let mut counts = lock(&self.counts);
-        let turned_away = match counts.entry(limits, ip) {
-            Entry::HangUp(full) => {
+        let mut guests = lock(&self.guests);
+        match guests.table.knock(limits, ip.into(), Instant::now()) {
+            Ok(Knocked { id, full, loses }) => {
+                loses.iter().for_each(|_| self.refuse(Full::Handshakes));
+                guests.lose(loses);
+                let lost = CancellationToken::new();
+                guests.lost.insert(id, lost.clone());
+                Some(Knock { place: Place { doors: Arc::clone(self), id, lost }, full })
+            }
+            Err(full) => {
                 self.refuse(full);
-                return None;
-            }
-            Entry::TurnAway(full) => {
-                counts.turned_away += 1;
-                Some(full)
-            }
-            Entry::LetIn => {
-                counts.all += 1;
-                *counts.by_address.entry(ip).or_default() += 1;
                 None
             }
-        };
-        counts.handshakes += 1;
-        drop(counts);
-        let place = match turned_away {
-            Some(full) => Err(full),
-            None => Ok(Place { doors: Arc::clone(self), ip, node: None }),
-        };
-        Some(Knock { doors: Arc::clone(self), place: Some(place), was_turned_away: turned_away.is_some() })
+        }
     }
 }
 
-/// A connection whose handshake is under way.
+/// A connection whose handshake is under way. Its place is given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Knock {
-    doors: Arc<Doors>,
-    place: Option<Result<Place, Full>>,
-    was_turned_away: bool,
+    place: Place,
+    /// Why it is turned away, if it is.
+    full: Option<Full>,
 }
 
 impl Knock {
-    /// The handshake is done, and this is the peer: its place, or why there is none. The place of the
-    /// handshake is given back when this is dropped.
-    pub(crate) fn enter(&mut self, node: NodeId) -> Result<Place, Full> {
-        let entered = self.place.take().unwrap_or(Err(Full::All)).and_then(|place| place.of(node));
-        match &entered {
-            Ok(_) => drop(self.doors.accepted.fetch_add(1, Ordering::Relaxed)),
-            Err(full) => self.doors.refuse(*full),
-        }
-        entered
+    /// Its first byte has come.
+    pub(crate) fn spoke(&self) {
+        lock(&self.place.doors.guests).table.spoke(self.place.id);
     }
-}
 
-impl Drop for Knock {
-    fn drop(&mut self) {
-        // It locks by itself.
-        self.place = None;
-        let mut counts = lock(&self.doors.counts);
-        counts.handshakes -= 1;
-        counts.turned_away -= usize::from(self.was_turned_away);
+    /// Completes when it has to go for another.
+    pub(crate) async fn lost(&self) {
+        self.place.lost.cancelled().await;
+    }
+
+    /// The handshake is done, and this is the peer, which `is_known` if it need not show a ticket: its
+    /// place, or why there is none.
+    pub(crate) fn enter(self, node: NodeId, is_known: bool) -> Result<Place, (Full, Self)> {
+        let doors = Arc::clone(&self.place.doors);
+        match self.full.map_or_else(|| self.place.enter(node, is_known), Err) {
+            Ok(()) => {
+                doors.accepted.fetch_add(1, Ordering::Relaxed);
+                Ok(self.place)
+            }
+            Err(full) => {
+                doors.refuse(full);
+                Err((full, self))
+            }
+        }
     }
 }
 
@@ -203,41 +177,36 @@ impl Drop for Knock {
 #[derive(Debug)]
 pub(crate) struct Place {
     doors: Arc<Doors>,
-    ip: IpAddr,
-    node: Option<NodeId>,
+    id: u64,
+    lost: CancellationToken,
 }
 
 impl Place {
-    fn of(mut self, node: NodeId) -> Result<Self, Full> {
-        let limit = at_most(self.doors.config.get().limits.connections_per_node.0);
-        let mut counts = lock(&self.doors.counts);
-        let here = counts.by_node.entry(node).or_default();
-        if *here < limit {
-            *here += 1;
-            self.node = Some(node);
-        }
-        drop(counts);
-        if self.node.is_some() { Ok(self) } else { Err(Full::Node) }
+    fn enter(&self, node: NodeId, is_known: bool) -> Result<(), Full> {
+        let limits = &self.doors.config.get().limits;
+        let mut guests = lock(&self.doors.guests);
+        let loses = guests.table.enter(limits, self.id, node, is_known)?;
+        loses.iter().for_each(|_| self.doors.refuse(Full::Strangers));
+        guests.lose(loses);
+        Ok(())
+    }
+
+    /// Completes when it is lost to another.
+    pub(crate) async fn lost(&self) {
+        self.lost.cancelled().await;
+    }
+
+    /// Its peer had a right to something: it is kept. False if it is lost already.
+    pub(crate) fn keep(&self) -> bool {
+        lock(&self.doors.guests).table.know(self.id)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut counts = lock(&self.doors.counts);
-        counts.all -= 1;
-        leave(&mut counts.by_address, &self.ip);
-        if let Some(node) = &self.node {
-            leave(&mut counts.by_node, node);
-        }
-    }
-}
-
-fn leave<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(key);
-        }
+        let mut guests = lock(&self.doors.guests);
+        guests.table.leave(self.id);
+        guests.lost.remove(&self.id);
     }
 }
 
@@ -263,8 +232,13 @@ mod tests {
         (Arc::new(Doors::new(live.clone())), live)
     }
 
+    /// With a ticket.
     fn enter(doors: &Arc<Doors>, ip: IpAddr, node: u8) -> Result<Place, Full> {
-        doors.knock(ip).unwrap().enter(NodeId([node; 32]))
+        doors.knock(ip).unwrap().enter(NodeId([node; 32]), true).map_err(|(full, _)| full)
+    }
+
+    fn stranger(doors: &Arc<Doors>, ip: IpAddr, node: u8) -> Place {
+        doors.knock(ip).unwrap().enter(NodeId([node; 32]), false).unwrap()
     }
 
     #[test]
@@ -277,9 +251,9 @@ mod tests {
         assert!(enter(&doors, HERE, 4).is_ok());
         assert_eq!((doors.refused(Full::Address), doors.accepted()), (1, 5));
         drop(greedy);
-        let counts = doors.counts.lock().unwrap();
-        assert!(counts.all == 0 && counts.by_address.is_empty() && counts.by_node.is_empty());
-        assert_eq!((counts.handshakes, counts.turned_away), (0, 0), "nothing is left behind");
+        let guests = doors.guests.lock().unwrap();
+        assert_eq!((guests.table.connections(), guests.table.handshakes()), (0, 0), "nothing is left behind");
+        assert!(guests.lost.is_empty());
     }
 
     #[test]
@@ -291,14 +265,29 @@ mod tests {
         assert_eq!(doors.connections(), 2, "whoever was refused has no place");
     }
 
-    #[test]
-    fn those_who_say_nothing_take_only_the_places_of_handshakes() {
+    #[tokio::test]
+    async fn those_who_say_nothing_lose_their_places_to_others() {
         let (doors, _) = doors(limits(100, 100, 100, 4));
-        let mut silent: Vec<_> = (0..4).map(|_| doors.knock(HERE).unwrap()).collect();
-        assert!(doors.knock(THERE).is_none());
-        assert_eq!(doors.refused(Full::Handshakes), 1);
-        silent.pop();
+        let silent: Vec<_> = (0..4).map(|_| doors.knock(HERE).unwrap()).collect();
         assert!(enter(&doors, THERE, 1).is_ok());
+        silent[0].lost().await;
+        assert_eq!(doors.refused(Full::Handshakes), 1);
+        assert_eq!(silent.into_iter().filter(|knock| knock.place.lost.is_cancelled()).count(), 1);
+    }
+
+    #[tokio::test]
+    async fn strangers_lose_their_places_to_others_unless_they_show_a_ticket_in_time() {
+        let (doors, _) = doors(limits(2, 100, 100, 4));
+        let (first, second) = (stranger(&doors, HERE, 1), stranger(&doors, HERE, 2));
+        assert!(first.keep());
+        let third = enter(&doors, THERE, 3).unwrap();
+        second.lost().await;
+        assert!(!second.keep() && first.keep() && third.keep());
+        assert_eq!((doors.refused(Full::Strangers), doors.connections()), (1, 2));
+        drop(second);
+        assert_eq!(doors.connections(), 2, "its place was not given back twice");
+        let late = doors.knock(THERE).unwrap();
+        assert_eq!(late.enter(NodeId([4; 32]), true).unwrap_err().0, Full::All);
     }
 
     #[test]

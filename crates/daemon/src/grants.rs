@@ -54,6 +54,10 @@ impl Issuer for Grants {
     }
 
     fn is_allowed(&self, node: &NodeId, _oid: &Oid) -> bool {
+        self.is_known(node)
+    }
+
+    fn is_known(&self, node: &NodeId) -> bool {
         // The node's own other processes may have everything.
         *node == self.identity.node_id() || self.config.get().general.allowed_nodes.contains(node)
     }

@@ -48,7 +48,7 @@ mod boundaries;
 pub mod config;
 mod content;
 pub mod copy;
-mod doors;
+pub mod doors;
 mod ending;
 mod errors;
 pub mod get;

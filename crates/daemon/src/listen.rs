@@ -7,15 +7,19 @@ use std::time::Duration;
 
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_api::{ApiError, ErrorKind};
-use towpath_link::Identity;
 use towpath_link::tcp::{BindError, Listener, Pending, Timeouts};
+use towpath_link::{Connection, Identity};
 use towpath_plugins::direct::{Peer, PeerConfig, Service};
 
-use crate::doors::{Doors, Knock};
+use crate::doors::{Doors, Full, Knock, Place};
 use crate::shares::Shares;
 
 /// After a failed accept (out of descriptors, say).
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long a peer may be there without showing a right to anything.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// What it is told then.
+const NOTHING_SHOWN: &str = "no ticket of this service was shown for too long";
 /// How long a peer that is one too many may say what it came for.
 const LISTEN_TIME: Duration = Duration::from_millis(200);
 
@@ -74,6 +78,8 @@ pub struct Serving {
     pub config: Box<dyn Fn() -> PeerConfig + Send + Sync>,
     /// Lets them in.
     pub doors: Arc<Doors>,
+    /// How long they may be there without showing a right to anything.
+    pub patience: Duration,
 }
 
 /// Sockets to listen on: at the `addresses` that a person gave, else on every interface, at the port
@@ -179,29 +185,54 @@ async fn accept(
     }
 }
 
-async fn serve(pending: Pending, serving: Arc<Serving>, mut knock: Knock, token: CancellationToken) {
-    let connection = match pending.handshake(Timeouts::default().handshake).await {
-        Ok(connection) => connection,
-        Err(error) => return tracing::debug!(%error, "a handshake failed"),
+/// Shakes hands with one that came, unless it loses its place to another meanwhile.
+async fn shake(pending: Pending, knock: &Knock) -> Option<Connection> {
+    let limit = Timeouts::default().handshake;
+    let shaking = async {
+        pending.spoken(limit).await?;
+        knock.spoke();
+        pending.handshake(limit).await
     };
-    let config = (serving.config)();
-    match knock.enter(connection.peer) {
-        Ok(_place) => {
-            drop(knock);
+    tokio::select! {
+        shaken = shaking => shaken.inspect_err(|error| tracing::debug!(%error, "a handshake failed")).ok(),
+        () = knock.lost() => None,
+    }
+}
+
+async fn serve(pending: Pending, serving: Arc<Serving>, knock: Knock, token: CancellationToken) {
+    let Some(connection) = shake(pending, &knock).await else { return };
+    let (config, node) = ((serving.config)(), connection.peer);
+    match knock.enter(node, serving.service.knows(&node)) {
+        Ok(place) => {
             let peer = Peer::start(connection, config, Some(Arc::clone(&serving.service)));
             tokio::select! {
                 () = peer.closed() => {}
                 () = token.cancelled() => peer.close("the service is ending"),
+                why = overstayed(&place, &peer, serving.patience) => peer.close(why),
             }
-            tracing::debug!(peer = %peer.node().short(), why = peer.ended(), "connection ended");
+            tracing::debug!(peer = %node.short(), why = peer.ended(), "connection ended");
         }
-        Err(full) => {
-            tracing::info!(peer = %connection.peer.short(), limit = full.limit(), "a connection was one too many");
+        Err((full, _place)) => {
+            tracing::info!(peer = %node.short(), limit = full.limit(), "a connection was one too many");
             // Not before it has said what it came for: a connection that is closed while the peer still
             // writes is reset, and the reason is lost. Only it knows when it has said all: there is no event.
             tokio::time::sleep(LISTEN_TIME).await;
             Peer::start(connection, config, None).close(full.reason());
         }
+    }
+}
+
+/// Why a peer has to go that has shown no right to anything; never completes for one that has.
+async fn overstayed(place: &Place, peer: &Peer, patience: Duration) -> &'static str {
+    let showing = tokio::time::timeout(patience, peer.until_known());
+    let shown = tokio::select! {
+        shown = showing => shown,
+        () = place.lost() => return Full::Strangers.reason(),
+    };
+    match shown {
+        Err(_) => NOTHING_SHOWN,
+        Ok(()) if !place.keep() => Full::Strangers.reason(),
+        Ok(()) => std::future::pending().await,
     }
 }
 

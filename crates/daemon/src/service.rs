@@ -179,6 +179,7 @@ impl Service {
             service: Arc::clone(&self.peers),
             config: Box::new(config),
             doors: Arc::clone(&self.doors),
+            patience: listen::PATIENCE,
         };
         let start = async || Listening::start(sockets.await?, serving);
         let listening = self.listening.get_or_try_init(start).await?;
@@ -187,7 +188,7 @@ impl Service {
 
     fn peer_config(&self) -> PeerConfig {
         let (send_pace, traffic) = (Arc::clone(&self.send_pace), Arc::clone(&self.metrics.served));
-        PeerConfig { send_pace, traffic, ..self.bare_peer_config() }
+        PeerConfig { send_pace, traffic, from_anyone: true, ..self.bare_peer_config() }
     }
 
     /// How connections with peers behave, whoever dials.
@@ -215,6 +216,11 @@ impl Service {
         self.reconfigured.notify_one();
         self.send_pace.set(new.general.limit_rate.0);
         old.waits_for_restart(&new)
+    }
+
+    /// Who is let in.
+    pub const fn doors(&self) -> &Arc<Doors> {
+        &self.doors
     }
 
     /// What was counted so far.

@@ -8,6 +8,35 @@ pub fn has_at_most(message: &[u8], path: &[u32], most: usize) -> bool {
     count(message, path, most) <= most
 }
 
+/// What stands at the top of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Top {
+    /// One part with a number that was looked for.
+    One(u32),
+    /// None.
+    Nothing,
+    /// More than one.
+    Several,
+    /// The bytes are no message.
+    Garbage,
+}
+
+/// Which part stands at the top of a Protocol Buffers message among those with numbers up to `most`.
+/// Others are passed over, as a decoder does.
+pub fn top(message: &[u8], most: u32) -> Top {
+    let (mut rest, mut found) = (message, Top::Nothing);
+    while !rest.is_empty() {
+        let Some(field) = take_field(&mut rest) else { return Top::Garbage };
+        let number = u32::try_from(field.number).ok().filter(|number| (1..=most).contains(number));
+        found = match (found, number) {
+            (found, None) => found,
+            (Top::Nothing, Some(number)) => Top::One(number),
+            _ => return Top::Several,
+        };
+    }
+    found
+}
+
 /// How many there are, or a number above `most` as soon as there are more.
 fn count(message: &[u8], path: &[u32], most: usize) -> usize {
     let Some((number, below)) = path.split_first() else { return 1 };
@@ -94,6 +123,17 @@ mod tests {
         // The last one of a kind counts when it is decoded, but all are merged.
         let twice = [get(3), get(4)].concat();
         assert!(has_at_most(&twice, &WANTS, 7) && !has_at_most(&twice, &WANTS, 6));
+    }
+
+    #[test]
+    fn one_part_is_told_from_none_and_several() {
+        assert_eq!(top(&get(3), 20), Top::One(8));
+        assert_eq!(top(&get(3), 7), Top::Nothing, "not among those that are looked for");
+        assert_eq!(top(b"", 20), Top::Nothing);
+        assert_eq!(top(&[get(1), get(1)].concat(), 20), Top::Several);
+        // Field 99, varint 1, is passed over.
+        assert_eq!(top(&[&get(1)[..], &[0x98, 0x06, 0x01]].concat(), 20), Top::One(8));
+        assert_eq!(top(&[0x42, 0x05, 1], 20), Top::Garbage);
     }
 
     #[test]

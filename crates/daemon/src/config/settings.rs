@@ -119,12 +119,14 @@ settings! {
     struct Limits {
         /// Connections from peers at once. Each that is served costs a thread and some 2 MiB.
         live connections: Count = Count(256),
-        /// Connections at once from one address.
+        /// Connections at once from one address, which of IPv6 is a network of 2^64 (/64). All of a /48 may have four times as many.
         live connections_per_address: Count = Count(32),
         /// Connections at once from one node.
         live connections_per_node: Count = Count(32),
-        /// Connections at once whose peer has not proved yet who it is, some 100 KiB each. Further ones are hung up on.
+        /// Connections at once whose peer has not proved yet who it is, some 100 KiB each. When there are more, those that say nothing go first, and of the address that has the most.
         live handshakes: Count = Count(64),
+        /// Connections at once whose peer has shown no ticket yet, some 200 KiB each. When there are more, or no places at all, the oldest go first, of the address that has the most; all go after 30 seconds.
+        live strangers: Count = Count(32),
         /// Connections at once to the socket of the local API.
         live local_connections: Count = Count(2048),
         /// Gets and puts at once, in all. A put in parts is one from its start until it is committed or given up.

@@ -7,4 +7,6 @@ mod channel;
 #[cfg(test)]
 mod race;
 #[cfg(test)]
+mod strangers;
+#[cfg(test)]
 mod support;

@@ -10,7 +10,7 @@ use std::io;
 use bytes::Bytes;
 use thiserror::Error;
 
-use super::{Frame, FrameError, Measured, decode, measure};
+use super::{Frame, FrameError, LENGTH_LEN, Measured, decode, measure};
 use crate::connection::ReadHalf;
 use crate::tank::{Memory, Tank};
 
@@ -25,6 +25,8 @@ const LAST_RECORD: usize = 17 * 1024;
 const AROUND: usize = 256;
 /// Frames that are shorter together are copied: each holds what it lies in for as long as it is in use.
 const SHORT: usize = 192 * 1024;
+/// Of a peer that is held short: what is received at once, and the longest frame.
+const LITTLE: usize = 16 * 1024;
 
 /// The receiving half of a connection.
 pub struct FrameReader {
@@ -35,6 +37,8 @@ pub struct FrameReader {
     tank: Tank,
     memory: Memory,
     received: u64,
+    /// Memory is taken for little frames alone.
+    is_short: bool,
 }
 
 /// Why there is no next frame.
@@ -77,7 +81,14 @@ impl FrameReader {
     /// Reads frames off `stream`.
     pub fn new(stream: ReadHalf) -> Self {
         let (tank, memory) = (Tank::default(), Memory::default());
-        Self { stream, whole: Bytes::new(), tank, memory, received: 0 }
+        Self { stream, whole: Bytes::new(), tank, memory, received: 0, is_short: false }
+    }
+
+    /// From now on takes memory for frames of up to 16 KiB alone, some 70 KiB in all, or no longer:
+    /// while the peer has no claim to more. A longer frame that comes meanwhile is an error, unless it was
+    /// received together with what made this end.
+    pub const fn hold_short(&mut self, is_short: bool) {
+        self.is_short = is_short;
     }
 
     /// The next frame, or `None` after the peer finished its direction.
@@ -93,6 +104,7 @@ impl FrameReader {
                 None => continue,
                 Some(missing) => missing,
             };
+            self.check_short(missing)?;
             let wanted = self.make_room(missing);
             // What has come is in the tank, so cancelling is safe.
             let Self { stream, tank, .. } = self;
@@ -136,15 +148,27 @@ impl FrameReader {
         Ok(None)
     }
 
+    /// Refuses a frame of which `missing` bytes are still to come, if the peer may send none so long.
+    fn check_short(&self, missing: usize) -> Result<(), ReadError> {
+        let (begun, length) = (self.tank.plain().len(), self.tank.plain().len() + missing);
+        if !self.is_short || begun < LENGTH_LEN || length <= LENGTH_LEN + LITTLE {
+            return Ok(());
+        }
+        let (length, limit) = ((length - LENGTH_LEN) as u64, LITTLE as u64);
+        Err(malformed(FrameError::Oversized { length, limit }))
+    }
+
     /// Makes room for the `missing` bytes, and says how many are to be received.
     fn make_room(&mut self, missing: usize) -> usize {
         let begun = self.tank.plain().len();
-        let wanted = if begun + missing > READ { missing } else { READ };
+        let (read, least) = if self.is_short { (LITTLE, 0) } else { (READ, GULP) };
+        let wanted = if begun + missing > read { missing } else { read };
         let room = wanted + wanted / AROUND + LAST_RECORD;
         if self.tank.room() < room {
-            let fresh = self.memory.take(GULP.max(begun + self.tank.raw().len() + room));
+            let fresh = self.memory.take(least.max(begun + self.tank.raw().len() + room));
             let used = self.tank.move_to(fresh, 0);
-            if !used.is_empty() {
+            // Little memory is of no use for what follows.
+            if used.len() >= GULP {
                 self.memory.give_back(used);
             }
         }
@@ -192,6 +216,27 @@ mod tests {
         assert!(matches!(error, ReadError::Malformed { source: FrameError::Oversized { .. } }));
         assert!(reader.memory.take(0).len() <= GULP);
         assert!(reader.next().await.is_err(), "stays failed");
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_is_held_short_gets_little_memory_and_no_long_frame() {
+        let (mut near, far) = tokio::io::duplex(2 * MAX_FRAME);
+        let mut reader = FrameReader::new(Box::new(far));
+        reader.hold_short(true);
+        for _ in 0..100 {
+            near.write_all(&frame(1, &vec![5; LITTLE - 1])).await.unwrap();
+            assert_eq!(reader.next().await.unwrap().unwrap().body.len(), LITTLE - 1);
+            let tank = reader.tank.plain().len() + reader.tank.room();
+            assert!(tank <= 3 * LITTLE + LAST_RECORD, "{tank}");
+        }
+        near.write_all(&frame(1, &vec![5; LITTLE])).await.unwrap();
+        // Two pieces of it have come when it is refused; none is waited for.
+        let error = reader.next().await.unwrap_err();
+        assert!(matches!(error, ReadError::Malformed { source: FrameError::Oversized { .. } }), "{error}");
+        reader.hold_short(false);
+        assert_eq!(reader.next().await.unwrap().unwrap().body.len(), LITTLE, "no byte is lost");
+        near.write_all(&frame(1, &vec![5; MAX_FRAME - 1])).await.unwrap();
+        assert_eq!(reader.next().await.unwrap().unwrap().body.len(), MAX_FRAME - 1);
     }
 
     #[tokio::test]

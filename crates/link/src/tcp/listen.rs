@@ -124,15 +124,26 @@ impl Pending {
         self.address
     }
 
+    /// Waits for the peer's first byte, or for its leaving; at most `limit` after it was accepted.
+    pub async fn spoken(&self, limit: Duration) -> Result<(), AcceptError> {
+        let address = self.address;
+        timeout_at(self.deadline(limit), self.stream.readable())
+            .await
+            .map_err(|_| AcceptError::HandshakeTimeout { address, limit })?
+            .map_err(|source| AcceptError::Io { address, source })
+    }
+
+    /// A limit beyond what the clock can say is none; a day is long enough for that.
+    fn deadline(&self, limit: Duration) -> Instant {
+        self.accepted.checked_add(limit).unwrap_or(self.accepted + Duration::from_secs(86_400))
+    }
+
     /// Shakes hands, within `limit` of having been accepted (see [`super::Timeouts`]).
     pub async fn handshake(self, limit: Duration) -> Result<Connection, AcceptError> {
-        let address = self.address;
+        let (address, deadline) = (self.address, self.deadline(limit));
         let mut stream = self.stream;
         socket::set_up(&stream).map_err(|source| AcceptError::Io { address, source })?;
         let shaking = tls::accept(&self.config, &mut stream);
-        // A limit beyond what the clock can say is none; a day is long enough for that.
-        let deadline =
-            self.accepted.checked_add(limit).unwrap_or(self.accepted + Duration::from_secs(86_400));
         let shaken = timeout_at(deadline, shaking)
             .await
             .map_err(|_| AcceptError::HandshakeTimeout { address, limit })?

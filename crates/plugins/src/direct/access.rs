@@ -28,13 +28,14 @@ pub enum Decision {
     Refuse(&'static str),
 }
 
+/// Why nothing is served under a root that was not proved.
+pub const NOT_PROVED: &str = "the ticket is not known here or its secret was not proved";
+
 /// Judges one request.
 pub const fn decide(facts: Facts) -> Decision {
     match facts {
         Facts { node_allowed: true, .. } => Decision::Allow,
-        Facts { root_proved: false, .. } => {
-            Decision::Refuse("the ticket is not known here or its secret was not proved")
-        }
+        Facts { root_proved: false, .. } => Decision::Refuse(NOT_PROVED),
         Facts { is_root: true, .. } => Decision::Allow,
         Facts { mentioned: Some(true), .. } => Decision::Allow,
         Facts { mentioned: Some(false), .. } => Decision::Refuse("the ticket does not cover this object"),

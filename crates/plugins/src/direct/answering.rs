@@ -5,23 +5,37 @@
 //! each [`Answer::step`] looks into the store and puts out a few frames. Between steps the caller
 //! looks whether the request [is over](Answering::is_over); after the last it [ends](Answering::end)
 //! it. [`super::conversation`] does so with threads.
+//!
+//! What a peer has no right to is refused at once and nothing of it is kept; of what it has a right to, no more
+//! than [`MOST_KEPT`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use towpath_content::{NodeId, Oid, pieces};
+use towpath_transfer::Outcome;
 
-use super::answers::QuestionAnswer;
-use super::gets::{Encoder, GetAnswer};
+use super::access;
+use super::answers::{Asked, QuestionAnswer};
+use super::gets::{Encoder, GetAnswer, Wanted};
 use super::outgoing::Outgoing;
+use super::requests::oid_of;
 use super::service::{Issuer, Serving};
 use super::session::{Encoded, MAX_REQUESTS};
-use super::wire::{self, Body, Get, RequestOnly, WireWant};
+use super::wire::{self, Body, Get, MAX_WANTS, RequestOnly, WireOutcome, WireWant};
 use crate::processor::Processors;
 
-/// Wants in a `Get`.
-pub(super) const MAX_WANTS: usize = 1024;
+/// Bytes of requests under way that are kept: one of a legal length may be more, if it is the only one. What
+/// comes beyond is to be asked for later.
+pub const MOST_KEPT: usize = 1 << 20;
+/// What a request counts for beside the bytes that are kept of it.
+const OVERHEAD: usize = 512;
+/// Refusals that are worth it, of a peer that has no right to anything yet.
+pub const MOST_REFUSALS: usize = 16;
+/// When to ask again for what is too much at once.
+const KEPT_WAIT: Duration = Duration::from_millis(200);
 /// Pieces or chunks in a `Get`.
 const MAX_PIECES: u64 = 4096;
 /// Roots proved on a connection.
@@ -38,6 +52,9 @@ pub struct Answering {
     binding: [u8; 32],
     proofs: usize,
     roots: BTreeSet<Oid>,
+    /// It had a right to something.
+    is_known: bool,
+    refusals: usize,
     under_way: BTreeMap<u32, UnderWay>,
     processors: Processors,
     /// How data can be encoded.
@@ -48,6 +65,8 @@ pub struct Answering {
 struct UnderWay {
     cancelled: Arc<AtomicBool>,
     kind: Kind,
+    /// Bytes that it keeps.
+    kept: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,6 +77,16 @@ enum Kind {
     Recipe,
     /// Waits for its object, again and again.
     Follows,
+}
+
+/// What becomes of a request.
+pub enum Taken {
+    /// There is no answer to it.
+    Nothing,
+    /// It is to be answered.
+    Answer(Answer),
+    /// It is over: these are to be sent.
+    Refused([Body; 2]),
 }
 
 /// An answer that is being given.
@@ -93,6 +122,8 @@ impl Answering {
             binding,
             proofs: 0,
             roots: BTreeSet::new(),
+            is_known: false,
+            refusals: 0,
             under_way: BTreeMap::new(),
             processors,
             encoding: None,
@@ -105,23 +136,32 @@ impl Answering {
         self.encoding = Some(encoding);
     }
 
-    /// Takes a request; what has an answer comes back as one. An error is a reason to close the
-    /// connection.
-    pub fn take(&mut self, body: Body, issuer: &dyn Issuer) -> Result<Option<Answer>, String> {
+    /// Takes a request. An error is a reason to close the connection.
+    pub fn take(&mut self, body: Body, issuer: &dyn Issuer) -> Result<Taken, String> {
         match body {
-            Body::Prove(prove) => self.prove(&prove, issuer).map(|()| None),
-            Body::Get(get) => self.get(get).map(Some),
-            Body::Describe(question) => self.question(question, false).map(Some),
-            Body::Watch(question) => self.question(question, true).map(Some),
+            Body::Prove(prove) => self.prove(&prove, issuer).map(|()| Taken::Nothing),
+            Body::Get(get) => self.get(&get, issuer),
+            Body::Describe(question) => self.question(question, false, issuer),
+            Body::Watch(question) => self.question(question, true, issuer),
             Body::Cancel(cancel) => {
                 // One that has ended meanwhile needs no cancellation.
                 if let Some(state) = self.under_way.get(&cancel.request) {
                     state.cancelled.store(true, Ordering::Relaxed);
                 }
-                Ok(None)
+                Ok(Taken::Nothing)
             }
             _ => Err("sent a message that does not belong here".into()),
         }
+    }
+
+    /// Whether the peer had a right to anything: it proved a root, or is allowed something that it asked for.
+    pub const fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// Bytes that are kept of requests under way.
+    pub fn kept(&self) -> usize {
+        self.under_way.values().map(|state| state.kept).sum()
     }
 
     /// Whether nobody waits for more of a request.
@@ -158,54 +198,115 @@ impl Answering {
         let secret = issuer.secret(&root);
         if secret.is_some_and(|secret| secret.check(&proof, &self.binding, &self.node, &root)) {
             self.roots.insert(root);
+            self.is_known = true;
         }
         Ok(())
     }
 
-    fn get(&mut self, get: Get) -> Result<Answer, String> {
-        check_get(&get)?;
-        self.begin(get.request, Kind::Quick)?;
-        let is_proved = self.is_proved(&get.root);
+    fn get(&mut self, get: &Get, issuer: &dyn Issuer) -> Result<Taken, String> {
+        check_get(get)?;
+        let Ok(root) = Oid::from_bytes(&get.root) else { return self.no_oid(get.request) };
+        let is_proved = self.roots.contains(&root);
+        // Each want is judged when it is answered; here one is enough.
+        let is_allowed =
+            |want: &WireWant| name_of(want).is_some_and(|oid| issuer.is_allowed(&self.node, &oid));
+        if !is_proved && !get.wants.iter().any(is_allowed) {
+            return self.not_proved(get.request);
+        }
+        self.is_known = true;
+        let wanted = Wanted::new(root, get);
+        if !self.begin(get.request, Kind::Quick, wanted.len())? {
+            return self.refuse(get.request, &Outcome::RetryLater(KEPT_WAIT));
+        }
         let mut encodings = self.processors.encodings();
         let encoder = self.encoding.and_then(|agreed| {
             let (_, encoding) = encodings.find(|(number, _)| *number == agreed.number)?;
             Some(Encoder::new(agreed, encoding.encoder()))
         });
-        Ok(Answer::Get(GetAnswer::new(get, is_proved, encoder)))
+        Ok(Taken::Answer(Answer::Get(GetAnswer::new(wanted, is_proved, encoder))))
     }
 
-    fn question(&mut self, question: wire::Describe, watch: bool) -> Result<Answer, String> {
+    fn question(
+        &mut self,
+        question: wire::Describe,
+        watch: bool,
+        issuer: &dyn Issuer,
+    ) -> Result<Taken, String> {
         let kind = match (watch || question.follow, question.recipe || question.samples) {
             (true, _) => Kind::Follows,
             (false, true) => Kind::Recipe,
             (false, false) => Kind::Quick,
         };
-        self.begin(question.request, kind)?;
-        let is_proved = self.is_proved(&question.root);
+        let names =
+            Oid::from_bytes(&question.root).and_then(|root| Ok((root, Oid::from_bytes(&question.oid)?)));
+        let Ok((root, oid)) = names else { return self.no_oid(question.request) };
+        let is_proved = self.roots.contains(&root);
+        if !is_proved && !issuer.is_allowed(&self.node, &oid) {
+            return self.not_proved(question.request);
+        }
+        self.is_known = true;
+        if !self.begin(question.request, kind, 0)? {
+            return self.refuse(question.request, &Outcome::RetryLater(KEPT_WAIT));
+        }
         let is_busy = kind == Kind::Recipe && self.count(kind) > MAX_RECIPES;
-        Ok(Answer::Question(QuestionAnswer::new(question, watch, is_proved, is_busy)))
+        let asked = Asked { root, oid, is_proved, is_busy };
+        Ok(Taken::Answer(Answer::Question(QuestionAnswer::new(question, watch, asked))))
     }
 
-    /// Whether the secret of a root was shown before what is asked under it.
-    fn is_proved(&self, root: &[u8]) -> bool {
-        Oid::from_bytes(root).is_ok_and(|root| self.roots.contains(&root))
+    fn not_proved(&mut self, request: u32) -> Result<Taken, String> {
+        self.refuse(request, &Outcome::Refused(access::NOT_PROVED.into()))
+    }
+
+    fn no_oid(&mut self, request: u32) -> Result<Taken, String> {
+        self.refuse(request, &Outcome::Refused("asked for something that is not an OID".into()))
+    }
+
+    /// Ends a request at once. Whoever goes on to ask and has no right to anything leaves.
+    fn refuse(&mut self, request: u32, outcome: &Outcome) -> Result<Taken, String> {
+        self.check_number(request)?;
+        self.refusals += usize::from(!self.is_known);
+        if self.refusals > MOST_REFUSALS {
+            return Err("asked again and again for what it has no right to".into());
+        }
+        let outcome = Body::Outcome(WireOutcome::new(request, None, outcome));
+        Ok(Taken::Refused([outcome, Body::Done(RequestOnly { request })]))
     }
 
     fn count(&self, kind: Kind) -> usize {
         self.under_way.values().filter(|state| state.kind == kind).count()
     }
 
-    fn begin(&mut self, request: u32, kind: Kind) -> Result<(), String> {
+    /// Counts a request of which `len` bytes are kept; false if that is too much now.
+    fn begin(&mut self, request: u32, kind: Kind, len: usize) -> Result<bool, String> {
         if self.under_way.len() >= MAX_REQUESTS {
             return Err("has too many requests under way".into());
         }
-        if self.under_way.insert(request, UnderWay { cancelled: Arc::default(), kind }).is_some() {
-            return Err("used the number of a request that is under way".into());
+        self.check_number(request)?;
+        let kept = len + OVERHEAD;
+        if !self.under_way.is_empty() && self.kept() + kept > MOST_KEPT {
+            return Ok(false);
         }
+        self.under_way.insert(request, UnderWay { cancelled: Arc::default(), kind, kept });
         if self.count(Kind::Follows) > MAX_FOLLOWED {
             return Err("follows too many objects".into());
         }
-        Ok(())
+        Ok(true)
+    }
+
+    fn check_number(&self, request: u32) -> Result<(), String> {
+        match self.under_way.contains_key(&request) {
+            true => Err("used the number of a request that is under way".into()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// What a want asks for, by the name that a node may be allowed.
+fn name_of(want: &WireWant) -> Option<Oid> {
+    match oid_of(want) {
+        Ok(Some(oid)) => Some(oid),
+        Ok(None) => want.chunk[..].try_into().ok().map(Oid::Blake3),
+        Err(_) => None,
     }
 }
 
@@ -269,3 +370,6 @@ impl Answer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

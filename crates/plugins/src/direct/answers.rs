@@ -26,13 +26,22 @@ type Out<'a> = &'a mut dyn FnMut(Outgoing);
 
 /// The answer to one `Describe` or `Watch`.
 pub struct QuestionAnswer {
+    /// Without its names, which share memory with all that was received with it.
     question: wire::Describe,
+    asked: Asked,
     watch: bool,
-    /// The secret of its root was shown.
-    is_proved: bool,
-    /// Too many of its kind are under way.
-    is_busy: bool,
     stage: Stage,
+}
+
+/// What a question is about.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) root: Oid,
+    pub(super) oid: Oid,
+    /// The secret of its root was shown.
+    pub(super) is_proved: bool,
+    /// Too many of its kind are under way.
+    pub(super) is_busy: bool,
 }
 
 enum Stage {
@@ -55,8 +64,9 @@ enum Stage {
 }
 
 impl QuestionAnswer {
-    pub(super) const fn new(question: wire::Describe, watch: bool, is_proved: bool, is_busy: bool) -> Self {
-        Self { question, watch, is_proved, is_busy, stage: Stage::Begin }
+    pub(super) fn new(question: wire::Describe, watch: bool, asked: Asked) -> Self {
+        let question = wire::Describe { root: Bytes::new(), oid: Bytes::new(), ..question };
+        Self { question, asked, watch, stage: Stage::Begin }
     }
 
     pub(super) const fn request(&self) -> u32 {
@@ -64,7 +74,9 @@ impl QuestionAnswer {
     }
 
     pub(super) const fn takes_long(&self) -> bool {
-        self.watch || self.question.follow || (self.question.recipe || self.question.samples) && !self.is_busy
+        self.watch
+            || self.question.follow
+            || (self.question.recipe || self.question.samples) && !self.asked.is_busy
     }
 
     pub(super) fn step(&mut self, serving: &mut Serving, out: Out<'_>) -> Step {
@@ -94,7 +106,7 @@ impl QuestionAnswer {
 
     fn begin(&mut self, serving: &mut Serving, out: Out<'_>) -> Result<Step, Outcome> {
         let oid = self.judge(serving)?;
-        if self.is_busy {
+        if self.asked.is_busy {
             return Err(Outcome::RetryLater(RECIPE_WAIT));
         }
         if self.watch {
@@ -125,12 +137,10 @@ impl QuestionAnswer {
     }
 
     fn judge(&self, serving: &mut Serving) -> Result<Oid, Outcome> {
-        let refused = |why: &str| Outcome::Refused(why.into());
-        let root = Oid::from_bytes(&self.question.root).map_err(|_| refused("the root is not an OID"))?;
-        let oid = Oid::from_bytes(&self.question.oid).map_err(|_| refused("not an OID"))?;
-        match serving.judge(self.is_proved, &root, &oid, self.question.block) {
+        let Asked { root, oid, is_proved, .. } = self.asked;
+        match serving.judge(is_proved, &root, &oid, self.question.block) {
             Decision::Allow => Ok(oid),
-            Decision::Refuse(why) => Err(refused(why)),
+            Decision::Refuse(why) => Err(Outcome::Refused(why.into())),
         }
     }
 
@@ -251,7 +261,8 @@ impl QuestionAnswer {
         let seen = serving.store().version(&oid);
         let Ok(have) = serving.store().have(&oid) else { return Step::Over };
         if told.as_ref() != Some(&have.pieces) {
-            let bounds = have.pieces.iter().flat_map(|run| [run.start, run.end]).collect();
+            let runs = have.pieces.iter().take(wire::MAX_RANGES);
+            let bounds = runs.flat_map(|run| [run.start, run.end]).collect();
             out(Outgoing::control(Body::Have(wire::Have { request: self.question.request, bounds })));
         }
         self.stage = Stage::Watch { oid, told: Some(have.pieces) };

@@ -21,8 +21,9 @@ use super::wire::Body;
 
 /// Messages of a session that may wait for the writer task. Of a peer that answers only what it has
 /// read, there are for each request that it takes at once at most the cancellation of its
-/// predecessor, the request and its own cancellation, and in all a few proofs and answers to its pings.
-pub const QUEUE: usize = 4 * MAX_REQUESTS + MAX_ROOTS + MOST_ANSWERS as usize;
+/// predecessor, the request and its own cancellation, two that refuse one of its own, and in all a few proofs and
+/// answers to its pings.
+pub const QUEUE: usize = 6 * MAX_REQUESTS + MAX_ROOTS + MOST_ANSWERS as usize;
 
 /// Where answers to a question go.
 pub enum Answers {

@@ -14,14 +14,13 @@ use towpath_link::tcp::{Timeouts, dial_any};
 use towpath_transfer::plugin::{PathState, Pressure, Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want};
 
-use super::answering::MAX_WANTS;
 use super::callers::Answers;
 use super::dialling::{Decision, Dialling};
 use super::peer::{Peer, PeerConfig, source_name};
 use super::requests::GetRequest;
 use super::session::Question;
 use super::slots::{Slot, Slots};
-use super::wire::{Describe, oid_field};
+use super::wire::{Describe, MAX_WANTS, oid_field};
 use super::{SCHEME, Service};
 
 /// How long wants are left alone after the connection was lost.

@@ -1,6 +1,6 @@
 //! The answering half of one connection at work: [`Answering`] decides, threads answer.
 //!
-//! One thread answers a peer's requests in turn, more urgent ones first (`super::turns`), and sends
+//! One thread, from the first request on that has an answer, answers a peer's requests in turn, more urgent ones first (`super::turns`), and sends
 //! batches of frames to the writer task through a short queue, so a peer that does not read holds a few
 //! hundred kilobytes and one thread that sleeps. Each followed object takes a further thread, which waits for the store, and so does each
 //! recipe that is asked for, as it may have to be made.
@@ -8,14 +8,14 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use towpath_content::{NodeId, Oid};
 use towpath_link::{PathProbe, unsent_limit};
 
-use super::answering::{Answer, Answering, Step};
+use super::answering::{Answer, Answering, Step, Taken};
 use super::outgoing::{self, Outbox, Outgoing};
 use super::service::{Service, Serving};
 use super::session::{Encoded, MAX_REQUESTS};
@@ -33,7 +33,16 @@ const FOLLOW_TICK: Duration = Duration::from_millis(500);
 /// The answering half of one connection. Dropping it ends its threads.
 pub struct Conversation {
     talk: Arc<Talk>,
-    answers: mpsc::Sender<Asked>,
+    /// To the thread that answers, once there is one.
+    answers: OnceLock<mpsc::Sender<Asked>>,
+}
+
+/// What came of a request at once.
+pub(super) struct Heard {
+    /// Messages that end it.
+    pub(super) refusal: Option<[Body; 2]>,
+    /// The peer had a right to something, now or before.
+    pub(super) is_known: bool,
 }
 
 /// An answer that is to be given.
@@ -81,18 +90,7 @@ impl Conversation {
     ) -> Self {
         let state = Mutex::new(Answering::new(node, binding, processors));
         let talk = Arc::new(Talk { service, node, outboxes, probe, unsent: Mutex::new(None), state });
-        let (answers, inbox) = mpsc::channel(MAX_REQUESTS);
-        let server = Arc::clone(&talk);
-        tokio::task::spawn_blocking(move || {
-            let mut serving = server.serving();
-            let mut line = Line { inbox, waiting: VecDeque::new() };
-            while let Some(asked) = line.next(&server) {
-                if let Some(asked) = server.give(asked, &mut serving, |asked| line.goes_on(asked)) {
-                    line.waiting.push_front(asked);
-                }
-            }
-        });
-        Self { talk, answers }
+        Self { talk, answers: OnceLock::new() }
     }
 
     /// How data can be encoded.
@@ -101,8 +99,20 @@ impl Conversation {
     }
 
     /// Takes a request. An error is a reason to close the connection.
-    pub fn request(&self, body: Body) -> Result<(), String> {
-        let Some(answer) = self.talk.state().take(body, self.talk.service.issuer())? else { return Ok(()) };
+    pub(super) fn request(&self, body: Body) -> Result<Heard, String> {
+        let mut state = self.talk.state();
+        let taken = state.take(body, self.talk.service.issuer())?;
+        let is_known = state.is_known();
+        drop(state);
+        let refusal = match taken {
+            Taken::Nothing => None,
+            Taken::Refused(messages) => Some(messages),
+            Taken::Answer(answer) => self.answer(answer).map(|()| None)?,
+        };
+        Ok(Heard { refusal, is_known })
+    }
+
+    fn answer(&self, answer: Answer) -> Result<(), String> {
         if answer.takes_long() {
             let talk = Arc::clone(&self.talk);
             let asked = Asked { answer, turn: None };
@@ -111,8 +121,9 @@ impl Conversation {
         }
         let turns = self.talk.service.turns();
         let turn = answer.priority().map(|priority| turns.enter(self.talk.node, priority));
+        let answers = self.answers.get_or_init(|| self.talk.answer_in_turn());
         // There is room: no more requests are under way than the queue holds.
-        self.answers.try_send(Asked { answer, turn }).map_err(|_| "the service is shutting down".to_owned())
+        answers.try_send(Asked { answer, turn }).map_err(|_| "the service is shutting down".to_owned())
     }
 }
 
@@ -125,6 +136,22 @@ impl Drop for Conversation {
 impl Talk {
     fn state(&self) -> MutexGuard<'_, Answering> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the thread that gives the answers it is sent, until nobody sends more.
+    fn answer_in_turn(self: &Arc<Self>) -> mpsc::Sender<Asked> {
+        let (answers, inbox) = mpsc::channel(MAX_REQUESTS);
+        let talk = Arc::clone(self);
+        tokio::task::spawn_blocking(move || {
+            let mut serving = talk.serving();
+            let mut line = Line { inbox, waiting: VecDeque::new() };
+            while let Some(asked) = line.next(&talk) {
+                if let Some(asked) = talk.give(asked, &mut serving, |asked| line.goes_on(asked)) {
+                    line.waiting.push_front(asked);
+                }
+            }
+        });
+        answers
     }
 
     fn serving(&self) -> Serving {

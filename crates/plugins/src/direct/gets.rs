@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use bytes::{Buf, Bytes};
+use prost::Message;
 use towpath_content::Oid;
 use towpath_content::pieces::MIN_LOG2;
 use towpath_store::{Descriptors, Store, StoreError};
@@ -18,13 +19,22 @@ use super::session::Encoded;
 use super::wire::{self, Body, DataHeader, Get, ProofOf, WireOutcome, WireWant};
 use crate::processor::{Encode, Object};
 
+/// What a `Get` asks for, in memory of its own and as short as on the wire.
+pub(super) struct Wanted {
+    request: u32,
+    root: Oid,
+    priority: i8,
+    /// Those that are still to be answered, each behind its length.
+    wants: Bytes,
+}
+
 /// The answer to one `Get`, want by want.
 pub struct GetAnswer {
-    get: Get,
+    wanted: Wanted,
     /// The secret of its root was shown.
     is_proved: bool,
-    /// The want at which it is.
-    want: usize,
+    /// The number of the want at which it is.
+    want: u32,
     /// What is left of that want, once it was judged.
     run: Option<Run>,
     /// The bytes of a piece, run or chunk that are still to be sent.
@@ -54,17 +64,39 @@ struct Run {
     seen: Option<Seen>,
 }
 
+impl Wanted {
+    /// Keeps nothing of `get`, which shares its memory with all that was received with it.
+    pub(super) fn new(root: Oid, get: &Get) -> Self {
+        let mut wants = Vec::with_capacity(get.wants.iter().map(Message::encoded_len).sum::<usize>() + 256);
+        for want in &get.wants {
+            wants.extend_from_slice(&want.encode_length_delimited_to_vec());
+        }
+        wants.shrink_to_fit();
+        Self { request: get.request, root, priority: get.priority(), wants: wants.into() }
+    }
+
+    /// Bytes that it keeps.
+    pub(super) const fn len(&self) -> usize {
+        self.wants.len()
+    }
+
+    fn next(&mut self) -> Option<WireWant> {
+        // It was encoded here, so it can be decoded.
+        self.wants.has_remaining().then(|| WireWant::decode_length_delimited(&mut self.wants).ok()).flatten()
+    }
+}
+
 impl GetAnswer {
-    pub(super) fn new(get: Get, is_proved: bool, encoder: Option<Encoder>) -> Self {
-        Self { get, is_proved, want: 0, run: None, rest: None, encoder }
+    pub(super) const fn new(wanted: Wanted, is_proved: bool, encoder: Option<Encoder>) -> Self {
+        Self { wanted, is_proved, want: 0, run: None, rest: None, encoder }
     }
 
     pub(super) const fn request(&self) -> u32 {
-        self.get.request
+        self.wanted.request
     }
 
     pub(super) const fn priority(&self) -> i8 {
-        self.get.priority()
+        self.wanted.priority
     }
 
     pub(super) fn step(&mut self, serving: &mut Serving, out: &mut dyn FnMut(Outgoing)) -> Step {
@@ -72,15 +104,15 @@ impl GetAnswer {
             self.send_part(serving.sending(), rest, out);
             return Step::More;
         }
-        if self.want >= self.get.wants.len() {
-            return Step::Over;
-        }
         let served = match self.run.take() {
-            None => self.begin(serving, out),
             Some(run) => self.serve_piece(serving, run, out),
+            None => match self.wanted.next() {
+                Some(want) => self.begin(serving, &want, out),
+                None => return Step::Over,
+            },
         };
         if let Err(outcome) = &served {
-            let outcome = WireOutcome::new(self.get.request, Some(self.want as u32), outcome);
+            let outcome = WireOutcome::new(self.request(), Some(self.want), outcome);
             out(Outgoing::control(Body::Outcome(outcome)));
         }
         self.run = served.unwrap_or(None).filter(|run| !run.left.is_empty());
@@ -94,14 +126,13 @@ impl GetAnswer {
     fn begin(
         &mut self,
         serving: &mut Serving,
+        want: &WireWant,
         out: &mut dyn FnMut(Outgoing),
     ) -> Result<Option<Run>, Outcome> {
-        let want = &self.get.wants[self.want];
-        let root = Oid::from_bytes(&self.get.root).map_err(|_| refused("the root is not an OID"))?;
         let Some(oid) = oid_of(want).map_err(|_| refused("not an OID"))? else {
-            return self.serve_chunk(serving, out).map(|()| None);
+            return self.serve_chunk(serving, &want.chunk, out).map(|()| None);
         };
-        if let Decision::Refuse(why) = serving.judge(self.is_proved, &root, &oid, want.block) {
+        if let Decision::Refuse(why) = serving.judge(self.is_proved, &self.wanted.root, &oid, want.block) {
             return Err(refused(why));
         }
         let all = pieces(want).map_err(|error| serving.outcome_of_put(&oid, &error))?;
@@ -109,9 +140,8 @@ impl GetAnswer {
         if let Some(seen) = &seen {
             serving.processors().admit(&seen.object(&oid))?;
         }
-        if let Some(offset) = want.offset {
-            let span = offset..offset.saturating_add(want.len.into());
-            return self.serve_span(serving, &oid, span, seen.as_ref(), out).map(|()| None);
+        if want.offset.is_some() {
+            return self.serve_span(serving, &oid, want, seen.as_ref(), out).map(|()| None);
         }
         Ok(Some(Run { oid, left: all.clone(), all, seen }))
     }
@@ -155,7 +185,7 @@ impl GetAnswer {
     }
 
     fn header(&self, serving: &mut Serving, piece: u32) -> DataHeader {
-        let (request, want) = (self.get.request, self.want as u32);
+        let (request, want) = (self.request(), self.want);
         let suggested = serving.sending().suggested();
         DataHeader { request, want, piece, offset: 0, suggested, zeros: false, encoding: 0 }
     }
@@ -168,7 +198,7 @@ impl GetAnswer {
     ) -> Result<(), StoreError> {
         if let Descriptors::Proof(nodes) = store.get_descriptors(&run.oid, run.all.clone())? {
             let (first, count) = (run.all.start, run.all.end - run.all.start);
-            let (request, want) = (self.get.request, Some(self.want as u32));
+            let (request, want) = (self.request(), Some(self.want));
             out(Outgoing::control(Body::Proof(ProofOf { request, want, first, count, nodes: nodes.into() })));
         }
         Ok(())
@@ -198,14 +228,15 @@ impl GetAnswer {
         &mut self,
         serving: &mut Serving,
         oid: &Oid,
-        span: Range<u64>,
+        want: &WireWant,
         seen: Option<&Seen>,
         out: &mut dyn FnMut(Outgoing),
     ) -> Result<(), Outcome> {
         if oid.is_live() {
             return Err(refused("runs of bytes are of complete objects"));
         }
-        let (mut buffer, start) = (serving.buffers().take(), span.start);
+        let start = want.offset.unwrap_or(0);
+        let (mut buffer, span) = (serving.buffers().take(), start..start.saturating_add(want.len.into()));
         let read = serving.store().read_span(oid, span, &mut buffer);
         read.map_err(|error| serving.outcome_of_put(oid, &error))?;
         if let Some(seen) = seen.filter(|seen| !seen.is_tree) {
@@ -213,11 +244,11 @@ impl GetAnswer {
         }
         let header = self.header(serving, 0);
         let is_zero = are_zeros(&buffer);
-        let basis = self.get.wants[self.want].basis.as_ref().filter(|_| !is_zero);
+        let basis = want.basis.as_ref().filter(|_| !is_zero);
         let delta = basis.and_then(|basis| serving.delta(basis, &buffer));
         let bytes = serving.buffers().lend(buffer, 0);
         if let Some((bytes, packed)) = delta {
-            let (request, want) = (self.get.request, self.want as u32);
+            let (request, want) = (self.request(), self.want);
             out(Outgoing::control(Body::Delta(wire::Delta { request, want, bytes, packed })));
             return Ok(());
         }
@@ -230,9 +261,13 @@ impl GetAnswer {
 
     /// Chunks are named by hash alone, so only nodes may ask for them that are allowed an object of
     /// these very bytes.
-    fn serve_chunk(&mut self, serving: &mut Serving, out: &mut dyn FnMut(Outgoing)) -> Result<(), Outcome> {
-        let chunk = &self.get.wants[self.want].chunk;
-        let hash: [u8; 32] = chunk[..].try_into().map_err(|_| refused("not a chunk's hash"))?;
+    fn serve_chunk(
+        &mut self,
+        serving: &mut Serving,
+        chunk: &[u8],
+        out: &mut dyn FnMut(Outgoing),
+    ) -> Result<(), Outcome> {
+        let hash: [u8; 32] = chunk.try_into().map_err(|_| refused("not a chunk's hash"))?;
         if !serving.is_allowed(&Oid::Blake3(hash)) {
             return Err(refused("chunks are for allowed nodes"));
         }

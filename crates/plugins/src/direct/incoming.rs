@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use towpath_content::live::Statement;
-use towpath_content::pieces::Layout;
+use towpath_content::pieces::{Layout, VALUE_LEN};
 use towpath_content::recipe::{MAX_NODE_LEN, MAX_ROOT_LEN};
 use towpath_link::Frame;
 use towpath_transfer::{Description, Proof};
@@ -73,10 +73,10 @@ impl Decoder {
     }
 
     fn message(&mut self, body: Bytes) -> Result<Incoming, String> {
-        let body = Body::from_frame(body).map_err(|error| format!("sent a message that {error}"))?;
-        if !self.greeted && !matches!(body, Body::Hello(_) | Body::Goodbye(_)) {
+        if !self.greeted && !wire::may_come_first(&body) {
             return Err(NO_HELLO.into());
         }
+        let body = Body::from_frame(body).map_err(|error| format!("sent a message that {error}"))?;
         self.greeted = true;
         match body {
             Body::Hello(hello) => {
@@ -89,7 +89,7 @@ impl Decoder {
             }
             Body::Description(description) => object(&description),
             Body::Stated(stated) => statement(&stated),
-            Body::Proof(proof) if proof.want.is_none() => values(proof),
+            Body::Proof(proof) => self::proof(proof),
             Body::Have(have) => ranges(&have),
             Body::Recipe(part) => recipe(part),
             body => Ok(Incoming::Message(body)),
@@ -160,9 +160,18 @@ fn statement(stated: &wire::Stated) -> Result<Incoming, String> {
     Ok(Incoming::Answer(stated.request, Description::Live { statement, signature }))
 }
 
-fn values(proof: wire::ProofOf) -> Result<Incoming, String> {
+fn proof(proof: wire::ProofOf) -> Result<Incoming, String> {
+    let most = proof.count.saturating_add(wire::MAX_BESIDE as u64).saturating_mul(VALUE_LEN as u64);
+    if proof.nodes.len() as u64 > most {
+        return Err("sent a proof that is too long for its pieces".into());
+    }
+    // It is kept until the data have come, and was received with much else.
+    let nodes = Bytes::copy_from_slice(&proof.nodes);
+    if proof.want.is_some() {
+        return Ok(Incoming::Message(Body::Proof(wire::ProofOf { nodes, ..proof })));
+    }
     let end = proof.first.checked_add(proof.count).ok_or("sent a proof of impossible pieces")?;
-    let answer = Description::Proof(Proof { run: proof.first..end, nodes: proof.nodes });
+    let answer = Description::Proof(Proof { run: proof.first..end, nodes });
     Ok(Incoming::Answer(proof.request, answer))
 }
 

@@ -71,6 +71,8 @@ pub struct PeerConfig {
     pub processors: Processors,
     /// How urgent what this side asks for is among all that its node asks of the peer. Default 0.
     pub priority: i8,
+    /// Anybody may be the peer: until it has a right to something it is given little memory. Default: no.
+    pub from_anyone: bool,
 }
 
 impl Default for PeerConfig {
@@ -87,6 +89,7 @@ impl Default for PeerConfig {
             wishes: Vec::new(),
             processors: Processors::default(),
             priority: 0,
+            from_anyone: false,
         }
     }
 }
@@ -121,6 +124,8 @@ pub(super) struct Shared {
     pub(super) traffic: Arc<Traffic>,
     /// Cancelled once the peer's hello has come.
     pub(super) greeted: CancellationToken,
+    /// Cancelled once the peer had a right to something, or from the beginning if it need not have.
+    pub(super) known: CancellationToken,
     /// Cancelled once the round trip of a connection is known of which the kernel does not tell it.
     pub(super) measured: CancellationToken,
     /// The control stream, if this side has one.
@@ -180,7 +185,7 @@ impl Peer {
         let (node, binding, probe) = (connection.peer, connection.binding, connection.info.clone());
         let proof = connection.proof;
         let (reader, writer) = connection.split();
-        let [token, greeted, measured] = std::array::from_fn(|_| CancellationToken::new());
+        let [token, greeted, measured, known] = std::array::from_fn(|_| CancellationToken::new());
         let (outbox, outgoing) = mpsc::channel(OUT_QUEUE);
         let (answers_in, answers) = mpsc::channel(OUT_QUEUE);
         let (urgent_in, urgent) = mpsc::unbounded_channel();
@@ -189,6 +194,9 @@ impl Peer {
         let (messages_in, messages) = mpsc::channel(callers::QUEUE);
         let callers = Mutex::new(Callers::new(session, messages_in));
         let (stream, control) = config.control.then(|| control::Stream::new(urgent_in)).unzip();
+        if !config.from_anyone || service.as_ref().is_some_and(|service| service.knows(&node)) {
+            known.cancel();
+        }
         let PeerConfig { send_pace: pace, receive_pace, traffic, processors, .. } = config;
         let shared = Arc::new(Shared {
             node,
@@ -197,6 +205,7 @@ impl Peer {
             receive_pace,
             traffic,
             greeted,
+            known,
             measured,
             control: stream,
         });
@@ -295,6 +304,12 @@ impl Peer {
     /// As [`Self::closed`], for whoever waits without keeping the connection.
     pub fn until_closed(&self) -> impl Future<Output = ()> + Send + use<> {
         self.shared.token.clone().cancelled_owned()
+    }
+
+    /// Completes when the peer had a right to something: it proved a root, or was allowed what it asked for. At once
+    /// unless anybody may be the peer ([`PeerConfig::from_anyone`]).
+    pub fn until_known(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.shared.known.clone().cancelled_owned()
     }
 
     /// Waits for the peer's hello: only then has it accepted the connection. False if the

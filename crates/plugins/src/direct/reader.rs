@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use towpath_link::{Frame, FrameReader};
 
 use super::callers::{Act, Later};
-use super::conversation::Conversation;
+use super::conversation::{Conversation, Heard};
 use super::incoming::{Decoder, Incoming};
 use super::peer::Shared;
 use super::session::Encoded;
-use super::wire;
+use super::wire::{self, Body};
 use crate::processor::Processors;
 
 /// Runs until the connection ends, and every request with it.
@@ -27,6 +27,7 @@ pub(super) async fn read_frames(
 ) {
     let (decoder, acts) = (Decoder::new(processors), Vec::new());
     let part = shared.with(|session| session.liveness().part());
+    reader.hold_short(!shared.known.is_cancelled());
     let mut inbound = Inbound { shared: Arc::clone(&shared), conversation, decoder, acts, part };
     let result = tokio::select! {
         result = inbound.run(&mut reader) => result,
@@ -71,6 +72,7 @@ impl Inbound {
                 self.perform(later).await?;
             }
             self.acts = acts;
+            reader.hold_short(!self.shared.known.is_cancelled());
         }
     }
 
@@ -114,8 +116,20 @@ impl Inbound {
             Later::Tell(to, ranges) => drop(to.send(ranges).await),
             Later::Greeted { control, encoding } => self.greeted(control, encoding),
             Later::Measured => self.shared.measured.cancel(),
-            Later::Request(body) => self.conversation.as_ref().map_or(Ok(()), |c| c.request(body))?,
+            Later::Request(body) => self.request(body)?,
             Later::Control(body) => self.shared.control.as_ref().map_or(Ok(()), |s| s.take(body))?,
+        }
+        Ok(())
+    }
+
+    fn request(&self, body: Body) -> Result<(), String> {
+        let Some(conversation) = &self.conversation else { return Ok(()) };
+        let Heard { refusal, is_known } = conversation.request(body)?;
+        if let Some(messages) = refusal {
+            self.shared.change(|callers| callers.session().refuse(messages));
+        }
+        if is_known {
+            self.shared.known.cancel();
         }
         Ok(())
     }

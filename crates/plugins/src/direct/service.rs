@@ -40,6 +40,10 @@ pub trait Issuer: Send + Sync {
     fn secret(&self, root: &Oid) -> Option<Secret>;
     /// Whether a node may fetch this very object, by configuration or by an operation under way.
     fn is_allowed(&self, node: &NodeId, oid: &Oid) -> bool;
+    /// Whether a node may have anything without a ticket, by configuration: one that may is not asked for one.
+    fn is_known(&self, _node: &NodeId) -> bool {
+        false
+    }
     /// Signs with the node's key.
     fn sign(&self, message: &[u8]) -> [u8; 64];
 }
@@ -74,6 +78,11 @@ impl Service {
     fn recipe(&self, oid: &Oid) -> Result<Arc<dyn RecipeNodes>, Outcome> {
         let _permit = self.recipes.try_acquire().map_err(|_| Outcome::RetryLater(RECIPE_WAIT))?;
         self.store.recipe(oid).map_err(|error| outcome_of(&error))
+    }
+
+    /// Whether a node may have anything without a ticket.
+    pub fn knows(&self, node: &NodeId) -> bool {
+        self.issuer.is_known(node)
     }
 
     pub(super) const fn turns(&self) -> &Arc<Turns> {

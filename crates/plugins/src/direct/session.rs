@@ -235,6 +235,13 @@ impl Session {
         number
     }
 
+    /// Ends a request of the peer at once, by these messages.
+    pub fn refuse(&mut self, messages: [Body; 2]) {
+        if self.end.is_none() {
+            self.effects.extend(messages.map(Effect::Send));
+        }
+    }
+
     /// Puts a question, now or once the peer's limit allows it; returns the request's number.
     pub fn ask(&mut self, question: Question) -> u32 {
         let request = self.number();

@@ -1,7 +1,9 @@
 //! The protocol's messages and their bytes (`docs/formats/protocol.md`).
 
 mod data;
+mod limits;
 mod meaning;
+mod words;
 
 use bytes::Bytes;
 use prost::Message;
@@ -9,6 +11,8 @@ use towpath_content::codec::invalid;
 use towpath_content::{DecodeError, Oid};
 
 pub use data::{DATA_HEADER, DataHeader, MAX_PAYLOAD, split_len, with_len};
+pub use limits::may_come_first;
+pub use words::printable;
 
 /// Frame kind of [`Control`] messages.
 pub const CONTROL: u8 = 0;
@@ -40,6 +44,16 @@ pub const MAX_DELTA: usize = 256 << 10;
 pub const MAX_RECIPE_PART: usize = 64 << 10;
 /// Most bytes of a want that is a run of bytes.
 pub const MAX_SPAN: u32 = 16 << 20;
+/// Most wants in a [`Get`].
+pub const MAX_WANTS: usize = 1024;
+/// Most pieces that one [`ProofOf`] is of.
+pub const MAX_PROOF_RUN: usize = 4096;
+/// Most values in the proof of a run, beside one for each of its pieces (`docs/formats/pieces.md`).
+pub const MAX_BESIDE: usize = 2 * 20;
+/// Most runs of pieces in a [`Have`].
+pub const MAX_RANGES: usize = 16 << 10;
+/// Most bytes of a message that is words: a hello, a reason.
+pub const MAX_WORDS: usize = 16 << 10;
 /// Most encodings that a side can have: their numbers are the upper bits of a data frame's flags.
 pub const MAX_ENCODINGS: usize = 127;
 
@@ -409,8 +423,10 @@ impl Body {
         Control { body: Some(self) }.encode_to_vec().into()
     }
 
-    /// Reads a frame body. Nested byte strings share its memory.
+    /// Reads a frame body, of one message within its limits. Nested byte strings share its memory: whoever
+    /// keeps one keeps all of that.
     pub fn from_frame(bytes: Bytes) -> Result<Self, DecodeError> {
+        limits::check(&bytes)?;
         let control = Control::decode(bytes).map_err(|_| invalid("message", "is not Protocol Buffers"))?;
         control.body.ok_or(invalid("message", "is of an unknown kind"))
     }
@@ -419,11 +435,6 @@ impl Body {
 /// An OID as a message field.
 pub fn oid_field(oid: &Oid) -> Bytes {
     Bytes::copy_from_slice(&oid.to_bytes())
-}
-
-/// A peer's words, safe to show: no control characters, bounded.
-pub fn printable(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
 #[cfg(test)]

@@ -56,6 +56,10 @@ impl Issuer for Keys {
         self.allow_all
     }
 
+    fn is_known(&self, _node: &NodeId) -> bool {
+        self.allow_all
+    }
+
     fn sign(&self, message: &[u8]) -> [u8; 64] {
         self.identity.sign(message)
     }
@@ -112,7 +116,8 @@ pub async fn serve_to(store: Arc<MemoryStore>, roots: &[Oid], allow_all: bool) -
     let keys = Keys { identity: identity.clone(), secrets, allow_all };
     let service = Arc::new(Service::new(store, Arc::new(keys)));
     listen(&identity, move |connection| {
-        let peer = Peer::start(connection, PeerConfig::default(), Some(Arc::clone(&service)));
+        let config = PeerConfig { from_anyone: true, ..PeerConfig::default() };
+        let peer = Peer::start(connection, config, Some(Arc::clone(&service)));
         async move { peer.closed().await }
     })
     .await

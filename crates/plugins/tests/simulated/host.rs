@@ -10,7 +10,7 @@ use towpath_content::ticket::Secret;
 use towpath_content::{NodeId, Oid};
 use towpath_link::Frame;
 use towpath_link::backoff::BackoffConfig;
-use towpath_plugins::direct::answering::{Answering, Step};
+use towpath_plugins::direct::answering::{Answering, Step, Taken};
 use towpath_plugins::direct::dialling::{Decision, Dialling};
 use towpath_plugins::direct::incoming::Decoder;
 use towpath_plugins::direct::outgoing::Outgoing;
@@ -267,8 +267,9 @@ fn answer(net: &mut Net, connection: ConnectionId, end: &mut End, body: Body) {
     };
     match end.answering.take(body, &OneSecret) {
         Err(why) => end.session.close(Some(why)),
-        Ok(None) => {}
-        Ok(Some(mut answer)) => {
+        Ok(Taken::Nothing) => {}
+        Ok(Taken::Refused(messages)) => end.session.refuse(messages),
+        Ok(Taken::Answer(mut answer)) => {
             let mut frames = Vec::new();
             while answer.step(serving, &mut |frame| frames.push(frame)) == Step::More {}
             frames.push(Outgoing::control(end.answering.end(answer.request())));

@@ -13,7 +13,7 @@ use towpath_store::{About, MemoryStore, Store};
 use towpath_transfer::want::Payload;
 use towpath_transfer::{Want, WantId};
 
-use super::super::answering::{Answer, Answering, Step};
+use super::super::answering::{Answer, Answering, Step, Taken};
 use super::super::incoming::Decoder;
 use super::super::outgoing::Outgoing;
 use super::super::service::{Issuer, Service, Serving};
@@ -81,7 +81,9 @@ impl End {
                 Effect::Send(body) => self.send(body),
                 Effect::Greeted { encoding: Some(encoding), .. } => self.answering.encode(encoding),
                 Effect::Request(body) => match self.answering.take(body, &Keys) {
-                    Ok(answer) => self.answers.extend(answer),
+                    Ok(Taken::Nothing) => {}
+                    Ok(Taken::Answer(answer)) => self.answers.push_back(answer),
+                    Ok(Taken::Refused(messages)) => self.session.refuse(messages),
                     Err(why) => self.session.close(Some(why)),
                 },
                 Effect::Closed => {
@@ -537,6 +539,7 @@ fn a_proof_counts_for_what_is_asked_after_it() {
     let ((store, oid, _), now) = (store(1), Instant::now());
     let (_, mut b) = pair(&store, now);
     b.say(now, hello(&config()));
+    b.out.clear();
     let want = WireWant { oid: oid_field(&oid), count: 1, ..WireWant::default() };
     let get =
         |request| Body::Get(Get { request, root: oid_field(&oid), wants: vec![want.clone()], urgency: 0 });
@@ -544,10 +547,9 @@ fn a_proof_counts_for_what_is_asked_after_it() {
     let proof = Bytes::copy_from_slice(&SECRET.prove(&BINDING, &NodeId([1; 32]), &oid));
     b.say(now, Body::Prove(Prove { root: oid_field(&oid), proof }));
     b.say(now, get(2));
-    b.out.clear();
     while b.answer() {}
     let outcome = Body::from_frame(b.out.pop_front().unwrap().body);
-    assert!(matches!(outcome, Ok(Body::Outcome(WireOutcome { request: 1, want: Some(0), code: 5, .. }))));
+    assert!(matches!(outcome, Ok(Body::Outcome(WireOutcome { request: 1, want: None, code: 5, .. }))));
     assert_eq!(b.out.iter().filter(|frame| frame.kind == wire::DATA).count(), 1);
     assert_eq!(b.session.ended(), None);
 }

@@ -6,3 +6,4 @@ mod compressed;
 mod control;
 pub mod liar;
 mod service;
+mod strangers;

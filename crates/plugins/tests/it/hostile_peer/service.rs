@@ -122,6 +122,15 @@ async fn a_wrong_proof() {
 }
 
 #[tokio::test]
+async fn a_proof_longer_than_its_pieces_need() {
+    let error = error_after(|mut liar, get| async move {
+        liar.say(proof(&get, &[3; 100 << 10])).await;
+        liar.linger().await;
+    });
+    assert_says(&error.await, "a proof that is too long for its pieces");
+}
+
+#[tokio::test]
 async fn a_piece_without_proof_or_too_long() {
     let error = error_after(|mut liar, get| async move {
         liar.data(header(get.request, 0, 0), &pattern(PIECE, 1)).await;

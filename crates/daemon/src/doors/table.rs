@@ -1,0 +1,253 @@
+//! Who is there, who may come in, and who has to go for them. Pure: handed the limits and the time.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::{Duration, Instant};
+
+use towpath_content::NodeId;
+
+use super::Full;
+use crate::config::Limits;
+
+/// Of the handshakes under way, at most one in so many may be of a peer that is turned away.
+const TURNED_AWAY_SHARE: usize = 4;
+/// A network of IPv6 (/48), whose holder has 65536 of the networks that count as one address (/64), may have
+/// so many times what one address may.
+const WIDE_SHARE: usize = 4;
+/// Whoever means to shake hands has long said something by then.
+const SILENT: Duration = Duration::from_secs(2);
+
+/// Where a connection comes from, as far as it matters who has it: one host has all of an IPv6 /64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    near: IpAddr,
+    wide: Option<IpAddr>,
+}
+
+impl From<IpAddr> for Origin {
+    fn from(ip: IpAddr) -> Self {
+        match ip.to_canonical() {
+            IpAddr::V4(ip) => Self { near: ip.into(), wide: None },
+            IpAddr::V6(ip) => {
+                let front = |bits: u32| Ipv6Addr::from(u128::from(ip) >> (128 - bits) << (128 - bits)).into();
+                Self { near: front(64), wide: Some(front(48)) }
+            }
+        }
+    }
+}
+
+/// How far a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It shakes hands. Who is turned away is told so afterwards, and counts for nothing else.
+    Shaking { has_spoken: bool, is_turned_away: bool },
+    /// It has a place, and had a right to nothing yet.
+    Stranger(NodeId),
+    /// It has a place for good.
+    Known(NodeId),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Guest {
+    from: Origin,
+    since: Instant,
+    stage: Stage,
+}
+
+/// See the head of this module. Numbers go up in the order of arrival.
+#[derive(Debug, Default)]
+pub struct Table {
+    guests: BTreeMap<u64, Guest>,
+    next: u64,
+}
+
+/// What becomes of a connection that was just accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Knocked {
+    /// Its number.
+    pub id: u64,
+    /// Why it is to be turned away after its handshake, if it is.
+    pub full: Option<Full>,
+    /// Who has to go for it.
+    pub loses: Option<u64>,
+}
+
+impl Guest {
+    const fn is_stranger(&self) -> bool {
+        matches!(self.stage, Stage::Stranger(_))
+    }
+
+    const fn is_shaking(&self) -> bool {
+        matches!(self.stage, Stage::Shaking { .. })
+    }
+
+    const fn is_silent(&self) -> bool {
+        matches!(self.stage, Stage::Shaking { has_spoken: false, .. })
+    }
+
+    const fn is_turned_away(&self) -> bool {
+        matches!(self.stage, Stage::Shaking { is_turned_away: true, .. })
+    }
+
+    fn is_of(&self, whose: NodeId) -> bool {
+        matches!(self.stage, Stage::Stranger(node) | Stage::Known(node) if node == whose)
+    }
+
+    fn is_near(&self, from: &Origin) -> bool {
+        self.from.near == from.near
+    }
+
+    fn is_in_reach(&self, from: &Origin) -> bool {
+        self.from.wide.is_some() && self.from.wide == from.wide
+    }
+}
+
+impl Table {
+    /// Connections: those that shake hands, but for those that are turned away, and those with a place.
+    pub fn connections(&self) -> usize {
+        self.count(|guest| !guest.is_turned_away())
+    }
+
+    /// Connections that shake hands.
+    #[cfg(test)]
+    pub fn handshakes(&self) -> usize {
+        self.count(Guest::is_shaking)
+    }
+
+    fn count(&self, is_it: impl Fn(&Guest) -> bool) -> usize {
+        self.guests.values().filter(|guest| is_it(guest)).count()
+    }
+
+    fn first(&self, is_it: impl Fn(&Guest) -> bool) -> Option<u64> {
+        self.guests.iter().find(|(_, guest)| is_it(guest)).map(|(id, _)| *id)
+    }
+
+    /// Somebody comes. An error: it is to be hung up on.
+    pub fn knock(&mut self, limits: &Limits, from: Origin, now: Instant) -> Result<Knocked, Full> {
+        let handshakes = at_most(limits.handshakes.0);
+        let full = self.full(limits, &from);
+        let turned_away = self.count(Guest::is_turned_away);
+        let loses = match (full, self.count(Guest::is_shaking) >= handshakes) {
+            (Some(full), _) if turned_away >= handshakes.div_ceil(TURNED_AWAY_SHARE) => return Err(full),
+            (Some(_), true) => return Err(Full::Handshakes),
+            (Some(_), false) | (None, false) => None,
+            (None, true) => Some(self.slowest(&from, now).ok_or(Full::Handshakes)?),
+        };
+        self.leave(loses);
+        let id = self.next;
+        self.next += 1;
+        let stage = Stage::Shaking { has_spoken: false, is_turned_away: full.is_some() };
+        self.guests.insert(id, Guest { from, since: now, stage });
+        Ok(Knocked { id, full, loses })
+    }
+
+    /// Which limit leaves no place for whoever comes now, also if strangers go.
+    fn full(&self, limits: &Limits, from: &Origin) -> Option<Full> {
+        let address = at_most(limits.connections_per_address.0);
+        let is_full = |most: usize, is_it: &dyn Fn(&Guest) -> bool| {
+            let counts = |guest: &Guest| is_it(guest) && !guest.is_turned_away();
+            self.count(counts) >= most && self.first(|guest| is_it(guest) && guest.is_stranger()).is_none()
+        };
+        if is_full(at_most(limits.connections.0), &|_| true) {
+            return Some(Full::All);
+        }
+        let is_crowded = is_full(address, &|guest| guest.is_near(from))
+            || is_full(address.saturating_mul(WIDE_SHARE), &|guest| guest.is_in_reach(from));
+        is_crowded.then_some(Full::Address)
+    }
+
+    /// Who shakes hands and is to go for somebody from there: who has been silent for long, else one of those from
+    /// the address that has the most; there the silent ones first, and of equals the oldest. Nobody who
+    /// speaks goes for an address that has as many.
+    fn slowest(&self, from: &Origin, now: Instant) -> Option<u64> {
+        let shaking = || self.guests.iter().filter(|(_, guest)| guest.is_shaking());
+        let mut crowds = HashMap::<IpAddr, usize>::new();
+        shaking().for_each(|(_, guest)| *crowds.entry(guest.from.near).or_default() += 1);
+        let crowd = |from: &Origin| crowds.get(&from.near).copied().unwrap_or(0);
+        let is_late =
+            |guest: &Guest| guest.is_silent() && now.saturating_duration_since(guest.since) >= SILENT;
+        let (id, guest) = shaking().max_by_key(|(id, guest)| {
+            (is_late(guest), crowd(&guest.from), guest.is_silent(), Reverse(**id))
+        })?;
+        (guest.is_silent() || crowd(&guest.from) > crowd(from) + 1).then_some(*id)
+    }
+
+    /// The first byte of one came.
+    pub fn spoke(&mut self, id: u64) {
+        if let Some(Guest { stage: Stage::Shaking { has_spoken, .. }, .. }) = self.guests.get_mut(&id) {
+            *has_spoken = true;
+        }
+    }
+
+    /// The handshake of one that is not turned away is done, and this is the peer. Returns who has to go for it.
+    pub fn enter(
+        &mut self,
+        limits: &Limits,
+        id: u64,
+        node: NodeId,
+        is_known: bool,
+    ) -> Result<Option<u64>, Full> {
+        let from = self.guests.get(&id).ok_or(Full::Handshakes)?.from;
+        if self.count(|guest| guest.is_of(node)) >= at_most(limits.connections_per_node.0) {
+            return Err(Full::Node);
+        }
+        let loses = self.in_the_way(limits, &from, is_known)?;
+        self.leave(loses);
+        let stage = if is_known { Stage::Known(node) } else { Stage::Stranger(node) };
+        self.guests.entry(id).and_modify(|guest| guest.stage = stage);
+        Ok(loses)
+    }
+
+    /// The stranger that has to go for one more connection from there, if any has.
+    fn in_the_way(&self, limits: &Limits, from: &Origin, is_known: bool) -> Result<Option<u64>, Full> {
+        let address = at_most(limits.connections_per_address.0);
+        let placed = |is_it: &dyn Fn(&Guest) -> bool| self.count(|guest| is_it(guest) && !guest.is_shaking());
+        let oldest = |is_it: &dyn Fn(&Guest) -> bool| {
+            self.first(|guest| is_it(guest) && guest.is_stranger()).ok_or(Full::Address).map(Some)
+        };
+        if placed(&|guest| guest.is_near(from)) >= address {
+            return oldest(&|guest| guest.is_near(from));
+        }
+        if placed(&|guest| guest.is_in_reach(from)) >= address.saturating_mul(WIDE_SHARE) {
+            return oldest(&|guest| guest.is_in_reach(from));
+        }
+        if placed(&|_| true) >= at_most(limits.connections.0) {
+            return self.strangest().ok_or(Full::All).map(Some);
+        }
+        let has_room = is_known || self.count(Guest::is_stranger) < at_most(limits.strangers.0);
+        Ok(if has_room { None } else { self.strangest() })
+    }
+
+    /// Of the strangers from the address that has the most the oldest.
+    fn strangest(&self) -> Option<u64> {
+        let strangers = || self.guests.iter().filter(|(_, guest)| guest.is_stranger());
+        let mut crowds = HashMap::<IpAddr, usize>::new();
+        strangers().for_each(|(_, guest)| *crowds.entry(guest.from.near).or_default() += 1);
+        let crowd = |guest: &Guest| crowds.get(&guest.from.near).copied();
+        strangers().max_by_key(|(id, guest)| (crowd(guest), Reverse(**id))).map(|(id, _)| *id)
+    }
+
+    /// One with a place had a right to something. False if it has lost its place.
+    pub fn know(&mut self, id: u64) -> bool {
+        let Some(guest) = self.guests.get_mut(&id) else { return false };
+        if let Stage::Stranger(node) = guest.stage {
+            guest.stage = Stage::Known(node);
+        }
+        true
+    }
+
+    /// One has gone, or has to.
+    pub fn leave(&mut self, id: impl Into<Option<u64>>) {
+        if let Some(id) = id.into() {
+            self.guests.remove(&id);
+        }
+    }
+}
+
+fn at_most(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests;
