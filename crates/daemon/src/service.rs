@@ -148,7 +148,11 @@ impl Service {
             return Ok(());
         }
         let shown = display_name(destination.as_os_str().as_encoded_bytes());
-        Err(ApiError::new(ErrorKind::Refused, format!("the daemon confines itself and may not write {shown}")).hint(
+        Err(ApiError::new(
+            ErrorKind::Refused,
+            format!("the daemon confines itself and may not write {shown}"),
+        )
+        .hint(
             "name its directory in 'write_below' of the daemon's configuration and restart it, or choose \
              another place",
         ))

@@ -169,9 +169,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
 }
 
 /// Runs a command on threads that are there for it alone.
-fn run_to_end(
-    command: impl Future<Output = Result<ExitCode, ApiError>>,
-) -> Result<ExitCode, ApiError> {
+fn run_to_end(command: impl Future<Output = Result<ExitCode, ApiError>>) -> Result<ExitCode, ApiError> {
     let runtime = runtime(&mut tokio::runtime::Builder::new_multi_thread())?;
     let result = runtime.block_on(command);
     runtime.shutdown_timeout(END_TIME);

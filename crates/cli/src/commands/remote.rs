@@ -34,7 +34,8 @@ impl Remote {
         let first = runtime(Builder::new_current_thread().on_thread_start(move || passing.pass()))?;
         let mut rest = None;
         let begin = |writable: &Writable| {
-            let enforced = gate.open(Some(writable).filter(|_| is_wanted)).map_err(|error| not_confined(&error))?;
+            let enforced =
+                gate.open(Some(writable).filter(|_| is_wanted)).map_err(|error| not_confined(&error))?;
             tracing::info!("limits on what this copy may write: {enforced}");
             started(&mut rest)
         };

@@ -131,7 +131,8 @@ fn each_thread(id: u32, field: &str) -> Vec<String> {
     let tasks = fs::read_dir(format!("/proc/{id}/task")).unwrap();
     let status = tasks.filter_map(|task| fs::read_to_string(task.unwrap().path().join("status")).ok());
     let value = |status: String| {
-        let value = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?.trim().into();
+        let value =
+            status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?.trim().into();
         Some(value)
     };
     status.filter_map(value).collect()
@@ -170,8 +171,9 @@ fn a_daemon_is_confined_and_says_which_places_are_not_its_own() {
     }
     symlink("../out", env.receiver.path("in/link")).unwrap();
     let inside = env.receiver.path("in");
-    let daemon =
-        env.receiver.daemon_with(&format!("log_level = \"info\"\nwrite_below = [\"{}\"]\n", inside.display()));
+    let daemon = env
+        .receiver
+        .daemon_with(&format!("log_level = \"info\"\nwrite_below = [\"{}\"]\n", inside.display()));
     assert!(daemon.error_text().contains("what the daemon may write: "), "{}", daemon.error_text());
     if daemon.error_text().contains("not enforced") {
         skip("this kernel has no Landlock");

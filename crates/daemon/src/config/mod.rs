@@ -324,7 +324,9 @@ mod tests {
         assert_eq!(Config::load(&file).unwrap(), None);
         std::fs::write(&file, "grace = 3\n").unwrap();
         assert_eq!(Config::load(&file).unwrap().unwrap().general.grace, Seconds(3));
-        let set = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap()
+        };
         set(&file, 0o646);
         let error = Config::load(&file).unwrap_err().to_string();
         assert!(error.contains("config.toml") && error.contains("chmod go-w"), "{error}");

@@ -49,21 +49,23 @@ impl Gate {
         };
         drop(state);
         let taken = limits.map_or(Ok(Enforced::SwitchedOff), |limits| limits.confine_thread());
+        let is_confined = taken.is_ok();
         let mut state = lock(&self.state);
         match taken {
             Ok(_) => state.waiting -= 1,
             Err(error) => drop(state.failure.get_or_insert(error)),
         }
-        let has_failed = state.failure.is_some();
         drop(state);
         self.changed.notify_all();
-        // Whoever opens the gate ends the work; nothing more may happen here until then.
-        while has_failed {
-            std::thread::park();
+        if !is_confined {
+            // Whoever opened the gate ends the work, and this process with it.
+            loop {
+                std::thread::park();
+            }
         }
     }
 
-    /// Confines the calling thread and all that wait, and lets those pass; without limits if there is
+    /// Confines the calling thread and all that wait, which must be all others, and lets those pass; without limits if there is
     /// nothing `writable` to go by. After an error the work must not begin.
     ///
     /// Takes no longer than 10 s, and blocks the calling thread, which must be the one that starts
@@ -74,8 +76,10 @@ impl Gate {
             return Ok(Enforced::SwitchedOff);
         };
         let limits = Arc::new(Limits::new(writable)?);
-        self.wait_for_all(PATIENCE)?;
         let enforced = limits.confine_thread()?;
+        if enforced != Enforced::Not {
+            self.wait_for_all(PATIENCE)?;
+        }
         self.let_pass(Some(limits))?;
         Ok(enforced)
     }

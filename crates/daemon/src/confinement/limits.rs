@@ -17,8 +17,7 @@ fn limited() -> BitFlags<AccessFs> {
 }
 
 /// What temporaries need that never get a name that lasts.
-const NAMELESS: BitFlags<AccessFs> =
-    make_bitflags!(AccessFs::{WriteFile | Truncate | MakeReg | RemoveFile});
+const NAMELESS: BitFlags<AccessFs> = make_bitflags!(AccessFs::{WriteFile | Truncate | MakeReg | RemoveFile});
 
 /// The limits of one kind of work, ready to be put on threads.
 pub struct Limits(RulesetCreated);
@@ -121,7 +120,7 @@ mod tests {
         });
         match found {
             Some(refused) => refused.iter().for_each(|(what, is_refused)| assert!(is_refused, "{what}")),
-            None => println!("skipped: this kernel has no Landlock"),
+            None => eprintln!("skipped: this kernel has no Landlock"),
         }
     }
 
@@ -142,7 +141,7 @@ mod tests {
             fs::remove_file(at("source/sent")).unwrap();
         });
         if found.is_none() {
-            println!("skipped: this kernel has no Landlock");
+            eprintln!("skipped: this kernel has no Landlock");
         }
     }
 }

@@ -132,7 +132,11 @@ mod tests {
             (Some(""), Sandbox::On, true),
             (Some(""), Sandbox::Off, false),
         ] {
-            assert_eq!(is_wanted(variable.map(OsStr::new), configured), wanted, "{variable:?} {configured:?}");
+            assert_eq!(
+                is_wanted(variable.map(OsStr::new), configured),
+                wanted,
+                "{variable:?} {configured:?}"
+            );
         }
     }
 }

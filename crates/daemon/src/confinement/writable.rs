@@ -8,8 +8,8 @@ use crate::home::Home;
 /// Where nothing arrives that a person asks for, and where what is written becomes the system's own.
 /// A daemon leaves them alone unless its configuration names them.
 const SYSTEM: [&str; 16] = [
-    "/bin", "/boot", "/dev", "/efi", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/proc", "/root", "/run",
-    "/sbin", "/sys", "/usr",
+    "/bin", "/boot", "/dev", "/efi", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/proc", "/root",
+    "/run", "/sbin", "/sys", "/usr",
 ];
 /// In a folder of the system's, but a person's: removable disks, and folders of sessions.
 const WITHIN_SYSTEM: [&str; 2] = ["/run/media", "/run/user"];
@@ -64,7 +64,13 @@ impl Writable {
 
     /// A daemon: below `listed`, its configuration's own list. If that is empty, below the person's
     /// `home` and all folders of the root, `top`, but those of the system.
-    pub fn of_daemon(places: &Places, runtime: &Path, listed: &[PathBuf], home: Option<&Path>, top: &[PathBuf]) -> Self {
+    pub fn of_daemon(
+        places: &Places,
+        runtime: &Path,
+        listed: &[PathBuf],
+        home: Option<&Path>,
+        top: &[PathBuf],
+    ) -> Self {
         let mut writable = Self::bare(places);
         writable.wholly.push(runtime.into());
         match listed {
@@ -259,7 +265,8 @@ mod tests {
         ] {
             assert_eq!(any.takes(Path::new(path)), expected, "{path}");
         }
-        let some = Writable::of_daemon(&places(), runtime, &["/srv/in".into()], Some(Path::new("/root")), &top);
+        let some =
+            Writable::of_daemon(&places(), runtime, &["/srv/in".into()], Some(Path::new("/root")), &top);
         for (path, expected) in
             [("/srv/in/x", true), ("/srv/other", false), ("/root/x", false), ("/data/x", false)]
         {

@@ -54,9 +54,8 @@ pub async fn serve_stdio(
         let task = Task::told(&mut inbox).await?;
         let runtime = begin(&task.writable(&Places::of(&service.home)))?;
         let (service, peer, control) = (Arc::clone(service), Arc::clone(&peer), control.clone());
-        let serving = runtime.spawn(async move {
-            serve(&service, &peer, &control, &mut inbox, serves, events, task).await
-        });
+        let serving = runtime
+            .spawn(async move { serve(&service, &peer, &control, &mut inbox, serves, events, task).await });
         serving.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
     };
     let message = match serving.await {
