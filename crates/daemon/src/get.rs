@@ -280,6 +280,7 @@ impl Get {
     ) -> Result<(), Failure> {
         let (about, layout) = self.describe(true).await?;
         let destination = self.destination(request, &about)?;
+        self.service.check_writable(&destination)?;
         summary.output.clone_from(&destination);
         if about.kind == ObjectKind::Tree {
             return get_tree::run(self, &destination, layout, events, summary).await;

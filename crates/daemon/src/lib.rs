@@ -31,6 +31,7 @@
 //! | `resume` | what an interrupted transfer left, and where |
 //! | [`config`] | how it runs: a file, its fields, and what holds now |
 //! | [`listen`], `doors` | connections from peers, within limits |
+//! | [`confinement`] | what the kernel still lets this process do |
 //! | `admission` | which transfers may begin |
 //! | [`metrics`] | what is counted |
 //! | `ending` | how long a service that is asked to end waits |
@@ -46,6 +47,7 @@ mod arrivals;
 mod bodies;
 mod boundaries;
 pub mod config;
+pub mod confinement;
 mod content;
 pub mod copy;
 pub mod doors;

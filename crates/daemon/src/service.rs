@@ -30,6 +30,7 @@ use crate::arrivals::Arrivals;
 use crate::bodies::Bodies;
 use crate::boundaries::Boundaries;
 use crate::config::{Config, Live};
+use crate::confinement::Writable;
 use crate::doors::Doors;
 use crate::ending::{self, Ending, UnderWay};
 use crate::grants::Grants;
@@ -57,6 +58,9 @@ pub struct Options {
     /// What every chunk passes, on its way out and in, besides what `config` adds to it or takes away.
     /// Default: those of this build.
     pub processors: Processors,
+    /// What the kernel lets this process write, if it limits that: a get to elsewhere is refused with
+    /// words. Default: no limits.
+    pub writable: Option<Arc<Writable>>,
 }
 
 /// A running service.
@@ -81,6 +85,7 @@ pub struct Service {
     pub(crate) doors: Arc<Doors>,
     pub(crate) admission: Admission,
     config: Live,
+    writable: Option<Arc<Writable>>,
     send_pace: Arc<Pace>,
     peers: Arc<PeerService>,
     listening: tokio::sync::OnceCell<Listening>,
@@ -123,6 +128,7 @@ impl Service {
             admission: Admission::new(config.clone(), Arc::clone(&metrics)),
             metrics,
             config,
+            writable: options.writable,
             send_pace,
             open_puts,
             transfers,
@@ -134,6 +140,22 @@ impl Service {
             listening,
             reconfigured: tokio::sync::Notify::new(),
         }))
+    }
+
+    /// Refuses a destination that the kernel would refuse, with what to do about it.
+    pub(crate) fn check_writable(&self, destination: &Path) -> Result<(), ApiError> {
+        if self.writable.as_ref().is_none_or(|writable| writable.takes(destination)) {
+            return Ok(());
+        }
+        let shown = display_name(destination.as_os_str().as_encoded_bytes());
+        Err(ApiError::new(
+            ErrorKind::Refused,
+            format!("the daemon confines itself and may not write {shown}"),
+        )
+        .hint(
+            "name its directory in 'write_below' of the daemon's configuration and restart it, or choose \
+             another place",
+        ))
     }
 
     /// The service's public key.
@@ -429,14 +451,21 @@ fn no_home(error: ApiError) -> ApiError {
     }
 }
 
+/// Makes what a service needs before it is confined: its key, which it may not write afterwards, and
+/// the folders that its limits name.
+pub fn prepare(home: &Home) -> Result<(), ApiError> {
+    identity(home)?;
+    [home.state(), home.data(), home.runtime()].into_iter().try_for_each(private_folder)
+}
+
+fn private_folder(folder: &Path) -> Result<(), ApiError> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| no_home(errors::io("create", folder, &error)))
+}
+
 fn identity(home: &Home) -> Result<Identity, ApiError> {
     let key = home.key();
-    let folder = key.parent().unwrap_or(&key);
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .map_err(|error| no_home(errors::io("create", folder, &error)))?;
+    private_folder(key.parent().unwrap_or(&key))?;
     Identity::load_or_create(&key).map_err(|error| ApiError::new(ErrorKind::Failed, errors::chain(&error)))
 }
 

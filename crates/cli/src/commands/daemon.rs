@@ -11,11 +11,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::AbortHandle;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_daemon::config::{Config, ConfigError, Rate};
+use towpath_daemon::confinement::{self, Enforced, Limits, Writable, deny_calls};
 use towpath_daemon::index_watch::{self, Rhythm};
 use towpath_daemon::server::{Socket, serve};
-use towpath_daemon::{Options, Service, metrics};
+use towpath_daemon::service::prepare;
+use towpath_daemon::{Home, Options, Service, metrics};
 
-use super::{Context, parse_rate};
+use super::{Context, is_confined, not_confined, parse_rate, run_to_end};
 use crate::interrupts::Interrupts;
 use crate::log::LogFormat;
 use crate::notify::{READY, STOPPING, notify};
@@ -50,13 +52,23 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
+    pub fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let config = self.configuration(context)?;
         if self.check_config {
             context.output.line(config.to_string().trim_end());
             return Ok(ExitCode::SUCCESS);
         }
         context.log.set_level(config.general.log_level.name());
+        let writable = confine(&context.home, &config)?.map(Arc::new);
+        run_to_end(self.serve(context, config, writable))
+    }
+
+    async fn serve(
+        self,
+        context: &Context,
+        config: Config,
+        writable: Option<Arc<Writable>>,
+    ) -> Result<ExitCode, ApiError> {
         let interrupts = Interrupts::listen();
         let asked = signal(SignalKind::hangup());
         let asked = asked.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
@@ -67,7 +79,7 @@ impl Daemon {
         };
         let service = Service::open(
             context.home.clone(),
-            Options { serve_leases: true, config: config.clone(), ..Options::default() },
+            Options { serve_leases: true, config: config.clone(), writable, ..Options::default() },
         )?;
         let addresses = match inherited.peers.is_empty() {
             true => service.listen(PORT, &config.general.listen).await?,
@@ -150,6 +162,30 @@ impl Daemon {
             }
         }
     }
+}
+
+/// Has the kernel refuse this process what it does not need, before it has further threads. Returns
+/// what it may still write, where the kernel limits that.
+fn confine(home: &Home, config: &Config) -> Result<Option<Writable>, ApiError> {
+    if !is_confined(config.general.sandbox) {
+        tracing::info!("limits on what the daemon may do: {}", Enforced::SwitchedOff);
+        return Ok(None);
+    }
+    prepare(home)?;
+    let writable = confinement::of_daemon(home, &config.general.write_below);
+    let limited = deny_calls().and_then(|are_denied| {
+        let enforced = Limits::new(&writable)?.confine_thread()?;
+        Ok((are_denied, enforced))
+    });
+    let (are_denied, enforced) = limited.map_err(|error| not_confined(&error))?;
+    if !are_denied {
+        tracing::warn!("this kernel does not refuse system calls");
+    }
+    match enforced {
+        Enforced::Fully => tracing::info!("limits on what the daemon may write: {enforced}"),
+        _ => tracing::warn!("limits on what the daemon may write: {enforced}"),
+    }
+    Ok((enforced != Enforced::Not).then_some(writable))
 }
 
 fn reloaded(waiting: &[String]) -> String {

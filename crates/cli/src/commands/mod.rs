@@ -24,10 +24,13 @@ mod sync_flags;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use tokio::runtime::Runtime;
 use towpath_api::{Api, ApiError, Client, ErrorKind};
-use towpath_daemon::config::{Config, parse_bytes};
+use towpath_daemon::config::{Config, Sandbox, parse_bytes};
+use towpath_daemon::confinement::{self, ConfinementError};
 use towpath_daemon::service::InProcess;
 use towpath_daemon::{Home, Options, Service};
 
@@ -38,6 +41,8 @@ use crate::output::Output;
 /// Threads that block on the disk, at most: one serves each of 256 peers, up to 8 more follow live
 /// objects for it, a few work for each transfer.
 const BLOCKING_THREADS: usize = 4096;
+/// Threads that wait for a peer or a disk must not hold up the end.
+const END_TIME: Duration = Duration::from_millis(200);
 
 /// Send files and trees of files from one machine to another, verified and encrypted, and go on
 /// where an interrupted transfer stopped.
@@ -104,14 +109,17 @@ impl Context {
         self.inherited.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
     }
 
+    /// The configuration of this home.
+    fn configured(&self) -> Result<Config, ApiError> {
+        let configured = Config::load(self.home.config_file());
+        let configured = configured.map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
+        Ok(configured.unwrap_or_default())
+    }
+
     /// The service in this process. Of the configuration only the processors count: what may not pass
     /// this host may not do so because no daemon runs.
     fn embedded(&self, mut options: Options) -> Result<Arc<Service>, ApiError> {
-        let configured = Config::load(self.home.config_file())
-            .map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
-        if let Some(config) = configured {
-            options.config.processors = config.processors;
-        }
+        options.config.processors = self.configured()?.processors;
         Service::open(self.home.clone(), options)
     }
 
@@ -140,6 +148,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
     };
     let log = Log::start(common.verbose.saturating_sub(u8::from(tells_names)), format);
     raise_descriptor_limit();
+    leave_no_core();
     let output = Arc::new(Output::new(common.json, common.quiet));
     let Some(home) = Home::find(|name| std::env::var_os(name).map(PathBuf::from)) else {
         let error = ApiError::new(ErrorKind::Usage, "there is no home folder");
@@ -149,21 +158,39 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Ok(inherited) => Mutex::new(inherited),
         Err(error) => return output.error(&error),
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .max_blocking_threads(BLOCKING_THREADS)
-        .build();
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            return output.error(&ApiError::new(ErrorKind::Failed, format!("can't start: {error}")));
-        }
-    };
     let context = Context { home, output: Arc::clone(&output), verbose: common.verbose, log, inherited };
-    let result = runtime.block_on(dispatch(command, &context));
-    // Threads that wait for a peer or a disk must not hold up the end.
-    runtime.shutdown_timeout(std::time::Duration::from_millis(200));
+    let result = match command {
+        // These confine themselves before there are threads.
+        Command::Daemon(daemon) => daemon.run(&context),
+        Command::Remote(remote) => remote.run(&context),
+        command => run_to_end(dispatch(command, &context)),
+    };
     result.unwrap_or_else(|error| output.error(&error))
+}
+
+/// Runs a command on threads that are there for it alone.
+fn run_to_end(command: impl Future<Output = Result<ExitCode, ApiError>>) -> Result<ExitCode, ApiError> {
+    let runtime = runtime(&mut tokio::runtime::Builder::new_multi_thread())?;
+    let result = runtime.block_on(command);
+    runtime.shutdown_timeout(END_TIME);
+    result
+}
+
+/// Whether the kernel is to limit what this process may do.
+fn is_confined(configured: Sandbox) -> bool {
+    confinement::is_wanted(std::env::var_os(confinement::VARIABLE).as_deref(), configured)
+}
+
+/// The error of a process that should be confined and can't be: it must not go on as if it were.
+fn not_confined(error: &ConfinementError) -> ApiError {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+    ApiError::new(ErrorKind::Failed, format!("can't confine this process: {error}{cause}"))
+        .hint("'sandbox = \"off\"' in its configuration, or TOW_SANDBOX=off, does without")
+}
+
+fn runtime(builder: &mut tokio::runtime::Builder) -> Result<Runtime, ApiError> {
+    let runtime = builder.enable_all().max_blocking_threads(BLOCKING_THREADS).build();
+    runtime.map_err(|error| ApiError::new(ErrorKind::Failed, format!("can't start: {error}")))
 }
 
 async fn dispatch(command: Command, context: &Context) -> Result<ExitCode, ApiError> {
@@ -173,13 +200,13 @@ async fn dispatch(command: Command, context: &Context) -> Result<ExitCode, ApiEr
         Command::Share(share) => share.run(context).await,
         Command::Get(get) => get.run(context).await,
         Command::Put(put) => put.run(context).await,
-        Command::Daemon(daemon) => daemon.run(context).await,
         Command::Ls(ls) => ls.run(context).await,
         Command::Done(done) => done.run(context).await,
         Command::Gc(gc) => gc.run(context).await,
         Command::Index(index) => index.run(context).await,
         Command::Status(status) => status.run(context).await,
-        Command::Remote(remote) => remote.run(context).await,
+        Command::Daemon(daemon) => daemon.run(context),
+        Command::Remote(remote) => remote.run(context),
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
     }
@@ -191,6 +218,15 @@ fn raise_descriptor_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// Keys and tickets are in memory: a crash writes no core of it. One byte, as zero would not keep a
+/// core from a program that the system hands it to.
+fn leave_no_core() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Core);
+    limit.current = Some(limit.maximum.map_or(1, |most| most.min(1)));
+    let _ = setrlimit(Resource::Core, limit);
 }
 
 /// `-v` of the commands that copy: the first one tells names.

@@ -1,12 +1,15 @@
 //! `tow remote`
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
+use tokio::runtime::{Builder, Handle, Runtime};
 use towpath_api::ApiError;
+use towpath_daemon::confinement::{Gate, Writable, deny_calls};
 use towpath_daemon::{Options, copy};
 
-use super::Context;
+use super::{Context, END_TIME, is_confined, not_confined, runtime};
 
 /// The other side of `tow cp` and `tow sync`, which start it through ssh
 ///
@@ -17,9 +20,33 @@ use super::Context;
 pub struct Remote {}
 
 impl Remote {
-    pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
+    /// Until the first message nobody knows what this copy writes, and limits on that hold for the
+    /// threads of whoever takes them. So the bytes of the pipe are carried in this thread, threads for
+    /// answers wait at a gate, and all other threads are started once this one is confined.
+    pub fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
+        let is_wanted = is_confined(context.configured()?.general.sandbox);
+        if is_wanted {
+            deny_calls().map_err(|error| not_confined(&error))?;
+        }
         let service = context.embedded(Options::default())?;
-        copy::serve_stdio(&service).await?;
-        Ok(ExitCode::SUCCESS)
+        let gate = Arc::new(Gate::default());
+        let passing = Arc::clone(&gate);
+        let first = runtime(Builder::new_current_thread().on_thread_start(move || passing.pass()))?;
+        let mut rest = None;
+        let begin = |writable: &Writable| {
+            let enforced =
+                gate.open(Some(writable).filter(|_| is_wanted)).map_err(|error| not_confined(&error))?;
+            tracing::info!("limits on what this copy may write: {enforced}");
+            started(&mut rest)
+        };
+        let result = first.block_on(copy::serve_stdio(&service, begin));
+        rest.into_iter().chain([first]).for_each(|runtime| runtime.shutdown_timeout(END_TIME));
+        result.map(|()| ExitCode::SUCCESS)
     }
+}
+
+/// Starts the threads that do the work.
+fn started(runtime_of_all: &mut Option<Runtime>) -> Result<Handle, ApiError> {
+    let started = runtime(&mut Builder::new_multi_thread())?;
+    Ok(runtime_of_all.insert(started).handle().clone())
 }

@@ -36,6 +36,7 @@
 //! | `copying_flags` | every flag of `tow sync` and `tow cp` does something, and what rsync does with it |
 //! | `copying_flags_remote` | the same of those about the other side and the way there |
 //! | `copying_like_rsync` | random trees and flags: `tow sync` ends as rsync does, `tow cp` as `cp -a` |
+//! | `confined` | what the kernel refuses to the far end of a copy and to the daemon |
 //! | `likeness` | whether trees are alike in all that can be seen |
 //! | `help` | the help texts, as they were last agreed on |
 //! | `memory` | neither side grows with the data |
@@ -46,6 +47,7 @@
 mod applications;
 mod arriving;
 mod bad_clients;
+mod confined;
 mod copying_faults;
 mod copying_flags;
 mod copying_flags_remote;
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
         copying_faults::SITUATIONS,
         copying_swapped::SITUATIONS,
         copying_remote::SITUATIONS,
+        confined::SITUATIONS,
         copying_unchanged::SITUATIONS,
         memory::SITUATIONS,
         interruptions::SITUATIONS,

@@ -24,10 +24,12 @@ mod shown;
 mod source;
 mod value;
 
+use std::fs::Metadata;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use towpath_files::display_name;
 use towpath_plugins::registry::{Node, default_tree};
 use towpath_store::CachePolicy;
 
@@ -35,13 +37,18 @@ pub use live::Live;
 pub use settings::{General, Limits, Metrics, ProcessorSettings, StoreSettings};
 pub use shown::{example, reference};
 pub use source::ConfigError;
-pub use value::{Bytes, Compression, Count, Directory, Label, LogLevel, Rate, Seconds, parse_bytes};
+pub use value::{Bytes, Compression, Count, Directory, Label, LogLevel, Rate, Sandbox, Seconds, parse_bytes};
 
 use settings::Section;
 use source::{Source, Table};
 
 /// A file that is larger is something else.
 const MAX_FILE: u64 = 1 << 20;
+/// The modes of what its group, and what everybody, may write to.
+const GROUP_WRITES: u32 = 0o020;
+const ALL_WRITE: u32 = 0o002;
+/// The mode of a folder in which nobody may replace what is somebody else's, as `/tmp` is.
+const STICKY: u32 = 0o1000;
 
 /// How the service runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,20 +136,16 @@ fn section<S: Section>(top: &mut Table<'_>, name: &'static str) -> Result<S, Con
     }
 }
 
-/// The text of a file that only its owner and root can have written.
+/// The text of a file that only its owner and root can have written, or put in its place.
 fn read(path: &Path) -> std::io::Result<Result<String, ConfigError>> {
     let mut file = std::fs::File::open(path)?;
     let metadata = file.metadata()?;
     let refuse = |problem: &str| Ok(Err(ConfigError::of_file(path, problem)));
-    let own = rustix::process::geteuid().as_raw();
     if !metadata.is_file() {
         return refuse("is not a file");
     }
-    if metadata.uid() != own && metadata.uid() != 0 {
-        return refuse("belongs to another user; it must be your own, or root's");
-    }
-    if metadata.mode() & 0o002 != 0 {
-        return refuse("can be written by everybody; run: chmod o-w");
+    if let Some(problem) = exposed(path, &metadata)? {
+        return refuse(&problem);
     }
     if metadata.len() > MAX_FILE {
         return refuse("is too large for a configuration: more than 1M");
@@ -153,6 +156,40 @@ fn read(path: &Path) -> std::io::Result<Result<String, ConfigError>> {
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData => refuse("is not text in UTF-8"),
         Err(error) => Err(error),
     }
+}
+
+/// Whether others than its owner may write to it. A group with the number of the owner is the one that
+/// many systems give to each user alone, and let write by default.
+const fn others_write(mode: u32, owner: u32, group: u32) -> bool {
+    mode & ALL_WRITE != 0 || (mode & GROUP_WRITES != 0 && group != owner)
+}
+
+/// Who else may change the opened file, which was found at `path`; `None` if nobody.
+fn exposed(path: &Path, file: &Metadata) -> std::io::Result<Option<String>> {
+    let own = rustix::process::geteuid().as_raw();
+    let is_trusted = |metadata: &Metadata| metadata.uid() == own || metadata.uid() == 0;
+    if !is_trusted(file) {
+        return Ok(Some("belongs to another user; it must be your own, or root's".into()));
+    }
+    if others_write(file.mode(), file.uid(), file.gid()) {
+        return Ok(Some("can be written by others; run: chmod go-w".into()));
+    }
+    if !is_trusted(&path.symlink_metadata()?) {
+        return Ok(Some("is a link that belongs to another user".into()));
+    }
+    // The folder of the name, and that of the file if the name is a link.
+    let real = path.canonicalize()?;
+    for folder in [path, &real].into_iter().filter_map(Path::parent) {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let metadata = folder.metadata()?;
+        let (mode, uid, gid) = (metadata.mode(), metadata.uid(), metadata.gid());
+        let is_shared = mode & STICKY == 0 && others_write(mode, uid, gid);
+        if is_shared || !is_trusted(&metadata) {
+            let shown = display_name(folder.as_os_str().as_encoded_bytes());
+            return Ok(Some(format!("lies in a folder that others can write to: {shown}; run: chmod go-w")));
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -287,13 +324,35 @@ mod tests {
         assert_eq!(Config::load(&file).unwrap(), None);
         std::fs::write(&file, "grace = 3\n").unwrap();
         assert_eq!(Config::load(&file).unwrap().unwrap().general.grace, Seconds(3));
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o646)).unwrap();
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap()
+        };
+        set(&file, 0o646);
         let error = Config::load(&file).unwrap_err().to_string();
-        assert!(error.contains("chmod o-w"), "{error}");
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(error.contains("config.toml") && error.contains("chmod go-w"), "{error}");
+        set(&file, 0o644);
+        // Whoever writes to its folder may put another file there; where that is sticky they may not.
+        for (mode, is_refused) in [(0o777, true), (0o702, true), (0o1777, false), (0o700, false)] {
+            set(dir.path(), mode);
+            assert_eq!(Config::load(&file).is_err(), is_refused, "{mode:o}");
+        }
         std::fs::write(&file, [b'a', 0xff]).unwrap();
         assert!(Config::load(&file).unwrap_err().to_string().contains("UTF-8"));
         assert!(Config::load(dir.path()).unwrap_err().to_string().contains("not a file"));
+    }
+
+    #[test]
+    fn a_group_that_is_not_the_owners_alone_is_others() {
+        for (mode, owner, group, others) in [
+            (0o600, 1000, 100, false),
+            (0o644, 1000, 100, false),
+            (0o664, 1000, 1000, false),
+            (0o664, 1000, 100, true),
+            (0o664, 0, 4, true),
+            (0o646, 1000, 1000, true),
+        ] {
+            assert_eq!(others_write(mode, owner, group), others, "{mode:o} {owner} {group}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use towpath_plugins::direct::COMPRESS;
 use towpath_plugins::processor::rules::Rules;
 
 use super::source::{ConfigError, Table};
-use super::value::{Bytes, Compression, Count, Directory, Label, LogLevel, Rate, Seconds, Setting};
+use super::value::{Bytes, Compression, Count, Directory, Label, LogLevel, Rate, Sandbox, Seconds, Setting};
 
 /// A field and its value, as people see it.
 pub(super) struct Shown {
@@ -101,6 +101,10 @@ settings! {
         live log_level: LogLevel = LogLevel::Warn,
         /// How long transfers may go on when the service is asked to end. They resume when they are asked for again.
         live grace: Seconds = Seconds(10),
+        /// Whether the daemon, and the far end of a copy, have the kernel refuse them what their work does not need: "on" as far as the kernel can, or "off". `TOW_SANDBOX` comes before it.
+        start sandbox: Sandbox = Sandbox::On,
+        /// Directories that the daemon may write to, besides its own folders. An empty list: the person's home and all others, but the system's own (`/etc`, `/usr` and their like).
+        start write_below: Vec<Directory> = Vec::new(),
     }
 }
 

@@ -65,6 +65,15 @@ pub enum Compression {
     Always,
 }
 
+/// Whether a process that works for strangers confines itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sandbox {
+    /// As far as the kernel can.
+    On,
+    /// Not at all.
+    Off,
+}
+
 /// What a sender says of an object, for the rules of other hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label(String);
@@ -75,6 +84,7 @@ pub struct Directory(pub PathBuf);
 
 /// As long as a value of metadata.
 const MAX_LABEL: usize = 1024;
+const SANDBOXES: [(Sandbox, &str); 2] = [(Sandbox::On, "on"), (Sandbox::Off, "off")];
 const COMPRESSIONS: [(Compression, &str); 3] =
     [(Compression::Never, "never"), (Compression::Asked, "asked"), (Compression::Always, "always")];
 /// The largest [`Count`]; referred files may be more.
@@ -268,6 +278,23 @@ impl Setting for Compression {
 
     fn show(&self) -> Option<String> {
         COMPRESSIONS.iter().find(|(compression, _)| compression == self).map(|(_, name)| quoted(name))
+    }
+}
+
+impl Setting for Sandbox {
+    const EXAMPLE: &'static str = "\"on\"";
+
+    fn kind() -> String {
+        format!("one of {}", SANDBOXES.map(|(_, name)| quoted(name)).join(", "))
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        let found = SANDBOXES.iter().find(|(_, name)| value.as_str() == Some(name));
+        found.map_or_else(|| wrong(value, &Self::kind()), |(sandbox, _)| Ok(*sandbox))
+    }
+
+    fn show(&self) -> Option<String> {
+        SANDBOXES.iter().find(|(sandbox, _)| sandbox == self).map(|(_, name)| quoted(name))
     }
 }
 

@@ -1,9 +1,14 @@
 //! The side that was started over ssh: does what the first messages say, and ends with the pipe.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use towpath_api::ApiError;
+use towpath_api::{ApiError, ErrorKind};
 use towpath_plugins::direct::{ControlReceiver, ControlSender, Peer, PeerConfig, Service as PeerService};
 
 use super::channel;
@@ -22,23 +27,37 @@ use super::side::{Side, blocking, peer_config, peer_service, race, set_silence};
 use super::source::Sources;
 use super::taking::receive;
 use super::talk::{Events, events};
+use crate::confinement::{Places, Writable};
 use crate::service::Service;
 
 /// Bytes of all options: a list of files may be long.
 const MAX_OPTIONS: usize = 32 << 20;
 
 /// The other side of a copy, over this process's standard input and output. Ends with them.
-pub async fn serve_stdio(service: &Arc<Service>) -> Result<(), ApiError> {
-    let (offers, peers) = peer_service(service);
+///
+/// `begin` is told what this copy may write, before anything of it is done, and gives the runtime to do
+/// it on. It may block. What only carries bytes over the pipe stays on the caller's runtime.
+pub async fn serve_stdio(
+    service: &Arc<Service>,
+    begin: impl FnOnce(&Writable) -> Result<Handle, ApiError>,
+) -> Result<(), ApiError> {
+    let serves = peer_service(service);
     let config = PeerConfig { control: true, ..service.bare_peer_config() };
-    let peer = channel::serve_stdio(service.identity.node_id(), Arc::clone(&peers), config).await?;
+    let peer = channel::serve_stdio(service.identity.node_id(), Arc::clone(&serves.1), config).await?;
     channel::exit_after(&peer, GRACE);
     let Some((control, mut inbox)) = peer.control() else {
         return Err(violation("a connection without a control stream"));
     };
     let (events, told) = events();
     let forwarding = tokio::spawn(told.send_to(control.clone()));
-    let serving = serve(service, &peer, &control, &mut inbox, offers, peers, events);
+    let serving = async {
+        let task = Task::told(&mut inbox).await?;
+        let runtime = begin(&task.writable(&Places::of(&service.home)))?;
+        let (service, peer, control) = (Arc::clone(service), Arc::clone(&peer), control.clone());
+        let serving = runtime
+            .spawn(async move { serve(&service, &peer, &control, &mut inbox, serves, events, task).await });
+        serving.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
+    };
     let message = match serving.await {
         Ok(Some(summary)) => Some(Message::Finished(serde_json::to_vec(&summary).unwrap_or_default().into())),
         Ok(None) => None,
@@ -80,26 +99,54 @@ async fn told_to_start(inbox: &mut ControlReceiver) -> Result<(Start, Vec<u8>), 
     }
 }
 
-/// Does what the first message says; a receiver returns its summary.
+/// What this side is told to do.
+struct Task {
+    start: Start,
+    options: CopyOptions,
+    /// What the sources' wildcards stand for, at a sender.
+    paths: Vec<PathBuf>,
+}
+
+impl Task {
+    async fn told(inbox: &mut ControlReceiver) -> Result<Self, ApiError> {
+        let (start, options) = told_to_start(inbox).await?;
+        if start.version != VERSION {
+            let version = start.version;
+            let what = format!("version {version} of the copy protocol, where this side knows {VERSION}");
+            return Err(violation(&what));
+        }
+        let options: CopyOptions =
+            serde_json::from_slice(&options).map_err(|_| violation("options that can't be read"))?;
+        let expand = |path: &Bytes| patterns::expand(path);
+        let paths = start.sources.iter().map(expand).collect::<Result<Vec<_>, _>>()?.concat();
+        Ok(Self { start, options, paths })
+    }
+
+    /// Everything that it may write.
+    fn writable(&self, places: &Places) -> Writable {
+        if self.start.is_sender {
+            let removes = self.options.remove_source_files && !self.options.dry_run;
+            return Writable::of_sender(places, if removes { &self.paths } else { &[] });
+        }
+        let destination = patterns::here(&self.start.destination);
+        let backups = self.options.backup_dir.as_ref().filter(|_| self.options.backup);
+        let backups = backups.map(|dir| Path::new(OsStr::from_bytes(dir)));
+        Writable::of_receiver(places, Some(&*destination).filter(|_| !self.options.dry_run), backups)
+    }
+}
+
+/// Does what it is told to; a receiver returns its summary.
 async fn serve(
     service: &Arc<Service>,
     peer: &Arc<Peer>,
     control: &ControlSender,
     inbox: &mut ControlReceiver,
-    offers: Arc<Offers>,
-    peers: Arc<PeerService>,
+    (offers, peers): (Arc<Offers>, Arc<PeerService>),
     events: Events,
+    task: Task,
 ) -> Result<Option<CopySummary>, ApiError> {
-    let (start, options) = told_to_start(inbox).await?;
-    if start.version != VERSION {
-        let what = format!("version {} of the copy protocol, where this side knows {VERSION}", start.version);
-        return Err(violation(&what));
-    }
-    let options: CopyOptions =
-        serde_json::from_slice(&options).map_err(|_| violation("options that can't be read"))?;
+    let Task { start, options, paths } = task;
     let mode = if start.is_cp { Mode::Cp } else { Mode::Sync };
-    let paths =
-        start.sources.iter().map(|path| patterns::expand(path)).collect::<Result<Vec<_>, _>>()?.concat();
     let count = paths.len();
     if start.is_contents && count > 1 {
         return Err(refuse("several directories' contents can't become one", "copy one after the other"));
