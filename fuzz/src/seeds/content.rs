@@ -1,0 +1,161 @@
+//! Tickets, names, trees, recipes and deltas.
+
+use towpath_content::chunking::{ChunkHash, Parameters};
+use towpath_content::codec::Writer;
+use towpath_content::delta::{Delta, Signature, diff};
+use towpath_content::live::Statement;
+use towpath_content::pieces::{Layout, MIN_LOG2, PieceTree};
+use towpath_content::recipe::{NodeHash, RecipeBuilder, Root};
+use towpath_content::ticket::{Enclosed, Secret};
+use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata, Owner, Time, Xattr};
+use towpath_content::{Hint, NodeId, Oid, Ticket};
+
+use crate::input::Written;
+
+pub const CONTENT: Oid = Oid::Blake3([1; 32]);
+pub const LIVE: Oid = Oid::Live([2; 32]);
+
+fn some_hints() -> Vec<Hint> {
+    let hint = |method: &str| Hint::new(method, 10, 5).expect("a valid hint");
+    vec![hint("tow://192.0.2.1:7777"), hint("tow://[2001:db8::1]:7777"), hint("file:/srv/data")]
+}
+
+pub fn tickets() -> Vec<Vec<u8>> {
+    let ticket =
+        |oid, hints| Ticket { oid, node: NodeId([3; 32]), secret: Secret([4; 16]), hints, enclosed: None };
+    let enclosed = Enclosed { name: b"note".to_vec(), content: b"words".to_vec(), ..Enclosed::default() };
+    let with_content = Ticket { enclosed: Some(enclosed), ..ticket(Oid::of(b"words"), some_hints()) };
+    let tickets = [ticket(CONTENT, Vec::new()), ticket(LIVE, some_hints()), with_content];
+    tickets.map(|ticket| ticket.to_string().into_bytes()).into()
+}
+
+pub fn oid_texts() -> Vec<Vec<u8>> {
+    [CONTENT, LIVE].map(|oid| oid.to_string().into_bytes()).into()
+}
+
+pub fn oids() -> Vec<Vec<u8>> {
+    [CONTENT, LIVE].map(|oid| oid.to_bytes().to_vec()).into()
+}
+
+pub fn hints() -> Vec<Vec<u8>> {
+    let encode = |hint: Hint| {
+        let mut writer = Writer::new();
+        hint.encode(&mut writer);
+        writer.into_bytes()
+    };
+    some_hints().into_iter().map(encode).collect()
+}
+
+pub fn statements() -> Vec<Vec<u8>> {
+    let values = Statement::Values { object: LIVE, generation: 9, first: 300, values: vec![[5; 32]; 3] };
+    let bound = Statement::Bound { object: LIVE, content: CONTENT, size: 1 << 30 };
+    vec![values.to_bytes(), bound.to_bytes()]
+}
+
+fn entry(name: &str, kind: Kind) -> Entry {
+    let owner = |id| Owner { id, name: b"ann".to_vec() };
+    let xattrs = vec![Xattr { name: b"user.note".to_vec(), value: b"x".to_vec() }];
+    let modified = Time { seconds: 1_700_000_000, nanos: 5 };
+    let metadata = Metadata { mode: 0o644, user: owner(1), group: owner(2), modified, xattrs };
+    Entry { name: name.into(), kind, metadata, hard_link: None }
+}
+
+/// A small tree with something of everything.
+pub fn trees() -> Vec<Vec<u8>> {
+    let file = |oid| Kind::File { size: 100, oid, extents: None };
+    let events = [
+        Event::Enter(entry("", Kind::Directory)),
+        Event::Leaf(entry("a", file(Some(CONTENT)))),
+        Event::Enter(entry("b", Kind::Directory)),
+        Event::Leaf(entry("link", Kind::Symlink { target: b"../a".to_vec() })),
+        Event::Leaf(entry("pipe", Kind::Fifo)),
+        Event::Leave,
+        Event::Leave,
+    ];
+    let encode = |live| {
+        let mut encoder = Encoder::new(live);
+        events.iter().for_each(|event| encoder.push(event).expect("events in order"));
+        encoder.finish().expect("all directories were left")
+    };
+    let with_content = || {
+        let mut encoder = Encoder::with_content(false);
+        for event in &events {
+            let len = event.entry().map_or(0, Entry::inline_len);
+            encoder.push_with(event, &vec![7; len]).expect("events in order");
+        }
+        encoder.finish().expect("all directories were left")
+    };
+    vec![encode(false), encode(true), with_content()]
+}
+
+/// A recipe of many chunks: its nodes, and its root.
+pub fn recipe(chunks: u32) -> (Vec<Vec<u8>>, Root) {
+    let mut nodes = Vec::new();
+    let emit = |_: NodeHash, node: Vec<u8>| {
+        nodes.push(node);
+        Ok::<(), std::convert::Infallible>(())
+    };
+    let mut builder = RecipeBuilder::new(Parameters::DEFAULT, emit).expect("the default parameters");
+    for number in 0..chunks {
+        builder.push(ChunkHash::of(&number.to_le_bytes()), 4096 + number).expect("lengths in the limits");
+    }
+    let root = builder.finish(CONTENT).expect("a recipe");
+    (nodes, root)
+}
+
+pub fn recipe_nodes() -> Vec<Vec<u8>> {
+    recipe(2000).0
+}
+
+pub fn recipe_roots() -> Vec<Vec<u8>> {
+    vec![recipe(2000).1.to_bytes()]
+}
+
+pub fn parameters() -> Vec<Vec<u8>> {
+    let rabin = Parameters::Rabin { min: 2 << 10, avg: 8 << 10, max: 64 << 10 };
+    [Parameters::DEFAULT, rabin, Parameters::Given].map(|parameters| parameters.to_bytes()).to_vec()
+}
+
+/// A region that has something of everything: blocks that differ, equal ones, a shorter last one.
+pub fn base() -> Vec<u8> {
+    let numbers = (0..200u32).flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes());
+    numbers.chain([0; 300]).collect()
+}
+
+/// What resembles it.
+pub fn target() -> Vec<u8> {
+    let base = base();
+    [&base[..300], b"inserted", &base[300..500], &base[640..], &base[..100]].concat()
+}
+
+fn signatures() -> Vec<Signature> {
+    let sign = |block| Signature::of(&base(), block, target().len()).expect("a region in the limits");
+    [64, 128, 1 << 16].map(sign).into()
+}
+
+pub fn deltas() -> Vec<Vec<u8>> {
+    let make = |signature: &Signature| diff(signature, &target()).expect("a target in the limits").to_bytes();
+    signatures().iter().map(make).collect()
+}
+
+pub fn delta_signatures() -> Vec<Vec<u8>> {
+    signatures().iter().map(Signature::to_bytes).collect()
+}
+
+pub fn outlines() -> Vec<Vec<u8>> {
+    let outline = |delta: Vec<u8>| Delta::from_bytes(&delta).expect("a delta").split().0.to_bytes();
+    deltas().into_iter().map(outline).collect()
+}
+
+/// Proofs of runs in objects of some pieces.
+pub fn proofs() -> Vec<Vec<u8>> {
+    let prove = |count: u64, run: std::ops::Range<u64>| {
+        let layout = Layout::of((count << MIN_LOG2) - 5).expect("a small object");
+        let values = (0..count).map(|index| [index as u8; 32]).collect();
+        let tree = PieceTree::new(layout, values).expect("a value for each piece");
+        let proof = tree.proof(run.clone()).expect("a run within it");
+        let told = Written::default().run(tree.oid().digest()).number(0).number(layout.size());
+        told.number(run.start).number(run.end - run.start).rest(&proof).done()
+    };
+    vec![prove(1, 0..1), prove(5, 0..5), prove(9, 3..6), prove(70, 64..65), prove(300, 17..90)]
+}
