@@ -22,6 +22,7 @@ test: tools ## run all tests
 
 check: tools ## formatting, lints, documentation, house rules
 	scripts/check-house.sh
+	scripts/check-threat-model.sh
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --workspace --no-deps --locked

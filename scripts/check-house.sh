@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The rules of the house that no compiler checks: which crate may know which, what the lowest one may
-# use, where unsafe code may be, and that each file opens with what it is about.
+# use, where unsafe code may be, that each file opens with what it is about, and that the fuzz targets are complete.
 # Needs nothing but bash, grep, sed and awk. Why the rules are so: docs/design/README.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -82,10 +82,23 @@ fi
 while IFS= read -r file; do
     case $file in */tests.rs | */tests/*) continue ;; esac
     head -n 1 "$file" | grep -q '^//! ' || fail "$file: does not open with a '//!' comment that says what it is about"
-done < <(find crates/*/src lab/src -name '*.rs' | LC_ALL=C sort)
+done < <(find crates/*/src lab/src fuzz/src -name '*.rs' | LC_ALL=C sort)
+
+# Each fuzz target has a program, and each program and folder of kept inputs a target.
+targets=$(sed -n 's/.*Target { name: "\([a-z0-9_]*\)".*/\1/p' fuzz/src/lib.rs | LC_ALL=C sort)
+differs() {
+    names=$(LC_ALL=C sort -u | LC_ALL=C comm "$1" - <(echo "$targets") | tr -d '\t' | paste -sd ' ')
+    [ -z "$names" ] || fail "$2: $names"
+}
+differs -3 "fuzz/src/lib.rs and fuzz/fuzz_targets differ" \
+    < <(find fuzz/fuzz_targets -name '*.rs' | sed 's|.*/||; s|\.rs$||')
+differs -3 "fuzz/src/lib.rs and fuzz/Cargo.toml differ" \
+    < <(sed -n 's|^path = "fuzz_targets/\(.*\)\.rs"$|\1|p' fuzz/Cargo.toml)
+differs -23 "fuzz/corpus has folders of no target" \
+    < <(find fuzz/corpus -mindepth 1 -maxdepth 1 | sed 's|.*/||')
 
 if [ "$failures" -gt 0 ]; then
     echo "check-house: $failures of the house rules are broken" >&2
     exit 1
 fi
-echo "check-house: crates, purity, unsafe code and file heads are as they should be"
+echo "check-house: crates, purity, unsafe code, file heads and fuzz targets are as they should be"

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Feeds every parser random and changed valid inputs for some seconds each (default 2): a quick look
-# that needs nothing but the stable compiler. For a long one: `cargo +nightly fuzz run --features
-# libfuzzer NAME` in fuzz/, with `cargo install cargo-fuzz`.
+# Feeds every parser of bytes from outside the inputs that are kept for it (fuzz/corpus) and then random and changed
+# valid ones: a quick look that needs nothing but the stable compiler.
+#   scripts/fuzz-smoke.sh [SECONDS [SEED [NAME...]]]    SECONDS for each; without, all take a minute together
+# For a long one: `cargo +nightly fuzz run --features libfuzzer NAME target/corpus/NAME corpus/NAME` in fuzz/, with
+# `cargo install cargo-fuzz`; what it finds is kept in the first folder, which is no part of the repository.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # The workspace's target directory, so that what is built there is not built again.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
-exec "${CARGO:-cargo}" run --quiet --locked --manifest-path fuzz/Cargo.toml --bin smoke -- "${1:-2}" ${2:+"$2"}
+exec "${CARGO:-cargo}" run --quiet --locked --manifest-path fuzz/Cargo.toml --bin smoke -- "$@"

@@ -1,4 +1,4 @@
-//! libFuzzer on `towpath_fuzz::chunking_parameters`.
+//! libFuzzer on the target `chunking_parameters`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::chunking_parameters(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::run("chunking_parameters", data));

@@ -1,4 +1,4 @@
-//! libFuzzer on `towpath_fuzz::control`.
+//! libFuzzer on the target `control`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::control(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::run("control", data));

@@ -1,4 +1,4 @@
-//! libFuzzer on `towpath_fuzz::delta`.
+//! libFuzzer on the target `delta`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::delta(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::run("delta", data));

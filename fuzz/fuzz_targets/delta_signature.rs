@@ -1,4 +1,4 @@
-//! libFuzzer on `towpath_fuzz::delta_signature`.
+//! libFuzzer on the target `delta_signature`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::delta_signature(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::run("delta_signature", data));

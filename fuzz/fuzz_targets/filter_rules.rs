@@ -1,4 +1,4 @@
-//! libFuzzer on `towpath_fuzz::filter_rules`.
+//! libFuzzer on the target `filter_rules`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::filter_rules(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::run("filter_rules", data));

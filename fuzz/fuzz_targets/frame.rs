@@ -1,4 +1,4 @@
-//! libFuzzer on `towpath_fuzz::frame`.
+//! libFuzzer on the target `frame`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::frame(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::run("frame", data));

@@ -1,4 +1,4 @@
-//! libFuzzer on `towpath_fuzz::hint`.
+//! libFuzzer on the target `hint`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::hint(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::run("hint", data));

@@ -1,4 +1,4 @@
-//! libFuzzer on `towpath_fuzz::oid_binary`.
+//! libFuzzer on the target `oid_binary`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::oid_binary(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::run("oid_binary", data));

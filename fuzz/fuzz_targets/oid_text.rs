@@ -1,4 +1,4 @@
-//! libFuzzer on `towpath_fuzz::oid_text`.
+//! libFuzzer on the target `oid_text`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::oid_text(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::run("oid_text", data));

@@ -1,4 +1,4 @@
-//! libFuzzer on `towpath_fuzz::recipe_node`.
+//! libFuzzer on the target `recipe_node`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::recipe_node(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::run("recipe_node", data));

@@ -1,4 +1,4 @@
-//! libFuzzer on `towpath_fuzz::recipe_root`.
+//! libFuzzer on the target `recipe_root`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::recipe_root(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::run("recipe_root", data));

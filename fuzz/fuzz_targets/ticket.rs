@@ -1,4 +1,4 @@
-//! libFuzzer on `towpath_fuzz::ticket`.
+//! libFuzzer on the target `ticket`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::ticket(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::run("ticket", data));

@@ -1,4 +1,4 @@
-//! libFuzzer on `towpath_fuzz::tree_block`.
+//! libFuzzer on the target `tree_block`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::tree_block(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::run("tree_block", data));

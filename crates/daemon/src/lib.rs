@@ -38,6 +38,7 @@
 //! | [`server`] | the local API over a Unix socket |
 //! | `lock` | mutexes that outlive a panic of their holder |
 //! | `errors` | what went wrong, with the next step |
+//! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 //!
 //! After a crash: the store is readable, tickets of leases are honoured again, an interrupted get
 //! goes on when it is asked for again.
@@ -53,6 +54,8 @@ pub mod copy;
 pub mod doors;
 mod ending;
 mod errors;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod get;
 mod get_file;
 mod get_search;

@@ -45,25 +45,44 @@ struct Small {
     waiting: HashMap<String, Oid>,
 }
 
+/// What a record says that an interrupted transfer left.
+#[derive(Debug, Default)]
+pub struct Left {
+    /// See [`Record`].
+    pub temp: Option<String>,
+    /// See [`Record`].
+    pub parts: HashMap<Oid, String>,
+}
+
+impl Left {
+    /// By the lines of a record, unless it is that of another object.
+    pub fn of(text: &str, oid: &Oid) -> Option<Self> {
+        let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let text_of = |line: &Value, key: &str| line.get(key).and_then(Value::as_str).map(str::to_owned);
+        lines.first().and_then(|line| text_of(line, "oid")).filter(|first| *first == oid.to_string())?;
+        let mut left = Self::default();
+        for line in &lines {
+            match (text_of(line, "part").and_then(|part| part.parse().ok()), text_of(line, "temp")) {
+                (Some(part), Some(name)) => drop(left.parts.insert(part, name)),
+                (None, Some(name)) => left.temp = Some(name),
+                _ => {}
+            }
+        }
+        Some(left)
+    }
+}
+
 impl Record {
     /// The record for bringing `oid` to `destination`: what an interrupted transfer of the very
     /// same left, or an empty one.
     pub fn open(folder: &Path, destination: &Path, oid: &Oid) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let file = Self::file(folder, destination);
-        let (mut temp, mut parts) = (None, HashMap::new());
         let mut text = fs::read_to_string(&file).unwrap_or_default();
         text += &fs::read_to_string(file.with_extension(SMALL)).unwrap_or_default();
-        let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        let text_of = |line: &Value, key: &str| line.get(key).and_then(Value::as_str).map(str::to_owned);
-        let is_same = lines.first().and_then(|line| text_of(line, "oid")) == Some(oid.to_string());
-        for line in lines.iter().filter(|_| is_same) {
-            match (text_of(line, "part").and_then(|part| part.parse().ok()), text_of(line, "temp")) {
-                (Some(part), Some(name)) => drop(parts.insert(part, name)),
-                (None, Some(name)) => temp = Some(name),
-                _ => {}
-            }
-        }
+        let left = Left::of(&text, oid);
+        let is_same = left.is_some();
+        let Left { temp, parts } = left.unwrap_or_default();
         let record = Self { file, temp, parts: Mutex::new(parts), small: Mutex::default() };
         if !is_same {
             let _ = fs::remove_file(record.beside(SMALL));

@@ -26,6 +26,17 @@ pub struct Share {
     pub secret: Secret,
 }
 
+impl Share {
+    /// By its record.
+    pub(crate) fn of(record: &Value) -> Option<Self> {
+        let oid = record.get("oid")?.as_str()?.parse().ok()?;
+        let digits = format!("{}{}", record.get("secret")?.as_str()?, "0".repeat(32));
+        let bytes = towpath_content::node_id::unhex(&digits)?;
+        let secret = Secret(bytes[..16].try_into().ok()?);
+        Some(Self { oid, secret })
+    }
+}
+
 /// The folder of records.
 #[derive(Debug, Clone)]
 pub struct Shares {
@@ -45,12 +56,7 @@ impl Shares {
 
     /// What `path` was shared as last.
     pub fn find(&self, path: &Path) -> Option<Share> {
-        let record = read(&self.file("share", path.as_os_str().as_bytes()))?;
-        let oid = record.get("oid")?.as_str()?.parse().ok()?;
-        let digits = format!("{}{}", record.get("secret")?.as_str()?, "0".repeat(32));
-        let bytes = towpath_content::node_id::unhex(&digits)?;
-        let secret = Secret(bytes[..16].try_into().ok()?);
-        Some(Share { oid, secret })
+        Share::of(&read(&self.file("share", path.as_os_str().as_bytes()))?)
     }
 
     /// Records what `path` is shared as.

@@ -1,16 +1,25 @@
-//! Feeds every target random and changed valid inputs for some seconds: `smoke [SECONDS [SEED]]`.
+//! Feeds every target its seeds, the inputs that are kept for it, and then random and changed ones for some seconds:
+//! `smoke [SECONDS [SEED [NAME...]]]`. Without a number of seconds, all of it takes about a minute.
 //!
 //! A failure names the target and prints the input in hexadecimal; the seed repeats the run.
 
 use std::panic::catch_unwind;
-use std::process::ExitCode;
+use std::process::{ExitCode, exit};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use towpath_fuzz::corpus::kept;
 use towpath_fuzz::{TARGETS, Target};
 
 /// Bytes of the longest random input.
 const LONGEST: u64 = 600;
+/// What all targets take together, unless that would be less or more than this many seconds for each.
+const ALL: Duration = Duration::from_secs(50);
+const LEAST: f64 = 1.0;
+const MOST: f64 = 2.0;
+/// What takes longer has no end: the slowest inputs take some milliseconds.
+const ENDLESS: Duration = Duration::from_secs(60);
 
 /// A small generator of random numbers (xorshift64*): the same seed, the same run.
 struct Random(u64);
@@ -67,51 +76,103 @@ fn input(seeds: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
 }
 
 /// Returns how many inputs were tried, or the one that failed.
-fn smoke(target: &Target, time: Duration, random: &mut Random) -> Result<u64, Vec<u8>> {
-    let (seeds, start, mut count) = ((target.seeds)(), Instant::now(), 0);
+fn smoke(target: &Target, time: Duration, random: &mut Random, running: &Running) -> Result<u64, Arc<[u8]>> {
+    let try_it = |input: Vec<u8>| {
+        let input = running.begin(target.name, input);
+        let tried = catch_unwind(|| (target.run)(&input));
+        running.end();
+        tried.map_err(|_| input)
+    };
+    let kept = kept(target.name).expect("the kept inputs can be read");
+    let (seeds, mut count) = ([(target.seeds)(), kept].concat(), 0);
     for seed in &seeds {
-        catch_unwind(|| (target.run)(seed)).map_err(|_| seed.clone())?;
+        try_it(seed.clone())?;
     }
+    let start = Instant::now();
     while start.elapsed() < time {
-        for _ in 0..64 {
-            let input = input(&seeds, random);
-            catch_unwind(|| (target.run)(&input)).map_err(|_| input)?;
+        for _ in 0..16 {
+            try_it(input(&seeds, random))?;
             count += 1;
         }
     }
     Ok(count)
 }
 
+/// The input that a thread is at, so that one without end can be named.
+#[derive(Default)]
+struct Running(Mutex<Option<(&'static str, Arc<[u8]>, Instant)>>);
+
+impl Running {
+    fn begin(&self, name: &'static str, input: Vec<u8>) -> Arc<[u8]> {
+        let input: Arc<[u8]> = input.into();
+        *self.now() = Some((name, Arc::clone(&input), Instant::now()));
+        input
+    }
+
+    fn end(&self) {
+        *self.now() = None;
+    }
+
+    fn now(&self) -> MutexGuard<'_, Option<(&'static str, Arc<[u8]>, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the program if an input takes so long that it must have no end.
+    fn check(&self) {
+        if let Some((name, input, since)) = &*self.now()
+            && since.elapsed() > ENDLESS
+        {
+            eprintln!("fuzz: {name:20} HANGS on {}", hex(input));
+            exit(1);
+        }
+    }
+}
+
+/// Seconds for each target if all are to be tried in [`ALL`] by so many threads.
+fn share(threads: usize) -> f64 {
+    (ALL.as_secs_f64() * threads as f64 / TARGETS.len() as f64).clamp(LEAST, MOST)
+}
+
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    let seconds = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(2.0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let seconds = arguments.next().and_then(|text| text.parse().ok()).unwrap_or_else(|| share(threads));
     let fresh = std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64);
     let seed: u64 = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(fresh);
-    eprintln!("fuzz: {seconds} s for each of {} parsers, seed {seed}", TARGETS.len());
-    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let only: Vec<String> = arguments.collect();
+    let is_asked = |target: &&Target| only.is_empty() || only.iter().any(|name| name == target.name);
+    let targets: Vec<&Target> = TARGETS.iter().filter(is_asked).collect();
+    eprintln!("fuzz: {seconds:.1} s for each of {} parsers, seed {seed}", targets.len());
+    let (next, failed, left) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicUsize::new(threads));
+    let running: Vec<Running> = (0..threads).map(|_| Running::default()).collect();
     std::thread::scope(|scope| {
-        for _ in 0..threads {
+        for running in &running {
             scope.spawn(|| {
-                while let Some(target) = TARGETS.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let is_good = report(target, Duration::from_secs_f64(seconds), seed);
+                while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let is_good = report(target, Duration::from_secs_f64(seconds), seed, running);
                     failed.fetch_or(!is_good, Ordering::Relaxed);
                 }
+                left.fetch_sub(1, Ordering::Relaxed);
             });
+        }
+        while left.load(Ordering::Relaxed) > 0 {
+            running.iter().for_each(Running::check);
+            std::thread::sleep(Duration::from_millis(50));
         }
     });
     if failed.into_inner() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// Runs one target and tells how it went; false if an input made it fail.
-fn report(target: &Target, time: Duration, seed: u64) -> bool {
-    match smoke(target, time, &mut Random(seed | 1)) {
+fn report(target: &Target, time: Duration, seed: u64, running: &Running) -> bool {
+    let tried = smoke(target, time, &mut Random(seed | 1), running);
+    match &tried {
         Ok(count) => eprintln!("fuzz: {:20} {count} inputs", target.name),
-        Err(input) => {
-            let hex: String = input.iter().map(|byte| format!("{byte:02x}")).collect();
-            eprintln!("fuzz: {:20} FAILED on {hex}", target.name);
-            return false;
-        }
+        Err(input) => eprintln!("fuzz: {:20} FAILED on {}", target.name, hex(input)),
     }
-    true
+    tried.is_ok()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -44,6 +44,7 @@
 //! | `removal` | what is removed at the source, and when |
 //! | `talk` | what the person is told |
 //! | `records` | lists on disk |
+//! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 
 mod answering;
 mod beyond;
@@ -56,6 +57,8 @@ pub mod events;
 mod file;
 mod finer;
 mod finish;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod hearing;
 mod incoming;
 mod judge;

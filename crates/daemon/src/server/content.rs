@@ -85,7 +85,7 @@ fn outside(size: u64) -> Failure {
 
 /// What the field `Range` asks for.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
+pub(super) enum Asked {
     Whole,
     Part(Range<u64>),
     /// A range outside of the object.
@@ -103,7 +103,7 @@ fn asked(headers: &HeaderMap, tag: Option<&str>, size: u64) -> Asked {
 
 /// One range of bytes (RFC 9110 §14.2). What is not understood, and several ranges at once, are
 /// answered by the whole object, as the RFC allows.
-fn parse(text: &str, size: u64) -> Asked {
+pub(super) fn parse(text: &str, size: u64) -> Asked {
     let range = text.strip_prefix("bytes=").filter(|range| !range.contains(','));
     let Some((first, last)) = range.and_then(|range| range.trim().split_once('-')) else {
         return Asked::Whole;

@@ -23,6 +23,7 @@
 //! | `recipe` | how objects are cut into chunks |
 //! | `lines` | events as lines; sessions |
 //! | `body` | a request's body as a reader |
+//! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 
 mod accept;
 mod body;
@@ -31,6 +32,8 @@ mod chunks;
 mod connection;
 mod content;
 mod descriptor;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod gets;
 mod lines;
 mod problem;

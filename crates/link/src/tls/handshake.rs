@@ -10,7 +10,7 @@ use rustls::pki_types::ServerName;
 use rustls::{
     ClientConfig, ClientConnection, ConnectionCommon, Error, ServerConfig, ServerConnection, SideData,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::keys::{Keys, Secrets, Suite};
@@ -105,7 +105,7 @@ fn take<Side: SideData>(session: &mut ConnectionCommon<Side>, mut part: &[u8]) -
 
 /// What comes, cut where records end.
 #[derive(Default)]
-struct Records {
+pub(super) struct Records {
     came: Vec<u8>,
     /// At the front of what came: handed out already.
     taken: usize,
@@ -115,7 +115,7 @@ struct Records {
 
 impl Records {
     /// The next part of a record, never beyond its end.
-    async fn next(&mut self, socket: &mut TcpStream) -> io::Result<&[u8]> {
+    pub(super) async fn next(&mut self, socket: &mut (impl AsyncRead + Unpin)) -> io::Result<&[u8]> {
         self.came.drain(..std::mem::take(&mut self.taken));
         let least = if self.left == 0 { HEAD } else { 1 };
         while self.came.len() < least {
@@ -134,7 +134,7 @@ impl Records {
     }
 
     /// What came behind the parts that were handed out.
-    fn rest(mut self) -> Vec<u8> {
+    pub(super) fn rest(mut self) -> Vec<u8> {
         self.came.split_off(self.taken)
     }
 }

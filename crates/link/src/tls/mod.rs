@@ -12,7 +12,10 @@
 //! | `keys` | from the secrets it leads to, record keys and nonces: pure |
 //! | `record` | one record, opened or sealed: pure |
 //! | `stream` | records on a socket |
+//! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod handshake;
 mod keys;
 mod record;

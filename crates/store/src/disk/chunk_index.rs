@@ -16,6 +16,8 @@
 
 mod cuts;
 mod entry;
+#[cfg(feature = "fuzzing")]
+pub(super) mod fuzzing;
 mod pending;
 mod runs;
 #[cfg(test)]

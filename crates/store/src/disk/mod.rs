@@ -18,6 +18,7 @@
 //! | `cache`, `uses` | what nobody leases: when it was last used, and what is evicted first |
 //! | `gc` | removing what is of no more use |
 //! | `points` | where tests kill a process |
+//! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 //!
 //! Several processes may share one store. Each sees what the others completed; productions,
 //! announcements and waiting are a matter of one process.
@@ -27,6 +28,8 @@ pub mod chunk_index;
 mod chunks;
 mod files;
 mod folders;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod gc;
 mod index;
 mod leases;

@@ -192,14 +192,14 @@ fn cut_source(source: &Source, parameters: Parameters, take: &mut Take<'_>) -> R
 
 /// The end of a recipe's file, while the nodes before it are written.
 #[derive(Debug, Default)]
-struct Table {
+pub(super) struct Table {
     lengths: HashMap<NodeHash, u16>,
     bytes: Vec<u8>,
 }
 
 impl Table {
     /// Notes the next node; false if it is there already.
-    fn add(&mut self, hash: NodeHash, len: usize) -> bool {
+    pub(super) fn add(&mut self, hash: NodeHash, len: usize) -> bool {
         let is_new = self.lengths.insert(hash, len as u16).is_none();
         if is_new {
             self.bytes.extend_from_slice(&hash.0);
@@ -208,7 +208,7 @@ impl Table {
         is_new
     }
 
-    fn finish(self, root: &Root) -> Vec<u8> {
+    pub(super) fn finish(self, root: &Root) -> Vec<u8> {
         let (mut bytes, root) = (self.bytes, root.to_bytes());
         bytes.extend_from_slice(&root);
         bytes.extend_from_slice(&(self.lengths.len() as u32).to_le_bytes());
@@ -219,12 +219,12 @@ impl Table {
 
 /// A recipe in a file of its own.
 #[derive(Debug)]
-struct Kept {
+pub(super) struct Kept {
     file: File,
     path: PathBuf,
     /// Bytes of the file.
     len: u64,
-    root: Root,
+    pub(super) root: Root,
     /// Where each node lies, and its length.
     nodes: HashMap<NodeHash, (u64, u16)>,
 }
@@ -251,7 +251,7 @@ fn kept(path: &Path, oid: &Oid, parameters: Parameters) -> Result<Option<Kept>, 
 
 impl Kept {
     /// Reads the end of the file, which says where the nodes are.
-    fn open(file: File, path: &Path) -> io::Result<Self> {
+    pub(super) fn open(file: File, path: &Path) -> io::Result<Self> {
         let len = file.metadata()?.len();
         let footer = read(&file, before(len, FOOTER)?, FOOTER)?;
         let (count, root_len) = match footer[..] {
@@ -281,7 +281,7 @@ impl Kept {
     }
 
     /// Reads all nodes once.
-    fn checked(self) -> io::Result<Self> {
+    pub(super) fn checked(self) -> io::Result<Self> {
         let checked = verify(&self.root, |hash| self.read_node(hash));
         checked.map(|_| self).map_err(|_| damaged("its nodes make no recipe"))
     }

@@ -1,19 +1,19 @@
-//! Valid inputs, from which changed ones are made.
+//! Tickets, names, trees, recipes and deltas.
 
-use bytes::Bytes;
 use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::codec::Writer;
-use towpath_content::delta::{Signature, diff};
+use towpath_content::delta::{Delta, Signature, diff};
 use towpath_content::live::Statement;
+use towpath_content::pieces::{Layout, MIN_LOG2, PieceTree};
 use towpath_content::recipe::{NodeHash, RecipeBuilder, Root};
 use towpath_content::ticket::{Enclosed, Secret};
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata, Owner, Time, Xattr};
 use towpath_content::{Hint, NodeId, Oid, Ticket};
-use towpath_link::frame::encode_head;
-use towpath_plugins::direct::wire::*;
 
-const CONTENT: Oid = Oid::Blake3([1; 32]);
-const LIVE: Oid = Oid::Live([2; 32]);
+use crate::input::Written;
+
+pub const CONTENT: Oid = Oid::Blake3([1; 32]);
+pub const LIVE: Oid = Oid::Live([2; 32]);
 
 fn some_hints() -> Vec<Hint> {
     let hint = |method: &str| Hint::new(method, 10, 5).expect("a valid hint");
@@ -89,14 +89,14 @@ pub fn trees() -> Vec<Vec<u8>> {
 }
 
 /// A recipe of many chunks: its nodes, and its root.
-fn recipe() -> (Vec<Vec<u8>>, Root) {
+pub fn recipe(chunks: u32) -> (Vec<Vec<u8>>, Root) {
     let mut nodes = Vec::new();
     let emit = |_: NodeHash, node: Vec<u8>| {
         nodes.push(node);
         Ok::<(), std::convert::Infallible>(())
     };
     let mut builder = RecipeBuilder::new(Parameters::DEFAULT, emit).expect("the default parameters");
-    for number in 0..2000u32 {
+    for number in 0..chunks {
         builder.push(ChunkHash::of(&number.to_le_bytes()), 4096 + number).expect("lengths in the limits");
     }
     let root = builder.finish(CONTENT).expect("a recipe");
@@ -104,11 +104,11 @@ fn recipe() -> (Vec<Vec<u8>>, Root) {
 }
 
 pub fn recipe_nodes() -> Vec<Vec<u8>> {
-    recipe().0
+    recipe(2000).0
 }
 
 pub fn recipe_roots() -> Vec<Vec<u8>> {
-    vec![recipe().1.to_bytes()]
+    vec![recipe(2000).1.to_bytes()]
 }
 
 pub fn parameters() -> Vec<Vec<u8>> {
@@ -142,71 +142,20 @@ pub fn delta_signatures() -> Vec<Vec<u8>> {
     signatures().iter().map(Signature::to_bytes).collect()
 }
 
-pub fn frames() -> Vec<Vec<u8>> {
-    let frame = |kind, body: &[u8]| [&encode_head(kind, body.len()).expect("short")[..], body].concat();
-    vec![[frame(0, b"hello"), frame(1, b""), frame(255, &[7; 300])].concat()]
+pub fn outlines() -> Vec<Vec<u8>> {
+    let outline = |delta: Vec<u8>| Delta::from_bytes(&delta).expect("a delta").split().0.to_bytes();
+    deltas().into_iter().map(outline).collect()
 }
 
-pub fn controls() -> Vec<Vec<u8>> {
-    let (oid, nodes) = (oid_field(&CONTENT), Bytes::from_static(&[6; 64]));
-    let want = WireWant { oid: oid.clone(), block: Some(3), first: 1, count: 4, ..WireWant::default() };
-    let span = WireWant { oid: oid.clone(), offset: Some(70_000), len: 100, ..WireWant::default() };
-    let (root, recipe_nodes) = (Bytes::from(recipe().1.to_bytes()), vec![nodes.clone(); 2]);
-    let about = Description {
-        request: 1,
-        is_tree: true,
-        name: b"tree".to_vec(),
-        size: Some(7),
-        ..Description::default()
+/// Proofs of runs in objects of some pieces.
+pub fn proofs() -> Vec<Vec<u8>> {
+    let prove = |count: u64, run: std::ops::Range<u64>| {
+        let layout = Layout::of((count << MIN_LOG2) - 5).expect("a small object");
+        let values = (0..count).map(|index| [index as u8; 32]).collect();
+        let tree = PieceTree::new(layout, values).expect("a value for each piece");
+        let proof = tree.proof(run.clone()).expect("a run within it");
+        let told = Written::default().run(tree.oid().digest()).number(0).number(layout.size());
+        told.number(run.start).number(run.end - run.start).rest(&proof).done()
     };
-    let question =
-        Describe { request: 1, root: oid.clone(), oid: oid.clone(), follow: true, ..Describe::default() };
-    let bodies = [
-        Body::Hello(Hello {
-            version: 1,
-            session: nodes.clone(),
-            capabilities: vec!["live".into()],
-            ..Hello::default()
-        }),
-        Body::Prove(Prove { root: oid.clone(), proof: nodes.clone() }),
-        Body::Describe(question.clone()),
-        Body::Description(about),
-        Body::Proof(ProofOf { request: 1, want: Some(2), first: 3, count: 4, nodes: nodes.clone() }),
-        Body::Stated(Stated { request: 1, statement: nodes.clone(), signature: nodes.clone() }),
-        Body::Have(Have { request: 1, bounds: vec![0, 5, 9, 12] }),
-        Body::Describe(Describe { recipe: true, ..question.clone() }),
-        Body::Delta(Delta { request: 1, want: 0, bytes: Bytes::from_static(&[9; 20]), packed: true }),
-        Body::Recipe(Recipe { request: 1, root: Some(root), nodes: recipe_nodes }),
-        Body::Get(Get { request: 1, root: oid.clone(), wants: vec![want; 3], urgency: -3 }),
-        Body::Get(Get { request: 1, root: oid, wants: vec![span; 2], urgency: 0 }),
-        Body::Outcome(WireOutcome { request: 1, want: Some(1), code: 5, retry_ms: 9, reason: "no".into() }),
-        Body::Cancel(RequestOnly { request: 1 }),
-        Body::Goodbye(Goodbye { reason: "bye".into() }),
-        Body::Ping(Ping::default()),
-        Body::Watch(question),
-        Body::ControlData(ControlData { message: Bytes::from_static(b"message") }),
-        Body::ControlCredit(ControlCredit { bytes: 71 }),
-        Body::ControlEnd(ControlEnd {}),
-    ];
-    bodies.map(|body| body.to_frame().to_vec()).into()
-}
-
-pub fn data_frames() -> Vec<Vec<u8>> {
-    let header =
-        DataHeader { request: 1, want: 2, piece: 3, offset: 4, suggested: 5, zeros: false, encoding: 0 };
-    let zstd = DataHeader { encoding: 1, ..header };
-    vec![
-        [&header.encode()[..], b"payload"].concat(),
-        [&zstd.encode()[..], b"payload"].concat(),
-        DataHeader { zeros: true, ..header }.encode().to_vec(),
-    ]
-}
-
-pub fn filter_rules() -> Vec<Vec<u8>> {
-    let lists: [&[u8]; 3] = [
-        b"- *.o\n+ /a/b/\n-!/ [!a-c]*\nP x\n",
-        b": .rules\n:nw-sp ../up/.q\n-srp dir/***\n",
-        b"- **/[[:alpha:]x]?\n+ a\\*b**c\nhide,p *a*b*c*\n- a/**/b\n",
-    ];
-    lists.map(|list| list.strip_suffix(b"\n").unwrap_or(list).to_vec()).into()
+    vec![prove(1, 0..1), prove(5, 0..5), prove(9, 3..6), prove(70, 64..65), prove(300, 17..90)]
 }

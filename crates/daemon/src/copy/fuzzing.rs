@@ -1,0 +1,49 @@
+//! Doors for the fuzz targets in `fuzz/`: what the other side of a copy says, and what is made of it. Only there is
+//! the feature `fuzzing` on.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::message::Message;
+use super::{finer, patches};
+
+/// A message as this program would say it.
+pub fn read_message(bytes: &[u8]) -> Option<Vec<u8>> {
+    Some(Message::from_bytes(Bytes::copy_from_slice(bytes)).ok()?.into_bytes().into())
+}
+
+/// The bytes of a message, packed if that makes them fewer.
+pub fn pack_message(bytes: &[u8]) -> Vec<u8> {
+    Message::pack(Bytes::copy_from_slice(bytes), 1).into()
+}
+
+/// The signature of what outlines leave of `base`.
+pub fn sign_rest(outlines: &[Vec<u8>], base: &[u8], further: u32) -> Option<Vec<u8>> {
+    finer::sign(outlines, base, further)
+}
+
+/// What outlines make of `base` with literals that are `delta`.
+pub fn apply_outlines(outlines: &[Vec<u8>], delta: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
+    finer::apply(outlines, delta, base, len)
+}
+
+/// A patch that makes `target` of `base`.
+pub fn make_patch(base: &[u8], target: &[u8]) -> Option<Vec<u8>> {
+    patches::patch(base, target, 1)
+}
+
+/// What a patch makes of `base`.
+pub fn apply_patch(patch: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
+    patches::apply(patch, base, len)
+}
+
+/// In how many parts a file comes as patches.
+pub fn parts(old: u64, new: u64) -> Option<u64> {
+    patches::parts(old, new)
+}
+
+/// What one of them is a patch of.
+pub fn base_of(old: u64, new: u64, count: u64, index: u64) -> Option<Range<u64>> {
+    patches::base_of(old, new, count, index)
+}

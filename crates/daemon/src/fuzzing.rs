@@ -1,0 +1,23 @@
+//! Doors for the fuzz targets in `fuzz/`: parsers that nobody else outside of this crate has a use for. Only there
+//! is the feature `fuzzing` on.
+
+use std::collections::HashMap;
+
+use towpath_content::Oid;
+
+pub use crate::copy::fuzzing::{
+    apply_outlines, apply_patch, base_of, make_patch, pack_message, parts, read_message, sign_rest,
+};
+use crate::resume::Left;
+pub use crate::server::fuzzing::{query, range};
+use crate::shares::Share;
+
+/// What the record of an interrupted transfer of `oid` says: its temporary, and those of the tree's files.
+pub fn resume_record(text: &str, oid: &Oid) -> Option<(Option<String>, HashMap<Oid, String>)> {
+    Left::of(text, oid).map(|left| (left.temp, left.parts))
+}
+
+/// What the record of a share says.
+pub fn share_record(bytes: &[u8]) -> Option<Share> {
+    Share::of(&serde_json::from_slice(bytes).ok()?)
+}

@@ -1,0 +1,29 @@
+//! Doors for the fuzz targets in `fuzz/`: files of a store that something damaged. Only there is the feature
+//! `fuzzing` on.
+
+use std::fs::File;
+use std::path::Path;
+
+use towpath_content::recipe::{NodeHash, Root};
+
+use super::chunk_index::fuzzing;
+use super::recipes::{Kept, Table};
+
+pub use fuzzing::{chunk_entries, encode_entries};
+
+/// The file of a recipe with these nodes.
+pub fn write_recipe(root: &Root, nodes: &[Vec<u8>]) -> Vec<u8> {
+    let (mut bytes, mut table) = (Vec::new(), Table::default());
+    for node in nodes {
+        if table.add(NodeHash::of(node), node.len()) {
+            bytes.extend_from_slice(node);
+        }
+    }
+    bytes.extend(table.finish(root));
+    bytes
+}
+
+/// The recipe in a file, if all of it is as it should be.
+pub fn read_recipe(file: File) -> Option<Root> {
+    Kept::open(file, Path::new("a recipe")).and_then(Kept::checked).ok().map(|kept| kept.root)
+}

@@ -1,0 +1,4 @@
+//! libFuzzer on the target `recipe_walk`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::run("recipe_walk", data));

@@ -1,0 +1,195 @@
+//! Parsers of `towpath-content`: tickets, names, trees, recipes, deltas.
+
+use towpath_content::chunking::Parameters;
+use towpath_content::codec::{Reader, Writer};
+use towpath_content::delta::{self, Delta, Outline, Rest, Signature, finer_block_len};
+use towpath_content::live::Statement;
+use towpath_content::pieces::{self, Layout};
+use towpath_content::{Hint, Oid, Ticket, tree};
+
+use crate::input::Source;
+use crate::seeds;
+
+/// A ticket's line of text.
+pub fn ticket(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(ticket) = text.parse::<Ticket>() {
+        assert_eq!(ticket.to_string().parse(), Ok(ticket));
+    }
+}
+
+/// An OID as people write it.
+pub fn oid_text(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(oid) = text.parse::<Oid>() {
+        assert_eq!(oid.to_string().parse(), Ok(oid));
+    }
+}
+
+/// An OID in messages and files.
+pub fn oid_binary(data: &[u8]) {
+    if let Ok(oid) = Oid::from_bytes(data) {
+        assert_eq!(oid.to_bytes(), data);
+    }
+}
+
+/// A hint of a ticket.
+pub fn hint(data: &[u8]) {
+    let mut reader = Reader::new(data);
+    if let Ok(hint) = Hint::decode(&mut reader) {
+        let mut writer = Writer::new();
+        hint.encode(&mut writer);
+        assert_eq!(writer.into_bytes(), data[..data.len() - reader.remaining()]);
+        // Neither part may panic, whatever the method is.
+        let _ = (hint.scheme(), hint.rest());
+    }
+}
+
+/// A statement about a live object.
+pub fn live_statement(data: &[u8]) {
+    if let Ok(statement) = Statement::from_bytes(data) {
+        assert_eq!(statement.to_bytes(), data);
+    }
+}
+
+/// A tree descriptor as it streams in.
+pub fn tree_decoder(data: &[u8]) {
+    let mut decoder = tree::Decoder::new();
+    let mut rest = data;
+    loop {
+        let taken = decoder.feed(rest);
+        rest = &rest[taken..];
+        let mut events = 0;
+        while let Ok(Some(_)) = decoder.next_event() {
+            events += 1;
+        }
+        if rest.is_empty() || taken == 0 && events == 0 {
+            break;
+        }
+    }
+    let _ = decoder.finish();
+}
+
+/// One block of a tree descriptor, which a service consults for rights.
+pub fn tree_block(data: &[u8]) {
+    let _ = tree::oids_in_block(data);
+}
+
+/// How an object is cut.
+pub fn chunking_parameters(data: &[u8]) {
+    if let Ok(parameters) = Parameters::from_bytes(data) {
+        assert_eq!(parameters.to_bytes(), data);
+        let is_cut = parameters != Parameters::Given;
+        assert_eq!(parameters.chunker().is_ok(), is_cut, "parameters that were taken can be used");
+    }
+}
+
+/// A delta, applied to bases and for lengths that it may or may not go with.
+pub fn delta(data: &[u8]) {
+    let Ok(delta) = Delta::from_bytes(data) else { return };
+    assert_eq!(delta.to_bytes(), data);
+    for (base, expected) in
+        [(&[][..], 0), (data, data.len()), (&seeds::content::base(), seeds::content::target().len())]
+    {
+        if let Ok(target) = delta.apply(base, expected) {
+            assert_eq!(target.len(), expected);
+        }
+    }
+}
+
+/// A signature, and the delta that is made with it although its sums may lie.
+pub fn delta_signature(data: &[u8]) {
+    let Ok(signature) = Signature::from_bytes(data) else { return };
+    assert_eq!(signature.to_bytes(), data);
+    for target in [data, &seeds::content::target()] {
+        let delta = delta::diff(&signature, target).expect("a target in the limits");
+        assert_eq!(Delta::from_bytes(&delta.to_bytes()), Ok(delta.clone()));
+        let made = delta.apply(&vec![0; signature.region_len()], target.len());
+        assert_eq!(made.map(|made| made.len()), Ok(target.len()));
+    }
+}
+
+/// An outline, what it leaves of regions that it may or may not be of, and the delta it becomes.
+pub fn delta_outline(data: &[u8]) {
+    let Ok(outline) = Outline::from_bytes(data) else { return };
+    assert_eq!(outline.to_bytes(), data);
+    let (literals, runs) = (outline.literals(), outline.runs());
+    for (len, count) in [(literals, runs), (runs, literals), (1 << 24, 0)] {
+        let block = finer_block_len(len, count, outline.block_len(), 16 << 10);
+        assert!(block.is_power_of_two() && block >= delta::MIN_BLOCK_LEN);
+    }
+    let base = seeds::content::base();
+    for region in
+        [0, 1, 63, data.len(), base.len(), 1 << 16, delta::MAX_REGION_LEN, delta::MAX_REGION_LEN + 1]
+    {
+        rests_of(&outline, region);
+    }
+    makes_what_it_came_from(outline, &base);
+}
+
+/// Nothing is left twice, nor anything that is not there.
+fn rests_of(outline: &Outline, region: usize) {
+    let Ok(rest) = Rest::whole(region).without(outline) else { return };
+    assert!(rest.len() <= region);
+    if region <= 1 << 16 {
+        assert_eq!(rest.bytes(&vec![7; region]).len(), rest.len());
+    }
+    for reach in [0, 1, outline.block_len() as usize, usize::MAX / 2] {
+        let edges = rest.edges(reach);
+        assert!(edges.len() <= rest.len());
+        assert_eq!(edges.edges(usize::MAX / 2), edges);
+        if let Ok(left) = edges.without(outline) {
+            assert!(left.len() <= edges.len());
+        }
+    }
+}
+
+/// With literals it is a delta, of whose target it tells the literals again.
+fn makes_what_it_came_from(outline: Outline, base: &[u8]) {
+    let literals = outline.literals();
+    if literals > 1 << 16 {
+        return;
+    }
+    let literals: Vec<u8> = (0..literals).map(|at| at as u8).collect();
+    assert!(outline.clone().with(vec![0; literals.len() + 1]).is_err());
+    let delta = outline.clone().with(literals.clone()).expect("as many as it takes");
+    assert_eq!(Delta::from_bytes(&delta.to_bytes()), Ok(delta.clone()));
+    let copied = delta.ops().iter().map(|op| op.count as usize * outline.block_len() as usize).sum::<usize>();
+    let longest = literals.len() + copied;
+    for len in longest.saturating_sub(outline.block_len() as usize)..=longest.min(1 << 17) {
+        if let Ok(target) = delta.apply(base, len) {
+            assert_eq!(outline.literals_of(&target, base.len()), Ok(literals));
+            return;
+        }
+    }
+}
+
+/// Runs longer than this are proved by the same code, and only take longer.
+const MOST_PROVED: u64 = 1 << 12;
+
+/// A proof of a run of pieces: object, how it is cut, which run, and then the proof.
+pub fn piece_proof(data: &[u8]) {
+    let mut source = Source::new(data);
+    let mut root = [0; 32];
+    let told = source.run();
+    root[..told.len().min(32)].copy_from_slice(&told[..told.len().min(32)]);
+    let (is_live, size) = (source.byte() == 1, source.number());
+    let Ok(layout) = (if is_live { Layout::live(size) } else { Layout::of(size) }) else { return };
+    assert!(layout.count() <= pieces::MAX_COUNT);
+    assert_eq!((layout.range(0).start, layout.range(layout.count() - 1).end), (0, size));
+    let (first, last) = (source.number(), source.number());
+    let (run, proof) = (first..first.saturating_add(last % MOST_PROVED), source.rest());
+    let verified = pieces::verify(&root, &layout, run.clone(), proof);
+    let is_inside = run.start < run.end && run.end <= layout.count();
+    if !is_inside {
+        return assert!(verified.is_err());
+    }
+    let expected = pieces::proof_len(&layout, &run);
+    // Both ways down to the run, and the run itself.
+    assert!(expected <= pieces::VALUE_LEN * ((run.end - run.start) as usize + 2 * 20));
+    let Ok(values) = verified else { return };
+    assert_eq!((values.len() as u64, proof.len()), (run.end - run.start, expected));
+    let mut changed = proof.to_vec();
+    changed[size as usize % proof.len()] ^= 1;
+    assert!(pieces::verify(&root, &layout, run, &changed).is_err());
+}

@@ -1,0 +1,61 @@
+//! Copies over ssh, whose other side may lie: its messages, and the deltas and patches that make files of their older
+//! versions. (Whole conversations belong here too.)
+
+use towpath_content::delta::Signature;
+use towpath_daemon::fuzzing;
+
+use crate::input::{Source, noise};
+use crate::seeds;
+
+/// Bytes of a message at most, packed or not.
+const LONGEST: usize = 256 << 10;
+
+/// A message of the other side.
+pub fn copy_message(data: &[u8]) {
+    let Some(message) = fuzzing::read_message(data) else { return };
+    // Numbers in a list may have been told one by one, which takes a byte each at most.
+    assert!(message.len() <= 2 * data.len().max(LONGEST));
+    assert_eq!(fuzzing::read_message(&message).as_ref(), Some(&message));
+    if message.len() <= LONGEST {
+        assert_eq!(fuzzing::read_message(&fuzzing::pack_message(&message)).as_ref(), Some(&message));
+    }
+}
+
+/// Outlines of a part, the literals of the last one as a delta, and the part that they are of: with its length and
+/// that of what they make.
+pub fn copy_finer(data: &[u8]) {
+    let mut source = Source::new(data);
+    let outlines: Vec<Vec<u8>> = (0..source.below(4)).map(|_| source.run().to_vec()).collect();
+    let further = source.number() as u32;
+    let (len, delta) = (source.number(), source.run());
+    let base = [&seeds::content::base(), noise(source.below(1 << 16) as usize)].concat();
+    for base in [&base[..], &seeds::content::base(), source.rest()] {
+        for further in [0, 1, further] {
+            if let Some(signature) = fuzzing::sign_rest(&outlines, base, further) {
+                let signed = Signature::from_bytes(&signature).expect("a signature");
+                assert!(signed.region_len() <= base.len());
+            }
+        }
+        if let Some(made) = fuzzing::apply_outlines(&outlines, delta, base, len) {
+            assert_eq!(made.len() as u64, len);
+        }
+    }
+}
+
+/// A patch, and the lengths of what it is of and of what it makes.
+pub fn copy_patch(data: &[u8]) {
+    let mut source = Source::new(data);
+    let (old, new, patch) = (source.number(), source.number(), source.rest());
+    if let Some(count) = fuzzing::parts(old, new) {
+        for index in [0, count / 2, count - 1] {
+            let base = fuzzing::base_of(old, new, count, index).expect("one of the parts");
+            assert!(base.start <= base.end && base.end <= old);
+        }
+    }
+    let base = [&seeds::content::base(), noise(old.min(1 << 16) as usize)].concat();
+    for len in [new, new.saturating_sub(1), u64::MAX] {
+        if let Some(made) = fuzzing::apply_patch(patch, &base, len) {
+            assert_eq!(made.len() as u64, len);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What the other side of a copy says as JSON: options, events, a summary, an error.
+
+use std::fmt::Debug;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use towpath_api::ApiError;
+use towpath_daemon::copy::{CopyEvent, CopyOptions, CopySummary};
+
+/// What is taken is told again in the same words.
+fn read<T: DeserializeOwned + Serialize + PartialEq + Debug>(data: &[u8]) -> Option<T> {
+    let value: T = serde_json::from_slice(data).ok()?;
+    let told = serde_json::to_vec(&value).expect("what was read can be told");
+    assert_eq!(serde_json::from_slice::<T>(&told).expect("what was told can be read"), value);
+    Some(value)
+}
+
+/// The options that a copy begins with, and the texts in them.
+pub fn copy_options(data: &[u8]) {
+    let Some(options) = read::<CopyOptions>(data) else { return };
+    options.chmod.iter().for_each(|text| crate::files::chmod(text.as_bytes()));
+    crate::files::filter_rules(&options.filters.join(&b'\n'));
+}
+
+/// Something that happened.
+pub fn copy_event(data: &[u8]) {
+    if let Some(CopyEvent::Item { changes, .. }) = read::<CopyEvent>(data) {
+        assert!(changes.iter().all(|letter| matches!(letter, b' '..=b'~')));
+    }
+}
+
+/// What a copy did.
+pub fn copy_summary(data: &[u8]) {
+    let Some(summary) = read::<CopySummary>(data) else { return };
+    for counts in [summary.seen, summary.created, summary.deleted] {
+        let most = [counts.files, counts.directories, counts.links, counts.devices, counts.specials];
+        assert!(most.iter().all(|count| *count <= counts.total()));
+    }
+}
+
+/// Why the other side gave up.
+pub fn api_error(data: &[u8]) {
+    if let Some(error) = read::<ApiError>(data) {
+        assert_eq!(error.to_string(), error.message);
+    }
+}

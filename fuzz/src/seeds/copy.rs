@@ -1,0 +1,106 @@
+//! What the other side of a copy may say.
+
+use towpath_api::{ApiError, ErrorKind};
+use towpath_content::delta::{Delta, Outline, Signature, diff};
+use towpath_content::tree::Time;
+use towpath_daemon::copy::{CopyEvent, CopyOptions, CopySummary, FailureKind};
+use towpath_daemon::fuzzing;
+
+use super::content::{base, target};
+use crate::input::Written;
+
+/// Every message, one a line in hexadecimal digits, then what it is.
+const MESSAGES: &str = include_str!("../../../docs/formats/vectors/copy.txt");
+
+pub fn messages() -> Vec<Vec<u8>> {
+    let read = |line: &str| {
+        let digits = line.split_whitespace().next().filter(|word| word.len() % 2 == 0)?;
+        let byte = |at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+        (0..digits.len()).step_by(2).map(byte).collect::<Option<Vec<u8>>>()
+    };
+    let mut messages: Vec<Vec<u8>> = MESSAGES.lines().filter_map(read).filter(|it| !it.is_empty()).collect();
+    assert!(messages.len() > 20, "the vectors are where they were");
+    messages.push(fuzzing::pack_message(&messages.concat()));
+    messages
+}
+
+/// One outline and two, and the literals that they leave as a delta.
+pub fn finer() -> Vec<Vec<u8>> {
+    let (base, target) = (base(), target());
+    let signature = Signature::of(&base, 128, target.len()).expect("a region in the limits");
+    let split = |delta: Delta| -> (Outline, Vec<u8>) { delta.split() };
+    let (first, literals) = split(diff(&signature, &target).expect("a target in the limits"));
+    let first = first.to_bytes();
+    let one = vec![first.clone()];
+    let finer = fuzzing::sign_rest(&one, &base, 1).expect("an outline of it");
+    let finer = Signature::from_bytes(&finer).expect("a signature");
+    let delta = diff(&finer, &literals).expect("literals in the limits");
+    let (second, rest) = split(delta.clone());
+    let two = vec![first, second.to_bytes()];
+    let last = fuzzing::sign_rest(&two, &base, 0).expect("outlines of it");
+    let last =
+        diff(&Signature::from_bytes(&last).expect("a signature"), &rest).expect("literals in the limits");
+    let told = |outlines: &[Vec<u8>], delta: &Delta| {
+        let head = Written::default().number(outlines.len() as u64).runs(outlines.iter().map(Vec::as_slice));
+        let head = head.number(0).number(target.len() as u64).run(&delta.to_bytes());
+        head.number(0).rest(&base).done()
+    };
+    vec![told(&one, &delta), told(&two, &last), told(&[], &delta)]
+}
+
+pub fn patches() -> Vec<Vec<u8>> {
+    let patch = fuzzing::make_patch(&base(), &target()).expect("a patch");
+    let told = |old| Written::default().number(old).number(target().len() as u64).rest(&patch).done();
+    vec![told(0), told(69_486_560)]
+}
+
+fn json(value: impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(&value).expect("what can be told")
+}
+
+pub fn options() -> Vec<Vec<u8>> {
+    let full = CopyOptions {
+        search: vec![b"/srv".to_vec()],
+        max_delete: Some(7),
+        filters: vec![b"- *.o".to_vec(), b"+ /a/".to_vec()],
+        files_from: Some(vec![b"a/b".to_vec()]),
+        suffix: b"~".to_vec(),
+        backup_dir: Some(b"old".to_vec()),
+        chmod: vec!["D755,F644".into()],
+        chown: Some("ann:users".into()),
+        ..CopyOptions::default()
+    };
+    vec![json(CopyOptions::default()), json(full), b"{}".to_vec()]
+}
+
+pub fn events() -> Vec<Vec<u8>> {
+    let item = CopyEvent::Item {
+        changes: *b">f+++++++++",
+        path: b"a\xff".to_vec(),
+        target: Some(b"b".to_vec()),
+        size: 7,
+        modified: Time { seconds: -1, nanos: 999_999_999 },
+    };
+    let (path, hint) = (b"x".to_vec(), Some("look".into()));
+    let failed =
+        CopyEvent::Failed { path: path.clone(), error: "no".into(), hint, kind: FailureKind::Vanished };
+    let progress = CopyEvent::Progress {
+        done: 1,
+        expected: 2,
+        files_done: 3,
+        files_seen: 4,
+        by_source: [("peer".to_owned(), 1)].into(),
+        trouble: Some("slow".into()),
+    };
+    [item, CopyEvent::Deleted { path, is_dir: true }, failed, progress].map(json).into()
+}
+
+pub fn summaries() -> Vec<Vec<u8>> {
+    let some =
+        CopySummary { transferred: 1, by_source: [("peer".to_owned(), 1)].into(), ..CopySummary::default() };
+    vec![json(some), json(CopySummary::default())]
+}
+
+pub fn errors() -> Vec<Vec<u8>> {
+    vec![json(ApiError::new(ErrorKind::Failed, "it went wrong").hint("do it again"))]
+}
