@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use towpath_content::ticket::Secret;
 use towpath_content::{NodeId, Oid};
-use towpath_plugins::direct::answering::{Answer, Answering, Step};
+use towpath_plugins::direct::answering::{Answer, Answering, Step, Taken};
 use towpath_plugins::direct::service::{Issuer, Service, Serving};
 use towpath_plugins::direct::session::{Encoded, MAX_REQUESTS};
 use towpath_plugins::direct::wire::{self, Body};
@@ -84,7 +84,8 @@ pub fn direct_answering(data: &[u8]) {
             },
         };
         match stranger.answering.take(body, &Keys) {
-            Ok(answer) => stranger.answers.extend(answer),
+            Ok(Taken::Answer(answer)) => stranger.answers.push(answer),
+            Ok(Taken::Nothing | Taken::Refused(_)) => {}
             Err(_) => break,
         }
         assert!(stranger.answers.len() <= MAX_REQUESTS);

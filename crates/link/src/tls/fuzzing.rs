@@ -33,9 +33,9 @@ pub fn seal(inner: &[&[u8]]) -> Vec<u8> {
         let [high, low] = ((inner.len() + 16) as u16).to_be_bytes();
         let head = [0x17, 3, 3, high, low];
         let mut body = inner.to_vec();
-        let sealed = keys.for_next_record().map(|(key, nonce)| {
-            key.seal_in_place_append_tag(nonce, Aad::from(head), &mut body)
-        });
+        let sealed = keys
+            .for_next_record()
+            .map(|(key, nonce)| key.seal_in_place_append_tag(nonce, Aad::from(head), &mut body));
         if !matches!(sealed, Ok(Ok(()))) {
             break;
         }
