@@ -1,5 +1,5 @@
 //! Copies over ssh, whose other side may lie: its messages, and the deltas and patches that make files of their older
-//! versions. (Whole conversations belong here too.)
+//! versions.
 
 use towpath_content::delta::Signature;
 use towpath_daemon::fuzzing;

@@ -13,6 +13,7 @@
 //! | [`following`] | senders': samples of objects |
 //! | [`files`] | the other side's of a copy: rules and modes |
 //! | [`copy`] | the other side's of a copy: its messages, and what makes files of their older versions |
+//! | [`conversation`] | the same, all of it: a copy against a model |
 //! | [`json`] | the same: options, events, summaries, errors |
 //! | [`disk`] | what lies in this service's own folders |
 //! | [`local`] | programs of this machine: the local API |
@@ -21,6 +22,7 @@
 
 pub mod answering;
 pub mod content;
+pub mod conversation;
 pub mod copy;
 pub mod corpus;
 pub mod direct;
@@ -88,6 +90,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "copy_message", run: copy::copy_message, seeds: seeds::copy::messages },
     Target { name: "copy_finer", run: copy::copy_finer, seeds: seeds::copy::finer },
     Target { name: "copy_patch", run: copy::copy_patch, seeds: seeds::copy::patches },
+    Target { name: "copy_conversation", run: conversation::copy_conversation, seeds: conversation::seeds },
     Target { name: "copy_options", run: json::copy_options, seeds: seeds::copy::options },
     Target { name: "copy_event", run: json::copy_event, seeds: seeds::copy::events },
     Target { name: "copy_summary", run: json::copy_summary, seeds: seeds::copy::summaries },

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use towpath_content::Oid;
 
 pub use crate::copy::fuzzing::{
-    apply_outlines, apply_patch, base_of, make_patch, pack_message, parts, read_message, sign_rest,
+    Receiver, Sender, apply_outlines, apply_patch, base_of, make_patch, merge, pack_message, parts,
+    read_message, sign_rest,
 };
 use crate::resume::Left;
 pub use crate::server::fuzzing::{query, range};

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_content::tree::{Metadata, Time};
+use towpath_files::metadata::umask;
 use towpath_files::{FileError, Overwrite, Policy, SingleFile};
 use towpath_store::FileRecord;
 use towpath_store::{About, DiskStore};
@@ -81,13 +82,12 @@ impl FileTarget {
         file.body().set_size(size)?;
         let about = lock(&self.about).clone();
         let metadata = Metadata {
-            mode: about.mode.unwrap_or(DEFAULT_MODE),
+            // A stranger chose it: the receiver's umask holds.
+            mode: about.mode.unwrap_or(DEFAULT_MODE) & !umask(),
             modified: about.modified.unwrap_or_else(now),
             ..Metadata::default()
         };
-        // A stranger chose the mode: the receiver's umask holds.
-        let policy = Policy { modes: false, ..Policy::default() };
-        let stamp = file.finish(&metadata, &policy, Overwrite::Never)?;
+        let stamp = file.finish(&metadata, &Policy::default(), Overwrite::Never)?;
         self.record.remove();
         remember(&self.store, &self.path, &stamp, oid, values);
         Ok(())

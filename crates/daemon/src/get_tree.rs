@@ -26,6 +26,7 @@ use towpath_api::{ApiError, ErrorKind, Event, Summary};
 use towpath_content::Oid;
 use towpath_content::pieces::Layout;
 use towpath_content::tree::{self, Decoder, Entry, Located, Metadata};
+use towpath_files::metadata::umask;
 use towpath_files::{Destination, FileError, RelPath, WriteOptions, display_name};
 use towpath_plugins::processor::Processors;
 use towpath_transfer::{Fetched, Group, Session, Target};
@@ -236,7 +237,7 @@ impl Tree {
                     if !open.is_empty() {
                         path.push(&entry.name).map_err(|error| errors::file(&error))?;
                     }
-                    open.push(entry.metadata);
+                    open.push(taken(entry.metadata));
                 }
                 tree::Event::Leaf(_) => {}
                 tree::Event::Leave => {
@@ -283,6 +284,11 @@ fn decode(
             return decoder.finish().map_err(bad);
         }
     }
+}
+
+/// What a get takes of metadata: a stranger chose the mode, so the receiver's umask holds, and attributes are not kept.
+fn taken(metadata: Metadata) -> Metadata {
+    Metadata { mode: metadata.mode & !umask(), xattrs: Vec::new(), ..metadata }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::environment::{Summary, TestEnvironment};
@@ -14,6 +15,7 @@ situations![
     files_of_every_size_around_a_piece_arrive_identical,
     a_tree_arrives_identical,
     odd_names_arrive_as_they_are,
+    modes_arrive_as_the_umask_has_them,
     an_empty_directory_arrives,
     holes_stay_holes_in_a_file,
     holes_stay_holes_in_a_tree,
@@ -92,8 +94,36 @@ fn odd_names_arrive_as_they_are() {
     // A single file, whose temporary has its name too.
     for name in names {
         let mut share = env.sender.share(tree.join(OsStr::from_bytes(name)));
-        env.receiver.tow(["get", &share.ticket()]).end().with(0);
+        let ticket = share.ticket();
+        if name.starts_with(b".") {
+            let refused = env.receiver.tow(["get", &ticket]).end().with(2);
+            assert!(refused.err.contains("the sender calls it .hidden, a hidden name"), "{}", refused.err);
+            env.receiver.tow(["get", &ticket, "-o", ".hidden"]).end().with(0);
+        } else {
+            env.receiver.tow(["get", &ticket]).end().with(0);
+        }
         assert_same(&tree.join(OsStr::from_bytes(name)), &env.receiver.path(OsStr::from_bytes(name)));
+    }
+}
+
+/// The receiver's umask holds, whatever the sender says.
+fn modes_arrive_as_the_umask_has_them() {
+    let env = TestEnvironment::new();
+    let open = env.sender.path("open");
+    fs::create_dir(&open).unwrap();
+    fs::write(open.join("program"), b"x").unwrap();
+    for path in [open.join("program"), open.clone()] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let program = open.join("program");
+    for (path, name) in [(&open, "tree"), (&program, "file")] {
+        let mut share = env.sender.share(path);
+        let ticket = share.ticket();
+        env.receiver.get(&ticket, name).end().summary();
+    }
+    for name in ["tree", "tree/program", "file"] {
+        let mode = env.receiver.path(name).metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o022, 0, "{name}: {mode:o}");
     }
 }
 

@@ -185,7 +185,7 @@ impl Writer {
             self.tree.kept.fetch_add(size, Ordering::Relaxed);
             return None;
         }
-        Some(TreeFile::new(&self.tree, path, entry.metadata.clone(), oid, size))
+        Some(TreeFile::new(&self.tree, path, super::taken(entry.metadata.clone()), oid, size))
     }
 
     fn ask(&mut self, target: TreeFile, size: u64, block: u64, in_flight: &mpsc::Sender<()>) {

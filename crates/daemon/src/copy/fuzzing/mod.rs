@@ -1,12 +1,15 @@
 //! Doors for the fuzz targets in `fuzz/`: what the other side of a copy says, and what is made of it. Only there is
 //! the feature `fuzzing` on.
 
+mod conversation;
+
 use std::ops::Range;
 
 use bytes::Bytes;
 
 use super::message::Message;
 use super::{finer, patches};
+pub use conversation::{Receiver, Sender, merge};
 
 /// A message as this program would say it.
 pub fn read_message(bytes: &[u8]) -> Option<Vec<u8>> {

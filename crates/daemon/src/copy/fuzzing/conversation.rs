@@ -1,0 +1,147 @@
+//! A whole copy at the receiving side: a generated sender's tree and contents, merged into a real directory.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
+use towpath_api::ApiError;
+use towpath_content::Oid;
+use towpath_content::tree::Decoder;
+use towpath_store::DiskStore;
+
+use crate::copy::events::{CopyEvent, CopySummary};
+use crate::copy::file::CopyFile;
+use crate::copy::merge::{Destined, Merge};
+use crate::copy::message::violation;
+use crate::copy::options::{CopyOptions, Mode};
+use crate::copy::receiving::Receiving;
+use crate::copy::supply::{Fate, Supplier};
+use crate::copy::talk::events;
+
+/// What waits at the end of a merge needs a clock that goes on.
+static RUNTIME: LazyLock<Runtime> =
+    LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime"));
+
+/// One index for all copies: nothing of it is looked for.
+static STORE: LazyLock<(tempfile::TempDir, Arc<DiskStore>)> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = DiskStore::open(folder.path(), folder.path()).expect("a store");
+    (folder, Arc::new(store))
+});
+
+/// What a sender tells.
+pub struct Sender<'a> {
+    /// Its tree descriptor, as it comes.
+    pub descriptor: &'a [u8],
+    /// What files hold, by the number of their entries; the others can't be had.
+    pub contents: HashMap<u64, Vec<u8>>,
+    /// It says that it could not read everything.
+    pub is_incomplete: bool,
+}
+
+/// Where it goes.
+pub struct Receiver<'a> {
+    /// Folder for records.
+    pub state: &'a Path,
+    /// The destination.
+    pub path: &'a Path,
+    /// `tow cp`; else `tow sync`, of a directory's contents.
+    pub is_cp: bool,
+    /// What the person asks for.
+    pub options: CopyOptions,
+}
+
+/// Merges; what was complained of comes with the summary.
+pub fn merge(sender: Sender<'_>, receiver: Receiver<'_>) -> Result<(CopySummary, Vec<String>), ApiError> {
+    let _in_runtime = RUNTIME.enter();
+    let store = Arc::clone(&STORE.1);
+    let (told, shown) = events();
+    let (person, mut complaints) = mpsc::channel(1 << 16);
+    let showing = RUNTIME.spawn(shown.show_to(person));
+    let result = {
+        let resume = receiver.state.to_path_buf();
+        let receiving = Receiving::new(receiver.options, store, resume, told, false);
+        let contents = sender.contents;
+        receiving.set_supplier(Arc::new(Given { contents }));
+        let mode = if receiver.is_cp { Mode::Cp } else { Mode::Sync };
+        let destined =
+            Destined { path: receiver.path.into(), mode, sources: 1, contents: !receiver.is_cp, names: None };
+        let walked = Merge::new(&receiving, destined)
+            .and_then(|merge| walk(merge, sender.descriptor, sender.is_incomplete));
+        walked.and(receiving.check()).map(|()| receiving.summary())
+    };
+    let _ = RUNTIME.block_on(showing);
+    let mut all = Vec::new();
+    while let Ok(event) = complaints.try_recv() {
+        if let CopyEvent::Failed { error, .. } = event {
+            all.push(error);
+        }
+    }
+    result.map(|summary| (summary, all))
+}
+
+fn walk(mut merge: Merge, descriptor: &[u8], is_incomplete: bool) -> Result<(), ApiError> {
+    let bad = |error: towpath_content::DecodeError| violation(&error.to_string());
+    let (mut decoder, mut rest) = (Decoder::new(), descriptor);
+    loop {
+        let taken = decoder.feed(rest);
+        rest = &rest[taken..];
+        while let Some(located) = decoder.next_event().map_err(bad)? {
+            merge.step(located.event, None)?;
+        }
+        if rest.is_empty() {
+            break;
+        }
+    }
+    decoder.finish().map_err(bad)?;
+    if is_incomplete {
+        merge.incomplete();
+    }
+    merge.finish()
+}
+
+/// Brings what the sender has, at once.
+struct Given {
+    contents: HashMap<u64, Vec<u8>>,
+}
+
+impl Supplier for Given {
+    fn bring(&self, file: Arc<CopyFile>) -> Result<(), ApiError> {
+        let Some(content) = self.contents.get(&file.wanted().entry) else {
+            file.drop_it();
+            return Ok(());
+        };
+        let oid = Oid::of(content);
+        if file.wanted().compare.is_some() {
+            if file.is_there(&oid) {
+                file.is_same();
+                return Ok(());
+            }
+            if !file.is_different() {
+                return Ok(());
+            }
+        }
+        file.take_content(&oid, content, &"sender".into());
+        Ok(())
+    }
+
+    fn inspects(&self) -> bool {
+        true
+    }
+
+    fn considered(&self, _entry: u64) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    fn settled(&self, _entry: u64, _fate: Fate) {}
+
+    fn walk_is_over(&self) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    fn push(&self) -> Result<(), ApiError> {
+        Ok(())
+    }
+}
