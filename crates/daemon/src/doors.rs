@@ -7,7 +7,7 @@
 //! places when limits shrink.
 //!
 //! Two kinds have to go when places are short, so that somebody with a ticket gets in: who says nothing, and
-//! *strangers*, who shook hands and had a right to nothing yet. Who goes for whom is decided by [`table`].
+//! *strangers*, who shook hands and had a right to nothing yet. Who goes for whom is decided by `table`.
 
 mod table;
 

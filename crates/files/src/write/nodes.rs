@@ -18,6 +18,9 @@ use crate::metadata::{Held, Lacking, apply, hold};
 use crate::path::RelPath;
 use crate::stamp::Stamp;
 
+/// What makes something under a name.
+type Make<'a> = dyn Fn(At<'_>) -> Result<(), Errno> + 'a;
+
 /// Something that is in place.
 #[derive(Debug)]
 pub struct Settled {
@@ -107,7 +110,7 @@ impl Destination {
 
     fn make_node(
         &self,
-        (op, make): (&'static str, &dyn Fn(At<'_>) -> Result<(), Errno>),
+        (op, make): (&'static str, &Make<'_>),
         path: &RelPath,
         metadata: &Metadata,
         Naming { overwrite, before }: Naming,

@@ -40,7 +40,7 @@ fn none_because(is_incomplete: bool, is_guarded: bool, total: u64, matched: u64)
 impl Merge {
     /// What may be removed, once all entries were told; tells the person if nothing may.
     pub(super) fn allowance(&mut self) -> Result<Allowance, ApiError> {
-        let total = self.to_be_removed()?;
+        let total = self.count_removals()?;
         let options = &self.receiving.options;
         let is_guarded = options.max_delete.is_none() && !options.force;
         let none = none_because(self.is_incomplete, is_guarded, total, self.matched);
@@ -62,7 +62,7 @@ impl Merge {
     }
 
     /// How many entries would go: what the source does not have, and what is in directories in the way.
-    fn to_be_removed(&mut self) -> Result<u64, ApiError> {
+    fn count_removals(&mut self) -> Result<u64, ApiError> {
         let receiving = Arc::clone(&self.receiving);
         let (filter, spots) = (&mut self.filter, &mut self.spots);
         let mut total = 0;

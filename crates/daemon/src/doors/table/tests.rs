@@ -3,6 +3,9 @@
 use super::*;
 use crate::config::Count;
 
+/// Who is there (host, whether it has spoken, its age in seconds), who comes, and who goes for it.
+type Row = (&'static [(u8, bool, u64)], u8, Option<u64>);
+
 const SECOND: Duration = Duration::from_secs(1);
 
 fn limits(connections: u64, address: u64, handshakes: u64, strangers: u64) -> Limits {
@@ -86,7 +89,7 @@ fn one_host_with_ipv6_has_no_more_places_than_one_address_and_its_network_four_t
 #[test]
 fn who_shakes_hands_goes_for_whom() {
     // Who is there by host, in order of arrival: (host, has spoken, age in seconds); who comes; who goes.
-    let table: [(&[(u8, bool, u64)], u8, Option<u64>); 10] = [
+    let table: [Row; 10] = [
         (&[(1, false, 0), (2, false, 0), (3, false, 0)], 4, Some(0)),
         (&[(1, true, 0), (2, false, 0), (3, false, 0)], 4, Some(1)),
         (&[(1, true, 9), (2, true, 9), (3, true, 9)], 4, None),
