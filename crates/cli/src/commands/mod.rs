@@ -29,7 +29,7 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use tokio::runtime::Runtime;
 use towpath_api::{Api, ApiError, Client, ErrorKind};
-use towpath_daemon::config::{Config, Sandbox, parse_bytes};
+use towpath_daemon::config::{Config, Switch, parse_bytes};
 use towpath_daemon::confinement::{self, ConfinementError};
 use towpath_daemon::service::InProcess;
 use towpath_daemon::{Home, Options, Service};
@@ -116,10 +116,12 @@ impl Context {
         Ok(configured.unwrap_or_default())
     }
 
-    /// The service in this process. Of the configuration only the processors count: what may not pass
+    /// The service in this process. Of the configuration only what keeps things from others counts: what may not pass
     /// this host may not do so because no daemon runs.
     fn embedded(&self, mut options: Options) -> Result<Arc<Service>, ApiError> {
-        options.config.processors = self.configured()?.processors;
+        let configured = self.configured()?;
+        options.config.processors = configured.processors;
+        options.config.general.bases_beyond = configured.general.bases_beyond;
         Service::open(self.home.clone(), options)
     }
 
@@ -177,7 +179,7 @@ fn run_to_end(command: impl Future<Output = Result<ExitCode, ApiError>>) -> Resu
 }
 
 /// Whether the kernel is to limit what this process may do.
-fn is_confined(configured: Sandbox) -> bool {
+fn is_confined(configured: Switch) -> bool {
     confinement::is_wanted(std::env::var_os(confinement::VARIABLE).as_deref(), configured)
 }
 

@@ -37,7 +37,7 @@ pub use live::Live;
 pub use settings::{General, Limits, Metrics, ProcessorSettings, StoreSettings};
 pub use shown::{example, reference};
 pub use source::ConfigError;
-pub use value::{Bytes, Compression, Count, Directory, Label, LogLevel, Rate, Sandbox, Seconds, parse_bytes};
+pub use value::{Bytes, Compression, Count, Directory, Label, LogLevel, Rate, Seconds, Switch, parse_bytes};
 
 use settings::Section;
 use source::{Source, Table};

@@ -9,7 +9,7 @@ use towpath_plugins::direct::COMPRESS;
 use towpath_plugins::processor::rules::Rules;
 
 use super::source::{ConfigError, Table};
-use super::value::{Bytes, Compression, Count, Directory, Label, LogLevel, Rate, Sandbox, Seconds, Setting};
+use super::value::{Bytes, Compression, Count, Directory, Label, LogLevel, Rate, Seconds, Setting, Switch};
 
 /// A field and its value, as people see it.
 pub(super) struct Shown {
@@ -102,7 +102,9 @@ settings! {
         /// How long transfers may go on when the service is asked to end. They resume when they are asked for again.
         live grace: Seconds = Seconds(10),
         /// Whether the daemon, and the far end of a copy, have the kernel refuse them what their work does not need: "on" as far as the kernel can, or "off". `TOW_SANDBOX` comes before it.
-        start sandbox: Sandbox = Sandbox::On,
+        start sandbox: Switch = Switch::On,
+        /// Whether a copy over ssh that receives may tell the other side hashes and signatures of files beyond the destination, as older versions of what comes: "on" or "off".
+        start bases_beyond: Switch = Switch::On,
         /// Directories that the daemon may write to, besides its own folders. An empty list: the person's home and all others, but the system's own (`/etc`, `/usr` and their like).
         start write_below: Vec<Directory> = Vec::new(),
     }

@@ -65,12 +65,12 @@ pub enum Compression {
     Always,
 }
 
-/// Whether a process that works for strangers confines itself.
+/// Whether something is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sandbox {
-    /// As far as the kernel can.
+pub enum Switch {
+    /// It is.
     On,
-    /// Not at all.
+    /// It is not.
     Off,
 }
 
@@ -84,7 +84,7 @@ pub struct Directory(pub PathBuf);
 
 /// As long as a value of metadata.
 const MAX_LABEL: usize = 1024;
-const SANDBOXES: [(Sandbox, &str); 2] = [(Sandbox::On, "on"), (Sandbox::Off, "off")];
+const SWITCHES: [(Switch, &str); 2] = [(Switch::On, "on"), (Switch::Off, "off")];
 const COMPRESSIONS: [(Compression, &str); 3] =
     [(Compression::Never, "never"), (Compression::Asked, "asked"), (Compression::Always, "always")];
 /// The largest [`Count`]; referred files may be more.
@@ -281,20 +281,20 @@ impl Setting for Compression {
     }
 }
 
-impl Setting for Sandbox {
+impl Setting for Switch {
     const EXAMPLE: &'static str = "\"on\"";
 
     fn kind() -> String {
-        format!("one of {}", SANDBOXES.map(|(_, name)| quoted(name)).join(", "))
+        format!("one of {}", SWITCHES.map(|(_, name)| quoted(name)).join(", "))
     }
 
     fn read(value: &DeValue<'_>) -> Result<Self, String> {
-        let found = SANDBOXES.iter().find(|(_, name)| value.as_str() == Some(name));
+        let found = SWITCHES.iter().find(|(_, name)| value.as_str() == Some(name));
         found.map_or_else(|| wrong(value, &Self::kind()), |(sandbox, _)| Ok(*sandbox))
     }
 
     fn show(&self) -> Option<String> {
-        SANDBOXES.iter().find(|(sandbox, _)| sandbox == self).map(|(_, name)| quoted(name))
+        SWITCHES.iter().find(|(sandbox, _)| sandbox == self).map(|(_, name)| quoted(name))
     }
 }
 

@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::config::{Directory, Sandbox};
+use crate::config::{Directory, Switch};
 use crate::home::Home;
 
 pub use calls::deny_calls;
@@ -44,10 +44,10 @@ pub const VARIABLE: &str = "TOW_SANDBOX";
 
 /// Whether this process is to be confined: `variable` comes before what is configured. Only a plain
 /// "off" switches it off.
-pub fn is_wanted(variable: Option<&OsStr>, configured: Sandbox) -> bool {
+pub fn is_wanted(variable: Option<&OsStr>, configured: Switch) -> bool {
     match variable.filter(|value| !value.is_empty()) {
         Some(value) => value != "off",
-        None => configured == Sandbox::On,
+        None => configured == Switch::On,
     }
 }
 
@@ -124,13 +124,13 @@ mod tests {
     #[test]
     fn the_variable_comes_before_the_configuration_and_only_off_is_off() {
         for (variable, configured, wanted) in [
-            (None, Sandbox::On, true),
-            (None, Sandbox::Off, false),
-            (Some("off"), Sandbox::On, false),
-            (Some("on"), Sandbox::Off, true),
-            (Some("0"), Sandbox::On, true),
-            (Some(""), Sandbox::On, true),
-            (Some(""), Sandbox::Off, false),
+            (None, Switch::On, true),
+            (None, Switch::Off, false),
+            (Some("off"), Switch::On, false),
+            (Some("on"), Switch::Off, true),
+            (Some("0"), Switch::On, true),
+            (Some(""), Switch::On, true),
+            (Some(""), Switch::Off, false),
         ] {
             assert_eq!(
                 is_wanted(variable.map(OsStr::new), configured),

@@ -16,6 +16,7 @@ use towpath_content::Oid;
 use towpath_content::tree::Decoder;
 use towpath_plugins::adaptive::Adaptive;
 use towpath_plugins::direct::{ControlReceiver, ControlSender, Peer};
+use towpath_plugins::disk_search::Scope;
 use towpath_plugins::local::{Allow, SOURCE as LOCAL};
 use towpath_plugins::{Cascade, Direct, Inspected, Local, Takeover, takeover};
 use towpath_store::Store;
@@ -35,6 +36,7 @@ use super::remote::RemoteSupplier;
 use super::search;
 use super::sender::hung_up;
 use super::side::{Side, StopOnDrop, by_source, joined, receiving, tell};
+use crate::config::Switch;
 
 /// What the two ways to the other side are called.
 const WAYS: takeover::Names = takeover::Names { first: "ssh", better: "tls" };
@@ -79,7 +81,8 @@ pub async fn receive(
     // What processors look at comes to them by the session.
     let is_wanted = !(options.no_search || options.whole_file || processors.inspect_any());
     let scope = if is_wanted { search::scope(options, &destined.path) } else { None };
-    let lookalikes = Lookalikes::new(scope);
+    let beyond_destination = side.service.config().general.bases_beyond == Switch::On;
+    let lookalikes = Lookalikes::new(scope.map(|scope| Scope { beyond_destination, ..scope }));
     let supplier =
         RemoteSupplier::new(side.control.clone(), &session, compress, changed, lookalikes, processors);
     receiving.set_supplier(Arc::clone(&supplier) as Arc<dyn super::supply::Supplier>);
