@@ -85,7 +85,7 @@ while IFS= read -r file; do
 done < <(find crates/*/src lab/src fuzz/src -name '*.rs' | LC_ALL=C sort)
 
 # Each fuzz target has a program, and each program and folder of kept inputs a target.
-targets=$(sed -n 's/.*[ {]name: "\([a-z0-9_]*\)".*/\1/p' fuzz/src/lib.rs | LC_ALL=C sort)
+targets=$(sed -n 's|.*\bname: "\([a-z0-9_]*\)".*|\1|p' fuzz/src/lib.rs | LC_ALL=C sort)
 differs() {
     names=$(LC_ALL=C sort -u | LC_ALL=C comm "$1" - <(echo "$targets") | tr -d '\t' | paste -sd ' ')
     [ -z "$names" ] || fail "$2: $names"

@@ -24,7 +24,7 @@ tests() {
 }
 
 fuzz_targets() {
-    sed -n 's/.*Target { name: "\([a-z0-9_]*\)".*/\1/p' fuzz/src/lib.rs
+    sed -n 's|.*\bname: "\([a-z0-9_]*\)".*|\1|p' fuzz/src/lib.rs
 }
 
 vectors() {
