@@ -1,15 +1,14 @@
 //! Strangers that flood a service on this machine, to measure what they cost it: connections without a
-//! ticket, each of which asks for 64 times 1 MB and reads nothing.
+//! ticket, each of which asks for 64 times 1 MB and reads nothing, or for as much as does not end it.
 //!
-//! `cargo run -p towpath-plugins --example strangers -- ADDRESS NODE COUNT SECONDS PID` prints the resident memory of
-//! process PID before, and each second while they are there. Loopback addresses alone.
-
-#![allow(clippy::print_stdout, reason = "it measures, and says what it measured")]
+//! `cargo run -p towpath-plugins --example strangers -- ADDRESS NODE COUNT SECONDS PID flood` (or `patient`) prints the
+//! resident memory of process PID before, and each second while they are there. Loopback addresses alone.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tokio::io::{AsyncReadExt, copy};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::{sleep, timeout};
 use towpath_content::{NodeId, Oid};
@@ -21,19 +20,23 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Of each address so many.
 const PER_ADDRESS: usize = 32;
+/// More than the bytes of a handshake that a service sends.
+const HANDSHAKE: u64 = 4096;
 const PING_EVERY: Duration = Duration::from_secs(2);
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [address, node, count, seconds, pid] = &words[..] else {
-        return Err("ADDRESS NODE COUNT SECONDS PID".into());
+    let [address, node, count, seconds, pid, how] = &words[..] else {
+        return Err("ADDRESS NODE COUNT SECONDS PID flood|patient".into());
     };
     let (address, node): (SocketAddr, NodeId) = (address.parse()?, node.parse()?);
     let (count, seconds): (usize, u64) = (count.parse::<usize>()?.min(256), seconds.parse::<u64>()?.min(600));
     if !address.ip().is_loopback() {
         return Err("this is for services on this machine".into());
     }
+    // Requests, and wants of 1 KB in each.
+    let load = if how == "patient" { (16, 16) } else { (64, 1024) };
     println!("before: {}", resident(pid)?);
     let start = Instant::now();
     for at in 0..count {
@@ -42,7 +45,7 @@ async fn main() -> Result<(), Failure> {
             let until = start + Duration::from_secs(seconds);
             while Instant::now() < until {
                 // Whoever is thrown out comes again.
-                let _ = flood(from, address, node, until).await;
+                let _ = flood(from, address, node, until, load).await;
                 sleep(Duration::from_millis(200)).await;
             }
         });
@@ -61,7 +64,13 @@ fn resident(pid: &str) -> Result<String, Failure> {
 }
 
 /// One stranger, until it is thrown out.
-async fn flood(from: IpAddr, to: SocketAddr, node: NodeId, until: Instant) -> Result<(), Failure> {
+async fn flood(
+    from: IpAddr,
+    to: SocketAddr,
+    node: NodeId,
+    until: Instant,
+    (requests, wants): (u32, usize),
+) -> Result<(), Failure> {
     let relay = TcpListener::bind("127.0.0.1:0").await?;
     let near = relay.local_addr()?;
     let pump = tokio::spawn(async move {
@@ -69,14 +78,18 @@ async fn flood(from: IpAddr, to: SocketAddr, node: NodeId, until: Instant) -> Re
         let socket = TcpSocket::new_v4()?;
         socket.set_recv_buffer_size(2048)?;
         socket.bind(SocketAddr::new(from, 0))?;
-        let mut far = socket.connect(to).await?;
-        tokio::io::copy_bidirectional_with_sizes(&mut near, &mut far, 2048, 1 << 16).await
+        let far = socket.connect(to).await?;
+        let ((far_read, mut far_write), (mut near_read, mut near_write)) = (far.into_split(), near.split());
+        // Of what comes back no more than the handshake is read.
+        let mut shaking = far_read.take(HANDSHAKE);
+        tokio::join!(copy(&mut shaking, &mut near_write), copy(&mut near_read, &mut far_write)).1
     });
     let mut connection = dial(near, &Identity::generate()?, node, &Timeouts::default()).await?;
     let hello = Hello { version: VERSION, session: Bytes::from_static(&[1; 16]), ..Hello::default() };
     say(&mut connection, Body::Hello(hello)).await?;
-    let wants = vec![WireWant { oid: Bytes::from(vec![1; 990]), count: 1, ..WireWant::default() }; 1024];
-    for request in 1..=64 {
+    let (oid, chunk) = (oid_field(&Oid::Blake3([1; 32])), Bytes::from(vec![1; 950]));
+    let wants = vec![WireWant { oid, chunk, count: 1, ..WireWant::default() }; wants];
+    for request in 1..=requests {
         let root = oid_field(&Oid::Blake3([9; 32]));
         say(&mut connection, Body::Get(Get { request, root, wants: wants.clone(), urgency: 0 })).await?;
     }
