@@ -4,6 +4,8 @@
 //! `cargo run -p towpath-plugins --example strangers -- ADDRESS NODE COUNT SECONDS PID flood` (or `patient`) prints the
 //! resident memory of process PID before, and each second while they are there. Loopback addresses alone.
 
+#![allow(clippy::print_stdout, reason = "it measures, and says what it measured")]
+
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
