@@ -2,8 +2,10 @@
 # Feeds every parser of bytes from outside the inputs that are kept for it (fuzz/corpus) and then random and changed
 # valid ones: a quick look that needs nothing but the stable compiler.
 #   scripts/fuzz-smoke.sh [SECONDS [SEED [NAME...]]]    SECONDS for each; without, all take a minute together
-# For a long one: `cargo +nightly fuzz run --features libfuzzer NAME target/corpus/NAME corpus/NAME` in fuzz/, with
-# `cargo install cargo-fuzz`; what it finds is kept in the first folder, which is no part of the repository.
+#   scripts/fuzz-smoke.sh --seeds FOLDER                valid inputs as files, for libFuzzer
+# For a long one, with `cargo install cargo-fuzz`, in fuzz/: `cargo +nightly fuzz run --features libfuzzer NAME
+# target/corpus/NAME corpus/NAME`, after `--seeds fuzz/target/corpus`. What is new comes into the first folder, which is
+# no part of the repository.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -2,8 +2,13 @@
 //! `smoke [SECONDS [SEED [NAME...]]]`. Without a number of seconds, all of it takes about a minute.
 //!
 //! A failure names the target and prints the input in hexadecimal; the seed repeats the run.
+//!
+//! `smoke --seeds FOLDER` writes the seeds there instead, in a folder for each target: libFuzzer begins from them.
 
+use std::fs;
+use std::io;
 use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
 use std::process::{ExitCode, exit};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -133,8 +138,24 @@ fn share(threads: usize) -> f64 {
     (ALL.as_secs_f64() * threads as f64 / TARGETS.len() as f64).clamp(LEAST, MOST)
 }
 
+/// Writes all seeds as files.
+fn write_seeds(folder: &Path) -> io::Result<()> {
+    for target in TARGETS {
+        let folder = folder.join(target.name);
+        fs::create_dir_all(&folder)?;
+        for (number, seed) in (target.seeds)().iter().enumerate() {
+            fs::write(folder.join(format!("seed-{number}")), seed)?;
+        }
+    }
+    Ok(())
+}
+
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).peekable();
+    if arguments.next_if_eq("--seeds").is_some() {
+        write_seeds(&PathBuf::from(arguments.next().expect("a folder"))).expect("a folder to write to");
+        return ExitCode::SUCCESS;
+    }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let seconds = arguments.next().and_then(|text| text.parse().ok()).unwrap_or_else(|| share(threads));
     let fresh = std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64);

@@ -64,6 +64,19 @@ fn of_a_piece_that_is_not_whole_the_front_is_given_out_once() {
 }
 
 #[test]
+fn of_a_piece_that_ended_otherwise_no_front_is_given_out() {
+    let (now, bytes) = (Instant::now(), Bytes::from(vec![3; 1000]));
+    for want in [None, Some(0)] {
+        let mut get = under_way(vec![piece(7, 1, 9 * PIECE, 3)]);
+        get.data(now, header(0, 0, 0), bytes.clone()).unwrap();
+        let mut ended = Vec::new();
+        get.outcome(&WireOutcome { request: 1, want, ..WireOutcome::default() }, |tag, _| ended.push(tag))
+            .unwrap();
+        assert!(ended == [7] && get.take_front().is_none());
+    }
+}
+
+#[test]
 fn frames_out_of_order_or_unasked_are_violations() {
     let fresh = || under_way(vec![piece(7, 1, (1 << 38) + 1, 0)]);
     let bytes = Bytes::from(vec![1; 1000]);
