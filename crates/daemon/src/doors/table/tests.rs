@@ -86,7 +86,8 @@ fn one_host_with_ipv6_has_no_more_places_than_one_address_and_its_network_four_t
 #[test]
 fn who_shakes_hands_goes_for_whom() {
     // Who is there by host, in order of arrival: (host, has spoken, age in seconds); who comes; who goes.
-    let table: [(&[(u8, bool, u64)], u8, Option<u64>); 10] = [
+    type Row<'a> = (&'a [(u8, bool, u64)], u8, Option<u64>);
+    let table: [Row<'_>; 10] = [
         (&[(1, false, 0), (2, false, 0), (3, false, 0)], 4, Some(0)),
         (&[(1, true, 0), (2, false, 0), (3, false, 0)], 4, Some(1)),
         (&[(1, true, 9), (2, true, 9), (3, true, 9)], 4, None),
