@@ -1,5 +1,6 @@
 //! Strangers at a service's port: whoever has a ticket gets in nevertheless, and nobody without one stays.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tempfile::TempDir;
+use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -145,6 +147,31 @@ async fn a_hundred_silent_connections_that_are_renewed_keep_nobody_with_a_ticket
     }
     is_over.store(true, Ordering::Relaxed);
     silent.shutdown().await;
+}
+
+/// Whoever is hung up on in this test is so at once: none of them waits until its time is over.
+#[tokio::test]
+async fn the_oldest_of_those_who_say_nothing_goes_for_whoever_comes() {
+    let scene = scene(|config| config.limits.handshakes = Count(3)).await;
+    let mut silent = VecDeque::new();
+    for at in 0..12 {
+        let came = connect([127, 0, 0, 2].into(), scene.address).await.unwrap();
+        if silent.len() == 3 {
+            let mut oldest: TcpStream = silent.pop_front().unwrap();
+            let (mut byte, mut other) = ([0], [0]);
+            let ended = timeout(LIMIT, async {
+                tokio::select! {
+                    biased;
+                    read = came.peek(&mut byte) => panic!("{at}: the newest was hung up on: {read:?}"),
+                    read = oldest.read(&mut other) => read.unwrap_or(0),
+                }
+            });
+            assert_eq!(ended.await.expect("the oldest is hung up on"), 0);
+        }
+        silent.push_back(came);
+    }
+    assert_eq!(scene.service.doors().connections(), 3);
+    timeout(LIMIT, scene.expect_served("one")).await.expect("served");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
