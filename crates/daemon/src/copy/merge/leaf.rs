@@ -1,5 +1,7 @@
 //! What is no directory: left out, made at once, or asked for.
 
+use std::time::Duration;
+
 use towpath_api::ApiError;
 use towpath_content::tree::{Entry, Kind};
 use towpath_files::filter::safe_links;
@@ -14,6 +16,9 @@ use crate::copy::options::Mode;
 use crate::copy::places::Place;
 use crate::copy::receiving::add;
 use crate::copy::source::Located;
+
+/// How often it is looked whether all files under way wait for their names.
+const LOOK: Duration = Duration::from_millis(20);
 
 impl Merge {
     pub(super) fn leaf(&mut self, entry: Entry, located: Option<Located>) -> Result<(), ApiError> {
@@ -200,9 +205,10 @@ impl Merge {
         let receiving = &self.receiving;
         let mut taking = std::pin::pin!(receiving.places.take(bytes));
         loop {
-            tokio::select! {
-                place = &mut taking => return place,
-                () = receiving.places.moved() => receiving.name_if_stuck(),
+            // Thousands move while this waits: being woken for each would cost more than looking now and then.
+            match tokio::time::timeout(LOOK, &mut taking).await {
+                Ok(place) => return place,
+                Err(_) => receiving.name_if_stuck(),
             }
         }
     }
