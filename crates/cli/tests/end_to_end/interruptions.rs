@@ -79,6 +79,12 @@ impl Load {
         get
     }
 
+    /// The same get again. A limit keeps the network from bringing all of it before what is on
+    /// disk has been compared, as it may on a busy machine.
+    fn go_on(&self, env: &TestEnvironment, ticket: &str) -> Summary {
+        env.receiver.get_slowly(ticket, "copy", self.rate).end().summary()
+    }
+
     fn assert_arrived(&self, env: &TestEnvironment) {
         assert_same(&self.source, &env.receiver.path("copy"));
         assert_eq!(names(&env.receiver.path("")), ["copy"], "a temporary is left");
@@ -106,7 +112,7 @@ fn kill_the_receiver(load: fn(&TestEnvironment) -> Load) {
     let ticket = share.ticket();
     load.half(&env, &ticket).kill();
     assert!(!env.receiver.path("copy").is_file(), "it has its final name before it is complete");
-    let summary = env.receiver.get(&ticket, "copy").end().summary();
+    let summary = load.go_on(&env, &ticket);
     load.assert_arrived(&env);
     load.assert_kept(&summary);
 }
@@ -136,7 +142,7 @@ fn interrupt_the_receiver(load: fn(&TestEnvironment) -> Load) {
     get.interrupt();
     let last = get.end().with(130).events().pop().unwrap();
     assert_eq!((&last["event"], &last["kind"]), (&"failed".into(), &"interrupted".into()), "{last}");
-    let summary = env.receiver.get(&ticket, "copy").end().summary();
+    let summary = load.go_on(&env, &ticket);
     load.assert_arrived(&env);
     load.assert_kept(&summary);
 }
@@ -189,7 +195,7 @@ fn both_are_killed_and_started_again() {
         get.kill();
         let mut share = load.share(&env);
         assert_eq!(share.ticket(), ticket, "the same command gives the same ticket");
-        let summary = env.receiver.get(&ticket, "copy").end().summary();
+        let summary = load.go_on(&env, &ticket);
         load.assert_arrived(&env);
         load.assert_kept(&summary);
         let copy = env.receiver.path("copy");
@@ -219,7 +225,7 @@ fn a_get_through_the_daemon_is_interrupted() {
         let get = load.half(&env, &ticket);
         get.interrupt();
         get.end().with(130);
-        let summary = env.receiver.get(&ticket, "copy").end().summary();
+        let summary = load.go_on(&env, &ticket);
         load.assert_arrived(&env);
         load.assert_kept(&summary);
         let copy = env.receiver.path("copy");
@@ -238,7 +244,7 @@ fn the_receiving_daemon_is_killed() {
     let failure = get.end().failure();
     assert_eq!(failure["kind"], "unreachable", "{failure}");
     assert!(failure["message"].as_str().unwrap().contains("daemon"), "{failure}");
-    let summary = env.receiver.get(&ticket, "copy").end().summary();
+    let summary = load.go_on(&env, &ticket);
     load.assert_arrived(&env);
     load.assert_kept(&summary);
 }
