@@ -46,7 +46,7 @@ pub struct ControlReceiver {
 }
 
 /// Where messages go out before all data. It has no bound of its own: messages are bounded by the
-/// peer's window, credit by what it sent.
+/// peer's window, and credit is one short message for each [`GIVE_BACK`] bytes that the peer sent.
 pub(super) type Urgent = mpsc::UnboundedSender<Body>;
 
 /// Both directions of the stream, as the connection's tasks see it.
@@ -67,6 +67,8 @@ struct State {
     delivery: Delivery,
     /// Received, and not given back to the peer.
     received: usize,
+    /// Received since nobody listens any more, and not given back.
+    unheard: usize,
     /// Where the peer's messages go; `None` once it has ended the stream.
     inbox: Option<mpsc::UnboundedSender<Bytes>>,
 }
@@ -138,10 +140,21 @@ impl Stream {
         drop(state);
         let message = if message.len() < SHORT { Bytes::copy_from_slice(&message) } else { message };
         if inbox.send(message).is_err() {
-            // Nobody listens any more.
-            self.give_back(cost);
+            self.pass_over(cost);
         }
         Ok(())
+    }
+
+    /// Nobody listens any more. What comes is given back in the same crumbs as what is taken, so that a peer that sends
+    /// little messages and reads nothing does not fill the queue with credit.
+    fn pass_over(&self, cost: usize) {
+        let mut state = self.state();
+        state.unheard += cost;
+        if state.unheard >= GIVE_BACK {
+            let unheard = std::mem::take(&mut state.unheard);
+            drop(state);
+            self.give_back(unheard);
+        }
     }
 
     /// The peer gives back credit.
@@ -209,5 +222,29 @@ impl ControlReceiver {
             self.stream.give_back(std::mem::take(&mut self.taken));
         }
         Some(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_listens_to_is_given_back_in_few_messages_and_all_of_it() {
+        let (urgent, mut queue) = mpsc::unbounded_channel();
+        let (stream, (_sender, receiver)) = Stream::new(urgent);
+        drop(receiver);
+        let empty = Body::ControlData(ControlData { message: Bytes::new() });
+        let count = 10 * WINDOW / OVERHEAD;
+        for _ in 0..count {
+            stream.take(empty.clone()).unwrap();
+        }
+        let mut given_back = 0;
+        let mut messages = 0;
+        while let Ok(Body::ControlCredit(credit)) = queue.try_recv() {
+            given_back += credit.bytes as usize;
+            messages += 1;
+        }
+        assert_eq!((messages, given_back), (10 * WINDOW / GIVE_BACK, count * OVERHEAD));
     }
 }

@@ -19,6 +19,10 @@ use super::requests::Violation;
 use super::wire::{self, Body, DataHeader};
 use crate::processor::{Decode, Processors};
 
+/// What is shorter is copied, as it may be kept for long: it was received with up to 304 KiB of other frames, and who
+/// keeps it counts its own bytes alone.
+const SHORT_PAYLOAD: usize = 4 << 10;
+
 /// One frame, understood.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Incoming {
@@ -103,7 +107,7 @@ impl Decoder {
     ) -> Result<Incoming, String> {
         let (header, payload) = DataHeader::decode(body).map_err(|error| error.to_string())?;
         let payload = match header.encoding {
-            0 => Some(payload),
+            0 => Some(own_if_short(payload)),
             number => match expected(&header).map_err(|violation| violation.to_string())? {
                 Some(expected) => Some(self.decode_payload(number, payload, expected)?),
                 None => None,
@@ -142,6 +146,11 @@ impl Decoder {
         };
         Ok(&mut **decoder)
     }
+}
+
+/// What is short, in memory of its own.
+fn own_if_short(payload: Bytes) -> Bytes {
+    if payload.len() < SHORT_PAYLOAD { Bytes::copy_from_slice(&payload) } else { payload }
 }
 
 const NO_HELLO: &str = "did not begin with a hello";
@@ -194,4 +203,50 @@ fn ranges(have: &wire::Have) -> Result<Incoming, String> {
         return Err("sent impossible ranges".into());
     }
     Ok(Incoming::Ranges(have.request, pairs.iter().map(|&[start, end]| start..end).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use wire::{Hello, ProofOf};
+
+    /// Memory that tells whether it is held.
+    struct Received(Vec<u8>, Arc<()>);
+
+    impl AsRef<[u8]> for Received {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    /// What is understood of a frame that was received with much else, and whether all of that is held.
+    fn received(kind: u8, body: &[u8]) -> (Incoming, bool) {
+        let mut decoder = Decoder::default();
+        let hello = Frame { kind: wire::CONTROL, body: Body::Hello(Hello::default()).to_frame() };
+        decoder.decode(hello, |_| Ok(None)).unwrap();
+        let token = Arc::new(());
+        let buffer = Received([body, &[0; 100_000]].concat(), Arc::clone(&token));
+        let body = Bytes::from_owner(buffer).slice(..body.len());
+        let understood = decoder.decode(Frame { kind, body }, |_| Ok(None)).unwrap();
+        (understood, Arc::strong_count(&token) > 1)
+    }
+
+    #[test]
+    fn what_is_small_and_may_be_kept_holds_nothing_that_came_with_it() {
+        let header =
+            DataHeader { request: 1, want: 0, piece: 0, offset: 0, suggested: 0, zeros: false, encoding: 0 };
+        for (len, is_held) in [(0, false), (1, false), (SHORT_PAYLOAD - 1, false), (SHORT_PAYLOAD, true)] {
+            let (data, held) = received(wire::DATA, &[&header.encode()[..], &vec![7; len]].concat());
+            assert!(matches!(data, Incoming::Data { payload: Some(payload), .. } if payload == vec![7; len]));
+            assert_eq!(held, is_held && len > 0, "{len}");
+        }
+        let proof =
+            |want| ProofOf { want, first: 0, count: 1, nodes: vec![7; 64].into(), ..ProofOf::default() };
+        for want in [None, Some(3)] {
+            let (_kept, held) = received(wire::CONTROL, &Body::Proof(proof(want)).to_frame());
+            assert!(!held);
+        }
+    }
 }
