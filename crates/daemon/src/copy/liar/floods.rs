@@ -7,21 +7,13 @@ use towpath_plugins::packing;
 use super::super::message::{Answer, Answers, Base, Bases, Message};
 use super::{Carrier, End, Scene, Step, dir, end, leaf, one};
 
-/// Bytes of this process's memory, at most so far. Other tests run beside these: it is printed (`--nocapture`, one test at
-/// a time), and no test fails by it.
-fn peak() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
-}
-
 /// A message of few bytes that takes 250 KiB once it is unpacked, of fields that nobody knows.
-fn bloated(message: Message) -> Step {
+pub fn bloated(message: Message) -> Message {
     let mut bytes = message.into_bytes().to_vec();
     // Field 999, a string.
     bytes.extend_from_slice(&[0xba, 0x3e, 0x80, 0xd0, 0x0f]);
     bytes.resize(bytes.len() + 250 * 1024, 0);
-    Step::Say(Message::Packed(packing::pack(&bytes, 1).unwrap().into()))
+    Message::Packed(packing::pack(&bytes, 1).unwrap().into())
 }
 
 /// F4 of the reading of November 2026: 126 KB held 784 MB.
@@ -35,8 +27,7 @@ fn what_is_kept_of_a_base_is_what_is_counted() {
     let mut bases = super::super::answering::tests::bases();
     let mut weights = Vec::new();
     for entry in 0..1000 {
-        let Step::Say(packed) = message(entry) else { unreachable!() };
-        let (Message::Bases(told), kept) = Message::read(packed.into_bytes()).unwrap() else {
+        let (Message::Bases(told), kept) = Message::read(message(entry).into_bytes()).unwrap() else {
             unreachable!()
         };
         assert!(kept > 250 << 10, "what it is counted as: {kept}");
@@ -61,11 +52,9 @@ async fn entries_beyond_the_window_end_the_copy() {
             .step_by(65536)
             .map(|at| Step::Say(Message::Entries(bytes.slice(at..bytes.len().min(at + 65536))))),
     );
-    let before = peak();
-    steps.extend((0..500_000).map(|_| Step::Say(Message::Closed(u64::MAX))));
+    steps.push(Step::Flood(500_000, |_| Message::Closed(u64::MAX)));
     let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
     assert!(ended.result.is_err(), "{:?}", ended.result);
-    println!("entries: {} MiB more", (peak() - before) >> 20);
 }
 
 /// F5 of the same reading: 522 KB of descriptor took 1.24 GB.
@@ -81,10 +70,8 @@ async fn a_deep_tree_of_long_names_takes_little_memory() {
         .map(|at| Step::Say(Message::Entries(bytes.slice(at..bytes.len().min(at + 65536)))))
         .collect();
     steps.push(end());
-    let before = peak();
     let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
     ended.assert("a tree deeper than any path", End::Complaint("a path of over"));
-    println!("names: {} MiB more", (peak() - before) >> 20);
 }
 
 /// Empty answers: two bytes each on the way, two hundred in memory.

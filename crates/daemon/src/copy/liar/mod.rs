@@ -6,10 +6,12 @@
 //! | `lying_sender` | what a receiver refuses, or bears without harm |
 //! | `lying_receiver` | what a sender refuses, or bears without harm |
 //! | `floods` | how much of it either side keeps in memory |
+//! | `measured` | the same in MiB, for docs/results/security.md |
 
 mod floods;
 mod lying_receiver;
 mod lying_sender;
+mod measured;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,6 +56,8 @@ pub enum Step {
     Say(Message),
     /// Sends bytes as if they were a message.
     Raw(Vec<u8>),
+    /// Sends so many messages, each made when its turn comes.
+    Flood(u64, fn(u64) -> Message),
     /// Waits until the other side says something of this kind.
     Hear(fn(&Message) -> bool),
     /// Ends its direction.
@@ -187,6 +191,11 @@ async fn tell(liar: &Arc<Peer>, lie: &[Step], all: &mut Vec<Message>) {
         match step {
             Step::Say(message) => say(control.as_ref(), message.clone().into_bytes()).await,
             Step::Raw(bytes) => say(control.as_ref(), Bytes::copy_from_slice(bytes)).await,
+            Step::Flood(count, message) => {
+                for number in 0..*count {
+                    say(control.as_ref(), message(number).into_bytes()).await;
+                }
+            }
             Step::HangUp => drop(control.take()),
             Step::Hear(is_it) => {
                 while let Some(heard) = inbox.next().await.map(read) {
