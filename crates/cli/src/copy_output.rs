@@ -321,7 +321,7 @@ pub fn exit_code(mode: Mode, result: &Result<CopySummary, ApiError>) -> u8 {
             ErrorKind::Refused => 5,
             ErrorKind::NoSpace | ErrorKind::Busy | ErrorKind::Failed => 11,
             ErrorKind::Corrupt | ErrorKind::Unreachable => 12,
-            ErrorKind::Interrupted => 20,
+            ErrorKind::Interrupted => crate::output::SYNC_INTERRUPTED,
             ErrorKind::NotFound | ErrorKind::Changed => 23,
             ErrorKind::TimedOut => 30,
         },

@@ -19,6 +19,8 @@ pub const USAGE: u8 = 2;
 pub const PARTLY: u8 = 3;
 /// Exit status after ^C.
 pub const INTERRUPTED: u8 = 130;
+/// The same of `tow sync`, as rsync has it.
+pub const SYNC_INTERRUPTED: u8 = 20;
 
 /// Where events go.
 pub struct Output {
@@ -174,13 +176,15 @@ impl Output {
         if error.kind == ErrorKind::Usage { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
     }
 
-    /// After ^C.
+    /// After ^C: `what` becomes of what was done so far.
     pub fn interrupted(&self, what: &str) -> ExitCode {
         self.bar.finish_and_clear();
         match self.json {
             true => {
-                self.object(&Event::Failed(ApiError::new(ErrorKind::Interrupted, "interrupted").hint(what)))
+                let error = ApiError::new(ErrorKind::Interrupted, "interrupted");
+                self.object(&Event::Failed(if what.is_empty() { error } else { error.hint(what) }));
             }
+            false if what.is_empty() => self.say("tow: interrupted"),
             false => self.say(&format!("tow: interrupted; {what}")),
         }
         ExitCode::from(INTERRUPTED)

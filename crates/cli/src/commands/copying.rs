@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind, Event, Progress};
@@ -10,9 +11,10 @@ use towpath_daemon::{Options, display_text};
 
 use super::Context;
 use crate::copy_output::{Shown, closing, complaint, exit_code, line};
-use crate::interrupts::Interrupts;
 use crate::output::Output;
 
+/// How much sooner than this program ssh may hear that it is to end.
+const SSH_FIRST: Duration = Duration::from_millis(150);
 /// Events on their way to the screen.
 const EVENTS: usize = 256;
 
@@ -29,19 +31,31 @@ pub async fn copy(
         context.output.hide_bar();
     }
     let (mode, dry_run) = (request.mode, request.options.dry_run);
-    let mut interrupts = Interrupts::listen();
+    let mut interrupts = context.signals.interrupts();
     let result = tokio::select! {
         result = work(context, request, shown) => result,
-        () = interrupts.next() => {
-            let error = ApiError::new(ErrorKind::Interrupted, "interrupted");
-            Err(error.hint("what came is kept; the same command goes on"))
+        () = interrupts.next() => Err(interrupted()),
+    };
+    let result = match result {
+        // ssh hears ^C as well, and may be the first to end.
+        Err(error) if error.kind == ErrorKind::Unreachable => {
+            let heard = tokio::time::timeout(SSH_FIRST, interrupts.next()).await;
+            Err(if heard.is_ok() { interrupted() } else { error })
         }
+        result => result,
     };
     match &result {
         Ok(summary) => show_end(&context.output, &shown, dry_run, summary),
+        Err(error) if error.kind == ErrorKind::Interrupted => {
+            context.output.interrupted("what is complete stays; the same command goes on");
+        }
         Err(error) => drop(context.output.error(error)),
     }
     Ok(ExitCode::from(exit_code(mode, &result)))
+}
+
+fn interrupted() -> ApiError {
+    ApiError::new(ErrorKind::Interrupted, "interrupted")
 }
 
 async fn work(context: &Context, request: CopyRequest, shown: Shown) -> Result<CopySummary, ApiError> {

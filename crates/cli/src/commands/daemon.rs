@@ -18,7 +18,7 @@ use towpath_daemon::service::prepare;
 use towpath_daemon::{Home, Options, Service, metrics};
 
 use super::{Context, is_confined, not_confined, parse_rate, run_to_end};
-use crate::interrupts::Interrupts;
+use crate::interrupts::{Interrupts, is_ignored};
 use crate::log::LogFormat;
 use crate::notify::{READY, STOPPING, notify};
 use crate::output::Output;
@@ -60,7 +60,7 @@ impl Daemon {
         }
         context.log.set_level(config.general.log_level.name());
         let writable = confine(&context.home, &config)?.map(Arc::new);
-        run_to_end(self.serve(context, config, writable))
+        run_to_end(context, None, self.serve(context, config, writable))
     }
 
     async fn serve(
@@ -69,9 +69,8 @@ impl Daemon {
         config: Config,
         writable: Option<Arc<Writable>>,
     ) -> Result<ExitCode, ApiError> {
-        let interrupts = Interrupts::listen();
-        let asked = signal(SignalKind::hangup());
-        let asked = asked.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
+        let interrupts = context.signals.unhurried();
+        let asked = hangups()?;
         let inherited = context.inherited();
         let socket = match inherited.local {
             Some(socket) => Socket::inherit(socket)?,
@@ -140,12 +139,15 @@ impl Daemon {
     /// Reads the configuration again at each SIGHUP. One that is wrong changes nothing.
     async fn reload_when_asked(
         &self,
-        mut asked: Signal,
+        mut asked: Option<Signal>,
         context: &Context,
         service: &Arc<Service>,
     ) -> Infallible {
         loop {
-            asked.recv().await;
+            match &mut asked {
+                Some(asked) => asked.recv().await,
+                None => std::future::pending().await,
+            };
             let config = self.configuration(context);
             service.metrics().reloaded(config.is_ok());
             match config {
@@ -162,6 +164,13 @@ impl Daemon {
             }
         }
     }
+}
+
+/// What asks for the configuration to be read again, unless the daemon was started so that it is ignored.
+fn hangups() -> Result<Option<Signal>, ApiError> {
+    let kind = SignalKind::hangup();
+    let listened = (!is_ignored(kind)).then(|| signal(kind)).transpose();
+    listened.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))
 }
 
 /// Has the kernel refuse this process what it does not need, before it has further threads. Returns

@@ -15,7 +15,6 @@ use towpath_daemon::{Options, get};
 
 use super::{Context, parse_rate};
 use crate::copy_output::{Explained, explanation};
-use crate::interrupts::Interrupts;
 
 /// The longest ticket read from standard input.
 const MAX_TICKET: u64 = 64 << 10;
@@ -78,7 +77,7 @@ impl Get {
             context.output.data_goes_to_stdout();
         }
         let request = self.request()?;
-        let mut interrupts = Interrupts::listen();
+        let mut interrupts = context.signals.interrupts();
         let (events, mut inbox) = mpsc::channel(16);
         let output = std::sync::Arc::clone(&context.output);
         let showing = tokio::spawn(async move {

@@ -12,7 +12,6 @@ use towpath_daemon::Options;
 use towpath_daemon::index_dir::{Cancel, Indexed, index};
 
 use super::Context;
-use crate::interrupts::Interrupts;
 use crate::output::PARTLY;
 
 /// Events on their way to the screen.
@@ -48,7 +47,7 @@ impl Index {
                 output.event(&event);
             }
         });
-        let mut interrupts = Interrupts::listen();
+        let mut interrupts = context.signals.interrupts();
         let cancel = Cancel::default();
         let watched = cancel.clone();
         let mut working = tokio::task::spawn_blocking(move || {

@@ -32,17 +32,20 @@ use towpath_api::{Api, ApiError, Client, ErrorKind};
 use towpath_daemon::config::{Config, Switch, parse_bytes};
 use towpath_daemon::confinement::{self, ConfinementError};
 use towpath_daemon::service::InProcess;
-use towpath_daemon::{Home, Options, Service};
+use towpath_daemon::{Home, Options, Service, copy};
 
 use crate::activation::Inherited;
+use crate::interrupts::Signals;
 use crate::log::{Log, LogFormat};
-use crate::output::Output;
+use crate::output::{INTERRUPTED, Output, SYNC_INTERRUPTED};
 
 /// Threads that block on the disk, at most: one serves each of 256 peers, up to 8 more follow live
 /// objects for it, a few work for each transfer.
 const BLOCKING_THREADS: usize = 4096;
 /// Threads that wait for a peer or a disk must not hold up the end.
 const END_TIME: Duration = Duration::from_millis(200);
+/// Nor must those of copies, which tidy up.
+const COPY_END_TIME: Duration = Duration::from_millis(500);
 
 /// Send files and trees of files from one machine to another, verified and encrypted, and go on
 /// where an interrupted transfer stopped.
@@ -101,6 +104,7 @@ pub struct Context {
     verbose: u8,
     log: Log,
     inherited: Mutex<Option<Inherited>>,
+    signals: Signals,
 }
 
 impl Context {
@@ -160,22 +164,48 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Ok(inherited) => Mutex::new(inherited),
         Err(error) => return output.error(&error),
     };
-    let context = Context { home, output: Arc::clone(&output), verbose: common.verbose, log, inherited };
+    let (verbose, signals) = (common.verbose, Signals::new());
+    let context = Context { home, output: Arc::clone(&output), verbose, log, inherited, signals };
     let result = match command {
         // These confine themselves before there are threads.
         Command::Daemon(daemon) => daemon.run(&context),
         Command::Remote(remote) => remote.run(&context),
-        command => run_to_end(dispatch(command, &context)),
+        command => {
+            let interrupted = if matches!(command, Command::Sync(_)) { SYNC_INTERRUPTED } else { INTERRUPTED };
+            run_to_end(&context, Some(interrupted), dispatch(command, &context))
+        }
     };
     result.unwrap_or_else(|error| output.error(&error))
 }
 
-/// Runs a command on threads that are there for it alone.
-fn run_to_end(command: impl Future<Output = Result<ExitCode, ApiError>>) -> Result<ExitCode, ApiError> {
+/// Runs a command on threads that are there for it alone. It is ended with `interrupted` if it does not end by itself
+/// when it is interrupted; `None`: it is the daemon, which does, and for which a closed terminal is a word of its own.
+fn run_to_end(
+    context: &Context,
+    interrupted: Option<u8>,
+    command: impl Future<Output = Result<ExitCode, ApiError>>,
+) -> Result<ExitCode, ApiError> {
     let runtime = runtime(&mut tokio::runtime::Builder::new_multi_thread())?;
-    let result = runtime.block_on(command);
-    runtime.shutdown_timeout(END_TIME);
+    let output = Arc::clone(&context.output);
+    let result = runtime.block_on(async {
+        context.signals.listen(interrupted.is_some(), move |owes_a_word| {
+            if owes_a_word {
+                output.interrupted("");
+            }
+            std::process::exit(interrupted.unwrap_or_default().into())
+        });
+        command.await
+    });
+    end_threads(runtime);
     result
+}
+
+/// Ends a runtime. Threads that still need it keep it, as they would find it gone: they end with the program.
+fn end_threads(runtime: Runtime) {
+    match runtime.block_on(copy::threads_ended(COPY_END_TIME)) {
+        true => runtime.shutdown_timeout(END_TIME),
+        false => std::mem::forget(runtime),
+    }
 }
 
 /// Whether the kernel is to limit what this process may do.

@@ -59,7 +59,7 @@ impl Put {
     }
 
     async fn stream(self, context: &Context) -> Result<ExitCode, ApiError> {
-        let mut interrupts = Interrupts::listen();
+        let mut interrupts = context.signals.interrupts();
         let (ticket, mut tickets) = mpsc::channel(1);
         let output = Arc::clone(&context.output);
         let showing = tokio::spawn(async move {

@@ -9,7 +9,7 @@ use towpath_api::ApiError;
 use towpath_daemon::confinement::{Gate, Writable, deny_calls};
 use towpath_daemon::{Options, copy};
 
-use super::{Context, END_TIME, is_confined, not_confined, runtime};
+use super::{Context, end_threads, is_confined, not_confined, runtime};
 
 /// The other side of `tow cp` and `tow sync`, which start it through ssh
 ///
@@ -40,7 +40,7 @@ impl Remote {
             started(&mut rest)
         };
         let result = first.block_on(copy::serve_stdio(&service, begin));
-        rest.into_iter().chain([first]).for_each(|runtime| runtime.shutdown_timeout(END_TIME));
+        rest.into_iter().chain([first]).for_each(end_threads);
         result.map(|()| ExitCode::SUCCESS)
     }
 }

@@ -11,7 +11,6 @@ use towpath_daemon::Options;
 use towpath_daemon::config::{Config, Rate};
 
 use super::{Context, parse_rate};
-use crate::interrupts::Interrupts;
 
 /// Serve a file or a directory until interrupted; its ticket is a line on standard output
 ///
@@ -33,7 +32,7 @@ pub struct Share {
 
 impl Share {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
-        let mut interrupts = Interrupts::listen();
+        let mut interrupts = context.signals.interrupts();
         let mut config = Config::default();
         config.general.limit_rate = Rate(self.limit_rate);
         let service = context.embedded(Options { config, ..Options::default() })?;

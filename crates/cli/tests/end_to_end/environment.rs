@@ -96,9 +96,10 @@ impl Machine {
         let words: Vec<OsString> = words.into_iter().map(|word| word.as_ref().to_owned()).collect();
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         let output = |kind: &str| self.output.join(format!("{number}.{kind}"));
-        let mut command = Command::new(&program[0]);
+        let mut program = heeding_signals().iter().map(OsStr::new).chain(program.iter().map(OsStr::new));
+        let mut command = Command::new(program.next().unwrap());
         command
-            .args(&program[1..])
+            .args(program)
             .args(&words)
             .env_clear()
             .env("TOW_HOME", &self.home)
@@ -155,6 +156,18 @@ impl Machine {
             daemon.error_text().contains("local API at").then_some(())
         });
         running
+    }
+}
+
+/// What a program is started by, so that it heeds signals as at a terminal also where these tests were told to ignore
+/// them (`nohup`, `&` in a script).
+fn heeding_signals() -> &'static [&'static str] {
+    const THEM: u64 = 1 << (1 - 1) | 1 << (2 - 1) | 1 << (15 - 1);
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    match u64::from_str_radix(mask.trim(), 16).unwrap() & THEM {
+        0 => &[],
+        _ => &["/usr/bin/env", "--default-signal=HUP,INT,TERM"],
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `arriving` | what is sent arrives identical |
 //! | `destinations` | where it goes, and what is never overwritten |
 //! | `interruptions` | either side killed at any time; the same command goes on |
+//! | `interrupting` | every command is interrupted at moments drawn from a seed |
 //! | `streams` | `something \| tow put -`, followed while it grows |
 //! | `daemons` | the service in the background, its socket and its tickets |
 //! | `local_api` | programs that use the service: the guide, killed applications, streams |
@@ -62,6 +63,7 @@ mod destinations;
 mod environment;
 mod help;
 mod indexing;
+mod interrupting;
 mod interruptions;
 mod likeness;
 mod local_api;
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
         confined::SITUATIONS,
         copying_unchanged::SITUATIONS,
         memory::SITUATIONS,
+        interrupting::SITUATIONS,
         interruptions::SITUATIONS,
         refusals::SITUATIONS,
         processors::SITUATIONS,

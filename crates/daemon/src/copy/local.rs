@@ -19,6 +19,7 @@ use super::removal::Removal;
 use super::source::Located;
 use super::supply::{Fate, Supplier};
 use super::talk::{Events, failed_at};
+use super::threads;
 use crate::lock::lock;
 
 /// Threads that copy.
@@ -48,11 +49,14 @@ impl LocalSupplier {
         for _ in 0..WORKERS {
             let inbox: Arc<Mutex<mpsc::Receiver<Arc<CopyFile>>>> = Arc::clone(&inbox);
             let (events, processors) = (events.clone(), processors.clone());
-            tokio::task::spawn_blocking(move || {
+            threads::spawn(move || {
                 loop {
                     let next = lock(&inbox).blocking_recv();
                     let Some(file) = next else { return };
-                    copy(&file, &processors, &events);
+                    match file.is_given_up() {
+                        true => file.drop_it(),
+                        false => copy(&file, &processors, &events),
+                    }
                 }
             });
         }

@@ -43,6 +43,7 @@
 //! | `supply`, `local`, `remote` | who brings files |
 //! | `removal` | what is removed at the source, and when |
 //! | `talk` | what the person is told |
+//! | `threads` | the threads that block, and their end |
 //! | `records` | lists on disk |
 //! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 
@@ -99,6 +100,7 @@ mod started;
 mod supply;
 mod taking;
 mod talk;
+mod threads;
 mod versions;
 mod within;
 mod worth;
@@ -107,3 +109,4 @@ pub use events::{CopyEvent, CopySummary, Counts, Dropped, FailureKind};
 pub use options::{Check, CopyOptions, CopyRequest, Mode, Preserve, Via};
 pub use run::run;
 pub use started::serve_stdio;
+pub use threads::ended as threads_ended;

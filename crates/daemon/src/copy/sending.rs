@@ -17,6 +17,7 @@ use super::sender::{Sender, hung_up};
 use super::sent::SentTo;
 use super::side::{Side, joined, told_error};
 use super::source::Sources;
+use super::threads;
 
 /// Tells the receiver what is in `sources` and answers what it asks, until it says that all is in
 /// place; returns its summary. Connections that `stood` may carry contents.
@@ -106,7 +107,7 @@ fn spawn(
     sender: Arc<Sender>,
     work: impl FnOnce(&Arc<Sender>) -> Result<(), ApiError> + Send + 'static,
 ) -> JoinHandle<Result<(), ApiError>> {
-    tokio::task::spawn_blocking(move || work(&sender))
+    threads::spawn(move || work(&sender))
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use super::options::{CopyOptions, Via};
 use super::race::{Race, SshConnection};
 use super::receiving::Receiving;
 use super::talk::Events;
+use super::threads;
 use crate::service::Service;
 
 /// Bytes of the other side's words that are shown.
@@ -84,7 +85,7 @@ pub fn receiving(
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = threads::spawn(work).await;
     done.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
 }
 

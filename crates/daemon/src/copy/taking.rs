@@ -36,6 +36,7 @@ use super::remote::RemoteSupplier;
 use super::search;
 use super::sender::hung_up;
 use super::side::{Side, StopOnDrop, by_source, joined, receiving, tell};
+use super::threads;
 use crate::config::Switch;
 
 /// What the two ways to the other side are called.
@@ -98,19 +99,19 @@ pub async fn receive(
     let waiting = Arc::new(AtomicUsize::new(0));
     let merging = {
         let waiting = Arc::clone(&waiting);
-        tokio::task::spawn_blocking(move || follow(merge, heard, &waiting))
+        threads::spawn(move || follow(merge, heard, &waiting))
     };
     let (told_in, told) = mpsc::unbounded_channel();
     let (whole_in, whole) = mpsc::unbounded_channel();
     let mut answering = JoinSet::new();
     {
         let supplier = Arc::clone(&supplier);
-        answering.spawn_blocking(move || take_answers(&supplier, told));
+        answering.spawn(joined(threads::spawn(move || take_answers(&supplier, told))));
     }
     let whole = Arc::new(Mutex::new(whole));
     for _ in 0..available_parallelism().map_or(1, usize::from).min(WRITERS) {
         let (supplier, whole) = (Arc::clone(&supplier), Arc::clone(&whole));
-        answering.spawn_blocking(move || write_contents(&supplier, &whole));
+        answering.spawn(joined(threads::spawn(move || write_contents(&supplier, &whole))));
     }
     let tellings = Tellings::new(told_in, whole_in, waiting);
     let mut way = None;

@@ -8,6 +8,7 @@ use towpath_api::ApiError;
 use towpath_content::Oid;
 use towpath_store::About;
 
+use super::super::threads;
 use super::Answering;
 use crate::copy::message::{Answers, Message};
 use crate::copy::sender::internal;
@@ -22,7 +23,7 @@ impl Answering {
         let large = Arc::clone(&self.large);
         self.runtime.spawn(async move {
             let Ok(_permit) = large.acquire_owned().await else { return };
-            let working = tokio::task::spawn_blocking(move || {
+            let working = threads::spawn(move || {
                 if let Err(error) = this.stream_blocking(entry, located) {
                     tracing::debug!(%error, "a large file could not be offered");
                 }

@@ -182,6 +182,11 @@ impl CopyFile {
         true
     }
 
+    /// The copy it belongs to was ended, or given up.
+    pub fn is_given_up(&self) -> bool {
+        self.receiving.check().is_err()
+    }
+
     /// It can't be had; the reason was told already.
     pub fn drop_it(&self) {
         self.settle(false);
