@@ -171,7 +171,8 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Daemon(daemon) => daemon.run(&context),
         Command::Remote(remote) => remote.run(&context),
         command => {
-            let interrupted = if matches!(command, Command::Sync(_)) { SYNC_INTERRUPTED } else { INTERRUPTED };
+            let interrupted =
+                if matches!(command, Command::Sync(_)) { SYNC_INTERRUPTED } else { INTERRUPTED };
             run_to_end(&context, Some(interrupted), dispatch(command, &context))
         }
     };

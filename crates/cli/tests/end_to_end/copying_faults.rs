@@ -15,7 +15,7 @@ use crate::environment::{Ended, TOW, TestEnvironment};
 use crate::machinery::{Mounted, SetOnDrop, descendants, is_root, tool};
 use crate::runner::{situations, skip};
 use crate::sshd::{HOST, Route, Sshd, Way};
-use crate::trees::{assert_same, assert_same_bytes, file, names};
+use crate::trees::{assert_same, assert_same_bytes, file, names, symlink};
 
 situations![
     a_file_that_may_not_be_read_is_named_and_the_rest_is_copied,
@@ -33,6 +33,10 @@ situations![
     two_other_machines_at_once_are_refused,
     another_side_that_stops_is_given_up,
     a_tls_port_that_is_closed_is_told_of,
+    a_device_or_a_fifo_that_was_named_as_destination_is_refused,
+    a_file_is_written_behind_a_link_that_was_named_as_destination,
+    one_of_several_sources_that_is_not_there_ends_with_23,
+    a_destination_with_one_file_is_guarded,
 ];
 
 /// Later than this is not "after three seconds" any more, on any machine.
@@ -298,4 +302,78 @@ fn a_tls_port_that_is_closed_is_told_of() {
     assert!(!env.receiver.path("copy/a").exists());
     copy("--no-z").with(0);
     assert_same(&env.sender.path("tree"), &env.receiver.path("copy"));
+}
+
+/// `tow cp f /dev/null` took the device from the whole machine.
+fn a_device_or_a_fifo_that_was_named_as_destination_is_refused() {
+    for way in WAYS {
+        let env = TestEnvironment::new();
+        file(&env.sender.path("f"), 1, 1000);
+        let fifo = env.receiver.path("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+            .unwrap();
+        symlink("fifo", &env.receiver.path("link"));
+        symlink("/dev/null", &env.receiver.path("null"));
+        let route = Route::new(&env, way);
+        for (command, code) in [("cp", 1), ("sync", 3)] {
+            assert_says(route.copy(command, "f", "fifo").end(), code, &["is a FIFO", "cat FILE >"]);
+            assert_says(route.copy(command, "f", "link").end(), code, &["is a FIFO"]);
+            assert_says(
+                route.copy(command, "f", "null").end(),
+                code,
+                &["is a device", "tow get -o - TICKET"],
+            );
+        }
+        assert!(std::os::unix::fs::FileTypeExt::is_fifo(&fs::metadata(&fifo).unwrap().file_type()));
+        assert_eq!(names(&env.receiver.path("")), ["fifo", "link", "null"], "{way:?}");
+    }
+}
+
+fn a_file_is_written_behind_a_link_that_was_named_as_destination() {
+    for way in WAYS {
+        let env = TestEnvironment::new();
+        file(&env.sender.path("f"), 1, 1000);
+        fs::create_dir(env.receiver.path("there")).unwrap();
+        file(&env.receiver.path("there/real"), 2, 500);
+        symlink("there/real", &env.receiver.path("link"));
+        symlink("nowhere", &env.receiver.path("dangling"));
+        let route = Route::new(&env, way);
+        route.copy("cp", "f", "link").end().with(0);
+        assert!(env.receiver.path("link").is_symlink(), "{way:?}");
+        assert_same_bytes(&env.sender.path("f"), &env.receiver.path("there/real"));
+        assert_eq!(names(&env.receiver.path("there")), ["real"]);
+        assert_says(route.copy("cp", "f", "dangling").end(), 1, &["leads nowhere", "remove it"]);
+        assert!(env.receiver.path("dangling").is_symlink());
+        // rsync's habit, also below a destination.
+        route.copy("sync", "f", "link").end().with(0);
+        assert!(!env.receiver.path("link").is_symlink(), "{way:?}");
+    }
+}
+
+fn one_of_several_sources_that_is_not_there_ends_with_23() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("a"), 1, 1000);
+    let (copy, list) = (env.sender.path("copy"), env.sender.path("list"));
+    assert_says(env.sender.tow(["sync", "a", "missing", "copy/"]).end(), 23, &["missing"]);
+    assert_says(env.sender.tow(["cp", "a", "missing", "copy/"]).end(), 3, &["missing"]);
+    fs::write(&list, "a\nmissing\n").unwrap();
+    assert_says(env.sender.tow(["sync", "--files-from", "list", ".", "listed"]).end(), 23, &["missing"]);
+    assert_same_bytes(&env.sender.path("a"), &copy.join("a"));
+}
+
+/// The destination itself was counted: "1 of 2" was not more than half.
+fn a_destination_with_one_file_is_guarded() {
+    let env = TestEnvironment::new();
+    fs::create_dir_all(env.sender.path("empty/sub")).unwrap();
+    for (destination, source) in [("a", "empty/"), ("b", "empty")] {
+        let image =
+            env.sender.path(destination).join(if source == "empty" { "empty/image" } else { "image" });
+        fs::create_dir_all(image.parent().unwrap()).unwrap();
+        file(&image, 1, 1000);
+        let sync = |more: &str| env.sender.tow(["sync", "--delete", more, source, destination]).end();
+        assert_says(sync("-r"), 25, &["1 of 1 entries would be deleted", "--force"]);
+        assert!(image.exists());
+        sync("--force").with(0);
+        assert!(!image.exists());
+    }
 }

@@ -32,7 +32,8 @@ const EARLIEST: u64 = 60;
 
 /// The milliseconds after which the `number`th interruption comes: drawn by xorshift.
 fn moment(seed: u64, number: u64, most: u64) -> Duration {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (number + 1).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mut state =
+        seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (number + 1).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     for shift in [13, 7, 17] {
         state ^= if shift == 7 { state >> shift } else { state << shift };
     }
@@ -49,7 +50,13 @@ fn tree(env: &TestEnvironment) {
 }
 
 /// Interrupts what `call` makes, and lets `after` clean up.
-fn interrupt_each(seed: u64, most: u64, status: i32, mut call: impl FnMut() -> Call, mut after: impl FnMut()) {
+fn interrupt_each(
+    seed: u64,
+    most: u64,
+    status: i32,
+    mut call: impl FnMut() -> Call,
+    mut after: impl FnMut(),
+) {
     for number in 0..MOMENTS {
         let signal = SIGNALS[(seed + number) as usize % SIGNALS.len()];
         let when = moment(seed, number, most);

@@ -32,7 +32,7 @@ use super::reading::Ask;
 use super::removal::Removal;
 use super::source::{Located, Sources, Step};
 use super::supply::Fate;
-use super::talk::{Events, failed_at, skipped};
+use super::talk::{Events, failed_at, failed_to_read, skipped};
 use crate::lock::lock;
 
 /// Entries that the scan may be ahead of the receiver.
@@ -148,9 +148,9 @@ impl Sender {
         sources.read(&mut |step| match step {
             Step::Walk(event, located) => self.walk(&mut encoder, &event, located),
             Step::Closed => self.say(Message::Closed(self.entries.load(Ordering::Relaxed))),
-            Step::Failed { path, error } => {
+            Step::Failed { path, error, is_named } => {
                 is_incomplete = true;
-                self.events.item(failed_at(&path, &error));
+                self.events.item(failed_to_read(&path, &error, is_named));
                 Ok(())
             }
             Step::Skipped { path, why } => {

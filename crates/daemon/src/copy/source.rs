@@ -82,6 +82,8 @@ pub enum Step {
         path: PathBuf,
         /// Why.
         error: FileError,
+        /// The person named it. Then it never was there; else it may have vanished since its directory was read.
+        is_named: bool,
     },
     /// The directory told next is another file system, and what is in it is not told.
     Closed,
@@ -162,7 +164,7 @@ impl Sources {
     /// Reads everything, in order.
     pub fn read(&mut self, each: &mut dyn FnMut(Step) -> Result<(), ApiError>) -> Result<(), ApiError> {
         for (path, error) in std::mem::take(&mut self.missing) {
-            each(Step::Failed { path, error })?;
+            each(Step::Failed { path, error, is_named: true })?;
         }
         let rules = RuleList::from_lines(&self.options.filters)
             .map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
@@ -304,7 +306,7 @@ impl Reader<'_> {
         let name = RelPath::new([&self.root.name]).map_err(|error| errors::source(&error))?;
         let mut found = match look(path, &self.sources.scan) {
             Ok(found) => found,
-            Err(error) => return (self.each)(Step::Failed { path: path.clone(), error }),
+            Err(error) => return (self.each)(Step::Failed { path: path.clone(), error, is_named: true }),
         };
         if self.sources.scan.hard_links {
             self.links.number(&mut found);
@@ -325,7 +327,7 @@ impl Reader<'_> {
     /// Attributes that could not be read are left out and told, as a scan does.
     fn tell_incomplete(&mut self, found: &mut Found, path: &Path) -> Result<(), ApiError> {
         match found.incomplete.take() {
-            Some(error) => (self.each)(Step::Failed { path: path.into(), error: *error }),
+            Some(error) => (self.each)(Step::Failed { path: path.into(), error: *error, is_named: false }),
             None => Ok(()),
         }
     }
@@ -382,7 +384,9 @@ impl Reader<'_> {
                 }
                 each(Step::Walk(Event::Leave, None))
             }
-            Scanned::Failed(error) => each(Step::Failed { path: error.path().to_path_buf(), error }),
+            Scanned::Failed(error) => {
+                each(Step::Failed { path: error.path().to_path_buf(), error, is_named: false })
+            }
         };
         let scanned = tree.scan_below(below, &self.sources.scan, self.links, &mut prune, &mut visit);
         let skipped = std::mem::take(&mut prune.skipped);
@@ -436,11 +440,11 @@ impl Reader<'_> {
                 Ok(_) => {
                     let shown = next.below(&self.root.path);
                     let error = FileError::new("enter", &shown, rustix::io::Errno::NOTDIR);
-                    (self.each)(Step::Failed { path: shown, error })?;
+                    (self.each)(Step::Failed { path: shown, error, is_named: true })?;
                     return Ok(false);
                 }
                 Err(error) => {
-                    (self.each)(Step::Failed { path: next.below(&self.root.path), error })?;
+                    (self.each)(Step::Failed { path: next.below(&self.root.path), error, is_named: true })?;
                     return Ok(false);
                 }
             }
@@ -459,7 +463,7 @@ impl Reader<'_> {
         let mut found = match tree.0.look(path, &self.sources.scan) {
             Ok(found) => found,
             Err(error) => {
-                (self.each)(Step::Failed { path: shown, error })?;
+                (self.each)(Step::Failed { path: shown, error, is_named: true })?;
                 return Ok(false);
             }
         };

@@ -131,7 +131,14 @@ impl Task {
         let destination = patterns::here(&self.start.destination);
         let backups = self.options.backup_dir.as_ref().filter(|_| self.options.backup);
         let backups = backups.map(|dir| Path::new(OsStr::from_bytes(dir)));
-        Writable::of_receiver(places, Some(&*destination).filter(|_| !self.options.dry_run), backups)
+        let writable =
+            Writable::of_receiver(places, Some(&*destination).filter(|_| !self.options.dry_run), backups);
+        // A file may go where a link leads.
+        let behind = (self.start.is_cp && destination.is_symlink()).then(|| destination.canonicalize().ok());
+        match behind.flatten().as_deref().and_then(Path::parent) {
+            Some(folder) if !self.options.dry_run => writable.with_folder(folder.into()),
+            _ => writable,
+        }
     }
 }
 

@@ -209,6 +209,14 @@ pub fn failed_at(path: &Path, error: &FileError) -> CopyEvent {
     failed(path.as_os_str().as_encoded_bytes(), error, kind)
 }
 
+/// The same where the walk of the source met it. What the person named and is not there never was.
+pub fn failed_to_read(path: &Path, error: &FileError, is_named: bool) -> CopyEvent {
+    match is_named {
+        true => failed(path.as_os_str().as_encoded_bytes(), error, FailureKind::Other),
+        false => failed_at(path, error),
+    }
+}
+
 /// The event for a directory of the source that is not entered.
 pub fn skipped(path: &Path, why: &str) -> CopyEvent {
     CopyEvent::Failed {

@@ -58,9 +58,9 @@ pub async fn within(
                 let next = merge.seen();
                 merge.closed(next)
             }
-            Step::Failed { path, error } => {
+            Step::Failed { path, error, is_named } => {
                 merge.incomplete();
-                events.item(super::talk::failed_at(&path, &error));
+                events.item(super::talk::failed_to_read(&path, &error, is_named));
                 Ok(())
             }
             Step::Skipped { path, why } => {

@@ -1,6 +1,8 @@
 //! The first level of the walk: where the sources go, and the destination opened for them.
 
-use std::path::Path;
+use std::fs::FileType;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
@@ -36,7 +38,7 @@ impl Merge {
                 }
             };
         }
-        let path = self.destined.path.clone();
+        let path = self.behind(&entry.kind)?;
         let shown = display_name(path.as_os_str().as_encoded_bytes());
         let is_dir = entry.kind == Kind::Directory;
         if self.destined.contents && !is_dir {
@@ -69,6 +71,33 @@ impl Merge {
         let key = self.key(self.placement, &entry.name);
         let there = if goes_on { There::Directory } else { there };
         self.open(&path, there, is_dir, &key)
+    }
+
+    /// The path that is written to. A file does not take the place of a device or the like, with `cp` nor of a link: it goes
+    /// where that leads. Only the destination itself is looked at so; below it, entries replace links.
+    fn behind(&self, kind: &Kind) -> Result<PathBuf, ApiError> {
+        let path = self.destined.path.clone();
+        let shown = display_name(path.as_os_str().as_encoded_bytes());
+        let refused = |why: &str, hint: &str| {
+            Err(ApiError::new(ErrorKind::Exists, format!("{shown} is {why}")).hint(hint))
+        };
+        let is_link = path.is_symlink();
+        match path.metadata().map(|found| found.file_type()) {
+            _ if !matches!(kind, Kind::File { .. }) => Ok(path),
+            Ok(found) if !found.is_file() && !found.is_dir() => refused(
+                &format!("{}, and a copy would take its place", kind_of(found)),
+                &format!(
+                    "to write into it: cat FILE > {shown}, or of a ticket: tow get -o - TICKET > {shown}"
+                ),
+            ),
+            Ok(found) if found.is_file() && is_link && self.destined.mode == Mode::Cp => {
+                path.canonicalize().map_err(|error| errors::io("look at", &path, &error))
+            }
+            Err(_) if is_link && self.destined.mode == Mode::Cp => {
+                refused("a link that leads nowhere", "remove it, or name the place that it should lead to")
+            }
+            Ok(_) | Err(_) => Ok(path),
+        }
     }
 
     /// Names what is put where, whatever it contains: what is left of a file is found by what the
@@ -108,6 +137,15 @@ impl Merge {
         let found = destination.look(&RelPath::root(), &self.look).map_err(failed)?;
         self.root_before = found.map(|found| found.entry.metadata.modified);
         self.receiving.open(destination, None, key)
+    }
+}
+
+/// What is neither file, directory nor link is called.
+fn kind_of(found: FileType) -> &'static str {
+    match found {
+        found if found.is_fifo() => "a FIFO",
+        found if found.is_socket() => "a socket",
+        _ => "a device",
     }
 }
 

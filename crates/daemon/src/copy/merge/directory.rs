@@ -65,7 +65,8 @@ impl Merge {
                 State::Existing
             }
         };
-        if old.is_some() {
+        // What the person named is there in any case: it says nothing of what is in it.
+        if old.is_some() && self.frames.len() > 1 {
             self.matched += 1;
         }
         let is_closed = self.closed.remove(&self.entry);
