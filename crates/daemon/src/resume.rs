@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -24,6 +24,10 @@ use crate::lock::lock;
 const SMALL: &str = "small.jsonl";
 /// How long a get that was just given up may still hold its temporaries: it syncs what came.
 const LETTING_GO: Duration = Duration::from_secs(5);
+/// The same of a copy: it syncs nothing, and others may go on beside it meanwhile.
+const ENDING: Duration = Duration::from_secs(1);
+/// How many copies to one destination have a record each.
+const AT_ONCE: usize = 64;
 
 /// The record of one destination, open for appending.
 pub struct Record {
@@ -35,6 +39,8 @@ pub struct Record {
     /// Those of small files that this run made, in a file of their own: they are many, and soon
     /// placed.
     small: Mutex<Small>,
+    /// Keeps others from this record, where several copies may go to one destination.
+    _held: Option<fs::File>,
 }
 
 /// The small files on record.
@@ -77,16 +83,54 @@ impl Record {
     /// same left, or an empty one.
     pub fn open(folder: &Path, destination: &Path, oid: &Oid) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let file = Self::file(folder, destination);
+        Self::of(Self::file(folder, destination), None, destination, oid)
+    }
+
+    /// The same for a copy, beside which others may go to the same destination, each with a record of its own: the one
+    /// that an interrupted copy left, or a new one. Blocks a moment if the former is still in use: it may be just ending.
+    pub fn open_beside_others(folder: &Path, destination: &Path, oid: &Oid) -> io::Result<Self> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let start = Instant::now();
+        loop {
+            let mut is_used = false;
+            let (mut new, mut others) = (Vec::new(), Vec::new());
+            for path in (0..AT_ONCE).map(|number| Self::slot(folder, destination, number)) {
+                let text = fs::read_to_string(&path).unwrap_or_default();
+                if Left::of(&text, oid).is_none() {
+                    if text.is_empty() { &mut new } else { &mut others }.push(path);
+                    continue;
+                }
+                match held(&path)? {
+                    Some(lock) => return Self::of(path, Some(lock), destination, oid),
+                    None => is_used = true,
+                }
+            }
+            if !is_used || start.elapsed() >= ENDING {
+                // So many were interrupted, and never went on.
+                for path in new.into_iter().chain(others) {
+                    if let Some(lock) = held(&path)? {
+                        return Self::of(path, Some(lock), destination, oid);
+                    }
+                }
+                return Err(io::Error::other(format!("{AT_ONCE} copies go there already")));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// What is on record in `file`, or a new record there.
+    fn of(file: PathBuf, held: Option<fs::File>, destination: &Path, oid: &Oid) -> io::Result<Self> {
         let mut text = fs::read_to_string(&file).unwrap_or_default();
         text += &fs::read_to_string(file.with_extension(SMALL)).unwrap_or_default();
         let left = Left::of(&text, oid);
         let is_same = left.is_some();
         let Left { temp, parts } = left.unwrap_or_default();
-        let record = Self { file, temp, parts: Mutex::new(parts), small: Mutex::default() };
+        let is_held = held.is_some();
+        let record = Self { file, temp, parts: Mutex::new(parts), small: Mutex::default(), _held: held };
         if !is_same {
             let _ = fs::remove_file(record.beside(SMALL));
-            let _ = fs::remove_file(&record.file);
+            // The lock is that of the very file.
+            let _ = if is_held { fs::write(&record.file, "") } else { fs::remove_file(&record.file) };
             let first = json!({ "oid": oid.to_string(), "destination": destination.to_string_lossy() });
             record.append(&format!("{first}\n"))?;
         }
@@ -96,8 +140,21 @@ impl Record {
     /// Whether a transfer of `oid` to `destination` was begun and has not come to its end.
     pub fn is_open(folder: &Path, destination: &Path, oid: &Oid) -> bool {
         let text = fs::read_to_string(Self::file(folder, destination)).unwrap_or_default();
-        let first = text.lines().next().and_then(|line| serde_json::from_str::<Value>(line).ok());
-        first.is_some_and(|line| line.get("oid").and_then(Value::as_str) == Some(&oid.to_string()))
+        Left::of(&text, oid).is_some()
+    }
+
+    /// The same of copies ([`Self::open_beside_others`]).
+    pub fn is_one_open(folder: &Path, destination: &Path, oid: &Oid) -> bool {
+        (0..AT_ONCE).any(|number| {
+            let text = fs::read_to_string(Self::slot(folder, destination, number)).unwrap_or_default();
+            Left::of(&text, oid).is_some()
+        })
+    }
+
+    /// The record with this number for copies to one destination.
+    fn slot(folder: &Path, destination: &Path, number: usize) -> PathBuf {
+        let first = Self::file(folder, destination);
+        if number == 0 { first } else { first.with_extension(format!("{number}.jsonl")) }
     }
 
     fn file(folder: &Path, destination: &Path) -> PathBuf {
@@ -189,6 +246,21 @@ fn part_line(oid: &Oid, name: &str) -> String {
     format!("{}\n", json!({ "part": oid.to_string(), "temp": name }))
 }
 
+/// A file that nobody else holds, made if it is not there; `None` if somebody does.
+fn held(path: &Path) -> io::Result<Option<fs::File>> {
+    let mut options = fs::OpenOptions::new();
+    let file = options.create(true).append(true).mode(0o600).open(path)?;
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    // Whoever held it until now may have removed it.
+    let is_the_same =
+        path.metadata().is_ok_and(|found| found.ino() == file.metadata().map_or(0, |own| own.ino()));
+    Ok(is_the_same.then_some(file))
+}
+
 /// Opens what an interrupted get left; blocks a moment if that is just ending. One that goes on is
 /// an error.
 pub fn wait_while_busy<T>(mut open: impl FnMut() -> Result<T, FileError>) -> Result<T, FileError> {
@@ -225,6 +297,38 @@ mod tests {
         assert_eq!(Record::open(dir.path(), Path::new("/e"), &oid).unwrap().temp(), None);
         assert_eq!(Record::open(dir.path(), Path::new("/d"), &other).unwrap().temp(), None);
         assert_eq!(Record::open(dir.path(), Path::new("/d"), &oid).unwrap().temp(), None, "replaced");
+    }
+
+    #[test]
+    fn copies_to_one_destination_have_a_record_each() {
+        let dir = tempfile::tempdir().unwrap();
+        let (oid, other) = (Oid::of(b"into"), Oid::of(b"as"));
+        let open = |oid: &Oid| Record::open_beside_others(dir.path(), Path::new("/d"), oid).unwrap();
+        let first = open(&oid);
+        first.set_temp("first").unwrap();
+        let second = open(&oid);
+        assert_eq!(second.temp(), None, "the first is in use");
+        second.set_temp("second").unwrap();
+        let third = open(&other);
+        assert!(Record::is_one_open(dir.path(), Path::new("/d"), &other));
+        third.remove();
+        assert!(!Record::is_one_open(dir.path(), Path::new("/d"), &other));
+        first.remove();
+        drop((first, third));
+        // The second was interrupted.
+        drop(second);
+        let again = open(&oid);
+        assert_eq!(again.temp(), Some("second"));
+        again.remove();
+        drop(again);
+        assert_eq!(open(&oid).temp(), None);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        // That one was interrupted, and so were very many.
+        for number in 0..100u8 {
+            open(&Oid::of(&[number])).set_temp("t").unwrap();
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), AT_ONCE);
+        assert_eq!(open(&Oid::of(&[99])).temp(), Some("t"));
     }
 
     #[test]

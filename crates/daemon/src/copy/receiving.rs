@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::{Kind, Metadata, Time};
-use towpath_files::{Destination, FileError, FlushLimits, Policy, RelPath, Stamp, WriteOptions};
+use towpath_files::{Destination, FileError, FlushLimits, Policy, RelPath, ScanOptions, Stamp, WriteOptions};
 use towpath_store::DiskStore;
 use towpath_transfer::FetchError;
 
@@ -20,7 +20,7 @@ use super::events::{CopyEvent, CopySummary, Counts, FailureKind};
 use super::file::{Note, Wanted};
 use super::finish::RoomRecord;
 use super::judge::Changes;
-use super::options::CopyOptions;
+use super::options::{Check, CopyOptions};
 use super::places::Places;
 use super::records::Records;
 use super::renames::Spare;
@@ -131,9 +131,14 @@ impl Receiving {
         let path = destination.path().to_path_buf();
         let base = path.canonicalize().map_err(|error| errors::io("open", &path, &error))?;
         let whole = file.map_or_else(|| base.clone(), |file| base.join(file));
-        let record = Record::open(&self.resume, &whole, key)
+        let record = Record::open_beside_others(&self.resume, &whole, key)
             .map_err(|error| errors::io("note", &self.resume, &error))?;
-        *lock(&self.has_staging) = adopt(&destination, &record).map_err(|error| errors::file(&error))?;
+        let adopted = match adopt(&destination, &record) {
+            // Somebody holds it who has another home.
+            Err(FileError::Busy { .. }) => false,
+            adopted => adopted.map_err(|error| errors::file(&error))?,
+        };
+        *lock(&self.has_staging) = adopted;
         let placing = Placing::new(destination, base, record, Arc::clone(&self.store));
         let _ = self.placing.set(placing);
         Ok(())
@@ -141,7 +146,7 @@ impl Receiving {
 
     /// Whether a copy with this key to the directory `path` was interrupted.
     pub fn is_open(&self, path: &Path, key: &Oid) -> bool {
-        path.canonicalize().is_ok_and(|path| Record::is_open(&self.resume, &path, key))
+        path.canonicalize().is_ok_and(|path| Record::is_one_open(&self.resume, &path, key))
     }
 
     /// Where it writes. Nowhere, in a dry run to a destination that is not there.
@@ -394,10 +399,14 @@ impl Receiving {
 
     /// Files have their names, or will not get them.
     pub fn named(&self, named: Vec<Named<Note>>) {
-        for Named { note, outcome, lacking, .. } in named {
+        for Named { path, note, outcome, lacking } in named {
             if let Some(error) = lacking {
                 self.problem(&note.shown, &error);
             }
+            let outcome = match outcome {
+                Err(FileError::Exists { .. }) if self.is_there_meanwhile(&path, &note) => Ok(()),
+                outcome => outcome.map(drop),
+            };
             let is_placed = outcome.is_ok();
             self.bytes_done.fetch_add(note.size, Ordering::Relaxed);
             self.files_done.fetch_add(1, Ordering::Relaxed);
@@ -408,6 +417,23 @@ impl Receiving {
             // Another file may take its place.
             drop(note.place);
         }
+    }
+
+    /// Whether another copy made the very file meanwhile, as far as the quick check goes. A copy that compares contents
+    /// takes its name for somebody else's, as `cp` does.
+    fn is_there_meanwhile(&self, path: &RelPath, note: &Note) -> bool {
+        let Some(placing) = self.opened().filter(|_| self.options.check == Check::Quick) else {
+            return false;
+        };
+        let found = placing.destination.look(path, &ScanOptions::default());
+        let is_same = found.is_ok_and(|found| {
+            found.is_some_and(|found| {
+                matches!(found.entry.kind, Kind::File { size, .. } if size == note.size)
+                    && found.entry.metadata.modified == note.modified
+            })
+        });
+        // Where case makes no difference it may be another entry's.
+        is_same && placing.destination.folds(path).is_ok_and(|folds| !folds)
     }
 
     /// Nothing more is needed of a file.

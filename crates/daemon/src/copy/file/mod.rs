@@ -94,6 +94,8 @@ pub struct Note {
     pub shown: Vec<u8>,
     /// Bytes.
     pub size: u64,
+    /// Its time of last modification.
+    pub modified: Time,
     /// Its place among the files under way.
     pub place: Option<Place>,
 }
@@ -292,6 +294,7 @@ impl CopyFile {
             entry: self.wanted.entry,
             shown: self.wanted.shown.clone(),
             size: self.size(),
+            modified: metadata.modified,
             place: lock(&self.place).take(),
         };
         // What was not there when it was looked at is somebody else's, or another entry's.

@@ -206,7 +206,7 @@ fn replace(
             // Who wrote it may still be about to let go of it.
             let staged = wait_while_busy(|| destination.reopen_staged_for(&room.path, &temp))?;
             let shown = room.shown.as_bytes().to_vec();
-            let note = Note { entry: record.entry, shown, size, place: None };
+            let note = Note { entry: record.entry, shown, size, modified: metadata.modified, place: None };
             let named = placing.commit(
                 staged,
                 &room.path,

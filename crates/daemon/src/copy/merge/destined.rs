@@ -100,12 +100,13 @@ impl Merge {
         }
     }
 
-    /// Names what is put where, whatever it contains: what is left of a file is found by what the
-    /// file is.
+    /// Names what is put where, by the first that is, whatever it contains: what is left of a file is found by what the
+    /// file is. Copies of other things to the same directory have records of their own.
     fn key(&self, placement: Placement, name: &[u8]) -> Oid {
         match placement {
             Placement::As => Oid::of(&[b"copy as ", name].concat()),
-            Placement::Into | Placement::Contents => Oid::of(b"copy into"),
+            Placement::Into => Oid::of(&[b"copy into ", name].concat()),
+            Placement::Contents => Oid::of(b"copy into"),
         }
     }
 
