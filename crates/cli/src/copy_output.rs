@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use indicatif::HumanBytes;
 use towpath_api::{ApiError, ErrorKind, Searched, Seconds, Summary};
 use towpath_daemon::copy::{CopyEvent, CopySummary, Counts, FailureKind, Mode};
 use towpath_daemon::{display_name, display_text};
@@ -218,23 +219,50 @@ fn held_up(bottlenecks: &[(Seconds, String)]) -> Option<String> {
 
 fn totals(human: u8, summary: &CopySummary, dry_run: bool) -> [String; 2] {
     let travelled = summary.sent.saturating_add(summary.received);
-    let rate = travelled as f64 / summary.seconds.as_f64().max(0.001);
-    let speedup = summary.total_size as f64 / travelled.max(1) as f64;
+    let rate = |bytes: u64| decimal(human, bytes as f64 / summary.seconds.as_f64().max(0.001));
+    let dry_run = if dry_run { " (DRY RUN)" } else { "" };
+    let total = number(human, summary.total_size);
+    if travelled == 0 {
+        let copied = number(human, summary.literal);
+        let rate = rate(summary.literal);
+        return [
+            format!("copied {copied} bytes within this machine  {rate} bytes/sec"),
+            format!("total size is {total}{dry_run}"),
+        ];
+    }
+    let (sent, received) = (number(human, summary.sent), number(human, summary.received));
+    // rsync never shortens this one.
+    let speedup = decimal(human.min(1), summary.total_size as f64 / travelled as f64);
     [
-        format!(
-            "sent {} bytes  received {} bytes  {} bytes/sec",
-            number(human, summary.sent),
-            number(human, summary.received),
-            decimal(human, rate),
-        ),
-        format!(
-            "total size is {}  speedup is {}{}",
-            number(human, summary.total_size),
-            // rsync never shortens this one.
-            decimal(human.min(1), speedup),
-            if dry_run { " (DRY RUN)" } else { "" },
-        ),
+        format!("sent {sent} bytes  received {received} bytes  {} bytes/sec", rate(travelled)),
+        format!("total size is {total}  speedup is {speedup}{dry_run}"),
     ]
+}
+
+/// A line for whoever watched a copy that was to print nothing else: what was done, and where it came from.
+pub fn done(summary: &CopySummary, dry_run: bool) -> String {
+    let files = |count: u64| if count == 1 { "1 file".into() } else { format!("{count} files") };
+    let verb = if dry_run { "would be copied" } else { "copied" };
+    let mut text =
+        format!("tow: {}, {} {verb}", files(summary.transferred), HumanBytes(summary.transferred_size));
+    if !dry_run {
+        text += &format!(" in {:.1} s", summary.seconds.as_f64());
+    }
+    let sources = summary.by_source.iter();
+    let mut parts: Vec<_> =
+        sources.map(|(name, bytes)| format!("{} from {}", HumanBytes(*bytes), display_text(name))).collect();
+    if summary.kept > 0 {
+        parts.push(format!("{} kept from before", HumanBytes(summary.kept)));
+    }
+    if !parts.is_empty() {
+        text += &format!(" ({})", parts.join(", "));
+    }
+    let same = summary.seen.files.saturating_sub(summary.transferred + summary.failed + summary.vanished);
+    let counted = [(same, "unchanged"), (summary.deleted.total(), "deleted")];
+    for (count, what) in counted.into_iter().filter(|(count, _)| *count > 0) {
+        text += &format!("; {count} {what}");
+    }
+    text
 }
 
 fn by_kind(human: u8, counts: &Counts) -> String {
@@ -518,6 +546,36 @@ Held up by: network (from 1.0 s on), \\u{1b}[31m (from 2.0 s on)"
         assert!(told(Some(&many)).ends_with("disk (from 1.0 s on), and 2 more changes"));
         assert!(told(None).starts_with("Nothing was searched: it was not wanted"));
         assert!(told(Some(&Searched::default())).starts_with("Nothing was searched: the network was"));
+    }
+
+    #[test]
+    fn whoever_watches_is_told_what_was_done() {
+        let seen = Counts { files: 14, ..Counts::default() };
+        let deleted = Counts { files: 1, directories: 1, ..Counts::default() };
+        let seconds = Seconds::from_duration(std::time::Duration::from_millis(1250));
+        let mut summary = CopySummary {
+            seen,
+            transferred: 12,
+            transferred_size: 3 << 20,
+            seconds,
+            ..CopySummary::default()
+        };
+        assert_eq!(done(&summary, false), "tow: 12 files, 3.00 MiB copied in 1.2 s; 2 unchanged");
+        assert_eq!(done(&summary, true), "tow: 12 files, 3.00 MiB would be copied; 2 unchanged");
+        summary.by_source = BTreeMap::from([("host".into(), 2 << 20), ("this machine".into(), 1 << 20)]);
+        (summary.transferred, summary.failed, summary.deleted) = (1, 13, deleted);
+        assert_eq!(
+            done(&summary, false),
+            "tow: 1 file, 3.00 MiB copied in 1.2 s (2.00 MiB from host, 1.00 MiB from this machine); 2 deleted"
+        );
+    }
+
+    #[test]
+    fn a_copy_within_this_machine_has_no_speedup() {
+        let summary = CopySummary { literal: 2000, total_size: 5000, ..CopySummary::default() };
+        let lines = totals(1, &summary, false);
+        assert_eq!(lines[0], "copied 2,000 bytes within this machine  2,000,000.00 bytes/sec");
+        assert_eq!(lines[1], "total size is 5,000");
     }
 
     #[test]

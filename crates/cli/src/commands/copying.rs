@@ -1,5 +1,6 @@
 //! What `tow cp` and `tow sync` have in common: run the copy, show what happens, say how it ended.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use towpath_daemon::copy::{CopyEvent, CopyRequest, CopySummary, Dropped, Failure
 use towpath_daemon::{Options, display_text};
 
 use super::Context;
-use crate::copy_output::{Shown, closing, complaint, exit_code, line};
+use crate::copy_output::{Shown, closing, complaint, done, exit_code, line};
 use crate::output::Output;
 
 /// How much sooner than this program ssh may hear that it is to end.
@@ -121,8 +122,11 @@ fn show_end(output: &Output, shown: &Shown, dry_run: bool, summary: &CopySummary
     if output.is_json() {
         return output.object(&Ended { event: "summary", summary });
     }
-    for line in closing(shown, summary, dry_run) {
-        output.result_line(&line);
+    let lines = closing(shown, summary, dry_run);
+    lines.iter().for_each(|line| output.result_line(line));
+    // Whoever watches is told; cp and rsync say nothing to anybody else.
+    if lines.is_empty() && std::io::stderr().is_terminal() {
+        output.say(&done(summary, dry_run));
     }
     if let Some(text) = left_out(&summary.dropped) {
         output.complain(&text);
