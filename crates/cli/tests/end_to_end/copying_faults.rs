@@ -24,6 +24,7 @@ situations![
     a_file_that_changes_while_it_is_read_is_never_copied_half_old_half_new,
     a_large_file_that_changes_while_it_is_read_is_told_of_once,
     a_full_disk_is_told_and_the_sync_goes_on_with_room,
+    as_many_files_as_fit_are_copied_to_a_full_disk,
     a_file_in_the_way_of_a_tree_is_kept,
     a_directory_in_the_way_of_a_file_is_kept_unless_forced,
     a_program_that_is_not_there_is_told_of,
@@ -172,6 +173,22 @@ fn a_full_disk_is_told_and_the_sync_goes_on_with_room() {
         let left: Vec<_> = names(&env.receiver.path("there"));
         assert_eq!(left, ["copy"], "a temporary is left");
     }
+}
+
+/// They were copied side by side, and none was complete when the disk was full.
+fn as_many_files_as_fit_are_copied_to_a_full_disk() {
+    let env = TestEnvironment::new();
+    let sources = ["a", "b", "c", "d"];
+    sources.iter().for_each(|name| file(&env.sender.path(name), 1, 3_000_000));
+    let _there = Mounted::tmpfs(&env.receiver.path("there"), "size=8m");
+    let there = env.receiver.path("there");
+    let words = ["cp"].iter().chain(&sources).map(AsRef::as_ref).chain([there.as_os_str()]);
+    let ended = env.sender.tow(words).end();
+    assert!(!ended.err.contains(".tow-"), "the file's own name: {}", ended.err);
+    assert_says(ended, 1, &["no space left in"]);
+    let copied: Vec<_> = names(&there).into_iter().filter(|name| !name.starts_with('.')).collect();
+    assert_eq!(copied.len(), 2, "{copied:?}");
+    copied.iter().for_each(|name| assert_same_bytes(&env.sender.path(name), &there.join(name)));
 }
 
 fn a_file_in_the_way_of_a_tree_is_kept() {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 
 use tokio::sync::mpsc;
 use towpath_api::ApiError;
@@ -45,17 +45,17 @@ impl LocalSupplier {
     /// once it is in place. What is copied passes `processors`.
     pub fn start(events: Events, remove_sources: bool, processors: &Processors) -> Arc<Self> {
         let (queue, inbox) = mpsc::channel(WAITING);
-        let inbox = Arc::new(Mutex::new(inbox));
+        let (inbox, turns) = (Arc::new(Mutex::new(inbox)), Arc::new(RwLock::new(())));
         for _ in 0..WORKERS {
             let inbox: Arc<Mutex<mpsc::Receiver<Arc<CopyFile>>>> = Arc::clone(&inbox);
-            let (events, processors) = (events.clone(), processors.clone());
+            let (events, processors, turns) = (events.clone(), processors.clone(), Arc::clone(&turns));
             threads::spawn(move || {
                 loop {
                     let next = lock(&inbox).blocking_recv();
                     let Some(file) = next else { return };
                     match file.is_given_up() {
                         true => file.drop_it(),
-                        false => copy(&file, &processors, &events),
+                        false => copy(&file, &processors, &events, &turns),
                     }
                 }
             });
@@ -114,8 +114,23 @@ impl Supplier for LocalSupplier {
     }
 }
 
-fn copy(file: &CopyFile, processors: &Processors, events: &Events) {
+/// Copies a file beside others; alone, where there is not room for all of them at once: as many as fit are copied.
+fn copy(file: &CopyFile, processors: &Processors, events: &Events, turns: &RwLock<()>) {
     let Some(located) = &file.wanted().located else { return file.drop_it() };
+    match beside(file, located, processors, turns) {
+        Ok(()) => {}
+        Err(FileError::NoSpace { .. }) => alone(file, located, processors, events, turns),
+        Err(error) => failed(file, located, events, &error),
+    }
+}
+
+fn beside(
+    file: &CopyFile,
+    located: &Located,
+    processors: &Processors,
+    turns: &RwLock<()>,
+) -> Result<(), FileError> {
+    let _turn = turns.read();
     let mut result = begin(file, located, processors);
     // Whoever writes to it may be done by now.
     for _ in 1..TRIES {
@@ -124,14 +139,34 @@ fn copy(file: &CopyFile, processors: &Processors, events: &Events) {
         }
         result = once(file, located, processors);
     }
-    let Err(error) = result else { return };
+    result
+}
+
+fn alone(
+    file: &CopyFile,
+    located: &Located,
+    processors: &Processors,
+    events: &Events,
+    turns: &RwLock<()>,
+) {
+    let _turn = turns.write();
+    if file.is_given_up() {
+        return file.drop_it();
+    }
+    let Err(error) = once(file, located, processors) else { return };
+    // It ends the copy: what is complete gets its name before.
+    file.name_complete();
+    failed(file, located, events, &error);
+}
+
+fn failed(file: &CopyFile, located: &Located, events: &Events, error: &FileError) {
     match located.open() {
         // The source itself, not something at the destination.
         Err(gone @ FileError::Vanished { .. }) => {
             events.failure(failed_at(&located.whole_path(), &gone));
             file.drop_it();
         }
-        _ => file.fail(&error),
+        _ => file.fail(error),
     }
 }
 
@@ -251,6 +286,7 @@ mod tests {
             &CopyFile::new(&receiving, wanted, receiving.places.try_take(0).unwrap()),
             &Processors::default(),
             &events,
+            &RwLock::new(()),
         );
         drop((receiving, events));
 

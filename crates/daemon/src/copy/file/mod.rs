@@ -184,6 +184,13 @@ impl CopyFile {
         true
     }
 
+    /// Files that are complete and wait for their names get them.
+    pub fn name_complete(&self) {
+        if let Some(placing) = self.receiving.opened() {
+            self.receiving.named(placing.flush());
+        }
+    }
+
     /// The copy it belongs to was ended, or given up.
     pub fn is_given_up(&self) -> bool {
         self.receiving.check().is_err()
@@ -251,7 +258,11 @@ impl CopyFile {
     /// Copies it from where it is on this machine.
     pub fn copy_from(&self, file: &std::fs::File, seen: &Stamp) -> Result<(), FileError> {
         let staged = self.fresh(seen.size)?;
-        staged.body().copy_from(file, seen.size, self.receiving.options.sparse)?;
+        if let Err(error) = staged.body().copy_from(file, seen.size, self.receiving.options.sparse) {
+            // Nobody goes on with it, and the room may be what others lack.
+            staged.discard()?;
+            return Err(error);
+        }
         let path = Path::new(OsStr::from_bytes(&self.wanted.shown));
         let after = Stamp::of(file).map_err(|error| FileError::new("read", path, error))?;
         if after != *seen {
