@@ -85,8 +85,22 @@ pub fn complaint(event: &CopyEvent) -> Option<String> {
     let Some(path) = path else { return Some(format!("tow: {}{hint}", display_text(error))) };
     Some(match kind {
         FailureKind::Skipped => format!("tow: {path}: left out: {}{hint}", display_text(error)),
-        FailureKind::Vanished | FailureKind::Other => format!("tow: {path}: {}{hint}", display_text(error)),
+        FailureKind::Vanished | FailureKind::Other => {
+            let error = display_text(error);
+            // The whole path may stand in the error itself.
+            match error.split_once(": ") {
+                Some((whole, _)) if is_below(whole, &path) => format!("tow: {error}{hint}"),
+                _ => format!("tow: {path}: {error}{hint}"),
+            }
+        }
     })
+}
+
+/// Whether `whole` is the path, or one that ends with it.
+fn is_below(whole: &str, path: &str) -> bool {
+    whole
+        .strip_suffix(path)
+        .is_some_and(|front| front.is_empty() || front.ends_with('/') || path.starts_with('/'))
 }
 
 /// The lines at the end of a copy: rsync's `--stats`, its two closing lines with `-v`.

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use towpath_api::{ApiError, ErrorKind};
-use towpath_files::{FileError, display_name};
+use towpath_files::{FileError, display_name, reason};
 use towpath_store::StoreError;
 use towpath_transfer::{FetchError, Outcome};
 
@@ -82,10 +82,11 @@ pub fn source(error: &FileError) -> ApiError {
 
 /// An error of the system on `path`.
 pub fn io(doing: &str, path: &Path, error: &std::io::Error) -> ApiError {
-    ApiError::new(
-        io_kind(error),
-        format!("{doing} {}: {error}", display_name(path.as_os_str().as_encoded_bytes())),
-    )
+    use std::io::ErrorKind::{AlreadyExists, NotFound, PermissionDenied, StorageFull};
+    let is_plain = matches!(error.kind(), AlreadyExists | NotFound | PermissionDenied | StorageFull);
+    let doing = if is_plain { String::new() } else { format!("{doing} ") };
+    let shown = display_name(path.as_os_str().as_encoded_bytes());
+    ApiError::new(io_kind(error), format!("{doing}{shown}: {}", reason(error)))
 }
 
 fn io_kind(error: &std::io::Error) -> ErrorKind {

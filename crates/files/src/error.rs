@@ -13,7 +13,7 @@ use crate::names::display_path;
 #[derive(Debug, Error)]
 pub enum FileError {
     /// Something is already there. Ask for another name, or for leave to overwrite.
-    #[error("{op} {}: already there ({source})", display_path(.path))]
+    #[error("{}: already there", display_path(.path))]
     Exists {
         /// What was attempted.
         op: &'static str,
@@ -23,7 +23,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// Something other than a directory stands where one is needed.
-    #[error("{op} {}: not a directory ({source})", display_path(.path))]
+    #[error("{}: not a directory", display_path(.path))]
     NotADirectory {
         /// What was attempted.
         op: &'static str,
@@ -33,7 +33,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// The name, or a symbolic link on the way, would lead out of the tree. Never retry.
-    #[error("{op} {}: would leave the tree ({source})", display_path(.path))]
+    #[error("{}: would leave the tree ({})", display_path(.path), reason(.source))]
     OutsideTree {
         /// What was attempted.
         op: &'static str,
@@ -43,7 +43,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// The disk or the quota is full. Free some space and resume.
-    #[error("{op} {}: no space left ({source})", display_path(.path))]
+    #[error("{}: no space left", display_path(.path))]
     NoSpace {
         /// What was attempted.
         op: &'static str,
@@ -53,7 +53,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// It is gone. When reading: skip it.
-    #[error("{op} {}: not there ({source})", display_path(.path))]
+    #[error("{}: no such file or directory", display_path(.path))]
     Vanished {
         /// What was attempted.
         op: &'static str,
@@ -63,7 +63,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// Not allowed to this user, or on a read-only file system.
-    #[error("{op} {}: not allowed ({source})", display_path(.path))]
+    #[error("{}: {}", display_path(.path), reason(.source))]
     Permission {
         /// What was attempted.
         op: &'static str,
@@ -73,7 +73,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// It is no longer the file or directory that was seen before. Look at it anew.
-    #[error("{op} {}: changed meanwhile ({source})", display_path(.path))]
+    #[error("{}: changed meanwhile ({})", display_path(.path), reason(.source))]
     Changed {
         /// What was attempted.
         op: &'static str,
@@ -83,7 +83,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// Another transfer is using it, or this one has not finished with it. Wait.
-    #[error("{op} {}: in use ({source})", display_path(.path))]
+    #[error("{}: in use", display_path(.path))]
     Busy {
         /// What was attempted.
         op: &'static str,
@@ -93,7 +93,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// The directory is nested deeper than a tree descriptor may be; it is left out.
-    #[error("{op} {}: {source}", display_path(.path))]
+    #[error("{op} {}: {}", display_path(.path), reason(.source))]
     TooDeep {
         /// What was attempted.
         op: &'static str,
@@ -104,7 +104,7 @@ pub enum FileError {
     },
     /// The file system (or the system itself) cannot hold or do this: ACLs, attributes, devices.
     /// What could be done without it was done.
-    #[error("{op} {}: not possible on this file system ({source})", display_path(.path))]
+    #[error("{op} {}: not possible on this file system ({})", display_path(.path), reason(.source))]
     Unsupported {
         /// What was attempted.
         op: &'static str,
@@ -114,7 +114,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// Anything else the system said.
-    #[error("{op} {}: {source}", display_path(.path))]
+    #[error("{op} {}: {}", display_path(.path), reason(.source))]
     Io {
         /// What was attempted.
         op: &'static str,
@@ -123,6 +123,14 @@ pub enum FileError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+/// What the system said, without its number.
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error ").next().unwrap_or_default();
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
 impl FileError {
@@ -195,6 +203,22 @@ impl FileError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_read_as_those_of_other_programs() {
+        for (errno, text) in [
+            (Errno::NOENT, "/d: no such file or directory"),
+            (Errno::ACCESS, "/d: permission denied"),
+            (Errno::ROFS, "/d: read-only file system"),
+            (Errno::NOSPC, "/d: no space left"),
+            (Errno::EXIST, "/d: already there"),
+            (Errno::NOTDIR, "/d: not a directory"),
+            (Errno::AGAIN, "/d: in use"),
+            (Errno::IO, "stage in /d: input/output error"),
+        ] {
+            assert_eq!(FileError::new("stage in", Path::new("/d"), errno).to_string(), text);
+        }
+    }
 
     #[test]
     fn full_disks_and_full_quotas_are_told_apart_from_other_failures() {

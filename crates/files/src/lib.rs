@@ -43,7 +43,7 @@ pub mod stamp;
 pub mod write;
 
 pub use chmod::Chmod;
-pub use error::FileError;
+pub use error::{FileError, reason};
 pub use filter::{Filter, RuleList, Side};
 pub use metadata::{Differences, Policy, differences};
 pub use names::{display_name, display_text};

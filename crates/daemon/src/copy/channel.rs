@@ -76,13 +76,21 @@ impl Rsh {
     /// The whole command line. `tow_path` is given to the other side's shell as it is, as rsync
     /// does with `--rsync-path`: it comes from this user's own command line.
     fn command(&self, remote: &Remote, tow_path: &OsStr) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(&self.arguments);
-        if let Some(login) = remote.login() {
-            command.arg("-l").arg(login);
-        }
-        command.arg(remote.host()).arg(tow_path).arg(ARGUMENT);
+        let way = self.way(remote);
+        let mut command = Command::new(&way[0]);
+        command.args(&way[1..]).arg(tow_path).arg(ARGUMENT);
         command
+    }
+
+    /// The words that reach the other machine.
+    fn way(&self, remote: &Remote) -> Vec<OsString> {
+        let mut words = vec![self.program.clone()];
+        words.extend_from_slice(&self.arguments);
+        if let Some(login) = remote.login() {
+            words.extend(["-l".into(), login.to_owned()]);
+        }
+        words.push(remote.host().to_owned());
+        words
     }
 }
 
@@ -118,6 +126,8 @@ struct Names {
     host: String,
     tow: String,
     rsh: String,
+    /// The command that reaches the host, as it is run.
+    way: String,
 }
 
 impl Channel {
@@ -132,7 +142,8 @@ impl Channel {
         config: PeerConfig,
     ) -> Result<Self, ApiError> {
         let shown = |text: &OsStr| display_name(text.as_bytes());
-        let names = Names { host: remote.display(), tow: shown(tow_path), rsh: shown(&rsh.program) };
+        let way = rsh.way(remote).iter().map(|word| shown(word)).collect::<Vec<_>>().join(" ");
+        let names = Names { host: remote.display(), tow: shown(tow_path), rsh: shown(&rsh.program), way };
         let mut command = rsh.command(remote, tow_path);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| not_started(&names, &error))?;
@@ -161,7 +172,7 @@ impl Channel {
         let why = self.peer.ended().unwrap_or_else(|| "no answer".into());
         self.peer.close(&why);
         let status = ended(&mut self.child).await;
-        match status.map(|status| explain_status(&self.names, status)) {
+        match status.map(|status| explain_status(&self.names, status, true)) {
             Some(Some(error)) => error,
             _ if self.peer.was_silent() => ApiError::new(
                 ErrorKind::TimedOut,
@@ -203,20 +214,21 @@ async fn not_opened(names: &Names, child: &mut Child, error: &PipeError) -> ApiE
     if let Some(error) = explain_pipe(names, error) {
         return error;
     }
-    match ended(child).await.and_then(|status| explain_status(names, status)) {
+    match ended(child).await.and_then(|status| explain_status(names, status, false)) {
         Some(error) => error,
-        None => ApiError::new(ErrorKind::Unreachable, format!("{}: {}", names.host, errors::chain(error))),
+        None => ApiError::new(ErrorKind::Unreachable, format!("{}: {}", names.host, errors::chain(error)))
+            .hint(format!("is '{}' there the program tow? --tow-path names another", names.tow)),
     }
 }
 
 /// What the other side's first bytes tell.
 fn explain_pipe(names: &Names, error: &PipeError) -> Option<ApiError> {
-    let Names { host, tow, .. } = names;
+    let Names { host, tow, way, .. } = names;
     match error {
         PipeError::NotTowpath { .. } => {
             Some(ApiError::new(ErrorKind::Failed, format!("{host}: {error}")).hint(format!(
                 "a login script there prints something, or '{tow}' is another program: \
-                 'ssh {host} true' must print nothing"
+                 '{way} true' must print nothing"
             )))
         }
         PipeError::Version { .. } => Some(
@@ -231,9 +243,9 @@ fn explain_pipe(names: &Names, error: &PipeError) -> Option<ApiError> {
     }
 }
 
-/// What the exit status of ssh tells; `None` if nothing is wrong with it.
-fn explain_status(names: &Names, status: ExitStatus) -> Option<ApiError> {
-    let Names { host, tow, rsh } = names;
+/// What the exit status of ssh tells, before the other side answered or after; `None` if nothing is wrong with it.
+fn explain_status(names: &Names, status: ExitStatus, was_there: bool) -> Option<ApiError> {
+    let Names { host, tow, rsh, way } = names;
     let (kind, message, hint) = match (status.code(), status.signal()) {
         (Some(0), _) => return None,
         (Some(127), _) => (
@@ -246,10 +258,15 @@ fn explain_status(names: &Names, status: ExitStatus) -> Option<ApiError> {
             format!("'{tow}' on {host} can't be run"),
             "see that it is an executable for that machine, or name another with --tow-path".into(),
         ),
+        (Some(255), _) if was_there => (
+            ErrorKind::Unreachable,
+            format!("{rsh} lost the connection to {host}"),
+            "run the same command again: it goes on where it was".into(),
+        ),
         (Some(255), _) => (
             ErrorKind::Unreachable,
-            format!("{rsh} could not connect to {host}, or lost the connection"),
-            format!("its own message tells why; see that '{rsh} {host} true' works"),
+            format!("{rsh} could not connect to {host}"),
+            format!("its own message tells why; see that '{way} true' works"),
         ),
         (Some(code), _) => (
             ErrorKind::Failed,
@@ -382,8 +399,9 @@ mod tests {
 
     #[test]
     fn each_status_says_what_to_do() {
-        let names = Names { host: "box".into(), tow: "tow".into(), rsh: "ssh".into() };
-        let explain = |raw| explain_status(&names, ExitStatus::from_raw(raw));
+        let (host, tow, rsh, way) = ("box".into(), "tow".into(), "ssh".into(), "ssh -p 2 -l me box".into());
+        let names = Names { host, tow, rsh, way };
+        let explain = |raw| explain_status(&names, ExitStatus::from_raw(raw), false);
         assert!(explain(0).is_none());
         for (code, words) in [
             (127, "not installed on box"),
@@ -394,6 +412,10 @@ mod tests {
             let error = explain(code << 8).unwrap();
             assert!(error.message.contains(words) && error.hint.is_some(), "{}", error.message);
         }
+        assert!(explain(255 << 8).unwrap().hint.unwrap().contains("'ssh -p 2 -l me box true'"));
+        let lost = explain_status(&names, ExitStatus::from_raw(255 << 8), true).unwrap();
+        assert_eq!(lost.message, "ssh lost the connection to box");
+        assert!(lost.hint.unwrap().contains("goes on"));
         assert!(explain(9).unwrap().message.contains("signal 9"));
     }
 }

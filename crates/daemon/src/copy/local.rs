@@ -142,13 +142,7 @@ fn beside(
     result
 }
 
-fn alone(
-    file: &CopyFile,
-    located: &Located,
-    processors: &Processors,
-    events: &Events,
-    turns: &RwLock<()>,
-) {
+fn alone(file: &CopyFile, located: &Located, processors: &Processors, events: &Events, turns: &RwLock<()>) {
     let _turn = turns.write();
     if file.is_given_up() {
         return file.drop_it();

@@ -110,11 +110,10 @@ fn refuse_urls(named: &OsStr) -> Result<(), ApiError> {
     if is("rsync://") {
         return Err(daemon_syntax(named));
     }
-    if is("scp://") || is("ssh://") || is("sftp://") {
+    if is("http://") || is("https://") || is("ftp://") || is("scp://") || is("ssh://") || is("sftp://") {
         let message = format!("{}: URLs are not read here", shown(named));
-        return Err(
-            usage(message).hint("write [user@]host:path; a port goes into ~/.ssh/config or -e 'ssh -p PORT'")
-        );
+        return Err(usage(message)
+            .hint("ssh reaches [user@]host:path; a port goes into ~/.ssh/config or -e 'ssh -p PORT'"));
     }
     Ok(())
 }
@@ -186,6 +185,7 @@ mod tests {
             ("rsync://host/x", "rsync daemons"),
             ("RSYNC://host/x", "rsync daemons"),
             ("scp://host/x", "URLs"),
+            ("http://host/x", "URLs"),
             ("ssh://me@host:22/x", "URLs"),
         ] {
             match parse(named) {

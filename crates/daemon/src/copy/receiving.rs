@@ -12,7 +12,9 @@ use tokio_util::sync::CancellationToken;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::{Kind, Metadata, Time};
-use towpath_files::{Destination, FileError, FlushLimits, Policy, RelPath, ScanOptions, Stamp, WriteOptions, display_name};
+use towpath_files::{
+    Destination, FileError, FlushLimits, Policy, RelPath, ScanOptions, Stamp, WriteOptions, display_name,
+};
 use towpath_store::DiskStore;
 use towpath_transfer::FetchError;
 
@@ -305,7 +307,11 @@ impl Receiving {
     /// The disk is full: by the file's own name, and not that of its temporary.
     fn is_full(&self, shown: &[u8], error: &FileError) -> ApiError {
         let place = self.opened().map_or(error.path(), |placing| &placing.base);
-        let message = format!("{}: no space left in {}", display_name(shown), display_name(place.as_os_str().as_bytes()));
+        let message = format!(
+            "{}: no space left in {}",
+            display_name(shown),
+            display_name(place.as_os_str().as_bytes())
+        );
         ApiError { message, ..errors::file(error) }
     }
 

@@ -173,6 +173,7 @@ async fn start(
     let Some((control, mut inbox)) = peer.control() else {
         return Err(violation("a connection without a control stream"));
     };
+    let other = remote.display();
     let theirs = async {
         // A list of files may be longer than a message.
         for part in front.chunks(PART) {
@@ -186,8 +187,8 @@ async fn start(
                     let addresses = addresses.iter().filter_map(|address| address.parse().ok());
                     return Ok((addresses.collect(), sources as usize, takes_bases));
                 }
-                Message::Event(json) => events.pass(&json).await?,
-                Message::Fatal(fatal) => return Err(told_error(&fatal)),
+                Message::Event(json) => events.pass(&json, &other).await?,
+                Message::Fatal(fatal) => return Err(told_error(&fatal, &other)),
                 _ => return Err(violation("something before it was ready")),
             }
         }
@@ -199,7 +200,6 @@ async fn start(
     };
     set_silence(&peer, &options);
     let service = Arc::clone(service);
-    let other = remote.display();
     let is_started = false;
     let side = Side { service, peer, control, offers, events, options, is_started, takes_bases, other };
     Ok(Started { channel, side, inbox, race, theirs, sources, traffic })
@@ -294,7 +294,7 @@ async fn pull(
 async fn last_words(side: &Side, inbox: &mut ControlReceiver) {
     while let Some(message) = inbox.next().await {
         if let Ok(Message::Event(json)) = Message::from_bytes(message) {
-            let _ = side.events.pass(&json).await;
+            let _ = side.events.pass(&json, &side.other).await;
         }
     }
 }

@@ -51,8 +51,8 @@ pub async fn send(
                     return serde_json::from_slice(&json)
                         .map_err(|_| violation("a summary that can't be read"));
                 }
-                Message::Event(json) => side.events.pass(&json).await?,
-                Message::Fatal(fatal) => return Err(told_error(&fatal)),
+                Message::Event(json) => side.events.pass(&json, &side.other).await?,
+                Message::Fatal(fatal) => return Err(told_error(&fatal, &side.other)),
                 // Contents that go with their names would go past the inspectors.
                 Message::Bases(_) | Message::Finer(_) if side.service.processors().inspect_any() => {}
                 Message::Asks(wanted) if side.service.processors().inspect_any() => {

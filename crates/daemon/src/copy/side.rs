@@ -19,7 +19,7 @@ use super::offers::Offers;
 use super::options::{CopyOptions, Via};
 use super::race::{Race, SshConnection};
 use super::receiving::Receiving;
-use super::talk::Events;
+use super::talk::{Events, at};
 use super::threads;
 use crate::service::Service;
 
@@ -166,12 +166,16 @@ pub async fn joined(handle: JoinHandle<Result<(), ApiError>>) -> Result<(), ApiE
     handle.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
 }
 
-/// The error that ended the other side, in words that may be shown.
-pub fn told_error(fatal: &Fatal) -> ApiError {
+/// The error that ended the other side, which is called `other`, in words that may be shown.
+pub fn told_error(fatal: &Fatal, other: &str) -> ApiError {
     let told = serde_json::from_slice::<ApiError>(&fatal.error);
     let ApiError { kind, message, hint } = told.unwrap_or_else(|_| violation("an error that can't be read"));
     let shown = |text: &str| display_text(&text[..text.floor_char_boundary(MOST_WORDS)]);
-    ApiError { kind, message: shown(&message), hint: hint.as_deref().map(shown) }
+    let message = match kind {
+        ErrorKind::NotFound => format!("{other}:{}", shown(&message)),
+        _ => at(other, shown(&message)),
+    };
+    ApiError { kind, message, hint: hint.as_deref().map(shown) }
 }
 
 /// Two ends of one connection within this program, named by `nodes`.

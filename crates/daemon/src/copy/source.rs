@@ -230,8 +230,8 @@ struct Below<'f> {
     skipped: Vec<(RelPath, &'static str)>,
 }
 
-const NOT_RECURSIVE: &str = "a directory is left out, as -r is off";
-const INTO_ITSELF: &str = "the destination is left out, as it can't be copied into itself";
+const NOT_RECURSIVE: &str = "a directory, as -r is off";
+const INTO_ITSELF: &str = "the destination, as it can't be copied into itself";
 
 impl Below<'_> {
     fn path(&self, below: &RelPath) -> Option<RelPath> {

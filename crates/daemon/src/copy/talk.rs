@@ -89,10 +89,13 @@ impl Events {
     }
 
     /// Hands on an event that the other side told, as JSON.
-    pub async fn pass(&self, json: &[u8]) -> Result<(), ApiError> {
+    pub async fn pass(&self, json: &[u8], other: &str) -> Result<(), ApiError> {
         // serde's words would quote the other side.
         let mut event = serde_json::from_slice(json).map_err(|_| violation("an event that can't be read"))?;
         shorten(&mut event);
+        if let CopyEvent::Failed { error, .. } = &mut event {
+            *error = at(other, std::mem::take(error));
+        }
         match event {
             event @ CopyEvent::Progress { .. } => self.progress(event),
             event => drop(self.items.send(event).await),
@@ -155,6 +158,11 @@ impl Told {
             }
         }
     }
+}
+
+/// Words of the other side, which is called `other`, about a path there.
+pub fn at(other: &str, words: String) -> String {
+    if words.starts_with('/') { format!("{other}:{words}") } else { words }
 }
 
 /// Keeps the end of a path that is too long, and the front of what is said of it.

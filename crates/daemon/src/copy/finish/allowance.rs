@@ -47,7 +47,7 @@ impl Merge {
         if total > 0 && self.is_incomplete {
             let why = "nothing was deleted, as the source could not be read completely";
             self.receiving.leave_out(b"", why, "see the errors above, and run the same command again");
-        } else if none.is_some() {
+        } else if total > 0 && none.is_some() {
             self.receiving.count(|counts| counts.max_delete_reached = true);
             let all = total + self.matched;
             let why = format!("{total} of {all} entries would be deleted; none was");

@@ -139,7 +139,7 @@ fn entries() -> Vec<Lie> {
             End::Error("a closed directory that does not come"),
         ),
         ("a hard link before its first name", vec![one(&[linked(99)]), end()], End::Complaint("hard link")),
-        ("a device", vec![one(&[device]), end()], End::Complaint("a device is left out")),
+        ("a device", vec![one(&[device]), end()], End::Complaint("a device")),
         ("a temporary's name", temporary, End::Complaint("tow gives its temporaries")),
         ("a path without end", vec![one(&deep), end()], End::Complaint("a path of over")),
     ]

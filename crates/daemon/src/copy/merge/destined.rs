@@ -112,7 +112,10 @@ impl Merge {
 
     fn open(&mut self, path: &Path, there: There, is_dir: bool, key: &Oid) -> Result<(), ApiError> {
         let options = self.receiving.write_options();
-        let failed = |error: FileError| errors::source(&error);
+        let failed = |error: FileError| match errors::source(&error) {
+            error if error.kind == ErrorKind::NotFound => error.hint("make it first with mkdir -p"),
+            error => error,
+        };
         if self.placement == Placement::As && !is_dir {
             let name = path.file_name().ok_or_else(|| {
                 refuse("the destination has no name", "name the file that the copy is to be")

@@ -54,14 +54,14 @@ impl Merge {
                 if !options.safe_links || !safe_links::is_unsafe(target, shown) {
                     return false;
                 }
-                ("a link that leads out of the tree is left out", "without --safe-links it is copied")
+                ("a link that leads out of the tree", "without --safe-links it is copied")
             }
-            Kind::Symlink { .. } => ("a symbolic link is left out", "-l copies links, -L what they lead to"),
+            Kind::Symlink { .. } => ("a symbolic link", "-l copies links, -L what they lead to"),
             Kind::Fifo | Kind::Socket if preserve.specials => return false,
-            Kind::Fifo => ("a FIFO is left out", "--specials copies it"),
-            Kind::Socket => ("a socket is left out", "--specials copies it"),
+            Kind::Fifo => ("a FIFO", "--specials copies it"),
+            Kind::Socket => ("a socket", "--specials copies it"),
             _ if preserve.devices => return false,
-            _ => ("a device is left out", "--devices copies it"),
+            _ => ("a device", "--devices copies it"),
         };
         self.receiving.leave_out(shown.as_bytes(), why, hint);
         true
