@@ -71,6 +71,14 @@ pub trait Api: Send + Sync {
     /// Hands a file or a tree to the service; its ticket comes at once.
     fn put(&self, request: PutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>>;
 
+    /// The same, and returns when all of it has been read. Events come while it goes on: the ticket at
+    /// once, then what is left out. Who does not wait for the end does not end it.
+    fn put_to_end<'a>(
+        &'a self,
+        request: PutRequest,
+        events: mpsc::Sender<Event>,
+    ) -> BoxFuture<'a, Result<Summary, ApiError>>;
+
     /// Hands bytes to the service as they are produced. The ticket is sent through `ticket` before
     /// the first byte is read; the call returns when the input has ended and the object is whole.
     fn put_stream<'a>(

@@ -362,10 +362,14 @@ impl Service {
         put::share(self, path).await
     }
 
-    /// Puts a path and returns when all of it has been read.
-    pub async fn put_and_wait(self: &Arc<Self>, path: &Path) -> Result<PutReply, ApiError> {
-        let reading = put::put(self, path, Holder::Pinned).await?.reading;
-        reading.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
+    /// Puts a path and returns when all of it has been read, with the paths that were left out and why.
+    pub async fn put_and_wait(
+        self: &Arc<Self>,
+        path: &Path,
+    ) -> Result<(PutReply, Vec<(String, String)>), ApiError> {
+        let put::Shared { reading, mut failures, .. } = put::put(self, path, Holder::Pinned).await?;
+        let read = reading.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
+        Ok((read, std::iter::from_fn(|| failures.try_recv().ok()).collect()))
     }
 
     /// Goes on reading what was put and not completely read when the last daemon ended.
@@ -527,6 +531,18 @@ impl Api for InProcess {
             let holder = self.0.sessions.holder(request.session.as_deref())?;
             let boundaries = Boundaries::new(&request.boundaries)?;
             put::put_named(&self.0, &request.path, holder, boundaries).await
+        })
+    }
+
+    fn put_to_end<'a>(
+        &'a self,
+        request: PutRequest,
+        events: mpsc::Sender<Event>,
+    ) -> BoxFuture<'a, Result<Summary, ApiError>> {
+        Box::pin(async move {
+            let holder = self.0.sessions.holder(request.session.as_deref())?;
+            let boundaries = Boundaries::new(&request.boundaries)?;
+            put::put_to_end(&self.0, &request.path, holder, boundaries, events).await
         })
     }
 
