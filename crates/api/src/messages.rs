@@ -187,6 +187,14 @@ pub enum Event {
     Ticket(PutReply),
     /// How far it is; about five a second.
     Transfer(Progress),
+    /// Nothing comes since something is in the way; it is tried on.
+    Waiting {
+        /// What is waited for, and why, for people.
+        what: String,
+        /// How long it is tried, if nothing comes; absent: until it comes or ends.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seconds: Option<u64>,
+    },
     /// One file of a tree could not be had or written; the others go on.
     FileFailed {
         /// Its path in the tree, made printable.
@@ -221,6 +229,9 @@ pub struct TransferEvent {
     pub direction: String,
     /// What was asked for or is being put; empty for what concerns no transfer.
     pub oid: String,
+    /// The content's id, of a summary; that has no `oid` of its own here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
     /// What happened.
     #[serde(flatten)]
     pub event: Event,
@@ -245,7 +256,8 @@ pub struct Progress {
 /// What a transfer did.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// The content's id.
+    /// The content's id; empty if something else has it beside.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub oid: String,
     /// Where it is now.
     #[serde(with = "crate::paths")]
@@ -270,6 +282,13 @@ pub struct Summary {
     pub search: Option<Searched>,
     /// Seconds it took.
     pub seconds: Seconds,
+}
+
+impl Summary {
+    /// Of what crosses no network, and so is not told by others.
+    pub fn here() -> Self {
+        Self { encrypted: true, ..Self::default() }
+    }
 }
 
 /// What was searched on the receiver's disk, and what came of it. Only what was wanted as chunks is

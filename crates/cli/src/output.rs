@@ -121,6 +121,7 @@ impl Output {
             Event::FileFailed { path, error } => {
                 self.complain(&format!("tow: {}: {}", display_text(path), display_text(error)));
             }
+            Event::Waiting { what, seconds } => self.say(&waiting(what, *seconds)),
             Event::Summary(_) | Event::Failed(_) => {}
             Event::Session { .. } | Event::Alive | Event::Missed { .. } => {}
         }
@@ -185,6 +186,12 @@ impl Output {
         }
         ExitCode::from(INTERRUPTED)
     }
+}
+
+/// What is waited for, and how long.
+pub fn waiting(what: &str, seconds: Option<u64>) -> String {
+    let tries = seconds.map(|seconds| format!("; trying for {seconds} s more")).unwrap_or_default();
+    format!("tow: waiting for {what}{tries}")
 }
 
 fn describe(summary: &Summary) -> String {

@@ -33,6 +33,7 @@ use crate::get_search;
 use crate::get_tree;
 use crate::resume::Record;
 use crate::service::Service;
+use crate::waiting::{self, Heard, told};
 use crate::{errors, service};
 
 /// How often progress is told.
@@ -53,6 +54,8 @@ pub(crate) struct Get {
     pub(crate) context: Context,
     pub(crate) config: SessionConfig,
     pub(crate) oid: Oid,
+    /// Whether its source said what it is.
+    pub(crate) heard: Heard,
     /// Kept open so that hints can still change.
     _hints: watch::Sender<Vec<towpath_content::Hint>>,
 }
@@ -64,14 +67,19 @@ pub async fn get(
     events: mpsc::Sender<Event>,
 ) -> Result<Summary, ApiError> {
     let start = Instant::now();
-    let _leading = Get::new(service, &request)?.own_turn().await;
-    let _place = service.arrivals.place().await?;
+    let first = Get::new(service, &request)?;
+    let _leading = told(first.own_turn(), "another get of the same object on this machine", &events).await;
+    let _place = told(service.arrivals.place(), "the end of other gets on this machine", &events).await?;
+    drop(first);
     let mut summary = Summary::default();
     for _ in 0..MAX_STARTS {
         // Made after its turn came: what was brought meanwhile may be used. And made anew after each start,
         // since its plugins belong to one session.
         let get = Arc::new(Get::new(service, &request)?);
-        let result = get.run(&request, &events, &mut summary).await;
+        let result = {
+            let running = get.run(&request, &events, &mut summary);
+            tokio::select! { result = running => result, never = waiting::tell(&get, &events) => match never {} }
+        };
         summary.search = get.plugins.adaptive.as_ref().map(|adaptive| searched(&adaptive.account()));
         match result {
             Err(Failure::StartedOver) => tokio::time::sleep(PROGRESS_EVERY).await,
@@ -95,7 +103,9 @@ pub async fn get_stream(
     mut output: impl std::io::Write + Send + 'static,
 ) -> Result<Summary, ApiError> {
     let start = Instant::now();
-    let opened = content::open(service, request).await?;
+    let get = Arc::new(Get::new(service, &content::as_get(request))?);
+    let opening = content::open_whole(Arc::clone(&get));
+    let opened = tokio::select! { opened = opening => opened?, never = waiting::tell(&get, &events) => match never {} };
     let (mut oid, size, arrival) = (opened.oid, opened.size.unwrap_or(u64::MAX), opened.arrival());
     let encrypted = opened.encrypted;
     let progress = arrival.as_ref().map(|arrival| arrival.progress());
@@ -112,11 +122,15 @@ pub async fn get_stream(
     });
     let telling = async {
         match &progress {
-            Some(progress) => tell(progress.clone(), events).await,
+            Some(progress) => tell(progress.clone(), events.clone()).await,
             None => std::future::pending().await,
         }
     };
-    let copied = tokio::select! { copied = copying => copied, never = telling => match never {} };
+    let copied = tokio::select! {
+        copied = copying => copied,
+        never = telling => match never {},
+        never = waiting::tell(&get, &events) => match never {},
+    };
     let copied = copied.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
     let bytes = copied.map_err(|error| match error.downcast::<ApiError>() {
         Ok(error) => error,
@@ -209,6 +223,7 @@ impl Get {
             context,
             config,
             oid,
+            heard: Heard::default(),
             _hints: sender,
         })
     }
@@ -305,17 +320,25 @@ impl Get {
     pub(crate) async fn describe(&self, eager: bool) -> Result<(About, Option<Layout>), ApiError> {
         let (patience, start) = (self.config.ledger.patience, Instant::now());
         loop {
-            let outcome = match self.ask_any(&self.plugins.remote, eager).await {
-                Ok(described) => return Ok(described),
+            // Whoever accepts a connection and says nothing is not waited for any longer, either.
+            let asking = self.ask_any(&self.plugins.remote, eager);
+            let asked = tokio::time::timeout(patience.saturating_sub(start.elapsed()), asking).await;
+            let outcome = match asked.unwrap_or(Err(Outcome::RetryLater(Duration::ZERO))) {
+                Ok(described) => {
+                    self.heard.note();
+                    return Ok(described);
+                }
                 Err(outcome) => outcome,
             };
             if let Ok(described) = self.ask_any(&self.plugins.local, false).await {
+                self.heard.note();
                 return Ok(described);
             }
             match outcome {
                 Outcome::RetryLater(delay) if start.elapsed() < patience => tokio::time::sleep(delay).await,
                 Outcome::RetryLater(_) => {
-                    let (waited, trouble) = (start.elapsed(), self.plugins.root.trouble());
+                    let trouble = self.plugins.root.trouble().or_else(|| waiting::unheard(self));
+                    let waited = start.elapsed();
                     return Err(errors::fetch(&FetchError::Stalled { waited, trouble }));
                 }
                 outcome => return Err(errors::fetch(&FetchError::Ended(outcome))),

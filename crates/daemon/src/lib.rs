@@ -37,6 +37,7 @@
 //! | `ending` | how long a service that is asked to end waits |
 //! | [`server`] | the local API over a Unix socket |
 //! | `lock` | mutexes that outlive a panic of their holder |
+//! | `waiting` | what keeps a get from its sender, and how long it is tried |
 //! | `errors` | what went wrong, with the next step |
 //! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 //!
@@ -80,6 +81,7 @@ pub mod shares;
 mod spool;
 mod transfers;
 mod tree_put;
+mod waiting;
 
 pub use home::Home;
 pub use service::{Options, Service};

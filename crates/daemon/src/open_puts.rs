@@ -243,7 +243,7 @@ pub(crate) async fn commit(service: &Arc<Service>, live: &Oid) -> Result<PutRepl
     });
     let reply = storing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
     let bytes = reply.size.unwrap_or(0);
-    put.transfer.tell(&Event::Summary(Summary { oid: reply.oid.clone(), bytes, ..Summary::default() }));
+    put.transfer.tell(&Event::Summary(Summary { oid: reply.oid.clone(), bytes, ..Summary::here() }));
     Ok(reply)
 }
 

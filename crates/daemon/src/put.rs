@@ -205,7 +205,7 @@ async fn attend(
     let ended = ended.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string())).flatten();
     let ended = ended.map(|PutReply { oid, size, .. }| {
         admitted.done();
-        Summary { oid, bytes: size.unwrap_or(0), failed: told.failed, ..Summary::default() }
+        Summary { oid, bytes: size.unwrap_or(0), failed: told.failed, ..Summary::here() }
     });
     told.transfer.tell(&match &ended {
         Ok(summary) => Event::Summary(summary.clone()),

@@ -24,6 +24,7 @@
 //! | `second_time` | what is on this machine already does not cross the network |
 //! | `indexing` | `tow index`: read ahead of time, and once |
 //! | `small` | what rides along in a ticket or a descriptor |
+//! | `waiting` | what is told to whoever waits for another machine |
 //! | `refusals` | what goes wrong is said, with its exit status, and nothing wrong is written |
 //! | `machinery` | programs and rights that a situation needs; processes as `/proc` shows them |
 //! | `sshd` | a real sshd, and the way through it |
@@ -80,6 +81,7 @@ mod small;
 mod sshd;
 mod streams;
 mod trees;
+mod waiting;
 
 use std::process::ExitCode;
 
@@ -109,6 +111,7 @@ fn main() -> ExitCode {
         searching::SITUATIONS,
         older_elsewhere::SITUATIONS,
         small::SITUATIONS,
+        waiting::SITUATIONS,
         copying_flags::SITUATIONS,
         copying_flags_remote::SITUATIONS,
         copying_like_rsync::SITUATIONS,

@@ -60,11 +60,9 @@ pub(super) async fn put_stream(
     let work = async move {
         let _ = events.send(Event::Ticket(ticket)).await;
         let end = match put.fill(Box::new(body), &Boundaries::default()).await {
-            Ok(reply) => Event::Summary(Summary {
-                oid: reply.oid,
-                bytes: reply.size.unwrap_or(0),
-                ..Summary::default()
-            }),
+            Ok(reply) => {
+                Event::Summary(Summary { oid: reply.oid, bytes: reply.size.unwrap_or(0), ..Summary::here() })
+            }
             Err(error) => Event::Failed(error),
         };
         let _ = events.send(end).await;
