@@ -308,6 +308,13 @@ pub(crate) fn end_session(service: &Service, session: &[u8; 16]) {
     left.iter().for_each(|live| give_up(service, live));
 }
 
+/// Gives up all that are open, since the service ends; whether there were any.
+pub(crate) fn end_all(service: &Service) -> bool {
+    let left: Vec<Oid> = lock(&service.open_puts.0).keys().copied().collect();
+    left.iter().for_each(|live| give_up(service, live));
+    !left.is_empty()
+}
+
 fn give_up(service: &Service, live: &Oid) {
     let Some(Entry { put, .. }) = service.open_puts.remove(live) else { return };
     service.store.put_abort(live);

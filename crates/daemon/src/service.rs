@@ -47,6 +47,9 @@ use crate::{content, errors, get, open_puts, put, sessions};
 /// How often the cache is compared with its limits.
 const TRIM_EVERY: Duration = Duration::from_secs(10);
 
+/// How long peers have to hear the last word: an interrupted command ends within a second.
+const LEAVE: Duration = Duration::from_millis(600);
+
 /// How a service is started.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -265,6 +268,21 @@ impl Service {
         };
         let mut ending = Ending::new(Instant::now(), grace, under_way().sent);
         while !ending.is_over(Instant::now(), under_way()) {
+            tokio::time::sleep(ending::LOOK_EVERY).await;
+        }
+        if open_puts::end_all(self) {
+            self.take_leave().await;
+        }
+    }
+
+    /// Lets nobody in any more, and waits a moment for peers to hear what is to be said to them, as that
+    /// a producer gave up: those who have nothing else to fetch leave.
+    pub async fn take_leave(&self) {
+        if let Some(listening) = self.listening.get() {
+            listening.close();
+        }
+        let start = Instant::now();
+        while self.doors.connections() > 0 && start.elapsed() < LEAVE {
             tokio::time::sleep(ending::LOOK_EVERY).await;
         }
     }

@@ -118,10 +118,19 @@ impl Put {
         ticket: mpsc::Sender<PutReply>,
         mut interrupts: Interrupts,
     ) -> Result<ExitCode, ApiError> {
-        let api = InProcess(service);
+        let api = InProcess(Arc::clone(&service));
         let put = tokio::select! {
-            put = api.put_stream(input, ticket) => put?,
-            () = interrupts.next() => return Ok(context.output.interrupted("what was read so far is dropped")),
+            put = api.put_stream(input, ticket) => Some(put),
+            () = interrupts.next() => None,
+        };
+        let Some(Ok(put)) = put else {
+            // It was given up: whoever follows it hears that first.
+            tokio::select! {
+                () = service.take_leave() => {}
+                () = interrupts.next() => {}
+            }
+            put.transpose()?;
+            return Ok(context.output.interrupted("what was read so far is dropped"));
         };
         context.output.say(&format!("tow: all is read ({}); serving until interrupted", put.oid));
         interrupts.next().await;
