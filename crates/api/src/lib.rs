@@ -35,9 +35,9 @@ use tokio::sync::mpsc;
 
 pub use client::Client;
 pub use messages::{
-    ApiError, Chunk, ContentRequest, DescriptorRequest, ErrorKind, Event, GcReply, GcRequest, GetRequest,
-    Held, ListRequest, MAX_BOUNDARIES, Object, OpenPutRequest, PartReply, Problem, Progress, PutKind,
-    PutReply, PutRequest, Searched, Seconds, Status, Summary, TransferEvent,
+    ApiError, Chunk, ContentRequest, DescriptorRequest, ErrorKind, Event, Fetch, FetchState, GcReply,
+    GcRequest, GetRequest, Held, ListRequest, MAX_BOUNDARIES, Object, OpenPutRequest, PartReply, Problem,
+    Progress, PutKind, PutReply, PutRequest, Searched, Seconds, Status, Summary, TransferEvent,
 };
 pub use parts::Parts;
 

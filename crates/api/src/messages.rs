@@ -195,6 +195,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seconds: Option<u64>,
     },
+    /// Somebody fetches something from this service (`share`, `put -`).
+    Fetch(Fetch),
     /// One file of a tree could not be had or written; the others go on.
     FileFailed {
         /// Its path in the tree, made printable.
@@ -251,6 +253,50 @@ pub struct Progress {
     /// What is in the way at the moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
+}
+
+/// How far a fetch is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FetchState {
+    /// It begins.
+    Begun,
+    /// Bytes go.
+    UnderWay,
+    /// The receiver has all of it.
+    Complete,
+    /// The receiver has all but some files.
+    Partly,
+    /// Something could not be sent, and the receiver gave up.
+    Failed,
+    /// The receiver went away before it had all.
+    BrokenOff,
+}
+
+/// Somebody fetches something from this service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fetch {
+    /// How far it is.
+    pub state: FetchState,
+    /// The first digits of the receiver's node id.
+    pub peer: String,
+    /// Where it is.
+    pub address: String,
+    /// What the ticket names.
+    pub oid: String,
+    /// Its name, made printable; a stream has none.
+    pub name: String,
+    /// Bytes of it that were sent, as they went over the network: fewer than its own if they were packed,
+    /// or if the receiver had some.
+    pub bytes: u64,
+    /// Its own bytes, of a file, once known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Seconds since it began.
+    pub seconds: Seconds,
+    /// What could not be sent, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// What a transfer did.

@@ -3,12 +3,14 @@
 //! This file only parses and starts; each command has a file in `commands/`.
 
 mod activation;
+mod bar;
 mod commands;
 mod copy_output;
 mod interrupts;
 mod log;
 mod notify;
 mod output;
+mod receivers;
 
 use std::process::ExitCode;
 

@@ -14,7 +14,7 @@ use towpath_content::ticket::Enclosed;
 use towpath_content::{NodeId, Oid, Ticket};
 use towpath_files::SingleFile;
 use towpath_files::display_name;
-use towpath_plugins::direct::{Pace, PeerConfig};
+use towpath_plugins::direct::{HAS_ALL, HAS_THE_REST, Pace, PeerConfig};
 use towpath_plugins::local::Allow;
 use towpath_plugins::registry::{self, Parts, Tree};
 use towpath_plugins::{Cascade, Inspected, Local, Preferred};
@@ -87,6 +87,7 @@ pub async fn get(
             Ok(()) => {
                 summary.seconds = Seconds::from_duration(start.elapsed());
                 summary.encrypted = get.plugins.root.is_encrypted();
+                get.finish(summary.failed == 0).await;
                 return Ok(summary);
             }
         }
@@ -410,6 +411,14 @@ impl Get {
         self.note_sent(&fetched.oid);
         (summary.oid, summary.bytes, summary.entries) = (fetched.oid.to_string(), fetched.size, 1);
         Ok(())
+    }
+
+    /// Tells the sender that no more is needed of it.
+    pub(crate) async fn finish(&self, has_all: bool) {
+        let how = if has_all { HAS_ALL } else { HAS_THE_REST };
+        for plugin in &self.plugins.remote {
+            plugin.finish(how).await;
+        }
     }
 
     /// What came from this sender may stand in for the network when it sends it again.

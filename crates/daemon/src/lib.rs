@@ -30,6 +30,7 @@
 //! | [`copy`] | `tow cp` and `tow sync` |
 //! | `resume` | what an interrupted transfer left, and where |
 //! | [`config`] | how it runs: a file, its fields, and what holds now |
+//! | [`fetches`] | who fetches what from this service |
 //! | [`listen`], `doors` | connections from peers, within limits |
 //! | [`confinement`] | what the kernel still lets this process do |
 //! | `admission` | which transfers may begin |
@@ -55,6 +56,7 @@ pub mod copy;
 pub mod doors;
 mod ending;
 mod errors;
+pub mod fetches;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod get;

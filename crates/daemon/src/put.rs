@@ -67,6 +67,7 @@ pub async fn share(service: &Arc<Service>, path: &Path) -> Result<Shared, ApiErr
     let known = service.shares.find(&absolute(path)?);
     let plan = plan(service, path, known, Boundaries::default()).await?;
     service.grants.share(plan.share.oid, plan.share.secret);
+    service.fetches.name(plan.share.oid, &plan.about.name);
     if let Err(error) = service.shares.keep(&plan.path, &plan.share) {
         tracing::warn!(%error, "the ticket can't be kept for next time");
     }

@@ -33,6 +33,7 @@ use crate::config::{Config, Live};
 use crate::confinement::Writable;
 use crate::doors::Doors;
 use crate::ending::{self, Ending, UnderWay};
+use crate::fetches::Fetches;
 use crate::grants::Grants;
 use crate::home::Home;
 use crate::listen::{self, Listening, Serving};
@@ -86,6 +87,7 @@ pub struct Service {
     trimmed: Mutex<Option<Instant>>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) doors: Arc<Doors>,
+    pub(crate) fetches: Arc<Fetches>,
     pub(crate) admission: Admission,
     config: Live,
     writable: Option<Arc<Writable>>,
@@ -117,6 +119,7 @@ impl Service {
         if !ended.is_empty() {
             tracing::info!(leases = ended.len(), "ended leases of applications that died with their daemon");
         }
+        let watched = Arc::clone(&store) as Arc<dyn Store>;
         let (open_puts, transfers) = (OpenPuts::default(), Transfers::default());
         let bodies = Arc::new(Bodies::new(config.clone()));
         Ok(Arc::new(Self {
@@ -128,6 +131,7 @@ impl Service {
             precedence: Arc::default(),
             processors,
             doors: Arc::new(Doors::new(config.clone())),
+            fetches: Arc::new(Fetches::new(watched)),
             admission: Admission::new(config.clone(), Arc::clone(&metrics)),
             metrics,
             config,
@@ -204,6 +208,7 @@ impl Service {
             service: Arc::clone(&self.peers),
             config: Box::new(config),
             doors: Arc::clone(&self.doors),
+            fetches: Arc::clone(&self.fetches),
             patience: listen::PATIENCE,
         };
         let start = async || Listening::start(sockets.await?, serving);
@@ -246,6 +251,11 @@ impl Service {
     /// Who is let in.
     pub const fn doors(&self) -> &Arc<Doors> {
         &self.doors
+    }
+
+    /// Tells from now on who fetches what from this service: `fetch` events. One watches at a time.
+    pub fn watch_fetches(&self) -> mpsc::UnboundedReceiver<Event> {
+        self.fetches.watch()
     }
 
     /// What was counted so far.

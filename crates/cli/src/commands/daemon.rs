@@ -59,6 +59,8 @@ impl Daemon {
             return Ok(ExitCode::SUCCESS);
         }
         context.log.set_level(config.general.log_level.name());
+        // It says a few lines for years.
+        context.output.hide_bar();
         let writable = confine(&context.home, &config)?.map(Arc::new);
         run_to_end(self.serve(context, config, writable))
     }

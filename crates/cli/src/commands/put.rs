@@ -118,6 +118,12 @@ impl Put {
         ticket: mpsc::Sender<PutReply>,
         mut interrupts: Interrupts,
     ) -> Result<ExitCode, ApiError> {
+        let (mut fetches, output) = (service.watch_fetches(), Arc::clone(&context.output));
+        let showing = tokio::spawn(async move {
+            while let Some(fetch) = fetches.recv().await {
+                output.event(&fetch);
+            }
+        });
         let api = InProcess(Arc::clone(&service));
         let put = tokio::select! {
             put = api.put_stream(input, ticket) => Some(put),
@@ -129,11 +135,13 @@ impl Put {
                 () = service.take_leave() => {}
                 () = interrupts.next() => {}
             }
+            showing.abort();
             put.transpose()?;
             return Ok(context.output.interrupted("what was read so far is dropped"));
         };
         context.output.say(&format!("tow: all is read ({}); serving until interrupted", put.oid));
         interrupts.next().await;
+        showing.abort();
         Ok(context.output.interrupted("'tow daemon' serves it from now on, until 'tow done'"))
     }
 }

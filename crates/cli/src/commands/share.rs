@@ -39,6 +39,7 @@ impl Share {
         let service = context.embedded(Options { config, ..Options::default() })?;
         let user = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
         service.listen(user.as_os_str().as_bytes(), self.listen.as_slice()).await?;
+        let mut fetches = service.watch_fetches();
         let mut shared = service.share(&self.path).await?;
         service.open_doors();
         context.output.ticket(&shared.reply);
@@ -48,6 +49,7 @@ impl Share {
         loop {
             tokio::select! {
                 () = interrupts.next() => break,
+                Some(fetch) = fetches.recv() => context.output.event(&fetch),
                 Some((path, error)) = shared.failures.recv() => {
                     left_out += 1;
                     context.output.event(&Event::FileFailed { path, error });
