@@ -219,7 +219,8 @@ fn held_up(bottlenecks: &[(Seconds, String)]) -> Option<String> {
 fn totals(human: u8, summary: &CopySummary, dry_run: bool) -> [String; 2] {
     let travelled = summary.sent.saturating_add(summary.received);
     let rate = travelled as f64 / summary.seconds.as_f64().max(0.001);
-    let speedup = summary.total_size as f64 / travelled.max(1) as f64;
+    // Within one machine nothing travels, so nothing is saved.
+    let speedup = if travelled == 0 { 1.0 } else { summary.total_size as f64 / travelled as f64 };
     [
         format!(
             "sent {} bytes  received {} bytes  {} bytes/sec",

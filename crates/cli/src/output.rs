@@ -231,6 +231,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A number of things, of which one has another name than several.
+pub fn counted(number: u64, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
+}
+
 /// What is waited for, and how long.
 pub fn waiting(what: &str, seconds: Option<u64>) -> String {
     let tries = seconds.map(|seconds| format!("; trying for {seconds} s more")).unwrap_or_default();
@@ -248,11 +253,16 @@ fn describe(summary: &Summary) -> String {
     }
     let seconds = summary.seconds.as_f64();
     let from = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
-    let failed =
-        if summary.failed > 0 { format!("; {} files failed", summary.failed) } else { String::new() };
+    let failed = match summary.failed {
+        0 => String::new(),
+        failed => format!("; {} failed", counted(failed, "file", "files")),
+    };
+    // Of files that failed not all came.
+    let came = summary.by_source.values().sum::<u64>() + summary.kept + summary.zeros;
+    let bytes = if summary.failed > 0 { summary.bytes.min(came) } else { summary.bytes };
     format!(
         "tow: {} in {seconds:.1} s{from} -> {}{failed}",
-        HumanBytes(summary.bytes),
+        HumanBytes(bytes),
         display_name(summary.output.as_os_str().as_encoded_bytes()),
     )
 }

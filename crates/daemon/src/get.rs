@@ -11,9 +11,9 @@ use towpath_api::{ApiError, ContentRequest, ErrorKind, Event, GetRequest, Progre
 use towpath_content::live::Statement;
 use towpath_content::pieces::Layout;
 use towpath_content::ticket::Enclosed;
-use towpath_content::{NodeId, Oid, Ticket};
-use towpath_files::SingleFile;
+use towpath_content::{NodeId, Oid};
 use towpath_files::display_name;
+use towpath_files::{FileError, SingleFile};
 use towpath_plugins::direct::{HAS_ALL, HAS_THE_REST, Pace, PeerConfig};
 use towpath_plugins::local::Allow;
 use towpath_plugins::registry::{self, Parts, Tree};
@@ -178,9 +178,7 @@ impl Get {
     pub(crate) fn new(service: &Arc<Service>, request: &GetRequest) -> Result<Self, ApiError> {
         let text = request.ticket.trim();
         let ticket = match text.starts_with("tow:") {
-            true => Some(text.parse::<Ticket>().map_err(|error| {
-                ApiError::new(ErrorKind::Usage, format!("this is not a ticket: {error}"))
-            })?),
+            true => Some(service::parse_ticket(text)?),
             false => None,
         };
         let oid = ticket.as_ref().map_or_else(|| service::parse_name(text), |ticket| Ok(ticket.oid))?;
@@ -294,7 +292,8 @@ impl Get {
         events: &mpsc::Sender<Event>,
         summary: &mut Summary,
     ) -> Result<(), Failure> {
-        let (about, layout) = self.describe(true).await?;
+        let described = self.describe(true).await;
+        let (about, layout) = described.map_err(|error| what_changed(error, "what the ticket names"))?;
         let destination = self.destination(request, &about)?;
         self.service.check_writable(&destination)?;
         summary.output.clone_from(&destination);
@@ -404,9 +403,21 @@ impl Get {
             tokio::select! { fetched = fetching => fetched, never = telling => match never {} }
         };
         summarize(&session.progress().snapshot(), summary);
-        let fetched = fetched.map_err(|error| match target.failure() {
+        let failure = target.failure();
+        if let Some(FileError::Exists { .. }) = failure
+            && let Ok(Some((oid, size))) = self.is_there(destination).await
+        {
+            // Another get of the same object was faster.
+            target.discard();
+            (summary.oid, summary.bytes, summary.entries) = (oid.to_string(), size, 1);
+            return Ok(());
+        }
+        let fetched = fetched.map_err(|error| match failure {
             Some(file) => Failure::Error(errors::file(&file)),
-            None => Failure::from(error),
+            None => match Failure::from(error) {
+                Failure::Error(error) => Failure::Error(what_changed(error, &display_name(&about.name))),
+                started_over => started_over,
+            },
         })?;
         self.note_sent(&fetched.oid);
         (summary.oid, summary.bytes, summary.entries) = (fetched.oid.to_string(), fetched.size, 1);
@@ -560,6 +571,14 @@ fn group(destination: &Path, about: &About, layout: Option<&Layout>) -> Group {
         modified: about.modified,
         destination: parent.zip(name).map(|(parent, name)| parent.join(name)),
         ..Group::default()
+    }
+}
+
+/// Of a file that changed at its source, which one that is.
+fn what_changed(error: ApiError, name: &str) -> ApiError {
+    match error.message.strip_prefix("it was changed") {
+        Some(rest) if !name.is_empty() => ApiError { message: format!("{name} was changed{rest}"), ..error },
+        _ => error,
     }
 }
 

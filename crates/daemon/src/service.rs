@@ -51,6 +51,9 @@ const TRIM_EVERY: Duration = Duration::from_secs(10);
 /// How long peers have to hear the last word: an interrupted command ends within a second.
 const LEAVE: Duration = Duration::from_millis(600);
 
+/// Characters of a word that are shown to whoever gave it.
+const SHOWN: usize = 80;
+
 /// How a service is started.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -372,7 +375,7 @@ impl Service {
             objects: collected.evicted.objects,
             bytes: collected.evicted.bytes + collected.bytes,
             entries: collected.files + collected.evicted.files + collected.values,
-            leftovers: collected.objects + collected.chunks + collected.temporaries,
+            leftovers: collected.objects + collected.chunks + collected.recipes + collected.temporaries,
             leases: collected.leases,
         })
     }
@@ -503,11 +506,34 @@ fn identity(home: &Home) -> Result<Identity, ApiError> {
 
 /// The OID that a ticket or an OID's text names.
 pub(crate) fn parse_name(name: &str) -> Result<Oid, ApiError> {
-    let parsed = match name.trim().starts_with("tow:") {
-        true => name.parse::<Ticket>().map(|ticket| ticket.oid),
-        false => name.trim().parse::<Oid>(),
+    let name = name.trim();
+    match name.starts_with("tow:") {
+        true => parse_ticket(name).map(|ticket| ticket.oid),
+        false => name.parse::<Oid>().map_err(|error| neither(name, &error)),
+    }
+}
+
+/// A ticket, or what is wrong with it.
+pub(crate) fn parse_ticket(text: &str) -> Result<Ticket, ApiError> {
+    text.parse::<Ticket>().map_err(|error| {
+        let what = error.to_string();
+        let message = match what.strip_prefix("ticket: ") {
+            Some(what) => format!("the ticket {what}"),
+            None => format!("the ticket can't be read: {what}"),
+        };
+        ApiError::new(ErrorKind::Usage, message)
+    })
+}
+
+/// What is neither a ticket nor an OID.
+fn neither(name: &str, error: &towpath_content::DecodeError) -> ApiError {
+    let shown: String = display_name(name.as_bytes()).chars().take(SHOWN).collect();
+    let message = match ["blake3:", "live:"].iter().any(|begin| name.starts_with(begin)) {
+        true => format!("'{shown}' is no OID: {error}"),
+        false if name.is_empty() => "there is no ticket".into(),
+        false => format!("'{shown}' is no ticket: a ticket begins with tow:"),
     };
-    parsed.map_err(|error| ApiError::new(ErrorKind::Usage, format!("not a ticket or an OID: {error}")))
+    ApiError::new(ErrorKind::Usage, message)
 }
 
 /// The API over a shared service.

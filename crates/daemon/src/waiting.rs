@@ -126,7 +126,7 @@ mod tests {
     fn what_is_over_soon_is_not_told() {
         let (mut waiting, start) = (Waiting::default(), Instant::now());
         for second in 0..10 {
-            let at = |millis| start + Duration::from_millis(second * 1000 + millis);
+            let at = |millis: u64| start + Duration::from_millis(second * 1000 + millis);
             assert_eq!(waiting.look(at(0), Some("a")), None);
             assert_eq!(waiting.look(at(800), None), None);
         }

@@ -211,5 +211,8 @@ fn read_ticket() -> Result<String, ApiError> {
     let mut text = String::new();
     let read = std::io::stdin().take(MAX_TICKET).read_to_string(&mut text);
     read.map_err(|error| ApiError::new(ErrorKind::Usage, format!("reading the ticket: {error}")))?;
-    Ok(text.trim().to_owned())
+    match text.trim() {
+        "" => Err(ApiError::new(ErrorKind::Usage, "no ticket came on standard input")),
+        ticket => Ok(ticket.to_owned()),
+    }
 }

@@ -11,7 +11,7 @@ use towpath_api::{Api, ApiError, Client, ErrorKind, Event, PutReply, PutRequest}
 use towpath_daemon::service::InProcess;
 use towpath_daemon::{Options, Service, display_name};
 
-use super::Context;
+use super::{Context, parse_address};
 use crate::interrupts::Interrupts;
 use crate::output::PARTLY;
 
@@ -30,7 +30,7 @@ pub struct Put {
     paths: Vec<PathBuf>,
     /// Address to serve on when no daemon runs, as in 192.0.2.1:7000 [default: all addresses, the
     /// port of last time]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     listen: Option<SocketAddr>,
 }
 

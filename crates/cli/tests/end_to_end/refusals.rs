@@ -33,6 +33,11 @@ situations![
     what_can_not_be_read_is_named_at_both_ends,
     of_several_things_to_put_the_others_go_on,
     usage_errors_end_with_2,
+    usage_errors_are_told_to_programs_as_events,
+    what_is_no_ticket_is_said_in_words,
+    what_says_how_to_use_it_needs_no_home,
+    a_home_that_depends_on_the_directory_is_refused,
+    what_was_collected_is_told_in_words_that_agree,
     every_line_of_json_is_an_object_and_the_last_a_summary,
     quiet_says_nothing,
 ];
@@ -416,4 +421,52 @@ fn quiet_says_nothing() {
     assert!(share.error_text().is_empty(), "{}", share.error_text());
     let ended = env.receiver.tow(["get", "-q", "tow:bad"]).end().with(2);
     assert!(!ended.err.is_empty(), "errors are not silenced");
+}
+
+fn usage_errors_are_told_to_programs_as_events() {
+    let env = TestEnvironment::new();
+    let ended = env.receiver.tow(["--json", "get", "--limit-rate", "fast", "tow:x"]).end();
+    assert_eq!(ended.err, "");
+    let failure = ended.failure_with(2);
+    assert_eq!(failure["kind"], "usage", "{failure}");
+    assert!(message(&failure).contains("invalid value 'fast' for '--limit-rate <RATE>'"), "{failure}");
+    let failure = env.receiver.tow(["get", "--foo", "tow:x", "--json"]).end().failure_with(2);
+    assert!(message(&failure).contains("unexpected argument '--foo'"), "{failure}");
+    assert!(failure["hint"].as_str().unwrap().starts_with("usage: tow get"), "{failure}");
+    // The opposite of some flag was offered instead of any unknown one.
+    let ended = env.receiver.tow(["sync", "--foo", "a", "b"]).end().with(2);
+    assert!(!ended.err.contains("--no-"), "{}", ended.err);
+}
+
+fn what_is_no_ticket_is_said_in_words() {
+    let env = TestEnvironment::new();
+    let says = |ticket: &str| env.receiver.tow(["get", ticket]).end().with(2).err;
+    assert_eq!(says("photos"), "tow: 'photos' is no ticket: a ticket begins with tow:\n");
+    assert_eq!(says("tow:aaaa"), "tow: the ticket is damaged or cut short; copy it again, whole\n");
+    assert!(says("blake3:12").starts_with("tow: 'blake3:12' is no OID: "), "{}", says("blake3:12"));
+    let empty = env.receiver.tow(["get", "-"]).input_text("\n").end().with(2);
+    assert_eq!(empty.err, "tow: no ticket came on standard input\n");
+}
+
+/// Where programs are packed there often is no `HOME`.
+fn what_says_how_to_use_it_needs_no_home() {
+    let env = TestEnvironment::new();
+    for words in [&["man"][..], &["completions", "bash"], &["daemon", "--check-config"]] {
+        let ended = env.receiver.tow(words).without("HOME").without("TOW_HOME").end().with(0);
+        assert!(!ended.out.is_empty(), "{words:?}");
+    }
+    env.receiver.tow(["ls"]).without("HOME").without("TOW_HOME").end().with(2);
+}
+
+/// Two machines with relative homes were one, silently.
+fn a_home_that_depends_on_the_directory_is_refused() {
+    let env = TestEnvironment::new();
+    let ended = env.receiver.tow(["ls"]).variable("TOW_HOME", "here").end().with(2);
+    assert!(ended.err.contains("TOW_HOME is 'here', which is no absolute path"), "{}", ended.err);
+}
+
+fn what_was_collected_is_told_in_words_that_agree() {
+    let env = TestEnvironment::new();
+    let told = env.receiver.tow(["gc"]).end().with(0).text();
+    assert_eq!(told, "0 B removed: 0 cached objects, 0 left-over files; 0 entries of the index forgotten\n");
 }
