@@ -95,6 +95,20 @@ impl Client {
             .hint("run the same command again: it goes on where it was"))
     }
 
+    /// The same to a summary.
+    async fn to_summary<Q: Serialize + Sync>(
+        &self,
+        path: &str,
+        request: &Q,
+        events: &mpsc::Sender<Event>,
+    ) -> Result<Summary, ApiError> {
+        match self.events(path, json_body(Some(request))?, events).await? {
+            Event::Summary(summary) => Ok(summary),
+            Event::Failed(error) => Err(error),
+            _ => Err(ApiError::new(ErrorKind::Failed, "the daemon's answer has no end")),
+        }
+    }
+
     /// Sends a request whose answer is one object a line.
     async fn lines(&self, method: Method, path: &str, body: Body) -> Result<Answers, ApiError> {
         let response = self.good(self.send(method, path, body).await?).await?;
@@ -218,6 +232,14 @@ impl Api for Client {
         Box::pin(async move { self.call(Method::POST, "/v1/put", Some(&request)).await })
     }
 
+    fn put_to_end<'a>(
+        &'a self,
+        request: PutRequest,
+        events: mpsc::Sender<Event>,
+    ) -> BoxFuture<'a, Result<Summary, ApiError>> {
+        Box::pin(async move { self.to_summary("/v1/put-to-end", &request, &events).await })
+    }
+
     fn put_stream<'a>(
         &'a self,
         input: Input<'a>,
@@ -253,13 +275,7 @@ impl Api for Client {
         request: GetRequest,
         events: mpsc::Sender<Event>,
     ) -> BoxFuture<'a, Result<Summary, ApiError>> {
-        Box::pin(async move {
-            match self.events("/v1/get", json_body(Some(&request))?, &events).await? {
-                Event::Summary(summary) => Ok(summary),
-                Event::Failed(error) => Err(error),
-                _ => Err(ApiError::new(ErrorKind::Failed, "the daemon's answer has no end")),
-            }
-        })
+        Box::pin(async move { self.to_summary("/v1/get", &request, &events).await })
     }
 
     fn open_put(&self, request: OpenPutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>> {

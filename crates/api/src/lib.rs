@@ -35,9 +35,9 @@ use tokio::sync::mpsc;
 
 pub use client::Client;
 pub use messages::{
-    ApiError, Chunk, ContentRequest, DescriptorRequest, ErrorKind, Event, GcReply, GcRequest, GetRequest,
-    Held, ListRequest, MAX_BOUNDARIES, Object, OpenPutRequest, PartReply, Problem, Progress, PutKind,
-    PutReply, PutRequest, Searched, Seconds, Status, Summary, TransferEvent,
+    ApiError, Chunk, ContentRequest, DescriptorRequest, ErrorKind, Event, Fetch, FetchState, GcReply,
+    GcRequest, GetRequest, Held, ListRequest, MAX_BOUNDARIES, Object, OpenPutRequest, PartReply, Problem,
+    Progress, PutKind, PutReply, PutRequest, Searched, Seconds, Status, Summary, TransferEvent,
 };
 pub use parts::Parts;
 
@@ -70,6 +70,14 @@ pub struct Session {
 pub trait Api: Send + Sync {
     /// Hands a file or a tree to the service; its ticket comes at once.
     fn put(&self, request: PutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>>;
+
+    /// The same, and returns when all of it has been read. Events come while it goes on: the ticket at
+    /// once, then what is left out. Who does not wait for the end does not end it.
+    fn put_to_end<'a>(
+        &'a self,
+        request: PutRequest,
+        events: mpsc::Sender<Event>,
+    ) -> BoxFuture<'a, Result<Summary, ApiError>>;
 
     /// Hands bytes to the service as they are produced. The ticket is sent through `ticket` before
     /// the first byte is read; the call returns when the input has ended and the object is whole.

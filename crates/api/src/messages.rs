@@ -187,6 +187,16 @@ pub enum Event {
     Ticket(PutReply),
     /// How far it is; about five a second.
     Transfer(Progress),
+    /// Nothing comes since something is in the way; it is tried on.
+    Waiting {
+        /// What is waited for, and why, for people.
+        what: String,
+        /// How long it is tried, if nothing comes; absent: until it comes or ends.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seconds: Option<u64>,
+    },
+    /// Somebody fetches something from this service (`share`, `put -`).
+    Fetch(Fetch),
     /// One file of a tree could not be had or written; the others go on.
     FileFailed {
         /// Its path in the tree, made printable.
@@ -221,6 +231,9 @@ pub struct TransferEvent {
     pub direction: String,
     /// What was asked for or is being put; empty for what concerns no transfer.
     pub oid: String,
+    /// The content's id, of a summary; that has no `oid` of its own here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
     /// What happened.
     #[serde(flatten)]
     pub event: Event,
@@ -242,10 +255,55 @@ pub struct Progress {
     pub trouble: Option<String>,
 }
 
+/// How far a fetch is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FetchState {
+    /// It begins.
+    Begun,
+    /// Bytes go.
+    UnderWay,
+    /// The receiver has all of it.
+    Complete,
+    /// The receiver has all but some files.
+    Partly,
+    /// Something could not be sent, and the receiver gave up.
+    Failed,
+    /// The receiver went away before it had all.
+    BrokenOff,
+}
+
+/// Somebody fetches something from this service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fetch {
+    /// How far it is.
+    pub state: FetchState,
+    /// The first digits of the receiver's node id.
+    pub peer: String,
+    /// Where it is.
+    pub address: String,
+    /// What the ticket names.
+    pub oid: String,
+    /// Its name, made printable; a stream has none.
+    pub name: String,
+    /// Bytes of it that were sent, as they went over the network: fewer than its own if they were packed,
+    /// or if the receiver had some.
+    pub bytes: u64,
+    /// Its own bytes, of a file, once known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Seconds since it began.
+    pub seconds: Seconds,
+    /// What could not be sent, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// What a transfer did.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// The content's id.
+    /// The content's id; empty if something else has it beside.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub oid: String,
     /// Where it is now.
     #[serde(with = "crate::paths")]
@@ -270,6 +328,13 @@ pub struct Summary {
     pub search: Option<Searched>,
     /// Seconds it took.
     pub seconds: Seconds,
+}
+
+impl Summary {
+    /// Of what crosses no network, and so is not told by others.
+    pub fn here() -> Self {
+        Self { encrypted: true, ..Self::default() }
+    }
 }
 
 /// What was searched on the receiver's disk, and what came of it. Only what was wanted as chunks is

@@ -1,5 +1,7 @@
 //! The log on standard error. How much it tells can change while the program runs.
 
+use std::io::IsTerminal;
+
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
@@ -32,7 +34,8 @@ impl Log {
         let is_fixed = verbose > 0 || asked.is_ok();
         let log = tracing_subscriber::fmt()
             .with_env_filter(asked.unwrap_or_else(|_| filter(level)))
-            .with_writer(std::io::stderr);
+            .with_writer(std::io::stderr)
+            .with_ansi(is_coloured());
         let set: Box<dyn Fn(EnvFilter) + Send + Sync> = match format {
             LogFormat::Text => {
                 let log = log.with_filter_reloading();
@@ -56,6 +59,11 @@ impl Log {
             (self.set)(filter(level));
         }
     }
+}
+
+/// Colours are for terminals, and for people who did not say that they want none.
+fn is_coloured() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())
 }
 
 /// At `info`, what happens to each piece is left out.

@@ -1,17 +1,22 @@
 //! How the program speaks: standard output is data, standard error is talk.
 //!
 //! With `--json` each event is one JSON object a line on standard output
-//! (`docs/formats/local-api.md`). On a terminal a line on standard error shows bytes, rate, time
-//! left and where bytes come from. Exit status: 0 done, 1 failed, 2 usage, 3 partly done,
+//! (`docs/formats/local-api.md`). On a terminal a line on standard error shows how far a transfer is
+//! (`bar`), or who fetches what is served (`receivers`); it is there once there is something to show. Exit status: 0 done, 1 failed, 2 usage, 3 partly done,
 //! 130 interrupted with the partial result kept; `tow sync` has rsync's (`copy_output`).
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use towpath_api::{ApiError, ErrorKind, Event, Progress, PutReply, Summary};
+use towpath_api::{ApiError, ErrorKind, Event, Fetch, Progress, PutReply, Summary};
 use towpath_daemon::{display_name, display_text};
+
+use crate::bar::{self, Meter, from_network};
+use crate::receivers::Receivers;
 
 /// Exit status for a command line that can't be understood.
 pub const USAGE: u8 = 2;
@@ -27,6 +32,10 @@ pub struct Output {
     json: bool,
     quiet: bool,
     bar: ProgressBar,
+    /// Standard error is a terminal, and whoever looks at it wants to see how far it is.
+    shows_bar: AtomicBool,
+    meter: Mutex<Meter>,
+    receivers: Mutex<Receivers>,
     told_ticket: AtomicBool,
     /// Standard output carries an object's bytes; events go to standard error.
     stdout_is_data: AtomicBool,
@@ -35,18 +44,14 @@ pub struct Output {
 impl Output {
     /// Speaks JSON, or to a person; `quiet` leaves out everything but results and errors.
     pub fn new(json: bool, quiet: bool) -> Self {
-        let on_terminal = std::io::stderr().is_terminal() && !json && !quiet;
-        let target =
-            if on_terminal { ProgressDrawTarget::stderr_with_hz(10) } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(None, target);
-        let style = ProgressStyle::with_template(
-            "{bytes} of {total_bytes} {wide_bar:.cyan/dim} {bytes_per_sec} eta {eta} {msg}",
-        );
-        if let Ok(style) = style {
+        let shows_bar = AtomicBool::new(std::io::stderr().is_terminal() && !json && !quiet);
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        if let Ok(style) = ProgressStyle::with_template("{msg}") {
             bar.set_style(style);
         }
         let (told_ticket, stdout_is_data) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { json, quiet, bar, told_ticket, stdout_is_data }
+        let (meter, receivers) = (Mutex::default(), Mutex::default());
+        Self { json, quiet, bar, shows_bar, meter, receivers, told_ticket, stdout_is_data }
     }
 
     /// Whether `--json` was given.
@@ -95,6 +100,7 @@ impl Output {
 
     /// No bar, on a terminal either.
     pub fn hide_bar(&self) {
+        self.shows_bar.store(false, Ordering::Relaxed);
         self.bar.set_draw_target(ProgressDrawTarget::hidden());
     }
 
@@ -123,7 +129,9 @@ impl Output {
             Event::FileFailed { path, error } => {
                 self.complain(&format!("tow: {}: {}", display_text(path), display_text(error)));
             }
+            Event::Waiting { what, seconds } => self.say(&waiting(what, *seconds)),
             Event::Summary(_) | Event::Failed(_) => {}
+            Event::Fetch(fetch) => self.fetch(fetch),
             Event::Session { .. } | Event::Alive | Event::Missed { .. } => {}
         }
     }
@@ -140,15 +148,40 @@ impl Output {
     }
 
     fn progress(&self, progress: &Progress) {
-        self.bar.set_length(progress.expected);
-        self.bar.set_position(progress.done);
-        let sources =
-            progress.by_source.iter().map(|(name, bytes)| format!("{} from {name}", HumanBytes(*bytes)));
-        let sources = sources.collect::<Vec<_>>().join(", ");
-        match &progress.trouble {
-            Some(trouble) => self.bar.set_message(format!("(waiting: {})", display_text(trouble))),
-            None => self.bar.set_message(display_text(&sources)),
+        let rate = lock(&self.meter).rate(Instant::now(), from_network(progress));
+        self.draw(|width| bar::line(progress, rate, width));
+    }
+
+    /// Who fetches what, at the moment and at each end.
+    fn fetch(&self, fetch: &Fetch) {
+        let mut receivers = lock(&self.receivers);
+        let ended = receivers.note(fetch, Instant::now());
+        match receivers.line(usize::MAX) {
+            None => self.clear(),
+            Some(_) => self.draw(|width| receivers.line(width).unwrap_or_default()),
         }
+        drop(receivers);
+        if let Some(ended) = ended {
+            self.say(&ended);
+        }
+    }
+
+    /// Takes the line away until there is something to show again.
+    fn clear(&self) {
+        self.bar.finish_and_clear();
+        self.bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+
+    /// Draws the line, on a terminal.
+    fn draw(&self, line: impl FnOnce(usize) -> String) {
+        if !self.shows_bar.load(Ordering::Relaxed) {
+            return;
+        }
+        if self.bar.is_hidden() {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+            self.bar.reset();
+        }
+        self.bar.set_message(line(width()));
     }
 
     /// Shows the end of a transfer and says how it went.
@@ -191,6 +224,28 @@ impl Output {
     }
 }
 
+/// Columns of the terminal, less the last one, behind which some wrap.
+fn width() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    let columns = size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
+    columns.unwrap_or(80) - 1
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number of things, of which one has another name than several.
+pub fn counted(number: u64, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
+}
+
+/// What is waited for, and how long.
+pub fn waiting(what: &str, seconds: Option<u64>) -> String {
+    let tries = seconds.map(|seconds| format!("; trying for {seconds} s more")).unwrap_or_default();
+    format!("tow: waiting for {what}{tries}")
+}
+
 fn describe(summary: &Summary) -> String {
     let mut parts = Vec::new();
     parts.extend(summary.by_source.iter().map(|(name, bytes)| format!("{} from {name}", HumanBytes(*bytes))));
@@ -202,11 +257,16 @@ fn describe(summary: &Summary) -> String {
     }
     let seconds = summary.seconds.as_f64();
     let from = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
-    let failed =
-        if summary.failed > 0 { format!("; {} files failed", summary.failed) } else { String::new() };
+    let failed = match summary.failed {
+        0 => String::new(),
+        failed => format!("; {} failed", counted(failed, "file", "files")),
+    };
+    // Of files that failed not all came.
+    let came = summary.by_source.values().sum::<u64>() + summary.kept + summary.zeros;
+    let bytes = if summary.failed > 0 { summary.bytes.min(came) } else { summary.bytes };
     format!(
         "tow: {} in {seconds:.1} s{from} -> {}{failed}",
-        HumanBytes(summary.bytes),
+        HumanBytes(bytes),
         display_name(summary.output.as_os_str().as_encoded_bytes()),
     )
 }

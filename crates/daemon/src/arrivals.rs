@@ -254,6 +254,7 @@ async fn fetch(
     Watch::new(Arc::clone(&get.service.metrics)).sums(&session.progress().snapshot().by_source);
     if spool.is_whole() {
         keep(get, spool, incoming, &fetched, &about).await;
+        get.finish(true).await;
     }
     admitted.done();
     Ok(fetched.oid)

@@ -80,7 +80,8 @@ pub(crate) async fn open_part(
     }
 }
 
-async fn open_whole(get: Arc<Get>) -> Result<Opened, ApiError> {
+/// The same of what `get` asks for.
+pub(crate) async fn open_whole(get: Arc<Get>) -> Result<Opened, ApiError> {
     let service = &get.service;
     let mut lane = Lane::All;
     for _ in 0..MAX_WAITS {
@@ -103,7 +104,8 @@ async fn open_whole(get: Arc<Get>) -> Result<Opened, ApiError> {
     arriving(&get, Arrival::start(Arc::clone(&get), None)?).await
 }
 
-fn as_get(request: &ContentRequest) -> GetRequest {
+/// What a stream asks for, as a get.
+pub(crate) fn as_get(request: &ContentRequest) -> GetRequest {
     GetRequest {
         ticket: request.ticket.clone(),
         output: None,
@@ -279,7 +281,8 @@ impl Opened {
         match sent {
             Ok(()) => {
                 let oid = oid.map(|oid| oid.to_string()).unwrap_or_default();
-                self.transfer.tell(&Event::Summary(Summary { oid, bytes: told.bytes, ..Summary::default() }));
+                let (bytes, encrypted) = (told.bytes, self.encrypted);
+                self.transfer.tell(&Event::Summary(Summary { oid, bytes, encrypted, ..Summary::default() }));
             }
             Err(error) => self.transfer.tell(&Event::Failed(error.clone())),
         }

@@ -11,10 +11,10 @@ use towpath_api::{ApiError, ContentRequest, ErrorKind, Event, GetRequest, Progre
 use towpath_content::live::Statement;
 use towpath_content::pieces::Layout;
 use towpath_content::ticket::Enclosed;
-use towpath_content::{NodeId, Oid, Ticket};
-use towpath_files::SingleFile;
+use towpath_content::{NodeId, Oid};
 use towpath_files::display_name;
-use towpath_plugins::direct::{Pace, PeerConfig};
+use towpath_files::{FileError, SingleFile};
+use towpath_plugins::direct::{HAS_ALL, HAS_THE_REST, Pace, PeerConfig};
 use towpath_plugins::local::Allow;
 use towpath_plugins::registry::{self, Parts, Tree};
 use towpath_plugins::{Cascade, Inspected, Local, Preferred};
@@ -33,6 +33,7 @@ use crate::get_search;
 use crate::get_tree;
 use crate::resume::Record;
 use crate::service::Service;
+use crate::waiting::{self, Heard, told};
 use crate::{errors, service};
 
 /// How often progress is told.
@@ -53,6 +54,8 @@ pub(crate) struct Get {
     pub(crate) context: Context,
     pub(crate) config: SessionConfig,
     pub(crate) oid: Oid,
+    /// Whether its source said what it is.
+    pub(crate) heard: Heard,
     /// Kept open so that hints can still change.
     _hints: watch::Sender<Vec<towpath_content::Hint>>,
 }
@@ -64,14 +67,19 @@ pub async fn get(
     events: mpsc::Sender<Event>,
 ) -> Result<Summary, ApiError> {
     let start = Instant::now();
-    let _leading = Get::new(service, &request)?.own_turn().await;
-    let _place = service.arrivals.place().await?;
+    let first = Get::new(service, &request)?;
+    let _leading = told(first.own_turn(), "another get of the same object on this machine", &events).await;
+    let _place = told(service.arrivals.place(), "the end of other gets on this machine", &events).await?;
+    drop(first);
     let mut summary = Summary::default();
     for _ in 0..MAX_STARTS {
         // Made after its turn came: what was brought meanwhile may be used. And made anew after each start,
         // since its plugins belong to one session.
         let get = Arc::new(Get::new(service, &request)?);
-        let result = get.run(&request, &events, &mut summary).await;
+        let result = {
+            let running = get.run(&request, &events, &mut summary);
+            tokio::select! { result = running => result, never = waiting::tell(&get, &events) => match never {} }
+        };
         summary.search = get.plugins.adaptive.as_ref().map(|adaptive| searched(&adaptive.account()));
         match result {
             Err(Failure::StartedOver) => tokio::time::sleep(PROGRESS_EVERY).await,
@@ -79,6 +87,7 @@ pub async fn get(
             Ok(()) => {
                 summary.seconds = Seconds::from_duration(start.elapsed());
                 summary.encrypted = get.plugins.root.is_encrypted();
+                get.finish(summary.failed == 0).await;
                 return Ok(summary);
             }
         }
@@ -95,7 +104,9 @@ pub async fn get_stream(
     mut output: impl std::io::Write + Send + 'static,
 ) -> Result<Summary, ApiError> {
     let start = Instant::now();
-    let opened = content::open(service, request).await?;
+    let get = Arc::new(Get::new(service, &content::as_get(request))?);
+    let opening = content::open_whole(Arc::clone(&get));
+    let opened = tokio::select! { opened = opening => opened?, never = waiting::tell(&get, &events) => match never {} };
     let (mut oid, size, arrival) = (opened.oid, opened.size.unwrap_or(u64::MAX), opened.arrival());
     let encrypted = opened.encrypted;
     let progress = arrival.as_ref().map(|arrival| arrival.progress());
@@ -112,11 +123,15 @@ pub async fn get_stream(
     });
     let telling = async {
         match &progress {
-            Some(progress) => tell(progress.clone(), events).await,
+            Some(progress) => tell(progress.clone(), events.clone()).await,
             None => std::future::pending().await,
         }
     };
-    let copied = tokio::select! { copied = copying => copied, never = telling => match never {} };
+    let copied = tokio::select! {
+        copied = copying => copied,
+        never = telling => match never {},
+        never = waiting::tell(&get, &events) => match never {},
+    };
     let copied = copied.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
     let bytes = copied.map_err(|error| match error.downcast::<ApiError>() {
         Ok(error) => error,
@@ -163,9 +178,7 @@ impl Get {
     pub(crate) fn new(service: &Arc<Service>, request: &GetRequest) -> Result<Self, ApiError> {
         let text = request.ticket.trim();
         let ticket = match text.starts_with("tow:") {
-            true => Some(text.parse::<Ticket>().map_err(|error| {
-                ApiError::new(ErrorKind::Usage, format!("this is not a ticket: {error}"))
-            })?),
+            true => Some(service::parse_ticket(text)?),
             false => None,
         };
         let oid = ticket.as_ref().map_or_else(|| service::parse_name(text), |ticket| Ok(ticket.oid))?;
@@ -209,6 +222,7 @@ impl Get {
             context,
             config,
             oid,
+            heard: Heard::default(),
             _hints: sender,
         })
     }
@@ -278,7 +292,8 @@ impl Get {
         events: &mpsc::Sender<Event>,
         summary: &mut Summary,
     ) -> Result<(), Failure> {
-        let (about, layout) = self.describe(true).await?;
+        let described = self.describe(true).await;
+        let (about, layout) = described.map_err(|error| what_changed(error, "what the ticket names"))?;
         let destination = self.destination(request, &about)?;
         self.service.check_writable(&destination)?;
         summary.output.clone_from(&destination);
@@ -305,17 +320,25 @@ impl Get {
     pub(crate) async fn describe(&self, eager: bool) -> Result<(About, Option<Layout>), ApiError> {
         let (patience, start) = (self.config.ledger.patience, Instant::now());
         loop {
-            let outcome = match self.ask_any(&self.plugins.remote, eager).await {
-                Ok(described) => return Ok(described),
+            // Whoever accepts a connection and says nothing is not waited for any longer, either.
+            let asking = self.ask_any(&self.plugins.remote, eager);
+            let asked = tokio::time::timeout(patience.saturating_sub(start.elapsed()), asking).await;
+            let outcome = match asked.unwrap_or(Err(Outcome::RetryLater(Duration::ZERO))) {
+                Ok(described) => {
+                    self.heard.note();
+                    return Ok(described);
+                }
                 Err(outcome) => outcome,
             };
             if let Ok(described) = self.ask_any(&self.plugins.local, false).await {
+                self.heard.note();
                 return Ok(described);
             }
             match outcome {
                 Outcome::RetryLater(delay) if start.elapsed() < patience => tokio::time::sleep(delay).await,
                 Outcome::RetryLater(_) => {
-                    let (waited, trouble) = (start.elapsed(), self.plugins.root.trouble());
+                    let trouble = self.plugins.root.trouble().or_else(|| waiting::unheard(self));
+                    let waited = start.elapsed();
                     return Err(errors::fetch(&FetchError::Stalled { waited, trouble }));
                 }
                 outcome => return Err(errors::fetch(&FetchError::Ended(outcome))),
@@ -380,13 +403,33 @@ impl Get {
             tokio::select! { fetched = fetching => fetched, never = telling => match never {} }
         };
         summarize(&session.progress().snapshot(), summary);
-        let fetched = fetched.map_err(|error| match target.failure() {
+        let failure = target.failure();
+        if let Some(FileError::Exists { .. }) = failure
+            && let Ok(Some((oid, size))) = self.is_there(destination).await
+        {
+            // Another get of the same object was faster.
+            target.discard();
+            (summary.oid, summary.bytes, summary.entries) = (oid.to_string(), size, 1);
+            return Ok(());
+        }
+        let fetched = fetched.map_err(|error| match failure {
             Some(file) => Failure::Error(errors::file(&file)),
-            None => Failure::from(error),
+            None => match Failure::from(error) {
+                Failure::Error(error) => Failure::Error(what_changed(error, &display_name(&about.name))),
+                started_over => started_over,
+            },
         })?;
         self.note_sent(&fetched.oid);
         (summary.oid, summary.bytes, summary.entries) = (fetched.oid.to_string(), fetched.size, 1);
         Ok(())
+    }
+
+    /// Tells the sender that no more is needed of it.
+    pub(crate) async fn finish(&self, has_all: bool) {
+        let how = if has_all { HAS_ALL } else { HAS_THE_REST };
+        for plugin in &self.plugins.remote {
+            plugin.finish(how).await;
+        }
     }
 
     /// What came from this sender may stand in for the network when it sends it again.
@@ -528,6 +571,14 @@ fn group(destination: &Path, about: &About, layout: Option<&Layout>) -> Group {
         modified: about.modified,
         destination: parent.zip(name).map(|(parent, name)| parent.join(name)),
         ..Group::default()
+    }
+}
+
+/// Of a file that changed at its source, which one that is.
+fn what_changed(error: ApiError, name: &str) -> ApiError {
+    match error.message.strip_prefix("it was changed") {
+        Some(rest) if !name.is_empty() => ApiError { message: format!("{name} was changed{rest}"), ..error },
+        _ => error,
     }
 }
 

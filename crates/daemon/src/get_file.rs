@@ -28,6 +28,8 @@ pub struct FileTarget {
     record: Record,
     store: std::sync::Arc<DiskStore>,
     file: Mutex<Option<SingleFile>>,
+    /// The temporary's name, once there is one.
+    temp: Mutex<Option<String>>,
     partial: PartialFile,
     about: Mutex<About>,
 }
@@ -40,6 +42,7 @@ impl FileTarget {
             record,
             store,
             file: Mutex::default(),
+            temp: Mutex::default(),
             partial: PartialFile::default(),
             about: Mutex::default(),
         }
@@ -48,6 +51,15 @@ impl FileTarget {
     /// The error behind a failed write, with its path.
     pub fn failure(&self) -> Option<FileError> {
         self.partial.take_failure()
+    }
+
+    /// What was brought is of no use, as another get brought the same: nothing of it stays.
+    pub fn discard(&self) {
+        let Some(temp) = lock(&self.temp).take() else { return };
+        if let Err(error) = std::fs::remove_file(self.path.with_file_name(&temp)) {
+            tracing::warn!(%error, "a temporary could not be removed");
+        }
+        self.record.remove();
     }
 
     /// Notes what the source says of the object.
@@ -103,6 +115,7 @@ impl Target for FileTarget {
             return Ok(());
         }
         let (file, existing) = self.partial.note(self.open(size))?;
+        *lock(&self.temp) = Some(file.temp_name().to_owned());
         self.partial.begin(file.body(), existing);
         *lock(&self.file) = Some(file);
         Ok(())

@@ -5,6 +5,19 @@
 
 use std::path::{Path, PathBuf};
 
+use thiserror::Error;
+
+/// Why there is no place for a service.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NoHome {
+    /// Neither `TOW_HOME` nor `HOME` is set.
+    #[error("there is no home folder")]
+    Unset,
+    /// `TOW_HOME` says nothing without the directory that a command happens to be in.
+    #[error("TOW_HOME is '{}', which is no absolute path", .0.display())]
+    Relative(PathBuf),
+}
+
 /// The folders of one user's service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Home {
@@ -28,12 +41,18 @@ impl Home {
         }
     }
 
-    /// Finds the folders; `None` if neither `TOW_HOME` nor `HOME` is set.
-    pub fn find(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<Self> {
-        let absolute = |name: &str| variable(name).filter(|path| path.is_absolute());
-        if let Some(root) = absolute("TOW_HOME") {
-            return Some(Self::under(&root));
+    /// Finds the folders. XDG demands that its variables are ignored if they are no absolute paths; a
+    /// `TOW_HOME` that is none is an error, as two that were meant to be apart would be one.
+    pub fn find(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<Self, NoHome> {
+        match variable("TOW_HOME").filter(|root| !root.as_os_str().is_empty()) {
+            Some(root) if root.is_absolute() => Ok(Self::under(&root)),
+            Some(root) => Err(NoHome::Relative(root)),
+            None => Self::of_xdg(variable).ok_or(NoHome::Unset),
         }
+    }
+
+    fn of_xdg(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<Self> {
+        let absolute = |name: &str| variable(name).filter(|path| path.is_absolute());
         let home = absolute("HOME");
         let base = |name: &str, below: &str| {
             let base = absolute(name).or_else(|| home.as_ref().map(|home| home.join(below)));
@@ -96,7 +115,7 @@ impl Home {
 mod tests {
     use super::*;
 
-    fn find(variables: &[(&str, &str)]) -> Option<Home> {
+    fn find(variables: &[(&str, &str)]) -> Result<Home, NoHome> {
         Home::find(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
     }
 
@@ -113,8 +132,13 @@ mod tests {
 
     #[test]
     fn relative_paths_are_ignored_as_xdg_demands() {
-        let home = find(&[("HOME", "/h"), ("XDG_STATE_HOME", "s"), ("TOW_HOME", "t")]).unwrap();
+        let home = find(&[("HOME", "/h"), ("XDG_STATE_HOME", "s"), ("TOW_HOME", "")]).unwrap();
         assert_eq!(home.state(), Path::new("/h/.local/state/towpath"));
-        assert_eq!(find(&[("XDG_STATE_HOME", "/s")]), None);
+        assert_eq!(find(&[("XDG_STATE_HOME", "/s")]), Err(NoHome::Unset));
+    }
+
+    #[test]
+    fn two_homes_that_were_meant_to_be_apart_are_not_one() {
+        assert_eq!(find(&[("HOME", "/h"), ("TOW_HOME", "t")]), Err(NoHome::Relative("t".into())));
     }
 }

@@ -30,6 +30,7 @@
 //! | [`copy`] | `tow cp` and `tow sync` |
 //! | `resume` | what an interrupted transfer left, and where |
 //! | [`config`] | how it runs: a file, its fields, and what holds now |
+//! | [`fetches`] | who fetches what from this service |
 //! | [`listen`], `doors` | connections from peers, within limits |
 //! | [`confinement`] | what the kernel still lets this process do |
 //! | `admission` | which transfers may begin |
@@ -37,6 +38,7 @@
 //! | `ending` | how long a service that is asked to end waits |
 //! | [`server`] | the local API over a Unix socket |
 //! | `lock` | mutexes that outlive a panic of their holder |
+//! | `waiting` | what keeps a get from its sender, and how long it is tried |
 //! | `errors` | what went wrong, with the next step |
 //! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 //!
@@ -54,6 +56,7 @@ pub mod copy;
 pub mod doors;
 mod ending;
 mod errors;
+pub mod fetches;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod get;
@@ -80,6 +83,7 @@ pub mod shares;
 mod spool;
 mod transfers;
 mod tree_put;
+mod waiting;
 
 pub use home::Home;
 pub use service::{Options, Service};

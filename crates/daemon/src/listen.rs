@@ -12,6 +12,7 @@ use towpath_link::{Connection, Identity};
 use towpath_plugins::direct::{Peer, PeerConfig, Service};
 
 use crate::doors::{Doors, Full, Knock, Place};
+use crate::fetches::Fetches;
 use crate::shares::Shares;
 
 /// After a failed accept (out of descriptors, say).
@@ -78,6 +79,8 @@ pub struct Serving {
     pub config: Box<dyn Fn() -> PeerConfig + Send + Sync>,
     /// Lets them in.
     pub doors: Arc<Doors>,
+    /// Told what they fetch.
+    pub fetches: Arc<Fetches>,
     /// How long they may be there without showing a right to anything.
     pub patience: Duration,
 }
@@ -200,13 +203,14 @@ async fn shake(pending: Pending, knock: &Knock) -> Option<Connection> {
 }
 
 async fn serve(pending: Pending, serving: Arc<Serving>, knock: Knock, token: CancellationToken) {
+    let address = pending.address().ip();
     let Some(connection) = shake(pending, &knock).await else { return };
     let (config, node) = ((serving.config)(), connection.peer);
     match knock.enter(node, serving.service.knows(&node)) {
         Ok(place) => {
             let peer = Peer::start(connection, config, Some(Arc::clone(&serving.service)));
             tokio::select! {
-                () = peer.closed() => {}
+                () = serving.fetches.attend(&peer, address) => {}
                 () = token.cancelled() => peer.close("the service is ending"),
                 why = overstayed(&place, &peer, serving.patience) => peer.close(why),
             }

@@ -243,7 +243,7 @@ pub(crate) async fn commit(service: &Arc<Service>, live: &Oid) -> Result<PutRepl
     });
     let reply = storing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
     let bytes = reply.size.unwrap_or(0);
-    put.transfer.tell(&Event::Summary(Summary { oid: reply.oid.clone(), bytes, ..Summary::default() }));
+    put.transfer.tell(&Event::Summary(Summary { oid: reply.oid.clone(), bytes, ..Summary::here() }));
     Ok(reply)
 }
 
@@ -306,6 +306,13 @@ pub(crate) fn end_session(service: &Service, session: &[u8; 16]) {
         puts.iter().filter(|(_, entry)| entry.put.holder == held).map(|(live, _)| *live).collect();
     drop(puts);
     left.iter().for_each(|live| give_up(service, live));
+}
+
+/// Gives up all that are open, since the service ends; whether there were any.
+pub(crate) fn end_all(service: &Service) -> bool {
+    let left: Vec<Oid> = lock(&service.open_puts.0).keys().copied().collect();
+    left.iter().for_each(|live| give_up(service, live));
+    !left.is_empty()
 }
 
 fn give_up(service: &Service, live: &Oid) {

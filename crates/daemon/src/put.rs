@@ -58,6 +58,8 @@ struct Plan {
     is_read: bool,
     /// What the application said of its chunks.
     boundaries: Boundaries,
+    /// What of a tree was left out, and why, if it is read already.
+    left_out: Vec<(String, String)>,
 }
 
 /// Serves a path from now on.
@@ -65,6 +67,7 @@ pub async fn share(service: &Arc<Service>, path: &Path) -> Result<Shared, ApiErr
     let known = service.shares.find(&absolute(path)?);
     let plan = plan(service, path, known, Boundaries::default()).await?;
     service.grants.share(plan.share.oid, plan.share.secret);
+    service.fetches.name(plan.share.oid, &plan.about.name);
     if let Err(error) = service.shares.keep(&plan.path, &plan.share) {
         tracing::warn!(%error, "the ticket can't be kept for next time");
     }
@@ -96,6 +99,7 @@ async fn put_cut(
         // one of its own neither takes away the other's.
         plan.share = Share { oid: Oid::Live(random()?), secret: Secret(random()?) };
         plan.is_read = false;
+        plan.left_out.clear();
     }
     let lease = Lease {
         oid: plan.share.oid,
@@ -154,42 +158,85 @@ pub(crate) async fn put_named(
     let admitted = service.admission.begin_in_place()?;
     let shared = put_cut(service, path, holder, boundaries).await?;
     let reply = shared.reply.clone();
-    tokio::spawn(attend(Arc::clone(service), shared, admitted));
+    tokio::spawn(attend(Arc::clone(service), shared, admitted, None));
     Ok(reply)
 }
 
+/// The same for an application that wants to know what becomes of it: `events` has the ticket at once,
+/// then what is left out. It goes on if the application does not wait for its end.
+pub(crate) async fn put_to_end(
+    service: &Arc<Service>,
+    path: &Path,
+    holder: Holder,
+    boundaries: Boundaries,
+    events: mpsc::Sender<Event>,
+) -> Result<Summary, ApiError> {
+    let admitted = service.admission.begin_in_place()?;
+    let shared = put_cut(service, path, holder, boundaries).await?;
+    let _ = events.send(Event::Ticket(shared.reply.clone())).await;
+    let attending = tokio::spawn(attend(Arc::clone(service), shared, admitted, Some(events)));
+    attending.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
+}
+
 /// Tells of a put until all of it has been read.
-async fn attend(service: Arc<Service>, mut shared: Shared, admitted: Admitted) {
+async fn attend(
+    service: Arc<Service>,
+    mut shared: Shared,
+    admitted: Admitted,
+    events: Option<mpsc::Sender<Event>>,
+) -> Result<Summary, ApiError> {
     let transfer = service.transfers.begin_put(shared.reply.oid.clone());
+    let mut told = Told { transfer, events, failed: 0 };
     let mut tick = tokio::time::interval(PROGRESS_EVERY);
     let ended = loop {
         tokio::select! {
             biased;
-            Some(failure) = shared.failures.recv() => tell_failure(&transfer, failure),
+            Some(failure) = shared.failures.recv() => told.failure(failure).await,
             ended = &mut shared.reading => break ended,
             _ = tick.tick() => {
                 let done = shared.read_so_far(&service);
                 let expected = shared.reply.size.unwrap_or(done);
-                transfer.tell(&Event::Transfer(Progress { done, expected, ..Progress::default() }));
+                told.tell(Event::Transfer(Progress { done, expected, ..Progress::default() })).await;
             }
         }
     };
     while let Ok(failure) = shared.failures.try_recv() {
-        tell_failure(&transfer, failure);
+        told.failure(failure).await;
     }
     let ended = ended.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string())).flatten();
-    match ended {
-        Ok(PutReply { oid, size, .. }) => {
-            admitted.done();
-            let bytes = size.unwrap_or(0);
-            transfer.tell(&Event::Summary(Summary { oid, bytes, ..Summary::default() }));
-        }
-        Err(error) => transfer.tell(&Event::Failed(error)),
-    }
+    let ended = ended.map(|PutReply { oid, size, .. }| {
+        admitted.done();
+        Summary { oid, bytes: size.unwrap_or(0), failed: told.failed, ..Summary::here() }
+    });
+    told.transfer.tell(&match &ended {
+        Ok(summary) => Event::Summary(summary.clone()),
+        Err(error) => Event::Failed(error.clone()),
+    });
+    ended
 }
 
-fn tell_failure(transfer: &Transfer, (path, error): (String, String)) {
-    transfer.tell(&Event::FileFailed { path, error });
+/// Whoever hears what becomes of a put.
+struct Told {
+    transfer: Transfer,
+    /// To whoever put it, until it goes away.
+    events: Option<mpsc::Sender<Event>>,
+    failed: u64,
+}
+
+impl Told {
+    async fn failure(&mut self, (path, error): (String, String)) {
+        self.failed += 1;
+        self.tell(Event::FileFailed { path, error }).await;
+    }
+
+    async fn tell(&mut self, event: Event) {
+        self.transfer.tell(&event);
+        if let Some(events) = &self.events
+            && events.send(event).await.is_err()
+        {
+            self.events = None;
+        }
+    }
 }
 
 impl Shared {
@@ -231,6 +278,9 @@ fn start(service: &Arc<Service>, plan: Plan) -> Result<Shared, ApiError> {
         size: (plan.about.kind == ObjectKind::Blob).then_some(plan.size),
     };
     let (report, failures) = Report::new();
+    for (path, why) in plan.left_out.iter().cloned() {
+        report.left_out(path, why);
+    }
     let (service, mut end, read_so_far) = (Arc::clone(service), reply.clone(), Arc::clone(&report.read));
     let reading = tokio::task::spawn_blocking(move || {
         if !plan.is_read {
@@ -326,16 +376,16 @@ fn plan_blocking(
     if let (Some(share), Some(None)) = (&known, bound)
         && share.oid.is_live()
     {
-        let share = Share { oid: share.oid, secret: share.secret };
-        return Ok(Plan { path, about, size, share, is_read: false, boundaries });
+        let (share, left_out) = (Share { oid: share.oid, secret: share.secret }, Vec::new());
+        return Ok(Plan { path, about, size, share, is_read: false, boundaries, left_out });
     }
     let content = bound.flatten();
     if metadata.is_dir() {
         return plan_tree(service, path, about, known, content);
     }
     if size > HASH_FIRST && content.is_none() && !is_known(service, &path) {
-        let share = Share { oid: Oid::Live(random()?), secret };
-        return Ok(Plan { path, about, size, share, is_read: false, boundaries });
+        let (share, left_out) = (Share { oid: Oid::Live(random()?), secret }, Vec::new());
+        return Ok(Plan { path, about, size, share, is_read: false, boundaries, left_out });
     }
     let (oid, size) = service.store.put_file(&path, None, &about).map_err(|error| errors::store(&error))?;
     cut(service, &oid, &boundaries);
@@ -343,7 +393,7 @@ fn plan_blocking(
         (Some(share), Some(content)) if content == oid => share,
         _ => Share { oid, secret },
     };
-    Ok(Plan { path, about, size, share, is_read: true, boundaries })
+    Ok(Plan { path, about, size, share, is_read: true, boundaries, left_out: Vec::new() })
 }
 
 /// A tree that was read before is read again (its unchanged files are not), to see whether it is
@@ -358,17 +408,15 @@ fn plan_tree(
     let fresh = Oid::Live(random()?);
     let Some((known, content)) = known.zip(content) else {
         let share = Share { oid: fresh, secret: Secret(random()?) };
-        let (size, boundaries) = (0, Boundaries::default());
-        return Ok(Plan { path, about, size, share, is_read: false, boundaries });
+        let (size, boundaries, left_out) = (0, Boundaries::default(), Vec::new());
+        return Ok(Plan { path, about, size, share, is_read: false, boundaries, left_out });
     };
     let (report, mut failures) = Report::new();
     let totals = put_tree::put(&service.store, service.processors(), &path, &fresh, &about, &report)?;
-    while let Ok((path, why)) = failures.try_recv() {
-        tracing::warn!(path, why, "left out");
-    }
+    let left_out = std::iter::from_fn(|| failures.try_recv().ok()).collect();
     let oid = if totals.descriptor == content { known.oid } else { fresh };
     let (share, boundaries) = (Share { oid, secret: known.secret }, Boundaries::default());
-    Ok(Plan { path, about, size: totals.bytes, share, is_read: true, boundaries })
+    Ok(Plan { path, about, size: totals.bytes, share, is_read: true, boundaries, left_out })
 }
 
 /// Whether the index knows the file as it is now, so that it need not be read.

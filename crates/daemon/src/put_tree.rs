@@ -5,6 +5,9 @@
 //! their stamp are not opened; the others are hashed in parallel; then the descriptor grows in
 //! the scan's order. Small files are read in any case, as the descriptor holds their bytes. Memory
 //! is bounded by a batch.
+//!
+//! What is left out is named to whoever puts the tree, and has an entry in the descriptor without
+//! content, so that receivers name it too.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +18,7 @@ use rayon::prelude::*;
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
-use towpath_content::tree::{Encoder, Event, Kind, MAX_EXTENTS, MAX_INLINE};
+use towpath_content::tree::{Encoder, Entry, Event, Kind, LEFT_OUT, MAX_EXTENTS, MAX_INLINE, Metadata};
 use towpath_files::{Found, ScanError, ScanOptions, Scanned, ScannedFile, data_extents, display_name, scan};
 use towpath_plugins::processor::Processors;
 use towpath_store::FileRecord;
@@ -55,7 +58,8 @@ impl Report {
         (Self { failures, read: Arc::default() }, inbox)
     }
 
-    fn left_out(&self, path: String, why: String) {
+    /// Tells of a path that was left out.
+    pub(crate) fn left_out(&self, path: String, why: String) {
         // Whoever put it may not want to know.
         let _ = self.failures.send((path, why));
     }
@@ -97,6 +101,8 @@ fn describe(
         dirs: 0,
         bytes: 0,
         open: Vec::new(),
+        last: None,
+        is_closed: false,
     };
     let scanned = scan(root, &ScanOptions::default(), &mut |step| builder.step(step));
     scanned.map_err(|error| match error {
@@ -119,6 +125,10 @@ struct Builder<'a> {
     bytes: u64,
     /// The names of the directories that the scan is in, from the root on.
     open: Vec<Vec<u8>>,
+    /// The last entry of the innermost of them.
+    last: Option<Vec<u8>>,
+    /// That directory is an entry without content.
+    is_closed: bool,
 }
 
 /// A step of the scan, and for a file what became of it.
@@ -143,33 +153,71 @@ enum Hash {
 
 impl Builder<'_> {
     fn step(&mut self, step: Scanned) -> Result<(), ApiError> {
+        // A directory that could not be read is one step, and that it could not is the next.
+        let is_full = self.batch.len() >= BATCH || self.dirs >= BATCH_DIRS;
+        if is_full && !matches!(step, Scanned::Failed(_)) {
+            self.flush()?;
+        }
         match step {
             Scanned::Enter(found) => {
                 self.dirs += 1;
                 self.open.push(found.entry.name.clone());
+                self.last = None;
                 self.push(Event::Enter(found.entry), None);
             }
             Scanned::Leaf(found) => self.leaf(found),
             Scanned::Leave => {
-                self.open.pop();
-                self.push(Event::Leave, None);
+                self.last = self.open.pop();
+                if !std::mem::take(&mut self.is_closed) {
+                    self.push(Event::Leave, None);
+                }
             }
-            Scanned::Failed(error) => self.report(error.path(), error.to_string()),
+            Scanned::Failed(error) => {
+                self.report(error.path(), error.to_string());
+                self.failed(error.path());
+            }
         }
-        if self.batch.len() >= BATCH || self.dirs >= BATCH_DIRS { self.flush() } else { Ok(()) }
+        Ok(())
     }
 
     fn leaf(&mut self, found: Found) {
-        match found.entry.kind {
-            Kind::File { .. } | Kind::Symlink { .. } => {
-                self.push(Event::Leaf(found.entry), found.file.map(|file| *file))
+        if let Some(what) = special(&found.entry.kind) {
+            let path = self.open.iter().skip(1).chain([&found.entry.name]).map(Vec::as_slice);
+            let path = path.collect::<Vec<_>>().join(&b'/');
+            self.report.left_out(display_name(&path), not_carried(what));
+        }
+        self.last = Some(found.entry.name.clone());
+        self.push(Event::Leaf(found.entry), found.file.map(|file| *file));
+    }
+
+    /// What the scan could not look at has an entry, too.
+    fn failed(&mut self, path: &Path) {
+        let Ok(path) = path.strip_prefix(self.root) else { return };
+        let here = self.open.iter().skip(1).map(Vec::as_slice).collect::<Vec<_>>().join(&b'/');
+        if path.as_os_str().as_bytes() == here {
+            return self.closed();
+        }
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return };
+        let name = name.as_bytes().to_vec();
+        if above.as_os_str().as_bytes() != here || self.last.as_ref().is_some_and(|last| *last >= name) {
+            return;
+        }
+        self.last = Some(name.clone());
+        let (kind, metadata) = (Kind::Directory, Metadata::default());
+        self.push(Event::Leaf(left_out(Entry { name, kind, metadata, hard_link: None })), None);
+    }
+
+    /// The innermost directory could not be read: it is one entry.
+    fn closed(&mut self) {
+        if self.open.len() < 2 {
+            return;
+        }
+        match self.batch.pop() {
+            Some(Step { event: Event::Enter(entry), .. }) => {
+                self.is_closed = true;
+                self.push(Event::Leaf(left_out(entry)), None);
             }
-            Kind::Directory => {}
-            Kind::Fifo | Kind::Socket | Kind::CharDevice { .. } | Kind::BlockDevice { .. } => {
-                let path = self.open.iter().skip(1).chain([&found.entry.name]).map(Vec::as_slice);
-                let path = path.collect::<Vec<_>>().join(&b'/');
-                self.report.left_out(display_name(&path), "special files are left out".into());
-            }
+            other => self.batch.extend(other),
         }
     }
 
@@ -221,7 +269,7 @@ impl Builder<'_> {
                 if let Some(file) = &file {
                     self.report(file.path(), why);
                 }
-                return Ok(());
+                return self.without_content(event);
             }
             Hash::Known(oid) => Some(oid),
             Hash::New(record) => {
@@ -239,7 +287,7 @@ impl Builder<'_> {
         if let Event::Leaf(entry) = &mut event
             && let Kind::File { size, oid, extents } = &mut entry.kind
         {
-            *oid = name;
+            *oid = name.or(*oid);
             self.bytes += *size;
             self.report.read.store(self.bytes, Ordering::Relaxed);
             *extents = file
@@ -254,10 +302,21 @@ impl Builder<'_> {
             let path = file.path().strip_prefix(self.root).unwrap_or_else(|_| file.path());
             if let Err(outcome) = passes(self.processors, &oid, path.as_os_str().as_bytes(), &content) {
                 self.report(file.path(), FetchError::Ended(outcome).to_string());
-                return Ok(());
+                return self.without_content(event);
             }
         }
-        self.encoder.push_with(&event, &content).map_err(|error| {
+        self.encode(&event, &content)
+    }
+
+    fn without_content(&mut self, event: Event) -> Result<(), ApiError> {
+        match event {
+            Event::Leaf(entry) => self.encode(&Event::Leaf(left_out(entry)), &[]),
+            _ => Ok(()),
+        }
+    }
+
+    fn encode(&mut self, event: &Event, content: &[u8]) -> Result<(), ApiError> {
+        self.encoder.push_with(event, content).map_err(|error| {
             ApiError::new(ErrorKind::Failed, format!("{} can't be described: {error}", self.root.display()))
         })
     }
@@ -284,6 +343,26 @@ impl Step {
             (Err(why), _) => self.hashed = Hash::Failed(why),
         }
     }
+}
+
+/// What a ticket does not carry, in words.
+pub(crate) const fn special(kind: &Kind) -> Option<&'static str> {
+    match kind {
+        Kind::File { .. } | Kind::Directory | Kind::Symlink { .. } => None,
+        Kind::Fifo => Some("a FIFO"),
+        Kind::Socket => Some("a socket"),
+        Kind::CharDevice { .. } | Kind::BlockDevice { .. } => Some("a device"),
+    }
+}
+
+/// Why one of these is left out.
+pub(crate) fn not_carried(what: &str) -> String {
+    format!("{what} is left out, as tickets carry none")
+}
+
+/// The same entry as a file whose content nobody has.
+fn left_out(entry: Entry) -> Entry {
+    Entry { kind: Kind::File { size: 0, oid: Some(LEFT_OUT), extents: None }, ..entry }
 }
 
 fn hash_file(file: &ScannedFile) -> Result<(FileRecord, Vec<u8>), String> {

@@ -33,6 +33,7 @@ use crate::config::{Config, Live};
 use crate::confinement::Writable;
 use crate::doors::Doors;
 use crate::ending::{self, Ending, UnderWay};
+use crate::fetches::Fetches;
 use crate::grants::Grants;
 use crate::home::Home;
 use crate::listen::{self, Listening, Serving};
@@ -46,6 +47,12 @@ use crate::{content, errors, get, open_puts, put, sessions};
 
 /// How often the cache is compared with its limits.
 const TRIM_EVERY: Duration = Duration::from_secs(10);
+
+/// How long peers have to hear the last word: an interrupted command ends within a second.
+const LEAVE: Duration = Duration::from_millis(600);
+
+/// Characters of a word that are shown to whoever gave it.
+const SHOWN: usize = 80;
 
 /// How a service is started.
 #[derive(Debug, Clone, Default)]
@@ -83,6 +90,7 @@ pub struct Service {
     trimmed: Mutex<Option<Instant>>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) doors: Arc<Doors>,
+    pub(crate) fetches: Arc<Fetches>,
     pub(crate) admission: Admission,
     config: Live,
     writable: Option<Arc<Writable>>,
@@ -114,6 +122,7 @@ impl Service {
         if !ended.is_empty() {
             tracing::info!(leases = ended.len(), "ended leases of applications that died with their daemon");
         }
+        let watched = Arc::clone(&store) as Arc<dyn Store>;
         let (open_puts, transfers) = (OpenPuts::default(), Transfers::default());
         let bodies = Arc::new(Bodies::new(config.clone()));
         Ok(Arc::new(Self {
@@ -125,6 +134,7 @@ impl Service {
             precedence: Arc::default(),
             processors,
             doors: Arc::new(Doors::new(config.clone())),
+            fetches: Arc::new(Fetches::new(watched)),
             admission: Admission::new(config.clone(), Arc::clone(&metrics)),
             metrics,
             config,
@@ -201,6 +211,7 @@ impl Service {
             service: Arc::clone(&self.peers),
             config: Box::new(config),
             doors: Arc::clone(&self.doors),
+            fetches: Arc::clone(&self.fetches),
             patience: listen::PATIENCE,
         };
         let start = async || Listening::start(sockets.await?, serving);
@@ -245,6 +256,11 @@ impl Service {
         &self.doors
     }
 
+    /// Tells from now on who fetches what from this service: `fetch` events. One watches at a time.
+    pub fn watch_fetches(&self) -> mpsc::UnboundedReceiver<Event> {
+        self.fetches.watch()
+    }
+
     /// What was counted so far.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
@@ -265,6 +281,21 @@ impl Service {
         };
         let mut ending = Ending::new(Instant::now(), grace, under_way().sent);
         while !ending.is_over(Instant::now(), under_way()) {
+            tokio::time::sleep(ending::LOOK_EVERY).await;
+        }
+        if open_puts::end_all(self) {
+            self.take_leave().await;
+        }
+    }
+
+    /// Lets nobody in any more, and waits a moment for peers to hear what is to be said to them, as that
+    /// a producer gave up: those who have nothing else to fetch leave.
+    pub async fn take_leave(&self) {
+        if let Some(listening) = self.listening.get() {
+            listening.close();
+        }
+        let start = Instant::now();
+        while self.doors.connections() > 0 && start.elapsed() < LEAVE {
             tokio::time::sleep(ending::LOOK_EVERY).await;
         }
     }
@@ -344,7 +375,7 @@ impl Service {
             objects: collected.evicted.objects,
             bytes: collected.evicted.bytes + collected.bytes,
             entries: collected.files + collected.evicted.files + collected.values,
-            leftovers: collected.objects + collected.chunks + collected.temporaries,
+            leftovers: collected.objects + collected.chunks + collected.recipes + collected.temporaries,
             leases: collected.leases,
         })
     }
@@ -362,10 +393,14 @@ impl Service {
         put::share(self, path).await
     }
 
-    /// Puts a path and returns when all of it has been read.
-    pub async fn put_and_wait(self: &Arc<Self>, path: &Path) -> Result<PutReply, ApiError> {
-        let reading = put::put(self, path, Holder::Pinned).await?.reading;
-        reading.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
+    /// Puts a path and returns when all of it has been read, with the paths that were left out and why.
+    pub async fn put_and_wait(
+        self: &Arc<Self>,
+        path: &Path,
+    ) -> Result<(PutReply, Vec<(String, String)>), ApiError> {
+        let put::Shared { reading, mut failures, .. } = put::put(self, path, Holder::Pinned).await?;
+        let read = reading.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
+        Ok((read, std::iter::from_fn(|| failures.try_recv().ok()).collect()))
     }
 
     /// Goes on reading what was put and not completely read when the last daemon ended.
@@ -471,11 +506,34 @@ fn identity(home: &Home) -> Result<Identity, ApiError> {
 
 /// The OID that a ticket or an OID's text names.
 pub(crate) fn parse_name(name: &str) -> Result<Oid, ApiError> {
-    let parsed = match name.trim().starts_with("tow:") {
-        true => name.parse::<Ticket>().map(|ticket| ticket.oid),
-        false => name.trim().parse::<Oid>(),
+    let name = name.trim();
+    match name.starts_with("tow:") {
+        true => parse_ticket(name).map(|ticket| ticket.oid),
+        false => name.parse::<Oid>().map_err(|error| neither(name, &error)),
+    }
+}
+
+/// A ticket, or what is wrong with it.
+pub(crate) fn parse_ticket(text: &str) -> Result<Ticket, ApiError> {
+    text.parse::<Ticket>().map_err(|error| {
+        let what = error.to_string();
+        let message = match what.strip_prefix("ticket: ") {
+            Some(what) => format!("the ticket {what}"),
+            None => format!("the ticket can't be read: {what}"),
+        };
+        ApiError::new(ErrorKind::Usage, message)
+    })
+}
+
+/// What is neither a ticket nor an OID.
+fn neither(name: &str, error: &towpath_content::DecodeError) -> ApiError {
+    let shown: String = display_name(name.as_bytes()).chars().take(SHOWN).collect();
+    let message = match ["blake3:", "live:"].iter().any(|begin| name.starts_with(begin)) {
+        true => format!("'{shown}' is no OID: {error}"),
+        false if name.is_empty() => "there is no ticket".into(),
+        false => format!("'{shown}' is no ticket: a ticket begins with tow:"),
     };
-    parsed.map_err(|error| ApiError::new(ErrorKind::Usage, format!("not a ticket or an OID: {error}")))
+    ApiError::new(ErrorKind::Usage, message)
 }
 
 /// The API over a shared service.
@@ -527,6 +585,18 @@ impl Api for InProcess {
             let holder = self.0.sessions.holder(request.session.as_deref())?;
             let boundaries = Boundaries::new(&request.boundaries)?;
             put::put_named(&self.0, &request.path, holder, boundaries).await
+        })
+    }
+
+    fn put_to_end<'a>(
+        &'a self,
+        request: PutRequest,
+        events: mpsc::Sender<Event>,
+    ) -> BoxFuture<'a, Result<Summary, ApiError>> {
+        Box::pin(async move {
+            let holder = self.0.sessions.holder(request.session.as_deref())?;
+            let boundaries = Boundaries::new(&request.boundaries)?;
+            put::put_to_end(&self.0, &request.path, holder, boundaries, events).await
         })
     }
 

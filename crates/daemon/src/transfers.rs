@@ -79,6 +79,7 @@ async fn hand_on(mut events: broadcast::Receiver<TransferEvent>, listener: mpsc:
                 transfer: 0,
                 direction: String::new(),
                 oid: String::new(),
+                content: None,
                 event: Event::Missed { count },
             },
             Err(broadcast::error::RecvError::Closed) => return,
@@ -105,12 +106,15 @@ impl Transfer {
         if self.events.receiver_count() == 0 || matches!(event, Event::Ticket(_)) {
             return;
         }
-        let _ = self.events.send(TransferEvent {
-            transfer: self.number,
-            direction: self.direction.into(),
-            oid: self.oid.clone(),
-            event: event.clone(),
-        });
+        let mut event = event.clone();
+        // One object has no key twice.
+        let content = match &mut event {
+            Event::Summary(summary) => Some(std::mem::take(&mut summary.oid)),
+            _ => None,
+        };
+        let content = content.filter(|content| !content.is_empty());
+        let (direction, oid) = (self.direction.into(), self.oid.clone());
+        let _ = self.events.send(TransferEvent { transfer: self.number, direction, oid, content, event });
     }
 }
 

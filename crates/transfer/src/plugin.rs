@@ -220,6 +220,15 @@ pub trait TransferPlugin: Send + Sync {
         self.inner().is_some_and(|inner| inner.is_encrypted())
     }
 
+    /// Nothing more is needed of it: whoever gave is told `how` that ended, if that is possible. Others who
+    /// use the same way must not be disturbed.
+    fn finish<'a>(&'a self, how: &'a str) -> BoxFuture<'a, ()> {
+        match self.inner() {
+            Some(inner) => inner.finish(how),
+            None => Box::pin(std::future::ready(())),
+        }
+    }
+
     /// The session found wrong what `source` delivered. A plugin that has other sources turns to
     /// them.
     fn blame(&self, source: &str) {

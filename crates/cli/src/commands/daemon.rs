@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
+use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::AbortHandle;
 use towpath_api::{ApiError, ErrorKind};
@@ -17,7 +18,7 @@ use towpath_daemon::server::{Socket, serve};
 use towpath_daemon::service::prepare;
 use towpath_daemon::{Home, Options, Service, metrics};
 
-use super::{Context, is_confined, not_confined, parse_rate, run_to_end};
+use super::{Context, is_confined, not_confined, parse_address, parse_rate, run_to_end};
 use crate::interrupts::{Interrupts, is_ignored};
 use crate::log::LogFormat;
 use crate::notify::{READY, STOPPING, notify};
@@ -34,7 +35,7 @@ pub const PORT: &[u8] = b"daemon";
 pub struct Daemon {
     /// Address to listen on for peers; may be given again [default: all addresses, the port of last
     /// time]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     listen: Vec<SocketAddr>,
     /// Send at most this many bytes per second, as in 500K or 10M
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
@@ -45,7 +46,7 @@ pub struct Daemon {
     config: Option<PathBuf>,
     /// Say what is wrong with the configuration, or print all that would hold, and end
     #[arg(long)]
-    check_config: bool,
+    pub check_config: bool,
     /// How to write the log
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
@@ -59,6 +60,8 @@ impl Daemon {
             return Ok(ExitCode::SUCCESS);
         }
         context.log.set_level(config.general.log_level.name());
+        // It says a few lines for years.
+        context.output.hide_bar();
         let writable = confine(&context.home, &config)?.map(Arc::new);
         run_to_end(context, None, self.serve(context, config, writable))
     }
@@ -91,6 +94,14 @@ impl Daemon {
         service.open_doors();
         trim_cache(&service);
         let list = addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ");
+        if context.output.is_json() {
+            context.output.object(&Listening {
+                event: "listening",
+                node: service.node_id().to_string(),
+                listening: addresses.iter().map(SocketAddr::to_string).collect(),
+                socket: context.home.socket().display().to_string(),
+            });
+        }
         context.output.say(&format!("tow: node {} listens on {list}", service.node_id()));
         context.output.say(&format!("tow: local API at {}", context.home.socket().display()));
         notify(READY, &format!("Serving at {list}"));
@@ -104,10 +115,7 @@ impl Daemon {
 
     /// What the file says, and what the command line says instead.
     fn configuration(&self, context: &Context) -> Result<Config, ApiError> {
-        let wrong = |error: ConfigError| {
-            ApiError::new(ErrorKind::Usage, error.to_string())
-                .hint("docs/guide/configuration.md lists all fields; see 'tow daemon --check-config'")
-        };
+        let wrong = |error: ConfigError| ApiError::new(ErrorKind::Usage, error.to_string());
         let mut config = match &self.config {
             None => Config::load(context.home.config_file()).map_err(wrong)?.unwrap_or_default(),
             Some(file) => Config::load(file).map_err(wrong)?.ok_or_else(|| {
@@ -159,7 +167,6 @@ impl Daemon {
                 }
                 Err(error) => {
                     tracing::error!("the configuration stays as it was: {}", error.message);
-                    context.output.say(&format!("tow: the configuration stays as it was: {}", error.message));
                 }
             }
         }
@@ -171,6 +178,18 @@ fn hangups() -> Result<Option<Signal>, ApiError> {
     let kind = SignalKind::hangup();
     let listened = (!is_ignored(kind)).then(|| signal(kind)).transpose();
     listened.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))
+}
+
+/// What `--json` prints when others can be served.
+#[derive(Debug, Serialize)]
+struct Listening {
+    event: &'static str,
+    /// The service's public key.
+    node: String,
+    /// Addresses for peers.
+    listening: Vec<String>,
+    /// The local API's socket.
+    socket: String,
 }
 
 /// Has the kernel refuse this process what it does not need, before it has further threads. Returns

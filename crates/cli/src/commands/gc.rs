@@ -7,6 +7,7 @@ use indicatif::HumanBytes;
 use towpath_api::{ApiError, GcRequest};
 
 use super::Context;
+use crate::output::counted;
 
 /// Remove what nobody needs: cache over its limit, entries of files that are gone, what a crash left
 ///
@@ -24,11 +25,13 @@ impl Gc {
         if context.output.is_json() {
             context.output.object(&removed);
         } else {
-            let (objects, bytes, entries) = (removed.objects, HumanBytes(removed.bytes), removed.entries);
-            let left = removed.leftovers;
-            context.output.line(&format!(
-                "{bytes} removed: {objects} cached objects, {left} left-over files; {entries} entries forgotten"
-            ));
+            let objects = counted(removed.objects, "cached object", "cached objects");
+            let left = counted(removed.leftovers, "left-over file", "left-over files");
+            let entries = counted(removed.entries, "entry", "entries");
+            let bytes = HumanBytes(removed.bytes);
+            context
+                .output
+                .line(&format!("{bytes} removed: {objects}, {left}; {entries} of the index forgotten"));
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,6 +18,8 @@ use crate::copy_output::{Explained, explanation};
 
 /// The longest ticket read from standard input.
 const MAX_TICKET: u64 = 64 << 10;
+/// So long a wait needs no word.
+const SOON: Duration = Duration::from_secs(1);
 /// Bytes written to standard output at once.
 const PART: usize = 256 << 10;
 
@@ -158,7 +160,8 @@ async fn copy_out(
 ) -> Result<Summary, ApiError> {
     // The stream tells no more of it than what was required.
     let (start, encrypted) = (Instant::now(), request.require_encryption);
-    let mut content = daemon.content(request).await?;
+    let (seconds, opening) = (request.timeout, daemon.content(request));
+    let mut content = waited_for(opening, seconds, &events).await?;
     let failed = |kind, what, error: std::io::Error| ApiError::new(kind, format!("{what}: {error}"));
     let (mut bytes, mut out, mut part) = (0, tokio::io::stdout(), vec![0; PART]);
     loop {
@@ -190,9 +193,25 @@ async fn copy_out(
     })
 }
 
+/// The answer of a daemon, which tells of no events here. After a second it is said what takes so long.
+async fn waited_for<T>(work: impl Future<Output = T>, seconds: u64, events: &mpsc::Sender<Event>) -> T {
+    let mut work = std::pin::pin!(work);
+    tokio::select! {
+        done = &mut work => return done,
+        () = tokio::time::sleep(SOON) => {}
+    }
+    let what = "the sender, whom the daemon asks".into();
+    let seconds = seconds.checked_sub(SOON.as_secs());
+    let _ = events.send(Event::Waiting { what, seconds }).await;
+    work.await
+}
+
 fn read_ticket() -> Result<String, ApiError> {
     let mut text = String::new();
     let read = std::io::stdin().take(MAX_TICKET).read_to_string(&mut text);
     read.map_err(|error| ApiError::new(ErrorKind::Usage, format!("reading the ticket: {error}")))?;
-    Ok(text.trim().to_owned())
+    match text.trim() {
+        "" => Err(ApiError::new(ErrorKind::Usage, "no ticket came on standard input")),
+        ticket => Ok(ticket.to_owned()),
+    }
 }

@@ -12,7 +12,7 @@ use towpath_daemon::Options;
 use towpath_daemon::index_dir::{Cancel, Indexed, index};
 
 use super::Context;
-use crate::output::PARTLY;
+use crate::output::{PARTLY, counted};
 
 /// Events on their way to the screen.
 const EVENTS: usize = 256;
@@ -81,7 +81,8 @@ fn show(context: &Context, indexed: Indexed) {
     let Indexed { files, bytes, unchanged, read, failed, seconds } = indexed;
     let failed = if failed > 0 { format!("; {failed} failed") } else { String::new() };
     context.output.say(&format!(
-        "tow: {files} files of {} indexed, {unchanged} of them unchanged; {} read in {:.1} s{failed}",
+        "tow: {} of {} indexed, {unchanged} of them unchanged; {} read in {:.1} s{failed}",
+        counted(files, "file", "files"),
         HumanBytes(bytes),
         HumanBytes(read),
         seconds.as_f64(),

@@ -21,7 +21,8 @@ mod status;
 mod sync;
 mod sync_flags;
 
-use std::path::PathBuf;
+use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,8 +32,9 @@ use tokio::runtime::Runtime;
 use towpath_api::{Api, ApiError, Client, ErrorKind};
 use towpath_daemon::config::{Config, Switch, parse_bytes};
 use towpath_daemon::confinement::{self, ConfinementError};
+use towpath_daemon::home::{Home, NoHome};
 use towpath_daemon::service::InProcess;
-use towpath_daemon::{Home, Options, Service, copy};
+use towpath_daemon::{Options, Service, copy};
 
 use crate::activation::Inherited;
 use crate::interrupts::Signals;
@@ -42,6 +44,8 @@ use crate::output::{INTERRUPTED, Output, SYNC_INTERRUPTED};
 /// Threads that block on the disk, at most: one serves each of 256 peers, up to 8 more follow live
 /// objects for it, a few work for each transfer.
 const BLOCKING_THREADS: usize = 4096;
+/// A folder that no system has.
+const NOWHERE: &str = "/nonexistent";
 /// Threads that wait for a peer or a disk must not hold up the end.
 const END_TIME: Duration = Duration::from_millis(200);
 /// Nor must those of copies, which tidy up.
@@ -156,9 +160,20 @@ pub fn run(arguments: Arguments) -> ExitCode {
     raise_descriptor_limit();
     leave_no_core();
     let output = Arc::new(Output::new(common.json, common.quiet));
-    let Some(home) = Home::find(|name| std::env::var_os(name).map(PathBuf::from)) else {
-        let error = ApiError::new(ErrorKind::Usage, "there is no home folder");
-        return output.error(&error.hint("set TOW_HOME or HOME to an absolute path"));
+    let command = match without_home(command) {
+        Ok(result) => return result.unwrap_or_else(|error| output.error(&error)),
+        Err(command) => command,
+    };
+    let home = match Home::find(|name| std::env::var_os(name).map(PathBuf::from)) {
+        Ok(home) => home,
+        // Of a service that has none only the file that is named can be checked.
+        Err(NoHome::Unset) if matches!(&command, Command::Daemon(daemon) if daemon.check_config) => {
+            Home::under(Path::new(NOWHERE))
+        }
+        Err(error) => {
+            let error = ApiError::new(ErrorKind::Usage, error.to_string());
+            return output.error(&error.hint("set TOW_HOME or HOME to an absolute path"));
+        }
     };
     let inherited = match matches!(command, Command::Daemon(_)).then(Inherited::take).transpose() {
         Ok(inherited) => Mutex::new(inherited),
@@ -177,6 +192,16 @@ pub fn run(arguments: Arguments) -> ExitCode {
         }
     };
     result.unwrap_or_else(|error| output.error(&error))
+}
+
+/// Runs a command that says only how to use the program, which needs no place for a service; others are
+/// returned.
+fn without_home(command: Command) -> Result<Result<ExitCode, ApiError>, Command> {
+    match command {
+        Command::Completions(completions) => Ok(completions.run()),
+        Command::Man(man) => Ok(man.run()),
+        command => Err(command),
+    }
 }
 
 /// Runs a command on threads that are there for it alone. It is ended with `interrupted` if it does not end by itself
@@ -240,8 +265,7 @@ async fn dispatch(command: Command, context: &Context) -> Result<ExitCode, ApiEr
         Command::Status(status) => status.run(context).await,
         Command::Daemon(daemon) => daemon.run(context),
         Command::Remote(remote) => remote.run(context),
-        Command::Completions(completions) => completions.run(),
-        Command::Man(man) => man.run(),
+        command => without_home(command).unwrap_or(Ok(ExitCode::SUCCESS)),
     }
 }
 
@@ -280,9 +304,21 @@ fn usage_error(name: &str, message: String) -> clap::Error {
     }
 }
 
+/// Parses where to listen: an address and a port, a name and a port, or a port of all addresses.
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
+        return Ok((Ipv6Addr::UNSPECIFIED, port).into());
+    }
+    let found = text.to_socket_addrs().ok().and_then(|mut found| found.next());
+    found.ok_or_else(|| {
+        "write an address and a port, as in 192.0.2.1:7000 or [2001:db8::1]:7000, or a port, as in :7000"
+            .into()
+    })
+}
+
 /// Parses a rate such as `10M`: bytes per second with a binary suffix.
 fn parse_rate(text: &str) -> Result<u64, String> {
-    parse_bytes(text).ok_or_else(|| "write bytes per second, as in 500K, 10M or 1G".into())
+    parse_bytes(text).ok_or_else(|| "write bytes per second, as in 500K, 1.5M or 10MB".into())
 }
 
 #[cfg(test)]
@@ -315,9 +351,27 @@ mod tests {
     }
 
     #[test]
+    fn one_listens_at_an_address_a_name_or_a_port() {
+        for (text, address) in [
+            ("192.0.2.1:7000", "192.0.2.1:7000"),
+            ("[::1]:7", "[::1]:7"),
+            (":7005", "[::]:7005"),
+            ("7005", "[::]:7005"),
+        ] {
+            assert_eq!(parse_address(text), Ok(address.parse().unwrap()), "{text}");
+        }
+        assert!(parse_address("localhost:7005").unwrap().ip().is_loopback());
+        for bad in ["", ":", "70000", "192.0.2.1", "no such host:1", ":x"] {
+            assert!(parse_address(bad).unwrap_err().contains("as in :7000"), "{bad}");
+        }
+    }
+
+    #[test]
     fn rates_have_binary_suffixes() {
         assert_eq!(parse_rate("10"), Ok(10));
         assert_eq!(parse_rate("2M"), Ok(2 << 20));
+        assert_eq!(parse_rate("1.5M"), Ok(3 << 19));
+        assert_eq!(parse_rate("10MB"), Ok(10_000_000));
         for bad in ["", "M", "1X", "-1", "99999999999G"] {
             assert!(parse_rate(bad).is_err(), "{bad}");
         }

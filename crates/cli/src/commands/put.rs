@@ -1,18 +1,19 @@
 //! `tow put`
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
 use tokio::sync::mpsc;
-use towpath_api::{Api, ApiError, ErrorKind, PutReply, PutRequest};
+use towpath_api::{Api, ApiError, Client, ErrorKind, Event, PutReply, PutRequest};
 use towpath_daemon::service::InProcess;
-use towpath_daemon::{Options, Service};
+use towpath_daemon::{Options, Service, display_name};
 
-use super::Context;
+use super::{Context, parse_address};
 use crate::interrupts::Interrupts;
+use crate::output::PARTLY;
 
 /// The name under which a stream without a daemon gets its port.
 const STREAM_PORT: &[u8] = b"stream";
@@ -20,7 +21,7 @@ const STREAM_PORT: &[u8] = b"stream";
 /// Hand files, directories or standard input to the service; prints a ticket for each
 ///
 /// They are pinned until `tow done`. With a daemon running they can be fetched at once and from
-/// then on. Without one they can be fetched when it is started, and `tow put -` serves what it
+/// then on; the command ends when all is read, with 3 if something was left out. Without one they can be fetched when it is started, and `tow put -` serves what it
 /// reads until interrupted.
 #[derive(Debug, Args)]
 pub struct Put {
@@ -29,7 +30,7 @@ pub struct Put {
     paths: Vec<PathBuf>,
     /// Address to serve on when no daemon runs, as in 192.0.2.1:7000 [default: all addresses, the
     /// port of last time]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     listen: Option<SocketAddr>,
 }
 
@@ -42,20 +43,45 @@ impl Put {
             return self.stream(context).await;
         }
         let daemon = context.daemon().await;
-        for path in &self.paths {
-            let path = std::path::absolute(path)
-                .map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
-            match &daemon {
-                Some(client) => {
-                    show(context, &client.put(PutRequest { path, ..PutRequest::default() }).await?)
-                }
-                None => record(context, path, self.listen).await?,
+        let mut interrupts = context.signals.interrupts();
+        let work = self.all(context, daemon.as_ref());
+        let failed = tokio::select! {
+            failed = work => failed?,
+            () = interrupts.next() => {
+                let what = match daemon {
+                    Some(_) => "the daemon goes on with what it has given a ticket for",
+                    None => "'tow daemon' goes on with what is in 'tow ls'",
+                };
+                return Ok(context.output.interrupted(what));
             }
-        }
+        };
+        context.output.finish();
         if daemon.is_none() {
             context.output.say("tow: no daemon runs; start 'tow daemon' so that others can fetch this");
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(if failed > 0 { ExitCode::from(PARTLY) } else { ExitCode::SUCCESS })
+    }
+
+    /// Puts one after the other; returns how much of it was left out.
+    async fn all(&self, context: &Context, daemon: Option<&Client>) -> Result<u64, ApiError> {
+        let mut failed = 0;
+        let mut done = 0;
+        for path in &self.paths {
+            let put = match daemon {
+                Some(client) => hand_over(context, client, path).await,
+                None => record(context, path, self.listen).await,
+            };
+            match put {
+                Ok(left_out) => (done, failed) = (done + 1, failed + left_out),
+                // Alone it is the end, as is the last one if none before it could be put.
+                Err(error) if done == 0 && path == &self.paths[self.paths.len() - 1] => return Err(error),
+                Err(error) => {
+                    failed += 1;
+                    not_put(context, path, &error);
+                }
+            }
+        }
+        Ok(failed)
     }
 
     async fn stream(self, context: &Context) -> Result<ExitCode, ApiError> {
@@ -92,28 +118,80 @@ impl Put {
         ticket: mpsc::Sender<PutReply>,
         mut interrupts: Interrupts,
     ) -> Result<ExitCode, ApiError> {
-        let api = InProcess(service);
+        let (mut fetches, output) = (service.watch_fetches(), Arc::clone(&context.output));
+        let showing = tokio::spawn(async move {
+            while let Some(fetch) = fetches.recv().await {
+                output.event(&fetch);
+            }
+        });
+        let api = InProcess(Arc::clone(&service));
         let put = tokio::select! {
-            put = api.put_stream(input, ticket) => put?,
-            () = interrupts.next() => return Ok(context.output.interrupted("what was read so far is dropped")),
+            put = api.put_stream(input, ticket) => Some(put),
+            () = interrupts.next() => None,
+        };
+        let Some(Ok(put)) = put else {
+            // It was given up: whoever follows it hears that first.
+            tokio::select! {
+                () = service.take_leave() => {}
+                () = interrupts.next() => {}
+            }
+            showing.abort();
+            put.transpose()?;
+            return Ok(context.output.interrupted("what was read so far is dropped"));
         };
         context.output.say(&format!("tow: all is read ({}); serving until interrupted", put.oid));
         interrupts.next().await;
+        showing.abort();
         Ok(context.output.interrupted("'tow daemon' serves it from now on, until 'tow done'"))
     }
 }
 
+/// The daemon reads it; waits for the end, so that what is left out is named.
+async fn hand_over(context: &Context, client: &Client, path: &Path) -> Result<u64, ApiError> {
+    let request = PutRequest { path: absolute(path)?, ..PutRequest::default() };
+    let (events, mut inbox) = mpsc::channel(16);
+    let showing = async {
+        while let Some(event) = inbox.recv().await {
+            match event {
+                Event::Ticket(reply) => show(context, &reply),
+                // Its progress is no news to those who read what is put.
+                Event::Transfer(_) if context.output.is_json() => {}
+                event => context.output.event(&event),
+            }
+        }
+    };
+    let (summary, ()) = tokio::join!(client.put_to_end(request, events), showing);
+    Ok(summary?.failed)
+}
+
 /// Without a daemon all is read before the end, so that the daemon finds it complete.
-async fn record(context: &Context, path: PathBuf, listen: Option<SocketAddr>) -> Result<(), ApiError> {
+async fn record(context: &Context, path: &Path, listen: Option<SocketAddr>) -> Result<u64, ApiError> {
     let service = context.embedded(Options::default())?;
     service.listen(super::daemon::PORT, listen.as_slice()).await?;
-    show(context, &service.put_and_wait(&path).await?);
-    Ok(())
+    let (reply, left_out) = service.put_and_wait(&absolute(path)?).await?;
+    show(context, &reply);
+    let count = left_out.len() as u64;
+    left_out.into_iter().for_each(|(path, error)| context.output.event(&Event::FileFailed { path, error }));
+    Ok(count)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, ApiError> {
+    std::path::absolute(path).map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))
+}
+
+/// One of several that could not be put; the others go on.
+fn not_put(context: &Context, path: &Path, error: &ApiError) {
+    if context.output.is_json() {
+        let path = display_name(path.as_os_str().as_encoded_bytes());
+        context.output.object(&Event::FileFailed { path, error: error.message.clone() });
+    } else {
+        context.output.complain(&format!("tow: {}", error.message));
+    }
 }
 
 fn show(context: &Context, reply: &PutReply) {
     if context.output.is_json() {
-        context.output.object(&towpath_api::Event::Ticket(reply.clone()));
+        context.output.object(&Event::Ticket(reply.clone()));
     } else {
         context.output.line(&reply.ticket);
     }

@@ -10,7 +10,7 @@ use towpath_api::{ApiError, ErrorKind, Event};
 use towpath_daemon::Options;
 use towpath_daemon::config::{Config, Rate};
 
-use super::{Context, parse_rate};
+use super::{Context, parse_address, parse_rate};
 
 /// Serve a file or a directory until interrupted; its ticket is a line on standard output
 ///
@@ -23,7 +23,7 @@ pub struct Share {
     path: PathBuf,
     /// Address to listen on, as in 192.0.2.1:7000 [default: all addresses, the port
     /// of last time]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     listen: Option<SocketAddr>,
     /// Send at most this many bytes per second, as in 500K or 10M
     #[arg(long, value_name = "RATE", value_parser = parse_rate, default_value = "0", hide_default_value = true)]
@@ -38,6 +38,7 @@ impl Share {
         let service = context.embedded(Options { config, ..Options::default() })?;
         let user = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
         service.listen(user.as_os_str().as_bytes(), self.listen.as_slice()).await?;
+        let mut fetches = service.watch_fetches();
         let mut shared = service.share(&self.path).await?;
         service.open_doors();
         context.output.ticket(&shared.reply);
@@ -47,6 +48,7 @@ impl Share {
         loop {
             tokio::select! {
                 () = interrupts.next() => break,
+                Some(fetch) = fetches.recv() => context.output.event(&fetch),
                 Some((path, error)) = shared.failures.recv() => {
                     left_out += 1;
                     context.output.event(&Event::FileFailed { path, error });
@@ -57,7 +59,9 @@ impl Share {
                 }
             }
         }
-        let code = context.output.interrupted("the same command goes on under the same ticket");
+        let code = context
+            .output
+            .interrupted("the same command goes on under the same ticket, as long as nothing changed");
         Ok(if left_out > 0 && reading.is_none() { ExitCode::from(crate::output::PARTLY) } else { code })
     }
 }

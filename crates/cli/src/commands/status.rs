@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use serde::Serialize;
 use towpath_api::ApiError;
 
 use super::Context;
@@ -16,7 +17,7 @@ impl Status {
         let is_daemon = context.daemon().await.is_some();
         let status = context.api().await?.status().await?;
         if context.output.is_json() {
-            context.output.object(&status);
+            context.output.object(&Told { status: &status, daemon: is_daemon });
             return Ok(ExitCode::SUCCESS);
         }
         context.output.line(&format!("node         {}", status.node));
@@ -29,4 +30,13 @@ impl Status {
         context.output.line(&format!("gets         {}", status.gets));
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    status: &'a towpath_api::Status,
+    /// Whether one runs: without, all else is that of this very command.
+    daemon: bool,
 }

@@ -8,11 +8,12 @@ use std::os::unix::net::UnixListener;
 
 use serde_json::Value;
 
-use crate::environment::{TestEnvironment, first_line};
+use crate::environment::{LOOPBACK, TestEnvironment, first_line};
 use crate::runner::situations;
 use crate::trees::{assert_same, file};
 
 situations![
+    programs_are_told_where_a_daemon_listens,
     files_and_trees_go_from_daemon_to_daemon,
     what_is_done_is_refused_from_then_on,
     done_takes_what_ls_shows,
@@ -130,7 +131,7 @@ fn a_killed_daemon_honours_the_old_tickets_at_the_same_port() {
 fn what_was_put_without_a_daemon_is_served_by_it() {
     let env = TestEnvironment::new();
     file(&env.sender.path("single"), 2, 70_000);
-    let words = ["put", "--listen", crate::environment::LOOPBACK, "single"];
+    let words = ["put", "--listen", LOOPBACK, "single"];
     let ended = env.sender.tow(words).end().with(0);
     assert!(ended.err.contains("tow daemon"), "it says what to do next: {}", ended.err);
     let ticket = first_line(&ended.out).unwrap();
@@ -153,7 +154,7 @@ fn a_put_stream_outlives_the_daemon() {
 fn a_second_daemon_is_refused() {
     let env = TestEnvironment::new();
     let mut first = env.sender.daemon();
-    let ended = env.sender.tow(["daemon", "--listen", crate::environment::LOOPBACK]).end().with(1);
+    let ended = env.sender.tow(["daemon", "--listen", LOOPBACK]).end().with(1);
     assert!(ended.err.contains("already running"), "{}", ended.err);
     assert!(first.runs());
     assert_eq!(objects(&env, "status").len(), 1, "the first still answers");
@@ -228,4 +229,20 @@ fn a_daemon_ends_at_once_when_interrupted_twice() {
     daemon.end().with(0);
     assert!(start.elapsed().as_secs() < 5, "it waited for a transfer of its own: {:?}", start.elapsed());
     get.end().failure();
+}
+
+/// `tow --json daemon` printed nothing, so no script could learn its address.
+fn programs_are_told_where_a_daemon_listens() {
+    let env = TestEnvironment::new();
+    let before = env.sender.tow(["--json", "status"]).end().with(0).events();
+    assert_eq!(before[0]["daemon"], false, "{}", before[0]);
+    let mut daemon = env.sender.tow(["--json", "daemon", "--listen", LOOPBACK]).start();
+    let line = daemon.wait_until("tells where", |daemon| first_line(&daemon.output()));
+    let told: Value = serde_json::from_str(&line).unwrap();
+    let status = env.sender.tow(["--json", "status"]).end().with(0).events().remove(0);
+    assert_eq!((&told["event"], &status["daemon"]), (&"listening".into(), &true.into()));
+    assert_eq!((&told["listening"], &told["node"]), (&status["listening"], &status["node"]));
+    assert!(std::path::Path::new(told["socket"].as_str().unwrap()).exists());
+    daemon.interrupt();
+    daemon.end().with(0);
 }

@@ -8,6 +8,7 @@ use crate::runner::situations;
 use crate::trees::{assert_same, file, names, symlink};
 
 situations![
+    two_gets_of_one_file_to_one_name_leave_one_file,
     the_ticket_is_read_from_standard_input,
     an_existing_directory_takes_it_under_its_own_name,
     an_existing_file_is_refused_and_unchanged,
@@ -187,4 +188,18 @@ fn a_tree_does_not_go_to_standard_output() {
     let ended = env.receiver.tow(["get", &share.ticket(), "-o", "-"]).end().with(2);
     assert!(ended.out.is_empty(), "nothing is written: {}", ended.text());
     assert!(ended.err.contains("tree") || ended.err.contains("directory"), "{}", ended.err);
+}
+
+/// The loser ended with 1 and left a temporary of the whole file, which nothing removed.
+fn two_gets_of_one_file_to_one_name_leave_one_file() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("x"), 1, 3 << 20);
+    let mut share = env.sender.share("x");
+    let ticket = share.ticket();
+    let gets: Vec<_> = (0..2).map(|_| env.receiver.get_slowly(&ticket, "x", "2M").start()).collect();
+    for get in gets {
+        get.end().summary();
+    }
+    assert_same(&env.sender.path("x"), &env.receiver.path("x"));
+    assert_eq!(names(&env.receiver.path("")), ["x"]);
 }

@@ -195,6 +195,12 @@ impl Call {
         self
     }
 
+    /// Takes a variable away.
+    pub fn without(mut self, name: &str) -> Self {
+        self.command.env_remove(name);
+        self
+    }
+
     /// Runs it in another folder than the machine's.
     pub fn folder(mut self, folder: &Path) -> Self {
         self.command.current_dir(folder);

@@ -25,6 +25,8 @@
 //! | `second_time` | what is on this machine already does not cross the network |
 //! | `indexing` | `tow index`: read ahead of time, and once |
 //! | `small` | what rides along in a ticket or a descriptor |
+//! | `waiting` | what is told to whoever waits for another machine |
+//! | `receivers` | what a sender sees of those who fetch |
 //! | `refusals` | what goes wrong is said, with its exit status, and nothing wrong is written |
 //! | `machinery` | programs and rights that a situation needs; processes as `/proc` shows them |
 //! | `sshd` | a real sshd, and the way through it |
@@ -75,6 +77,7 @@ mod memory;
 mod odd_trees;
 mod older_elsewhere;
 mod processors;
+mod receivers;
 mod refusals;
 mod runner;
 mod running;
@@ -84,6 +87,7 @@ mod small;
 mod sshd;
 mod streams;
 mod trees;
+mod waiting;
 
 use std::process::ExitCode;
 
@@ -115,6 +119,8 @@ fn main() -> ExitCode {
         searching::SITUATIONS,
         older_elsewhere::SITUATIONS,
         small::SITUATIONS,
+        receivers::SITUATIONS,
+        waiting::SITUATIONS,
         copying_flags::SITUATIONS,
         copying_flags_remote::SITUATIONS,
         copying_like_rsync::SITUATIONS,

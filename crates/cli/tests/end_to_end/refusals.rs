@@ -1,14 +1,15 @@
 //! What goes wrong is said, with its exit status, and nothing wrong is written.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use serde_json::Value;
 use towpath_content::Ticket;
 use towpath_content::ticket::Secret;
 
-use crate::environment::{Call, TestEnvironment};
-use crate::machinery::Mounted;
+use crate::environment::{Call, Ended, TestEnvironment};
+use crate::machinery::{Mounted, unprivileged};
 use crate::runner::situations;
 use crate::trees::{assert_same, bytes, file, names};
 
@@ -28,7 +29,15 @@ situations![
     a_file_that_is_not_there_can_not_be_shared,
     a_special_file_can_not_be_shared,
     special_files_in_a_tree_are_named_and_left_out,
+    what_put_leaves_out_is_named_at_both_ends,
+    what_can_not_be_read_is_named_at_both_ends,
+    of_several_things_to_put_the_others_go_on,
     usage_errors_end_with_2,
+    usage_errors_are_told_to_programs_as_events,
+    what_is_no_ticket_is_said_in_words,
+    what_says_how_to_use_it_needs_no_home,
+    a_home_that_depends_on_the_directory_is_refused,
+    what_was_collected_is_told_in_words_that_agree,
     every_line_of_json_is_an_object_and_the_last_a_summary,
     quiet_says_nothing,
 ];
@@ -275,13 +284,79 @@ fn special_files_in_a_tree_are_named_and_left_out() {
     rustix::fs::mkfifoat(rustix::fs::CWD, tree.join("sub/pipe"), mode).unwrap();
     let words = ["share", "--json", "--listen", crate::environment::LOOPBACK, "tree"];
     let mut share = env.sender.tow(words).start();
-    env.receiver.get(&share.ticket(), "copy").end().summary();
+    let ended = env.receiver.get(&share.ticket(), "copy").end();
+    assert_eq!(left_out(&ended), ["sub/pipe"]);
+    assert_eq!(ended.partial_summary().number("failed"), 1);
     assert_eq!(names(&env.receiver.path("copy/sub")), ["file"]);
     share.interrupt();
-    let ended = share.end().with(3);
-    let named: Vec<_> = ended.events().into_iter().filter(|event| event["event"] == "file_failed").collect();
-    assert_eq!(named.len(), 1, "{named:?}");
-    assert_eq!(named[0]["path"], "sub/pipe", "the whole path in the tree");
+    assert_eq!(left_out(&share.end().with(3)), ["sub/pipe"], "the whole path in the tree");
+}
+
+/// The paths that were told as left out.
+fn left_out(ended: &Ended) -> Vec<String> {
+    let failed = ended.events().into_iter().filter(|event| event["event"] == "file_failed");
+    failed.map(|event| event["path"].as_str().unwrap().to_owned()).collect()
+}
+
+/// `tow put DIR` dropped files without a word, with exit status 0; its receivers were not told either.
+fn what_put_leaves_out_is_named_at_both_ends() {
+    for with_daemon in [false, true] {
+        let env = TestEnvironment::new();
+        env.sender.configure("[processors]\nrefuse_names = [\"*.exe\"]\n");
+        let tree = env.sender.path("tree");
+        fs::create_dir(&tree).unwrap();
+        for name in ["good", "small.exe"] {
+            file(&tree.join(name), 1, 700);
+        }
+        let mode = rustix::fs::Mode::from_raw_mode(0o644);
+        rustix::fs::mkfifoat(rustix::fs::CWD, tree.join("pipe"), mode).unwrap();
+        let mut daemon = with_daemon.then(|| env.sender.daemon());
+        let ended = env.sender.tow(["put", "tree"]).end().with(3);
+        assert!(ended.err.contains("tow: pipe: a FIFO is left out"), "{}", ended.err);
+        assert!(ended.err.contains("tow: small.exe: refused by rules"), "{}", ended.err);
+        let ticket = ended.text();
+        // Said again, also of a tree that is known already, and to programs.
+        let again = env.sender.tow(["--json", "put", "tree"]).end().with(3);
+        assert_eq!(left_out(&again), ["pipe", "small.exe"]);
+        daemon.get_or_insert_with(|| env.sender.daemon());
+        let got = env.receiver.get(ticket.trim(), "copy").end();
+        assert_eq!(left_out(&got), ["pipe", "small.exe"]);
+        assert_eq!(got.partial_summary().number("failed"), 2);
+        assert_eq!(names(&env.receiver.path("copy")), ["good"]);
+    }
+}
+
+fn what_can_not_be_read_is_named_at_both_ends() {
+    let env = TestEnvironment::new();
+    let tree = env.sender.path("tree");
+    fs::create_dir_all(tree.join("closed")).unwrap();
+    for name in ["closed/inside", "open", "secret"] {
+        file(&tree.join(name), 1, 100_000);
+    }
+    for name in ["closed", "secret"] {
+        fs::set_permissions(tree.join(name), fs::Permissions::from_mode(0)).unwrap();
+    }
+    let program = unprivileged(&env);
+    let words = ["share", "--json", "--listen", crate::environment::LOOPBACK, "tree"];
+    let mut share = env.sender.tow_as(&program, words).start();
+    let got = env.receiver.get(&share.ticket(), "copy").end();
+    assert_eq!(left_out(&got), ["closed", "secret"]);
+    assert_eq!(names(&env.receiver.path("copy")), ["open"]);
+    share.interrupt();
+    assert_eq!(left_out(&share.end().with(3)), ["closed", "secret"]);
+}
+
+fn of_several_things_to_put_the_others_go_on() {
+    let env = TestEnvironment::new();
+    let _daemon = env.sender.daemon();
+    file(&env.sender.path("a"), 1, 700);
+    file(&env.sender.path("b"), 2, 700);
+    let ended = env.sender.tow(["put", "a", "nosuch", "b"]).end().with(3);
+    assert_eq!(ended.text().lines().count(), 2, "{}", ended.text());
+    assert!(ended.err.contains("nosuch"), "{}", ended.err);
+    assert_eq!(left_out(&env.sender.tow(["--json", "put", "a", "b", "nosuch"]).end().with(3)), ["nosuch"]);
+    env.sender.tow(["put", "nosuch"]).end().with(1);
+    env.sender.tow(["put", "nosuch", "nowhere"]).end().with(1);
 }
 
 fn usage_errors_end_with_2() {
@@ -346,4 +421,52 @@ fn quiet_says_nothing() {
     assert!(share.error_text().is_empty(), "{}", share.error_text());
     let ended = env.receiver.tow(["get", "-q", "tow:bad"]).end().with(2);
     assert!(!ended.err.is_empty(), "errors are not silenced");
+}
+
+fn usage_errors_are_told_to_programs_as_events() {
+    let env = TestEnvironment::new();
+    let ended = env.receiver.tow(["--json", "get", "--limit-rate", "fast", "tow:x"]).end();
+    assert_eq!(ended.err, "");
+    let failure = ended.failure_with(2);
+    assert_eq!(failure["kind"], "usage", "{failure}");
+    assert!(message(&failure).contains("invalid value 'fast' for '--limit-rate <RATE>'"), "{failure}");
+    let failure = env.receiver.tow(["get", "--foo", "tow:x", "--json"]).end().failure_with(2);
+    assert!(message(&failure).contains("unexpected argument '--foo'"), "{failure}");
+    assert!(failure["hint"].as_str().unwrap().starts_with("usage: tow get"), "{failure}");
+    // The opposite of some flag was offered instead of any unknown one.
+    let ended = env.receiver.tow(["sync", "--foo", "a", "b"]).end().with(2);
+    assert!(!ended.err.contains("--no-"), "{}", ended.err);
+}
+
+fn what_is_no_ticket_is_said_in_words() {
+    let env = TestEnvironment::new();
+    let says = |ticket: &str| env.receiver.tow(["get", ticket]).end().with(2).err;
+    assert_eq!(says("photos"), "tow: 'photos' is no ticket: a ticket begins with tow:\n");
+    assert_eq!(says("tow:aaaa"), "tow: the ticket is damaged or cut short; copy it again, whole\n");
+    assert!(says("blake3:12").starts_with("tow: 'blake3:12' is no OID: "), "{}", says("blake3:12"));
+    let empty = env.receiver.tow(["get", "-"]).input_text("\n").end().with(2);
+    assert_eq!(empty.err, "tow: no ticket came on standard input\n");
+}
+
+/// Where programs are packed there often is no `HOME`.
+fn what_says_how_to_use_it_needs_no_home() {
+    let env = TestEnvironment::new();
+    for words in [&["man"][..], &["completions", "bash"], &["daemon", "--check-config"]] {
+        let ended = env.receiver.tow(words).without("HOME").without("TOW_HOME").end().with(0);
+        assert!(!ended.out.is_empty(), "{words:?}");
+    }
+    env.receiver.tow(["ls"]).without("HOME").without("TOW_HOME").end().with(2);
+}
+
+/// Two machines with relative homes were one, silently.
+fn a_home_that_depends_on_the_directory_is_refused() {
+    let env = TestEnvironment::new();
+    let ended = env.receiver.tow(["ls"]).variable("TOW_HOME", "here").end().with(2);
+    assert!(ended.err.contains("TOW_HOME is 'here', which is no absolute path"), "{}", ended.err);
+}
+
+fn what_was_collected_is_told_in_words_that_agree() {
+    let env = TestEnvironment::new();
+    let told = env.receiver.tow(["gc"]).end().with(0).text();
+    assert_eq!(told, "0 B removed: 0 cached objects, 0 left-over files; 0 entries of the index forgotten\n");
 }

@@ -174,6 +174,8 @@ fn a_wrong_file_on_reload_changes_nothing() {
     env.sender.configure("[limits]\nconnections = 1\nconnections_per_address = \"one\"\n");
     reload(&mut daemon, "stays as it was");
     assert!(daemon.error_text().contains("config.toml:3: limits.connections_per_address: \"one\" is not"));
+    assert_eq!(daemon.error_text().matches("stays as it was").count(), 1, "said once");
+    assert!(!daemon.error_text().contains('\u{1b}'), "no colour in a file: {}", daemon.error_text());
     env.stranger.get(&ticket, "x").end().summary();
     slow.end().summary();
 }

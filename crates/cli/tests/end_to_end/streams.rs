@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{PipeWriter, Write, pipe};
+use std::time::{Duration, Instant};
 
 use crate::environment::{LOOPBACK, Running, TestEnvironment};
 use crate::runner::situations;
@@ -15,6 +16,8 @@ situations![
     a_producer_that_is_killed_fails_the_receiver,
     a_producer_that_is_killed_fails_the_receiver_through_the_daemon,
     a_sender_of_a_stream_that_is_gone_for_good_fails_the_receiver,
+    all_receivers_hear_at_once_that_the_producer_gave_up,
+    all_receivers_hear_at_once_that_the_daemon_ends_before_the_producer,
 ];
 
 /// `tow put -` with an input that this test writes.
@@ -118,4 +121,48 @@ fn a_sender_of_a_stream_that_is_gone_for_good_fails_the_receiver() {
     let failure =
         env.receiver.tow(["get", "--json", "--timeout", "2", &ticket, "-o", "copy"]).end().failure();
     assert_eq!(failure["kind"], "unreachable", "{failure}");
+}
+
+/// Of twelve receivers four heard it; eight waited out their `--timeout`, and were advised to try again.
+fn all_receivers_hear_at_once_that_the_producer_gave_up() {
+    let env = TestEnvironment::new();
+    let (put, producer) = put_stream(&env);
+    assert_all_hear(&env, put, producer, 130);
+}
+
+fn all_receivers_hear_at_once_that_the_daemon_ends_before_the_producer() {
+    let env = TestEnvironment::new();
+    let daemon = env.sender.daemon_with("grace = 0\n");
+    let (mut put, mut producer) = put_stream(&env);
+    let (mut gets, begun) = followers(&env, &put.ticket(), &mut producer);
+    daemon.interrupt();
+    assert_heard(&mut gets, begun);
+    daemon.end().with(0);
+}
+
+fn assert_all_hear(env: &TestEnvironment, mut put: Running, mut producer: PipeWriter, code: i32) {
+    let (mut gets, _) = followers(env, &put.ticket(), &mut producer);
+    let begun = Instant::now();
+    put.interrupt();
+    put.end().with(code);
+    assert!(begun.elapsed() < Duration::from_secs(2), "the producer took {:?}", begun.elapsed());
+    assert_heard(&mut gets, begun);
+}
+
+/// Receivers that have the beginning of what is produced, of files and of streams.
+fn followers(env: &TestEnvironment, ticket: &str, producer: &mut PipeWriter) -> (Vec<Running>, Instant) {
+    producer.write_all(&bytes(1, 3 * PIECE)).unwrap();
+    let receivers = [&env.receiver, &env.stranger];
+    let mut gets: Vec<_> =
+        (0..12).map(|number| receivers[number % 2].get(ticket, format!("{number}")).start()).collect();
+    gets.iter_mut().for_each(|get| get.wait_for_bytes(PIECE));
+    (gets, Instant::now())
+}
+
+fn assert_heard(gets: &mut Vec<Running>, begun: Instant) {
+    for get in gets.drain(..) {
+        let failure = get.end().failure();
+        assert!(failure["message"].as_str().unwrap().contains("the producer gave up"), "{failure}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "they heard it after {:?}", begun.elapsed());
 }

@@ -21,6 +21,9 @@ pub const MAX_EXTENTS: usize = 16 * 1024;
 pub const MAX_INLINE: u64 = 1024;
 /// The most entries of one tree, the root included.
 pub const MAX_ENTRIES: u64 = 1 << 40;
+/// What stands for the content of a file that its sender left out: nobody has it. Such an entry has the
+/// size 0, so that whoever reads the tree can name what is missing and asks for nothing.
+pub const LEFT_OUT: Oid = Oid::Blake3([0; 32]);
 /// The largest permission bits: rwx for all, setuid, setgid and sticky.
 pub const MAX_MODE: u32 = 0o7777;
 /// Nanoseconds of a time are below this.

@@ -145,18 +145,38 @@ pub(super) fn number_within(value: &DeValue<'_>, least: u64, most: u64) -> Resul
     }
 }
 
-/// Parses bytes such as `10M`, with a binary suffix.
+/// Parses bytes such as `10M` and `1.5 GB`: `K` and `KiB` are 1024, `KB` is 1000, as with rsync.
 pub fn parse_bytes(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let factor: u64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kb" | "kib" => 1 << 10,
-        "m" | "mb" | "mib" => 1 << 20,
-        "g" | "gb" | "gib" => 1 << 30,
-        "t" | "tb" | "tib" => 1 << 40,
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let suffix = text[number.len()..].to_ascii_lowercase();
+    let power = match suffix.chars().next() {
+        None => 0,
+        Some(letter) => "bkmgtp".find(letter)? as u32,
+    };
+    let base: u64 = match suffix.get(1..).unwrap_or_default() {
+        "" | "ib" => 1024,
+        "b" => 1000,
         _ => return None,
     };
-    digits.parse::<u64>().ok()?.checked_mul(factor)
+    times(number.trim_end_matches(' '), base.pow(power))
+}
+
+/// A decimal number times `factor`, rounded down.
+fn times(number: &str, factor: u64) -> Option<u64> {
+    let Some((whole, fraction)) = number.split_once('.') else {
+        return number
+            .bytes()
+            .all(|c| c.is_ascii_digit())
+            .then(|| number.parse().ok())?
+            .and_then(|number: u64| number.checked_mul(factor));
+    };
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) || fraction.len() > 9 {
+        return None;
+    }
+    let part =
+        u128::from(fraction.parse::<u64>().ok()?) * u128::from(factor) / 10u128.pow(fraction.len() as u32);
+    whole.parse::<u64>().ok()?.checked_mul(factor)?.checked_add(u64::try_from(part).ok()?)
 }
 
 fn bytes(value: &DeValue<'_>) -> Option<u64> {

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
-use towpath_content::tree::{self, Entry, Kind, Located};
+use towpath_content::tree::{self, Entry, Kind, LEFT_OUT, Located};
 use towpath_files::{Overwrite, RelPath, display_name};
 use towpath_transfer::session::OnDone;
 use towpath_transfer::want::Coverage;
@@ -20,6 +20,7 @@ use super::file::TreeFile;
 use super::{Tree, decode};
 use crate::errors;
 use crate::lock::lock;
+use crate::put_tree::{not_carried, special};
 use crate::service::passes;
 use crate::spool::SpoolReader;
 
@@ -160,6 +161,10 @@ impl Writer {
                     self.tree.problem(&path, &error);
                 }
             }
+            Kind::File { oid: Some(LEFT_OUT), .. } => {
+                let message = "left out by the sender, who could not read it or may not send it";
+                self.tree.fail(&path, &ApiError::new(ErrorKind::NotFound, message));
+            }
             Kind::File { size, oid: Some(oid), .. } => {
                 let (size, oid) = (*size, *oid);
                 let Some(target) = self.begin_file(path, &entry, size, oid) else { return };
@@ -169,7 +174,10 @@ impl Writer {
                     _ => self.ask(target, size, block, in_flight),
                 }
             }
-            _ => self.tree.fail(&path, &ApiError::new(ErrorKind::Usage, "special files are not written")),
+            kind => {
+                let message = not_carried(special(kind).unwrap_or("what has no name"));
+                self.tree.fail(&path, &ApiError::new(ErrorKind::Usage, message));
+            }
         }
     }
 

@@ -26,6 +26,22 @@ pub(super) async fn put(
     answer(api.put(request).await)
 }
 
+/// The same, and tells what becomes of it. The client that goes away ends nothing.
+pub(super) async fn put_to_end(
+    State(api): State<InProcess>,
+    JsonBody(request): JsonBody<PutRequest>,
+) -> Response {
+    let (events, inbox) = mpsc::channel(16);
+    let work = async move {
+        let end = match api.put_to_end(request, events.clone()).await {
+            Ok(summary) => Event::Summary(summary),
+            Err(error) => Event::Failed(error),
+        };
+        let _ = events.send(end).await;
+    };
+    stream(work, inbox)
+}
+
 /// A put whose bytes are the body; the ticket is the answer's first line.
 pub(super) async fn put_stream(
     State(api): State<InProcess>,
@@ -44,11 +60,9 @@ pub(super) async fn put_stream(
     let work = async move {
         let _ = events.send(Event::Ticket(ticket)).await;
         let end = match put.fill(Box::new(body), &Boundaries::default()).await {
-            Ok(reply) => Event::Summary(Summary {
-                oid: reply.oid,
-                bytes: reply.size.unwrap_or(0),
-                ..Summary::default()
-            }),
+            Ok(reply) => {
+                Event::Summary(Summary { oid: reply.oid, bytes: reply.size.unwrap_or(0), ..Summary::here() })
+            }
             Err(error) => Event::Failed(error),
         };
         let _ = events.send(end).await;

@@ -39,6 +39,7 @@ fn post<H: Handler<T, InProcess>, T: 'static>(path: &'static str, handler: H) ->
 fn routes() -> Vec<Route> {
     vec![
         post("/v1/put", puts::put),
+        post("/v1/put-to-end", puts::put_to_end),
         post("/v1/put-stream", puts::put_stream),
         post("/v1/put-descriptor", puts::put_descriptor),
         post("/v1/puts", puts::open),

@@ -226,6 +226,9 @@ fn answers_are_as_the_file_says() {
     checker.call("POST", path, path, Some(json!({ "path": file, "boundaries": [9, 1000] }))).with(200);
     checker.call("POST", path, path, Some(json!({ "path": file, "boundaries": [9, 9] }))).with(400);
     checker.call("POST", path, path, Some(json!({ "path": "/nowhere at all" }))).with(404);
+    let path = "/v1/put-to-end";
+    checker.call("POST", path, path, Some(json!({ "path": file }))).with(200);
+    checker.call("POST", path, path, Some(json!({ "path": "/nowhere at all" }))).with(200);
     checker.send("/v1/put-stream", "/v1/put-stream?name=words", b"some words").with(200);
     let path = "/v1/put-descriptor";
     checker.call("POST", path, path, Some(json!({ "boundaries": [7] }))).with(400);

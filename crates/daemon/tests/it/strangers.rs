@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use towpath_api::GetRequest;
 use towpath_daemon::config::{Config, Count};
 use towpath_daemon::doors::Full;
+use towpath_daemon::fetches::Fetches;
 use towpath_daemon::get::get;
 use towpath_daemon::listen::{Listening, Serving};
 use towpath_daemon::{Home, Options, Service};
@@ -24,6 +25,7 @@ use towpath_link::tcp::{Listener, Timeouts, dial};
 use towpath_link::{Connection, Identity};
 use towpath_plugins::direct::wire::{Body, Hello, Ping, VERSION};
 use towpath_plugins::direct::{Peer, PeerConfig};
+use towpath_store::MemoryStore;
 
 use crate::support::{LIMIT, pattern, service};
 
@@ -201,6 +203,7 @@ async fn whoever_shows_no_ticket_in_time_is_told_to_leave_and_whoever_did_stays(
         service: service(&identity, &data, b"secret"),
         config: Box::new(|| PeerConfig { from_anyone: true, ..PeerConfig::default() }),
         doors: Arc::clone(scene.service.doors()),
+        fetches: Arc::new(Fetches::new(Arc::new(MemoryStore::new()))),
         patience: Duration::from_millis(300),
     };
     let socket = Listener::bind("127.0.0.1:0".parse().unwrap(), &identity).await.unwrap();

@@ -300,6 +300,13 @@ impl TransferPlugin for Direct {
         }
     }
 
+    fn finish<'a>(&'a self, how: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let peers: Vec<_> = self.slots.peers().collect();
+            join_all(peers.iter().map(|peer| peer.finish(how))).await;
+        })
+    }
+
     fn blame(&self, source: &str) {
         for peer in self.slots.peers() {
             if source == source_name(&peer.node()) {

@@ -17,6 +17,7 @@ use towpath_link::{PathProbe, unsent_limit};
 
 use super::answering::{Answer, Answering, Step, Taken};
 use super::outgoing::{self, Outbox, Outgoing};
+use super::served::Served;
 use super::service::{Service, Serving};
 use super::session::{Encoded, MAX_REQUESTS};
 use super::turns::Turn;
@@ -63,6 +64,7 @@ struct Line {
 struct Talk {
     service: Arc<Service>,
     node: NodeId,
+    served: Arc<Served>,
     outboxes: Outboxes,
     probe: PathProbe,
     /// How many bytes may wait unsent in the kernel, as it was last told.
@@ -82,14 +84,14 @@ impl Conversation {
     /// Begins to answer one peer.
     pub(super) fn start(
         service: Arc<Service>,
-        node: NodeId,
+        (node, served): (NodeId, Arc<Served>),
         binding: [u8; 32],
         processors: Processors,
         outboxes: Outboxes,
         probe: PathProbe,
     ) -> Self {
         let state = Mutex::new(Answering::new(node, binding, processors));
-        let talk = Arc::new(Talk { service, node, outboxes, probe, unsent: Mutex::new(None), state });
+        let talk = Arc::new(Talk { service, node, served, outboxes, probe, unsent: Mutex::new(None), state });
         Self { talk, answers: OnceLock::new() }
     }
 
@@ -100,10 +102,17 @@ impl Conversation {
 
     /// Takes a request. An error is a reason to close the connection.
     pub(super) fn request(&self, body: Body) -> Result<Heard, String> {
+        let root = match &body {
+            Body::Get(get) => Oid::from_bytes(&get.root).ok(),
+            _ => None,
+        };
         let mut state = self.talk.state();
         let taken = state.take(body, self.talk.service.issuer())?;
         let is_known = state.is_known();
         drop(state);
+        if let (Some(root), Taken::Answer(_)) = (root, &taken) {
+            self.talk.served.asked(&root);
+        }
         let refusal = match taken {
             Taken::Nothing => None,
             Taken::Refused(messages) => Some(messages),
@@ -155,7 +164,7 @@ impl Talk {
     }
 
     fn serving(&self) -> Serving {
-        Serving::new(Arc::clone(&self.service), self.node)
+        Serving::new(Arc::clone(&self.service), self.node).noting(Arc::clone(&self.served))
     }
 
     fn is_over(&self, request: u32) -> bool {
@@ -186,6 +195,7 @@ impl Talk {
             let mut sent = 0;
             let step = asked.answer.step(serving, &mut |frame| {
                 sent += frame.len() as u64;
+                self.served.sent(frame.payload_len());
                 batch.push(frame);
             });
             asked.turn.iter().for_each(|turn| turn.went(sent));

@@ -112,6 +112,7 @@ impl GetAnswer {
             },
         };
         if let Err(outcome) = &served {
+            serving.served().refused(outcome);
             let outcome = WireOutcome::new(self.request(), Some(self.want), outcome);
             out(Outgoing::control(Body::Outcome(outcome)));
         }

@@ -67,6 +67,7 @@ mod reader;
 mod recipes;
 pub mod requests;
 mod sending;
+mod served;
 pub mod service;
 pub mod session;
 mod slots;
@@ -81,7 +82,12 @@ pub use control::{ControlClosed, ControlReceiver, ControlSender};
 pub use delivery::Delivered;
 pub use pace::Pace;
 pub use peer::{Peer, PeerConfig, Traffic};
+pub use served::Served;
 pub use service::{Issuer, Service};
 
+/// The last word of a receiver that has all that it came for.
+pub const HAS_ALL: &str = "has all of it";
+/// The same if some files of a tree could not be had.
+pub const HAS_THE_REST: &str = "has the rest of it";
 /// The scheme of hints that this plugin answers: `tow://host:port`.
 pub const SCHEME: &str = "tow";

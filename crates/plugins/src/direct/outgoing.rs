@@ -28,6 +28,11 @@ impl Outgoing {
         Self { kind: wire::DATA, header: Some(header.encode()), body: payload }
     }
 
+    /// Bytes of objects in it.
+    pub(super) fn payload_len(&self) -> u64 {
+        if self.kind == wire::DATA { self.body.len() as u64 } else { 0 }
+    }
+
     /// As the other side reads it. Copies the payload of data, which the writer task need not do.
     pub fn to_frame(&self) -> Frame {
         let body = match &self.header {

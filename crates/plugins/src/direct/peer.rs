@@ -21,14 +21,18 @@ use super::outgoing::{Outbox, Outgoing};
 use super::pace::Pace;
 use super::reader::read_frames;
 use super::requests::GetRequest;
+use super::served::Served;
 use super::service::Service;
-use super::session::{Question, Session, SessionConfig};
+use super::session::{PEER_CLOSED, Question, Session, SessionConfig};
 use super::wire::Body;
 use super::writer::{Messages, Queues, write_frames};
 use crate::processor::Processors;
 
 /// Batches of frames that wait for the writer task; a batch has at most about 256 KiB.
 const OUT_QUEUE: usize = 4;
+
+/// How long it may take to say that nothing more is needed.
+const FINISH_TIME: Duration = Duration::from_millis(200);
 
 /// Bytes that went over all connections of a session, headers included.
 #[derive(Debug, Default)]
@@ -175,6 +179,7 @@ pub struct Peer {
     binding: [u8; 32],
     proof: PeerProof,
     probe: PathProbe,
+    served: Arc<Served>,
     control: Mutex<Option<(ControlSender, ControlReceiver)>>,
     _close: DropGuard,
 }
@@ -214,9 +219,11 @@ impl Peer {
         let messages = Messages { control: urgent, session: messages };
         let queues = Queues { messages, answers, outgoing, pace };
         tokio::spawn(write_frames(Arc::clone(&shared), writer, queues));
+        let served = Arc::<Served>::default();
         let conversation = service.map(|service| {
             let outboxes = Outboxes { answers: answers_in, data: outbox.clone() };
-            Conversation::start(service, node, binding, processors.clone(), outboxes, probe.clone())
+            let who = (node, Arc::clone(&served));
+            Conversation::start(service, who, binding, processors.clone(), outboxes, probe.clone())
         });
         tokio::spawn(read_frames(Arc::clone(&shared), reader, processors, conversation));
         Arc::new(Self {
@@ -225,6 +232,7 @@ impl Peer {
             binding,
             proof,
             probe,
+            served,
             control: Mutex::new(control),
             _close: token.drop_guard(),
         })
@@ -325,6 +333,24 @@ impl Peer {
     /// overtake data that wait to be sent, but not data that the peer is still taking in.
     pub fn control(&self) -> Option<(ControlSender, ControlReceiver)> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// What the peer fetches from this side.
+    pub fn served(&self) -> &Served {
+        &self.served
+    }
+
+    /// Closes the connection, as this side needs nothing more of it, and waits a moment until that is said.
+    pub async fn finish(&self, how: &str) {
+        self.close(how);
+        // Its other end lives as long as the task that writes.
+        let _ = tokio::time::timeout(FINISH_TIME, self.outbox.closed()).await;
+    }
+
+    /// What the peer said when it needed nothing more: [`super::HAS_ALL`] or [`super::HAS_THE_REST`].
+    pub fn finished(&self) -> Option<String> {
+        let said = self.ended()?.strip_prefix(PEER_CLOSED)?.to_owned();
+        [super::HAS_ALL, super::HAS_THE_REST].contains(&&*said).then_some(said)
     }
 
     /// Closes the connection.

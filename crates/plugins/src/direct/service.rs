@@ -20,6 +20,7 @@ use super::access::{Decision, Facts, decide};
 use super::buffers::Buffers;
 use super::deltas;
 use super::sending::Sending;
+use super::served::Served;
 use super::turns::Turns;
 use crate::processor::{Object, Processors};
 
@@ -108,13 +109,25 @@ pub struct Serving {
     bindings: HashMap<Oid, Oid>,
     blocks: Blocks,
     buffers: Buffers,
+    served: Arc<Served>,
 }
 
 impl Serving {
     /// Answers `node` for `service`.
     pub fn new(service: Arc<Service>, node: NodeId) -> Self {
         let (blocks, buffers) = (Blocks::default(), Buffers::default());
-        Self { service, node, sending: Sending::default(), bindings: HashMap::new(), blocks, buffers }
+        let (sending, bindings, served) = (Sending::default(), HashMap::new(), Arc::default());
+        Self { service, node, sending, bindings, blocks, buffers, served }
+    }
+
+    /// What is wrong here is noted there, too.
+    #[must_use]
+    pub fn noting(self, served: Arc<Served>) -> Self {
+        Self { served, ..self }
+    }
+
+    pub(super) fn served(&self) -> &Served {
+        &self.served
     }
 
     /// How the path is by which answers go; `None` if nothing is known of it, as before the first call.

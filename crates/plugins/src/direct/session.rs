@@ -40,6 +40,8 @@ pub use self::round_trip::MOST_ANSWERS;
 /// Requests under way on one connection, in each direction.
 pub const MAX_REQUESTS: usize = 64;
 
+/// How the end of a connection begins that the peer closed.
+pub const PEER_CLOSED: &str = "the peer closed: ";
 /// How a request ends that the connection did not outlive, or that nobody waits for.
 const LOST: Outcome = Outcome::RetryLater(Duration::ZERO);
 
@@ -452,7 +454,7 @@ impl Session {
         match body {
             Body::Hello(hello) => self.hello(now, &hello),
             Body::Ping(ping) => self.ping(now, &ping),
-            Body::Goodbye(goodbye) => Err(format!("the peer closed: {}", wire::printable(&goodbye.reason))),
+            Body::Goodbye(goodbye) => Err(format!("{PEER_CLOSED}{}", wire::printable(&goodbye.reason))),
             Body::Proof(proof) => match self.ahead(proof.request) {
                 Some(ahead) => {
                     ahead.proof(proof);

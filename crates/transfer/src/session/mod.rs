@@ -167,7 +167,7 @@ fn describe_outcome(outcome: &Outcome) -> String {
     match outcome {
         Outcome::NotHere => "no source has it".into(),
         Outcome::Gone => "its source has removed it".into(),
-        Outcome::SourceChanged => "it changed at its source after it was put".into(),
+        Outcome::SourceChanged => "it was changed or removed at its source after it was put".into(),
         // By a processor, which names itself.
         Outcome::Refused(why) if why.starts_with("by ") => format!("refused {why}"),
         Outcome::Refused(why) => format!("refused: {why}"),

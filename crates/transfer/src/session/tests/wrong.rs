@@ -99,7 +99,7 @@ async fn final_outcomes_end_the_object_in_words() {
     for (outcome, words) in [
         (Outcome::NotHere, "no source has it"),
         (Outcome::Gone, "its source has removed it"),
-        (Outcome::SourceChanged, "it changed at its source after it was put"),
+        (Outcome::SourceChanged, "it was changed or removed at its source after it was put"),
         (Outcome::Refused("not for you".into()), "refused: not for you"),
     ] {
         let act = Act::End(outcome);

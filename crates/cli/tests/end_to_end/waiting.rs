@@ -1,0 +1,105 @@
+//! Whoever waits for another machine is told so within two seconds, for what, and how long it will be
+//! tried; and no longer than that is waited.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use towpath_content::{Hint, Ticket};
+
+use crate::environment::{Running, TestEnvironment};
+use crate::local_client::LocalClient;
+use crate::runner::situations;
+use crate::trees::file;
+
+situations![
+    who_waits_for_a_sender_that_is_gone_is_told_so,
+    who_waits_for_a_sender_that_went_away_is_told_so,
+    a_sender_that_says_nothing_is_waited_for_no_longer_than_asked,
+    an_event_has_each_of_its_fields_once,
+];
+
+/// What a person may have to wait for a word.
+const SOON: Duration = Duration::from_secs(2);
+
+/// The ticket of a sender that is gone.
+fn orphan(env: &TestEnvironment) -> String {
+    file(&env.sender.path("x"), 1, 700_000);
+    let mut share = env.sender.share("x");
+    let ticket = share.ticket();
+    share.kill();
+    ticket
+}
+
+fn assert_told_soon(mut waiting: Running, words: &str) {
+    let start = Instant::now();
+    waiting.wait_until(words, |running| {
+        let told = [running.error_text(), String::from_utf8_lossy(&running.output()).into_owned()];
+        told.iter().any(|told| told.contains(words)).then_some(())
+    });
+    assert!(start.elapsed() < SOON, "told after {:?}", start.elapsed());
+}
+
+/// It said nothing for a minute.
+fn who_waits_for_a_sender_that_is_gone_is_told_so() {
+    let env = TestEnvironment::new();
+    let ticket = orphan(&env);
+    let refused = "refused the connection; trying for 59 s more";
+    for with_daemon in [false, true] {
+        let _daemon = with_daemon.then(|| env.receiver.daemon());
+        assert_told_soon(env.receiver.tow(["get", &ticket, "-o", "y"]).start(), refused);
+        assert_told_soon(
+            env.receiver.tow(["--json", "get", &ticket, "-o", "y"]).start(),
+            "\"event\":\"waiting\"",
+        );
+        assert_told_soon(env.receiver.tow(["get", &ticket, "-o", "-"]).start(), "trying for 59 s more");
+    }
+    let ended = env.receiver.tow(["get", "-q", "--timeout", "2", &ticket, "-o", "y"]).end().with(1);
+    assert!(!ended.err.contains("waiting"), "{}", ended.err);
+}
+
+fn who_waits_for_a_sender_that_went_away_is_told_so() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("x"), 1, 30 << 20);
+    let mut share = env.sender.share("x");
+    let ticket = share.ticket();
+    let words = ["get", "--no-search", "--limit-rate", "6M", &ticket, "-o", "y"];
+    let receiver = env.receiver.tow(words).start();
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(!receiver.error_text().contains("waiting"), "{}", receiver.error_text());
+    share.kill();
+    assert_told_soon(receiver, "refused the connection; trying for");
+}
+
+/// `--timeout 5` took ten seconds, as the handshake had a time of its own.
+fn a_sender_that_says_nothing_is_waited_for_no_longer_than_asked() {
+    let env = TestEnvironment::new();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let mut ticket: Ticket = orphan(&env).parse().unwrap();
+    ticket.hints = vec![Hint::new(format!("tow://{address}"), 0, 1).unwrap()];
+    let ticket = ticket.to_string();
+    let told = format!("waiting for the sender: no answer from {address}; trying for 59 s more");
+    assert_told_soon(env.receiver.tow(["get", &ticket, "-o", "y"]).start(), &told);
+    let start = Instant::now();
+    let ended = env.receiver.tow(["get", "--timeout", "3", &ticket, "-o", "y"]).end().with(1);
+    assert!(start.elapsed() < Duration::from_secs(5), "--timeout 3 took {:?}", start.elapsed());
+    assert!(ended.err.contains(&address.to_string()), "{}", ended.err);
+}
+
+/// The summary of a transfer event had `oid` twice.
+fn an_event_has_each_of_its_fields_once() {
+    let env = TestEnvironment::new();
+    let _daemon = env.sender.daemon();
+    let events = LocalClient::of(&env.sender).call("GET /v1/events", "", b"").unwrap();
+    let mut events = BufReader::new(events).lines().map_while(Result::ok);
+    file(&env.sender.path("x"), 1, 700_000);
+    let ticket = env.sender.tow(["put", "x"]).end().with(0).text();
+    env.sender.tow(["get", ticket.trim(), "-o", "-"]).end().with(0);
+    for _ in 0..2 {
+        let summary = events.find(|event| event.contains("\"event\":\"summary\"")).unwrap();
+        assert_eq!(summary.matches("\"oid\":").count(), 1, "{summary}");
+        assert!(summary.contains("\"content\":\"blake3:"), "{summary}");
+        assert!(summary.contains("\"encrypted\":true"), "{summary}");
+    }
+}

@@ -1,0 +1,134 @@
+//! Whoever waits for another machine is told so, for what, and how long it will be tried: soon, since
+//! a command that says nothing looks as if it hung.
+
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use towpath_api::Event;
+
+use crate::get::Get;
+
+/// So long nothing is told: most of what is in the way is over by then.
+const SOON: Duration = Duration::from_secs(1);
+/// How often is looked.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Another reason is not told sooner than this after the last one.
+const NEXT: Duration = Duration::from_secs(5);
+
+/// What is waited for, since when, and what was told of it. It is handed the time.
+#[derive(Debug, Default)]
+struct Waiting {
+    since: Option<Instant>,
+    told: Option<(String, Instant)>,
+}
+
+impl Waiting {
+    /// Whether to tell now of `what` is in the way, and for how long it was by then.
+    fn look(&mut self, now: Instant, what: Option<&str>) -> Option<Duration> {
+        let Some(what) = what else {
+            *self = Self::default();
+            return None;
+        };
+        let waited = now.duration_since(*self.since.get_or_insert(now));
+        let is_news = match &self.told {
+            None => waited >= SOON,
+            Some((told, at)) => told != what && now.duration_since(*at) >= NEXT,
+        };
+        if is_news {
+            self.told = Some((what.to_owned(), now));
+        }
+        is_news.then_some(waited)
+    }
+}
+
+/// Whether a get has heard of its source what it fetches.
+#[derive(Debug, Default)]
+pub(crate) struct Heard(AtomicBool);
+
+impl Heard {
+    /// It has.
+    pub(crate) fn note(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_noted(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Tells what keeps `get` waiting, until it is dropped.
+pub(crate) async fn tell(get: &Get, events: &mpsc::Sender<Event>) -> Infallible {
+    let (mut waiting, patience) = (Waiting::default(), get.config.ledger.patience);
+    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    loop {
+        ticks.tick().await;
+        let what = in_the_way(get);
+        if let Some(waited) = waiting.look(Instant::now(), what.as_deref()) {
+            let left = patience.saturating_sub(waited).as_secs_f64().round() as u64;
+            let what = what.unwrap_or_default();
+            let _ = events.send(Event::Waiting { what, seconds: Some(left) }).await;
+        }
+    }
+}
+
+/// What keeps a get from its sender.
+fn in_the_way(get: &Get) -> Option<String> {
+    let trouble = get.plugins.root.trouble().map(|trouble| format!("the sender: {trouble}"));
+    trouble.or_else(|| {
+        let unheard = unheard(get).filter(|_| !get.heard.is_noted())?;
+        Some(format!("the sender: {unheard}"))
+    })
+}
+
+/// Nobody said no, and nobody said yes. Nothing of an object that only this machine may have.
+pub(crate) fn unheard(get: &Get) -> Option<String> {
+    let hints = get.context.hints.borrow();
+    let mut addresses = hints.iter().map(|hint| hint.rest());
+    let first = addresses.next()?;
+    Some(match addresses.count() {
+        0 => format!("no answer from {first}"),
+        1 => format!("no answer from {first} and another address"),
+        others => format!("no answer from {first} and {others} other addresses"),
+    })
+}
+
+/// Does `work`, and tells of `what` it waits for if that takes long.
+pub(crate) async fn told<T>(work: impl Future<Output = T>, what: &str, events: &mpsc::Sender<Event>) -> T {
+    let mut work = std::pin::pin!(work);
+    tokio::select! {
+        done = &mut work => return done,
+        () = tokio::time::sleep(SOON) => {}
+    }
+    let _ = events.send(Event::Waiting { what: what.into(), seconds: None }).await;
+    work.await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lasts_is_told_once_and_what_is_new_a_little_later() {
+        let (mut waiting, start) = (Waiting::default(), Instant::now());
+        let at = |millis| start + Duration::from_millis(millis);
+        assert_eq!(waiting.look(at(0), Some("a")), None);
+        assert_eq!(waiting.look(at(900), Some("a")), None);
+        assert_eq!(waiting.look(at(1100), Some("a")), Some(Duration::from_millis(1100)));
+        assert_eq!(waiting.look(at(9000), Some("a")), None, "once");
+        assert_eq!(waiting.look(at(9200), Some("b")), Some(Duration::from_millis(9200)));
+        assert_eq!(waiting.look(at(9400), Some("a")), None, "two that alternate");
+        assert_eq!(waiting.look(at(15_000), Some("a")), Some(Duration::from_secs(15)));
+    }
+
+    #[test]
+    fn what_is_over_soon_is_not_told() {
+        let (mut waiting, start) = (Waiting::default(), Instant::now());
+        for second in 0..10 {
+            let at = |millis: u64| start + Duration::from_millis(second * 1000 + millis);
+            assert_eq!(waiting.look(at(0), Some("a")), None);
+            assert_eq!(waiting.look(at(800), None), None);
+        }
+    }
+}
