@@ -517,7 +517,7 @@ pub(crate) fn parse_name(name: &str) -> Result<Oid, ApiError> {
 pub(crate) fn parse_ticket(text: &str) -> Result<Ticket, ApiError> {
     text.parse::<Ticket>().map_err(|error| {
         let what = error.to_string();
-        let message = match what.strip_prefix("ticket: ") {
+        let message = match what.strip_prefix("ticket: ").or_else(|| what.strip_prefix("ticket ")) {
             Some(what) => format!("the ticket {what}"),
             None => format!("the ticket can't be read: {what}"),
         };

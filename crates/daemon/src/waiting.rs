@@ -11,7 +11,7 @@ use towpath_api::Event;
 use crate::get::Get;
 
 /// So long nothing is told: most of what is in the way is over by then.
-const SOON: Duration = Duration::from_secs(1);
+const SOON: Duration = Duration::from_millis(800);
 /// How often is looked.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Another reason is not told sooner than this after the last one.
@@ -114,7 +114,7 @@ mod tests {
         let (mut waiting, start) = (Waiting::default(), Instant::now());
         let at = |millis| start + Duration::from_millis(millis);
         assert_eq!(waiting.look(at(0), Some("a")), None);
-        assert_eq!(waiting.look(at(900), Some("a")), None);
+        assert_eq!(waiting.look(at(700), Some("a")), None);
         assert_eq!(waiting.look(at(1100), Some("a")), Some(Duration::from_millis(1100)));
         assert_eq!(waiting.look(at(9000), Some("a")), None, "once");
         assert_eq!(waiting.look(at(9200), Some("b")), Some(Duration::from_millis(9200)));
@@ -128,7 +128,7 @@ mod tests {
         for second in 0..10 {
             let at = |millis: u64| start + Duration::from_millis(second * 1000 + millis);
             assert_eq!(waiting.look(at(0), Some("a")), None);
-            assert_eq!(waiting.look(at(800), None), None);
+            assert_eq!(waiting.look(at(600), None), None);
         }
     }
 }

@@ -169,7 +169,7 @@ fn both_say_what_went_wrong() {
     let cases: [(&[&str], &str); 4] = [
         (&["put", "not there"], "No such file"),
         (&["put-descriptor", "/dev/null"], "only a regular file or a pipe"),
-        (&["get", "tow:nonsense"], "not a ticket"),
+        (&["get", "tow:nonsense"], "the ticket has version 107"),
         (&["get", &put, "5000-"], "outside of the object, which has 1000 bytes"),
     ];
     for (words, expected) in cases {
@@ -181,5 +181,7 @@ fn both_say_what_went_wrong() {
         assert!(usage.err.contains("put-parts FILE"), "{}", usage.err);
     }
     daemon.kill();
-    failure(&["put", "single"]);
+    let said = failure(&["put", "single"]);
+    assert_eq!(said.matches("'tow daemon'").count(), programs.len(), "{said}");
+    assert!(!said.contains("Traceback"), "{said}");
 }

@@ -257,9 +257,22 @@ fn a_destination_that_appears_meanwhile_is_kept_and_nothing_else_is_left() {
     let get = load.half(&env, &ticket);
     fs::copy(&load.source, env.receiver.path("copy")).unwrap();
     dress(&env.receiver.path("copy"), 0o640, 7);
+    // It is what was asked for, so nothing is left to do but to clean up.
+    get.end().summary();
+    load.assert_arrived(&env);
+    // Anything else stays, and what came is kept until that is removed.
+    fs::remove_file(env.receiver.path("copy")).unwrap();
+    let env = TestEnvironment::new();
+    let load = big_file(&env);
+    let mut share = load.share(&env);
+    let ticket = share.ticket();
+    let get = load.half(&env, &ticket);
+    fs::write(env.receiver.path("copy"), "other").unwrap();
     assert_eq!(get.end().failure()["kind"], "exists");
-    // It is what was asked for, so the same command has nothing to do but to clean up.
-    env.receiver.get(&ticket, "copy").end().summary();
+    assert_eq!(fs::read(env.receiver.path("copy")).unwrap(), b"other");
+    fs::remove_file(env.receiver.path("copy")).unwrap();
+    let summary = env.receiver.get(&ticket, "copy").end().summary();
+    assert!(summary.fetched() == 0, "all of it was here: {}", summary.0);
     load.assert_arrived(&env);
 }
 
