@@ -162,7 +162,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
     let output = Arc::new(Output::new(common.json, common.quiet));
     let command = match without_home(command) {
         Ok(result) => return result.unwrap_or_else(|error| output.error(&error)),
-        Err(command) => command,
+        Err(command) => *command,
     };
     let home = match Home::find(|name| std::env::var_os(name).map(PathBuf::from)) {
         Ok(home) => home,
@@ -196,11 +196,11 @@ pub fn run(arguments: Arguments) -> ExitCode {
 
 /// Runs a command that says only how to use the program, which needs no place for a service; others are
 /// returned.
-fn without_home(command: Command) -> Result<Result<ExitCode, ApiError>, Command> {
+fn without_home(command: Command) -> Result<Result<ExitCode, ApiError>, Box<Command>> {
     match command {
         Command::Completions(completions) => Ok(completions.run()),
         Command::Man(man) => Ok(man.run()),
-        command => Err(command),
+        command => Err(Box::new(command)),
     }
 }
 

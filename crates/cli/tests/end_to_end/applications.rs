@@ -167,7 +167,7 @@ fn both_say_what_went_wrong() {
     };
     let put = ticket(call(&env.sender, &programs[0], &["put", "single"]).end());
     let cases: [(&[&str], &str); 4] = [
-        (&["put", "not there"], "No such file"),
+        (&["put", "not there"], "o such file or directory"),
         (&["put-descriptor", "/dev/null"], "only a regular file or a pipe"),
         (&["get", "tow:nonsense"], "the ticket has version 107"),
         (&["get", &put, "5000-"], "outside of the object, which has 1000 bytes"),

@@ -379,7 +379,11 @@ fn flags(help: &str) -> Vec<String> {
 
 /// The flags with a `--no-` form are listed by their shortest names.
 fn negations(help: &str) -> Vec<String> {
-    let lines = help.lines().filter(|line| line.trim_start().starts_with('-'));
+    // Deeper lines are the rest of a wrapped one.
+    let begins = |line: &&str| {
+        line.find(|letter| letter != ' ').is_some_and(|at| at <= 6 && line[at..].starts_with('-'))
+    };
+    let lines = help.lines().filter(begins);
     let (lists, flags): (Vec<_>, Vec<_>) = lines.partition(|line| is_list(line));
     let flags: Vec<_> = flags.into_iter().map(names).collect();
     let long = |short: &str| {
