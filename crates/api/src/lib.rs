@@ -37,7 +37,7 @@ pub use client::Client;
 pub use messages::{
     ApiError, Chunk, ContentRequest, DescriptorRequest, ErrorKind, Event, Fetch, FetchState, GcReply,
     GcRequest, GetRequest, Held, ListRequest, MAX_BOUNDARIES, Object, OpenPutRequest, PartReply, Problem,
-    Progress, PutKind, PutReply, PutRequest, Searched, Seconds, Status, Summary, TransferEvent,
+    Progress, PutKind, PutReply, PutRequest, SearchEffort, Searched, Seconds, Status, Summary, TransferEvent,
 };
 pub use parts::Parts;
 

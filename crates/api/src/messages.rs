@@ -124,6 +124,20 @@ pub struct GetRequest {
     /// whether they hold it.
     #[serde(default, with = "crate::paths::list")]
     pub search: Vec<PathBuf>,
+    /// How hard is searched where probably nothing is.
+    #[serde(default)]
+    pub search_effort: SearchEffort,
+}
+
+/// How hard the disk is searched where probably nothing is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SearchEffort {
+    /// For about a tenth of the transfer's time, and longer if something is found.
+    #[default]
+    Some,
+    /// Until all is searched, or all has come.
+    All,
 }
 
 /// What to get as a stream.
@@ -366,6 +380,9 @@ pub struct Searched {
     pub from_index: u64,
     /// Bytes that the network brought though the disk had brought them.
     pub in_vain: u64,
+    /// The search ended before all was looked at, as that was no longer worth it (`search_effort`).
+    #[serde(default)]
+    pub limited: bool,
     /// What held the transfer up from which second on: `network`, `disk`, `processor` or `search`.
     pub bottlenecks: Vec<(Seconds, String)>,
 }

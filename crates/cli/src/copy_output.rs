@@ -213,6 +213,9 @@ pub fn explanation(human: u8, summary: &Explained<'_>) -> Vec<String> {
         number(search.hashed),
         counted(search.looked_up, "chunk", "chunks"),
     ));
+    if search.limited {
+        lines.push("Not all was searched, as little was found; --search-effort=all searches all".into());
+    }
     if search.in_vain > 0 {
         lines.push(format!("Fetched though it was found as well: {} bytes", number(search.in_vain)));
     }
@@ -539,6 +542,7 @@ total size is 1,234,567  speedup is 308.64 (DRY RUN)"
             looked_up: 1234,
             from_files: 1000,
             in_vain: 7,
+            limited: true,
             bottlenecks: vec![(at(1), "network".into()), (at(2), "\x1b[31m".into())],
             ..Searched::default()
         };
@@ -547,6 +551,7 @@ total size is 1,234,567  speedup is 308.64 (DRY RUN)"
             "Found in files that were searched: 1,000 bytes
 Found in files that the index knew: 0 bytes
 Searched for 0.00 s: 1 directory listed, 2 files read (4,000 bytes), 1,234 chunks looked up in the index
+Not all was searched, as little was found; --search-effort=all searches all
 Fetched though it was found as well: 7 bytes
 Held up by: network (from 1.0 s on), \\u{1b}[31m (from 2.0 s on)"
         );

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use towpath_api::{ApiError, ContentRequest, ErrorKind, Event, GetRequest, Progress, Summary};
+use towpath_api::{ApiError, ContentRequest, ErrorKind, Event, GetRequest, Progress, SearchEffort, Summary};
 use towpath_content::Oid;
 use towpath_content::pieces::{self, Layout};
 use towpath_store::{Descriptors, Hold, State, Store};
@@ -118,6 +118,7 @@ pub(crate) fn as_get(request: &ContentRequest) -> GetRequest {
         // A stream has no place on the disk that anything could lie near.
         no_search: true,
         search: Vec::new(),
+        search_effort: SearchEffort::Some,
     }
 }
 

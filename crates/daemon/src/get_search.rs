@@ -15,6 +15,7 @@ use towpath_files::is_temporary_name;
 use towpath_plugins::adaptive::Search;
 use towpath_plugins::disk_search::Scope;
 
+use crate::copy::search::effort;
 use crate::service::Service;
 
 /// Where to look for what the ticket of `node` names; nowhere if that is not wanted.
@@ -27,7 +28,8 @@ pub(crate) fn search(service: &Service, request: &GetRequest, node: Option<NodeI
     if !scope.beyond_destination && scope.extra.is_empty() && !has_files(&scope.start) {
         return None;
     }
-    Some(Search { store: Arc::clone(&service.store), scope, leave_out })
+    let (store, effort) = (Arc::clone(&service.store), effort(request.search_effort));
+    Some(Search { store, scope, leave_out, effort })
 }
 
 /// Whether the sender may learn what lies anywhere on this disk.

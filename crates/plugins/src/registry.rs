@@ -410,8 +410,12 @@ mod tests {
     async fn what_may_search_the_disk_does() {
         let dir = tempfile::tempdir().unwrap();
         let store = Arc::new(DiskStore::open(&dir.path().join("state"), &dir.path().join("data")).unwrap());
-        let search =
-            Search { store: Arc::clone(&store), scope: Scope::default(), leave_out: Arc::new(|_| false) };
+        let search = Search {
+            store: Arc::clone(&store),
+            scope: Scope::default(),
+            leave_out: Arc::new(|_| false),
+            effort: crate::adaptive::Effort::Some,
+        };
         let identity = Identity::generate().unwrap();
         let (allow, peer): (Allow, _) = (Arc::new(|_| true), PeerConfig::default());
         let built = build(&default_tree(), &Parts { store, allow, identity, peer, search: Some(search) });

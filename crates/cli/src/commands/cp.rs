@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use towpath_api::ApiError;
+use towpath_api::{ApiError, SearchEffort};
 use towpath_daemon::copy::{Check, CopyOptions, CopyRequest, Mode, Preserve, Via};
 
 use super::{Context, copying, parse_rate, refused, sync, sync_flags, usage_error, verbose_names};
@@ -85,6 +85,9 @@ pub struct Options {
     /// Search this directory of the receiver too; may be given more than once
     #[arg(long, value_name = "DIR")]
     search: Vec<OsString>,
+    /// How hard to search where probably nothing is: some takes a tenth of the copy's time, all has no limit
+    #[arg(long, value_name = "some|all", value_parser = sync_flags::search_effort, default_value = "some")]
+    search_effort: SearchEffort,
     /// Tell where bytes came from, what was searched, and what held the copy up
     #[arg(long)]
     explain: bool,
@@ -252,6 +255,7 @@ impl Options {
             via: self.via.unwrap_or_default(),
             no_search: self.no_search,
             search: self.search.iter().map(|dir| dir.as_encoded_bytes().to_vec()).collect(),
+            search_effort: self.search_effort,
             ..CopyOptions::default()
         }
     }
@@ -327,6 +331,9 @@ mod tests {
         ("timeout", &["--timeout 9"], |o| o.timeout == 9),
         ("no_search", &["--no-search"], |o| o.no_search),
         ("search", &["--search x --search y", "--search=x --search=y"], |o| o.search == [b"x", b"y"]),
+        ("search_effort", &["--search-effort all", "--search-effort=all"], |o| {
+            o.search_effort == SearchEffort::All
+        }),
     ];
 
     /// Those that say what is so anyway.

@@ -9,11 +9,12 @@ use clap::Args;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use towpath_api::{
-    Api, ApiError, Client, ContentRequest, ErrorKind, Event, GetRequest, Progress, Seconds, Summary,
+    Api, ApiError, Client, ContentRequest, ErrorKind, Event, GetRequest, Progress, SearchEffort, Seconds,
+    Summary,
 };
 use towpath_daemon::{Options, get};
 
-use super::{Context, parse_rate};
+use super::{Context, parse_rate, sync_flags};
 use crate::copy_output::{Explained, explanation};
 
 /// The longest ticket read from standard input.
@@ -67,6 +68,10 @@ pub struct Get {
     /// asked for whether it holds the same
     #[arg(long, value_name = "DIR")]
     search: Vec<PathBuf>,
+    /// How hard to search where probably nothing is: some takes a tenth of the transfer's time, all has no
+    /// limit
+    #[arg(long, value_name = "some|all", value_parser = sync_flags::search_effort, default_value = "some")]
+    search_effort: SearchEffort,
     /// Tell where bytes came from, what was searched, and what held the transfer up
     #[arg(long)]
     explain: bool,
@@ -148,6 +153,7 @@ impl Get {
             require_encryption: self.require_encryption,
             no_search: self.no_search,
             search: self.search.iter().map(|dir| here.join(dir)).collect(),
+            search_effort: self.search_effort,
         })
     }
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use serde::{Deserialize, Serialize};
+use towpath_api::SearchEffort;
 
 /// One copy, as the command line or another front end asks for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +66,8 @@ pub struct CopyOptions {
     /// receiving side knows them.
     #[serde(with = "names")]
     pub search: Vec<Vec<u8>>,
+    /// How hard is searched where probably nothing is (`--search-effort`).
+    pub search_effort: SearchEffort,
     /// Runs of zeros become holes (`-S`), besides the holes that the source has.
     pub sparse: bool,
     /// Data are compressed on the network (`-z`).
@@ -209,6 +212,7 @@ impl Default for CopyOptions {
             whole_file: false,
             no_search: false,
             search: Vec::new(),
+            search_effort: SearchEffort::Some,
             sparse: false,
             compress: false,
             delete: false,

@@ -8,9 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use towpath_api::{Searched, Seconds};
+use towpath_api::{SearchEffort, Searched, Seconds};
 use towpath_files::is_temporary_name;
-use towpath_plugins::adaptive::{Account, Adaptive, Bottleneck, Search};
+use towpath_plugins::adaptive::{Account, Adaptive, Bottleneck, Effort, Search};
 use towpath_plugins::disk_search::Scope;
 use towpath_transfer::TransferPlugin;
 
@@ -26,8 +26,17 @@ pub fn plugin(side: &Side, destination: &Path, network: &Arc<dyn TransferPlugin>
     }
     let scope = scope(options, destination)?;
     let leave_out = Arc::new(|name: &OsStr| is_temporary_name(name.as_bytes()));
-    let search = Search { store: Arc::clone(&side.service.store), scope, leave_out };
+    let (store, effort) = (Arc::clone(&side.service.store), effort(options.search_effort));
+    let search = Search { store, scope, leave_out, effort };
     Some(Adaptive::new(Arc::clone(network), search))
+}
+
+/// How hard the adaptive plugin is to search.
+pub fn effort(asked: SearchEffort) -> Effort {
+    match asked {
+        SearchEffort::Some => Effort::Some,
+        SearchEffort::All => Effort::All,
+    }
 }
 
 /// From the destination outwards; nothing if there is nowhere to begin.
@@ -69,6 +78,7 @@ pub fn searched(account: &Account) -> Searched {
         from_files: account.from_files,
         from_index: account.from_index,
         in_vain: account.in_vain,
+        limited: account.is_limited,
         bottlenecks: changes
             .map(|(at, what)| (Seconds::from_duration(*at), bottleneck(*what).to_owned()))
             .collect(),

@@ -43,6 +43,8 @@ pub struct Account {
     pub from_index: u64,
     /// Bytes that came from the network though they were here already.
     pub in_vain: u64,
+    /// The budget kept the search from looking at more.
+    pub is_limited: bool,
     /// Candidates forgotten because of the limits.
     pub forgotten: u64,
     /// Times the order was computed anew.

@@ -105,6 +105,8 @@ pub enum Action {
         id: OperationId,
         /// What.
         operation: Operation,
+        /// Probably in vain: what else reads from the disk comes first.
+        is_wide: bool,
     },
     /// Let this operation rest: the disk or the processor is needed otherwise. It may end as it was.
     Pause(OperationId),

@@ -268,6 +268,11 @@ impl Groups {
         self.nearness.take();
     }
 
+    /// True if files of the transfer go there, or the person named it.
+    pub fn is_near(&self, directory: &Directory) -> bool {
+        self.directories.contains_key(directory) || self.is_asked(directory)
+    }
+
     fn is_asked(&self, directory: &Directory) -> bool {
         self.asked.iter().any(|asked| directory.names().starts_with(asked.names()))
     }
@@ -307,10 +312,11 @@ impl Groups {
         group.files.iter().map(|file| self.nearness(&file.directory, candidate)).fold(0.0, f64::max)
     }
 
-    /// E\[N\]: useful chunks that a file can be expected to have.
-    pub fn expected_in_file(&self, candidate: &File) -> f64 {
+    /// E\[N\]: useful chunks that a file can be expected to have; and the best likelihood of one.
+    pub fn expected_in_file(&self, candidate: &File) -> (f64, f64) {
         let groups = self.comparable(candidate).into_iter();
-        groups.map(|id| self.probability(id, candidate) * self.missing(id) as f64).sum()
+        let likely = groups.map(|id| (self.probability(id, candidate), self.missing(id) as f64));
+        likely.fold((0.0, 0.0), |(expected, best), (it, missing)| (expected + it * missing, best.max(it)))
     }
 
     /// The same for a directory, and the best likelihood that one of its files can have.

@@ -1,6 +1,6 @@
 //! Drawing from network and disk at once, and never being slower for it (`papers/dsync.txt`,
 //! `docs/design/adaptive.md`). All that decides is pure: it opens no file, asks no network, has no clock.
-//! `plugin`, `driver` and `processors` tie it to the session, the disk, the network and the kernel.
+//! `plugin`, `driver` and `stalls` tie it to the session, the disk, the network and the kernel.
 //!
 //! | module | story |
 //! |---|---|
@@ -14,6 +14,7 @@
 //! | [`costs`] | moving averages of what things cost |
 //! | [`arrival`] | when the disk can be expected to bring a chunk |
 //! | [`arrivals`] | the same for all groups, and which comes last |
+//! | [`budget`] | how long may be searched where probably nothing is |
 //! | [`neighbours`] | what of a local file a missing chunk likely resembles |
 //! | [`network`] | what is asked of the network |
 //! | [`pressure`] | which resource is free, and when there is time to compute |
@@ -21,13 +22,14 @@
 //! | [`account`] | what `--explain` tells |
 //! | [`meter`] | the network as pieces show it, before anything is searched |
 //! | `pieces` | pieces under way, and which are taken back when a recipe is wanted |
-//! | `processors` | whether there are processors enough, as the kernel tells it |
+//! | `stalls` | for how much of the time something waits for a processor or a disk, as the kernel tells it |
 //! | `plugin` | [`Adaptive`]: the transfer plugin |
 //! | `driver` | the task around the scheduler, with its sides of the disk and of the network |
 
 pub mod account;
 pub mod arrival;
 pub mod arrivals;
+pub mod budget;
 pub mod climb;
 pub mod costs;
 mod driver;
@@ -42,14 +44,15 @@ pub mod paths;
 mod pieces;
 mod plugin;
 pub mod pressure;
-mod processors;
 pub mod scheduler;
+mod stalls;
 pub mod worth;
 
 #[cfg(test)]
 mod tests;
 
 pub use account::{Account, Bottleneck};
+pub use budget::Effort;
 pub use driver::Search;
 pub use event::{Action, End, Event};
 pub use plugin::Adaptive;

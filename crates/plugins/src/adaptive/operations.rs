@@ -8,7 +8,8 @@
 //! | HASH | a chunk each of the file | Σ p over missing chunks |
 //! | STAT | a STAT, then the best HASH that could follow | Σ p by path alone |
 //!
-//! Candidates are ordered by cost per useful chunk (CPC) as they come. Files and directories have a limit
+//! Candidates are ordered by cost per useful chunk (CPC) as they come; those that need a budget ([`super::budget`]) can be
+//! left out of the order. Files and directories have a limit
 //! each; beyond it the worst are forgotten, as the paper does to bound its computations.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,28 +80,48 @@ pub struct Candidate {
     best: f64,
     /// Chunks that the index says the file has.
     promised: u64,
+    /// It takes from the budget of the wide search ([`super::budget`]).
+    pub is_wide: bool,
 }
+
+/// From this likelihood on a file is near, wherever it lies: the paper's example has 0.444 for one that has all but half
+/// of its path in common.
+const LIKELY: f64 = 0.5;
 
 impl Candidate {
     /// A directory or file, or reads of a file, seen with the groups as they are.
     pub fn new(operation: Operation, promised: u64, groups: &Groups) -> Self {
-        let mut candidate = Self { operation, expected: 0.0, best: 0.0, promised };
+        let mut candidate = Self { operation, expected: 0.0, best: 0.0, promised, is_wide: false };
         candidate.judge(groups);
         candidate
     }
 
     fn judge(&mut self, groups: &Groups) {
-        (self.expected, self.best) = match &self.operation {
-            Operation::Check(tags) => (tags.len() as f64, 1.0),
+        (self.expected, self.best, self.is_wide) = match &self.operation {
+            Operation::Check(tags) => (tags.len() as f64, 1.0, false),
             Operation::Read { spans, .. } => {
-                (spans.iter().filter(|span| groups.find(span.tag).is_some()).count() as f64, 1.0)
+                (spans.iter().filter(|span| groups.find(span.tag).is_some()).count() as f64, 1.0, false)
             }
             Operation::Hash(file) => {
                 let promised = self.promised.min(groups.open()) as f64;
-                (groups.expected_in_file(file).max(promised), 1.0)
+                let (expected, best) = groups.expected_in_file(file);
+                let is_near = promised > 0.0 || best >= LIKELY || groups.is_near(&file.directory);
+                (expected.max(promised), 1.0, !is_near)
             }
-            Operation::Stat(directory) => groups.expected_in_directory(directory),
+            Operation::Stat(directory) => {
+                let (expected, best) = groups.expected_in_directory(directory);
+                (expected, best, !groups.is_near(directory))
+            }
         };
+    }
+
+    /// Seconds that it takes itself, whatever may follow, and bytes that it reads.
+    pub fn own_cost(&self, costs: &Costs) -> (f64, u64) {
+        match &self.operation {
+            Operation::Hash(file) => (costs.hash(file.size), file.size),
+            Operation::Stat(_) => (costs.stat(), 0),
+            Operation::Check(_) | Operation::Read { .. } => (self.total(costs), 0),
+        }
     }
 
     /// T_OP: seconds, up to the chunks that can be expected.
@@ -163,8 +184,8 @@ impl Default for Limits {
 pub struct Candidates {
     limits: Limits,
     known: BTreeMap<OperationId, (Candidate, Key)>,
-    files: BTreeSet<Key>,
-    directories: BTreeSet<Key>,
+    files: Ordered,
+    directories: Ordered,
     /// How many were forgotten because of the limits.
     forgotten: u64,
 }
@@ -172,10 +193,47 @@ pub struct Candidates {
 /// Costs are positive, so their bits are in the same order as they.
 type Key = (u64, OperationId);
 
+/// Candidates of one kind.
+#[derive(Default)]
+struct Ordered {
+    near: BTreeSet<Key>,
+    wide: BTreeSet<Key>,
+}
+
+impl Ordered {
+    fn of(&mut self, is_wide: bool) -> &mut BTreeSet<Key> {
+        if is_wide { &mut self.wide } else { &mut self.near }
+    }
+
+    /// Takes out the worst if there are more than so many.
+    fn pop_beyond(&mut self, limit: usize) -> Option<Key> {
+        if self.near.len() + self.wide.len() <= limit {
+            return None;
+        }
+        let is_wide = self.wide.last() > self.near.last();
+        self.of(is_wide).pop_last()
+    }
+
+    fn iter(&self, with_wide: bool) -> impl Iterator<Item = Key> + '_ {
+        let wide = self.wide.iter().take(if with_wide { usize::MAX } else { 0 });
+        merged(self.near.iter().copied(), wide.copied())
+    }
+}
+
+/// Two orders as one.
+fn merged(one: impl Iterator<Item = Key>, other: impl Iterator<Item = Key>) -> impl Iterator<Item = Key> {
+    let (mut one, mut other) = (one.peekable(), other.peekable());
+    std::iter::from_fn(move || match (one.peek(), other.peek()) {
+        (Some(first), Some(second)) if first <= second => one.next(),
+        (_, Some(_)) => other.next(),
+        (_, None) => one.next(),
+    })
+}
+
 impl Candidates {
     /// None yet.
     pub fn new(limits: Limits) -> Self {
-        let (files, directories) = (BTreeSet::new(), BTreeSet::new());
+        let (files, directories) = (Ordered::default(), Ordered::default());
         Self { limits, known: BTreeMap::new(), files, directories, forgotten: 0 }
     }
 
@@ -194,18 +252,21 @@ impl Candidates {
         self.forgotten
     }
 
+    /// True if some of them need a budget.
+    pub fn has_wide(&self) -> bool {
+        !self.files.wide.is_empty() || !self.directories.wide.is_empty()
+    }
+
     /// One more. The worst goes if there are too many.
     pub fn add(&mut self, id: OperationId, candidate: Candidate, costs: &Costs) {
         let key = (candidate.cpc(costs).to_bits(), id);
-        let (set, limit) = match candidate.is_directory() {
+        let (kind, limit) = match candidate.is_directory() {
             true => (&mut self.directories, self.limits.directories),
             false => (&mut self.files, self.limits.files),
         };
-        set.insert(key);
+        kind.of(candidate.is_wide).insert(key);
         self.known.insert(id, (candidate, key));
-        if set.len() > limit
-            && let Some((_, worst)) = set.pop_last()
-        {
+        if let Some((_, worst)) = kind.pop_beyond(limit) {
             self.known.remove(&worst);
             self.forgotten += 1;
         }
@@ -214,28 +275,23 @@ impl Candidates {
     /// Takes one out, to run it.
     pub fn take(&mut self, id: OperationId) -> Option<Candidate> {
         let (candidate, key) = self.known.remove(&id)?;
-        self.files.remove(&key);
-        self.directories.remove(&key);
+        let kind = if candidate.is_directory() { &mut self.directories } else { &mut self.files };
+        kind.of(candidate.is_wide).remove(&key);
         Some(candidate)
     }
 
-    /// The best ones first, without those of which nothing can be expected at the moment.
-    pub fn ordered(&self) -> impl Iterator<Item = (OperationId, &Candidate)> + '_ {
-        let (mut files, mut directories) = (self.files.iter().peekable(), self.directories.iter().peekable());
-        let keys = std::iter::from_fn(move || match (files.peek(), directories.peek()) {
-            (Some(file), Some(directory)) if file <= directory => files.next(),
-            (_, Some(_)) => directories.next(),
-            (_, None) => files.next(),
-        });
+    /// The best ones first, without those of which nothing can be expected at the moment, and without those that need a
+    /// budget if there is none.
+    pub fn ordered(&self, with_wide: bool) -> impl Iterator<Item = (OperationId, &Candidate)> + '_ {
+        let keys = merged(self.files.iter(with_wide), self.directories.iter(with_wide));
         let keys = keys.take_while(|(cpc, _)| f64::from_bits(*cpc).is_finite());
-        keys.filter_map(|(_, id)| self.known.get(id).map(|(candidate, _)| (*id, candidate)))
+        keys.filter_map(|(_, id)| self.known.get(&id).map(|(candidate, _)| (id, candidate)))
     }
 
     /// Judges all anew: chunks came, costs changed.
     pub fn recompute(&mut self, groups: &Groups, costs: &Costs) {
         let known = std::mem::take(&mut self.known);
-        self.files.clear();
-        self.directories.clear();
+        (self.files, self.directories) = (Ordered::default(), Ordered::default());
         for (id, (mut candidate, _)) in known {
             candidate.judge(groups);
             self.add(id, candidate, costs);

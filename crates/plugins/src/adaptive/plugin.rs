@@ -21,7 +21,7 @@ use super::driver::{self, Search, Told};
 use super::meter::{Meter, Wanted};
 use super::pieces::{self, Pieces};
 use super::pressure::Queues;
-use super::processors::Processors;
+use super::stalls::Stalls;
 
 /// Parts of a recipe that wait for whoever reads them.
 const PARTS: usize = 8;
@@ -46,7 +46,8 @@ pub(super) struct Shared {
     /// How the chunks of an object were cut, by its recipe.
     parameters: Mutex<HashMap<Oid, Parameters>>,
     account: Mutex<Account>,
-    pub(super) processors: Processors,
+    pub(super) processors: Stalls,
+    pub(super) disks: Stalls,
 }
 
 impl Shared {
@@ -86,7 +87,8 @@ impl Adaptive {
             pieces: Mutex::default(),
             parameters: Mutex::default(),
             account: Mutex::default(),
-            processors: Processors::default(),
+            processors: Stalls::of_processors(),
+            disks: Stalls::of_disks(),
         };
         let token = CancellationToken::new();
         let _end = token.clone().drop_guard();

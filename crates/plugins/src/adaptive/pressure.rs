@@ -14,7 +14,7 @@ const QUEUE_BUSY: u64 = 1 << 20;
 const QUEUE_FREE: u64 = 256 << 10;
 /// At least one in so many parts of the window is asked for at once, if that is less than a run.
 const LEAST_SHARE: u64 = 16;
-/// Percent of the time in which something waits for a processor, from which on they are short, and below which no
+/// Percent of the time in which something waits for a processor, or a disk, from which on they are short, and below which no
 /// longer.
 const WAIT_BUSY: u64 = 70;
 const WAIT_FREE: u64 = 40;
@@ -34,6 +34,8 @@ pub struct Queues {
     pub round_trip: Duration,
     /// The share of the time in which something waits for a processor, in percent; 0 if nobody tells.
     pub processors: u64,
+    /// The same for a disk, while nothing is searched.
+    pub disks: u64,
 }
 
 /// What the queues say.
@@ -44,6 +46,7 @@ pub struct Gauge {
     receiver_is_behind: bool,
     is_building_up: bool,
     processors_are_short: bool,
+    disks_are_short: bool,
 }
 
 impl Gauge {
@@ -56,6 +59,7 @@ impl Gauge {
         self.receiver_is_behind =
             above(self.receiver_is_behind, queues.receive_queue, QUEUE_BUSY, QUEUE_FREE);
         self.processors_are_short = above(self.processors_are_short, queues.processors, WAIT_BUSY, WAIT_FREE);
+        self.disks_are_short = above(self.disks_are_short, queues.disks, WAIT_BUSY, WAIT_FREE);
         self.queues = queues;
     }
 
@@ -78,6 +82,11 @@ impl Gauge {
     /// True if whatever is done keeps something else waiting for a processor.
     pub fn processors_are_short(&self) -> bool {
         self.processors_are_short
+    }
+
+    /// True if something waits for a processor or a disk most of the time.
+    pub fn others_wait(&self) -> bool {
+        self.processors_are_short || self.disks_are_short
     }
 
     /// Bytes that the network can be asked for now without a queue. None while they are few: each question would be for

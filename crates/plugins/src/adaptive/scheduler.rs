@@ -15,6 +15,7 @@ use towpath_transfer::rate::Rate;
 use super::account::{Account, Bottleneck};
 use super::arrival::{self, Step};
 use super::arrivals::Arrivals;
+use super::budget::{Budget, Effort, Left, Looked, Standing};
 use super::costs::Costs;
 use super::event::{Action, End, Event};
 use super::groups::{Chunk, GroupId, Groups, State};
@@ -58,6 +59,8 @@ pub struct Settings {
     pub costs: Costs,
     /// The network's rate as measured while pieces came.
     pub rate: Rate,
+    /// Whether the wide search has a budget.
+    pub effort: Effort,
 }
 
 /// An operation under way.
@@ -111,6 +114,11 @@ pub struct Scheduler {
     recomputing: Recomputing,
     search: SearchJudge,
     searches: bool,
+    budget: Budget,
+    /// Of the budget, now.
+    left: Left,
+    /// A file was too large for the budget.
+    has_passed_over: bool,
     parallel: usize,
     to_check: Vec<Tag>,
     seen_directories: BTreeSet<Directory>,
@@ -125,6 +133,8 @@ pub struct Scheduler {
 impl Scheduler {
     /// Nothing wanted yet.
     pub fn new(settings: Settings) -> Self {
+        let budget = Budget::new(settings.effort);
+        let unknown = Standing { now: Duration::ZERO, network_time: f64::INFINITY, rate: 0.0, wanted: 0 };
         Self {
             groups: Groups::default(),
             candidates: Candidates::new(settings.limits),
@@ -136,6 +146,9 @@ impl Scheduler {
             recomputing: Recomputing::default(),
             search: SearchJudge::default(),
             searches: true,
+            left: budget.left(&unknown),
+            has_passed_over: false,
+            budget,
             parallel: settings.parallel.max(1),
             to_check: Vec::new(),
             seen_directories: BTreeSet::new(),
@@ -152,6 +165,7 @@ impl Scheduler {
         let mut actions = Vec::new();
         self.take_in(now, event, &mut actions);
         self.judge(now);
+        self.look_into_budget(now);
         self.pause_or_resume(&mut actions);
         self.start_checks(now, &mut actions);
         self.start_operations(now, &mut actions);
@@ -211,7 +225,8 @@ impl Scheduler {
             let probability = it.probability(id, &self.groups);
             Step { total: remaining, cpc: remaining, probability }
         });
-        let planned = self.candidates.ordered().take(if self.searches { AHEAD } else { 0 });
+        let planned = self.candidates.ordered(self.left.is_some());
+        let planned = planned.take(if self.searches { AHEAD } else { 0 });
         let planned = planned.map(|(_, candidate)| Step {
             total: candidate.total(&self.costs),
             cpc: candidate.cpc(&self.costs),
@@ -261,7 +276,7 @@ impl Scheduler {
                 }
             }
             Event::Listed { operation, files, directories } => self.listed(operation, files, directories),
-            Event::Completed { operation, took, end } => self.completed(operation, took, end),
+            Event::Completed { operation, took, end } => self.completed(now, operation, took, end),
             Event::Pressure(queues) => self.gauge.look(queues),
             Event::Recomputed(took) => self.recomputing.took(took),
             Event::Tick => {}
@@ -290,6 +305,9 @@ impl Scheduler {
             }
             if let Some(running) = self.running.get_mut(&operation) {
                 running.brought += u64::from(chunk.len);
+                if running.candidate.is_wide {
+                    self.budget.found(u64::from(chunk.len));
+                }
                 if running.found.insert(group) {
                     self.arrivals.changed_for(group);
                 }
@@ -321,10 +339,15 @@ impl Scheduler {
         }
     }
 
-    fn completed(&mut self, id: OperationId, took: Duration, end: End) {
+    fn completed(&mut self, now: Duration, id: OperationId, took: Duration, end: End) {
         let Some(running) = self.running.remove(&id) else { return };
         self.account.disk_time += took;
         self.arrivals.changed();
+        if running.candidate.is_wide {
+            let bytes = if let End::Hashed { bytes } = end { bytes } else { 0 };
+            let looked = Looked { took, bytes, brought: running.brought };
+            self.budget.spent(now, looked, self.gauge.others_wait());
+        }
         match (running.candidate.operation, end) {
             (Operation::Stat(_), End::Listed) => self.costs.listed(took),
             (Operation::Hash(_), End::Hashed { bytes }) => {
@@ -398,6 +421,21 @@ impl Scheduler {
         self.searches = searches;
     }
 
+    /// What may be spent on the wide search now.
+    fn look_into_budget(&mut self, now: Duration) {
+        let Account { from_network, .. } = self.account;
+        let wanted = self.groups.open_bytes() + from_network + self.account.from_disk();
+        let (rate, network_time) = (self.network.rate(now), self.network_time(now));
+        let left = self.budget.left(&Standing { now, network_time, rate, wanted });
+        if left.is_some() != self.left.is_some() && self.candidates.has_wide() {
+            self.arrivals.changed();
+        }
+        self.left = left;
+        if !self.groups.is_empty() {
+            self.account.is_limited = self.has_passed_over || !left.is_some() && self.candidates.has_wide();
+        }
+    }
+
     fn pause_or_resume(&mut self, actions: &mut Vec<Action>) {
         let rests = !self.searches;
         for (id, running) in self.running.iter_mut().filter(|(_, it)| it.is_paused != rests) {
@@ -419,10 +457,10 @@ impl Scheduler {
 
     fn start_operations(&mut self, now: Duration, actions: &mut Vec<Action>) {
         while self.searches && self.running.values().filter(|it| !it.is_check()).count() < self.parallel {
-            let time = self.network_time(now);
-            let best = self.candidates.ordered().take(TRIED);
-            let best = best.filter(|(_, it)| can_pay(it.total(&self.costs), time)).map(|(id, _)| id).next();
-            let Some(mut candidate) = best.and_then(|id| self.candidates.take(id)) else { return };
+            let Some(best) = self.best(now, self.left.is_some()).or_else(|| self.best(now, false)) else {
+                return;
+            };
+            let Some(mut candidate) = self.candidates.take(best) else { return };
             if let Operation::Read { spans, .. } = &mut candidate.operation {
                 spans.retain(|span| self.groups.find(span.tag).is_some());
                 if spans.is_empty() {
@@ -431,6 +469,25 @@ impl Scheduler {
             }
             self.start(now, candidate, actions);
         }
+    }
+
+    /// The first that can pay and that the budget allows, of the best. Those that are too large for it go.
+    fn best(&mut self, now: Duration, with_wide: bool) -> Option<OperationId> {
+        let time = self.network_time(now);
+        let (left, costs) = (self.left, self.costs);
+        let too_large = |it: &Candidate| it.is_wide && !left.has_bytes(it.own_cost(&costs).1);
+        let is_allowed = |it: &Candidate| {
+            let (seconds, bytes) = it.own_cost(&costs);
+            can_pay(it.total(&costs), time) && (!it.is_wide || left.allows(seconds, bytes))
+        };
+        let best = || self.candidates.ordered(with_wide).take(TRIED);
+        let found = best().find(|(_, it)| is_allowed(it)).map(|(id, _)| id);
+        if found.is_none() {
+            let passed_over: Vec<_> = best().filter(|(_, it)| too_large(it)).map(|(id, _)| id).collect();
+            self.has_passed_over |= !passed_over.is_empty();
+            passed_over.into_iter().for_each(|id| drop(self.candidates.take(id)));
+        }
+        found
     }
 
     fn start(&mut self, now: Duration, candidate: Candidate, actions: &mut Vec<Action>) {
@@ -445,7 +502,8 @@ impl Scheduler {
             Operation::Stat(_) => self.costs.stat(),
             _ => candidate.total(&self.costs),
         };
-        actions.push(Action::Start { id, operation: candidate.operation.clone() });
+        let is_wide = candidate.is_wide;
+        actions.push(Action::Start { id, operation: candidate.operation.clone(), is_wide });
         self.running.insert(
             id,
             Running { candidate, started: now, total, is_paused: false, found: BTreeSet::new(), brought: 0 },

@@ -17,6 +17,7 @@ use towpath_store::DiskStore;
 use towpath_store::disk::chunk_index::Location;
 
 use super::cached::Indexed;
+use super::gentle::GentleThread;
 use super::{
     Cancel, Candidate, Cost, Directory, FoundChunk, HashOutcome, Listing, Occasion, PATIENCE, ReadBack, Rest,
     SearchError, Wanted, cache_check, cache_read, hash, stat,
@@ -41,6 +42,15 @@ impl Default for Limits {
     fn default() -> Self {
         Self { threads: 1, operations: 64, bytes: 4 << 20 }
     }
+}
+
+/// How an operation works beside others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// As soon and as fast as it can.
+    AtOnce,
+    /// Reading only what nobody else wants to read now, on one core: it is probably in vain.
+    Gently,
 }
 
 /// What operations ask the outside.
@@ -141,11 +151,12 @@ struct Shared {
     changed: Condvar,
     budget: Arc<Budget>,
     rest: Arc<Rest>,
+    gentle: GentleThread,
 }
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<(OperationId, Operation)>,
+    waiting: VecDeque<(OperationId, Operation, Manner)>,
     /// All that did not end, waiting or under way.
     outstanding: Vec<(OperationId, Cancel)>,
     last: u64,
@@ -169,6 +180,7 @@ impl Executor {
             changed,
             budget: Arc::default(),
             rest: Arc::default(),
+            gentle: GentleThread::default(),
         });
         // Made first, so that threads already started end if another can't be.
         let executor = Self { shared: Arc::clone(&shared) };
@@ -181,6 +193,11 @@ impl Executor {
 
     /// Queues an operation; if there are too many it comes back.
     pub fn submit(&self, operation: Operation) -> Result<OperationId, Operation> {
+        self.submit_as(Manner::AtOnce, operation)
+    }
+
+    /// The same, to be worked off in this manner.
+    pub fn submit_as(&self, manner: Manner, operation: Operation) -> Result<OperationId, Operation> {
         let mut queue = lock(&self.shared.queue);
         if queue.outstanding.len() >= self.shared.limits.operations {
             return Err(operation);
@@ -189,7 +206,7 @@ impl Executor {
         let id = OperationId(queue.last);
         let cancel = Cancel { rest: Arc::clone(&self.shared.rest), ..Cancel::default() };
         queue.outstanding.push((id, cancel));
-        queue.waiting.push_back((id, operation));
+        queue.waiting.push_back((id, operation, manner));
         self.shared.changed.notify_one();
         Ok(id)
     }
@@ -229,8 +246,9 @@ impl Drop for Executor {
 
 impl Shared {
     fn work(&self, events: &mpsc::Sender<Event>) {
-        while let Some((id, operation, cancel)) = self.next() {
-            let (result, cost) = self.run(id, operation, &cancel, events);
+        while let Some((id, (operation, manner), cancel)) = self.next() {
+            let run = || self.run(id, operation, &cancel, events);
+            let (result, cost) = if manner == Manner::Gently { self.gentle.run(run) } else { run() };
             lock(&self.queue).outstanding.retain(|(found, _)| *found != id);
             if events.blocking_send(Event::Ended { id, result, cost }).is_err() {
                 return;
@@ -238,15 +256,15 @@ impl Shared {
         }
     }
 
-    fn next(&self) -> Option<(OperationId, Operation, Cancel)> {
+    fn next(&self) -> Option<(OperationId, (Operation, Manner), Cancel)> {
         let mut queue = lock(&self.queue);
         loop {
             if queue.is_closed {
                 return None;
             }
-            if let Some((id, operation)) = queue.waiting.pop_front() {
+            if let Some((id, operation, manner)) = queue.waiting.pop_front() {
                 let cancel = queue.outstanding.iter().find(|(found, _)| *found == id);
-                return cancel.map(|(_, cancel)| (id, operation, cancel.clone()));
+                return cancel.map(|(_, cancel)| (id, (operation, manner), cancel.clone()));
             }
             queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }

@@ -13,7 +13,7 @@ use towpath_store::disk::chunk_index::{CutChunk, CutFile};
 use towpath_store::{DiskStore, FileRecord, Hashed, StoreError, cut_and_hash_open_file, cut_open_file};
 
 use super::stat::Candidate;
-use super::{Cancel, Cost, FoundChunk, Give, Meter, Place, SearchError, Wanted, open};
+use super::{Cancel, Cost, FoundChunk, Give, Meter, Place, SearchError, Wanted, gentle, open};
 
 /// Chunks of one file that are indexed, 48 bytes of memory each. A file that has more is searched each time.
 const MAX_INDEXED: usize = 1 << 19;
@@ -106,6 +106,19 @@ impl Pass<'_, '_> {
             cut_and_hash_open_file(&file, &path, parameters, &mut |run, bytes| self.take(run, bytes));
         let hashed = self.ended(hashed)?;
         self.take_whole(&file, &hashed)?;
+        // Others wait for whoever writes to the index.
+        gentle::pausing(|| self.record(store, candidate, parameters, hashed))
+    }
+
+    /// The index learns the file and its chunks.
+    fn record(
+        &self,
+        store: &DiskStore,
+        candidate: &Candidate,
+        parameters: &Parameters,
+        hashed: Hashed,
+    ) -> Result<HashOutcome, SearchError> {
+        let (path, index) = (candidate.path(), store.chunk_index());
         let Hashed { stamp, settled, .. } = hashed;
         if self.chunks.len() < MAX_INDEXED {
             let cut = CutFile { path: &path, stamp, settled, parameters: *parameters, chunks: &self.chunks };

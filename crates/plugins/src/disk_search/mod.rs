@@ -11,6 +11,7 @@
 //! | [`hash()`] | HASH: a file cut into chunks; those that are wanted handed out, all of them indexed |
 //! | [`cache_check`], [`cache_read`] | CACHE-CHECK, CACHE-READ: chunks that the index knows a place of |
 //! | [`Executor`] | threads that work such operations off a bounded queue |
+//! | `gentle` | the thread for what is probably in vain: it reads when nobody else does |
 //! | `open` | files and directories opened by paths without symbolic links |
 //!
 //! What always holds: no symbolic link is followed and nothing but regular files is opened for reading; a
@@ -19,6 +20,7 @@
 
 mod cached;
 mod executor;
+mod gentle;
 mod hash;
 mod open;
 pub mod scope;
@@ -38,7 +40,7 @@ use towpath_content::chunking::ChunkHash;
 use towpath_store::StoreError;
 
 pub use cached::{Indexed, ReadBack, cache_check, cache_read};
-pub use executor::{Event, Executor, Finished, InFlight, Limits, Operation, OperationId, Rules};
+pub use executor::{Event, Executor, Finished, InFlight, Limits, Manner, Operation, OperationId, Rules};
 pub use hash::{HashOutcome, Occasion, hash, whole_as_chunk};
 pub use open::read;
 pub use scope::Scope;

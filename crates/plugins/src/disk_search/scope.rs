@@ -4,7 +4,7 @@
 //! A stranger must not learn from what is not asked of him what lies on this disk. So beyond the
 //! destination, and what the user named, only those go whom the caller lets ([`Scope::beyond_destination`]).
 //! Even they reach nothing on file systems of a network, on media that come and go, and on those that are
-//! no disks, unless the destination or what the user named lies there.
+//! no disks, unless the destination or what the user named lies there; `/dev/shm` is such a one.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -22,6 +22,9 @@ const LOCAL: [&str; 18] = [
 const MEDIA: [&str; 2] = ["/media", "/run/media"];
 /// No place for users' files, however they are mounted.
 const SYSTEM: [&str; 3] = ["/proc", "/sys", "/dev"];
+/// But for this one, a file system in memory that everyone may use: searched, as any other that is no disk, only if the
+/// destination lies there.
+const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Where a search may look. All paths are absolute and without symbolic links.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -107,7 +110,7 @@ impl Scope {
 }
 
 fn is_system(path: &Path) -> bool {
-    SYSTEM.iter().any(|system| path.starts_with(system))
+    SYSTEM.iter().any(|system| path.starts_with(system)) && !path.starts_with(SHARED_MEMORY)
 }
 
 /// What a mounted file system is kept on.
@@ -210,6 +213,7 @@ mod tests {
 31 22 0:42 / /tmp rw - tmpfs tmpfs rw
 32 22 0:43 / /broken
 33 22 8:4 / /sys/odd rw - ext4 /dev/sda4 rw
+34 24 0:44 / /dev/shm rw - tmpfs tmpfs rw
 ";
 
     fn mounts() -> Mounts {
@@ -272,6 +276,27 @@ mod tests {
             "/data\\x",
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_destination_in_shared_memory_is_searched_to_its_root_and_then_the_disks() {
+        let found = outward(&scope("/dev/shm/a/b", true));
+        let found: Vec<_> = found.iter().map(|(path, _)| &**path).collect();
+        let expected = [
+            "/dev/shm/a/b",
+            "/srv/nfs/more",
+            "/dev/shm/a",
+            "/dev/shm",
+            "/",
+            "/home/ann",
+            "/home",
+            "/data\\x",
+        ];
+        assert_eq!(found, expected);
+        let covers = |start, path| scope(start, true).covers(Path::new(path), &mounts());
+        assert!(covers("/dev/shm/a/b", "/dev/shm/c/file"));
+        assert!(!covers("/dev/shm/a/b", "/dev/fd/file") && !covers("/dev/shm/a/b", "/dev/shmx/file"));
+        assert!(!covers("/home/bob", "/dev/shm/c/file"), "another's memory is no disk of this one");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use towpath_content::Oid;
 use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::recipe::RecipeBuilder;
-use towpath_plugins::adaptive::{Adaptive, Search};
+use towpath_plugins::adaptive::{Adaptive, Effort, Search};
 use towpath_plugins::disk_search::Scope;
 use towpath_plugins::local::SOURCE;
 use towpath_store::{DiskStore, Stamp};
@@ -183,7 +183,7 @@ fn search(base: &Path) -> Search {
     fs::create_dir_all(&start).unwrap();
     let store = Arc::new(DiskStore::open(&base.join("state"), &base.join("data")).unwrap());
     let scope = Scope { start, ..Scope::default() };
-    Search { store, scope, leave_out: Arc::new(|_| false) }
+    Search { store, scope, leave_out: Arc::new(|_| false), effort: Effort::Some }
 }
 
 /// Waits, on a thread that may, but no longer than anything may take.

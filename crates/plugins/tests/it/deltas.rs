@@ -6,7 +6,7 @@ use std::time::Duration;
 use towpath_content::Oid;
 use towpath_link::Identity;
 use towpath_plugins::Direct;
-use towpath_plugins::adaptive::{Adaptive, Search};
+use towpath_plugins::adaptive::{Adaptive, Effort, Search};
 use towpath_plugins::direct::{DirectConfig, Pace, PeerConfig, Traffic};
 use towpath_plugins::disk_search::Scope;
 use towpath_store::{About, DiskStore, MemoryStore};
@@ -65,7 +65,8 @@ async fn fetch(beyond_destination: bool) -> Brought {
     let network = Arc::new(Direct::new(Identity::generate().unwrap(), config, None));
     let scope = Scope { start: here.clone(), extra: vec![elsewhere], beyond_destination, ..Scope::default() };
     let store = Arc::new(DiskStore::open(&root.join("state"), &root.join("data")).unwrap());
-    let adaptive = Adaptive::new(network, Search { store, scope, leave_out: Arc::new(|_| false) });
+    let adaptive =
+        Adaptive::new(network, Search { store, scope, leave_out: Arc::new(|_| false), effort: Effort::Some });
 
     let session = Session::start(adaptive.clone(), service.context(oid), SessionConfig::default());
     let target = Arc::new(Memory::default());

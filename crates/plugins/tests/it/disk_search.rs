@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use towpath_content::Oid;
 use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::recipe::RecipeBuilder;
-use towpath_plugins::adaptive::{Adaptive, Search};
+use towpath_plugins::adaptive::{Adaptive, Effort, Search};
 use towpath_plugins::disk_search::Scope;
 use towpath_plugins::local::SOURCE;
 use towpath_store::disk::chunk_index::{CutChunk, CutFile};
@@ -241,7 +241,15 @@ fn disk(fixture: &Fixture, is_indexed: bool) -> (TempDir, Search) {
             store.chunk_index().record_chunks(&cut).unwrap();
         }
     }
-    (base, Search { store, scope: Scope { start, ..Scope::default() }, leave_out: Arc::new(|_| false) })
+    (
+        base,
+        Search {
+            store,
+            scope: Scope { start, ..Scope::default() },
+            leave_out: Arc::new(|_| false),
+            effort: Effort::Some,
+        },
+    )
 }
 
 /// Examines a search of such disks; bytes that came from them.

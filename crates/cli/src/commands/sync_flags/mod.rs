@@ -13,6 +13,7 @@ use std::ffi::{OsStr, OsString};
 
 use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use towpath_api::SearchEffort;
 use towpath_daemon::copy::{Check, CopyOptions, Via};
 
 use super::filter_rules::Rules;
@@ -238,6 +239,15 @@ impl SyncArguments {
             return Err("--suffix: it can't be empty without --backup-dir".into());
         }
         Ok(self)
+    }
+}
+
+/// Parses the value of `--search-effort`.
+pub fn search_effort(text: &str) -> Result<SearchEffort, String> {
+    match text {
+        "some" => Ok(SearchEffort::Some),
+        "all" => Ok(SearchEffort::All),
+        _ => Err("it is some or all".into()),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use super::{Apply, Flag, flag, via};
+use super::{Apply, Flag, flag, search_effort, via};
 use crate::commands::filter_rules::Kind;
 use crate::commands::{parse_rate, rsync_size};
 
@@ -374,6 +374,15 @@ pub const FLAGS: &[Flag] = &[
                 Some(dir) => a.options.search.push(dir.as_bytes().to_vec()),
                 None => a.options.search.clear(),
             }
+            Ok(())
+        }),
+    ),
+    flag(
+        TRAVEL,
+        "search-effort",
+        "How hard to search where probably nothing is: some takes a tenth of the time, all has no limit",
+        Apply::Value("some|all", |a, value| {
+            a.options.search_effort = search_effort(&text(value)?)?;
             Ok(())
         }),
     ),

@@ -126,6 +126,9 @@ const CASES: &[Case] = &[
     ("no-compress", "-z", &["--no-z", "--no-compress"], |a| !a.options.compress),
     ("search", "", &["--search x", "--search=x"], |a| a.options.search == [b"x"]),
     ("no-search", "--search x", &["--no-search"], |a| a.options.no_search && a.options.search.is_empty()),
+    ("search-effort", "", &["--search-effort all", "--search-effort=all"], |a| {
+        a.options.search_effort == SearchEffort::All
+    }),
     ("explain", "", &["--explain"], |a| a.shown.explain),
     ("whole-file", "", &["-W", "--whole-file"], |a| a.options.whole_file),
     ("no-whole-file", "-W", &["--no-W", "--no-whole-file"], |a| !a.options.whole_file),

@@ -22,7 +22,7 @@ use crate::adaptive::heuristics::File;
 use crate::adaptive::operations::{Operation, OperationId, Span};
 use crate::adaptive::paths::Directory;
 use crate::disk_search::scope::Mounts;
-use crate::disk_search::{self, Candidate, Finished, FoundChunk, InFlight, Occasion, Rules};
+use crate::disk_search::{self, Candidate, Finished, FoundChunk, InFlight, Manner, Occasion, Rules};
 use crate::local::SOURCE;
 
 /// Directories that were listed, remembered by device and inode so that none is listed twice.
@@ -79,7 +79,7 @@ pub(super) async fn deliver_all(
 
 impl Driver {
     /// Hands an operation to the disk; false if it cannot be done.
-    pub(super) fn start(&mut self, id: OperationId, operation: Operation) -> bool {
+    pub(super) fn start(&mut self, id: OperationId, operation: Operation, is_wide: bool) -> bool {
         match &operation {
             Operation::Stat(directory) => tracing::debug!(path = ?directory.path(), "lists"),
             Operation::Hash(file) => {
@@ -107,7 +107,8 @@ impl Driver {
                 (disk_search::Operation::Stat(self.directory(directory.path())), Vec::new())
             }
         };
-        match self.executor.submit(operation) {
+        let manner = if is_wide { Manner::Gently } else { Manner::AtOnce };
+        match self.executor.submit_as(manner, operation) {
             Ok(submitted) => {
                 self.running.insert(submitted, Running { id, tags, lists: None });
                 true

@@ -29,6 +29,7 @@ use towpath_transfer::{Context, Outcome, Tag, TransferPlugin, Want, WantId};
 use self::deltas::DeltaState;
 use self::disk::{ByHash, Finds, Running};
 use self::network_sink::NetworkSink;
+use super::budget::Effort;
 use super::costs::Costs;
 use super::event::{Action, End, Event};
 use super::groups::Chunk;
@@ -59,6 +60,8 @@ pub struct Search {
     pub scope: Scope,
     /// Names that are not looked at: temporaries.
     pub leave_out: Arc<dyn Fn(&OsStr) -> bool + Send + Sync>,
+    /// How hard it looks where probably nothing is.
+    pub effort: Effort,
 }
 
 /// What the driver is told.
@@ -171,6 +174,7 @@ pub(super) async fn run(
         parallel: 1,
         costs: Costs::default(),
         rate: shared.meter().rate(),
+        effort: search.effort,
     };
     let mut driver = Driver {
         network,
@@ -380,13 +384,16 @@ impl Driver {
         }
         let pressure = self.calls.values().next().map(|call| call.sink.pressure()).unwrap_or_default();
         let path = self.network.path();
-        let rate = self.scheduler.network_rate(self.shared.now());
+        let (now, rate) = (self.shared.now(), self.scheduler.network_rate(self.shared.now()));
+        let disks = &self.shared.disks;
+        let disks = if self.executor.outstanding() == 0 { disks.wait(now) } else { disks.wait_before() };
         self.feed(Event::Pressure(Queues {
             writer_backlog: pressure.writer_backlog,
             receive_queue: pressure.receive_queue.max(path.receive_queue),
             window: chunk_window(rate, path.round_trip, self.network.window()),
             round_trip: path.round_trip,
-            processors: self.shared.processors.wait(self.shared.now()),
+            processors: self.shared.processors.wait(now),
+            disks,
         }));
         self.feed(Event::Tick);
         self.shared.set_account(self.scheduler.account());
@@ -408,10 +415,10 @@ impl Driver {
 
     fn act(&mut self, action: Action) -> Option<Event> {
         match action {
-            Action::Start { id, operation } => {
+            Action::Start { id, operation, is_wide } => {
                 // Whatever rested may have ended so, and nobody was told to go on.
                 self.executor.rest(false);
-                if !self.start(id, operation) {
+                if !self.start(id, operation, is_wide) {
                     let took = Duration::ZERO;
                     return Some(Event::Completed { operation: id, took, end: End::Failed });
                 }

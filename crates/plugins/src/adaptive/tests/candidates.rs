@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use towpath_transfer::rate::Rate;
 
+use crate::adaptive::budget::Effort;
 use crate::adaptive::costs::Costs;
 use crate::adaptive::event::{Action, End, Event};
 use crate::adaptive::groups::{Chunk, Groups};
@@ -93,7 +94,7 @@ impl Disk {
                         scheduler.recompute();
                         events.push(Event::Recomputed(Duration::ZERO));
                     }
-                    Action::Start { id, operation } => {
+                    Action::Start { id, operation, .. } => {
                         self.running += 1;
                         self.most = self.most.max(self.running);
                         let took = Duration::from_millis(1);
@@ -134,8 +135,8 @@ impl Disk {
 
 #[test]
 fn a_huge_directory_leaves_few_candidates_and_the_likely_file_first() {
-    let settings =
-        Settings { limits: Limits::default(), parallel: 1, costs: Costs::new(CHUNK), rate: Rate::default() };
+    let (costs, rate) = (Costs::new(CHUNK), Rate::default());
+    let settings = Settings { limits: Limits::default(), parallel: 1, costs, rate, effort: Effort::Some };
     let mut scheduler = Scheduler::new(settings);
     let mut disk = Disk::default();
     let wanted = Event::Wanted { files: vec![Arc::new(file("/d/wanted", SIZE))], chunks: chunks() };

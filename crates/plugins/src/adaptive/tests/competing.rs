@@ -13,7 +13,7 @@ use crate::adaptive::heuristics::File;
 use crate::adaptive::operations::{Limits, Operation};
 use crate::adaptive::paths::Directory;
 use crate::adaptive::pressure::Queues;
-use crate::adaptive::{Action, Event, Scheduler, Settings};
+use crate::adaptive::{Action, Effort, Event, Scheduler, Settings};
 
 const CHUNK: u32 = 16 << 10;
 const CHUNKS: u64 = 50_000;
@@ -48,14 +48,19 @@ fn asked_for(actions: &[Action]) -> Vec<Tag> {
 /// and brings what it `has`.
 fn asked(processors: u64, has: impl Fn(Tag) -> bool) -> Vec<Tag> {
     let limits = Limits::default();
-    let mut scheduler =
-        Scheduler::new(Settings { limits, parallel: 1, costs: Costs::default(), rate: rate() });
+    let mut scheduler = Scheduler::new(Settings {
+        limits,
+        parallel: 1,
+        costs: Costs::default(),
+        rate: rate(),
+        effort: Effort::Some,
+    });
     let chunks: Vec<_> =
         (0..CHUNKS).map(|tag| Chunk { tag, offset: tag * u64::from(CHUNK), len: CHUNK }).collect();
     scheduler.handle(at(101), Event::Wanted { files: vec![Arc::new(file())], chunks });
     let started = scheduler.handle(at(101), Event::Seen(vec![file()]));
     let hashing = started.iter().find_map(|action| match action {
-        Action::Start { id, operation: Operation::Hash(_) } => Some(*id),
+        Action::Start { id, operation: Operation::Hash(_), .. } => Some(*id),
         _ => None,
     });
     let operation = hashing.expect("what lies in its place is read at once");

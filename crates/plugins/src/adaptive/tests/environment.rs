@@ -13,6 +13,7 @@ use std::time::Duration;
 use towpath_transfer::rate::Rate;
 
 use super::tree::Tree;
+use crate::adaptive::budget::Effort;
 use crate::adaptive::costs::Costs;
 use crate::adaptive::event::{Action, End, Event};
 use crate::adaptive::groups::Chunk;
@@ -21,7 +22,7 @@ use crate::adaptive::operations::{Limits, Operation, OperationId};
 use crate::adaptive::paths::Directory;
 use crate::adaptive::pressure::{Gauge, Queues};
 use crate::adaptive::worth::{Progress, RecipeJudge};
-use crate::adaptive::{Scheduler, Settings};
+use crate::adaptive::{Account, Scheduler, Settings};
 
 /// What the sink holds and what the kernel's receive queue holds, at most.
 const SINK: f64 = 32e6;
@@ -85,7 +86,8 @@ pub enum Strategy {
     /// The recipe at once, then the search with the network idle until all that can be found is found;
     /// then the network for the rest. It begins at this time.
     Disk(f64),
-    Adaptive,
+    /// Network and disk at once, and how hard is searched.
+    Adaptive(Effort),
 }
 
 struct Reading {
@@ -124,14 +126,14 @@ fn at(seconds: f64) -> Duration {
 }
 
 impl<'a> Fetch<'a> {
-    /// Seconds that the fetch takes.
-    pub fn run(world: &'a Environment, strategy: Strategy) -> f64 {
+    /// Seconds that the fetch takes, and what was searched.
+    pub fn run(world: &'a Environment, strategy: Strategy) -> (f64, Account) {
         let mut fetch = Self {
             world,
             strategy,
             now: match strategy {
                 Strategy::Network(from) | Strategy::Disk(from) => from,
-                Strategy::Adaptive => 0.0,
+                Strategy::Adaptive(_) => 0.0,
             },
             wire: VecDeque::new(),
             kernel: 0.0,
@@ -149,9 +151,9 @@ impl<'a> Fetch<'a> {
         for _ in 0..3_000_000 {
             if fetch.missing.is_empty() {
                 let speeds = fetch.speeds();
-                return fetch.now
-                    + fetch.kernel / speeds.processor
-                    + (fetch.kernel + fetch.sink) / speeds.disk;
+                let took =
+                    fetch.now + fetch.kernel / speeds.processor + (fetch.kernel + fetch.sink) / speeds.disk;
+                return (took, fetch.scheduler.map(|it| it.account()).unwrap_or_default());
             }
             fetch.decide();
             fetch.advance();
@@ -181,6 +183,7 @@ impl<'a> Fetch<'a> {
             window: window as u64,
             round_trip: at(self.world.round_trip),
             processors: 0,
+            disks: 0,
         }
     }
 
@@ -231,7 +234,7 @@ impl<'a> Fetch<'a> {
         match self.strategy {
             Strategy::Network(_) => false,
             Strategy::Disk(_) => true,
-            Strategy::Adaptive => self.judge.wants(&progress),
+            Strategy::Adaptive(_) => self.judge.wants(&progress),
         }
     }
 
@@ -243,7 +246,8 @@ impl<'a> Fetch<'a> {
     /// The recipe is here: what is missing is wanted as chunks.
     fn begin_search(&mut self) {
         let costs = Costs::new(self.chunk() as u64);
-        let settings = Settings { limits: Limits::default(), parallel: 1, costs, rate: self.rate };
+        let effort = if let Strategy::Adaptive(effort) = self.strategy { effort } else { Effort::All };
+        let settings = Settings { limits: Limits::default(), parallel: 1, costs, rate: self.rate, effort };
         self.scheduler = Some(Scheduler::new(settings));
         self.wire.clear();
         let destination = Directory::new(Path::new(super::replay::DESTINATION));
@@ -273,12 +277,12 @@ impl<'a> Fetch<'a> {
 
     fn act(&mut self, action: Action, events: &mut VecDeque<Event>) {
         match action {
-            Action::Start { id, operation: Operation::Check(_) } => events.push_back(Event::Completed {
+            Action::Start { id, operation: Operation::Check(_), .. } => events.push_back(Event::Completed {
                 operation: id,
                 took: Duration::ZERO,
                 end: End::Checked(Vec::new()),
             }),
-            Action::Start { id, operation } => {
+            Action::Start { id, operation, .. } => {
                 let rests = self.readings.iter().any(|it| it.is_paused);
                 assert!(!rests, "the driver would let all go on");
                 let (began, done, paused) = (self.now, 0.0, 0.0);
@@ -339,7 +343,8 @@ impl<'a> Fetch<'a> {
     fn step(&self, network: f64, hash: f64) -> f64 {
         let mut step = (self.chunk() / self.speeds().network).clamp(0.002, 0.25);
         let mut until = |seconds: f64| step = step.min(seconds.max(1e-6));
-        if self.strategy == Strategy::Adaptive && self.scheduler.is_none() && self.recipe.is_none() {
+        if matches!(self.strategy, Strategy::Adaptive(_)) && self.scheduler.is_none() && self.recipe.is_none()
+        {
             until(LOOK);
         }
         if let Some((bytes, ready)) = self.recipe

@@ -75,9 +75,9 @@ fn the_worked_example_gives_the_paper_s_numbers() {
     for (id, candidate) in [core, above, copy].into_iter().enumerate() {
         candidates.add(id as u64, candidate, &costs);
     }
-    assert_eq!(candidates.ordered().map(|(id, _)| id).collect::<Vec<_>>(), [2, 1, 0]);
+    assert_eq!(candidates.ordered(true).map(|(id, _)| id).collect::<Vec<_>>(), [2, 1, 0]);
     let eta = |group| {
-        let steps = candidates.ordered().map(|(_, candidate)| Step {
+        let steps = candidates.ordered(true).map(|(_, candidate)| Step {
             total: candidate.total(&costs),
             cpc: candidate.cpc(&costs),
             probability: candidate.probability(group, &groups),

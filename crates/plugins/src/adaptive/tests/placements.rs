@@ -8,6 +8,7 @@ use towpath_simnet::for_seeds;
 use towpath_transfer::rate::Rate;
 
 use super::tree::Tree;
+use crate::adaptive::budget::Effort;
 use crate::adaptive::costs::Costs;
 use crate::adaptive::event::{Action, End, Event};
 use crate::adaptive::groups::Chunk;
@@ -54,7 +55,8 @@ fn search(tree: &Tree, path: &str) -> Account {
         (Directory::new(path.parent().unwrap()), path.file_name().unwrap().as_encoded_bytes().to_vec());
     let destination = Directory::new(Path::new("/s/y/n/c/test"));
     let (limits, costs) = (Limits::default(), Costs::new(CHUNK));
-    let mut scheduler = Scheduler::new(Settings { limits, parallel: 1, costs, rate: Rate::default() });
+    let mut scheduler =
+        Scheduler::new(Settings { limits, parallel: 1, costs, rate: Rate::default(), effort: Effort::Some });
     let source =
         File { directory: destination.clone(), name: b"a.out".as_slice().into(), size: SIZE, modified: None };
     let chunks =
@@ -71,7 +73,7 @@ fn search(tree: &Tree, path: &str) -> Account {
                     scheduler.recompute();
                     events.push(Event::Recomputed(Duration::ZERO));
                 }
-                Action::Start { id, operation } => {
+                Action::Start { id, operation, .. } => {
                     let mut listed = None;
                     let (took, end, is_useful) = match operation {
                         Operation::Check(_) => (0.0, End::Checked(Vec::new()), false),

@@ -13,7 +13,7 @@ use towpath_transfer::{
     BoxFuture, Context, Delivery, Description, Group, Outcome, Place, Tag, TransferPlugin, Want, WantId,
 };
 
-use crate::adaptive::{Adaptive, Search};
+use crate::adaptive::{Adaptive, Effort, Search};
 use crate::disk_search::Scope;
 
 const PIECE: u64 = 256 << 10;
@@ -126,7 +126,7 @@ async fn pieces_that_wait_are_taken_back_when_a_recipe_is_wanted() {
         ..Scope::default()
     };
     let slow = Arc::new(Slow::default());
-    let search = Search { store, scope, leave_out: Arc::new(|_| false) };
+    let search = Search { store, scope, leave_out: Arc::new(|_| false), effort: Effort::Some };
     let adaptive = Adaptive::new(Arc::clone(&slow) as _, search);
     let (it, other) = (Oid::of(b"it"), Oid::of(b"another"));
     let (_keep, hints) = tokio::sync::watch::channel(Vec::new());

@@ -1,32 +1,51 @@
-//! For how much of the time something on this machine waits for a processor, as the kernel tells it (pressure
-//! stall information, `Documentation/accounting/psi.rst` of Linux). A kernel that does not tell has processors
-//! enough.
+//! For how much of the time something on this machine waits for a processor or for a disk, as the kernel tells it
+//! (pressure stall information, `Documentation/accounting/psi.rst` of Linux). A kernel that does not tell has enough of
+//! both.
 
 use std::fs;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-const PRESSURE: &str = "/proc/pressure/cpu";
+const PROCESSORS: &str = "/proc/pressure/cpu";
+const DISKS: &str = "/proc/pressure/io";
 /// The kernel is asked no more often.
 const PAUSE: Duration = Duration::from_millis(10);
 /// What was so long ago counts a third of what is now.
 const MEMORY: Duration = Duration::from_millis(150);
 
-/// The waiting, looked at now and then.
-#[derive(Debug, Default)]
-pub struct Processors {
+/// The waiting for one of them, looked at now and then.
+#[derive(Debug)]
+pub struct Stalls {
+    told: &'static str,
     waiting: Mutex<Waiting>,
 }
 
-impl Processors {
+impl Stalls {
+    /// Of what waits for a processor.
+    pub fn of_processors() -> Self {
+        Self { told: PROCESSORS, waiting: Mutex::default() }
+    }
+
+    /// Of what waits for a disk.
+    pub fn of_disks() -> Self {
+        Self { told: DISKS, waiting: Mutex::default() }
+    }
+
     /// The share of the time of late in which something waited, in percent.
     pub fn wait(&self, now: Duration) -> u64 {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.is_due(now)
-            && let Some(total) = fs::read_to_string(PRESSURE).ok().and_then(|told| total(&told))
+            && let Some(total) = fs::read_to_string(self.told).ok().and_then(|told| total(&told))
         {
             waiting.look(now, total);
         }
+        (100.0 * waiting.share) as u64
+    }
+
+    /// The same as it was; the time until the next look does not count, as whoever asks keeps the disk busy meanwhile.
+    pub fn wait_before(&self) -> u64 {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.last = None;
         (100.0 * waiting.share) as u64
     }
 }
@@ -71,6 +90,22 @@ mod tests {
         for told in ["", "some", "some total=", "some total=x", "full total=3", "some avg10=1.0"] {
             assert_eq!(total(told), None, "{told}");
         }
+    }
+
+    #[test]
+    fn what_somebody_waits_for_while_the_asker_reads_does_not_count() {
+        let stalls = Stalls::of_disks();
+        let look = |at, total| {
+            stalls.waiting.lock().unwrap().look(Duration::from_millis(at), Duration::from_millis(total));
+        };
+        look(0, 1000);
+        look(100, 1000);
+        stalls.wait_before();
+        look(10_000, 9000);
+        assert_eq!(stalls.wait_before(), 0);
+        look(10_010, 9000);
+        look(20_000, 19_000);
+        assert!(stalls.wait_before() > 90);
     }
 
     #[test]
