@@ -213,11 +213,14 @@ mod tests {
     use wire::{Hello, ProofOf};
 
     /// Memory that tells whether it is held.
-    struct Received(Vec<u8>, Arc<()>);
+    struct Received {
+        bytes: Vec<u8>,
+        _token: Arc<()>,
+    }
 
     impl AsRef<[u8]> for Received {
         fn as_ref(&self) -> &[u8] {
-            &self.0
+            &self.bytes
         }
     }
 
@@ -227,7 +230,7 @@ mod tests {
         let hello = Frame { kind: wire::CONTROL, body: Body::Hello(Hello::default()).to_frame() };
         decoder.decode(hello, |_| Ok(None)).unwrap();
         let token = Arc::new(());
-        let buffer = Received([body, &[0; 100_000]].concat(), Arc::clone(&token));
+        let buffer = Received { bytes: [body, &[0; 100_000]].concat(), _token: Arc::clone(&token) };
         let body = Bytes::from_owner(buffer).slice(..body.len());
         let understood = decoder.decode(Frame { kind, body }, |_| Ok(None)).unwrap();
         (understood, Arc::strong_count(&token) > 1)
