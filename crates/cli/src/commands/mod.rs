@@ -156,9 +156,12 @@ pub fn run(arguments: Arguments) -> ExitCode {
     raise_descriptor_limit();
     leave_no_core();
     let output = Arc::new(Output::new(common.json, common.quiet));
-    let command = match without_home(command) {
-        Ok(result) => return result.unwrap_or_else(|error| output.error(&error)),
-        Err(command) => command,
+    let said = |result: Result<ExitCode, ApiError>| result.unwrap_or_else(|error| output.error(&error));
+    let command = match command {
+        // These say only how to use the program, which needs no place for a service.
+        Command::Completions(completions) => return said(completions.run()),
+        Command::Man(man) => return said(man.run()),
+        command => command,
     };
     let home = match Home::find(|name| std::env::var_os(name).map(PathBuf::from)) {
         Ok(home) => home,
@@ -182,17 +185,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Remote(remote) => remote.run(&context),
         command => run_to_end(dispatch(command, &context)),
     };
-    result.unwrap_or_else(|error| output.error(&error))
-}
-
-/// Runs a command that says only how to use the program, which needs no place for a service; others are
-/// returned.
-fn without_home(command: Command) -> Result<Result<ExitCode, ApiError>, Command> {
-    match command {
-        Command::Completions(completions) => Ok(completions.run()),
-        Command::Man(man) => Ok(man.run()),
-        command => Err(command),
-    }
+    said(result)
 }
 
 /// Runs a command on threads that are there for it alone.
@@ -234,7 +227,8 @@ async fn dispatch(command: Command, context: &Context) -> Result<ExitCode, ApiEr
         Command::Status(status) => status.run(context).await,
         Command::Daemon(daemon) => daemon.run(context),
         Command::Remote(remote) => remote.run(context),
-        command => without_home(command).unwrap_or(Ok(ExitCode::SUCCESS)),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
     }
 }
 
