@@ -73,6 +73,9 @@ impl Fetches {
 
     /// Watches what goes over a connection until it ends.
     pub(crate) async fn attend(self: &Arc<Self>, peer: &Peer, address: IpAddr) {
+        if lock(&self.watcher).is_none() {
+            return peer.closed().await;
+        }
         let mut part = None;
         let mut ticks = tokio::time::interval(LOOK_EVERY);
         loop {
@@ -80,9 +83,7 @@ impl Fetches {
                 () = peer.closed() => true,
                 _ = ticks.tick() => false,
             };
-            if lock(&self.watcher).is_some() {
-                part = self.look(peer.served(), peer.node(), address, part);
-            }
+            part = self.look(peer.served(), peer.node(), address, part);
             if has_ended {
                 break;
             }

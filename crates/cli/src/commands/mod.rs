@@ -160,9 +160,18 @@ pub fn run(arguments: Arguments) -> ExitCode {
     raise_descriptor_limit();
     leave_no_core();
     let output = Arc::new(Output::new(common.json, common.quiet));
+<<<<<<< HEAD
     let command = match without_home(command) {
         Ok(result) => return result.unwrap_or_else(|error| output.error(&error)),
         Err(command) => *command,
+=======
+    let said = |result: Result<ExitCode, ApiError>| result.unwrap_or_else(|error| output.error(&error));
+    let command = match command {
+        // These say only how to use the program, which needs no place for a service.
+        Command::Completions(completions) => return said(completions.run()),
+        Command::Man(man) => return said(man.run()),
+        command => command,
+>>>>>>> helper-a
     };
     let home = match Home::find(|name| std::env::var_os(name).map(PathBuf::from)) {
         Ok(home) => home,
@@ -191,6 +200,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
             run_to_end(&context, Some(interrupted), dispatch(command, &context))
         }
     };
+<<<<<<< HEAD
     result.unwrap_or_else(|error| output.error(&error))
 }
 
@@ -202,6 +212,9 @@ fn without_home(command: Command) -> Result<Result<ExitCode, ApiError>, Box<Comm
         Command::Man(man) => Ok(man.run()),
         command => Err(Box::new(command)),
     }
+=======
+    said(result)
+>>>>>>> helper-a
 }
 
 /// Runs a command on threads that are there for it alone. It is ended with `interrupted` if it does not end by itself
@@ -265,7 +278,8 @@ async fn dispatch(command: Command, context: &Context) -> Result<ExitCode, ApiEr
         Command::Status(status) => status.run(context).await,
         Command::Daemon(daemon) => daemon.run(context),
         Command::Remote(remote) => remote.run(context),
-        command => without_home(command).unwrap_or(Ok(ExitCode::SUCCESS)),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
     }
 }
 

@@ -232,7 +232,7 @@ fn events_tell_of_all_transfers_and_keep_tickets_to_themselves() {
         assert!(last["transfer"].as_u64().unwrap() > 0 && last["direction"] == "get", "{last}");
         assert!(!last.to_string().contains("tow:"), "{last}");
     }
-    assert_eq!((&last["oid"], &last["bytes"]), (&oid.as_str().into(), &600_000.into()), "{last}");
+    assert_eq!((&last["content"], &last["bytes"]), (&oid.as_str().into(), &600_000.into()), "{last}");
 }
 
 #[test]
