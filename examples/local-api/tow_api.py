@@ -35,7 +35,10 @@ class Connection(http.client.HTTPConnection):
         super().__init__("tow")
         self.descriptor = descriptor
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.connect(path)
+        try:
+            self.sock.connect(path)
+        except OSError as error:
+            raise Failed(f"{path}: {error.strerror}; does 'tow daemon' run?") from error
 
     def send(self, data):
         if self.descriptor is not None:

@@ -11,6 +11,7 @@ mod get;
 mod index;
 mod ls;
 mod man;
+mod man_page;
 mod names_from;
 mod put;
 mod refused;
