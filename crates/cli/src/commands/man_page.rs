@@ -56,7 +56,10 @@ const SYNC_STATUSES: &[(&str, &str)] = &[
     ("11", "No space is left, or source or destination as a whole can't be read or written."),
     ("12", "The other side can't be reached or hung up, or what came is not what was asked for."),
     ("20", "Interrupted; what came is kept."),
-    ("23", "A source or the destination's directory is not there, or some files could not be copied, each named."),
+    (
+        "23",
+        "A source or the destination's directory is not there, or some files could not be copied, each named.",
+    ),
     ("24", "Some files vanished from the source meanwhile."),
     ("25", "Deletions were stopped by a limit."),
     ("30", "Nothing came for too long."),
@@ -70,11 +73,14 @@ pub fn name(command: &Command) -> String {
 /// The page, as troff.
 pub fn page(command: &Command) -> io::Result<Vec<u8>> {
     let (name, plain) = (name(command), plain(command.clone()));
-    let man = Man::new(plain.clone()).title(&*name).source(concat!("tow ", env!("CARGO_PKG_VERSION"))).manual("Towpath");
+    let man = Man::new(plain.clone())
+        .title(&*name)
+        .source(concat!("tow ", env!("CARGO_PKG_VERSION")))
+        .manual("Towpath");
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
-    man.render_synopsis_section(&mut page)?;
+    Man::new(command.clone()).render_synopsis_section(&mut page)?;
     man.render_description_section(&mut page)?;
     let mut after = Roff::default();
     notes(&mut after, command);
@@ -87,8 +93,13 @@ pub fn page(command: &Command) -> io::Result<Vec<u8>> {
         man.render_subcommands_section(&mut page)?;
     }
     let mut rest = Roff::default();
-    section(&mut rest, "EXIT STATUS", if name == "tow-sync" { SYNC_STATUSES } else { STATUSES }.iter().copied());
-    let variables = ENVIRONMENT.iter().filter(|(_, of, _)| of.is_empty() || name == "tow" || of.contains(&&*name));
+    section(
+        &mut rest,
+        "EXIT STATUS",
+        if name == "tow-sync" { SYNC_STATUSES } else { STATUSES }.iter().copied(),
+    );
+    let variables =
+        ENVIRONMENT.iter().filter(|(_, of, _)| of.is_empty() || name == "tow" || of.contains(&&*name));
     section(&mut rest, "ENVIRONMENT", variables.map(|(variable, _, text)| (*variable, *text)));
     section(&mut rest, "FILES", FILES.iter().copied());
     examples(&mut rest, command);
@@ -101,7 +112,8 @@ pub fn page(command: &Command) -> io::Result<Vec<u8>> {
 /// the description, since headings are written in capitals, in which -l would be -L.
 fn plain(command: Command) -> Command {
     command.mut_args(|arg| {
-        let heading = arg.get_help_heading().map(|heading| heading.split(" (").next().unwrap_or(heading).to_owned());
+        let heading =
+            arg.get_help_heading().map(|heading| heading.split(" (").next().unwrap_or(heading).to_owned());
         let is_positional = arg.is_positional();
         match heading {
             Some(heading) => arg.help_heading(heading),
