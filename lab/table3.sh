@@ -5,7 +5,7 @@
 #
 #     lab/table3.sh TREE DESTINATION SIBLING        such as ~/home src/linux-6.12/tools src/linux-6.1/tools
 #
-# The tree is left as it was. What is sent lies in /dev/shm, which is no disk and so never searched. TOW names the
+# The tree is left as it was. What is sent lies in /dev/shm, which is no disk and so not searched. TOW names the
 # program (default: target/release/tow).
 set -euo pipefail
 

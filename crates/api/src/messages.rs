@@ -611,13 +611,8 @@ mod tests {
     #[test]
     fn an_event_of_a_transfer_is_one_flat_object() {
         let event = Event::Transfer(Progress { done: 7, ..Progress::default() });
-<<<<<<< HEAD
-        let content = None;
-        let event = TransferEvent { transfer: 3, direction: "get".into(), content, oid: "x".into(), event };
-=======
         let event =
             TransferEvent { transfer: 3, direction: "get".into(), oid: "x".into(), content: None, event };
->>>>>>> helper-a
         let json = serde_json::to_value(&event).unwrap();
         assert_eq!(
             (&json["transfer"], &json["event"], &json["done"]),

@@ -1,13 +1,13 @@
 //! `tow man`
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Command, CommandFactory};
-use clap_mangen::Man as Page;
 use towpath_api::{ApiError, ErrorKind};
 
-use super::Arguments;
+use super::{Arguments, man_page};
 
 /// Print the manual page, of `tow` or of one command
 #[derive(Debug, Args)]
@@ -41,14 +41,22 @@ fn failed(error: &std::io::Error) -> ApiError {
 }
 
 fn print(command: Command) -> Result<(), ApiError> {
-    Page::new(command).render(&mut std::io::stdout()).map_err(|error| failed(&error))
+    let page = man_page::page(&command).map_err(|error| failed(&error))?;
+    let mut out = std::io::stdout().lock();
+    match out.write_all(&page).and_then(|()| out.flush()) {
+        // A reader that went away (`| head`) has what it wanted.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(|error| failed(&error)),
+    }
 }
 
 fn write_all(root: Command, folder: &Path) -> Result<(), ApiError> {
     std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
     let pages: Vec<_> = root.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
     for command in pages.into_iter().chain([root]) {
-        Page::new(command).generate_to(folder).map_err(|error| failed(&error))?;
+        let name = format!("{}.1", man_page::name(&command));
+        let page = man_page::page(&command);
+        page.and_then(|page| std::fs::write(folder.join(name), page)).map_err(|error| failed(&error))?;
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ mod get;
 mod index;
 mod ls;
 mod man;
+mod man_page;
 mod names_from;
 mod put;
 mod refused;
@@ -160,18 +161,12 @@ pub fn run(arguments: Arguments) -> ExitCode {
     raise_descriptor_limit();
     leave_no_core();
     let output = Arc::new(Output::new(common.json, common.quiet));
-<<<<<<< HEAD
-    let command = match without_home(command) {
-        Ok(result) => return result.unwrap_or_else(|error| output.error(&error)),
-        Err(command) => *command,
-=======
     let said = |result: Result<ExitCode, ApiError>| result.unwrap_or_else(|error| output.error(&error));
     let command = match command {
         // These say only how to use the program, which needs no place for a service.
         Command::Completions(completions) => return said(completions.run()),
         Command::Man(man) => return said(man.run()),
         command => command,
->>>>>>> helper-a
     };
     let home = match Home::find(|name| std::env::var_os(name).map(PathBuf::from)) {
         Ok(home) => home,
@@ -200,21 +195,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
             run_to_end(&context, Some(interrupted), dispatch(command, &context))
         }
     };
-<<<<<<< HEAD
-    result.unwrap_or_else(|error| output.error(&error))
-}
-
-/// Runs a command that says only how to use the program, which needs no place for a service; others are
-/// returned.
-fn without_home(command: Command) -> Result<Result<ExitCode, ApiError>, Box<Command>> {
-    match command {
-        Command::Completions(completions) => Ok(completions.run()),
-        Command::Man(man) => Ok(man.run()),
-        command => Err(Box::new(command)),
-    }
-=======
     said(result)
->>>>>>> helper-a
 }
 
 /// Runs a command on threads that are there for it alone. It is ended with `interrupted` if it does not end by itself

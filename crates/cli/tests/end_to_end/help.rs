@@ -11,6 +11,8 @@ situations![
     the_help_is_as_agreed_on,
     the_manual_and_the_completions_are_printed,
     every_command_has_a_page_of_its_own,
+    a_page_has_the_sections_of_a_manual_page_in_their_order,
+    a_reader_of_a_page_may_go_away,
     installing_puts_everything_in_its_place,
     a_flag_that_is_refused_names_itself_and_another_way,
 ];
@@ -96,6 +98,48 @@ fn every_command_has_a_page_of_its_own() {
         assert!(text.contains("\\-\\-json") || page == "tow.1" && text.contains("json"), "{page}");
         assert!(!text.contains("inplace"), "{page}");
     }
+}
+
+fn a_page_has_the_sections_of_a_manual_page_in_their_order() {
+    let env = TestEnvironment::new();
+    for command in COMMANDS {
+        let page = env.sender.tow(["man", command]).end().with(0).text();
+        let version = format!("\"tow {}\" Towpath", env!("CARGO_PKG_VERSION"));
+        assert!(page.contains(&version), "{command}: {}", &page[..page.len().min(200)]);
+        let found: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix(".SH ")).collect();
+        let order = [
+            "NAME",
+            "SYNOPSIS",
+            "DESCRIPTION",
+            "ARGUMENTS",
+            "OPTIONS",
+            "\"EXIT STATUS\"",
+            "ENVIRONMENT",
+            "FILES",
+            "EXAMPLES",
+            "\"SEE ALSO\"",
+        ];
+        let usual: Vec<&str> = found.iter().copied().filter(|title| order.contains(title)).collect();
+        let expected: Vec<&str> = order.into_iter().filter(|title| usual.contains(title)).collect();
+        assert_eq!(usual, expected, "{command}: {found:?}");
+        let missing = order.iter().filter(|title| !found.contains(title)).collect::<Vec<_>>();
+        assert!(
+            missing.iter().all(|title| ["ARGUMENTS", "EXAMPLES"].contains(title)),
+            "{command}: {missing:?}"
+        );
+        assert!(found.iter().all(|title| !title.contains('-') && *title != "EXTRA"), "{command}: {found:?}");
+    }
+    let page = env.sender.tow(["man", "sync"]).end().with(0).text();
+    assert!(page.contains("lptgoHAX"), "what is carried over without a flag is told as it is written");
+}
+
+fn a_reader_of_a_page_may_go_away() {
+    let env = TestEnvironment::new();
+    let script = format!("'{TOW}' man sync | head -1; exit ${{PIPESTATUS[0]}}");
+    let mut shell = std::process::Command::new("bash");
+    shell.args(["-c", &script]).env("TOW_HOME", env.sender.path("home"));
+    let told = shell.output().unwrap();
+    assert_eq!((told.status.code(), String::from_utf8_lossy(&told.stderr)), (Some(0), "".into()));
 }
 
 fn installing_puts_everything_in_its_place() {

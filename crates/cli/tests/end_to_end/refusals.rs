@@ -334,11 +334,7 @@ fn what_can_not_be_read_is_named_at_both_ends() {
         file(&tree.join(name), 1, 100_000);
     }
     for name in ["closed", "secret"] {
-<<<<<<< HEAD
-        fs::set_permissions(tree.join(name), fs::Permissions::from_mode(0o0)).unwrap();
-=======
         fs::set_permissions(tree.join(name), fs::Permissions::from_mode(0o000)).unwrap();
->>>>>>> helper-a
     }
     let program = unprivileged(&env);
     let words = ["share", "--json", "--listen", crate::environment::LOOPBACK, "tree"];

@@ -102,6 +102,12 @@ impl Budget {
         }
     }
 
+    /// Whether it is at its end, rather than resting.
+    pub fn is_spent(&self, standing: &Standing) -> bool {
+        let awake = Self { rests_until: Duration::ZERO, ..*self };
+        !awake.left(standing).is_some()
+    }
+
     /// What may be spent now.
     pub fn left(&self, standing: &Standing) -> Left {
         if self.effort == Effort::All {

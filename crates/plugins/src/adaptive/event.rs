@@ -116,6 +116,9 @@ pub enum Action {
     AskNetwork(Vec<Tag>),
     /// The disk had them; the network need not bring them any more. No event is expected.
     CancelNetwork(Vec<Tag>),
+    /// These are not worth being looked for any more, and are no longer waited for: larger pieces of the object cost
+    /// less than chunks. No event is expected.
+    GiveUp(Vec<Tag>),
     /// Call [`super::Scheduler::recompute`], measure it, and tell [`Event::Recomputed`].
     Recompute,
 }

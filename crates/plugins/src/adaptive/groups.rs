@@ -217,6 +217,12 @@ impl Groups {
         }
     }
 
+    /// All chunks that nobody was asked for.
+    pub fn all_waiting(&self) -> Vec<Tag> {
+        let chunks = self.groups.values().flat_map(|group| &group.chunks);
+        chunks.filter(|(_, state)| *state == State::Waiting).map(|(chunk, _)| chunk.tag).collect()
+    }
+
     /// The network did not bring it: it waits again. Its group and its bytes, if it was asked.
     pub fn wait_again(&mut self, tag: Tag) -> Option<(GroupId, u32)> {
         let (id, at) = *self.places.get(&tag)?;

@@ -169,6 +169,7 @@ impl Scheduler {
         self.pause_or_resume(&mut actions);
         self.start_checks(now, &mut actions);
         self.start_operations(now, &mut actions);
+        self.give_up(now, &mut actions);
         self.ask_network(now, &mut actions);
         let (open, total) = (self.groups.open(), self.groups.total());
         let operations = self.candidates.len() as u64;
@@ -421,12 +422,15 @@ impl Scheduler {
         self.searches = searches;
     }
 
+    /// The transfer, as the budget has to know it.
+    fn standing(&self, now: Duration) -> Standing {
+        let wanted = self.groups.open_bytes() + self.account.from_network + self.account.from_disk();
+        Standing { now, network_time: self.network_time(now), rate: self.network.rate(now), wanted }
+    }
+
     /// What may be spent on the wide search now.
     fn look_into_budget(&mut self, now: Duration) {
-        let Account { from_network, .. } = self.account;
-        let wanted = self.groups.open_bytes() + from_network + self.account.from_disk();
-        let (rate, network_time) = (self.network.rate(now), self.network_time(now));
-        let left = self.budget.left(&Standing { now, network_time, rate, wanted });
+        let left = self.budget.left(&self.standing(now));
         if left.is_some() != self.left.is_some() && self.candidates.has_wide() {
             self.arrivals.changed();
         }
@@ -434,6 +438,29 @@ impl Scheduler {
         if !self.groups.is_empty() {
             self.account.is_limited = self.has_passed_over || !left.is_some() && self.candidates.has_wide();
         }
+    }
+
+    /// If nothing was found with the whole budget, and nothing near is left to look at, the rest comes as pieces: a network
+    /// brings them with less work for both sides.
+    fn give_up(&mut self, now: Duration, actions: &mut Vec<Action>) {
+        let is_vain = self.account.from_disk() == 0 && self.account.by_delta == 0;
+        let is_over = self.running.is_empty() && self.to_check.is_empty() && self.searches;
+        if !is_vain
+            || !is_over
+            || self.groups.waiting_bytes() == 0
+            || !self.budget.is_spent(&self.standing(now))
+        {
+            return;
+        }
+        // Something near may be left that could not pay yet.
+        if self.best(now, false).is_some() {
+            return;
+        }
+        let tags = self.groups.all_waiting();
+        for tag in &tags {
+            self.groups.end(*tag);
+        }
+        actions.push(Action::GiveUp(tags));
     }
 
     fn pause_or_resume(&mut self, actions: &mut Vec<Action>) {

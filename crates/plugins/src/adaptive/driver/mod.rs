@@ -428,6 +428,7 @@ impl Driver {
             Action::Resume(_) => self.executor.rest(false),
             Action::AskNetwork(tags) => self.ask(&tags),
             Action::CancelNetwork(tags) => self.network.cancel_chunks(&tags),
+            Action::GiveUp(tags) => tags.into_iter().for_each(|tag| self.end(tag, Some(Outcome::NotHere))),
             Action::Recompute => {
                 let started = Instant::now();
                 self.scheduler.recompute();

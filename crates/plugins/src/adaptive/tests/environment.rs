@@ -295,6 +295,8 @@ impl<'a> Fetch<'a> {
                 let under_way = self.wire.front().map(|it| it.0);
                 self.wire.retain(|it| Some(it.0) == under_way || !tags.contains(&it.0));
             }
+            // They come as they would have come.
+            Action::GiveUp(tags) => tags.into_iter().for_each(|tag| self.ask(tag)),
             Action::Recompute => {
                 self.scheduler.as_mut().unwrap().recompute();
                 events.push_back(Event::Recomputed(Duration::from_micros(100)));

@@ -1,5 +1,6 @@
 //! The scheduler as a whole.
 
+mod budgeted;
 mod candidates;
 mod competing;
 mod environment;
