@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
@@ -233,14 +234,21 @@ fn trim_cache(service: &Arc<Service>) {
     }));
 }
 
+/// What is done in that time is not worth a word.
+const SOON: Duration = Duration::from_millis(100);
+
 /// Completes when the service was asked to end, and what was under way is done or out of time.
 async fn end(mut interrupts: Interrupts, service: Arc<Service>, output: Arc<Output>) {
     interrupts.next().await;
     notify(STOPPING, "Waiting for what is under way");
+    let mut draining = std::pin::pin!(service.drain());
+    if tokio::time::timeout(SOON, &mut draining).await.is_ok() {
+        return;
+    }
     let grace = service.config().general.grace.0;
     output.say(&format!("tow: waiting for what is under way, {grace} s at most; ^C again ends it at once"));
     tokio::select! {
-        () = service.drain() => {}
+        () = draining => {}
         () = interrupts.next() => {}
     }
 }
