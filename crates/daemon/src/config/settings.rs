@@ -153,7 +153,7 @@ settings! {
     struct ProcessorSettings {
         /// Compression of what crosses networks, with zstd: "never", also if the other side asks for it; "asked" by either side, as `tow cp -z` does, or used unasked while the network takes less than 40 MB/s and the data shrink; "always" tried, as if it were asked for.
         start compression: Compression = Compression::Asked,
-        /// Names that do not pass this host, in or out: patterns with `*`, `?` and `[…]`, of the name alone, or of the path in its tree if the pattern has a slash. Letters match in either case.
+        /// Names that do not pass this host, in or out: patterns with `*`, `?` and `[…]`, of the name alone, or, if the pattern has a slash, of a path in its tree or the end of one. Letters match in either case.
         start refuse_names: Vec<Pattern> = Vec::new(),
         /// Objects of more bytes do not pass; 0 for no limit.
         start refuse_larger: Bytes = Bytes(0),

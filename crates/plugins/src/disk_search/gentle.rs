@@ -9,6 +9,8 @@ use std::sync::OnceLock;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use super::kernel as class;
+
 /// See the head of this module. It begins with the first operation.
 #[derive(Debug, Default)]
 pub struct GentleThread(OnceLock<Option<ThreadPool>>);
@@ -45,40 +47,6 @@ pub fn pausing<T>(work: impl FnOnce() -> T) -> T {
     let result = work();
     class::set(class::IDLE);
     result
-}
-
-/// Classes of reading and writing, of the calling thread.
-#[cfg(target_os = "linux")]
-#[allow(unsafe_code, reason = "neither std nor rustix knows ioprio_set")]
-mod class {
-    /// As the thread's niceness has it.
-    pub const NONE: libc::c_long = 0;
-    /// When nobody else reads or writes: class 3, in the bits above 13.
-    pub const IDLE: libc::c_long = 3 << 13;
-    /// `IOPRIO_WHO_PROCESS`, which means a thread.
-    const THREAD: libc::c_long = 1;
-    const THIS: libc::c_long = 0;
-
-    /// Where the kernel refuses or lacks it, the thread reads as any other.
-    pub fn set(class: libc::c_long) {
-        // SAFETY: the call takes three numbers and touches no memory of this process.
-        let _ = unsafe { libc::syscall(libc::SYS_ioprio_set, THREAD, THIS, class) };
-    }
-
-    #[cfg(test)]
-    pub fn get() -> libc::c_long {
-        // SAFETY: the call takes two numbers and touches no memory of this process.
-        unsafe { libc::syscall(libc::SYS_ioprio_get, THREAD, THIS) }
-    }
-}
-
-/// Other systems have no such classes.
-#[cfg(not(target_os = "linux"))]
-mod class {
-    pub const NONE: i64 = 0;
-    pub const IDLE: i64 = 1;
-
-    pub fn set(_: i64) {}
 }
 
 #[cfg(all(test, target_os = "linux"))]

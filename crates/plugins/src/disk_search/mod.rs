@@ -22,6 +22,7 @@ mod cached;
 mod executor;
 mod gentle;
 mod hash;
+mod kernel;
 mod open;
 pub mod scope;
 mod stat;

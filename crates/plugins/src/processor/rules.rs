@@ -19,8 +19,8 @@ const MATCHING: MatchOptions = MatchOptions {
 /// What is refused, and what is said of what is served.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Names that do not pass: of the last component, or of a whole path where the pattern has a
-    /// slash.
+    /// Names that do not pass: of the last component, or, where the pattern has a slash, of a path or the end of one that
+    /// begins after a slash. What a path begins with depends on how a copy was asked for.
     pub names: Vec<Pattern>,
     /// Objects of more bytes do not pass. A live object has no size yet and is stopped where it
     /// comes to have more.
@@ -41,8 +41,10 @@ impl Rules {
         let path = String::from_utf8_lossy(path);
         let name = path.rsplit('/').next().unwrap_or_default();
         self.names.iter().find(|pattern| {
-            let subject = if pattern.as_str().contains('/') { &path } else { name };
-            pattern.matches_with(subject, MATCHING)
+            let of_path = pattern.as_str().contains('/');
+            let ends = path.match_indices('/').map(|(at, _)| &path[at + 1..]).filter(|_| of_path);
+            let mut subjects = std::iter::once(if of_path { &*path } else { name }).chain(ends);
+            subjects.any(|subject| pattern.matches_with(subject, MATCHING))
         })
     }
 
@@ -113,6 +115,8 @@ mod tests {
             ("a.exe.txt", false),
             ("private/key", true),
             ("private/deep/key", false),
+            ("tree/private/key", true),
+            ("unprivate/key", false),
             ("other/private", false),
             ("", false),
         ] {
