@@ -371,15 +371,21 @@ fn each_flag_has_a_test() {
     assert!(missing.is_empty(), "no test for {missing:?}");
 }
 
+/// Lines that begin with a flag, and not those on which what is said of one goes on.
+fn flag_lines(help: &str) -> impl Iterator<Item = &str> {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    help.lines().filter(move |line| line.trim_start().starts_with('-') && indent(line) < 10)
+}
+
 /// The long names in a help text; `D` where there is none.
 fn flags(help: &str) -> Vec<String> {
-    let lines = help.lines().filter(|line| line.trim_start().starts_with('-') && line.contains("  "));
+    let lines = flag_lines(help).filter(|line| line.contains("  "));
     lines.filter(|line| !is_list(line)).map(|line| names(line).1).collect()
 }
 
 /// The flags with a `--no-` form are listed by their shortest names.
 fn negations(help: &str) -> Vec<String> {
-    let lines = help.lines().filter(|line| line.trim_start().starts_with('-'));
+    let lines = flag_lines(help);
     let (lists, flags): (Vec<_>, Vec<_>) = lines.partition(|line| is_list(line));
     let flags: Vec<_> = flags.into_iter().map(names).collect();
     let long = |short: &str| {
