@@ -168,6 +168,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("no-bwlimit", "a_limited_rate_is_kept_to"),
     ("limit-rate", "a_limited_rate_is_kept_to"),
     ("search", "a_copy_searches_where_it_is_asked_and_explains"),
+    ("search-effort", "a_search_without_a_limit_is_not_limited"),
     ("explain", "a_copy_searches_where_it_is_asked_and_explains"),
     ("no-search", "a_copy_searches_nothing_if_it_is_not_wanted"),
     ("timeout", "a_silent_other_side_is_given_up_in_the_time_that_was_given"),
@@ -371,19 +372,21 @@ fn each_flag_has_a_test() {
     assert!(missing.is_empty(), "no test for {missing:?}");
 }
 
+/// Lines that begin with a flag, and not those on which what is said of one goes on.
+fn flag_lines(help: &str) -> impl Iterator<Item = &str> {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    help.lines().filter(move |line| line.trim_start().starts_with('-') && indent(line) < 10)
+}
+
 /// The long names in a help text; `D` where there is none.
 fn flags(help: &str) -> Vec<String> {
-    let lines = help.lines().filter(|line| line.trim_start().starts_with('-') && line.contains("  "));
+    let lines = flag_lines(help).filter(|line| line.contains("  "));
     lines.filter(|line| !is_list(line)).map(|line| names(line).1).collect()
 }
 
 /// The flags with a `--no-` form are listed by their shortest names.
 fn negations(help: &str) -> Vec<String> {
-    // Deeper lines are the rest of a wrapped one.
-    let begins = |line: &&str| {
-        line.find(|letter| letter != ' ').is_some_and(|at| at <= 6 && line[at..].starts_with('-'))
-    };
-    let lines = help.lines().filter(begins);
+    let lines = flag_lines(help);
     let (lists, flags): (Vec<_>, Vec<_>) = lines.partition(|line| is_list(line));
     let flags: Vec<_> = flags.into_iter().map(names).collect();
     let long = |short: &str| {

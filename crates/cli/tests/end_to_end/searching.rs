@@ -37,6 +37,7 @@ situations![
     what_is_numbered_but_no_version_is_right_all_the_same,
     a_copy_searches_nothing_if_it_is_not_wanted,
     a_copy_searches_where_it_is_asked_and_explains,
+    a_search_without_a_limit_is_not_limited,
     odd_things_in_a_searched_directory_do_no_harm,
     a_file_that_changes_while_it_is_searched_does_no_harm,
     a_get_that_is_killed_while_it_searches_goes_on,
@@ -505,6 +506,23 @@ fn a_copy_searches_where_it_is_asked_and_explains() {
     let line = told.lines().find(|line| line.starts_with("Found in files that were searched")).unwrap();
     let found: u64 = line.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap();
     assert!(found > SIZE / 2, "{told}");
+}
+
+fn a_search_without_a_limit_is_not_limited() {
+    let world = World::new();
+    let route = Route::new(&world.here, Way::Pull);
+    let source = world.source();
+    file(&source, 9002, SIZE);
+    let copy = |effort: &str, destination: &str| {
+        let words = format!("cp --json --via ssh --limit-rate {SLOWISH} --search-effort={effort}");
+        route.copy(&words, source.to_str().unwrap(), destination).end()
+    };
+    let summary = copy("all", "dest/all").summary();
+    assert_eq!(summary.0["search"]["limited"], false, "{}", summary.0);
+    assert_same_bytes(&source, &world.at("dest/all"));
+    copy("some", "dest/some").summary();
+    assert_same_bytes(&source, &world.at("dest/some"));
+    assert!(copy("much", "dest/much").with(2).text().contains("search-effort"));
 }
 
 fn odd_things_in_a_searched_directory_do_no_harm() {
