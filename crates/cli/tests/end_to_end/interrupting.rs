@@ -27,8 +27,21 @@ situations![
 
 const MOMENTS: u64 = 20;
 const SIGNALS: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
-/// When the first may come: the program listens then, on a busy machine too. Earlier ones end it as they end any program.
-const EARLIEST: u64 = 60;
+
+/// Waits until a program heeds signals. Earlier ones end it as they end any program.
+fn wait_until_it_listens(running: &mut Running) {
+    // Their numbers are 1, 2 and 15; the lowest bit is signal 1's.
+    const THEM: u64 = 0x4003;
+    while running.runs() {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", running.id())).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+        if caught & THEM == THEM {
+            return;
+        }
+        sleep(Duration::from_millis(1));
+    }
+}
 
 /// The milliseconds after which the `number`th interruption comes: drawn by xorshift.
 fn moment(seed: u64, number: u64, most: u64) -> Duration {
@@ -37,7 +50,7 @@ fn moment(seed: u64, number: u64, most: u64) -> Duration {
     for shift in [13, 7, 17] {
         state ^= if shift == 7 { state >> shift } else { state << shift };
     }
-    Duration::from_millis(EARLIEST + state % most)
+    Duration::from_millis(state % most)
 }
 
 fn tree(env: &TestEnvironment) {
@@ -61,6 +74,7 @@ fn interrupt_each(
         let signal = SIGNALS[(seed + number) as usize % SIGNALS.len()];
         let when = moment(seed, number, most);
         let mut running = call().start();
+        wait_until_it_listens(&mut running);
         sleep(when);
         let has_ended = !running.runs();
         interrupt(running, signal, has_ended, status, &format!("{signal:?} after {when:?}"));
