@@ -204,7 +204,11 @@ mod tests {
         assert_eq!(left(&budget, standing(1.0, 20 * MB, 1e6)), (2.1 + 2.5, 400.0));
         budget.spent(at(1.0), looked(1.0, 40 * MB, 30 * MB), false);
         let quarter = left(&budget, standing(1.0, 20 * MB, 1e6));
-        assert_eq!(quarter, (3.9475, 390.0), "2.1 x (1 - 10 / 400) + 2.5 - 2.4 x 0.25: a quarter was in vain");
+        assert_eq!(
+            quarter,
+            (3.9475, 390.0),
+            "2.1 x (1 - 10 / 400) + 2.5 - 2.4 x 0.25: a quarter was in vain"
+        );
     }
 
     #[test]
