@@ -25,6 +25,8 @@ check: tools ## formatting, lints, documentation, house rules
 	scripts/check-threat-model.sh
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-$(CURDIR)/target} $(CARGO) clippy --manifest-path fuzz/Cargo.toml --locked \
+	    --all-targets -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --workspace --no-deps --locked
 
 bench: tools ## run the benchmarks

@@ -103,9 +103,12 @@ fn smoke(target: &Target, time: Duration, random: &mut Random, running: &Running
     Ok(count)
 }
 
+/// An input with the name of its target and when it began.
+type Run = (&'static str, Arc<[u8]>, Instant);
+
 /// The input that a thread is at, so that one without end can be named.
 #[derive(Default)]
-struct Running(Mutex<Option<(&'static str, Arc<[u8]>, Instant)>>);
+struct Running(Mutex<Option<Run>>);
 
 impl Running {
     fn begin(&self, name: &'static str, input: Vec<u8>) -> Arc<[u8]> {
@@ -118,7 +121,7 @@ impl Running {
         *self.now() = None;
     }
 
-    fn now(&self) -> MutexGuard<'_, Option<(&'static str, Arc<[u8]>, Instant)>> {
+    fn now(&self) -> MutexGuard<'_, Option<Run>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

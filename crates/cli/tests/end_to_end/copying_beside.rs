@@ -1,7 +1,8 @@
 //! Several copies into one directory at once, as with every other tool: of different files, of the same ones, and beside
 //! one that was interrupted.
 
-use crate::environment::TestEnvironment;
+use crate::environment::{TOW, TestEnvironment};
+use crate::machinery::tool;
 use crate::runner::situations;
 use crate::sshd::{Route, Way};
 use crate::trees::{assert_same, assert_same_bytes, file, names};
@@ -9,6 +10,7 @@ use crate::trees::{assert_same, assert_same_bytes, file, names};
 situations![
     copies_go_beside_a_slow_one,
     the_same_tree_goes_to_one_place_several_times_at_once,
+    a_destination_is_made_by_one_of_several_copies_at_once,
     an_interrupted_copy_goes_on_after_others_went_there,
 ];
 
@@ -49,6 +51,19 @@ fn the_same_tree_goes_to_one_place_several_times_at_once() {
     syncs.into_iter().for_each(|sync| drop(sync.end().with(0)));
     assert_same(&env.sender.path("tree"), &env.sender.path("copy"));
     assert!(names(&env.sender.home("state/resume")).is_empty());
+}
+
+fn a_destination_is_made_by_one_of_several_copies_at_once() {
+    let env = TestEnvironment::new();
+    std::fs::create_dir(env.sender.path("tree")).unwrap();
+    file(&env.sender.path("tree/file"), 1, 3000);
+    // Each has seen that the destination is missing before any of them makes it.
+    let strace = tool("strace").display().to_string();
+    let late = ["-f", "-qq", "-o", "/dev/null", "-e", "inject=mkdirat:delay_enter=700000"].map(Into::into);
+    let program: Vec<String> = [strace].into_iter().chain(late).chain([TOW.into()]).collect();
+    let syncs = [0; 3].map(|_| env.sender.tow_as(&program, ["sync", "tree/", "copy"]).start());
+    syncs.into_iter().for_each(|sync| drop(sync.end().with(0)));
+    assert_same(&env.sender.path("tree"), &env.sender.path("copy"));
 }
 
 fn an_interrupted_copy_goes_on_after_others_went_there() {

@@ -38,13 +38,22 @@ impl Merge {
                 }
             };
         }
-        let path = self.behind(&entry.kind)?;
-        let shown = display_name(path.as_os_str().as_encoded_bytes());
-        let is_dir = entry.kind == Kind::Directory;
-        if self.destined.contents && !is_dir {
+        if self.destined.contents && entry.kind != Kind::Directory {
             return Err(violation("no directory, where what is in one was asked for"));
         }
-        let there = match std::fs::metadata(&path) {
+        let path = self.behind(&entry.kind)?;
+        match self.settle(entry, &path) {
+            // Another copy made it in this moment, so that this one finds it there.
+            Err(error) if error.kind == ErrorKind::Exists && path.is_dir() => self.settle(entry, &path),
+            settled => settled,
+        }
+    }
+
+    /// Decides where the first entry goes by what is at the destination now, and opens that.
+    fn settle(&mut self, entry: &Entry, path: &Path) -> Result<(), ApiError> {
+        let shown = display_name(path.as_os_str().as_encoded_bytes());
+        let is_dir = entry.kind == Kind::Directory;
+        let there = match std::fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => There::Directory,
             Ok(_) => There::Other,
             // A link that leads nowhere is something that can be replaced.
@@ -63,14 +72,14 @@ impl Merge {
         let goes_on = self.destined.mode == Mode::Cp
             && is_dir
             && there == There::Directory
-            && self.receiving.is_open(&path, &self.key(Placement::As, &entry.name));
+            && self.receiving.is_open(path, &self.key(Placement::As, &entry.name));
         let there = if goes_on { There::Nothing } else { there };
         self.placement = place(there, asked)
             .map_err(|(why, hint)| ApiError::new(ErrorKind::Exists, format!("{shown} {why}")).hint(hint))?;
-        self.spots.renaming = renaming(self.placement, is_dir, &path);
+        self.spots.renaming = renaming(self.placement, is_dir, path);
         let key = self.key(self.placement, &entry.name);
         let there = if goes_on { There::Directory } else { there };
-        self.open(&path, there, is_dir, &key)
+        self.open(path, there, is_dir, &key)
     }
 
     /// The path that is written to. A file does not take the place of a device or the like, with `cp` nor of a link: it goes
@@ -130,8 +139,10 @@ impl Merge {
         let destination = match there {
             There::Nothing if self.options().dry_run => return Ok(()),
             There::Nothing => {
+                let made =
+                    Destination::make(path, self.placement != Placement::Into, options).map_err(failed)?;
                 self.is_made = true;
-                Destination::make(path, self.placement != Placement::Into, options).map_err(failed)?
+                made
             }
             _ => Destination::open(path, options).map_err(failed)?,
         };
