@@ -59,7 +59,7 @@ impl Merge {
             // A link that leads nowhere is something that can be replaced.
             Err(_) if path.symlink_metadata().is_ok() => There::Other,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => There::Nothing,
-            Err(error) => return Err(errors::io("look at", &path, &error)),
+            Err(error) => return Err(errors::io("look at", path, &error)),
         };
         let asked = Asked {
             mode: self.destined.mode,
