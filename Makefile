@@ -23,6 +23,7 @@ test: tools ## run all tests
 check: tools ## formatting, lints, documentation, house rules
 	scripts/check-house.sh
 	scripts/check-threat-model.sh
+	$(CARGO) run --quiet --locked --package towpath-gate
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-$(CURDIR)/target} $(CARGO) clippy --manifest-path fuzz/Cargo.toml --locked \

@@ -82,7 +82,7 @@ fi
 while IFS= read -r file; do
     case $file in */tests.rs | */tests/*) continue ;; esac
     head -n 1 "$file" | grep -q '^//! ' || fail "$file: does not open with a '//!' comment that says what it is about"
-done < <(find crates/*/src lab/src fuzz/src -name '*.rs' | LC_ALL=C sort)
+done < <(find crates/*/src gate/src lab/src fuzz/src -name '*.rs' | LC_ALL=C sort)
 
 # Each fuzz target has a program, and each program and folder of kept inputs a target.
 targets=$(sed -n 's|.*\bname: "\([a-z0-9_]*\)".*|\1|p' fuzz/src/lib.rs | LC_ALL=C sort)
