@@ -22,8 +22,8 @@ use towpath_content::chunking::{ChunkHash, Cutter, Parameters};
 use towpath_content::pieces::{self, Layout, Value};
 use towpath_content::recipe::Descriptor;
 
+use crate::error::StoreError;
 use crate::hashing::{ALIGN, Before, Hashed, LIVE_PIECE, TOO_LARGE, hash_range, read_ahead};
-use crate::seam::StoreError;
 use crate::stamp::Stamp;
 
 /// Bytes a core reads at a time, unless it hashes larger pieces for the file's name.

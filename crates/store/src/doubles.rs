@@ -15,9 +15,8 @@ use std::time::Duration;
 
 use towpath_content::Oid;
 
-use crate::seam::{
-    About, Availability, Descriptors, Lease, Listener, Partial, RecipeNodes, Store, StoreError,
-};
+use crate::error::StoreError;
+use crate::seam::{About, Availability, Descriptors, Lease, Listener, Partial, RecipeNodes, Store};
 use crate::sync::lock;
 
 /// A method of [`Store`] that can be made to fail.

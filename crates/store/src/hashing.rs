@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use towpath_content::Oid;
 use towpath_content::pieces::{self, Layout, MIN_LOG2, Value};
 
-use crate::seam::StoreError;
+use crate::error::StoreError;
 use crate::stamp::Stamp;
 
 /// Bytes of a piece of a live object.

@@ -22,6 +22,7 @@ pub mod conformance;
 pub mod cutting;
 pub mod disk;
 pub mod doubles;
+pub mod error;
 pub mod hashing;
 mod lru;
 pub mod memory;
@@ -37,10 +38,11 @@ pub use cutting::{Scanned, cut_and_hash_open_file, cut_open_file};
 pub use disk::{
     CachePolicy, CachedObject, Collected, DiskStore, Evicted, FileRecord, GcOptions, Hold, Temporary,
 };
+pub use error::StoreError;
 pub use hashing::{Hashed, hash_and_keep, hash_open_file};
 pub use memory::MemoryStore;
 pub use seam::{
-    About, Availability, Descriptors, Holder, Lease, Listener, MAX_SPAN, ObjectKind, Partial, RecipeNodes,
-    State, Store, StoreError,
+    About, Availability, Descriptors, Holder, Lease, Listener, ObjectKind, Partial, RecipeNodes, State, Store,
 };
+pub use spans::MAX_SPAN;
 pub use stamp::Stamp;

@@ -11,13 +11,15 @@ use towpath_content::pieces::PieceTree;
 use towpath_content::recipe::Descriptor;
 
 use crate::cutting::Take;
+use crate::error::StoreError;
 use crate::notices::Notices;
-use crate::productions::{Body, IS_BOUND, NOT_OPEN, OUTSIDE, Production, Productions, some_run};
+use crate::productions::{Body, IS_BOUND, NOT_OPEN, Production, Productions, some_run};
 use crate::recipes::{InMemory, failure_of};
 use crate::seam::{
-    About, Availability, Descriptors, Holder, Lease, Listener, Partial, RecipeNodes, State, Store, StoreError,
+    About, Availability, Descriptors, Holder, Lease, Listener, Partial, RecipeNodes, State, Store,
+    read_pieces,
 };
-use crate::spans;
+use crate::spans::{self, OUTSIDE};
 use crate::sync::lock;
 
 /// A store in memory. What is in it is lost with it, and not before: nothing is evicted.
@@ -250,7 +252,7 @@ impl Store for MemoryStore {
 
     fn read_span(&self, oid: &Oid, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
         let Some(object) = self.object(oid).filter(|_| self.productions.get(oid).is_none()) else {
-            return spans::read_pieces(self, oid, range, buf);
+            return read_pieces(self, oid, range, buf);
         };
         spans::check(&range)?;
         fill(buf, object.bytes.get(range.start as usize..range.end as usize).ok_or(OUTSIDE)?);

@@ -12,10 +12,12 @@ use std::sync::{Arc, Mutex};
 use towpath_content::Oid;
 use towpath_content::pieces::{Layout, MAX_LIVE_SIZE, Value};
 
+use crate::error::StoreError;
 use crate::hashing::{LIVE_PIECE, PieceHasher};
 use crate::lru::Lru;
 use crate::recipes::Cuts;
-use crate::seam::{About, Availability, Descriptors, State, StoreError};
+use crate::seam::{About, Availability, Descriptors, State};
+use crate::spans::OUTSIDE;
 use crate::sync::lock;
 
 /// How many productions that were given up are remembered as such.
@@ -129,8 +131,6 @@ impl<B: Body> Production<B> {
     }
 }
 
-/// The refusal of a run that no object has.
-pub(crate) const OUTSIDE: StoreError = StoreError::Refused { why: "pieces outside the object" };
 /// The refusal of a live object without end.
 pub(crate) const TOO_LONG: StoreError = StoreError::Refused { why: "live objects end at 256 GiB" };
 /// The refusal of data for a put that nobody began.

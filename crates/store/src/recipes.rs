@@ -8,7 +8,8 @@ use towpath_content::chunking::{MAX_CHUNK_LEN, MAX_CHUNKS, Parameters};
 use towpath_content::recipe::{BuildError, Descriptor, NodeHash, RecipeBuilder, Root};
 
 use crate::cutting::Take;
-use crate::seam::{RecipeNodes, StoreError};
+use crate::error::StoreError;
+use crate::seam::RecipeNodes;
 
 /// A recipe in memory.
 #[derive(Debug)]

@@ -21,67 +21,17 @@
 
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use thiserror::Error;
 use towpath_content::Oid;
 use towpath_content::pieces::{Layout, Value};
 use towpath_content::recipe::{NodeHash, Root};
 use towpath_content::ticket::Secret;
 use towpath_content::tree::Time;
 
-use crate::spans;
-
-/// Why a store could not do what was asked.
-#[derive(Debug, Error)]
-pub enum StoreError {
-    /// No such object or chunk here. Ask another source.
-    #[error("not here")]
-    NotHere,
-    /// The object is known but this piece is not here yet. Wait for a change and ask again.
-    #[error("not here yet")]
-    NotYet,
-    /// The file that the object refers to was changed, replaced or removed since it was put; the
-    /// entry is forgotten. Nobody is to blame.
-    #[error("source changed: {path}")]
-    SourceChanged {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Bytes that the store itself owns no longer match their hash. The entry is forgotten.
-    #[error("damaged in the store: {what}")]
-    Corrupt {
-        /// What was found damaged.
-        what: String,
-    },
-    /// The request makes no sense: a run outside the object, data for a put that is not open.
-    #[error("refused: {why}")]
-    Refused {
-        /// What is wrong with it.
-        why: &'static str,
-    },
-    /// The disk or its index failed.
-    #[error("{what}: {source}")]
-    Io {
-        /// What was attempted, with its path.
-        what: String,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
-impl StoreError {
-    /// Reports what the system said while `doing` something with `path`.
-    pub(crate) fn io(doing: &str, path: &Path, source: io::Error) -> Self {
-        Self::Io { what: format!("{doing} {}", path.display()), source }
-    }
-
-    /// True if the object cannot be had from where it was tried, but perhaps from elsewhere.
-    pub(crate) const fn is_loss(&self) -> bool {
-        matches!(self, Self::SourceChanged { .. } | Self::Corrupt { .. })
-    }
-}
+use crate::error::StoreError;
+use crate::spans::{self, OUTSIDE};
 
 /// How an object is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -172,10 +122,6 @@ pub trait RecipeNodes: Send + Sync {
     /// Fits `recipe::walk` as its source of nodes: `walk(nodes.root(), |hash| nodes.node(hash))`.
     fn node(&self, hash: &NodeHash) -> io::Result<Option<Vec<u8>>>;
 }
-
-/// The greatest length of a span that [`Store::read_span`] reads at once, 16 MiB: as a chunk, it is
-/// held in memory whole.
-pub const MAX_SPAN: u64 = 1 << 24;
 
 /// Who holds a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -276,13 +222,13 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
-    /// Replaces the contents of `buf` with a range of the bytes of `oid`, at most [`MAX_SPAN`] of them,
+    /// Replaces the contents of `buf` with a range of the bytes of `oid`, at most [`MAX_SPAN`](crate::MAX_SPAN) of them,
     /// across pieces. `NotYet` if some of them are not here yet.
     ///
     /// As with [`Self::read_piece`], bytes of a referred file are given out only if its stamp was still
     /// the same after reading, and nothing is hashed here.
     fn read_span(&self, oid: &Oid, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
-        spans::read_pieces(self, oid, range, buf)
+        read_pieces(self, oid, range, buf)
     }
 
     /// How to build a complete object from chunks. It is made by reading the object, unless it was
@@ -342,4 +288,31 @@ pub trait Store: Send + Sync {
 
     /// Asks to be told of every object that becomes complete (DOT's `register_push`).
     fn register_push(&self, listener: Listener);
+}
+
+/// Replaces the contents of `buf` with a range of `oid`, read piece by piece.
+pub(crate) fn read_pieces<S: Store + ?Sized>(
+    store: &S,
+    oid: &Oid,
+    range: Range<u64>,
+    buf: &mut Vec<u8>,
+) -> Result<(), StoreError> {
+    spans::check(&range)?;
+    buf.clear();
+    let found = store.have(oid)?;
+    if range.end > found.layout.size() {
+        let may_grow = matches!(found.state, State::Live { .. });
+        return Err(if may_grow { StoreError::NotYet } else { OUTSIDE });
+    }
+    let (mut at, mut piece) = (range.start, Vec::new());
+    while at < range.end {
+        let index = at / found.layout.piece_len();
+        store.read_piece(oid, index, &mut piece)?;
+        let Range { start, end } = found.layout.range(index);
+        let (from, to) = ((at - start) as usize, (range.end.min(end) - start) as usize);
+        // A production that was begun anew meanwhile may have cut its pieces otherwise.
+        buf.extend_from_slice(piece.get(from..to).ok_or(StoreError::NotYet)?);
+        at = range.end.min(end);
+    }
+    Ok(())
 }

@@ -2,10 +2,14 @@
 
 use std::ops::Range;
 
-use towpath_content::Oid;
+use crate::error::StoreError;
 
-use crate::productions::OUTSIDE;
-use crate::seam::{MAX_SPAN, State, Store, StoreError};
+/// The greatest length of a span that [`Store::read_span`](crate::Store::read_span) reads at once, 16 MiB: as a chunk, it is
+/// held in memory whole.
+pub const MAX_SPAN: u64 = 1 << 24;
+
+/// The refusal of a run that no object has.
+pub(crate) const OUTSIDE: StoreError = StoreError::Refused { why: "pieces outside the object" };
 
 /// The refusal of more bytes than are read at once.
 pub(crate) const TOO_LONG_A_SPAN: StoreError = StoreError::Refused { why: "at most 16 MiB are read at once" };
@@ -16,31 +20,4 @@ pub(crate) const fn check(range: &Range<u64>) -> Result<(), StoreError> {
         return Err(OUTSIDE);
     }
     if range.end - range.start > MAX_SPAN { Err(TOO_LONG_A_SPAN) } else { Ok(()) }
-}
-
-/// Replaces the contents of `buf` with a range of `oid`, read piece by piece.
-pub(crate) fn read_pieces<S: Store + ?Sized>(
-    store: &S,
-    oid: &Oid,
-    range: Range<u64>,
-    buf: &mut Vec<u8>,
-) -> Result<(), StoreError> {
-    check(&range)?;
-    buf.clear();
-    let found = store.have(oid)?;
-    if range.end > found.layout.size() {
-        let may_grow = matches!(found.state, State::Live { .. });
-        return Err(if may_grow { StoreError::NotYet } else { OUTSIDE });
-    }
-    let (mut at, mut piece) = (range.start, Vec::new());
-    while at < range.end {
-        let index = at / found.layout.piece_len();
-        store.read_piece(oid, index, &mut piece)?;
-        let Range { start, end } = found.layout.range(index);
-        let (from, to) = ((at - start) as usize, (range.end.min(end) - start) as usize);
-        // A production that was begun anew meanwhile may have cut its pieces otherwise.
-        buf.extend_from_slice(piece.get(from..to).ok_or(StoreError::NotYet)?);
-        at = range.end.min(end);
-    }
-    Ok(())
 }

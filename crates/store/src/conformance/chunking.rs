@@ -7,7 +7,8 @@ use towpath_content::recipe::{Descriptor, verify, walk};
 
 use super::reading::Head;
 use super::*;
-use crate::seam::{MAX_SPAN, RecipeNodes};
+use crate::seam::RecipeNodes;
+use crate::spans::MAX_SPAN;
 
 pub(super) fn checks<S: Store>() -> Vec<(&'static str, Check<S>)> {
     vec![

@@ -16,7 +16,8 @@ use std::ops::Range;
 use towpath_content::Oid;
 use towpath_content::pieces::{self, Layout};
 
-use crate::seam::{About, Availability, Descriptors, State, Store, StoreError};
+use crate::error::StoreError;
+use crate::seam::{About, Availability, Descriptors, State, Store};
 
 /// Bytes of a piece of the objects that the checks put.
 const PIECE: usize = 1 << pieces::MIN_LOG2;

@@ -24,7 +24,7 @@ use super::index::{Durability, Outcome};
 use super::rows::{self, oid_at};
 use super::source::Source;
 use super::{DiskStore, leases};
-use crate::seam::StoreError;
+use crate::error::StoreError;
 use crate::sync::lock;
 
 /// An owned file that was read from within this time is taken to be under read still.

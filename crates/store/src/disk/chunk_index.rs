@@ -36,7 +36,7 @@ use self::entry::{COPIES, Entry, prefix_of};
 use self::pending::Pending;
 use super::index::{self, Fault, Outcome};
 use super::uses::now;
-use crate::seam::StoreError;
+use crate::error::StoreError;
 use crate::stamp::Stamp;
 use crate::sync::lock;
 

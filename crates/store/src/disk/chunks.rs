@@ -9,8 +9,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::DiskStore;
 use super::folders::{create_private, remove, sync_parent};
 use super::index::{Durability, Outcome};
+use crate::error::StoreError;
 use crate::memory::check_chunk;
-use crate::seam::StoreError;
 
 impl DiskStore {
     pub(super) fn keep_chunk(&self, hash: &[u8; 32], bytes: &[u8]) -> Result<(), StoreError> {

@@ -16,9 +16,9 @@ use rustix::fs::FlockOperation;
 use towpath_content::Oid;
 
 use super::points;
+use crate::error::StoreError;
 use crate::hashing::append_range;
 use crate::productions::random;
-use crate::seam::StoreError;
 
 /// Where the store's own bytes lie.
 #[derive(Debug)]

@@ -26,7 +26,7 @@ use super::files::{self, Found, OnRecord};
 use super::folders::{self, Claim, claim, hash_of_name};
 use super::index::{Durability, Outcome};
 use super::rows;
-use crate::seam::StoreError;
+use crate::error::StoreError;
 use crate::stamp::Stamp;
 
 /// How many rows or files are looked at between two transactions.

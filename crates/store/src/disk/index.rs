@@ -25,7 +25,7 @@ use rustix::fs::FlockOperation;
 use towpath_content::DecodeError;
 
 use super::points;
-use crate::seam::StoreError;
+use crate::error::StoreError;
 use crate::sync::lock;
 
 /// The schema's version, kept in `user_version`.

@@ -64,13 +64,14 @@ use self::recipes::Recipes;
 use self::sessions::Sessions;
 use self::source::Source;
 use self::uses::{Used, Uses};
+use crate::error::StoreError;
 use crate::lru::Lru;
 use crate::notices::Notices;
-use crate::productions::{NOT_OPEN, OUTSIDE, Productions, some_run};
+use crate::productions::{NOT_OPEN, Productions, some_run};
 use crate::seam::{
-    About, Availability, Descriptors, Lease, Listener, Partial, RecipeNodes, State, Store, StoreError,
+    About, Availability, Descriptors, Lease, Listener, Partial, RecipeNodes, State, Store, read_pieces,
 };
-use crate::spans;
+use crate::spans::{self, OUTSIDE};
 use crate::stamp::Stamp;
 
 /// Bytes of piece values kept in memory for proofs. A tree that is larger, up to 64 MiB for
@@ -298,7 +299,7 @@ impl Store for DiskStore {
                 result => return result,
             }
         }
-        spans::read_pieces(self, oid, range, buf)
+        read_pieces(self, oid, range, buf)
     }
 
     fn recipe(&self, oid: &Oid) -> Result<Arc<dyn RecipeNodes>, StoreError> {

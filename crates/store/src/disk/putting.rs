@@ -17,9 +17,11 @@ use super::index::{Durability, Outcome};
 use super::points;
 use super::rows::{self, Known};
 use super::source::open_without_waiting;
+use crate::error::StoreError;
 use crate::hashing::{Before, Hashed, LIVE_PIECE, append_range, hash_open_file, hash_pieces};
-use crate::productions::{Body, Finished, IS_BOUND, NOT_LIVE, NOT_OPEN, OUTSIDE, Production, TOO_LONG};
-use crate::seam::{About, StoreError};
+use crate::productions::{Body, Finished, IS_BOUND, NOT_LIVE, NOT_OPEN, Production, TOO_LONG};
+use crate::seam::About;
+use crate::spans::OUTSIDE;
 use crate::stamp::{Stamp, TICK};
 
 /// From this size on, hashing a file twice costs more than waiting until its stamp can be relied on.

@@ -16,9 +16,10 @@ use super::index::{Durability, Outcome};
 use super::rows;
 use super::source::{Origin, Source};
 use super::uses::{self, Notes, Used};
+use crate::error::StoreError;
 use crate::hashing::{LIVE_PIECE, hash_pieces};
-use crate::productions::OUTSIDE;
-use crate::seam::{Descriptors, StoreError};
+use crate::seam::Descriptors;
+use crate::spans::OUTSIDE;
 use crate::stamp::Stamp;
 use crate::sync::lock;
 

@@ -25,9 +25,10 @@ use super::folders::{self, Temporary};
 use super::rows;
 use super::source::Source;
 use crate::cutting::{Take, cut_file, hash_given};
+use crate::error::StoreError;
 use crate::hashing::{TOO_LARGE, append_range};
 use crate::recipes::{Cuts, InMemory, failure_of, make};
-use crate::seam::{RecipeNodes, StoreError};
+use crate::seam::RecipeNodes;
 use crate::sync::lock;
 
 /// Bytes of the files of recipes that were made.

@@ -17,7 +17,8 @@ use super::DiskStore;
 use super::folders::{Temporary, create_private, is_left, sweep};
 use super::index::Durability;
 use super::leases;
-use crate::seam::{Holder, Lease, StoreError};
+use crate::error::StoreError;
+use crate::seam::{Holder, Lease};
 use crate::sync::lock;
 
 /// The files that processes with sessions hold locked, and this process's own once it has one.

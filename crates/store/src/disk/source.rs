@@ -12,8 +12,8 @@ use rustix::fs::{OFlags, SeekFrom};
 
 use super::files::Found;
 use super::folders::share;
+use crate::error::StoreError;
 use crate::hashing::append_range;
-use crate::seam::StoreError;
 use crate::stamp::Stamp;
 use crate::sync::lock;
 

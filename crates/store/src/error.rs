@@ -1,0 +1,56 @@
+//! What can go wrong in a store, one variant per different next step.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// Why a store could not do what was asked.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// No such object or chunk here. Ask another source.
+    #[error("not here")]
+    NotHere,
+    /// The object is known but this piece is not here yet. Wait for a change and ask again.
+    #[error("not here yet")]
+    NotYet,
+    /// The file that the object refers to was changed, replaced or removed since it was put; the
+    /// entry is forgotten. Nobody is to blame.
+    #[error("source changed: {path}")]
+    SourceChanged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Bytes that the store itself owns no longer match their hash. The entry is forgotten.
+    #[error("damaged in the store: {what}")]
+    Corrupt {
+        /// What was found damaged.
+        what: String,
+    },
+    /// The request makes no sense: a run outside the object, data for a put that is not open.
+    #[error("refused: {why}")]
+    Refused {
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The disk or its index failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was attempted, with its path.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl StoreError {
+    /// Reports what the system said while `doing` something with `path`.
+    pub(crate) fn io(doing: &str, path: &Path, source: io::Error) -> Self {
+        Self::Io { what: format!("{doing} {}", path.display()), source }
+    }
+
+    /// True if the object cannot be had from where it was tried, but perhaps from elsewhere.
+    pub(crate) const fn is_loss(&self) -> bool {
+        matches!(self, Self::SourceChanged { .. } | Self::Corrupt { .. })
+    }
+}
