@@ -26,7 +26,7 @@ use toml::Value;
 use towpath_simnet::units;
 
 use crate::error::LabError;
-use crate::net::namespace::run;
+use crate::namespace::run;
 
 /// The writer syncs after so much time.
 const STEP: Duration = Duration::from_millis(100);

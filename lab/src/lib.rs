@@ -4,6 +4,7 @@
 //! | module | story |
 //! |---|---|
 //! | [`net`] | a lab: hosts, links, addresses, routes; how it is taken down |
+//! | `namespace` | a host: a network namespace and what is set in it |
 //! | [`emulator`] | links that carry real packets |
 //! | [`disk`] | a host's own disk |
 //! | [`programs`] | what can carry data from host to host: Towpath and its peers |
@@ -21,6 +22,7 @@ pub mod disk;
 pub mod emulator;
 pub mod error;
 pub mod measure;
+pub(crate) mod namespace;
 pub mod net;
 pub mod probes;
 pub mod programs;

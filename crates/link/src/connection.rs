@@ -11,10 +11,8 @@ use towpath_content::NodeId;
 
 use crate::frame::{FrameReader, FrameWriter};
 use crate::path::PathProbe;
-use crate::tank::Receive;
+pub use crate::tank::ReadHalf;
 
-/// The receiving half of a transport: anything that is [`tokio::io::AsyncRead`] will do.
-pub type ReadHalf = Box<dyn Receive>;
 /// The sending half of a transport.
 pub type WriteHalf = Pin<Box<dyn AsyncWrite + Send>>;
 

@@ -2,8 +2,34 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
-use crate::path::PathInfo;
+/// A snapshot of one TCP connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PathInfo {
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// The shortest round-trip time of late; zero if not measured.
+    pub min_rtt: Duration,
+    /// What may be under way unacknowledged.
+    pub congestion_window_bytes: u64,
+    /// How fast data arrived lately, as far as there was enough to send; `None` if not measured.
+    pub delivery_rate_bytes_per_s: Option<u64>,
+    /// Bytes in the send queue that were never sent: what waits for the network.
+    pub unsent_bytes: u64,
+    /// Bytes that arrived and were not read yet: what waits for us.
+    pub receive_queue_bytes: u64,
+    /// Bytes in the send queue, sent and unsent, that are not acknowledged.
+    pub send_queue_bytes: u64,
+    /// Segments sent again since the connection began.
+    pub retransmits: u64,
+    /// Segments with data that arrived since the connection began, also those behind one that is still missing. `None` if the
+    /// system does not count them.
+    pub data_segments: Option<u64>,
+    /// Segments that came before one that was still missing, since the connection began: what is lost
+    /// on the way here shows so. `None` if the system does not count them.
+    pub out_of_order: Option<u64>,
+}
 
 /// What the kernel says of this socket; `None` if it is not TCP or the system can't tell.
 #[cfg(not(target_os = "linux"))]
@@ -61,7 +87,7 @@ mod linux {
     use std::os::fd::{AsRawFd, BorrowedFd};
     use std::time::Duration;
 
-    use crate::path::PathInfo;
+    use super::PathInfo;
 
     /// `struct tcp_info` of `linux/tcp.h` as far as it is used; the kernel only ever appends.
     #[repr(C)]

@@ -22,6 +22,9 @@ use tokio::io::{AsyncRead, ReadBuf};
 /// Buffers kept for use again, at most: the frames that are being checked and written.
 const KEPT: usize = 16;
 
+/// The receiving half of a transport: anything that is [`tokio::io::AsyncRead`] will do.
+pub type ReadHalf = Box<dyn Receive>;
+
 /// Something that bytes come from. Everything that is [`AsyncRead`] is one.
 pub trait Receive: Send {
     /// Puts what has come behind what is plain in `tank`, up to `wanted` bytes or a little more, and

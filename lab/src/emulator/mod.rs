@@ -26,7 +26,7 @@ use towpath_simnet::scenario::{LinkSpec, Params, Way};
 
 use self::direction::Direction;
 use self::tun::End;
-use crate::net::namespace::Namespace;
+use crate::namespace::Namespace;
 
 /// Why a link can't be changed.
 pub const PLAIN: &str = "nothing is asked of this link, so that it is a plain one without an emulator: give it \

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tun_rs::{DeviceBuilder, SyncDevice};
 
-use crate::net::namespace::Namespace;
+use crate::namespace::Namespace;
 
 /// The largest packet, as on Ethernet.
 pub const MTU: u16 = 1500;

@@ -3,7 +3,6 @@
 //! | module | story |
 //! |---|---|
 //! | `plan` | who has which address, which way leads where |
-//! | `namespace` | a host: a network namespace and what is set in it |
 //! | `veth` | a link that nothing is asked of |
 //! | [`registry`] | which labs there are, and how nothing of them is left behind |
 //! | [`control`] | other processes change a running link |
@@ -11,7 +10,6 @@
 
 pub mod changes;
 pub mod control;
-pub(crate) mod namespace;
 mod plan;
 pub mod registry;
 mod veth;
@@ -32,13 +30,13 @@ use towpath_simnet::scenario::{Case, Change, Params, Scenario, Way};
 
 use self::changes::Changes;
 use self::control::Control;
-use self::namespace::Namespace;
 use self::plan::Plan;
 use self::registry::Registration;
 use self::veth::Veth;
 use crate::disk::Disk;
 use crate::emulator::{self, Emulator};
 use crate::error::LabError;
+use crate::namespace::Namespace;
 
 /// Hosts that a lab may have: each is a namespace, with routes to all others.
 const MAX_HOSTS: usize = 500;

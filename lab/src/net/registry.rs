@@ -17,8 +17,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::namespace::{Namespace, run};
 use crate::error::LabError;
+use crate::namespace::{Namespace, run};
 
 /// All labs.
 const LABS: &str = "/run/towpath-lab";

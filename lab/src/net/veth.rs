@@ -10,8 +10,8 @@ use std::process::Command;
 use towpath_simnet::link::{Counters, LinkConfig};
 use towpath_simnet::scenario::{LinkSpec, Scenario};
 
-use super::namespace::{Namespace, run};
 use crate::error::LabError;
+use crate::namespace::{Namespace, run};
 
 /// The calling thread's namespace, which `/proc/net` need not be.
 const DEVICES: &str = "/proc/thread-self/net/dev";

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::error::LabError;
-use crate::net::namespace::run;
+use crate::namespace::run;
 use crate::net::registry::Registration;
 
 /// A file system in memory. Dropped, it is gone, and with it what is in it.

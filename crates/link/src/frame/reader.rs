@@ -11,8 +11,7 @@ use bytes::Bytes;
 use thiserror::Error;
 
 use super::{Frame, FrameError, LENGTH_LEN, Measured, decode, measure};
-use crate::connection::ReadHalf;
-use crate::tank::{Memory, Tank};
+use crate::tank::{Memory, ReadHalf, Tank};
 
 /// Memory for frames: a payload of 256 KiB with its headers, as it comes encrypted, and some of what
 /// follows; or many small frames.
