@@ -37,7 +37,7 @@ pub enum PeerProof {
 /// - Shutting the sending half down ends that direction alone, and the peer reads everything sent
 ///   before it. An end that the peer did not ask for reads as `UnexpectedEof` if the transport can
 ///   tell it.
-/// - Reading loses nothing if it is given up while it waits (see [`Receive`]).
+/// - Reading loses nothing if it is given up while it waits (see [`Receive`](crate::tank::Receive)).
 pub trait Transport: Send {
     /// The service at the other end.
     fn peer(&self) -> NodeId;
