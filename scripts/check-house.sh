@@ -17,15 +17,16 @@ below() {
         content | api | simnet) echo "" ;;
         link | store | files) echo "content" ;;
         transfer) echo "content store" ;;
-        plugins) echo "content link store transfer" ;;
-        daemon) echo "content api link store files transfer plugins" ;;
+        protocol) echo "content link store transfer" ;;
+        plugins) echo "content link store transfer protocol" ;;
+        daemon) echo "content api link store files transfer protocol plugins" ;;
         cli) echo "api daemon" ;;
         *) return 1 ;;
     esac
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet link store files transfer plugins daemon cli"
+order="content api simnet link store files transfer protocol plugins daemon cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

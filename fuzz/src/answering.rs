@@ -6,11 +6,12 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use towpath_content::ticket::Secret;
 use towpath_content::{NodeId, Oid};
-use towpath_plugins::direct::answering::{Answer, Answering, Step, Taken};
-use towpath_plugins::direct::service::{Issuer, Service, Serving};
-use towpath_plugins::direct::session::{Encoded, MAX_REQUESTS};
-use towpath_plugins::direct::wire::{self, Body};
-use towpath_plugins::processor::Processors;
+use towpath_protocol::answering::{Answer, Answering, Taken};
+use towpath_protocol::step::Step;
+use towpath_protocol::service::{Issuer, Service, Serving};
+use towpath_protocol::session::{Encoded, MAX_REQUESTS};
+use towpath_protocol::wire::{self, Body};
+use towpath_protocol::processors::Processors;
 use towpath_store::seam::About;
 use towpath_store::{MemoryStore, Store};
 

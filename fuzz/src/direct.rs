@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use towpath_link::frame;
-use towpath_plugins::direct::incoming::{Decoder, Incoming};
-use towpath_plugins::direct::requests::Violation;
-use towpath_plugins::direct::wire::{self, Body, DataHeader};
-use towpath_plugins::packing;
-use towpath_plugins::processor::Processors;
+use towpath_protocol::incoming::{Decoder, Incoming};
+use towpath_protocol::requests::Violation;
+use towpath_protocol::wire::{self, Body, DataHeader};
+use towpath_protocol::packing;
+use towpath_protocol::processors::Processors;
 use towpath_transfer::Description;
 
 /// A control message, and what is made of its fields.

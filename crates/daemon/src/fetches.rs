@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use towpath_api::{Event, Fetch, FetchState, Seconds};
 use towpath_content::{NodeId, Oid};
 use towpath_files::display_name;
-use towpath_plugins::direct::{HAS_ALL, Peer, Served};
+use towpath_protocol::{HAS_ALL, Peer, Served};
 use towpath_store::{ObjectKind, Store};
 
 use crate::lock::lock;

@@ -14,10 +14,10 @@ use towpath_content::ticket::Enclosed;
 use towpath_content::{NodeId, Oid};
 use towpath_files::display_name;
 use towpath_files::{FileError, SingleFile};
-use towpath_plugins::direct::{HAS_ALL, HAS_THE_REST, Pace, PeerConfig};
 use towpath_plugins::local::Allow;
 use towpath_plugins::registry::{self, Parts, Tree};
 use towpath_plugins::{Cascade, Inspected, Local, Preferred};
+use towpath_protocol::{HAS_ALL, HAS_THE_REST, Pace, PeerConfig};
 use towpath_store::{About, MemoryStore, ObjectKind, Stamp, State, Store, hash_open_file};
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{

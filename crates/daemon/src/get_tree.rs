@@ -28,7 +28,7 @@ use towpath_content::pieces::Layout;
 use towpath_content::tree::{self, Decoder, Entry, Located, Metadata};
 use towpath_files::metadata::umask;
 use towpath_files::{Destination, FileError, RelPath, WriteOptions, display_name};
-use towpath_plugins::processor::Processors;
+use towpath_protocol::processors::Processors;
 use towpath_transfer::{Fetched, Group, Session, Target};
 
 use crate::errors;

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use towpath_content::ticket::Secret;
 use towpath_content::{NodeId, Oid};
 use towpath_link::Identity;
-use towpath_plugins::direct::Issuer;
+use towpath_protocol::Issuer;
 use towpath_store::Store;
 
 use crate::config::Live;

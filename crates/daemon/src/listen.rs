@@ -9,7 +9,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_api::{ApiError, ErrorKind};
 use towpath_link::tcp::{BindError, Listener, Pending, Timeouts};
 use towpath_link::{Connection, Identity};
-use towpath_plugins::direct::{Peer, PeerConfig, Service};
+use towpath_protocol::{Peer, PeerConfig, Service};
 
 use crate::doors::{Doors, Full, Knock, Place};
 use crate::fetches::Fetches;

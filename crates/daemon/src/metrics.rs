@@ -14,8 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use towpath_api::{ApiError, ErrorKind, Event, Summary};
-use towpath_plugins::direct::Traffic;
 use towpath_plugins::local::SOURCE as THIS_MACHINE;
+use towpath_protocol::Traffic;
 use towpath_store::Store;
 
 use crate::doors::Full;

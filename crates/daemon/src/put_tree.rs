@@ -20,7 +20,7 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::{Encoder, Entry, Event, Kind, LEFT_OUT, MAX_EXTENTS, MAX_INLINE, Metadata};
 use towpath_files::{Found, ScanError, ScanOptions, Scanned, ScannedFile, data_extents, display_name, scan};
-use towpath_plugins::processor::Processors;
+use towpath_protocol::processors::Processors;
 use towpath_store::FileRecord;
 use towpath_store::hash_and_keep;
 use towpath_store::{About, DiskStore, Stamp, Store};

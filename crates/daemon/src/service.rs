@@ -17,9 +17,10 @@ use towpath_content::{Hint, NodeId, Oid, Ticket};
 use towpath_files::display_name;
 use towpath_link::Identity;
 use towpath_link::tcp::Listener;
-use towpath_plugins::direct::{Pace, PeerConfig, Service as PeerService};
 use towpath_plugins::preferred::Precedence;
-use towpath_plugins::processor::{Object as Chunked, Processors};
+use towpath_protocol::processor::Object as Chunked;
+use towpath_protocol::processors::Processors;
+use towpath_protocol::{Pace, PeerConfig, Service as PeerService};
 use towpath_store::{
     Availability, CachedObject, DiskStore, GcOptions, Holder, Lease, ObjectKind, State, Store, StoreError,
 };

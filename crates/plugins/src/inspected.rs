@@ -11,7 +11,8 @@ use towpath_transfer::{
     WantId,
 };
 
-use crate::processor::{Object, Processors};
+use towpath_protocol::processor::Object;
+use towpath_protocol::processors::Processors;
 
 /// Wraps a plugin. What a processor refuses ends as refused, whatever else might have it.
 pub struct Inspected {

@@ -1,29 +1,24 @@
-//! The transfer plugins of Towpath, one module each, the [`processor`] seam, and [`registry`], which
-//! lists them all and builds trees of plugins from configuration.
+//! The transfer plugins of Towpath, one module each, and [`registry`], which lists them all and builds
+//! trees of plugins from configuration.
 //!
 //! | module | scheme | story |
 //! |---|---|---|
 //! | [`adaptive`] | – | decides between network and local disk, chunk by chunk |
-//! | [`direct`] | `tow:` | from another service, over the protocol of `docs/formats/protocol.md` |
+//! | [`direct`] | `tow:` | from another service, over the protocol between services |
 //! | [`local`] | – | from this machine's own store |
 //! | [`cascade`] | – | wraps others: what one does not have is asked of the next |
 //! | [`Inspected`] | – | wraps any: what comes passes the processors |
 //! | [`preferred`] | – | wraps any for one transfer: its priority, encryption required |
 //! | [`disk_search`] | – | chunks from files on this machine's own disk |
-//! | [`packing`] | – | bytes as zstd frames, unpacked in bounded memory |
-//! | [`counting`] | – | parts of a message counted before it is decoded |
 //! | [`takeover`] | – | wraps two: the better one once it stands, the first one again when it falls |
 
 pub mod adaptive;
 pub mod cascade;
-pub mod counting;
 pub mod direct;
 pub mod disk_search;
 mod inspected;
 pub mod local;
-pub mod packing;
 pub mod preferred;
-pub mod processor;
 pub mod registry;
 mod sieve;
 pub mod takeover;

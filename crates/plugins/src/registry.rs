@@ -1,5 +1,5 @@
-//! Every plugin of this build, with its settings, and every processor: the one place that lists
-//! them, and builds trees of plugins.
+//! Every plugin of this build, with its settings: the one place that lists them, and builds trees of
+//! plugins.
 //!
 //! A [`Node`] describes a plugin and, in its settings, those that it wraps. It comes from
 //! configuration, or is [`default_tree`]; [`build`] makes the plugins of one transfer of it.
@@ -9,14 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use towpath_link::Identity;
+use towpath_protocol::PeerConfig;
 use towpath_store::Store;
 use towpath_transfer::TransferPlugin;
 
 use crate::adaptive::{Adaptive, Search};
-use crate::direct::compress::Zstd;
-use crate::direct::{self, DirectConfig, PeerConfig};
+use crate::direct::{self, DirectConfig};
 use crate::local::Allow;
-use crate::processor::Processor;
 use crate::takeover::Names;
 use crate::{Cascade, Direct, Local, Takeover};
 
@@ -348,11 +347,6 @@ impl Builder<'_> {
 /// all the same, it has nothing.
 fn nothing() -> Arc<dyn TransferPlugin> {
     Arc::new(Cascade::new(Vec::new()))
-}
-
-/// The processors of this build.
-pub fn processors() -> Vec<Arc<dyn Processor>> {
-    vec![Arc::new(Zstd)]
 }
 
 #[cfg(test)]

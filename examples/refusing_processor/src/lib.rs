@@ -3,7 +3,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use towpath_plugins::processor::Processors;
+//! use towpath_protocol::processors::Processors;
 //! use towpath_refusing_processor::{Refusing, Rules};
 //!
 //! let rules = Rules { endings: vec![".exe".into()], largest: Some(1 << 30), ..Rules::default() };
@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 
 use towpath_content::Oid;
-use towpath_plugins::processor::{Inspector, Object, Processor};
+use towpath_protocol::processor::{Inspector, Object, Processor};
 
 /// The key under which a sender's rules say how a file may be used.
 pub const LABEL: &str = "label";

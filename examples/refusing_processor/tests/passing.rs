@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind, Event, GetRequest, Summary};
 use towpath_content::Oid;
 use towpath_daemon::{Home, Options, Service, get};
-use towpath_plugins::processor::Processors;
+use towpath_protocol::processors::Processors;
 use towpath_refusing_processor::{Refusing, Rules};
 
 /// More than rides along.

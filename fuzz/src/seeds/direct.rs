@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use towpath_link::frame::encode_head;
-use towpath_plugins::direct::wire::*;
-use towpath_plugins::packing;
+use towpath_protocol::wire::*;
+use towpath_protocol::packing;
 
 use super::content::{CONTENT, recipe};
 

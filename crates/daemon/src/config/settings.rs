@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use glob::Pattern;
 use towpath_content::NodeId;
-use towpath_plugins::direct::COMPRESS;
-use towpath_plugins::processor::rules::Rules;
+use towpath_protocol::COMPRESS;
+use towpath_protocol::rules::Rules;
 
 use super::source::{ConfigError, Table};
 use super::value::{Bytes, Compression, Count, Directory, Label, LogLevel, Rate, Seconds, Setting, Switch};

@@ -28,7 +28,7 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_content::NodeId;
 use towpath_files::display_name;
 use towpath_link::pipe::{self, PipeError, Role};
-use towpath_plugins::direct::{Peer, PeerConfig, Service};
+use towpath_protocol::{Peer, PeerConfig, Service};
 
 use super::place::Remote;
 use crate::errors;

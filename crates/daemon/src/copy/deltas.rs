@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use towpath_content::delta::{Delta, MAX_BLOCK_LEN, MAX_TARGET_LEN, Signature, diff};
-use towpath_plugins::packing;
+use towpath_protocol::packing;
 
 /// Bytes of a part, at most.
 pub const PART: u64 = MAX_TARGET_LEN as u64;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use towpath_plugins::direct::Delivered;
+use towpath_protocol::Delivered;
 
 /// What is so late waits for the network, or the receiver is slower; less comes of busy machines.
 const LATE: Duration = Duration::from_millis(50);

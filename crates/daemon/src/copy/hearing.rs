@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use towpath_api::ApiError;
-use towpath_plugins::direct::{ControlReceiver, ControlSender};
+use towpath_protocol::{ControlReceiver, ControlSender};
 
 use super::message::{Answer, Delta, Empty, Message, violation};
 use super::race::Stood;
@@ -198,7 +198,7 @@ mod tests {
     use std::time::Duration;
 
     use towpath_content::NodeId;
-    use towpath_plugins::direct::{Peer, PeerConfig};
+    use towpath_protocol::{Peer, PeerConfig};
 
     use super::super::message::Answers;
     use super::super::side::connected;

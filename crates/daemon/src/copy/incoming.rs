@@ -227,7 +227,7 @@ mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
-    use towpath_plugins::direct::ControlReceiver;
+    use towpath_protocol::ControlReceiver;
 
     use super::super::deltas::tests::noise;
     use super::super::file::tests::file_of;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use tokio::sync::mpsc;
 use towpath_api::ApiError;
 use towpath_files::{FileError, Stamp};
-use towpath_plugins::processor::Processors;
+use towpath_protocol::processors::Processors;
 use towpath_store::hash_open_file;
 use towpath_transfer::{FetchError, Outcome};
 

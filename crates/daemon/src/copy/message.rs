@@ -8,8 +8,8 @@
 use bytes::Bytes;
 use prost::{Message as _, Oneof};
 use towpath_api::{ApiError, ErrorKind};
-use towpath_plugins::counting::has_at_most;
-use towpath_plugins::packing;
+use towpath_protocol::counting::has_at_most;
+use towpath_protocol::packing;
 
 /// Bytes of a message that came packed, at most: as many as one that did not.
 const MAX_UNPACKED: u64 = 256 << 10;

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use towpath_content::ticket::Secret;
 use towpath_content::{NodeId, Oid};
 use towpath_link::Identity;
-use towpath_plugins::direct::Issuer;
+use towpath_protocol::Issuer;
 
 use crate::lock::lock;
 

@@ -18,8 +18,8 @@ use towpath_content::NodeId;
 use towpath_link::backoff::BackoffConfig;
 use towpath_link::tcp::{Listener, Timeouts, dial_any};
 use towpath_link::{Backoff, Connection, Identity};
-use towpath_plugins::direct::{ControlReceiver, ControlSender, Peer, PeerConfig, Service};
 use towpath_plugins::{Direct, Takeover};
+use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Service};
 
 use crate::errors;
 use crate::listen::{bind, interfaces};

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind, Seconds};
-use towpath_plugins::direct::{ControlReceiver, Traffic};
+use towpath_protocol::{ControlReceiver, Traffic};
 
 use super::channel::{Channel, Rsh};
 use super::events::{CopyEvent, CopySummary};

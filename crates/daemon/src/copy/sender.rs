@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::tree::{Encoder, Event, Time};
 use towpath_files::FileError;
-use towpath_plugins::direct::ControlSender;
+use towpath_protocol::ControlSender;
 use towpath_store::DiskStore;
 
 use super::answering::{Answering, Scope};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use towpath_api::ApiError;
-use towpath_plugins::direct::ControlReceiver;
+use towpath_protocol::ControlReceiver;
 
 use super::answering::Scope;
 use super::events::CopySummary;
@@ -115,7 +115,7 @@ pub mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
-    use towpath_plugins::direct::{ControlSender, Peer, PeerConfig};
+    use towpath_protocol::{ControlSender, Peer, PeerConfig};
 
     use super::super::message::{Answer, Settled};
     use super::super::options::CopyOptions;

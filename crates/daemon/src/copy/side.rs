@@ -8,8 +8,8 @@ use tokio::task::JoinHandle;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::NodeId;
 use towpath_files::display_text;
-use towpath_plugins::direct::{COMPRESS, ControlSender, Pace, Peer, PeerConfig, Service as PeerService};
 use towpath_plugins::local::SOURCE as LOCAL;
+use towpath_protocol::{COMPRESS, ControlSender, Pace, Peer, PeerConfig, Service as PeerService};
 use towpath_store::Store;
 use towpath_transfer::progress::{Progress, Snapshot};
 

@@ -15,10 +15,10 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::Decoder;
 use towpath_plugins::adaptive::Adaptive;
-use towpath_plugins::direct::{ControlReceiver, ControlSender, Peer};
 use towpath_plugins::disk_search::Scope;
 use towpath_plugins::local::{Allow, SOURCE as LOCAL};
 use towpath_plugins::{Cascade, Direct, Inspected, Local, Takeover, takeover};
+use towpath_protocol::{ControlReceiver, ControlSender, Peer};
 use towpath_store::Store;
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
@@ -296,7 +296,7 @@ fn follow(
 #[cfg(test)]
 mod tests {
     use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata};
-    use towpath_plugins::direct::PeerConfig;
+    use towpath_protocol::PeerConfig;
 
     use bytes::Bytes;
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use towpath_api::ApiError;
 use towpath_files::FileError;
-use towpath_plugins::direct::ControlSender;
+use towpath_protocol::ControlSender;
 
 use super::events::{CopyEvent, FailureKind};
 use super::message::{Message, violation};

@@ -14,7 +14,7 @@ use towpath_daemon::copy::channel::{Channel, Rsh, exit_after, serve_stdio};
 use towpath_daemon::copy::place::Place;
 use towpath_link::Identity;
 use towpath_plugins::Direct;
-use towpath_plugins::direct::PeerConfig;
+use towpath_protocol::PeerConfig;
 
 use crate::support::*;
 

@@ -11,8 +11,8 @@ use towpath_daemon::copy::race::{Race, SshConnection, Stood};
 use towpath_link::Identity;
 use towpath_link::tcp::{Timeouts, dial};
 use towpath_plugins::Takeover;
-use towpath_plugins::direct::{Peer, PeerConfig, Service};
 use towpath_plugins::takeover::Names;
+use towpath_protocol::{Peer, PeerConfig, Service};
 
 use crate::support::*;
 

@@ -23,8 +23,8 @@ use towpath_daemon::listen::{Listening, Serving};
 use towpath_daemon::{Home, Options, Service};
 use towpath_link::tcp::{Listener, Timeouts, dial};
 use towpath_link::{Connection, Identity};
-use towpath_plugins::direct::wire::{Body, Hello, Ping, VERSION};
-use towpath_plugins::direct::{Peer, PeerConfig};
+use towpath_protocol::wire::{Body, Hello, Ping, VERSION};
+use towpath_protocol::{Peer, PeerConfig};
 use towpath_store::MemoryStore;
 
 use crate::support::{LIMIT, pattern, service};

@@ -9,7 +9,7 @@ use towpath_content::pieces::Value;
 use towpath_content::ticket::Secret;
 use towpath_content::{NodeId, Oid};
 use towpath_link::Identity;
-use towpath_plugins::direct::{Issuer, Service};
+use towpath_protocol::{Issuer, Service};
 use towpath_store::{About, MemoryStore, Store};
 use towpath_transfer::{Context, ObjectRequest, Session, SessionConfig, Target, TransferPlugin};
 

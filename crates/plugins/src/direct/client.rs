@@ -14,14 +14,16 @@ use towpath_link::tcp::{Timeouts, dial_any};
 use towpath_transfer::plugin::{PathState, Pressure, Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want};
 
-use super::callers::Answers;
-use super::dialling::{Decision, Dialling};
-use super::peer::{Peer, PeerConfig, source_name};
-use super::requests::GetRequest;
-use super::session::Question;
+use towpath_protocol::Service;
+use towpath_protocol::callers::Answers;
+use towpath_protocol::dialling::{Decision, Dialling};
+use towpath_protocol::peer::{Peer, PeerConfig, source_name};
+use towpath_protocol::requests::GetRequest;
+use towpath_protocol::session::Question;
+use towpath_protocol::wire::{Describe, MAX_WANTS, oid_field};
+
+use super::SCHEME;
 use super::slots::{Slot, Slots};
-use super::wire::{Describe, MAX_WANTS, oid_field};
-use super::{SCHEME, Service};
 
 /// How long wants are left alone after the connection was lost.
 const PAUSE: Duration = Duration::from_millis(100);

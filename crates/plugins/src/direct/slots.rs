@@ -9,8 +9,9 @@ use towpath_link::PathInfo;
 use towpath_link::backoff::BackoffConfig;
 use towpath_transfer::Want;
 
-use super::dialling::Dialling;
-use super::peer::Peer;
+use towpath_protocol::dialling::Dialling;
+use towpath_protocol::peer::Peer;
+
 use super::widening::{Counted, Widening};
 
 /// Bytes to keep outstanding until the peer suggests better.

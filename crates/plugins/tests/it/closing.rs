@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use towpath_content::pieces::Layout;
 use towpath_link::Identity;
 use towpath_plugins::Direct;
-use towpath_plugins::direct::{Peer, PeerConfig, Service};
+use towpath_protocol::{Peer, PeerConfig, Service};
 use towpath_store::{About, MemoryStore};
 use towpath_transfer::plugin::{Pressure, Sink};
 use towpath_transfer::{BoxFuture, Context, Delivery, Outcome, Tag, TransferPlugin, Want, WantId};

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::timeout;
-use towpath_plugins::direct::control::{MAX_MESSAGE, OVERHEAD, WINDOW};
-use towpath_plugins::direct::wire::{Body, Goodbye};
-use towpath_plugins::direct::{ControlClosed, ControlReceiver, ControlSender, Pace, Peer, PeerConfig};
+use towpath_protocol::control::{MAX_MESSAGE, OVERHEAD, WINDOW};
+use towpath_protocol::wire::{Body, Goodbye};
+use towpath_protocol::{ControlClosed, ControlReceiver, ControlSender, Pace, Peer, PeerConfig};
 
 use crate::support::*;
 

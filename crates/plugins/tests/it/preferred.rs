@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use towpath_content::Oid;
 use towpath_link::Identity;
-use towpath_plugins::direct::{DirectConfig, Peer, PeerConfig, Service};
+use towpath_plugins::direct::DirectConfig;
 use towpath_plugins::preferred::Precedence;
 use towpath_plugins::{Cascade, Direct, Local, Preferred};
+use towpath_protocol::{Peer, PeerConfig, Service};
 use towpath_store::{About, MemoryStore};
 use towpath_transfer::{Context, FetchError, Outcome, Session, TransferPlugin};
 

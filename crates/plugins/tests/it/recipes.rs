@@ -13,9 +13,10 @@ use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::recipe::{RecipeBuilder, Run};
 use towpath_link::{Connection, Identity};
 use towpath_plugins::Direct;
-use towpath_plugins::direct::wire::{self, Description as Described};
-use towpath_plugins::direct::wire::{Body, Describe, RequestOnly};
-use towpath_plugins::direct::{DirectConfig, PeerConfig, Traffic};
+use towpath_plugins::direct::DirectConfig;
+use towpath_protocol::wire::{self, Description as Described};
+use towpath_protocol::wire::{Body, Describe, RequestOnly};
+use towpath_protocol::{PeerConfig, Traffic};
 use towpath_store::{About, MemoryStore, Store};
 use towpath_transfer::want::Payload;
 use towpath_transfer::{

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use towpath_link::Identity;
 use towpath_link::pipe::{self, Role};
-use towpath_plugins::direct::{Peer, PeerConfig};
+use towpath_protocol::{Peer, PeerConfig};
 
 use crate::support::LIMIT;
 

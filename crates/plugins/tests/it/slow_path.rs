@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use towpath_content::{NodeId, Oid};
 use towpath_link::{Identity, PathInfo, PathProbe};
-use towpath_plugins::direct::wire::{self, Body, DataHeader, Describe, Get, RequestOnly, WireWant};
-use towpath_plugins::direct::{Peer, PeerConfig, Service};
+use towpath_protocol::wire::{self, Body, DataHeader, Describe, Get, RequestOnly, WireWant};
+use towpath_protocol::{Peer, PeerConfig, Service};
 use towpath_store::{About, MemoryStore};
 
 use crate::hostile_peer::liar::Liar;

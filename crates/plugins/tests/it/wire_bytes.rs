@@ -12,9 +12,10 @@ use towpath_content::Oid;
 use towpath_link::pipe::{self, Role};
 use towpath_link::{Connection, Identity, PathProbe};
 use towpath_plugins::Direct;
-use towpath_plugins::direct::{COMPRESS, Pace, Peer, PeerConfig, Service};
-use towpath_plugins::processor::rules::Rules;
-use towpath_plugins::processor::{Decode, Encode, Encoding, Processor, Processors, conformance};
+use towpath_protocol::processor::{Decode, Encode, Encoding, Processor, conformance};
+use towpath_protocol::processors::Processors;
+use towpath_protocol::rules::Rules;
+use towpath_protocol::{COMPRESS, Pace, Peer, PeerConfig, Service};
 use towpath_store::{About, MemoryStore};
 use towpath_transfer::{Context, Query, Session, TransferPlugin};
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use towpath_api::ApiError;
 use towpath_content::delta::Outline;
-use towpath_plugins::packing;
+use towpath_protocol::packing;
 
 use super::Answering;
 use crate::copy::deltas;

@@ -30,7 +30,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use towpath_api::ApiError;
 use towpath_content::Oid;
-use towpath_plugins::direct::{ControlSender, Pace};
+use towpath_protocol::{ControlSender, Pace};
 use towpath_store::{DiskStore, Store};
 
 use self::bases::Bases;

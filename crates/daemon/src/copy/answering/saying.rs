@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use towpath_api::ApiError;
-use towpath_plugins::direct::{ControlClosed, ControlSender, Delivered};
+use towpath_protocol::{ControlClosed, ControlSender, Delivered};
 
 use super::Answering;
 use crate::copy::effort::effort;

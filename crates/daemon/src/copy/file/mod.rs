@@ -17,7 +17,8 @@ use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_content::tree::{Kind, Metadata, Time};
 use towpath_files::{BeforeNaming, FileError, Overwrite, RelPath, Staged, Stamp};
-use towpath_plugins::processor::{Object, Processors};
+use towpath_protocol::processor::Object;
+use towpath_protocol::processors::Processors;
 use towpath_transfer::object::CheckError;
 use towpath_transfer::{FetchError, Metadata as Labels, Outcome};
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use towpath_content::tree::Event;
-use towpath_plugins::packing;
+use towpath_protocol::packing;
 
 use super::super::message::{Answer, Answers, Base, Bases, Message};
 use super::{Carrier, End, Scene, Step, dir, end, leaf, one};

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use towpath_api::ErrorKind;
 use towpath_content::Oid;
 use towpath_content::tree::{Event, Kind, Xattr};
-use towpath_plugins::packing;
+use towpath_protocol::packing;
 
 use super::super::merge::Destined;
 use super::super::message::{

@@ -23,7 +23,7 @@ use towpath_api::ApiError;
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata, Time};
 use towpath_link::tcp::{Listener, Timeouts, dial};
 use towpath_link::{Connection, Identity};
-use towpath_plugins::direct::{ControlReceiver, ControlSender, Peer, PeerConfig};
+use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig};
 
 use super::events::{CopyEvent, CopySummary};
 use super::merge::Destined;

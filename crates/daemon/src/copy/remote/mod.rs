@@ -12,8 +12,8 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use towpath_api::ApiError;
 use towpath_content::Oid;
-use towpath_plugins::direct::ControlSender;
-use towpath_plugins::processor::Processors;
+use towpath_protocol::ControlSender;
+use towpath_protocol::processors::Processors;
 use towpath_transfer::Session;
 use towpath_transfer::progress::Progress;
 

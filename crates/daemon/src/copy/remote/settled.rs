@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use towpath_plugins::direct::{ControlClosed, ControlSender};
+use towpath_protocol::{ControlClosed, ControlSender};
 
 use super::TOGETHER;
 use crate::copy::message::{Message, Settled, Unchanged};

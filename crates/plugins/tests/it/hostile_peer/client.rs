@@ -11,7 +11,7 @@ use towpath_link::Identity;
 use towpath_link::tcp::{Timeouts, dial};
 use towpath_plugins::Direct;
 use towpath_plugins::direct::DirectConfig;
-use towpath_plugins::direct::wire::{Body, Describe, Get, Ping, Prove, RequestOnly, WireWant, oid_field};
+use towpath_protocol::wire::{Body, Describe, Get, Ping, Prove, RequestOnly, WireWant, oid_field};
 use towpath_store::{About, MemoryStore, ObjectKind, Store};
 use towpath_transfer::{Outcome, Session};
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use towpath_content::Oid;
 use towpath_link::Identity;
 use towpath_plugins::Direct;
-use towpath_plugins::direct::wire::{self, Body, DataHeader, VERSION};
-use towpath_plugins::direct::{Peer, PeerConfig};
+use towpath_protocol::wire::{self, Body, DataHeader, VERSION};
+use towpath_protocol::{Peer, PeerConfig};
 use towpath_transfer::Session;
 
 use super::liar::{Liar, header, hello};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::time::timeout;
-use towpath_plugins::direct::control::{MAX_MESSAGE, OVERHEAD, WINDOW};
-use towpath_plugins::direct::wire::{Body, ControlCredit, ControlData, ControlEnd};
-use towpath_plugins::direct::{Peer, PeerConfig};
+use towpath_protocol::control::{MAX_MESSAGE, OVERHEAD, WINDOW};
+use towpath_protocol::wire::{Body, ControlCredit, ControlData, ControlEnd};
+use towpath_protocol::{Peer, PeerConfig};
 
 use super::liar::Liar;
 use crate::support::{self, LIMIT, connected};

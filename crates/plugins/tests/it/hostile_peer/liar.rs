@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use towpath_link::{Connection, FrameReader, FrameWriter};
-use towpath_plugins::direct::wire::{self, Body, DataHeader, Get, Hello};
+use towpath_protocol::wire::{self, Body, DataHeader, Get, Hello};
 
 pub struct Liar {
     pub reader: FrameReader,

@@ -12,13 +12,12 @@ use towpath_link::connection::{ReadHalf, WriteHalf};
 use towpath_link::frame::encode_head;
 use towpath_link::{Connection, Identity, PathProbe, PeerProof, Transport};
 use towpath_plugins::Direct;
-use towpath_plugins::direct::callers::Answers;
-use towpath_plugins::direct::session::Question;
-use towpath_plugins::direct::wire::{
-    Body, Describe, Description, Get, Goodbye, Have, Ping, ProofOf, RequestOnly,
-};
-use towpath_plugins::direct::wire::{Stated, WireOutcome};
-use towpath_plugins::direct::{DirectConfig, Peer, PeerConfig};
+use towpath_plugins::direct::DirectConfig;
+use towpath_protocol::callers::Answers;
+use towpath_protocol::session::Question;
+use towpath_protocol::wire::{Body, Describe, Description, Get, Goodbye, Have, Ping, ProofOf, RequestOnly};
+use towpath_protocol::wire::{Stated, WireOutcome};
+use towpath_protocol::{Peer, PeerConfig};
 use towpath_store::{About, MemoryStore};
 use towpath_transfer::Session;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::time::timeout;
 use towpath_link::Identity;
-use towpath_plugins::direct::service::{Issuer, Service};
-use towpath_plugins::direct::wire::{Body, Ping, WireWant};
-use towpath_plugins::direct::{Peer, PeerConfig};
+use towpath_protocol::service::{Issuer, Service};
+use towpath_protocol::wire::{Body, Ping, WireWant};
+use towpath_protocol::{Peer, PeerConfig};
 use towpath_store::MemoryStore;
 
 use super::client::{describe, get, scene, want};

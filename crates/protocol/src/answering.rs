@@ -1,0 +1,360 @@
+//! The answering half of one connection: what a peer may ask, how much of it, and which requests
+//! are under way, cancelled or over. Pure: no thread, no channel, no clock.
+//!
+//! [`Answering::take`] turns a peer's request into an [`Answer`], which is worked off step by step:
+//! each [`Answer::step`] looks into the store and puts out a few frames. Between steps the caller
+//! looks whether the request [is over](Answering::is_over); after the last it [ends](Answering::end)
+//! it. [`super::conversation`] does so with threads.
+//!
+//! What a peer has no right to is refused at once and nothing of it is kept; of what it has a right to, no more
+//! than [`MOST_KEPT`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use towpath_content::{NodeId, Oid, pieces};
+use towpath_transfer::Outcome;
+
+use super::access;
+use super::answers::{Asked, QuestionAnswer};
+use super::gets::{Encoder, GetAnswer, Wanted};
+use super::outgoing::Outgoing;
+use super::requests::oid_of;
+use super::service::{Issuer, Serving};
+use super::session::{Encoded, MAX_REQUESTS};
+use super::step::Step;
+use super::wire::{self, Body, Get, MAX_WANTS, RequestOnly, WireOutcome, WireWant};
+use crate::processors::Processors;
+
+/// Bytes of requests under way that are kept: one of a legal length may be more, if it is the only one. What
+/// comes beyond is to be asked for later.
+pub const MOST_KEPT: usize = 1 << 20;
+/// What a request counts for beside the bytes that are kept of it.
+const OVERHEAD: usize = 512;
+/// Refusals that are worth it, of a peer that has no right to anything yet.
+pub const MOST_REFUSALS: usize = 16;
+/// When to ask again for what is too much at once.
+const KEPT_WAIT: Duration = Duration::from_millis(200);
+/// Pieces or chunks in a `Get`.
+const MAX_PIECES: u64 = 4096;
+/// Roots proved on a connection.
+pub(super) const MAX_ROOTS: usize = 64;
+/// Recipes asked for on one connection: each takes a thread until it is made and sent.
+const MAX_RECIPES: usize = 4;
+/// Objects followed or watched on one connection: each takes a thread.
+const MAX_FOLLOWED: usize = 8;
+
+/// What one peer has proved and asked.
+pub struct Answering {
+    node: NodeId,
+    /// What its proofs are bound to.
+    binding: [u8; 32],
+    proofs: usize,
+    roots: BTreeSet<Oid>,
+    /// It had a right to something.
+    is_known: bool,
+    refusals: usize,
+    under_way: BTreeMap<u32, UnderWay>,
+    processors: Processors,
+    /// How data can be encoded.
+    encoding: Option<Encoded>,
+    closed: bool,
+}
+
+struct UnderWay {
+    cancelled: Arc<AtomicBool>,
+    kind: Kind,
+    /// Bytes that it keeps.
+    kept: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Answered in turn.
+    Quick,
+    /// A question for a recipe or for samples.
+    Recipe,
+    /// Waits for its object, again and again.
+    Follows,
+}
+
+/// What becomes of a request.
+pub enum Taken {
+    /// There is no answer to it.
+    Nothing,
+    /// It is to be answered.
+    Answer(Answer),
+    /// It is over: these are to be sent.
+    Refused([Body; 2]),
+}
+
+/// An answer that is being given.
+pub enum Answer {
+    /// To a `Get`.
+    Get(GetAnswer),
+    /// To a `Describe` or `Watch`.
+    Question(QuestionAnswer),
+}
+
+impl Answering {
+    /// Nothing was asked yet by `node`, whose proofs are bound to `binding`; data can be sent in the
+    /// encodings of `processors`.
+    pub const fn new(node: NodeId, binding: [u8; 32], processors: Processors) -> Self {
+        Self {
+            node,
+            binding,
+            proofs: 0,
+            roots: BTreeSet::new(),
+            is_known: false,
+            refusals: 0,
+            under_way: BTreeMap::new(),
+            processors,
+            encoding: None,
+            closed: false,
+        }
+    }
+
+    /// How data can be encoded: the peer takes it.
+    pub const fn encode(&mut self, encoding: Encoded) {
+        self.encoding = Some(encoding);
+    }
+
+    /// Takes a request. An error is a reason to close the connection.
+    pub fn take(&mut self, body: Body, issuer: &dyn Issuer) -> Result<Taken, String> {
+        match body {
+            Body::Prove(prove) => self.prove(&prove, issuer).map(|()| Taken::Nothing),
+            Body::Get(get) => self.get(&get, issuer),
+            Body::Describe(question) => self.question(question, false, issuer),
+            Body::Watch(question) => self.question(question, true, issuer),
+            Body::Cancel(cancel) => {
+                // One that has ended meanwhile needs no cancellation.
+                if let Some(state) = self.under_way.get(&cancel.request) {
+                    state.cancelled.store(true, Ordering::Relaxed);
+                }
+                Ok(Taken::Nothing)
+            }
+            _ => Err("sent a message that does not belong here".into()),
+        }
+    }
+
+    /// Whether the peer had a right to anything: it proved a root, or is allowed something that it asked for.
+    pub const fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// Bytes that are kept of requests under way.
+    pub fn kept(&self) -> usize {
+        self.under_way.values().map(|state| state.kept).sum()
+    }
+
+    /// Whether nobody waits for more of a request.
+    pub fn is_over(&self, request: u32) -> bool {
+        let is_cancelled = |state: &UnderWay| state.cancelled.load(Ordering::Relaxed);
+        self.closed || self.under_way.get(&request).is_some_and(is_cancelled)
+    }
+
+    /// What tells whether a request under way was cancelled, also after its end: its data may still wait
+    /// to be sent.
+    pub fn given_up(&self, request: u32) -> Option<Arc<AtomicBool>> {
+        self.under_way.get(&request).map(|state| Arc::clone(&state.cancelled))
+    }
+
+    /// A request has been answered; returns the message that says so.
+    pub fn end(&mut self, request: u32) -> Body {
+        self.under_way.remove(&request);
+        Body::Done(RequestOnly { request })
+    }
+
+    /// The connection has ended: every request is over.
+    pub const fn close(&mut self) {
+        self.closed = true;
+    }
+
+    fn prove(&mut self, prove: &wire::Prove, issuer: &dyn Issuer) -> Result<(), String> {
+        self.proofs += 1;
+        if self.proofs > MAX_ROOTS {
+            return Err("proved too many roots".into());
+        }
+        let root = Oid::from_bytes(&prove.root).map_err(|error| error.to_string())?;
+        let proof: [u8; 32] =
+            prove.proof[..].try_into().map_err(|_| "sent a proof of the wrong length".to_owned())?;
+        let secret = issuer.secret(&root);
+        if secret.is_some_and(|secret| secret.check(&proof, &self.binding, &self.node, &root)) {
+            self.roots.insert(root);
+            self.is_known = true;
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, get: &Get, issuer: &dyn Issuer) -> Result<Taken, String> {
+        check_get(get)?;
+        let Ok(root) = Oid::from_bytes(&get.root) else { return self.no_oid(get.request) };
+        let is_proved = self.roots.contains(&root);
+        // Each want is judged when it is answered; here one is enough.
+        let is_allowed =
+            |want: &WireWant| name_of(want).is_some_and(|oid| issuer.is_allowed(&self.node, &oid));
+        if !is_proved && !get.wants.iter().any(is_allowed) {
+            return self.not_proved(get.request);
+        }
+        self.is_known = true;
+        let wanted = Wanted::new(root, get);
+        if !self.begin(get.request, Kind::Quick, wanted.len())? {
+            return self.refuse(get.request, &Outcome::RetryLater(KEPT_WAIT));
+        }
+        let mut encodings = self.processors.encodings();
+        let encoder = self.encoding.and_then(|agreed| {
+            let (_, encoding) = encodings.find(|(number, _)| *number == agreed.number)?;
+            Some(Encoder::new(agreed, encoding.encoder()))
+        });
+        Ok(Taken::Answer(Answer::Get(GetAnswer::new(wanted, is_proved, encoder))))
+    }
+
+    fn question(
+        &mut self,
+        question: wire::Describe,
+        watch: bool,
+        issuer: &dyn Issuer,
+    ) -> Result<Taken, String> {
+        let kind = match (watch || question.follow, question.recipe || question.samples) {
+            (true, _) => Kind::Follows,
+            (false, true) => Kind::Recipe,
+            (false, false) => Kind::Quick,
+        };
+        let names =
+            Oid::from_bytes(&question.root).and_then(|root| Ok((root, Oid::from_bytes(&question.oid)?)));
+        let Ok((root, oid)) = names else { return self.no_oid(question.request) };
+        let is_proved = self.roots.contains(&root);
+        if !is_proved && !issuer.is_allowed(&self.node, &oid) {
+            return self.not_proved(question.request);
+        }
+        self.is_known = true;
+        if !self.begin(question.request, kind, 0)? {
+            return self.refuse(question.request, &Outcome::RetryLater(KEPT_WAIT));
+        }
+        let is_busy = kind == Kind::Recipe && self.count(kind) > MAX_RECIPES;
+        let asked = Asked { root, oid, is_proved, is_busy };
+        Ok(Taken::Answer(Answer::Question(QuestionAnswer::new(question, watch, asked))))
+    }
+
+    fn not_proved(&mut self, request: u32) -> Result<Taken, String> {
+        self.refuse(request, &Outcome::Refused(access::NOT_PROVED.into()))
+    }
+
+    fn no_oid(&mut self, request: u32) -> Result<Taken, String> {
+        self.refuse(request, &Outcome::Refused("asked for something that is not an OID".into()))
+    }
+
+    /// Ends a request at once. Whoever goes on to ask and has no right to anything leaves.
+    fn refuse(&mut self, request: u32, outcome: &Outcome) -> Result<Taken, String> {
+        self.check_number(request)?;
+        self.refusals += usize::from(!self.is_known);
+        if self.refusals > MOST_REFUSALS {
+            return Err("asked again and again for what it has no right to".into());
+        }
+        let outcome = Body::Outcome(WireOutcome::new(request, None, outcome));
+        Ok(Taken::Refused([outcome, Body::Done(RequestOnly { request })]))
+    }
+
+    fn count(&self, kind: Kind) -> usize {
+        self.under_way.values().filter(|state| state.kind == kind).count()
+    }
+
+    /// Counts a request of which `len` bytes are kept; false if that is too much now.
+    fn begin(&mut self, request: u32, kind: Kind, len: usize) -> Result<bool, String> {
+        if self.under_way.len() >= MAX_REQUESTS {
+            return Err("has too many requests under way".into());
+        }
+        self.check_number(request)?;
+        let kept = len + OVERHEAD;
+        if !self.under_way.is_empty() && self.kept() + kept > MOST_KEPT {
+            return Ok(false);
+        }
+        self.under_way.insert(request, UnderWay { cancelled: Arc::default(), kind, kept });
+        if self.count(Kind::Follows) > MAX_FOLLOWED {
+            return Err("follows too many objects".into());
+        }
+        Ok(true)
+    }
+
+    fn check_number(&self, request: u32) -> Result<(), String> {
+        match self.under_way.contains_key(&request) {
+            true => Err("used the number of a request that is under way".into()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// What a want asks for, by the name that a node may be allowed.
+fn name_of(want: &WireWant) -> Option<Oid> {
+    match oid_of(want) {
+        Ok(Some(oid)) => Some(oid),
+        Ok(None) => want.chunk[..].try_into().ok().map(Oid::Blake3),
+        Err(_) => None,
+    }
+}
+
+fn check_get(get: &Get) -> Result<(), String> {
+    let pieces: u64 = get.wants.iter().map(|want| u64::from(want.count.max(1))).sum();
+    if !get.wants.iter().all(is_possible) {
+        return Err("asked for an impossible run of bytes".into());
+    }
+    if get.wants.iter().filter(|want| want.basis.is_some()).count() > wire::MAX_BASES {
+        return Err("asked for too many deltas at once".into());
+    }
+    if get.wants.len() > MAX_WANTS || pieces > MAX_PIECES {
+        return Err(format!("asked for {} wants and {pieces} pieces at once", get.wants.len()));
+    }
+    Ok(())
+}
+
+/// Whether a want may be of some object, if it is a run of bytes.
+fn is_possible(want: &WireWant) -> bool {
+    let Some(offset) = want.offset else { return want.len == 0 && want.basis.is_none() };
+    if want.basis.as_ref().is_some_and(|basis| basis.len() > wire::MAX_BASIS) {
+        return false;
+    }
+    let most = if want.basis.is_some() { wire::MAX_DELTA_SPAN } else { wire::MAX_SPAN };
+    let is_alone = want.count == 0 && want.first == 0 && want.chunk.is_empty() && !want.oid.is_empty();
+    let end = offset.checked_add(want.len.into());
+    is_alone && (1..=most).contains(&want.len) && end.is_some_and(|end| end <= pieces::MAX_SIZE)
+}
+
+impl Answer {
+    /// The number of the request.
+    pub const fn request(&self) -> u32 {
+        match self {
+            Self::Get(answer) => answer.request(),
+            Self::Question(answer) => answer.request(),
+        }
+    }
+
+    /// How urgent the asking side says its data are; `None` for a question.
+    pub const fn priority(&self) -> Option<i8> {
+        match self {
+            Self::Get(answer) => Some(answer.priority()),
+            Self::Question(_) => None,
+        }
+    }
+
+    /// Whether it may take long, to wait for its object or to make a recipe: it should keep no other
+    /// waiting.
+    pub const fn takes_long(&self) -> bool {
+        match self {
+            Self::Get(_) => false,
+            Self::Question(answer) => answer.takes_long(),
+        }
+    }
+
+    /// Goes on a little; frames go out in the order of the calls of `out`.
+    pub fn step(&mut self, serving: &mut Serving, out: &mut dyn FnMut(Outgoing)) -> Step {
+        match self {
+            Self::Get(answer) => answer.step(serving, out),
+            Self::Question(answer) => answer.step(serving, out),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,271 @@
+//! Answers a question about an object: what it is, which values prove it, and, while it is live,
+//! what its node states of it; its recipe; or which of its pieces can be had.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use towpath_content::Oid;
+use towpath_content::live::{MAX_VALUES, Statement};
+use towpath_store::{Descriptors, State, StoreError};
+use towpath_transfer::{Outcome, following};
+
+use super::access::Decision;
+use super::outgoing::Outgoing;
+use super::recipes::RecipeSending;
+use super::service::{RECIPE_WAIT, Serving, outcome_of};
+use super::step::Step;
+use super::wire::{self, Body, Description, ProofOf, Stated, WireOutcome};
+
+/// Values in one `Proof` message that answers a `Describe`.
+const PROOF_RUN: u64 = 4096;
+
+/// Pieces whose samples go in one message.
+const SAMPLED: usize = 32;
+
+type Out<'a> = &'a mut dyn FnMut(Outgoing);
+
+/// The answer to one `Describe` or `Watch`.
+pub struct QuestionAnswer {
+    /// Without its names, which share memory with all that was received with it.
+    question: wire::Describe,
+    asked: Asked,
+    watch: bool,
+    stage: Stage,
+}
+
+/// What a question is about.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) root: Oid,
+    pub(super) oid: Oid,
+    /// The secret of its root was shown.
+    pub(super) is_proved: bool,
+    /// Too many of its kind are under way.
+    pub(super) is_busy: bool,
+}
+
+enum Stage {
+    /// Nothing was said yet.
+    Begin,
+    /// Proves values of a content object.
+    Values { oid: Oid, left: Range<u64> },
+    /// Gets the recipe.
+    Recipe { oid: Oid },
+    /// Sends what is left of the recipe.
+    Nodes(RecipeSending),
+    /// Sends samples of what is left of its pieces.
+    Samples { oid: Oid, left: Range<u64> },
+    /// Looks what is new of a live object, of which values before `first` were stated.
+    Look { oid: Oid, first: u64 },
+    /// States the values of a live object that are there in version `seen`.
+    State { oid: Oid, generation: u64, left: Range<u64>, seen: u64 },
+    /// Tells which pieces can be had, if others than were told.
+    Watch { oid: Oid, told: Option<Vec<Range<u64>>> },
+}
+
+impl QuestionAnswer {
+    pub(super) fn new(question: wire::Describe, watch: bool, asked: Asked) -> Self {
+        let question = wire::Describe { root: Bytes::new(), oid: Bytes::new(), ..question };
+        Self { question, asked, watch, stage: Stage::Begin }
+    }
+
+    pub(super) const fn request(&self) -> u32 {
+        self.question.request
+    }
+
+    pub(super) const fn takes_long(&self) -> bool {
+        self.watch
+            || self.question.follow
+            || (self.question.recipe || self.question.samples) && !self.asked.is_busy
+    }
+
+    pub(super) fn step(&mut self, serving: &mut Serving, out: Out<'_>) -> Step {
+        let stepped = match std::mem::replace(&mut self.stage, Stage::Begin) {
+            Stage::Begin => self.begin(serving, out),
+            Stage::Values { oid, left } => self.prove_values(serving, oid, left, out),
+            Stage::Recipe { oid } => self.find_recipe(serving, &oid),
+            Stage::Nodes(sending) => self.send_nodes(sending, out),
+            Stage::Samples { oid, left } => self.send_samples(serving, oid, left, out),
+            Stage::Look { oid, first } => self.look(serving, oid, first, out),
+            Stage::State { oid, generation, left, seen } => {
+                self.state_values(serving, oid, generation, left, seen, out)
+            }
+            Stage::Watch { oid, told } => Ok(self.tell(serving, oid, told, out)),
+        };
+        stepped.unwrap_or_else(|outcome| {
+            let outcome = WireOutcome::new(self.question.request, None, &outcome);
+            out(Outgoing::control(Body::Outcome(outcome)));
+            Step::Over
+        })
+    }
+
+    fn go_on(&mut self, stage: Stage) -> Result<Step, Outcome> {
+        self.stage = stage;
+        Ok(Step::More)
+    }
+
+    fn begin(&mut self, serving: &mut Serving, out: Out<'_>) -> Result<Step, Outcome> {
+        let oid = self.judge(serving)?;
+        if self.asked.is_busy {
+            return Err(Outcome::RetryLater(RECIPE_WAIT));
+        }
+        if self.watch {
+            return self.go_on(Stage::Watch { oid, told: None });
+        }
+        let have = serving.store().have(&oid).map_err(|error| serving.outcome_of_put(&oid, &error))?;
+        let seen = serving.see(&oid).map_err(|error| serving.outcome_of_put(&oid, &error))?;
+        if let Some(seen) = &seen {
+            serving.processors().admit(&seen.object(&oid))?;
+        }
+        let metadata = seen.map(|seen| seen.metadata).unwrap_or_default();
+        let size = (!oid.is_live()).then(|| have.layout.size());
+        let description = Description::new(self.question.request, &have.about, size, &metadata);
+        out(Outgoing::control(Body::Description(description)));
+        match (oid.is_live(), self.question.values_from) {
+            (true, Some(first)) => self.go_on(Stage::Look { oid, first }),
+            (false, Some(from)) => {
+                let left = from..self.question.values_to.min(have.layout.count());
+                self.go_on(Stage::Values { oid, left })
+            }
+            (false, None) if self.question.recipe => self.go_on(Stage::Recipe { oid }),
+            // What processors look at goes through them piece by piece, and so not like this.
+            (false, None) if self.question.samples && !serving.processors().inspect_any() => {
+                self.go_on(Stage::Samples { oid, left: 0..have.layout.count() })
+            }
+            (_, None) => Ok(Step::Over),
+        }
+    }
+
+    fn judge(&self, serving: &mut Serving) -> Result<Oid, Outcome> {
+        let Asked { root, oid, is_proved, .. } = self.asked;
+        match serving.judge(is_proved, &root, &oid, self.question.block) {
+            Decision::Allow => Ok(oid),
+            Decision::Refuse(why) => Err(Outcome::Refused(why.into())),
+        }
+    }
+
+    fn prove_values(
+        &mut self,
+        serving: &Serving,
+        oid: Oid,
+        left: Range<u64>,
+        out: Out<'_>,
+    ) -> Result<Step, Outcome> {
+        if left.is_empty() {
+            return match self.question.recipe {
+                true => self.go_on(Stage::Recipe { oid }),
+                false => Ok(Step::Over),
+            };
+        }
+        let run = left.start..left.end.min(left.start + PROOF_RUN);
+        let found = serving.store().get_descriptors(&oid, run.clone()).map_err(|error| outcome_of(&error))?;
+        let Descriptors::Proof(nodes) = found else { return Err(Outcome::NotHere) };
+        let (request, first, count) = (self.question.request, run.start, run.end - run.start);
+        out(Outgoing::control(Body::Proof(ProofOf {
+            request,
+            want: None,
+            first,
+            count,
+            nodes: nodes.into(),
+        })));
+        self.go_on(Stage::Values { oid, left: run.end..left.end })
+    }
+
+    fn send_samples(
+        &mut self,
+        serving: &Serving,
+        oid: Oid,
+        mut left: Range<u64>,
+        out: Out<'_>,
+    ) -> Result<Step, Outcome> {
+        let (first, mut samples) = (left.start, Vec::new());
+        for index in left.by_ref().take(SAMPLED) {
+            let mut buffer = serving.buffers().take();
+            let front = buffer.len();
+            serving.store().append_piece(&oid, index, &mut buffer).map_err(|error| outcome_of(&error))?;
+            following::sample(&buffer[front..], &mut samples);
+            serving.buffers().give_back(buffer);
+        }
+        if samples.is_empty() {
+            return Ok(Step::Over);
+        }
+        let (request, bytes) = (self.question.request, samples.into());
+        out(Outgoing::control(Body::Samples(wire::Samples { request, first, bytes })));
+        self.go_on(Stage::Samples { oid, left })
+    }
+
+    fn find_recipe(&mut self, serving: &Serving, oid: &Oid) -> Result<Step, Outcome> {
+        let sending = RecipeSending::new(serving.recipe(oid)?);
+        self.go_on(Stage::Nodes(sending))
+    }
+
+    fn send_nodes(&mut self, mut sending: RecipeSending, out: Out<'_>) -> Result<Step, Outcome> {
+        let Some((root, nodes)) = sending.next_part()? else { return Ok(Step::Over) };
+        out(Outgoing::control(Body::Recipe(wire::Recipe { request: self.question.request, root, nodes })));
+        self.go_on(Stage::Nodes(sending))
+    }
+
+    /// Finds signed values of a live object as they come, and its binding at the end.
+    fn look(&mut self, serving: &Serving, oid: Oid, first: u64, out: Out<'_>) -> Result<Step, Outcome> {
+        let store = serving.store();
+        let seen = store.version(&oid);
+        let have = store.have(&oid).map_err(|error| outcome_of(&error))?;
+        match have.state {
+            State::Live { generation } => {
+                let end = have.pieces.first().filter(|run| run.start == 0).map_or(0, |run| run.end);
+                self.go_on(Stage::State { oid, generation, left: first..end.max(first), seen })
+            }
+            State::Bound(content) => {
+                let bound = store.have(&content).map_err(|error| outcome_of(&error))?;
+                let size = bound.layout.size();
+                self.sign_and_send(serving, &Statement::Bound { object: oid, content, size }, out);
+                Ok(Step::Over)
+            }
+            _ => Ok(Step::Over),
+        }
+    }
+
+    fn state_values(
+        &mut self,
+        serving: &Serving,
+        oid: Oid,
+        generation: u64,
+        left: Range<u64>,
+        seen: u64,
+        out: Out<'_>,
+    ) -> Result<Step, Outcome> {
+        if left.is_empty() {
+            self.stage = Stage::Look { oid, first: left.start };
+            return Ok(if self.question.follow { Step::Wait { oid, seen } } else { Step::Over });
+        }
+        let run = left.start..left.end.min(left.start + MAX_VALUES as u64);
+        match serving.store().get_descriptors(&oid, run.clone()) {
+            Ok(Descriptors::Values(values)) => {
+                let statement = Statement::Values { object: oid, generation, first: run.start, values };
+                self.sign_and_send(serving, &statement, out);
+            }
+            // Bound in this very moment: the next look sees it.
+            Ok(Descriptors::Proof(_)) | Err(StoreError::NotYet) => {}
+            Err(error) => return Err(outcome_of(&error)),
+        }
+        self.go_on(Stage::State { oid, generation, left: run.end..left.end, seen })
+    }
+
+    fn sign_and_send(&self, serving: &Serving, statement: &Statement, out: Out<'_>) {
+        let signature = Bytes::copy_from_slice(&serving.sign(&statement.message()));
+        let (request, statement) = (self.question.request, statement.to_bytes().into());
+        out(Outgoing::control(Body::Stated(Stated { request, statement, signature })));
+    }
+
+    fn tell(&mut self, serving: &Serving, oid: Oid, told: Option<Vec<Range<u64>>>, out: Out<'_>) -> Step {
+        let seen = serving.store().version(&oid);
+        let Ok(have) = serving.store().have(&oid) else { return Step::Over };
+        if told.as_ref() != Some(&have.pieces) {
+            let runs = have.pieces.iter().take(wire::MAX_RANGES);
+            let bounds = runs.flat_map(|run| [run.start, run.end]).collect();
+            out(Outgoing::control(Body::Have(wire::Have { request: self.question.request, bounds })));
+        }
+        self.stage = Stage::Watch { oid, told: Some(have.pieces) };
+        if self.question.follow { Step::Wait { oid, seen } } else { Step::Over }
+    }
+}

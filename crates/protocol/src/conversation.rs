@@ -1,0 +1,344 @@
+//! The answering half of one connection at work: [`Answering`] decides, threads answer.
+//!
+//! One thread, from the first request on that has an answer, answers a peer's requests in turn, more urgent ones first (`super::turns`), and sends
+//! batches of frames to the writer task through a short queue, so a peer that does not read holds a few
+//! hundred kilobytes and one thread that sleeps. Each followed object takes a further thread, which waits for the store, and so does each
+//! recipe that is asked for, as it may have to be made.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use towpath_content::{NodeId, Oid};
+use towpath_link::{PathProbe, unsent_limit};
+
+use super::answering::{Answer, Answering, Taken};
+use super::outgoing::{self, Outbox, Outgoing};
+use super::served::Served;
+use super::service::{Service, Serving};
+use super::session::{Encoded, MAX_REQUESTS};
+use super::step::Step;
+use super::turns::Turn;
+use super::wire::Body;
+use crate::processors::Processors;
+
+/// Bytes of frames handed to the writer task at once.
+const BATCH: usize = 256 << 10;
+/// How often the kernel is asked how the path is, while data go out.
+const LOOK: Duration = Duration::from_millis(10);
+/// How often a follower looks whether its connection is still there.
+const FOLLOW_TICK: Duration = Duration::from_millis(500);
+
+/// The answering half of one connection. Dropping it ends its threads.
+pub struct Conversation {
+    talk: Arc<Talk>,
+    /// To the thread that answers, once there is one.
+    answers: OnceLock<mpsc::Sender<Asked>>,
+}
+
+/// What came of a request at once.
+pub(super) struct Heard {
+    /// Messages that end it.
+    pub(super) refusal: Option<[Body; 2]>,
+    /// The peer had a right to something, now or before.
+    pub(super) is_known: bool,
+}
+
+/// An answer that is to be given.
+struct Asked {
+    answer: Answer,
+    /// Of a `Get`: its place among those of its node.
+    turn: Option<Turn>,
+}
+
+/// What waits for the thread that answers.
+struct Line {
+    inbox: mpsc::Receiver<Asked>,
+    /// In the order in which it was asked.
+    waiting: VecDeque<Asked>,
+}
+
+/// What the threads share.
+struct Talk {
+    service: Arc<Service>,
+    node: NodeId,
+    served: Arc<Served>,
+    outboxes: Outboxes,
+    probe: PathProbe,
+    /// How many bytes may wait unsent in the kernel, as it was last told.
+    unsent: Mutex<Option<u32>>,
+    state: Mutex<Answering>,
+}
+
+/// Where answers go.
+pub(super) struct Outboxes {
+    /// Those to questions, which go before data: nothing that is asked for in vain holds them up.
+    pub(super) answers: Outbox,
+    /// Those to `Get`s.
+    pub(super) data: Outbox,
+}
+
+impl Conversation {
+    /// Begins to answer one peer.
+    pub(super) fn start(
+        service: Arc<Service>,
+        (node, served): (NodeId, Arc<Served>),
+        binding: [u8; 32],
+        processors: Processors,
+        outboxes: Outboxes,
+        probe: PathProbe,
+    ) -> Self {
+        let state = Mutex::new(Answering::new(node, binding, processors));
+        let talk = Arc::new(Talk { service, node, served, outboxes, probe, unsent: Mutex::new(None), state });
+        Self { talk, answers: OnceLock::new() }
+    }
+
+    /// How data can be encoded.
+    pub fn encode(&self, encoding: Encoded) {
+        self.talk.state().encode(encoding);
+    }
+
+    /// Takes a request. An error is a reason to close the connection.
+    pub(super) fn request(&self, body: Body) -> Result<Heard, String> {
+        let root = match &body {
+            Body::Get(get) => Oid::from_bytes(&get.root).ok(),
+            _ => None,
+        };
+        let mut state = self.talk.state();
+        let taken = state.take(body, self.talk.service.issuer())?;
+        let is_known = state.is_known();
+        drop(state);
+        if let (Some(root), Taken::Answer(_)) = (root, &taken) {
+            self.talk.served.asked(&root);
+        }
+        let refusal = match taken {
+            Taken::Nothing => None,
+            Taken::Refused(messages) => Some(messages),
+            Taken::Answer(answer) => self.answer(answer).map(|()| None)?,
+        };
+        Ok(Heard { refusal, is_known })
+    }
+
+    fn answer(&self, answer: Answer) -> Result<(), String> {
+        if answer.takes_long() {
+            let talk = Arc::clone(&self.talk);
+            let asked = Asked { answer, turn: None };
+            tokio::task::spawn_blocking(move || talk.give(asked, &mut talk.serving(), |_| true).is_none());
+            return Ok(());
+        }
+        let turns = self.talk.service.turns();
+        let turn = answer.priority().map(|priority| turns.enter(self.talk.node, priority));
+        let answers = self.answers.get_or_init(|| self.talk.answer_in_turn());
+        // There is room: no more requests are under way than the queue holds.
+        answers.try_send(Asked { answer, turn }).map_err(|_| "the service is shutting down".to_owned())
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        self.talk.state().close();
+    }
+}
+
+impl Talk {
+    fn state(&self) -> MutexGuard<'_, Answering> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the thread that gives the answers it is sent, until nobody sends more.
+    fn answer_in_turn(self: &Arc<Self>) -> mpsc::Sender<Asked> {
+        let (answers, inbox) = mpsc::channel(MAX_REQUESTS);
+        let talk = Arc::clone(self);
+        tokio::task::spawn_blocking(move || {
+            let mut serving = talk.serving();
+            let mut line = Line { inbox, waiting: VecDeque::new() };
+            while let Some(asked) = line.next(&talk) {
+                if let Some(asked) = talk.give(asked, &mut serving, |asked| line.goes_on(asked)) {
+                    line.waiting.push_front(asked);
+                }
+            }
+        });
+        answers
+    }
+
+    fn serving(&self) -> Serving {
+        Serving::new(Arc::clone(&self.service), self.node).noting(Arc::clone(&self.served))
+    }
+
+    fn is_over(&self, request: u32) -> bool {
+        self.state().is_over(request)
+    }
+
+    /// Gives an answer to its end, or until nobody wants more of it, or until it no longer `goes_on`:
+    /// then it is returned.
+    fn give(
+        &self,
+        mut asked: Asked,
+        serving: &mut Serving,
+        mut goes_on: impl FnMut(&Asked) -> bool,
+    ) -> Option<Asked> {
+        let (request, mut looked) = (asked.answer.request(), Instant::now());
+        self.look(serving);
+        let mut batch = self.batch(&asked.answer);
+        while !self.is_over(request) {
+            if !goes_on(&asked) {
+                batch.flush();
+                return Some(asked);
+            }
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                self.look(serving);
+            }
+            batch.at_most = serving.sending().frame_len();
+            let mut sent = 0;
+            let step = asked.answer.step(serving, &mut |frame| {
+                sent += frame.len() as u64;
+                self.served.sent(frame.payload_len());
+                batch.push(frame);
+            });
+            asked.turn.iter().for_each(|turn| turn.went(sent));
+            match step {
+                Step::More => {}
+                Step::Wait { oid, seen } => {
+                    batch.flush();
+                    self.wait(request, &oid, seen);
+                }
+                Step::Over => break,
+            }
+        }
+        batch.flush();
+        // Before the peer can know of it, its number is free again.
+        let done = self.state().end(request);
+        batch.push(Outgoing::control(done));
+        batch.flush();
+        None
+    }
+
+    fn batch(&self, answer: &Answer) -> Batch<'_> {
+        let outbox = match answer {
+            Answer::Get(_) => &self.outboxes.data,
+            Answer::Question(_) => &self.outboxes.answers,
+        };
+        let given_up = self.state().given_up(answer.request());
+        Batch { outbox, given_up, frames: Vec::new(), bytes: 0, at_most: BATCH }
+    }
+
+    /// Asks the kernel how the path is, and tells it how much may wait there.
+    fn look(&self, serving: &mut Serving) {
+        let path = self.probe.read();
+        serving.look(path);
+        let Some(limit) = path.as_ref().map(unsent_limit) else { return };
+        let mut told = self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *told, limit) != limit {
+            self.probe.limit_unsent(limit);
+        }
+    }
+
+    /// Blocks until the object changes or the peer no longer asks.
+    fn wait(&self, request: u32, oid: &Oid, seen: u64) {
+        while !self.is_over(request) && self.service.store().wait_change(oid, seen, FOLLOW_TICK) == seen {}
+    }
+}
+
+impl Line {
+    /// Waits for the next answer to give or to go on with; `None` when the connection has ended.
+    fn next(&mut self, talk: &Talk) -> Option<Asked> {
+        loop {
+            self.take_in();
+            if self.waiting.is_empty() {
+                return self.inbox.blocking_recv();
+            }
+            let is_over = |asked: &Asked| talk.is_over(asked.answer.request());
+            if let Some(at) = self.waiting.iter().position(is_over).or_else(|| self.choose()) {
+                return self.waiting.remove(at);
+            }
+            // Another connection of the node sends what is more urgent.
+            self.waiting.iter().find_map(|asked| asked.turn.as_ref()).into_iter().for_each(Turn::wait);
+        }
+    }
+
+    fn take_in(&mut self) {
+        while let Ok(asked) = self.inbox.try_recv() {
+            self.waiting.push_back(asked);
+        }
+    }
+
+    /// Of those that may go the most urgent, or a less urgent one if that has its rare turn; of equals
+    /// the first.
+    fn choose(&self) -> Option<usize> {
+        if !self.waiting.iter().any(Asked::is_contended) {
+            return Some(0);
+        }
+        let able = || self.waiting.iter().enumerate().filter(|(_, asked)| asked.may_go());
+        let most = able().map(|(_, asked)| asked.priority()).max()?;
+        let has_turn = |asked: &Asked| asked.priority() == most || asked.owes_nothing();
+        let chosen = able().filter(|(_, asked)| has_turn(asked)).min_by_key(|(_, asked)| asked.priority());
+        chosen.map(|(at, _)| at)
+    }
+
+    /// Whether the answer that is being given is still the one to give.
+    fn goes_on(&mut self, asked: &Asked) -> bool {
+        if !asked.is_contended() {
+            return true;
+        }
+        self.take_in();
+        let precedes = |other: &Asked| match other.priority().cmp(&asked.priority()) {
+            Ordering::Less => other.may_go() && other.owes_nothing(),
+            Ordering::Equal => false,
+            Ordering::Greater => other.may_go() && !asked.owes_nothing(),
+        };
+        asked.may_go() && !self.waiting.iter().any(precedes)
+    }
+}
+
+impl Asked {
+    /// Questions are short, and go before any data.
+    fn priority(&self) -> i16 {
+        self.turn.as_ref().map_or(i16::MAX, |turn| turn.priority().into())
+    }
+
+    fn is_contended(&self) -> bool {
+        self.turn.as_ref().is_some_and(Turn::is_contended)
+    }
+
+    fn may_go(&self) -> bool {
+        self.turn.as_ref().is_none_or(Turn::may_go)
+    }
+
+    fn owes_nothing(&self) -> bool {
+        self.turn.as_ref().is_some_and(Turn::owes_nothing)
+    }
+}
+
+/// Frames on their way to the writer task: a few hundred kilobytes at a time, on a slow network one
+/// frame of data.
+struct Batch<'a> {
+    outbox: &'a Outbox,
+    given_up: Option<Arc<AtomicBool>>,
+    frames: Vec<Outgoing>,
+    bytes: usize,
+    at_most: usize,
+}
+
+impl Batch<'_> {
+    fn push(&mut self, frame: Outgoing) {
+        self.bytes += frame.len();
+        self.frames.push(frame);
+        if self.bytes >= self.at_most {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        self.bytes = 0;
+        if !self.frames.is_empty() {
+            let (frames, given_up) = (std::mem::take(&mut self.frames), self.given_up.clone());
+            let batch = outgoing::Batch { frames, given_up, is_slow: self.at_most < BATCH };
+            // A connection that ended takes no more; the thread finds out as its requests are over.
+            let _ = self.outbox.blocking_send(batch);
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! Answers a `Get`: index look-up, read, frame out, a piece or run of bytes a step.
+
+use std::ops::Range;
+
+use bytes::{Buf, Bytes};
+use prost::Message;
+use towpath_content::Oid;
+use towpath_content::pieces::MIN_LOG2;
+use towpath_store::{Descriptors, Store, StoreError};
+use towpath_transfer::{Metadata, Outcome};
+
+use super::access::Decision;
+use super::outgoing::Outgoing;
+use super::requests::oid_of;
+use super::sending::Sending;
+use super::service::{Seen, Serving, outcome_of};
+use super::session::Encoded;
+use super::step::Step;
+use super::wire::{self, Body, DataHeader, Get, ProofOf, WireOutcome, WireWant};
+use crate::processor::{Encode, Object};
+
+/// What a `Get` asks for, in memory of its own and as short as on the wire.
+pub(super) struct Wanted {
+    request: u32,
+    root: Oid,
+    priority: i8,
+    /// Those that are still to be answered, each behind its length.
+    wants: Bytes,
+}
+
+/// The answer to one `Get`, want by want.
+pub struct GetAnswer {
+    wanted: Wanted,
+    /// The secret of its root was shown.
+    is_proved: bool,
+    /// The number of the want at which it is.
+    want: u32,
+    /// What is left of that want, once it was judged.
+    run: Option<Run>,
+    /// The bytes of a piece, run or chunk that are still to be sent.
+    rest: Option<Rest>,
+    /// The encoding agreed on.
+    encoder: Option<Encoder>,
+}
+
+/// What is left to send of a piece, from where the header tells.
+struct Rest {
+    header: DataHeader,
+    bytes: Bytes,
+}
+
+/// Encodes what is sent.
+pub(super) struct Encoder {
+    agreed: Encoded,
+    encode: Box<dyn Encode>,
+}
+
+/// Pieces of one object.
+struct Run {
+    oid: Oid,
+    all: Range<u64>,
+    left: Range<u64>,
+    /// What the processors are told of the object, if any looks.
+    seen: Option<Seen>,
+}
+
+impl Wanted {
+    /// Keeps nothing of `get`, which shares its memory with all that was received with it.
+    pub(super) fn new(root: Oid, get: &Get) -> Self {
+        let mut wants = Vec::with_capacity(get.wants.iter().map(Message::encoded_len).sum::<usize>() + 256);
+        for want in &get.wants {
+            wants.extend_from_slice(&want.encode_length_delimited_to_vec());
+        }
+        wants.shrink_to_fit();
+        Self { request: get.request, root, priority: get.priority(), wants: wants.into() }
+    }
+
+    /// Bytes that it keeps.
+    pub(super) const fn len(&self) -> usize {
+        self.wants.len()
+    }
+
+    fn next(&mut self) -> Option<WireWant> {
+        // It was encoded here, so it can be decoded.
+        self.wants.has_remaining().then(|| WireWant::decode_length_delimited(&mut self.wants).ok()).flatten()
+    }
+}
+
+impl GetAnswer {
+    pub(super) const fn new(wanted: Wanted, is_proved: bool, encoder: Option<Encoder>) -> Self {
+        Self { wanted, is_proved, want: 0, run: None, rest: None, encoder }
+    }
+
+    pub(super) const fn request(&self) -> u32 {
+        self.wanted.request
+    }
+
+    pub(super) const fn priority(&self) -> i8 {
+        self.wanted.priority
+    }
+
+    pub(super) fn step(&mut self, serving: &mut Serving, out: &mut dyn FnMut(Outgoing)) -> Step {
+        if let Some(rest) = self.rest.take() {
+            self.send_part(serving.sending(), rest, out);
+            return Step::More;
+        }
+        let served = match self.run.take() {
+            Some(run) => self.serve_piece(serving, run, out),
+            None => match self.wanted.next() {
+                Some(want) => self.begin(serving, &want, out),
+                None => return Step::Over,
+            },
+        };
+        if let Err(outcome) = &served {
+            serving.served().refused(outcome);
+            let outcome = WireOutcome::new(self.request(), Some(self.want), outcome);
+            out(Outgoing::control(Body::Outcome(outcome)));
+        }
+        self.run = served.unwrap_or(None).filter(|run| !run.left.is_empty());
+        if self.run.is_none() {
+            self.want += 1;
+        }
+        Step::More
+    }
+
+    /// Judges the next want. Returns what is to be served of it.
+    fn begin(
+        &mut self,
+        serving: &mut Serving,
+        want: &WireWant,
+        out: &mut dyn FnMut(Outgoing),
+    ) -> Result<Option<Run>, Outcome> {
+        let Some(oid) = oid_of(want).map_err(|_| refused("not an OID"))? else {
+            return self.serve_chunk(serving, &want.chunk, out).map(|()| None);
+        };
+        if let Decision::Refuse(why) = serving.judge(self.is_proved, &self.wanted.root, &oid, want.block) {
+            return Err(refused(why));
+        }
+        let all = pieces(want).map_err(|error| serving.outcome_of_put(&oid, &error))?;
+        let seen = serving.see(&oid).map_err(|error| serving.outcome_of_put(&oid, &error))?;
+        if let Some(seen) = &seen {
+            serving.processors().admit(&seen.object(&oid))?;
+        }
+        if want.offset.is_some() {
+            return self.serve_span(serving, &oid, want, seen.as_ref(), out).map(|()| None);
+        }
+        Ok(Some(Run { oid, left: all.clone(), all, seen }))
+    }
+
+    fn serve_piece(
+        &mut self,
+        serving: &mut Serving,
+        mut run: Run,
+        out: &mut dyn FnMut(Outgoing),
+    ) -> Result<Option<Run>, Outcome> {
+        if let Some(index) = run.left.next() {
+            let bytes = read(serving, &run, index);
+            let bytes = bytes.map_err(|error| serving.outcome_of_put(&run.oid, &error))?;
+            run.inspect(serving, index, bytes.as_deref())?;
+            let sent = self.send(serving, &run, index, bytes, out);
+            sent.map_err(|error| serving.outcome_of_put(&run.oid, &error))?;
+        }
+        Ok(Some(run))
+    }
+
+    /// Sends a piece; `None` is zeros.
+    fn send(
+        &mut self,
+        serving: &mut Serving,
+        run: &Run,
+        index: u64,
+        bytes: Option<Bytes>,
+        out: &mut dyn FnMut(Outgoing),
+    ) -> Result<(), StoreError> {
+        // A short first piece asked for alone is the whole object, which needs no proof.
+        let is_whole = run.all == (0..1) && bytes.as_ref().is_some_and(|bytes| bytes.len() < 1 << MIN_LOG2);
+        if index == run.all.start && !run.oid.is_live() && !is_whole {
+            self.send_proof(serving.store(), run, out)?;
+        }
+        let header = self.header(serving, (index - run.all.start) as u32);
+        match bytes {
+            None => out(Outgoing::data(&DataHeader { zeros: true, ..header }, Bytes::new())),
+            Some(bytes) => self.send_part(serving.sending(), Rest { header, bytes }, out),
+        }
+        Ok(())
+    }
+
+    fn header(&self, serving: &mut Serving, piece: u32) -> DataHeader {
+        let (request, want) = (self.request(), self.want);
+        let suggested = serving.sending().suggested();
+        DataHeader { request, want, piece, offset: 0, suggested, zeros: false, encoding: 0 }
+    }
+
+    fn send_proof(
+        &self,
+        store: &dyn Store,
+        run: &Run,
+        out: &mut dyn FnMut(Outgoing),
+    ) -> Result<(), StoreError> {
+        if let Descriptors::Proof(nodes) = store.get_descriptors(&run.oid, run.all.clone())? {
+            let (first, count) = (run.all.start, run.all.end - run.all.start);
+            let (request, want) = (self.request(), Some(self.want));
+            out(Outgoing::control(Body::Proof(ProofOf { request, want, first, count, nodes: nodes.into() })));
+        }
+        Ok(())
+    }
+
+    /// Sends one frame of a piece, as large as the path lets; what is left waits for the next step, so
+    /// that a cancellation is heard between them. The buffer is handed on, not copied.
+    fn send_part(&mut self, sending: &mut Sending, mut rest: Rest, out: &mut dyn FnMut(Outgoing)) {
+        let encoded = self.encoder.as_mut().and_then(|encoder| encoder.encode(sending, &rest.bytes));
+        let (len, encoding, payload) = match encoded {
+            Some((len, payload)) => {
+                rest.bytes.advance(len);
+                (len, self.encoder.as_ref().map_or(0, |encoder| encoder.agreed.number), payload)
+            }
+            None => {
+                let len = sending.next_len(rest.bytes.len());
+                (len, 0, rest.bytes.split_to(len))
+            }
+        };
+        out(Outgoing::data(&DataHeader { encoding, ..rest.header }, payload));
+        rest.header.offset += len as u32;
+        self.rest = Some(rest).filter(|rest| !rest.bytes.is_empty());
+    }
+
+    /// A run of bytes goes as a piece does.
+    fn serve_span(
+        &mut self,
+        serving: &mut Serving,
+        oid: &Oid,
+        want: &WireWant,
+        seen: Option<&Seen>,
+        out: &mut dyn FnMut(Outgoing),
+    ) -> Result<(), Outcome> {
+        if oid.is_live() {
+            return Err(refused("runs of bytes are of complete objects"));
+        }
+        let start = want.offset.unwrap_or(0);
+        let (mut buffer, span) = (serving.buffers().take(), start..start.saturating_add(want.len.into()));
+        let read = serving.store().read_span(oid, span, &mut buffer);
+        read.map_err(|error| serving.outcome_of_put(oid, &error))?;
+        if let Some(seen) = seen.filter(|seen| !seen.is_tree) {
+            serving.processors().inspect(&seen.object(oid), start, &buffer)?;
+        }
+        let header = self.header(serving, 0);
+        let is_zero = are_zeros(&buffer);
+        let basis = want.basis.as_ref().filter(|_| !is_zero);
+        let delta = basis.and_then(|basis| serving.delta(basis, &buffer));
+        let bytes = serving.buffers().lend(buffer, 0);
+        if let Some((bytes, packed)) = delta {
+            let (request, want) = (self.request(), self.want);
+            out(Outgoing::control(Body::Delta(wire::Delta { request, want, bytes, packed })));
+            return Ok(());
+        }
+        match is_zero {
+            true => out(Outgoing::data(&DataHeader { zeros: true, ..header }, Bytes::new())),
+            false => self.send_part(serving.sending(), Rest { header, bytes }, out),
+        }
+        Ok(())
+    }
+
+    /// Chunks are named by hash alone, so only nodes may ask for them that are allowed an object of
+    /// these very bytes.
+    fn serve_chunk(
+        &mut self,
+        serving: &mut Serving,
+        chunk: &[u8],
+        out: &mut dyn FnMut(Outgoing),
+    ) -> Result<(), Outcome> {
+        let hash: [u8; 32] = chunk.try_into().map_err(|_| refused("not a chunk's hash"))?;
+        if !serving.is_allowed(&Oid::Blake3(hash)) {
+            return Err(refused("chunks are for allowed nodes"));
+        }
+        let bytes = serving.store().get_chunk(&hash).map_err(|error| outcome_of(&error))?;
+        let (oid, metadata) = (Oid::Blake3(hash), Metadata::default());
+        let object = Object { oid: &oid, name: b"", size: Some(bytes.len() as u64), metadata: &metadata };
+        serving.processors().admit(&object)?;
+        serving.processors().inspect(&object, 0, &bytes)?;
+        let rest = Rest { header: self.header(serving, 0), bytes: bytes.into() };
+        self.send_part(serving.sending(), rest, out);
+        Ok(())
+    }
+}
+
+impl Run {
+    /// Lets the processors look at a piece; `None` is zeros.
+    fn inspect(&self, serving: &Serving, index: u64, buffer: Option<&[u8]>) -> Result<(), Outcome> {
+        let Some(seen) = self.seen.as_ref().filter(|seen| !seen.is_tree) else { return Ok(()) };
+        let range = seen.layout.range(index);
+        let zeros;
+        let bytes = match buffer {
+            Some(buffer) => buffer,
+            None => {
+                zeros = vec![0; (range.end - range.start) as usize];
+                &zeros
+            }
+        };
+        serving.processors().inspect(&seen.object(&self.oid), range.start, bytes)
+    }
+}
+
+impl Encoder {
+    pub(super) const fn new(agreed: Encoded, encode: Box<dyn Encode>) -> Self {
+        Self { agreed, encode }
+    }
+
+    /// Encodes the first bytes of `rest`, if it is asked for or worth it: how many, and the payload.
+    fn encode(&mut self, sending: &mut Sending, rest: &[u8]) -> Option<(usize, Bytes)> {
+        if !self.agreed.is_asked && !sending.tries() {
+            return None;
+        }
+        // Others expect a full frame.
+        let most = if self.agreed.in_parts { sending.compressed_len() } else { wire::MAX_PAYLOAD };
+        let len = rest.len().min(most);
+        let encoded = self.encode.encode(&rest[..len]);
+        let payload = match self.agreed.in_parts {
+            true => {
+                encoded.map(|encoded| wire::with_len(len, &encoded)).filter(|payload| payload.len() < len)
+            }
+            false => encoded,
+        };
+        let is_worth_it = sending.tried(len, payload.as_ref().map(Bytes::len));
+        payload.filter(|_| is_worth_it || self.agreed.is_asked).map(|payload| (len, payload))
+    }
+}
+
+/// A piece of a run; `None` if it is all zeros.
+fn read(serving: &Serving, run: &Run, index: u64) -> Result<Option<Bytes>, StoreError> {
+    let store = serving.store();
+    // Whole small objects are read at once; asking for holes would cost more than reading.
+    if run.all != (0..1) && store.is_zero(&run.oid, index) {
+        return Ok(None);
+    }
+    let mut buffer = serving.buffers().take();
+    let front = buffer.len();
+    store.append_piece(&run.oid, index, &mut buffer)?;
+    let is_zero = are_zeros(&buffer[front..]);
+    let bytes = serving.buffers().lend(buffer, front);
+    Ok(Some(bytes).filter(|_| !is_zero))
+}
+
+fn refused(why: &str) -> Outcome {
+    Outcome::Refused(why.into())
+}
+
+fn pieces(want: &WireWant) -> Result<Range<u64>, StoreError> {
+    let end = want.first.checked_add(u64::from(want.count));
+    Ok(want.first..end.ok_or(StoreError::Refused { why: "no object has such pieces" })?)
+}
+
+/// Whether there is nothing but zeros; other data mostly show it in their first block.
+fn are_zeros(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.chunks(4096).all(|block| block.iter().fold(0, |sum, byte| sum | byte) == 0)
+}

@@ -1,0 +1,97 @@
+//! What services say to each other: one protocol that is the same in both directions
+//! (`docs/formats/protocol.md`; DOT's GTC-GTC protocol, `papers/dot.txt` §4.2), and the tasks around
+//! it.
+//!
+//! ```text
+//!        who fetches (plugins)              Service
+//!            │ asks                          ▲ answers
+//!            ▼                               │
+//!   Peer ─ Session (pure) ── effects ── Answering (pure) ─ Conversation
+//!            ▲                               │
+//!       reader task      one connection      └─> writer task
+//! ```
+//!
+//! What decides is pure: handed frames and the time, with no socket, channel, thread or clock. A
+//! simulated network drives the same code.
+//!
+//! | module | story |
+//! |---|---|
+//! | [`wire`] | messages and data headers, their bytes |
+//! | [`incoming`], [`outgoing`] | frames on their way in and out |
+//! | [`session`] | a connection as a state machine: hellos, the asking half, silence: pure |
+//! | [`requests`] | one `Get` under way: which data frame belongs to which want: pure |
+//! | [`liveness`] | when a ping is due, when silence is the end: pure |
+//! | [`answering`] | the answering half as a state machine, within limits: pure |
+//! | [`gets`], [`answers`], `recipes` | answers to requests for data, to questions and for recipes, step by step |
+//! | [`step`] | what is to be done between two steps of an answer |
+//! | [`access`] | who may fetch what: pure |
+//! | `sending` | the size of frames, and whether they are compressed unasked: pure |
+//! | `turns` | whose turn it is among one node's `Get`s: pure, and shared |
+//! | [`service`] | what a service gives to whom: rights and store |
+//! | [`dialling`] | whether to dial now, use what stands, or wait: pure |
+//! | [`peer`], `shared` | a connection's handle; what it shares with the tasks |
+//! | [`callers`] | who waits for which request of a session |
+//! | `reader`, `writer` | a connection's two tasks |
+//! | [`conversation`] | the threads that answer |
+//! | [`control`] | the control stream: messages of the program above |
+//! | `delivery` | how fast, and how late, the peer takes these: pure |
+//! | `buffers` | the memory that pieces are read into |
+//! | `deltas` | runs of bytes as deltas of what the asking side has |
+//! | [`processor`] | the seam for what looks at, or changes, every chunk |
+//! | [`compression`], [`rules`] | payloads as zstd frames; what may not pass: two processors |
+//! | [`processors`] | those of a host, in their order |
+//! | [`packing`] | bytes as zstd frames, unpacked in bounded memory |
+//! | [`counting`] | parts of a message counted before it is decoded |
+//! | [`pace`] | a limit on bytes per second |
+//!
+//! A connection is dropped for anything the protocol does not allow, with a `Goodbye` that says
+//! why; the other connections of the service do not notice.
+
+pub mod access;
+pub mod answering;
+pub mod answers;
+mod buffers;
+pub mod callers;
+pub mod compression;
+pub mod control;
+pub mod conversation;
+pub mod counting;
+mod delivery;
+mod deltas;
+pub mod dialling;
+pub mod gets;
+pub mod incoming;
+pub mod liveness;
+pub mod outgoing;
+pub mod pace;
+pub mod packing;
+pub mod peer;
+pub mod processor;
+pub mod processors;
+mod reader;
+mod recipes;
+pub mod requests;
+pub mod rules;
+mod sending;
+mod served;
+pub mod service;
+pub mod session;
+mod shared;
+pub mod step;
+mod turns;
+pub mod wire;
+mod writer;
+
+pub use compression::WISH as COMPRESS;
+pub use control::{ControlClosed, ControlReceiver, ControlSender};
+pub use delivery::Delivered;
+pub use pace::Pace;
+pub use peer::{Peer, PeerConfig};
+pub use served::Served;
+pub use service::{Issuer, Service};
+pub use shared::Traffic;
+
+/// The last word of a receiver that has all that it came for.
+pub const HAS_ALL: &str = "has all of it";
+/// The same if some files of a tree could not be had.
+pub const HAS_THE_REST: &str = "has the rest of it";

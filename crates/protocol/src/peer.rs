@@ -1,0 +1,364 @@
+//! A connection to another service: its handle.
+//!
+//! Either side may ask. What a frame means and what is due when is for the connection's
+//! [`Session`] to say; the tasks, `reader` and `writer`, move the frames.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use towpath_content::{NodeId, Oid};
+use towpath_link::{Connection, PathInfo, PathProbe, PeerProof};
+use towpath_transfer::plugin::Sink;
+use towpath_transfer::{Outcome, Want};
+
+use super::callers::{self, Act, Answers, Callers, Later};
+use super::control::{self, ControlReceiver, ControlSender};
+use super::conversation::{Conversation, Outboxes};
+use super::outgoing::{Outbox, Outgoing};
+use super::pace::Pace;
+use super::reader::read_frames;
+use super::requests::GetRequest;
+use super::served::Served;
+use super::service::Service;
+use super::session::{PEER_CLOSED, Question, Session, SessionConfig};
+use super::shared::{Shared, Traffic};
+use super::wire::Body;
+use super::writer::{Messages, Queues, write_frames};
+use crate::processors::Processors;
+
+/// Batches of frames that wait for the writer task; a batch has at most about 256 KiB.
+const OUT_QUEUE: usize = 4;
+
+/// How long it may take to say that nothing more is needed.
+const FINISH_TIME: Duration = Duration::from_millis(200);
+
+/// How this side of a connection behaves.
+#[derive(Clone)]
+pub struct PeerConfig {
+    /// The same on every connection of a session.
+    pub session: [u8; 16],
+    /// Not a byte for this long: the connection is lost. Default 20 s.
+    pub silence: Duration,
+    /// Limits what this side sends.
+    pub send_pace: Arc<Pace>,
+    /// Limits what this side takes.
+    pub receive_pace: Arc<Pace>,
+    /// Counts.
+    pub traffic: Arc<Traffic>,
+    /// This side has a control stream ([`Peer::control`]). Default: no.
+    pub control: bool,
+    /// Wishes by name, as [`super::COMPRESS`]: such data are encoded in both directions. Default: only
+    /// those sent, and if the peer asks.
+    pub wishes: Vec<String>,
+    /// The encodings of data that this side takes and can send. Default: those of this build.
+    pub processors: Processors,
+    /// How urgent what this side asks for is among all that its node asks of the peer. Default 0.
+    pub priority: i8,
+    /// Anybody may be the peer: until it has a right to something it is given little memory. Default: no.
+    pub from_anyone: bool,
+}
+
+impl Default for PeerConfig {
+    fn default() -> Self {
+        let silence = Duration::from_secs(20);
+        let (send_pace, receive_pace) = (Arc::new(Pace::new(0)), Arc::new(Pace::new(0)));
+        Self {
+            session: [0; 16],
+            silence,
+            send_pace,
+            receive_pace,
+            traffic: Arc::default(),
+            control: false,
+            wishes: Vec::new(),
+            processors: Processors::default(),
+            priority: 0,
+            from_anyone: false,
+        }
+    }
+}
+
+impl PeerConfig {
+    fn session(&self, node: &NodeId, serves: bool, measures: bool) -> SessionConfig {
+        SessionConfig {
+            id: self.session,
+            silence: self.silence,
+            control: self.control,
+            processors: self.processors.clone(),
+            wishes: self.wishes.clone(),
+            serves,
+            priority: self.priority,
+            measures,
+            source: source_name(node).into(),
+        }
+    }
+}
+
+/// What a peer is called in progress and errors.
+pub fn source_name(node: &NodeId) -> String {
+    format!("peer {}", node.short())
+}
+
+/// A connection to another service. Dropping the last handle closes it.
+pub struct Peer {
+    shared: Arc<Shared>,
+    outbox: Outbox,
+    binding: [u8; 32],
+    proof: PeerProof,
+    probe: PathProbe,
+    served: Arc<Served>,
+    control: Mutex<Option<(ControlSender, ControlReceiver)>>,
+    _close: DropGuard,
+}
+
+impl Peer {
+    /// Starts the tasks of a connection; `service`, if given, answers what the peer asks.
+    pub fn start(connection: Connection, config: PeerConfig, service: Option<Arc<Service>>) -> Arc<Self> {
+        let (node, binding, probe) = (connection.peer, connection.binding, connection.info.clone());
+        let proof = connection.proof;
+        let (reader, writer) = connection.split();
+        let [token, greeted, measured, known] = std::array::from_fn(|_| CancellationToken::new());
+        let (outbox, outgoing) = mpsc::channel(OUT_QUEUE);
+        let (answers_in, answers) = mpsc::channel(OUT_QUEUE);
+        let (urgent_in, urgent) = mpsc::unbounded_channel();
+        let measures = probe.read().is_none();
+        let session = Session::new(config.session(&node, service.is_some(), measures), Instant::now());
+        let (messages_in, messages) = mpsc::channel(callers::QUEUE);
+        let callers = Mutex::new(Callers::new(session, messages_in));
+        let (stream, control) = config.control.then(|| control::Stream::new(urgent_in)).unzip();
+        if !config.from_anyone || service.as_ref().is_some_and(|service| service.knows(&node)) {
+            known.cancel();
+        }
+        let PeerConfig { send_pace: pace, receive_pace, traffic, processors, .. } = config;
+        let shared = Arc::new(Shared {
+            node,
+            callers,
+            token: token.clone(),
+            receive_pace,
+            traffic,
+            greeted,
+            known,
+            measured,
+            control: stream,
+        });
+        // Puts the hello into the queue.
+        shared.change(|_| ());
+        let messages = Messages { control: urgent, session: messages };
+        let queues = Queues { messages, answers, outgoing, pace };
+        tokio::spawn(write_frames(Arc::clone(&shared), writer, queues));
+        let served = Arc::<Served>::default();
+        let conversation = service.map(|service| {
+            let outboxes = Outboxes { answers: answers_in, data: outbox.clone() };
+            let who = (node, Arc::clone(&served));
+            Conversation::start(service, who, binding, processors.clone(), outboxes, probe.clone())
+        });
+        tokio::spawn(read_frames(Arc::clone(&shared), reader, processors, conversation));
+        Arc::new(Self {
+            shared,
+            outbox,
+            binding,
+            proof,
+            probe,
+            served,
+            control: Mutex::new(control),
+            _close: token.drop_guard(),
+        })
+    }
+
+    /// Whether the connection was lost because nothing came.
+    pub fn was_silent(&self) -> bool {
+        self.shared.with(Session::was_silent)
+    }
+
+    /// From now on the connection is lost after this long without a byte. The other side must agree:
+    /// it sends a ping after a quarter of its own limit.
+    pub fn set_silence(&self, silence: Duration) {
+        self.shared.change(|callers| callers.session().liveness_mut().set_silence(silence));
+    }
+
+    /// The service at the other end.
+    pub fn node(&self) -> NodeId {
+        self.shared.node
+    }
+
+    /// Whether this program encrypts the connection itself, as with TLS.
+    pub fn is_encrypted(&self) -> bool {
+        self.proof == PeerProof::Key
+    }
+
+    /// What proofs on this connection are bound to.
+    pub const fn binding(&self) -> &[u8; 32] {
+        &self.binding
+    }
+
+    /// Whether the peer can be asked for recipes and for runs of bytes: what its hello said, which this
+    /// waits for.
+    pub async fn has_recipes(&self) -> bool {
+        self.greeted().await && self.shared.with(|session| session.greeting().has_recipes)
+    }
+
+    /// Whether wants may have a basis, as the peer's hello said; false before it has come.
+    pub fn has_deltas(&self) -> bool {
+        self.shared.with(|session| session.greeting().has_deltas)
+    }
+
+    /// Whether the peer can be asked for samples, as its hello said, which this waits for.
+    pub async fn has_samples(&self) -> bool {
+        self.greeted().await && self.shared.with(|session| session.greeting().has_samples)
+    }
+
+    /// Bytes that the peer last suggested to keep outstanding; 0 if it has no opinion.
+    pub fn suggested(&self) -> u64 {
+        self.shared.with(Session::suggested)
+    }
+
+    /// What the kernel says of the way there, if it is TCP; else the round trip alone, once that is measured.
+    pub fn path(&self) -> Option<PathInfo> {
+        self.probe.read().or_else(|| {
+            let shortest = self.shared.with(Session::round_trip)?;
+            Some(PathInfo { rtt: shortest, min_rtt: shortest, ..PathInfo::default() })
+        })
+    }
+
+    /// Completes when the round trip of a connection is known of which the kernel does not tell it: of a pipe.
+    pub fn until_measured(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.shared.measured.clone().cancelled_owned()
+    }
+
+    /// Why the connection ended, if it has.
+    pub fn ended(&self) -> Option<String> {
+        let is_over = || self.shared.token.is_cancelled().then(|| "the connection was closed".into());
+        self.shared.ended().or_else(is_over)
+    }
+
+    /// Completes when the connection has ended.
+    pub async fn closed(&self) {
+        self.shared.token.cancelled().await;
+    }
+
+    /// As [`Self::closed`], for whoever waits without keeping the connection.
+    pub fn until_closed(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.shared.token.clone().cancelled_owned()
+    }
+
+    /// Completes when the peer had a right to something: it proved a root, or was allowed what it asked for. At once
+    /// unless anybody may be the peer ([`PeerConfig::from_anyone`]).
+    pub fn until_known(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.shared.known.clone().cancelled_owned()
+    }
+
+    /// Waits for the peer's hello: only then has it accepted the connection. False if the
+    /// connection ended before.
+    pub async fn greeted(&self) -> bool {
+        tokio::select! {
+            () = self.shared.greeted.cancelled() => true,
+            () = self.shared.token.cancelled() => false,
+        }
+    }
+
+    /// The control stream: once, and only if this side was configured to have one. Its messages
+    /// overtake data that wait to be sent, but not data that the peer is still taking in.
+    pub fn control(&self) -> Option<(ControlSender, ControlReceiver)> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// What the peer fetches from this side.
+    pub fn served(&self) -> &Served {
+        &self.served
+    }
+
+    /// Closes the connection, as this side needs nothing more of it, and waits a moment until that is said.
+    pub async fn finish(&self, how: &str) {
+        self.close(how);
+        // Its other end lives as long as the task that writes.
+        let _ = tokio::time::timeout(FINISH_TIME, self.outbox.closed()).await;
+    }
+
+    /// What the peer said when it needed nothing more: [`super::HAS_ALL`] or [`super::HAS_THE_REST`].
+    pub fn finished(&self) -> Option<String> {
+        let said = self.ended()?.strip_prefix(PEER_CLOSED)?.to_owned();
+        [super::HAS_ALL, super::HAS_THE_REST].contains(&&*said).then_some(said)
+    }
+
+    /// Closes the connection.
+    pub fn close(&self, why: &str) {
+        self.shared.change(|callers| callers.session().close(Some(why.into())));
+    }
+
+    /// Sends a control message; false if the connection has ended.
+    pub async fn send(&self, body: Body) -> bool {
+        self.outbox.send(Outgoing::control(body).into()).await.is_ok()
+    }
+
+    /// Shows the right to `root`, once on a connection.
+    pub fn prove(&self, root: &Oid, proof: &[u8; 32]) {
+        self.shared.change(|callers| callers.session().prove(root, proof));
+    }
+
+    /// Asks for data; each want ends through `sink`. Returns when all have ended.
+    pub async fn get(&self, request: GetRequest, sink: Arc<dyn Sink>) {
+        let (request, ending) = self.shared.change(|callers| callers.get(request, sink));
+        let _forget = Forget { peer: self, request };
+        // Its sender is dropped in the end.
+        let _ = ending.await;
+    }
+
+    /// Asks for the first piece of an object, which [`Self::claim`] brings once it is known to be wanted.
+    pub fn get_ahead(&self, root: &Oid, oid: &Oid) {
+        self.shared.change(|callers| callers.session().get_ahead(Instant::now(), root, oid));
+    }
+
+    /// Takes the want out of `wants` that was asked for ahead, if it is there; it ends through `sink`.
+    pub fn claim(
+        &self,
+        wants: &mut Vec<Want>,
+        sink: &Arc<dyn Sink>,
+    ) -> Option<impl Future<Output = ()> + use<'_>> {
+        let mut acts = Vec::new();
+        let (request, ending) = self.shared.settle(&mut acts, |callers| callers.claim(wants, sink))?;
+        let forget = Forget { peer: self, request };
+        let come: Vec<Later> = acts.into_iter().filter_map(Act::perform).collect();
+        Some(async move {
+            for later in come {
+                if let Later::Deliver(wants, delivery) = later {
+                    wants.deliver(delivery).await;
+                }
+            }
+            let _ = ending.await;
+            drop(forget);
+        })
+    }
+
+    /// Puts a question, at once; its answers go where `answers` says.
+    pub fn ask(
+        &self,
+        question: Question,
+        answers: Answers,
+    ) -> impl Future<Output = Result<(), Outcome>> + use<'_> {
+        let (request, ending) = self.shared.change(|callers| callers.ask(question, answers));
+        let forget = Forget { peer: self, request };
+        async move {
+            let result = ending.await.unwrap_or(Err(Outcome::RetryLater(Duration::ZERO)));
+            drop(forget);
+            result
+        }
+    }
+
+    /// Cancels requests that hold one of `tags`.
+    pub fn cancel(&self, tags: &[u64]) {
+        self.shared.change(|callers| callers.session().cancel(tags));
+    }
+}
+
+/// Gives a request up when its caller goes.
+struct Forget<'a> {
+    peer: &'a Peer,
+    request: u32,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.peer.shared.change(|callers| callers.session().give_up(self.request));
+    }
+}

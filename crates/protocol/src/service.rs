@@ -1,0 +1,297 @@
+//! What a service gives to whom: the store and the rights.
+//!
+//! `answering` takes a peer's requests, `gets` and `answers` answer them; both ask here whether the
+//! peer may have an object.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+use towpath_content::pieces::Layout;
+use towpath_content::ticket::Secret;
+use towpath_content::{NodeId, Oid, tree};
+use towpath_link::PathInfo;
+use towpath_store::{Availability, ObjectKind, RecipeNodes, State, Store, StoreError};
+use towpath_transfer::{Metadata, Outcome};
+
+use super::access::{Decision, Facts, decide};
+use super::buffers::Buffers;
+use super::deltas;
+use super::sending::Sending;
+use super::served::Served;
+use super::turns::Turns;
+use crate::processor::Object;
+use crate::processors::Processors;
+
+/// Decoded descriptor blocks kept by whoever answers.
+const BLOCKS: usize = 64;
+/// Recipes that a service makes at once.
+const RECIPES: usize = 8;
+/// Deltas that a service makes at once; whoever asks for more gets the bytes as they are.
+const DELTAS: usize = 4;
+/// When to ask again for a recipe while too many are being made.
+pub(super) const RECIPE_WAIT: Duration = Duration::from_secs(1);
+/// Bindings of roots kept by whoever answers: more roots than can be proved on a connection.
+const BINDINGS: usize = 64;
+
+/// What a service needs besides the store: secrets and a key.
+pub trait Issuer: Send + Sync {
+    /// The secret of the ticket for `root`, if this service issued one or was given it.
+    fn secret(&self, root: &Oid) -> Option<Secret>;
+    /// Whether a node may fetch this very object, by configuration or by an operation under way.
+    fn is_allowed(&self, node: &NodeId, oid: &Oid) -> bool;
+    /// Whether a node may have anything without a ticket, by configuration: one that may is not asked for one.
+    fn is_known(&self, _node: &NodeId) -> bool {
+        false
+    }
+    /// Signs with the node's key.
+    fn sign(&self, message: &[u8]) -> [u8; 64];
+}
+
+/// Answers peers; shared by all connections.
+pub struct Service {
+    store: Arc<dyn Store>,
+    issuer: Arc<dyn Issuer>,
+    processors: Processors,
+    /// One for each recipe that may be made at once: it takes all processors.
+    recipes: Arc<Semaphore>,
+    /// One for each delta that may be made at once: it takes memory and time.
+    deltas: Arc<Semaphore>,
+    /// What is urgent of what each node asked.
+    turns: Arc<Turns>,
+}
+
+impl Service {
+    /// Serves from `store` by the rights that `issuer` knows.
+    pub fn new(store: Arc<dyn Store>, issuer: Arc<dyn Issuer>) -> Self {
+        let [recipes, deltas] = [RECIPES, DELTAS].map(|most| Arc::new(Semaphore::new(most)));
+        Self { store, issuer, processors: Processors::default(), recipes, deltas, turns: Arc::default() }
+    }
+
+    /// What it gives passes `processors`.
+    #[must_use]
+    pub fn with_processors(self, processors: Processors) -> Self {
+        Self { processors, ..self }
+    }
+
+    /// The recipe of an object, made if need be, unless too many are being made.
+    fn recipe(&self, oid: &Oid) -> Result<Arc<dyn RecipeNodes>, Outcome> {
+        let _permit = self.recipes.try_acquire().map_err(|_| Outcome::RetryLater(RECIPE_WAIT))?;
+        self.store.recipe(oid).map_err(|error| outcome_of(&error))
+    }
+
+    /// Whether a node may have anything without a ticket.
+    pub fn knows(&self, node: &NodeId) -> bool {
+        self.issuer.is_known(node)
+    }
+
+    pub(super) const fn turns(&self) -> &Arc<Turns> {
+        &self.turns
+    }
+
+    pub(super) fn issuer(&self) -> &dyn Issuer {
+        &*self.issuer
+    }
+
+    pub(super) fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+}
+
+/// What whoever answers one peer works with: the service, and what it remembers of objects that the
+/// peer asked for.
+pub struct Serving {
+    service: Arc<Service>,
+    node: NodeId,
+    sending: Sending,
+    /// Roots that are bound; once known that stays.
+    bindings: HashMap<Oid, Oid>,
+    blocks: Blocks,
+    buffers: Buffers,
+    served: Arc<Served>,
+}
+
+impl Serving {
+    /// Answers `node` for `service`.
+    pub fn new(service: Arc<Service>, node: NodeId) -> Self {
+        let (blocks, buffers) = (Blocks::default(), Buffers::default());
+        let (sending, bindings, served) = (Sending::default(), HashMap::new(), Arc::default());
+        Self { service, node, sending, bindings, blocks, buffers, served }
+    }
+
+    /// What is wrong here is noted there, too.
+    #[must_use]
+    pub fn noting(self, served: Arc<Served>) -> Self {
+        Self { served, ..self }
+    }
+
+    pub(super) fn served(&self) -> &Served {
+        &self.served
+    }
+
+    /// How the path is by which answers go; `None` if nothing is known of it, as before the first call.
+    pub const fn look(&mut self, path: Option<PathInfo>) {
+        self.sending.look(path);
+    }
+
+    pub(super) const fn sending(&mut self) -> &mut Sending {
+        &mut self.sending
+    }
+
+    pub(super) const fn buffers(&self) -> &Buffers {
+        &self.buffers
+    }
+
+    pub(super) fn is_allowed(&self, oid: &Oid) -> bool {
+        self.service.issuer.is_allowed(&self.node, oid)
+    }
+
+    pub(super) fn sign(&self, message: &[u8]) -> [u8; 64] {
+        self.service.issuer.sign(message)
+    }
+
+    pub(super) fn store(&self) -> &dyn Store {
+        &*self.service.store
+    }
+
+    pub(super) fn recipe(&self, oid: &Oid) -> Result<Arc<dyn RecipeNodes>, Outcome> {
+        self.service.recipe(oid)
+    }
+
+    /// `target` as a delta of the basis that was signed so, and whether it is packed, unless it is better
+    /// sent as it is.
+    pub(super) fn delta(&self, signature: &[u8], target: &[u8]) -> Option<(Bytes, bool)> {
+        let _permit = self.service.deltas.try_acquire().ok()?;
+        deltas::make(signature, target)
+    }
+
+    pub(super) fn processors(&self) -> &Processors {
+        &self.service.processors
+    }
+
+    /// What the processors are told of an object, if any of them looks at chunks.
+    pub(super) fn see(&self, oid: &Oid) -> Result<Option<Seen>, StoreError> {
+        match self.processors().inspect_any() {
+            true => self.store().have(oid).map(|have| Some(Seen::new(self.processors(), oid, have))),
+            false => Ok(None),
+        }
+    }
+
+    /// Judges one request for `oid` under `root`.
+    pub(super) fn judge(&mut self, root_proved: bool, root: &Oid, oid: &Oid, block: Option<u64>) -> Decision {
+        let node_allowed = self.is_allowed(oid);
+        let is_root = root_proved && (oid == root || self.bound(root) == Some(*oid));
+        let ask_block = root_proved && !is_root && !node_allowed;
+        let mentioned = block.filter(|_| ask_block).and_then(|block| self.mentions(root, block, oid));
+        decide(Facts { node_allowed, root_proved, is_root, mentioned })
+    }
+
+    /// What a live object is bound to.
+    fn bound(&mut self, oid: &Oid) -> Option<Oid> {
+        if !oid.is_live() {
+            return None;
+        }
+        if let Some(content) = self.bindings.get(oid) {
+            return Some(*content);
+        }
+        let State::Bound(content) = self.store().have(oid).ok()?.state else { return None };
+        if self.bindings.len() < BINDINGS {
+            self.bindings.insert(*oid, content);
+        }
+        Some(content)
+    }
+
+    /// Whether block `block` of `root` mentions `oid`; `None` if the block can't be had.
+    fn mentions(&mut self, root: &Oid, block: u64, oid: &Oid) -> Option<bool> {
+        if let Some(known) = self.blocks.mentions(root, block, oid) {
+            return Some(known);
+        }
+        let content = self.bound(root).unwrap_or(*root);
+        let oids = read_block(self.store(), &content, block)?;
+        let mentioned = oids.contains(oid);
+        self.blocks.insert((*root, block), oids);
+        Some(mentioned)
+    }
+
+    /// [`outcome_of`] for what the peer may have by a ticket of this service: that was here when the
+    /// ticket was made, so if it is not the file it was read from has changed.
+    pub(super) fn outcome_of_put(&self, oid: &Oid, error: &StoreError) -> Outcome {
+        match error {
+            StoreError::NotHere if !oid.is_live() && !self.is_allowed(oid) => Outcome::SourceChanged,
+            error => outcome_of(error),
+        }
+    }
+}
+
+/// What is known of an object that processors look at.
+pub(super) struct Seen {
+    pub(super) layout: Layout,
+    pub(super) metadata: Metadata,
+    name: Vec<u8>,
+    /// A descriptor of a tree, of which not the bytes are looked at, but those of its files.
+    pub(super) is_tree: bool,
+}
+
+impl Seen {
+    pub(super) fn new(processors: &Processors, oid: &Oid, have: Availability) -> Self {
+        let metadata = Metadata::default();
+        let is_tree = have.about.kind == ObjectKind::Tree;
+        let mut seen = Self { layout: have.layout, metadata, name: have.about.name, is_tree };
+        seen.metadata = processors.describe(&seen.object(oid));
+        seen
+    }
+
+    pub(super) fn object<'a>(&'a self, oid: &'a Oid) -> Object<'a> {
+        let size = (!oid.is_live()).then(|| self.layout.size());
+        Object { oid, name: &self.name, size, metadata: &self.metadata }
+    }
+}
+
+/// Which OIDs the blocks of tree descriptors mention; the last few blocks are kept.
+#[derive(Default)]
+struct Blocks {
+    known: HashMap<(Oid, u64), HashSet<Oid>>,
+    order: VecDeque<(Oid, u64)>,
+}
+
+impl Blocks {
+    /// Whether a block mentions `oid`; `None` if it is not known.
+    fn mentions(&self, root: &Oid, block: u64, oid: &Oid) -> Option<bool> {
+        Some(self.known.get(&(*root, block))?.contains(oid))
+    }
+
+    fn insert(&mut self, key: (Oid, u64), oids: HashSet<Oid>) {
+        if self.order.len() >= BLOCKS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+        self.order.push_back(key);
+        self.known.insert(key, oids);
+    }
+}
+
+fn read_block(store: &dyn Store, content: &Oid, block: u64) -> Option<HashSet<Oid>> {
+    let have = store.have(content).ok()?;
+    // Any file may hold bytes that look like a block; only a tree descriptor's are believed.
+    let layout = Some(have.layout).filter(|_| have.about.kind == ObjectKind::Tree)?;
+    let start = block.checked_mul(tree::BLOCK as u64)?;
+    let mut piece = Vec::new();
+    store.read_piece(content, start / layout.piece_len(), &mut piece).ok()?;
+    let at = (start % layout.piece_len()) as usize;
+    let bytes = piece.get(at..piece.len().min(at + tree::BLOCK))?;
+    Some(tree::oids_in_block(bytes).ok()?.into_iter().collect())
+}
+
+/// The outcome that a store's error means to a peer.
+pub(super) fn outcome_of(error: &StoreError) -> Outcome {
+    match error {
+        StoreError::NotHere | StoreError::Corrupt { .. } => Outcome::NotHere,
+        StoreError::NotYet => Outcome::RetryLater(Duration::from_millis(200)),
+        StoreError::SourceChanged { .. } => Outcome::SourceChanged,
+        StoreError::Refused { why } => Outcome::Refused((*why).into()),
+        StoreError::Io { .. } => Outcome::Refused("the sender could not read its file".into()),
+    }
+}

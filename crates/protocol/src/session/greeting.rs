@@ -1,0 +1,85 @@
+//! The hellos: what this side says first, and what the peer's says that it can do.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::{Effect, Encoded, Session, SessionConfig};
+use crate::processor::Encoding;
+use crate::wire::{self, Body, Hello};
+use crate::{compression, control};
+
+/// What a peer can do, of what not every peer can.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Greeting {
+    /// Answers questions for recipes, and wants by runs of bytes.
+    pub has_recipes: bool,
+    /// Answers wants that have a basis.
+    pub has_deltas: bool,
+    /// Answers questions for samples.
+    pub has_samples: bool,
+    /// Its encoded payloads tell their lengths.
+    pub in_parts: bool,
+}
+
+impl Greeting {
+    fn of(hello: &Hello) -> Self {
+        let has = |name: &str| hello.capabilities.iter().any(|capability| capability == name);
+        Self {
+            has_recipes: has(wire::RECIPES),
+            has_deltas: has(wire::DELTAS),
+            has_samples: has(wire::SAMPLES),
+            in_parts: has(wire::PARTS),
+        }
+    }
+}
+
+impl Session {
+    /// What the peer can do: nothing before its hello has come.
+    pub fn greeting(&self) -> Greeting {
+        self.greeting.unwrap_or_default()
+    }
+
+    pub(super) fn hello(&mut self, now: Instant, hello: &Hello) -> Result<(), String> {
+        if self.greeting.is_some() {
+            return Err("sent a second hello".into());
+        }
+        if hello.version != wire::VERSION {
+            return Err(format!("speaks version {} of the protocol, this program speaks 1", hello.version));
+        }
+        let has = |name: &str| hello.capabilities.iter().any(|capability| capability == name);
+        let wished = |wish: &str| has(wish) || self.config.wishes.iter().any(|own| own == wish);
+        let greeting = Greeting::of(hello);
+        let in_parts = greeting.in_parts;
+        self.greeting = Some(greeting);
+        let asked = |ours: &dyn Encoding| wished(ours.wish());
+        // Whoever takes compressed data in parts has nothing against them where they are quicker.
+        let own_choice = |ours: &dyn Encoding| in_parts && ours.capability() == compression::CAPABILITY;
+        let taken = || self.config.processors.encodings().filter(|(_, ours)| has(ours.capability()));
+        let agreed = |number, is_asked| Encoded { number, is_asked, in_parts };
+        let by_wish = taken().find(|(_, ours)| asked(*ours)).map(|(number, _)| agreed(number, true));
+        let by_choice =
+            || taken().find(|(_, ours)| own_choice(*ours)).map(|(number, _)| agreed(number, false));
+        let (encoding, control) = (by_wish.or_else(by_choice), has(control::CAPABILITY));
+        self.measure(now);
+        self.pass_on(Effect::Greeted { control, encoding })
+    }
+}
+
+/// What this side says first.
+pub(super) fn hello(config: &SessionConfig) -> Body {
+    let encodings: Vec<&str> =
+        config.processors.encodings().map(|(_, encoding)| encoding.capability()).collect();
+    // Every version knows what its number stands for.
+    let numbered = encodings.iter().filter(|name| **name != compression::CAPABILITY);
+    let control = config.control.then_some(control::CAPABILITY);
+    let wishes = config.wishes.iter().map(String::as_str);
+    let named = wire::CAPABILITIES.into_iter().chain(encodings.iter().copied()).chain(control).chain(wishes);
+    Body::Hello(Hello {
+        version: wire::VERSION,
+        session: Bytes::copy_from_slice(&config.id),
+        capabilities: named.map(String::from).collect(),
+        software: concat!("towpath ", env!("CARGO_PKG_VERSION")).into(),
+        encodings: numbered.map(|name| (*name).into()).collect(),
+    })
+}

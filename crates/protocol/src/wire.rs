@@ -1,0 +1,454 @@
+//! The protocol's messages and their bytes (`docs/formats/protocol.md`).
+
+mod data;
+mod limits;
+mod meaning;
+mod words;
+
+use bytes::Bytes;
+use prost::Message;
+use towpath_content::codec::invalid;
+use towpath_content::{DecodeError, Oid};
+
+pub use data::{DATA_HEADER, DataHeader, MAX_PAYLOAD, split_len, with_len};
+pub use limits::may_come_first;
+pub use words::printable;
+
+/// Frame kind of [`Control`] messages.
+pub const CONTROL: u8 = 0;
+/// Frame kind of data.
+pub const DATA: u8 = 1;
+/// The protocol's version.
+pub const VERSION: u32 = 1;
+/// What this program can always do, as told in [`Hello`]; encodings that it takes come behind.
+pub const CAPABILITIES: [&str; 6] = ["chunks", "live", RECIPES, PARTS, DELTAS, SAMPLES];
+/// The capability of encoded payloads of any size, which begin with it.
+pub const PARTS: &str = "parts";
+/// The capability of [`Recipe`] and of wants by a run of bytes.
+pub const RECIPES: &str = "recipes";
+/// The capability of wants with a basis and of [`Delta`].
+pub const DELTAS: &str = "deltas";
+/// The capability of [`Samples`].
+pub const SAMPLES: &str = "samples";
+/// Most bytes of a message of the control stream.
+pub const MAX_MESSAGE: usize = 256 << 10;
+/// Most bytes of samples in a [`Samples`].
+pub const MAX_SAMPLES: usize = 64 << 10;
+/// Most bytes of a want's basis.
+pub const MAX_BASIS: usize = 16 << 10;
+/// Most bytes of a want that has a basis: it is held in memory on both sides.
+pub const MAX_DELTA_SPAN: u32 = 1 << 20;
+/// Most wants with a basis in a [`Get`].
+pub const MAX_BASES: usize = 64;
+/// Most bytes of a [`Delta`] as it is sent.
+pub const MAX_DELTA: usize = 256 << 10;
+/// Most bytes of the root and the nodes in a [`Recipe`].
+pub const MAX_RECIPE_PART: usize = 64 << 10;
+/// Most bytes of a want that is a run of bytes.
+pub const MAX_SPAN: u32 = 16 << 20;
+/// Most wants in a [`Get`].
+pub const MAX_WANTS: usize = 1024;
+/// Most pieces that one [`ProofOf`] is of.
+pub const MAX_PROOF_RUN: usize = 4096;
+/// Most values in the proof of a run, beside one for each of its pieces (`docs/formats/pieces.md`).
+pub const MAX_BESIDE: usize = 2 * 20;
+/// Most runs of pieces in a [`Have`].
+pub const MAX_RANGES: usize = 16 << 10;
+/// Most bytes of a message that is words: a hello, a reason.
+pub const MAX_WORDS: usize = 16 << 10;
+/// Most encodings that a side can have: their numbers are the upper bits of a data frame's flags.
+pub const MAX_ENCODINGS: usize = 127;
+
+/// First message in each direction.
+#[derive(Clone, PartialEq, Message)]
+pub struct Hello {
+    /// See [`VERSION`].
+    #[prost(uint32, tag = "1")]
+    pub version: u32,
+    /// 16 bytes, the same on every connection of a session.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub session: Bytes,
+    /// Named capabilities; unknown ones are ignored.
+    #[prost(string, repeated, tag = "3")]
+    pub capabilities: Vec<String>,
+    /// Name and version of the program, for people.
+    #[prost(string, tag = "4")]
+    pub software: String,
+    /// What numbers over 1 in this side's data frames stand for: encodings by name, from 2 on.
+    #[prost(string, repeated, tag = "5")]
+    pub encodings: Vec<String>,
+}
+
+/// Shows the right to a root.
+#[derive(Clone, PartialEq, Message)]
+pub struct Prove {
+    /// Binary OID.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub root: Bytes,
+    /// 32 bytes: `ticket::Secret::prove`.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub proof: Bytes,
+}
+
+/// Asks about an object.
+#[derive(Clone, PartialEq, Message)]
+pub struct Describe {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// The right comes from here.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub root: Bytes,
+    /// The object.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub oid: Bytes,
+    /// Block of the root's tree descriptor that mentions it.
+    #[prost(uint64, optional, tag = "4")]
+    pub block: Option<u64>,
+    /// First piece whose value is wanted; none if absent.
+    #[prost(uint64, optional, tag = "5")]
+    pub values_from: Option<u64>,
+    /// One past the last piece whose value is wanted.
+    #[prost(uint64, tag = "6")]
+    pub values_to: u64,
+    /// Keep telling while it is live.
+    #[prost(bool, tag = "7")]
+    pub follow: bool,
+    /// And send its recipe.
+    #[prost(bool, tag = "8")]
+    pub recipe: bool,
+    /// And send samples of its pieces.
+    #[prost(bool, tag = "9")]
+    pub samples: bool,
+}
+
+/// Answers [`Describe`].
+#[derive(Clone, PartialEq, Message)]
+pub struct Description {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// True for a tree descriptor.
+    #[prost(bool, tag = "2")]
+    pub is_tree: bool,
+    /// One path component, or empty.
+    #[prost(bytes = "vec", tag = "3")]
+    pub name: Vec<u8>,
+    /// Permission bits.
+    #[prost(uint32, optional, tag = "4")]
+    pub mode: Option<u32>,
+    /// Modification time, seconds.
+    #[prost(sint64, optional, tag = "5")]
+    pub seconds: Option<i64>,
+    /// Modification time, nanoseconds.
+    #[prost(uint32, tag = "6")]
+    pub nanos: u32,
+    /// Bytes; absent while the object is live.
+    #[prost(uint64, optional, tag = "7")]
+    pub size: Option<u64>,
+    /// What the sender's processors say of it.
+    #[prost(message, repeated, tag = "8")]
+    pub metadata: Vec<KeyValue>,
+}
+
+/// One of an object's metadata.
+#[derive(Clone, PartialEq, Message)]
+pub struct KeyValue {
+    /// A name of up to 64 bytes.
+    #[prost(string, tag = "1")]
+    pub key: String,
+    /// Up to 1024 bytes.
+    #[prost(bytes = "vec", tag = "2")]
+    pub value: Vec<u8>,
+}
+
+/// Proves a run of pieces.
+#[derive(Clone, PartialEq, Message)]
+pub struct ProofOf {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// Index of the want, when it precedes data.
+    #[prost(uint32, optional, tag = "2")]
+    pub want: Option<u32>,
+    /// First piece.
+    #[prost(uint64, tag = "3")]
+    pub first: u64,
+    /// How many pieces.
+    #[prost(uint64, tag = "4")]
+    pub count: u64,
+    /// See `docs/formats/pieces.md`.
+    #[prost(bytes = "bytes", tag = "5")]
+    pub nodes: Bytes,
+}
+
+/// A signed statement about a live object.
+#[derive(Clone, PartialEq, Message)]
+pub struct Stated {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// `live::Statement::to_bytes`.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub statement: Bytes,
+    /// Ed25519.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub signature: Bytes,
+}
+
+/// Part of a recipe.
+#[derive(Clone, PartialEq, Message)]
+pub struct Recipe {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// `recipe::Root::to_bytes`, in the first part only.
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub root: Option<Bytes>,
+    /// The next nodes, in the order in which a walk through the recipe needs them.
+    #[prost(bytes = "bytes", repeated, tag = "3")]
+    pub nodes: Vec<Bytes>,
+}
+
+/// Samples of pieces.
+#[derive(Clone, PartialEq, Message)]
+pub struct Samples {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// The first of the pieces that they are of.
+    #[prost(uint64, tag = "2")]
+    pub first: u64,
+    /// Those of each piece, one behind the other (`transfer::following`).
+    #[prost(bytes = "bytes", tag = "3")]
+    pub bytes: Bytes,
+}
+
+/// A run of bytes, as a delta of the want's basis.
+#[derive(Clone, PartialEq, Message)]
+pub struct Delta {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// Index of the want.
+    #[prost(uint32, tag = "2")]
+    pub want: u32,
+    /// See `docs/formats/delta.md`.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub bytes: Bytes,
+    /// `bytes` are one zstd frame of it.
+    #[prost(bool, tag = "4")]
+    pub packed: bool,
+}
+
+/// Which pieces can be had.
+#[derive(Clone, PartialEq, Message)]
+pub struct Have {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// Start, end, start, end, …: ascending, apart.
+    #[prost(uint64, repeated, tag = "2")]
+    pub bounds: Vec<u64>,
+}
+
+/// One want of a [`Get`].
+#[derive(Clone, PartialEq, Message)]
+pub struct WireWant {
+    /// The object, for pieces and runs of bytes; else empty.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub oid: Bytes,
+    /// Block of the root's tree descriptor that mentions it.
+    #[prost(uint64, optional, tag = "2")]
+    pub block: Option<u64>,
+    /// First piece.
+    #[prost(uint64, tag = "3")]
+    pub first: u64,
+    /// How many pieces.
+    #[prost(uint32, tag = "4")]
+    pub count: u32,
+    /// BLAKE3 of a chunk, for chunks.
+    #[prost(bytes = "bytes", tag = "5")]
+    pub chunk: Bytes,
+    /// First byte, for a run of bytes.
+    #[prost(uint64, optional, tag = "6")]
+    pub offset: Option<u64>,
+    /// How many bytes.
+    #[prost(uint32, tag = "7")]
+    pub len: u32,
+    /// Signature of what the asking side has that may resemble this run of bytes.
+    #[prost(bytes = "bytes", optional, tag = "8")]
+    pub basis: Option<Bytes>,
+}
+
+/// Asks for data.
+#[derive(Clone, PartialEq, Message)]
+pub struct Get {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// The right comes from here.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub root: Bytes,
+    /// What.
+    #[prost(message, repeated, tag = "3")]
+    pub wants: Vec<WireWant>,
+    /// Among the asking side's own `Get`s higher ones are answered first; -128 to 127.
+    #[prost(sint32, tag = "4")]
+    pub urgency: i32,
+}
+
+/// How a want ended, if not by its data.
+#[derive(Clone, PartialEq, Message)]
+pub struct WireOutcome {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// Index of the want; the whole request if absent.
+    #[prost(uint32, optional, tag = "2")]
+    pub want: Option<u32>,
+    /// 1 not here, 2 retry later, 3 gone, 4 changed at its source, 5 refused, 6 cancelled.
+    #[prost(uint32, tag = "3")]
+    pub code: u32,
+    /// For "retry later".
+    #[prost(uint32, tag = "4")]
+    pub retry_ms: u32,
+    /// For people.
+    #[prost(string, tag = "5")]
+    pub reason: String,
+}
+
+/// Names a request.
+#[derive(Clone, PartialEq, Message)]
+pub struct RequestOnly {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+}
+
+/// Why the connection is about to be closed.
+#[derive(Clone, PartialEq, Message)]
+pub struct Goodbye {
+    /// For people.
+    #[prost(string, tag = "1")]
+    pub reason: String,
+}
+
+/// Shows that its sender is alive, and may measure how long an answer takes.
+#[derive(Clone, PartialEq, Message)]
+pub struct Ping {
+    /// A number that the peer repeats at once; 0: it need not answer.
+    #[prost(uint32, tag = "1")]
+    pub asks: u32,
+    /// The number that the peer's ping asked to repeat; 0: it answers none.
+    #[prost(uint32, tag = "2")]
+    pub answers: u32,
+}
+
+/// A message of the control stream.
+#[derive(Clone, PartialEq, Message)]
+pub struct ControlData {
+    /// At most 256 KiB, of no concern to this protocol.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub message: Bytes,
+}
+
+/// Gives back credit of the control stream.
+#[derive(Clone, PartialEq, Message)]
+pub struct ControlCredit {
+    /// Bytes of messages that were taken, with 64 for each message.
+    #[prost(uint64, tag = "1")]
+    pub bytes: u64,
+}
+
+/// Ends this direction of the control stream.
+#[derive(Clone, PartialEq, Message)]
+pub struct ControlEnd {}
+
+/// Any control message.
+#[derive(Clone, PartialEq, Message)]
+pub struct Control {
+    /// Exactly one.
+    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20")]
+    pub body: Option<Body>,
+}
+
+/// The messages.
+#[derive(Clone, PartialEq, prost::Oneof)]
+#[allow(missing_docs, reason = "each is documented at its type")]
+pub enum Body {
+    #[prost(message, tag = "1")]
+    Hello(Hello),
+    #[prost(message, tag = "2")]
+    Prove(Prove),
+    #[prost(message, tag = "3")]
+    Describe(Describe),
+    #[prost(message, tag = "4")]
+    Description(Description),
+    #[prost(message, tag = "5")]
+    Proof(ProofOf),
+    #[prost(message, tag = "6")]
+    Stated(Stated),
+    #[prost(message, tag = "7")]
+    Have(Have),
+    #[prost(message, tag = "8")]
+    Get(Get),
+    #[prost(message, tag = "9")]
+    Outcome(WireOutcome),
+    #[prost(message, tag = "10")]
+    Cancel(RequestOnly),
+    #[prost(message, tag = "11")]
+    Done(RequestOnly),
+    #[prost(message, tag = "12")]
+    Goodbye(Goodbye),
+    #[prost(message, tag = "13")]
+    Ping(Ping),
+    #[prost(message, tag = "14")]
+    Watch(Describe),
+    #[prost(message, tag = "15")]
+    ControlData(ControlData),
+    #[prost(message, tag = "16")]
+    ControlCredit(ControlCredit),
+    #[prost(message, tag = "17")]
+    ControlEnd(ControlEnd),
+    #[prost(message, tag = "18")]
+    Recipe(Recipe),
+    #[prost(message, tag = "19")]
+    Delta(Delta),
+    #[prost(message, tag = "20")]
+    Samples(Samples),
+}
+
+impl Body {
+    /// The frame body.
+    pub fn to_frame(self) -> Bytes {
+        Control { body: Some(self) }.encode_to_vec().into()
+    }
+
+    /// Reads a frame body, of one message within its limits. Nested byte strings share its memory: whoever
+    /// keeps one keeps all of that.
+    pub fn from_frame(bytes: Bytes) -> Result<Self, DecodeError> {
+        limits::check(&bytes)?;
+        let control = Control::decode(bytes).map_err(|_| invalid("message", "is not Protocol Buffers"))?;
+        control.body.ok_or(invalid("message", "is of an unknown kind"))
+    }
+}
+
+/// An OID as a message field.
+pub fn oid_field(oid: &Oid) -> Bytes {
+    Bytes::copy_from_slice(&oid.to_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_messages_are_told_apart_from_unknown_fields() {
+        // Field 99, varint 1: no message of this version.
+        assert!(Body::from_frame(Bytes::from_static(&[0x98, 0x06, 0x01])).is_err());
+        let mut ping = Body::Ping(Ping::default()).to_frame().to_vec();
+        ping.extend_from_slice(&[0x98, 0x06, 0x01]);
+        assert_eq!(Body::from_frame(ping.into()), Ok(Body::Ping(Ping::default())));
+    }
+}

@@ -1,0 +1,372 @@
+//! A host of the simulation: performs what the state machines say, as `peer`, `conversation` and
+//! `client` do on a real connection.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use towpath_content::ticket::Secret;
+use towpath_content::{NodeId, Oid};
+use towpath_link::Frame;
+use towpath_link::backoff::BackoffConfig;
+use towpath_protocol::answering::{Answering, Taken};
+use towpath_protocol::dialling::{Decision, Dialling};
+use towpath_protocol::incoming::Decoder;
+use towpath_protocol::outgoing::Outgoing;
+use towpath_protocol::processors::Processors;
+use towpath_protocol::requests::GetRequest;
+use towpath_protocol::service::{Issuer, Service, Serving};
+use towpath_protocol::session::{Effect, Question, Session, SessionConfig};
+use towpath_protocol::step::Step;
+use towpath_protocol::wire::{Body, Describe};
+use towpath_simnet::{ConnectionId, Net, Node};
+use towpath_store::{About, MemoryStore, Store};
+use towpath_transfer::Description;
+
+use crate::fetch::Fetch;
+
+/// What proofs are bound to: here there is no TLS session to take it from.
+const BINDING: [u8; 32] = [7; 32];
+const SECRET: Secret = Secret([5; 16]);
+/// Not a byte for this long: a connection is lost.
+pub const SILENCE: Duration = Duration::from_secs(20);
+/// The longest wait between attempts to reach a peer, as in the plugin.
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
+
+fn node_of(host: usize) -> NodeId {
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&(host as u64).to_le_bytes());
+    NodeId(key)
+}
+
+/// Every object may be had by whoever shows the secret.
+struct OneSecret;
+
+impl Issuer for OneSecret {
+    fn secret(&self, _: &Oid) -> Option<Secret> {
+        Some(SECRET)
+    }
+
+    fn is_allowed(&self, _: &NodeId, _: &Oid) -> bool {
+        false
+    }
+
+    fn sign(&self, _: &[u8]) -> [u8; 64] {
+        unreachable!("no live objects here")
+    }
+}
+
+/// A service over a store in memory that holds one object.
+pub fn service(content: &[u8]) -> (Arc<Service>, Oid) {
+    let (store, live) = (MemoryStore::new(), Oid::Live([9; 32]));
+    store.put_init(&live, &About::default()).unwrap();
+    store.put_data(&live, content).unwrap();
+    let oid = store.put_commit(&live).unwrap();
+    (Arc::new(Service::new(Arc::new(store), Arc::new(OneSecret))), oid)
+}
+
+/// One end of a connection.
+struct End {
+    session: Session,
+    decoder: Decoder,
+    answering: Answering,
+    serving: Option<Serving>,
+    question: Option<u32>,
+    is_greeted: bool,
+}
+
+/// See the head of this module.
+pub struct Host {
+    service: Option<Arc<Service>>,
+    /// Whom to ask, and for what.
+    source: usize,
+    wanted: Option<Oid>,
+    by_recipe: bool,
+    pub fetch: Option<Fetch>,
+    dialling: Dialling,
+    dialled: Option<ConnectionId>,
+    redial_at: Option<Instant>,
+    /// When this host is to be woken next.
+    wake_at: Option<Instant>,
+    ends: BTreeMap<ConnectionId, End>,
+    /// Why connections ended, for messages of tests.
+    pub log: Vec<String>,
+}
+
+impl Host {
+    pub fn serving(service: &Arc<Service>) -> Self {
+        Self::new(Some(Arc::clone(service)), 0, None)
+    }
+
+    pub fn fetching(source: usize, oid: Oid) -> Self {
+        Self::new(None, source, Some(oid))
+    }
+
+    pub fn fetching_by_recipe(source: usize, oid: Oid) -> Self {
+        Self { by_recipe: true, ..Self::fetching(source, oid) }
+    }
+
+    fn new(service: Option<Arc<Service>>, source: usize, wanted: Option<Oid>) -> Self {
+        let dialling = Dialling::new(BackoffConfig { longest: LONGEST_WAIT, ..BackoffConfig::default() });
+        Self {
+            service,
+            source,
+            wanted,
+            by_recipe: false,
+            fetch: None,
+            dialling,
+            dialled: None,
+            redial_at: None,
+            wake_at: None,
+            ends: BTreeMap::new(),
+            log: Vec::new(),
+        }
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.wanted.is_none() || self.fetch.as_ref().is_some_and(Fetch::is_over)
+    }
+
+    /// Dials and asks, as far as there is something to ask for.
+    fn go_on(&mut self, net: &mut Net) {
+        self.redial_at = None;
+        let Some(fetch) = self.fetch.as_ref().filter(|fetch| !fetch.is_over()) else { return };
+        let is_standing = self.dialled.is_some();
+        match self.dialling.decide(net.instant(), is_standing) {
+            Decision::Use => self.ask(net),
+            Decision::Wait(wait) => self.redial_at = Some(net.instant() + wait),
+            Decision::Dial if fetch.may_ask(net.instant()) => {
+                let random = net.random().u64(..);
+                self.dialling.dialled(net.instant(), random);
+                self.dialled = Some(net.connect(self.source));
+            }
+            Decision::Dial => {}
+        }
+    }
+
+    fn ask(&mut self, net: &mut Net) {
+        let now = net.instant();
+        let (Some(fetch), Some(connection)) = (&mut self.fetch, self.dialled) else { return };
+        let Some(end) = self.ends.get_mut(&connection) else { return };
+        // Whether the peer has recipes its hello tells.
+        if fetch.by_recipe && !end.is_greeted {
+            return;
+        }
+        if !fetch.is_described() {
+            if end.question.is_none() && fetch.may_ask(now) {
+                let root = Bytes::from(fetch.oid.to_bytes().to_vec());
+                let recipe = fetch.by_recipe && end.session.greeting().has_recipes;
+                let question = Describe { root: root.clone(), oid: root, recipe, ..Describe::default() };
+                end.question = Some(end.session.ask(Question::Describe(question)));
+            }
+            return;
+        }
+        loop {
+            let wants = fetch.next_wants(now);
+            if wants.is_empty() {
+                return;
+            }
+            end.session.get(now, GetRequest::new(&fetch.oid, wants, end.session.greeting().has_recipes));
+        }
+    }
+
+    /// Performs what is to be done, until nothing is.
+    fn settle(&mut self, net: &mut Net) {
+        loop {
+            self.go_on(net);
+            let is_done = self.ends.keys().copied().collect::<Vec<_>>().into_iter().all(|connection| {
+                let mut quiet = true;
+                while let Some(effect) = self.ends.get_mut(&connection).and_then(|end| end.session.poll()) {
+                    quiet = false;
+                    self.perform(net, connection, effect);
+                }
+                quiet
+            });
+            if is_done {
+                break;
+            }
+        }
+        self.plan_wake(net);
+    }
+
+    /// Asks to be woken when something is due, unless that was asked for already.
+    fn plan_wake(&mut self, net: &mut Net) {
+        let sessions = self.ends.values().filter_map(|end| end.session.next_wake());
+        let fetch = self
+            .fetch
+            .as_ref()
+            .filter(|fetch| !fetch.is_over())
+            .and_then(|fetch| fetch.next_wake(net.instant()));
+        let Some(next) = sessions.chain(fetch).chain(self.redial_at).min() else { return };
+        if self.wake_at.is_none_or(|at| next < at) {
+            self.wake_at = Some(next);
+            net.wake_at_instant(next);
+        }
+    }
+
+    fn perform(&mut self, net: &mut Net, connection: ConnectionId, effect: Effect) {
+        let now = net.instant();
+        let Some(end) = self.ends.get_mut(&connection) else { return };
+        match (effect, &mut self.fetch) {
+            (Effect::Send(body) | Effect::Control(body), _) => {
+                send(net, connection, end, Outgoing::control(body))
+            }
+            (Effect::Request(body), _) => answer(net, connection, end, body),
+            (Effect::Greeted { encoding, .. }, _) => {
+                end.is_greeted = true;
+                encoding.into_iter().for_each(|encoding| end.answering.encode(encoding));
+            }
+            (Effect::Closed, _) => self.hang_up(net, connection),
+            (Effect::Delivery { delivery, .. }, Some(fetch)) => match fetch.delivered(&delivery, now) {
+                true => self.dialling.useful(),
+                false => end.session.close(Some("sent what does not match its hash".into())),
+            },
+            (Effect::Outcome { tag, outcome, .. }, Some(fetch)) => fetch.ended(tag, &outcome, now),
+            (
+                Effect::Answer { answer: Description::Object { layout: Some(layout), .. }, .. },
+                Some(fetch),
+            ) => {
+                fetch.described(layout, now);
+            }
+            (Effect::Answer { answer: Description::Recipe(part), .. }, Some(fetch)) => {
+                match fetch.recipe(part) {
+                    true => {}
+                    false => end.session.close(Some("sent a wrong recipe".into())),
+                }
+            }
+            (Effect::Ended { request, result }, Some(fetch)) if end.question == Some(request) => {
+                end.question = None;
+                fetch.question_ended(&result, now);
+                let missing = towpath_transfer::Outcome::RetryLater(Duration::ZERO);
+                let outcome = result.err().unwrap_or(missing);
+                if !fetch.is_described() {
+                    fetch.not_described(&outcome, now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn hang_up(&mut self, net: &mut Net, connection: ConnectionId) {
+        let Some(end) = self.ends.remove(&connection) else { return };
+        self.log.extend(end.session.ended().map(str::to_owned));
+        if let Some(goodbye) = end.session.goodbye() {
+            net.send(connection, bytes_of(&Outgoing::control(goodbye)));
+        }
+        net.close(connection);
+        if self.dialled == Some(connection) {
+            self.dialled = None;
+        }
+    }
+}
+
+/// Answers a request at once and to its end.
+fn answer(net: &mut Net, connection: ConnectionId, end: &mut End, body: Body) {
+    let Some(serving) = &mut end.serving else {
+        return end.session.close(Some("asked a service that only receives".into()));
+    };
+    match end.answering.take(body, &OneSecret) {
+        Err(why) => end.session.close(Some(why)),
+        Ok(Taken::Nothing) => {}
+        Ok(Taken::Refused(messages)) => end.session.refuse(messages),
+        Ok(Taken::Answer(mut answer)) => {
+            let mut frames = Vec::new();
+            while answer.step(serving, &mut |frame| frames.push(frame)) == Step::More {}
+            frames.push(Outgoing::control(end.answering.end(answer.request())));
+            frames.into_iter().for_each(|frame| send(net, connection, end, frame));
+        }
+    }
+}
+
+fn send(net: &mut Net, connection: ConnectionId, end: &mut End, frame: Outgoing) {
+    end.session.liveness_mut().spoke(net.instant());
+    net.send(connection, bytes_of(&frame));
+}
+
+/// A frame as one message: its kind, then its body.
+fn bytes_of(frame: &Outgoing) -> Vec<u8> {
+    let Frame { kind, body } = frame.to_frame();
+    [&[kind][..], &body].concat()
+}
+
+impl Node for Host {
+    fn start(&mut self, net: &mut Net) {
+        self.fetch = self.wanted.map(|oid| Fetch::new(oid, net.instant()));
+        if let Some(fetch) = &mut self.fetch {
+            fetch.by_recipe = self.by_recipe;
+        }
+        self.settle(net);
+    }
+
+    fn opened(&mut self, net: &mut Net, connection: ConnectionId, peer: usize) {
+        let config = SessionConfig {
+            measures: false,
+            id: [1; 16],
+            silence: SILENCE,
+            control: false,
+            processors: Processors::default(),
+            wishes: Vec::new(),
+            serves: self.service.is_some(),
+            priority: 0,
+            source: format!("host {peer}").into(),
+        };
+        let mut session = Session::new(config, net.instant());
+        if self.dialled == Some(connection)
+            && let Some(oid) = &self.wanted
+        {
+            session.prove(oid, &SECRET.prove(&BINDING, &node_of(net.host()), oid));
+        }
+        let serving = self.service.as_ref().map(|service| Serving::new(Arc::clone(service), node_of(peer)));
+        let answering = Answering::new(node_of(peer), BINDING, Processors::default());
+        let end = End {
+            session,
+            decoder: Decoder::default(),
+            answering,
+            serving,
+            question: None,
+            is_greeted: false,
+        };
+        self.ends.insert(connection, end);
+        self.settle(net);
+    }
+
+    fn receive(&mut self, net: &mut Net, connection: ConnectionId, message: Vec<u8>) {
+        let Some(end) = self.ends.get_mut(&connection) else { return };
+        let frame = match message.split_first() {
+            Some((&kind, body)) => Frame { kind, body: Bytes::copy_from_slice(body) },
+            None => Frame { kind: 0, body: Bytes::new() },
+        };
+        match end.decoder.decode(frame, |header| end.session.expected(header)) {
+            Ok(incoming) => end.session.receive(net.instant(), incoming),
+            Err(why) => end.session.close(Some(why)),
+        }
+        self.settle(net);
+    }
+
+    fn closed(&mut self, net: &mut Net, connection: ConnectionId) {
+        if let Some(end) = self.ends.get_mut(&connection) {
+            end.session.close(None);
+        }
+        if self.dialled == Some(connection) && !self.ends.contains_key(&connection) {
+            self.dialled = None;
+        }
+        self.settle(net);
+    }
+
+    fn wake(&mut self, net: &mut Net) {
+        let now = net.instant();
+        if self.wake_at.is_some_and(|at| at <= now) {
+            self.wake_at = None;
+        }
+        if let Some(fetch) = &mut self.fetch {
+            fetch.check_patience(now);
+        }
+        for end in self.ends.values_mut() {
+            if end.session.next_wake().is_some_and(|at| at <= now) {
+                end.session.tick(now);
+            }
+        }
+        self.settle(net);
+    }
+}

@@ -1,0 +1,152 @@
+//! The protocol's messages have the bytes that `docs/formats/vectors/protocol.txt` lists: one a
+//! line, hexadecimal, then what it is. `UPDATE_VECTORS=1` writes the file anew.
+
+use bytes::Bytes;
+use towpath_content::Oid;
+use towpath_content::node_id::hex;
+use towpath_protocol::wire::{self, Body, DataHeader, oid_field};
+use towpath_transfer::Outcome;
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/vectors/protocol.txt");
+
+fn messages() -> Vec<(&'static str, Vec<u8>)> {
+    let root = oid_field(&Oid::Live([0x11; 32]));
+    let oid = oid_field(&Oid::of(b"x"));
+    let hello = wire::Hello {
+        version: 1,
+        session: Bytes::from_static(&[0x22; 16]),
+        capabilities: wire::CAPABILITIES.map(String::from).into(),
+        software: "towpath 0.1.0".into(),
+        encodings: Vec::new(),
+    };
+    let with_encoding = wire::Hello { encodings: vec!["x-other".into()], ..hello.clone() };
+    let description = wire::Description {
+        request: 1,
+        name: b"name".to_vec(),
+        mode: Some(0o644),
+        size: Some(1),
+        metadata: vec![wire::KeyValue { key: "label".into(), value: b"internal".to_vec() }],
+        ..wire::Description::default()
+    };
+    let want =
+        wire::WireWant { oid: oid.clone(), block: Some(3), first: 4, count: 5, ..wire::WireWant::default() };
+    let span =
+        wire::WireWant { oid: oid.clone(), offset: Some(70_000), len: 100, ..wire::WireWant::default() };
+    let similar = wire::WireWant { basis: Some(Bytes::from_static(&[0x88; 9])), ..span.clone() };
+    let delta = wire::Delta { request: 4, want: 0, bytes: Bytes::from_static(&[0x99; 7]), packed: false };
+    let chunk =
+        wire::WireWant { count: 1, chunk: Bytes::from_static(&[0x44; 32]), ..wire::WireWant::default() };
+    let recipe = wire::Describe {
+        request: 3,
+        root: root.clone(),
+        oid: oid.clone(),
+        values_from: Some(0),
+        values_to: 9,
+        recipe: true,
+        ..wire::Describe::default()
+    };
+    let sampled = wire::Describe {
+        request: 6,
+        root: root.clone(),
+        oid: oid.clone(),
+        samples: true,
+        ..wire::Describe::default()
+    };
+    let samples = wire::Samples { request: 6, first: 32, bytes: Bytes::from_static(&[0xaa; 16]) };
+    let part = wire::Recipe {
+        request: 3,
+        root: Some(Bytes::from_static(&[0x55; 72])),
+        nodes: vec![Bytes::from_static(&[0x66; 5]), Bytes::from_static(&[0x77; 6])],
+    };
+    let describe =
+        wire::Describe { request: 1, root: root.clone(), oid, follow: true, ..wire::Describe::default() };
+    let header = DataHeader {
+        request: 2,
+        want: 0,
+        piece: 1,
+        offset: 0,
+        suggested: 4 << 20,
+        zeros: false,
+        encoding: 0,
+    };
+    let control = [
+        ("hello", Body::Hello(hello)),
+        ("hello: the same, where data of encoding 2 are in x-other", Body::Hello(with_encoding)),
+        ("description with metadata", Body::Description(description)),
+        ("prove", Body::Prove(wire::Prove { root: root.clone(), proof: Bytes::from_static(&[0x33; 32]) })),
+        ("describe and follow", Body::Describe(describe)),
+        (
+            "get pieces 4 to 8 of an object that block 3 mentions",
+            Body::Get(wire::Get { request: 2, root: root.clone(), wants: vec![want.clone()], urgency: 0 }),
+        ),
+        ("describe with the recipe", Body::Describe(recipe)),
+        ("part of a recipe: the root and two nodes", Body::Recipe(part)),
+        (
+            "get bytes 70000 to 70099 of an object, and a chunk by its hash",
+            Body::Get(wire::Get { request: 3, root: root.clone(), wants: vec![span, chunk], urgency: 0 }),
+        ),
+        (
+            "get bytes 70000 to 70099 of an object, which may resemble what was signed so",
+            Body::Get(wire::Get { request: 4, root: root.clone(), wants: vec![similar], urgency: 0 }),
+        ),
+        (
+            "get pieces 4 to 8 with urgency -3: what else its node asks for goes first",
+            Body::Get(wire::Get { request: 5, root, wants: vec![want], urgency: -3 }),
+        ),
+        ("describe with samples", Body::Describe(sampled)),
+        ("samples of pieces from 32 on", Body::Samples(samples)),
+        ("delta: want 0", Body::Delta(delta.clone())),
+        ("delta: the same, one zstd frame", Body::Delta(wire::Delta { packed: true, ..delta })),
+        (
+            "outcome: want 0 changed at its source",
+            Body::Outcome(wire::WireOutcome::new(2, Some(0), &Outcome::SourceChanged)),
+        ),
+        ("cancel", Body::Cancel(wire::RequestOnly { request: 2 })),
+        ("done", Body::Done(wire::RequestOnly { request: 2 })),
+        ("goodbye", Body::Goodbye(wire::Goodbye { reason: "sent a second hello".into() })),
+        ("ping", Body::Ping(wire::Ping::default())),
+        ("ping that asks", Body::Ping(wire::Ping { asks: 1, answers: 0 })),
+        ("ping that answers", Body::Ping(wire::Ping { asks: 0, answers: 1 })),
+        (
+            "control stream: a message",
+            Body::ControlData(wire::ControlData { message: Bytes::from_static(b"go") }),
+        ),
+        ("control stream: credit for it", Body::ControlCredit(wire::ControlCredit { bytes: 66 })),
+        ("control stream: its end", Body::ControlEnd(wire::ControlEnd {})),
+    ];
+    let mut all: Vec<_> = control.map(|(name, body)| (name, body.to_frame().to_vec())).into();
+    all.push(("data header: piece 1 of want 0", header.encode().to_vec()));
+    all.push(("data header: the same, all zeros", DataHeader { zeros: true, ..header }.encode().to_vec()));
+    all.push((
+        "data header: the same, one zstd frame",
+        DataHeader { encoding: 1, ..header }.encode().to_vec(),
+    ));
+    all.push(("data header: the same, encoding 2", DataHeader { encoding: 2, ..header }.encode().to_vec()));
+    all.push((
+        "an encoded payload: 258 bytes as three, between sides with parts",
+        wire::with_len(258, b"abc").to_vec(),
+    ));
+    all
+}
+
+#[test]
+fn the_bytes_are_those_in_the_file() {
+    let text: String = messages().iter().map(|(name, bytes)| format!("{}  {name}\n", hex(bytes))).collect();
+    if std::env::var_os("UPDATE_VECTORS").is_some() {
+        std::fs::write(FILE, &text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(FILE).unwrap(), text);
+}
+
+/// All but data and what may be in them.
+fn is_control(name: &str) -> bool {
+    !name.starts_with("data") && !name.starts_with("an encoded payload")
+}
+
+#[test]
+fn control_messages_come_back() {
+    for (name, bytes) in messages().into_iter().filter(|(name, _)| is_control(name)) {
+        let body = Body::from_frame(bytes.clone().into()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(body.to_frame().to_vec(), bytes, "{name}");
+    }
+}
