@@ -32,7 +32,7 @@ check: tools ## formatting, lints, documentation, house rules
 
 bench: tools ## run the benchmarks
 	$(CARGO) bench --workspace --locked
-	TOWPATH_ENVIRONMENTS=3000 $(CARGO) test --release --locked --package towpath-plugins --lib -- \
+	TOWPATH_ENVIRONMENTS=3000 $(CARGO) test --release --locked --package towpath-reuse --lib -- \
 	    --nocapture never_a_tenth_slower
 
 LAB = target/release/towpath-lab

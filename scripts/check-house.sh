@@ -18,15 +18,16 @@ below() {
         link | store | files) echo "content" ;;
         transfer) echo "content store" ;;
         protocol) echo "content link store transfer" ;;
-        plugins) echo "content link store transfer protocol" ;;
-        daemon) echo "content api link store files transfer protocol plugins" ;;
+        reuse) echo "content store transfer" ;;
+        plugins) echo "content link store transfer protocol reuse" ;;
+        daemon) echo "content api link store files transfer protocol reuse plugins" ;;
         cli) echo "api daemon" ;;
         *) return 1 ;;
     esac
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet link store files transfer protocol plugins daemon cli"
+order="content api simnet link store files transfer protocol reuse plugins daemon cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {
@@ -74,9 +75,9 @@ if [ -n "$impure" ]; then
     echo "$impure" >&2
 fi
 
-unsafe=$(grep -rnE '(allow|expect)\([^)]*unsafe_code' crates lab --include='*.rs' | grep -vE '^crates/(link/src|files/src/metadata|plugins/src/disk_search)/kernel\.rs:' || true)
+unsafe=$(grep -rnE '(allow|expect)\([^)]*unsafe_code' crates lab --include='*.rs' | grep -vE '^crates/(link/src|files/src/metadata|reuse/src/disk_search)/kernel\.rs:' || true)
 if [ -n "$unsafe" ]; then
-    fail "unsafe code is allowed in kernel.rs of crates/link/src, crates/files/src/metadata and crates/plugins/src/disk_search only:"
+    fail "unsafe code is allowed in kernel.rs of crates/link/src, crates/files/src/metadata and crates/reuse/src/disk_search only:"
     echo "$unsafe" >&2
 fi
 

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use towpath_api::GetRequest;
 use towpath_content::NodeId;
 use towpath_files::is_temporary_name;
-use towpath_plugins::adaptive::Search;
-use towpath_plugins::disk_search::Scope;
+use towpath_reuse::adaptive::Search;
+use towpath_reuse::disk_search::Scope;
 
 use crate::copy::search::effort;
 use crate::service::Service;

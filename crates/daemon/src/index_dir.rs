@@ -23,8 +23,8 @@ use towpath_files::{
     FileError, HardLinks, Prune, RelPath, ScanError, ScanOptions, Scanned, ScannedFile, SourceTree,
     is_temporary_name,
 };
-pub use towpath_plugins::disk_search::Cancel;
-use towpath_plugins::disk_search::whole_as_chunk;
+pub use towpath_reuse::disk_search::Cancel;
+use towpath_reuse::disk_search::whole_as_chunk;
 use towpath_store::disk::chunk_index::{CutChunk, CutFile};
 use towpath_store::{DiskStore, FileRecord, Stamp, StoreError, cut_and_hash_open_file, hash_open_file};
 

@@ -14,9 +14,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use towpath_api::{ApiError, ErrorKind, Event, Summary};
-use towpath_plugins::local::SOURCE as THIS_MACHINE;
 use towpath_protocol::Traffic;
 use towpath_store::Store;
+use towpath_transfer::plugin::THIS_MACHINE;
 
 use crate::doors::Full;
 use crate::lock::lock;

@@ -3,19 +3,15 @@
 //!
 //! | module | scheme | story |
 //! |---|---|---|
-//! | [`adaptive`] | – | decides between network and local disk, chunk by chunk |
 //! | [`direct`] | `tow:` | from another service, over the protocol between services |
 //! | [`local`] | – | from this machine's own store |
 //! | [`cascade`] | – | wraps others: what one does not have is asked of the next |
 //! | [`Inspected`] | – | wraps any: what comes passes the processors |
 //! | [`preferred`] | – | wraps any for one transfer: its priority, encryption required |
-//! | [`disk_search`] | – | chunks from files on this machine's own disk |
 //! | [`takeover`] | – | wraps two: the better one once it stands, the first one again when it falls |
 
-pub mod adaptive;
 pub mod cascade;
 pub mod direct;
-pub mod disk_search;
 mod inspected;
 pub mod local;
 pub mod preferred;

@@ -7,14 +7,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use towpath_content::Oid;
 use towpath_store::{Descriptors, Store, StoreError};
-use towpath_transfer::plugin::{Query, Sink};
+use towpath_transfer::plugin::{Query, Sink, THIS_MACHINE};
 use towpath_transfer::want::{Delivery, Payload, Proof};
 use towpath_transfer::{
     BoxFuture, Context, Description, Metadata, Outcome, Tag, TransferPlugin, Want, WantId,
 };
 
-/// What this source is called in progress and results.
-pub const SOURCE: &str = "this machine";
 /// Wants read ahead of the sink.
 const READ_AHEAD: usize = 16;
 /// Reading is quick: a few batches keep it busy.
@@ -41,7 +39,7 @@ pub struct Local {
 impl Local {
     /// Serves those objects from `store` that `allow` lets through.
     pub fn new(store: Arc<dyn Store>, allow: Allow) -> Self {
-        Self { store, allow, source: SOURCE.into(), is_local: true, absent: Arc::default() }
+        Self { store, allow, source: THIS_MACHINE.into(), is_local: true, absent: Arc::default() }
     }
 
     /// Serves all of a `store` of its own, which is called `source`; how its bytes came there is not

@@ -13,11 +13,11 @@ use towpath_protocol::PeerConfig;
 use towpath_store::Store;
 use towpath_transfer::TransferPlugin;
 
-use crate::adaptive::{Adaptive, Search};
 use crate::direct::{self, DirectConfig};
 use crate::local::Allow;
 use crate::takeover::Names;
 use crate::{Cascade, Direct, Local, Takeover};
+use towpath_reuse::adaptive::{Adaptive, Search};
 
 /// What a hint's scheme stands for in this build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -354,7 +354,7 @@ mod tests {
     use towpath_store::{DiskStore, MemoryStore};
 
     use super::*;
-    use crate::disk_search::Scope;
+    use towpath_reuse::disk_search::Scope;
 
     fn leaf(name: &str) -> Node {
         by_name(name).unwrap().node(BTreeMap::new()).unwrap()
@@ -408,7 +408,7 @@ mod tests {
             store: Arc::clone(&store),
             scope: Scope::default(),
             leave_out: Arc::new(|_| false),
-            effort: crate::adaptive::Effort::Some,
+            effort: towpath_reuse::adaptive::Effort::Some,
         };
         let identity = Identity::generate().unwrap();
         let (allow, peer): (Allow, _) = (Arc::new(|_| true), PeerConfig::default());

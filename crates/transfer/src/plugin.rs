@@ -42,6 +42,9 @@ use towpath_store::About;
 use crate::metadata::Metadata;
 use crate::want::{Coverage, Delivery, Group, Outcome, Proof, Tag, Want};
 
+/// What this machine is called as a source, in progress and results.
+pub const THIS_MACHINE: &str = "this machine";
+
 /// A boxed future, so that the seam can be a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 

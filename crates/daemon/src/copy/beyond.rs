@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use towpath_content::tree::Kind;
 use towpath_files::{Found, RelPath, ScanOptions, SourceTree};
-use towpath_plugins::disk_search::Scope;
+use towpath_reuse::disk_search::Scope;
 
 use super::catalogue::{LARGE, Present, Sought};
 use super::file::is_file;

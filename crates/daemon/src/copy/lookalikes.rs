@@ -19,7 +19,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use towpath_plugins::disk_search::Scope;
+use towpath_reuse::disk_search::Scope;
 
 use super::beyond::{Beyond, Outside, Patience};
 use super::catalogue::{Catalogue, Kin, LARGE, Likeness, Present, Sought};

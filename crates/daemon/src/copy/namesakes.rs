@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::fs::FileType;
-use towpath_plugins::disk_search::scope::Mounts;
-use towpath_plugins::disk_search::{Directory, Opened, Scope};
+use towpath_reuse::disk_search::scope::Mounts;
+use towpath_reuse::disk_search::{Directory, Opened, Scope};
 
 use super::beyond::{Machine, from_root, nearest};
 use super::catalogue::{Present, may_be_version};

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use towpath_api::{SearchEffort, Searched, Seconds};
 use towpath_files::is_temporary_name;
-use towpath_plugins::adaptive::{Account, Adaptive, Bottleneck, Effort, Search};
-use towpath_plugins::disk_search::Scope;
+use towpath_reuse::adaptive::{Account, Adaptive, Bottleneck, Effort, Search};
+use towpath_reuse::disk_search::Scope;
 use towpath_transfer::TransferPlugin;
 
 use super::options::CopyOptions;

@@ -8,9 +8,9 @@ use tokio::task::JoinHandle;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::NodeId;
 use towpath_files::display_text;
-use towpath_plugins::local::SOURCE as LOCAL;
 use towpath_protocol::{COMPRESS, ControlSender, Pace, Peer, PeerConfig, Service as PeerService};
 use towpath_store::Store;
+use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::progress::{Progress, Snapshot};
 
 use super::events::CopyEvent;
@@ -66,7 +66,7 @@ pub struct Side {
 
 /// Bytes by where they came from; `other` is what the person calls the other side.
 pub fn by_source(snapshot: &Snapshot, other: &str) -> BTreeMap<String, u64> {
-    let name = |name: &str| if name == LOCAL { name.to_owned() } else { other.to_owned() };
+    let name = |name: &str| if name == THIS_MACHINE { name.to_owned() } else { other.to_owned() };
     snapshot.by_source.iter().map(|(source, bytes)| (name(source), *bytes)).collect()
 }
 

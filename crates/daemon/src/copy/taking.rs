@@ -14,13 +14,14 @@ use tokio_util::task::AbortOnDropHandle;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::Decoder;
-use towpath_plugins::adaptive::Adaptive;
-use towpath_plugins::disk_search::Scope;
-use towpath_plugins::local::{Allow, SOURCE as LOCAL};
+use towpath_plugins::local::Allow;
 use towpath_plugins::{Cascade, Direct, Inspected, Local, Takeover, takeover};
 use towpath_protocol::{ControlReceiver, ControlSender, Peer};
+use towpath_reuse::adaptive::Adaptive;
+use towpath_reuse::disk_search::Scope;
 use towpath_store::Store;
 use towpath_transfer::ledger::LedgerConfig;
+use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
 
 use super::changed::{Changed, Known, Look};
@@ -131,7 +132,7 @@ pub async fn receive(
     let snapshot = progress.snapshot();
     let mut summary = receiving.summary();
     summary.by_source = by_source(&snapshot, &side.other);
-    let local = snapshot.by_source.get(LOCAL).copied().unwrap_or(0);
+    let local = snapshot.by_source.get(THIS_MACHINE).copied().unwrap_or(0);
     summary.literal = snapshot.by_source.values().sum::<u64>() - local;
     summary.kept = snapshot.kept;
     summary.search = adaptive.map(|adaptive| search::searched(&adaptive.account()));

@@ -14,11 +14,11 @@ use tokio::sync::mpsc;
 use towpath_content::Oid;
 use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::recipe::RecipeBuilder;
-use towpath_plugins::adaptive::{Adaptive, Effort, Search};
-use towpath_plugins::disk_search::Scope;
-use towpath_plugins::local::SOURCE;
+use towpath_reuse::adaptive::{Adaptive, Effort, Search};
+use towpath_reuse::disk_search::Scope;
 use towpath_store::{DiskStore, Stamp};
 use towpath_transfer::conformance::{self, Fixture, Subject};
+use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::plugin::{Pressure, RecipePart};
 use towpath_transfer::want::{Group, Origin, Payload, Place};
 use towpath_transfer::{
@@ -262,7 +262,7 @@ impl World {
             let end = ends.get(&want.tag).expect("a want has not ended");
             if let (Ok((source, bytes)), WantId::Chunk { hash, .. }) = (end, &want.id) {
                 assert_eq!(ChunkHash::of(bytes).0, *hash);
-                from_disk += if source == SOURCE { bytes.len() as u64 } else { 0 };
+                from_disk += if source == THIS_MACHINE { bytes.len() as u64 } else { 0 };
             }
         }
         from_disk

@@ -6,10 +6,10 @@ use std::time::Duration;
 use towpath_content::Oid;
 use towpath_link::Identity;
 use towpath_plugins::Direct;
-use towpath_plugins::adaptive::{Adaptive, Effort, Search};
 use towpath_plugins::direct::DirectConfig;
-use towpath_plugins::disk_search::Scope;
 use towpath_protocol::{Pace, PeerConfig, Traffic};
+use towpath_reuse::adaptive::{Adaptive, Effort, Search};
+use towpath_reuse::disk_search::Scope;
 use towpath_store::{About, DiskStore, MemoryStore};
 use towpath_transfer::want::Group;
 use towpath_transfer::{ObjectRequest, Session, SessionConfig};
@@ -42,7 +42,7 @@ fn versions() -> (Vec<u8>, Vec<u8>) {
 
 struct Brought {
     received: u64,
-    account: towpath_plugins::adaptive::Account,
+    account: towpath_reuse::adaptive::Account,
 }
 
 /// What it takes to fetch the newer version where the older one is at hand.

@@ -13,12 +13,12 @@ use tokio::sync::mpsc;
 use towpath_content::Oid;
 use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::recipe::RecipeBuilder;
-use towpath_plugins::adaptive::{Adaptive, Effort, Search};
-use towpath_plugins::disk_search::Scope;
-use towpath_plugins::local::SOURCE;
+use towpath_reuse::adaptive::{Adaptive, Effort, Search};
+use towpath_reuse::disk_search::Scope;
 use towpath_store::disk::chunk_index::{CutChunk, CutFile};
 use towpath_store::{DiskStore, Stamp};
 use towpath_transfer::conformance::{self, Fixture, Subject};
+use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::plugin::{Pressure, RecipePart};
 use towpath_transfer::want::{Origin, Payload, Proof};
 use towpath_transfer::{
@@ -201,7 +201,7 @@ struct Proving {
 
 impl Sink for Proving {
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
-        if &*delivery.source == SOURCE
+        if &*delivery.source == THIS_MACHINE
             && let Payload::Bytes(bytes) | Payload::Hashed(bytes) = &delivery.payload
         {
             self.from_disk.fetch_add(bytes.len() as u64, Ordering::Relaxed);

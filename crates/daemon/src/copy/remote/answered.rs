@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use towpath_api::ApiError;
 use towpath_content::Oid;
 use towpath_content::tree::Time;
-use towpath_plugins::local::SOURCE as LOCAL;
+use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::session::OnDone;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Target};
 
@@ -119,7 +119,7 @@ impl RemoteSupplier {
                     progress.expected += file.size();
                     progress.objects += 1;
                 });
-                self.progress.brought(&LOCAL.into(), file.size());
+                self.progress.brought(&THIS_MACHINE.into(), file.size());
             }
             Err(error) => {
                 tracing::debug!(%oid, %error, "what looks like a file could not be read: the file is fetched");

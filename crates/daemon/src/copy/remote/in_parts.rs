@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use towpath_api::ApiError;
 use towpath_content::Oid;
-use towpath_plugins::local::SOURCE as LOCAL;
 use towpath_transfer::FetchError;
+use towpath_transfer::plugin::THIS_MACHINE;
 
 use super::RemoteSupplier;
 use crate::copy::file::CopyFile;
@@ -78,7 +78,7 @@ impl RemoteSupplier {
             return self.fetch_instead(file, oid);
         }
         self.progress.with(|progress| progress.expected += file.size());
-        self.progress.brought(&LOCAL.into(), file.size());
+        self.progress.brought(&THIS_MACHINE.into(), file.size());
         self.changed.saved(file.size());
         if file.has_found_base() {
             self.lookalikes.proved_older(true);
@@ -158,7 +158,7 @@ impl RemoteSupplier {
             self.lookalikes.proved_older(came <= content.len() as u64 / 2);
         }
         self.progress.brought(&self.source, came);
-        self.progress.brought(&LOCAL.into(), content.len() as u64 - came);
+        self.progress.brought(&THIS_MACHINE.into(), content.len() as u64 - came);
         self.changed.saved(content.len() as u64 - came);
         true
     }

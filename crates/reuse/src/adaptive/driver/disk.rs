@@ -23,7 +23,7 @@ use crate::adaptive::operations::{Operation, OperationId, Span};
 use crate::adaptive::paths::Directory;
 use crate::disk_search::scope::Mounts;
 use crate::disk_search::{self, Candidate, Finished, FoundChunk, InFlight, Manner, Occasion, Rules};
-use crate::local::SOURCE;
+use towpath_transfer::plugin::THIS_MACHINE;
 
 /// Directories that were listed, remembered by device and inode so that none is listed twice.
 const LISTED: usize = 1 << 18;
@@ -227,7 +227,7 @@ impl Driver {
             tag,
             payload: Payload::Hashed(chunk.bytes.clone()),
             proof: None,
-            source: SOURCE.into(),
+            source: THIS_MACHINE.into(),
             timing: (now, now),
             saved: 0,
         };
