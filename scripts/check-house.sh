@@ -20,14 +20,15 @@ below() {
         protocol) echo "content link store transfer" ;;
         reuse) echo "content store transfer" ;;
         plugins) echo "content link store transfer protocol reuse" ;;
-        daemon) echo "content api link store files transfer protocol reuse plugins" ;;
+        targets) echo "content api store files transfer" ;;
+        daemon) echo "content api link store files transfer protocol reuse plugins targets" ;;
         cli) echo "api daemon" ;;
         *) return 1 ;;
     esac
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet link store files transfer protocol reuse plugins daemon cli"
+order="content api simnet link store files transfer protocol reuse plugins targets daemon cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

@@ -17,6 +17,7 @@
 //! | [`tree`] | the descriptor of a file tree, and the difference of two |
 //! | [`delta`] | what a stretch of an object has that a similar region of a file lacks |
 //! | [`hint`], [`ticket`] | where an object may be had; a line of text to hand over |
+//! | [`lock`] | mutexes that outlive a panic of their holder |
 //! | [`codec`] | the byte-level reader and writer shared by the formats |
 
 pub mod chunking;
@@ -24,6 +25,7 @@ pub mod codec;
 pub mod delta;
 pub mod hint;
 pub mod live;
+pub mod lock;
 pub mod node_id;
 pub mod oid;
 pub mod pieces;

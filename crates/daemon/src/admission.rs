@@ -9,8 +9,8 @@ use towpath_files::display_name;
 use towpath_transfer::SessionConfig;
 
 use crate::config::{Limits, Live};
-use crate::lock::lock;
 use crate::metrics::{Direction, Metrics};
+use towpath_content::lock::lock;
 
 /// What a transfer holds in memory, at most.
 fn memory_of(direction: Direction) -> u64 {

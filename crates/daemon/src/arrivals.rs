@@ -24,11 +24,11 @@ use towpath_content::{NodeId, Oid};
 use towpath_store::{About, ObjectKind, State, Store, Temporary};
 use towpath_transfer::{Fetched, Group, Progress, Session, Target};
 
-use crate::errors;
 use crate::get::Get;
-use crate::lock::lock;
 use crate::metrics::{Direction, Watch};
-use crate::spool::{FailOnDrop, Spool};
+use towpath_content::lock::lock;
+use towpath_targets::errors;
+use towpath_targets::spool::{FailOnDrop, Spool};
 
 /// Fetches at once; each has a few threads. Further ones wait in line.
 const MAX_FETCHES: usize = 256;

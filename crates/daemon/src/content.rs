@@ -18,11 +18,11 @@ use towpath_transfer::intervals::Intervals;
 
 use crate::arrivals::{Arrival, Flight, Lane, refuse_trees};
 use crate::bodies::Body;
-use crate::errors;
 use crate::get::{Get, PROGRESS_EVERY};
 use crate::service::Service;
-use crate::spool::Next;
 use crate::transfers::Transfer;
+use towpath_targets::errors;
+use towpath_targets::spool::Next;
 
 /// Bytes handed on at once.
 const PART: u64 = 256 << 10;

@@ -22,7 +22,7 @@ use towpath_content::NodeId;
 
 use self::table::{Knocked, Table};
 use crate::config::Live;
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 /// Why a connection was not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

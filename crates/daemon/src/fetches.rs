@@ -15,7 +15,7 @@ use towpath_files::display_name;
 use towpath_protocol::{HAS_ALL, Peer, Served};
 use towpath_store::{ObjectKind, Store};
 
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 /// How often is looked.
 const LOOK_EVERY: Duration = Duration::from_millis(200);

@@ -9,9 +9,9 @@ pub use crate::copy::fuzzing::{
     Receiver, Sender, apply_outlines, apply_patch, base_of, make_patch, merge, pack_message, parts,
     read_message, sign_rest,
 };
-use crate::resume::Left;
 pub use crate::server::fuzzing::{query, range};
 use crate::shares::Share;
+use towpath_targets::resume::Left;
 
 /// What the record of an interrupted transfer of `oid` says: its temporary, and those of the tree's files.
 pub fn resume_record(text: &str, oid: &Oid) -> Option<(Option<String>, HashMap<Oid, String>)> {

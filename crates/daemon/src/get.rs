@@ -28,13 +28,14 @@ use towpath_transfer::{
 use crate::arrivals::{Flight, Key, Lane, Leading};
 use crate::content;
 use crate::copy::search::searched;
-use crate::get_file::FileTarget;
 use crate::get_search;
 use crate::get_tree;
-use crate::resume::Record;
+use crate::service;
 use crate::service::Service;
 use crate::waiting::{self, Heard, told};
-use crate::{errors, service};
+use towpath_targets::errors;
+use towpath_targets::file_target::FileTarget;
+use towpath_targets::resume::Record;
 
 /// How often progress is told.
 pub(crate) const PROGRESS_EVERY: Duration = Duration::from_millis(200);

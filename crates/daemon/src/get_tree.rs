@@ -31,13 +31,13 @@ use towpath_files::{Destination, FileError, RelPath, WriteOptions, display_name}
 use towpath_protocol::processors::Processors;
 use towpath_transfer::{Fetched, Group, Session, Target};
 
-use crate::errors;
 use crate::get::{Failure, Get, summarize, tell};
-use crate::lock::lock;
-use crate::placing::{Named, Placing, adopt};
-use crate::resume::Record;
 use crate::service::Service;
-use crate::spool::{FailOnDrop, Spool, SpoolReader};
+use towpath_content::lock::lock;
+use towpath_targets::errors;
+use towpath_targets::placing::{Named, Placing, adopt};
+use towpath_targets::resume::Record;
+use towpath_targets::spool::{FailOnDrop, Spool, SpoolReader};
 use writer::Writer;
 
 /// Bytes of the descriptor read at once.

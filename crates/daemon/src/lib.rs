@@ -16,19 +16,15 @@
 //! | `boundaries` | where an application says that chunks end |
 //! | `open_puts` | puts whose bytes come in parts |
 //! | `tree_put` | trees that an application describes itself |
-//! | `get`, `get_file`, `get_tree` | objects out of a session into files |
+//! | `get`, `get_tree` | objects out of a session into files |
 //! | `get_search` | what a get may search on this machine's disk |
 //! | `sessions` | leases that live as long as their application |
 //! | `arrivals`, `content` | objects as streams; each crosses the network once |
 //! | `bodies` | how much of them is held in memory on the way to applications |
-//! | `partial` | a file that a session fills |
-//! | `spool` | a temporary that is read while it grows |
 //! | `transfers` | numbers of transfers, and the events of all of them |
-//! | `placing` | complete files of a tree get their names in batches |
 //! | [`index_dir`] | `tow index`: files cut and hashed before anyone asks |
 //! | [`index_watch`] | directories that a daemon keeps in the index |
 //! | [`copy`] | `tow cp` and `tow sync` |
-//! | `resume` | what an interrupted transfer left, and where |
 //! | [`config`] | how it runs: a file, its fields, and what holds now |
 //! | [`fetches`] | who fetches what from this service |
 //! | [`listen`], `doors` | connections from peers, within limits |
@@ -37,9 +33,7 @@
 //! | [`metrics`] | what is counted |
 //! | `ending` | how long a service that is asked to end waits |
 //! | [`server`] | the local API over a Unix socket |
-//! | `lock` | mutexes that outlive a panic of their holder |
 //! | `waiting` | what keeps a get from its sender, and how long it is tried |
-//! | `errors` | what went wrong, with the next step |
 //! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 //!
 //! After a crash: the store is readable, tickets of leases are honoured again, an interrupted get
@@ -55,12 +49,10 @@ mod content;
 pub mod copy;
 pub mod doors;
 mod ending;
-mod errors;
 pub mod fetches;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod get;
-mod get_file;
 mod get_search;
 mod get_tree;
 pub mod grants;
@@ -68,19 +60,14 @@ pub mod home;
 pub mod index_dir;
 pub mod index_watch;
 pub mod listen;
-mod lock;
 pub mod metrics;
 mod open_puts;
-mod partial;
-mod placing;
 mod put;
 mod put_tree;
-mod resume;
 pub mod server;
 pub mod service;
 mod sessions;
 pub mod shares;
-mod spool;
 mod transfers;
 mod tree_put;
 mod waiting;

@@ -19,8 +19,8 @@ use towpath_store::Store;
 use towpath_transfer::plugin::THIS_MACHINE;
 
 use crate::doors::Full;
-use crate::lock::lock;
 use crate::service::Service;
+use towpath_content::lock::lock;
 
 /// The media type of what [`render`] returns.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -18,13 +18,13 @@ use towpath_content::ticket::Secret;
 use towpath_store::{About, Holder, Lease, ObjectKind, Store};
 
 use crate::admission::Admitted;
-use crate::errors;
-use crate::lock::lock;
 use crate::metrics::Direction;
 use crate::put::{now, random};
 use crate::service::Service;
 use crate::transfers::Transfer;
 use crate::tree_put::TreePut;
+use towpath_content::lock::lock;
+use towpath_targets::errors;
 
 /// A put on which nothing happened for so long is given up: its application forgot it.
 const IDLE: Duration = Duration::from_secs(60 * 60);

@@ -21,13 +21,13 @@ use towpath_store::{About, Holder, Lease, ObjectKind, Stamp, State, Store};
 
 use crate::admission::Admitted;
 use crate::boundaries::Boundaries;
-use crate::errors;
 use crate::get::PROGRESS_EVERY;
 use crate::open_puts::{self, GiveUpOnDrop, Part};
 use crate::put_tree::{self, Report, TreeTotals};
 use crate::service::Service;
 use crate::shares::Share;
 use crate::transfers::Transfer;
+use towpath_targets::errors;
 
 /// A file up to this size is hashed before its ticket is made.
 const HASH_FIRST: u64 = 64 << 20;

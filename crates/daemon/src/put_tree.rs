@@ -26,8 +26,9 @@ use towpath_store::hash_and_keep;
 use towpath_store::{About, DiskStore, Stamp, Store};
 use towpath_transfer::FetchError;
 
-use crate::errors;
 use crate::service::passes;
+use towpath_targets::errors;
+use towpath_targets::index_record::store_stamp;
 
 /// Steps of a scan handled at once.
 const BATCH: usize = 1024;
@@ -376,18 +377,4 @@ fn hash_file(file: &ScannedFile) -> Result<(FileRecord, Vec<u8>), String> {
 
 fn name_and_stamp(file: &ScannedFile) -> (PathBuf, Stamp) {
     (file.path().file_name().map(PathBuf::from).unwrap_or_default(), store_stamp(file.stamp()))
-}
-
-/// A stamp as the store has it.
-pub fn store_stamp(stamp: &towpath_files::Stamp) -> Stamp {
-    let nanos = |time: towpath_content::tree::Time| {
-        time.seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(time.nanos))
-    };
-    Stamp {
-        dev: stamp.device,
-        ino: stamp.inode,
-        size: stamp.size,
-        mtime_ns: nanos(stamp.modified),
-        ctime_ns: nanos(stamp.changed),
-    }
 }

@@ -38,13 +38,14 @@ use crate::fetches::Fetches;
 use crate::grants::Grants;
 use crate::home::Home;
 use crate::listen::{self, Listening, Serving};
-use crate::lock::lock;
 use crate::metrics::{Direction, Metrics, Watch};
 use crate::open_puts::{OpenPuts, Part};
 use crate::sessions::Sessions;
 use crate::shares::Shares;
 use crate::transfers::Transfers;
-use crate::{content, errors, get, open_puts, put, sessions};
+use crate::{content, get, open_puts, put, sessions};
+use towpath_content::lock::lock;
+use towpath_targets::errors;
 
 /// How often the cache is compared with its limits.
 const TRIM_EVERY: Duration = Duration::from_secs(10);

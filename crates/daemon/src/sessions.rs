@@ -11,10 +11,10 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_content::node_id::hex;
 use towpath_store::{Holder, Store};
 
-use crate::lock::lock;
 use crate::open_puts;
 use crate::put::random;
 use crate::service::Service;
+use towpath_content::lock::lock;
 
 /// A session's name.
 pub(crate) type Id = [u8; 16];

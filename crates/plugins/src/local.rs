@@ -1,11 +1,12 @@
 //! From this machine's own store: what an earlier transfer brought need not cross the network.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use towpath_content::Oid;
+use towpath_content::lock::lock;
 use towpath_store::{Descriptors, Store, StoreError};
 use towpath_transfer::plugin::{Query, Sink, THIS_MACHINE};
 use towpath_transfer::want::{Delivery, Payload, Proof};
@@ -201,10 +202,6 @@ impl Absent {
         }
         self.0.push_back((oid, now));
     }
-}
-
-fn lock(absent: &Mutex<Absent>) -> std::sync::MutexGuard<'_, Absent> {
-    absent.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 //! do better with, and lets everything else through.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use towpath_content::lock::lock;
 use towpath_transfer::plugin::{Pressure, Sink};
 use towpath_transfer::{BoxFuture, Delivery, Outcome, Tag, Want};
 
@@ -54,8 +55,4 @@ impl Sink for Sieve {
     fn pressure(&self) -> Pressure {
         self.sink.pressure()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,10 +8,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use towpath_content::NodeId;
+use towpath_content::lock::lock;
 
 /// Of so many bytes one is left to what is less urgent.
 const SHARE: u64 = 16;
@@ -174,10 +175,6 @@ impl Drop for Turn {
             nodes.remove(&self.name);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use towpath_content::Oid;
 
 use crate::error::StoreError;
 use crate::seam::{About, Availability, Descriptors, Lease, Listener, Partial, RecipeNodes, Store};
-use crate::sync::lock;
+use towpath_content::lock::lock;
 
 /// A method of [`Store`] that can be made to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -16,7 +16,6 @@
 //! | [`doubles`] | stores that fail on purpose, for tests |
 //!
 //! Shared by the stores and private: `productions` (objects being put, readable meanwhile),
-//! `notices` (who waits for what), `spans` (ranges across pieces), `recipes` (in the making), `lru` (a cache bounded by weight), `sync` (locks).
 
 pub mod conformance;
 pub mod cutting;
@@ -32,7 +31,6 @@ mod recipes;
 pub mod seam;
 mod spans;
 pub mod stamp;
-mod sync;
 
 pub use cutting::{Scanned, cut_and_hash_open_file, cut_open_file};
 pub use disk::{

@@ -20,7 +20,7 @@ use crate::seam::{
     read_pieces,
 };
 use crate::spans::{self, OUTSIDE};
-use crate::sync::lock;
+use towpath_content::lock::lock;
 
 /// A store in memory. What is in it is lost with it, and not before: nothing is evicted.
 pub struct MemoryStore {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use towpath_content::Oid;
 
 use crate::seam::{Listener, Partial};
-use crate::sync::lock;
+use towpath_content::lock::lock;
 
 const STRIPES: usize = 1024;
 

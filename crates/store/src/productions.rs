@@ -18,7 +18,7 @@ use crate::lru::Lru;
 use crate::recipes::Cuts;
 use crate::seam::{About, Availability, Descriptors, State};
 use crate::spans::OUTSIDE;
-use crate::sync::lock;
+use towpath_content::lock::lock;
 
 /// How many productions that were given up are remembered as such.
 const ABANDONED: usize = 4096;

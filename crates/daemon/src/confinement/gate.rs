@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use super::{ConfinementError, Enforced, Limits, Writable};
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 /// How long threads have to come to the gate; they are on their way.
 const PATIENCE: Duration = Duration::from_secs(10);

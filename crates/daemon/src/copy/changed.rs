@@ -22,7 +22,7 @@ use super::incoming::{Incoming, apply_patch, read, sign_part};
 use super::message::{Answer, Base, violation};
 use super::network::Network;
 use super::patches;
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 /// Bytes of signatures on their way, of files that were not answered; further ones are asked for as they are.
 const MOST_SIGNED: u64 = 8 << 20;

@@ -31,7 +31,7 @@ use towpath_link::pipe::{self, PipeError, Role};
 use towpath_protocol::{Peer, PeerConfig, Service};
 
 use super::place::Remote;
-use crate::errors;
+use towpath_targets::errors;
 
 /// What starts a command on another machine, unless `-e` or this variable says otherwise.
 const RSH: &str = "ssh";

@@ -14,7 +14,7 @@ use super::race::Stood;
 use super::remote::RemoteSupplier;
 use super::sender::hung_up;
 use super::side::{Side, told_error};
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 /// Bytes told by a sender and not looked at, at most: one that keeps to its window has 16 MiB of descriptor on the way,
 /// and as many entries as directories that it told as closed.

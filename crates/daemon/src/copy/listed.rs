@@ -5,7 +5,7 @@ use towpath_api::ApiError;
 use towpath_files::RelPath;
 
 use super::options::CopyOptions;
-use crate::errors;
+use towpath_targets::errors;
 
 /// The part of the source that was asked for.
 #[derive(Debug, Clone)]

@@ -20,7 +20,7 @@ use super::source::Located;
 use super::supply::{Fate, Supplier};
 use super::talk::{Events, failed_at};
 use super::threads;
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 /// Threads that copy.
 const WORKERS: usize = 4;

@@ -24,7 +24,7 @@ use towpath_reuse::disk_search::Scope;
 use super::beyond::{Beyond, Outside, Patience};
 use super::catalogue::{Catalogue, Kin, LARGE, Likeness, Present, Sought};
 use super::network::Network;
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 /// So many more files may prove to be others than what they were taken for, before no more are guessed.
 const MISSES: u64 = 16;

@@ -8,7 +8,7 @@ use towpath_content::{NodeId, Oid};
 use towpath_link::Identity;
 use towpath_protocol::Issuer;
 
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 /// What was named in an answer and is not settled.
 pub struct Offers {

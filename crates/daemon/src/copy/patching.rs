@@ -86,7 +86,7 @@ mod tests {
     fn a_network_that_keeps_everybody_waiting_gets_harder_ones() {
         let levels = Mutex::new(Vec::new());
         let make = |_, level| {
-            crate::lock::lock(&levels).push(level);
+            towpath_content::lock::lock(&levels).push(level);
             Some(())
         };
         let slowly = |_| {

@@ -21,8 +21,8 @@ use towpath_link::{Backoff, Connection, Identity};
 use towpath_plugins::{Direct, Takeover};
 use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Service};
 
-use crate::errors;
 use crate::listen::{bind, interfaces};
+use towpath_targets::errors;
 
 /// How long a copy that may use nothing else waits for a connection.
 pub const STAND_LIMIT: Duration = Duration::from_secs(30);

@@ -18,8 +18,8 @@ use towpath_store::{FileRecord, MAX_SPAN, Stamp, State, Store, hash_and_keep, ha
 use super::deltas;
 use super::patches;
 use super::source::Located;
-use crate::errors;
-use crate::put_tree::store_stamp;
+use towpath_targets::errors;
+use towpath_targets::index_record::store_stamp;
 
 /// Files of at most so many bytes are read once, for name and delta; several at a time.
 const READ_AT_ONCE: u64 = 1 << 20;

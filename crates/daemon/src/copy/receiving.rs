@@ -28,10 +28,10 @@ use super::records::Records;
 use super::renames::Spare;
 use super::supply::{Fate, Supplier};
 use super::talk::{Events, failed};
-use crate::errors;
-use crate::lock::lock;
-use crate::placing::{Named, Placing, adopt};
-use crate::resume::Record;
+use towpath_content::lock::lock;
+use towpath_targets::errors;
+use towpath_targets::placing::{Named, Placing, adopt};
+use towpath_targets::resume::Record;
 
 /// Files asked for and not in place. More than the destination names in one batch
 /// ([`FlushLimits`]): those that wait for their names hold places, and must not hold all.

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use super::source::Located;
 use super::talk::{Events, failed_at};
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 /// What is to be removed, and when.
 pub struct Removal {

@@ -33,7 +33,7 @@ use super::removal::Removal;
 use super::source::{Located, Sources, Step};
 use super::supply::Fate;
 use super::talk::{Events, failed_at, failed_to_read, skipped};
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 /// Entries that the scan may be ahead of the receiver.
 const WINDOW: usize = 64 << 10;

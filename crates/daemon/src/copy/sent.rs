@@ -14,7 +14,7 @@ use std::sync::{Mutex, OnceLock};
 use towpath_content::node_id::hex;
 use towpath_content::{NodeId, Oid};
 
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 /// Bytes of a hash.
 const HASH: usize = 32;

@@ -9,7 +9,7 @@ use towpath_api::ApiError;
 
 use super::message::{Finer, violation};
 use super::sender::hung_up;
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 /// Bytes of answers that nobody took yet, at most.
 const MOST_WAITING: usize = 16 << 20;

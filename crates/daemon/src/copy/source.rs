@@ -24,7 +24,7 @@ use towpath_files::{
 
 use super::options::CopyOptions;
 use super::supply::Fate;
-use crate::errors;
+use towpath_targets::errors;
 
 /// Where the bytes of a file are.
 #[derive(Debug, Clone)]

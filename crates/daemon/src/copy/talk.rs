@@ -13,7 +13,7 @@ use towpath_protocol::ControlSender;
 
 use super::events::{CopyEvent, FailureKind};
 use super::message::{Message, violation};
-use crate::errors;
+use towpath_targets::errors;
 
 /// The longest text of an event; a byte of it may take four in JSON.
 const LONGEST: usize = 8 << 10;

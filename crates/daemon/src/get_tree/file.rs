@@ -12,10 +12,10 @@ use towpath_store::About;
 use towpath_transfer::{FetchError, Target};
 
 use super::Tree;
-use crate::errors;
-use crate::lock::lock;
-use crate::partial::PartialFile;
-use crate::placing::Begun;
+use towpath_content::lock::lock;
+use towpath_targets::errors;
+use towpath_targets::partial::PartialFile;
+use towpath_targets::placing::Begun;
 
 /// A file of the tree on its way.
 pub(super) struct TreeFile {

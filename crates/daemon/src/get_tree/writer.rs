@@ -18,11 +18,11 @@ use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Targe
 
 use super::file::TreeFile;
 use super::{Tree, decode};
-use crate::errors;
-use crate::lock::lock;
 use crate::put_tree::{not_carried, special};
 use crate::service::passes;
-use crate::spool::SpoolReader;
+use towpath_content::lock::lock;
+use towpath_targets::errors;
+use towpath_targets::spool::SpoolReader;
 
 /// Files asked for together.
 const ASKED: usize = 64;

@@ -242,8 +242,8 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::home::Home;
-    use crate::put_tree::store_stamp;
     use crate::service::Options;
+    use towpath_targets::index_record::store_stamp;
 
     const LIMIT: Duration = Duration::from_secs(20);
     const PATIENCE: Duration = Duration::from_secs(2);

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use towpath_files::{RelPath, is_temporary_name};
 
 use super::pending::Spot;
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 /// Directories watched, at most: each takes about 1 KiB of the kernel's memory.
 const MOST: usize = 64 << 10;

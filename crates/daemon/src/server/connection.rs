@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::time::Sleep;
 
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 /// Room for descriptors: one more than are allowed, so that a second one is noticed.
 const ROOM: usize = 2;

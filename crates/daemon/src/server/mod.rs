@@ -50,8 +50,8 @@ use towpath_api::{ApiError, ErrorKind};
 
 pub use routes::table;
 
-use crate::errors;
 use crate::service::{InProcess, Service};
+use towpath_targets::errors;
 
 /// Connections that wait to be accepted: a thousand programs may start at once.
 const BACKLOG: i32 = 4096;

@@ -16,8 +16,8 @@ use towpath_content::recipe;
 use towpath_store::{RecipeNodes, State as Stored, Store};
 
 use super::problem::{Failure, Path};
-use crate::errors;
 use crate::service::{InProcess, Service, parse_name};
+use towpath_targets::errors;
 
 /// Bytes of lines handed on at once.
 const PART: usize = 16 << 10;

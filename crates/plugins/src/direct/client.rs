@@ -3,11 +3,12 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tokio::sync::mpsc;
+use towpath_content::lock::lock;
 use towpath_content::{Hint, Oid, hint};
 use towpath_link::Identity;
 use towpath_link::tcp::{Timeouts, dial_any};
@@ -377,8 +378,4 @@ fn explain(error: &dyn std::error::Error) -> String {
 fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,9 +2,10 @@
 //! use, as many as [`Widening`] says.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use towpath_content::lock::lock;
 use towpath_link::PathInfo;
 use towpath_link::backoff::BackoffConfig;
 use towpath_transfer::Want;
@@ -193,10 +194,6 @@ impl Drop for Outstanding<'_> {
     fn drop(&mut self) {
         self.slot.outstanding.fetch_sub(self.bytes, Ordering::Relaxed);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -2,13 +2,14 @@
 //! chooses between network and disk.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::Oid;
 use towpath_content::chunking::Parameters;
+use towpath_content::lock::lock;
 use towpath_content::recipe::Root;
 use towpath_transfer::plugin::{ObjectFacts, Pressure, Query, Sink};
 use towpath_transfer::{
@@ -339,8 +340,4 @@ impl Drop for PieceSink {
             pieces.ended(oid, *tag);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

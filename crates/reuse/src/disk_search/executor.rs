@@ -9,10 +9,11 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
 use towpath_content::chunking::{ChunkHash, Parameters};
+use towpath_content::lock::lock;
 use towpath_store::DiskStore;
 use towpath_store::disk::chunk_index::Location;
 
@@ -367,9 +368,4 @@ impl Drop for InFlight {
         *lock(&self.budget.bytes) -= self.bytes;
         self.budget.released.notify_all();
     }
-}
-
-/// Whoever panicked with the lock left nothing half done.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

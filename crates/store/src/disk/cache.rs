@@ -25,7 +25,7 @@ use super::rows::{self, oid_at};
 use super::source::Source;
 use super::{DiskStore, leases};
 use crate::error::StoreError;
-use crate::sync::lock;
+use towpath_content::lock::lock;
 
 /// An owned file that was read from within this time is taken to be under read still.
 const UNDER_READ: Duration = Duration::from_secs(30);

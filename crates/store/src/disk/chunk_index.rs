@@ -38,7 +38,7 @@ use super::index::{self, Fault, Outcome};
 use super::uses::now;
 use crate::error::StoreError;
 use crate::stamp::Stamp;
-use crate::sync::lock;
+use towpath_content::lock::lock;
 
 /// The schema's version, kept in `user_version`.
 const VERSION: u64 = 1;

@@ -26,7 +26,7 @@ use towpath_content::DecodeError;
 
 use super::points;
 use crate::error::StoreError;
-use crate::sync::lock;
+use towpath_content::lock::lock;
 
 /// The schema's version, kept in `user_version`.
 const VERSION: u64 = 3;

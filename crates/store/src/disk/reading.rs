@@ -21,7 +21,7 @@ use crate::hashing::{LIVE_PIECE, hash_pieces};
 use crate::seam::Descriptors;
 use crate::spans::OUTSIDE;
 use crate::stamp::Stamp;
-use crate::sync::lock;
+use towpath_content::lock::lock;
 
 /// How many files that hold one object are tried before those that failed are forgotten.
 const HOLDERS: usize = 64;

@@ -29,7 +29,7 @@ use crate::error::StoreError;
 use crate::hashing::{TOO_LARGE, append_range};
 use crate::recipes::{Cuts, InMemory, failure_of, make};
 use crate::seam::RecipeNodes;
-use crate::sync::lock;
+use towpath_content::lock::lock;
 
 /// Bytes of the files of recipes that were made.
 pub(super) const MADE_LIMIT: u64 = 256 << 20;

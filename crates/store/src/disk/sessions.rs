@@ -19,7 +19,7 @@ use super::index::Durability;
 use super::leases;
 use crate::error::StoreError;
 use crate::seam::{Holder, Lease};
-use crate::sync::lock;
+use towpath_content::lock::lock;
 
 /// The files that processes with sessions hold locked, and this process's own once it has one.
 pub(crate) struct Sessions {

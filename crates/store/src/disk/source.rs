@@ -15,7 +15,7 @@ use super::folders::share;
 use crate::error::StoreError;
 use crate::hashing::append_range;
 use crate::stamp::Stamp;
-use crate::sync::lock;
+use towpath_content::lock::lock;
 
 /// Where an object's bytes are on record.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use rusqlite::{Connection, params};
 use towpath_content::Oid;
 
 use super::index::Outcome;
-use crate::sync::lock;
+use towpath_content::lock::lock;
 
 /// How long notes are kept before they are written down.
 const PATIENCE: Duration = Duration::from_secs(60);

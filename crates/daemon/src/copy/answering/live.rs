@@ -13,8 +13,8 @@ use super::Answering;
 use crate::copy::message::{Answers, Message};
 use crate::copy::sender::internal;
 use crate::copy::source::Located;
-use crate::errors;
-use crate::lock::lock;
+use towpath_content::lock::lock;
+use towpath_targets::errors;
 
 impl Answering {
     /// Names a large file by a live object and hashes it meanwhile.

@@ -43,8 +43,8 @@ use super::signatures::Signatures;
 use super::source::Located;
 use super::talk::Events;
 use super::worth::Worth;
-use crate::errors;
-use crate::lock::lock;
+use towpath_content::lock::lock;
+use towpath_targets::errors;
 
 /// Files answered at once.
 const BATCH: usize = 256;

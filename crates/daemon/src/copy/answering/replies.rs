@@ -12,8 +12,8 @@ use crate::copy::events::{CopyEvent, FailureKind};
 use crate::copy::message::Answer;
 use crate::copy::reading::{Ask, Older, Read, Signed, now};
 use crate::copy::source::Located;
-use crate::lock::lock;
-use crate::put_tree::store_stamp;
+use towpath_content::lock::lock;
+use towpath_targets::index_record::store_stamp;
 
 /// What goes to the receiver for one file that was read.
 pub(super) enum Reply {

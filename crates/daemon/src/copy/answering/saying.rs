@@ -13,7 +13,7 @@ use crate::copy::effort::effort;
 use crate::copy::message::{Answer, Answers, Delta, Message};
 use crate::copy::reading::Ask;
 use crate::copy::sender::hung_up;
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 /// Bytes of answers in one message, and what each takes besides its content, at most.
 const MESSAGE_BYTES: usize = 192 << 10;

@@ -17,8 +17,8 @@ use crate::copy::beyond::Machine;
 use crate::copy::catalogue::{Kin, LARGE, Present, Sought};
 use crate::copy::lookalikes::Found;
 use crate::copy::renames::WORTH_WAITING;
-use crate::lock::lock;
-use crate::placing::Placing;
+use towpath_content::lock::lock;
+use towpath_targets::placing::Placing;
 
 impl CopyFile {
     /// What another file of the destination may be like that has the same bytes; none for what replaces a file.

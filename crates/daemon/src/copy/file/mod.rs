@@ -29,8 +29,8 @@ use super::lookalikes::Found;
 use super::places::Place;
 use super::receiving::Receiving;
 use super::source::Located;
-use crate::lock::lock;
-use crate::partial::PartialFile;
+use towpath_content::lock::lock;
+use towpath_targets::partial::PartialFile;
 
 /// The index is not told of files that are smaller: they are read as fast as they are looked up there, and each would
 /// cost it several pages.

@@ -17,8 +17,8 @@ use towpath_transfer::Target;
 use towpath_transfer::intervals::Intervals;
 
 use super::CopyFile;
-use crate::lock::lock;
-use crate::placing::Begun;
+use towpath_content::lock::lock;
+use towpath_targets::placing::Begun;
 
 /// A file that it replaces is worth reading if it has as many bytes.
 const WORTH_READING: u64 = 1 << (MIN_LOG2 + 1);

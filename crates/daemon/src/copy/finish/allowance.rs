@@ -15,7 +15,7 @@ use super::rooms::{InTheWay, Room, RoomRecord, refused};
 use super::{ExtraRecord, LinkRecord};
 use crate::copy::merge::Merge;
 use crate::copy::receiving::Receiving;
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 const KEPT: &str = "it holds what is to be kept";
 

@@ -25,12 +25,12 @@ use towpath_files::metadata::differences;
 use towpath_files::{RelPath, ScanOptions};
 
 use super::merge::Merge;
-use crate::errors;
 pub use deletions::rehearse;
 pub use directories::{DirNumber, ROOT};
 use noted::Stop;
 pub use noted::{DirRecord, ExtraRecord, FirstRecord, LinkRecord, Renaming, Spot, Spots};
 pub use rooms::{InTheWay, Replacement, RoomRecord, StagedFile};
+use towpath_targets::errors;
 
 /// How long the last files' moves are waited for together.
 const MOVES: Duration = Duration::from_millis(1);

@@ -9,7 +9,7 @@ use towpath_content::tree::{Metadata, Owner, Time, Xattr};
 use towpath_files::{FileError, RelPath};
 
 use super::directories::{DirNumber, Directories};
-use crate::errors;
+use towpath_targets::errors;
 
 /// Where an entry is. No path is kept whole for each: it would make notes of a deep tree as long as it is deep
 /// times wide.

@@ -14,7 +14,7 @@ use super::noted::{MetadataRecord, Spot, Stop};
 use crate::copy::file::Note;
 use crate::copy::merge::Merge;
 use crate::copy::receiving::Receiving;
-use crate::resume::wait_while_busy;
+use towpath_targets::resume::wait_while_busy;
 
 /// What is in the way of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

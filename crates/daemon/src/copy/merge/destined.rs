@@ -15,7 +15,7 @@ use crate::copy::message::violation;
 use crate::copy::options::Mode;
 use crate::copy::placement::{Asked, Placement, There, place};
 use crate::copy::receiving::refuse;
-use crate::errors;
+use towpath_targets::errors;
 
 impl Merge {
     /// The first level: what the person named.

@@ -37,11 +37,11 @@ use crate::copy::placement::Placement;
 use crate::copy::receiving::{Receiving, add};
 use crate::copy::records::Records;
 use crate::copy::source::Located;
-use crate::errors;
 use extras::Names;
 use links::Groups;
 use privileges::drop_unasked;
 use rewrite::Rewrite;
+use towpath_targets::errors;
 
 /// Directories told of beforehand as closed.
 const MAX_CLOSED: usize = 64 << 10;

@@ -15,7 +15,7 @@ use super::RemoteSupplier;
 use crate::copy::file::CopyFile;
 use crate::copy::message::{Answer, violation};
 use crate::copy::renames::MAX_WAITING;
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 /// Answers that were said once more and whose first ones did not come: far more than can be on the way when a connection
 /// is lost.

@@ -12,7 +12,7 @@ use super::RemoteSupplier;
 use crate::copy::file::CopyFile;
 use crate::copy::incoming::{Incoming, Taken};
 use crate::copy::message::{Answer, Delta, Finer, Message, violation};
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 impl RemoteSupplier {
     /// A file comes as a delta, or several; so many parts of its base were `signed`.

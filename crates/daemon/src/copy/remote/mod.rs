@@ -25,7 +25,7 @@ use super::lookalikes::{Found, Lookalikes};
 use super::message::{Asks, Base, Bases, Finer, Message, violation};
 use super::sender::hung_up;
 use super::supply::{Fate, Supplier};
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 /// Files asked for in one message.
 const TOGETHER: usize = 128;

@@ -14,7 +14,7 @@ use super::*;
 use crate::hashing::{LIVE_PIECE, hash_open_file};
 use crate::seam::{Holder, ObjectKind};
 use crate::stamp::TICK;
-use crate::sync::lock;
+use towpath_content::lock::lock;
 
 const PIECE: usize = LIVE_PIECE as usize;
 

@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock};
 
 use towpath_files::{Body, FileError};
 
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 /// A file on its way.
 #[derive(Default)]

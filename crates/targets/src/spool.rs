@@ -15,7 +15,7 @@ use towpath_store::About;
 use towpath_transfer::Target;
 use towpath_transfer::intervals::Intervals;
 
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 /// A transfer target whose checked front can be read at once.
 pub struct Spool {

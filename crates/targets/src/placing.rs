@@ -15,10 +15,10 @@ use towpath_content::tree::Metadata;
 use towpath_files::{BeforeNaming, Destination, FileError, Overwrite, Placed, RelPath, Staged, Stamp};
 use towpath_store::{DiskStore, FileRecord, hash_open_file};
 
-use crate::get_file::file_record;
-use crate::lock::lock;
-use crate::put_tree::store_stamp;
+use crate::index_record::file_record;
+use crate::index_record::store_stamp;
 use crate::resume::{Record, wait_while_busy};
+use towpath_content::lock::lock;
 
 /// How long complete files may wait for the sync that gives them their names.
 const NAME_EVERY: Duration = Duration::from_secs(2);

@@ -10,14 +10,13 @@ use towpath_content::pieces::Value;
 use towpath_content::tree::{Metadata, Time};
 use towpath_files::metadata::umask;
 use towpath_files::{FileError, Overwrite, Policy, SingleFile};
-use towpath_store::FileRecord;
 use towpath_store::{About, DiskStore};
 use towpath_transfer::Target;
 
-use crate::lock::lock;
+use crate::index_record::remember;
 use crate::partial::PartialFile;
-use crate::put_tree::store_stamp;
 use crate::resume::{Record, wait_while_busy};
+use towpath_content::lock::lock;
 
 /// Metadata of a new file whose source tells nothing.
 const DEFAULT_MODE: u32 = 0o644;
@@ -142,34 +141,6 @@ impl Target for FileTarget {
     fn complete(&self, oid: &Oid, size: u64, values: Vec<Value>) -> io::Result<()> {
         self.partial.note(self.finish(oid, size, values))
     }
-}
-
-/// Tells the index what a file that was just written holds, so that the same bytes need not cross
-/// the network again.
-pub fn remember(store: &DiskStore, path: &Path, stamp: &towpath_files::Stamp, oid: &Oid, values: Vec<Value>) {
-    let whole = path.parent().and_then(|dir| dir.canonicalize().ok()).zip(path.file_name());
-    if let Some((dir, name)) = whole
-        && let Some(record) = file_record(&dir.join(name), stamp, oid, values)
-        && let Err(error) = store.remember(&[record])
-    {
-        tracing::warn!(%error, "the file could not be indexed");
-    }
-}
-
-/// A record of a file that was just written and checked; `path` is absolute and without symlinks.
-pub fn file_record(
-    path: &Path,
-    stamp: &towpath_files::Stamp,
-    oid: &Oid,
-    values: Vec<Value>,
-) -> Option<FileRecord> {
-    let stamp = store_stamp(stamp);
-    let (dir, name) = (path.parent()?.to_path_buf(), path.file_name()?.to_owned());
-    // Its modification time was set by us; unless that is now, a later writer changes it.
-    let age = i128::from(stamp.ctime_ns) - i128::from(stamp.mtime_ns);
-    let settled = age.unsigned_abs() > towpath_store::stamp::COARSE_TICK.as_nanos();
-    let values = Some(values).filter(|values| values.len() > 1);
-    Some(FileRecord { dir, name, stamp, settled, oid: *oid, values })
 }
 
 fn now() -> Time {

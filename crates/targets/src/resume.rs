@@ -18,7 +18,7 @@ use towpath_content::Oid;
 use towpath_content::node_id::hex;
 use towpath_files::FileError;
 
-use crate::lock::lock;
+use towpath_content::lock::lock;
 
 /// The extension of the file for small files' temporaries.
 const SMALL: &str = "small.jsonl";

@@ -1,0 +1,20 @@
+//! Where what comes is written: files on their way to their places, what an interruption leaves of
+//! them, and what the index is told of them.
+//!
+//! | module | story |
+//! |---|---|
+//! | [`partial`] | a file that a session fills |
+//! | [`file_target`] | one file of a get |
+//! | [`placing`] | complete files of a tree get their names in batches |
+//! | [`spool`] | a temporary that is read while it grows |
+//! | [`resume`] | what an interrupted transfer left, and where |
+//! | [`index_record`] | what the index is told of a file that was just written |
+//! | [`errors`] | what went wrong, with the next step |
+
+pub mod errors;
+pub mod file_target;
+pub mod index_record;
+pub mod partial;
+pub mod placing;
+pub mod resume;
+pub mod spool;
