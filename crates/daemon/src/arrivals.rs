@@ -12,7 +12,6 @@
 //! Streams join the leader's spool; gets into files wait for its end, and draw from what it left.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -21,14 +20,11 @@ use tokio_util::sync::CancellationToken;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::pieces::Layout;
 use towpath_content::{NodeId, Oid};
-use towpath_store::{About, ObjectKind, State, Store, Temporary};
-use towpath_transfer::{Fetched, Group, Progress, Session, Target};
+use towpath_store::About;
+use towpath_transfer::Progress;
 
-use crate::get::Get;
-use crate::metrics::{Direction, Watch};
 use towpath_content::lock::lock;
-use towpath_targets::errors;
-use towpath_targets::spool::{FailOnDrop, Spool};
+use towpath_targets::spool::Spool;
 
 /// Fetches at once; each has a few threads. Further ones wait in line.
 const MAX_FETCHES: usize = 256;
@@ -147,9 +143,9 @@ pub(crate) enum Stage {
 /// An object on its way into a spool. It is given up when nobody holds it any more.
 pub(crate) struct Arrival {
     pub(crate) spool: Arc<Spool>,
-    stage: watch::Receiver<Stage>,
-    progress: Progress,
-    task: tokio::task::AbortHandle,
+    pub(crate) stage: watch::Receiver<Stage>,
+    pub(crate) progress: Progress,
+    pub(crate) task: tokio::task::AbortHandle,
 }
 
 impl Drop for Arrival {
@@ -159,48 +155,6 @@ impl Drop for Arrival {
 }
 
 impl Arrival {
-    /// Starts to fetch what `get` asks for.
-    pub(crate) fn start(get: Arc<Get>, leading: Option<Leading>) -> Result<Arc<Self>, ApiError> {
-        Self::fill(get, leading, None)
-    }
-
-    /// Starts to fetch some bytes of what `get` asks for, which was described so. They are kept for
-    /// nobody else: a part makes no object.
-    pub(crate) fn start_part(
-        get: Arc<Get>,
-        described: Described,
-        part: Range<u64>,
-    ) -> Result<Arc<Self>, ApiError> {
-        Self::fill(get, None, Some((described, part)))
-    }
-
-    fn fill(
-        get: Arc<Get>,
-        leading: Option<Leading>,
-        part: Option<(Described, Range<u64>)>,
-    ) -> Result<Arc<Self>, ApiError> {
-        let incoming = get.service.store.incoming().map_err(|error| errors::store(&error))?;
-        let file = incoming.file().try_clone();
-        let file = file.map_err(|error| errors::io("open", incoming.path(), &error))?;
-        let (spool, described) = match part {
-            Some((described, part)) => (Spool::part_into(file, part), Some(described)),
-            None => (Spool::into_empty(file), None),
-        };
-        let (tell, stage) = watch::channel(Stage::Asking);
-        let session = get.session();
-        let (progress, filled) = (session.progress(), Arc::clone(&spool));
-        let task = tokio::spawn(async move {
-            let end = FailOnDrop(Arc::clone(&filled));
-            let last = match fetch(&get, &session, &filled, incoming, described, &tell).await {
-                Ok(oid) => Stage::Complete { oid },
-                Err(error) => Stage::Failed(error),
-            };
-            tell.send_replace(last);
-            drop((end, leading));
-        });
-        Ok(Arc::new(Self { spool, stage, progress, task: task.abort_handle() }))
-    }
-
     /// The session's counters.
     pub(crate) fn progress(&self) -> Progress {
         self.progress.clone()
@@ -230,61 +184,5 @@ impl Arrival {
         let mut stage = self.stage.clone();
         let seen = stage.wait_for(until).await.map(|stage| stage.clone());
         seen.unwrap_or_else(|_| self.stage.borrow().clone())
-    }
-}
-
-async fn fetch(
-    get: &Arc<Get>,
-    session: &Session,
-    spool: &Arc<Spool>,
-    incoming: Temporary,
-    described: Option<Described>,
-    tell: &watch::Sender<Stage>,
-) -> Result<Oid, ApiError> {
-    let (about, layout) = match described {
-        Some(described) => described,
-        None => get.describe(true).await?,
-    };
-    refuse_trees(&about)?;
-    let admitted = get.service.admission.begin(Direction::Get, get.service.home.data())?;
-    let _place = get.service.arrivals.place().await?;
-    let request = get.request(Arc::clone(spool) as Arc<dyn Target>, layout, Group::default());
-    tell.send_replace(Stage::Coming { size: request.size });
-    let fetched = session.fetch(request).await.map_err(|error| errors::fetch(&error))?;
-    Watch::new(Arc::clone(&get.service.metrics)).sums(&session.progress().snapshot().by_source);
-    if spool.is_whole() {
-        keep(get, spool, incoming, &fetched, &about).await;
-        get.finish(true).await;
-    }
-    admitted.done();
-    Ok(fetched.oid)
-}
-
-/// Only plain bytes can be streamed.
-pub(crate) fn refuse_trees(about: &About) -> Result<(), ApiError> {
-    match about.kind {
-        ObjectKind::Blob => Ok(()),
-        ObjectKind::Tree => {
-            let message = "this is a tree, and only a single file can be had as a stream";
-            Err(ApiError::new(ErrorKind::Usage, message).hint("get it into a new directory (-o)"))
-        }
-    }
-}
-
-/// Keeps what came as cache, for the next application and the next peer. Without it nothing is
-/// wrong: the bytes would cross the network again.
-async fn keep(get: &Arc<Get>, spool: &Spool, incoming: Temporary, fetched: &Fetched, about: &About) {
-    let (get, values, about) = (Arc::clone(get), spool.take_values(), about.clone());
-    let (oid, size) = (fetched.oid, fetched.size);
-    let keeping = tokio::task::spawn_blocking(move || {
-        let store = &get.service.store;
-        if !matches!(store.have(&oid), Ok(have) if have.state == State::Complete) {
-            store.adopt(incoming, &oid, size, &values, &about)?;
-        }
-        get.note_sent(&oid);
-        get.service.trim_cache()
-    });
-    if let Ok(Err(error)) = keeping.await {
-        tracing::warn!(%error, "an object that came could not be kept");
     }
 }

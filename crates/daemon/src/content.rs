@@ -16,10 +16,12 @@ use towpath_content::pieces::{self, Layout};
 use towpath_store::{Descriptors, Hold, State, Store};
 use towpath_transfer::intervals::Intervals;
 
-use crate::arrivals::{Arrival, Flight, Lane, refuse_trees};
+use crate::arrivals::{Arrival, Flight, Lane};
+use crate::arriving::refuse_trees;
 use crate::bodies::Body;
-use crate::get::{Get, PROGRESS_EVERY};
-use crate::service::Service;
+use crate::getting::Get;
+use crate::state::Service;
+use crate::transfers::PROGRESS_EVERY;
 use crate::transfers::Transfer;
 use towpath_targets::errors;
 use towpath_targets::spool::Next;

@@ -16,7 +16,7 @@ use towpath_reuse::adaptive::Search;
 use towpath_reuse::disk_search::Scope;
 
 use crate::copy::search::effort;
-use crate::service::Service;
+use crate::state::Service;
 
 /// Where to look for what the ticket of `node` names; nowhere if that is not wanted.
 pub(crate) fn search(service: &Service, request: &GetRequest, node: Option<NodeId>) -> Option<Search> {

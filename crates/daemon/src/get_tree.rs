@@ -31,8 +31,8 @@ use towpath_files::{Destination, FileError, RelPath, WriteOptions, display_name}
 use towpath_protocol::processors::Processors;
 use towpath_transfer::{Fetched, Group, Session, Target};
 
-use crate::get::{Failure, Get, summarize, tell};
-use crate::service::Service;
+use crate::getting::{Failure, Get, summarize, tell};
+use crate::state::Service;
 use towpath_content::lock::lock;
 use towpath_targets::errors;
 use towpath_targets::placing::{Named, Placing, adopt};

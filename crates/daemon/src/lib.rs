@@ -9,17 +9,19 @@
 //! | module | story |
 //! |---|---|
 //! | [`home`] | where state, keys, index and socket lie |
-//! | [`service`] | [`Service`]: the parts put together, and the API in process |
+//! | [`state`] | [`Service`]: the parts put together |
+//! | [`in_process`] | the API in process |
 //! | [`grants`] | which ticket secrets this service honours |
 //! | [`shares`] | what was shared before, so that the same command gives the same ticket |
 //! | `put`, `put_tree` | files, trees and streams into the store |
 //! | `boundaries` | where an application says that chunks end |
-//! | `open_puts` | puts whose bytes come in parts |
+//! | `open_puts`, `parts` | puts whose bytes come in parts: those that are open, and what happens to them |
 //! | `tree_put` | trees that an application describes itself |
+//! | `getting` | a get under way: what its ticket says, and the plugins it draws from |
 //! | `get`, `get_tree` | objects out of a session into files |
 //! | `get_search` | what a get may search on this machine's disk |
-//! | `sessions` | leases that live as long as their application |
-//! | `arrivals`, `content` | objects as streams; each crosses the network once |
+//! | `sessions`, `open_session` | leases that live as long as their application |
+//! | `arrivals`, `arriving`, `content` | objects as streams; each crosses the network once |
 //! | `bodies` | how much of them is held in memory on the way to applications |
 //! | `transfers` | numbers of transfers, and the events of all of them |
 //! | [`index_dir`] | `tow index`: files cut and hashed before anyone asks |
@@ -30,7 +32,8 @@
 //! | [`listen`], `doors` | connections from peers, within limits |
 //! | [`confinement`] | what the kernel still lets this process do |
 //! | `admission` | which transfers may begin |
-//! | [`metrics`] | what is counted |
+//! | [`metrics`], [`metrics_page`] | what is counted, and as Prometheus reads it |
+//! | `fresh` | random names, and the time |
 //! | `ending` | how long a service that is asked to end waits |
 //! | [`server`] | the local API over a Unix socket |
 //! | `waiting` | what keeps a get from its sender, and how long it is tried |
@@ -41,6 +44,7 @@
 
 mod admission;
 mod arrivals;
+mod arriving;
 mod bodies;
 mod boundaries;
 pub mod config;
@@ -50,28 +54,35 @@ pub mod copy;
 pub mod doors;
 mod ending;
 pub mod fetches;
+mod fresh;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod get;
 mod get_search;
 mod get_tree;
+mod getting;
 pub mod grants;
 pub mod home;
+pub mod in_process;
 pub mod index_dir;
 pub mod index_watch;
 pub mod listen;
 pub mod metrics;
+pub mod metrics_page;
 mod open_puts;
+mod open_session;
+mod parts;
 mod put;
 mod put_tree;
 pub mod server;
-pub mod service;
 mod sessions;
 pub mod shares;
+pub mod state;
 mod transfers;
 mod tree_put;
 mod waiting;
 
 pub use home::Home;
-pub use service::{Options, Service};
+pub use in_process::InProcess;
+pub use state::{Options, Service};
 pub use towpath_files::{display_name, display_text, filter};

@@ -1,37 +1,21 @@
-//! Puts whose bytes come in parts: their tickets are out, their ends are not here yet.
-//!
-//! A part says where it begins, so that one that is sent again (its answer was lost) adds only what
-//! is new, and a gap is noticed. Parts of one put come one after the other. The put itself lives in
-//! the store; here is what it needs until it is committed.
+//! The puts in parts that are open, and what each needs until it is committed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tokio::io::AsyncReadExt;
-use tokio::sync::OwnedMutexGuard;
-use towpath_api::{
-    ApiError, ErrorKind, Event, Input, OpenPutRequest, PartReply, Progress, PutKind, PutReply, Summary,
-};
+use towpath_api::{Event, Progress};
 use towpath_content::Oid;
+use towpath_content::lock::lock;
 use towpath_content::ticket::Secret;
-use towpath_store::{About, Holder, Lease, ObjectKind, Store};
+use towpath_store::{About, Holder};
 
 use crate::admission::Admitted;
-use crate::metrics::Direction;
-use crate::put::{now, random};
-use crate::service::Service;
 use crate::transfers::Transfer;
 use crate::tree_put::TreePut;
-use towpath_content::lock::lock;
-use towpath_targets::errors;
 
 /// A put on which nothing happened for so long is given up: its application forgot it.
 const IDLE: Duration = Duration::from_secs(60 * 60);
-/// Bytes taken at once.
-const READ: u64 = 256 << 10;
-/// How long a part waits for the one before it, which may hang on a connection that is gone.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The open puts of a service.
 #[derive(Default)]
@@ -39,36 +23,36 @@ pub(crate) struct OpenPuts(Mutex<HashMap<Oid, Entry>>);
 
 /// A put and its place among the transfers, which it has until it is committed or given up: its
 /// parts need none of their own, so that one that was let begin can always end.
-struct Entry {
-    put: OpenPut,
-    admitted: Admitted,
+pub(crate) struct Entry {
+    pub(crate) put: OpenPut,
+    pub(crate) admitted: Admitted,
 }
 
 #[derive(Clone)]
-struct OpenPut {
-    secret: Secret,
-    about: About,
-    holder: Holder,
+pub(crate) struct OpenPut {
+    pub(crate) secret: Secret,
+    pub(crate) about: About,
+    pub(crate) holder: Holder,
     /// What it has; held by the part that is coming.
-    filled: Arc<tokio::sync::Mutex<Filled>>,
-    touched: Arc<Mutex<Instant>>,
-    transfer: Arc<Transfer>,
+    pub(crate) filled: Arc<tokio::sync::Mutex<Filled>>,
+    pub(crate) touched: Arc<Mutex<Instant>>,
+    pub(crate) transfer: Arc<Transfer>,
 }
 
 /// What a put has so far.
 #[derive(Default)]
-struct Filled {
-    size: u64,
+pub(crate) struct Filled {
+    pub(crate) size: u64,
     /// What reads along if it is to be a tree.
-    tree: Option<TreePut>,
+    pub(crate) tree: Option<TreePut>,
 }
 
 impl OpenPut {
-    fn touch(&self) {
+    pub(crate) fn touch(&self) {
         *lock(&self.touched) = Instant::now();
     }
 
-    fn is_idle(&self, now: Instant) -> bool {
+    pub(crate) fn is_idle(&self, now: Instant) -> bool {
         now.saturating_duration_since(*lock(&self.touched)) > IDLE && self.filled.try_lock().is_ok()
     }
 }
@@ -79,277 +63,38 @@ impl OpenPuts {
         lock(&self.0).len()
     }
 
-    fn find(&self, live: &Oid) -> Option<OpenPut> {
+    pub(crate) fn find(&self, live: &Oid) -> Option<OpenPut> {
         lock(&self.0).get(live).map(|entry| entry.put.clone())
     }
 
-    fn remove(&self, live: &Oid) -> Option<Entry> {
+    pub(crate) fn remove(&self, live: &Oid) -> Option<Entry> {
         lock(&self.0).remove(live)
     }
 
-    fn add(&self, live: Oid, entry: Entry) {
+    pub(crate) fn add(&self, live: Oid, entry: Entry) {
         lock(&self.0).insert(live, entry);
     }
 
-    fn idle(&self) -> Vec<Oid> {
+    pub(crate) fn idle(&self) -> Vec<Oid> {
         let now = Instant::now();
         let puts = lock(&self.0);
         puts.iter().filter(|(_, entry)| entry.put.is_idle(now)).map(|(live, _)| *live).collect()
     }
-}
 
-/// Begins a put; its ticket is honoured from now on.
-pub(crate) fn open(service: &Arc<Service>, request: &OpenPutRequest) -> Result<(Oid, PutReply), ApiError> {
-    service.open_puts.idle().iter().for_each(|live| give_up(service, live));
-    let name = request.name.clone().unwrap_or_default().into_bytes();
-    if !name.is_empty() && towpath_files::names::check_name(&name).is_err() {
-        let message = "the name is not one that a file can have: it is one path component";
-        return Err(ApiError::new(ErrorKind::Usage, message));
+    /// Those that `holder` holds.
+    pub(crate) fn held(&self, holder: &Holder) -> Vec<Oid> {
+        let puts = lock(&self.0);
+        puts.iter().filter(|(_, entry)| entry.put.holder == *holder).map(|(live, _)| *live).collect()
     }
-    let admitted = service.admission.begin(Direction::Put, service.home.data())?;
-    let (live, secret) = (Oid::Live(random()?), Secret(random()?));
-    let (kind, tree) = match request.kind {
-        PutKind::Blob => (ObjectKind::Blob, None),
-        PutKind::Tree => (ObjectKind::Tree, Some(TreePut::default())),
-    };
-    let put = OpenPut {
-        secret,
-        holder: service.sessions.holder(request.session.as_deref())?,
-        about: About { kind, name, ..About::default() },
-        filled: Arc::new(tokio::sync::Mutex::new(Filled { size: 0, tree })),
-        touched: Arc::new(Mutex::new(Instant::now())),
-        transfer: Arc::new(service.transfers.begin_put(live.to_string())),
-    };
-    let about = put.about.clone();
-    service.open_puts.add(live, Entry { put, admitted });
-    if let Err(error) = service.store.put_init(&live, &about) {
-        service.open_puts.remove(&live);
-        return Err(errors::store(&error));
+
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<Oid> {
+        lock(&self.0).keys().copied().collect()
     }
-    service.grants.share(live, secret);
-    Ok((live, PutReply { ticket: service.ticket(live, secret), oid: live.to_string(), size: None }))
-}
-
-/// Where a part begins, and whether the application wants a chunk to end with it.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Part {
-    pub(crate) offset: u64,
-    pub(crate) boundary: bool,
-}
-
-/// Appends what of a part is new.
-pub(crate) async fn append(
-    service: &Arc<Service>,
-    live: &Oid,
-    place: Part,
-    mut part: Input<'_>,
-) -> Result<PartReply, ApiError> {
-    let put = service.open_puts.find(live).ok_or_else(|| no_such_put(live))?;
-    let mut filled = own(&put).await?;
-    let (offset, mut end) = (place.offset, place.offset);
-    let Some(mut repeated) = filled.size.checked_sub(offset) else {
-        let message = format!("a gap: the put has {} bytes, and the part begins at {offset}", filled.size);
-        return Err(ApiError::new(ErrorKind::Usage, message).hint("send what is between them first"));
-    };
-    loop {
-        // What has come is handed on at once: a slow producer is followed, not waited for.
-        let mut bytes = Vec::with_capacity(READ as usize);
-        let read = (&mut part).take(READ).read_buf(&mut bytes).await;
-        let read = read.map_err(|error| {
-            ApiError::new(ErrorKind::Interrupted, format!("the part did not come to its end: {error}"))
-        })?;
-        if read == 0 {
-            // The end of a part that is repeated was told before.
-            if place.boundary && end == filled.size {
-                service.store.put_boundary(live).map_err(|error| errors::store(&error))?;
-            }
-            return Ok(PartReply { size: filled.size });
-        }
-        end += read as u64;
-        let skipped = repeated.min(read as u64);
-        repeated -= skipped;
-        bytes.drain(..skipped as usize);
-        if !bytes.is_empty() {
-            filled = store(service, live, filled, bytes).await?;
-            put.tell(filled.size);
-        }
-        put.touch();
-    }
-}
-
-/// How far a put is; waits for a part that is coming.
-pub(crate) async fn size(service: &Service, live: &Oid) -> Result<u64, ApiError> {
-    let put = service.open_puts.find(live).ok_or_else(|| no_such_put(live))?;
-    Ok(own(&put).await?.size)
 }
 
 impl OpenPut {
-    fn tell(&self, size: u64) {
+    pub(crate) fn tell(&self, size: u64) {
         self.transfer.tell(&Event::Transfer(Progress { done: size, expected: size, ..Progress::default() }));
-    }
-}
-
-/// Waits until no other part is coming.
-async fn own(put: &OpenPut) -> Result<OwnedMutexGuard<Filled>, ApiError> {
-    let waited = tokio::time::timeout(PATIENCE, Arc::clone(&put.filled).lock_owned()).await;
-    waited.map_err(|_| {
-        ApiError::new(ErrorKind::Busy, "another part of this put is still coming")
-            .hint("send the parts one after the other")
-    })
-}
-
-/// Hands bytes to the store. The count goes along, so that it is right whatever becomes of whoever
-/// waits here.
-async fn store(
-    service: &Arc<Service>,
-    live: &Oid,
-    mut filled: OwnedMutexGuard<Filled>,
-    bytes: Vec<u8>,
-) -> Result<OwnedMutexGuard<Filled>, ApiError> {
-    let (service, live) = (Arc::clone(service), *live);
-    let storing = tokio::task::spawn_blocking(move || {
-        service.store.put_data(&live, &bytes).map_err(|error| errors::store(&error))?;
-        filled.size += bytes.len() as u64;
-        if let Some(tree) = &mut filled.tree {
-            tree.read(&bytes);
-        }
-        Ok(filled)
-    });
-    storing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
-}
-
-/// Ends a put; said again, it answers the same.
-pub(crate) async fn commit(service: &Arc<Service>, live: &Oid) -> Result<PutReply, ApiError> {
-    let Some(put) = service.open_puts.find(live) else {
-        return committed(service, live);
-    };
-    let filled = own(&put).await?;
-    // It waited for another commit.
-    if service.open_puts.find(live).is_none() {
-        return committed(service, live);
-    }
-    let size = match filled.tree.as_ref().map(TreePut::finish).transpose() {
-        Ok(of_files) => of_files.unwrap_or(filled.size),
-        Err(refused) => {
-            // No part that could still come makes it one.
-            give_up(service, live);
-            return Err(refused);
-        }
-    };
-    let (working, live, open) = (Arc::clone(service), *live, put.clone());
-    let storing = tokio::task::spawn_blocking(move || {
-        let _filled = filled;
-        finish(&working, &live, &open, size)
-    });
-    let reply = storing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
-    let bytes = reply.size.unwrap_or(0);
-    put.transfer.tell(&Event::Summary(Summary { oid: reply.oid.clone(), bytes, ..Summary::here() }));
-    Ok(reply)
-}
-
-fn finish(service: &Service, live: &Oid, put: &OpenPut, size: u64) -> Result<PutReply, ApiError> {
-    let mut lease = Lease {
-        oid: *live,
-        content: None,
-        size: Some(size),
-        secret: put.secret,
-        path: None,
-        about: put.about.clone(),
-        created: now(),
-        holder: put.holder,
-    };
-    // Before the commit, which tells it the content in one step: what is committed and not leased
-    // may be evicted at any time.
-    service.lease(&lease)?;
-    let content = match service.store.put_commit(live) {
-        Ok(content) => content,
-        Err(error) => {
-            service.store.done(live).map_err(|error| errors::store(&error))?;
-            return Err(errors::store(&error));
-        }
-    };
-    lease.content = Some(content);
-    if let Some(entry) = service.open_puts.remove(live) {
-        entry.admitted.done();
-    }
-    service.leave_to_lease(live);
-    Ok(reply(service, &lease, content))
-}
-
-fn committed(service: &Service, live: &Oid) -> Result<PutReply, ApiError> {
-    let leases = service.store.leases().map_err(|error| errors::store(&error))?;
-    let lease = leases.into_iter().find(|lease| lease.oid == *live && lease.path.is_none());
-    let found = lease.and_then(|lease| lease.content.map(|content| reply(service, &lease, content)));
-    found.ok_or_else(|| no_such_put(live))
-}
-
-fn reply(service: &Service, lease: &Lease, content: Oid) -> PutReply {
-    PutReply { ticket: service.ticket(lease.oid, lease.secret), oid: content.to_string(), size: lease.size }
-}
-
-/// Gives a put up.
-pub(crate) fn abort(service: &Service, live: &Oid) -> Result<(), ApiError> {
-    match service.open_puts.find(live) {
-        Some(_) => {
-            give_up(service, live);
-            Ok(())
-        }
-        None => Err(no_such_put(live)),
-    }
-}
-
-/// Gives up what a session left open.
-pub(crate) fn end_session(service: &Service, session: &[u8; 16]) {
-    let held = Holder::Session(*session);
-    let puts = lock(&service.open_puts.0);
-    let left: Vec<Oid> =
-        puts.iter().filter(|(_, entry)| entry.put.holder == held).map(|(live, _)| *live).collect();
-    drop(puts);
-    left.iter().for_each(|live| give_up(service, live));
-}
-
-/// Gives up all that are open, since the service ends; whether there were any.
-pub(crate) fn end_all(service: &Service) -> bool {
-    let left: Vec<Oid> = lock(&service.open_puts.0).keys().copied().collect();
-    left.iter().for_each(|live| give_up(service, live));
-    !left.is_empty()
-}
-
-fn give_up(service: &Service, live: &Oid) {
-    let Some(Entry { put, .. }) = service.open_puts.remove(live) else { return };
-    service.store.put_abort(live);
-    service.grants.unshare(live);
-    put.transfer.tell(&Event::Failed(ApiError::new(ErrorKind::Interrupted, "the put was given up")));
-}
-
-fn no_such_put(live: &Oid) -> ApiError {
-    let message = format!("no put in parts is open as {live}");
-    ApiError::new(ErrorKind::NotFound, message)
-        .hint("it was committed, given up, or the daemon was restarted")
-}
-
-/// Gives a put up when its application goes away before the end.
-pub(crate) struct GiveUpOnDrop {
-    service: Arc<Service>,
-    live: Option<Oid>,
-}
-
-impl GiveUpOnDrop {
-    /// Watches over the put `live`.
-    pub(crate) fn new(service: &Arc<Service>, live: Oid) -> Self {
-        Self { service: Arc::clone(service), live: Some(live) }
-    }
-
-    /// It came to its end.
-    pub(crate) fn release(mut self) {
-        self.live = None;
-    }
-}
-
-impl Drop for GiveUpOnDrop {
-    fn drop(&mut self) {
-        if let Some(live) = self.live {
-            give_up(&self.service, &live);
-        }
     }
 }

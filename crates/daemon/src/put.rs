@@ -7,9 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
@@ -21,12 +20,12 @@ use towpath_store::{About, Holder, Lease, ObjectKind, Stamp, State, Store};
 
 use crate::admission::Admitted;
 use crate::boundaries::Boundaries;
-use crate::get::PROGRESS_EVERY;
-use crate::open_puts::{self, GiveUpOnDrop, Part};
+use crate::fresh::{now, random};
+use crate::parts::{self, GiveUpOnDrop, Part};
 use crate::put_tree::{self, Report, TreeTotals};
-use crate::service::Service;
 use crate::shares::Share;
-use crate::transfers::Transfer;
+use crate::state::Service;
+use crate::transfers::{PROGRESS_EVERY, Transfer};
 use towpath_targets::errors;
 
 /// A file up to this size is hashed before its ticket is made.
@@ -461,7 +460,7 @@ impl OpenStream {
         service: &Arc<Service>,
         request: &OpenPutRequest,
     ) -> Result<(Self, PutReply), ApiError> {
-        let (live, reply) = open_puts::open(service, request)?;
+        let (live, reply) = parts::open(service, request)?;
         // Only an end that was seen makes an object: a caller that goes away in the middle must not
         // bind a ticket to half of its bytes.
         let watch = GiveUpOnDrop::new(service, live);
@@ -478,14 +477,14 @@ impl OpenStream {
         let mut offset = 0;
         for &end in boundaries.ends() {
             let (part, place) = ((&mut input).take(end - offset), Part { offset, boundary: true });
-            offset = open_puts::append(&self.service, &self.live, place, Box::new(part)).await?.size;
+            offset = parts::append(&self.service, &self.live, place, Box::new(part)).await?.size;
             if offset < end {
                 break;
             }
         }
         let place = Part { offset, boundary: false };
-        open_puts::append(&self.service, &self.live, place, input).await?;
-        let reply = open_puts::commit(&self.service, &self.live).await?;
+        parts::append(&self.service, &self.live, place, input).await?;
+        let reply = parts::commit(&self.service, &self.live).await?;
         self.watch.release();
         Ok(reply)
     }
@@ -505,16 +504,4 @@ fn about(path: &Path, metadata: &std::fs::Metadata) -> About {
         mode: Some(metadata.mode() & 0o7777),
         modified: Some(Time { seconds: metadata.mtime(), nanos }),
     }
-}
-
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], ApiError> {
-    let mut bytes = [0; N];
-    getrandom(&mut bytes[..], GetRandomFlags::empty())
-        .map_err(|error| ApiError::new(ErrorKind::Failed, format!("no randomness: {error}")))?;
-    Ok(bytes)
-}
-
-/// Seconds since 1970.
-pub(crate) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -26,7 +26,6 @@ use towpath_store::hash_and_keep;
 use towpath_store::{About, DiskStore, Stamp, Store};
 use towpath_transfer::FetchError;
 
-use crate::service::passes;
 use towpath_targets::errors;
 use towpath_targets::index_record::store_stamp;
 
@@ -301,7 +300,7 @@ impl Builder<'_> {
         }
         if let (false, Some(oid), Some(file)) = (content.is_empty(), name, &file) {
             let path = file.path().strip_prefix(self.root).unwrap_or_else(|_| file.path());
-            if let Err(outcome) = passes(self.processors, &oid, path.as_os_str().as_bytes(), &content) {
+            if let Err(outcome) = self.processors.pass_whole(&oid, path.as_os_str().as_bytes(), &content) {
                 self.report(file.path(), FetchError::Ended(outcome).to_string());
                 return self.without_content(event);
             }

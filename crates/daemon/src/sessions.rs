@@ -5,15 +5,11 @@
 //! cache.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
 use towpath_api::{ApiError, ErrorKind};
-use towpath_content::node_id::hex;
-use towpath_store::{Holder, Store};
+use towpath_store::Holder;
 
-use crate::open_puts;
-use crate::put::random;
-use crate::service::Service;
 use towpath_content::lock::lock;
 
 /// A session's name.
@@ -24,7 +20,7 @@ pub(crate) type Id = [u8; 16];
 pub(crate) struct Sessions(Mutex<HashSet<Id>>);
 
 impl Sessions {
-    fn lock(&self) -> MutexGuard<'_, HashSet<Id>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, HashSet<Id>> {
         lock(&self.0)
     }
 
@@ -56,42 +52,4 @@ impl Sessions {
 fn parse(text: &str) -> Option<Id> {
     let bytes = towpath_content::node_id::unhex(&format!("{text}{}", "0".repeat(32)))?;
     bytes[..16].try_into().ok()
-}
-
-/// An open session; it ends when this is dropped.
-pub(crate) struct Open {
-    service: Arc<Service>,
-    id: Id,
-}
-
-impl Open {
-    /// Begins a session.
-    pub(crate) fn begin(service: &Arc<Service>) -> Result<Self, ApiError> {
-        let id = random()?;
-        service.sessions.lock().insert(id);
-        Ok(Self { service: Arc::clone(service), id })
-    }
-
-    /// What puts name it by.
-    pub(crate) fn name(&self) -> String {
-        hex(&self.id)
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        // Before its leases, so that nothing is put under it any more.
-        self.service.sessions.lock().remove(&self.id);
-        let (service, id) = (Arc::clone(&self.service), self.id);
-        let end = move || {
-            open_puts::end_session(&service, &id);
-            if let Err(error) = service.store.end_session(&id) {
-                tracing::warn!(%error, "leases of a session that ended stay until the next start");
-            }
-        };
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(end)),
-            Err(_) => end(),
-        }
-    }
 }

@@ -3,10 +3,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::{broadcast, mpsc};
 use towpath_api::{Event, TransferEvent};
 
+/// How often progress is told.
+pub(crate) const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 /// Events kept for a listener that is slow; it misses older ones. About 100 KiB.
 const KEPT: usize = 256;
 /// Events on their way to one listener.

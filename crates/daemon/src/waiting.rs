@@ -2,13 +2,12 @@
 //! a command that says nothing looks as if it hung.
 
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use towpath_api::Event;
 
-use crate::get::Get;
+use crate::getting::Get;
 
 /// So long nothing is told: most of what is in the way is over by then.
 const SOON: Duration = Duration::from_millis(800);
@@ -43,21 +42,6 @@ impl Waiting {
     }
 }
 
-/// Whether a get has heard of its source what it fetches.
-#[derive(Debug, Default)]
-pub(crate) struct Heard(AtomicBool);
-
-impl Heard {
-    /// It has.
-    pub(crate) fn note(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    fn is_noted(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 /// Tells what keeps `get` waiting, until it is dropped.
 pub(crate) async fn tell(get: &Get, events: &mpsc::Sender<Event>) -> Infallible {
     let (mut waiting, patience) = (Waiting::default(), get.config.ledger.patience);
@@ -77,20 +61,8 @@ pub(crate) async fn tell(get: &Get, events: &mpsc::Sender<Event>) -> Infallible 
 fn in_the_way(get: &Get) -> Option<String> {
     let trouble = get.plugins.root.trouble().map(|trouble| format!("the sender: {trouble}"));
     trouble.or_else(|| {
-        let unheard = unheard(get).filter(|_| !get.heard.is_noted())?;
+        let unheard = get.unheard().filter(|_| !get.heard.is_noted())?;
         Some(format!("the sender: {unheard}"))
-    })
-}
-
-/// Nobody said no, and nobody said yes. Nothing of an object that only this machine may have.
-pub(crate) fn unheard(get: &Get) -> Option<String> {
-    let hints = get.context.hints.borrow();
-    let mut addresses = hints.iter().map(|hint| hint.rest());
-    let first = addresses.next()?;
-    Some(match addresses.count() {
-        0 => format!("no answer from {first}"),
-        1 => format!("no answer from {first} and another address"),
-        others => format!("no answer from {first} and {others} other addresses"),
     })
 }
 

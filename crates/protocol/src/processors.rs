@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use towpath_content::Oid;
 use towpath_transfer::{Metadata, Outcome};
 
 use crate::compression::{self, Zstd};
@@ -104,6 +105,14 @@ impl Processors {
         self.inspectors().try_for_each(|(name, inspector)| {
             inspector.inspect(object, offset, bytes).map_err(|why| refused(name, &why))
         })
+    }
+
+    /// Whether an object that rides along, in a ticket or a descriptor, may pass.
+    pub fn pass_whole(&self, oid: &Oid, name: &[u8], content: &[u8]) -> Result<(), Outcome> {
+        let metadata = Metadata::default();
+        let object = Object { oid, name, size: Some(content.len() as u64), metadata: &metadata };
+        self.admit(&object)?;
+        self.inspect(&object, 0, content)
     }
 
     /// What receivers are told of an object; what goes over the limits is left out.

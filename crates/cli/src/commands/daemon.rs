@@ -16,8 +16,8 @@ use towpath_daemon::config::{Config, ConfigError, Rate};
 use towpath_daemon::confinement::{self, Enforced, Limits, Writable, deny_calls};
 use towpath_daemon::index_watch::{self, Rhythm};
 use towpath_daemon::server::{Socket, serve};
-use towpath_daemon::service::prepare;
-use towpath_daemon::{Home, Options, Service, metrics};
+use towpath_daemon::state::prepare;
+use towpath_daemon::{Home, Options, Service, metrics_page};
 
 use super::{Context, is_confined, not_confined, parse_address, parse_rate, run_to_end};
 use crate::interrupts::{Interrupts, is_ignored};
@@ -140,7 +140,7 @@ impl Daemon {
         config: &Config,
     ) -> Result<Option<Aborting>, ApiError> {
         let Some(address) = config.metrics.listen else { return Ok(None) };
-        let (address, serving) = metrics::serve(Arc::clone(service), address).await?;
+        let (address, serving) = metrics_page::serve(Arc::clone(service), address).await?;
         context.output.say(&format!("tow: metrics at http://{address}/metrics"));
         Ok(Some(Aborting(tokio::spawn(serving).abort_handle())))
     }

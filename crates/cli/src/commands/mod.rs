@@ -31,10 +31,10 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use tokio::runtime::Runtime;
 use towpath_api::{Api, ApiError, Client, ErrorKind};
+use towpath_daemon::InProcess;
 use towpath_daemon::config::{Config, Switch, parse_bytes};
 use towpath_daemon::confinement::{self, ConfinementError};
 use towpath_daemon::home::{Home, NoHome};
-use towpath_daemon::service::InProcess;
 use towpath_daemon::{Options, Service, copy};
 
 use crate::activation::Inherited;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 use tokio::sync::mpsc;
 use towpath_api::{Api, ApiError, Client, ErrorKind, Event, PutReply, PutRequest};
-use towpath_daemon::service::InProcess;
+use towpath_daemon::InProcess;
 use towpath_daemon::{Options, Service, display_name};
 
 use super::{Context, parse_address};

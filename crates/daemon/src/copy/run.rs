@@ -36,7 +36,7 @@ use super::source::Sources;
 use super::taking::receive;
 use super::talk::{Events, events};
 use super::within::within;
-use crate::service::Service;
+use crate::state::Service;
 
 /// How long a side whose person is gone may take to end.
 pub const GRACE: Duration = Duration::from_secs(5);

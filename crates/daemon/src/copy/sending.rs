@@ -123,7 +123,7 @@ pub mod tests {
     use super::super::talk::events;
     use super::*;
     use crate::home::Home;
-    use crate::service::{Options, Service};
+    use crate::state::{Options, Service};
 
     const LIMIT: Duration = Duration::from_secs(20);
 

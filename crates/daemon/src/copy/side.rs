@@ -21,7 +21,7 @@ use super::race::{Race, SshConnection};
 use super::receiving::Receiving;
 use super::talk::{Events, at};
 use super::threads;
-use crate::service::Service;
+use crate::state::Service;
 
 /// Bytes of the other side's words that are shown.
 const MOST_WORDS: usize = 4 << 10;

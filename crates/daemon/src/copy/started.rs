@@ -28,7 +28,7 @@ use super::source::Sources;
 use super::taking::receive;
 use super::talk::{Events, events};
 use crate::confinement::{Places, Writable};
-use crate::service::Service;
+use crate::state::Service;
 
 /// Bytes of all options: a list of files may be long.
 const MAX_OPTIONS: usize = 32 << 20;

@@ -307,7 +307,7 @@ mod tests {
     use super::super::talk::{Told as Shown, events};
     use super::*;
     use crate::home::Home;
-    use crate::service::{Options, Service};
+    use crate::state::{Options, Service};
 
     const LIMIT: Duration = Duration::from_secs(20);
 

@@ -17,7 +17,7 @@ use super::run::names_contents;
 use super::side::{StopOnDrop, blocking, receiving, tell};
 use super::source::{Sources, Step};
 use super::talk::Events;
-use crate::service::Service;
+use crate::state::Service;
 
 /// Copies local sources to a local destination.
 pub async fn within(

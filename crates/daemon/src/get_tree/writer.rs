@@ -19,7 +19,6 @@ use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Targe
 use super::file::TreeFile;
 use super::{Tree, decode};
 use crate::put_tree::{not_carried, special};
-use crate::service::passes;
 use towpath_content::lock::lock;
 use towpath_targets::errors;
 use towpath_targets::spool::SpoolReader;
@@ -50,7 +49,7 @@ impl Inline {
     /// Writes the file, if the descriptor tells the truth.
     fn write(self) {
         let Self { target, content } = self;
-        let passes = passes(&target.tree.processors, &target.oid, target.path.as_bytes(), &content);
+        let passes = target.tree.processors.pass_whole(&target.oid, target.path.as_bytes(), &content);
         if let Err(outcome) = passes {
             return target.ended(&FetchError::Ended(outcome));
         }
@@ -236,7 +235,7 @@ impl Writer {
     }
 
     fn empty_file(&self, target: &TreeFile, oid: &Oid) {
-        if let Err(outcome) = passes(&self.tree.processors, oid, target.path.as_bytes(), b"") {
+        if let Err(outcome) = self.tree.processors.pass_whole(oid, target.path.as_bytes(), b"") {
             return target.ended(&FetchError::Ended(outcome));
         }
         let made = match *oid == Oid::of(b"") {

@@ -30,7 +30,7 @@ use towpath_files::{RelPath, ScanOptions, SourceTree};
 
 use crate::config::Directory;
 use crate::index_dir::{Cancel, Part, index_parts};
-use crate::service::Service;
+use crate::state::Service;
 pub use pending::Rhythm;
 use pending::{Pending, Spot};
 use watches::{Note, Notes, Watches};
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::home::Home;
-    use crate::service::Options;
+    use crate::state::Options;
     use towpath_targets::index_record::store_stamp;
 
     const LIMIT: Duration = Duration::from_secs(20);

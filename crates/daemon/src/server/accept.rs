@@ -24,7 +24,7 @@ use super::Socket;
 use super::connection::{LocalStream, Patience, Slot};
 use super::problem::Failure;
 use super::routes;
-use crate::service::InProcess;
+use crate::in_process::InProcess;
 
 /// Connections that are being told 503. A further one is closed.
 const MAX_TURNED_AWAY: usize = 256;

@@ -5,7 +5,7 @@ use axum::response::IntoResponse;
 use towpath_api::{Api, GcReply, GcRequest, ListRequest, Object, Status};
 
 use super::problem::{Answer, Failure, JsonBody, Query, answer};
-use crate::service::InProcess;
+use crate::in_process::InProcess;
 
 pub(super) async fn list(
     State(api): State<InProcess>,

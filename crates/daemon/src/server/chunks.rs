@@ -15,7 +15,7 @@ use towpath_api::ContentRequest;
 
 use super::problem::{Failure, JsonBody, Query};
 use crate::content::{self, Opened, Placed};
-use crate::service::InProcess;
+use crate::in_process::InProcess;
 
 /// Bytes before those of a chunk.
 const HEAD: usize = 12;

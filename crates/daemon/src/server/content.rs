@@ -12,7 +12,7 @@ use towpath_content::Oid;
 
 use super::problem::{Failure, JsonBody, Query, wrong};
 use crate::content::{self, Opened};
-use crate::service::InProcess;
+use crate::in_process::InProcess;
 
 pub(super) async fn by_query(
     State(api): State<InProcess>,

@@ -14,7 +14,7 @@ use towpath_api::{ApiError, ErrorKind, Input, OpenPutRequest, Parts, PutKind, Pu
 
 use crate::boundaries::Boundaries;
 use crate::put::{self, OpenStream};
-use crate::service::Service;
+use crate::state::Service;
 
 /// Bytes read at once from a file without a name.
 const PART: usize = 256 << 10;

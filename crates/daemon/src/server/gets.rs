@@ -7,7 +7,7 @@ use towpath_api::{Api, Event, GetRequest};
 
 use super::lines::stream;
 use super::problem::JsonBody;
-use crate::service::InProcess;
+use crate::in_process::InProcess;
 
 pub(super) async fn get(State(api): State<InProcess>, JsonBody(request): JsonBody<GetRequest>) -> Response {
     let (events, inbox) = mpsc::channel(16);

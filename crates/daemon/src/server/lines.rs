@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use towpath_api::{Api, Event};
 
 use super::problem::Failure;
-use crate::service::InProcess;
+use crate::in_process::InProcess;
 
 /// How often a session's stream says that it is alive. Writing is what notices an application that
 /// died after it had sent more than its request.

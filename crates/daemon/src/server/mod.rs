@@ -50,7 +50,8 @@ use towpath_api::{ApiError, ErrorKind};
 
 pub use routes::table;
 
-use crate::service::{InProcess, Service};
+use crate::in_process::InProcess;
+use crate::state::Service;
 use towpath_targets::errors;
 
 /// Connections that wait to be accepted: a thousand programs may start at once.

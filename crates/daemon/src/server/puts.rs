@@ -15,9 +15,10 @@ use super::descriptor;
 use super::lines::stream;
 use super::problem::{Answer, Failure, JsonBody, OptionalJson, Path, Query, answer, wrong};
 use crate::boundaries::Boundaries;
-use crate::open_puts::{self, Part};
+use crate::in_process::InProcess;
+use crate::parts::{self, Part};
 use crate::put::OpenStream;
-use crate::service::{InProcess, parse_name};
+use crate::state::parse_name;
 
 pub(super) async fn put(
     State(api): State<InProcess>,
@@ -94,7 +95,7 @@ pub(super) async fn data(
     let mut body = BodyReader::new(body);
     let part = Part { offset, boundary };
     let result = match parse_name(&id) {
-        Ok(live) => open_puts::append(&api.0, &live, part, Box::new(&mut body)).await,
+        Ok(live) => parts::append(&api.0, &live, part, Box::new(&mut body)).await,
         Err(error) => Err(error),
     };
     if result.is_err() {
@@ -104,7 +105,7 @@ pub(super) async fn data(
 }
 
 pub(super) async fn look(State(api): State<InProcess>, Path(id): Path<String>) -> Answer<PartReply> {
-    let size = open_puts::size(&api.0, &parse_name(&id)?).await?;
+    let size = parts::size(&api.0, &parse_name(&id)?).await?;
     Ok(Json(PartReply { size }))
 }
 

@@ -16,7 +16,8 @@ use towpath_content::recipe;
 use towpath_store::{RecipeNodes, State as Stored, Store};
 
 use super::problem::{Failure, Path};
-use crate::service::{InProcess, Service, parse_name};
+use crate::in_process::InProcess;
+use crate::state::{Service, parse_name};
 use towpath_targets::errors;
 
 /// Bytes of lines handed on at once.

@@ -10,8 +10,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 
 use super::{calls, chunks, content, gets, lines, problem, puts, recipe};
-use crate::metrics::{CONTENT_TYPE, Metrics, render};
-use crate::service::InProcess;
+use crate::in_process::InProcess;
+use crate::metrics::Metrics;
+use crate::metrics_page::{CONTENT_TYPE, render};
 
 /// One call.
 struct Route {

@@ -35,7 +35,7 @@ use super::source::Sources;
 use super::taking::receive;
 use super::talk::{Told, events};
 use crate::home::Home;
-use crate::service::{Options, Service};
+use crate::state::{Options, Service};
 
 /// How long a lie may take to be found out, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! The service: store, identity, rights and listener put together, and the local API in process.
+//! The service: store, identity, rights and listener put together.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
@@ -7,43 +7,33 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
-use towpath_api::{
-    Api, ApiError, BoxFuture, Content, ContentRequest, ErrorKind, Event, GcReply, GcRequest, GetRequest,
-    Held, Input, ListRequest, Object, OpenPutRequest, PartReply, Parts, PutReply, PutRequest, Session,
-    Status, Summary, TransferEvent,
-};
+use towpath_api::{ApiError, ErrorKind, Event};
 use towpath_content::ticket::{Enclosed, MAX_ENCLOSED, Secret};
 use towpath_content::{Hint, NodeId, Oid, Ticket};
 use towpath_files::display_name;
 use towpath_link::Identity;
 use towpath_link::tcp::Listener;
 use towpath_plugins::preferred::Precedence;
-use towpath_protocol::processor::Object as Chunked;
 use towpath_protocol::processors::Processors;
 use towpath_protocol::{Pace, PeerConfig, Service as PeerService};
-use towpath_store::{
-    Availability, CachedObject, DiskStore, GcOptions, Holder, Lease, ObjectKind, State, Store, StoreError,
-};
-use towpath_transfer::{Metadata, Outcome};
+use towpath_store::{Availability, DiskStore, Lease, ObjectKind, State, Store, StoreError};
 
 use crate::admission::Admission;
 use crate::arrivals::Arrivals;
 use crate::bodies::Bodies;
-use crate::boundaries::Boundaries;
 use crate::config::{Config, Live};
 use crate::confinement::Writable;
 use crate::doors::Doors;
-use crate::ending::{self, Ending, UnderWay};
+use crate::ending::{self};
 use crate::fetches::Fetches;
 use crate::grants::Grants;
 use crate::home::Home;
 use crate::listen::{self, Listening, Serving};
-use crate::metrics::{Direction, Metrics, Watch};
-use crate::open_puts::{OpenPuts, Part};
+use crate::metrics::Metrics;
+use crate::open_puts::OpenPuts;
 use crate::sessions::Sessions;
 use crate::shares::Shares;
 use crate::transfers::Transfers;
-use crate::{content, get, open_puts, put, sessions};
 use towpath_content::lock::lock;
 use towpath_targets::errors;
 
@@ -98,7 +88,7 @@ pub struct Service {
     writable: Option<Arc<Writable>>,
     send_pace: Arc<Pace>,
     peers: Arc<PeerService>,
-    listening: tokio::sync::OnceCell<Listening>,
+    pub(crate) listening: tokio::sync::OnceCell<Listening>,
     /// Told when the configuration was replaced.
     pub(crate) reconfigured: tokio::sync::Notify,
 }
@@ -268,28 +258,6 @@ impl Service {
         &self.metrics
     }
 
-    /// Lets nothing new begin, and waits for what is under way, but not for longer than the
-    /// configured grace.
-    pub async fn drain(&self) {
-        self.admission.end();
-        if let Some(listening) = self.listening.get() {
-            listening.close();
-        }
-        let grace = Duration::from_secs(self.config().general.grace.0);
-        let under_way = || UnderWay {
-            transfers: self.admission.transfers(),
-            connections: self.doors.connections(),
-            sent: self.metrics.served.sent(),
-        };
-        let mut ending = Ending::new(Instant::now(), grace, under_way().sent);
-        while !ending.is_over(Instant::now(), under_way()) {
-            tokio::time::sleep(ending::LOOK_EVERY).await;
-        }
-        if open_puts::end_all(self) {
-            self.take_leave().await;
-        }
-    }
-
     /// Lets nobody in any more, and waits a moment for peers to hear what is to be said to them, as that
     /// a producer gave up: those who have nothing else to fetch leave.
     pub async fn take_leave(&self) {
@@ -336,7 +304,7 @@ impl Service {
         let mut content = Vec::new();
         self.store.read_piece(&oid, 0, &mut content).ok()?;
         // What a processor refuses to let out is refused when it is asked for, as larger objects are.
-        let passes = passes(self.processors(), &oid, &about.name, &content);
+        let passes = self.processors().pass_whole(&oid, &about.name, &content);
         passes.ok()?;
         let enclosed = Enclosed { name: about.name, mode: about.mode, modified: about.modified, content };
         enclosed.fits(&oid).then_some((oid, enclosed))
@@ -365,118 +333,11 @@ impl Service {
         Ok(())
     }
 
-    fn collect(&self, request: GcRequest) -> Result<GcReply, ApiError> {
-        let mut options = GcOptions { policy: self.config().cache_policy() };
-        if request.all {
-            options.policy.owned_bytes = 0;
-        }
-        let collected = self.store.gc(&options).map_err(|error| errors::store(&error))?;
-        let forgotten = self.shares.forget_sent(|oid| self.store.have(oid).is_ok());
-        forgotten.map_err(|error| errors::io("tidy up", &self.home.shares(), &error))?;
-        Ok(GcReply {
-            objects: collected.evicted.objects,
-            bytes: collected.evicted.bytes + collected.bytes,
-            entries: collected.files + collected.evicted.files + collected.values,
-            leftovers: collected.objects + collected.chunks + collected.recipes + collected.temporaries,
-            leases: collected.leases,
-        })
-    }
-
     /// The lease says from now on whether the ticket for `oid` is honoured, if leases are.
     pub(crate) fn leave_to_lease(&self, oid: &Oid) {
         if self.grants.honours_leases() {
             self.grants.unshare(oid);
         }
-    }
-
-    /// Serves `path` until the service ends, under the same ticket as last time if it has not
-    /// changed. The ticket comes at once; the returned handle completes when all has been read.
-    pub async fn share(self: &Arc<Self>, path: &Path) -> Result<put::Shared, ApiError> {
-        put::share(self, path).await
-    }
-
-    /// Puts a path and returns when all of it has been read, with the paths that were left out and why.
-    pub async fn put_and_wait(
-        self: &Arc<Self>,
-        path: &Path,
-    ) -> Result<(PutReply, Vec<(String, String)>), ApiError> {
-        let put::Shared { reading, mut failures, .. } = put::put(self, path, Holder::Pinned).await?;
-        let read = reading.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
-        Ok((read, std::iter::from_fn(|| failures.try_recv().ok()).collect()))
-    }
-
-    /// Goes on reading what was put and not completely read when the last daemon ended.
-    pub fn resume_puts(self: &Arc<Self>) {
-        let service = Arc::clone(self);
-        tokio::spawn(async move {
-            let leases = service.store.leases().unwrap_or_default();
-            for lease in leases {
-                let path = lease.path.clone().unwrap_or_default();
-                if let Err(error) = put::resume(&service, lease).await {
-                    tracing::warn!(path = %path.display(), %error, "could not go on with a put");
-                }
-            }
-        });
-    }
-
-    /// What is held under a ticket or an OID: the put that gave this ticket, else what was put as
-    /// this OID or became it. The ticket of a small object names its content, and several puts may
-    /// have the same one; their secrets differ.
-    fn leased(&self, name: &str) -> Result<Oid, ApiError> {
-        let (oid, ticket) = (parse_name(name)?, name.trim().parse::<Ticket>().ok());
-        let leases = self.store.leases().map_err(|error| errors::store(&error))?;
-        let is_of = |lease: &&Lease| lease.oid == oid || lease.content == Some(oid);
-        let given = |lease: &&Lease| ticket.as_ref().is_some_and(|ticket| ticket.secret == lease.secret);
-        let by_ticket = leases.iter().filter(is_of).find(given);
-        let by_name = || leases.iter().find(|lease| lease.oid == oid);
-        let found = by_ticket.or_else(by_name).or_else(|| leases.iter().find(is_of));
-        Ok(found.map_or(oid, |lease| lease.oid))
-    }
-
-    /// What nobody leases and the store keeps.
-    fn cached_object(&self, cached: &CachedObject) -> Object {
-        let kind = self.store.have(&cached.oid).map(|have| have.about.kind).unwrap_or_default();
-        Object {
-            oid: cached.oid.to_string(),
-            content: Some(cached.oid.to_string()),
-            kind: kind_name(kind).into(),
-            size: Some(cached.size),
-            path: None,
-            ticket: None,
-            created: cached.used,
-            held: Held::Cached,
-        }
-    }
-
-    fn object(&self, lease: &Lease) -> Object {
-        Object {
-            oid: lease.oid.to_string(),
-            content: lease.content.map(|oid| oid.to_string()),
-            kind: kind_name(lease.about.kind).into(),
-            size: lease.size,
-            path: lease.path.as_ref().map(|path| display_name(path.as_os_str().as_encoded_bytes())),
-            ticket: Some(self.ticket(lease.oid, lease.secret)),
-            created: lease.created,
-            held: match lease.holder {
-                Holder::Pinned => Held::Pinned,
-                Holder::Session(_) => Held::Session,
-            },
-        }
-    }
-}
-
-/// Whether an object that rides along, in a ticket or a descriptor, may pass.
-pub(crate) fn passes(processors: &Processors, oid: &Oid, name: &[u8], content: &[u8]) -> Result<(), Outcome> {
-    let metadata = Metadata::default();
-    let object = Chunked { oid, name, size: Some(content.len() as u64), metadata: &metadata };
-    processors.admit(&object)?;
-    processors.inspect(&object, 0, content)
-}
-
-const fn kind_name(kind: ObjectKind) -> &'static str {
-    match kind {
-        ObjectKind::Blob => "blob",
-        ObjectKind::Tree => "tree",
     }
 }
 
@@ -536,172 +397,4 @@ fn neither(name: &str, error: &towpath_content::DecodeError) -> ApiError {
         false => format!("'{shown}' is no ticket: a ticket begins with tow:"),
     };
     ApiError::new(ErrorKind::Usage, message)
-}
-
-/// The API over a shared service.
-#[derive(Clone)]
-pub struct InProcess(pub Arc<Service>);
-
-impl InProcess {
-    async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Service) -> Result<T, ApiError> + Send + 'static,
-    ) -> Result<T, ApiError> {
-        let service = Arc::clone(&self.0);
-        let working = tokio::task::spawn_blocking(move || work(&service));
-        working.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
-    }
-
-    /// Runs a get within the limits, and counts what it brings; its events go to everybody who
-    /// listens, too.
-    async fn observed(&self, request: GetRequest, events: mpsc::Sender<Event>) -> Result<Summary, ApiError> {
-        let place = request.output.as_ref().unwrap_or(&request.directory);
-        let admitted = self.0.admission.begin(Direction::Get, place)?;
-        let mut watch = Watch::new(Arc::clone(&self.0.metrics));
-        let oid = parse_name(&request.ticket).map(|oid| oid.to_string()).unwrap_or_default();
-        let transfer = self.0.transfers.begin_get(oid);
-        let (teller, mut inbox) = mpsc::channel(1);
-        let handing_on = async {
-            while let Some(event) = inbox.recv().await {
-                watch.event(&event);
-                transfer.tell(&event);
-                let _ = events.send(event).await;
-            }
-        };
-        let (result, ()) = tokio::join!(get::get(&self.0, request, teller), handing_on);
-        match &result {
-            Ok(summary) => {
-                watch.summary(summary);
-                admitted.done();
-                transfer.tell(&Event::Summary(summary.clone()));
-            }
-            Err(error) => transfer.tell(&Event::Failed(error.clone())),
-        }
-        result
-    }
-}
-
-impl Api for InProcess {
-    fn put(&self, request: PutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>> {
-        Box::pin(async move {
-            let holder = self.0.sessions.holder(request.session.as_deref())?;
-            let boundaries = Boundaries::new(&request.boundaries)?;
-            put::put_named(&self.0, &request.path, holder, boundaries).await
-        })
-    }
-
-    fn put_to_end<'a>(
-        &'a self,
-        request: PutRequest,
-        events: mpsc::Sender<Event>,
-    ) -> BoxFuture<'a, Result<Summary, ApiError>> {
-        Box::pin(async move {
-            let holder = self.0.sessions.holder(request.session.as_deref())?;
-            let boundaries = Boundaries::new(&request.boundaries)?;
-            put::put_to_end(&self.0, &request.path, holder, boundaries, events).await
-        })
-    }
-
-    fn put_stream<'a>(
-        &'a self,
-        input: Input<'a>,
-        ticket: mpsc::Sender<PutReply>,
-    ) -> BoxFuture<'a, Result<PutReply, ApiError>> {
-        Box::pin(async move { put::put_stream(&self.0, &OpenPutRequest::default(), input, ticket).await })
-    }
-
-    fn open_put(&self, request: OpenPutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>> {
-        Box::pin(async move { open_puts::open(&self.0, &request).map(|(_, reply)| reply) })
-    }
-
-    fn put_part<'a>(
-        &'a self,
-        id: String,
-        offset: u64,
-        part: Input<'a>,
-    ) -> BoxFuture<'a, Result<PartReply, ApiError>> {
-        Box::pin(async move {
-            let place = Part { offset, boundary: false };
-            open_puts::append(&self.0, &parse_name(&id)?, place, part).await
-        })
-    }
-
-    fn commit_put(&self, id: String) -> BoxFuture<'_, Result<PutReply, ApiError>> {
-        Box::pin(async move { open_puts::commit(&self.0, &parse_name(&id)?).await })
-    }
-
-    fn abort_put(&self, id: String) -> BoxFuture<'_, Result<(), ApiError>> {
-        Box::pin(async move { open_puts::abort(&self.0, &parse_name(&id)?) })
-    }
-
-    fn get<'a>(
-        &'a self,
-        request: GetRequest,
-        events: mpsc::Sender<Event>,
-    ) -> BoxFuture<'a, Result<Summary, ApiError>> {
-        Box::pin(self.observed(request, events))
-    }
-
-    fn content(&self, request: ContentRequest) -> BoxFuture<'_, Result<Content, ApiError>> {
-        Box::pin(async move {
-            let opened = content::open(&self.0, &request).await?;
-            let (oid, size) = (opened.oid.map(|oid| oid.to_string()), opened.size);
-            let bytes = Parts::new(opened.in_order(0..size.unwrap_or(u64::MAX)));
-            Ok(Content { oid, size, bytes })
-        })
-    }
-
-    fn session(&self) -> BoxFuture<'_, Result<Session, ApiError>> {
-        Box::pin(async move {
-            let open = sessions::Open::begin(&self.0)?;
-            Ok(Session { id: open.name(), open: Box::new(open) })
-        })
-    }
-
-    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Vec<Object>, ApiError>> {
-        Box::pin(self.blocking(move |service| {
-            let leases = service.store.leases().map_err(|error| errors::store(&error))?;
-            let mut objects: Vec<_> = leases.iter().map(|lease| service.object(lease)).collect();
-            if request.cached {
-                let cached = service.store.cached().map_err(|error| errors::store(&error))?;
-                objects.extend(cached.iter().map(|cached| service.cached_object(cached)));
-            }
-            Ok(objects)
-        }))
-    }
-
-    fn done(&self, name: String) -> BoxFuture<'_, Result<(), ApiError>> {
-        Box::pin(self.blocking(move |service| {
-            let oid = service.leased(&name)?;
-            match service.store.done(&oid).map_err(|error| errors::store(&error))? {
-                true => service.trim_cache().map_err(|error| errors::store(&error)),
-                false => Err(ApiError::new(ErrorKind::NotFound, format!("nothing is put as {oid}"))
-                    .hint("'tow ls' lists what is")),
-            }
-        }))
-    }
-
-    fn gc(&self, request: GcRequest) -> BoxFuture<'_, Result<GcReply, ApiError>> {
-        Box::pin(self.blocking(move |service| service.collect(request)))
-    }
-
-    fn status(&self) -> BoxFuture<'_, Result<Status, ApiError>> {
-        Box::pin(self.blocking(|service| {
-            let leases = service.store.leases().map_err(|error| errors::store(&error))?;
-            Ok(Status {
-                node: service.node_id().to_string(),
-                listening: service.addresses().iter().map(SocketAddr::to_string).collect(),
-                version: env!("CARGO_PKG_VERSION").into(),
-                objects: leases.len() as u64,
-                connections: service.doors.connections(),
-                sessions: service.sessions.len() as u64,
-                open_puts: service.open_puts.len() as u64,
-                gets: service.transfers.gets(),
-            })
-        }))
-    }
-
-    fn events(&self) -> BoxFuture<'_, Result<mpsc::Receiver<TransferEvent>, ApiError>> {
-        Box::pin(async move { Ok(self.0.transfers.listen()) })
-    }
 }
