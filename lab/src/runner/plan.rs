@@ -44,7 +44,7 @@ const DEFAULT_LIMIT: Duration = Duration::from_secs(300);
 #[derive(Debug, Error)]
 pub enum PlanError {
     /// There is none.
-    #[error("the scenario has no [run] table; docs/guide/lab.md tells what goes into it")]
+    #[error("the scenario has no [run] table; docs/lab.md tells what goes into it")]
     NoRun,
     /// A field is not known or has the wrong form.
     #[error("[run]: {0}")]
