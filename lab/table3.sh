@@ -45,7 +45,7 @@ row() {
     local size
     size=$(stat -c %s "$placed")
     : > "$work/log"
-    TOW_HOME=$work/receiver TOW_LOG=error,towpath_plugins::adaptive=debug NO_COLOR=1 "$tow" --quiet cp -e "$work/rsh" \
+    TOW_HOME=$work/receiver TOW_LOG=error,towpath_reuse::adaptive=debug NO_COLOR=1 "$tow" --quiet cp -e "$work/rsh" \
         --tow-path "$tow" --limit-rate 200K "host:$work/sent/a.out" "$tree/$destination/" 2> "$work/log" &
     local copy=$! tries=0
     until grep -qF "hashes path=\"$placed\"" "$work/log" || ! kill -0 $copy 2> /dev/null || [ $((tries += 1)) -gt 600 ]; do

@@ -21,14 +21,16 @@ below() {
         reuse) echo "content store transfer" ;;
         plugins) echo "content link store transfer protocol reuse" ;;
         targets) echo "content api store files transfer" ;;
-        daemon) echo "content api link store files transfer protocol reuse plugins targets" ;;
-        cli) echo "api daemon" ;;
+        ssh) echo "content api link files protocol plugins targets" ;;
+        sync) echo "content api link store files transfer protocol reuse plugins targets ssh" ;;
+        service) echo "content api link store files transfer protocol reuse plugins targets ssh sync" ;;
+        cli) echo "api service" ;;
         *) return 1 ;;
     esac
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet link store files transfer protocol reuse plugins targets daemon cli"
+order="content api simnet link store files transfer protocol reuse plugins targets ssh sync service cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

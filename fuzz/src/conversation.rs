@@ -7,8 +7,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata, Time};
-use towpath_daemon::copy::CopyOptions;
-use towpath_daemon::fuzzing::{Receiver, Sender, merge};
+use towpath_service::copy::CopyOptions;
+use towpath_service::fuzzing::{Receiver, Sender, merge};
 
 use crate::input::Source;
 

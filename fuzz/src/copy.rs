@@ -2,7 +2,7 @@
 //! versions.
 
 use towpath_content::delta::Signature;
-use towpath_daemon::fuzzing;
+use towpath_service::fuzzing;
 
 use crate::input::{Source, noise};
 use crate::seeds;

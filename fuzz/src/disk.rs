@@ -6,7 +6,7 @@ use std::io::{Seek, Write};
 
 use towpath_content::Oid;
 use towpath_content::chunking::{ChunkHash, MAX_CHUNK_LEN};
-use towpath_daemon::fuzzing;
+use towpath_service::fuzzing;
 use towpath_store::disk::fuzzing as store;
 
 use crate::seeds;

@@ -1,6 +1,6 @@
 //! What programs of this machine say to the local API.
 
-use towpath_daemon::fuzzing;
+use towpath_service::fuzzing;
 
 /// The field `Range` of a request.
 pub fn http_range(data: &[u8]) {

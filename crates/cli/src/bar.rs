@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use towpath_api::Progress;
-use towpath_daemon::display_text;
+use towpath_service::display_text;
 
 /// What brings bytes without a network.
 const THIS_MACHINE: &str = "this machine";

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use indicatif::HumanBytes;
 use towpath_api::{ApiError, ErrorKind, Searched, Seconds, Summary};
-use towpath_daemon::copy::{CopyEvent, CopySummary, Counts, FailureKind, Mode};
-use towpath_daemon::{display_name, display_text};
+use towpath_service::copy::{CopyEvent, CopySummary, Counts, FailureKind, Mode};
+use towpath_service::{display_name, display_text};
 
 /// Changes of the bottleneck that are shown; `--json` tells all.
 const BOTTLENECKS: usize = 8;

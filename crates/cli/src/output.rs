@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use towpath_api::{ApiError, ErrorKind, Event, Fetch, Progress, PutReply, Summary};
-use towpath_daemon::{display_name, display_text};
+use towpath_service::{display_name, display_text};
 
 use crate::bar::{self, Meter, from_network};
 use crate::receivers::Receivers;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use indicatif::HumanBytes;
 use towpath_api::{Fetch, FetchState};
-use towpath_daemon::display_text;
+use towpath_service::display_text;
 
 use crate::bar::Meter;
 

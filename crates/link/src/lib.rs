@@ -25,6 +25,7 @@
 //! | [`tcp`] | dialling and listening |
 //! | [`pipe`] | a pair of streams that someone else protects, such as ssh's |
 //! | [`path`] | what the kernel says of a path, and how much to keep outstanding on it |
+//! | [`doubles`] | connections within one program, for tests of what goes over them |
 //! | [`backoff`] | how long to wait before the next attempt |
 //!
 //! What a crash or a dropped half leaves: nothing on this side; the peer sees a connection that
@@ -32,6 +33,7 @@
 
 pub mod backoff;
 pub mod connection;
+pub mod doubles;
 pub mod frame;
 pub mod identity;
 mod kernel;

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 use towpath_content::Oid;
 
-pub use crate::copy::fuzzing::{
+pub use crate::server::fuzzing::{query, range};
+use crate::shares::Share;
+pub use towpath_sync::fuzzing::{
     Receiver, Sender, apply_outlines, apply_patch, base_of, make_patch, merge, pack_message, parts,
     read_message, sign_rest,
 };
-pub use crate::server::fuzzing::{query, range};
-use crate::shares::Share;
 use towpath_targets::resume::Left;
 
 /// What the record of an interrupted transfer of `oid` says: its temporary, and those of the tree's files.

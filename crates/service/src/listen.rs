@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_api::{ApiError, ErrorKind};
-use towpath_link::tcp::{BindError, Listener, Pending, Timeouts};
+use towpath_link::tcp::{Listener, Pending, Timeouts};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::{Peer, PeerConfig, Service};
 
 use crate::doors::{Doors, Full, Knock, Place};
 use crate::fetches::Fetches;
 use crate::shares::Shares;
+use towpath_ssh::addresses::{bind, bind_error, interfaces};
 
 /// After a failed accept (out of descriptors, say).
 const PAUSE: Duration = Duration::from_millis(100);
@@ -119,23 +120,6 @@ pub fn inherit(identity: &Identity, socket: std::net::TcpListener) -> Result<Lis
     Listener::inherit(socket, identity).map_err(|error| bind_error(&error))
 }
 
-pub(crate) async fn bind(identity: &Identity, address: SocketAddr) -> Result<Listener, ApiError> {
-    let mut result = Listener::bind(address, identity).await;
-    // A machine without IPv6.
-    if result.is_err() && address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
-        result = Listener::bind(SocketAddr::new([0, 0, 0, 0].into(), address.port()), identity).await;
-    }
-    result.map_err(|error| bind_error(&error))
-}
-
-fn bind_error(error: &BindError) -> ApiError {
-    let detail = match error {
-        BindError::Io { source, .. } => format!("{error}: {source}"),
-        BindError::Tls { .. } => error.to_string(),
-    };
-    ApiError::new(ErrorKind::Failed, detail).hint("choose another address with --listen")
-}
-
 /// The addresses under which others may reach `local`: itself if it is one, else those of the
 /// machine's interfaces, loopback last.
 fn reachable(local: SocketAddr) -> Vec<SocketAddr> {
@@ -143,24 +127,6 @@ fn reachable(local: SocketAddr) -> Vec<SocketAddr> {
         return vec![local];
     }
     interfaces(local.is_ipv4()).into_iter().map(|ip| SocketAddr::new(ip, local.port())).collect()
-}
-
-/// The addresses of the machine's interfaces that mean something elsewhere, loopback last.
-pub(crate) fn interfaces(only_v4: bool) -> Vec<IpAddr> {
-    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
-    let mut addresses: Vec<IpAddr> = interfaces.iter().map(if_addrs::Interface::ip).collect();
-    addresses.retain(|ip| is_usable(*ip, only_v4));
-    addresses.sort_by_key(|ip| (ip.is_loopback(), ip.is_ipv6()));
-    addresses.dedup();
-    addresses
-}
-
-/// Link-local addresses of IPv6 need a zone that means nothing elsewhere.
-fn is_usable(ip: IpAddr, only_v4: bool) -> bool {
-    match ip {
-        IpAddr::V4(ip) => !ip.is_link_local(),
-        IpAddr::V6(ip) => !only_v4 && !ip.is_unicast_link_local(),
-    }
 }
 
 async fn accept(

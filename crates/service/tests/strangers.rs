@@ -1,4 +1,5 @@
 //! Strangers at a service's port: whoever has a ticket gets in nevertheless, and nobody without one stays.
+#![allow(clippy::unwrap_used)] // Clippy spares only functions marked as tests, not their helpers.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -15,19 +16,22 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use towpath_api::GetRequest;
-use towpath_daemon::config::{Config, Count};
-use towpath_daemon::doors::Full;
-use towpath_daemon::fetches::Fetches;
-use towpath_daemon::get::get;
-use towpath_daemon::listen::{Listening, Serving};
-use towpath_daemon::{Home, Options, Service};
 use towpath_link::tcp::{Listener, Timeouts, dial};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::wire::{Body, Hello, Ping, VERSION};
 use towpath_protocol::{Peer, PeerConfig};
+use towpath_service::config::{Config, Count};
+use towpath_service::doors::Full;
+use towpath_service::fetches::Fetches;
+use towpath_service::get::get;
+use towpath_service::listen::{Listening, Serving};
+use towpath_service::{Home, Options, Service};
 use towpath_store::MemoryStore;
 
-use crate::support::{LIMIT, pattern, service};
+use support::{LIMIT, pattern, service};
+
+#[path = "../../ssh/tests/it/support.rs"]
+mod support;
 
 const DATA: usize = 3 << 20;
 
@@ -218,13 +222,13 @@ async fn whoever_shows_no_ticket_in_time_is_told_to_leave_and_whoever_did_stays(
     let (known, own) = dial().await;
     let known = Peer::start(known, PeerConfig::default(), None);
     let direct = || Arc::new(towpath_plugins::Direct::over(Arc::clone(&known), own.clone()));
-    crate::support::fetch(direct(), &data).await.unwrap();
+    support::fetch(direct(), &data).await.unwrap();
     let (mut stranger, _) = dial().await;
     let hello = Hello { version: VERSION, session: Bytes::from_static(&[1; 16]), ..Hello::default() };
     say(&mut stranger, Body::Hello(hello)).await;
     say(&mut stranger, Body::Ping(Ping::default())).await;
     let told = timeout(LIMIT, goodbye(stranger)).await.expect("it ends");
     assert!(told.is_some_and(|why| why.contains("no ticket of this service was shown")));
-    crate::support::fetch(direct(), &data).await.unwrap();
+    support::fetch(direct(), &data).await.unwrap();
     assert_eq!(known.ended(), None);
 }

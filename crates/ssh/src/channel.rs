@@ -360,7 +360,7 @@ fn not_a_pipe() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::copy::place::Place;
+    use crate::place::Place;
 
     fn split(command: &str) -> Result<Vec<String>, String> {
         Ok(words(command.as_bytes())?.into_iter().map(|word| String::from_utf8(word).unwrap()).collect())

@@ -21,7 +21,7 @@ use towpath_link::{Backoff, Connection, Identity};
 use towpath_plugins::{Direct, Takeover};
 use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Service};
 
-use crate::listen::{bind, interfaces};
+use crate::addresses::{bind, interfaces};
 use towpath_targets::errors;
 
 /// How long a copy that may use nothing else waits for a connection.
@@ -410,8 +410,8 @@ fn distinct(ips: impl Iterator<Item = IpAddr>, port: u16) -> Vec<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::side::connected;
     use super::*;
+    use towpath_link::doubles::connected;
 
     fn ips(texts: &[&str]) -> Vec<IpAddr> {
         texts.iter().map(|text| text.parse().unwrap()).collect()

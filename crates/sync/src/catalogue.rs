@@ -15,8 +15,8 @@ use towpath_files::{
 };
 
 use super::deltas;
-use super::file::is_file;
 use super::versions::pattern;
+use super::wanted::is_file;
 
 /// A file of fewer bytes comes as fast as its name.
 const LEAST: u64 = 256;

@@ -9,12 +9,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use towpath_api::ApiError;
 use towpath_protocol::{ControlReceiver, ControlSender};
 
+use super::message::hung_up;
 use super::message::{Answer, Delta, Empty, Message, violation};
-use super::race::Stood;
 use super::remote::RemoteSupplier;
-use super::sender::hung_up;
 use super::side::{Side, told_error};
 use towpath_content::lock::lock;
+use towpath_ssh::race::Stood;
 
 /// Bytes told by a sender and not looked at, at most: one that keeps to its window has 16 MiB of descriptor on the way,
 /// and as many entries as directories that it told as closed.
@@ -201,8 +201,8 @@ mod tests {
     use towpath_protocol::{Peer, PeerConfig};
 
     use super::super::message::Answers;
-    use super::super::side::connected;
     use super::*;
+    use towpath_link::doubles::connected;
 
     const LIMIT: Duration = Duration::from_secs(20);
 

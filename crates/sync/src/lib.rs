@@ -15,12 +15,11 @@
 //! | module | story |
 //! |---|---|
 //! | [`options`], [`events`] | what is asked for; what is told |
+//! | [`host`] | what a copy needs of the service that it runs in |
 //! | `run` | a copy from its beginning to its end, at the person's side |
 //! | `started` | the same at the side that was started over ssh |
 //! | `within` | the same within one machine |
 //! | `side`, `sending`, `taking` | what both sides have; the sender's part, the receiver's part |
-//! | [`place`], [`channel`], [`race`] | where things are, the way there over ssh, and a better one beside it |
-//! | `patterns` | paths of the started side: its home, and names with wildcards |
 //! | `hearing` | what the receiver hears, sorted |
 //! | `message` | what the two sides say to each other |
 //! | `source` | the sources read as one tree |
@@ -30,15 +29,18 @@
 //! | `worth`, `effort` | whether messages are still packed, and how hard; pure |
 //! | `listed` | which part of a source may come; pure |
 //! | `placement` | where sources go: the habits of cp and rsync; pure |
+//! | `naming` | whether a source stands for itself or for what is in it; pure |
 //! | `judge` | what has to be done about an entry; pure |
 //! | `merge`, `finish` | the receiving walk, and what waits for its end |
-//! | `receiving` | what its parts share |
+//! | `noted`, `removing` | what is kept on disk until then; what removing would remove |
+//! | `receiving`, `wanted`, `fate` | what its parts share; a file that is asked for; what became of it |
 //! | `file`, `places` | one file on its way, what it is drawn from, and how many there are at once |
 //! | `changed` | changed files that come as deltas of what lies in their place, or of what was found for them |
 //! | `deltas`, `network` | how these are made, and when they are asked for; pure |
 //! | `renames` | bytes that the destination has under an old name |
 //! | `lookalikes`, `catalogue` | on slow networks: files of the destination that new ones may be the same as, or a version of |
 //! | `beyond`, `siblings`, `namesakes` | the same of large files, beside the destination and near it |
+//! | `machine` | files anywhere on this machine |
 //! | `versions` | names without their numbers; pure |
 //! | `supply`, `local`, `remote` | who brings files |
 //! | `removal` | what is removed at the source, and when |
@@ -51,16 +53,17 @@ mod answering;
 mod beyond;
 mod catalogue;
 mod changed;
-pub mod channel;
 mod deltas;
 mod effort;
 pub mod events;
+mod fate;
 mod file;
 mod finer;
 mod finish;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod hearing;
+pub mod host;
 mod incoming;
 mod judge;
 #[cfg(test)]
@@ -68,27 +71,28 @@ mod liar;
 mod listed;
 mod local;
 mod lookalikes;
+mod machine;
 mod merge;
 mod message;
 mod namesakes;
+mod naming;
 mod network;
+mod noted;
 mod offers;
 pub mod options;
 mod patches;
 mod patching;
-mod patterns;
-pub mod place;
 mod placement;
 mod places;
-pub mod race;
 mod reading;
 mod receiving;
 mod records;
 mod remote;
 mod removal;
+mod removing;
 mod renames;
 mod run;
-pub(crate) mod search;
+pub mod search;
 mod sender;
 mod sending;
 mod sent;
@@ -102,11 +106,13 @@ mod taking;
 mod talk;
 mod threads;
 mod versions;
+mod wanted;
 mod within;
 mod worth;
 
 pub use events::{CopyEvent, CopySummary, Counts, Dropped, FailureKind};
+pub use host::Host;
 pub use options::{Check, CopyOptions, CopyRequest, Mode, Preserve, Via};
 pub use run::run;
-pub use started::serve_stdio;
+pub use started::{Writes, serve_stdio};
 pub use threads::ended as threads_ended;

@@ -14,10 +14,11 @@ use towpath_protocol::processors::Processors;
 use towpath_store::hash_open_file;
 use towpath_transfer::{FetchError, Outcome};
 
+use super::fate::{Fate, Settling};
 use super::file::CopyFile;
 use super::removal::Removal;
 use super::source::Located;
-use super::supply::{Fate, Supplier};
+use super::supply::Supplier;
 use super::talk::{Events, failed_at};
 use super::threads;
 use towpath_content::lock::lock;
@@ -81,6 +82,16 @@ impl LocalSupplier {
     }
 }
 
+impl Settling for LocalSupplier {
+    fn settled(&self, entry: u64, fate: Fate) {
+        let Some(remove) = &self.remove else { return };
+        let located = lock(remove).remove(&entry);
+        if let Some(located) = located.filter(|located| located.may_go(&fate)) {
+            self.removal.remove(located);
+        }
+    }
+}
+
 impl Supplier for LocalSupplier {
     fn bring(&self, file: Arc<CopyFile>) -> Result<(), ApiError> {
         if let Err(mpsc::error::SendError(file)) = self.queue.blocking_send(file) {
@@ -95,14 +106,6 @@ impl Supplier for LocalSupplier {
 
     fn considered(&self, _entry: u64) -> Result<(), ApiError> {
         Ok(())
-    }
-
-    fn settled(&self, entry: u64, fate: Fate) {
-        let Some(remove) = &self.remove else { return };
-        let located = lock(remove).remove(&entry);
-        if let Some(located) = located.filter(|located| located.may_go(&fate)) {
-            self.removal.remove(located);
-        }
     }
 
     fn walk_is_over(&self) -> Result<(), ApiError> {
@@ -228,13 +231,13 @@ mod tests {
     use towpath_store::DiskStore;
 
     use super::*;
-    use crate::copy::events::{CopyEvent, FailureKind};
-    use crate::copy::file::Wanted;
-    use crate::copy::judge::Changes;
-    use crate::copy::options::CopyOptions;
-    use crate::copy::receiving::Receiving;
-    use crate::copy::source::{Sources, Step};
-    use crate::copy::talk;
+    use crate::events::{CopyEvent, FailureKind};
+    use crate::judge::Changes;
+    use crate::options::CopyOptions;
+    use crate::receiving::Receiving;
+    use crate::source::{Sources, Step};
+    use crate::talk;
+    use crate::wanted::Wanted;
 
     /// Where the one file in `dir` is.
     fn locate(dir: &std::path::Path) -> Located {

@@ -402,5 +402,16 @@ pub fn violation(what: &str) -> ApiError {
     .hint("use the same version of tow on both machines")
 }
 
+/// What should not be possible.
+pub fn internal(what: &str) -> ApiError {
+    ApiError::new(ErrorKind::Failed, what)
+}
+
+/// The connection ended before the copy did.
+pub fn hung_up() -> ApiError {
+    ApiError::new(ErrorKind::Unreachable, "the other side hung up before the copy was complete")
+        .hint("run the same command again: it goes on where it was")
+}
+
 #[cfg(test)]
 mod tests;

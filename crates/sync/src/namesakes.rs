@@ -13,8 +13,8 @@ use rustix::fs::FileType;
 use towpath_reuse::disk_search::scope::Mounts;
 use towpath_reuse::disk_search::{Directory, Opened, Scope};
 
-use super::beyond::{Machine, from_root, nearest};
 use super::catalogue::{Present, may_be_version};
+use super::machine::{Machine, from_root, nearest};
 
 /// Directories, and names, that are kept in mind: some ten megabytes.
 const MOST_DIRECTORIES: usize = 100_000;

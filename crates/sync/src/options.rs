@@ -242,7 +242,7 @@ impl Default for CopyOptions {
 mod names {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use crate::copy::events::name::Form;
+    use crate::events::name::Form;
 
     pub fn serialize<S: Serializer>(names: &[Vec<u8>], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(names.iter().map(|name| Form::of(name)))

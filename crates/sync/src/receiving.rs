@@ -19,15 +19,15 @@ use towpath_store::DiskStore;
 use towpath_transfer::FetchError;
 
 use super::events::{CopyEvent, CopySummary, Counts, FailureKind};
-use super::file::{Note, Wanted};
-use super::finish::RoomRecord;
+use super::fate::{Fate, Settling};
 use super::judge::Changes;
+use super::noted::RoomRecord;
 use super::options::{Check, CopyOptions};
 use super::places::Places;
 use super::records::Records;
 use super::renames::Spare;
-use super::supply::{Fate, Supplier};
 use super::talk::{Events, failed};
+use super::wanted::{Note, Wanted};
 use towpath_content::lock::lock;
 use towpath_targets::errors;
 use towpath_targets::placing::{Named, Placing, adopt};
@@ -57,7 +57,7 @@ pub struct Receiving {
     resume: PathBuf,
     placing: OnceLock<Placing<Note>>,
     has_staging: Mutex<bool>,
-    supplier: OnceLock<Arc<dyn Supplier>>,
+    settling: OnceLock<Arc<dyn Settling>>,
     backups: OnceLock<Backups>,
     rooms: Mutex<Records<RoomRecord>>,
     spare: Mutex<Spare>,
@@ -104,7 +104,7 @@ impl Receiving {
             resume,
             placing: OnceLock::new(),
             has_staging: Mutex::new(false),
-            supplier: OnceLock::new(),
+            settling: OnceLock::new(),
             backups: OnceLock::new(),
             rooms: Mutex::default(),
             spare: Mutex::default(),
@@ -116,14 +116,9 @@ impl Receiving {
         })
     }
 
-    /// Who brings files; set once, before the first is asked for.
-    pub fn set_supplier(&self, supplier: Arc<dyn Supplier>) {
-        let _ = self.supplier.set(supplier);
-    }
-
-    /// Who brings files.
-    pub fn supplier(&self) -> Option<&Arc<dyn Supplier>> {
-        self.supplier.get()
+    /// Who is told what became of files; set once, before the first is asked for.
+    pub fn set_settling(&self, settling: Arc<dyn Settling>) {
+        let _ = self.settling.set(settling);
     }
 
     /// Opens the destination for good, and goes on with what an interrupted copy to it left.
@@ -471,8 +466,8 @@ impl Receiving {
         // A dry run lets nothing go at the source either.
         let lets_go = matches!(fate, Fate::Placed | Fate::Unchanged(_));
         let fate = if self.options.dry_run && lets_go { Fate::Dropped } else { fate };
-        if let Some(supplier) = self.supplier.get() {
-            supplier.settled(entry, fate);
+        if let Some(settling) = self.settling.get() {
+            settling.settled(entry, fate);
         }
     }
 

@@ -20,23 +20,24 @@ use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind, Seconds};
 use towpath_protocol::{ControlReceiver, Traffic};
 
-use super::channel::{Channel, Rsh};
 use super::events::{CopyEvent, CopySummary};
 use super::merge::Destined;
+use super::message::hung_up;
 use super::message::{Fatal, Message, Ready, Start, VERSION, violation};
+use super::naming::names_contents;
 use super::options::{CopyOptions, CopyRequest, Mode};
-use super::patterns::{self, Requested};
-use super::place::{Place, Remote};
-use super::race::Race;
 use super::receiving::refuse;
-use super::sender::hung_up;
 use super::sending::send;
 use super::side::{Side, blocking, peer_config, peer_service, race, set_silence, told_error};
 use super::source::Sources;
 use super::taking::receive;
 use super::talk::{Events, events};
 use super::within::within;
-use crate::state::Service;
+use crate::host::Host;
+use towpath_ssh::channel::{Channel, Rsh};
+use towpath_ssh::patterns::Requested;
+use towpath_ssh::place::{Place, Remote};
+use towpath_ssh::race::Race;
 
 /// How long a side whose person is gone may take to end.
 pub const GRACE: Duration = Duration::from_secs(5);
@@ -47,7 +48,7 @@ const PART: usize = 128 << 10;
 /// Copies what the request names, and tells `person` how it goes. The summary counts the failures of
 /// single entries; an error ended the copy as a whole.
 pub async fn run(
-    service: &Arc<Service>,
+    host: &Arc<Host>,
     request: CopyRequest,
     person: mpsc::Sender<CopyEvent>,
 ) -> Result<CopySummary, ApiError> {
@@ -66,13 +67,13 @@ pub async fn run(
         }
         Place::Remote(remote) => {
             let paths = sources.into_iter().filter_map(local).collect();
-            push(service, &request, paths, remote, events).await
+            push(host, &request, paths, remote, events).await
         }
         Place::Local(path) if remote == 0 => {
             let paths = sources.into_iter().filter_map(local).collect();
-            within(service, &request, paths, path, events).await
+            within(host, &request, paths, path, events).await
         }
-        Place::Local(path) => pull(service, &request, &sources, path, events).await,
+        Place::Local(path) => pull(host, &request, &sources, path, events).await,
     };
     let tally = tally.await.unwrap_or_default();
     let mut summary = result?;
@@ -95,21 +96,6 @@ fn check(options: &CopyOptions) -> Result<(), ApiError> {
         return Err(refuse("--delete needs -r: without it nothing is known of what is below", "add -r"));
     }
     Ok(())
-}
-
-/// Whether the one source names what is in it; an error if one of several does.
-pub fn names_contents(mode: Mode, sources: &[&[u8]]) -> Result<bool, ApiError> {
-    let is_contents = |path: &[u8]| {
-        path.ends_with(b"/") || path.ends_with(b"/.") || path.ends_with(b"/..") || patterns::is_nameless(path)
-    };
-    if mode == Mode::Sync && sources.len() > 1 && sources.iter().any(|path| path.ends_with(b"/")) {
-        let hint = "run it once for each; a slash at the end of a source means what is in it";
-        return Err(refuse("the contents of a directory and other sources don't go together", hint));
-    }
-    // With a dot at the end, or no name at all, cp too means what is in a directory.
-    let is_dot = |path: &[u8]| path.ends_with(b"/.") || patterns::is_nameless(path);
-    let is_meant = |path| if mode == Mode::Sync { is_contents(path) } else { is_dot(path) };
-    Ok(sources.len() == 1 && is_meant(sources[0]))
 }
 
 fn local(place: Place) -> Option<PathBuf> {
@@ -142,28 +128,28 @@ struct Started {
 
 /// Starts the other side, tells it what to do, and waits until it is ready.
 async fn start(
-    service: &Arc<Service>,
+    host: &Arc<Host>,
     request: &CopyRequest,
     remote: &Remote,
     events: Events,
     mut message: Start,
 ) -> Result<Started, ApiError> {
     let options = request.options.clone();
-    let (offers, peers) = peer_service(service);
+    let (offers, peers) = peer_service(host);
     let rsh = Rsh::choose(request.rsh.as_deref())?;
-    let config = peer_config(service, &options);
+    let config = peer_config(host, &options);
     let traffic = Arc::clone(&config.traffic);
     let opening = Channel::open(
         remote,
         &rsh,
         &request.tow_path,
-        service.identity.node_id(),
+        host.identity.node_id(),
         Arc::clone(&peers),
         config.clone(),
     );
     let mut channel = opening.await?;
     let peer = Arc::clone(channel.peer());
-    let (race, addresses) = race(service, options.via, peers, peer.node(), config, None).await?;
+    let (race, addresses) = race(host, options.via, peers, peer.node(), config, None).await?;
     message.version = VERSION;
     message.is_cp = request.mode == Mode::Cp;
     let json = Bytes::from(serde_json::to_vec(&told(&options, message.is_sender)).unwrap_or_default());
@@ -199,15 +185,15 @@ async fn start(
         Err(error) => return Err(error),
     };
     set_silence(&peer, &options);
-    let service = Arc::clone(service);
+    let host = Arc::clone(host);
     let is_started = false;
-    let side = Side { service, peer, control, offers, events, options, is_started, takes_bases, other };
+    let side = Side { host, peer, control, offers, events, options, is_started, takes_bases, other };
     Ok(Started { channel, side, inbox, race, theirs, sources, traffic })
 }
 
 /// Local sources to another machine.
 async fn push(
-    service: &Arc<Service>,
+    host: &Arc<Host>,
     request: &CopyRequest,
     paths: Vec<PathBuf>,
     remote: &Remote,
@@ -225,7 +211,7 @@ async fn push(
         takes_bases: true,
         ..Start::default()
     };
-    let mut started = start(service, request, remote, events, message).await?;
+    let mut started = start(host, request, remote, events, message).await?;
     let (stood_in, stood) = mpsc::unbounded_channel();
     if let Some(race) = &mut started.race {
         race.run(&started.theirs, None, stood_in);
@@ -236,7 +222,7 @@ async fn push(
 
 /// Sources on another machine to here.
 async fn pull(
-    service: &Arc<Service>,
+    host: &Arc<Host>,
     request: &CopyRequest,
     sources: &[Place],
     destination: &Path,
@@ -268,7 +254,7 @@ async fn pull(
         is_contents: contents,
         ..Start::default()
     };
-    let mut started = start(service, request, first, events, message).await?;
+    let mut started = start(host, request, first, events, message).await?;
     if !requested.allows(started.sources) {
         return finish(started, Err(violation("another number of sources than was asked for"))).await;
     }

@@ -26,7 +26,7 @@ pub fn plugin(side: &Side, destination: &Path, network: &Arc<dyn TransferPlugin>
     }
     let scope = scope(options, destination)?;
     let leave_out = Arc::new(|name: &OsStr| is_temporary_name(name.as_bytes()));
-    let (store, effort) = (Arc::clone(&side.service.store), effort(options.search_effort));
+    let (store, effort) = (Arc::clone(&side.host.store), effort(options.search_effort));
     let search = Search { store, scope, leave_out, effort };
     Some(Adaptive::new(Arc::clone(network), search))
 }

@@ -18,20 +18,20 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use towpath_api::{ApiError, ErrorKind};
+use towpath_api::ApiError;
 use towpath_content::tree::{Encoder, Event, Time};
 use towpath_files::FileError;
 use towpath_protocol::ControlSender;
 use towpath_store::DiskStore;
 
 use super::answering::{Answering, Scope};
-use super::message::{Bases, Empty, Message, Settled, violation};
+use super::fate::Fate;
+use super::message::{Bases, Empty, Message, Settled, internal, violation};
 use super::offers::Offers;
 use super::options::CopyOptions;
 use super::reading::Ask;
 use super::removal::Removal;
 use super::source::{Located, Sources, Step};
-use super::supply::Fate;
 use super::talk::{Events, failed_at, failed_to_read, skipped};
 use towpath_content::lock::lock;
 
@@ -278,15 +278,4 @@ impl Sender {
         self.table.end();
         self.answering.signatures().end();
     }
-}
-
-/// What should not be possible.
-pub fn internal(what: &str) -> ApiError {
-    ApiError::new(ErrorKind::Failed, what)
-}
-
-/// The connection ended before the copy did.
-pub fn hung_up() -> ApiError {
-    ApiError::new(ErrorKind::Unreachable, "the other side hung up before the copy was complete")
-        .hint("run the same command again: it goes on where it was")
 }

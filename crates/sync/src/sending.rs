@@ -10,14 +10,15 @@ use towpath_protocol::ControlReceiver;
 
 use super::answering::Scope;
 use super::events::CopySummary;
+use super::message::hung_up;
 use super::message::{Asks, Empty, Message, violation};
-use super::race::Stood;
 use super::reading::Ask;
-use super::sender::{Sender, hung_up};
+use super::sender::Sender;
 use super::sent::SentTo;
 use super::side::{Side, joined, told_error};
 use super::source::Sources;
 use super::threads;
+use towpath_ssh::race::Stood;
 
 /// Tells the receiver what is in `sources` and answers what it asks, until it says that all is in
 /// place; returns its summary. Connections that `stood` may carry contents.
@@ -29,10 +30,10 @@ pub async fn send(
 ) -> Result<CopySummary, ApiError> {
     let scope = match side.is_started {
         true => Scope::Index,
-        false => Scope::Sent(SentTo::new(&side.service.home.shares(), &side.peer.node())),
+        false => Scope::Sent(SentTo::new(&side.host.shares, &side.peer.node())),
     };
     let sender = Sender::new(
-        (Arc::clone(&side.service.store), scope),
+        (Arc::clone(&side.host.store), scope),
         Arc::clone(&side.offers),
         side.control.clone(),
         side.events.clone(),
@@ -54,8 +55,8 @@ pub async fn send(
                 Message::Event(json) => side.events.pass(&json, &side.other).await?,
                 Message::Fatal(fatal) => return Err(told_error(&fatal, &side.other)),
                 // Contents that go with their names would go past the inspectors.
-                Message::Bases(_) | Message::Finer(_) if side.service.processors().inspect_any() => {}
-                Message::Asks(wanted) if side.service.processors().inspect_any() => {
+                Message::Bases(_) | Message::Finer(_) if side.host.processors.inspect_any() => {}
+                Message::Asks(wanted) if side.host.processors.inspect_any() => {
                     sender.hear(Message::Asks(Asks { inline: 0, ..wanted }), &asks)?;
                 }
                 message => sender.hear(message, &asks)?,
@@ -119,17 +120,17 @@ pub mod tests {
 
     use super::super::message::{Answer, Settled};
     use super::super::options::CopyOptions;
-    use super::super::side::{connected, peer_service};
+    use super::super::side::peer_service;
     use super::super::talk::events;
     use super::*;
-    use crate::home::Home;
-    use crate::state::{Options, Service};
+    use crate::host::Host;
+    use towpath_link::doubles::connected;
 
     const LIMIT: Duration = Duration::from_secs(20);
 
     /// The two ends of a connection.
-    async fn ends(service: &Service) -> [(Arc<Peer>, ControlSender, ControlReceiver); 2] {
-        connected([service.identity.node_id(); 2]).await.map(|connection| {
+    async fn ends(host: &Host) -> [(Arc<Peer>, ControlSender, ControlReceiver); 2] {
+        connected([host.identity.node_id(); 2]).await.map(|connection| {
             let config = PeerConfig { control: true, ..PeerConfig::default() };
             let peer = Peer::start(connection, config, None);
             let (control, inbox) = peer.control().unwrap();
@@ -142,13 +143,13 @@ pub mod tests {
         folder: &std::path::Path,
         from: std::path::PathBuf,
     ) -> (Arc<Sender>, ControlReceiver, [Arc<Peer>; 2]) {
-        let service = Service::open(Home::under(&folder.join("home")), Options::default()).unwrap();
-        let [(near, control, _inbox), (far, _to_near, inbox)] = ends(&service).await;
-        let ((told, _shown), (offers, _)) = (events(), peer_service(&service));
+        let host = Host::below(&folder.join("home"));
+        let [(near, control, _inbox), (far, _to_near, inbox)] = ends(&host).await;
+        let ((told, _shown), (offers, _)) = (events(), peer_service(&host));
         let options = CopyOptions { recursive: true, ..CopyOptions::default() };
         let sources = Sources::open(&[from], true, &options).unwrap();
         let sender =
-            Sender::new((Arc::clone(&service.store), Scope::Index), offers, control, told, &options, true);
+            Sender::new((Arc::clone(&host.store), Scope::Index), offers, control, told, &options, true);
         joined(spawn(Arc::clone(&sender), move |sender| sender.tell(sources))).await.unwrap();
         (sender, inbox, [near, far])
     }
@@ -164,13 +165,13 @@ pub mod tests {
     }
 
     /// Bytes that a tree takes on the way to a receiver that can unpack or can't, and the tree.
-    async fn told(from: &std::path::Path, service: &Service, unpacks: bool) -> (usize, Vec<u8>) {
-        let [(_peer, control, _inbox), (_far, _to_near, mut inbox)] = ends(service).await;
-        let ((told, _shown), (offers, _)) = (events(), peer_service(service));
+    async fn told(from: &std::path::Path, host: &Host, unpacks: bool) -> (usize, Vec<u8>) {
+        let [(_peer, control, _inbox), (_far, _to_near, mut inbox)] = ends(host).await;
+        let ((told, _shown), (offers, _)) = (events(), peer_service(host));
         let options = CopyOptions { recursive: true, ..CopyOptions::default() };
         let sources = Sources::open(&[from.into()], true, &options).unwrap();
         let sender =
-            Sender::new((Arc::clone(&service.store), Scope::Index), offers, control, told, &options, unpacks);
+            Sender::new((Arc::clone(&host.store), Scope::Index), offers, control, told, &options, unpacks);
         let telling = spawn(sender, move |sender| sender.tell(sources));
         let (mut bytes, mut tree) = (0, Vec::new());
         loop {
@@ -193,9 +194,9 @@ pub mod tests {
         std::fs::create_dir(&from).unwrap();
         (0..500)
             .for_each(|number| std::fs::write(from.join(format!("number {number} of them")), "x").unwrap());
-        let service = Service::open(Home::under(&folder.path().join("home")), Options::default()).unwrap();
-        let (plain, tree) = told(&from, &service, false).await;
-        let (packed, same) = told(&from, &service, true).await;
+        let host = Host::below(&folder.path().join("home"));
+        let (plain, tree) = told(&from, &host, false).await;
+        let (packed, same) = told(&from, &host, true).await;
         assert_eq!(tree, same);
         assert!(plain > tree.len() && packed < plain * 3 / 4, "{packed} {plain}");
     }
@@ -207,14 +208,14 @@ pub mod tests {
         std::fs::create_dir(&from).unwrap();
         std::fs::write(from.join("settled"), b"settled").unwrap();
         std::fs::write(from.join("under way"), b"under way").unwrap();
-        let service = Service::open(Home::under(&folder.path().join("home")), Options::default()).unwrap();
-        let [(_peer, control, _inbox), (_far, _to_near, mut first)] = ends(&service).await;
-        let [(beside, way, mut kept), (_beside_far, _to_beside, mut second)] = ends(&service).await;
-        let ((told, _shown), (offers, _)) = (events(), peer_service(&service));
+        let host = Host::below(&folder.path().join("home"));
+        let [(_peer, control, _inbox), (_far, _to_near, mut first)] = ends(&host).await;
+        let [(beside, way, mut kept), (_beside_far, _to_beside, mut second)] = ends(&host).await;
+        let ((told, _shown), (offers, _)) = (events(), peer_service(&host));
         let options = CopyOptions { recursive: true, ..CopyOptions::default() };
         let sources = Sources::open(&[from], true, &options).unwrap();
         let sender =
-            Sender::new((Arc::clone(&service.store), Scope::Index), offers, control, told, &options, true);
+            Sender::new((Arc::clone(&host.store), Scope::Index), offers, control, told, &options, true);
         joined(spawn(Arc::clone(&sender), move |sender| sender.tell(sources))).await.unwrap();
         let (asks, asked) = mpsc::unbounded_channel();
         let answering = spawn(Arc::clone(&sender), move |sender| sender.answer_all(asked));

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use towpath_files::{RelPath, is_temporary_name};
 
-use super::beyond::{Machine, from_root, nearest};
 use super::catalogue::{Present, may_be_version};
+use super::machine::{Machine, from_root, nearest};
 use super::versions::pattern;
 
 /// Names that are read of the directory in which they all lie.

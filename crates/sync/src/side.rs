@@ -17,11 +17,11 @@ use super::events::CopyEvent;
 use super::message::{Fatal, violation};
 use super::offers::Offers;
 use super::options::{CopyOptions, Via};
-use super::race::{Race, SshConnection};
 use super::receiving::Receiving;
 use super::talk::{Events, at};
 use super::threads;
-use crate::state::Service;
+use crate::host::Host;
+use towpath_ssh::race::{Race, SshConnection};
 
 /// Bytes of the other side's words that are shown.
 const MOST_WORDS: usize = 4 << 10;
@@ -44,8 +44,8 @@ impl Drop for StopOnDrop {
 
 /// One side of a copy over a connection.
 pub struct Side {
-    /// This side's service.
-    pub service: Arc<Service>,
+    /// This side's machine.
+    pub host: Arc<Host>,
     /// The connection over ssh.
     pub peer: Arc<Peer>,
     /// Where messages go.
@@ -71,14 +71,9 @@ pub fn by_source(snapshot: &Snapshot, other: &str) -> BTreeMap<String, u64> {
 }
 
 /// The receiving side of a copy, not begun. `is_pushed`: the person is at the other side.
-pub fn receiving(
-    service: &Arc<Service>,
-    options: &CopyOptions,
-    events: Events,
-    is_pushed: bool,
-) -> Arc<Receiving> {
-    let store = Arc::clone(&service.store);
-    Receiving::new(options.clone(), store, service.home.resume(), events, is_pushed)
+pub fn receiving(host: &Arc<Host>, options: &CopyOptions, events: Events, is_pushed: bool) -> Arc<Receiving> {
+    let store = Arc::clone(&host.store);
+    Receiving::new(options.clone(), store, host.resume.clone(), events, is_pushed)
 }
 
 /// Does work that may block on a thread of its own.
@@ -111,17 +106,17 @@ pub async fn tell(receiving: Arc<Receiving>, progress: Option<(Progress, String)
 }
 
 /// The service that answers the other side, and what it may have.
-pub fn peer_service(service: &Service) -> (Arc<Offers>, Arc<PeerService>) {
-    let offers = Arc::new(Offers::new(service.identity.clone()));
-    let store = Arc::clone(&service.store) as Arc<dyn Store>;
+pub fn peer_service(host: &Host) -> (Arc<Offers>, Arc<PeerService>) {
+    let offers = Arc::new(Offers::new(host.identity.clone()));
+    let store = Arc::clone(&host.store) as Arc<dyn Store>;
     let peers = PeerService::new(store, Arc::clone(&offers) as _);
-    (offers, Arc::new(peers.with_processors(service.processors().clone())))
+    (offers, Arc::new(peers.with_processors(host.processors.clone())))
 }
 
 /// How the connections of a copy are to be used; all of one copy share its rate limit.
-pub fn peer_config(service: &Service, options: &CopyOptions) -> PeerConfig {
+pub fn peer_config(host: &Host, options: &CopyOptions) -> PeerConfig {
     let pace = Arc::new(Pace::new(options.limit_rate));
-    let bare = service.bare_peer_config();
+    let bare = host.peer_config();
     let mut wishes = bare.wishes;
     if options.compress && wishes.is_empty() {
         wishes.push(COMPRESS.to_owned());
@@ -140,7 +135,7 @@ pub fn peer_config(service: &Service, options: &CopyOptions) -> PeerConfig {
 /// Listens for better connections than ssh's, if the person lets it, and returns the addresses to
 /// tell the other side, whose node id is `peer`. `ssh` is given at the started side.
 pub async fn race(
-    service: &Service,
+    host: &Host,
     via: Via,
     peers: Arc<PeerService>,
     peer: NodeId,
@@ -150,7 +145,7 @@ pub async fn race(
     if via == Via::Ssh {
         return Ok((None, Vec::new()));
     }
-    let (race, addresses) = Race::listen(&service.identity, peers, peer, config, ssh).await?;
+    let (race, addresses) = Race::listen(&host.identity, peers, peer, config, ssh).await?;
     Ok((Some(race), addresses.iter().map(ToString::to_string).collect()))
 }
 
@@ -176,18 +171,4 @@ pub fn told_error(fatal: &Fatal, other: &str) -> ApiError {
         _ => at(other, shown(&message)),
     };
     ApiError { kind, message, hint: hint.as_deref().map(shown) }
-}
-
-/// Two ends of one connection within this program, named by `nodes`.
-#[cfg(test)]
-pub async fn connected(nodes: [NodeId; 2]) -> [towpath_link::Connection; 2] {
-    use towpath_link::pipe::{self, Role};
-    let limit = Duration::from_secs(20);
-    let (near, far) = tokio::io::duplex(64 << 10);
-    let (near, far) = (tokio::io::split(near), tokio::io::split(far));
-    let (near, far) = tokio::join!(
-        pipe::open(near.0, near.1, nodes[0], Role::Responder, limit),
-        pipe::open(far.0, far.1, nodes[1], Role::Initiator, limit),
-    );
-    [near.unwrap(), far.unwrap()]
 }

@@ -7,8 +7,8 @@ use std::sync::{Condvar, Mutex};
 use bytes::Bytes;
 use towpath_api::ApiError;
 
+use super::message::hung_up;
 use super::message::{Finer, violation};
-use super::sender::hung_up;
 use towpath_content::lock::lock;
 
 /// Bytes of answers that nobody took yet, at most.

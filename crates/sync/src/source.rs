@@ -22,8 +22,8 @@ use towpath_files::{
     display_name, look,
 };
 
+use super::fate::Fate;
 use super::options::CopyOptions;
-use super::supply::Fate;
 use towpath_targets::errors;
 
 /// Where the bytes of a file are.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,24 +11,23 @@ use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Service as PeerService};
 
-use super::channel;
 use super::events::CopySummary;
 use super::merge::Destined;
+use super::message::hung_up;
 use super::message::{Fatal, Message, Ready, Start, VERSION, violation};
 use super::offers::Offers;
 use super::options::{CopyOptions, Mode};
-use super::patterns;
-use super::race::SshConnection;
 use super::receiving::refuse;
 use super::run::GRACE;
-use super::sender::hung_up;
 use super::sending::send;
 use super::side::{Side, blocking, peer_config, peer_service, race, set_silence};
 use super::source::Sources;
 use super::taking::receive;
 use super::talk::{Events, events};
-use crate::confinement::{Places, Writable};
-use crate::state::Service;
+use crate::host::Host;
+use towpath_ssh::channel;
+use towpath_ssh::patterns;
+use towpath_ssh::race::SshConnection;
 
 /// Bytes of all options: a list of files may be long.
 const MAX_OPTIONS: usize = 32 << 20;
@@ -38,12 +37,12 @@ const MAX_OPTIONS: usize = 32 << 20;
 /// `begin` is told what this copy may write, before anything of it is done, and gives the runtime to do
 /// it on. It may block. What only carries bytes over the pipe stays on the caller's runtime.
 pub async fn serve_stdio(
-    service: &Arc<Service>,
-    begin: impl FnOnce(&Writable) -> Result<Handle, ApiError>,
+    host: &Arc<Host>,
+    begin: impl FnOnce(&Writes) -> Result<Handle, ApiError>,
 ) -> Result<(), ApiError> {
-    let serves = peer_service(service);
-    let config = PeerConfig { control: true, ..service.bare_peer_config() };
-    let peer = channel::serve_stdio(service.identity.node_id(), Arc::clone(&serves.1), config).await?;
+    let serves = peer_service(host);
+    let config = PeerConfig { control: true, ..host.peer_config() };
+    let peer = channel::serve_stdio(host.identity.node_id(), Arc::clone(&serves.1), config).await?;
     channel::exit_after(&peer, GRACE);
     let Some((control, mut inbox)) = peer.control() else {
         return Err(violation("a connection without a control stream"));
@@ -52,10 +51,10 @@ pub async fn serve_stdio(
     let forwarding = tokio::spawn(told.send_to(control.clone()));
     let serving = async {
         let task = Task::told(&mut inbox).await?;
-        let runtime = begin(&task.writable(&Places::of(&service.home)))?;
-        let (service, peer, control) = (Arc::clone(service), Arc::clone(&peer), control.clone());
+        let runtime = begin(&task.writes())?;
+        let (host, peer, control) = (Arc::clone(host), Arc::clone(&peer), control.clone());
         let serving = runtime
-            .spawn(async move { serve(&service, &peer, &control, &mut inbox, serves, events, task).await });
+            .spawn(async move { serve(&host, &peer, &control, &mut inbox, serves, events, task).await });
         serving.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
     };
     let message = match serving.await {
@@ -99,6 +98,25 @@ async fn told_to_start(inbox: &mut ControlReceiver) -> Result<(Start, Vec<u8>), 
     }
 }
 
+/// What one side of a copy may write, as it was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Writes {
+    /// The sending side.
+    Sender {
+        /// Sources whose files are removed once they have arrived.
+        removed: Vec<PathBuf>,
+    },
+    /// The receiving side.
+    Receiver {
+        /// Where it goes; nothing of it is written in a dry run.
+        destination: Option<PathBuf>,
+        /// The folder of the file that a link at the destination leads to.
+        behind: Option<PathBuf>,
+        /// Where what is replaced is moved, if that was said: relative to the destination.
+        backups: Option<PathBuf>,
+    },
+}
+
 /// What this side is told to do.
 struct Task {
     start: Start,
@@ -123,28 +141,24 @@ impl Task {
     }
 
     /// Everything that it may write.
-    fn writable(&self, places: &Places) -> Writable {
+    fn writes(&self) -> Writes {
         if self.start.is_sender {
             let removes = self.options.remove_source_files && !self.options.dry_run;
-            return Writable::of_sender(places, if removes { &self.paths } else { &[] });
+            return Writes::Sender { removed: if removes { self.paths.clone() } else { Vec::new() } };
         }
-        let destination = patterns::here(&self.start.destination);
         let backups = self.options.backup_dir.as_ref().filter(|_| self.options.backup);
-        let backups = backups.map(|dir| Path::new(OsStr::from_bytes(dir)));
-        let writable =
-            Writable::of_receiver(places, Some(&*destination).filter(|_| !self.options.dry_run), backups);
+        let backups = backups.map(|dir| PathBuf::from(OsStr::from_bytes(dir)));
+        let destination = Some(patterns::here(&self.start.destination)).filter(|_| !self.options.dry_run);
         // A file may go where a link leads.
-        let behind = (self.start.is_cp && destination.is_symlink()).then(|| destination.canonicalize().ok());
-        match behind.flatten().as_deref().and_then(Path::parent) {
-            Some(folder) if !self.options.dry_run => writable.with_folder(folder.into()),
-            _ => writable,
-        }
+        let behind = destination.as_deref().filter(|path| self.start.is_cp && path.is_symlink());
+        let behind = behind.and_then(|path| Some(path.canonicalize().ok()?.parent()?.to_path_buf()));
+        Writes::Receiver { destination, behind, backups }
     }
 }
 
 /// Does what it is told to; a receiver returns its summary.
 async fn serve(
-    service: &Arc<Service>,
+    host: &Arc<Host>,
     peer: &Arc<Peer>,
     control: &ControlSender,
     inbox: &mut ControlReceiver,
@@ -165,14 +179,14 @@ async fn serve(
         }
         false => None,
     };
-    let (config, ssh) = (peer_config(service, &options), SshConnection::from_env());
-    let (mut race, addresses) = race(service, options.via, peers, peer.node(), config, ssh).await?;
+    let (config, ssh) = (peer_config(host, &options), SshConnection::from_env());
+    let (mut race, addresses) = race(host, options.via, peers, peer.node(), config, ssh).await?;
     let ready = Ready { addresses, sources: count as u32, takes_bases: true };
     control.send(Message::Ready(ready).into_bytes()).await.map_err(|_| hung_up())?;
     set_silence(peer, &options);
     let theirs: Vec<_> = start.addresses.iter().filter_map(|address| address.parse().ok()).collect();
     let side = Side {
-        service: Arc::clone(service),
+        host: Arc::clone(host),
         peer: Arc::clone(peer),
         control: control.clone(),
         offers,

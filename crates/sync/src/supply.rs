@@ -4,26 +4,12 @@
 use std::sync::Arc;
 
 use towpath_api::ApiError;
-use towpath_files::Stamp;
 
+use super::fate::Settling;
 use super::file::CopyFile;
 
-/// What became of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// It is in place and on disk.
-    Placed,
-    /// It is given up.
-    Dropped,
-    /// Its source could not be read to the end: only its sender can tell why.
-    Lost,
-    /// What is in its place is the same. It may be the very same file, reached by another way, so
-    /// this is what it looks like.
-    Unchanged(Stamp),
-}
-
-/// Brings files. Called from the merging thread, but for `settled`.
-pub trait Supplier: Send + Sync {
+/// Brings files. Called from the merging thread.
+pub trait Supplier: Settling {
     /// Begins to bring a file, which ends by one of [`CopyFile`]'s methods. May block.
     fn bring(&self, file: Arc<CopyFile>) -> Result<(), ApiError>;
 
@@ -32,9 +18,6 @@ pub trait Supplier: Send + Sync {
 
     /// All entries below this one have been looked at.
     fn considered(&self, entry: u64) -> Result<(), ApiError>;
-
-    /// A file is done with; must not block.
-    fn settled(&self, entry: u64, fate: Fate);
 
     /// The walk is over: it is known what only the destination has.
     fn walk_is_over(&self) -> Result<(), ApiError>;

@@ -29,16 +29,15 @@ use super::events::CopySummary;
 use super::hearing::{Heard, LITTLE, Tellings, hear, hear_beside, take_answers, write_contents};
 use super::lookalikes::Lookalikes;
 use super::merge::{Destined, Merge};
+use super::message::hung_up;
 use super::message::violation;
 use super::network::Network;
 use super::options::Via;
-use super::race::{Race, STAND_LIMIT};
 use super::remote::RemoteSupplier;
 use super::search;
-use super::sender::hung_up;
 use super::side::{Side, StopOnDrop, by_source, joined, receiving, tell};
 use super::threads;
-use crate::config::Switch;
+use towpath_ssh::race::{Race, STAND_LIMIT};
 
 /// What the two ways to the other side are called.
 const WAYS: takeover::Names = takeover::Names { first: "ssh", better: "tls" };
@@ -56,8 +55,8 @@ pub async fn receive(
     theirs: &[std::net::SocketAddr],
 ) -> Result<CopySummary, ApiError> {
     let options = &side.options;
-    let receiving = receiving(&side.service, options, side.events.clone(), side.is_started);
-    let first = Arc::new(Direct::over(Arc::clone(&side.peer), side.service.identity.clone()));
+    let receiving = receiving(&side.host, options, side.events.clone(), side.is_started);
+    let first = Arc::new(Direct::over(Arc::clone(&side.peer), side.host.identity.clone()));
     let takeover = match options.via {
         Via::Tls => Takeover::only_better("no TLS connection yet", WAYS),
         Via::Both | Via::Ssh => Takeover::new(first, WAYS),
@@ -75,21 +74,20 @@ pub async fn receive(
     let root = adaptive.clone().map_or(known, |adaptive| adaptive as Arc<dyn TransferPlugin>);
     let (session, _hints) = session(side, root);
     let session = Arc::new(session);
-    let compress = options.compress || !side.service.config().processors.wishes().is_empty();
-    let processors = side.service.processors();
+    let compress = options.compress || !side.host.wishes.is_empty();
+    let processors = &side.host.processors;
     let limit = options.limit_rate as f64;
     let look = look(&takeover, adaptive.as_ref(), limit);
     let changed = Changed::new(look, known_once(side, race.as_ref()), side.takes_bases);
     // What processors look at comes to them by the session.
     let is_wanted = !(options.no_search || options.whole_file || processors.inspect_any());
     let scope = if is_wanted { search::scope(options, &destined.path) } else { None };
-    let beyond_destination = side.service.config().general.bases_beyond == Switch::On;
+    let beyond_destination = side.host.bases_beyond;
     let lookalikes = Lookalikes::new(scope.map(|scope| Scope { beyond_destination, ..scope }));
     let supplier =
         RemoteSupplier::new(side.control.clone(), &session, compress, changed, lookalikes, processors);
-    receiving.set_supplier(Arc::clone(&supplier) as Arc<dyn super::supply::Supplier>);
     let _end = EndOnDrop(Arc::clone(&supplier));
-    let merge = Merge::new(&receiving, destined)?;
+    let merge = Merge::new(&receiving, Some(Arc::clone(&supplier) as _), destined)?;
     let progress = session.progress();
     let _stop = StopOnDrop(Arc::clone(&receiving));
     let shown = Some((progress.clone(), side.other.clone()));
@@ -177,7 +175,7 @@ async fn failed(threads: &mut JoinSet<Result<(), ApiError>>) -> ApiError {
 
 /// Files that this machine is known to have, and for all others the way to the other side that is best.
 fn known(side: &Side, destination: &Path, takeover: Arc<Takeover>) -> Arc<dyn TransferPlugin> {
-    let store = Arc::clone(&side.service.store);
+    let store = Arc::clone(&side.host.store);
     let allow: Allow = match side.is_started {
         // Whoever may log in here may know what is here (`docs/threat-model.md`).
         true => Arc::new(|_| true),
@@ -204,7 +202,7 @@ fn session(
     side: &Side,
     root: Arc<dyn TransferPlugin>,
 ) -> (Session, watch::Sender<Vec<towpath_content::Hint>>) {
-    let root = Inspected::wrap(root, side.service.processors());
+    let root = Inspected::wrap(root, &side.host.processors);
     let (hints_in, hints) = watch::channel(Vec::new());
     let context = Context { root: Oid::of(b"copy"), node: Some(side.peer.node()), secret: None, hints };
     let mut config = SessionConfig::default();
@@ -303,11 +301,11 @@ mod tests {
 
     use super::super::message::{Answer, Answers, Fatal, Message};
     use super::super::options::{CopyOptions, Mode};
-    use super::super::side::{connected, peer_config, peer_service};
+    use super::super::side::{peer_config, peer_service};
     use super::super::talk::{Told as Shown, events};
     use super::*;
-    use crate::home::Home;
-    use crate::state::{Options, Service};
+    use crate::host::Host;
+    use towpath_link::doubles::connected;
 
     const LIMIT: Duration = Duration::from_secs(20);
 
@@ -325,16 +323,16 @@ mod tests {
 
     /// A receiving side with its home in `folder`, what it tells, and the sender's end of its connection.
     async fn sides(folder: &Path) -> (Side, ControlReceiver, Shown, Arc<Peer>) {
-        let service = Service::open(Home::under(&folder.join("home")), Options::default()).unwrap();
-        let [near, far] = connected([service.identity.node_id(); 2]).await;
+        let host = Host::below(&folder.join("home"));
+        let [near, far] = connected([host.identity.node_id(); 2]).await;
         let options = CopyOptions { via: Via::Ssh, ..CopyOptions::default() };
-        let (offers, peers) = peer_service(&service);
-        let peer = Peer::start(near, peer_config(&service, &options), Some(peers));
+        let (offers, peers) = peer_service(&host);
+        let peer = Peer::start(near, peer_config(&host, &options), Some(peers));
         let sender = Peer::start(far, PeerConfig { control: true, ..PeerConfig::default() }, None);
         let (control, inbox) = peer.control().unwrap();
         let (events, shown) = events();
         let (is_started, takes_bases, other) = (true, true, "the sender".into());
-        let side = Side { service, peer, control, offers, events, options, is_started, takes_bases, other };
+        let side = Side { host, peer, control, offers, events, options, is_started, takes_bases, other };
         (side, inbox, shown, sender)
     }
 

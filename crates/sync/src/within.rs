@@ -11,17 +11,17 @@ use towpath_content::tree::Event;
 use super::events::CopySummary;
 use super::local::LocalSupplier;
 use super::merge::{Destined, Merge};
+use super::naming::names_contents;
 use super::options::{CopyRequest, Mode};
 use super::receiving::refuse;
-use super::run::names_contents;
 use super::side::{StopOnDrop, blocking, receiving, tell};
 use super::source::{Sources, Step};
 use super::talk::Events;
-use crate::state::Service;
+use crate::host::Host;
 
 /// Copies local sources to a local destination.
 pub async fn within(
-    service: &Arc<Service>,
+    host: &Arc<Host>,
     request: &CopyRequest,
     paths: Vec<PathBuf>,
     destination: &Path,
@@ -30,9 +30,8 @@ pub async fn within(
     let names: Vec<&[u8]> = paths.iter().map(|path| path.as_os_str().as_bytes()).collect();
     let contents = names_contents(request.mode, &names)?;
     let options = request.options.clone();
-    let receiving = receiving(service, &options, events.clone(), false);
-    let supplier = LocalSupplier::start(events.clone(), options.remove_source_files, service.processors());
-    receiving.set_supplier(Arc::clone(&supplier) as Arc<dyn super::supply::Supplier>);
+    let receiving = receiving(host, &options, events.clone(), false);
+    let supplier = LocalSupplier::start(events.clone(), options.remove_source_files, &host.processors);
     let destined = Destined {
         path: destination.into(),
         mode: request.mode,
@@ -40,7 +39,7 @@ pub async fn within(
         contents,
         names: None,
     };
-    let mut merge = Merge::new(&receiving, destined)?;
+    let mut merge = Merge::new(&receiving, Some(Arc::clone(&supplier) as _), destined)?;
     let _stop = StopOnDrop(Arc::clone(&receiving));
     let telling = AbortOnDropHandle::new(tokio::spawn(tell(Arc::clone(&receiving), None, events.clone())));
     let avoid = not_into_itself(&paths, destination, contents, request.mode)?;

@@ -3,8 +3,8 @@
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::delta::{Delta, Outline, Signature, diff};
 use towpath_content::tree::Time;
-use towpath_daemon::copy::{CopyEvent, CopyOptions, CopySummary, FailureKind};
-use towpath_daemon::fuzzing;
+use towpath_service::copy::{CopyEvent, CopyOptions, CopySummary, FailureKind};
+use towpath_service::fuzzing;
 
 use super::content::{base, target};
 use crate::input::Written;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind, Event, Progress};
-use towpath_daemon::copy::{CopyEvent, CopyRequest, CopySummary, Dropped, FailureKind, run};
-use towpath_daemon::{Options, display_text};
+use towpath_service::copy::{CopyEvent, CopyRequest, CopySummary, Dropped, FailureKind, run};
+use towpath_service::{Options, display_text};
 
 use super::Context;
 use crate::copy_output::{Shown, closing, complaint, done, exit_code, line};

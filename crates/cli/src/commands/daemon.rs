@@ -12,12 +12,12 @@ use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::AbortHandle;
 use towpath_api::{ApiError, ErrorKind};
-use towpath_daemon::config::{Config, ConfigError, Rate};
-use towpath_daemon::confinement::{self, Enforced, Limits, Writable, deny_calls};
-use towpath_daemon::index_watch::{self, Rhythm};
-use towpath_daemon::server::{Socket, serve};
-use towpath_daemon::state::prepare;
-use towpath_daemon::{Home, Options, Service, metrics_page};
+use towpath_service::config::{Config, ConfigError, Rate};
+use towpath_service::confinement::{self, Enforced, Limits, Writable, deny_calls};
+use towpath_service::index_watch::{self, Rhythm};
+use towpath_service::server::{Socket, serve};
+use towpath_service::state::prepare;
+use towpath_service::{Home, Options, Service, metrics_page};
 
 use super::{Context, is_confined, not_confined, parse_address, parse_rate, run_to_end};
 use crate::interrupts::{Interrupts, is_ignored};

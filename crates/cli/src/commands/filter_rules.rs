@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use towpath_daemon::filter::{FileKind, FilterError, RuleList};
+use towpath_service::filter::{FileKind, FilterError, RuleList};
 
 use super::names_from;
 

@@ -12,7 +12,7 @@ use towpath_api::{
     Api, ApiError, Client, ContentRequest, ErrorKind, Event, GetRequest, Progress, SearchEffort, Seconds,
     Summary,
 };
-use towpath_daemon::{Options, get};
+use towpath_service::{Options, get};
 
 use super::{Context, parse_rate, sync_flags};
 use crate::copy_output::{Explained, explanation};

@@ -8,8 +8,8 @@ use clap::Args;
 use indicatif::HumanBytes;
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind};
-use towpath_daemon::Options;
-use towpath_daemon::index_dir::{Cancel, Indexed, index};
+use towpath_service::Options;
+use towpath_service::index_dir::{Cancel, Indexed, index};
 
 use super::Context;
 use crate::output::{PARTLY, counted};

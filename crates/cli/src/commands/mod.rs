@@ -31,11 +31,11 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use tokio::runtime::Runtime;
 use towpath_api::{Api, ApiError, Client, ErrorKind};
-use towpath_daemon::InProcess;
-use towpath_daemon::config::{Config, Switch, parse_bytes};
-use towpath_daemon::confinement::{self, ConfinementError};
-use towpath_daemon::home::{Home, NoHome};
-use towpath_daemon::{Options, Service, copy};
+use towpath_service::InProcess;
+use towpath_service::config::{Config, Switch, parse_bytes};
+use towpath_service::confinement::{self, ConfinementError};
+use towpath_service::home::{Home, NoHome};
+use towpath_service::{Options, Service, copy};
 
 use crate::activation::Inherited;
 use crate::interrupts::Signals;

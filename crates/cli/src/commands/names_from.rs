@@ -19,7 +19,7 @@ pub fn bytes(path: &OsStr) -> Result<Vec<u8>, String> {
         true => std::io::stdin().take(limit).read_to_end(&mut bytes),
         false => std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)),
     };
-    let shown = || towpath_daemon::display_name(path.as_encoded_bytes());
+    let shown = || towpath_service::display_name(path.as_encoded_bytes());
     match read {
         Ok(length) if length as u64 == limit => Err(format!("{} is longer than 256 MiB", shown())),
         Ok(_) => Ok(bytes),
@@ -45,7 +45,7 @@ fn name(text: &[u8]) -> Result<Vec<u8>, String> {
     let components: Vec<&[u8]> =
         text.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b".")).collect();
     if components.contains(&&b".."[..]) {
-        let shown = towpath_daemon::display_name(text);
+        let shown = towpath_service::display_name(text);
         return Err(format!("'{shown}' has '..' in it; name what is below the source"));
     }
     Ok(components.join(&b'/'))

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use clap::Args;
 use tokio::sync::mpsc;
 use towpath_api::{Api, ApiError, Client, ErrorKind, Event, PutReply, PutRequest};
-use towpath_daemon::InProcess;
-use towpath_daemon::{Options, Service, display_name};
+use towpath_service::InProcess;
+use towpath_service::{Options, Service, display_name};
 
 use super::{Context, parse_address};
 use crate::interrupts::Interrupts;

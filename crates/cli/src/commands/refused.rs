@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn the_guide_names_every_flag() {
-        let guide = include_str!("../../../../docs/guide/coming-from-rsync-or-scp.md");
+        let guide = include_str!("../../../../docs/guide/rsync-flags.md");
         let refused = RSYNC.iter().chain(CP).map(|flag| (flag.long, flag.short));
         let there = FLAGS.iter().map(|flag| (flag.long, flag.short));
         for (long, short) in refused.chain(there) {

@@ -12,9 +12,8 @@ use tokio::task::JoinSet;
 use towpath_content::pieces::Value;
 use towpath_content::ticket::Secret;
 use towpath_content::{Hint, NodeId, Oid};
-use towpath_link::pipe::{self, Role};
 use towpath_link::tcp::Listener;
-use towpath_link::{Connection, Identity};
+use towpath_link::{Connection, Identity, doubles};
 use towpath_protocol::wire::{Body, Hello, VERSION};
 use towpath_protocol::{Issuer, Peer, PeerConfig, Service};
 use towpath_store::{About, MemoryStore, Store};
@@ -72,16 +71,11 @@ pub struct Listening {
     _tasks: JoinSet<()>,
 }
 
-/// Two connected ends, and the node ids at them.
+/// Two connected ends.
 pub async fn connected() -> (Connection, Connection) {
-    let (near, far) = tokio::io::duplex(64 << 10);
-    let ((near_read, near_write), (far_read, far_write)) = (tokio::io::split(near), tokio::io::split(far));
     let node = || Identity::generate().unwrap().node_id();
-    let (near, far) = tokio::join!(
-        pipe::open(near_read, near_write, node(), Role::Initiator, LIMIT),
-        pipe::open(far_read, far_write, node(), Role::Responder, LIMIT),
-    );
-    (near.unwrap(), far.unwrap())
+    let [near, far] = doubles::connected([node(), node()]).await;
+    (near, far)
 }
 
 /// Hands each connection to `serve`.

@@ -3,6 +3,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use towpath_sync::Writes;
+
 use crate::home::Home;
 
 /// Where nothing arrives that a person asks for, and where what is written becomes the system's own.
@@ -42,6 +44,17 @@ pub struct Writable {
 }
 
 impl Writable {
+    /// One side of a copy.
+    pub fn of_copy(places: &Places, writes: &Writes) -> Self {
+        match writes {
+            Writes::Sender { removed } => Self::of_sender(places, removed),
+            Writes::Receiver { destination, behind, backups } => {
+                let writable = Self::of_receiver(places, destination.as_deref(), backups.as_deref());
+                behind.iter().cloned().fold(writable, Self::with_folder)
+            }
+        }
+    }
+
     /// The sending side of a copy; `removed` are the sources whose files are removed once they have
     /// arrived.
     pub fn of_sender(places: &Places, removed: &[PathBuf]) -> Self {
@@ -90,7 +103,7 @@ impl Writable {
 
     /// The same and this folder.
     #[must_use]
-    pub fn with_folder(mut self, folder: PathBuf) -> Self {
+    pub(super) fn with_folder(mut self, folder: PathBuf) -> Self {
         self.wholly.push(folder);
         self
     }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::json;
-use towpath_daemon::config::Seconds;
+use towpath_service::config::Seconds;
 
 use crate::client::Connection;
 use crate::relay::Relay;

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use towpath_content::Oid;
 use towpath_content::ticket::Secret;
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata};
-use towpath_daemon::Home;
-use towpath_daemon::config::Count;
+use towpath_service::Home;
+use towpath_service::config::Count;
 use towpath_store::{About, DiskStore, Holder, Lease, Store};
 
 use crate::client::Reply;

@@ -84,7 +84,7 @@ fn a_session_of_a_daemon_that_ended_holds_nothing_after_its_restart() {
 #[test]
 fn the_trait_is_the_same_in_process_and_over_the_socket() {
     use towpath_api::{Api, Client, ContentRequest, ErrorKind, ListRequest, OpenPutRequest};
-    use towpath_daemon::InProcess;
+    use towpath_service::InProcess;
     let daemon = Daemon::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tempfile::TempDir;
 use towpath_api::{ApiError, ErrorKind};
-use towpath_daemon::copy::channel::{Channel, Rsh, exit_after, serve_stdio};
-use towpath_daemon::copy::place::Place;
 use towpath_link::Identity;
 use towpath_plugins::Direct;
 use towpath_protocol::PeerConfig;
+use towpath_ssh::channel::{Channel, Rsh, exit_after, serve_stdio};
+use towpath_ssh::place::Place;
 
 use crate::support::*;
 

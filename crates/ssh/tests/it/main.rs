@@ -7,6 +7,4 @@ mod channel;
 #[cfg(test)]
 mod race;
 #[cfg(test)]
-mod strangers;
-#[cfg(test)]
 mod support;

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use towpath_api::ErrorKind;
-use towpath_daemon::copy::race::{Race, SshConnection, Stood};
 use towpath_link::Identity;
 use towpath_link::tcp::{Timeouts, dial};
 use towpath_plugins::Takeover;
 use towpath_plugins::takeover::Names;
 use towpath_protocol::{Peer, PeerConfig, Service};
+use towpath_ssh::race::{Race, SshConnection, Stood};
 
 use crate::support::*;
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use towpath_content::Oid;
 
-use crate::copy::deltas;
-use crate::copy::message::Base;
-use crate::copy::reading::Signed;
+use crate::deltas;
+use crate::message::Base;
+use crate::reading::Signed;
 
 /// Bytes of signatures of files that were not answered yet, at most.
 const MOST_BASES: usize = 16 << 20;

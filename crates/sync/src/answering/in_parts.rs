@@ -10,13 +10,13 @@ use towpath_content::delta::Outline;
 use towpath_protocol::packing;
 
 use super::Answering;
-use crate::copy::deltas;
-use crate::copy::effort::likes_outlines;
-use crate::copy::finer::{self, Split};
-use crate::copy::message::{Delta, Message};
-use crate::copy::patching::make_all;
-use crate::copy::reading::{Older, Signed, part_of};
-use crate::copy::source::Located;
+use crate::deltas;
+use crate::effort::likes_outlines;
+use crate::finer::{self, Split};
+use crate::message::{Delta, Message};
+use crate::patching::make_all;
+use crate::reading::{Older, Signed, part_of};
+use crate::source::Located;
 
 /// Bytes of outlines of one file that are held until the receiver answers, at most: it holds no more.
 const MOST_OUTLINED: usize = 16 << 20;

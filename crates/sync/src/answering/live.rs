@@ -10,9 +10,9 @@ use towpath_store::About;
 
 use super::super::threads;
 use super::Answering;
-use crate::copy::message::{Answers, Message};
-use crate::copy::sender::internal;
-use crate::copy::source::Located;
+use crate::message::internal;
+use crate::message::{Answers, Message};
+use crate::source::Located;
 use towpath_content::lock::lock;
 use towpath_targets::errors;
 

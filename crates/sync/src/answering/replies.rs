@@ -7,11 +7,11 @@ use towpath_content::tree::Time;
 use towpath_store::FileRecord;
 
 use super::{Answering, Asked, INLINE};
-use crate::copy::deltas;
-use crate::copy::events::{CopyEvent, FailureKind};
-use crate::copy::message::Answer;
-use crate::copy::reading::{Ask, Older, Read, Signed, now};
-use crate::copy::source::Located;
+use crate::deltas;
+use crate::events::{CopyEvent, FailureKind};
+use crate::message::Answer;
+use crate::reading::{Ask, Older, Read, Signed, now};
+use crate::source::Located;
 use towpath_content::lock::lock;
 use towpath_targets::index_record::store_stamp;
 

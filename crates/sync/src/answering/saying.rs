@@ -9,10 +9,10 @@ use towpath_api::ApiError;
 use towpath_protocol::{ControlClosed, ControlSender, Delivered};
 
 use super::Answering;
-use crate::copy::effort::effort;
-use crate::copy::message::{Answer, Answers, Delta, Message};
-use crate::copy::reading::Ask;
-use crate::copy::sender::hung_up;
+use crate::effort::effort;
+use crate::message::hung_up;
+use crate::message::{Answer, Answers, Delta, Message};
+use crate::reading::Ask;
 use towpath_content::lock::lock;
 
 /// Bytes of answers in one message, and what each takes besides its content, at most.

@@ -13,10 +13,10 @@ use towpath_files::{FileError, RelPath, Staged, Stamp};
 use towpath_store::hash_open_file;
 
 use super::{CopyFile, Note, Wanted};
-use crate::copy::beyond::Machine;
-use crate::copy::catalogue::{Kin, LARGE, Present, Sought};
-use crate::copy::lookalikes::Found;
-use crate::copy::renames::WORTH_WAITING;
+use crate::catalogue::{Kin, LARGE, Present, Sought};
+use crate::lookalikes::Found;
+use crate::machine::Machine;
+use crate::renames::WORTH_WAITING;
 use towpath_content::lock::lock;
 use towpath_targets::placing::Placing;
 

@@ -15,61 +15,25 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
-use towpath_content::tree::{Kind, Metadata, Time};
-use towpath_files::{BeforeNaming, FileError, Overwrite, RelPath, Staged, Stamp};
+use towpath_content::tree::{Metadata, Time};
+use towpath_files::{BeforeNaming, FileError, Overwrite, Staged, Stamp};
 use towpath_protocol::processor::Object;
 use towpath_protocol::processors::Processors;
 use towpath_transfer::object::CheckError;
 use towpath_transfer::{FetchError, Metadata as Labels, Outcome};
 
 use self::pieces::Older;
-use super::finish::{InTheWay, Replacement, RoomRecord, Spot, StagedFile};
-use super::judge::Changes;
 use super::lookalikes::Found;
+use super::noted::{InTheWay, Replacement, RoomRecord, Spot, StagedFile};
 use super::places::Place;
 use super::receiving::Receiving;
-use super::source::Located;
+use super::wanted::{Note, Wanted};
 use towpath_content::lock::lock;
 use towpath_targets::partial::PartialFile;
 
 /// The index is not told of files that are smaller: they are read as fast as they are looked up there, and each would
 /// cost it several pages.
 const LEAST_INDEXED: u64 = 4 << 10;
-
-/// What is known of a file when it is asked for.
-pub struct Wanted {
-    /// Its number in the sender's tree.
-    pub entry: u64,
-    /// Where it goes.
-    pub path: RelPath,
-    /// Its path below the transfer's root, for people.
-    pub shown: Vec<u8>,
-    /// What it shall be like.
-    pub metadata: Metadata,
-    /// Bytes, as the scan saw them.
-    pub size: u64,
-    /// The regular file in its place.
-    pub old: Option<Stamp>,
-    /// Whether anything is in its place that a rename replaces.
-    pub replaces: bool,
-    /// A directory is in its place: where, and whether it must be empty to go.
-    pub room: Option<(Spot, InTheWay)>,
-    /// Its content may be the same: these changes would be left.
-    pub compare: Option<Changes>,
-    /// What is told of it once it is known to be different.
-    pub changes: Changes,
-    /// Where it is, if that is on this machine.
-    pub located: Option<Located>,
-}
-
-impl Wanted {
-    /// Bytes that are kept of it, but for those that all have.
-    pub fn bytes_kept(&self) -> usize {
-        let attributes = self.metadata.xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len());
-        // Twice while metadata are applied.
-        self.path.as_bytes().len() + self.shown.len() + 2 * attributes.sum::<usize>()
-    }
-}
 
 /// The file on its way.
 pub struct CopyFile {
@@ -85,20 +49,6 @@ pub struct CopyFile {
     partial: PartialFile,
     older: OnceLock<Older>,
     found: OnceLock<Found>,
-}
-
-/// What is to be done when a file has its name.
-pub struct Note {
-    /// See [`Wanted::entry`].
-    pub entry: u64,
-    /// See [`Wanted::shown`].
-    pub shown: Vec<u8>,
-    /// Bytes.
-    pub size: u64,
-    /// Its time of last modification.
-    pub modified: Time,
-    /// Its place among the files under way.
-    pub place: Option<Place>,
 }
 
 impl CopyFile {
@@ -346,19 +296,15 @@ impl CopyFile {
     }
 }
 
-/// Whether something is a regular file.
-pub const fn is_file(kind: &Kind) -> bool {
-    matches!(kind, Kind::File { .. })
-}
-
 #[cfg(test)]
 pub mod tests {
-    use towpath_files::Destination;
+    use towpath_files::{Destination, RelPath};
     use towpath_store::DiskStore;
 
     use super::*;
-    use crate::copy::options::CopyOptions;
-    use crate::copy::talk::events;
+    use crate::judge::Changes;
+    use crate::options::CopyOptions;
+    use crate::talk::events;
 
     /// A file of so many bytes that is to be written below `home`, as an entry of the sender's.
     pub fn file_of(home: &Path, entry: u64, size: u64) -> Arc<CopyFile> {

@@ -9,12 +9,13 @@ use towpath_content::tree::Kind;
 use towpath_files::filter::{Filter, RuleList, Side};
 use towpath_files::{FileError, RelPath, ScanOptions};
 
-use super::deletions::{Telling, back_up_and_remove, is_protected, rehearse};
-use super::noted::Stop;
-use super::rooms::{InTheWay, Room, RoomRecord, refused};
-use super::{ExtraRecord, LinkRecord};
-use crate::copy::merge::Merge;
-use crate::copy::receiving::Receiving;
+use super::deletions::{Telling, back_up_and_remove};
+use super::rooms::{Room, refused};
+use crate::merge::Merge;
+use crate::noted::Stop;
+use crate::noted::{ExtraRecord, InTheWay, LinkRecord, RoomRecord};
+use crate::receiving::Receiving;
+use crate::removing::{is_protected, rehearse};
 use towpath_content::lock::lock;
 
 const KEPT: &str = "it holds what is to be kept";

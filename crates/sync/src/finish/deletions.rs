@@ -10,14 +10,15 @@ use std::sync::Arc;
 
 use prost::Message;
 use towpath_api::ApiError;
-use towpath_files::{FileError, Filter, RelPath, Removed, Removing};
+use towpath_files::{FileError, RelPath};
 
 use super::allowance::Allowance;
-use super::noted::{ExtraRecord, Stop};
-use crate::copy::events::CopyEvent;
-use crate::copy::merge::Merge;
-use crate::copy::receiving::Receiving;
-use crate::copy::records::Records;
+use crate::events::CopyEvent;
+use crate::merge::Merge;
+use crate::noted::{ExtraRecord, Stop};
+use crate::receiving::Receiving;
+use crate::records::Records;
+use crate::removing::{Removal, is_protected};
 
 impl Merge {
     /// Deletes what only the destination has, as far as that is allowed.
@@ -42,24 +43,6 @@ impl Merge {
         }
         Ok(())
     }
-}
-
-/// Calls `each` with what removing would remove, and removes nothing.
-pub fn rehearse(
-    receiving: &Receiving,
-    path: &RelPath,
-    shown: &RelPath,
-    filter: &mut Filter,
-    each: impl FnMut(&RelPath, &RelPath, bool),
-) -> Result<Removed, FileError> {
-    let mut may = |below: &RelPath, is_dir: bool| !is_protected(filter, below, shown, is_dir);
-    let mut removal = Removal { path, shown, may: &mut may, gone: each };
-    receiving.placing()?.destination.rehearse_removal(path, &mut removal)
-}
-
-pub(super) fn is_protected(filter: &mut Filter, path: &RelPath, top: &RelPath, is_dir: bool) -> bool {
-    // The top was asked about when it was found.
-    path != top && filter.protects_in_deleted(path, is_dir)
 }
 
 fn delete(
@@ -170,39 +153,12 @@ impl Telling {
     }
 }
 
-/// Translates between the destination's paths and those that people know.
-struct Removal<'a, G> {
-    path: &'a RelPath,
-    shown: &'a RelPath,
-    may: &'a mut dyn FnMut(&RelPath, bool) -> bool,
-    gone: G,
-}
-
-impl<G: FnMut(&RelPath, &RelPath, bool)> Removing for Removal<'_, G> {
-    fn may(&mut self, path: &RelPath, is_dir: bool) -> bool {
-        below(path, self.path, self.shown).is_some_and(|below| (self.may)(&below, is_dir))
-    }
-
-    fn gone(&mut self, path: &RelPath, is_dir: bool) {
-        if let Some(below) = below(path, self.path, self.shown) {
-            (self.gone)(path, &below, is_dir);
-        }
-    }
-}
-
 fn told(receiving: &Receiving, shown: &[u8], is_dir: bool) {
     receiving.count(|counts| match is_dir {
         true => counts.deleted.directories += 1,
         false => counts.deleted.files += 1,
     });
     receiving.tell(CopyEvent::Deleted { path: shown.to_vec(), is_dir });
-}
-
-/// The name for people of something below `path`, which they know as `shown`.
-fn below(removed: &RelPath, path: &RelPath, shown: &RelPath) -> Option<RelPath> {
-    let mut below = shown.clone();
-    removed.names().skip(path.depth()).try_for_each(|name| below.push(name)).ok()?;
-    Some(below)
 }
 
 /// What ends the reading of records about files.

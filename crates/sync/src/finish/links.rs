@@ -7,12 +7,13 @@ use towpath_content::tree::{Kind, Time};
 use towpath_files::{FileError, Naming, Overwrite, RelPath, ScanOptions};
 
 use super::allowance::Allowance;
-use super::noted::{LinkRecord, Stop};
-use super::rooms::{InTheWay, Room};
-use crate::copy::events::CopyEvent;
-use crate::copy::judge::Changes;
-use crate::copy::merge::Merge;
-use crate::copy::receiving::{Receiving, add};
+use super::rooms::Room;
+use crate::events::CopyEvent;
+use crate::judge::Changes;
+use crate::merge::Merge;
+use crate::noted::InTheWay;
+use crate::noted::{LinkRecord, Stop};
+use crate::receiving::{Receiving, add};
 
 impl Merge {
     pub(super) fn make_links(&mut self, allowance: &Arc<Allowance>) -> Result<(), ApiError> {

@@ -3,7 +3,6 @@
 //!
 //! | module | story |
 //! |---|---|
-//! | `noted`, `directories` | what waited for this on disk, and where it is |
 //! | `allowance` | how much may be removed |
 //! | `rooms` | directories that are in the way of something else |
 //! | `links` | further names of files |
@@ -11,9 +10,7 @@
 
 mod allowance;
 mod deletions;
-mod directories;
 mod links;
-mod noted;
 mod rooms;
 
 use std::sync::Arc;
@@ -25,11 +22,8 @@ use towpath_files::metadata::differences;
 use towpath_files::{RelPath, ScanOptions};
 
 use super::merge::Merge;
-pub use deletions::rehearse;
-pub use directories::{DirNumber, ROOT};
-use noted::Stop;
-pub use noted::{DirRecord, ExtraRecord, FirstRecord, LinkRecord, Renaming, Spot, Spots};
-pub use rooms::{InTheWay, Replacement, RoomRecord, StagedFile};
+use crate::noted::{DirRecord, ExtraRecord, Stop};
+use crate::removing::rehearse;
 use towpath_targets::errors;
 
 /// How long the last files' moves are waited for together.
@@ -70,7 +64,7 @@ impl Merge {
     /// with all that is in it.
     fn bring_held(&mut self) -> Result<(), ApiError> {
         let receiving = Arc::clone(&self.receiving);
-        let Some(supplier) = receiving.supplier() else { return Ok(()) };
+        let Some(supplier) = self.supplier.clone() else { return Ok(()) };
         let (filter, spots, look) = (&mut self.filter, &mut self.spots, ScanOptions::default());
         let noted = self.deletions.for_each(|record: ExtraRecord| {
             let Some(placing) = receiving.opened().filter(|_| record.is_dir) else { return Ok(()) };
@@ -90,7 +84,7 @@ impl Merge {
     /// Waits until no file is under way.
     fn settle_files(&self) -> Result<(), ApiError> {
         let receiving = &self.receiving;
-        if let Some(supplier) = receiving.supplier() {
+        if let Some(supplier) = &self.supplier {
             supplier.considered(self.seen())?;
             supplier.push()?;
         }

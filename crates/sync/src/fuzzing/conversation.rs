@@ -11,14 +11,15 @@ use towpath_content::Oid;
 use towpath_content::tree::Decoder;
 use towpath_store::DiskStore;
 
-use crate::copy::events::{CopyEvent, CopySummary};
-use crate::copy::file::CopyFile;
-use crate::copy::merge::{Destined, Merge};
-use crate::copy::message::violation;
-use crate::copy::options::{CopyOptions, Mode};
-use crate::copy::receiving::Receiving;
-use crate::copy::supply::{Fate, Supplier};
-use crate::copy::talk::events;
+use crate::events::{CopyEvent, CopySummary};
+use crate::fate::{Fate, Settling};
+use crate::file::CopyFile;
+use crate::merge::{Destined, Merge};
+use crate::message::violation;
+use crate::options::{CopyOptions, Mode};
+use crate::receiving::Receiving;
+use crate::supply::Supplier;
+use crate::talk::events;
 
 /// What waits at the end of a merge needs a clock that goes on.
 static RUNTIME: LazyLock<Runtime> =
@@ -64,11 +65,10 @@ pub fn merge(sender: Sender<'_>, receiver: Receiver<'_>) -> Result<(CopySummary,
         let resume = receiver.state.to_path_buf();
         let receiving = Receiving::new(receiver.options, store, resume, told, false);
         let contents = sender.contents;
-        receiving.set_supplier(Arc::new(Given { contents }));
         let mode = if receiver.is_cp { Mode::Cp } else { Mode::Sync };
         let destined =
             Destined { path: receiver.path.into(), mode, sources: 1, contents: !receiver.is_cp, names: None };
-        let walked = Merge::new(&receiving, destined)
+        let walked = Merge::new(&receiving, Some(Arc::new(Given { contents })), destined)
             .and_then(|merge| walk(merge, sender.descriptor, sender.is_incomplete));
         walked.and(receiving.check()).map(|()| receiving.summary())
     };
@@ -107,6 +107,10 @@ struct Given {
     contents: HashMap<u64, Vec<u8>>,
 }
 
+impl Settling for Given {
+    fn settled(&self, _entry: u64, _fate: Fate) {}
+}
+
 impl Supplier for Given {
     fn bring(&self, file: Arc<CopyFile>) -> Result<(), ApiError> {
         let Some(content) = self.contents.get(&file.wanted().entry) else {
@@ -134,8 +138,6 @@ impl Supplier for Given {
     fn considered(&self, _entry: u64) -> Result<(), ApiError> {
         Ok(())
     }
-
-    fn settled(&self, _entry: u64, _fate: Fate) {}
 
     fn walk_is_over(&self) -> Result<(), ApiError> {
         Ok(())

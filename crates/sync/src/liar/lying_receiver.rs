@@ -226,10 +226,10 @@ async fn guess(is_pull: bool, went_before: bool) -> bool {
     let oid = hashed.oid;
     let record =
         towpath_store::FileRecord::new(secret.parent().unwrap(), secret.file_name().unwrap(), hashed);
-    side.service.store.remember(&[record]).unwrap();
+    side.host.store.remember(&[record]).unwrap();
     if went_before {
-        super::super::sent::SentTo::new(&side.service.home.shares(), &liar.node()).add(&oid, 8000);
-        super::super::sent::SentTo::new(&side.service.home.shares(), &side.peer.node()).add(&oid, 8000);
+        super::super::sent::SentTo::new(&side.host.shares, &liar.node()).add(&oid, 8000);
+        super::super::sent::SentTo::new(&side.host.shares, &side.peer.node()).add(&oid, 8000);
     }
     drop(side);
     let named = says(Message::Bases(Bases {

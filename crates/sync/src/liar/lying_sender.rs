@@ -15,8 +15,8 @@ use super::super::message::{
     Answer, Answers, Asks, Base, Bases, Delta, Empty, Fatal, Finer, Message, Ready, Settled, Start,
 };
 use super::super::options::{CopyOptions, Mode};
-use super::super::patterns::Requested;
 use super::{CARRIERS, Carrier, End, Ended, Scene, Step, dir, end, entry, leaf, one, snapshot, tree};
+use towpath_ssh::patterns::Requested;
 
 const CONTENT: &[u8] = b"bytes";
 /// The first file below the source.
@@ -102,7 +102,7 @@ fn entries() -> Vec<Lie> {
     let raw = |bytes: &[u8]| Step::Say(Message::Entries(Bytes::copy_from_slice(bytes)));
     macro_rules! vector {
         ($name:literal) => {
-            include_bytes!(concat!("../../../../../docs/formats/vectors/tree/refused-", $name, ".tree"))
+            include_bytes!(concat!("../../../../docs/formats/vectors/tree/refused-", $name, ".tree"))
         };
     }
     let of = |name, bytes: &[u8]| (name, vec![raw(bytes), end()], End::Error("does not understand"));

@@ -14,7 +14,7 @@ use super::{Carrier, Scene, Step, dir, end, leaf, one};
 
 /// Which flood a process of its own measures.
 const NAME: &str = "TOW_TEST_FLOOD";
-const THIS: &str = "copy::liar::measured::a_flood_in_a_process_of_its_own";
+const THIS: &str = "liar::measured::a_flood_in_a_process_of_its_own";
 
 /// A flood, and whether it is a sender's, against the real receiver.
 type Flood = (&'static str, bool, fn() -> Vec<Step>);

@@ -21,6 +21,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use towpath_api::ApiError;
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata, Time};
+use towpath_link::doubles::connected;
 use towpath_link::tcp::{Listener, Timeouts, dial};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig};
@@ -30,12 +31,11 @@ use super::merge::Destined;
 use super::message::Message;
 use super::options::{CopyOptions, Mode, Via};
 use super::sending::send;
-use super::side::{Side, connected, peer_config, peer_service};
+use super::side::{Side, peer_config, peer_service};
 use super::source::Sources;
 use super::taking::receive;
 use super::talk::{Told, events};
-use crate::home::Home;
-use crate::state::{Options, Service};
+use crate::host::Host;
 
 /// How long a lie may take to be found out, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -110,19 +110,19 @@ impl Scene {
 
     /// The real side, the events that it tells, and the liar's end.
     async fn sides(&self, carrier: Carrier, is_started: bool) -> (Side, ControlReceiver, Told, Arc<Peer>) {
-        let service = Service::open(Home::under(&self.path("home")), Options::default()).unwrap();
+        let host = Host::below(&self.path("home"));
         let [near, far] = match carrier {
-            Carrier::Pipe => connected([service.identity.node_id(); 2]).await,
-            Carrier::Tls => over_tls(&service.identity).await,
+            Carrier::Pipe => connected([host.identity.node_id(); 2]).await,
+            Carrier::Tls => over_tls(&host.identity).await,
         };
         let options = self.options.clone();
-        let (offers, peers) = peer_service(&service);
-        let peer = Peer::start(near, peer_config(&service, &options), Some(peers));
+        let (offers, peers) = peer_service(&host);
+        let peer = Peer::start(near, peer_config(&host, &options), Some(peers));
         let liar = Peer::start(far, PeerConfig { control: true, ..PeerConfig::default() }, None);
         let (control, inbox) = peer.control().unwrap();
         let (events, told) = events();
         let (takes_bases, other) = (true, "the liar".into());
-        let side = Side { service, peer, control, offers, events, options, is_started, takes_bases, other };
+        let side = Side { host, peer, control, offers, events, options, is_started, takes_bases, other };
         (side, inbox, told, liar)
     }
 

@@ -10,11 +10,11 @@ use towpath_content::tree::{Entry, Kind};
 use towpath_files::{Destination, FileError, RelPath, display_name};
 
 use super::Merge;
-use crate::copy::finish::Renaming;
-use crate::copy::message::violation;
-use crate::copy::options::Mode;
-use crate::copy::placement::{Asked, Placement, There, place};
-use crate::copy::receiving::refuse;
+use crate::message::violation;
+use crate::noted::Renaming;
+use crate::options::Mode;
+use crate::placement::{Asked, Placement, There, place};
+use crate::receiving::refuse;
 use towpath_targets::errors;
 
 impl Merge {

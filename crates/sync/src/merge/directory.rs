@@ -9,10 +9,11 @@ use towpath_files::{FileError, Found, RelPath};
 
 use super::extras::Names;
 use super::{Frame, Merge, State, because};
-use crate::copy::finish::{InTheWay, RoomRecord, rehearse};
-use crate::copy::judge::{Changes, Verdict, judge};
-use crate::copy::options::Mode;
-use crate::copy::receiving::add;
+use crate::judge::{Changes, Verdict, judge};
+use crate::noted::{InTheWay, RoomRecord};
+use crate::options::Mode;
+use crate::receiving::add;
+use crate::removing::rehearse;
 
 impl Merge {
     pub(super) fn directory(

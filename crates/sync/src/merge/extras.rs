@@ -6,8 +6,8 @@ use towpath_content::tree::Kind;
 use towpath_files::{DirNames, FileError, RelPath, ScanOptions};
 
 use super::Merge;
-use crate::copy::file::is_file;
-use crate::copy::finish::ExtraRecord;
+use crate::noted::ExtraRecord;
+use crate::wanted::is_file;
 
 pub(super) struct Names {
     names: DirNames,

@@ -9,13 +9,14 @@ use towpath_files::metadata::{Differences, differences};
 use towpath_files::{FileError, Overwrite, RelPath};
 
 use super::{Merge, because, size};
-use crate::copy::file::{CopyFile, Wanted, is_file};
-use crate::copy::finish::{InTheWay, Replacement, RoomRecord, Spot};
-use crate::copy::judge::{Changes, Verdict, judge};
-use crate::copy::options::Mode;
-use crate::copy::places::Place;
-use crate::copy::receiving::add;
-use crate::copy::source::Located;
+use crate::file::CopyFile;
+use crate::judge::{Changes, Verdict, judge};
+use crate::noted::{InTheWay, Replacement, RoomRecord, Spot};
+use crate::options::Mode;
+use crate::places::Place;
+use crate::receiving::add;
+use crate::source::Located;
+use crate::wanted::{Wanted, is_file};
 
 /// How often it is looked whether all files under way wait for their names.
 const LOOK: Duration = Duration::from_millis(20);
@@ -216,7 +217,7 @@ impl Merge {
     /// Asks for a file; waits while too many are under way.
     fn bring(&self, wanted: Wanted) -> Result<(), ApiError> {
         let receiving = &self.receiving;
-        let Some(supplier) = receiving.supplier() else { return Ok(()) };
+        let Some(supplier) = &self.supplier else { return Ok(()) };
         if receiving.options.dry_run && wanted.compare.is_none() {
             receiving.tell_file(&wanted, wanted.size);
             return Ok(());

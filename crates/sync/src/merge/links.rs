@@ -9,7 +9,7 @@ use towpath_content::tree::Entry;
 use towpath_files::{FileError, Found, RelPath};
 
 use super::{Merge, because, size};
-use crate::copy::finish::{FirstRecord, InTheWay, LinkRecord};
+use crate::noted::{FirstRecord, InTheWay, LinkRecord};
 
 /// Groups that are kept in memory.
 const FEW: u64 = 64 << 10;

@@ -24,23 +24,23 @@ use towpath_content::tree::{Entry, Event, Kind, Metadata, Time};
 use towpath_files::filter::{Filter, RuleList, Side};
 use towpath_files::{FileError, Found, RelPath, ScanOptions, display_name};
 
-use crate::copy::events::CopyEvent;
-use crate::copy::finish::{
-    DirNumber, DirRecord, ExtraRecord, FirstRecord, LinkRecord, ROOT, Renaming, Spot, Spots,
-};
-use crate::copy::judge::Changes;
-use crate::copy::listed;
-use crate::copy::message::violation;
-use crate::copy::options::{CopyOptions, Mode};
-use crate::copy::patterns::NamePattern;
-use crate::copy::placement::Placement;
-use crate::copy::receiving::{Receiving, add};
-use crate::copy::records::Records;
-use crate::copy::source::Located;
+use crate::events::CopyEvent;
+use crate::fate::Settling;
+use crate::judge::Changes;
+use crate::listed;
+use crate::message::violation;
+use crate::noted::{DirNumber, DirRecord, ExtraRecord, FirstRecord, LinkRecord, ROOT, Renaming, Spot, Spots};
+use crate::options::{CopyOptions, Mode};
+use crate::placement::Placement;
+use crate::receiving::{Receiving, add};
+use crate::records::Records;
+use crate::source::Located;
+use crate::supply::Supplier;
 use extras::Names;
 use links::Groups;
 use privileges::drop_unasked;
 use rewrite::Rewrite;
+use towpath_ssh::patterns::NamePattern;
 use towpath_targets::errors;
 
 /// Directories told of beforehand as closed.
@@ -72,6 +72,8 @@ pub struct Destined {
 /// The walk.
 pub struct Merge {
     pub(super) receiving: Arc<Receiving>,
+    /// Who brings files; nobody, if none are wanted.
+    pub(super) supplier: Option<Arc<dyn Supplier>>,
     pub(super) runtime: Handle,
     destined: Destined,
     placement: Placement,
@@ -141,7 +143,14 @@ enum State {
 
 impl Merge {
     /// A walk that has not begun. Must be made within a runtime.
-    pub fn new(receiving: &Arc<Receiving>, destined: Destined) -> Result<Self, ApiError> {
+    pub fn new(
+        receiving: &Arc<Receiving>,
+        supplier: Option<Arc<dyn Supplier>>,
+        destined: Destined,
+    ) -> Result<Self, ApiError> {
+        if let Some(supplier) = &supplier {
+            receiving.set_settling(Arc::clone(supplier) as Arc<dyn Settling>);
+        }
         let options = &receiving.options;
         let bad_rule = |error: towpath_files::filter::FilterError| {
             ApiError::new(ErrorKind::Usage, format!("the filter rules: {error}"))
@@ -164,6 +173,7 @@ impl Merge {
             checker,
             asked: listed::Asked::new(options)?,
             receiving: Arc::clone(receiving),
+            supplier,
             destined,
             placement: Placement::Into,
             look,
@@ -207,7 +217,7 @@ impl Merge {
 
     /// Nothing more came for now.
     pub fn push(&self) -> Result<(), ApiError> {
-        match self.receiving.supplier() {
+        match &self.supplier {
             Some(supplier) => supplier.considered(self.entry),
             None => Ok(()),
         }
@@ -236,7 +246,7 @@ impl Merge {
 
     fn next_entry(&mut self) -> Result<(), ApiError> {
         self.entry += 1;
-        match self.receiving.supplier() {
+        match &self.supplier {
             Some(supplier) if self.entry.is_multiple_of(TELL_EVERY) => supplier.considered(self.entry),
             _ => Ok(()),
         }

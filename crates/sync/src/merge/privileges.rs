@@ -4,8 +4,8 @@
 use towpath_content::tree::{Kind, Metadata};
 use towpath_files::metadata::is_privileged;
 
-use crate::copy::events::Dropped;
-use crate::copy::options::Preserve;
+use crate::events::Dropped;
+use crate::options::Preserve;
 
 const SETUID_SETGID: u32 = 0o6000;
 

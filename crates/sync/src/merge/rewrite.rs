@@ -4,7 +4,7 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_content::tree::{Kind, Metadata, Owner};
 use towpath_files::chmod::Chmod;
 
-use crate::copy::options::CopyOptions;
+use crate::options::CopyOptions;
 
 /// How metadata is changed on the way.
 pub(super) struct Rewrite {

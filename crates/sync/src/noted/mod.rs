@@ -1,5 +1,8 @@
 //! What is kept on disk until the end of a copy, so that memory does not grow with the tree.
 
+mod directories;
+mod rooms;
+
 use std::io;
 use std::path::Path;
 
@@ -8,7 +11,8 @@ use towpath_api::ApiError;
 use towpath_content::tree::{Metadata, Owner, Time, Xattr};
 use towpath_files::{FileError, RelPath};
 
-use super::directories::{DirNumber, Directories};
+pub use directories::{DirNumber, Directories, ROOT};
+pub use rooms::{InTheWay, Replacement, RoomRecord, StagedFile};
 use towpath_targets::errors;
 
 /// Where an entry is. No path is kept whole for each: it would make notes of a deep tree as long as it is deep
@@ -69,7 +73,7 @@ pub struct LinkRecord {
     /// The name was free.
     #[prost(bool, tag = "7")]
     pub is_new: bool,
-    /// [`InTheWay`](super::InTheWay).
+    /// [`InTheWay`].
     #[prost(uint32, tag = "8")]
     pub in_the_way: u32,
 }

@@ -12,9 +12,9 @@ use towpath_transfer::session::OnDone;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Target};
 
 use super::RemoteSupplier;
-use crate::copy::file::CopyFile;
-use crate::copy::message::{Answer, violation};
-use crate::copy::renames::MAX_WAITING;
+use crate::file::CopyFile;
+use crate::message::{Answer, violation};
+use crate::renames::MAX_WAITING;
 use towpath_content::lock::lock;
 
 /// Answers that were said once more and whose first ones did not come: far more than can be on the way when a connection

@@ -9,9 +9,9 @@ use towpath_transfer::FetchError;
 use towpath_transfer::plugin::THIS_MACHINE;
 
 use super::RemoteSupplier;
-use crate::copy::file::CopyFile;
-use crate::copy::incoming::{Incoming, Taken};
-use crate::copy::message::{Answer, Delta, Finer, Message, violation};
+use crate::file::CopyFile;
+use crate::incoming::{Incoming, Taken};
+use crate::message::{Answer, Delta, Finer, Message, violation};
 use towpath_content::lock::lock;
 
 impl RemoteSupplier {

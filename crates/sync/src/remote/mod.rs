@@ -19,12 +19,13 @@ use towpath_transfer::progress::Progress;
 
 use self::settled::{Done, tell_settled};
 use super::changed::Changed;
+use super::fate::{Fate, Settling};
 use super::file::CopyFile;
 use super::incoming::Incoming;
 use super::lookalikes::{Found, Lookalikes};
+use super::message::hung_up;
 use super::message::{Asks, Base, Bases, Finer, Message, violation};
-use super::sender::hung_up;
-use super::supply::{Fate, Supplier};
+use super::supply::Supplier;
 use towpath_content::lock::lock;
 
 /// Files asked for in one message.
@@ -209,6 +210,12 @@ impl RemoteSupplier {
     }
 }
 
+impl Settling for RemoteSupplier {
+    fn settled(&self, entry: u64, fate: Fate) {
+        let _ = self.done.send(Done::Settled(entry, fate));
+    }
+}
+
 impl Supplier for RemoteSupplier {
     fn bring(&self, file: Arc<CopyFile>) -> Result<(), ApiError> {
         let entry = file.wanted().entry;
@@ -234,10 +241,6 @@ impl Supplier for RemoteSupplier {
         // What was asked for before must not be forgotten by the sender.
         self.push()?;
         self.done.send(Done::Considered(entry)).map_err(|_| hung_up())
-    }
-
-    fn settled(&self, entry: u64, fate: Fate) {
-        let _ = self.done.send(Done::Settled(entry, fate));
     }
 
     fn walk_is_over(&self) -> Result<(), ApiError> {

@@ -7,8 +7,8 @@ use tokio::sync::{mpsc, oneshot};
 use towpath_protocol::{ControlClosed, ControlSender};
 
 use super::TOGETHER;
-use crate::copy::message::{Message, Settled, Unchanged};
-use crate::copy::supply::Fate;
+use crate::fate::Fate;
+use crate::message::{Message, Settled, Unchanged};
 
 /// How long news of files that are done with wait for more: so often it is looked whether something urgent came,
 /// which takes less than being woken for each.

@@ -1,0 +1,52 @@
+//! The machine that one side of a copy runs on, as its service has it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use towpath_link::Identity;
+use towpath_protocol::PeerConfig;
+use towpath_protocol::processors::Processors;
+use towpath_store::DiskStore;
+
+/// What a copy needs of the service that it runs in.
+#[derive(Clone)]
+pub struct Host {
+    /// Its key.
+    pub identity: Identity,
+    /// Its store and index.
+    pub store: Arc<DiskStore>,
+    /// What every chunk passes.
+    pub processors: Processors,
+    /// Encodings of data that it wishes for, by name.
+    pub wishes: Vec<String>,
+    /// The folder of resume records.
+    pub resume: PathBuf,
+    /// The folder that says which contents went to which node.
+    pub shares: PathBuf,
+    /// Whether bases may be found outside of the destination.
+    pub bases_beyond: bool,
+}
+
+impl Host {
+    /// How its connections behave, whoever dials.
+    pub fn peer_config(&self) -> PeerConfig {
+        let (processors, wishes) = (self.processors.clone(), self.wishes.clone());
+        PeerConfig { processors, wishes, ..PeerConfig::default() }
+    }
+
+    /// One with a new key and an empty store below `folder`.
+    #[cfg(test)]
+    pub fn below(folder: &std::path::Path) -> Arc<Self> {
+        let (state, data) = (folder.join("state"), folder.join("data"));
+        let store = Arc::new(DiskStore::open(&state, &data).unwrap());
+        Arc::new(Self {
+            identity: Identity::generate().unwrap(),
+            store,
+            processors: Processors::default(),
+            wishes: Vec::new(),
+            resume: state.join("resume"),
+            shares: state.join("shares"),
+            bases_beyond: true,
+        })
+    }
+}

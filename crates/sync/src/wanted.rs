@@ -1,0 +1,63 @@
+//! A file that is asked for, and what is noted of it until it has its name.
+
+use towpath_content::tree::{Kind, Metadata, Time};
+use towpath_files::{RelPath, Stamp};
+
+use crate::judge::Changes;
+use crate::noted::{InTheWay, Spot};
+use crate::places::Place;
+use crate::source::Located;
+
+/// What is known of a file when it is asked for.
+pub struct Wanted {
+    /// Its number in the sender's tree.
+    pub entry: u64,
+    /// Where it goes.
+    pub path: RelPath,
+    /// Its path below the transfer's root, for people.
+    pub shown: Vec<u8>,
+    /// What it shall be like.
+    pub metadata: Metadata,
+    /// Bytes, as the scan saw them.
+    pub size: u64,
+    /// The regular file in its place.
+    pub old: Option<Stamp>,
+    /// Whether anything is in its place that a rename replaces.
+    pub replaces: bool,
+    /// A directory is in its place: where, and whether it must be empty to go.
+    pub room: Option<(Spot, InTheWay)>,
+    /// Its content may be the same: these changes would be left.
+    pub compare: Option<Changes>,
+    /// What is told of it once it is known to be different.
+    pub changes: Changes,
+    /// Where it is, if that is on this machine.
+    pub located: Option<Located>,
+}
+
+impl Wanted {
+    /// Bytes that are kept of it, but for those that all have.
+    pub fn bytes_kept(&self) -> usize {
+        let attributes = self.metadata.xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len());
+        // Twice while metadata are applied.
+        self.path.as_bytes().len() + self.shown.len() + 2 * attributes.sum::<usize>()
+    }
+}
+
+/// What is to be done when a file has its name.
+pub struct Note {
+    /// See [`Wanted::entry`].
+    pub entry: u64,
+    /// See [`Wanted::shown`].
+    pub shown: Vec<u8>,
+    /// Bytes.
+    pub size: u64,
+    /// Its time of last modification.
+    pub modified: Time,
+    /// Its place among the files under way.
+    pub place: Option<Place>,
+}
+
+/// Whether something is a regular file.
+pub const fn is_file(kind: &Kind) -> bool {
+    matches!(kind, Kind::File { .. })
+}
