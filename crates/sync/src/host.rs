@@ -34,13 +34,14 @@ impl Host {
         PeerConfig { processors, wishes, ..PeerConfig::default() }
     }
 
-    /// One with a new key and an empty store below `folder`.
+    /// One whose key and store lie below `folder`.
     #[cfg(test)]
     pub fn below(folder: &std::path::Path) -> Arc<Self> {
         let (state, data) = (folder.join("state"), folder.join("data"));
+        std::fs::create_dir_all(folder).unwrap();
         let store = Arc::new(DiskStore::open(&state, &data).unwrap());
         Arc::new(Self {
-            identity: Identity::generate().unwrap(),
+            identity: Identity::load_or_create(&folder.join("key")).unwrap(),
             store,
             processors: Processors::default(),
             wishes: Vec::new(),

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind, Seconds};
-use towpath_protocol::{ControlReceiver, Traffic};
+use towpath_protocol::{ControlReceiver, ControlSender, Traffic};
 
 use super::events::{CopyEvent, CopySummary};
 use super::merge::Destined;
@@ -152,43 +152,51 @@ async fn start(
     let (race, addresses) = race(host, options.via, peers, peer.node(), config, None).await?;
     message.version = VERSION;
     message.is_cp = request.mode == Mode::Cp;
-    let json = Bytes::from(serde_json::to_vec(&told(&options, message.is_sender)).unwrap_or_default());
-    let (front, rest) = json.split_at(json.len() - json.len() % PART);
-    message.options = Bytes::copy_from_slice(rest);
     message.addresses = addresses;
     let Some((control, mut inbox)) = peer.control() else {
         return Err(violation("a connection without a control stream"));
     };
     let other = remote.display();
-    let theirs = async {
-        // A list of files may be longer than a message.
-        for part in front.chunks(PART) {
-            let part = Message::More(Bytes::copy_from_slice(part)).into_bytes();
-            control.send(part).await.map_err(|_| hung_up())?;
-        }
-        control.send(Message::Start(message).into_bytes()).await.map_err(|_| hung_up())?;
-        loop {
-            match Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? {
-                Message::Ready(Ready { addresses, sources, takes_bases }) => {
-                    let addresses = addresses.iter().filter_map(|address| address.parse().ok());
-                    return Ok((addresses.collect(), sources as usize, takes_bases));
-                }
-                Message::Event(json) => events.pass(&json, &other).await?,
-                Message::Fatal(fatal) => return Err(told_error(&fatal, &other)),
-                _ => return Err(violation("something before it was ready")),
-            }
-        }
-    };
-    let (theirs, sources, takes_bases) = match theirs.await {
-        Ok(ready) => ready,
-        Err(error) if error.kind == ErrorKind::Unreachable => return Err(channel.failure().await),
-        Err(error) => return Err(error),
-    };
+    let Ready { addresses, sources, takes_bases } =
+        match agree(&control, &mut inbox, message, &options, &events, &other).await {
+            Ok(ready) => ready,
+            Err(error) if error.kind == ErrorKind::Unreachable => return Err(channel.failure().await),
+            Err(error) => return Err(error),
+        };
+    let theirs = addresses.iter().filter_map(|address| address.parse().ok()).collect();
     set_silence(&peer, &options);
     let host = Arc::clone(host);
     let is_started = false;
     let side = Side { host, peer, control, offers, events, options, is_started, takes_bases, other };
-    Ok(Started { channel, side, inbox, race, theirs, sources, traffic })
+    Ok(Started { channel, side, inbox, race, theirs, sources: sources as usize, traffic })
+}
+
+/// Tells the other side what to do, and waits until it is ready.
+async fn agree(
+    control: &ControlSender,
+    inbox: &mut ControlReceiver,
+    mut message: Start,
+    options: &CopyOptions,
+    events: &Events,
+    other: &str,
+) -> Result<Ready, ApiError> {
+    let json = Bytes::from(serde_json::to_vec(&told(options, message.is_sender)).unwrap_or_default());
+    let (front, rest) = json.split_at(json.len() - json.len() % PART);
+    message.options = Bytes::copy_from_slice(rest);
+    // A list of files may be longer than a message.
+    for part in front.chunks(PART) {
+        let part = Message::More(Bytes::copy_from_slice(part)).into_bytes();
+        control.send(part).await.map_err(|_| hung_up())?;
+    }
+    control.send(Message::Start(message).into_bytes()).await.map_err(|_| hung_up())?;
+    loop {
+        match Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? {
+            Message::Ready(ready) => return Ok(ready),
+            Message::Event(json) => events.pass(&json, other).await?,
+            Message::Fatal(fatal) => return Err(told_error(&fatal, other)),
+            _ => return Err(violation("something before it was ready")),
+        }
+    }
 }
 
 /// Local sources to another machine.

@@ -42,6 +42,12 @@ pub struct Located {
 }
 
 impl Located {
+    /// A file that a scan of `tree` found at `path`.
+    fn of((tree, base): (&Arc<SourceTree>, &Arc<Path>), path: RelPath, found: &Found) -> Self {
+        let (tree, base) = (Arc::clone(tree), Arc::clone(base));
+        Self { tree, base, path, stamp: found.stamp, links: found.links, is_sparse: found.looks_sparse }
+    }
+
     /// Opens it, if it is still the file that was seen.
     pub fn open(&self) -> Result<std::fs::File, FileError> {
         self.tree.open_file(&self.path, &self.stamp)
@@ -120,6 +126,12 @@ struct Root {
 }
 
 impl Sources {
+    /// Where the copy itself goes below the directory `base`, if it does.
+    fn avoided_below(&self, base: &Path) -> Option<RelPath> {
+        let below = self.avoid.as_ref()?.strip_prefix(base).ok()?;
+        RelPath::new(below.iter().map(OsStr::as_bytes)).ok().filter(|path| !path.is_root())
+    }
+
     /// Looks at the sources. `contents`: a trailing slash means what is in a directory, as for
     /// rsync; then the transfer's root is inside it.
     pub fn open(paths: &[PathBuf], contents: bool, options: &CopyOptions) -> Result<Self, ApiError> {
@@ -313,14 +325,7 @@ impl Reader<'_> {
         }
         self.tell_incomplete(&mut found, path)?;
         found.entry.name.clone_from(&self.root.name);
-        let located = Located {
-            tree,
-            base,
-            path: name,
-            stamp: found.stamp,
-            links: found.links,
-            is_sparse: found.looks_sparse,
-        };
+        let located = Located::of((&tree, &base), name, &found);
         (self.each)(Step::Walk(Event::Leaf(found.entry), Some(located)))
     }
 
@@ -340,10 +345,7 @@ impl Reader<'_> {
         name: &[u8],
     ) -> Result<(), ApiError> {
         let recursive = self.sources.options.recursive;
-        let avoid = self.sources.avoid.as_ref().and_then(|avoid| {
-            let below = avoid.strip_prefix(base).ok()?;
-            RelPath::new(below.iter().map(OsStr::as_bytes)).ok().filter(|path| !path.is_root())
-        });
+        let avoid = self.sources.avoided_below(base);
         let mut prune =
             Below { top: &self.root.shown, filter: self.filter, recursive, avoid, skipped: Vec::new() };
         let mut at = below.clone();
@@ -366,15 +368,7 @@ impl Reader<'_> {
             }
             Scanned::Leaf(found) => {
                 let path = at.join(&found.entry.name).map_err(|error| errors::source(&error))?;
-                let (tree, base) = (Arc::clone(tree), Arc::clone(base));
-                let located = Located {
-                    tree,
-                    base,
-                    path,
-                    stamp: found.stamp,
-                    links: found.links,
-                    is_sparse: found.looks_sparse,
-                };
+                let located = Located::of((tree, base), path, &found);
                 each(Step::Walk(Event::Leaf(found.entry), Some(located)))
             }
             Scanned::Leave => {

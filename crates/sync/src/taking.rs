@@ -22,6 +22,7 @@ use towpath_reuse::disk_search::Scope;
 use towpath_store::Store;
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::plugin::THIS_MACHINE;
+use towpath_transfer::progress::Snapshot;
 use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
 
 use super::changed::{Changed, Known, Look};
@@ -37,7 +38,7 @@ use super::remote::RemoteSupplier;
 use super::search;
 use super::side::{Side, StopOnDrop, by_source, joined, receiving, tell};
 use super::threads;
-use towpath_ssh::race::{Race, STAND_LIMIT};
+use towpath_ssh::race::{Race, STAND_LIMIT, Stood};
 
 /// What the two ways to the other side are called.
 const WAYS: takeover::Names = takeover::Names { first: "ssh", better: "tls" };
@@ -56,36 +57,15 @@ pub async fn receive(
 ) -> Result<CopySummary, ApiError> {
     let options = &side.options;
     let receiving = receiving(&side.host, options, side.events.clone(), side.is_started);
-    let first = Arc::new(Direct::over(Arc::clone(&side.peer), side.host.identity.clone()));
-    let takeover = match options.via {
-        Via::Tls => Takeover::only_better("no TLS connection yet", WAYS),
-        Via::Both | Via::Ssh => Takeover::new(first, WAYS),
-    };
-    let (stood_in, stood) = mpsc::unbounded_channel();
-    if let Some(race) = &mut race {
-        race.run(theirs, Some(Arc::clone(&takeover)), stood_in);
-    }
-    if let (Via::Tls, Some(race)) = (options.via, &race) {
-        let patience = Duration::from_secs(options.timeout);
-        race.stands(if patience.is_zero() { STAND_LIMIT } else { patience }).await?;
-    }
+    let (takeover, stood) = begin_race(side, race.as_mut(), theirs).await?;
     let known = known(side, &destined.path, Arc::clone(&takeover));
     let adaptive = search::plugin(side, &destined.path, &known);
     let root = adaptive.clone().map_or(known, |adaptive| adaptive as Arc<dyn TransferPlugin>);
     let (session, _hints) = session(side, root);
     let session = Arc::new(session);
-    let compress = options.compress || !side.host.wishes.is_empty();
-    let processors = &side.host.processors;
-    let limit = options.limit_rate as f64;
-    let look = look(&takeover, adaptive.as_ref(), limit);
+    let look = look(&takeover, adaptive.as_ref(), options.limit_rate as f64);
     let changed = Changed::new(look, known_once(side, race.as_ref()), side.takes_bases);
-    // What processors look at comes to them by the session.
-    let is_wanted = !(options.no_search || options.whole_file || processors.inspect_any());
-    let scope = if is_wanted { search::scope(options, &destined.path) } else { None };
-    let beyond_destination = side.host.bases_beyond;
-    let lookalikes = Lookalikes::new(scope.map(|scope| Scope { beyond_destination, ..scope }));
-    let supplier =
-        RemoteSupplier::new(side.control.clone(), &session, compress, changed, lookalikes, processors);
+    let supplier = supplier(side, &session, changed, &destined.path);
     let _end = EndOnDrop(Arc::clone(&supplier));
     let merge = Merge::new(&receiving, Some(Arc::clone(&supplier) as _), destined)?;
     let progress = session.progress();
@@ -100,19 +80,7 @@ pub async fn receive(
         let waiting = Arc::clone(&waiting);
         threads::spawn(move || follow(merge, heard, &waiting))
     };
-    let (told_in, told) = mpsc::unbounded_channel();
-    let (whole_in, whole) = mpsc::unbounded_channel();
-    let mut answering = JoinSet::new();
-    {
-        let supplier = Arc::clone(&supplier);
-        answering.spawn(joined(threads::spawn(move || take_answers(&supplier, told))));
-    }
-    let whole = Arc::new(Mutex::new(whole));
-    for _ in 0..available_parallelism().map_or(1, usize::from).min(WRITERS) {
-        let (supplier, whole) = (Arc::clone(&supplier), Arc::clone(&whole));
-        answering.spawn(joined(threads::spawn(move || write_contents(&supplier, &whole))));
-    }
-    let tellings = Tellings::new(told_in, whole_in, waiting);
+    let (mut answering, tellings) = answering(&supplier, waiting);
     let mut way = None;
     let result = tokio::select! {
         result = joined(merging) => result,
@@ -127,20 +95,81 @@ pub async fn receive(
     tracing::info!(way = takeover.active(), "data came");
     // What makes going on useless explains why the rest failed.
     receiving.check().and(result).inspect_err(|error| receiving.stop(error.clone()))?;
-    let snapshot = progress.snapshot();
     let mut summary = receiving.summary();
-    summary.by_source = by_source(&snapshot, &side.other);
-    let local = snapshot.by_source.get(THIS_MACHINE).copied().unwrap_or(0);
-    summary.literal = snapshot.by_source.values().sum::<u64>() - local;
-    summary.kept = snapshot.kept;
+    add_sources(&mut summary, &progress.snapshot(), &side.other);
     summary.search = adaptive.map(|adaptive| search::searched(&adaptive.account()));
     let (changed, saved) = supplier.made_of_older();
     if changed > 0 {
         let searched = summary.search.get_or_insert_default();
         (searched.changed, searched.by_change) = (changed, saved);
     }
-    summary.matched += local + snapshot.kept;
     Ok(summary)
+}
+
+/// The way to the other side, which is the better one of two as soon as that stands; waits for it if nothing else may be
+/// used.
+async fn begin_race(
+    side: &Side,
+    mut race: Option<&mut Race>,
+    theirs: &[std::net::SocketAddr],
+) -> Result<(Arc<Takeover>, mpsc::UnboundedReceiver<Stood>), ApiError> {
+    let (via, timeout) = (side.options.via, Duration::from_secs(side.options.timeout));
+    let first = Arc::new(Direct::over(Arc::clone(&side.peer), side.host.identity.clone()));
+    let takeover = match via {
+        Via::Tls => Takeover::only_better("no TLS connection yet", WAYS),
+        Via::Both | Via::Ssh => Takeover::new(first, WAYS),
+    };
+    let (stood_in, stood) = mpsc::unbounded_channel();
+    if let Some(race) = &mut race {
+        race.run(theirs, Some(Arc::clone(&takeover)), stood_in);
+    }
+    if let (Via::Tls, Some(race)) = (via, race) {
+        race.stands(if timeout.is_zero() { STAND_LIMIT } else { timeout }).await?;
+    }
+    Ok((takeover, stood))
+}
+
+/// Who brings the files that are wanted at `destination`, over `session`.
+fn supplier(
+    side: &Side,
+    session: &Arc<Session>,
+    changed: Changed,
+    destination: &Path,
+) -> Arc<RemoteSupplier> {
+    let (options, processors) = (&side.options, &side.host.processors);
+    let compress = options.compress || !side.host.wishes.is_empty();
+    // What processors look at comes to them by the session.
+    let is_wanted = !(options.no_search || options.whole_file || processors.inspect_any());
+    let scope = if is_wanted { search::scope(options, destination) } else { None };
+    let beyond_destination = side.host.bases_beyond;
+    let lookalikes = Lookalikes::new(scope.map(|scope| Scope { beyond_destination, ..scope }));
+    RemoteSupplier::new(side.control.clone(), session, compress, changed, lookalikes, processors)
+}
+
+/// The threads that take answers and write contents, and what they are told by.
+fn answering(
+    supplier: &Arc<RemoteSupplier>,
+    waiting: Arc<AtomicUsize>,
+) -> (JoinSet<Result<(), ApiError>>, Tellings) {
+    let (told_in, told) = mpsc::unbounded_channel();
+    let (whole_in, whole) = mpsc::unbounded_channel();
+    let (mut answering, whole) = (JoinSet::new(), Arc::new(Mutex::new(whole)));
+    let taker = Arc::clone(supplier);
+    answering.spawn(joined(threads::spawn(move || take_answers(&taker, told))));
+    for _ in 0..available_parallelism().map_or(1, usize::from).min(WRITERS) {
+        let (supplier, whole) = (Arc::clone(supplier), Arc::clone(&whole));
+        answering.spawn(joined(threads::spawn(move || write_contents(&supplier, &whole))));
+    }
+    (answering, Tellings::new(told_in, whole_in, waiting))
+}
+
+/// Where bytes came from, as far as the session brought them.
+fn add_sources(summary: &mut CopySummary, snapshot: &Snapshot, other: &str) {
+    summary.by_source = by_source(snapshot, other);
+    let local = snapshot.by_source.get(THIS_MACHINE).copied().unwrap_or(0);
+    summary.literal = snapshot.by_source.values().sum::<u64>() - local;
+    summary.kept = snapshot.kept;
+    summary.matched += local + snapshot.kept;
 }
 
 /// Keeps connections beside the first one as long as that, and the way that contents come over. The sender would take one

@@ -76,6 +76,9 @@ pub enum Scope {
     Sent(SentTo),
 }
 
+/// What was read for an ask.
+type ReadAsk = (Result<Read, ApiError>, Ask);
+
 /// Answers what one receiver asks.
 pub struct Answering {
     scope: Scope,
@@ -264,16 +267,27 @@ impl Answering {
             }
         }
         rest.extend(changed);
+        let read = self.read_all(rest)?;
+        self.say_replies(answers, read)
+    }
+
+    /// Reads files, several at a time, and tells the index what they hold.
+    fn read_all(&self, files: Vec<Ask>) -> Result<Vec<ReadAsk>, ApiError> {
         let read_one = |ask: Ask| match (&ask.base, &ask.older) {
             (_, Some(older)) if !ask.compare => (self.read_patched(&ask, older), ask),
             (Some(Signed::Whole(signature)), _) if !ask.compare => (read_changed(&ask, signature), ask),
             _ => (read(&ask), ask),
         };
-        let read: Vec<_> = rest.into_par_iter().with_max_len(4).map(read_one).collect();
+        let read: Vec<_> = files.into_par_iter().with_max_len(4).map(read_one).collect();
         let records: Vec<_> = read.iter().filter_map(|(read, _)| hashed(read.as_ref().ok()?)).collect();
         if !records.is_empty() {
             self.store.remember(&records).map_err(|error| errors::store(&error))?;
         }
+        Ok(read)
+    }
+
+    /// Says what was read, behind the `answers` that needed no reading.
+    fn say_replies(&self, mut answers: Vec<Answer>, read: Vec<ReadAsk>) -> Result<(), ApiError> {
         let (mut in_parts, mut patches, mut patched_parts) = (Vec::new(), Vec::new(), Vec::new());
         for (read, ask) in read {
             let (entry, is_again, is_guess) = (ask.entry, ask.is_again, ask.is_guess);

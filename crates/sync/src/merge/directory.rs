@@ -39,45 +39,17 @@ impl Merge {
             differences(&entry.kind, &entry.metadata, &old.entry.metadata, &self.receiving.policy)
         });
         let verdict = judge(&entry, old.as_ref(), difference, self.options());
-        let state = match verdict {
-            Verdict::LeftAlone if !is_made => {
-                self.skip();
-                return Ok(());
-            }
-            Verdict::Make(changes) => {
-                match old.take() {
-                    Some(_) => self.replace_by_dir(path)?,
-                    None => self.make_dir(path)?,
-                }
-                self.told(&entry, shown, changes, b'c');
-                self.receiving.count(|counts| add(&mut counts.created, &entry.kind));
-                State::New
-            }
-            Verdict::Touch(changes) => {
-                self.told(&entry, shown, changes, b'.');
-                State::Existing
-            }
-            Verdict::LeftAlone => {
-                self.told(&entry, shown, Changes { new: true, ..Changes::default() }, b'c');
-                State::New
-            }
-            Verdict::Same | Verdict::Compare(_) => {
-                self.unchanged(&entry, shown);
-                State::Existing
-            }
-        };
+        if matches!(verdict, Verdict::LeftAlone) && !is_made {
+            self.skip();
+            return Ok(());
+        }
+        let state = self.make_or_keep(&verdict, &entry, &mut old, (path, shown))?;
         // What the person named is there in any case: it says nothing of what is in it.
         if old.is_some() && self.frames.len() > 1 {
             self.matched += 1;
         }
         let is_closed = self.closed.remove(&self.entry);
-        let names = match self.receiving.opened() {
-            Some(placing) if self.options().delete && state == State::Existing && !is_closed => {
-                let names = placing.destination.names(path, &self.look)?;
-                Some(Names::new(names).map_err(|error| FileError::new("read", placing.path(), error))?)
-            }
-            _ => None,
-        };
+        let names = if state == State::Existing && !is_closed { self.names_below(path)? } else { None };
         let frame = Frame {
             name: if shown.is_root() { Vec::new() } else { entry.name },
             is_below: !path.is_root(),
@@ -90,6 +62,48 @@ impl Merge {
         };
         self.go_into(frame, (path, shown))?;
         self.enter_filter()
+    }
+
+    /// Does what was decided about a directory that is gone into.
+    fn make_or_keep(
+        &mut self,
+        verdict: &Verdict,
+        entry: &Entry,
+        old: &mut Option<Found>,
+        (path, shown): (&RelPath, &RelPath),
+    ) -> Result<State, FileError> {
+        match *verdict {
+            Verdict::Make(changes) => {
+                match old.take() {
+                    Some(_) => self.replace_by_dir(path)?,
+                    None => self.make_dir(path)?,
+                }
+                self.told(entry, shown, changes, b'c');
+                self.receiving.count(|counts| add(&mut counts.created, &entry.kind));
+                Ok(State::New)
+            }
+            Verdict::Touch(changes) => {
+                self.told(entry, shown, changes, b'.');
+                Ok(State::Existing)
+            }
+            Verdict::LeftAlone => {
+                self.told(entry, shown, Changes { new: true, ..Changes::default() }, b'c');
+                Ok(State::New)
+            }
+            Verdict::Same | Verdict::Compare(_) => {
+                self.unchanged(entry, shown);
+                Ok(State::Existing)
+            }
+        }
+    }
+
+    /// What is in a directory of the destination, if it is to be compared with the source's.
+    fn names_below(&self, path: &RelPath) -> Result<Option<Names>, FileError> {
+        let Some(placing) = self.receiving.opened().filter(|_| self.options().delete) else {
+            return Ok(None);
+        };
+        let names = placing.destination.names(path, &self.look)?;
+        Names::new(names).map(Some).map_err(|error| FileError::new("read", placing.path(), error))
     }
 
     /// The rules of the directory that was gone into hold from here on.

@@ -6,7 +6,7 @@ use towpath_api::ApiError;
 use towpath_content::tree::{Entry, Kind};
 use towpath_files::filter::safe_links;
 use towpath_files::metadata::{Differences, differences};
-use towpath_files::{FileError, Overwrite, RelPath};
+use towpath_files::{FileError, Found, Overwrite, RelPath};
 
 use super::{Merge, because, size};
 use crate::file::CopyFile;
@@ -78,60 +78,19 @@ impl Merge {
     ) -> Result<Option<Wanted>, FileError> {
         self.rewrite(&mut entry);
         let old = self.look(path)?;
-        if let (Mode::Cp, Some(located), Some(old)) = (self.destined.mode, &located, &old)
-            && located.stamp.same_file(&old.stamp)
-        {
-            let shown = located.whole_path();
-            return Err(because("copy", &shown, "source and destination are the same file"));
-        }
-        let first = match entry.hard_link {
-            Some(group) => self.first_of(group)?,
-            None => None,
-        };
-        if let Some(first) = first {
+        self.check_not_itself(located.as_ref(), old.as_ref())?;
+        let first = entry.hard_link.map_or(Ok(None), |group| self.first_of(group));
+        if let Some(first) = first? {
             return self.later_link(&entry, first, path, shown, old.as_ref()).map(|()| None);
         }
-        let difference = old.as_ref().map_or_else(Differences::default, |old| {
-            differences(&entry.kind, &entry.metadata, &old.entry.metadata, &self.receiving.policy)
-        });
-        let verdict = judge(&entry, old.as_ref(), difference, self.options());
-        if old.is_some() {
-            self.matched += 1;
-        }
-        let (changes, compare) = match verdict {
-            Verdict::LeftAlone => {
-                self.receiving.settled(self.entry, false);
-                return Ok(None);
-            }
-            Verdict::Same => {
-                self.note_first(&entry, true)?;
-                self.unchanged(&entry, shown);
-                if let Some(old) = &old {
-                    self.receiving.unchanged(self.entry, &old.stamp);
-                }
-                return Ok(None);
-            }
-            Verdict::Touch(changes) => {
-                self.told(&entry, shown, changes, b'.');
-                self.note_first(&entry, true)?;
-                let Some(old) = &old else { return Ok(None) };
-                if self.options().dry_run
-                    || self.receiving.touch(path, shown.as_bytes(), &old.stamp, &entry.metadata)
-                {
-                    self.receiving.unchanged(self.entry, &old.stamp);
-                }
-                return Ok(None);
-            }
-            Verdict::Make(changes) => (changes, None),
-            Verdict::Compare(changes) => (Changes { content: true, ..changes }, Some(changes)),
+        let Some((changes, compare)) = self.change_of(&entry, old.as_ref(), path, shown)? else {
+            return Ok(None);
         };
         if let (Some(_), Some((_, name))) = (&old, path.split()) {
             self.check_name(path, name)?;
         }
-        let in_the_way = match &old {
-            Some(old) => self.in_the_way(old, path, shown)?,
-            None => InTheWay::Nothing,
-        };
+        let in_the_way =
+            old.as_ref().map_or(Ok(InTheWay::Nothing), |old| self.in_the_way(old, path, shown))?;
         self.note_first(&entry, false)?;
         if !self.options().dry_run {
             self.touch_parent()?;
@@ -167,6 +126,58 @@ impl Merge {
             changes,
             located,
         }))
+    }
+
+    /// `cp` refuses to copy a file onto itself.
+    fn check_not_itself(&self, located: Option<&Located>, old: Option<&Found>) -> Result<(), FileError> {
+        match (self.destined.mode, located, old) {
+            (Mode::Cp, Some(located), Some(old)) if located.stamp.same_file(&old.stamp) => {
+                let shown = located.whole_path();
+                Err(because("copy", &shown, "source and destination are the same file"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What is to be told of an entry that has to be made, and what if its content turns out to be the same; nothing if it
+    /// is as it should be, which is seen to here.
+    fn change_of(
+        &mut self,
+        entry: &Entry,
+        old: Option<&Found>,
+        path: &RelPath,
+        shown: &RelPath,
+    ) -> Result<Option<(Changes, Option<Changes>)>, FileError> {
+        let difference = old.map_or_else(Differences::default, |old| {
+            differences(&entry.kind, &entry.metadata, &old.entry.metadata, &self.receiving.policy)
+        });
+        if old.is_some() {
+            self.matched += 1;
+        }
+        match judge(entry, old, difference, self.options()) {
+            Verdict::LeftAlone => self.receiving.settled(self.entry, false),
+            Verdict::Same => {
+                self.note_first(entry, true)?;
+                self.unchanged(entry, shown);
+                old.iter().for_each(|old| self.receiving.unchanged(self.entry, &old.stamp));
+            }
+            Verdict::Touch(changes) => {
+                self.told(entry, shown, changes, b'.');
+                self.note_first(entry, true)?;
+                let touch = |old: &Found| {
+                    self.options().dry_run
+                        || self.receiving.touch(path, shown.as_bytes(), &old.stamp, &entry.metadata)
+                };
+                if let Some(old) = old.filter(|old| touch(old)) {
+                    self.receiving.unchanged(self.entry, &old.stamp);
+                }
+            }
+            Verdict::Make(changes) => return Ok(Some((changes, None))),
+            Verdict::Compare(changes) => {
+                return Ok(Some((Changes { content: true, ..changes }, Some(changes))));
+            }
+        }
+        Ok(None)
     }
 
     /// Something other than a directory is to take a directory's place at the end of the copy. A dry run only looks

@@ -169,37 +169,8 @@ pub(super) async fn run(
     };
     let (finds, found) = mpsc::unbounded_channel();
     tokio::spawn(token.clone().run_until_cancelled_owned(disk::deliver_all(found, told.clone())));
-    let settings = Settings {
-        limits: Limits::default(),
-        parallel: 1,
-        costs: Costs::default(),
-        rate: shared.meter().rate(),
-        effort: search.effort,
-    };
-    let mut driver = Driver {
-        network,
-        search,
-        shared,
-        told,
-        token,
-        scheduler: Scheduler::new(settings),
-        executor,
-        finds,
-        calls: HashMap::new(),
-        open: HashMap::new(),
-        by_hash,
-        twins: HashMap::new(),
-        last_call: 0,
-        cuts: Vec::new(),
-        running: HashMap::new(),
-        located: HashMap::new(),
-        neighbours: Neighbours::default(),
-        destinations: HashSet::new(),
-        promised: HashSet::new(),
-        listed: HashSet::new(),
-        mounts: Vec::new(),
-        looks: false,
-    };
+    let disk = (executor, finds, by_hash);
+    let mut driver = Driver::new(network, search, shared, told, token, disk);
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -225,6 +196,47 @@ async fn refuse_all(mut inbox: mpsc::UnboundedReceiver<Told>) {
 }
 
 impl Driver {
+    fn new(
+        network: Arc<dyn TransferPlugin>,
+        search: Search,
+        shared: Arc<Shared>,
+        told: mpsc::WeakUnboundedSender<Told>,
+        token: CancellationToken,
+        (executor, finds, by_hash): (Executor, Finds, ByHash),
+    ) -> Self {
+        let settings = Settings {
+            limits: Limits::default(),
+            parallel: 1,
+            costs: Costs::default(),
+            rate: shared.meter().rate(),
+            effort: search.effort,
+        };
+        Self {
+            network,
+            search,
+            shared,
+            told,
+            token,
+            scheduler: Scheduler::new(settings),
+            executor,
+            finds,
+            calls: HashMap::new(),
+            open: HashMap::new(),
+            by_hash,
+            twins: HashMap::new(),
+            last_call: 0,
+            cuts: Vec::new(),
+            running: HashMap::new(),
+            located: HashMap::new(),
+            neighbours: Neighbours::default(),
+            destinations: HashSet::new(),
+            promised: HashSet::new(),
+            listed: HashSet::new(),
+            mounts: Vec::new(),
+            looks: false,
+        }
+    }
+
     fn told(&mut self, told: Told, mounts: &Mounts) {
         match told {
             Told::Wanted { wants, context, sink, done } => {
