@@ -182,7 +182,7 @@ impl QuestionAnswer {
         for index in left.by_ref().take(SAMPLED) {
             let mut buffer = serving.buffers().take();
             let front = buffer.len();
-            serving.store().append_piece(&oid, index, &mut buffer).map_err(|error| outcome_of(&error))?;
+            serving.store().read_piece(&oid, index, &mut buffer).map_err(|error| outcome_of(&error))?;
             following::sample(&buffer[front..], &mut samples);
             serving.buffers().give_back(buffer);
         }

@@ -8,7 +8,7 @@ use towpath_content::ticket::Secret;
 use towpath_content::{NodeId, Oid};
 use towpath_link::Identity;
 use towpath_protocol::Issuer;
-use towpath_store::Store;
+use towpath_store::Leases;
 
 use crate::config::Live;
 
@@ -19,12 +19,12 @@ pub struct Grants {
     config: Live,
     /// Where leases are looked up, if they are honoured: a daemon's are, a mere `tow share` gives
     /// out only what it shares.
-    leases: Option<Arc<dyn Store>>,
+    leases: Option<Arc<dyn Leases>>,
 }
 
 impl Grants {
     /// Rights of a service.
-    pub fn new(identity: Identity, leases: Option<Arc<dyn Store>>, config: Live) -> Self {
+    pub fn new(identity: Identity, leases: Option<Arc<dyn Leases>>, config: Live) -> Self {
         Self { identity, shared: RwLock::default(), config, leases }
     }
 

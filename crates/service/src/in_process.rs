@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use towpath_store::Leases;
 
 use tokio::sync::mpsc;
 use towpath_api::{

@@ -1,10 +1,10 @@
 //! The guard of an open session: when it goes, what the session held is given up.
 
 use std::sync::Arc;
+use towpath_store::Leases;
 
 use towpath_api::ApiError;
 use towpath_content::node_id::hex;
-use towpath_store::Store;
 
 use crate::fresh::random;
 use crate::parts;

@@ -6,6 +6,7 @@
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use towpath_store::Leases;
 
 use tokio::io::AsyncReadExt;
 use tokio::sync::OwnedMutexGuard;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use towpath_store::Leases;
 
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;

@@ -5,6 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use towpath_store::Leases;
 
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind, Event};
@@ -101,7 +102,7 @@ impl Service {
         let store = Arc::new(store.map_err(|error| no_home(errors::store(&error)))?);
         let chosen = &options.config.processors;
         let processors = options.processors.configured(chosen.compresses(), &chosen.rules());
-        let leases = options.serve_leases.then(|| Arc::clone(&store) as Arc<dyn Store>);
+        let leases = options.serve_leases.then(|| Arc::clone(&store) as Arc<dyn Leases>);
         let send_pace = Arc::new(Pace::new(options.config.general.limit_rate.0));
         let config = Live::new(options.config);
         let grants = Arc::new(Grants::new(identity.clone(), leases, config.clone()));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use towpath_content::Oid;
-use towpath_store::{About, DiskStore, FileRecord, Stamp, Store};
+use towpath_store::{About, Chunks, DiskStore, FileRecord, Stamp, Store};
 
 const DIRS: usize = 1000;
 const FILES: usize = 200;
@@ -86,7 +86,12 @@ fn big_file(store: &DiskStore, dir: &Path) {
     let oid = timed("put_file, the same readable meanwhile", mib, "MiB", || put(Some(&live)));
     timed("put_file, known", 1.0, "files", || put(None));
     let mut buf = Vec::new();
-    let read = || (0..BIG >> 18).for_each(|index| store.read_piece(&oid, index, &mut buf).expect("read"));
+    let read = || {
+        (0..BIG >> 18).for_each(|index| {
+            buf.clear();
+            store.read_piece(&oid, index, &mut buf).expect("read");
+        });
+    };
     timed("read_piece, referred file", mib, "MiB", read);
     let streamed = Oid::Live([2; 32]);
     timed("put_init, put_data, put_commit, 1 GiB", mib, "MiB", || {

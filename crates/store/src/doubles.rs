@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use towpath_store::doubles::{Call, FailingStore, Fault};
-//! use towpath_store::{MemoryStore, Store};
+//! use towpath_store::{Leases, MemoryStore};
 //!
 //! let store = FailingStore::new(MemoryStore::new());
 //! store.on(Call::Leases, 2, Fault::Fail);
@@ -16,10 +16,11 @@ use std::time::Duration;
 use towpath_content::Oid;
 
 use crate::error::StoreError;
-use crate::seam::{About, Availability, Descriptors, Lease, Listener, Partial, RecipeNodes, Store};
+use crate::leases::{Chunks, Lease, Leases};
+use crate::seam::{About, Availability, Descriptors, Listener, Partial, RecipeNodes, Store};
 use towpath_content::lock::lock;
 
-/// A method of [`Store`] that can be made to fail.
+/// A method of [`Store`], [`Leases`] or [`Chunks`] that can be made to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Call {
     /// [`Store::put_init`]
@@ -40,19 +41,19 @@ pub enum Call {
     ReadSpan,
     /// [`Store::recipe`]
     Recipe,
-    /// [`Store::put_chunk`]
+    /// [`Chunks::put_chunk`]
     PutChunk,
     /// [`Store::get_chunk`]
     GetChunk,
-    /// [`Store::release_chunk`]
+    /// [`Chunks::release_chunk`]
     ReleaseChunk,
-    /// [`Store::lease`]
+    /// [`Leases::lease`]
     Lease,
-    /// [`Store::leases`]
+    /// [`Leases::leases`]
     Leases,
-    /// [`Store::done`]
+    /// [`Leases::done`]
     Done,
-    /// [`Store::end_session`]
+    /// [`Leases::end_session`]
     EndSession,
 }
 
@@ -208,30 +209,20 @@ impl<S: Store> Store for FailingStore<S> {
         self.inner.is_zero(oid, index)
     }
 
-    fn announce(&self, oid: &Oid, partial: Arc<dyn Partial>) {
+    fn announce(&self, oid: &Oid, partial: Option<Arc<dyn Partial>>) {
         self.inner.announce(oid, partial);
-    }
-
-    fn grown(&self, oid: &Oid) {
-        self.inner.grown(oid);
-    }
-
-    fn withdraw(&self, oid: &Oid) {
-        self.inner.withdraw(oid);
-    }
-
-    fn put_chunk(&self, hash: &[u8; 32], bytes: &[u8]) -> Result<(), StoreError> {
-        self.through(Call::PutChunk, |inner| inner.put_chunk(hash, bytes))
     }
 
     fn get_chunk(&self, hash: &[u8; 32]) -> Result<Vec<u8>, StoreError> {
         self.through(Call::GetChunk, |inner| inner.get_chunk(hash))
     }
 
-    fn release_chunk(&self, hash: &[u8; 32]) -> Result<(), StoreError> {
-        self.through(Call::ReleaseChunk, |inner| inner.release_chunk(hash))
+    fn register_push(&self, listener: Listener) {
+        self.inner.register_push(listener);
     }
+}
 
+impl<S: Leases> Leases for FailingStore<S> {
     fn lease(&self, lease: &Lease) -> Result<(), StoreError> {
         self.through(Call::Lease, |inner| inner.lease(lease))
     }
@@ -247,9 +238,15 @@ impl<S: Store> Store for FailingStore<S> {
     fn end_session(&self, session: &[u8; 16]) -> Result<Vec<Oid>, StoreError> {
         self.through(Call::EndSession, |inner| inner.end_session(session))
     }
+}
 
-    fn register_push(&self, listener: Listener) {
-        self.inner.register_push(listener);
+impl<S: Chunks> Chunks for FailingStore<S> {
+    fn put_chunk(&self, hash: &[u8; 32], bytes: &[u8]) -> Result<(), StoreError> {
+        self.through(Call::PutChunk, |inner| inner.put_chunk(hash, bytes))
+    }
+
+    fn release_chunk(&self, hash: &[u8; 32]) -> Result<(), StoreError> {
+        self.through(Call::ReleaseChunk, |inner| inner.release_chunk(hash))
     }
 }
 

@@ -7,6 +7,7 @@
 //! | module | story |
 //! |---|---|
 //! | [`seam`] | the [`Store`] trait and its contract |
+//! | [`leases`] | the [`Leases`] and [`Chunks`] traits beside it |
 //! | [`memory`] | [`MemoryStore`] |
 //! | [`disk`] | [`DiskStore`]: index (SQLite), owned objects, referred files, leases, cache |
 //! | [`stamp`] | when a file counts as unchanged |
@@ -15,7 +16,8 @@
 //! | [`conformance`] | the examination every store passes |
 //! | [`doubles`] | stores that fail on purpose, for tests |
 //!
-//! Shared by the stores and private: `productions` (objects being put, readable meanwhile),
+//! Shared by the stores and private: `productions` (objects being put, readable meanwhile), `notices` (who
+//! waits for what), `spans` (ranges across pieces), `recipes` (in the making), `lru` (a cache bounded by weight).
 
 pub mod conformance;
 pub mod cutting;
@@ -23,6 +25,7 @@ pub mod disk;
 pub mod doubles;
 pub mod error;
 pub mod hashing;
+pub mod leases;
 mod lru;
 pub mod memory;
 mod notices;
@@ -38,9 +41,8 @@ pub use disk::{
 };
 pub use error::StoreError;
 pub use hashing::{Hashed, hash_and_keep, hash_open_file};
+pub use leases::{Chunks, Holder, Lease, Leases};
 pub use memory::MemoryStore;
-pub use seam::{
-    About, Availability, Descriptors, Holder, Lease, Listener, ObjectKind, Partial, RecipeNodes, State, Store,
-};
+pub use seam::{About, Availability, Descriptors, Listener, ObjectKind, Partial, RecipeNodes, State, Store};
 pub use spans::MAX_SPAN;
 pub use stamp::Stamp;

@@ -12,12 +12,12 @@ use towpath_content::recipe::Descriptor;
 
 use crate::cutting::Take;
 use crate::error::StoreError;
+use crate::leases::{Chunks, Holder, Lease, Leases};
 use crate::notices::Notices;
 use crate::productions::{Body, IS_BOUND, NOT_OPEN, Production, Productions, some_run};
 use crate::recipes::{InMemory, failure_of};
 use crate::seam::{
-    About, Availability, Descriptors, Holder, Lease, Listener, Partial, RecipeNodes, State, Store,
-    read_pieces,
+    About, Availability, Descriptors, Listener, Partial, RecipeNodes, State, Store, read_pieces,
 };
 use crate::spans::{self, OUTSIDE};
 use towpath_content::lock::lock;
@@ -235,7 +235,6 @@ impl Store for MemoryStore {
 
     fn read_piece(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
         if let Some(production) = self.productions.get(oid) {
-            buf.clear();
             return production.append_piece(index, buf);
         }
         if let Some(object) = self.object(oid) {
@@ -244,7 +243,7 @@ impl Store for MemoryStore {
                 return Err(OUTSIDE);
             }
             let range = layout.range(index);
-            fill(buf, &object.bytes[range.start as usize..range.end as usize]);
+            buf.extend_from_slice(&object.bytes[range.start as usize..range.end as usize]);
             return Ok(());
         }
         self.notices.partial(oid).ok_or(StoreError::NotHere)?.read_piece(index, buf)
@@ -264,23 +263,11 @@ impl Store for MemoryStore {
         Ok(object.ok_or(StoreError::NotHere)?.recipe()?)
     }
 
-    fn announce(&self, oid: &Oid, partial: Arc<dyn Partial>) {
-        self.notices.announce(oid, partial);
-    }
-
-    fn grown(&self, oid: &Oid) {
-        self.notices.changed(oid);
-    }
-
-    fn withdraw(&self, oid: &Oid) {
-        self.notices.withdraw(oid);
-    }
-
-    fn put_chunk(&self, hash: &[u8; 32], bytes: &[u8]) -> Result<(), StoreError> {
-        check_chunk(hash, bytes)?;
-        let mut kept = lock(&self.kept);
-        kept.chunks.entry(*hash).or_insert_with(|| (bytes.to_vec(), 0)).1 += 1;
-        Ok(())
+    fn announce(&self, oid: &Oid, partial: Option<Arc<dyn Partial>>) {
+        match partial {
+            Some(partial) => self.notices.announce(oid, partial),
+            None => self.notices.withdraw(oid),
+        }
     }
 
     fn get_chunk(&self, hash: &[u8; 32]) -> Result<Vec<u8>, StoreError> {
@@ -288,16 +275,12 @@ impl Store for MemoryStore {
         kept.chunks.get(hash).map(|(bytes, _)| bytes.clone()).ok_or(StoreError::NotHere)
     }
 
-    fn release_chunk(&self, hash: &[u8; 32]) -> Result<(), StoreError> {
-        let mut kept = lock(&self.kept);
-        let (_, puts) = kept.chunks.get_mut(hash).ok_or(StoreError::NotHere)?;
-        *puts -= 1;
-        if *puts == 0 {
-            kept.chunks.remove(hash);
-        }
-        Ok(())
+    fn register_push(&self, listener: Listener) {
+        self.notices.listen(listener);
     }
+}
 
+impl Leases for MemoryStore {
     fn lease(&self, lease: &Lease) -> Result<(), StoreError> {
         let mut kept = lock(&self.kept);
         kept.leases.retain(|other| other.oid != lease.oid);
@@ -330,9 +313,24 @@ impl Store for MemoryStore {
         ended.iter().for_each(|name| self.notices.changed(name));
         Ok(ended)
     }
+}
 
-    fn register_push(&self, listener: Listener) {
-        self.notices.listen(listener);
+impl Chunks for MemoryStore {
+    fn put_chunk(&self, hash: &[u8; 32], bytes: &[u8]) -> Result<(), StoreError> {
+        check_chunk(hash, bytes)?;
+        let mut kept = lock(&self.kept);
+        kept.chunks.entry(*hash).or_insert_with(|| (bytes.to_vec(), 0)).1 += 1;
+        Ok(())
+    }
+
+    fn release_chunk(&self, hash: &[u8; 32]) -> Result<(), StoreError> {
+        let mut kept = lock(&self.kept);
+        let (_, puts) = kept.chunks.get_mut(hash).ok_or(StoreError::NotHere)?;
+        *puts -= 1;
+        if *puts == 0 {
+            kept.chunks.remove(hash);
+        }
+        Ok(())
     }
 }
 
@@ -361,5 +359,7 @@ mod tests {
     #[test]
     fn conforms() {
         crate::conformance::run(MemoryStore::new);
+        crate::conformance::run_leases(MemoryStore::new);
+        crate::conformance::run_chunks(MemoryStore::new);
     }
 }

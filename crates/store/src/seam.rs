@@ -3,7 +3,7 @@
 //! **Objects are immutable.** An object is *complete* (named by its content OID), *live* (still
 //! being put, named by a random OID, its pieces readable as soon as they are whole) or *partial*
 //! (named by its content OID, some pieces missing, backed by an announced [`Partial`]).
-//! A complete object stays while a [`Lease`] names it or its content; without one it is cache, and
+//! A complete object stays while a [`Lease`](crate::Lease) names it or its content; without one it is cache, and
 //! may go.
 //!
 //! **What may run at once.** Every method may be called from any number of threads; methods block
@@ -21,13 +21,11 @@
 
 use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use towpath_content::Oid;
 use towpath_content::pieces::{Layout, Value};
 use towpath_content::recipe::{NodeHash, Root};
-use towpath_content::ticket::Secret;
 use towpath_content::tree::Time;
 
 use crate::error::StoreError;
@@ -105,7 +103,7 @@ pub trait Partial: Send + Sync {
     fn available(&self) -> (Layout, Vec<Range<u64>>);
     /// The proof of a run; `NotYet` unless all that it needs is known.
     fn proof(&self, run: Range<u64>) -> Result<Vec<u8>, StoreError>;
-    /// Replaces the contents of `buf` with piece `index`.
+    /// Puts piece `index` behind what `buf` holds.
     fn read_piece(&self, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError>;
 }
 
@@ -121,48 +119,6 @@ pub trait RecipeNodes: Send + Sync {
     ///
     /// Fits `recipe::walk` as its source of nodes: `walk(nodes.root(), |hash| nodes.node(hash))`.
     fn node(&self, hash: &NodeHash) -> io::Result<Option<Vec<u8>>>;
-}
-
-/// Who holds a lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Holder {
-    /// Nobody in particular: it holds until [`Store::done`], across restarts.
-    #[default]
-    Pinned,
-    /// An application's session, by its number: it holds no longer than the session.
-    Session([u8; 16]),
-}
-
-/// A put that holds its object: until it is given back, the object stays.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lease {
-    /// What the ticket names: a live or a content OID. One lease per name.
-    pub oid: Oid,
-    /// The content OID, once known.
-    pub content: Option<Oid>,
-    /// Bytes, once known; for a tree, of all its files.
-    pub size: Option<u64>,
-    /// The ticket's secret.
-    pub secret: Secret,
-    /// The file or directory that was put, if it was one.
-    pub path: Option<PathBuf>,
-    /// What the put said.
-    pub about: About,
-    /// When, in seconds since 1970.
-    pub created: u64,
-    /// Until when.
-    pub holder: Holder,
-}
-
-impl Lease {
-    /// Notes what its live name was bound to. The size of a tree is not that of its descriptor,
-    /// so it stays as the put said.
-    pub(crate) fn learn(&mut self, content: Oid, size: u64) {
-        self.content = Some(content);
-        if self.about.kind == ObjectKind::Blob {
-            self.size.get_or_insert(size);
-        }
-    }
 }
 
 /// Called with the OID of every object that becomes complete; must not block.
@@ -207,20 +163,11 @@ pub trait Store: Send + Sync {
     /// The proof, or for a live object the values, of a run of pieces.
     fn get_descriptors(&self, oid: &Oid, run: Range<u64>) -> Result<Descriptors, StoreError>;
 
-    /// Replaces the contents of `buf` with piece `index` of `oid`.
+    /// Puts piece `index` of `oid` behind what `buf` holds; after an error nothing is behind it.
     ///
     /// Bytes of a referred file are given out only if its stamp was still the same after reading.
     /// They are not hashed here: whoever takes them in checks them.
     fn read_piece(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError>;
-
-    /// As [`Self::read_piece`], but keeps what `buf` holds and puts the piece behind it: for who cares
-    /// where in memory that begins.
-    fn append_piece(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
-        let mut piece = Vec::new();
-        self.read_piece(oid, index, &mut piece)?;
-        buf.extend_from_slice(&piece);
-        Ok(())
-    }
 
     /// Replaces the contents of `buf` with a range of the bytes of `oid`, at most [`MAX_SPAN`](crate::MAX_SPAN) of them,
     /// across pieces. `NotYet` if some of them are not here yet.
@@ -250,41 +197,16 @@ pub trait Store: Send + Sync {
         false
     }
 
-    /// Makes an object that is being received readable and announced, until it is complete here
-    /// or [`Store::withdraw`] is called.
-    fn announce(&self, oid: &Oid, partial: Arc<dyn Partial>);
+    /// Makes an object that is being received readable and announced, until it is complete here.
+    /// Said again, it tells those who wait that the partial has grown; with `None` it ends.
+    fn announce(&self, oid: &Oid, partial: Option<Arc<dyn Partial>>);
 
-    /// Tells those who wait for `oid` that its partial has grown.
-    fn grown(&self, oid: &Oid);
-
-    /// Ends an announcement.
-    fn withdraw(&self, oid: &Oid);
-
-    /// Keeps one chunk by its BLAKE3 hash; each put needs one release.
-    fn put_chunk(&self, hash: &[u8; 32], bytes: &[u8]) -> Result<(), StoreError>;
-
-    /// Reads a chunk; it is checked against its hash.
-    fn get_chunk(&self, hash: &[u8; 32]) -> Result<Vec<u8>, StoreError>;
-
-    /// Takes back one put of a chunk; the last one removes it.
-    fn release_chunk(&self, hash: &[u8; 32]) -> Result<(), StoreError>;
-
-    /// Records or replaces a lease. What its live name is or comes to be bound to is filled in by
-    /// the store: the content OID, and the size unless the put gave one or is of a tree.
-    fn lease(&self, lease: &Lease) -> Result<(), StoreError>;
-
-    /// All leases, oldest first.
-    fn leases(&self) -> Result<Vec<Lease>, StoreError>;
-
-    /// Gives one lease back: that of this name, else the oldest of this content; false if there is
-    /// none. Its live name is unbound, so the ticket's right is gone.
-    ///
-    /// An object that nobody leases any more is *cache*: it can be had under its content OID, for
-    /// the next who wants the same bytes, as long as the store has room to spare.
-    fn done(&self, oid: &Oid) -> Result<bool, StoreError>;
-
-    /// Gives back all leases that a session holds, as [`Store::done`] does; returns their names.
-    fn end_session(&self, session: &[u8; 16]) -> Result<Vec<Oid>, StoreError>;
+    /// Reads a chunk by its BLAKE3 hash; it is checked against that. `NotHere` always from stores that
+    /// keep none ([`Chunks`](crate::Chunks)).
+    fn get_chunk(&self, hash: &[u8; 32]) -> Result<Vec<u8>, StoreError> {
+        let _ = hash;
+        Err(StoreError::NotHere)
+    }
 
     /// Asks to be told of every object that becomes complete (DOT's `register_push`).
     fn register_push(&self, listener: Listener);
@@ -307,6 +229,7 @@ pub(crate) fn read_pieces<S: Store + ?Sized>(
     let (mut at, mut piece) = (range.start, Vec::new());
     while at < range.end {
         let index = at / found.layout.piece_len();
+        piece.clear();
         store.read_piece(oid, index, &mut piece)?;
         let Range { start, end } = found.layout.range(index);
         let (from, to) = ((at - start) as usize, (range.end.min(end) - start) as usize);

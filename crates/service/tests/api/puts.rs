@@ -8,7 +8,7 @@ use towpath_content::ticket::Secret;
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata};
 use towpath_service::Home;
 use towpath_service::config::Count;
-use towpath_store::{About, DiskStore, Holder, Lease, Store};
+use towpath_store::{About, DiskStore, Holder, Lease, Leases};
 
 use crate::client::Reply;
 use crate::world::{Daemon, eventually, pattern};

@@ -64,7 +64,7 @@ fn recipes<S: Store>(store: &S) -> Verdict {
 fn no_recipe<S: Store>(store: &S) -> Verdict {
     let data = pattern(2 * PIECE, 1);
     let partial = Oid::of(&data);
-    store.announce(&partial, Head::new(&data, 2));
+    store.announce(&partial, Some(Head::new(&data, 2)));
     store.put_init(&live(1), &About::default())?;
     store.put_data(&live(1), &data)?;
     store.put_init(&live(2), &About::default())?;
@@ -147,7 +147,7 @@ fn refused_spans<S: Store>(store: &S) -> Verdict {
     let data = pattern(PIECE + 1, 1);
     let (oid, end) = (put(store, &live(1), &data)?, data.len() as u64);
     let partial = Oid::of(b"partial");
-    store.announce(&partial, Head::new(&data, 2));
+    store.announce(&partial, Some(Head::new(&data, 2)));
     #[expect(clippy::reversed_empty_ranges, reason = "it is to be refused")]
     let ranges =
         [0..end + 1, end..end + 1, end + 1..end + 1, 2..1, 0..MAX_SPAN + 1, 0..u64::MAX, u64::MAX..0];
@@ -164,7 +164,7 @@ fn growing_spans<S: Store>(store: &S) -> Verdict {
     const P: u64 = PIECE as u64;
     let data = pattern(3 * PIECE + 5, 1);
     let partial = Oid::of(&data);
-    store.announce(&partial, Head::new(&data, 2));
+    store.announce(&partial, Some(Head::new(&data, 2)));
     store.put_init(&live(1), &About::default())?;
     store.put_data(&live(1), &data[..2 * PIECE + 1])?;
     for oid in [partial, live(1)] {

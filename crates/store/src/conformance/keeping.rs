@@ -3,27 +3,42 @@
 use towpath_content::ticket::Secret;
 
 use super::*;
-use crate::seam::{Holder, Lease, ObjectKind};
+use crate::leases::{Holder, Lease};
+use crate::seam::ObjectKind;
 
-pub(super) fn checks<S: Store>() -> Vec<(&'static str, Check<S>)> {
+pub(super) fn chunks<S: Chunks>() -> Vec<(&'static str, Check<S>)> {
     vec![
-        ("a chunk stays until its last put is released", chunks),
+        ("a chunk stays until its last put is released", counted_chunks),
         ("bytes that do not have the hash are not taken for the chunk", wrong_chunk),
         ("chunks put and released at the same time stay counted", busy_chunks),
-        ("leases come back as they were, oldest first, one a name", leases),
+    ]
+}
+
+pub(super) fn leases<S: Leases>() -> Vec<(&'static str, Check<S>)> {
+    vec![
+        ("leases come back as they were, oldest first, one a name", kept),
         ("a lease learns what its live name was bound to", learning),
         ("a lease that is given back takes its live name along and leaves the object as cache", done),
         ("leases of one object are given back one by one", shared),
         ("the end of a session ends its leases and no others", sessions),
         ("a lease on an open put can be given back", open),
+        ("an empty store holds nothing", none),
     ]
+}
+
+fn none<S: Leases>(store: &S) -> Verdict {
+    for oid in [live(1), Oid::of(b"")] {
+        assert!(!store.done(&oid)?);
+    }
+    assert_eq!(store.leases()?, []);
+    Ok(())
 }
 
 fn hash(bytes: &[u8]) -> [u8; 32] {
     *blake3::hash(bytes).as_bytes()
 }
 
-fn chunks<S: Store>(store: &S) -> Verdict {
+fn counted_chunks<S: Chunks>(store: &S) -> Verdict {
     for bytes in [&b"chunk"[..], b"", &pattern(PIECE, 1)] {
         let hash = hash(bytes);
         store.put_chunk(&hash, bytes)?;
@@ -40,7 +55,7 @@ fn chunks<S: Store>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn wrong_chunk<S: Store>(store: &S) -> Verdict {
+fn wrong_chunk<S: Chunks>(store: &S) -> Verdict {
     let hash = hash(b"right");
     assert!(is_refused(&store.put_chunk(&hash, b"wrong")));
     assert!(matches!(store.get_chunk(&hash), Err(StoreError::NotHere)));
@@ -50,7 +65,7 @@ fn wrong_chunk<S: Store>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn busy_chunks<S: Store>(store: &S) -> Verdict {
+fn busy_chunks<S: Chunks>(store: &S) -> Verdict {
     let (bytes, hash) = (b"shared", hash(b"shared"));
     let work = || -> Verdict {
         for _ in 0..8 {
@@ -82,7 +97,7 @@ fn lease(oid: Oid, created: u64) -> Lease {
     }
 }
 
-fn leases<S: Store>(store: &S) -> Verdict {
+fn kept<S: Leases>(store: &S) -> Verdict {
     let full = Lease {
         content: Some(Oid::of(b"tree")),
         size: Some(1 << 40),
@@ -100,7 +115,7 @@ fn leases<S: Store>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn learning<S: Store>(store: &S) -> Verdict {
+fn learning<S: Leases>(store: &S) -> Verdict {
     let mut tree = lease(live(2), 2);
     tree.about.kind = ObjectKind::Tree;
     store.lease(&lease(live(1), 1))?;
@@ -114,7 +129,7 @@ fn learning<S: Store>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn done<S: Store>(store: &S) -> Verdict {
+fn done<S: Leases>(store: &S) -> Verdict {
     for (number, by_content) in [(1, false), (2, true)] {
         let data = pattern(2 * PIECE, number);
         store.lease(&lease(live(number), 1))?;
@@ -132,7 +147,7 @@ fn done<S: Store>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn shared<S: Store>(store: &S) -> Verdict {
+fn shared<S: Leases>(store: &S) -> Verdict {
     for number in [1, 2] {
         store.lease(&lease(live(number), number.into()))?;
         put(store, &live(number), b"shared")?;
@@ -149,7 +164,7 @@ fn shared<S: Store>(store: &S) -> Verdict {
     expect_complete(store, &oid, b"shared")
 }
 
-fn sessions<S: Store>(store: &S) -> Verdict {
+fn sessions<S: Leases>(store: &S) -> Verdict {
     let (ours, other) = ([1; 16], [2; 16]);
     let holders = [Holder::Session(ours), Holder::Session(other), Holder::Pinned, Holder::Session(ours)];
     for (number, holder) in (1..).zip(holders) {
@@ -170,7 +185,7 @@ fn sessions<S: Store>(store: &S) -> Verdict {
     expect_complete(store, &Oid::of(b"shared"), b"shared")
 }
 
-fn open<S: Store>(store: &S) -> Verdict {
+fn open<S: Leases>(store: &S) -> Verdict {
     store.put_init(&live(1), &About::default())?;
     store.lease(&lease(live(1), 1))?;
     assert!(store.done(&live(1))?);

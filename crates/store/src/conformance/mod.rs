@@ -17,6 +17,7 @@ use towpath_content::Oid;
 use towpath_content::pieces::{self, Layout};
 
 use crate::error::StoreError;
+use crate::leases::{Chunks, Leases};
 use crate::seam::{About, Availability, Descriptors, State, Store};
 
 /// Bytes of a piece of the objects that the checks put.
@@ -26,10 +27,23 @@ const PIECE: usize = 1 << pieces::MIN_LOG2;
 type Verdict = Result<(), StoreError>;
 type Check<S> = fn(&S) -> Verdict;
 
-/// Runs all checks, each on a store that `make` returns.
+/// Runs all checks of a [`Store`], each on one that `make` returns.
 pub fn run<S: Store>(make: impl Fn() -> S) {
-    let parts = [putting::checks(), reading::checks(), keeping::checks(), chunking::checks()];
-    for (rule, check) in parts.into_iter().flatten() {
+    examine(make, [putting::checks(), reading::checks(), chunking::checks()].concat());
+}
+
+/// Runs all checks of [`Leases`], beside those of a [`Store`].
+pub fn run_leases<S: Leases>(make: impl Fn() -> S) {
+    examine(make, keeping::leases());
+}
+
+/// Runs all checks of [`Chunks`], beside those of a [`Store`].
+pub fn run_chunks<S: Chunks>(make: impl Fn() -> S) {
+    examine(make, keeping::chunks());
+}
+
+fn examine<S>(make: impl Fn() -> S, checks: Vec<(&'static str, Check<S>)>) {
+    for (rule, check) in checks {
         let _guard = Rule(rule);
         if let Err(error) = check(&make()) {
             panic!("unexpected error: {error:?}");
@@ -84,15 +98,18 @@ fn piece<'a>(data: &'a [u8], layout: &Layout, index: u64) -> &'a [u8] {
 
 /// Checks that the object can be had whole under `oid`, each piece proved on its own.
 fn expect_content(store: &impl Store, oid: &Oid, data: &[u8]) -> Verdict {
-    let (layout, root, mut buf) = (layout_of(data.len()), Oid::of(data), pattern(7, 7));
+    let (layout, root, front) = (layout_of(data.len()), Oid::of(data), pattern(7, 7));
     for index in 0..layout.count() {
+        let mut buf = front.clone();
         store.read_piece(oid, index, &mut buf)?;
-        assert_eq!(&buf[..], piece(data, &layout, index), "piece {index} of {oid}");
+        assert!(buf.starts_with(&front), "what the buffer held stays");
+        let buf = &buf[front.len()..];
+        assert_eq!(buf, piece(data, &layout, index), "piece {index} of {oid}");
         let Descriptors::Proof(proof) = store.get_descriptors(oid, index..index + 1)? else {
             panic!("a complete object is described by proofs");
         };
         let values = pieces::verify(root.digest(), &layout, index..index + 1, &proof);
-        assert_eq!(values, Ok(vec![layout.value(index, &buf)]), "proof of piece {index} of {oid}");
+        assert_eq!(values, Ok(vec![layout.value(index, buf)]), "proof of piece {index} of {oid}");
     }
     Ok(())
 }

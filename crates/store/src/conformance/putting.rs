@@ -33,10 +33,8 @@ pub(super) fn checks<S: Store>() -> Vec<(&'static str, Check<S>)> {
 fn empty<S: Store>(store: &S) -> Verdict {
     for oid in [live(1), Oid::of(b"")] {
         expect_gone(store, &oid);
-        assert!(!store.done(&oid)?);
         assert!(!store.is_zero(&oid, 0));
     }
-    assert_eq!(store.leases()?, []);
     assert!(matches!(store.get_chunk(&[1; 32]), Err(StoreError::NotHere)));
     Ok(())
 }
@@ -107,6 +105,7 @@ fn expect_live<S: Store>(
     assert!(matches!(found.state, State::Live { .. }));
     assert_eq!((found.pieces, found.layout.size()), (one(0..count), count * PIECE as u64));
     for index in 0..count {
+        buf.clear();
         store.read_piece(live, index, &mut buf)?;
         assert_eq!(&buf[..], piece(data, &layout_of(data.len()), index));
     }

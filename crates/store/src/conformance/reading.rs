@@ -89,7 +89,6 @@ impl Partial for Head {
         if index >= self.count() {
             return Err(StoreError::NotYet);
         }
-        buf.clear();
         buf.extend_from_slice(piece(&self.data, &self.tree.layout(), index));
         Ok(())
     }
@@ -99,15 +98,16 @@ fn partial<S: Store>(store: &S) -> Verdict {
     let data = pattern(4 * PIECE, 1);
     let (oid, head, mut buf) = (Oid::of(&data), Head::new(&data, 1), Vec::new());
     let mut seen = store.version(&oid);
-    store.announce(&oid, head.clone());
+    store.announce(&oid, Some(head.clone()));
     for count in 1..=3 {
         head.count.store(count, Ordering::SeqCst);
-        store.grown(&oid);
+        store.announce(&oid, Some(head.clone()));
         let now = store.wait_change(&oid, seen, Duration::from_secs(60));
         assert_ne!(now, seen, "growth wakes those who wait");
         seen = now;
         let found = store.have(&oid)?;
         assert_eq!((found.state, found.pieces), (State::Partial, one(0..count)));
+        buf.clear();
         store.read_piece(&oid, count - 1, &mut buf)?;
         assert_eq!(&buf[..], piece(&data, &layout_of(data.len()), count - 1));
         let Descriptors::Proof(proof) = store.get_descriptors(&oid, 0..count)? else {
@@ -116,7 +116,7 @@ fn partial<S: Store>(store: &S) -> Verdict {
         assert!(pieces::verify(oid.digest(), &found.layout, 0..count, &proof).is_ok());
         assert!(matches!(store.read_piece(&oid, count, &mut buf), Err(StoreError::NotYet)));
     }
-    store.withdraw(&oid);
+    store.announce(&oid, None);
     assert_ne!(store.version(&oid), seen);
     expect_gone(store, &oid);
     Ok(())
@@ -125,9 +125,9 @@ fn partial<S: Store>(store: &S) -> Verdict {
 fn completed<S: Store>(store: &S) -> Verdict {
     let data = pattern(2 * PIECE, 1);
     let oid = Oid::of(&data);
-    store.announce(&oid, Head::new(&data, 1));
+    store.announce(&oid, Some(Head::new(&data, 1)));
     put(store, &live(1), &data)?;
     expect_complete(store, &oid, &data)?;
-    store.withdraw(&oid);
+    store.announce(&oid, None);
     expect_complete(store, &oid, &data)
 }

@@ -16,6 +16,7 @@ use std::process::{Command, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::leases::{Chunks, Leases};
 use crate::{
     About, Descriptors, DiskStore, FileRecord, Holder, Lease, Stamp, State, Store, StoreError, hash_open_file,
 };
@@ -178,6 +179,7 @@ fn expect_whole(store: &DiskStore, oid: &Oid, data: &[u8]) {
     let layout = Layout::of(data.len() as u64).unwrap();
     let mut buf = Vec::new();
     for index in 0..layout.count() {
+        buf.clear();
         store.read_piece(oid, index, &mut buf).unwrap();
         let range = layout.range(index);
         assert!(buf == data[range.start as usize..range.end as usize], "wrong bytes in piece {index}");

@@ -10,7 +10,7 @@ use towpath_content::ticket::Secret;
 
 use super::index::Outcome;
 use super::rows::{self, about_at, kind_number, oid_at};
-use crate::seam::{Holder, Lease};
+use crate::leases::{Holder, Lease};
 
 /// Records or replaces a lease; what its name is bound to is filled in. `owner` names the process
 /// that it ends with: always, if it is of a session, else unless its put was committed.

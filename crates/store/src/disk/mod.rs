@@ -65,11 +65,12 @@ use self::sessions::Sessions;
 use self::source::Source;
 use self::uses::{Used, Uses};
 use crate::error::StoreError;
+use crate::leases::{Chunks, Lease, Leases};
 use crate::lru::Lru;
 use crate::notices::Notices;
 use crate::productions::{NOT_OPEN, Productions, some_run};
 use crate::seam::{
-    About, Availability, Descriptors, Lease, Listener, Partial, RecipeNodes, State, Store, read_pieces,
+    About, Availability, Descriptors, Listener, Partial, RecipeNodes, State, Store, read_pieces,
 };
 use crate::spans::{self, OUTSIDE};
 use crate::stamp::Stamp;
@@ -267,28 +268,12 @@ impl Store for DiskStore {
 
     fn read_piece(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
         if let Some(put) = self.productions.get(oid) {
-            buf.clear();
             return put.append_piece(index, buf);
         }
-        let content = self.resolve(oid)?;
-        match (self.read_stored(&content, index, buf), self.notices.partial(oid)) {
+        match (self.append_stored(&self.resolve(oid)?, index, buf), self.notices.partial(oid)) {
             (Err(StoreError::NotHere), Some(partial)) => partial.read_piece(index, buf),
             (result, _) => result,
         }
-    }
-
-    fn append_piece(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
-        if let Some(put) = self.productions.get(oid) {
-            return put.append_piece(index, buf);
-        }
-        match self.append_stored(&self.resolve(oid)?, index, buf) {
-            Err(StoreError::NotHere) => {}
-            result => return result,
-        }
-        let mut piece = Vec::new();
-        self.read_piece(oid, index, &mut piece)?;
-        buf.extend_from_slice(&piece);
-        Ok(())
     }
 
     fn read_span(&self, oid: &Oid, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
@@ -311,30 +296,23 @@ impl Store for DiskStore {
         self.productions.get(oid).is_none() && self.resolve(oid).is_ok_and(is_hole)
     }
 
-    fn announce(&self, oid: &Oid, partial: Arc<dyn Partial>) {
-        self.notices.announce(oid, partial);
-    }
-
-    fn grown(&self, oid: &Oid) {
-        self.notices.changed(oid);
-    }
-
-    fn withdraw(&self, oid: &Oid) {
-        self.notices.withdraw(oid);
-    }
-
-    fn put_chunk(&self, hash: &[u8; 32], bytes: &[u8]) -> Result<(), StoreError> {
-        self.keep_chunk(hash, bytes)
+    fn announce(&self, oid: &Oid, partial: Option<Arc<dyn Partial>>) {
+        match partial {
+            Some(partial) => self.notices.announce(oid, partial),
+            None => self.notices.withdraw(oid),
+        }
     }
 
     fn get_chunk(&self, hash: &[u8; 32]) -> Result<Vec<u8>, StoreError> {
         self.load_chunk(hash)
     }
 
-    fn release_chunk(&self, hash: &[u8; 32]) -> Result<(), StoreError> {
-        self.drop_chunk(hash)
+    fn register_push(&self, listener: Listener) {
+        self.notices.listen(listener);
     }
+}
 
+impl Leases for DiskStore {
     fn lease(&self, lease: &Lease) -> Result<(), StoreError> {
         self.keep_lease(lease)
     }
@@ -352,9 +330,15 @@ impl Store for DiskStore {
     fn end_session(&self, session: &[u8; 16]) -> Result<Vec<Oid>, StoreError> {
         self.end_one_session(session)
     }
+}
 
-    fn register_push(&self, listener: Listener) {
-        self.notices.listen(listener);
+impl Chunks for DiskStore {
+    fn put_chunk(&self, hash: &[u8; 32], bytes: &[u8]) -> Result<(), StoreError> {
+        self.keep_chunk(hash, bytes)
+    }
+
+    fn release_chunk(&self, hash: &[u8; 32]) -> Result<(), StoreError> {
+        self.drop_chunk(hash)
     }
 }
 

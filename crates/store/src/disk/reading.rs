@@ -43,10 +43,6 @@ impl DiskStore {
         }
     }
 
-    pub(super) fn read_stored(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
-        self.with_source(oid, |source| source.read(piece_range(source, index)?, buf))
-    }
-
     pub(super) fn read_stored_span(
         &self,
         oid: &Oid,

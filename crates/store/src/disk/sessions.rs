@@ -18,7 +18,7 @@ use super::folders::{Temporary, create_private, is_left, sweep};
 use super::index::Durability;
 use super::leases;
 use crate::error::StoreError;
-use crate::seam::{Holder, Lease};
+use crate::leases::{Holder, Lease};
 use towpath_content::lock::lock;
 
 /// The files that processes with sessions hold locked, and this process's own once it has one.

@@ -12,7 +12,8 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::hashing::{LIVE_PIECE, hash_open_file};
-use crate::seam::{Holder, ObjectKind};
+use crate::leases::{Chunks, Holder, Leases};
+use crate::seam::ObjectKind;
 use crate::stamp::TICK;
 use towpath_content::lock::lock;
 
@@ -79,11 +80,14 @@ fn record(path: &Path) -> FileRecord {
 fn conforms() {
     let home = tempfile::tempdir().unwrap();
     let number = std::cell::Cell::new(0);
-    crate::conformance::run(|| {
+    let make = || {
         number.set(number.get() + 1);
         let dir = home.path().join(number.get().to_string());
         DiskStore::open(&dir.join("state"), &dir.join("data")).unwrap()
-    });
+    };
+    crate::conformance::run(make);
+    crate::conformance::run_leases(make);
+    crate::conformance::run_chunks(make);
 }
 
 #[test]
