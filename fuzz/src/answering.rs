@@ -7,11 +7,11 @@ use bytes::Bytes;
 use towpath_content::ticket::Secret;
 use towpath_content::{NodeId, Oid};
 use towpath_protocol::answering::{Answer, Answering, Taken};
-use towpath_protocol::step::Step;
+use towpath_protocol::processors::Processors;
 use towpath_protocol::service::{Issuer, Service, Serving};
 use towpath_protocol::session::{Encoded, MAX_REQUESTS};
+use towpath_protocol::step::Step;
 use towpath_protocol::wire::{self, Body};
-use towpath_protocol::processors::Processors;
 use towpath_store::seam::About;
 use towpath_store::{MemoryStore, Store};
 

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata, Time};
 use towpath_service::copy::CopyOptions;
-use towpath_service::fuzzing::{Receiver, Sender, merge};
+use towpath_service::fuzzing::{FuzzedReceiver, FuzzedSender, merge};
 
 use crate::input::Source;
 
@@ -50,11 +50,11 @@ pub fn copy_conversation(data: &[u8]) {
     let (to, beside) = (folder.path().join("to"), folder.path().join("beside"));
     write(&to, &before);
     write(&beside, &Tree::from([("mine".into(), Thing::File(b"mine".to_vec()))]));
-    let sender = Sender { descriptor: &descriptor, contents, is_incomplete };
+    let sender = FuzzedSender { descriptor: &descriptor, contents, is_incomplete };
     let path = if is_cp { folder.path().join("to/new") } else { to.clone() };
     let state = folder.path().join("state");
     fs::create_dir(&state).expect("a directory");
-    let ended = merge(sender, Receiver { state: &state, path: &path, is_cp, options: options.clone() });
+    let ended = merge(sender, FuzzedReceiver { state: &state, path: &path, is_cp, options: options.clone() });
 
     assert_eq!(read(&beside), Tree::from([("mine".into(), Thing::File(b"mine".to_vec()))]));
     let names = fs::read_dir(folder.path()).expect("a folder").count();

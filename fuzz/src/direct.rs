@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use towpath_link::frame;
 use towpath_protocol::incoming::{Decoder, Incoming};
-use towpath_protocol::requests::Violation;
-use towpath_protocol::wire::{self, Body, DataHeader};
 use towpath_protocol::packing;
 use towpath_protocol::processors::Processors;
+use towpath_protocol::requests::Violation;
+use towpath_protocol::wire::{self, Body, DataHeader};
 use towpath_transfer::Description;
 
 /// A control message, and what is made of its fields.

@@ -1,13 +1,13 @@
 //! Parsers of `towpath-files`: filter rules and changes of modes that the other side sent.
 
-use towpath_files::{Chmod, Filter, RelPath, RuleList, Side};
+use towpath_files::{Chmod, Filter, FilterSide, RelPath, RuleList};
 
 /// Filter rules that the other side sent, one a line, and what is made of them.
 pub fn filter_rules(data: &[u8]) {
     let lines: Vec<Vec<u8>> = data.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect();
     let Ok(rules) = RuleList::from_lines(&lines) else { return };
     assert_eq!(RuleList::from_lines(&rules.to_lines()).expect("a list that was taken"), rules);
-    let mut filter = Filter::new(rules, Side::Sender, false);
+    let mut filter = Filter::new(rules, FilterSide::Sender, false);
     // Names that the rules are likely to speak of: their own words.
     for names in lines.iter().map(|line| line.split(|b| matches!(b, b'/' | b' '))) {
         let Ok(path) = RelPath::new(names.filter(|name| !name.is_empty())) else { continue };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use towpath_content::NodeId;
 use towpath_link::PeerProof;
-use towpath_link::frame::{self, Measured};
+use towpath_link::frame::{self, ReadMeasure};
 use towpath_link::pipe::{self, Role};
 use towpath_link::tls::fuzzing;
 
@@ -20,10 +20,10 @@ pub fn frame(data: &[u8]) {
         match frame::decode(&mut buffer) {
             Ok(Some(frame)) => {
                 let whole = frame.body.len() + frame::HEAD_LEN;
-                assert_eq!((measured, buffer.len()), (Ok(Measured::Whole(whole)), before - whole));
+                assert_eq!((measured, buffer.len()), (Ok(ReadMeasure::Whole(whole)), before - whole));
             }
             Ok(None) => {
-                return assert!(matches!(measured, Ok(Measured::Missing(1..))) && buffer.len() == before);
+                return assert!(matches!(measured, Ok(ReadMeasure::Missing(1..))) && buffer.len() == before);
             }
             Err(error) => return assert_eq!(measured, Err(error)),
         }

@@ -20,7 +20,7 @@ const LINK: [u8; 28] = [0xee; 28];
 
 /// A node of a recipe.
 pub fn recipe_node(data: &[u8]) {
-    if let Ok(node) = recipe::Node::from_bytes(data) {
+    if let Ok(node) = recipe::RecipeNode::from_bytes(data) {
         assert_eq!(node.to_bytes(), data);
     }
 }
@@ -106,7 +106,7 @@ pub fn recipe_walk(data: &[u8]) {
 /// The same recipe, and those of the objects that its first and its last node make up.
 fn others(root: &Root, nodes: &[Vec<u8>]) -> Vec<Root> {
     let of = |bytes: &Vec<u8>| {
-        let node = recipe::Node::from_bytes(bytes).ok()?;
+        let node = recipe::RecipeNode::from_bytes(bytes).ok()?;
         Some(Root { top: NodeHash::of(bytes), size: node.bytes(), ..*root })
     };
     [nodes.first().and_then(of), nodes.last().and_then(of), Some(*root)].into_iter().flatten().collect()

@@ -11,11 +11,11 @@ use towpath_content::delta::Signature;
 use towpath_content::pieces::Layout;
 use towpath_link::Frame;
 use towpath_protocol::incoming::Decoder;
+use towpath_protocol::packing;
+use towpath_protocol::processors::Processors;
 use towpath_protocol::requests::GetRequest;
 use towpath_protocol::session::{Effect, Question, Session, SessionConfig};
 use towpath_protocol::wire::{self, Body, DataHeader};
-use towpath_protocol::packing;
-use towpath_protocol::processors::Processors;
 use towpath_transfer::{Basis, Origin, Tag, Want, WantId};
 
 use crate::input::{Source, Written};

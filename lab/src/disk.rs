@@ -62,7 +62,7 @@ fn default_file_system() -> String {
 pub struct Disk {
     /// Told when the transfer begins; their end tells that the disk's use is over.
     loads: Vec<(Sender<()>, JoinHandle<()>)>,
-    limits: Vec<Limit>,
+    limits: Vec<DiskLimit>,
 }
 
 /// Another program that uses the disk.
@@ -93,7 +93,7 @@ impl Disk {
         let mut disk = Self { loads: Vec::new(), limits: Vec::new() };
         for (file, rate) in [(READ_LIMIT, &fields.read), (WRITE_LIMIT, &fields.write)] {
             if let Some(rate) = bytes(rate).map_err(wrong)? {
-                disk.limits.push(Limit::set(file, directory, rate)?);
+                disk.limits.push(DiskLimit::set(file, directory, rate)?);
             }
         }
         for (load, rate) in [(Load::Writer, &fields.writer), (Load::Reader, &fields.reader)] {
@@ -129,12 +129,12 @@ pub fn forget(path: &Path) -> io::Result<()> {
 }
 
 /// A bound on a disk's throughput for everybody. Dropped, it is lifted.
-struct Limit {
+struct DiskLimit {
     file: PathBuf,
     device: String,
 }
 
-impl Limit {
+impl DiskLimit {
     fn set(file: &str, directory: &Path, rate: u64) -> Result<Self, LabError> {
         let device = fs::metadata(directory).map_err(LabError::io("reading", directory))?.dev();
         let device = format!("{}:{}", major(device), minor(device));
@@ -151,7 +151,7 @@ impl Limit {
     }
 }
 
-impl Drop for Limit {
+impl Drop for DiskLimit {
     fn drop(&mut self) {
         // Without its device, it has no effect.
         let _ = self.write(0);

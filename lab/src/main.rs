@@ -12,22 +12,22 @@ use towpath_lab::net::registry;
 #[command(name = "towpath-lab", version)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: LabCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    Run(run::Args),
-    Report(report::Args),
-    Chart(chart::Args),
-    List(list::Args),
-    Deps(deps::Args),
-    Data(data::Args),
-    Up(up::Args),
-    Exec(exec::Args),
-    Set(set::Args),
-    Down(down::Args),
-    Accuracy(accuracy::Args),
+enum LabCommand {
+    Run(run::RunArgs),
+    Report(report::ReportArgs),
+    Chart(chart::ChartArgs),
+    List(list::ListArgs),
+    Deps(deps::DepsArgs),
+    Data(data::DataArgs),
+    Up(up::UpArgs),
+    Exec(exec::ExecArgs),
+    Set(set::SetArgs),
+    Down(down::DownArgs),
+    Accuracy(accuracy::AccuracyArgs),
 }
 
 fn main() -> ExitCode {
@@ -40,20 +40,20 @@ fn main() -> ExitCode {
     }
 }
 
-fn carry_out(command: Command) -> Result<(), Box<dyn Error>> {
+fn carry_out(command: LabCommand) -> Result<(), Box<dyn Error>> {
     registry::remove_on_signals()?;
     match command {
-        Command::Run(args) => run::run(&args)?,
-        Command::Report(args) => report::run(&args)?,
-        Command::Chart(args) => chart::run(&args)?,
-        Command::List(args) => list::run(&args)?,
-        Command::Deps(args) => deps::run(&args),
-        Command::Data(args) => data::run(&args)?,
-        Command::Up(args) => up::run(&args)?,
-        Command::Exec(args) => exec::run(&args)?,
-        Command::Set(args) => set::run(&args)?,
-        Command::Down(args) => down::run(&args)?,
-        Command::Accuracy(args) => accuracy::run(&args)?,
+        LabCommand::Run(args) => run::run(&args)?,
+        LabCommand::Report(args) => report::run(&args)?,
+        LabCommand::Chart(args) => chart::run(&args)?,
+        LabCommand::List(args) => list::run(&args)?,
+        LabCommand::Deps(args) => deps::run(&args),
+        LabCommand::Data(args) => data::run(&args)?,
+        LabCommand::Up(args) => up::run(&args)?,
+        LabCommand::Exec(args) => exec::run(&args)?,
+        LabCommand::Set(args) => set::run(&args)?,
+        LabCommand::Down(args) => down::run(&args)?,
+        LabCommand::Accuracy(args) => accuracy::run(&args)?,
     }
     Ok(())
 }

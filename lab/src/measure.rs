@@ -55,7 +55,7 @@ pub enum ProcessError {
 
 /// What a process took.
 #[derive(Debug, Clone, Copy)]
-pub struct Ended {
+pub struct ProcessEnd {
     /// How it ended.
     pub status: ExitStatus,
     /// CPU time of it and of the descendants that were waited for.
@@ -69,8 +69,8 @@ pub struct Ended {
 /// A running process, in a process group of its own. Dropped, it is killed.
 pub struct Process {
     pid: Pid,
-    report: Receiver<io::Result<Ended>>,
-    ended: Option<Ended>,
+    report: Receiver<io::Result<ProcessEnd>>,
+    ended: Option<ProcessEnd>,
 }
 
 impl Process {
@@ -85,7 +85,7 @@ impl Process {
         let (tell, report) = channel();
         // The kernel tells what a process took to whoever waits for it, and that wait has no limit.
         thread::spawn(move || {
-            let ended = child.wait4().map(|used| Ended {
+            let ended = child.wait4().map(|used| ProcessEnd {
                 status: used.status,
                 cpu: used.rusage.utime + used.rusage.stime,
                 peak: used.rusage.maxrss,
@@ -103,7 +103,7 @@ impl Process {
     }
 
     /// What it took, if it has ended.
-    pub fn try_wait(&mut self) -> Result<Option<Ended>, ProcessError> {
+    pub fn try_wait(&mut self) -> Result<Option<ProcessEnd>, ProcessError> {
         match self.wait_until(Instant::now()) {
             Ok(ended) => Ok(Some(ended)),
             Err(ProcessError::TimedOut(_)) => Ok(None),
@@ -112,7 +112,7 @@ impl Process {
     }
 
     /// Waits for its end.
-    pub fn wait(&mut self, limit: Duration) -> Result<Ended, ProcessError> {
+    pub fn wait(&mut self, limit: Duration) -> Result<ProcessEnd, ProcessError> {
         let deadline = Instant::now() + limit;
         self.wait_until(deadline).map_err(|error| match error {
             ProcessError::TimedOut(_) => ProcessError::TimedOut(limit),
@@ -120,7 +120,7 @@ impl Process {
         })
     }
 
-    fn wait_until(&mut self, deadline: Instant) -> Result<Ended, ProcessError> {
+    fn wait_until(&mut self, deadline: Instant) -> Result<ProcessEnd, ProcessError> {
         loop {
             if let Some(ended) = self.ended {
                 return Ok(ended);
@@ -158,7 +158,7 @@ impl Process {
 
     /// Asks it to end by a signal, and tells what it took. First its descendants get a moment to end
     /// by themselves until `idle` are left, so that it has waited for those that did the work.
-    pub fn stop(mut self, signal: Signal, idle: usize) -> Result<Ended, ProcessError> {
+    pub fn stop(mut self, signal: Signal, idle: usize) -> Result<ProcessEnd, ProcessError> {
         self.settle(idle);
         if self.try_wait()?.is_none() {
             // One that ended just now is no error.

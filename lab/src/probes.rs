@@ -89,23 +89,23 @@ pub fn tcp_rate(lab: &Lab, from: &str, to: &str, warm_up: u32, time: u32) -> Res
 }
 
 #[derive(Deserialize)]
-struct Report {
+struct ProbeReport {
     intervals: Vec<Interval>,
 }
 
 #[derive(Deserialize)]
 struct Interval {
-    sum: Sum,
+    sum: ProbeSum,
 }
 
 #[derive(Deserialize)]
-struct Sum {
+struct ProbeSum {
     bits_per_second: f64,
     omitted: bool,
 }
 
 fn read_rate(json: &[u8]) -> Option<f64> {
-    let report: Report = serde_json::from_slice(json).ok()?;
+    let report: ProbeReport = serde_json::from_slice(json).ok()?;
     let sums = report.intervals.into_iter().map(|it| it.sum).filter(|it| !it.omitted);
     let mut rates: Vec<f64> = sums.map(|it| it.bits_per_second).collect();
     rates.sort_by(f64::total_cmp);

@@ -21,7 +21,7 @@ use crate::messages::{
 };
 use crate::{Api, BoxFuture, Content, Input, Parts, Session};
 
-type Body = BoxBody<Bytes, io::Error>;
+type RequestBody = BoxBody<Bytes, io::Error>;
 
 /// The longest answer taken whole into memory.
 const MAX_ANSWER: usize = 64 << 20;
@@ -42,7 +42,12 @@ impl Client {
         Some(Self { socket: socket.to_path_buf() })
     }
 
-    async fn send(&self, method: Method, path: &str, body: Body) -> Result<Response<Incoming>, ApiError> {
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: RequestBody,
+    ) -> Result<Response<Incoming>, ApiError> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| self.lost(&error))?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
@@ -83,7 +88,12 @@ impl Client {
     }
 
     /// Sends a request and hands each event of its answer on; returns the one that ends it.
-    async fn events(&self, path: &str, body: Body, events: &mpsc::Sender<Event>) -> Result<Event, ApiError> {
+    async fn events(
+        &self,
+        path: &str,
+        body: RequestBody,
+        events: &mpsc::Sender<Event>,
+    ) -> Result<Event, ApiError> {
         let mut lines = self.lines(Method::POST, path, body).await?;
         while let Some(event) = lines.next().await? {
             match event {
@@ -110,9 +120,9 @@ impl Client {
     }
 
     /// Sends a request whose answer is one object a line.
-    async fn lines(&self, method: Method, path: &str, body: Body) -> Result<Answers, ApiError> {
+    async fn lines(&self, method: Method, path: &str, body: RequestBody) -> Result<AnswerLines, ApiError> {
         let response = self.good(self.send(method, path, body).await?).await?;
-        Ok(Answers { body: response.into_body(), lines: Lines::default() })
+        Ok(AnswerLines { body: response.into_body(), lines: Lines::default() })
     }
 
     async fn part(&self, id: String, offset: u64, part: Input<'_>) -> Result<PartReply, ApiError> {
@@ -120,7 +130,7 @@ impl Client {
         let path = format!("/v1/puts/{id}/data?offset={offset}");
         let sending = async {
             let response =
-                self.send(Method::POST, &path, BodyExt::boxed(StreamBody::new(Frames(inbox)))).await?;
+                self.send(Method::POST, &path, BodyExt::boxed(StreamBody::new(FrameStream(inbox)))).await?;
             parse(&self.whole(self.good(response).await?).await?)
         };
         let (reply, ()) = tokio::join!(sending, pump(part, parts));
@@ -128,7 +138,7 @@ impl Client {
     }
 }
 
-fn json_body<Q: Serialize>(question: Option<&Q>) -> Result<Body, ApiError> {
+fn json_body<Q: Serialize>(question: Option<&Q>) -> Result<RequestBody, ApiError> {
     let bytes = match question {
         Some(question) => serde_json::to_vec(question)
             .map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?,
@@ -144,12 +154,12 @@ fn parse<A: DeserializeOwned>(bytes: &[u8]) -> Result<A, ApiError> {
 }
 
 /// An answer of one object a line, as it comes.
-struct Answers {
+struct AnswerLines {
     body: Incoming,
     lines: Lines,
 }
 
-impl Answers {
+impl AnswerLines {
     async fn next<A: DeserializeOwned>(&mut self) -> Result<Option<A>, ApiError> {
         loop {
             if let Some(line) = self.lines.next_line() {
@@ -214,9 +224,9 @@ async fn pump(mut input: Input<'_>, parts: mpsc::Sender<Result<Frame<Bytes>, io:
 }
 
 /// The parts as a stream, for a body.
-struct Frames(mpsc::Receiver<Result<Frame<Bytes>, io::Error>>);
+struct FrameStream(mpsc::Receiver<Result<Frame<Bytes>, io::Error>>);
 
-impl futures_core::Stream for Frames {
+impl futures_core::Stream for FrameStream {
     type Item = Result<Frame<Bytes>, io::Error>;
 
     fn poll_next(
@@ -248,7 +258,7 @@ impl Api for Client {
         Box::pin(async move {
             let (parts, inbox) = mpsc::channel(2);
             let (events, mut answers) = mpsc::channel(4);
-            let body = BodyExt::boxed(StreamBody::new(Frames(inbox)));
+            let body = BodyExt::boxed(StreamBody::new(FrameStream(inbox)));
             let mut last = None;
             let listening = async {
                 while let Some(event) = answers.recv().await {

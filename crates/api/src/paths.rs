@@ -8,12 +8,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Form {
+enum PathForm {
     Text(String),
     Bytes(Vec<u8>),
 }
 
-impl From<&Path> for Form {
+impl From<&Path> for PathForm {
     fn from(path: &Path) -> Self {
         match path.to_str() {
             Some(text) => Self::Text(text.into()),
@@ -22,23 +22,23 @@ impl From<&Path> for Form {
     }
 }
 
-impl From<Form> for PathBuf {
-    fn from(form: Form) -> Self {
+impl From<PathForm> for PathBuf {
+    fn from(form: PathForm) -> Self {
         match form {
-            Form::Text(text) => text.into(),
-            Form::Bytes(bytes) => OsString::from_vec(bytes).into(),
+            PathForm::Text(text) => text.into(),
+            PathForm::Bytes(bytes) => OsString::from_vec(bytes).into(),
         }
     }
 }
 
 /// Writes a path.
 pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-    Form::from(path).serialize(serializer)
+    PathForm::from(path).serialize(serializer)
 }
 
 /// Reads a path.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
-    Form::deserialize(deserializer).map(PathBuf::from)
+    PathForm::deserialize(deserializer).map(PathBuf::from)
 }
 
 /// The same for a path that may be absent.
@@ -47,12 +47,12 @@ pub mod option {
 
     /// Writes a path, or null.
     pub fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
-        path.as_deref().map(Form::from).serialize(serializer)
+        path.as_deref().map(PathForm::from).serialize(serializer)
     }
 
     /// Reads a path, or null.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
-        Option::<Form>::deserialize(deserializer).map(|form| form.map(PathBuf::from))
+        Option::<PathForm>::deserialize(deserializer).map(|form| form.map(PathBuf::from))
     }
 }
 
@@ -62,12 +62,12 @@ pub mod list {
 
     /// Writes paths.
     pub fn serialize<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(paths.iter().map(|path| Form::from(path.as_path())))
+        serializer.collect_seq(paths.iter().map(|path| PathForm::from(path.as_path())))
     }
 
     /// Reads paths.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
-        let forms = Vec::<Form>::deserialize(deserializer)?;
+        let forms = Vec::<PathForm>::deserialize(deserializer)?;
         Ok(forms.into_iter().map(PathBuf::from).collect())
     }
 }

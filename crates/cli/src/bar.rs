@@ -22,9 +22,9 @@ const MOST_BAR: usize = 40;
 
 /// How fast a number grows.
 #[derive(Debug, Default)]
-pub struct Meter(VecDeque<(Instant, u64)>);
+pub struct RateMeter(VecDeque<(Instant, u64)>);
 
-impl Meter {
+impl RateMeter {
     /// The number is now this; how much it grew per second of late, if that is known.
     pub fn rate(&mut self, now: Instant, number: u64) -> Option<f64> {
         if self.0.back().is_some_and(|(_, last)| *last > number) {
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(from_network(&progress), 10 << 20);
         let line = line(&progress, Some(f64::from(1 << 20)), 80);
         assert!(line.contains("1.00 MiB/s 10 s left"), "{line}");
-        let (mut meter, start) = (Meter::default(), Instant::now());
+        let (mut meter, start) = (RateMeter::default(), Instant::now());
         let at = |millis| start + Duration::from_millis(millis);
         assert_eq!(meter.rate(at(0), 0), None);
         assert_eq!(meter.rate(at(1000), 100), Some(100.0));

@@ -14,7 +14,7 @@ const BOTTLENECKS: usize = 8;
 
 /// What is told of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shown {
+pub struct ShownChanges {
     /// Names of what changes (`-v`).
     pub names: bool,
     /// What changes about them (`-i`), how many times that was given.
@@ -30,13 +30,13 @@ pub struct Shown {
     pub human: u8,
 }
 
-impl Default for Shown {
+impl Default for ShownChanges {
     fn default() -> Self {
         Self { names: false, itemize: 0, stats: false, explain: false, progress: None, human: 1 }
     }
 }
 
-impl Shown {
+impl ShownChanges {
     /// Whether what changes has lines.
     pub const fn lists(&self) -> bool {
         self.itemize > 0 || self.names || matches!(self.progress, Some(true))
@@ -44,7 +44,7 @@ impl Shown {
 }
 
 /// The line on standard output for an event, if it has one.
-pub fn line(shown: &Shown, event: &CopyEvent) -> Option<String> {
+pub fn line(shown: &ShownChanges, event: &CopyEvent) -> Option<String> {
     let itemize = shown.itemize > 0;
     if !shown.lists() {
         return None;
@@ -104,7 +104,7 @@ fn is_below(whole: &str, path: &str) -> bool {
 }
 
 /// The lines at the end of a copy: rsync's `--stats`, its two closing lines with `-v`.
-pub fn closing(shown: &Shown, summary: &CopySummary, dry_run: bool) -> Vec<String> {
+pub fn closing(shown: &ShownChanges, summary: &CopySummary, dry_run: bool) -> Vec<String> {
     let mut lines = Vec::new();
     if shown.stats {
         lines.push(String::new());
@@ -374,10 +374,10 @@ mod tests {
 
     use super::*;
 
-    const NAMES: Shown =
-        Shown { names: true, itemize: 0, stats: false, explain: false, progress: None, human: 1 };
-    const ITEMS: Shown =
-        Shown { names: false, itemize: 1, stats: false, explain: false, progress: None, human: 1 };
+    const NAMES: ShownChanges =
+        ShownChanges { names: true, itemize: 0, stats: false, explain: false, progress: None, human: 1 };
+    const ITEMS: ShownChanges =
+        ShownChanges { names: false, itemize: 1, stats: false, explain: false, progress: None, human: 1 };
 
     fn item(changes: &[u8; 11], path: &str, target: Option<&str>) -> CopyEvent {
         CopyEvent::Item {
@@ -457,8 +457,10 @@ mod tests {
     #[test]
     fn nothing_is_said_unless_asked_for() {
         for event in [item(b">f+++++++++", "a", None), deleted("a", false)] {
-            assert_eq!(line(&Shown::default(), &event), None);
-            assert!(line(&Shown { progress: Some(true), ..Shown::default() }, &event).is_some());
+            assert_eq!(line(&ShownChanges::default(), &event), None);
+            assert!(
+                line(&ShownChanges { progress: Some(true), ..ShownChanges::default() }, &event).is_some()
+            );
         }
         assert_eq!(line(&NAMES, &item(b".f...p.....", "a", None)), None);
         assert_eq!(line(&ITEMS, &item(b".f         ", "a", None)).unwrap(), ".f          a");
@@ -505,7 +507,7 @@ mod tests {
             seconds: Seconds::from_duration(std::time::Duration::from_secs(2)),
             ..CopySummary::default()
         };
-        let shown = Shown { stats: true, ..Shown::default() };
+        let shown = ShownChanges { stats: true, ..ShownChanges::default() };
         let lines = closing(&shown, &summary, true);
         assert_eq!(
             lines.join("\n"),

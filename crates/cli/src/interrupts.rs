@@ -15,11 +15,11 @@ const PATIENCE: Duration = Duration::from_millis(850);
 /// The signals that came since the program began.
 pub struct Signals {
     came: watch::Sender<u32>,
-    state: Arc<State>,
+    state: Arc<InterruptState>,
 }
 
 #[derive(Default)]
-struct State {
+struct InterruptState {
     /// The command asks for interrupts, and ends by itself.
     is_claimed: AtomicBool,
     /// It takes its time.
@@ -72,7 +72,7 @@ impl Signals {
     }
 }
 
-impl State {
+impl InterruptState {
     /// Ends a program that does not end by itself, after so many signals.
     async fn see_to_the_end(&self, count: u32, end: &(impl Fn(bool) + ?Sized)) {
         if !self.is_claimed.load(Ordering::Relaxed) {

@@ -15,7 +15,7 @@ use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use towpath_api::{ApiError, ErrorKind, Event, Fetch, Progress, PutReply, Summary};
 use towpath_service::{display_name, display_text};
 
-use crate::bar::{self, Meter, from_network};
+use crate::bar::{self, RateMeter, from_network};
 use crate::receivers::Receivers;
 
 /// Exit status for a command line that can't be understood.
@@ -34,7 +34,7 @@ pub struct Output {
     bar: ProgressBar,
     /// Standard error is a terminal, and whoever looks at it wants to see how far it is.
     shows_bar: AtomicBool,
-    meter: Mutex<Meter>,
+    meter: Mutex<RateMeter>,
     receivers: Mutex<Receivers>,
     told_ticket: AtomicBool,
     /// Standard output carries an object's bytes; events go to standard error.

@@ -8,11 +8,11 @@ use indicatif::HumanBytes;
 use towpath_api::{Fetch, FetchState};
 use towpath_service::display_text;
 
-use crate::bar::Meter;
+use crate::bar::RateMeter;
 
 /// Who fetches what at the moment.
 #[derive(Debug, Default)]
-pub struct Receivers(BTreeMap<(String, String), (Fetch, Meter, Option<f64>)>);
+pub struct Receivers(BTreeMap<(String, String), (Fetch, RateMeter, Option<f64>)>);
 
 impl Receivers {
     /// Takes note of what is told; a line to keep if it is an end.
@@ -24,7 +24,7 @@ impl Receivers {
             return ended;
         }
         let (known, meter, rate) =
-            self.0.entry(key).or_insert_with(|| (fetch.clone(), Meter::default(), None));
+            self.0.entry(key).or_insert_with(|| (fetch.clone(), RateMeter::default(), None));
         *rate = meter.rate(now, fetch.bytes);
         known.clone_from(fetch);
         None

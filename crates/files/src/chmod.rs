@@ -28,8 +28,8 @@ pub struct ChmodError {
 /// One change, ready to be applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Item {
-    kind: Kind,
-    change: Change,
+    kind: ClauseKind,
+    change: ModeChange,
     /// For whom bits are copied from another class: `0o100` for user, `0o010` group, `0o001` others.
     who: u32,
     /// From whom, in the same form; 0: nothing is copied.
@@ -41,7 +41,7 @@ struct Item {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ClauseKind {
     Any,
     Directories,
     Files,
@@ -49,7 +49,7 @@ enum Kind {
 
 /// Bits taken away, then bits added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum ModeChange {
     Add { bits: u32 },
     Remove { bits: u32 },
     Set { clears: u32, bits: u32 },
@@ -72,9 +72,9 @@ impl Chmod {
     pub fn apply(&self, mode: u32, is_dir: bool) -> u32 {
         let may_execute = is_dir || mode & 0o111 != 0;
         let items = self.items.iter().filter(|item| match item.kind {
-            Kind::Any => true,
-            Kind::Directories => is_dir,
-            Kind::Files => !is_dir,
+            ClauseKind::Any => true,
+            ClauseKind::Directories => is_dir,
+            ClauseKind::Files => !is_dir,
         });
         items.fold(mode & ALL, |mode, item| item.apply(mode, may_execute)) | mode & !ALL
     }
@@ -86,9 +86,9 @@ impl Item {
         let copied = self.copied(mode);
         let kept = if self.keeps_x && !may_execute { !0o111 } else { ALL };
         match self.change {
-            Change::Add { bits } => mode | bits & kept | copied,
-            Change::Remove { bits } => mode & !bits & !copied,
-            Change::Set { clears, bits } => mode & !clears | bits & kept | copied,
+            ModeChange::Add { bits } => mode | bits & kept | copied,
+            ModeChange::Remove { bits } => mode & !bits & !copied,
+            ModeChange::Set { clears, bits } => mode & !clears | bits & kept | copied,
         }
     }
 
@@ -108,14 +108,14 @@ fn parse_item(text: &[u8], umask: u32) -> Option<Item> {
     let (prefix, rest) = text.split_at(at);
     let kind = match (prefix.contains(&b'D'), prefix.contains(&b'F')) {
         (true, true) => return None,
-        (true, false) => Kind::Directories,
-        (false, true) => Kind::Files,
-        (false, false) => Kind::Any,
+        (true, false) => ClauseKind::Directories,
+        (false, true) => ClauseKind::Files,
+        (false, false) => ClauseKind::Any,
     };
     let named = prefix.iter().fold(Who::default(), |who, letter| who.with(*letter));
     match rest.split_first()? {
         (operator @ (b'+' | b'-' | b'='), letters) => {
-            let what = What::read(letters, named.special)?;
+            let what = ChangedBits::read(letters, named.special)?;
             Some(symbolic(kind, *operator, named, what, umask & 0o777))
         }
         (b'0'..=b'7', _) if named.classes == 0 => octal(kind, rest),
@@ -123,13 +123,13 @@ fn parse_item(text: &[u8], umask: u32) -> Option<Item> {
     }
 }
 
-fn octal(kind: Kind, digits: &[u8]) -> Option<Item> {
+fn octal(kind: ClauseKind, digits: &[u8]) -> Option<Item> {
     let mut bits = 0;
     for digit in digits {
         let value = u32::from(digit.checked_sub(b'0').filter(|value| *value < 8)?);
         bits = Some(bits * 8 + value).filter(|bits| *bits <= ALL)?;
     }
-    let change = Change::Set { clears: ALL, bits };
+    let change = ModeChange::Set { clears: ALL, bits };
     Some(Item { kind, change, who: 0, copy: 0, copy_mask: 0, keeps_x: false })
 }
 
@@ -157,7 +157,7 @@ impl Who {
 
 /// What stands behind the operator.
 #[derive(Debug, Clone, Copy, Default)]
-struct What {
+struct ChangedBits {
     /// Read, write and execute bits of one class.
     permissions: u32,
     special: u32,
@@ -165,7 +165,7 @@ struct What {
     keeps_x: bool,
 }
 
-impl What {
+impl ChangedBits {
     /// Reads the letters; `special` is what `s` means, or 0 where nobody was named with it.
     fn read(letters: &[u8], special: u32) -> Option<Self> {
         let mut what = Self::default();
@@ -193,22 +193,22 @@ impl What {
     }
 }
 
-fn symbolic(kind: Kind, operator: u8, named: Who, what: What, umask: u32) -> Item {
+fn symbolic(kind: ClauseKind, operator: u8, named: Who, what: ChangedBits, umask: u32) -> Item {
     let is_named = named.classes != 0;
     let who = if is_named { named.classes } else { 0o111 };
     let mask = if is_named { ALL } else { ALL & !umask };
     let bits = (who * what.permissions) & mask | what.special;
     let change = match operator {
-        b'+' => Change::Add { bits },
-        b'-' => Change::Remove { bits },
-        _ => Change::Set { clears: cleared(who, named.special, &what), bits },
+        b'+' => ModeChange::Add { bits },
+        b'-' => ModeChange::Remove { bits },
+        _ => ModeChange::Set { clears: cleared(who, named.special, &what), bits },
     };
     Item { kind, change, who, copy: what.copy, copy_mask: mask, keeps_x: what.keeps_x }
 }
 
 /// The bits that `=` clears: permissions of the classes, and special bits if any were given for
 /// them or if permissions are copied.
-const fn cleared(who: u32, special: u32, what: &What) -> u32 {
+const fn cleared(who: u32, special: u32, what: &ChangedBits) -> u32 {
     let mut bits = who * 7;
     if what.special != 0 {
         bits |= special;

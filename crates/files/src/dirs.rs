@@ -12,7 +12,7 @@ use crate::path::RelPath;
 /// How many directories stay open besides the root.
 const HELD: usize = 64;
 
-type Held = (RelPath, Arc<OwnedFd>);
+type HeldDir = (RelPath, Arc<OwnedFd>);
 
 /// The root of a tree and its most recently used directories.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Dirs {
     root: Arc<OwnedFd>,
     links: Links,
     /// Least recently used first.
-    recent: Mutex<Vec<Held>>,
+    recent: Mutex<Vec<HeldDir>>,
 }
 
 impl Dirs {
@@ -99,7 +99,7 @@ impl Dirs {
         Some(dir)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Held>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<HeldDir>> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -44,7 +44,7 @@ pub mod write;
 
 pub use chmod::Chmod;
 pub use error::{FileError, reason};
-pub use filter::{Filter, RuleList, Side};
+pub use filter::{Filter, FilterSide, RuleList};
 pub use metadata::{Differences, Policy, differences};
 pub use names::{display_name, display_text};
 pub use path::RelPath;
@@ -55,6 +55,6 @@ pub use scan::{
 pub use sparse::data_extents;
 pub use stamp::Stamp;
 pub use write::{
-    BeforeNaming, Body, Destination, FlushLimits, Made, Naming, Overwrite, Placed, Removed, Removing,
+    BeforeNaming, Destination, FileBody, FlushLimits, Made, Naming, Overwrite, Placed, Removed, Removing,
     Settled, SingleFile, Staged, WriteOptions, is_staging_name, is_temporary_name,
 };

@@ -37,10 +37,10 @@ const FIRST_UNSENT: u32 = 64 << 10;
 
 /// Asks the kernel about a connection. Cheap to clone, and does not keep the connection open.
 #[derive(Clone)]
-pub struct PathProbe(Source);
+pub struct PathProbe(PathSource);
 
 #[derive(Clone)]
-enum Source {
+enum PathSource {
     Nothing,
     Socket(Weak<dyn AsFd + Send + Sync>),
     Told(Arc<dyn Fn() -> PathInfo + Send + Sync>),
@@ -49,33 +49,33 @@ enum Source {
 impl PathProbe {
     /// For transports the kernel knows nothing of.
     pub const fn none() -> Self {
-        Self(Source::Nothing)
+        Self(PathSource::Nothing)
     }
 
     /// Asks about `socket` for as long as someone else keeps it.
     pub fn of(socket: Weak<dyn AsFd + Send + Sync>) -> Self {
-        Self(Source::Socket(socket))
+        Self(PathSource::Socket(socket))
     }
 
     /// Asks `tell`: for transports that measure by themselves.
     pub fn told(tell: impl Fn() -> PathInfo + Send + Sync + 'static) -> Self {
-        Self(Source::Told(Arc::new(tell)))
+        Self(PathSource::Told(Arc::new(tell)))
     }
 
     /// How the path is now; `None` on pipes, elsewhere than on Linux, and after the connection
     /// was dropped. Three system calls, some 1 µs.
     pub fn read(&self) -> Option<PathInfo> {
         match &self.0 {
-            Source::Nothing => None,
-            Source::Socket(socket) => kernel::path_info(socket.upgrade()?.as_fd()),
-            Source::Told(tell) => Some(tell()),
+            PathSource::Nothing => None,
+            PathSource::Socket(socket) => kernel::path_info(socket.upgrade()?.as_fd()),
+            PathSource::Told(tell) => Some(tell()),
         }
     }
 
     /// From now on the kernel takes no more while this many bytes wait there unsent; `None` for no
     /// limit but its buffer's. Does nothing where there is no such thing: then more waits, no more.
     pub fn limit_unsent(&self, bytes: Option<u32>) {
-        let Source::Socket(socket) = &self.0 else { return };
+        let PathSource::Socket(socket) = &self.0 else { return };
         if let Some(socket) = socket.upgrade()
             && let Err(error) = kernel::limit_unsent(socket.as_fd(), bytes)
         {
@@ -87,9 +87,9 @@ impl PathProbe {
 impl fmt::Debug for PathProbe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Source::Nothing => "PathProbe(none)",
-            Source::Socket(_) => "PathProbe(tcp)",
-            Source::Told(_) => "PathProbe(told)",
+            PathSource::Nothing => "PathProbe(none)",
+            PathSource::Socket(_) => "PathProbe(tcp)",
+            PathSource::Told(_) => "PathProbe(told)",
         })
     }
 }

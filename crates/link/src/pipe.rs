@@ -68,7 +68,7 @@ pub enum PipeError {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Hello {
+struct PipeHello {
     role: Role,
     node: NodeId,
     nonce: [u8; 32],
@@ -92,7 +92,7 @@ pub async fn open(
     limit: Duration,
 ) -> Result<Connection, PipeError> {
     let (mut read, mut write) = (Box::pin(read), Box::pin(write));
-    let ours = Hello { role, node, nonce: nonce()? };
+    let ours = PipeHello { role, node, nonce: nonce()? };
     let theirs = timeout(limit, exchange(&mut read, &mut write, &ours))
         .await
         .map_err(|_| PipeError::HandshakeTimeout { limit })??;
@@ -133,8 +133,8 @@ impl Transport for PipeTransport {
 async fn exchange(
     read: &mut (impl AsyncRead + Unpin),
     write: &mut (impl AsyncWrite + Unpin),
-    ours: &Hello,
-) -> Result<Hello, PipeError> {
+    ours: &PipeHello,
+) -> Result<PipeHello, PipeError> {
     let sending = async {
         write.write_all(&encode(ours)).await?;
         write.flush().await
@@ -172,7 +172,7 @@ fn check_magic(begin: [u8; MAGIC.len()]) -> Result<(), PipeError> {
     }
 }
 
-fn encode(hello: &Hello) -> Vec<u8> {
+fn encode(hello: &PipeHello) -> Vec<u8> {
     let role = match hello.role {
         Role::Initiator => 0,
         Role::Responder => 1,
@@ -181,7 +181,7 @@ fn encode(hello: &Hello) -> Vec<u8> {
 }
 
 /// What follows the magic.
-fn decode(rest: &[u8; HELLO_LEN - MAGIC.len()]) -> Option<Hello> {
+fn decode(rest: &[u8; HELLO_LEN - MAGIC.len()]) -> Option<PipeHello> {
     let (&role, rest) = rest.split_first()?;
     let role = match role {
         0 => Role::Initiator,
@@ -189,10 +189,10 @@ fn decode(rest: &[u8; HELLO_LEN - MAGIC.len()]) -> Option<Hello> {
         _ => return None,
     };
     let (&node, nonce) = rest.split_first_chunk()?;
-    Some(Hello { role, node: NodeId(node), nonce: nonce.try_into().ok()? })
+    Some(PipeHello { role, node: NodeId(node), nonce: nonce.try_into().ok()? })
 }
 
-fn binding(initiator: &Hello, responder: &Hello) -> [u8; 32] {
+fn binding(initiator: &PipeHello, responder: &PipeHello) -> [u8; 32] {
     let mut hash = digest::Context::new(&digest::SHA256);
     hash.update(BINDING_DOMAIN);
     for part in [&initiator.node.0, &responder.node.0, &initiator.nonce, &responder.nonce] {
@@ -216,8 +216,8 @@ mod tests {
 
     #[test]
     fn the_test_vector_of_the_format() {
-        let initiator = Hello { role: Role::Initiator, node: NodeId([1; 32]), nonce: [3; 32] };
-        let responder = Hello { role: Role::Responder, node: NodeId([2; 32]), nonce: [4; 32] };
+        let initiator = PipeHello { role: Role::Initiator, node: NodeId([1; 32]), nonce: [3; 32] };
+        let responder = PipeHello { role: Role::Responder, node: NodeId([2; 32]), nonce: [4; 32] };
         let wanted = "14f859ed7fcc613d9029567e0385859439f9b035f2ba9457b340461ba1071044";
         assert_eq!(towpath_content::node_id::hex(&binding(&initiator, &responder)), wanted);
         assert_eq!(encode(&responder)[..10], *b"towpipe\x01\x01\x02");
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_hello_comes_back_and_an_unknown_role_does_not() {
-        let hello = Hello { role: Role::Responder, node: NodeId([2; 32]), nonce: [4; 32] };
+        let hello = PipeHello { role: Role::Responder, node: NodeId([2; 32]), nonce: [4; 32] };
         let mut rest: [u8; 65] = encode(&hello)[8..].try_into().unwrap();
         assert_eq!(decode(&rest), Some(hello));
         rest[0] = 2;

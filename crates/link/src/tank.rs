@@ -153,7 +153,7 @@ impl Memory {
 
     /// The first `len` bytes of `buffer`, which comes back when nobody holds a part of them any more.
     pub(crate) fn lend(&self, buffer: Box<[u8]>, len: usize) -> Bytes {
-        Bytes::from_owner(Lent { buffer, owner: self.clone() }).slice(..len)
+        Bytes::from_owner(LentMemory { buffer, owner: self.clone() }).slice(..len)
     }
 
     /// Buffers that someone holds frames in.
@@ -178,18 +178,18 @@ impl Memory {
 }
 
 /// A buffer with frames in it.
-struct Lent {
+struct LentMemory {
     buffer: Box<[u8]>,
     owner: Memory,
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for LentMemory {
     fn as_ref(&self) -> &[u8] {
         &self.buffer
     }
 }
 
-impl Drop for Lent {
+impl Drop for LentMemory {
     fn drop(&mut self) {
         self.owner.give_back(std::mem::take(&mut self.buffer));
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use towpath_link::Backoff;
 use towpath_link::backoff::BackoffConfig;
-use towpath_simnet::{ConnectionId, Net, Node, Scenario, World, for_seeds};
+use towpath_simnet::{ConnectionId, Net, Scenario, SimNode, World, for_seeds};
 
 const HUB: usize = 0;
 const NODES: usize = 1000;
@@ -33,7 +33,7 @@ impl Dialler {
     }
 }
 
-impl Node for Dialler {
+impl SimNode for Dialler {
     fn start(&mut self, net: &mut Net) {
         if net.host() != HUB {
             self.dial(net);

@@ -99,7 +99,7 @@ impl Inspected {
 }
 
 /// What a want is for, kept until it has ended.
-struct Expected {
+struct ExpectedBytes {
     oid: Oid,
     said: Said,
     size: Option<u64>,
@@ -107,7 +107,7 @@ struct Expected {
     len: u64,
 }
 
-impl Expected {
+impl ExpectedBytes {
     fn of(want: &Want, is_root: bool, said: &Said) -> Self {
         let (oid, offset, size) = match &want.id {
             WantId::Piece { oid, index, layout } => {
@@ -148,7 +148,7 @@ impl Expected {
 struct InspectingSink {
     inner: Arc<dyn Sink>,
     processors: Processors,
-    expected: HashMap<Tag, Expected>,
+    expected: HashMap<Tag, ExpectedBytes>,
 }
 
 impl Sink for InspectingSink {
@@ -208,7 +208,7 @@ impl TransferPlugin for Inspected {
         for want in wants {
             // Under its own name or the content that it is bound to.
             let is_root = want.group.coverage.is_none();
-            let about = Expected::of(&want, is_root, &said);
+            let about = ExpectedBytes::of(&want, is_root, &said);
             match self.processors.admit(&about.object()) {
                 Ok(()) => {
                     if !(self.is_tree && is_root) {

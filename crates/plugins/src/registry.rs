@@ -21,7 +21,7 @@ use towpath_reuse::adaptive::{Adaptive, Search};
 
 /// What a hint's scheme stands for in this build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
+pub enum KnownScheme {
     /// A plugin of this build, by its name.
     Plugin(&'static str),
     /// Nothing in this build; later versions may know it.
@@ -38,7 +38,7 @@ pub struct Plugin {
     pub about: &'static str,
     /// Its settings.
     pub fields: &'static [Field],
-    build: fn(&Node, &mut Builder<'_>) -> Arc<dyn TransferPlugin>,
+    build: fn(&Node, &mut TreeBuilder<'_>) -> Arc<dyn TransferPlugin>,
 }
 
 /// A setting of a plugin.
@@ -72,7 +72,7 @@ pub enum FieldKind {
 
 /// The value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
+pub enum SettingValue {
     /// Of [`FieldKind::Number`].
     Number(u64),
     /// Of [`FieldKind::Plugin`].
@@ -85,11 +85,11 @@ pub enum Value {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     plugin: &'static str,
-    settings: BTreeMap<&'static str, Value>,
+    settings: BTreeMap<&'static str, SettingValue>,
 }
 
 /// What plugins are made from.
-pub struct Parts {
+pub struct PluginParts {
     /// This machine's store.
     pub store: Arc<dyn Store>,
     /// What of it may be drawn from.
@@ -186,7 +186,7 @@ pub const PLUGINS: &[Plugin] = &[
         about: "Draws from what lies on this machine already, as far as that tells a stranger nothing.",
         fields: &[],
         build: |_, builder| {
-            let Parts { store, allow, .. } = builder.parts;
+            let PluginParts { store, allow, .. } = builder.parts;
             builder.local(Arc::new(Local::new(Arc::clone(store), Arc::clone(allow))))
         },
     },
@@ -217,9 +217,9 @@ pub const PLUGINS: &[Plugin] = &[
 ];
 
 /// The plugin that answers hints of `scheme`.
-pub fn by_scheme(scheme: &str) -> Known {
+pub fn by_scheme(scheme: &str) -> KnownScheme {
     let found = PLUGINS.iter().find(|plugin| plugin.scheme == Some(scheme));
-    found.map_or(Known::Unknown, |plugin| Known::Plugin(plugin.name))
+    found.map_or(KnownScheme::Unknown, |plugin| KnownScheme::Plugin(plugin.name))
 }
 
 /// The plugin of this name, if this build has it.
@@ -230,14 +230,14 @@ pub fn by_name(name: &str) -> Option<&'static Plugin> {
 /// What this machine is known to have first, then the ticket's service, and files on the disk beside it.
 pub fn default_tree() -> Node {
     let leaf = |name| Node::new(name, BTreeMap::new());
-    let of = Value::Plugins(vec![leaf("local"), leaf("direct")]);
+    let of = SettingValue::Plugins(vec![leaf("local"), leaf("direct")]);
     let known = Node::new("cascade", BTreeMap::from([("of", of)]));
-    Node::new("adaptive", BTreeMap::from([("of", Value::Plugin(known))]))
+    Node::new("adaptive", BTreeMap::from([("of", SettingValue::Plugin(known))]))
 }
 
 /// Makes the plugins that `node` describes.
-pub fn build(node: &Node, parts: &Parts) -> Tree {
-    let mut builder = Builder { parts, remote: Vec::new(), local: Vec::new(), adaptive: None };
+pub fn build(node: &Node, parts: &PluginParts) -> Tree {
+    let mut builder = TreeBuilder { parts, remote: Vec::new(), local: Vec::new(), adaptive: None };
     let root = builder.node(node);
     Tree { root, remote: builder.remote, local: builder.local, adaptive: builder.adaptive }
 }
@@ -250,9 +250,9 @@ impl Plugin {
 
     /// A node of this plugin. Settings that are not given have their defaults; the error names
     /// one that must be given and is not, or is none of this plugin's, or has a wrong value.
-    pub fn node(&self, given: BTreeMap<&'static str, Value>) -> Result<Node, &'static str> {
+    pub fn node(&self, given: BTreeMap<&'static str, SettingValue>) -> Result<Node, &'static str> {
         let node = Node::new(self.name, given);
-        let is_right = |(name, value): (&&'static str, &Value)| match self.field(name) {
+        let is_right = |(name, value): (&&'static str, &SettingValue)| match self.field(name) {
             Some(field) if field.kind.takes(value) => Ok(()),
             _ => Err(*name),
         };
@@ -263,21 +263,23 @@ impl Plugin {
 }
 
 impl FieldKind {
-    fn takes(self, value: &Value) -> bool {
+    fn takes(self, value: &SettingValue) -> bool {
         match (self, value) {
-            (Self::Number { least, most, .. }, Value::Number(number)) => (least..=most).contains(number),
-            (Self::Plugin, Value::Plugin(_)) => true,
-            (Self::Plugins, Value::Plugins(nodes)) => !nodes.is_empty(),
+            (Self::Number { least, most, .. }, SettingValue::Number(number)) => {
+                (least..=most).contains(number)
+            }
+            (Self::Plugin, SettingValue::Plugin(_)) => true,
+            (Self::Plugins, SettingValue::Plugins(nodes)) => !nodes.is_empty(),
             _ => false,
         }
     }
 }
 
 impl Node {
-    fn new(plugin: &'static str, mut settings: BTreeMap<&'static str, Value>) -> Self {
+    fn new(plugin: &'static str, mut settings: BTreeMap<&'static str, SettingValue>) -> Self {
         for field in by_name(plugin).map_or(&[][..], |plugin| plugin.fields) {
             if let FieldKind::Number { default, .. } = field.kind {
-                settings.entry(field.name).or_insert(Value::Number(default));
+                settings.entry(field.name).or_insert(SettingValue::Number(default));
             }
         }
         Self { plugin, settings }
@@ -289,34 +291,34 @@ impl Node {
     }
 
     /// All of its settings, by name.
-    pub const fn settings(&self) -> &BTreeMap<&'static str, Value> {
+    pub const fn settings(&self) -> &BTreeMap<&'static str, SettingValue> {
         &self.settings
     }
 
     fn number(&self, field: &str) -> u64 {
         match self.settings.get(field) {
-            Some(Value::Number(number)) => *number,
+            Some(SettingValue::Number(number)) => *number,
             _ => 0,
         }
     }
 
     fn children(&self, field: &str) -> &[Self] {
         match self.settings.get(field) {
-            Some(Value::Plugin(node)) => std::slice::from_ref(node),
-            Some(Value::Plugins(nodes)) => nodes,
+            Some(SettingValue::Plugin(node)) => std::slice::from_ref(node),
+            Some(SettingValue::Plugins(nodes)) => nodes,
             _ => &[],
         }
     }
 }
 
-struct Builder<'a> {
-    parts: &'a Parts,
+struct TreeBuilder<'a> {
+    parts: &'a PluginParts,
     remote: Vec<Arc<dyn TransferPlugin>>,
     local: Vec<Arc<dyn TransferPlugin>>,
     adaptive: Option<Arc<Adaptive>>,
 }
 
-impl Builder<'_> {
+impl TreeBuilder<'_> {
     fn node(&mut self, node: &Node) -> Arc<dyn TransferPlugin> {
         match by_name(node.plugin) {
             Some(plugin) => (plugin.build)(node, self),
@@ -366,21 +368,21 @@ mod tests {
         let search = None;
         build(
             node,
-            &Parts { store, allow: Arc::new(|_| true), identity, peer: PeerConfig::default(), search },
+            &PluginParts { store, allow: Arc::new(|_| true), identity, peer: PeerConfig::default(), search },
         )
     }
 
     #[test]
     fn unknown_schemes_are_told_apart() {
-        assert_eq!(by_scheme("tow"), Known::Plugin("direct"));
-        assert_eq!(by_scheme("ftp"), Known::Unknown);
+        assert_eq!(by_scheme("tow"), KnownScheme::Plugin("direct"));
+        assert_eq!(by_scheme("ftp"), KnownScheme::Unknown);
     }
 
     #[test]
     fn names_are_in_order_and_those_of_the_plugins_themselves() {
         assert!(PLUGINS.is_sorted_by_key(|plugin| plugin.name));
         for name in ["direct", "local", "cascade"] {
-            let of = || BTreeMap::from([("of", Value::Plugins(vec![leaf("local")]))]);
+            let of = || BTreeMap::from([("of", SettingValue::Plugins(vec![leaf("local")]))]);
             let node =
                 if name == "cascade" { by_name(name).unwrap().node(of()).unwrap() } else { leaf(name) };
             assert_eq!(tree(&node).root.name(), name);
@@ -392,7 +394,10 @@ mod tests {
         let built = tree(&default_tree());
         assert_eq!((built.remote.len(), built.local.len()), (1, 1));
         assert_eq!(built.root.name(), "cascade", "without a right to search it has no part");
-        let ways = [("first", Value::Plugin(leaf("local"))), ("better", Value::Plugin(leaf("direct")))];
+        let ways = [
+            ("first", SettingValue::Plugin(leaf("local"))),
+            ("better", SettingValue::Plugin(leaf("direct"))),
+        ];
         let takeover = by_name("takeover").unwrap().node(ways.into()).unwrap();
         let built = tree(&takeover);
         assert_eq!((built.root.name(), built.remote.len(), built.local.len()), ("takeover", 1, 1));
@@ -412,7 +417,8 @@ mod tests {
         };
         let identity = Identity::generate().unwrap();
         let (allow, peer): (Allow, _) = (Arc::new(|_| true), PeerConfig::default());
-        let built = build(&default_tree(), &Parts { store, allow, identity, peer, search: Some(search) });
+        let built =
+            build(&default_tree(), &PluginParts { store, allow, identity, peer, search: Some(search) });
         assert_eq!((built.root.name(), built.remote.len(), built.local.len()), ("adaptive", 1, 1));
         assert!(built.adaptive.is_some() && built.root.takes_all_chunks());
     }
@@ -422,11 +428,20 @@ mod tests {
         let plugin = |name: &str| by_name(name).unwrap();
         assert_eq!(plugin("cascade").node(BTreeMap::new()), Err("of"));
         assert_eq!(plugin("adaptive").node(BTreeMap::new()), Err("of"));
-        assert_eq!(plugin("cascade").node([("of", Value::Plugins(vec![]))].into()), Err("of"));
-        assert_eq!(plugin("takeover").node([("first", Value::Plugin(leaf("local")))].into()), Err("better"));
-        assert_eq!(plugin("direct").node([("connections", Value::Number(0))].into()), Err("connections"));
-        assert_eq!(plugin("local").node([("connections", Value::Number(1))].into()), Err("connections"));
-        let direct = plugin("direct").node([("connections", Value::Number(3))].into()).unwrap();
-        assert_eq!(direct.settings()["connect_seconds"], Value::Number(10));
+        assert_eq!(plugin("cascade").node([("of", SettingValue::Plugins(vec![]))].into()), Err("of"));
+        assert_eq!(
+            plugin("takeover").node([("first", SettingValue::Plugin(leaf("local")))].into()),
+            Err("better")
+        );
+        assert_eq!(
+            plugin("direct").node([("connections", SettingValue::Number(0))].into()),
+            Err("connections")
+        );
+        assert_eq!(
+            plugin("local").node([("connections", SettingValue::Number(1))].into()),
+            Err("connections")
+        );
+        let direct = plugin("direct").node([("connections", SettingValue::Number(3))].into()).unwrap();
+        assert_eq!(direct.settings()["connect_seconds"], SettingValue::Number(10));
     }
 }

@@ -44,7 +44,7 @@ impl Takeover {
     /// Uses nothing but what is offered: until then, and while that is in trouble, requests are
     /// told to come back, and the trouble is `waiting`.
     pub fn only_better(waiting: &'static str, names: Names) -> Arc<Self> {
-        Self::new(Arc::new(Waiting { trouble: waiting }), names)
+        Self::new(Arc::new(WaitingWants { trouble: waiting }), names)
     }
 
     /// From now on requests go to `better`, instead of any that was offered before.
@@ -156,11 +156,11 @@ impl TransferPlugin for Takeover {
 }
 
 /// In the place of a way that must not be used.
-struct Waiting {
+struct WaitingWants {
     trouble: &'static str,
 }
 
-impl TransferPlugin for Waiting {
+impl TransferPlugin for WaitingWants {
     fn name(&self) -> &str {
         "waiting"
     }

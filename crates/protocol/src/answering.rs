@@ -18,8 +18,8 @@ use towpath_content::{NodeId, Oid, pieces};
 use towpath_transfer::Outcome;
 
 use super::access;
-use super::answers::{Asked, QuestionAnswer};
-use super::gets::{Encoder, GetAnswer, Wanted};
+use super::answers::{QuestionAnswer, QuestionAsked};
+use super::gets::{Encoder, GetAnswer, GetWants};
 use super::outgoing::Outgoing;
 use super::requests::oid_of;
 use super::service::{Issuer, Serving};
@@ -56,22 +56,22 @@ pub struct Answering {
     /// It had a right to something.
     is_known: bool,
     refusals: usize,
-    under_way: BTreeMap<u32, UnderWay>,
+    under_way: BTreeMap<u32, RequestUnderWay>,
     processors: Processors,
     /// How data can be encoded.
     encoding: Option<Encoded>,
     closed: bool,
 }
 
-struct UnderWay {
+struct RequestUnderWay {
     cancelled: Arc<AtomicBool>,
-    kind: Kind,
+    kind: RequestKind,
     /// Bytes that it keeps.
     kept: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum RequestKind {
     /// Answered in turn.
     Quick,
     /// A question for a recipe or for samples.
@@ -151,7 +151,7 @@ impl Answering {
 
     /// Whether nobody waits for more of a request.
     pub fn is_over(&self, request: u32) -> bool {
-        let is_cancelled = |state: &UnderWay| state.cancelled.load(Ordering::Relaxed);
+        let is_cancelled = |state: &RequestUnderWay| state.cancelled.load(Ordering::Relaxed);
         self.closed || self.under_way.get(&request).is_some_and(is_cancelled)
     }
 
@@ -199,8 +199,8 @@ impl Answering {
             return self.not_proved(get.request);
         }
         self.is_known = true;
-        let wanted = Wanted::new(root, get);
-        if !self.begin(get.request, Kind::Quick, wanted.len())? {
+        let wanted = GetWants::new(root, get);
+        if !self.begin(get.request, RequestKind::Quick, wanted.len())? {
             return self.refuse(get.request, &Outcome::RetryLater(KEPT_WAIT));
         }
         let mut encodings = self.processors.encodings();
@@ -218,9 +218,9 @@ impl Answering {
         issuer: &dyn Issuer,
     ) -> Result<Taken, String> {
         let kind = match (watch || question.follow, question.recipe || question.samples) {
-            (true, _) => Kind::Follows,
-            (false, true) => Kind::Recipe,
-            (false, false) => Kind::Quick,
+            (true, _) => RequestKind::Follows,
+            (false, true) => RequestKind::Recipe,
+            (false, false) => RequestKind::Quick,
         };
         let names =
             Oid::from_bytes(&question.root).and_then(|root| Ok((root, Oid::from_bytes(&question.oid)?)));
@@ -233,8 +233,8 @@ impl Answering {
         if !self.begin(question.request, kind, 0)? {
             return self.refuse(question.request, &Outcome::RetryLater(KEPT_WAIT));
         }
-        let is_busy = kind == Kind::Recipe && self.count(kind) > MAX_RECIPES;
-        let asked = Asked { root, oid, is_proved, is_busy };
+        let is_busy = kind == RequestKind::Recipe && self.count(kind) > MAX_RECIPES;
+        let asked = QuestionAsked { root, oid, is_proved, is_busy };
         Ok(Taken::Answer(Answer::Question(QuestionAnswer::new(question, watch, asked))))
     }
 
@@ -257,12 +257,12 @@ impl Answering {
         Ok(Taken::Refused([outcome, Body::Done(RequestOnly { request })]))
     }
 
-    fn count(&self, kind: Kind) -> usize {
+    fn count(&self, kind: RequestKind) -> usize {
         self.under_way.values().filter(|state| state.kind == kind).count()
     }
 
     /// Counts a request of which `len` bytes are kept; false if that is too much now.
-    fn begin(&mut self, request: u32, kind: Kind, len: usize) -> Result<bool, String> {
+    fn begin(&mut self, request: u32, kind: RequestKind, len: usize) -> Result<bool, String> {
         if self.under_way.len() >= MAX_REQUESTS {
             return Err("has too many requests under way".into());
         }
@@ -271,8 +271,8 @@ impl Answering {
         if !self.under_way.is_empty() && self.kept() + kept > MOST_KEPT {
             return Ok(false);
         }
-        self.under_way.insert(request, UnderWay { cancelled: Arc::default(), kind, kept });
-        if self.count(Kind::Follows) > MAX_FOLLOWED {
+        self.under_way.insert(request, RequestUnderWay { cancelled: Arc::default(), kind, kept });
+        if self.count(RequestKind::Follows) > MAX_FOLLOWED {
             return Err("follows too many objects".into());
         }
         Ok(true)

@@ -28,14 +28,14 @@ type Out<'a> = &'a mut dyn FnMut(Outgoing);
 pub struct QuestionAnswer {
     /// Without its names, which share memory with all that was received with it.
     question: wire::Describe,
-    asked: Asked,
+    asked: QuestionAsked,
     watch: bool,
-    stage: Stage,
+    stage: AnswerStage,
 }
 
 /// What a question is about.
 #[derive(Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct QuestionAsked {
     pub(super) root: Oid,
     pub(super) oid: Oid,
     /// The secret of its root was shown.
@@ -44,7 +44,7 @@ pub(super) struct Asked {
     pub(super) is_busy: bool,
 }
 
-enum Stage {
+enum AnswerStage {
     /// Nothing was said yet.
     Begin,
     /// Proves values of a content object.
@@ -64,9 +64,9 @@ enum Stage {
 }
 
 impl QuestionAnswer {
-    pub(super) fn new(question: wire::Describe, watch: bool, asked: Asked) -> Self {
+    pub(super) fn new(question: wire::Describe, watch: bool, asked: QuestionAsked) -> Self {
         let question = wire::Describe { root: Bytes::new(), oid: Bytes::new(), ..question };
-        Self { question, asked, watch, stage: Stage::Begin }
+        Self { question, asked, watch, stage: AnswerStage::Begin }
     }
 
     pub(super) const fn request(&self) -> u32 {
@@ -80,17 +80,17 @@ impl QuestionAnswer {
     }
 
     pub(super) fn step(&mut self, serving: &mut Serving, out: Out<'_>) -> Step {
-        let stepped = match std::mem::replace(&mut self.stage, Stage::Begin) {
-            Stage::Begin => self.begin(serving, out),
-            Stage::Values { oid, left } => self.prove_values(serving, oid, left, out),
-            Stage::Recipe { oid } => self.find_recipe(serving, &oid),
-            Stage::Nodes(sending) => self.send_nodes(sending, out),
-            Stage::Samples { oid, left } => self.send_samples(serving, oid, left, out),
-            Stage::Look { oid, first } => self.look(serving, oid, first, out),
-            Stage::State { oid, generation, left, seen } => {
+        let stepped = match std::mem::replace(&mut self.stage, AnswerStage::Begin) {
+            AnswerStage::Begin => self.begin(serving, out),
+            AnswerStage::Values { oid, left } => self.prove_values(serving, oid, left, out),
+            AnswerStage::Recipe { oid } => self.find_recipe(serving, &oid),
+            AnswerStage::Nodes(sending) => self.send_nodes(sending, out),
+            AnswerStage::Samples { oid, left } => self.send_samples(serving, oid, left, out),
+            AnswerStage::Look { oid, first } => self.look(serving, oid, first, out),
+            AnswerStage::State { oid, generation, left, seen } => {
                 self.state_values(serving, oid, generation, left, seen, out)
             }
-            Stage::Watch { oid, told } => Ok(self.tell(serving, oid, told, out)),
+            AnswerStage::Watch { oid, told } => Ok(self.tell(serving, oid, told, out)),
         };
         stepped.unwrap_or_else(|outcome| {
             let outcome = WireOutcome::new(self.question.request, None, &outcome);
@@ -99,7 +99,7 @@ impl QuestionAnswer {
         })
     }
 
-    fn go_on(&mut self, stage: Stage) -> Result<Step, Outcome> {
+    fn go_on(&mut self, stage: AnswerStage) -> Result<Step, Outcome> {
         self.stage = stage;
         Ok(Step::More)
     }
@@ -110,7 +110,7 @@ impl QuestionAnswer {
             return Err(Outcome::RetryLater(RECIPE_WAIT));
         }
         if self.watch {
-            return self.go_on(Stage::Watch { oid, told: None });
+            return self.go_on(AnswerStage::Watch { oid, told: None });
         }
         let have = serving.store().have(&oid).map_err(|error| serving.outcome_of_put(&oid, &error))?;
         let seen = serving.see(&oid).map_err(|error| serving.outcome_of_put(&oid, &error))?;
@@ -122,22 +122,22 @@ impl QuestionAnswer {
         let description = Description::new(self.question.request, &have.about, size, &metadata);
         out(Outgoing::control(Body::Description(description)));
         match (oid.is_live(), self.question.values_from) {
-            (true, Some(first)) => self.go_on(Stage::Look { oid, first }),
+            (true, Some(first)) => self.go_on(AnswerStage::Look { oid, first }),
             (false, Some(from)) => {
                 let left = from..self.question.values_to.min(have.layout.count());
-                self.go_on(Stage::Values { oid, left })
+                self.go_on(AnswerStage::Values { oid, left })
             }
-            (false, None) if self.question.recipe => self.go_on(Stage::Recipe { oid }),
+            (false, None) if self.question.recipe => self.go_on(AnswerStage::Recipe { oid }),
             // What processors look at goes through them piece by piece, and so not like this.
             (false, None) if self.question.samples && !serving.processors().inspect_any() => {
-                self.go_on(Stage::Samples { oid, left: 0..have.layout.count() })
+                self.go_on(AnswerStage::Samples { oid, left: 0..have.layout.count() })
             }
             (_, None) => Ok(Step::Over),
         }
     }
 
     fn judge(&self, serving: &mut Serving) -> Result<Oid, Outcome> {
-        let Asked { root, oid, is_proved, .. } = self.asked;
+        let QuestionAsked { root, oid, is_proved, .. } = self.asked;
         match serving.judge(is_proved, &root, &oid, self.question.block) {
             Decision::Allow => Ok(oid),
             Decision::Refuse(why) => Err(Outcome::Refused(why.into())),
@@ -153,7 +153,7 @@ impl QuestionAnswer {
     ) -> Result<Step, Outcome> {
         if left.is_empty() {
             return match self.question.recipe {
-                true => self.go_on(Stage::Recipe { oid }),
+                true => self.go_on(AnswerStage::Recipe { oid }),
                 false => Ok(Step::Over),
             };
         }
@@ -168,7 +168,7 @@ impl QuestionAnswer {
             count,
             nodes: nodes.into(),
         })));
-        self.go_on(Stage::Values { oid, left: run.end..left.end })
+        self.go_on(AnswerStage::Values { oid, left: run.end..left.end })
     }
 
     fn send_samples(
@@ -191,18 +191,18 @@ impl QuestionAnswer {
         }
         let (request, bytes) = (self.question.request, samples.into());
         out(Outgoing::control(Body::Samples(wire::Samples { request, first, bytes })));
-        self.go_on(Stage::Samples { oid, left })
+        self.go_on(AnswerStage::Samples { oid, left })
     }
 
     fn find_recipe(&mut self, serving: &Serving, oid: &Oid) -> Result<Step, Outcome> {
         let sending = RecipeSending::new(serving.recipe(oid)?);
-        self.go_on(Stage::Nodes(sending))
+        self.go_on(AnswerStage::Nodes(sending))
     }
 
     fn send_nodes(&mut self, mut sending: RecipeSending, out: Out<'_>) -> Result<Step, Outcome> {
         let Some((root, nodes)) = sending.next_part()? else { return Ok(Step::Over) };
         out(Outgoing::control(Body::Recipe(wire::Recipe { request: self.question.request, root, nodes })));
-        self.go_on(Stage::Nodes(sending))
+        self.go_on(AnswerStage::Nodes(sending))
     }
 
     /// Finds signed values of a live object as they come, and its binding at the end.
@@ -213,7 +213,7 @@ impl QuestionAnswer {
         match have.state {
             State::Live { generation } => {
                 let end = have.pieces.first().filter(|run| run.start == 0).map_or(0, |run| run.end);
-                self.go_on(Stage::State { oid, generation, left: first..end.max(first), seen })
+                self.go_on(AnswerStage::State { oid, generation, left: first..end.max(first), seen })
             }
             State::Bound(content) => {
                 let bound = store.have(&content).map_err(|error| outcome_of(&error))?;
@@ -235,7 +235,7 @@ impl QuestionAnswer {
         out: Out<'_>,
     ) -> Result<Step, Outcome> {
         if left.is_empty() {
-            self.stage = Stage::Look { oid, first: left.start };
+            self.stage = AnswerStage::Look { oid, first: left.start };
             return Ok(if self.question.follow { Step::Wait { oid, seen } } else { Step::Over });
         }
         let run = left.start..left.end.min(left.start + MAX_VALUES as u64);
@@ -248,7 +248,7 @@ impl QuestionAnswer {
             Ok(Descriptors::Proof(_)) | Err(StoreError::NotYet) => {}
             Err(error) => return Err(outcome_of(&error)),
         }
-        self.go_on(Stage::State { oid, generation, left: run.end..left.end, seen })
+        self.go_on(AnswerStage::State { oid, generation, left: run.end..left.end, seen })
     }
 
     fn sign_and_send(&self, serving: &Serving, statement: &Statement, out: Out<'_>) {
@@ -265,7 +265,7 @@ impl QuestionAnswer {
             let bounds = runs.flat_map(|run| [run.start, run.end]).collect();
             out(Outgoing::control(Body::Have(wire::Have { request: self.question.request, bounds })));
         }
-        self.stage = Stage::Watch { oid, told: Some(have.pieces) };
+        self.stage = AnswerStage::Watch { oid, told: Some(have.pieces) };
         if self.question.follow { Step::Wait { oid, seen } } else { Step::Over }
     }
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use thiserror::Error;
 use tokio::sync::{Semaphore, mpsc};
 
-use super::delivery::{Delivered, Delivery, GIVE_BACK};
+use super::delivery::{ControlDelivery, Delivered, GIVE_BACK};
 pub use super::wire::MAX_MESSAGE;
 use super::wire::{Body, ControlCredit, ControlData, ControlEnd};
 
@@ -32,14 +32,14 @@ pub struct ControlClosed;
 
 /// The sending half. The stream ends for the peer when the last clone is dropped.
 #[derive(Clone)]
-pub struct ControlSender(Arc<Sending>);
+pub struct ControlSender(Arc<StreamSending>);
 
 /// The receiving half.
 pub struct ControlReceiver {
     inbox: mpsc::UnboundedReceiver<Bytes>,
     /// Taken and not given back yet.
     taken: usize,
-    stream: Arc<Stream>,
+    stream: Arc<ControlStream>,
 }
 
 /// Where messages go out before all data. It has no bound of its own: messages are bounded by the
@@ -47,21 +47,21 @@ pub struct ControlReceiver {
 pub(super) type Urgent = mpsc::UnboundedSender<Body>;
 
 /// Both directions of the stream, as the connection's tasks see it.
-pub(super) struct Stream {
+pub(super) struct ControlStream {
     /// What may still be sent; nothing before the peer's hello.
     credit: Semaphore,
-    state: Mutex<State>,
+    state: Mutex<StreamState>,
     urgent: Urgent,
 }
 
 #[derive(Default)]
-struct State {
+struct StreamState {
     /// The peer's hello named the capability.
     is_open: bool,
     /// This side has no more to say.
     has_ended: bool,
     /// Sent, and given back by the peer.
-    delivery: Delivery,
+    delivery: ControlDelivery,
     /// Received, and not given back to the peer.
     received: usize,
     /// Received since nobody listens any more, and not given back.
@@ -70,22 +70,22 @@ struct State {
     inbox: Option<mpsc::UnboundedSender<Bytes>>,
 }
 
-struct Sending(Arc<Stream>);
+struct StreamSending(Arc<ControlStream>);
 
 const fn cost(message: &Bytes) -> usize {
     message.len() + OVERHEAD
 }
 
-impl Stream {
+impl ControlStream {
     pub(super) fn new(urgent: Urgent) -> (Arc<Self>, (ControlSender, ControlReceiver)) {
         let (inbox_in, inbox) = mpsc::unbounded_channel();
-        let state = Mutex::new(State { inbox: Some(inbox_in), ..State::default() });
+        let state = Mutex::new(StreamState { inbox: Some(inbox_in), ..StreamState::default() });
         let stream = Arc::new(Self { credit: Semaphore::new(0), state, urgent });
-        let sender = ControlSender(Arc::new(Sending(Arc::clone(&stream))));
+        let sender = ControlSender(Arc::new(StreamSending(Arc::clone(&stream))));
         (Arc::clone(&stream), (sender, ControlReceiver { inbox, taken: 0, stream }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, StreamState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -199,7 +199,7 @@ impl ControlSender {
     }
 }
 
-impl Drop for Sending {
+impl Drop for StreamSending {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.has_ended = true;
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn what_nobody_listens_to_is_given_back_in_few_messages_and_all_of_it() {
         let (urgent, mut queue) = mpsc::unbounded_channel();
-        let (stream, (_sender, receiver)) = Stream::new(urgent);
+        let (stream, (_sender, receiver)) = ControlStream::new(urgent);
         drop(receiver);
         let empty = Body::ControlData(ControlData { message: Bytes::new() });
         let count = 10 * WINDOW / OVERHEAD;

@@ -21,7 +21,7 @@ use super::served::Served;
 use super::service::{Service, Serving};
 use super::session::{Encoded, MAX_REQUESTS};
 use super::step::Step;
-use super::turns::Turn;
+use super::turns::TurnTaken;
 use super::wire::Body;
 use crate::processors::Processors;
 
@@ -36,11 +36,11 @@ const FOLLOW_TICK: Duration = Duration::from_millis(500);
 pub struct Conversation {
     talk: Arc<Talk>,
     /// To the thread that answers, once there is one.
-    answers: OnceLock<mpsc::Sender<Asked>>,
+    answers: OnceLock<mpsc::Sender<RequestQueued>>,
 }
 
 /// What came of a request at once.
-pub(super) struct Heard {
+pub(super) struct RequestHeard {
     /// Messages that end it.
     pub(super) refusal: Option<[Body; 2]>,
     /// The peer had a right to something, now or before.
@@ -48,17 +48,17 @@ pub(super) struct Heard {
 }
 
 /// An answer that is to be given.
-struct Asked {
+struct RequestQueued {
     answer: Answer,
     /// Of a `Get`: its place among those of its node.
-    turn: Option<Turn>,
+    turn: Option<TurnTaken>,
 }
 
 /// What waits for the thread that answers.
-struct Line {
-    inbox: mpsc::Receiver<Asked>,
+struct RequestLine {
+    inbox: mpsc::Receiver<RequestQueued>,
     /// In the order in which it was asked.
-    waiting: VecDeque<Asked>,
+    waiting: VecDeque<RequestQueued>,
 }
 
 /// What the threads share.
@@ -102,7 +102,7 @@ impl Conversation {
     }
 
     /// Takes a request. An error is a reason to close the connection.
-    pub(super) fn request(&self, body: Body) -> Result<Heard, String> {
+    pub(super) fn request(&self, body: Body) -> Result<RequestHeard, String> {
         let root = match &body {
             Body::Get(get) => Oid::from_bytes(&get.root).ok(),
             _ => None,
@@ -119,13 +119,13 @@ impl Conversation {
             Taken::Refused(messages) => Some(messages),
             Taken::Answer(answer) => self.answer(answer).map(|()| None)?,
         };
-        Ok(Heard { refusal, is_known })
+        Ok(RequestHeard { refusal, is_known })
     }
 
     fn answer(&self, answer: Answer) -> Result<(), String> {
         if answer.takes_long() {
             let talk = Arc::clone(&self.talk);
-            let asked = Asked { answer, turn: None };
+            let asked = RequestQueued { answer, turn: None };
             tokio::task::spawn_blocking(move || talk.give(asked, &mut talk.serving(), |_| true).is_none());
             return Ok(());
         }
@@ -133,7 +133,9 @@ impl Conversation {
         let turn = answer.priority().map(|priority| turns.enter(self.talk.node, priority));
         let answers = self.answers.get_or_init(|| self.talk.answer_in_turn());
         // There is room: no more requests are under way than the queue holds.
-        answers.try_send(Asked { answer, turn }).map_err(|_| "the service is shutting down".to_owned())
+        answers
+            .try_send(RequestQueued { answer, turn })
+            .map_err(|_| "the service is shutting down".to_owned())
     }
 }
 
@@ -149,12 +151,12 @@ impl Talk {
     }
 
     /// Starts the thread that gives the answers it is sent, until nobody sends more.
-    fn answer_in_turn(self: &Arc<Self>) -> mpsc::Sender<Asked> {
+    fn answer_in_turn(self: &Arc<Self>) -> mpsc::Sender<RequestQueued> {
         let (answers, inbox) = mpsc::channel(MAX_REQUESTS);
         let talk = Arc::clone(self);
         tokio::task::spawn_blocking(move || {
             let mut serving = talk.serving();
-            let mut line = Line { inbox, waiting: VecDeque::new() };
+            let mut line = RequestLine { inbox, waiting: VecDeque::new() };
             while let Some(asked) = line.next(&talk) {
                 if let Some(asked) = talk.give(asked, &mut serving, |asked| line.goes_on(asked)) {
                     line.waiting.push_front(asked);
@@ -176,10 +178,10 @@ impl Talk {
     /// then it is returned.
     fn give(
         &self,
-        mut asked: Asked,
+        mut asked: RequestQueued,
         serving: &mut Serving,
-        mut goes_on: impl FnMut(&Asked) -> bool,
-    ) -> Option<Asked> {
+        mut goes_on: impl FnMut(&RequestQueued) -> bool,
+    ) -> Option<RequestQueued> {
         let (request, mut looked) = (asked.answer.request(), Instant::now());
         self.look(serving);
         let mut batch = self.batch(&asked.answer);
@@ -217,13 +219,13 @@ impl Talk {
         None
     }
 
-    fn batch(&self, answer: &Answer) -> Batch<'_> {
+    fn batch(&self, answer: &Answer) -> AnswerBatch<'_> {
         let outbox = match answer {
             Answer::Get(_) => &self.outboxes.data,
             Answer::Question(_) => &self.outboxes.answers,
         };
         let given_up = self.state().given_up(answer.request());
-        Batch { outbox, given_up, frames: Vec::new(), bytes: 0, at_most: BATCH }
+        AnswerBatch { outbox, given_up, frames: Vec::new(), bytes: 0, at_most: BATCH }
     }
 
     /// Asks the kernel how the path is, and tells it how much may wait there.
@@ -243,20 +245,20 @@ impl Talk {
     }
 }
 
-impl Line {
+impl RequestLine {
     /// Waits for the next answer to give or to go on with; `None` when the connection has ended.
-    fn next(&mut self, talk: &Talk) -> Option<Asked> {
+    fn next(&mut self, talk: &Talk) -> Option<RequestQueued> {
         loop {
             self.take_in();
             if self.waiting.is_empty() {
                 return self.inbox.blocking_recv();
             }
-            let is_over = |asked: &Asked| talk.is_over(asked.answer.request());
+            let is_over = |asked: &RequestQueued| talk.is_over(asked.answer.request());
             if let Some(at) = self.waiting.iter().position(is_over).or_else(|| self.choose()) {
                 return self.waiting.remove(at);
             }
             // Another connection of the node sends what is more urgent.
-            self.waiting.iter().find_map(|asked| asked.turn.as_ref()).into_iter().for_each(Turn::wait);
+            self.waiting.iter().find_map(|asked| asked.turn.as_ref()).into_iter().for_each(TurnTaken::wait);
         }
     }
 
@@ -269,23 +271,23 @@ impl Line {
     /// Of those that may go the most urgent, or a less urgent one if that has its rare turn; of equals
     /// the first.
     fn choose(&self) -> Option<usize> {
-        if !self.waiting.iter().any(Asked::is_contended) {
+        if !self.waiting.iter().any(RequestQueued::is_contended) {
             return Some(0);
         }
         let able = || self.waiting.iter().enumerate().filter(|(_, asked)| asked.may_go());
         let most = able().map(|(_, asked)| asked.priority()).max()?;
-        let has_turn = |asked: &Asked| asked.priority() == most || asked.owes_nothing();
+        let has_turn = |asked: &RequestQueued| asked.priority() == most || asked.owes_nothing();
         let chosen = able().filter(|(_, asked)| has_turn(asked)).min_by_key(|(_, asked)| asked.priority());
         chosen.map(|(at, _)| at)
     }
 
     /// Whether the answer that is being given is still the one to give.
-    fn goes_on(&mut self, asked: &Asked) -> bool {
+    fn goes_on(&mut self, asked: &RequestQueued) -> bool {
         if !asked.is_contended() {
             return true;
         }
         self.take_in();
-        let precedes = |other: &Asked| match other.priority().cmp(&asked.priority()) {
+        let precedes = |other: &RequestQueued| match other.priority().cmp(&asked.priority()) {
             Ordering::Less => other.may_go() && other.owes_nothing(),
             Ordering::Equal => false,
             Ordering::Greater => other.may_go() && !asked.owes_nothing(),
@@ -294,28 +296,28 @@ impl Line {
     }
 }
 
-impl Asked {
+impl RequestQueued {
     /// Questions are short, and go before any data.
     fn priority(&self) -> i16 {
         self.turn.as_ref().map_or(i16::MAX, |turn| turn.priority().into())
     }
 
     fn is_contended(&self) -> bool {
-        self.turn.as_ref().is_some_and(Turn::is_contended)
+        self.turn.as_ref().is_some_and(TurnTaken::is_contended)
     }
 
     fn may_go(&self) -> bool {
-        self.turn.as_ref().is_none_or(Turn::may_go)
+        self.turn.as_ref().is_none_or(TurnTaken::may_go)
     }
 
     fn owes_nothing(&self) -> bool {
-        self.turn.as_ref().is_some_and(Turn::owes_nothing)
+        self.turn.as_ref().is_some_and(TurnTaken::owes_nothing)
     }
 }
 
 /// Frames on their way to the writer task: a few hundred kilobytes at a time, on a slow network one
 /// frame of data.
-struct Batch<'a> {
+struct AnswerBatch<'a> {
     outbox: &'a Outbox,
     given_up: Option<Arc<AtomicBool>>,
     frames: Vec<Outgoing>,
@@ -323,7 +325,7 @@ struct Batch<'a> {
     at_most: usize,
 }
 
-impl Batch<'_> {
+impl AnswerBatch<'_> {
     fn push(&mut self, frame: Outgoing) {
         self.bytes += frame.len();
         self.frames.push(frame);

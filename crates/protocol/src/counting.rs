@@ -52,14 +52,14 @@ fn count(message: &[u8], path: &[u32], most: usize) -> usize {
     counted
 }
 
-struct Field<'a> {
+struct CountedField<'a> {
     number: u64,
     /// Of a string, bytes or a message.
     body: Option<&'a [u8]>,
 }
 
 /// The field at the front.
-fn take_field<'a>(rest: &mut &'a [u8]) -> Option<Field<'a>> {
+fn take_field<'a>(rest: &mut &'a [u8]) -> Option<CountedField<'a>> {
     let key = take_varint(rest)?;
     let body = match key & 7 {
         0 => take_varint(rest).map(|_| None)?,
@@ -71,7 +71,7 @@ fn take_field<'a>(rest: &mut &'a [u8]) -> Option<Field<'a>> {
         5 => take(rest, 4).map(|_| None)?,
         _ => return None,
     };
-    Some(Field { number: key >> 3, body })
+    Some(CountedField { number: key >> 3, body })
 }
 
 fn take<'a>(rest: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {

@@ -27,7 +27,7 @@ pub struct Delivered {
 
 /// What is on its way to the peer.
 #[derive(Debug, Default)]
-pub(super) struct Delivery {
+pub(super) struct ControlDelivery {
     sent: u64,
     taken: u64,
     /// Bytes that were sent by a time, from the oldest of which the peer has not taken all.
@@ -39,7 +39,7 @@ pub(super) struct Delivery {
     fastest: Option<f64>,
 }
 
-impl Delivery {
+impl ControlDelivery {
     /// So many bytes were sent.
     pub fn sent(&mut self, bytes: usize, now: Instant) {
         let before = self.sent;
@@ -95,7 +95,7 @@ mod tests {
     /// What became of 12 MiB in runs of 128 KiB, one every `every` ms, on a network of so many bytes a ms and a round trip
     /// of `round_trip` ms.
     fn delivered(every: u64, rate: u64, round_trip: u64) -> Delivered {
-        let (start, mut delivery) = (Instant::now(), Delivery::default());
+        let (start, mut delivery) = (Instant::now(), ControlDelivery::default());
         let (mut busy, mut on_the_way) = (0, VecDeque::new());
         let at = |ms| start + Duration::from_millis(ms);
         let last = 95 * every;
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn few_bytes_tell_nothing() {
-        let (now, mut delivery) = (Instant::now(), Delivery::default());
+        let (now, mut delivery) = (Instant::now(), ControlDelivery::default());
         let later = now + Duration::from_secs(1);
         delivery.sent(SIZE - 1, now);
         assert_eq!(delivery.delivered(later), Delivered::default());

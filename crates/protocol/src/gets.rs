@@ -20,7 +20,7 @@ use super::wire::{self, Body, DataHeader, Get, ProofOf, WireOutcome, WireWant};
 use crate::processor::{Encode, Object};
 
 /// What a `Get` asks for, in memory of its own and as short as on the wire.
-pub(super) struct Wanted {
+pub(super) struct GetWants {
     request: u32,
     root: Oid,
     priority: i8,
@@ -30,21 +30,21 @@ pub(super) struct Wanted {
 
 /// The answer to one `Get`, want by want.
 pub struct GetAnswer {
-    wanted: Wanted,
+    wanted: GetWants,
     /// The secret of its root was shown.
     is_proved: bool,
     /// The number of the want at which it is.
     want: u32,
     /// What is left of that want, once it was judged.
-    run: Option<Run>,
+    run: Option<GetRun>,
     /// The bytes of a piece, run or chunk that are still to be sent.
-    rest: Option<Rest>,
+    rest: Option<GetRest>,
     /// The encoding agreed on.
     encoder: Option<Encoder>,
 }
 
 /// What is left to send of a piece, from where the header tells.
-struct Rest {
+struct GetRest {
     header: DataHeader,
     bytes: Bytes,
 }
@@ -56,7 +56,7 @@ pub(super) struct Encoder {
 }
 
 /// Pieces of one object.
-struct Run {
+struct GetRun {
     oid: Oid,
     all: Range<u64>,
     left: Range<u64>,
@@ -64,7 +64,7 @@ struct Run {
     seen: Option<Seen>,
 }
 
-impl Wanted {
+impl GetWants {
     /// Keeps nothing of `get`, which shares its memory with all that was received with it.
     pub(super) fn new(root: Oid, get: &Get) -> Self {
         let mut wants = Vec::with_capacity(get.wants.iter().map(Message::encoded_len).sum::<usize>() + 256);
@@ -87,7 +87,7 @@ impl Wanted {
 }
 
 impl GetAnswer {
-    pub(super) const fn new(wanted: Wanted, is_proved: bool, encoder: Option<Encoder>) -> Self {
+    pub(super) const fn new(wanted: GetWants, is_proved: bool, encoder: Option<Encoder>) -> Self {
         Self { wanted, is_proved, want: 0, run: None, rest: None, encoder }
     }
 
@@ -129,7 +129,7 @@ impl GetAnswer {
         serving: &mut Serving,
         want: &WireWant,
         out: &mut dyn FnMut(Outgoing),
-    ) -> Result<Option<Run>, Outcome> {
+    ) -> Result<Option<GetRun>, Outcome> {
         let Some(oid) = oid_of(want).map_err(|_| refused("not an OID"))? else {
             return self.serve_chunk(serving, &want.chunk, out).map(|()| None);
         };
@@ -144,15 +144,15 @@ impl GetAnswer {
         if want.offset.is_some() {
             return self.serve_span(serving, &oid, want, seen.as_ref(), out).map(|()| None);
         }
-        Ok(Some(Run { oid, left: all.clone(), all, seen }))
+        Ok(Some(GetRun { oid, left: all.clone(), all, seen }))
     }
 
     fn serve_piece(
         &mut self,
         serving: &mut Serving,
-        mut run: Run,
+        mut run: GetRun,
         out: &mut dyn FnMut(Outgoing),
-    ) -> Result<Option<Run>, Outcome> {
+    ) -> Result<Option<GetRun>, Outcome> {
         if let Some(index) = run.left.next() {
             let bytes = read(serving, &run, index);
             let bytes = bytes.map_err(|error| serving.outcome_of_put(&run.oid, &error))?;
@@ -167,7 +167,7 @@ impl GetAnswer {
     fn send(
         &mut self,
         serving: &mut Serving,
-        run: &Run,
+        run: &GetRun,
         index: u64,
         bytes: Option<Bytes>,
         out: &mut dyn FnMut(Outgoing),
@@ -180,7 +180,7 @@ impl GetAnswer {
         let header = self.header(serving, (index - run.all.start) as u32);
         match bytes {
             None => out(Outgoing::data(&DataHeader { zeros: true, ..header }, Bytes::new())),
-            Some(bytes) => self.send_part(serving.sending(), Rest { header, bytes }, out),
+            Some(bytes) => self.send_part(serving.sending(), GetRest { header, bytes }, out),
         }
         Ok(())
     }
@@ -194,7 +194,7 @@ impl GetAnswer {
     fn send_proof(
         &self,
         store: &dyn Store,
-        run: &Run,
+        run: &GetRun,
         out: &mut dyn FnMut(Outgoing),
     ) -> Result<(), StoreError> {
         if let Descriptors::Proof(nodes) = store.get_descriptors(&run.oid, run.all.clone())? {
@@ -207,7 +207,7 @@ impl GetAnswer {
 
     /// Sends one frame of a piece, as large as the path lets; what is left waits for the next step, so
     /// that a cancellation is heard between them. The buffer is handed on, not copied.
-    fn send_part(&mut self, sending: &mut Sending, mut rest: Rest, out: &mut dyn FnMut(Outgoing)) {
+    fn send_part(&mut self, sending: &mut Sending, mut rest: GetRest, out: &mut dyn FnMut(Outgoing)) {
         let encoded = self.encoder.as_mut().and_then(|encoder| encoder.encode(sending, &rest.bytes));
         let (len, encoding, payload) = match encoded {
             Some((len, payload)) => {
@@ -255,7 +255,7 @@ impl GetAnswer {
         }
         match is_zero {
             true => out(Outgoing::data(&DataHeader { zeros: true, ..header }, Bytes::new())),
-            false => self.send_part(serving.sending(), Rest { header, bytes }, out),
+            false => self.send_part(serving.sending(), GetRest { header, bytes }, out),
         }
         Ok(())
     }
@@ -277,13 +277,13 @@ impl GetAnswer {
         let object = Object { oid: &oid, name: b"", size: Some(bytes.len() as u64), metadata: &metadata };
         serving.processors().admit(&object)?;
         serving.processors().inspect(&object, 0, &bytes)?;
-        let rest = Rest { header: self.header(serving, 0), bytes: bytes.into() };
+        let rest = GetRest { header: self.header(serving, 0), bytes: bytes.into() };
         self.send_part(serving.sending(), rest, out);
         Ok(())
     }
 }
 
-impl Run {
+impl GetRun {
     /// Lets the processors look at a piece; `None` is zeros.
     fn inspect(&self, serving: &Serving, index: u64, buffer: Option<&[u8]>) -> Result<(), Outcome> {
         let Some(seen) = self.seen.as_ref().filter(|seen| !seen.is_tree) else { return Ok(()) };
@@ -326,7 +326,7 @@ impl Encoder {
 }
 
 /// A piece of a run; `None` if it is all zeros.
-fn read(serving: &Serving, run: &Run, index: u64) -> Result<Option<Bytes>, StoreError> {
+fn read(serving: &Serving, run: &GetRun, index: u64) -> Result<Option<Bytes>, StoreError> {
     let store = serving.store();
     // Whole small objects are read at once; asking for holes would cost more than reading.
     if run.all != (0..1) && store.is_zero(&run.oid, index) {

@@ -25,7 +25,7 @@ use super::service::Service;
 use super::session::{PEER_CLOSED, Question, Session, SessionConfig};
 use super::shared::{Shared, Traffic};
 use super::wire::Body;
-use super::writer::{Messages, Queues, write_frames};
+use super::writer::{Messages, WriterQueues, write_frames};
 use crate::processors::Processors;
 
 /// Batches of frames that wait for the writer task; a batch has at most about 256 KiB.
@@ -126,7 +126,7 @@ impl Peer {
         let session = Session::new(config.session(&node, service.is_some(), measures), Instant::now());
         let (messages_in, messages) = mpsc::channel(callers::QUEUE);
         let callers = Mutex::new(Callers::new(session, messages_in));
-        let (stream, control) = config.control.then(|| control::Stream::new(urgent_in)).unzip();
+        let (stream, control) = config.control.then(|| control::ControlStream::new(urgent_in)).unzip();
         if !config.from_anyone || service.as_ref().is_some_and(|service| service.knows(&node)) {
             known.cancel();
         }
@@ -145,7 +145,7 @@ impl Peer {
         // Puts the hello into the queue.
         shared.change(|_| ());
         let messages = Messages { control: urgent, session: messages };
-        let queues = Queues { messages, answers, outgoing, pace };
+        let queues = WriterQueues { messages, answers, outgoing, pace };
         tokio::spawn(write_frames(Arc::clone(&shared), writer, queues));
         let served = Arc::<Served>::default();
         let conversation = service.map(|service| {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use towpath_link::{Frame, FrameReader};
 
 use super::callers::{Act, Later};
-use super::conversation::{Conversation, Heard};
+use super::conversation::{Conversation, RequestHeard};
 use super::incoming::{Decoder, Incoming};
 use super::session::Encoded;
 use super::shared::Shared;
@@ -124,7 +124,7 @@ impl Inbound {
 
     fn request(&self, body: Body) -> Result<(), String> {
         let Some(conversation) = &self.conversation else { return Ok(()) };
-        let Heard { refusal, is_known } = conversation.request(body)?;
+        let RequestHeard { refusal, is_known } = conversation.request(body)?;
         if let Some(messages) = refusal {
             self.shared.change(|callers| callers.session().refuse(messages));
         }

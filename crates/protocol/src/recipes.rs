@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use towpath_content::recipe::{Entries, MAX_NODE_LEN, Node, NodeHash};
+use towpath_content::recipe::{Entries, MAX_NODE_LEN, NodeHash, RecipeNode};
 use towpath_store::RecipeNodes;
 use towpath_transfer::Outcome;
 
@@ -19,7 +19,7 @@ pub(super) struct RecipeSending {
     nodes: Vec<NodeHash>,
 }
 
-type Part = (Option<Bytes>, Vec<Bytes>);
+type RecipeStep = (Option<Bytes>, Vec<Bytes>);
 
 impl RecipeSending {
     pub(super) fn new(recipe: Arc<dyn RecipeNodes>) -> Self {
@@ -28,7 +28,7 @@ impl RecipeSending {
     }
 
     /// The next part; `None` after the last.
-    pub(super) fn next_part(&mut self) -> Result<Option<Part>, Outcome> {
+    pub(super) fn next_part(&mut self) -> Result<Option<RecipeStep>, Outcome> {
         let (root, mut nodes) = (self.root.take(), Vec::new());
         let mut len = root.as_ref().map_or(0, Bytes::len);
         while len + MAX_NODE_LEN <= MAX_RECIPE_PART
@@ -44,7 +44,7 @@ impl RecipeSending {
 
     fn node(&mut self, hash: &NodeHash) -> io::Result<Bytes> {
         let bytes = self.recipe.node(hash)?.ok_or(io::ErrorKind::NotFound)?;
-        let node = Node::from_bytes(&bytes).map_err(io::Error::other)?;
+        let node = RecipeNode::from_bytes(&bytes).map_err(io::Error::other)?;
         if let Entries::Children(children) = node.entries() {
             self.nodes.extend(children.iter().rev().map(|child| child.hash));
         }

@@ -22,7 +22,7 @@ use super::wire::{
 /// Wants to be asked for, put together before a session gives the request its number.
 #[derive(Debug)]
 pub struct GetRequest {
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<WantRun>,
     pub(super) message: Get,
 }
 
@@ -52,14 +52,14 @@ pub enum Violation {
 
 /// A run of wants that goes over the wire as one.
 #[derive(Debug)]
-pub struct Run {
+pub struct WantRun {
     /// As sent.
     pub wire: WireWant,
     /// One per piece of the run.
     pub wants: Vec<Want>,
 }
 
-impl Run {
+impl WantRun {
     /// The wants whose bytes come as piece `piece` of the run, and how many bytes these are.
     fn part(&self, piece: u32) -> Option<(Range<usize>, u64)> {
         let piece = piece as usize;
@@ -71,8 +71,8 @@ impl Run {
 }
 
 /// Joins wants for consecutive pieces of one object, and for consecutive chunks with one basis.
-pub fn runs(wants: Vec<Want>, by_bytes: bool) -> Vec<Run> {
-    let (mut runs, mut bases) = (Vec::<Run>::new(), 0);
+pub fn runs(wants: Vec<Want>, by_bytes: bool) -> Vec<WantRun> {
+    let (mut runs, mut bases) = (Vec::<WantRun>::new(), 0);
     for want in wants {
         let mut wire = wire_want(&want, by_bytes);
         match runs.last_mut() {
@@ -87,7 +87,7 @@ pub fn runs(wants: Vec<Want>, by_bytes: bool) -> Vec<Run> {
             _ => {
                 wire.basis = wire.offset.and_then(|_| basis(&want, bases));
                 bases += usize::from(wire.basis.is_some());
-                runs.push(Run { wire, wants: vec![want] });
+                runs.push(WantRun { wire, wants: vec![want] });
             }
         }
     }
@@ -123,7 +123,7 @@ fn wire_want(want: &Want, by_bytes: bool) -> WireWant {
 }
 
 /// Whether `wire` is the next piece of the run.
-fn follows(last: &Run, wire: &WireWant) -> bool {
+fn follows(last: &WantRun, wire: &WireWant) -> bool {
     let is_pieces = |want: &WireWant| want.chunk.is_empty() && want.offset.is_none();
     is_pieces(&last.wire)
         && is_pieces(wire)
@@ -132,7 +132,7 @@ fn follows(last: &Run, wire: &WireWant) -> bool {
 }
 
 /// Whether `want` is for the bytes behind the run's, and to be made of the same basis.
-fn shares_basis(last: &Run, want: &Want, wire: &WireWant) -> bool {
+fn shares_basis(last: &WantRun, want: &Want, wire: &WireWant) -> bool {
     let ours = last.wants.first().and_then(|first| first.basis.as_ref());
     let is_same = ours.zip(want.basis.as_ref()).is_some_and(|(ours, theirs)| Arc::ptr_eq(ours, theirs));
     let end = last.wire.offset.and_then(|offset| offset.checked_add(last.wire.len.into()));
@@ -153,7 +153,7 @@ struct Half {
 
 /// A `Get` under way.
 pub struct GetUnderWay {
-    runs: Vec<Run>,
+    runs: Vec<WantRun>,
     /// Which pieces of each run have ended.
     ended: Vec<Vec<bool>>,
     proofs: HashMap<u32, Arc<Proof>>,
@@ -165,7 +165,7 @@ pub struct GetUnderWay {
 
 impl GetUnderWay {
     /// A request put to `source` at `asked`.
-    pub fn new(runs: Vec<Run>, source: Arc<str>, asked: Instant) -> Self {
+    pub fn new(runs: Vec<WantRun>, source: Arc<str>, asked: Instant) -> Self {
         let ended = runs.iter().map(|run| vec![false; run.wants.len()]).collect();
         Self { runs, ended, proofs: HashMap::new(), half: None, cancelled: false, source, asked }
     }

@@ -21,7 +21,7 @@ use super::buffers::Buffers;
 use super::deltas;
 use super::sending::Sending;
 use super::served::Served;
-use super::turns::Turns;
+use super::turns::NodeTurns;
 use crate::processor::Object;
 use crate::processors::Processors;
 
@@ -60,7 +60,7 @@ pub struct Service {
     /// One for each delta that may be made at once: it takes memory and time.
     deltas: Arc<Semaphore>,
     /// What is urgent of what each node asked.
-    turns: Arc<Turns>,
+    turns: Arc<NodeTurns>,
 }
 
 impl Service {
@@ -87,7 +87,7 @@ impl Service {
         self.issuer.is_known(node)
     }
 
-    pub(super) const fn turns(&self) -> &Arc<Turns> {
+    pub(super) const fn turns(&self) -> &Arc<NodeTurns> {
         &self.turns
     }
 

@@ -157,7 +157,7 @@ pub enum Question {
 
 /// What a question asks for beside what the object is.
 #[derive(Debug, Clone, Copy, Default)]
-struct Asked {
+struct PendingQuestion {
     recipe: bool,
     samples: bool,
 }
@@ -172,7 +172,7 @@ pub struct Session {
     gets: BTreeMap<u32, GetUnderWay>,
     ahead: Option<Ahead>,
     /// Open questions, and what they ask for.
-    questions: BTreeMap<u32, Asked>,
+    questions: BTreeMap<u32, PendingQuestion>,
     /// Requests that were sent and of which the peer has not said that they are done, given up or
     /// not: it counts them against its limit.
     sent: BTreeSet<u32>,
@@ -181,11 +181,11 @@ pub struct Session {
     proved: BTreeSet<Oid>,
     round_trip: RoundTrip,
     suggested: u64,
-    end: Option<End>,
+    end: Option<RequestEnd>,
     effects: VecDeque<Effect>,
 }
 
-struct End {
+struct RequestEnd {
     why: Option<String>,
     silent: bool,
 }
@@ -248,8 +248,10 @@ impl Session {
     pub fn ask(&mut self, question: Question) -> u32 {
         let request = self.number();
         let asked = match &question {
-            Question::Describe(question) => Asked { recipe: question.recipe, samples: question.samples },
-            Question::Watch(_) => Asked::default(),
+            Question::Describe(question) => {
+                PendingQuestion { recipe: question.recipe, samples: question.samples }
+            }
+            Question::Watch(_) => PendingQuestion::default(),
         };
         self.questions.insert(request, asked);
         let body = match question {
@@ -321,7 +323,7 @@ impl Session {
     /// The connection has ended, or is to be closed: all that is under way ends. `why`, if there is
     /// a reason, is told the peer. Only the first end counts.
     pub fn close(&mut self, why: Option<String>) {
-        self.finish_all(End { why, silent: false });
+        self.finish_all(RequestEnd { why, silent: false });
     }
 
     /// Why the connection ended, if it has.
@@ -379,7 +381,7 @@ impl Session {
     pub fn check_silence(&mut self, now: Instant) {
         if self.end.is_none() && now >= self.live.lost_at() {
             let why = format!("not a byte came for {:?}", self.live.silence());
-            self.finish_all(End { why: Some(why), silent: true });
+            self.finish_all(RequestEnd { why: Some(why), silent: true });
         }
     }
 
@@ -436,7 +438,7 @@ impl Session {
         }
     }
 
-    fn finish_all(&mut self, end: End) {
+    fn finish_all(&mut self, end: RequestEnd) {
         if self.end.is_some() {
             return;
         }

@@ -44,7 +44,7 @@ pub(super) struct Shared {
     /// Cancelled once the round trip of a connection is known of which the kernel does not tell it.
     pub(super) measured: CancellationToken,
     /// The control stream, if this side has one.
-    pub(super) control: Option<Arc<control::Stream>>,
+    pub(super) control: Option<Arc<control::ControlStream>>,
 }
 
 impl Shared {

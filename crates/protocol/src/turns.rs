@@ -2,7 +2,7 @@
 //! are more urgent go first, and the others still get a little. Between nodes nothing is urgent: what
 //! one of them says holds up none but its own.
 //!
-//! [`Order`] decides and is pure: handed the time and what went out. [`Turns`] shares it between the
+//! [`Order`] decides and is pure: handed the time and what went out. [`NodeTurns`] shares it between the
 //! threads that answer.
 
 use std::collections::{BTreeMap, HashMap};
@@ -95,10 +95,10 @@ impl Order {
 
 /// Whose turn it is, of all nodes.
 #[derive(Debug, Default)]
-pub struct Turns(Mutex<HashMap<NodeId, Arc<Node>>>);
+pub struct NodeTurns(Mutex<HashMap<NodeId, Arc<TurnNode>>>);
 
 #[derive(Debug, Default)]
-struct Node {
+struct TurnNode {
     order: Mutex<Order>,
     changed: Condvar,
     /// Requests of several priorities are under way; otherwise nobody need look at the order.
@@ -107,24 +107,24 @@ struct Node {
 
 /// The place of one request, until it is dropped.
 #[derive(Debug)]
-pub struct Turn {
-    turns: Arc<Turns>,
+pub struct TurnTaken {
+    turns: Arc<NodeTurns>,
     name: NodeId,
-    node: Arc<Node>,
+    node: Arc<TurnNode>,
     priority: i8,
 }
 
-impl Turns {
+impl NodeTurns {
     /// A request of `node` begins.
-    pub fn enter(self: &Arc<Self>, node: NodeId, priority: i8) -> Turn {
+    pub fn enter(self: &Arc<Self>, node: NodeId, priority: i8) -> TurnTaken {
         let (mut nodes, turns) = (lock(&self.0), Arc::clone(self));
         let here = Arc::clone(nodes.entry(node).or_default());
         here.change(|order| order.enter(priority, Instant::now()));
-        Turn { turns, name: node, node: here, priority }
+        TurnTaken { turns, name: node, node: here, priority }
     }
 }
 
-impl Node {
+impl TurnNode {
     fn change(&self, f: impl FnOnce(&mut Order)) {
         let mut order = lock(&self.order);
         f(&mut order);
@@ -133,7 +133,7 @@ impl Node {
     }
 }
 
-impl Turn {
+impl TurnTaken {
     /// How urgent the request is.
     pub const fn priority(&self) -> i8 {
         self.priority
@@ -167,7 +167,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for TurnTaken {
     fn drop(&mut self) {
         let mut nodes = lock(&self.turns.0);
         self.node.change(|order| order.leave(self.priority));
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn equals_hold_up_nobody_and_nodes_not_each_other() {
         assert!(order(&[3, 3]).may_go(3, Instant::now()));
-        let turns = Arc::new(Turns::default());
+        let turns = Arc::new(NodeTurns::default());
         let [one, other] = [[1; 32], [2; 32]].map(NodeId);
         let (slow, urgent) = (turns.enter(one, 0), turns.enter(other, 9));
         slow.went(FRAME);

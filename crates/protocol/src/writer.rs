@@ -20,7 +20,7 @@ use super::wire::Body;
 const GOODBYE_TIME: Duration = Duration::from_secs(2);
 
 /// What waits for the writer task.
-pub(super) struct Queues {
+pub(super) struct WriterQueues {
     /// Goes before data.
     pub(super) messages: Messages,
     /// Answers to questions, before data too.
@@ -41,7 +41,7 @@ pub(super) struct Messages {
 
 /// Where a batch comes from: of one queue, none may overtake another.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Queue {
+enum WriterQueue {
     Control,
     Session,
     Data,
@@ -49,11 +49,11 @@ enum Queue {
 
 impl Messages {
     /// Waits for the next one that may go before a batch of `waiting`. Cancel-safe.
-    async fn next_before(&mut self, waiting: Queue) -> (Queue, Body) {
+    async fn next_before(&mut self, waiting: WriterQueue) -> (WriterQueue, Body) {
         tokio::select! {
             biased;
-            Some(body) = self.control.recv(), if waiting == Queue::Data => (Queue::Control, body),
-            Some(body) = self.session.recv(), if waiting != Queue::Session => (Queue::Session, body),
+            Some(body) = self.control.recv(), if waiting == WriterQueue::Data => (WriterQueue::Control, body),
+            Some(body) = self.session.recv(), if waiting != WriterQueue::Session => (WriterQueue::Session, body),
             else => std::future::pending().await,
         }
     }
@@ -67,9 +67,9 @@ impl Messages {
     }
 }
 
-impl Queues {
+impl WriterQueues {
     /// What goes out next; `None` when nothing more will come.
-    async fn next(&mut self, shared: &Shared) -> Option<(Queue, Batch)> {
+    async fn next(&mut self, shared: &Shared) -> Option<(WriterQueue, Batch)> {
         let mut due = shared.change(|callers| {
             let live = callers.session().liveness_mut();
             live.spoke(Instant::now());
@@ -78,11 +78,11 @@ impl Queues {
         loop {
             tokio::select! {
                 biased;
-                (queue, body) = self.messages.next_before(Queue::Data) => {
+                (queue, body) = self.messages.next_before(WriterQueue::Data) => {
                     return Some((queue, Outgoing::control(body).into()));
                 }
-                Some(batch) = self.answers.recv() => return Some((Queue::Data, batch)),
-                batch = self.outgoing.recv() => return batch.map(|batch| (Queue::Data, batch)),
+                Some(batch) = self.answers.recv() => return Some((WriterQueue::Data, batch)),
+                batch = self.outgoing.recv() => return batch.map(|batch| (WriterQueue::Data, batch)),
                 () = tokio::time::sleep_until(due.into()) => {}
             }
             // The ping comes through the queue; unless it is not due yet, as the limit was changed.
@@ -97,7 +97,7 @@ impl Queues {
     async fn pass(
         &mut self,
         writer: &mut FrameWriter,
-        queue: Queue,
+        queue: WriterQueue,
         batch: &Batch,
     ) -> Result<(), WriteError> {
         let pace = Arc::clone(&self.pace);
@@ -134,7 +134,7 @@ impl Queues {
 }
 
 /// Runs until the connection ends; then what was queued still goes out, and why this is the end.
-pub(super) async fn write_frames(shared: Arc<Shared>, mut writer: FrameWriter, mut queues: Queues) {
+pub(super) async fn write_frames(shared: Arc<Shared>, mut writer: FrameWriter, mut queues: WriterQueues) {
     let result = tokio::select! {
         result = write_all(&shared, &mut writer, &mut queues) => result,
         () = shared.token.cancelled() => Ok(()),
@@ -156,7 +156,11 @@ pub(super) async fn write_frames(shared: Arc<Shared>, mut writer: FrameWriter, m
     let _ = tokio::time::timeout(GOODBYE_TIME, farewell).await;
 }
 
-async fn write_all(shared: &Shared, writer: &mut FrameWriter, queues: &mut Queues) -> Result<(), WriteError> {
+async fn write_all(
+    shared: &Shared,
+    writer: &mut FrameWriter,
+    queues: &mut WriterQueues,
+) -> Result<(), WriteError> {
     // The hello waits for no pace.
     if let Some(hello) = queues.messages.session.recv().await {
         write_batch(writer, Outgoing::control(hello).into()).await?;
@@ -200,12 +204,12 @@ mod tests {
         let (_session, session) = mpsc::channel(1);
         let ((_answer, answers), (_data, outgoing)) = (mpsc::channel(1), mpsc::channel(1));
         let messages = Messages { control, session };
-        let mut queues = Queues { messages, answers, outgoing, pace: Arc::new(Pace::new(1)) };
+        let mut queues = WriterQueues { messages, answers, outgoing, pace: Arc::new(Pace::new(1)) };
         let frame = || Batch::from(Outgoing::control(Body::Ping(Ping::default())));
         write_batch(&mut writer, frame()).await.unwrap();
         let (next, mut came) = (frame(), [0; 64]);
         tokio::select! {
-            _ = queues.pass(&mut writer, Queue::Data, &next) => panic!("a byte a second"),
+            _ = queues.pass(&mut writer, WriterQueue::Data, &next) => panic!("a byte a second"),
             came = far.read(&mut came) => assert!(came.unwrap() > 0),
         }
     }

@@ -25,12 +25,12 @@ fn memory_of(direction: Direction) -> u64 {
 #[derive(Debug, Default)]
 pub struct Admission {
     config: Live,
-    counts: Arc<Mutex<Counts>>,
+    counts: Arc<Mutex<AdmittedCounts>>,
     metrics: Arc<Metrics>,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct AdmittedCounts {
     transfers: u64,
     memory: u64,
     is_ending: bool,
@@ -39,13 +39,13 @@ struct Counts {
 /// A transfer that was let begin. If it is dropped before it is done, it failed.
 #[derive(Debug)]
 pub struct Admitted {
-    counts: Arc<Mutex<Counts>>,
+    counts: Arc<Mutex<AdmittedCounts>>,
     metrics: Arc<Metrics>,
     direction: Direction,
     is_done: bool,
 }
 
-impl Counts {
+impl AdmittedCounts {
     /// Why a transfer of this much memory can't begin.
     fn obstacle(&self, limits: &Limits, memory: u64) -> Option<(String, &'static str)> {
         if self.is_ending {

@@ -32,7 +32,7 @@ const MAX_FETCHES: usize = 256;
 const LONGEST_LINE: Duration = Duration::from_secs(60);
 
 /// What is asked for, by whose ticket, and in which lane.
-pub(crate) type Key = (Oid, Option<NodeId>, Lane);
+pub(crate) type FlightKey = (Oid, Option<NodeId>, Lane);
 
 /// Who flies with whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,7 +49,7 @@ pub(crate) type Described = (About, Option<Layout>);
 
 /// What is on its way now.
 pub(crate) struct Arrivals {
-    flights: Arc<Mutex<HashMap<Key, Entry>>>,
+    flights: Arc<Mutex<HashMap<FlightKey, FlightEntry>>>,
     fetches: Semaphore,
 }
 
@@ -59,7 +59,7 @@ impl Default for Arrivals {
     }
 }
 
-struct Entry {
+struct FlightEntry {
     /// The leader's stream, if it is one.
     arrival: Weak<Arrival>,
     ended: CancellationToken,
@@ -77,12 +77,16 @@ pub(crate) enum Flight<T> {
 
 impl Arrivals {
     /// The stream of the flight `key` that is under way, if there is one to join.
-    pub(crate) fn find(&self, key: &Key) -> Option<Arc<Arrival>> {
+    pub(crate) fn find(&self, key: &FlightKey) -> Option<Arc<Arrival>> {
         lock(&self.flights).get(key)?.arrival.upgrade()
     }
 
     /// Enters the flight `key`; `lead` starts it if there is none.
-    pub(crate) fn enter<T>(&self, key: Key, lead: impl FnOnce(Leading) -> (T, Weak<Arrival>)) -> Flight<T> {
+    pub(crate) fn enter<T>(
+        &self,
+        key: FlightKey,
+        lead: impl FnOnce(Leading) -> (T, Weak<Arrival>),
+    ) -> Flight<T> {
         let mut flights = lock(&self.flights);
         if let Some(entry) = flights.get(&key) {
             return match entry.arrival.upgrade() {
@@ -93,7 +97,7 @@ impl Arrivals {
         let ended = CancellationToken::new();
         let leading = Leading { flights: Arc::clone(&self.flights), key, ended: ended.clone() };
         let (leader, arrival) = lead(leading);
-        flights.insert(key, Entry { arrival, ended });
+        flights.insert(key, FlightEntry { arrival, ended });
         Flight::Lead(leader)
     }
 
@@ -109,8 +113,8 @@ impl Arrivals {
 
 /// Held by a leader; when it is dropped those who wait go on.
 pub(crate) struct Leading {
-    flights: Arc<Mutex<HashMap<Key, Entry>>>,
-    key: Key,
+    flights: Arc<Mutex<HashMap<FlightKey, FlightEntry>>>,
+    key: FlightKey,
     ended: CancellationToken,
 }
 

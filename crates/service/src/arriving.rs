@@ -12,19 +12,19 @@ use towpath_targets::spool::{FailOnDrop, Spool};
 use towpath_transfer::{Fetched, Group, Session, Target};
 
 use crate::arrivals::{Arrival, Described, Leading, Stage};
-use crate::getting::Get;
+use crate::getting::GetUnderWay;
 use crate::metrics::{Direction, Watch};
 
 impl Arrival {
     /// Starts to fetch what `get` asks for.
-    pub(crate) fn start(get: Arc<Get>, leading: Option<Leading>) -> Result<Arc<Self>, ApiError> {
+    pub(crate) fn start(get: Arc<GetUnderWay>, leading: Option<Leading>) -> Result<Arc<Self>, ApiError> {
         Self::fill(get, leading, None)
     }
 
     /// Starts to fetch some bytes of what `get` asks for, which was described so. They are kept for
     /// nobody else: a part makes no object.
     pub(crate) fn start_part(
-        get: Arc<Get>,
+        get: Arc<GetUnderWay>,
         described: Described,
         part: Range<u64>,
     ) -> Result<Arc<Self>, ApiError> {
@@ -32,7 +32,7 @@ impl Arrival {
     }
 
     fn fill(
-        get: Arc<Get>,
+        get: Arc<GetUnderWay>,
         leading: Option<Leading>,
         part: Option<(Described, Range<u64>)>,
     ) -> Result<Arc<Self>, ApiError> {
@@ -60,7 +60,7 @@ impl Arrival {
 }
 
 async fn fetch(
-    get: &Arc<Get>,
+    get: &Arc<GetUnderWay>,
     session: &Session,
     spool: &Arc<Spool>,
     incoming: Temporary,
@@ -99,7 +99,7 @@ pub(crate) fn refuse_trees(about: &About) -> Result<(), ApiError> {
 
 /// Keeps what came as cache, for the next application and the next peer. Without it nothing is
 /// wrong: the bytes would cross the network again.
-async fn keep(get: &Arc<Get>, spool: &Spool, incoming: Temporary, fetched: &Fetched, about: &About) {
+async fn keep(get: &Arc<GetUnderWay>, spool: &Spool, incoming: Temporary, fetched: &Fetched, about: &About) {
     let (get, values, about) = (Arc::clone(get), spool.take_values(), about.clone());
     let (oid, size) = (fetched.oid, fetched.size);
     let keeping = tokio::task::spawn_blocking(move || {

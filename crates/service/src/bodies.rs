@@ -41,13 +41,13 @@ fn small_part(limits: &Limits) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Bodies {
     config: Live,
-    held: Arc<Held>,
+    held: Arc<HeldMemory>,
     cutting: Semaphore,
     recipes: Arc<Semaphore>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct HeldMemory {
     pool: AtomicU64,
     shares: AtomicU64,
 }
@@ -88,40 +88,40 @@ impl Bodies {
 
 /// What one body may hold.
 #[derive(Debug)]
-pub(crate) struct Body {
+pub(crate) struct HeldBody {
     bodies: Arc<Bodies>,
     slots: Arc<Semaphore>,
 }
 
-impl Body {
+impl HeldBody {
     /// Begins one.
     pub(crate) fn new(bodies: &Arc<Bodies>) -> Self {
         Self { bodies: Arc::clone(bodies), slots: Arc::new(Semaphore::new(AHEAD)) }
     }
 
     /// Room for a part of up to `most` bytes; waits until the reader has taken an earlier one.
-    pub(crate) async fn room(&self, most: u64) -> Option<Room> {
+    pub(crate) async fn room(&self, most: u64) -> Option<BodyRoom> {
         let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
         let held = Arc::clone(&self.bodies.held);
         if self.bodies.take(most) {
-            return Some(Room { len: most, is_pool: true, held, _slot: slot });
+            return Some(BodyRoom { len: most, is_pool: true, held, _slot: slot });
         }
         let len = small_part(&self.bodies.config.get().limits).min(most);
         held.shares.fetch_add(len, Ordering::Relaxed);
-        Some(Room { len, is_pool: false, held, _slot: slot })
+        Some(BodyRoom { len, is_pool: false, held, _slot: slot })
     }
 }
 
 /// Room for one part, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct BodyRoom {
     len: u64,
     is_pool: bool,
-    held: Arc<Held>,
+    held: Arc<HeldMemory>,
     _slot: OwnedSemaphorePermit,
 }
 
-impl Room {
+impl BodyRoom {
     /// Bytes that it has room for.
     pub(crate) const fn len(&self) -> u64 {
         self.len
@@ -131,26 +131,26 @@ impl Room {
     pub(crate) fn hold(self, bytes: Vec<u8>, range: Range<usize>) -> Bytes {
         let room = usize::try_from(self.len).unwrap_or(usize::MAX);
         if bytes.len() <= room {
-            return Bytes::from_owner(Part { bytes, _room: self }).slice(range);
+            return Bytes::from_owner(BodyPart { bytes, _room: self }).slice(range);
         }
         let end = range.end.min(range.start.saturating_add(room));
-        Bytes::from_owner(Part { bytes: bytes[range.start..end].to_vec(), _room: self })
+        Bytes::from_owner(BodyPart { bytes: bytes[range.start..end].to_vec(), _room: self })
     }
 }
 
-impl Drop for Room {
+impl Drop for BodyRoom {
     fn drop(&mut self) {
         let counter = if self.is_pool { &self.held.pool } else { &self.held.shares };
         counter.fetch_sub(self.len, Ordering::Relaxed);
     }
 }
 
-struct Part {
+struct BodyPart {
     bytes: Vec<u8>,
-    _room: Room,
+    _room: BodyRoom,
 }
 
-impl AsRef<[u8]> for Part {
+impl AsRef<[u8]> for BodyPart {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -172,7 +172,7 @@ mod tests {
     async fn readers_that_stall_leave_each_other_one_its_share() {
         const PIECE: u64 = 256 << 10;
         let bodies = bodies(4 << 20, 32);
-        let readers: Vec<_> = (0..32).map(|_| Body::new(&bodies)).collect();
+        let readers: Vec<_> = (0..32).map(|_| HeldBody::new(&bodies)).collect();
         let mut kept = Vec::new();
         for reader in &readers {
             for _ in 0..AHEAD {
@@ -193,7 +193,7 @@ mod tests {
     #[tokio::test]
     async fn room_is_taken_as_long_as_any_of_its_bytes_are_held() {
         let bodies = bodies(2 << 20, 2);
-        let reader = Body::new(&bodies);
+        let reader = HeldBody::new(&bodies);
         let room = reader.room(1000).await.unwrap();
         let mut part = room.hold((0..=255).cycle().take(1000).collect(), 10..900);
         let rest = part.split_off(100);
@@ -207,10 +207,10 @@ mod tests {
     #[tokio::test]
     async fn a_part_that_is_cut_out_of_a_piece_does_not_keep_the_piece() {
         let bodies = bodies(1, 1);
-        let room = Body::new(&bodies).room(100_000).await.unwrap();
+        let room = HeldBody::new(&bodies).room(100_000).await.unwrap();
         assert_eq!(room.len(), SMALLEST);
         assert_eq!(&room.hold(vec![7; 100_000], 99_998..100_000)[..], [7, 7]);
-        let room = Body::new(&bodies).room(100_000).await.unwrap();
+        let room = HeldBody::new(&bodies).room(100_000).await.unwrap();
         assert_eq!(room.hold(vec![7; 100_000], 5..100_000).len() as u64, SMALLEST);
         assert_eq!(bodies.held(), 0);
     }

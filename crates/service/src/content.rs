@@ -18,8 +18,8 @@ use towpath_transfer::intervals::Intervals;
 
 use crate::arrivals::{Arrival, Flight, Lane};
 use crate::arriving::refuse_trees;
-use crate::bodies::Body;
-use crate::getting::Get;
+use crate::bodies::HeldBody;
+use crate::getting::GetUnderWay;
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::transfers::Transfer;
@@ -41,19 +41,19 @@ pub(crate) struct Opened {
     pub(crate) size: Option<u64>,
     /// Whether all that crosses a network for it is encrypted.
     pub(crate) encrypted: bool,
-    source: Source,
-    body: Body,
+    source: ContentOrigin,
+    body: HeldBody,
     transfer: Transfer,
 }
 
-enum Source {
+enum ContentOrigin {
     Stored { service: Arc<Service>, oid: Oid, layout: Layout, _hold: Hold },
     Arriving(Arc<Arrival>),
 }
 
 /// Opens what `request` names; returns when it is known to be there, and before its bytes are.
 pub(crate) async fn open(service: &Arc<Service>, request: &ContentRequest) -> Result<Opened, ApiError> {
-    open_whole(Arc::new(Get::new(service, &as_get(request))?)).await
+    open_whole(Arc::new(GetUnderWay::new(service, &as_get(request))?)).await
 }
 
 /// The same for who needs only what `choose` says of an object of that name and size; `None` is all.
@@ -63,7 +63,7 @@ pub(crate) async fn open_part(
     request: &ContentRequest,
     choose: impl FnOnce(&Oid, u64) -> Option<Range<u64>>,
 ) -> Result<Opened, ApiError> {
-    let get = Arc::new(Get::new(service, &as_get(request))?);
+    let get = Arc::new(GetUnderWay::new(service, &as_get(request))?);
     // A live object's size is known only at its end.
     if get.oid.is_live() {
         return open_whole(get).await;
@@ -83,7 +83,7 @@ pub(crate) async fn open_part(
 }
 
 /// The same of what `get` asks for.
-pub(crate) async fn open_whole(get: Arc<Get>) -> Result<Opened, ApiError> {
+pub(crate) async fn open_whole(get: Arc<GetUnderWay>) -> Result<Opened, ApiError> {
     let service = &get.service;
     let mut lane = Lane::All;
     for _ in 0..MAX_WAITS {
@@ -125,11 +125,11 @@ pub(crate) fn as_get(request: &ContentRequest) -> GetRequest {
 }
 
 /// A transfer as its events name it.
-fn begin(get: &Get) -> Transfer {
+fn begin(get: &GetUnderWay) -> Transfer {
     get.service.transfers.begin_get(get.oid.to_string())
 }
 
-async fn arriving(get: &Get, arrival: Arc<Arrival>) -> Result<Opened, ApiError> {
+async fn arriving(get: &GetUnderWay, arrival: Arc<Arrival>) -> Result<Opened, ApiError> {
     let size = arrival.described().await?;
     let oid = Some(get.oid).filter(|oid| !oid.is_live());
     let encrypted = get.plugins.root.is_encrypted();
@@ -137,14 +137,14 @@ async fn arriving(get: &Get, arrival: Arc<Arrival>) -> Result<Opened, ApiError> 
         oid,
         size,
         encrypted,
-        source: Source::Arriving(arrival),
-        body: Body::new(&get.service.bodies),
+        source: ContentOrigin::Arriving(arrival),
+        body: HeldBody::new(&get.service.bodies),
         transfer: begin(get),
     })
 }
 
 /// The object, if this machine has it and may use it.
-async fn stored(get: &Arc<Get>) -> Result<Option<Opened>, ApiError> {
+async fn stored(get: &Arc<GetUnderWay>) -> Result<Option<Opened>, ApiError> {
     let Some(oid) = get.known_content().await else { return Ok(None) };
     let (service, get) = (Arc::clone(&get.service), Arc::clone(get));
     let bodies = Arc::clone(&service.bodies);
@@ -159,8 +159,8 @@ async fn stored(get: &Arc<Get>) -> Result<Option<Opened>, ApiError> {
             return Ok(None);
         }
         let Ok(hold) = service.store.hold(&oid) else { return Ok(None) };
-        let (transfer, body) = (begin(&get), Body::new(&service.bodies));
-        let source = Source::Stored { service, oid, layout, _hold: hold };
+        let (transfer, body) = (begin(&get), HeldBody::new(&service.bodies));
+        let source = ContentOrigin::Stored { service, oid, layout, _hold: hold };
         Ok(Some(Opened { oid: Some(oid), size, encrypted: true, source, body, transfer }))
     });
     looking.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
@@ -192,14 +192,14 @@ fn damaged(oid: &Oid) -> ApiError {
 }
 
 /// Bytes with their place in the object; an error is the end of what can be had.
-pub(crate) type Placed = io::Result<(u64, Bytes)>;
+pub(crate) type PlacedBytes = io::Result<(u64, Bytes)>;
 
 impl Opened {
     /// What it comes from, if it is on its way.
     pub(crate) fn arrival(&self) -> Option<Arc<Arrival>> {
         match &self.source {
-            Source::Stored { .. } => None,
-            Source::Arriving(arrival) => Some(Arc::clone(arrival)),
+            ContentOrigin::Stored { .. } => None,
+            ContentOrigin::Arriving(arrival) => Some(Arc::clone(arrival)),
         }
     }
 
@@ -207,7 +207,7 @@ impl Opened {
     pub(crate) fn in_order(self, range: Range<u64>) -> mpsc::Receiver<io::Result<Bytes>> {
         let (parts, inbox) = mpsc::channel(AHEAD);
         tokio::spawn(async move {
-            let mut told = Told::default();
+            let mut told = DeliveredBytes::default();
             let sent = tokio::select! {
                 biased;
                 sent = self.send_in_order(range.clone(), &parts, &mut told) => sent,
@@ -225,7 +225,7 @@ impl Opened {
         &self,
         range: Range<u64>,
         parts: &mpsc::Sender<io::Result<Bytes>>,
-        told: &mut Told,
+        told: &mut DeliveredBytes,
     ) -> Result<(), ApiError> {
         let mut at = range.start;
         while at < range.end {
@@ -238,10 +238,10 @@ impl Opened {
     }
 
     /// All bytes, each as soon as it is there; ends with an empty run at the object's end.
-    pub(crate) fn out_of_order(self) -> mpsc::Receiver<Placed> {
+    pub(crate) fn out_of_order(self) -> mpsc::Receiver<PlacedBytes> {
         let (parts, inbox) = mpsc::channel(AHEAD);
         tokio::spawn(async move {
-            let mut told = Told::default();
+            let mut told = DeliveredBytes::default();
             let sent = tokio::select! {
                 biased;
                 sent = self.send_out_of_order(&parts, &mut told) => sent,
@@ -254,7 +254,11 @@ impl Opened {
         inbox
     }
 
-    async fn send_out_of_order(&self, parts: &mpsc::Sender<Placed>, told: &mut Told) -> Result<(), ApiError> {
+    async fn send_out_of_order(
+        &self,
+        parts: &mpsc::Sender<PlacedBytes>,
+        told: &mut DeliveredBytes,
+    ) -> Result<(), ApiError> {
         let mut taken = Intervals::default();
         while let Some((at, bytes)) = self.source.read_any(&taken, &self.body).await? {
             taken.insert(at..at + bytes.len() as u64);
@@ -274,11 +278,11 @@ impl Opened {
     async fn close(
         &self,
         sent: &Result<(), ApiError>,
-        told: &Told,
+        told: &DeliveredBytes,
         to_the_end: bool,
     ) -> Result<(), ApiError> {
         let mut oid = self.oid;
-        if let (Ok(()), true, Source::Arriving(arrival)) = (sent, to_the_end, &self.source) {
+        if let (Ok(()), true, ContentOrigin::Arriving(arrival)) = (sent, to_the_end, &self.source) {
             oid = arrival.ended().await.ok();
         }
         match sent {
@@ -293,7 +297,7 @@ impl Opened {
     }
 
     /// Tells now and then how far it is.
-    fn tell(&self, told: &mut Told, bytes: usize) {
+    fn tell(&self, told: &mut DeliveredBytes, bytes: usize) {
         told.bytes += bytes as u64;
         if told.last.is_some_and(|last| last.elapsed() < PROGRESS_EVERY) {
             return;
@@ -306,7 +310,7 @@ impl Opened {
 
 /// What was told of a stream.
 #[derive(Default)]
-struct Told {
+struct DeliveredBytes {
     bytes: u64,
     last: Option<Instant>,
 }
@@ -315,9 +319,9 @@ fn gone_away() -> ApiError {
     ApiError::new(ErrorKind::Interrupted, "the application closed the connection")
 }
 
-impl Source {
+impl ContentOrigin {
     /// Bytes from `at` on, up to `end`; none after the object's end.
-    async fn read(&self, at: u64, end: u64, body: &Body) -> Result<Option<Bytes>, ApiError> {
+    async fn read(&self, at: u64, end: u64, body: &HeldBody) -> Result<Option<Bytes>, ApiError> {
         match self {
             Self::Stored { layout, .. } if at >= layout.size() => Ok(None),
             Self::Stored { service, oid, layout, .. } => {
@@ -341,7 +345,7 @@ impl Source {
     }
 
     /// Some bytes that were not taken yet; none when all were.
-    async fn read_any(&self, taken: &Intervals, body: &Body) -> Result<Option<(u64, Bytes)>, ApiError> {
+    async fn read_any(&self, taken: &Intervals, body: &HeldBody) -> Result<Option<(u64, Bytes)>, ApiError> {
         match self {
             Self::Stored { .. } => {
                 let at = taken.prefix();
@@ -358,7 +362,7 @@ impl Source {
 
 impl Arrival {
     /// Reads what is next. The end is one only if the whole object is right.
-    async fn take(&self, next: Next, body: &Body) -> Result<Option<Bytes>, ApiError> {
+    async fn take(&self, next: Next, body: &HeldBody) -> Result<Option<Bytes>, ApiError> {
         match next {
             Next::Run(run) => {
                 // Only now that the bytes are there: a slow producer holds no memory.

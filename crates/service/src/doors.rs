@@ -20,7 +20,7 @@ use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 use towpath_content::NodeId;
 
-use self::table::{Knocked, Table};
+use self::table::{DoorTable, Knocked};
 use crate::config::Live;
 use towpath_content::lock::lock;
 
@@ -80,7 +80,7 @@ pub struct Doors {
 
 #[derive(Debug, Default)]
 struct Guests {
-    table: Table,
+    table: DoorTable,
     /// Cancelled when one has to go.
     lost: HashMap<u64, CancellationToken>,
 }
@@ -127,7 +127,7 @@ impl Doors {
                 guests.lose(loses);
                 let lost = CancellationToken::new();
                 guests.lost.insert(id, lost.clone());
-                Some(Knock { place: Place { doors: Arc::clone(self), id, lost }, full })
+                Some(Knock { place: DoorPermit { doors: Arc::clone(self), id, lost }, full })
             }
             Err(full) => {
                 self.refuse(full);
@@ -140,7 +140,7 @@ impl Doors {
 /// A connection whose handshake is under way. Its place is given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Knock {
-    place: Place,
+    place: DoorPermit,
     /// Why it is turned away, if it is.
     full: Option<Full>,
 }
@@ -158,7 +158,7 @@ impl Knock {
 
     /// The handshake is done, and this is the peer, which `is_known` if it need not show a ticket: its
     /// place, or why there is none.
-    pub(crate) fn enter(self, node: NodeId, is_known: bool) -> Result<Place, (Full, Self)> {
+    pub(crate) fn enter(self, node: NodeId, is_known: bool) -> Result<DoorPermit, (Full, Self)> {
         let doors = Arc::clone(&self.place.doors);
         match self.full.map_or_else(|| self.place.enter(node, is_known), Err) {
             Ok(()) => {
@@ -175,13 +175,13 @@ impl Knock {
 
 /// A place among the connections.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct DoorPermit {
     doors: Arc<Doors>,
     id: u64,
     lost: CancellationToken,
 }
 
-impl Place {
+impl DoorPermit {
     fn enter(&self, node: NodeId, is_known: bool) -> Result<(), Full> {
         let limits = &self.doors.config.get().limits;
         let mut guests = lock(&self.doors.guests);
@@ -202,7 +202,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for DoorPermit {
     fn drop(&mut self) {
         let mut guests = lock(&self.doors.guests);
         guests.table.leave(self.id);
@@ -233,11 +233,11 @@ mod tests {
     }
 
     /// With a ticket.
-    fn enter(doors: &Arc<Doors>, ip: IpAddr, node: u8) -> Result<Place, Full> {
+    fn enter(doors: &Arc<Doors>, ip: IpAddr, node: u8) -> Result<DoorPermit, Full> {
         doors.knock(ip).unwrap().enter(NodeId([node; 32]), true).map_err(|(full, _)| full)
     }
 
-    fn stranger(doors: &Arc<Doors>, ip: IpAddr, node: u8) -> Place {
+    fn stranger(doors: &Arc<Doors>, ip: IpAddr, node: u8) -> DoorPermit {
         doors.knock(ip).unwrap().enter(NodeId([node; 32]), false).unwrap()
     }
 

@@ -25,14 +25,14 @@ const COMES_BACK: Duration = Duration::from_millis(500);
 /// What is being fetched.
 pub struct Fetches {
     store: Arc<dyn Store>,
-    under_way: Mutex<HashMap<(NodeId, Oid), UnderWay>>,
+    under_way: Mutex<HashMap<(NodeId, Oid), FetchUnderWay>>,
     watcher: Mutex<Option<mpsc::UnboundedSender<Event>>>,
     /// What is served: of a file that changed the store knows nothing.
     names: Mutex<HashMap<Oid, Vec<u8>>>,
 }
 
 /// One fetch.
-struct UnderWay {
+struct FetchUnderWay {
     connections: usize,
     address: IpAddr,
     begun: Instant,
@@ -41,14 +41,14 @@ struct UnderWay {
     told: Option<u64>,
 }
 
-impl UnderWay {
+impl FetchUnderWay {
     fn new(address: IpAddr) -> Self {
         Self { connections: 0, address, begun: Instant::now(), bytes: 0, trouble: None, told: None }
     }
 }
 
 /// A connection's part in a fetch.
-struct Part {
+struct FetchPart {
     key: (NodeId, Oid),
     bytes: u64,
 }
@@ -99,8 +99,8 @@ impl Fetches {
         served: &Served,
         node: NodeId,
         address: IpAddr,
-        part: Option<Part>,
-    ) -> Option<Part> {
+        part: Option<FetchPart>,
+    ) -> Option<FetchPart> {
         let root = served.root()?;
         let (key, mut counted) = ((node, root), 0);
         let part = part.filter(|part| {
@@ -112,7 +112,7 @@ impl Fetches {
             is_same
         });
         let mut under_way = lock(&self.under_way);
-        let fetch = under_way.entry(key).or_insert_with(|| UnderWay::new(address));
+        let fetch = under_way.entry(key).or_insert_with(|| FetchUnderWay::new(address));
         fetch.connections += usize::from(part.is_none());
         let bytes = served.bytes();
         fetch.bytes += bytes.saturating_sub(counted);
@@ -121,7 +121,7 @@ impl Fetches {
         if fetch.told.replace(fetch.bytes) != Some(fetch.bytes) {
             self.tell(&key, fetch, state, None);
         }
-        Some(Part { key, bytes })
+        Some(FetchPart { key, bytes })
     }
 
     /// A connection is gone; `said` is what the receiver said if it needs nothing more.
@@ -145,7 +145,12 @@ impl Fetches {
         }
     }
 
-    fn end(&self, under_way: &mut HashMap<(NodeId, Oid), UnderWay>, key: &(NodeId, Oid), said: Option<&str>) {
+    fn end(
+        &self,
+        under_way: &mut HashMap<(NodeId, Oid), FetchUnderWay>,
+        key: &(NodeId, Oid),
+        said: Option<&str>,
+    ) {
         let Some(fetch) = under_way.remove(key) else { return };
         let trouble = fetch.trouble.clone();
         let (state, error) = match (said, trouble) {
@@ -157,7 +162,13 @@ impl Fetches {
         self.tell(key, &fetch, state, error);
     }
 
-    fn tell(&self, (node, root): &(NodeId, Oid), fetch: &UnderWay, state: FetchState, error: Option<String>) {
+    fn tell(
+        &self,
+        (node, root): &(NodeId, Oid),
+        fetch: &FetchUnderWay,
+        state: FetchState,
+        error: Option<String>,
+    ) {
         let mut watcher = lock(&self.watcher);
         let Some(events) = &*watcher else { return };
         let about = self.store.have(root).ok();

@@ -8,8 +8,8 @@ use towpath_content::Oid;
 pub use crate::server::fuzzing::{query, range};
 use crate::shares::Share;
 pub use towpath_sync::fuzzing::{
-    Receiver, Sender, apply_outlines, apply_patch, base_of, make_patch, merge, pack_message, parts,
-    read_message, sign_rest,
+    FuzzedReceiver, FuzzedSender, apply_outlines, apply_patch, base_of, make_patch, merge, pack_message,
+    parts, read_message, sign_rest,
 };
 use towpath_targets::resume::Left;
 

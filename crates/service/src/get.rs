@@ -20,7 +20,7 @@ use towpath_transfer::{FetchError, Group, Target};
 use crate::content;
 use crate::copy::search::searched;
 use crate::get_tree;
-use crate::getting::{Failure, Get, summarize, tell};
+use crate::getting::{Failure, GetUnderWay, summarize, tell};
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::waiting::{self, told};
@@ -35,7 +35,7 @@ pub async fn get(
     events: mpsc::Sender<Event>,
 ) -> Result<Summary, ApiError> {
     let start = Instant::now();
-    let first = Get::new(service, &request)?;
+    let first = GetUnderWay::new(service, &request)?;
     let _leading = told(first.own_turn(), "another get of the same object on this machine", &events).await;
     let _place = told(service.arrivals.place(), "the end of other gets on this machine", &events).await?;
     drop(first);
@@ -43,7 +43,7 @@ pub async fn get(
     for _ in 0..MAX_STARTS {
         // Made after its turn came: what was brought meanwhile may be used. And made anew after each start,
         // since its plugins belong to one session.
-        let get = Arc::new(Get::new(service, &request)?);
+        let get = Arc::new(GetUnderWay::new(service, &request)?);
         let result = {
             let running = get.run(&request, &events, &mut summary);
             tokio::select! { result = running => result, never = waiting::tell(&get, &events) => match never {} }
@@ -72,7 +72,7 @@ pub async fn get_stream(
     mut output: impl std::io::Write + Send + 'static,
 ) -> Result<Summary, ApiError> {
     let start = Instant::now();
-    let get = Arc::new(Get::new(service, &content::as_get(request))?);
+    let get = Arc::new(GetUnderWay::new(service, &content::as_get(request))?);
     let opening = content::open_whole(Arc::clone(&get));
     let opened = tokio::select! { opened = opening => opened?, never = waiting::tell(&get, &events) => match never {} };
     let (mut oid, size, arrival) = (opened.oid, opened.size.unwrap_or(u64::MAX), opened.arrival());
@@ -119,7 +119,7 @@ pub async fn get_stream(
     Ok(summary)
 }
 
-impl Get {
+impl GetUnderWay {
     async fn run(
         self: &Arc<Self>,
         request: &GetRequest,

@@ -31,14 +31,14 @@ use towpath_files::{Destination, FileError, RelPath, WriteOptions, display_name}
 use towpath_protocol::processors::Processors;
 use towpath_transfer::{Fetched, Group, Session, Target};
 
-use crate::getting::{Failure, Get, summarize, tell};
+use crate::getting::{Failure, GetUnderWay, summarize, tell};
 use crate::state::Service;
 use towpath_content::lock::lock;
 use towpath_targets::errors;
 use towpath_targets::placing::{Named, Placing, adopt};
 use towpath_targets::resume::Record;
 use towpath_targets::spool::{FailOnDrop, Spool, SpoolReader};
-use writer::Writer;
+use writer::TreeWriter;
 
 /// Bytes of the descriptor read at once.
 const PART: usize = 64 << 10;
@@ -46,7 +46,7 @@ const PART: usize = 64 << 10;
 /// Fetches the tree into the new directory `destination`, or goes on with one that was
 /// interrupted.
 pub async fn run(
-    get: &Arc<Get>,
+    get: &Arc<GetUnderWay>,
     destination: &Path,
     layout: Option<Layout>,
     events: &mpsc::Sender<Event>,
@@ -60,12 +60,12 @@ pub async fn run(
     let path = destination.to_path_buf();
     let service = Arc::clone(&get.service);
     let (problems, mut named) = mpsc::unbounded_channel();
-    let opening = tokio::task::spawn_blocking(move || Tree::open(&path, record, &service, problems));
+    let opening = tokio::task::spawn_blocking(move || TreeTarget::open(&path, record, &service, problems));
     let tree = opening.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
     get.note_destination(destination);
 
     let session = Arc::new(Session::start(Arc::clone(&get.for_tree), get.context.clone(), get.config));
-    let writer = Writer::new(&tree, &session);
+    let writer = TreeWriter::new(&tree, &session);
     let reader = spool.reader();
     let writing = tokio::task::spawn_blocking(move || writer.run(reader));
     let outcome = {
@@ -118,7 +118,7 @@ async fn drain(named: &mut mpsc::UnboundedReceiver<Event>, events: &mpsc::Sender
 
 /// Runs descriptor and files to their end; the descriptor's error explains the writer's.
 async fn work(
-    get: &Get,
+    get: &GetUnderWay,
     layout: Option<Layout>,
     session: &Session,
     spool: &Arc<Spool>,
@@ -136,7 +136,7 @@ async fn work(
 }
 
 /// The tree being written, shared by the writer thread and the session's workers.
-struct Tree {
+struct TreeTarget {
     /// What files whose bytes are in the descriptor pass.
     processors: Processors,
     placing: Placing<()>,
@@ -152,7 +152,7 @@ struct Tree {
     failed: AtomicU64,
 }
 
-impl Tree {
+impl TreeTarget {
     fn open(
         path: &Path,
         record: Record,

@@ -13,7 +13,7 @@ use towpath_content::pieces::Layout;
 use towpath_content::ticket::Enclosed;
 use towpath_content::{NodeId, Oid};
 use towpath_plugins::local::Allow;
-use towpath_plugins::registry::{self, Parts, Tree};
+use towpath_plugins::registry::{self, PluginParts, Tree};
 use towpath_plugins::{Cascade, Inspected, Local, Preferred};
 use towpath_protocol::{HAS_ALL, HAS_THE_REST, Pace, PeerConfig};
 use towpath_store::{About, MemoryStore, ObjectKind, State, Store};
@@ -23,7 +23,7 @@ use towpath_transfer::{
     TransferPlugin, progress,
 };
 
-use crate::arrivals::{Flight, Key, Lane, Leading};
+use crate::arrivals::{Flight, FlightKey, Lane, Leading};
 use crate::get_search;
 use crate::state;
 use crate::state::Service;
@@ -34,9 +34,9 @@ use towpath_targets::errors;
 const MAX_TURNS: usize = 64;
 /// Whether a get has heard of its source what it fetches.
 #[derive(Debug, Default)]
-pub(crate) struct Heard(AtomicBool);
+pub(crate) struct SourceHeard(AtomicBool);
 
-impl Heard {
+impl SourceHeard {
     /// It has.
     pub(crate) fn note(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -48,7 +48,7 @@ impl Heard {
 }
 
 /// One get under way: what the ticket says, and the plugins that draw from it.
-pub(crate) struct Get {
+pub(crate) struct GetUnderWay {
     pub(crate) service: Arc<Service>,
     pub(crate) plugins: Tree,
     /// The root of them for a tree's descriptor and its files.
@@ -59,7 +59,7 @@ pub(crate) struct Get {
     pub(crate) config: SessionConfig,
     pub(crate) oid: Oid,
     /// Whether its source said what it is.
-    pub(crate) heard: Heard,
+    pub(crate) heard: SourceHeard,
     /// Kept open so that hints can still change.
     _hints: watch::Sender<Vec<towpath_content::Hint>>,
 }
@@ -87,7 +87,7 @@ impl From<FetchError> for Failure {
     }
 }
 
-impl Get {
+impl GetUnderWay {
     pub(crate) fn new(service: &Arc<Service>, request: &GetRequest) -> Result<Self, ApiError> {
         let text = request.ticket.trim();
         let ticket = match text.starts_with("tow:") {
@@ -110,7 +110,7 @@ impl Get {
             Some(enclosed) => from_ticket(&oid, enclosed, store, &allow)?,
             None => {
                 let search = get_search::search(service, request, node);
-                let parts = Parts { store, allow: Arc::clone(&allow), identity, peer, search };
+                let parts = PluginParts { store, allow: Arc::clone(&allow), identity, peer, search };
                 registry::build(&service.config().plugins, &parts)
             }
         };
@@ -135,7 +135,7 @@ impl Get {
             context,
             config,
             oid,
-            heard: Heard::default(),
+            heard: SourceHeard::default(),
             _hints: sender,
         })
     }
@@ -146,7 +146,7 @@ impl Get {
     }
 
     /// What is asked for, by whose ticket, and in which lane.
-    pub(crate) const fn key(&self, lane: Lane) -> Key {
+    pub(crate) const fn key(&self, lane: Lane) -> FlightKey {
         (self.oid, self.context.node, lane)
     }
 

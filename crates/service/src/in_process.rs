@@ -50,7 +50,7 @@ impl Service {
 
     /// Serves `path` until the service ends, under the same ticket as last time if it has not
     /// changed. The ticket comes at once; the returned handle completes when all has been read.
-    pub async fn share(self: &Arc<Self>, path: &Path) -> Result<put::Shared, ApiError> {
+    pub async fn share(self: &Arc<Self>, path: &Path) -> Result<put::SharedPut, ApiError> {
         put::share(self, path).await
     }
 
@@ -59,7 +59,7 @@ impl Service {
         self: &Arc<Self>,
         path: &Path,
     ) -> Result<(PutReply, Vec<(String, String)>), ApiError> {
-        let put::Shared { reading, mut failures, .. } = put::put(self, path, Holder::Pinned).await?;
+        let put::SharedPut { reading, mut failures, .. } = put::put(self, path, Holder::Pinned).await?;
         let read = reading.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
         Ok((read, std::iter::from_fn(|| failures.try_recv().ok()).collect()))
     }

@@ -77,7 +77,7 @@ pub fn index(
 }
 
 /// A directory of a tree.
-pub(crate) struct Part<'a> {
+pub(crate) struct IndexPart<'a> {
     /// The tree, by its path without symbolic links.
     pub(crate) tree: &'a SourceTree,
     /// Which one that is to whoever asks.
@@ -89,12 +89,12 @@ pub(crate) struct Part<'a> {
 }
 
 /// Told of a directory before its names are read: the directory, and its path in the tree of that part.
-pub(crate) type Entered<'a> = &'a mut dyn FnMut(&Part<'_>, BorrowedFd<'_>, &RelPath);
+pub(crate) type Entered<'a> = &'a mut dyn FnMut(&IndexPart<'_>, BorrowedFd<'_>, &RelPath);
 
 /// Indexes `parts`; those that can't be read are passed over.
 pub(crate) fn index_parts(
     service: &Service,
-    parts: &[Part<'_>],
+    parts: &[IndexPart<'_>],
     cancel: &Cancel,
     entered: Entered<'_>,
     tell: &mut dyn FnMut(Event),
@@ -102,8 +102,8 @@ pub(crate) fn index_parts(
     let own = own_folders(&service.home);
     let index = |indexer: &mut Indexer<'_>| {
         parts.iter().try_for_each(|part| match indexer.part(part, &own, entered) {
-            Ok(()) | Err(Stop::Root(_)) => Ok(()),
-            Err(Stop::Error(error)) => Err(error),
+            Ok(()) | Err(IndexStop::Root(_)) => Ok(()),
+            Err(IndexStop::Error(error)) => Err(error),
         })
     };
     run(&service.store, cancel, tell, index).map(|((), indexed)| indexed)
@@ -132,7 +132,7 @@ fn own_folders(home: &Home) -> Vec<PathBuf> {
     folders.map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.into())).collect()
 }
 
-enum Stop {
+enum IndexStop {
     /// This tree can't be read.
     Root(String),
     /// No tree can be indexed any more.
@@ -150,7 +150,7 @@ struct Indexer<'a> {
 }
 
 /// What is to be done about a file.
-enum Plan {
+enum IndexPlan {
     /// All is on record.
     Nothing,
     /// Its content is to be named.
@@ -160,7 +160,7 @@ enum Plan {
 }
 
 /// What a file came to.
-struct Read {
+struct ReadFile {
     record: FileRecord,
     cut: Option<(Parameters, Vec<CutChunk>)>,
 }
@@ -172,36 +172,36 @@ impl Indexer<'_> {
         for root in roots {
             match self.tree(root, own) {
                 Ok(()) => {}
-                Err(Stop::Root(why)) => {
+                Err(IndexStop::Root(why)) => {
                     unread += 1;
                     self.fail(root, &why);
                 }
-                Err(Stop::Error(error)) => return Err(error),
+                Err(IndexStop::Error(error)) => return Err(error),
             }
         }
         Ok(unread)
     }
 
-    fn tree(&mut self, root: &Path, own: &[PathBuf]) -> Result<(), Stop> {
-        let root = root.canonicalize().map_err(|error| Stop::Root(error.to_string()))?;
-        let tree = SourceTree::open(&root).map_err(|error| Stop::Root(error.to_string()))?;
+    fn tree(&mut self, root: &Path, own: &[PathBuf]) -> Result<(), IndexStop> {
+        let root = root.canonicalize().map_err(|error| IndexStop::Root(error.to_string()))?;
+        let tree = SourceTree::open(&root).map_err(|error| IndexStop::Root(error.to_string()))?;
         self.part(
-            &Part { tree: &tree, number: 0, at: RelPath::root(), is_deep: true },
+            &IndexPart { tree: &tree, number: 0, at: RelPath::root(), is_deep: true },
             own,
             &mut |_, _, _| {},
         )
     }
 
-    fn part(&mut self, part: &Part<'_>, own: &[PathBuf], entered: Entered<'_>) -> Result<(), Stop> {
+    fn part(&mut self, part: &IndexPart<'_>, own: &[PathBuf], entered: Entered<'_>) -> Result<(), IndexStop> {
         let options = ScanOptions { one_file_system: true, ..ScanOptions::default() };
         let mut prune = NotOurs { part, own, entered };
         let visit = &mut |step| self.step(step);
         let scanned = part.tree.scan_below(&part.at, &options, &mut HardLinks::default(), &mut prune, visit);
         scanned.map_err(|error| match error {
-            ScanError::Root(error) => Stop::Root(error.to_string()),
-            ScanError::Stopped(error) => Stop::Error(error),
+            ScanError::Root(error) => IndexStop::Root(error.to_string()),
+            ScanError::Stopped(error) => IndexStop::Error(error),
         })?;
-        self.flush().map_err(Stop::Error)
+        self.flush().map_err(IndexStop::Error)
     }
 
     fn step(&mut self, step: Scanned) -> Result<(), ApiError> {
@@ -224,16 +224,16 @@ impl Indexer<'_> {
         for run in batch.chunk_by(|one, next| one.path().parent() == next.path().parent()) {
             plans.extend(self.plan(run).map_err(|error| errors::store(&error))?);
         }
-        let mut jobs: Vec<(&ScannedFile, Plan)> = batch.iter().zip(plans).collect();
+        let mut jobs: Vec<(&ScannedFile, IndexPlan)> = batch.iter().zip(plans).collect();
         jobs.retain(|(file, plan)| {
-            let is_known = matches!(plan, Plan::Nothing);
+            let is_known = matches!(plan, IndexPlan::Nothing);
             if is_known {
                 self.count(file.stamp().size);
                 self.indexed.unchanged += 1;
             }
             !is_known
         });
-        let is_small = |job: &(&ScannedFile, Plan)| job.0.stamp().size <= MAX_SIDE_BY_SIDE;
+        let is_small = |job: &(&ScannedFile, IndexPlan)| job.0.stamp().size <= MAX_SIDE_BY_SIDE;
         let (small, large): (Vec<_>, Vec<_>) = jobs.into_iter().partition(is_small);
         for few in small.chunks(BATCH / 8) {
             let read = few.par_iter().with_max_len(1).map(|(file, plan)| read(file, plan, self.cancel));
@@ -249,7 +249,7 @@ impl Indexer<'_> {
     }
 
     /// What is to be done about files of one directory.
-    fn plan(&self, run: &[ScannedFile]) -> Result<Vec<Plan>, StoreError> {
+    fn plan(&self, run: &[ScannedFile]) -> Result<Vec<IndexPlan>, StoreError> {
         let name_and_stamp = |file: &ScannedFile| {
             (file.path().file_name().unwrap_or_default().to_owned(), store_stamp(file.stamp()))
         };
@@ -261,10 +261,10 @@ impl Indexer<'_> {
             let parameters = Parameters::for_size(stamp.size).filter(|_| stamp.size >= MIN_CUT);
             let is_cut = |by: &Parameters| self.store.chunk_index().is_cut(file.path(), &stamp, by);
             Ok(match (oid, parameters) {
-                (Some(_), None) => Plan::Nothing,
-                (Some(_), Some(parameters)) if is_cut(&parameters)? => Plan::Nothing,
-                (_, Some(parameters)) => Plan::Cut(parameters),
-                (None, None) => Plan::Hash,
+                (Some(_), None) => IndexPlan::Nothing,
+                (Some(_), Some(parameters)) if is_cut(&parameters)? => IndexPlan::Nothing,
+                (_, Some(parameters)) => IndexPlan::Cut(parameters),
+                (None, None) => IndexPlan::Hash,
             })
         };
         run.iter().zip(known).map(plan).collect()
@@ -272,14 +272,14 @@ impl Indexer<'_> {
 
     fn record<'f>(
         &mut self,
-        files: impl IntoIterator<Item = (&'f ScannedFile, Result<Read, String>)>,
+        files: impl IntoIterator<Item = (&'f ScannedFile, Result<ReadFile, String>)>,
     ) -> Result<(), ApiError> {
         let mut records = Vec::new();
         for (file, read) in files {
             self.check()?;
             match read {
                 Err(why) => self.fail(file.path(), &why),
-                Ok(Read { record, cut }) => {
+                Ok(ReadFile { record, cut }) => {
                     let size = record.stamp.size;
                     self.count(size);
                     self.indexed.read += size;
@@ -332,16 +332,16 @@ impl Indexer<'_> {
     }
 }
 
-fn read(file: &ScannedFile, plan: &Plan, cancel: &Cancel) -> Result<Read, String> {
+fn read(file: &ScannedFile, plan: &IndexPlan, cancel: &Cancel) -> Result<ReadFile, String> {
     if cancel.is_cancelled() {
         return Err("interrupted".into());
     }
     let open = file.open().map_err(|error| error.to_string())?;
     let path = file.path();
     let (dir, name) = path.parent().zip(path.file_name()).ok_or("has no name")?;
-    let Plan::Cut(parameters) = plan else {
+    let IndexPlan::Cut(parameters) = plan else {
         let hashed = hash_open_file(&open, path).map_err(|error| error.to_string())?;
-        return Ok(Read { record: FileRecord::new(dir, name, hashed), cut: None });
+        return Ok(ReadFile { record: FileRecord::new(dir, name, hashed), cut: None });
     };
     let mut chunks = Vec::new();
     let hashed = cut_and_hash_open_file(&open, path, parameters, &mut |run, _| {
@@ -357,12 +357,12 @@ fn read(file: &ScannedFile, plan: &Plan, cancel: &Cancel) -> Result<Read, String
     });
     let hashed = hashed.map_err(|error| error.to_string())?;
     chunks.extend(whole_as_chunk(&hashed, chunks.len()));
-    Ok(Read { record: FileRecord::new(dir, name, hashed), cut: Some((*parameters, chunks)) })
+    Ok(ReadFile { record: FileRecord::new(dir, name, hashed), cut: Some((*parameters, chunks)) })
 }
 
 /// Leaves out the service's own folders and temporaries.
 struct NotOurs<'a> {
-    part: &'a Part<'a>,
+    part: &'a IndexPart<'a>,
     own: &'a [PathBuf],
     entered: Entered<'a>,
 }

@@ -11,7 +11,7 @@ use towpath_link::tcp::{Listener, Pending, Timeouts};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::{Peer, PeerConfig, Service};
 
-use crate::doors::{Doors, Full, Knock, Place};
+use crate::doors::{DoorPermit, Doors, Full, Knock};
 use crate::fetches::Fetches;
 use crate::shares::Shares;
 use towpath_ssh::addresses::{bind, bind_error, interfaces};
@@ -50,7 +50,7 @@ impl Listening {
     }
 
     /// Listens on `sockets`, for callers that `serving` knows what to do with.
-    pub fn start(sockets: Vec<Listener>, serving: Serving) -> Result<Self, ApiError> {
+    pub fn start(sockets: Vec<Listener>, serving: ListenerServing) -> Result<Self, ApiError> {
         let local = sockets.iter().map(Listener::address).collect::<Result<Vec<_>, _>>();
         let local = local.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
         let [token, open, closed] = std::array::from_fn(|_| CancellationToken::new());
@@ -73,7 +73,7 @@ impl Listening {
 }
 
 /// What callers get.
-pub struct Serving {
+pub struct ListenerServing {
     /// Answers them.
     pub service: Arc<Service>,
     /// How their connections behave.
@@ -131,7 +131,7 @@ fn reachable(local: SocketAddr) -> Vec<SocketAddr> {
 
 async fn accept(
     socket: Listener,
-    serving: Arc<Serving>,
+    serving: Arc<ListenerServing>,
     closed: CancellationToken,
     token: CancellationToken,
 ) {
@@ -168,7 +168,7 @@ async fn shake(pending: Pending, knock: &Knock) -> Option<Connection> {
     }
 }
 
-async fn serve(pending: Pending, serving: Arc<Serving>, knock: Knock, token: CancellationToken) {
+async fn serve(pending: Pending, serving: Arc<ListenerServing>, knock: Knock, token: CancellationToken) {
     let address = pending.address().ip();
     let Some(connection) = shake(pending, &knock).await else { return };
     let (config, node) = ((serving.config)(), connection.peer);
@@ -193,7 +193,7 @@ async fn serve(pending: Pending, serving: Arc<Serving>, knock: Knock, token: Can
 }
 
 /// Why a peer has to go that has shown no right to anything; never completes for one that has.
-async fn overstayed(place: &Place, peer: &Peer, patience: Duration) -> &'static str {
+async fn overstayed(place: &DoorPermit, peer: &Peer, patience: Duration) -> &'static str {
     let showing = tokio::time::timeout(patience, peer.until_known());
     let shown = tokio::select! {
         shown = showing => shown,

@@ -32,7 +32,7 @@ impl Direction {
 /// What happened since the service started.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    pub(crate) transfers: [Transfers; Direction::ALL.len()],
+    pub(crate) transfers: [TransferCounts; Direction::ALL.len()],
     /// Over connections from peers.
     pub(crate) served: Arc<Traffic>,
     /// Over connections to peers.
@@ -46,7 +46,7 @@ pub struct Metrics {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Transfers {
+pub(crate) struct TransferCounts {
     pub(crate) begun: AtomicU64,
     pub(crate) done: AtomicU64,
     pub(crate) failed: AtomicU64,

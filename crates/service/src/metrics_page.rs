@@ -17,7 +17,7 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_content::lock::lock;
 
 use crate::doors::Full;
-use crate::metrics::{Direction, Transfers, read};
+use crate::metrics::{Direction, TransferCounts, read};
 use crate::state::Service;
 
 /// The media type of what [`render`] returns.
@@ -67,7 +67,7 @@ pub fn render(service: &Service) -> String {
 }
 
 fn transfers(page: &mut Page, service: &Service) {
-    type Counter = fn(&Transfers) -> &AtomicU64;
+    type Counter = fn(&TransferCounts) -> &AtomicU64;
     let families: [(&str, &str, Counter); 4] = [
         ("towpath_transfers_begun_total", "Transfers that began.", |transfers| &transfers.begun),
         ("towpath_transfers_done_total", "Transfers that came to their end.", |transfers| &transfers.done),

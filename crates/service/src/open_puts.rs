@@ -19,11 +19,11 @@ const IDLE: Duration = Duration::from_secs(60 * 60);
 
 /// The open puts of a service.
 #[derive(Default)]
-pub(crate) struct OpenPuts(Mutex<HashMap<Oid, Entry>>);
+pub(crate) struct OpenPuts(Mutex<HashMap<Oid, OpenEntry>>);
 
 /// A put and its place among the transfers, which it has until it is committed or given up: its
 /// parts need none of their own, so that one that was let begin can always end.
-pub(crate) struct Entry {
+pub(crate) struct OpenEntry {
     pub(crate) put: OpenPut,
     pub(crate) admitted: Admitted,
 }
@@ -67,11 +67,11 @@ impl OpenPuts {
         lock(&self.0).get(live).map(|entry| entry.put.clone())
     }
 
-    pub(crate) fn remove(&self, live: &Oid) -> Option<Entry> {
+    pub(crate) fn remove(&self, live: &Oid) -> Option<OpenEntry> {
         lock(&self.0).remove(live)
     }
 
-    pub(crate) fn add(&self, live: Oid, entry: Entry) {
+    pub(crate) fn add(&self, live: Oid, entry: OpenEntry) {
         lock(&self.0).insert(live, entry);
     }
 

@@ -17,7 +17,7 @@ use towpath_store::{About, Holder, Lease, ObjectKind, Store};
 
 use crate::fresh::{now, random};
 use crate::metrics::Direction;
-use crate::open_puts::{Entry, Filled, OpenPut};
+use crate::open_puts::{Filled, OpenEntry, OpenPut};
 use crate::state::Service;
 use crate::tree_put::TreePut;
 use towpath_targets::errors;
@@ -50,7 +50,7 @@ pub(crate) fn open(service: &Arc<Service>, request: &OpenPutRequest) -> Result<(
         transfer: Arc::new(service.transfers.begin_put(live.to_string())),
     };
     let about = put.about.clone();
-    service.open_puts.add(live, Entry { put, admitted });
+    service.open_puts.add(live, OpenEntry { put, admitted });
     if let Err(error) = service.store.put_init(&live, &about) {
         service.open_puts.remove(&live);
         return Err(errors::store(&error));
@@ -235,7 +235,7 @@ pub(crate) fn end_all(service: &Service) -> bool {
 }
 
 fn give_up(service: &Service, live: &Oid) {
-    let Some(Entry { put, .. }) = service.open_puts.remove(live) else { return };
+    let Some(OpenEntry { put, .. }) = service.open_puts.remove(live) else { return };
     service.store.put_abort(live);
     service.grants.unshare(live);
     put.transfer.tell(&Event::Failed(ApiError::new(ErrorKind::Interrupted, "the put was given up")));

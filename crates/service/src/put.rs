@@ -23,7 +23,7 @@ use crate::admission::Admitted;
 use crate::boundaries::Boundaries;
 use crate::fresh::{now, random};
 use crate::parts::{self, GiveUpOnDrop, Part};
-use crate::put_tree::{self, Report, TreeTotals};
+use crate::put_tree::{self, PutReport, TreeTotals};
 use crate::shares::Share;
 use crate::state::Service;
 use crate::transfers::{PROGRESS_EVERY, Transfer};
@@ -37,7 +37,7 @@ const LONGEST_START: Duration = Duration::from_secs(5);
 const SHOW_TICK: Duration = Duration::from_millis(20);
 
 /// Something that is served until the service ends.
-pub struct Shared {
+pub struct SharedPut {
     /// Its ticket.
     pub reply: PutReply,
     /// Completes when all of it has been read.
@@ -49,7 +49,7 @@ pub struct Shared {
 }
 
 /// How a path is going to be put.
-struct Plan {
+struct PutPlan {
     path: PathBuf,
     about: About,
     size: u64,
@@ -63,7 +63,7 @@ struct Plan {
 }
 
 /// Serves a path from now on.
-pub async fn share(service: &Arc<Service>, path: &Path) -> Result<Shared, ApiError> {
+pub async fn share(service: &Arc<Service>, path: &Path) -> Result<SharedPut, ApiError> {
     let known = service.shares.find(&absolute(path)?);
     let plan = plan(service, path, known, Boundaries::default()).await?;
     service.grants.share(plan.share.oid, plan.share.secret);
@@ -76,7 +76,7 @@ pub async fn share(service: &Arc<Service>, path: &Path) -> Result<Shared, ApiErr
 
 /// Puts a path, to be held by `holder`. Returns when the ticket is known; what is still to be read
 /// goes on in the background.
-pub async fn put(service: &Arc<Service>, path: &Path, holder: Holder) -> Result<Shared, ApiError> {
+pub async fn put(service: &Arc<Service>, path: &Path, holder: Holder) -> Result<SharedPut, ApiError> {
     put_cut(service, path, holder, Boundaries::default()).await
 }
 
@@ -86,7 +86,7 @@ async fn put_cut(
     path: &Path,
     holder: Holder,
     boundaries: Boundaries,
-) -> Result<Shared, ApiError> {
+) -> Result<SharedPut, ApiError> {
     let absolute = absolute(path)?;
     let leases = service.store.leases().map_err(|error| errors::store(&error))?;
     let (own, others): (Vec<_>, Vec<_>) = leases
@@ -181,12 +181,12 @@ pub(crate) async fn put_to_end(
 /// Tells of a put until all of it has been read.
 async fn attend(
     service: Arc<Service>,
-    mut shared: Shared,
+    mut shared: SharedPut,
     admitted: Admitted,
     events: Option<mpsc::Sender<Event>>,
 ) -> Result<Summary, ApiError> {
     let transfer = service.transfers.begin_put(shared.reply.oid.clone());
-    let mut told = Told { transfer, events, failed: 0 };
+    let mut told = PutProgress { transfer, events, failed: 0 };
     let mut tick = tokio::time::interval(PROGRESS_EVERY);
     let ended = loop {
         tokio::select! {
@@ -216,14 +216,14 @@ async fn attend(
 }
 
 /// Whoever hears what becomes of a put.
-struct Told {
+struct PutProgress {
     transfer: Transfer,
     /// To whoever put it, until it goes away.
     events: Option<mpsc::Sender<Event>>,
     failed: u64,
 }
 
-impl Told {
+impl PutProgress {
     async fn failure(&mut self, (path, error): (String, String)) {
         self.failed += 1;
         self.tell(Event::FileFailed { path, error }).await;
@@ -239,7 +239,7 @@ impl Told {
     }
 }
 
-impl Shared {
+impl SharedPut {
     fn read_so_far(&self, service: &Service) -> u64 {
         let name = self.reply.oid.parse::<Oid>().ok().filter(|_| self.reply.size.is_some());
         match name.and_then(|oid| service.store.have(&oid).ok()) {
@@ -250,7 +250,7 @@ impl Shared {
 }
 
 /// Starts to read, and returns when a receiver that comes at once finds the object.
-async fn start_and_show(service: &Arc<Service>, plan: Plan) -> Result<Shared, ApiError> {
+async fn start_and_show(service: &Arc<Service>, plan: PutPlan) -> Result<SharedPut, ApiError> {
     let oid = plan.share.oid;
     let shared = start(service, plan)?;
     let (service, reading) = (Arc::clone(service), shared.reading.abort_handle());
@@ -271,13 +271,13 @@ fn until_shown(service: &Service, oid: &Oid, reading: &AbortHandle) {
     }
 }
 
-fn start(service: &Arc<Service>, plan: Plan) -> Result<Shared, ApiError> {
+fn start(service: &Arc<Service>, plan: PutPlan) -> Result<SharedPut, ApiError> {
     let reply = PutReply {
         ticket: service.ticket(plan.share.oid, plan.share.secret),
         oid: plan.share.oid.to_string(),
         size: (plan.about.kind == ObjectKind::Blob).then_some(plan.size),
     };
-    let (report, failures) = Report::new();
+    let (report, failures) = PutReport::new();
     for (path, why) in plan.left_out.iter().cloned() {
         report.left_out(path, why);
     }
@@ -289,11 +289,11 @@ fn start(service: &Arc<Service>, plan: Plan) -> Result<Shared, ApiError> {
         }
         Ok(end)
     });
-    Ok(Shared { reply, reading, failures, read: read_so_far })
+    Ok(SharedPut { reply, reading, failures, read: read_so_far })
 }
 
 /// Reads what a plan puts, under its live name.
-fn read(service: &Service, plan: &Plan, report: &Report) -> Result<(Oid, u64), ApiError> {
+fn read(service: &Service, plan: &PutPlan, report: &PutReport) -> Result<(Oid, u64), ApiError> {
     let live = &plan.share.oid;
     match plan.about.kind {
         ObjectKind::Blob => {
@@ -342,7 +342,7 @@ async fn plan(
     path: &Path,
     known: Option<Share>,
     boundaries: Boundaries,
-) -> Result<Plan, ApiError> {
+) -> Result<PutPlan, ApiError> {
     let (service, path) = (Arc::clone(service), absolute(path)?);
     let planning = tokio::task::spawn_blocking(move || plan_blocking(&service, path, known, boundaries));
     planning.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
@@ -353,7 +353,7 @@ fn plan_blocking(
     path: PathBuf,
     known: Option<Share>,
     boundaries: Boundaries,
-) -> Result<Plan, ApiError> {
+) -> Result<PutPlan, ApiError> {
     let metadata = std::fs::metadata(&path).map_err(|error| errors::io("put", &path, &error))?;
     let about = about(&path, &metadata);
     let size = metadata.len();
@@ -377,7 +377,7 @@ fn plan_blocking(
         && share.oid.is_live()
     {
         let (share, left_out) = (Share { oid: share.oid, secret: share.secret }, Vec::new());
-        return Ok(Plan { path, about, size, share, is_read: false, boundaries, left_out });
+        return Ok(PutPlan { path, about, size, share, is_read: false, boundaries, left_out });
     }
     let content = bound.flatten();
     if metadata.is_dir() {
@@ -385,7 +385,7 @@ fn plan_blocking(
     }
     if size > HASH_FIRST && content.is_none() && !is_known(service, &path) {
         let (share, left_out) = (Share { oid: Oid::Live(random()?), secret }, Vec::new());
-        return Ok(Plan { path, about, size, share, is_read: false, boundaries, left_out });
+        return Ok(PutPlan { path, about, size, share, is_read: false, boundaries, left_out });
     }
     let (oid, size) = service.store.put_file(&path, None, &about).map_err(|error| errors::store(&error))?;
     cut(service, &oid, &boundaries);
@@ -393,7 +393,7 @@ fn plan_blocking(
         (Some(share), Some(content)) if content == oid => share,
         _ => Share { oid, secret },
     };
-    Ok(Plan { path, about, size, share, is_read: true, boundaries, left_out: Vec::new() })
+    Ok(PutPlan { path, about, size, share, is_read: true, boundaries, left_out: Vec::new() })
 }
 
 /// A tree that was read before is read again (its unchanged files are not), to see whether it is
@@ -404,19 +404,19 @@ fn plan_tree(
     about: About,
     known: Option<Share>,
     content: Option<Oid>,
-) -> Result<Plan, ApiError> {
+) -> Result<PutPlan, ApiError> {
     let fresh = Oid::Live(random()?);
     let Some((known, content)) = known.zip(content) else {
         let share = Share { oid: fresh, secret: Secret(random()?) };
         let (size, boundaries, left_out) = (0, Boundaries::default(), Vec::new());
-        return Ok(Plan { path, about, size, share, is_read: false, boundaries, left_out });
+        return Ok(PutPlan { path, about, size, share, is_read: false, boundaries, left_out });
     };
-    let (report, mut failures) = Report::new();
+    let (report, mut failures) = PutReport::new();
     let totals = put_tree::put(&service.store, service.processors(), &path, &fresh, &about, &report)?;
     let left_out = std::iter::from_fn(|| failures.try_recv().ok()).collect();
     let oid = if totals.descriptor == content { known.oid } else { fresh };
     let (share, boundaries) = (Share { oid, secret: known.secret }, Boundaries::default());
-    Ok(Plan { path, about, size: totals.bytes, share, is_read: true, boundaries, left_out })
+    Ok(PutPlan { path, about, size: totals.bytes, share, is_read: true, boundaries, left_out })
 }
 
 /// Whether the index knows the file as it is now, so that it need not be read.

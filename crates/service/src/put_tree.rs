@@ -44,14 +44,14 @@ pub struct TreeTotals {
 }
 
 /// What is told while a tree is being read.
-pub struct Report {
+pub struct PutReport {
     /// Paths that were left out, and why.
     failures: mpsc::UnboundedSender<(String, String)>,
     /// Bytes of files that were read, or known already.
     pub read: Arc<AtomicU64>,
 }
 
-impl Report {
+impl PutReport {
     /// Tells failures to the returned receiver.
     pub fn new() -> (Self, mpsc::UnboundedReceiver<(String, String)>) {
         let (failures, inbox) = mpsc::unbounded_channel();
@@ -73,7 +73,7 @@ pub fn put(
     root: &Path,
     live: &Oid,
     about: &About,
-    report: &Report,
+    report: &PutReport,
 ) -> Result<TreeTotals, ApiError> {
     store.put_init(live, about).map_err(|error| errors::store(&error))?;
     let result = describe(store, processors, root, live, report);
@@ -88,9 +88,9 @@ fn describe(
     processors: &Processors,
     root: &Path,
     live: &Oid,
-    report: &Report,
+    report: &PutReport,
 ) -> Result<TreeTotals, ApiError> {
-    let mut builder = Builder {
+    let mut builder = DescriptorBuilder {
         store,
         processors,
         root,
@@ -112,15 +112,15 @@ fn describe(
     builder.finish()
 }
 
-struct Builder<'a> {
+struct DescriptorBuilder<'a> {
     store: &'a DiskStore,
     /// What small files pass, whose bytes leave with the descriptor.
     processors: &'a Processors,
     root: &'a Path,
     live: &'a Oid,
-    report: &'a Report,
+    report: &'a PutReport,
     encoder: Encoder,
-    batch: Vec<Step>,
+    batch: Vec<TreeStep>,
     dirs: usize,
     bytes: u64,
     /// The names of the directories that the scan is in, from the root on.
@@ -132,7 +132,7 @@ struct Builder<'a> {
 }
 
 /// A step of the scan, and for a file what became of it.
-struct Step {
+struct TreeStep {
     event: Event,
     file: Option<ScannedFile>,
     hashed: Hash,
@@ -151,7 +151,7 @@ enum Hash {
     Failed(String),
 }
 
-impl Builder<'_> {
+impl DescriptorBuilder<'_> {
     fn step(&mut self, step: Scanned) -> Result<(), ApiError> {
         // A directory that could not be read is one step, and that it could not is the next.
         let is_full = self.batch.len() >= BATCH || self.dirs >= BATCH_DIRS;
@@ -213,7 +213,7 @@ impl Builder<'_> {
             return;
         }
         match self.batch.pop() {
-            Some(Step { event: Event::Enter(entry), .. }) => {
+            Some(TreeStep { event: Event::Enter(entry), .. }) => {
                 self.is_closed = true;
                 self.push(Event::Leaf(left_out(entry)), None);
             }
@@ -222,7 +222,7 @@ impl Builder<'_> {
     }
 
     fn push(&mut self, event: Event, file: Option<ScannedFile>) {
-        self.batch.push(Step { event, file, hashed: Hash::Open, content: Vec::new() });
+        self.batch.push(TreeStep { event, file, hashed: Hash::Open, content: Vec::new() });
     }
 
     fn report(&self, path: &Path, why: String) {
@@ -234,7 +234,7 @@ impl Builder<'_> {
         let mut batch = std::mem::take(&mut self.batch);
         self.dirs = 0;
         self.look_up(&mut batch)?;
-        batch.par_iter_mut().with_max_len(4).for_each(Step::hash);
+        batch.par_iter_mut().with_max_len(4).for_each(TreeStep::hash);
         let mut records = Vec::new();
         for step in batch {
             self.describe(step, &mut records)?;
@@ -245,9 +245,9 @@ impl Builder<'_> {
     }
 
     /// Asks the index for all files of the batch, directory by directory.
-    fn look_up(&self, batch: &mut [Step]) -> Result<(), ApiError> {
+    fn look_up(&self, batch: &mut [TreeStep]) -> Result<(), ApiError> {
         let dir =
-            |step: &Step| step.file.as_ref().and_then(|file| file.path().parent().map(Path::to_path_buf));
+            |step: &TreeStep| step.file.as_ref().and_then(|file| file.path().parent().map(Path::to_path_buf));
         for run in batch.chunk_by_mut(|one, next| dir(one) == dir(next)) {
             let Some(folder) = run.first().and_then(dir) else { continue };
             let files: Vec<_> =
@@ -262,8 +262,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn describe(&mut self, step: Step, records: &mut Vec<FileRecord>) -> Result<(), ApiError> {
-        let Step { mut event, file, hashed, mut content } = step;
+    fn describe(&mut self, step: TreeStep, records: &mut Vec<FileRecord>) -> Result<(), ApiError> {
+        let TreeStep { mut event, file, hashed, mut content } = step;
         let name = match hashed {
             Hash::Failed(why) => {
                 if let Some(file) = &file {
@@ -331,7 +331,7 @@ impl Builder<'_> {
     }
 }
 
-impl Step {
+impl TreeStep {
     fn hash(&mut self) {
         let Some(file) = &self.file else { return };
         if matches!(self.hashed, Hash::Known(_)) && file.stamp().size > MAX_INLINE {

@@ -29,7 +29,7 @@ use crate::ending::{self};
 use crate::fetches::Fetches;
 use crate::grants::Grants;
 use crate::home::Home;
-use crate::listen::{self, Listening, Serving};
+use crate::listen::{self, ListenerServing, Listening};
 use crate::metrics::Metrics;
 use crate::open_puts::OpenPuts;
 use crate::sessions::Sessions;
@@ -200,7 +200,7 @@ impl Service {
         let service = Arc::downgrade(self);
         let config =
             move || service.upgrade().map_or_else(PeerConfig::default, |service| service.peer_config());
-        let serving = Serving {
+        let serving = ListenerServing {
             service: Arc::clone(&self.peers),
             config: Box::new(config),
             doors: Arc::clone(&self.doors),

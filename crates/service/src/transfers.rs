@@ -39,10 +39,10 @@ impl Transfers {
     /// A new get of `oid`, which counts as one as long as it lives.
     pub(crate) fn begin_get(&self, oid: String) -> Transfer {
         self.gets.fetch_add(1, Ordering::Relaxed);
-        self.begin("get", oid, Some(Counted(Arc::clone(&self.gets))))
+        self.begin("get", oid, Some(GetCount(Arc::clone(&self.gets))))
     }
 
-    fn begin(&self, direction: &'static str, oid: String, counted: Option<Counted>) -> Transfer {
+    fn begin(&self, direction: &'static str, oid: String, counted: Option<GetCount>) -> Transfer {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         Transfer { number, direction, oid, events: self.events.clone(), _counted: counted }
     }
@@ -62,9 +62,9 @@ impl Transfers {
 
 /// One of those that are counted, until it is dropped.
 #[derive(Debug)]
-struct Counted(Arc<AtomicU64>);
+struct GetCount(Arc<AtomicU64>);
 
-impl Drop for Counted {
+impl Drop for GetCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -100,7 +100,7 @@ pub(crate) struct Transfer {
     direction: &'static str,
     oid: String,
     events: broadcast::Sender<TransferEvent>,
-    _counted: Option<Counted>,
+    _counted: Option<GetCount>,
 }
 
 impl Transfer {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use towpath_api::Event;
 
-use crate::getting::Get;
+use crate::getting::GetUnderWay;
 
 /// So long nothing is told: most of what is in the way is over by then.
 const SOON: Duration = Duration::from_millis(800);
@@ -43,7 +43,7 @@ impl Waiting {
 }
 
 /// Tells what keeps `get` waiting, until it is dropped.
-pub(crate) async fn tell(get: &Get, events: &mpsc::Sender<Event>) -> Infallible {
+pub(crate) async fn tell(get: &GetUnderWay, events: &mpsc::Sender<Event>) -> Infallible {
     let (mut waiting, patience) = (Waiting::default(), get.config.ledger.patience);
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     loop {
@@ -58,7 +58,7 @@ pub(crate) async fn tell(get: &Get, events: &mpsc::Sender<Event>) -> Infallible 
 }
 
 /// What keeps a get from its sender.
-fn in_the_way(get: &Get) -> Option<String> {
+fn in_the_way(get: &GetUnderWay) -> Option<String> {
     let trouble = get.plugins.root.trouble().map(|trouble| format!("the sender: {trouble}"));
     trouble.or_else(|| {
         let unheard = get.unheard().filter(|_| !get.heard.is_noted())?;

@@ -24,7 +24,7 @@ use towpath_service::config::{Config, Count};
 use towpath_service::doors::Full;
 use towpath_service::fetches::Fetches;
 use towpath_service::get::get;
-use towpath_service::listen::{Listening, Serving};
+use towpath_service::listen::{ListenerServing, Listening};
 use towpath_service::{Home, Options, Service};
 use towpath_store::MemoryStore;
 
@@ -203,7 +203,7 @@ async fn whoever_shows_no_ticket_in_time_is_told_to_leave_and_whoever_did_stays(
     let scene = scene(|config| config.limits.strangers = Count(4)).await;
     let identity = Identity::generate().unwrap();
     let data = pattern(1000);
-    let serving = Serving {
+    let serving = ListenerServing {
         service: service(&identity, &data, b"secret"),
         config: Box::new(|| PeerConfig { from_anyone: true, ..PeerConfig::default() }),
         doors: Arc::clone(scene.service.doors()),

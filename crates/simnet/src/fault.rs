@@ -23,7 +23,7 @@ pub struct Passing<'a> {
 
 /// What befalls it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Fault {
+pub enum NetFault {
     /// Nothing.
     #[default]
     None,
@@ -42,4 +42,4 @@ pub enum Fault {
 }
 
 /// Decides on each message.
-pub type Faults = Box<dyn FnMut(&Passing<'_>) -> Fault>;
+pub type Faults = Box<dyn FnMut(&Passing<'_>) -> NetFault>;

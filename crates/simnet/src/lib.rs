@@ -23,8 +23,8 @@ mod stream;
 pub mod units;
 pub mod world;
 
-pub use fault::{Fault, Passing};
-pub use node::{ConnectionId, Net, Node};
+pub use fault::{NetFault, Passing};
+pub use node::{ConnectionId, Net, SimNode};
 pub use scenario::Scenario;
 pub use seeds::for_seeds;
 pub use world::World;

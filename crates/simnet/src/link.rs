@@ -15,7 +15,7 @@ const SHORTEST_QUEUE: Duration = Duration::from_millis(20);
 
 /// How long a queue is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Queue {
+pub enum LinkQueue {
     /// Bytes.
     Bytes(u64),
     /// What the link carries in this time.
@@ -36,7 +36,7 @@ pub struct LinkConfig {
     pub burst: f64,
     /// The queue in front of the link; by default the larger of 64 KiB and what the link carries
     /// in 20 ms or in two delays.
-    pub queue: Option<Queue>,
+    pub queue: Option<LinkQueue>,
     /// Bytes that each packet takes on the link besides its own (Ethernet: 14).
     pub overhead: u64,
     /// Nothing gets through.
@@ -61,8 +61,8 @@ impl LinkConfig {
     /// How long the last byte of a full queue waits.
     fn longest_wait(&self) -> Duration {
         match self.queue {
-            Some(Queue::Time(time)) => time,
-            Some(Queue::Bytes(bytes)) => self.clocking(bytes),
+            Some(LinkQueue::Time(time)) => time,
+            Some(LinkQueue::Bytes(bytes)) => self.clocking(bytes),
             None => self.clocking(SMALLEST_QUEUE).max(SHORTEST_QUEUE).max(self.delay * 2),
         }
     }
@@ -70,7 +70,7 @@ impl LinkConfig {
 
 /// What becomes of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum PacketFate {
     /// It arrives at this time.
     Arrives(Duration),
     /// The queue was full.
@@ -141,27 +141,27 @@ impl Link {
     }
 
     /// A packet of `len` bytes comes at `now`, not before an earlier one.
-    pub fn offer(&mut self, now: Duration, len: u64) -> Fate {
+    pub fn offer(&mut self, now: Duration, len: u64) -> PacketFate {
         self.counters.packets += 1;
         self.counters.bytes += len;
         if self.config.cut {
             self.counters.lost += 1;
-            return Fate::Lost;
+            return PacketFate::Lost;
         }
         let size = len + self.config.overhead;
         let left = self.free.max(now) + self.config.clocking(size);
         if self.room_at(now, len) > now {
             self.counters.overflows += 1;
-            return Fate::Overflow;
+            return PacketFate::Overflow;
         }
         self.free = left;
         if self.loses() {
             self.counters.lost += 1;
-            return Fate::Lost;
+            return PacketFate::Lost;
         }
         self.counters.delivered += len;
         self.last_arrival = self.last_arrival.max(left + self.config.delay);
-        Fate::Arrives(self.last_arrival)
+        PacketFate::Arrives(self.last_arrival)
     }
 
     /// Draws whether this packet is lost. In bursts the link changes between a state that loses
@@ -199,9 +199,9 @@ mod tests {
         LinkConfig { rate: Some(rate * 1_000_000), ..LinkConfig::default() }
     }
 
-    fn arrival(fate: Fate) -> Duration {
+    fn arrival(fate: PacketFate) -> Duration {
         match fate {
-            Fate::Arrives(at) => at,
+            PacketFate::Arrives(at) => at,
             other => panic!("{other:?}"),
         }
     }
@@ -223,10 +223,10 @@ mod tests {
 
     #[test]
     fn a_full_queue_drops_and_an_empty_one_takes_any_packet() {
-        let config = LinkConfig { queue: Some(Queue::Bytes(2500)), ..megabit(8) };
+        let config = LinkConfig { queue: Some(LinkQueue::Bytes(2500)), ..megabit(8) };
         let mut link = Link::new(config, 0);
-        let fates: Vec<Fate> = (0..4).map(|_| link.offer(Duration::ZERO, 1000)).collect();
-        assert_eq!(fates[2..], [Fate::Overflow, Fate::Overflow]);
+        let fates: Vec<PacketFate> = (0..4).map(|_| link.offer(Duration::ZERO, 1000)).collect();
+        assert_eq!(fates[2..], [PacketFate::Overflow, PacketFate::Overflow]);
         assert_eq!(link.counters().overflows, 2);
         let at = arrival(link.offer(10 * MILLI, 64_000));
         assert_eq!(at, 74 * MILLI, "longer than the queue, but nothing is in its way");
@@ -234,9 +234,9 @@ mod tests {
 
     #[test]
     fn a_queue_may_be_given_as_time() {
-        let config = LinkConfig { queue: Some(Queue::Time(3 * MILLI)), ..megabit(8) };
+        let config = LinkConfig { queue: Some(LinkQueue::Time(3 * MILLI)), ..megabit(8) };
         let mut link = Link::new(config, 0);
-        let through = (0..10).filter(|_| matches!(link.offer(Duration::ZERO, 1000), Fate::Arrives(_)));
+        let through = (0..10).filter(|_| matches!(link.offer(Duration::ZERO, 1000), PacketFate::Arrives(_)));
         assert_eq!(through.count(), 3);
     }
 
@@ -244,7 +244,8 @@ mod tests {
     fn losses_have_the_share_and_the_burst_length_asked_for() {
         for (loss, burst) in [(0.01, 1.0), (0.05, 1.0), (0.05, 4.0), (0.2, 10.0)] {
             let mut link = Link::new(LinkConfig { loss, burst, ..LinkConfig::default() }, 7);
-            let lost: Vec<bool> = (0..400_000).map(|_| link.offer(Duration::ZERO, 1) == Fate::Lost).collect();
+            let lost: Vec<bool> =
+                (0..400_000).map(|_| link.offer(Duration::ZERO, 1) == PacketFate::Lost).collect();
             let count = lost.iter().filter(|&&lost| lost).count() as f64;
             let runs = lost.windows(2).filter(|pair| pair[0] && !pair[1]).count() as f64;
             let share = count / lost.len() as f64;
@@ -260,7 +261,7 @@ mod tests {
         let mut link = Link::new(slow.clone(), 0);
         assert_eq!(arrival(link.offer(Duration::ZERO, 1)), 50 * MILLI);
         link.set(LinkConfig { cut: true, ..slow });
-        assert_eq!(link.offer(MILLI, 1), Fate::Lost);
+        assert_eq!(link.offer(MILLI, 1), PacketFate::Lost);
         link.set(LinkConfig::default());
         assert_eq!(arrival(link.offer(2 * MILLI, 1)), 50 * MILLI, "not before the first");
     }

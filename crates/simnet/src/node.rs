@@ -10,7 +10,7 @@ use fastrand::Rng;
 pub struct ConnectionId(pub(crate) usize);
 
 /// A program on one host. It acts through [`Net`] and only when it is told something.
-pub trait Node {
+pub trait SimNode {
     /// The simulation begins.
     fn start(&mut self, _net: &mut Net) {}
 
@@ -80,7 +80,7 @@ impl Net {
         &mut self.random
     }
 
-    /// Asks for a connection to another host: [`Node::opened`] or [`Node::closed`] will follow.
+    /// Asks for a connection to another host: [`SimNode::opened`] or [`SimNode::closed`] will follow.
     pub fn connect(&mut self, to: usize) -> ConnectionId {
         let connection = ConnectionId(self.next_connection);
         self.next_connection += 1;

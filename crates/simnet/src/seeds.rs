@@ -18,15 +18,15 @@ pub fn for_seeds(count: u64, test: impl Fn(u64)) {
         Err(_) => 0..count,
     };
     for seed in seeds {
-        let _told = Told(seed);
+        let _told = SeedRun(seed);
         test(seed);
     }
 }
 
 /// Tells the seed when its test panics.
-struct Told(u64);
+struct SeedRun(u64);
 
-impl Drop for Told {
+impl Drop for SeedRun {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("simnet: failed with seed {0}; {VARIABLE}={0} repeats it alone", self.0);

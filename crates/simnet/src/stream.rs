@@ -20,7 +20,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// How far a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum LineState {
     Opening,
     Open,
     Closed,
@@ -31,11 +31,11 @@ pub(crate) enum State {
 pub(crate) struct Connection {
     /// Who dialled, and whom.
     pub(crate) ends: [usize; 2],
-    pub(crate) state: State,
+    pub(crate) state: LineState,
     /// When it was asked for.
     pub(crate) since: Duration,
     /// From the first end, and from the second.
-    pub(crate) directions: [Direction; 2],
+    pub(crate) directions: [StreamDirection; 2],
     /// The sum of both delays.
     pub(crate) round_trip: Duration,
 }
@@ -55,7 +55,7 @@ impl Connection {
 
 /// What a message is to its connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum SentContent {
     /// The first message: asks for the connection.
     Open,
     /// The accepting end's answer.
@@ -64,7 +64,7 @@ pub(crate) enum Content {
     Close,
 }
 
-impl Content {
+impl SentContent {
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Data(bytes) => bytes.len() as u64 + HEAD,
@@ -75,16 +75,16 @@ impl Content {
 
 /// One direction of a connection.
 #[derive(Debug)]
-pub(crate) struct Direction {
+pub(crate) struct StreamDirection {
     pub(crate) way: Rc<[Hop]>,
     /// Messages from this number on do not arrive.
     stalled_from: Option<u64>,
     sent: u64,
     delivered: u64,
-    early: BTreeMap<u64, Content>,
+    early: BTreeMap<u64, SentContent>,
 }
 
-impl Direction {
+impl StreamDirection {
     pub(crate) const fn new(way: Rc<[Hop]>) -> Self {
         Self { way, stalled_from: None, sent: 0, delivered: 0, early: BTreeMap::new() }
     }
@@ -106,7 +106,7 @@ impl Direction {
     }
 
     /// A message arrived: all that can be delivered now.
-    pub(crate) fn arrive(&mut self, number: u64, content: Content) -> Vec<Content> {
+    pub(crate) fn arrive(&mut self, number: u64, content: SentContent) -> Vec<SentContent> {
         self.early.insert(number, content);
         let mut due = Vec::new();
         while let Some(content) = self.early.remove(&self.delivered) {
@@ -123,8 +123,8 @@ mod tests {
 
     #[test]
     fn what_came_early_waits_for_what_came_late() {
-        let mut direction = Direction::new(Rc::from([]));
-        let message = |byte| Content::Data(vec![byte]);
+        let mut direction = StreamDirection::new(Rc::from([]));
+        let message = |byte| SentContent::Data(vec![byte]);
         let numbers: Vec<u64> = (0..3).map(|_| direction.number()).collect();
         assert_eq!(direction.arrive(numbers[1], message(1)), []);
         assert_eq!(direction.arrive(numbers[0], message(0)), [message(0), message(1)]);

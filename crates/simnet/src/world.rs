@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
-use crate::fault::{Fault, Faults, Passing};
-use crate::link::{Counters, Fate, Link, LinkConfig};
-use crate::node::{Action, ConnectionId, Net, Node};
+use crate::fault::{Faults, NetFault, Passing};
+use crate::link::{Counters, Link, LinkConfig, PacketFate};
+use crate::node::{Action, ConnectionId, Net, SimNode};
 use crate::routes::{Hop, Routes};
-use crate::scenario::{Change, LinkSpec, Scenario, Way};
-use crate::stream::{Connection, Content, Direction, HEAD, State};
+use crate::scenario::{LinkChange, LinkSpec, LinkWay, Scenario};
+use crate::stream::{Connection, HEAD, LineState, SentContent, StreamDirection};
 
 /// What the head of a datagram takes on a link (UDP and IP).
 const DATAGRAM_HEAD: u64 = 28;
@@ -35,11 +35,11 @@ pub struct World<N> {
     /// As the scenario says, with the changes so far.
     links: Vec<LinkSpec>,
     /// Two directions of each link.
-    directions: Vec<Line>,
-    changes: VecDeque<Change>,
+    directions: Vec<EventLine>,
+    changes: VecDeque<LinkChange>,
     routes: Routes,
     connections: Vec<Connection>,
-    events: BinaryHeap<Reverse<Entry>>,
+    events: BinaryHeap<Reverse<ScheduledEntry>>,
     caused: u64,
     messages: u64,
     faults: Option<Faults>,
@@ -47,46 +47,46 @@ pub struct World<N> {
 }
 
 /// One direction of a link, and the messages at its source that wait for room.
-struct Line {
+struct EventLine {
     link: Link,
     waiting: VecDeque<Parcel>,
     is_pumping: bool,
 }
 
-impl Line {
+impl EventLine {
     fn new(config: &LinkConfig, seed: u64) -> Self {
         Self { link: Link::new(config.clone(), seed), waiting: VecDeque::new(), is_pumping: false }
     }
 }
 
 /// An event and its moment. What was caused first happens first.
-struct Entry {
+struct ScheduledEntry {
     at: Duration,
     number: u64,
-    event: Event,
+    event: WorldEvent,
 }
 
-impl PartialEq for Entry {
+impl PartialEq for ScheduledEntry {
     fn eq(&self, other: &Self) -> bool {
         (self.at, self.number) == (other.at, other.number)
     }
 }
 
-impl Eq for Entry {}
+impl Eq for ScheduledEntry {}
 
-impl PartialOrd for Entry {
+impl PartialOrd for ScheduledEntry {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Entry {
+impl Ord for ScheduledEntry {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.at, self.number).cmp(&(other.at, other.number))
     }
 }
 
-enum Event {
+enum WorldEvent {
     Start(usize),
     Wake(usize),
     /// A message is at the beginning of a hop, or at its end.
@@ -100,8 +100,8 @@ enum Event {
 
 /// A message on its way.
 struct Parcel {
-    kind: Kind,
-    content: Content,
+    kind: EventKind,
+    content: SentContent,
     way: Rc<[Hop]>,
     /// Hops behind it.
     passed: usize,
@@ -109,7 +109,7 @@ struct Parcel {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum EventKind {
     Datagram {
         from: usize,
         to: usize,
@@ -122,7 +122,7 @@ enum Kind {
     },
 }
 
-impl<N: Node> World<N> {
+impl<N: SimNode> World<N> {
     /// The scenario's hosts and links, a node on each host. Nodes start at time 0, in order.
     pub fn new(scenario: &Scenario, seed: u64, node: impl FnMut(usize) -> N) -> Self {
         let links = scenario.links.clone();
@@ -130,8 +130,8 @@ impl<N: Node> World<N> {
         let mut seeds = Rng::with_seed(seed);
         let mut directions = Vec::with_capacity(links.len() * 2);
         for link in &links {
-            directions.push(Line::new(&link.forth, seeds.u64(..)));
-            directions.push(Line::new(&link.back, seeds.u64(..)));
+            directions.push(EventLine::new(&link.forth, seeds.u64(..)));
+            directions.push(EventLine::new(&link.back, seeds.u64(..)));
         }
         let mut world = Self {
             now: Duration::ZERO,
@@ -151,9 +151,9 @@ impl<N: Node> World<N> {
             digest: DefaultHasher::new(),
         };
         for change in &scenario.changes {
-            world.cause(change.at, Event::Change);
+            world.cause(change.at, WorldEvent::Change);
         }
-        (0..hosts).for_each(|host| world.cause(Duration::ZERO, Event::Start(host)));
+        (0..hosts).for_each(|host| world.cause(Duration::ZERO, WorldEvent::Start(host)));
         world
     }
 
@@ -201,18 +201,18 @@ impl<N: Node> World<N> {
     pub fn restart(&mut self, host: usize, node: N) {
         self.nodes[host] = node;
         self.is_down[host] = false;
-        self.cause(self.now, Event::Start(host));
+        self.cause(self.now, WorldEvent::Start(host));
     }
 
     /// Breaks a connection: what is under way is lost, and both ends are told.
     pub fn break_connection(&mut self, connection: ConnectionId) {
         let broken = &mut self.connections[connection.0];
-        if broken.state == State::Closed {
+        if broken.state == LineState::Closed {
             return;
         }
-        broken.state = State::Closed;
+        broken.state = LineState::Closed;
         for end in broken.ends {
-            self.cause(self.now, Event::Closed(end, connection));
+            self.cause(self.now, WorldEvent::Closed(end, connection));
         }
     }
 
@@ -231,26 +231,26 @@ impl<N: Node> World<N> {
 
     /// One event.
     fn step(&mut self) {
-        let Some(Reverse(Entry { at, event, .. })) = self.events.pop() else { return };
+        let Some(Reverse(ScheduledEntry { at, event, .. })) = self.events.pop() else { return };
         self.now = at;
         match event {
-            Event::Start(host) => self.tell(host, Node::start),
-            Event::Wake(host) => self.tell(host, Node::wake),
-            Event::Travel(parcel) => self.travel(parcel),
-            Event::Pump(line) => {
+            WorldEvent::Start(host) => self.tell(host, SimNode::start),
+            WorldEvent::Wake(host) => self.tell(host, SimNode::wake),
+            WorldEvent::Travel(parcel) => self.travel(parcel),
+            WorldEvent::Pump(line) => {
                 self.directions[line].is_pumping = false;
                 self.pump(line);
             }
-            Event::Closed(host, connection) => {
+            WorldEvent::Closed(host, connection) => {
                 self.tell(host, |node, net| node.closed(net, connection));
             }
-            Event::Change => self.change(),
+            WorldEvent::Change => self.change(),
         }
     }
 
-    fn cause(&mut self, at: Duration, event: Event) {
+    fn cause(&mut self, at: Duration, event: WorldEvent) {
         self.caused += 1;
-        self.events.push(Reverse(Entry { at: at.max(self.now), number: self.caused, event }));
+        self.events.push(Reverse(ScheduledEntry { at: at.max(self.now), number: self.caused, event }));
     }
 
     fn note(&mut self, fact: impl Hash) {
@@ -275,14 +275,14 @@ impl<N: Node> World<N> {
     fn act(&mut self, host: usize, action: Action) {
         match action {
             Action::Connect { connection, to } => self.connect(host, connection, to),
-            Action::Send { connection, message } => self.send(host, connection, Content::Data(message)),
-            Action::Close(connection) => self.send(host, connection, Content::Close),
+            Action::Send { connection, message } => self.send(host, connection, SentContent::Data(message)),
+            Action::Close(connection) => self.send(host, connection, SentContent::Close),
             Action::Datagram { to, message } => {
                 let Some(way) = self.routes.way(host, to) else { return };
-                let (kind, content) = (Kind::Datagram { from: host, to }, Content::Data(message));
+                let (kind, content) = (EventKind::Datagram { from: host, to }, SentContent::Data(message));
                 self.travel(Parcel { kind, content, way, passed: 0, attempt: 0 });
             }
-            Action::Wake(at) => self.cause(at, Event::Wake(host)),
+            Action::Wake(at) => self.cause(at, WorldEvent::Wake(host)),
         }
     }
 
@@ -291,62 +291,70 @@ impl<N: Node> World<N> {
             true => None,
             false => self.routes.way(from, to).zip(self.routes.way(to, from)),
         };
-        let state = if ways.is_some() { State::Opening } else { State::Closed };
+        let state = if ways.is_some() { LineState::Opening } else { LineState::Closed };
         let (forth, back) = ways.unwrap_or_default();
         let delay = |way: &[Hop]| -> Duration {
             way.iter().map(|hop| self.directions[hop.index()].link.config().delay).sum()
         };
         let round_trip = delay(&forth) + delay(&back);
-        let directions = [Direction::new(forth), Direction::new(back)];
+        let directions = [StreamDirection::new(forth), StreamDirection::new(back)];
         let ends = [from, to];
         self.connections.push(Connection { ends, state, since: self.now, directions, round_trip });
         match state {
-            State::Closed => self.cause(self.now, Event::Closed(from, connection)),
-            _ => self.send(from, connection, Content::Open),
+            LineState::Closed => self.cause(self.now, WorldEvent::Closed(from, connection)),
+            _ => self.send(from, connection, SentContent::Open),
         }
     }
 
     /// Sends a message from `host` over a connection of its.
-    fn send(&mut self, host: usize, id: ConnectionId, content: Content) {
+    fn send(&mut self, host: usize, id: ConnectionId, content: SentContent) {
         let connection = &self.connections[id.0];
-        let Some(side) = connection.side(host).filter(|_| connection.state != State::Closed) else { return };
+        let Some(side) = connection.side(host).filter(|_| connection.state != LineState::Closed) else {
+            return;
+        };
         let fault = match (&content, &mut self.faults) {
-            (Content::Data(bytes), Some(faults)) => {
+            (SentContent::Data(bytes), Some(faults)) => {
                 let to = connection.ends[1 - side];
                 let number = self.messages;
                 faults(&Passing { number, now: self.now, from: host, to, connection: id, bytes })
             }
-            _ => Fault::None,
+            _ => NetFault::None,
         };
-        if matches!(content, Content::Data(_)) {
+        if matches!(content, SentContent::Data(_)) {
             self.messages += 1;
         }
         match fault {
-            Fault::None => self.dispatch(id, side, content, true),
-            Fault::Break => self.break_connection(id),
-            Fault::Stall => self.connections[id.0].directions[side].stall(),
-            Fault::Hold(time) => {
+            NetFault::None => self.dispatch(id, side, content, true),
+            NetFault::Break => self.break_connection(id),
+            NetFault::Stall => self.connections[id.0].directions[side].stall(),
+            NetFault::Hold(time) => {
                 let parcel = self.parcel(id, side, content, false);
-                self.cause(self.now + time, Event::Travel(parcel));
+                self.cause(self.now + time, WorldEvent::Travel(parcel));
             }
-            Fault::Twice => {
+            NetFault::Twice => {
                 self.dispatch(id, side, content.clone(), true);
                 self.dispatch(id, side, content, false);
             }
-            Fault::Replace(bytes) => self.dispatch(id, side, Content::Data(bytes), true),
+            NetFault::Replace(bytes) => self.dispatch(id, side, SentContent::Data(bytes), true),
         }
     }
 
-    fn dispatch(&mut self, connection: ConnectionId, side: usize, content: Content, in_order: bool) {
+    fn dispatch(&mut self, connection: ConnectionId, side: usize, content: SentContent, in_order: bool) {
         let parcel = self.parcel(connection, side, content, in_order);
         self.travel(parcel);
     }
 
-    fn parcel(&mut self, connection: ConnectionId, side: usize, content: Content, in_order: bool) -> Parcel {
+    fn parcel(
+        &mut self,
+        connection: ConnectionId,
+        side: usize,
+        content: SentContent,
+        in_order: bool,
+    ) -> Parcel {
         let direction = &mut self.connections[connection.0].directions[side];
         let number = in_order.then(|| direction.number());
         let way = Rc::clone(&direction.way);
-        Parcel { kind: Kind::Stream { connection, side, number }, content, way, passed: 0, attempt: 0 }
+        Parcel { kind: EventKind::Stream { connection, side, number }, content, way, passed: 0, attempt: 0 }
     }
 
     /// A parcel comes to its next hop.
@@ -354,7 +362,7 @@ impl<N: Node> World<N> {
         let Some(hop) = parcel.way.get(parcel.passed) else { return self.arrive(parcel) };
         let index = hop.index();
         match parcel.kind {
-            Kind::Stream { .. } if parcel.passed == 0 => {
+            EventKind::Stream { .. } if parcel.passed == 0 => {
                 let line = &mut self.directions[index];
                 line.waiting.push_back(parcel);
                 if !line.is_pumping {
@@ -373,7 +381,7 @@ impl<N: Node> World<N> {
             let room = line.link.room_at(self.now, parcel.content.len());
             if room > self.now {
                 line.is_pumping = true;
-                return self.cause(room, Event::Pump(index));
+                return self.cause(room, WorldEvent::Pump(index));
             }
             if let Some(parcel) = line.waiting.pop_front() {
                 self.enter(parcel, index);
@@ -383,16 +391,16 @@ impl<N: Node> World<N> {
 
     fn enter(&mut self, mut parcel: Parcel, index: usize) {
         let len = match parcel.kind {
-            Kind::Stream { .. } => parcel.content.len(),
-            Kind::Datagram { .. } => parcel.content.len() - HEAD + DATAGRAM_HEAD,
+            EventKind::Stream { .. } => parcel.content.len(),
+            EventKind::Datagram { .. } => parcel.content.len() - HEAD + DATAGRAM_HEAD,
         };
         match (self.directions[index].link.offer(self.now, len), parcel.kind) {
-            (Fate::Arrives(at), _) => {
+            (PacketFate::Arrives(at), _) => {
                 parcel.passed += 1;
-                self.cause(at, Event::Travel(parcel));
+                self.cause(at, WorldEvent::Travel(parcel));
             }
-            (_, Kind::Datagram { .. }) => {}
-            (_, Kind::Stream { connection, .. }) => self.again(parcel, connection),
+            (_, EventKind::Datagram { .. }) => {}
+            (_, EventKind::Stream { connection, .. }) => self.again(parcel, connection),
         }
     }
 
@@ -400,33 +408,33 @@ impl<N: Node> World<N> {
     fn again(&mut self, mut parcel: Parcel, id: ConnectionId) {
         let connection = &self.connections[id.0];
         match connection.state {
-            State::Closed => return,
-            State::Opening if self.now - connection.since > CONNECT_TIME => return self.give_up(id),
+            LineState::Closed => return,
+            LineState::Opening if self.now - connection.since > CONNECT_TIME => return self.give_up(id),
             _ => {}
         }
         let wait = connection.wait(parcel.attempt);
         parcel.attempt += 1;
         parcel.passed = 0;
-        self.cause(self.now + wait, Event::Travel(parcel));
+        self.cause(self.now + wait, WorldEvent::Travel(parcel));
     }
 
     /// A connection could not be made: who asked for it is told.
     fn give_up(&mut self, id: ConnectionId) {
         let connection = &mut self.connections[id.0];
-        connection.state = State::Closed;
+        connection.state = LineState::Closed;
         let (dialler, way_back) = (connection.ends[0], connection.round_trip / 2);
-        self.cause(self.now + way_back, Event::Closed(dialler, id));
+        self.cause(self.now + way_back, WorldEvent::Closed(dialler, id));
     }
 
     /// A parcel is at its host.
     fn arrive(&mut self, parcel: Parcel) {
         match parcel.kind {
-            Kind::Datagram { from, to } => {
-                let Content::Data(bytes) = parcel.content else { return };
+            EventKind::Datagram { from, to } => {
+                let SentContent::Data(bytes) = parcel.content else { return };
                 self.note(&bytes);
                 self.tell(to, |node, net| node.datagram(net, from, bytes));
             }
-            Kind::Stream { connection, side, number } => {
+            EventKind::Stream { connection, side, number } => {
                 let direction = &mut self.connections[connection.0].directions[side];
                 if !direction.lets_through(number) {
                     return;
@@ -441,28 +449,28 @@ impl<N: Node> World<N> {
     }
 
     /// A message's turn has come at the end of its connection.
-    fn deliver(&mut self, id: ConnectionId, side: usize, content: Content) {
+    fn deliver(&mut self, id: ConnectionId, side: usize, content: SentContent) {
         let connection = &mut self.connections[id.0];
-        if connection.state == State::Closed {
+        if connection.state == LineState::Closed {
             return;
         }
         let (from, to) = (connection.ends[side], connection.ends[1 - side]);
         match content {
-            Content::Open if self.is_down[to] => self.give_up(id),
-            Content::Open => {
-                self.send(to, id, Content::Opened);
+            SentContent::Open if self.is_down[to] => self.give_up(id),
+            SentContent::Open => {
+                self.send(to, id, SentContent::Opened);
                 self.tell(to, |node, net| node.opened(net, id, from));
             }
-            Content::Opened => {
-                connection.state = State::Open;
+            SentContent::Opened => {
+                connection.state = LineState::Open;
                 self.tell(to, |node, net| node.opened(net, id, from));
             }
-            Content::Data(bytes) => {
+            SentContent::Data(bytes) => {
                 self.note(&bytes);
                 self.tell(to, |node, net| node.receive(net, id, bytes));
             }
-            Content::Close => {
-                connection.state = State::Closed;
+            SentContent::Close => {
+                connection.state = LineState::Closed;
                 self.tell(to, |node, net| node.closed(net, id));
             }
         }
@@ -473,10 +481,10 @@ impl<N: Node> World<N> {
         let Some(change) = self.changes.pop_front() else { return };
         let link = &mut self.links[change.link];
         link.apply(change.way, &change.params);
-        if change.way != Way::Back {
+        if change.way != LinkWay::Back {
             self.directions[change.link * 2].link.set(link.forth.clone());
         }
-        if change.way != Way::Forth {
+        if change.way != LinkWay::Forth {
             self.directions[change.link * 2 + 1].link.set(link.back.clone());
         }
     }

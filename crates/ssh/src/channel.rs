@@ -118,11 +118,11 @@ fn words(command: &[u8]) -> Result<Vec<Vec<u8>>, String> {
 pub struct Channel {
     peer: Arc<Peer>,
     child: Child,
-    names: Names,
+    names: ShownNames,
 }
 
 /// What errors speak of.
-struct Names {
+struct ShownNames {
     host: String,
     tow: String,
     rsh: String,
@@ -143,7 +143,8 @@ impl Channel {
     ) -> Result<Self, ApiError> {
         let shown = |text: &OsStr| display_name(text.as_bytes());
         let way = rsh.way(remote).iter().map(|word| shown(word)).collect::<Vec<_>>().join(" ");
-        let names = Names { host: remote.display(), tow: shown(tow_path), rsh: shown(&rsh.program), way };
+        let names =
+            ShownNames { host: remote.display(), tow: shown(tow_path), rsh: shown(&rsh.program), way };
         let mut command = rsh.command(remote, tow_path);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| not_started(&names, &error))?;
@@ -200,7 +201,7 @@ async fn ended(child: &mut Child) -> Option<ExitStatus> {
     tokio::time::timeout(END_LIMIT, child.wait()).await.ok()?.ok()
 }
 
-fn not_started(names: &Names, error: &io::Error) -> ApiError {
+fn not_started(names: &ShownNames, error: &io::Error) -> ApiError {
     match error.kind() {
         io::ErrorKind::NotFound => {
             ApiError::new(ErrorKind::Unreachable, format!("{}: no such command on this machine", names.rsh))
@@ -210,7 +211,7 @@ fn not_started(names: &Names, error: &io::Error) -> ApiError {
     }
 }
 
-async fn not_opened(names: &Names, child: &mut Child, error: &PipeError) -> ApiError {
+async fn not_opened(names: &ShownNames, child: &mut Child, error: &PipeError) -> ApiError {
     if let Some(error) = explain_pipe(names, error) {
         return error;
     }
@@ -222,8 +223,8 @@ async fn not_opened(names: &Names, child: &mut Child, error: &PipeError) -> ApiE
 }
 
 /// What the other side's first bytes tell.
-fn explain_pipe(names: &Names, error: &PipeError) -> Option<ApiError> {
-    let Names { host, tow, way, .. } = names;
+fn explain_pipe(names: &ShownNames, error: &PipeError) -> Option<ApiError> {
+    let ShownNames { host, tow, way, .. } = names;
     match error {
         PipeError::NotTowpath { .. } => {
             Some(ApiError::new(ErrorKind::Failed, format!("{host}: {error}")).hint(format!(
@@ -244,8 +245,8 @@ fn explain_pipe(names: &Names, error: &PipeError) -> Option<ApiError> {
 }
 
 /// What the exit status of ssh tells, before the other side answered or after; `None` if nothing is wrong with it.
-fn explain_status(names: &Names, status: ExitStatus, was_there: bool) -> Option<ApiError> {
-    let Names { host, tow, rsh, way } = names;
+fn explain_status(names: &ShownNames, status: ExitStatus, was_there: bool) -> Option<ApiError> {
+    let ShownNames { host, tow, rsh, way } = names;
     let (kind, message, hint) = match (status.code(), status.signal()) {
         (Some(0), _) => return None,
         (Some(127), _) => (
@@ -312,12 +313,12 @@ pub fn exit_after(peer: &Peer, grace: Duration) {
     });
 }
 
-type Input = Pin<Box<dyn AsyncRead + Send>>;
-type Output = Pin<Box<dyn AsyncWrite + Send>>;
+type StdioInput = Pin<Box<dyn AsyncRead + Send>>;
+type StdioOutput = Pin<Box<dyn AsyncWrite + Send>>;
 
 /// The pipe is nowhere else in this process afterwards, so that closing it closes it, and nothing
 /// that is printed by mistake gets into it.
-fn take_stdio() -> io::Result<(Input, Output)> {
+fn take_stdio() -> io::Result<(StdioInput, StdioOutput)> {
     let (input, output) =
         (io::stdin().as_fd().try_clone_to_owned()?, io::stdout().as_fd().try_clone_to_owned()?);
     let (input, output) = (read_end(input)?, write_end(output)?);
@@ -326,7 +327,7 @@ fn take_stdio() -> io::Result<(Input, Output)> {
     Ok((input, output))
 }
 
-fn read_end(fd: OwnedFd) -> io::Result<Input> {
+fn read_end(fd: OwnedFd) -> io::Result<StdioInput> {
     match kind(&fd)? {
         FileType::Fifo => Ok(Box::pin(fifo::Receiver::from_owned_fd(fd)?)),
         FileType::Socket => Ok(Box::pin(socket(fd)?)),
@@ -334,7 +335,7 @@ fn read_end(fd: OwnedFd) -> io::Result<Input> {
     }
 }
 
-fn write_end(fd: OwnedFd) -> io::Result<Output> {
+fn write_end(fd: OwnedFd) -> io::Result<StdioOutput> {
     match kind(&fd)? {
         FileType::Fifo => Ok(Box::pin(fifo::Sender::from_owned_fd(fd)?)),
         FileType::Socket => Ok(Box::pin(socket(fd)?)),
@@ -400,7 +401,7 @@ mod tests {
     #[test]
     fn each_status_says_what_to_do() {
         let (host, tow, rsh, way) = ("box".into(), "tow".into(), "ssh".into(), "ssh -p 2 -l me box".into());
-        let names = Names { host, tow, rsh, way };
+        let names = ShownNames { host, tow, rsh, way };
         let explain = |raw| explain_status(&names, ExitStatus::from_raw(raw), false);
         assert!(explain(0).is_none());
         for (code, words) in [

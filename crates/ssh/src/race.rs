@@ -72,7 +72,7 @@ impl SshConnection {
 /// closes what stands.
 pub struct Race {
     racer: Option<Racer>,
-    status: watch::Receiver<Status>,
+    status: watch::Receiver<RaceStatus>,
     token: CancellationToken,
     _end: DropGuard,
 }
@@ -82,7 +82,7 @@ pub type Stood = (ControlSender, ControlReceiver);
 
 /// How far the search is.
 #[derive(Debug, Clone, Default)]
-struct Status {
+struct RaceStatus {
     stands: bool,
     tried: Vec<SocketAddr>,
     last: Option<String>,
@@ -106,7 +106,7 @@ impl Race {
         let other = Other { peer, service, config: PeerConfig { control: true, ..config } };
         let (came_in, came) = mpsc::channel(MAX_STANDING);
         tokio::spawn(accept(listener, other.clone(), came_in.clone(), token.clone()));
-        let (status_in, status) = watch::channel(Status::default());
+        let (status_in, status) = watch::channel(RaceStatus::default());
         let racer = Racer { identity: identity.clone(), other, ssh, came, came_in, status: status_in };
         Ok((Self { racer: Some(racer), status, token: token.clone(), _end: token.drop_guard() }, told))
     }
@@ -139,7 +139,7 @@ impl Race {
     }
 }
 
-fn none_stands(status: &Status, limit: Duration) -> ApiError {
+fn none_stands(status: &RaceStatus, limit: Duration) -> ApiError {
     let tried: Vec<String> = status.tried.iter().map(SocketAddr::to_string).collect();
     let tried =
         if tried.is_empty() { "no address to dial".into() } else { format!("tried {}", tried.join(", ")) };
@@ -209,7 +209,7 @@ struct Racer {
     /// Connections from either side, with the end to put dialled ones in.
     came: mpsc::Receiver<Arc<Peer>>,
     came_in: mpsc::Sender<Arc<Peer>>,
-    status: watch::Sender<Status>,
+    status: watch::Sender<RaceStatus>,
 }
 
 impl Racer {

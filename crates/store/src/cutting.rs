@@ -43,7 +43,7 @@ const BATCH: usize = 256;
 
 /// The stamp under which a file was cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Scanned {
+pub struct CutScan {
     /// The stamp, the same before and after.
     pub stamp: Stamp,
     /// Whether the stamp was settled when the content was read.
@@ -66,10 +66,10 @@ pub fn cut_open_file(
     path: &Path,
     parameters: &Parameters,
     take: &mut TakeBytes<'_>,
-) -> Result<Scanned, StoreError> {
+) -> Result<CutScan, StoreError> {
     let before = Before::of(file, path)?;
     cut_since(&before, file, path, parameters, None, take)?;
-    Ok(Scanned { stamp: before.stamp, settled: before.settled })
+    Ok(CutScan { stamp: before.stamp, settled: before.settled })
 }
 
 /// As [`cut_open_file`], and the content's name and the values of its pieces too; each byte is read once.
@@ -114,7 +114,7 @@ pub(crate) fn cut_file(
 ) -> io::Result<()> {
     let size = layout.size();
     let (mut start, mut len) = (0, FIRST_WINDOW.max(layout.piece_len()));
-    let mut window = Window::new(size, cutter.max_len(), MOST_WINDOW.max(len));
+    let mut window = CutWindow::new(size, cutter.max_len(), MOST_WINDOW.max(len));
     while start < size {
         let (end, begun) = (size.min(start + len), Instant::now());
         read_ahead(file, end..size.min(end + len));
@@ -156,7 +156,7 @@ fn place(offset: &mut u64, len: u32) -> (u64, u32) {
 }
 
 /// Part of a file in memory.
-struct Window {
+struct CutWindow {
     memory: Vec<u8>,
     /// Where in memory a window begins; before it is room for what was left of the one before.
     front: usize,
@@ -166,7 +166,7 @@ struct Window {
     offset: u64,
 }
 
-impl Window {
+impl CutWindow {
     /// No window is longer than `longest`.
     fn new(size: u64, max_len: usize, longest: u64) -> Self {
         let room = if size > FIRST_WINDOW { max_len.next_multiple_of(ALIGN) } else { 0 };
@@ -217,7 +217,7 @@ impl Window {
 
 /// A chunk of a window.
 #[derive(Debug, Clone, Copy)]
-struct Found {
+struct CutFound {
     start: usize,
     end: usize,
     /// Unless it is still to be hashed.
@@ -235,7 +235,7 @@ fn cut_window(cutter: &Cutter, bytes: &[u8], offset: u64, is_end: bool) -> Vec<D
         let chains: Vec<_> = starts.into_par_iter().map(follow).collect();
         join(cutter, bytes, &chains, is_end)
     };
-    let describe = |chunk: Found| {
+    let describe = |chunk: CutFound| {
         let hash = chunk.hash.unwrap_or_else(|| ChunkHash::of(&bytes[chunk.start..chunk.end]));
         Descriptor { hash, len: (chunk.end - chunk.start) as u32, offset: offset + chunk.start as u64 }
     };
@@ -246,7 +246,7 @@ fn cut_window(cutter: &Cutter, bytes: &[u8], offset: u64, is_end: bool) -> Vec<D
 }
 
 /// The chain of chunks from the begin of a segment.
-fn follow(cutter: &Cutter, bytes: &[u8], offset: u64, segment: Range<usize>, is_end: bool) -> Vec<Found> {
+fn follow(cutter: &Cutter, bytes: &[u8], offset: u64, segment: Range<usize>, is_end: bool) -> Vec<CutFound> {
     let start = if segment.start == 0 {
         0
     } else {
@@ -255,15 +255,15 @@ fn follow(cutter: &Cutter, bytes: &[u8], offset: u64, segment: Range<usize>, is_
     let mut chain = Vec::new();
     cutter.chain(bytes, start, segment.end, is_end, |start, end| {
         let hash = Some(ChunkHash::of(&bytes[start..end]));
-        chain.push(Found { start, end, hash });
+        chain.push(CutFound { start, end, hash });
     });
     chain
 }
 
 /// The chain from the begin of `bytes`, with the help of those that were followed from other places.
-fn join(cutter: &Cutter, bytes: &[u8], chains: &[Vec<Found>], is_end: bool) -> Vec<Found> {
+fn join(cutter: &Cutter, bytes: &[u8], chains: &[Vec<CutFound>], is_end: bool) -> Vec<CutFound> {
     let (mut joined, mut at, mut chains) = (Vec::new(), 0, chains.iter());
-    let mut chain: &[Found] = &[];
+    let mut chain: &[CutFound] = &[];
     loop {
         while chain.last().is_none_or(|last| last.start < at) {
             match chains.next() {
@@ -274,7 +274,7 @@ fn join(cutter: &Cutter, bytes: &[u8], chains: &[Vec<Found>], is_end: bool) -> V
         match chain.binary_search_by_key(&at, |chunk| chunk.start) {
             Ok(met) => joined.extend_from_slice(&chain[met..]),
             Err(_) => match cutter.end_of(bytes, at, is_end) {
-                Some(end) => joined.push(Found { start: at, end, hash: None }),
+                Some(end) => joined.push(CutFound { start: at, end, hash: None }),
                 None => return joined,
             },
         }

@@ -69,7 +69,7 @@ pub enum Fault {
 }
 
 #[derive(Debug)]
-struct Rule {
+struct FaultRule {
     call: Call,
     /// Calls until it strikes; 1 is the next.
     countdown: usize,
@@ -78,7 +78,7 @@ struct Rule {
 
 #[derive(Debug, Default)]
 struct Script {
-    rules: Vec<Rule>,
+    rules: Vec<FaultRule>,
     /// How often stalled calls were told to go on.
     resumed: usize,
     stalled: usize,
@@ -106,7 +106,7 @@ impl<S: Store> FailingStore<S> {
     /// Spoils the `nth` of the coming calls of one method, counted from 1. Any number of rules may
     /// stand at once; each strikes once.
     pub fn on(&self, call: Call, nth: usize, fault: Fault) {
-        lock(&self.script).rules.push(Rule { call, countdown: nth, fault });
+        lock(&self.script).rules.push(FaultRule { call, countdown: nth, fault });
     }
 
     /// Lets all stalled calls go on.

@@ -35,7 +35,7 @@ pub mod seam;
 mod spans;
 pub mod stamp;
 
-pub use cutting::{Scanned, cut_and_hash_open_file, cut_open_file};
+pub use cutting::{CutScan, cut_and_hash_open_file, cut_open_file};
 pub use disk::{
     CachePolicy, CachedObject, Collected, DiskStore, Evicted, FileRecord, GcOptions, Hold, Temporary,
 };

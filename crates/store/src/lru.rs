@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 #[derive(Debug)]
-struct Entry<V> {
+struct CacheEntry<V> {
     value: V,
     weight: usize,
     used: u64,
@@ -13,7 +13,7 @@ struct Entry<V> {
 /// The cache. The unit of weight is the caller's: bytes, or 1 per entry.
 #[derive(Debug)]
 pub(crate) struct Lru<K, V> {
-    entries: HashMap<K, Entry<V>>,
+    entries: HashMap<K, CacheEntry<V>>,
     by_use: BTreeMap<u64, K>,
     clock: u64,
     weight: usize,
@@ -42,7 +42,7 @@ impl<K: Hash + Eq + Clone, V> Lru<K, V> {
         self.clock += 1;
         self.weight += weight;
         self.by_use.insert(self.clock, key.clone());
-        self.entries.insert(key, Entry { value, weight, used: self.clock });
+        self.entries.insert(key, CacheEntry { value, weight, used: self.clock });
         self.shrink();
     }
 

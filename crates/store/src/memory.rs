@@ -14,7 +14,7 @@ use crate::cutting::Take;
 use crate::error::StoreError;
 use crate::leases::{Chunks, Holder, Lease, Leases};
 use crate::notices::Notices;
-use crate::productions::{Body, IS_BOUND, NOT_OPEN, Production, Productions, some_run};
+use crate::productions::{IS_BOUND, NOT_OPEN, Production, ProductionBody, Productions, some_run};
 use crate::recipes::{InMemory, failure_of};
 use crate::seam::{
     About, Availability, Descriptors, Listener, Partial, RecipeNodes, State, Store, read_pieces,
@@ -26,10 +26,10 @@ use towpath_content::lock::lock;
 pub struct MemoryStore {
     productions: Productions<Mutex<Vec<u8>>>,
     notices: Notices,
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptObjects>,
 }
 
-struct Object {
+struct MemoryObject {
     bytes: Vec<u8>,
     tree: PieceTree,
     about: About,
@@ -40,8 +40,8 @@ struct Object {
 }
 
 #[derive(Default)]
-struct Kept {
-    objects: HashMap<Oid, Arc<Object>>,
+struct KeptObjects {
+    objects: HashMap<Oid, Arc<MemoryObject>>,
     /// From a live OID to content and size.
     bindings: HashMap<Oid, (Oid, u64)>,
     leases: Vec<Lease>,
@@ -66,14 +66,14 @@ impl MemoryStore {
     }
 
     /// The object that `oid` names now, under whichever of its names.
-    fn object(&self, oid: &Oid) -> Option<Arc<Object>> {
+    fn object(&self, oid: &Oid) -> Option<Arc<MemoryObject>> {
         let kept = lock(&self.kept);
         let content = kept.bindings.get(oid).map_or(oid, |(content, _)| content);
         kept.objects.get(content).cloned()
     }
 }
 
-impl Object {
+impl MemoryObject {
     /// Its recipe; who asks while it is made waits for it.
     fn recipe(&self) -> Result<Arc<InMemory>, StoreError> {
         let mut recipe = lock(&self.recipe);
@@ -107,7 +107,7 @@ impl Object {
     }
 }
 
-impl Body for Mutex<Vec<u8>> {
+impl ProductionBody for Mutex<Vec<u8>> {
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), StoreError> {
         let mut bytes = lock(self);
         bytes.truncate(offset as usize);
@@ -127,9 +127,9 @@ fn fill(buf: &mut Vec<u8>, bytes: &[u8]) {
     buf.extend_from_slice(bytes);
 }
 
-impl Kept {
+impl KeptObjects {
     /// Makes an object complete and binds its live name; true if it was not here before.
-    fn keep(&mut self, live: &Oid, oid: Oid, mut object: Object) -> bool {
+    fn keep(&mut self, live: &Oid, oid: Oid, mut object: MemoryObject) -> bool {
         let size = object.bytes.len() as u64;
         self.bindings.insert(*live, (oid, size));
         for lease in self.leases.iter_mut().filter(|lease| lease.oid == *live) {
@@ -342,14 +342,14 @@ pub(crate) fn check_chunk(hash: &[u8; 32], bytes: &[u8]) -> Result<(), StoreErro
     Err(StoreError::Refused { why: "the chunk's bytes do not have that hash" })
 }
 
-fn finish(production: &Production<Mutex<Vec<u8>>>) -> Result<(Oid, Object), StoreError> {
+fn finish(production: &Production<Mutex<Vec<u8>>>) -> Result<(Oid, MemoryObject), StoreError> {
     let finished = production.finish()?;
     let tree = PieceTree::new(finished.layout, finished.values)
         .ok_or(StoreError::Refused { why: "the put was still being written" })?;
     let bytes = lock(&production.body)[..finished.layout.size() as usize].to_vec();
     let about = production.about.clone();
     let given = production.given(finished.layout.size());
-    Ok((finished.oid, Object { bytes, tree, about, given, recipe: Mutex::default() }))
+    Ok((finished.oid, MemoryObject { bytes, tree, about, given, recipe: Mutex::default() }))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Objects while they are being put: readable piece by piece before their end is known.
 //!
 //! A [`Production`] is one run of a producer under a live name: where its bytes are (the store's
-//! [`Body`]), the hasher that follows them, and the values of the pieces that are whole. It lives
+//! [`ProductionBody`]), the hasher that follows them, and the values of the pieces that are whole. It lives
 //! in memory only; after a restart the producer starts over under a new generation.
 
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ use towpath_content::lock::lock;
 const ABANDONED: usize = 4096;
 
 /// Where a store keeps the bytes of a production.
-pub(crate) trait Body: Send + Sync {
+pub(crate) trait ProductionBody: Send + Sync {
     /// Writes all of `data` at `offset`, or fails and may be asked again.
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), StoreError>;
     /// Appends bytes to `buf` that were written; nothing if that fails.
@@ -48,7 +48,7 @@ pub(crate) struct Finished {
     pub(crate) values: Vec<Value>,
 }
 
-impl<B: Body> Production<B> {
+impl<B: ProductionBody> Production<B> {
     fn new(about: &About, body: B) -> Self {
         Self {
             about: about.clone(),
@@ -162,7 +162,7 @@ pub(crate) struct Productions<B> {
     abandoned: Mutex<Lru<Oid, About>>,
 }
 
-impl<B: Body> Productions<B> {
+impl<B: ProductionBody> Productions<B> {
     /// None yet.
     pub(crate) fn new() -> Self {
         Self { open: Mutex::default(), abandoned: Mutex::new(Lru::new(ABANDONED)) }
@@ -234,7 +234,7 @@ mod tests {
 
     struct Full;
 
-    impl Body for Full {
+    impl ProductionBody for Full {
         fn write(&self, _offset: u64, _data: &[u8]) -> Result<(), StoreError> {
             Err(StoreError::NotYet)
         }

@@ -20,7 +20,7 @@ use super::siblings::Siblings;
 /// What lies beyond the destination.
 pub struct Beyond {
     /// None if it is not wanted, or kept somebody waiting.
-    places: Option<Arc<Places>>,
+    places: Option<Arc<OutsideFinder>>,
 }
 
 /// An older version, probably; its path is a whole one.
@@ -42,7 +42,7 @@ pub struct Patience {
 }
 
 /// Where to look.
-struct Places {
+struct OutsideFinder {
     scope: Scope,
     machine: OnceLock<Option<Machine>>,
     siblings: OnceLock<Siblings>,
@@ -52,7 +52,7 @@ struct Places {
 impl Beyond {
     /// Nothing was looked at yet, and nothing will be outside `scope`.
     pub fn new(scope: Option<Scope>) -> Self {
-        let places = |scope| Places {
+        let places = |scope| OutsideFinder {
             scope,
             machine: OnceLock::new(),
             siblings: OnceLock::new(),
@@ -85,7 +85,7 @@ impl Beyond {
     }
 }
 
-impl Places {
+impl OutsideFinder {
     fn find(&self, root: &Path, path: &RelPath, size: u64, until: Instant) -> Option<Outside> {
         if size < LARGE {
             return None;

@@ -34,7 +34,7 @@ pub enum Heard {
 }
 
 /// What brings contents, with the room that these take. In order.
-pub enum Told {
+pub enum InboxMessage {
     Answers(Vec<Answer>, OwnedSemaphorePermit),
     Delta(Delta, OwnedSemaphorePermit),
 }
@@ -44,7 +44,7 @@ pub type Whole = (Vec<Answer>, OwnedSemaphorePermit);
 
 /// Where what brings contents goes.
 pub struct Tellings {
-    told: mpsc::UnboundedSender<Told>,
+    told: mpsc::UnboundedSender<InboxMessage>,
     whole: mpsc::UnboundedSender<Whole>,
     room: Arc<Semaphore>,
     /// Bytes that wait for the merge.
@@ -53,7 +53,7 @@ pub struct Tellings {
 
 impl Tellings {
     pub fn new(
-        told: mpsc::UnboundedSender<Told>,
+        told: mpsc::UnboundedSender<InboxMessage>,
         whole: mpsc::UnboundedSender<Whole>,
         waiting: Arc<AtomicUsize>,
     ) -> Self {
@@ -77,14 +77,14 @@ impl Tellings {
         }
         if !rest.is_empty() {
             let taken = take_room(&self.room, bytes + size_of_val(&rest[..])).await?;
-            drop(self.told.send(Told::Answers(rest, taken)));
+            drop(self.told.send(InboxMessage::Answers(rest, taken)));
         }
         Ok(())
     }
 
     async fn delta(&self, run: Delta, bytes: usize) -> Result<(), ApiError> {
         let taken = take_room(&self.room, bytes + size_of::<Delta>()).await?;
-        drop(self.told.send(Told::Delta(run, taken)));
+        drop(self.told.send(InboxMessage::Delta(run, taken)));
         Ok(())
     }
 }
@@ -168,13 +168,13 @@ async fn take_room(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphore
 /// The thread that takes answers and deltas, in order.
 pub fn take_answers(
     supplier: &RemoteSupplier,
-    mut answers: mpsc::UnboundedReceiver<Told>,
+    mut answers: mpsc::UnboundedReceiver<InboxMessage>,
 ) -> Result<(), ApiError> {
     while let Some(told) = answers.blocking_recv() {
         // Their room is free again at the end of each arm.
         match told {
-            Told::Answers(batch, _room) => supplier.answered_all(batch)?,
-            Told::Delta(run, _room) => supplier.take_delta(&run)?,
+            InboxMessage::Answers(batch, _room) => supplier.answered_all(batch)?,
+            InboxMessage::Delta(run, _room) => supplier.take_delta(&run)?,
         }
     }
     Ok(())

@@ -9,13 +9,13 @@ use towpath_targets::errors;
 
 /// The part of the source that was asked for.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct RequestedPaths {
     /// Sorted by their names.
     listed: Option<Vec<RelPath>>,
     recursive: bool,
 }
 
-impl Asked {
+impl RequestedPaths {
     /// What the options ask for.
     pub fn new(options: &CopyOptions) -> Result<Self, ApiError> {
         let listed = options.files_from.as_ref().map(|listed| paths(listed)).transpose()?;
@@ -67,12 +67,12 @@ fn is_below(listed: &[RelPath], names: &[&[u8]]) -> bool {
 mod tests {
     use super::*;
 
-    fn asked(listed: Option<&[&str]>, recursive: bool) -> Asked {
+    fn asked(listed: Option<&[&str]>, recursive: bool) -> RequestedPaths {
         let files_from = listed.map(|list| list.iter().map(|name| name.as_bytes().to_vec()).collect());
-        Asked::new(&CopyOptions { files_from, recursive, ..CopyOptions::default() }).unwrap()
+        RequestedPaths::new(&CopyOptions { files_from, recursive, ..CopyOptions::default() }).unwrap()
     }
 
-    fn covers(asked: &Asked, path: &str, is_dir: bool) -> bool {
+    fn covers(asked: &RequestedPaths, path: &str, is_dir: bool) -> bool {
         let path = RelPath::new(path.split('/').filter(|name| !name.is_empty())).unwrap();
         asked.covers(&path, is_dir, true)
     }

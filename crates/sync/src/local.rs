@@ -235,7 +235,7 @@ mod tests {
     use crate::judge::Changes;
     use crate::options::CopyOptions;
     use crate::receiving::Receiving;
-    use crate::source::{Sources, Step};
+    use crate::source::{SourceStep, Sources};
     use crate::talk;
     use crate::wanted::Wanted;
 
@@ -244,7 +244,7 @@ mod tests {
         let mut sources = Sources::open(&[dir.into()], true, &CopyOptions::default()).unwrap();
         let mut found = None;
         let each = &mut |step| {
-            if let Step::Walk(Event::Leaf(_), located) = step {
+            if let SourceStep::Walk(Event::Leaf(_), located) = step {
                 found = located;
             }
             Ok(())

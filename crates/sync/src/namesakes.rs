@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use rustix::fs::FileType;
 use towpath_reuse::disk_search::scope::Mounts;
-use towpath_reuse::disk_search::{Directory, Opened, Scope};
+use towpath_reuse::disk_search::{DirectoryId, OpenedDirectory, Scope};
 
 use super::catalogue::{Present, may_be_version};
 use super::machine::{Machine, from_root, nearest};
@@ -45,13 +45,13 @@ impl Namesakes {
     fn walk(&mut self, scope: &Scope, until: Instant) {
         let mut seen = HashSet::new();
         for beginning in scope.outward(&Mounts::read().unwrap_or_default()) {
-            let mut next = VecDeque::from([Directory::start(&beginning.path)]);
+            let mut next = VecDeque::from([DirectoryId::start(&beginning.path)]);
             while let Some(directory) = next.pop_front() {
                 if Instant::now() >= until || self.directories.len() >= MOST_DIRECTORIES {
                     return;
                 }
                 // What can't be read is no help, and that is all.
-                let Ok(opened) = Opened::open(&directory) else { continue };
+                let Ok(opened) = OpenedDirectory::open(&directory) else { continue };
                 if seen.insert(opened.identity()) {
                     self.directories.push(directory.path);
                     self.look_into(&opened, until, &mut next);
@@ -60,7 +60,7 @@ impl Namesakes {
         }
     }
 
-    fn look_into(&mut self, directory: &Opened, until: Instant, next: &mut VecDeque<Directory>) {
+    fn look_into(&mut self, directory: &OpenedDirectory, until: Instant, next: &mut VecDeque<DirectoryId>) {
         let here = self.directories.len() as u32 - 1;
         // What can't be read to its end is as good as what was read of it.
         let _ = directory.names(&mut |name, kind| {

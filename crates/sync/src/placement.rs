@@ -15,7 +15,7 @@ pub enum There {
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Asked {
+pub struct AskedPlace {
     /// Whose habits.
     pub mode: Mode,
     /// How many sources there are.
@@ -46,8 +46,8 @@ const NOT_A_DIRECTORY: Refusal = ("is not a directory", "name another destinatio
 const MISSING: Refusal = ("is not there, or no directory", "make it first with mkdir");
 
 /// Decides.
-pub fn place(there: There, asked: Asked) -> Result<Placement, Refusal> {
-    let Asked { mode, sources, contents, slash, is_dir } = asked;
+pub fn place(there: There, asked: AskedPlace) -> Result<Placement, Refusal> {
+    let AskedPlace { mode, sources, contents, slash, is_dir } = asked;
     match (there, mode) {
         (There::Other, _) if contents || slash || sources != 1 || is_dir => Err(NOT_A_DIRECTORY),
         (_, _) if contents => Ok(Placement::Contents),
@@ -83,7 +83,7 @@ mod tests {
             (Sync, 2, false, false, false, [into, into, None]),
         ];
         for (mode, sources, contents, slash, is_dir, wanted) in rows {
-            let asked = Asked { mode, sources, contents, slash, is_dir };
+            let asked = AskedPlace { mode, sources, contents, slash, is_dir };
             let got = [Nothing, Directory, Other].map(|there| place(there, asked).ok());
             assert_eq!(got, wanted, "{asked:?}");
         }

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, Semaphore};
 const MOST_BYTES: usize = 16 << 20;
 
 /// All places of a copy.
-pub struct Places {
+pub struct FilePermits {
     count: usize,
     free: Semaphore,
     free_bytes: Semaphore,
@@ -19,12 +19,12 @@ pub struct Places {
 }
 
 /// One file's place, left when it is dropped.
-pub struct Place {
-    places: Arc<Places>,
+pub struct FilePermit {
+    places: Arc<FilePermits>,
     bytes: usize,
 }
 
-impl Places {
+impl FilePermits {
     /// So many places, all free.
     pub fn new(count: usize) -> Arc<Self> {
         let (free, free_bytes) = (Semaphore::new(count), Semaphore::new(MOST_BYTES));
@@ -32,21 +32,21 @@ impl Places {
     }
 
     /// Takes a place for a file of which so many bytes are kept, if one is free.
-    pub fn try_take(self: &Arc<Self>, bytes: usize) -> Option<Place> {
+    pub fn try_take(self: &Arc<Self>, bytes: usize) -> Option<FilePermit> {
         let bytes = bytes.min(MOST_BYTES);
         let free = self.free.try_acquire().ok()?;
         self.free_bytes.try_acquire_many(bytes as u32).ok()?.forget();
         free.forget();
-        Some(Place { places: Arc::clone(self), bytes })
+        Some(FilePermit { places: Arc::clone(self), bytes })
     }
 
     /// Takes a place as soon as one is free; none when they are closed.
-    pub async fn take(self: &Arc<Self>, bytes: usize) -> Option<Place> {
+    pub async fn take(self: &Arc<Self>, bytes: usize) -> Option<FilePermit> {
         let bytes = bytes.min(MOST_BYTES);
         let free = self.free.acquire().await.ok()?;
         self.free_bytes.acquire_many(bytes as u32).await.ok()?.forget();
         free.forget();
-        Some(Place { places: Arc::clone(self), bytes })
+        Some(FilePermit { places: Arc::clone(self), bytes })
     }
 
     /// Gives out no more places: the copy is over.
@@ -72,7 +72,7 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for FilePermit {
     fn drop(&mut self) {
         self.places.free.add_permits(1);
         self.places.free_bytes.add_permits(self.bytes);
@@ -88,7 +88,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_waits_for_the_last_file_is_woken_when_it_leaves() {
-        let places = Places::new(2);
+        let places = FilePermits::new(2);
         let (one, two) = (places.try_take(0).unwrap(), places.try_take(9).unwrap());
         assert!(places.try_take(0).is_none());
         drop(one);
@@ -109,7 +109,7 @@ mod tests {
 
     #[tokio::test]
     async fn closing_wakes_everyone_and_gives_out_no_more() {
-        let places = Places::new(1);
+        let places = FilePermits::new(1);
         let held = places.take(1).await;
         places.close();
         places.moved().await;
@@ -119,7 +119,7 @@ mod tests {
 
     #[tokio::test]
     async fn files_of_which_much_is_kept_are_fewer() {
-        let places = Places::new(100);
+        let places = FilePermits::new(100);
         let held: Vec<_> = std::iter::from_fn(|| places.try_take(MOST_BYTES / 4)).collect();
         assert_eq!((held.len(), places.taken()), (4, 4));
         assert!(places.try_take(1).is_none() && places.try_take(0).is_some());

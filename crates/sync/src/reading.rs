@@ -86,7 +86,7 @@ pub enum Read {
     /// One as a patch of the older version that the receiver named.
     Patched(FileRecord, Vec<u8>),
     /// One that comes as so many patches of parts of that older version.
-    InParts(FileRecord, Older),
+    InParts(FileRecord, OlderFile),
     /// One that has the very content of that older version.
     Same(FileRecord),
     /// That older version is not here, or both together are too large.
@@ -138,7 +138,7 @@ pub fn read_patched(ask: &Ask, older: &Oid, store: Option<&dyn Store>, level: i3
         return Ok(Read::Same(record));
     }
     let Some(store) = store else { return Ok(Read::Lacking) };
-    let older = Older::find(older, size, store);
+    let older = OlderFile::find(older, size, store);
     let older = match older {
         Some(older) if ask.in_parts && older.parts > 1 => return Ok(Read::InParts(record, older)),
         older => older.filter(|older| patches::may_be_whole(older.size, size)),
@@ -157,7 +157,7 @@ pub fn read_patched(ask: &Ask, older: &Oid, store: Option<&dyn Store>, level: i3
 
 /// An older version that is here.
 #[derive(Clone, Copy)]
-pub struct Older {
+pub struct OlderFile {
     oid: Oid,
     size: u64,
     /// The bytes of the new one, and in how many parts it comes.
@@ -166,7 +166,7 @@ pub struct Older {
     pub parts: u64,
 }
 
-impl Older {
+impl OlderFile {
     /// If it is here, for a file of `new` bytes that is not too large.
     fn find(oid: &Oid, new: u64, store: &dyn Store) -> Option<Self> {
         let have = store.have(oid).ok().filter(|have| have.state == State::Complete)?;

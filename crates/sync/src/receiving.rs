@@ -23,7 +23,7 @@ use super::fate::{Fate, Settling};
 use super::judge::Changes;
 use super::noted::RoomRecord;
 use super::options::{Check, CopyOptions};
-use super::places::Places;
+use super::places::FilePermits;
 use super::records::Records;
 use super::renames::Spare;
 use super::talk::{Events, failed};
@@ -48,7 +48,7 @@ pub struct Receiving {
     /// What of the metadata is applied.
     pub policy: Policy,
     /// Places for files under way.
-    pub places: Arc<Places>,
+    pub places: Arc<FilePermits>,
     /// First of rsync's letters for a file whose content comes: `<` where it is sent to another
     /// machine, else `>`.
     update: u8,
@@ -97,7 +97,7 @@ impl Receiving {
         Arc::new(Self {
             options,
             policy,
-            places: Places::new(UNDER_WAY),
+            places: FilePermits::new(UNDER_WAY),
             update: if is_pushed { b'<' } else { b'>' },
             events,
             store,

@@ -13,7 +13,7 @@ pub fn rehearse(
     each: impl FnMut(&RelPath, &RelPath, bool),
 ) -> Result<Removed, FileError> {
     let mut may = |below: &RelPath, is_dir: bool| !is_protected(filter, below, shown, is_dir);
-    let mut removal = Removal { path, shown, may: &mut may, gone: each };
+    let mut removal = ShownRemoval { path, shown, may: &mut may, gone: each };
     receiving.placing()?.destination.rehearse_removal(path, &mut removal)
 }
 
@@ -24,7 +24,7 @@ pub fn is_protected(filter: &mut Filter, path: &RelPath, top: &RelPath, is_dir: 
 }
 
 /// Translates between the destination's paths and those that people know.
-pub struct Removal<'a, G> {
+pub struct ShownRemoval<'a, G> {
     /// The top, as the destination calls it.
     pub path: &'a RelPath,
     /// The same as people know it.
@@ -35,7 +35,7 @@ pub struct Removal<'a, G> {
     pub gone: G,
 }
 
-impl<G: FnMut(&RelPath, &RelPath, bool)> Removing for Removal<'_, G> {
+impl<G: FnMut(&RelPath, &RelPath, bool)> Removing for ShownRemoval<'_, G> {
     fn may(&mut self, path: &RelPath, is_dir: bool) -> bool {
         below(path, self.path, self.shown).is_some_and(|below| (self.may)(&below, is_dir))
     }

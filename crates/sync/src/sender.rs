@@ -31,7 +31,7 @@ use super::offers::Offers;
 use super::options::CopyOptions;
 use super::reading::Ask;
 use super::removal::Removal;
-use super::source::{Located, Sources, Step};
+use super::source::{Located, SourceStep, Sources};
 use super::talk::{Events, failed_at, failed_to_read, skipped};
 use towpath_content::lock::lock;
 
@@ -44,7 +44,7 @@ const MOST_SETTLED: usize = 1024;
 
 /// Where the files are that the receiver may still ask for.
 #[derive(Default)]
-struct Table {
+struct EntryTable {
     state: Mutex<TableState>,
     changed: Condvar,
 }
@@ -73,7 +73,7 @@ impl TableState {
     }
 }
 
-impl Table {
+impl EntryTable {
     /// Takes the next entry; waits while the receiver is far behind. False: the copy is over.
     fn add(&self, bytes: u64, located: Option<Located>) -> bool {
         let mut state = lock(&self.state);
@@ -115,7 +115,7 @@ pub struct Sender {
     events: Events,
     remove_sources: bool,
     removal: Removal,
-    table: Table,
+    table: EntryTable,
     entries: AtomicU64,
     answering: Arc<Answering>,
 }
@@ -135,7 +135,7 @@ impl Sender {
             answering: Answering::new(store, offers, control, events.clone(), options.limit_rate, unpacks),
             events,
             remove_sources: options.remove_source_files,
-            table: Table::default(),
+            table: EntryTable::default(),
             entries: AtomicU64::new(0),
         })
     }
@@ -146,14 +146,14 @@ impl Sender {
         let mut encoder = Encoder::new(true);
         let mut is_incomplete = false;
         sources.read(&mut |step| match step {
-            Step::Walk(event, located) => self.walk(&mut encoder, &event, located),
-            Step::Closed => self.say(Message::Closed(self.entries.load(Ordering::Relaxed))),
-            Step::Failed { path, error, is_named } => {
+            SourceStep::Walk(event, located) => self.walk(&mut encoder, &event, located),
+            SourceStep::Closed => self.say(Message::Closed(self.entries.load(Ordering::Relaxed))),
+            SourceStep::Failed { path, error, is_named } => {
                 is_incomplete = true;
                 self.events.item(failed_to_read(&path, &error, is_named));
                 Ok(())
             }
-            Step::Skipped { path, why } => {
+            SourceStep::Skipped { path, why } => {
                 self.events.item(skipped(&path, why));
                 Ok(())
             }

@@ -17,12 +17,12 @@ const MOST_WAITING: usize = 16 << 20;
 /// See the head of this module.
 #[derive(Default)]
 pub struct Signatures {
-    state: Mutex<State>,
+    state: Mutex<SignatureState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct SignatureState {
     files: HashMap<u64, Expected>,
     bytes: usize,
     is_over: bool,

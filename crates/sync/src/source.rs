@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::tree::{Entry, Event, Kind, Metadata};
-use towpath_files::filter::{Filter, RuleList, Side};
+use towpath_files::filter::{Filter, FilterSide, RuleList};
 use towpath_files::{
     FileError, Found, HardLinks, Prune, RelPath, ScanError, ScanOptions, Scanned, SourceTree, Stamp,
     display_name, look,
@@ -77,7 +77,7 @@ impl Located {
 /// A step of reading the sources.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // Nearly all steps are of the large kind.
-pub enum Step {
+pub enum SourceStep {
     /// A step of the walk; a file's OID is not known. What can be removed or read comes with the
     /// way to it.
     Walk(Event, Option<Located>),
@@ -104,7 +104,7 @@ pub enum Step {
 
 /// All sources of a copy.
 pub struct Sources {
-    roots: Vec<Root>,
+    roots: Vec<SourceRoot>,
     /// Sources that could not be looked at; told when the others are read.
     missing: Vec<(PathBuf, FileError)>,
     scan: ScanOptions,
@@ -114,7 +114,7 @@ pub struct Sources {
 }
 
 /// One source.
-struct Root {
+struct SourceRoot {
     /// As the person wrote it.
     path: PathBuf,
     /// The name it has in the tree.
@@ -149,7 +149,7 @@ impl Sources {
         let mut roots = Vec::new();
         let mut missing = Vec::new();
         for path in paths {
-            match Root::look(path, contents, &scan) {
+            match SourceRoot::look(path, contents, &scan) {
                 Ok(root) => roots.push(root),
                 Err(error) => missing.push((path.clone(), error)),
             }
@@ -174,23 +174,24 @@ impl Sources {
     }
 
     /// Reads everything, in order.
-    pub fn read(&mut self, each: &mut dyn FnMut(Step) -> Result<(), ApiError>) -> Result<(), ApiError> {
+    pub fn read(&mut self, each: &mut dyn FnMut(SourceStep) -> Result<(), ApiError>) -> Result<(), ApiError> {
         for (path, error) in std::mem::take(&mut self.missing) {
-            each(Step::Failed { path, error, is_named: true })?;
+            each(SourceStep::Failed { path, error, is_named: true })?;
         }
         let rules = RuleList::from_lines(&self.options.filters)
             .map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
-        let mut filter = Filter::new(rules, Side::Sender, self.options.delete_excluded);
+        let mut filter = Filter::new(rules, FilterSide::Sender, self.options.delete_excluded);
         let mut links = if self.options.copy_links { HardLinks::following() } else { HardLinks::default() };
-        each(Step::Walk(Event::Enter(nameless()), None))?;
+        each(SourceStep::Walk(Event::Enter(nameless()), None))?;
         for root in &self.roots {
-            let mut reader = Reader { root, sources: self, filter: &mut filter, links: &mut links, each };
+            let mut reader =
+                SourceReader { root, sources: self, filter: &mut filter, links: &mut links, each };
             match &self.options.files_from {
                 Some(listed) => reader.listed(listed)?,
                 None => reader.all()?,
             }
         }
-        each(Step::Walk(Event::Leave, None))
+        each(SourceStep::Walk(Event::Leave, None))
     }
 }
 
@@ -199,7 +200,7 @@ fn nameless() -> Entry {
     Entry { name: Vec::new(), kind: Kind::Directory, metadata: Metadata::default(), hard_link: None }
 }
 
-impl Root {
+impl SourceRoot {
     fn look(path: &Path, contents: bool, scan: &ScanOptions) -> Result<Self, FileError> {
         let has_slash = path.as_os_str().as_bytes().ends_with(b"/") || path.file_name().is_none();
         let found = look(path, scan)?;
@@ -223,12 +224,12 @@ impl Root {
 }
 
 /// Reads one source.
-struct Reader<'a> {
-    root: &'a Root,
+struct SourceReader<'a> {
+    root: &'a SourceRoot,
     sources: &'a Sources,
     filter: &'a mut Filter,
     links: &'a mut HardLinks,
-    each: &'a mut dyn FnMut(Step) -> Result<(), ApiError>,
+    each: &'a mut dyn FnMut(SourceStep) -> Result<(), ApiError>,
 }
 
 /// A filter that is asked below the transfer's root, by a scan that begins deeper.
@@ -286,7 +287,7 @@ impl Prune for Below<'_> {
     }
 }
 
-impl Reader<'_> {
+impl SourceReader<'_> {
     fn all(&mut self) -> Result<(), ApiError> {
         let is_dir = self.root.is_dir();
         let is_named = !self.root.shown.is_root();
@@ -297,7 +298,7 @@ impl Reader<'_> {
             return self.single();
         }
         if !self.sources.options.recursive {
-            return (self.each)(Step::Skipped { path: self.root.path.clone(), why: NOT_RECURSIVE });
+            return (self.each)(SourceStep::Skipped { path: self.root.path.clone(), why: NOT_RECURSIVE });
         }
         let tree = self.open(&self.root.path)?;
         self.scan(&tree, &RelPath::root(), &self.root.name)
@@ -318,7 +319,9 @@ impl Reader<'_> {
         let name = RelPath::new([&self.root.name]).map_err(|error| errors::source(&error))?;
         let mut found = match look(path, &self.sources.scan) {
             Ok(found) => found,
-            Err(error) => return (self.each)(Step::Failed { path: path.clone(), error, is_named: true }),
+            Err(error) => {
+                return (self.each)(SourceStep::Failed { path: path.clone(), error, is_named: true });
+            }
         };
         if self.sources.scan.hard_links {
             self.links.number(&mut found);
@@ -326,13 +329,15 @@ impl Reader<'_> {
         self.tell_incomplete(&mut found, path)?;
         found.entry.name.clone_from(&self.root.name);
         let located = Located::of((&tree, &base), name, &found);
-        (self.each)(Step::Walk(Event::Leaf(found.entry), Some(located)))
+        (self.each)(SourceStep::Walk(Event::Leaf(found.entry), Some(located)))
     }
 
     /// Attributes that could not be read are left out and told, as a scan does.
     fn tell_incomplete(&mut self, found: &mut Found, path: &Path) -> Result<(), ApiError> {
         match found.incomplete.take() {
-            Some(error) => (self.each)(Step::Failed { path: path.into(), error: *error, is_named: false }),
+            Some(error) => {
+                (self.each)(SourceStep::Failed { path: path.into(), error: *error, is_named: false })
+            }
             None => Ok(()),
         }
     }
@@ -356,7 +361,7 @@ impl Reader<'_> {
         let mut visit = |scanned: Scanned| match scanned {
             Scanned::Enter(mut found) => {
                 if one_file_system && found.stamp.device != device {
-                    each(Step::Closed)?;
+                    each(SourceStep::Closed)?;
                 }
                 if depth == 0 {
                     found.entry.name = name.to_vec();
@@ -364,22 +369,22 @@ impl Reader<'_> {
                     at.push(&found.entry.name).map_err(|error| errors::source(&error))?;
                 }
                 depth += 1;
-                each(Step::Walk(Event::Enter(found.entry), None))
+                each(SourceStep::Walk(Event::Enter(found.entry), None))
             }
             Scanned::Leaf(found) => {
                 let path = at.join(&found.entry.name).map_err(|error| errors::source(&error))?;
                 let located = Located::of((tree, base), path, &found);
-                each(Step::Walk(Event::Leaf(found.entry), Some(located)))
+                each(SourceStep::Walk(Event::Leaf(found.entry), Some(located)))
             }
             Scanned::Leave => {
                 depth -= 1;
                 if depth > 0 {
                     at.pop();
                 }
-                each(Step::Walk(Event::Leave, None))
+                each(SourceStep::Walk(Event::Leave, None))
             }
             Scanned::Failed(error) => {
-                each(Step::Failed { path: error.path().to_path_buf(), error, is_named: false })
+                each(SourceStep::Failed { path: error.path().to_path_buf(), error, is_named: false })
             }
         };
         let scanned = tree.scan_below(below, &self.sources.scan, self.links, &mut prune, &mut visit);
@@ -388,9 +393,9 @@ impl Reader<'_> {
             ScanError::Root(error) => errors::source(&error),
             ScanError::Stopped(error) => error,
         })?;
-        skipped
-            .into_iter()
-            .try_for_each(|(path, why)| (self.each)(Step::Skipped { path: path.below(&self.root.path), why }))
+        skipped.into_iter().try_for_each(|(path, why)| {
+            (self.each)(SourceStep::Skipped { path: path.below(&self.root.path), why })
+        })
     }
 
     /// Only what is listed, and the directories on the way there.
@@ -399,7 +404,7 @@ impl Reader<'_> {
         let tree = self.open(&self.root.path)?;
         let mut root = self.root.found.entry.clone();
         root.name.clone_from(&self.root.name);
-        (self.each)(Step::Walk(Event::Enter(root), None))?;
+        (self.each)(SourceStep::Walk(Event::Enter(root), None))?;
         let mut open = RelPath::root();
         let mut whole: Option<RelPath> = None;
         for path in paths.iter().filter(|path| !path.is_root()) {
@@ -411,9 +416,9 @@ impl Reader<'_> {
             }
         }
         while open.pop() {
-            (self.each)(Step::Walk(Event::Leave, None))?;
+            (self.each)(SourceStep::Walk(Event::Leave, None))?;
         }
-        (self.each)(Step::Walk(Event::Leave, None))
+        (self.each)(SourceStep::Walk(Event::Leave, None))
     }
 
     /// Leaves and enters directories until the parent of `path` is open; false if that failed.
@@ -421,24 +426,28 @@ impl Reader<'_> {
         let Some((parent, _)) = path.split() else { return Ok(false) };
         while !(*open == parent || is_below(&parent, open)) {
             open.pop();
-            (self.each)(Step::Walk(Event::Leave, None))?;
+            (self.each)(SourceStep::Walk(Event::Leave, None))?;
         }
         let missing: Vec<Vec<u8>> = parent.names().skip(open.depth()).map(<[u8]>::to_vec).collect();
         for name in missing {
             let next = open.join(&name).map_err(|error| errors::source(&error))?;
             match tree.look(&next, &self.sources.scan) {
                 Ok(found) if found.entry.kind == Kind::Directory => {
-                    (self.each)(Step::Walk(Event::Enter(found.entry), None))?;
+                    (self.each)(SourceStep::Walk(Event::Enter(found.entry), None))?;
                     *open = next;
                 }
                 Ok(_) => {
                     let shown = next.below(&self.root.path);
                     let error = FileError::new("enter", &shown, rustix::io::Errno::NOTDIR);
-                    (self.each)(Step::Failed { path: shown, error, is_named: true })?;
+                    (self.each)(SourceStep::Failed { path: shown, error, is_named: true })?;
                     return Ok(false);
                 }
                 Err(error) => {
-                    (self.each)(Step::Failed { path: next.below(&self.root.path), error, is_named: true })?;
+                    (self.each)(SourceStep::Failed {
+                        path: next.below(&self.root.path),
+                        error,
+                        is_named: true,
+                    })?;
                     return Ok(false);
                 }
             }
@@ -457,7 +466,7 @@ impl Reader<'_> {
         let mut found = match tree.0.look(path, &self.sources.scan) {
             Ok(found) => found,
             Err(error) => {
-                (self.each)(Step::Failed { path: shown, error, is_named: true })?;
+                (self.each)(SourceStep::Failed { path: shown, error, is_named: true })?;
                 return Ok(false);
             }
         };
@@ -472,7 +481,7 @@ impl Reader<'_> {
             return Ok(true);
         }
         if is_dir {
-            (self.each)(Step::Walk(Event::Enter(found.entry), None))?;
+            (self.each)(SourceStep::Walk(Event::Enter(found.entry), None))?;
             *open = path.clone();
             return Ok(false);
         }
@@ -485,7 +494,7 @@ impl Reader<'_> {
             links: found.links,
             is_sparse: found.looks_sparse,
         };
-        (self.each)(Step::Walk(Event::Leaf(found.entry), Some(located)))?;
+        (self.each)(SourceStep::Walk(Event::Leaf(found.entry), Some(located)))?;
         Ok(false)
     }
 }

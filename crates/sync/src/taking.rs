@@ -331,7 +331,7 @@ mod tests {
     use super::super::message::{Answer, Answers, Fatal, Message};
     use super::super::options::{CopyOptions, Mode};
     use super::super::side::{peer_config, peer_service};
-    use super::super::talk::{Told as Shown, events};
+    use super::super::talk::{EventInbox as Shown, events};
     use super::*;
     use crate::host::Host;
     use towpath_link::doubles::connected;

@@ -31,20 +31,20 @@ const MOST_SOURCES: usize = 64;
 pub struct Events {
     items: mpsc::Sender<CopyEvent>,
     failures: mpsc::UnboundedSender<CopyEvent>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<WaitingEvents>,
 }
 
 /// Where they come out.
 #[derive(Debug)]
-pub struct Told {
+pub struct EventInbox {
     items: mpsc::Receiver<CopyEvent>,
     failures: mpsc::UnboundedReceiver<CopyEvent>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<WaitingEvents>,
 }
 
 /// Failures that wait to be shown.
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingEvents {
     bytes: AtomicUsize,
     /// How many were too many.
     dropped: AtomicU64,
@@ -62,11 +62,11 @@ pub struct Tally {
 }
 
 /// A new pair.
-pub fn events() -> (Events, Told) {
+pub fn events() -> (Events, EventInbox) {
     let (items, items_told) = mpsc::channel(WAITING);
     let (failures, failures_told) = mpsc::unbounded_channel();
-    let waiting = Arc::<Waiting>::default();
-    let told = Told { items: items_told, failures: failures_told, waiting: Arc::clone(&waiting) };
+    let waiting = Arc::<WaitingEvents>::default();
+    let told = EventInbox { items: items_told, failures: failures_told, waiting: Arc::clone(&waiting) };
     (Events { items, failures, waiting }, told)
 }
 
@@ -109,7 +109,7 @@ impl Events {
     }
 }
 
-impl Told {
+impl EventInbox {
     async fn next(&mut self) -> Option<CopyEvent> {
         tokio::select! {
             biased;

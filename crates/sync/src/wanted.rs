@@ -5,7 +5,7 @@ use towpath_files::{RelPath, Stamp};
 
 use crate::judge::Changes;
 use crate::noted::{InTheWay, Spot};
-use crate::places::Place;
+use crate::places::FilePermit;
 use crate::source::Located;
 
 /// What is known of a file when it is asked for.
@@ -54,7 +54,7 @@ pub struct Note {
     /// Its time of last modification.
     pub modified: Time,
     /// Its place among the files under way.
-    pub place: Option<Place>,
+    pub place: Option<FilePermit>,
 }
 
 /// Whether something is a regular file.

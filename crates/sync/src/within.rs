@@ -15,7 +15,7 @@ use super::naming::names_contents;
 use super::options::{CopyRequest, Mode};
 use super::receiving::refuse;
 use super::side::{StopOnDrop, blocking, receiving, tell};
-use super::source::{Sources, Step};
+use super::source::{SourceStep, Sources};
 use super::talk::Events;
 use crate::host::Host;
 
@@ -47,22 +47,22 @@ pub async fn within(
     let working = blocking(move || {
         let mut sources = Sources::open(&paths, contents, &options)?.avoiding(avoid);
         let read = sources.read(&mut |step| match step {
-            Step::Walk(event, located) => {
+            SourceStep::Walk(event, located) => {
                 if let (Some(located), Event::Leaf(_)) = (&located, &event) {
                     supplier.note(merge.seen(), located);
                 }
                 merge.step(event, located)
             }
-            Step::Closed => {
+            SourceStep::Closed => {
                 let next = merge.seen();
                 merge.closed(next)
             }
-            Step::Failed { path, error, is_named } => {
+            SourceStep::Failed { path, error, is_named } => {
                 merge.incomplete();
                 events.item(super::talk::failed_to_read(&path, &error, is_named));
                 Ok(())
             }
-            Step::Skipped { path, why } => {
+            SourceStep::Skipped { path, why } => {
                 events.item(super::talk::skipped(&path, why));
                 Ok(())
             }

@@ -6,14 +6,14 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Mutex, OnceLock};
 
-use towpath_files::{Body, FileError};
+use towpath_files::{FileBody, FileError};
 
 use towpath_content::lock::lock;
 
 /// A file on its way.
 #[derive(Default)]
 pub struct PartialFile {
-    body: OnceLock<Body>,
+    body: OnceLock<FileBody>,
     existing: OnceLock<Vec<Range<u64>>>,
     growing: Mutex<()>,
     failure: Mutex<Option<FileError>>,
@@ -21,7 +21,7 @@ pub struct PartialFile {
 
 impl PartialFile {
     /// It has a temporary, in which there may be bytes already: where, and nobody knows which.
-    pub fn begin(&self, body: &Body, existing: Vec<Range<u64>>) {
+    pub fn begin(&self, body: &FileBody, existing: Vec<Range<u64>>) {
         let _ = self.existing.set(existing);
         let _ = self.body.set(body.clone());
     }
@@ -50,7 +50,7 @@ impl PartialFile {
         lock(&self.failure).take()
     }
 
-    fn body(&self) -> io::Result<&Body> {
+    fn body(&self) -> io::Result<&FileBody> {
         self.body.get().ok_or_else(|| io::Error::other("the file was not begun"))
     }
 

@@ -23,21 +23,21 @@ pub struct Spool {
     existing: u64,
     /// The only bytes that are wanted, if not all are.
     part: Option<Range<u64>>,
-    state: Mutex<State>,
+    state: Mutex<SpoolState>,
     changed: Condvar,
     /// The same for those who wait without a thread.
     notify: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct SpoolState {
     /// Checked bytes from the front on.
     prefix: u64,
     /// All checked bytes.
     there: Intervals,
     /// Piece values, once it is complete.
     values: Vec<Value>,
-    end: Option<End>,
+    end: Option<SpoolEnd>,
 }
 
 /// What a reader without a thread finds.
@@ -51,7 +51,7 @@ pub enum Next {
     Failed,
 }
 
-enum End {
+enum SpoolEnd {
     Complete(u64),
     Failed,
 }
@@ -81,11 +81,11 @@ impl Spool {
         Self { file, existing, part: None, state: Mutex::default(), changed, notify }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SpoolState> {
         lock(&self.state)
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut SpoolState)) {
         change(&mut self.lock());
         self.changed.notify_all();
         self.notify.notify_waiters();
@@ -110,7 +110,7 @@ impl Spool {
         .await
     }
 
-    async fn next(&self, find: impl Fn(&State) -> Option<Range<u64>>) -> Next {
+    async fn next(&self, find: impl Fn(&SpoolState) -> Option<Range<u64>>) -> Next {
         loop {
             let changed = self.notify.notified();
             tokio::pin!(changed);
@@ -119,8 +119,8 @@ impl Spool {
                 let state = self.lock();
                 match (find(&state), &state.end) {
                     (Some(run), _) => return Next::Run(run),
-                    (None, Some(End::Complete(size))) => return Next::End(*size),
-                    (None, Some(End::Failed)) => return Next::Failed,
+                    (None, Some(SpoolEnd::Complete(size))) => return Next::End(*size),
+                    (None, Some(SpoolEnd::Failed)) => return Next::Failed,
                     (None, None) => {}
                 }
             }
@@ -137,7 +137,7 @@ impl Spool {
 
     /// Whether all of the object is here.
     pub fn is_whole(&self) -> bool {
-        matches!(self.lock().end, Some(End::Complete(_)))
+        matches!(self.lock().end, Some(SpoolEnd::Complete(_)))
     }
 
     /// The values of all pieces, once it is complete.
@@ -148,7 +148,7 @@ impl Spool {
     /// Nothing more comes.
     pub fn fail(&self) {
         self.change(|state| {
-            state.end.get_or_insert(End::Failed);
+            state.end.get_or_insert(SpoolEnd::Failed);
         });
     }
 
@@ -159,8 +159,8 @@ impl Spool {
         loop {
             match (state.prefix, &state.end) {
                 (prefix, _) if prefix > from => return Ok(prefix),
-                (_, Some(End::Complete(size))) => return Ok(*size),
-                (_, Some(End::Failed)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                (_, Some(SpoolEnd::Complete(size))) => return Ok(*size),
+                (_, Some(SpoolEnd::Failed)) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 _ => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             }
         }
@@ -247,7 +247,7 @@ impl Target for Spool {
             state.there.insert(0..size);
             state.values = values;
             state.prefix = size;
-            state.end = Some(End::Complete(size));
+            state.end = Some(SpoolEnd::Complete(size));
         });
         Ok(())
     }

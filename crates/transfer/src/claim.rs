@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use thiserror::Error;
 use towpath_content::chunking::{self, MAX_CHUNK_LEN};
-use towpath_content::recipe::{self, NodeHash, RecipeError, Root, Walk};
+use towpath_content::recipe::{self, NodeHash, RecipeError, RecipeWalk, Root};
 use towpath_content::{DecodeError, Oid};
 
 use crate::plugin::RecipePart;
@@ -87,16 +87,16 @@ impl WrongRecipe {
 pub struct RecipeReader {
     oid: Oid,
     size: u64,
-    reading: Option<Reading>,
+    reading: Option<ClaimReading>,
     chunks: Vec<RecipeChunk>,
     is_whole: bool,
 }
 
 type Lookup = Box<dyn FnMut(&NodeHash) -> Result<Option<Vec<u8>>, Infallible> + Send>;
 
-struct Reading {
+struct ClaimReading {
     maker: Arc<str>,
-    walk: Walk<Lookup>,
+    walk: RecipeWalk<Lookup>,
     /// Where the walk looks nodes up: whatever it needs next must come next.
     nodes: Arc<Mutex<VecDeque<Bytes>>>,
 }
@@ -119,7 +119,7 @@ impl RecipeReader {
         nodes.into_iter().try_for_each(|node| self.node(node))
     }
 
-    fn begin(&self, maker: Arc<str>, root: &[u8]) -> Result<Reading, WrongRecipe> {
+    fn begin(&self, maker: Arc<str>, root: &[u8]) -> Result<ClaimReading, WrongRecipe> {
         let root = Root::from_bytes(root).map_err(|why| WrongRecipe::Root(Some(why)))?;
         if (root.object, root.size) != (self.oid, self.size) {
             return Err(WrongRecipe::OtherObject);
@@ -128,7 +128,7 @@ impl RecipeReader {
         let source = Arc::clone(&nodes);
         let next = move || source.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let lookup: Lookup = Box::new(move |_| Ok(next().map(Vec::from)));
-        Ok(Reading { maker, walk: recipe::walk(&root, lookup), nodes })
+        Ok(ClaimReading { maker, walk: recipe::walk(&root, lookup), nodes })
     }
 
     fn node(&mut self, node: Bytes) -> Result<(), WrongRecipe> {

@@ -77,13 +77,13 @@ impl Subject {
     }
 }
 
-type Check = fn(Bench) -> Pin<Box<dyn Future<Output = ()>>>;
+type SeamCheck = fn(Bench) -> Pin<Box<dyn Future<Output = ()>>>;
 
 /// One rule: its words, the objects it needs, the check.
-struct Rule {
+struct SeamRule {
     words: &'static str,
     sizes: &'static [usize],
-    check: Check,
+    check: SeamCheck,
 }
 
 /// A subject with the objects it is over.

@@ -35,7 +35,7 @@ impl Default for LedgerConfig {
 
 /// What is to become of a want that ended without its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum WantFate {
     /// It will be asked again.
     Again,
     /// It has failed. What that means to the objects it belongs to is not the ledger's to say.
@@ -45,16 +45,16 @@ pub enum Verdict {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum WantStage {
     Queued,
     Delayed,
     Asked,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct WantEntry {
     want: Want,
-    stage: Stage,
+    stage: WantStage,
     bad: u32,
     /// Its bytes are being checked.
     delivered: bool,
@@ -73,16 +73,16 @@ struct ObjectCoverage {
     longest: u64,
 }
 
-impl Entry {
+impl WantEntry {
     /// From now on it is asked.
     fn ask(&mut self, batch: u64, charged: u64) -> Want {
-        (self.stage, self.batch, self.charged) = (Stage::Asked, batch, charged);
+        (self.stage, self.batch, self.charged) = (WantStage::Asked, batch, charged);
         self.want.clone()
     }
 
     /// Whether it is to be asked for.
     fn is_queued(&self) -> bool {
-        self.stage == Stage::Queued && !self.delivered
+        self.stage == WantStage::Queued && !self.delivered
     }
 
     const fn is_piece(&self) -> bool {
@@ -100,7 +100,7 @@ impl ObjectCoverage {
 
 /// What became of a want whose bytes were written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Done {
+pub struct Completed {
     /// The places that they filled.
     pub filled: Vec<Place>,
     /// Bytes that were not there before, over all places.
@@ -117,7 +117,7 @@ fn bytes_of(ranges: &[Range<u64>]) -> u64 {
 #[derive(Debug)]
 pub struct Ledger {
     config: LedgerConfig,
-    wants: HashMap<Tag, Entry>,
+    wants: HashMap<Tag, WantEntry>,
     by_id: HashMap<WantId, Tag>,
     objects: HashMap<ObjectKey, ObjectCoverage>,
     /// Queued chunks.
@@ -178,7 +178,7 @@ impl Ledger {
 
     /// Of a piece that was not asked yet only `part` is missing.
     pub fn narrow(&mut self, tag: Tag, part: Option<Range<u64>>) {
-        if let Some(entry) = self.wants.get_mut(&tag).filter(|entry| entry.stage == Stage::Queued) {
+        if let Some(entry) = self.wants.get_mut(&tag).filter(|entry| entry.stage == WantStage::Queued) {
             entry.want.part = part;
         }
     }
@@ -188,7 +188,8 @@ impl Ledger {
         self.next_tag += 1;
         let want =
             Want { tag, id, places: Vec::with_capacity(1), group, origin: None, basis: None, part: None };
-        let entry = Entry { want, stage: Stage::Queued, bad: 0, delivered: false, batch: 0, charged: 0 };
+        let entry =
+            WantEntry { want, stage: WantStage::Queued, bad: 0, delivered: false, batch: 0, charged: 0 };
         self.wants.insert(tag, entry);
         self.by_id.insert(id, tag);
         self.queue_of(&id).push_back(tag);
@@ -254,9 +255,9 @@ impl Ledger {
 
     /// The want that was queued first, chunk or not. Those that are queued no longer leave the
     /// queues here.
-    fn first_queued(&mut self) -> Option<&mut Entry> {
+    fn first_queued(&mut self) -> Option<&mut WantEntry> {
         let wants = &self.wants;
-        let is_queued = |tag: &Tag| wants.get(tag).is_some_and(Entry::is_queued);
+        let is_queued = |tag: &Tag| wants.get(tag).is_some_and(WantEntry::is_queued);
         for queue in [&mut self.chunks, &mut self.queue] {
             while queue.pop_front_if(|tag| !is_queued(tag)).is_some() {}
         }
@@ -277,8 +278,8 @@ impl Ledger {
                 break;
             }
             self.delayed.pop();
-            if let Some(entry) = self.wants.get_mut(&tag).filter(|entry| entry.stage == Stage::Delayed) {
-                entry.stage = Stage::Queued;
+            if let Some(entry) = self.wants.get_mut(&tag).filter(|entry| entry.stage == WantStage::Delayed) {
+                entry.stage = WantStage::Queued;
                 let id = entry.want.id;
                 self.queue_of(&id).push_back(tag);
             }
@@ -312,7 +313,8 @@ impl Ledger {
 
     /// Whether `tag` was last asked in `batch` and nothing has come for it.
     pub fn is_waiting(&self, tag: Tag, batch: u64) -> bool {
-        let waits = |entry: &Entry| entry.stage == Stage::Asked && entry.batch == batch && !entry.delivered;
+        let waits =
+            |entry: &WantEntry| entry.stage == WantStage::Asked && entry.batch == batch && !entry.delivered;
         self.wants.get(&tag).is_some_and(waits)
     }
 
@@ -325,16 +327,16 @@ impl Ledger {
     /// filled, how many bytes are new there, and wants that are covered by now and need not be
     /// brought. A place that the want got while its bytes were on their way to the others is still to
     /// be filled.
-    pub fn done(&mut self, tag: Tag, written: &[Place], now: Instant) -> Done {
+    pub fn done(&mut self, tag: Tag, written: &[Place], now: Instant) -> Completed {
         self.last_progress = now;
-        let mut done = Done::default();
+        let mut done = Completed::default();
         let Some((places, len)) = self.take_places(tag, written) else { return done };
         for place in &places {
             let range = place.offset..place.offset + len;
             done.fresh += bytes_of(&self.gaps(place.object, &range));
             done.cancelled.extend(self.cover(place.object, range));
         }
-        Done { filled: places, ..done }
+        Completed { filled: places, ..done }
     }
 
     /// Takes the places out that were written; a want without others is closed.
@@ -367,7 +369,7 @@ impl Ledger {
         let mut cancelled = Vec::new();
         for tag in candidates {
             if self.is_covered(tag) {
-                let was_asked = self.wants.get(&tag).is_some_and(|entry| entry.stage == Stage::Asked);
+                let was_asked = self.wants.get(&tag).is_some_and(|entry| entry.stage == WantStage::Asked);
                 self.close(tag);
                 if was_asked {
                     cancelled.push(tag);
@@ -408,14 +410,14 @@ impl Ledger {
     }
 
     /// What was delivered for `tag` is wrong. Who brought it is the session's to remember.
-    pub fn bad(&mut self, tag: Tag) -> Verdict {
-        let Some(entry) = self.wants.get_mut(&tag) else { return Verdict::Unknown };
+    pub fn bad(&mut self, tag: Tag) -> WantFate {
+        let Some(entry) = self.wants.get_mut(&tag) else { return WantFate::Unknown };
         entry.bad += 1;
         if entry.bad >= self.config.max_bad {
             return self.fail(tag);
         }
         self.requeue(tag);
-        Verdict::Again
+        WantFate::Again
     }
 
     /// The part that was delivered for `tag` is of no use, and nobody is to blame: all of it is asked for.
@@ -425,31 +427,31 @@ impl Ledger {
     }
 
     /// A want ended without bytes. If bytes for it are being checked, that decides.
-    pub fn ended(&mut self, tag: Tag, outcome: &Outcome, now: Instant) -> Verdict {
+    pub fn ended(&mut self, tag: Tag, outcome: &Outcome, now: Instant) -> WantFate {
         if self.wants.get(&tag).is_none_or(|entry| entry.delivered) {
-            return Verdict::Unknown;
+            return WantFate::Unknown;
         }
         match outcome {
             Outcome::RetryLater(delay) => self.delay(tag, now + *delay),
             Outcome::Cancelled => self.requeue(tag),
             _ => return self.fail(tag),
         }
-        Verdict::Again
+        WantFate::Again
     }
 
     fn requeue(&mut self, tag: Tag) {
-        self.leave_asked(tag, Stage::Queued);
+        self.leave_asked(tag, WantStage::Queued);
         if let Some(id) = self.wants.get(&tag).map(|entry| entry.want.id) {
             self.queue_of(&id).push_back(tag);
         }
     }
 
     fn delay(&mut self, tag: Tag, until: Instant) {
-        self.leave_asked(tag, Stage::Delayed);
+        self.leave_asked(tag, WantStage::Delayed);
         self.delayed.push(Reverse((until, tag)));
     }
 
-    fn leave_asked(&mut self, tag: Tag, stage: Stage) {
+    fn leave_asked(&mut self, tag: Tag, stage: WantStage) {
         if let Some(entry) = self.wants.get_mut(&tag) {
             let (charged, is_whole) = (std::mem::take(&mut entry.charged), entry.want.part.is_none());
             entry.stage = stage;
@@ -463,8 +465,8 @@ impl Ledger {
         self.asked_whole -= if is_whole { charged } else { 0 };
     }
 
-    fn fail(&mut self, tag: Tag) -> Verdict {
-        self.close(tag).map_or(Verdict::Unknown, |want| Verdict::Failed(Box::new(want)))
+    fn fail(&mut self, tag: Tag) -> WantFate {
+        self.close(tag).map_or(WantFate::Unknown, |want| WantFate::Failed(Box::new(want)))
     }
 
     /// Forgets an object; returns wants of nobody else that were asked, to be cancelled.
@@ -472,7 +474,7 @@ impl Ledger {
         let Some(coverage) = self.objects.remove(&object) else { return Vec::new() };
         let mut cancelled = Vec::new();
         for (_, tag) in coverage.wants {
-            if self.leave(tag, object) == Some(Stage::Asked) {
+            if self.leave(tag, object) == Some(WantStage::Asked) {
                 cancelled.push(tag);
             }
         }
@@ -485,7 +487,7 @@ impl Ledger {
         let wants = &self.wants;
         let is_idle = |tag: Tag| {
             let entry = wants.get(&tag);
-            entry.is_some_and(|entry| entry.is_piece() && entry.stage != Stage::Asked && !entry.delivered)
+            entry.is_some_and(|entry| entry.is_piece() && entry.stage != WantStage::Asked && !entry.delivered)
         };
         let idle: Vec<_> = coverage.wants.iter().copied().filter(|&(_, tag)| is_idle(tag)).collect();
         let mut taken = Vec::new();
@@ -504,7 +506,7 @@ impl Ledger {
     /// Takes a piece back that was last asked in `batch` or before and for which nothing has come. Returns
     /// the places that it was wanted for; none if it is none of these.
     pub fn take_back_piece(&mut self, tag: Tag, batch: u64) -> Vec<Place> {
-        let is_old = |entry: &&Entry| entry.is_piece() && entry.batch <= batch && !entry.delivered;
+        let is_old = |entry: &&WantEntry| entry.is_piece() && entry.batch <= batch && !entry.delivered;
         if self.wants.get(&tag).filter(is_old).is_none() {
             return Vec::new();
         }
@@ -513,7 +515,7 @@ impl Ledger {
 
     /// Takes every place in `object` from a want. One without others is closed: then returns how
     /// far it was.
-    fn leave(&mut self, tag: Tag, object: ObjectKey) -> Option<Stage> {
+    fn leave(&mut self, tag: Tag, object: ObjectKey) -> Option<WantStage> {
         let entry = self.wants.get_mut(&tag)?;
         entry.want.places.retain(|place| place.object != object);
         let (stage, is_over) = (entry.stage, entry.want.places.is_empty());
@@ -543,7 +545,7 @@ impl Ledger {
     pub fn asked_bytes(&self, object: ObjectKey) -> u64 {
         let tags = self.objects.get(&object).into_iter().flat_map(|coverage| &coverage.wants);
         let entries = tags.filter_map(|(_, tag)| self.wants.get(tag));
-        entries.filter(|entry| entry.stage == Stage::Asked).map(|entry| entry.want.id.len()).sum()
+        entries.filter(|entry| entry.stage == WantStage::Asked).map(|entry| entry.want.id.len()).sum()
     }
 
     /// Bytes of `object` that are there from its front on.

@@ -40,7 +40,7 @@ pub enum CheckError {
 }
 
 /// Shared between the session's actor and its workers.
-pub struct Object {
+pub struct ObjectInFlight {
     /// Its name within the session.
     pub key: ObjectKey,
     /// What was asked for.
@@ -49,7 +49,7 @@ pub struct Object {
     pub group: Arc<Group>,
     /// Where its bytes go.
     pub target: Arc<dyn Target>,
-    known: Mutex<Known>,
+    known: Mutex<KnownPieces>,
     writing: Mutex<()>,
     followed: Mutex<Option<Followed>>,
 }
@@ -65,7 +65,7 @@ pub struct Followed {
 }
 
 #[derive(Default)]
-struct Known {
+struct KnownPieces {
     /// The content OID: given, or bound later.
     content: Option<Oid>,
     layout: Option<Layout>,
@@ -74,11 +74,11 @@ struct Known {
     begun: bool,
 }
 
-impl Object {
+impl ObjectInFlight {
     /// An object of which nothing is known but what was asked.
     pub fn new(key: ObjectKey, oid: Oid, group: Arc<Group>, target: Arc<dyn Target>) -> Self {
         let content = (!oid.is_live()).then_some(oid);
-        let known = Mutex::new(Known { content, ..Known::default() });
+        let known = Mutex::new(KnownPieces { content, ..KnownPieces::default() });
         Self { key, oid, group, target, known, writing: Mutex::default(), followed: Mutex::default() }
     }
 
@@ -105,7 +105,7 @@ impl Object {
         followed.samples.learn(first, bytes)
     }
 
-    fn with<T>(&self, f: impl FnOnce(&mut Known) -> T) -> T {
+    fn with<T>(&self, f: impl FnOnce(&mut KnownPieces) -> T) -> T {
         f(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -139,7 +139,7 @@ impl Object {
 
     /// The target takes all bytes of an object of one piece; false if it was opened before.
     pub fn take(&self, bytes: &[u8]) -> io::Result<bool> {
-        let content = |known: &mut Known| {
+        let content = |known: &mut KnownPieces| {
             let content = known.content.filter(|_| !known.begun)?;
             known.begun = true;
             Some((content, known.about.clone()))
@@ -232,7 +232,7 @@ impl Object {
     }
 }
 
-impl Known {
+impl KnownPieces {
     fn learn(&mut self, first: u64, values: &[Value]) -> bool {
         let first = first as usize;
         if self.values.len() < first + values.len() {

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use towpath_link::frame::encode_head;
-use towpath_protocol::wire::*;
 use towpath_protocol::packing;
+use towpath_protocol::wire::*;
 
 use super::content::{CONTENT, recipe};
 

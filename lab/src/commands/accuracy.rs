@@ -25,7 +25,7 @@ const WARM_UP: u32 = 2;
 
 /// Measure how exact the emulator is on this machine.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct AccuracyArgs {
     /// Seconds for each rate
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: u32,
@@ -39,7 +39,7 @@ pub struct Args {
 
 /// What a link is asked to be.
 #[derive(Debug, Clone, Copy)]
-struct Setting {
+struct RateSetting {
     rate: &'static str,
     bits: f64,
     /// In milliseconds; each way takes half of it.
@@ -48,15 +48,15 @@ struct Setting {
     burst: f64,
 }
 
-const fn plain(rate: &'static str, bits: f64, round_trip: f64) -> Setting {
-    Setting { rate, bits, round_trip, loss: 0.0, burst: 1.0 }
+const fn plain(rate: &'static str, bits: f64, round_trip: f64) -> RateSetting {
+    RateSetting { rate, bits, round_trip, loss: 0.0, burst: 1.0 }
 }
 
-const fn lossy(loss: f64, burst: f64) -> Setting {
-    Setting { rate: "100mbit", bits: 1e8, round_trip: 20.0, loss, burst }
+const fn lossy(loss: f64, burst: f64) -> RateSetting {
+    RateSetting { rate: "100mbit", bits: 1e8, round_trip: 20.0, loss, burst }
 }
 
-const SETTINGS: [Setting; 15] = [
+const SETTINGS: [RateSetting; 15] = [
     plain("10mbit", 1e7, 0.0),
     plain("10mbit", 1e7, 20.0),
     plain("10mbit", 1e7, 66.0),
@@ -75,13 +75,13 @@ const SETTINGS: [Setting; 15] = [
 ];
 
 /// One thing that was asked for and measured.
-struct Measured {
+struct RateMeasured {
     text: String,
     is_beyond: bool,
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<(), LabError> {
+pub fn run(args: &AccuracyArgs) -> Result<(), LabError> {
     let mut beyond = 0;
     let head = format!(
         "{:<24}{:<34}{:<30}{:<30}",
@@ -98,7 +98,7 @@ pub fn run(args: &Args) -> Result<(), LabError> {
 }
 
 /// Measures one link and prints its line: whether any of it is beyond its bound.
-fn measure(setting: &Setting, args: &Args) -> Result<bool, LabError> {
+fn measure(setting: &RateSetting, args: &AccuracyArgs) -> Result<bool, LabError> {
     let scenario = Scenario::parse(&setting.scenario());
     let scenario = scenario.map_err(|error| LabError::Scenario(error.to_string()))?;
     let lab = Lab::up(&scenario, &scenario.cases[0])?;
@@ -129,7 +129,7 @@ fn measure(setting: &Setting, args: &Args) -> Result<bool, LabError> {
     Ok([rate, round_trip, loss].into_iter().flatten().any(|it| it.is_beyond))
 }
 
-impl Setting {
+impl RateSetting {
     fn name(&self) -> String {
         let loss = match self.loss > 0.0 {
             true => format!(" {}%", self.loss * 100.0),
@@ -152,23 +152,23 @@ impl Setting {
         )
     }
 
-    fn judge_rate(&self, measured: f64) -> Measured {
+    fn judge_rate(&self, measured: f64) -> RateMeasured {
         let asked = self.bits * DATA / PACKET;
         let deviation = measured / asked - 1.0;
         let is_beyond = deviation.abs() > RATE_BOUND;
         let text = format!("{:.2} {:.2} {:+.2} %", asked / 1e6, measured / 1e6, deviation * 100.0);
-        Measured { text: marked(text, is_beyond), is_beyond }
+        RateMeasured { text: marked(text, is_beyond), is_beyond }
     }
 
-    fn judge_round_trip(&self, measured: Duration) -> Measured {
+    fn judge_round_trip(&self, measured: Duration) -> RateMeasured {
         let measured = measured.as_secs_f64() * 1e3;
         let deviation = measured - self.round_trip;
         let is_beyond = deviation.abs() > ROUND_TRIP_BOUND.as_secs_f64() * 1e3;
         let text = format!("{:.1} {measured:.2} {deviation:+.2}", self.round_trip);
-        Measured { text: marked(text, is_beyond), is_beyond }
+        RateMeasured { text: marked(text, is_beyond), is_beyond }
     }
 
-    fn judge_loss(&self, measured: Losses, datagrams: u32) -> Measured {
+    fn judge_loss(&self, measured: Losses, datagrams: u32) -> RateMeasured {
         // The variance of a share among packets that are lost in runs.
         let variance = self.loss * (1.0 - self.loss) * (2.0 * self.burst - 1.0) / f64::from(datagrams);
         let deviation = measured.share - self.loss;
@@ -181,7 +181,7 @@ impl Setting {
             deviation * 100.0,
             self.burst
         );
-        Measured { text: marked(text, is_beyond), is_beyond }
+        RateMeasured { text: marked(text, is_beyond), is_beyond }
     }
 }
 

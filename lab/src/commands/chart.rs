@@ -11,7 +11,7 @@ use crate::results::{Chart, ChartError};
 
 /// Draw columns of a table in a page, as SVG on standard output
 #[derive(Debug, Parser)]
-pub struct Args {
+pub struct ChartArgs {
     /// The page, as in docs/results/delta.md
     page: PathBuf,
     /// A part of the heading above the table
@@ -50,7 +50,7 @@ enum Cause {
 }
 
 /// Draws it.
-pub fn run(args: &Args) -> Result<(), PageError> {
+pub fn run(args: &ChartArgs) -> Result<(), PageError> {
     let chart = Chart { title: &args.title, unit: &args.unit, under: &args.under, columns: &args.columns };
     let drawn = || -> Result<(), Cause> {
         let svg = chart.draw(&fs::read_to_string(&args.page)?)?;

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-use crate::data::{DataError, Store};
+use crate::data::{DataError, DataStore};
 
 /// Fetch or make data, and check what is here
 ///
 /// Without words: all packages of lab/data.toml, each by its tool (npm, pip, apt-get) as it is set up on
 /// this machine, and checked against the SHA-256 recorded there. A run fetches what it needs by itself.
 #[derive(Debug, Parser)]
-pub struct Args {
+pub struct DataArgs {
     /// As in a scenario: 'typescript 6.0.3', 'random 40m', 'odd-tree'
     #[arg(value_name = "LINE")]
     lines: Vec<String>,
@@ -30,13 +30,13 @@ pub struct StoreArgs {
 
 impl StoreArgs {
     /// Opens it.
-    pub fn open(&self) -> Result<Store, DataError> {
-        Store::open(&self.cache)
+    pub fn open(&self) -> Result<DataStore, DataError> {
+        DataStore::open(&self.cache)
     }
 }
 
 /// Gets them.
-pub fn run(args: &Args) -> Result<(), DataError> {
+pub fn run(args: &DataArgs) -> Result<(), DataError> {
     let store = args.store.open()?;
     let all = || store.packages().iter().map(|package| format!("{} {}", package.name, package.version));
     let lines = if args.lines.is_empty() { all().collect() } else { args.lines.clone() };

@@ -9,14 +9,14 @@ use crate::programs::{self, Program};
 
 /// Show which programs can run here, and which packages the others need
 #[derive(Debug, Parser)]
-pub struct Args {
+pub struct DepsArgs {
     /// Print the names of the missing Debian packages alone, for apt-get
     #[arg(long)]
     missing: bool,
 }
 
 /// Shows them.
-pub fn run(args: &Args) {
+pub fn run(args: &DepsArgs) {
     let text = if args.missing { missing() } else { programs::ALL.iter().map(|it| line(*it)).collect() };
     // A reader that wants no more is no failure.
     let _ = io::stdout().write_all(text.as_bytes());

@@ -8,13 +8,13 @@ use crate::net::registry;
 /// Take a lab down; without a name, remove what is left of labs whose process is gone, and list the
 /// others.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct DownArgs {
     /// As `up` tells it
     lab: Option<String>,
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<(), LabError> {
+pub fn run(args: &DownArgs) -> Result<(), LabError> {
     let removed = registry::clean()?;
     if let Some(lab) = args.lab.as_ref().filter(|lab| !removed.contains(lab)) {
         return registry::end(lab);

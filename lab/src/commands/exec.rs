@@ -8,7 +8,7 @@ use crate::net::registry;
 
 /// Run a program in a host of a lab that is up.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ExecArgs {
     /// As `up` tells it
     lab: String,
     /// A host of its scenario
@@ -19,7 +19,7 @@ pub struct Args {
 }
 
 /// Becomes the program; returns only if that fails.
-pub fn run(args: &Args) -> Result<(), LabError> {
+pub fn run(args: &ExecArgs) -> Result<(), LabError> {
     let namespace = registry::find(&args.lab, &args.host)?;
     let [program, rest @ ..] = &args.command[..] else { return Ok(()) };
     let error = namespace.command(program).args(rest).exec();

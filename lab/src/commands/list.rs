@@ -11,14 +11,14 @@ use crate::error::LabError;
 
 /// List scenarios and what each is about
 #[derive(Debug, Parser)]
-pub struct Args {
+pub struct ListArgs {
     /// Where they lie
     #[arg(value_name = "DIR", default_value = "lab/scenarios")]
     dir: PathBuf,
 }
 
 /// Lists them.
-pub fn run(args: &Args) -> Result<(), LabError> {
+pub fn run(args: &ListArgs) -> Result<(), LabError> {
     let entries = fs::read_dir(&args.dir).map_err(LabError::io("reading", &args.dir))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|ending| ending == "toml"));

@@ -7,15 +7,15 @@ use clap::Parser;
 
 use super::run::{RunError, command_line, name_of};
 use super::up;
-use crate::results::{About, Report};
-use crate::runner::{Changes, Plan};
+use crate::results::{Report, ReportAbout};
+use crate::runner::{Plan, PlannedChanges};
 
 /// Make a scenario's table and plot of rows that runs of it kept
 ///
 /// So cases that ran one at a time, or on different days, come into one. Writes NAME.md, NAME.svg and
 /// NAME.jsonl, as `run` does.
 #[derive(Debug, Parser)]
-pub struct Args {
+pub struct ReportArgs {
     /// The scenario's file
     scenario: PathBuf,
     /// NAME.jsonl of its runs
@@ -27,15 +27,19 @@ pub struct Args {
 }
 
 /// Makes them.
-pub fn run(args: &Args) -> Result<(), RunError> {
+pub fn run(args: &ReportArgs) -> Result<(), RunError> {
     let scenario = up::read(&args.scenario)?;
     let wrong = |source| RunError::Plan { path: args.scenario.clone(), source };
-    let plan = Plan::of(&scenario, false, &Changes::default()).map_err(wrong)?;
+    let plan = Plan::of(&scenario, false, &PlannedChanges::default()).map_err(wrong)?;
     let rows = args.rows.iter().map(|path| Report::read(path)).collect::<Result<Vec<_>, _>>()?.concat();
     let mut report = Report::create(&args.out, &name_of(&args.scenario))?;
     rows.iter().try_for_each(|row| report.keep(row))?;
-    let about =
-        About { text: &scenario.about, command: &command_line(), against: &plan.against, plot: plan.plot };
+    let about = ReportAbout {
+        text: &scenario.about,
+        command: &command_line(),
+        against: &plan.against,
+        plot: plan.plot,
+    };
     let table = report.finish(&about, &rows)?;
     // A reader that wants no more is no failure.
     let _ = writeln!(io::stdout(), "{table}");

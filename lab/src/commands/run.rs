@@ -9,11 +9,11 @@ use clap::Parser;
 use thiserror::Error;
 
 use super::up;
-use crate::data::{DataError, Store};
+use crate::data::{DataError, DataStore};
 use crate::error::LabError;
 use crate::programs;
-use crate::results::{About, Outcome, Provenance, Report, ResultsError, Row};
-use crate::runner::{Changes, Chosen, Plan, PlanError, Run};
+use crate::results::{Provenance, Report, ReportAbout, ResultsError, Row, RunOutcome};
+use crate::runner::{Chosen, LabRun, Plan, PlanError, PlannedChanges};
 
 /// Run scenarios: every program on the same data in turn, measured and checked
 ///
@@ -21,7 +21,7 @@ use crate::runner::{Changes, Chosen, Plan, PlanError, Run};
 /// transfer). Programs that are not installed are named and left out. Exit status 1 if a transfer
 /// failed or brought a wrong result.
 #[derive(Debug, Parser)]
-pub struct Args {
+pub struct RunArgs {
     /// Scenario files, as in lab/scenarios
     #[arg(required = true, value_name = "SCENARIO.toml")]
     scenarios: Vec<PathBuf>,
@@ -87,7 +87,7 @@ pub enum RunError {
 }
 
 /// Runs them.
-pub fn run(args: &Args) -> Result<(), RunError> {
+pub fn run(args: &RunArgs) -> Result<(), RunError> {
     crate::net::check_rights()?;
     let tow = tow(args)?;
     let store = args.store.open()?;
@@ -102,10 +102,10 @@ pub fn run(args: &Args) -> Result<(), RunError> {
 }
 
 fn one(
-    args: &Args,
+    args: &RunArgs,
     path: &Path,
     tow: &Path,
-    store: &Store,
+    store: &DataStore,
     provenance: &Provenance,
 ) -> Result<Vec<Row>, RunError> {
     let scenario = up::read(path)?;
@@ -120,15 +120,19 @@ fn one(
     eprintln!("{name}: {}", scenario.about);
     let mut report = Report::create(&args.out, &name)?;
     let mut rows = Vec::new();
-    let run = Run { name: &name, scenario: &scenario, plan: &plan, tow, store, provenance };
+    let run = LabRun { name: &name, scenario: &scenario, plan: &plan, tow, store, provenance };
     run.rows(|row| -> Result<(), RunError> {
         tell(&row);
         report.keep(&row)?;
         rows.push(row);
         Ok(())
     })?;
-    let about =
-        About { text: &scenario.about, command: &command_line(), against: &plan.against, plot: plan.plot };
+    let about = ReportAbout {
+        text: &scenario.about,
+        command: &command_line(),
+        against: &plan.against,
+        plot: plan.plot,
+    };
     let table = report.finish(&about, &rows)?;
     // A reader that wants no more is no failure of the run.
     let _ = writeln!(io::stdout(), "{table}");
@@ -136,9 +140,9 @@ fn one(
     Ok(rows)
 }
 
-fn changes(args: &Args) -> Changes {
+fn changes(args: &RunArgs) -> PlannedChanges {
     let some = |list: &Vec<String>| (!list.is_empty()).then(|| list.clone());
-    Changes {
+    PlannedChanges {
         programs: some(&args.programs),
         data: some(&args.data),
         runs: args.runs,
@@ -162,13 +166,13 @@ fn is_here(chosen: &Chosen) -> bool {
 
 fn tell(row: &Row) {
     let what = match &row.outcome {
-        Outcome::Measured(measured) => format!("{:.3} s", measured.seconds),
-        Outcome::Error(error) => format!("FAILED: {error}"),
+        RunOutcome::Measured(measured) => format!("{:.3} s", measured.seconds),
+        RunOutcome::Error(error) => format!("FAILED: {error}"),
     };
     eprintln!("  {:<24} {:<16} {:<12} run {}: {what}", row.case, row.data, row.program, row.run);
 }
 
-fn tow(args: &Args) -> Result<PathBuf, RunError> {
+fn tow(args: &RunArgs) -> Result<PathBuf, RunError> {
     let beside =
         || env::current_exe().map(|path| path.with_file_name("tow")).unwrap_or_else(|_| "tow".into());
     let path = args.tow.clone().unwrap_or_else(beside);

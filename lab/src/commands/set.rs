@@ -5,7 +5,7 @@ use crate::net::control;
 
 /// Change a link of a lab that is up.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct SetArgs {
     /// As `up` tells it
     lab: String,
     /// A link by its name in the scenario (link0, link1, ... where it has none)
@@ -17,7 +17,7 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<(), LabError> {
+pub fn run(args: &SetArgs) -> Result<(), LabError> {
     let (way, params) = match &args.words[..] {
         [first, rest @ ..] if !first.contains('=') => (&first[..], rest),
         all => ("both", all),

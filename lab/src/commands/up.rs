@@ -11,7 +11,7 @@ use crate::net::Lab;
 
 /// Make the hosts and links of a scenario, and keep them until ^C.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct UpArgs {
     /// A scenario file
     scenario: PathBuf,
     /// One of its cases, by its name; by default the first
@@ -23,7 +23,7 @@ pub struct Args {
 }
 
 /// Runs the command; returns only with an error, as ^C ends the process.
-pub fn run(args: &Args) -> Result<(), LabError> {
+pub fn run(args: &UpArgs) -> Result<(), LabError> {
     let scenario = read(&args.scenario)?;
     let lab = Lab::up(&scenario, choose(&scenario, args.case.as_deref())?)?;
     print(&lab, &scenario).map_err(LabError::tried("writing"))?;

@@ -11,7 +11,7 @@ pub type Digest = blake3::Hash;
 
 /// What is in a file or a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Content {
+pub struct DigestContent {
     /// All of it.
     pub digest: Digest,
     /// Bytes of its files.
@@ -27,13 +27,13 @@ const LINK: &[u8] = b"l";
 const OTHER: &[u8] = b"o";
 
 /// Reads a file or a tree, and counts its bytes and files.
-pub fn digest(path: &Path) -> io::Result<Content> {
+pub fn digest(path: &Path) -> io::Result<DigestContent> {
     match fs::symlink_metadata(path)?.is_dir() {
-        false => file(path).map(|(digest, bytes)| Content { digest, bytes, files: 1 }),
+        false => file(path).map(|(digest, bytes)| DigestContent { digest, bytes, files: 1 }),
         true => {
             let mut hasher = blake3::Hasher::new();
             let (bytes, files) = tree(path, &mut hasher)?;
-            Ok(Content { digest: hasher.finalize(), bytes, files })
+            Ok(DigestContent { digest: hasher.finalize(), bytes, files })
         }
     }
 }

@@ -10,7 +10,7 @@ pub struct Line {
     /// What is transferred.
     pub spec: Spec,
     /// Where the older version lies, if there is one.
-    pub place: Place,
+    pub place: LinePlace,
     /// Files at the receiver that have nothing to do with it.
     pub useless: u64,
 }
@@ -85,7 +85,7 @@ pub enum OlderTree {
 
 /// Where the older version lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum LinePlace {
     /// Where the new one shall be.
     Destination,
     /// Under the same name in a directory beside the destination's.
@@ -100,7 +100,7 @@ pub enum Place {
     Lost,
 }
 
-impl Place {
+impl LinePlace {
     /// The one of this name; the destination has none.
     pub fn read(word: &str) -> Option<Self> {
         match word {
@@ -125,14 +125,14 @@ impl Line {
             words.truncate(words.len() - 2);
         }
         let place = match words.last().and_then(|word| word.strip_prefix("at=")) {
-            None => Place::Destination,
+            None => LinePlace::Destination,
             Some(place) => {
                 words.pop();
-                Place::read(place).ok_or_else(wrong)?
+                LinePlace::read(place).ok_or_else(wrong)?
             }
         };
         let spec = read(&words).ok_or_else(wrong)?;
-        if place != Place::Destination && !spec.has_older() {
+        if place != LinePlace::Destination && !spec.has_older() {
             return Err(wrong());
         }
         Ok(Self { spec, place, useless })
@@ -232,10 +232,10 @@ mod tests {
     #[test]
     fn lines_tell_what_else_the_receiver_has() {
         let line = parse("similar 50m 99% at=renamed useless 1000");
-        assert_eq!((line.place, line.useless), (Place::Renamed, 1000));
-        assert_eq!(parse("typescript 6.0.2 6.0.3 at=elsewhere").place, Place::Elsewhere);
-        assert_eq!(parse("similar 1m at=lost").place, Place::Lost);
-        assert_eq!(parse("typescript 6.0.2 6.0.3 unpacked at=both").place, Place::Both);
+        assert_eq!((line.place, line.useless), (LinePlace::Renamed, 1000));
+        assert_eq!(parse("typescript 6.0.2 6.0.3 at=elsewhere").place, LinePlace::Elsewhere);
+        assert_eq!(parse("similar 1m at=lost").place, LinePlace::Lost);
+        assert_eq!(parse("typescript 6.0.2 6.0.3 unpacked at=both").place, LinePlace::Both);
         assert_eq!(parse("random 1m useless 5").useless, 5);
     }
 

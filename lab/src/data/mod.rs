@@ -35,10 +35,10 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 pub use copy::{Times, copy, link};
-pub use digest::{Content, Digest, digest};
-pub use line::{Line, Place};
+pub use digest::{Digest, DigestContent, digest};
+pub use line::{Line, LinePlace};
 pub use manifest::{Manifest, Package};
-pub use store::Store;
+pub use store::DataStore;
 
 /// Why there are no data.
 #[derive(Debug, Error)]
@@ -108,11 +108,11 @@ pub struct Data {
     /// Whether what the receiver has keeps its times.
     pub keeps_times: bool,
     /// Where it has it.
-    pub place: Place,
+    pub place: LinePlace,
     /// Files that it has besides.
     pub useless: Option<PathBuf>,
     /// Whether it is a directory.
     pub is_tree: bool,
     /// What a right result has too.
-    pub content: Content,
+    pub content: DigestContent,
 }

@@ -14,7 +14,7 @@ use super::{Data, DataError, at, digest};
 const GENERATION: &str = "v1";
 
 /// See above.
-pub struct Store {
+pub struct DataStore {
     /// For what is made.
     dir: PathBuf,
     /// For packages.
@@ -22,7 +22,7 @@ pub struct Store {
     manifest: Manifest,
 }
 
-impl Store {
+impl DataStore {
     /// In this directory, which is made.
     pub fn open(dir: &Path) -> Result<Self, DataError> {
         fs::create_dir_all(dir).map_err(at(dir))?;
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn what_is_made_is_made_once() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path()).unwrap();
+        let store = DataStore::open(dir.path()).unwrap();
         let first = store.get("similar 300k").unwrap();
         let again = store.get("similar 300k").unwrap();
         assert_eq!(first.content, again.content);

@@ -11,10 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use towpath_simnet::link::{Fate, Link};
+use towpath_simnet::link::{Link, PacketFate};
 
 use super::packet::{LONGEST, Packet};
-use super::tun::End;
+use super::tun::TunEnd;
 
 /// Under load a direction wakes up once in this time, or two of them, and handles all that waits, so a
 /// packet is late by that at most; one packet on an idle link is not.
@@ -27,11 +27,11 @@ const TIMER_SLACK: u64 = 1000;
 const NICE: i32 = -20;
 
 /// What a direction works on.
-pub struct Direction {
+pub struct LinkDirection {
     /// Packets come from here.
-    pub from: End,
+    pub from: TunEnd,
     /// And go there.
-    pub to: End,
+    pub to: TunEnd,
     /// The model.
     pub link: Arc<Mutex<Link>>,
     /// Readable when all is over.
@@ -46,7 +46,7 @@ struct OnTheWay {
 }
 
 struct Carrier {
-    direction: Direction,
+    direction: LinkDirection,
     start: Instant,
     buffer: Box<[u8]>,
     on_the_way: VecDeque<OnTheWay>,
@@ -63,7 +63,7 @@ struct Waited {
     is_over: bool,
 }
 
-impl Direction {
+impl LinkDirection {
     /// Carries packets until `stop` is readable or an end is gone.
     pub fn run(self) {
         // Without the right to these the direction is less exact under load, and `accuracy` tells.
@@ -160,7 +160,7 @@ impl Carrier {
             };
             let Some(packet) = Packet::new(&self.buffer[..len]).map(Rc::new) else { continue };
             for index in 0..packet.count() {
-                if let Fate::Arrives(due) = link.offer(came, packet.len(index)) {
+                if let PacketFate::Arrives(due) = link.offer(came, packet.len(index)) {
                     let due = due.max(earliest);
                     self.on_the_way.push_back(OnTheWay { due, packet: Rc::clone(&packet), index });
                 }

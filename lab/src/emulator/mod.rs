@@ -22,10 +22,10 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 use towpath_simnet::link::{Counters, Link, LinkConfig};
-use towpath_simnet::scenario::{LinkSpec, Params, Way};
+use towpath_simnet::scenario::{LinkSpec, LinkWay, Params};
 
-use self::direction::Direction;
-use self::tun::End;
+use self::direction::LinkDirection;
+use self::tun::TunEnd;
 use crate::namespace::Namespace;
 
 /// Why a link can't be changed.
@@ -35,12 +35,12 @@ pub const PLAIN: &str = "nothing is asked of this link, so that it is a plain on
 /// Running links. Dropped, they and their devices are gone.
 pub struct Emulator {
     /// None for a link that is not emulated.
-    links: Vec<Option<[Running; 2]>>,
+    links: Vec<Option<[RunningLink; 2]>>,
     stop: Arc<OwnedFd>,
 }
 
 /// A direction and its thread.
-struct Running {
+struct RunningLink {
     link: Arc<Mutex<Link>>,
     /// 0 until the thread runs.
     id: Arc<AtomicI32>,
@@ -68,11 +68,11 @@ impl Emulator {
         self.links.push(None);
     }
 
-    fn start(&self, config: LinkConfig, from: &End, to: &End) -> io::Result<Running> {
+    fn start(&self, config: LinkConfig, from: &TunEnd, to: &TunEnd) -> io::Result<RunningLink> {
         // Each run loses other packets: the median of several is to be that of the parameters.
         let link = Arc::new(Mutex::new(Link::new(config, fastrand::u64(..))));
         let id = Arc::new(AtomicI32::new(0));
-        let direction = Direction {
+        let direction = LinkDirection {
             from: Arc::clone(from),
             to: Arc::clone(to),
             link: Arc::clone(&link),
@@ -83,13 +83,13 @@ impl Emulator {
             own_id.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
             direction.run();
         })?;
-        Ok(Running { link, id, thread: Some(thread) })
+        Ok(RunningLink { link, id, thread: Some(thread) })
     }
 
     /// New parameters for packets that come from now on; false if it has no such link.
-    pub fn set(&self, link: usize, way: Way, params: &Params) -> bool {
+    pub fn set(&self, link: usize, way: LinkWay, params: &Params) -> bool {
         let Some(Some([forth, back])) = self.links.get(link) else { return false };
-        let chosen = [(forth, way != Way::Back), (back, way != Way::Forth)];
+        let chosen = [(forth, way != LinkWay::Back), (back, way != LinkWay::Forth)];
         for (running, _) in chosen.into_iter().filter(|(_, is_meant)| *is_meant) {
             let mut link = running.lock();
             let mut config = link.config().clone();
@@ -101,14 +101,14 @@ impl Emulator {
 
     /// What went over each link so far, forth and back.
     pub fn counters(&self) -> Vec<Option<[Counters; 2]>> {
-        let read = |ways: &[Running; 2]| [ways[0].lock().counters(), ways[1].lock().counters()];
+        let read = |ways: &[RunningLink; 2]| [ways[0].lock().counters(), ways[1].lock().counters()];
         self.links.iter().map(|link| link.as_ref().map(read)).collect()
     }
 
     /// CPU time of all directions so far. The kernel hands a packet to the receiving host within the
     /// emulator's write, so that this includes the host's part of receiving it.
     pub fn cpu(&self) -> Duration {
-        self.links.iter().flatten().flatten().map(Running::cpu).sum()
+        self.links.iter().flatten().flatten().map(RunningLink::cpu).sum()
     }
 }
 
@@ -124,7 +124,7 @@ impl Drop for Emulator {
     }
 }
 
-impl Running {
+impl RunningLink {
     fn lock(&self) -> MutexGuard<'_, Link> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -31,12 +31,12 @@ pub const LONGEST: usize = VNET + (64 << 10);
 #[derive(Debug)]
 pub struct Packet {
     bytes: Box<[u8]>,
-    pieces: Option<Pieces>,
+    pieces: Option<PacketPieces>,
 }
 
 /// How a super-packet is cut.
 #[derive(Debug, Clone, Copy)]
-struct Pieces {
+struct PacketPieces {
     /// Where its transport header begins.
     transport: usize,
     /// Where its data begin.
@@ -62,7 +62,7 @@ impl Slice<'_> {
 impl Packet {
     /// What was read from a device; `None` if that is no packet.
     pub fn new(bytes: &[u8]) -> Option<Self> {
-        (bytes.len() > VNET).then(|| Self { pieces: Pieces::find(bytes), bytes: bytes.into() })
+        (bytes.len() > VNET).then(|| Self { pieces: PacketPieces::find(bytes), bytes: bytes.into() })
     }
 
     /// How many packets of the link it stands for.
@@ -97,13 +97,13 @@ impl Packet {
         }
     }
 
-    fn data(&self, pieces: Pieces, range: Range<usize>) -> &[u8] {
+    fn data(&self, pieces: PacketPieces, range: Range<usize>) -> &[u8] {
         let end = (pieces.data + range.end * pieces.size).min(self.bytes.len());
         &self.bytes[pieces.data + range.start * pieces.size..end]
     }
 }
 
-impl Pieces {
+impl PacketPieces {
     /// How a packet is cut; `None` if it is not, or is of a kind that the devices were not told to send.
     fn find(bytes: &[u8]) -> Option<Self> {
         let native = |at: usize| usize::from(u16::from_ne_bytes([bytes[at], bytes[at + 1]]));

@@ -13,10 +13,10 @@ pub const MTU: u16 = 1500;
 const QUEUE: u32 = 10_000;
 
 /// One end of a link.
-pub type End = Arc<SyncDevice>;
+pub type TunEnd = Arc<SyncDevice>;
 
 /// Makes the device `name` in `namespace`. It is gone when the last of its users is.
-pub fn open(namespace: &Namespace, name: &str) -> io::Result<End> {
+pub fn open(namespace: &Namespace, name: &str) -> io::Result<TunEnd> {
     namespace.enter(|| {
         let device = DeviceBuilder::new()
             .name(name)

@@ -5,20 +5,20 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use towpath_simnet::scenario::Change;
+use towpath_simnet::scenario::LinkChange;
 
 use crate::emulator::Emulator;
 
 /// Changes that are still to come; dropped, none of them does.
-pub struct Changes {
+pub struct LinkChanges {
     /// Nothing is sent over it: its end tells.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Changes {
+impl LinkChanges {
     /// `changes` are in the order of their times, which count from now.
-    pub(super) fn start(changes: Vec<Change>, emulator: Arc<Emulator>) -> Self {
+    pub(super) fn start(changes: Vec<LinkChange>, emulator: Arc<Emulator>) -> Self {
         let start = Instant::now();
         let (stop, stopped) = channel();
         let thread = thread::spawn(move || {
@@ -34,7 +34,7 @@ impl Changes {
     }
 }
 
-impl Drop for Changes {
+impl Drop for LinkChanges {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {

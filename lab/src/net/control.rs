@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use towpath_simnet::link::Queue;
-use towpath_simnet::scenario::{Params, Way};
+use towpath_simnet::link::LinkQueue;
+use towpath_simnet::scenario::{LinkWay, Params};
 use towpath_simnet::units;
 
 use super::registry;
@@ -25,13 +25,13 @@ const LONGEST: u64 = 4096;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Answers until it is dropped.
-pub(super) struct Control {
+pub(super) struct NetControl {
     socket: PathBuf,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Control {
+impl NetControl {
     /// `links` are the names of the emulator's links.
     pub(super) fn listen(
         socket: &Path,
@@ -51,7 +51,7 @@ impl Control {
     }
 }
 
-impl Drop for Control {
+impl Drop for NetControl {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         let is_woken = UnixStream::connect(&self.socket).is_ok();
@@ -95,15 +95,15 @@ fn answer(mut stream: &UnixStream, links: &[String], emulator: &Emulator) -> std
     }
 }
 
-fn read(line: &str, links: &[String]) -> Result<(usize, Way, Params), String> {
+fn read(line: &str, links: &[String]) -> Result<(usize, LinkWay, Params), String> {
     let mut words = line.split_ascii_whitespace();
     let name = words.next().unwrap_or_default();
     let link = links.iter().position(|link| link == name);
     let link = link.ok_or_else(|| format!("there is no link `{name}`, but {}", links.join(", ")))?;
     let way = match words.next() {
-        Some("forth") => Way::Forth,
-        Some("back") => Way::Back,
-        Some("both") => Way::Both,
+        Some("forth") => LinkWay::Forth,
+        Some("back") => LinkWay::Back,
+        Some("both") => LinkWay::Both,
         other => return Err(format!("`{}` is not forth, back or both", other.unwrap_or_default())),
     };
     let mut params = Params::default();
@@ -119,8 +119,8 @@ fn read_param(word: &str, params: &mut Params) -> Result<(), String> {
         "delay" => params.delay = Some(units::duration(value)?),
         "loss" => params.loss = Some(units::share(value)?),
         "burst" => params.burst = Some(number()?).filter(|burst: &f64| *burst >= 1.0),
-        "queue" if value.ends_with('s') => params.queue = Some(Queue::Time(units::duration(value)?)),
-        "queue" => params.queue = Some(Queue::Bytes(units::bytes(value)?)),
+        "queue" if value.ends_with('s') => params.queue = Some(LinkQueue::Time(units::duration(value)?)),
+        "queue" => params.queue = Some(LinkQueue::Bytes(units::bytes(value)?)),
         "overhead" => params.overhead = Some(units::bytes(value)?),
         "cut" => params.cut = Some(value.parse().map_err(|_| "cut is true or false".to_owned())?),
         _ => return Err(format!("`{key}` is none of rate, delay, loss, burst, queue, overhead, cut")),
@@ -139,10 +139,10 @@ mod tests {
     fn lines_are_read_like_scenarios() {
         let links = ["wire".to_owned(), "up".to_owned()];
         let (link, way, params) = read("up back rate=5mbit queue=20ms cut=true\n", &links).unwrap();
-        assert_eq!((link, way), (1, Way::Back));
+        assert_eq!((link, way), (1, LinkWay::Back));
         let expected = Params {
             rate: Some(5_000_000),
-            queue: Some(Queue::Time(Duration::from_millis(20))),
+            queue: Some(LinkQueue::Time(Duration::from_millis(20))),
             cut: Some(true),
             ..Params::default()
         };

@@ -26,11 +26,11 @@ use std::time::Duration;
 
 use toml::Value;
 use towpath_simnet::link::Counters;
-use towpath_simnet::scenario::{Case, Change, Params, Scenario, Way};
+use towpath_simnet::scenario::{Case, LinkChange, LinkWay, Params, Scenario};
 
-use self::changes::Changes;
-use self::control::Control;
-use self::plan::Plan;
+use self::changes::LinkChanges;
+use self::control::NetControl;
+use self::plan::NetPlan;
 use self::registry::Registration;
 use self::veth::Veth;
 use crate::disk::Disk;
@@ -55,15 +55,15 @@ const SETTINGS: [(&str, i64); 7] = [
 
 /// Namespaces and a running emulator. Dropped, all is taken down, and what still runs in it is ended.
 pub struct Lab {
-    changes: Vec<Change>,
+    changes: Vec<LinkChange>,
     hosts: HashMap<String, usize>,
     namespaces: Vec<Namespace>,
     directories: Vec<PathBuf>,
-    plan: Plan,
+    plan: NetPlan,
     /// In the order of the links, for those that the emulator has nothing to do with.
     plain: Vec<Option<Veth>>,
     // Taken down in this order.
-    _control: Control,
+    _control: NetControl,
     disks: Vec<Disk>,
     registration: Registration,
     emulator: Arc<Emulator>,
@@ -79,7 +79,7 @@ impl Lab {
             return Err(LabError::Scenario(what));
         }
         let registration = Registration::new()?;
-        let plan = Plan::new(scenario.hosts.len(), case.links.iter().map(|link| link.between).collect());
+        let plan = NetPlan::new(scenario.hosts.len(), case.links.iter().map(|link| link.between).collect());
         let namespaces = make_hosts(&registration, scenario, case)?;
         let (emulator, plain) = make_links(scenario, case, &namespaces)?;
         for (index, namespace) in namespaces.iter().enumerate() {
@@ -89,7 +89,7 @@ impl Lab {
         let (directories, disks) = make_directories(&registration.files()?, scenario, case)?;
         let emulator = Arc::new(emulator);
         let names = case.links.iter().map(|link| link.name.clone()).collect();
-        let control = Control::listen(&registration.socket(), names, Arc::clone(&emulator))?;
+        let control = NetControl::listen(&registration.socket(), names, Arc::clone(&emulator))?;
         Ok(Self {
             changes: scenario.changes.clone(),
             hosts,
@@ -134,7 +134,7 @@ impl Lab {
     }
 
     /// Changes a running link, for packets that come from now on.
-    pub fn set(&self, link: usize, way: Way, params: &Params) -> Result<(), LabError> {
+    pub fn set(&self, link: usize, way: LinkWay, params: &Params) -> Result<(), LabError> {
         match self.emulator.set(link, way, params) {
             true => Ok(()),
             false if link < self.plain.len() => Err(LabError::Scenario(emulator::PLAIN.into())),
@@ -164,9 +164,9 @@ impl Lab {
     }
 
     /// Applies the scenario's changes at their times from now on, until dropped, and lets others use its disks.
-    pub fn start_changes(&self) -> Changes {
+    pub fn start_changes(&self) -> LinkChanges {
         self.disks.iter().for_each(Disk::begin);
-        Changes::start(self.changes.clone(), Arc::clone(&self.emulator))
+        LinkChanges::start(self.changes.clone(), Arc::clone(&self.emulator))
     }
 
     /// Runs `work` in a thread that is in a host: sockets made there are that host's.
@@ -216,11 +216,11 @@ fn make_links(
         let ends = link.between.map(|host| &namespaces[host]);
         if Veth::is_enough(scenario, index, link) {
             emulator.leave_out();
-            plain.push(Some(Veth::add(ends, Plan::device(index))?));
+            plain.push(Some(Veth::add(ends, NetPlan::device(index))?));
             continue;
         }
         plain.push(None);
-        let added = emulator.add(link, ends, &Plan::device(index));
+        let added = emulator.add(link, ends, &NetPlan::device(index));
         added.map_err(LabError::tried(format!("making the link `{}`", link.name)))?;
     }
     Ok((emulator, plain))

@@ -17,7 +17,7 @@ const TABLES: usize = 1000;
 
 /// Hosts and links by their indexes.
 #[derive(Debug)]
-pub struct Plan {
+pub struct NetPlan {
     hosts: usize,
     links: Vec<[usize; 2]>,
 }
@@ -30,7 +30,7 @@ struct Way {
     hops: usize,
 }
 
-impl Plan {
+impl NetPlan {
     /// For so many hosts, and links between them.
     pub const fn new(hosts: usize, links: Vec<[usize; 2]>) -> Self {
         Self { hosts, links }
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn ways_have_the_fewest_hops() {
         // 0 - 1 - 2 - 3, and 0 - 4 - 3.
-        let plan = Plan::new(6, vec![[0, 1], [1, 2], [2, 3], [0, 4], [4, 3]]);
+        let plan = NetPlan::new(6, vec![[0, 1], [1, 2], [2, 3], [0, 4], [4, 3]]);
         let ways = plan.ways(0, None);
         assert_eq!(ways[3], Some(Way { link: 3, hops: 2 }));
         assert_eq!(ways[2], Some(Way { link: 0, hops: 2 }));
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_host_with_two_links_answers_over_the_one_it_was_asked_on() {
-        let batch = Plan::new(2, vec![[0, 1], [0, 1]]).batch(1);
+        let batch = NetPlan::new(2, vec![[0, 1], [0, 1]]).batch(1);
         let lines: Vec<&str> = batch.lines().collect();
         for line in [
             "address add 10.64.0.2/32 dev lo",
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn a_links_address_is_reached_over_that_link() {
         // A sender 0, routers 1 and 2, a receiver 3 behind both.
-        let plan = Plan::new(4, vec![[0, 1], [0, 2], [1, 3], [2, 3]]);
+        let plan = NetPlan::new(4, vec![[0, 1], [0, 2], [1, 3], [2, 3]]);
         let batch = plan.batch(0);
         assert!(batch.contains("route add 10.128.0.8/30 via 10.128.0.2 dev link0"), "{batch}");
         assert!(batch.contains("route add 10.128.0.12/30 via 10.128.0.6 dev link1"), "{batch}");

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use super::place::{Receiver, Sender, Server};
+use super::place::{ReceiverHost, SenderHost, Server};
 use super::{Need, Program, ProgramError, need, web};
 
 const WGET: [Need; 2] = [Need::Program("wget", "wget"), web::NGINX];
@@ -43,11 +43,16 @@ impl Program for Download {
         false
     }
 
-    fn serve(&self, sender: &Sender) -> Result<Server, ProgramError> {
+    fn serve(&self, sender: &SenderHost) -> Result<Server, ProgramError> {
         web::serve(sender, sender.parent())
     }
 
-    fn receive(&self, contact: &str, sender: &Sender, receiver: &Receiver) -> Result<Command, ProgramError> {
+    fn receive(
+        &self,
+        contact: &str,
+        sender: &SenderHost,
+        receiver: &ReceiverHost,
+    ) -> Result<Command, ProgramError> {
         let program = self.needs()[0].name();
         let mut command = receiver.side.command(&need(self.needs(), program)?, program)?;
         match self {

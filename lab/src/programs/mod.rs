@@ -26,7 +26,7 @@ use thiserror::Error;
 
 use crate::measure::ProcessError;
 
-pub use place::{Hosts, Receiver, Sender, Server, Side, end_of};
+pub use place::{Hosts, PlaceSide, ReceiverHost, SenderHost, Server, end_of};
 
 /// Every program, in the order of tables and plots.
 pub const ALL: &[&dyn Program] = &[
@@ -61,26 +61,31 @@ pub trait Program: Sync {
     }
 
     /// What it makes of an older version that the receiver has.
-    fn older(&self) -> Older {
-        Older::Unused
+    fn older(&self) -> OldVersion {
+        OldVersion::Unused
     }
 
     /// Starts the sender's side, and waits until it serves.
-    fn serve(&self, sender: &Sender) -> Result<Server, ProgramError>;
+    fn serve(&self, sender: &SenderHost) -> Result<Server, ProgramError>;
 
     /// What the receiver runs: when it has ended, the data are at its destination. `contact` is what the
     /// server told.
-    fn receive(&self, contact: &str, sender: &Sender, receiver: &Receiver) -> Result<Command, ProgramError>;
+    fn receive(
+        &self,
+        contact: &str,
+        sender: &SenderHost,
+        receiver: &ReceiverHost,
+    ) -> Result<Command, ProgramError>;
 
     /// What the receiver's standard output tells of the transfer.
-    fn summary(&self, _output: &str) -> Option<Summary> {
+    fn summary(&self, _output: &str) -> Option<ProgramSummary> {
         None
     }
 }
 
 /// What a program tells of a transfer.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Summary {
+pub struct ProgramSummary {
     /// Where its bytes came from.
     pub sources: BTreeMap<String, u64>,
     /// All that it told, in its own words.
@@ -89,7 +94,7 @@ pub struct Summary {
 
 /// What a program makes of an older version that the receiver has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Older {
+pub enum OldVersion {
     /// Nothing: it starts with an empty destination.
     Unused,
     /// It brings it up to date where it lies.

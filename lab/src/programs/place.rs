@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::{ProgramError, prepare};
-use crate::measure::{Ended, Process, ProcessError, descendants};
+use crate::measure::{Process, ProcessEnd, ProcessError, descendants};
 
 /// Where system administration's programs lie, which not everybody's PATH names.
 const MORE_PATHS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
@@ -39,7 +39,7 @@ pub trait Hosts {
 }
 
 /// A host, as one program of one run sees it.
-pub struct Side<'a> {
+pub struct PlaceSide<'a> {
     /// The machines.
     pub hosts: &'a dyn Hosts,
     /// Which of them.
@@ -53,7 +53,7 @@ pub struct Side<'a> {
     pub hidden: Vec<PathBuf>,
 }
 
-impl Side<'_> {
+impl PlaceSide<'_> {
     /// A command on this host: no input, homes of its own, output and errors in files of this name.
     pub fn command(&self, program: &Path, name: &str) -> Result<Command, ProgramError> {
         let mut command = match &self.hidden[..] {
@@ -112,16 +112,16 @@ impl Side<'_> {
 }
 
 /// The host that has the data.
-pub struct Sender<'a> {
+pub struct SenderHost<'a> {
     /// The host.
-    pub side: Side<'a>,
+    pub side: PlaceSide<'a>,
     /// The file or directory.
     pub source: &'a Path,
     /// An older version that it has besides, and knows.
     pub older: Option<&'a Path>,
 }
 
-impl Sender<'_> {
+impl SenderHost<'_> {
     /// The directory that holds the source.
     pub fn parent(&self) -> &Path {
         self.source.parent().unwrap_or(Path::new("/"))
@@ -134,9 +134,9 @@ impl Sender<'_> {
 }
 
 /// A host that wants them.
-pub struct Receiver<'a> {
+pub struct ReceiverHost<'a> {
     /// The host.
-    pub side: Side<'a>,
+    pub side: PlaceSide<'a>,
     /// Where they shall be: nothing is there, or the older version if the program updates it.
     pub destination: PathBuf,
     /// An older version, if the program reads it elsewhere.
@@ -157,7 +157,7 @@ pub struct Server {
 impl Server {
     /// Starts a server and waits until `ready` has what receivers must know.
     pub fn start(
-        sender: &Sender,
+        sender: &SenderHost,
         command: Command,
         name: &'static str,
         signal: Signal,
@@ -184,9 +184,9 @@ impl Server {
     }
 
     /// Ends it, and tells what it took.
-    pub fn stop(self) -> Result<Ended, ProcessError> {
+    pub fn stop(self) -> Result<ProcessEnd, ProcessError> {
         let ended = self.process.stop(self.signal, self.idle)?;
-        Ok(Ended { cpu: ended.cpu.saturating_sub(self.before), ..ended })
+        Ok(ProcessEnd { cpu: ended.cpu.saturating_sub(self.before), ..ended })
     }
 }
 

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use rustix::process::{Signal, getgid, getuid};
 
-use super::place::{Receiver, Sender, Server, free_port, is_listening};
-use super::{Need, Older, Program, ProgramError, need, sshd};
+use super::place::{ReceiverHost, SenderHost, Server, free_port, is_listening};
+use super::{Need, OldVersion, Program, ProgramError, need, sshd};
 
 const RSYNC: Need = Need::Program("rsync", "rsync");
 const OVER_SSH: [Need; 4] = [RSYNC, sshd::NEEDS[0], sshd::NEEDS[1], sshd::NEEDS[2]];
@@ -48,11 +48,11 @@ impl Program for Rsync {
         if self.over == Over::Daemon { &OVER_SSH[..1] } else { &OVER_SSH }
     }
 
-    fn older(&self) -> Older {
-        Older::Updated
+    fn older(&self) -> OldVersion {
+        OldVersion::Updated
     }
 
-    fn serve(&self, sender: &Sender) -> Result<Server, ProgramError> {
+    fn serve(&self, sender: &SenderHost) -> Result<Server, ProgramError> {
         if self.over != Over::Daemon {
             return sshd::serve(sender);
         }
@@ -66,7 +66,12 @@ impl Program for Rsync {
         })
     }
 
-    fn receive(&self, contact: &str, sender: &Sender, receiver: &Receiver) -> Result<Command, ProgramError> {
+    fn receive(
+        &self,
+        contact: &str,
+        sender: &SenderHost,
+        receiver: &ReceiverHost,
+    ) -> Result<Command, ProgramError> {
         let slash = if sender.source.is_dir() { "/" } else { "" };
         let mut command = receiver.side.command(&need(&OVER_SSH, "rsync")?, "rsync")?;
         command.arg(if self.over == Over::SshWhole { "-aHW" } else { "-aH" });
@@ -82,7 +87,7 @@ impl Program for Rsync {
     }
 }
 
-fn config(sender: &Sender) -> String {
+fn config(sender: &SenderHost) -> String {
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     let lines = [
         "use chroot = no\nreverse lookup = no".to_owned(),

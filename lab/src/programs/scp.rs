@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::place::{Receiver, Sender, Server};
+use super::place::{ReceiverHost, SenderHost, Server};
 use super::{Need, Program, ProgramError, need, sshd};
 
 const SCP: [Need; 4] =
@@ -24,11 +24,16 @@ impl Program for Scp {
         &SCP
     }
 
-    fn serve(&self, sender: &Sender) -> Result<Server, ProgramError> {
+    fn serve(&self, sender: &SenderHost) -> Result<Server, ProgramError> {
         sshd::serve(sender)
     }
 
-    fn receive(&self, contact: &str, sender: &Sender, receiver: &Receiver) -> Result<Command, ProgramError> {
+    fn receive(
+        &self,
+        contact: &str,
+        sender: &SenderHost,
+        receiver: &ReceiverHost,
+    ) -> Result<Command, ProgramError> {
         let mut command = receiver.side.command(&need(&SCP, "scp")?, "scp")?;
         command.args(["-q", "-r", "-F", contact]);
         command.arg(format!("{}:{}", sshd::HOST, sender.source.display())).arg(&receiver.destination);

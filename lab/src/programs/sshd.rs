@@ -8,7 +8,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use super::place::{Sender, Server, find, free_port, is_listening};
+use super::place::{SenderHost, Server, find, free_port, is_listening};
 use super::{Need, ProgramError, need, prepare};
 
 /// What ssh calls the sender.
@@ -23,7 +23,7 @@ pub const NEEDS: [Need; 3] = [
 const RUN: &str = "/run/sshd";
 
 /// Starts it.
-pub fn serve(sender: &Sender) -> Result<Server, ProgramError> {
+pub fn serve(sender: &SenderHost) -> Result<Server, ProgramError> {
     let side = &sender.side;
     let keygen = need(&NEEDS, "ssh-keygen")?;
     ["host", "user"].iter().try_for_each(|name| make_key(&keygen, &side.dir.join(name)))?;
@@ -61,7 +61,7 @@ fn make_key(keygen: &Path, path: &Path) -> Result<(), ProgramError> {
     }
 }
 
-fn server_config(sender: &Sender, port: u16, at: impl Fn(&str) -> String) -> String {
+fn server_config(sender: &SenderHost, port: u16, at: impl Fn(&str) -> String) -> String {
     let address = sender.side.address();
     let mut lines = vec![
         format!("Port {port}\nListenAddress {address}"),
@@ -78,7 +78,11 @@ fn server_config(sender: &Sender, port: u16, at: impl Fn(&str) -> String) -> Str
     lines.join("\n")
 }
 
-fn client_config(sender: &Sender, port: u16, at: impl Fn(&str) -> String) -> Result<String, ProgramError> {
+fn client_config(
+    sender: &SenderHost,
+    port: u16,
+    at: impl Fn(&str) -> String,
+) -> Result<String, ProgramError> {
     let lines = [
         format!("Host {HOST}\nHostName {}\nPort {port}", sender.side.address()),
         format!("IdentityFile \"{}\"\nUser {}", at("user"), user()?),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::*;
-use crate::data::{Store, digest};
+use crate::data::{DataStore, digest};
 use crate::measure::Process;
 
 struct Here;
@@ -30,11 +30,11 @@ fn tow() -> Option<PathBuf> {
     path.exists().then_some(path)
 }
 
-fn side(dir: &Path, name: &'static str) -> Side<'static> {
+fn side(dir: &Path, name: &'static str) -> PlaceSide<'static> {
     let dir = dir.join(name);
     fs::create_dir(&dir).unwrap();
     let tow = Box::leak(tow().unwrap_or_default().into_boxed_path());
-    Side { hosts: &Here, host: name, dir, tow, hidden: Vec::new() }
+    PlaceSide { hosts: &Here, host: name, dir, tow, hidden: Vec::new() }
 }
 
 /// Whether the program can be tried; in CI, those on which the project itself leans must be there.
@@ -51,15 +51,15 @@ fn is_here(program: &dyn Program) -> bool {
 
 fn carry(program: &dyn Program, line: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let data = Store::open(&dir.path().join("data")).unwrap().get(line).unwrap();
-    let sender = Sender { side: side(dir.path(), "sender"), source: &data.source, older: None };
+    let data = DataStore::open(&dir.path().join("data")).unwrap().get(line).unwrap();
+    let sender = SenderHost { side: side(dir.path(), "sender"), source: &data.source, older: None };
     let side = side(dir.path(), "receiver");
     let destination = side.dir.join("result");
-    let older = data.older.as_deref().filter(|_| program.older() == Older::Read);
-    if let Some(older) = data.older.as_ref().filter(|_| program.older() == Older::Updated) {
+    let older = data.older.as_deref().filter(|_| program.older() == OldVersion::Read);
+    if let Some(older) = data.older.as_ref().filter(|_| program.older() == OldVersion::Updated) {
         fs::copy(older, &destination).unwrap();
     }
-    let receiver = Receiver { side, destination, older };
+    let receiver = ReceiverHost { side, destination, older };
 
     let server = program.serve(&sender).unwrap_or_else(|error| panic!("{}: {error}", program.name()));
     let command = program.receive(&server.contact, &sender, &receiver).unwrap();

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use super::place::{Receiver, Sender, Server, free_port};
+use super::place::{ReceiverHost, SenderHost, Server, free_port};
 use super::{Need, Program, ProgramError, need};
 
 const NEEDS: [Need; 1] = [Need::PythonModule("libtorrent", "python3-libtorrent")];
@@ -33,7 +33,7 @@ impl Program for Torrent {
         false
     }
 
-    fn serve(&self, sender: &Sender) -> Result<Server, ProgramError> {
+    fn serve(&self, sender: &SenderHost) -> Result<Server, ProgramError> {
         let side = &sender.side;
         let script = side.write("torrent.py", SCRIPT)?;
         let (port, torrent) = (free_port()?, torrent(sender));
@@ -47,7 +47,12 @@ impl Program for Torrent {
         })
     }
 
-    fn receive(&self, contact: &str, sender: &Sender, receiver: &Receiver) -> Result<Command, ProgramError> {
+    fn receive(
+        &self,
+        contact: &str,
+        sender: &SenderHost,
+        receiver: &ReceiverHost,
+    ) -> Result<Command, ProgramError> {
         let script = receiver.side.write("torrent.py", SCRIPT)?;
         let mut command = receiver.side.command(&need(&NEEDS, "libtorrent")?, "torrent")?;
         command.arg(script).args(["get", &receiver.side.address().to_string(), contact]);
@@ -56,6 +61,6 @@ impl Program for Torrent {
     }
 }
 
-fn torrent(sender: &Sender) -> PathBuf {
+fn torrent(sender: &SenderHost) -> PathBuf {
     sender.side.dir.join("data.torrent")
 }

@@ -4,8 +4,8 @@
 use std::io;
 use std::process::Command;
 
-use super::place::{Receiver, Sender, Server};
-use super::{Need, Older, Program, ProgramError, Summary, prepare, sshd, tow_get};
+use super::place::{ReceiverHost, SenderHost, Server};
+use super::{Need, OldVersion, Program, ProgramError, ProgramSummary, prepare, sshd, tow_get};
 
 /// One of the two.
 pub struct TowCopy {
@@ -26,11 +26,11 @@ impl Program for TowCopy {
         &sshd::NEEDS
     }
 
-    fn older(&self) -> Older {
-        Older::Updated
+    fn older(&self) -> OldVersion {
+        OldVersion::Updated
     }
 
-    fn serve(&self, sender: &Sender) -> Result<Server, ProgramError> {
+    fn serve(&self, sender: &SenderHost) -> Result<Server, ProgramError> {
         if let Some(older) = sender.older {
             let mut put = sender.side.command(sender.side.tow, "put")?;
             put.args(["-q", "put"]).arg(older);
@@ -42,7 +42,12 @@ impl Program for TowCopy {
         sshd::serve(sender)
     }
 
-    fn receive(&self, contact: &str, sender: &Sender, receiver: &Receiver) -> Result<Command, ProgramError> {
+    fn receive(
+        &self,
+        contact: &str,
+        sender: &SenderHost,
+        receiver: &ReceiverHost,
+    ) -> Result<Command, ProgramError> {
         let (home, own) = (sender.side.home()?, sender.side.own()?);
         let tow = sender.side.tow.display();
         let remote = format!("HOME='{}' TOW_HOME='{}' '{tow}'", home.display(), own.display());
@@ -57,7 +62,7 @@ impl Program for TowCopy {
         Ok(command)
     }
 
-    fn summary(&self, output: &str) -> Option<Summary> {
+    fn summary(&self, output: &str) -> Option<ProgramSummary> {
         tow_get::summary(output)
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde::Deserialize;
 
-use super::place::{Receiver, Sender, Server, end_of};
-use super::{Need, Program, ProgramError, Summary, prepare};
+use super::place::{ReceiverHost, SenderHost, Server, end_of};
+use super::{Need, Program, ProgramError, ProgramSummary, prepare};
 
 /// What a daemon says when it can be spoken to.
 const READY: &str = "local API at";
@@ -53,7 +53,7 @@ impl Program for TowGet {
         &[]
     }
 
-    fn serve(&self, sender: &Sender) -> Result<Server, ProgramError> {
+    fn serve(&self, sender: &SenderHost) -> Result<Server, ProgramError> {
         if self.from == From::Daemon {
             return serve_put(sender);
         }
@@ -66,7 +66,12 @@ impl Program for TowGet {
         })
     }
 
-    fn receive(&self, contact: &str, _sender: &Sender, receiver: &Receiver) -> Result<Command, ProgramError> {
+    fn receive(
+        &self,
+        contact: &str,
+        _sender: &SenderHost,
+        receiver: &ReceiverHost,
+    ) -> Result<Command, ProgramError> {
         let ticket = receiver.side.write("ticket", contact)?;
         let ticket = File::open(&ticket).map_err(|error| prepare("the ticket", error))?;
         let mut command = receiver.side.command(receiver.side.tow, "tow")?;
@@ -74,13 +79,13 @@ impl Program for TowGet {
         Ok(command)
     }
 
-    fn summary(&self, output: &str) -> Option<Summary> {
+    fn summary(&self, output: &str) -> Option<ProgramSummary> {
         summary(output)
     }
 }
 
 /// A daemon, and its ticket for what was put.
-fn serve_put(sender: &Sender) -> Result<Server, ProgramError> {
+fn serve_put(sender: &SenderHost) -> Result<Server, ProgramError> {
     let side = &sender.side;
     let mut command = side.command(side.tow, "daemon")?;
     command.arg("daemon");
@@ -103,7 +108,7 @@ fn serve_put(sender: &Sender) -> Result<Server, ProgramError> {
 }
 
 /// A put has its ticket before its content is hashed; what is measured begins after that.
-fn wait_until_hashed(sender: &Sender) -> Result<(), ProgramError> {
+fn wait_until_hashed(sender: &SenderHost) -> Result<(), ProgramError> {
     let side = &sender.side;
     for _ in 0..LOOKS {
         let mut list = side.command(side.tow, "ls")?;
@@ -120,7 +125,7 @@ fn wait_until_hashed(sender: &Sender) -> Result<(), ProgramError> {
 
 /// The last line of `--json`, as far as it tells where bytes came from.
 #[derive(Deserialize)]
-struct Fields {
+struct GetFields {
     #[serde(default)]
     by_source: BTreeMap<String, u64>,
     #[serde(default)]
@@ -130,9 +135,9 @@ struct Fields {
 }
 
 /// Bytes by source. Peers are one: their names are keys, new in every run.
-pub fn summary(output: &str) -> Option<Summary> {
+pub fn summary(output: &str) -> Option<ProgramSummary> {
     let last = output.lines().last()?;
-    let fields: Fields = serde_json::from_str(last).ok()?;
+    let fields: GetFields = serde_json::from_str(last).ok()?;
     let mut sources = BTreeMap::new();
     for (source, bytes) in fields.by_source {
         let kind = source.split(' ').next().unwrap_or_default().to_owned();
@@ -140,7 +145,7 @@ pub fn summary(output: &str) -> Option<Summary> {
     }
     sources.extend([("kept".to_owned(), fields.kept), ("matched".to_owned(), fields.matched)]);
     sources.retain(|_, bytes| *bytes > 0);
-    Some(Summary { sources, told: serde_json::from_str(last).ok()? })
+    Some(ProgramSummary { sources, told: serde_json::from_str(last).ok()? })
 }
 
 #[cfg(test)]

@@ -6,14 +6,14 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use super::place::{Sender, Server, free_port, is_listening};
+use super::place::{SenderHost, Server, free_port, is_listening};
 use super::{Need, ProgramError, need};
 
 /// What it needs.
 pub const NGINX: Need = Need::Program("nginx", "nginx-light");
 
 /// Serves the files of a directory.
-pub fn serve(sender: &Sender, root: &Path) -> Result<Server, ProgramError> {
+pub fn serve(sender: &SenderHost, root: &Path) -> Result<Server, ProgramError> {
     let port = free_port()?;
     let config = sender.side.write("nginx.conf", &config(sender, root, port))?;
     let mut command = sender.side.command(&need(&[NGINX], "nginx")?, "nginx")?;
@@ -25,7 +25,7 @@ pub fn serve(sender: &Sender, root: &Path) -> Result<Server, ProgramError> {
 }
 
 /// One worker, in the foreground, and not a file outside its directory.
-fn config(sender: &Sender, root: &Path, port: u16) -> String {
+fn config(sender: &SenderHost, root: &Path, port: u16) -> String {
     let (dir, root) = (sender.side.dir.display(), root.display());
     let user = if rustix::process::getuid().is_root() { "user root;\n" } else { "" };
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]

@@ -3,8 +3,8 @@
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use super::place::{Receiver, Sender, Server, end_of};
-use super::{Need, Older, Program, ProgramError, need, prepare, web};
+use super::place::{ReceiverHost, SenderHost, Server, end_of};
+use super::{Need, OldVersion, Program, ProgramError, need, prepare, web};
 
 const NEEDS: [Need; 3] = [Need::Program("zsync", "zsync"), Need::Program("zsyncmake", "zsync"), web::NGINX];
 
@@ -28,11 +28,11 @@ impl Program for Zsync {
         false
     }
 
-    fn older(&self) -> Older {
-        Older::Read
+    fn older(&self) -> OldVersion {
+        OldVersion::Read
     }
 
-    fn serve(&self, sender: &Sender) -> Result<Server, ProgramError> {
+    fn serve(&self, sender: &SenderHost) -> Result<Server, ProgramError> {
         let side = &sender.side;
         let link = side.dir.join("data");
         symlink(sender.source, &link).map_err(|error| prepare("a link to the data", error))?;
@@ -46,7 +46,12 @@ impl Program for Zsync {
         web::serve(sender, &side.dir)
     }
 
-    fn receive(&self, contact: &str, _sender: &Sender, receiver: &Receiver) -> Result<Command, ProgramError> {
+    fn receive(
+        &self,
+        contact: &str,
+        _sender: &SenderHost,
+        receiver: &ReceiverHost,
+    ) -> Result<Command, ProgramError> {
         let mut command = receiver.side.command(&need(&NEEDS, "zsync")?, "zsync")?;
         command.args(["-q", "-o"]).arg(&receiver.destination);
         if let Some(older) = receiver.older {

@@ -53,7 +53,7 @@ pub struct Chart<'a> {
 }
 
 /// A row with what is drawn of it.
-type Line = (String, Vec<Option<f64>>);
+type ChartLine = (String, Vec<Option<f64>>);
 
 impl Chart<'_> {
     /// Draws the table of this page as SVG.
@@ -69,7 +69,7 @@ impl Chart<'_> {
         self.drawn(&lines, range).map_err(|error| ChartError::Draw(error.to_string()))
     }
 
-    fn read(&self, page: &str) -> Result<Vec<Line>, ChartError> {
+    fn read(&self, page: &str) -> Result<Vec<ChartLine>, ChartError> {
         let is_heading = |line: &&str| line.starts_with('#') && line.contains(self.under);
         let mut rows = (page.lines().skip_while(|line| !is_heading(line)).skip(1))
             .take_while(|line| !line.starts_with('#'))
@@ -92,7 +92,7 @@ impl Chart<'_> {
 
     fn drawn(
         &self,
-        lines: &[Line],
+        lines: &[ChartLine],
         range: std::ops::Range<f64>,
     ) -> Result<String, DrawingAreaErrorKind<std::io::Error>> {
         let count = lines.len();

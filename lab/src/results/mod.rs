@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::measure::Ended;
+use crate::measure::ProcessEnd;
 
 pub use chart::{Chart, ChartError};
 pub use provenance::Provenance;
-pub use summary::Summary;
+pub use summary::ResultSummary;
 
 /// Why results could not be written.
 #[derive(Debug, Error)]
@@ -60,7 +60,7 @@ pub struct Row {
     pub command: String,
     /// What it took, or why there is no result.
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
     /// Of what, when and where.
     #[serde(flatten)]
     pub provenance: Provenance,
@@ -69,7 +69,7 @@ pub struct Row {
 /// How a transfer ended.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum RunOutcome {
     /// Every receiver has the right data.
     Measured(Measured),
     /// Or not.
@@ -124,7 +124,7 @@ pub struct Usage {
 
 impl Usage {
     /// With another process.
-    pub fn add(&mut self, ended: &Ended) {
+    pub fn add(&mut self, ended: &ProcessEnd) {
         self.cpu_seconds += ended.cpu.as_secs_f64();
         self.peak_memory = self.peak_memory.max(ended.peak);
     }
@@ -134,16 +134,16 @@ impl Row {
     /// What was measured, if it succeeded.
     pub fn measured(&self) -> Option<&Measured> {
         match &self.outcome {
-            Outcome::Measured(measured) => Some(measured),
-            Outcome::Error(_) => None,
+            RunOutcome::Measured(measured) => Some(measured),
+            RunOutcome::Error(_) => None,
         }
     }
 
     /// Why it did not.
     pub fn error(&self) -> Option<&str> {
         match &self.outcome {
-            Outcome::Measured(_) => None,
-            Outcome::Error(error) => Some(error),
+            RunOutcome::Measured(_) => None,
+            RunOutcome::Error(error) => Some(error),
         }
     }
 }
@@ -163,7 +163,7 @@ pub enum Axis {
 }
 
 /// What tables and plots are about.
-pub struct About<'a> {
+pub struct ReportAbout<'a> {
     /// What the scenario shows.
     pub text: &'a str,
     /// What was typed.
@@ -206,14 +206,14 @@ impl Report {
     }
 
     /// Writes table and plot, and gives back the table.
-    pub fn finish(&self, about: &About, rows: &[Row]) -> Result<String, ResultsError> {
-        let summary = Summary::of(rows);
+    pub fn finish(&self, about: &ReportAbout, rows: &[Row]) -> Result<String, ResultsError> {
+        let summary = ResultSummary::of(rows);
         let has_plot = summary.points().next().is_some();
         if has_plot {
             let svg = plot::draw(&self.name, about, &summary).map_err(ResultsError::Plot)?;
             fs::write(self.path("svg"), svg).map_err(at(self.path("svg")))?;
         }
-        let head = table::Head { name: &self.name, about, has_plot };
+        let head = table::TableHead { name: &self.name, about, has_plot };
         let text = table::markdown(&head, rows, &summary);
         fs::write(self.path("md"), &text).map_err(at(self.path("md")))?;
         Ok(text)

@@ -8,9 +8,9 @@ use std::ops::Range;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::summary::{Point, Summary, distinct};
+use super::summary::{Point, ResultSummary, distinct};
 use super::table::short;
-use super::{About, Axis};
+use super::{Axis, ReportAbout};
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
@@ -36,7 +36,7 @@ pub(super) const COLOURS: [RGBColor; 10] = [
 ];
 
 /// Draws it as SVG.
-pub fn draw(name: &str, about: &About, summary: &Summary) -> Result<String, String> {
+pub fn draw(name: &str, about: &ReportAbout, summary: &ResultSummary) -> Result<String, String> {
     // What has no place on the axis is in the table.
     let has_place = |point: &Point| about.plot != Some(Axis::Rate) || rate(point) > 0.0;
     let points: Vec<Point> = summary.points().filter(has_place).collect();

@@ -4,7 +4,7 @@ use super::{Measured, Row};
 
 /// All runs of one program with the same data in one case.
 #[derive(Debug, Clone)]
-pub struct Group<'a> {
+pub struct ResultGroup<'a> {
     /// The case.
     pub case: &'a str,
     /// What was transferred.
@@ -46,22 +46,22 @@ pub struct Point<'a> {
 
 /// Groups in the order in which they first ran.
 #[derive(Debug, Clone)]
-pub struct Summary<'a> {
+pub struct ResultSummary<'a> {
     /// All.
-    pub groups: Vec<Group<'a>>,
+    pub groups: Vec<ResultGroup<'a>>,
 }
 
-impl<'a> Summary<'a> {
+impl<'a> ResultSummary<'a> {
     /// Of all rows.
     pub fn of(rows: &'a [Row]) -> Self {
-        let mut groups: Vec<Group> = Vec::new();
+        let mut groups: Vec<ResultGroup> = Vec::new();
         for row in rows {
-            let is_same = |group: &&mut Group| {
+            let is_same = |group: &&mut ResultGroup| {
                 (group.case, group.data, group.program) == (&row.case, &row.data, &row.program)
             };
             match groups.iter_mut().find(is_same) {
                 Some(group) => group.rows.push(row),
-                None => groups.push(Group {
+                None => groups.push(ResultGroup {
                     case: &row.case,
                     data: &row.data,
                     bytes: row.bytes,
@@ -77,7 +77,7 @@ impl<'a> Summary<'a> {
 
     /// What can be drawn.
     pub fn points(&self) -> impl Iterator<Item = Point<'a>> {
-        self.groups.iter().filter_map(Group::point)
+        self.groups.iter().filter_map(ResultGroup::point)
     }
 
     /// Cases in their order.
@@ -91,8 +91,8 @@ impl<'a> Summary<'a> {
     }
 
     /// How many times the other's seconds a program takes with the same data in the same case.
-    pub fn ratio(&self, group: &Group, other: &str) -> Option<f64> {
-        let is_peer = |it: &&Group| (it.case, it.data, it.program) == (group.case, group.data, other);
+    pub fn ratio(&self, group: &ResultGroup, other: &str) -> Option<f64> {
+        let is_peer = |it: &&ResultGroup| (it.case, it.data, it.program) == (group.case, group.data, other);
         let peer = self.groups.iter().find(is_peer)?;
         Some(group.median(|run| run.seconds)? / peer.median(|run| run.seconds)?)
     }
@@ -103,7 +103,7 @@ impl<'a> Summary<'a> {
     }
 }
 
-impl<'a> Group<'a> {
+impl<'a> ResultGroup<'a> {
     /// The runs that succeeded.
     pub fn measured(&self) -> impl Iterator<Item = &'a Measured> {
         self.rows.iter().filter_map(|row| row.measured())

@@ -2,21 +2,21 @@
 
 use std::fmt::Write;
 
-use super::summary::{Group, Summary};
-use super::{About, Measured, Row};
+use super::summary::{ResultGroup, ResultSummary};
+use super::{Measured, ReportAbout, Row};
 
 /// What stands above the tables.
-pub struct Head<'a> {
+pub struct TableHead<'a> {
     /// The scenario.
     pub name: &'a str,
     /// What it shows.
-    pub about: &'a About<'a>,
+    pub about: &'a ReportAbout<'a>,
     /// Whether there is a plot.
     pub has_plot: bool,
 }
 
 /// The whole page.
-pub fn markdown(head: &Head, rows: &[Row], summary: &Summary) -> String {
+pub fn markdown(head: &TableHead, rows: &[Row], summary: &ResultSummary) -> String {
     let mut page = format!("# {}\n\n{}\n\n", head.name, head.about.text);
     if let Some(row) = rows.first() {
         let about = &row.provenance;
@@ -42,7 +42,7 @@ pub fn markdown(head: &Head, rows: &[Row], summary: &Summary) -> String {
 }
 
 /// A line for each case and data, a column for each program.
-fn glance(summary: &Summary) -> String {
+fn glance(summary: &ResultSummary) -> String {
     let programs = summary.programs();
     let mut table = header(["case", "data"].into_iter().chain(programs.iter().copied()));
     for case in summary.cases() {
@@ -63,7 +63,7 @@ fn glance(summary: &Summary) -> String {
     table
 }
 
-fn seconds(group: &Group) -> String {
+fn seconds(group: &ResultGroup) -> String {
     match group.point() {
         None => "failed".into(),
         Some(point) if group.rows.len() == 1 => short(point.median),
@@ -72,7 +72,7 @@ fn seconds(group: &Group) -> String {
 }
 
 /// What a transfer costs, and how it compares.
-fn costs(summary: &Summary, about: &About) -> String {
+fn costs(summary: &ResultSummary, about: &ReportAbout) -> String {
     let names =
         ["case", "data", "program", "seconds", "Mbit/s", "CPU s/GiB", "memory", "on the wire", "compared"];
     let mut table = header(names.into_iter());
@@ -113,7 +113,7 @@ const DETAILS: [&str; 12] = [
     "emulator",
 ];
 
-fn details(summary: &Summary) -> String {
+fn details(summary: &ResultSummary) -> String {
     let mut table = header(DETAILS.into_iter());
     for group in &summary.groups {
         let number = |of: fn(&Measured) -> f64| group.median(of).map_or_else(|| "–".into(), short);
@@ -138,14 +138,14 @@ fn details(summary: &Summary) -> String {
 }
 
 /// Of the last run.
-fn sources(group: &Group) -> String {
+fn sources(group: &ResultGroup) -> String {
     let Some(run) = group.measured().last() else { return String::new() };
     let parts: Vec<_> =
         run.sources.iter().map(|(source, len)| format!("{source} {}", bytes(*len as f64))).collect();
     parts.join(", ")
 }
 
-fn failures(summary: &Summary) -> String {
+fn failures(summary: &ResultSummary) -> String {
     let mut list = String::new();
     for group in &summary.groups {
         if let Some(error) = group.error() {

@@ -5,8 +5,8 @@ use super::*;
 fn row(case: &str, program: &str, bytes: u64, seconds: Option<f64>) -> Row {
     let usage = Usage { cpu_seconds: 0.5, peak_memory: 20 << 20 };
     let outcome = match seconds {
-        None => Outcome::Error("not done after 1 s".into()),
-        Some(seconds) => Outcome::Measured(Measured {
+        None => RunOutcome::Error("not done after 1 s".into()),
+        Some(seconds) => RunOutcome::Measured(Measured {
             seconds,
             sender: usage,
             receiver: usage,
@@ -46,7 +46,8 @@ fn finish(
     rows: &[Row],
 ) -> Result<String, ResultsError> {
     let against = peer.map(|peer| ("tow-get".to_owned(), peer.to_owned())).into_iter().collect();
-    let about = About { text: "A test.", command: "towpath-lab run test.toml", against: &against, plot };
+    let about =
+        ReportAbout { text: "A test.", command: "towpath-lab run test.toml", against: &against, plot };
     report.finish(&about, rows)
 }
 

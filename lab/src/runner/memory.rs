@@ -9,13 +9,13 @@ use crate::namespace::run;
 use crate::net::registry::Registration;
 
 /// A file system in memory. Dropped, it is gone, and with it what is in it.
-pub struct Memory {
+pub struct MemorySampler {
     dir: PathBuf,
     /// Takes it down, also when this process is told to end or dies.
     _registration: Registration,
 }
 
-impl Memory {
+impl MemorySampler {
     /// Makes it.
     pub fn new() -> Result<Self, LabError> {
         let registration = Registration::new()?;

@@ -14,17 +14,17 @@ use std::time::Duration;
 
 use towpath_simnet::scenario::{Case, Scenario};
 
-use crate::data::{Data, DataError, Store};
+use crate::data::{Data, DataError, DataStore};
 use crate::error::LabError;
-use crate::results::{Outcome, Provenance, Row};
+use crate::results::{Provenance, Row, RunOutcome};
 
-pub use plan::{Changes, Chosen, Plan, PlanError};
+pub use plan::{Chosen, Plan, PlanError, PlannedChanges};
 
-use memory::Memory;
-use transfer::Transfer;
+use memory::MemorySampler;
+use transfer::LabTransfer;
 
 /// A scenario that is about to run.
-pub struct Run<'a> {
+pub struct LabRun<'a> {
     /// Its name.
     pub name: &'a str,
     /// Its text.
@@ -34,12 +34,12 @@ pub struct Run<'a> {
     /// The program `tow`.
     pub tow: &'a Path,
     /// Where data lie.
-    pub store: &'a Store,
+    pub store: &'a DataStore,
     /// For every row.
     pub provenance: &'a Provenance,
 }
 
-impl Run<'_> {
+impl LabRun<'_> {
     /// Runs it, and tells each row as it comes.
     pub fn rows<E: From<DataError> + From<LabError>>(
         &self,
@@ -48,7 +48,7 @@ impl Run<'_> {
         for case in &self.plan.cases {
             for name in &self.plan.data {
                 // Gone with the last of its rows: there may be room for one at a time.
-                let memory = self.plan.is_in_memory.then(Memory::new).transpose()?;
+                let memory = self.plan.is_in_memory.then(MemorySampler::new).transpose()?;
                 let data = match &memory {
                     Some(memory) => self.store.within(memory.dir()).get(name)?,
                     None => self.store.get(name)?,
@@ -71,10 +71,10 @@ impl Run<'_> {
     }
 
     fn row(&self, case: &Case, data: &Data, chosen: &Chosen, run: u32) -> Row {
-        let mut transfer = Transfer { run: self, case, data, chosen, command: String::new() };
+        let mut transfer = LabTransfer { run: self, case, data, chosen, command: String::new() };
         let outcome = match transfer.measure() {
-            Ok(measured) => Outcome::Measured(measured),
-            Err(error) => Outcome::Error(error.to_string()),
+            Ok(measured) => RunOutcome::Measured(measured),
+            Err(error) => RunOutcome::Error(error.to_string()),
         };
         Row {
             scenario: self.name.to_owned(),

@@ -32,7 +32,7 @@ use toml::{Table, Value};
 use towpath_simnet::scenario::{Case, Scenario};
 use towpath_simnet::units;
 
-use crate::data::{DataError, Line, Place};
+use crate::data::{DataError, Line, LinePlace};
 use crate::disk::TMPFS;
 use crate::programs::{self, Program};
 use crate::results::Axis;
@@ -67,7 +67,7 @@ pub enum PlanError {
 /// One name or several.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
-enum Names {
+enum PlanNames {
     One(String),
     Several(Vec<String>),
 }
@@ -114,14 +114,14 @@ pub struct Chosen {
     /// What stands in `tow`'s configuration, at both sides.
     pub config: Option<String>,
     /// Where the older version lies for it, if not where the data say.
-    pub at: Option<Place>,
+    pub at: Option<LinePlace>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RunFields {
     from: String,
-    to: Names,
+    to: PlanNames,
     programs: Vec<ProgramFields>,
     data: Vec<String>,
     runs: Option<u32>,
@@ -132,13 +132,13 @@ struct RunFields {
     tmpfs: bool,
     plot: Option<Axis>,
     #[serde(default)]
-    short: Changes,
+    short: PlannedChanges,
 }
 
 /// What takes the place of the scenario's own.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Changes {
+pub struct PlannedChanges {
     /// Names of programs.
     pub programs: Option<Vec<String>>,
     /// Lines that name data.
@@ -177,14 +177,14 @@ pub struct Plan {
 
 impl Plan {
     /// What a scenario says, in its short form if asked for, with further changes.
-    pub fn of(scenario: &Scenario, is_short: bool, changes: &Changes) -> Result<Self, PlanError> {
+    pub fn of(scenario: &Scenario, is_short: bool, changes: &PlannedChanges) -> Result<Self, PlanError> {
         if scenario.run.is_empty() {
             return Err(PlanError::NoRun);
         }
         let run: RunFields = Value::Table(scenario.run.clone())
             .try_into()
             .map_err(|error: toml::de::Error| PlanError::Form(error.message().to_owned()))?;
-        let short = if is_short { run.short } else { Changes::default() };
+        let short = if is_short { run.short } else { PlannedChanges::default() };
         let changes = [changes, &short];
         let known = run.programs.into_iter().map(Chosen::read).collect::<Result<Vec<_>, _>>()?;
         let programs = match first(&changes, |it| it.programs.clone()) {
@@ -232,7 +232,7 @@ impl Chosen {
         };
         let interrupt = interrupt.map(|text| units::share(&text)).transpose().map_err(PlanError::Form)?;
         let place = |word: String| {
-            Place::read(&word).ok_or_else(|| PlanError::Form(format!("at: `{word}` is no place")))
+            LinePlace::read(&word).ok_or_else(|| PlanError::Form(format!("at: `{word}` is no place")))
         };
         Ok(Self { name, program: program(&of)?, args, interrupt, config, at: at.map(place).transpose()? })
     }
@@ -259,7 +259,7 @@ fn compare(against: Option<Against>, programs: &[Chosen]) -> BTreeMap<String, St
 }
 
 /// What the first that says something says.
-fn first<T>(changes: &[&Changes], of: impl Fn(&Changes) -> Option<T>) -> Option<T> {
+fn first<T>(changes: &[&PlannedChanges], of: impl Fn(&PlannedChanges) -> Option<T>) -> Option<T> {
     changes.iter().find_map(|it| of(it))
 }
 
@@ -286,10 +286,10 @@ fn hosts(scenario: &Scenario, name: &str) -> Result<Vec<String>, PlanError> {
     }
 }
 
-fn receivers(scenario: &Scenario, names: Names) -> Result<Vec<String>, PlanError> {
+fn receivers(scenario: &Scenario, names: PlanNames) -> Result<Vec<String>, PlanError> {
     let names = match names {
-        Names::One(name) => vec![name],
-        Names::Several(names) => names,
+        PlanNames::One(name) => vec![name],
+        PlanNames::Several(names) => names,
     };
     let hosts = names.iter().map(|name| hosts(scenario, name)).collect::<Result<Vec<_>, _>>()?.concat();
     match hosts.is_empty() {
@@ -328,11 +328,11 @@ mod tests {
     fn the_short_form_and_the_command_line_take_precedence() {
         let scenario = scenario(&format!("{RUN}runs = 5\n[run.short]\nruns = 1\ncases = ['fast']\n"));
         let plan = |is_short, changes| Plan::of(&scenario, is_short, &changes).unwrap();
-        let full = plan(false, Changes::default());
+        let full = plan(false, PlannedChanges::default());
         assert_eq!((full.runs, full.cases.len(), full.to.len()), (5, 2, 3));
-        let short = plan(true, Changes::default());
+        let short = plan(true, PlannedChanges::default());
         assert_eq!((short.runs, &short.cases[0].name[..]), (1, "fast"));
-        assert_eq!(plan(true, Changes { runs: Some(2), ..Changes::default() }).runs, 2);
+        assert_eq!(plan(true, PlannedChanges { runs: Some(2), ..PlannedChanges::default() }).runs, 2);
     }
 
     #[test]
@@ -343,25 +343,29 @@ mod tests {
              tmpfs = true\nplot = 'rtt'",
         );
         let scenario = scenario(&run);
-        let plan = Plan::of(&scenario, false, &Changes::default()).unwrap();
+        let plan = Plan::of(&scenario, false, &PlannedChanges::default()).unwrap();
         let varied = &plan.programs[1];
         assert_eq!(
             (&varied.name[..], varied.program.name(), varied.interrupt, varied.at),
-            ("wget -4", "wget", Some(0.9), Some(Place::Renamed))
+            ("wget -4", "wget", Some(0.9), Some(LinePlace::Renamed))
         );
         assert_eq!(varied.args, ["-4"]);
         assert_eq!(plan.against, BTreeMap::from([("wget -4".into(), "wget".into())]));
         assert_eq!(plan.plot, Some(Axis::RoundTrip));
         assert_eq!(plan.prepare(scenario.clone()).disk.len(), 4, "a disk for each host");
-        let only = Changes { programs: Some(vec!["wget -4".into(), "scp".into()]), ..Changes::default() };
+        let only = PlannedChanges {
+            programs: Some(vec!["wget -4".into(), "scp".into()]),
+            ..PlannedChanges::default()
+        };
         let names: Vec<_> = Plan::of(&scenario, false, &only).unwrap().programs;
         assert_eq!(names.iter().map(|it| &it.name[..]).collect::<Vec<_>>(), ["wget -4", "scp"]);
     }
 
     #[test]
     fn what_is_not_there_is_named_with_what_there_is() {
-        let told =
-            |text: &str| Plan::of(&scenario(text), false, &Changes::default()).err().unwrap().to_string();
+        let told = |text: &str| {
+            Plan::of(&scenario(text), false, &PlannedChanges::default()).err().unwrap().to_string()
+        };
         assert!(told("").contains("no [run]"));
         assert!(told(&RUN.replace("scp", "spc")).starts_with("there is no program `spc`; there is: tow-cp"));
         assert!(told(&RUN.replace("'r*'", "'b'")).contains("there is no host `b`; there is: a, r1, r2, r3"));

@@ -14,13 +14,15 @@ use thiserror::Error;
 use towpath_simnet::link::Counters;
 use towpath_simnet::scenario::Case;
 
-use super::{Chosen, Run};
-use crate::data::{Data, Place, Times, copy, digest, link};
+use super::{Chosen, LabRun};
+use crate::data::{Data, LinePlace, Times, copy, digest, link};
 use crate::disk::forget;
 use crate::error::LabError;
-use crate::measure::{Ended, Process, ProcessError};
+use crate::measure::{Process, ProcessEnd, ProcessError};
 use crate::net::Lab;
-use crate::programs::{Hosts, Older, ProgramError, Receiver, Sender, Server, Side, Summary, end_of};
+use crate::programs::{
+    Hosts, OldVersion, PlaceSide, ProgramError, ProgramSummary, ReceiverHost, SenderHost, Server, end_of,
+};
 use crate::results::{Measured, Usage};
 
 /// How often it is asked how much was sent.
@@ -81,9 +83,9 @@ impl Hosts for Lab {
 }
 
 /// What one row is about.
-pub struct Transfer<'a> {
+pub struct LabTransfer<'a> {
     /// The run that it belongs to.
-    pub run: &'a Run<'a>,
+    pub run: &'a LabRun<'a>,
     /// The links.
     pub case: &'a Case,
     /// What is transferred.
@@ -106,15 +108,15 @@ impl Meters {
     }
 }
 
-impl<'a> Transfer<'a> {
+impl<'a> LabTransfer<'a> {
     /// Runs it.
     pub fn measure(&mut self) -> Result<Measured, TransferError> {
         let lab = Lab::up(self.run.scenario, self.case)?;
         let plan = self.run.plan;
-        let older = self.data.older.as_deref().filter(|_| self.place() == Place::Both);
+        let older = self.data.older.as_deref().filter(|_| self.place() == LinePlace::Both);
         let side = self.side(&lab, &plan.from, "sender")?;
-        let sender = Sender { side, source: &self.data.source, older };
-        let receivers: Vec<Receiver> =
+        let sender = SenderHost { side, source: &self.data.source, older };
+        let receivers: Vec<ReceiverHost> =
             plan.to.iter().map(|host| self.receiver(&lab, host)).collect::<Result<_, _>>()?;
         let mut server = self.chosen.program.serve(&sender)?;
         if let Some(share) = self.chosen.interrupt {
@@ -156,13 +158,13 @@ impl<'a> Transfer<'a> {
         })
     }
 
-    fn side<'b>(&self, lab: &'b Lab, host: &'b str, name: &str) -> Result<Side<'b>, TransferError>
+    fn side<'b>(&self, lab: &'b Lab, host: &'b str, name: &str) -> Result<PlaceSide<'b>, TransferError>
     where
         'a: 'b,
     {
         let dir = lab.directory(host).join(name);
         fs::create_dir(&dir).map_err(at(&dir))?;
-        let side = Side { hosts: lab, host, dir, tow: self.run.tow, hidden: Vec::new() };
+        let side = PlaceSide { hosts: lab, host, dir, tow: self.run.tow, hidden: Vec::new() };
         if let Some(config) = &self.chosen.config {
             let file = side.own()?.join("config.toml");
             fs::write(&file, config).map_err(at(&file))?;
@@ -171,11 +173,11 @@ impl<'a> Transfer<'a> {
     }
 
     /// Where the receiver has the older version.
-    fn place(&self) -> Place {
+    fn place(&self) -> LinePlace {
         self.chosen.at.unwrap_or(self.data.place)
     }
 
-    fn receiver<'b>(&self, lab: &'b Lab, host: &'b str) -> Result<Receiver<'b>, TransferError>
+    fn receiver<'b>(&self, lab: &'b Lab, host: &'b str) -> Result<ReceiverHost<'b>, TransferError>
     where
         'a: 'b,
     {
@@ -197,25 +199,29 @@ impl<'a> Transfer<'a> {
         fs::create_dir_all(home.join("work/new")).map_err(at(&home))?;
         let mut read = None;
         match (self.place(), &self.data.older, self.chosen.program.older()) {
-            (_, None, _) | (Place::Destination | Place::Both, _, Older::Unused) => {}
-            (Place::Destination | Place::Both, Some(older), Older::Read) => read = Some(older.as_path()),
-            (Place::Destination | Place::Both, Some(older), Older::Updated) => {
+            (_, None, _) | (LinePlace::Destination | LinePlace::Both, _, OldVersion::Unused) => {}
+            (LinePlace::Destination | LinePlace::Both, Some(older), OldVersion::Read) => {
+                read = Some(older.as_path())
+            }
+            (LinePlace::Destination | LinePlace::Both, Some(older), OldVersion::Updated) => {
                 place(destination.clone(), older)?;
             }
-            (Place::Sibling, Some(older), _) => place(home.join("work/old").join(name), older)?,
-            (Place::Renamed, Some(older), _) => place(home.join("work/new/earlier"), older)?,
-            (Place::Elsewhere, Some(older), _) => place(home.join("archive/2019/backup").join(name), older)?,
-            (Place::Lost, Some(older), _) => place(home.join("archive/2019/backup/earlier"), older)?,
+            (LinePlace::Sibling, Some(older), _) => place(home.join("work/old").join(name), older)?,
+            (LinePlace::Renamed, Some(older), _) => place(home.join("work/new/earlier"), older)?,
+            (LinePlace::Elsewhere, Some(older), _) => {
+                place(home.join("archive/2019/backup").join(name), older)?
+            }
+            (LinePlace::Lost, Some(older), _) => place(home.join("archive/2019/backup/earlier"), older)?,
         }
-        Ok(Receiver { side, destination, older: read })
+        Ok(ReceiverHost { side, destination, older: read })
     }
 
     /// What the receivers run.
     fn commands(
         &self,
         server: &Server,
-        sender: &Sender,
-        receivers: &[Receiver],
+        sender: &SenderHost,
+        receivers: &[ReceiverHost],
     ) -> Result<Vec<Command>, TransferError> {
         let receive = |receiver| {
             let mut command = self.chosen.program.receive(&server.contact, sender, receiver)?;
@@ -247,7 +253,7 @@ impl<'a> Transfer<'a> {
 
     /// What only the sender has, and would be found by a search of this machine's disk.
     fn hidden(&self, own: &Path) -> Vec<PathBuf> {
-        if self.chosen.program.older() == Older::Read {
+        if self.chosen.program.older() == OldVersion::Read {
             return Vec::new();
         }
         let data = [Some(&self.data.source), self.data.older.as_ref(), self.data.useless.as_ref()];
@@ -260,7 +266,11 @@ impl<'a> Transfer<'a> {
     }
 
     /// All receivers at once; the limit is for all of them.
-    fn run_all(&self, commands: Vec<Command>, receivers: &[Receiver]) -> Result<Vec<Ended>, TransferError> {
+    fn run_all(
+        &self,
+        commands: Vec<Command>,
+        receivers: &[ReceiverHost],
+    ) -> Result<Vec<ProcessEnd>, TransferError> {
         let deadline = Instant::now() + self.run.plan.limit;
         let mut running = commands.into_iter().map(Process::start).collect::<Result<Vec<_>, _>>()?;
         let mut ends = Vec::new();
@@ -279,7 +289,7 @@ impl<'a> Transfer<'a> {
     }
 
     /// Whether every receiver has what was sent.
-    fn check(&self, receivers: &[Receiver]) -> Result<(), TransferError> {
+    fn check(&self, receivers: &[ReceiverHost]) -> Result<(), TransferError> {
         for receiver in receivers {
             let found = digest(&receiver.destination).map_err(at(&receiver.destination))?;
             if found.digest != self.data.content.digest {
@@ -312,13 +322,13 @@ impl<'a> Transfer<'a> {
     }
 
     /// What the receivers' programs told.
-    fn summaries(&self, receivers: &[Receiver]) -> Vec<Summary> {
-        let output = |receiver: &Receiver| fs::read_to_string(receiver.side.output("tow")).ok();
+    fn summaries(&self, receivers: &[ReceiverHost]) -> Vec<ProgramSummary> {
+        let output = |receiver: &ReceiverHost| fs::read_to_string(receiver.side.output("tow")).ok();
         receivers.iter().filter_map(|it| self.chosen.program.summary(&output(it)?)).collect()
     }
 }
 
-fn total_sources(summaries: &[Summary]) -> BTreeMap<String, u64> {
+fn total_sources(summaries: &[ProgramSummary]) -> BTreeMap<String, u64> {
     let mut total = BTreeMap::new();
     for (source, bytes) in summaries.iter().flat_map(|summary| &summary.sources) {
         *total.entry(source.clone()).or_default() += bytes;
@@ -327,7 +337,7 @@ fn total_sources(summaries: &[Summary]) -> BTreeMap<String, u64> {
 }
 
 /// The end of what a receiver's program said: complaints, or else the end of its output.
-fn said(receiver: &Receiver) -> String {
+fn said(receiver: &ReceiverHost) -> String {
     let logs = fs::read_dir(&receiver.side.dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let (mut errors, mut outputs) = (Vec::new(), Vec::new());
     for path in logs.filter(|path| fs::metadata(path).is_ok_and(|it| it.len() > 0)) {

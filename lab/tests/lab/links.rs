@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use towpath_lab::net::Lab;
-use towpath_simnet::scenario::{Params, Way};
+use towpath_simnet::scenario::{LinkWay, Params};
 
 use crate::machinery::{answered, eventually, need_lab, ping, scenario, total, transfer, up};
 use crate::runner::situations;
@@ -41,17 +41,17 @@ fn a_ping_takes_the_delays_of_both_ways() {
 fn a_cut_link_loses_everything_and_recovers() {
     let lab = wire("delay = '1ms'");
     answered(&lab, "a", lab.address("b"), 3);
-    lab.set(0, Way::Both, &cut(true)).unwrap();
+    lab.set(0, LinkWay::Both, &cut(true)).unwrap();
     assert_eq!(ping(&lab, "a", lab.address("b"), 5).received, 0);
     assert_eq!(lab.counters().unwrap()[0][0].lost, 5);
-    lab.set(0, Way::Both, &cut(false)).unwrap();
+    lab.set(0, LinkWay::Both, &cut(false)).unwrap();
     answered(&lab, "a", lab.address("b"), 3);
-    assert!(lab.set(1, Way::Both, &cut(true)).is_err(), "there is one link");
+    assert!(lab.set(1, LinkWay::Both, &cut(true)).is_err(), "there is one link");
 }
 
 fn each_way_is_cut_on_its_own() {
     let lab = wire("delay = '1ms'");
-    lab.set(0, Way::Back, &cut(true)).unwrap();
+    lab.set(0, LinkWay::Back, &cut(true)).unwrap();
     assert_eq!(ping(&lab, "a", lab.address("b"), 5).received, 0);
     let [forth, back] = lab.counters().unwrap()[0];
     assert_eq!((forth.packets, forth.lost), (5, 0));
@@ -112,6 +112,6 @@ fn a_link_of_which_nothing_is_asked_has_no_emulator() {
     assert!((4 << 20..5 << 20).contains(&sent), "{sent} bytes for 4 MiB");
     assert!(after[1].bytes > before[1].bytes, "acknowledgements");
     assert_eq!(lab.emulator_cpu(), Duration::ZERO);
-    let said = lab.set(0, Way::Both, &cut(true)).unwrap_err().to_string();
+    let said = lab.set(0, LinkWay::Both, &cut(true)).unwrap_err().to_string();
     assert!(said.contains("give it a rate"), "{said}");
 }

@@ -11,7 +11,7 @@ use towpath_service::copy::{CopyEvent, CopyRequest, CopySummary, Dropped, Failur
 use towpath_service::{Options, display_text};
 
 use super::Context;
-use crate::copy_output::{Shown, closing, complaint, done, exit_code, line};
+use crate::copy_output::{ShownChanges, closing, complaint, done, exit_code, line};
 use crate::output::Output;
 
 /// How much sooner than this program ssh may hear that it is to end.
@@ -23,7 +23,7 @@ const EVENTS: usize = 256;
 pub async fn copy(
     context: &Context,
     mut request: CopyRequest,
-    mut shown: Shown,
+    mut shown: ShownChanges,
 ) -> Result<ExitCode, ApiError> {
     shown.names |= context.verbose > 0;
     // Each would cross the network, from a receiver that is elsewhere.
@@ -59,7 +59,7 @@ fn interrupted() -> ApiError {
     ApiError::new(ErrorKind::Interrupted, "interrupted")
 }
 
-async fn work(context: &Context, request: CopyRequest, shown: Shown) -> Result<CopySummary, ApiError> {
+async fn work(context: &Context, request: CopyRequest, shown: ShownChanges) -> Result<CopySummary, ApiError> {
     let service = context.embedded(Options::default())?;
     let (events, mut inbox) = mpsc::channel(EVENTS);
     let output = Arc::clone(&context.output);
@@ -73,7 +73,7 @@ async fn work(context: &Context, request: CopyRequest, shown: Shown) -> Result<C
     result
 }
 
-fn show(output: &Output, shown: &Shown, event: CopyEvent) {
+fn show(output: &Output, shown: &ShownChanges, event: CopyEvent) {
     if output.is_json() {
         return output.object(&event);
     }
@@ -96,7 +96,7 @@ fn show(output: &Output, shown: &Shown, event: CopyEvent) {
 
 /// The summary as `--json` has it.
 #[derive(serde::Serialize)]
-struct Ended<'a> {
+struct CopyEnd<'a> {
     event: &'static str,
     #[serde(flatten)]
     summary: &'a CopySummary,
@@ -117,10 +117,10 @@ fn left_out(dropped: &Dropped) -> Option<String> {
     (!parts.is_empty()).then(|| format!("tow: left out: {}", parts.join(", and ")))
 }
 
-fn show_end(output: &Output, shown: &Shown, dry_run: bool, summary: &CopySummary) {
+fn show_end(output: &Output, shown: &ShownChanges, dry_run: bool, summary: &CopySummary) {
     output.finish();
     if output.is_json() {
-        return output.object(&Ended { event: "summary", summary });
+        return output.object(&CopyEnd { event: "summary", summary });
     }
     let lines = closing(shown, summary, dry_run);
     lines.iter().for_each(|line| output.result_line(line));

@@ -8,7 +8,7 @@ use towpath_api::{ApiError, SearchEffort};
 use towpath_service::copy::{Check, CopyOptions, CopyRequest, Mode, Preserve, Via};
 
 use super::{Context, copying, parse_rate, refused, sync, sync_flags, usage_error, verbose_names};
-use crate::copy_output::Shown;
+use crate::copy_output::ShownChanges;
 
 const AFTER: &str = "\
 Examples:
@@ -24,7 +24,7 @@ left out unless asked for. Exit status: 0 done; 1 failed; 2 usage; 3 some files 
 /// Copy files and trees, here or to and from another machine, as cp and scp do
 #[derive(Debug, Args)]
 #[command(after_help = AFTER, args_override_self = true, override_usage = "tow cp [OPTIONS] SRC... DEST\n       tow cp [OPTIONS] -t DIR SRC...")]
-pub struct Options {
+pub struct CopyFlags {
     /// What to copy, and last where to.
     #[arg(value_name = "PATH", required = true, num_args = 1.., help = sync::OPERANDS)]
     operands: Vec<OsString>,
@@ -51,7 +51,7 @@ pub struct Options {
     suffix: Option<String>,
     /// Leave out mode, ownership, timestamps, links, xattr, acl or all
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = parse_kind)]
-    no_preserve: Vec<Kind>,
+    no_preserve: Vec<PreserveKind>,
     /// Take owners and groups by number, not by name
     #[arg(long)]
     numeric_ids: bool,
@@ -108,7 +108,7 @@ pub struct Options {
 
 /// What `--no-preserve` leaves out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PreserveKind {
     Mode,
     Ownership,
     Owner,
@@ -120,17 +120,17 @@ enum Kind {
     All,
 }
 
-fn parse_kind(text: &str) -> Result<Kind, String> {
+fn parse_kind(text: &str) -> Result<PreserveKind, String> {
     Ok(match text {
-        "mode" => Kind::Mode,
-        "ownership" => Kind::Ownership,
-        "owner" => Kind::Owner,
-        "group" => Kind::Group,
-        "timestamps" | "times" => Kind::Timestamps,
-        "links" | "hard-links" => Kind::Links,
-        "xattr" | "xattrs" => Kind::Xattr,
-        "acl" | "acls" => Kind::Acl,
-        "all" => Kind::All,
+        "mode" => PreserveKind::Mode,
+        "ownership" => PreserveKind::Ownership,
+        "owner" => PreserveKind::Owner,
+        "group" => PreserveKind::Group,
+        "timestamps" | "times" => PreserveKind::Timestamps,
+        "links" | "hard-links" => PreserveKind::Links,
+        "xattr" | "xattrs" => PreserveKind::Xattr,
+        "acl" | "acls" => PreserveKind::Acl,
+        "all" => PreserveKind::All,
         "context" => return Err("a security context is an extended attribute: xattr".into()),
         _ => {
             return Err("it is mode, ownership, owner, group, timestamps, links, xattr, acl or all".into());
@@ -146,7 +146,7 @@ fn suffix(text: &str) -> Result<String, String> {
     }
 }
 
-impl Kind {
+impl PreserveKind {
     fn leave_out(self, preserve: &mut Preserve) {
         let all = self == Self::All;
         let is = |kinds: &[Self]| all || kinds.contains(&self);
@@ -165,7 +165,7 @@ impl Kind {
 
 /// `tow cp`
 #[derive(Debug)]
-pub struct Cp(CopyRequest, Shown);
+pub struct Cp(CopyRequest, ShownChanges);
 
 impl Cp {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
@@ -175,7 +175,7 @@ impl Cp {
 
 impl Args for Cp {
     fn augment_args(command: Command) -> Command {
-        refused::arguments(Options::augment_args(command).arg(verbose_names()), refused::CP)
+        refused::arguments(CopyFlags::augment_args(command).arg(verbose_names()), refused::CP)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -187,8 +187,8 @@ impl FromArgMatches for Cp {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let usage = |message| usage_error("cp", message);
         refused::check(matches, "tow cp", refused::CP).map_err(usage)?;
-        let options = Options::from_arg_matches(matches)?;
-        let shown = Shown { explain: options.explain, ..Shown::default() };
+        let options = CopyFlags::from_arg_matches(matches)?;
+        let shown = ShownChanges { explain: options.explain, ..ShownChanges::default() };
         options.request().map(|request| Self(request, shown)).map_err(usage)
     }
 
@@ -198,7 +198,7 @@ impl FromArgMatches for Cp {
     }
 }
 
-impl Options {
+impl CopyFlags {
     fn request(mut self) -> Result<CopyRequest, String> {
         let options = self.options();
         let destination = match self.target_directory.take() {
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn each_flag_has_a_case() {
-        let command = Options::augment_args(Command::new("cp"));
+        let command = CopyFlags::augment_args(Command::new("cp"));
         for argument in command.get_arguments() {
             let name = argument.get_id().as_str();
             let has_case = CASES.iter().any(|case| case.0 == name)

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::AbortHandle;
 use towpath_api::{ApiError, ErrorKind};
-use towpath_service::config::{Config, ConfigError, Rate};
+use towpath_service::config::{Config, ConfigError, ConfigRate};
 use towpath_service::confinement::{self, Enforced, Limits, Writable, deny_calls};
 use towpath_service::index_watch::{self, Rhythm};
 use towpath_service::server::{Socket, serve};
@@ -96,7 +96,7 @@ impl Daemon {
         trim_cache(&service);
         let list = addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ");
         if context.output.is_json() {
-            context.output.object(&Listening {
+            context.output.object(&DaemonSockets {
                 event: "listening",
                 node: service.node_id().to_string(),
                 listening: addresses.iter().map(SocketAddr::to_string).collect(),
@@ -128,7 +128,7 @@ impl Daemon {
             config.general.listen.clone_from(&self.listen);
         }
         if let Some(rate) = self.limit_rate {
-            config.general.limit_rate = Rate(rate);
+            config.general.limit_rate = ConfigRate(rate);
         }
         Ok(config)
     }
@@ -183,7 +183,7 @@ fn hangups() -> Result<Option<Signal>, ApiError> {
 
 /// What `--json` prints when others can be served.
 #[derive(Debug, Serialize)]
-struct Listening {
+struct DaemonSockets {
     event: &'static str,
     /// The service's public key.
     node: String,

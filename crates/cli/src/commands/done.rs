@@ -9,13 +9,13 @@ use super::Context;
 
 /// Take back what was put: its ticket ends
 #[derive(Debug, Args)]
-pub struct Done {
+pub struct DoneCommand {
     /// OIDs (see `tow ls`) or tickets
     #[arg(value_name = "OID", required = true)]
     names: Vec<String>,
 }
 
-impl Done {
+impl DoneCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let api = context.api().await?;
         for name in self.names {

@@ -9,20 +9,20 @@ use super::names_from;
 
 /// What the patterns of a file are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum RuleKind {
     Exclude,
     Include,
 }
 
 /// Rules in their order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Rules(RuleList);
+pub struct RuleWords(RuleList);
 
 fn told(result: Result<(), FilterError>) -> Result<(), String> {
     result.map_err(|error| error.to_string())
 }
 
-impl Rules {
+impl RuleWords {
     pub fn push_filter(&mut self, rule: &[u8]) -> Result<(), String> {
         told(self.0.push_filter(rule))
     }
@@ -36,18 +36,18 @@ impl Rules {
     }
 
     /// The patterns of a file; with `from0` they end with NUL, else with their line.
-    pub fn push_file(&mut self, kind: Kind, path: &OsStr, from0: bool) -> Result<(), String> {
+    pub fn push_file(&mut self, kind: RuleKind, path: &OsStr, from0: bool) -> Result<(), String> {
         if !from0 {
             let kind = match kind {
-                Kind::Exclude => FileKind::Exclude,
-                Kind::Include => FileKind::Include,
+                RuleKind::Exclude => FileKind::Exclude,
+                RuleKind::Include => FileKind::Include,
             };
             return told(self.0.push_file(kind, Path::new(path)));
         }
         for pattern in names_from::parts(&names_from::bytes(path)?, true) {
             match kind {
-                Kind::Exclude => self.push_exclude(pattern)?,
-                Kind::Include => self.push_include(pattern)?,
+                RuleKind::Exclude => self.push_exclude(pattern)?,
+                RuleKind::Include => self.push_include(pattern)?,
             }
         }
         Ok(())

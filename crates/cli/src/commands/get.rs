@@ -29,7 +29,7 @@ const PART: usize = 256 << 10;
 /// Nothing is overwritten: the destination must not be there. Interrupted in any way, the same
 /// command goes on; only what is missing crosses the network.
 #[derive(Debug, Args)]
-pub struct Get {
+pub struct GetCommand {
     /// The ticket, or the OID of an object on this machine; `-` reads it from standard input, which
     /// keeps it off the command line
     #[arg(value_name = "TICKET|OID|-")]
@@ -77,7 +77,7 @@ pub struct Get {
     explain: bool,
 }
 
-impl Get {
+impl GetCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let to_stdout = self.output.as_deref() == Some(Path::new("-"));
         if to_stdout {

@@ -23,7 +23,7 @@ const EVENTS: usize = 256;
 /// changed since they were indexed are not read again. Nothing of them is copied: a file that is changed
 /// or removed later is noticed, and forgotten. Other file systems are not entered.
 #[derive(Debug, Args)]
-pub struct Index {
+pub struct IndexCommand {
     /// Directories whose files are indexed
     #[arg(value_name = "DIR", required = true)]
     directories: Vec<PathBuf>,
@@ -31,13 +31,13 @@ pub struct Index {
 
 /// The summary as `--json` has it.
 #[derive(serde::Serialize)]
-struct Ended {
+struct IndexEnd {
     event: &'static str,
     #[serde(flatten)]
     indexed: Indexed,
 }
 
-impl Index {
+impl IndexCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let service = context.embedded(Options::default())?;
         let (events, mut inbox) = mpsc::channel(EVENTS);
@@ -76,7 +76,7 @@ impl Index {
 
 fn show(context: &Context, indexed: Indexed) {
     if context.output.is_json() {
-        return context.output.object(&Ended { event: "summary", indexed });
+        return context.output.object(&IndexEnd { event: "summary", indexed });
     }
     let Indexed { files, bytes, unchanged, read, failed, seconds } = indexed;
     let failed = if failed > 0 { format!("; {failed} failed") } else { String::new() };

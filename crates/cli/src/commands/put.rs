@@ -24,7 +24,7 @@ const STREAM_PORT: &[u8] = b"stream";
 /// then on; the command ends when all is read, with 3 if something was left out. Without one they can be fetched when it is started, and `tow put -` serves what it
 /// reads until interrupted.
 #[derive(Debug, Args)]
-pub struct Put {
+pub struct PutCommand {
     /// Files or directories; `-` for standard input, whose ticket comes before its first byte
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
@@ -34,7 +34,7 @@ pub struct Put {
     listen: Option<SocketAddr>,
 }
 
-impl Put {
+impl PutCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         if self.paths.iter().any(|path| path.as_os_str() == "-") {
             if self.paths.len() > 1 {

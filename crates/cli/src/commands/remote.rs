@@ -17,9 +17,9 @@ use super::{Context, end_threads, is_confined, not_confined, runtime};
 /// do. There is no use in starting it by hand.
 #[derive(Debug, Args)]
 #[command(hide = true)]
-pub struct Remote {}
+pub struct RemoteCommand {}
 
-impl Remote {
+impl RemoteCommand {
     /// Until the first message nobody knows what this copy writes, and limits on that hold for the
     /// threads of whoever takes them. So the bytes of the pipe are carried in this thread, threads for
     /// answers wait at a gate, and all other threads are started once this one is confined.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use towpath_api::{ApiError, ErrorKind, Event};
 use towpath_service::Options;
-use towpath_service::config::{Config, Rate};
+use towpath_service::config::{Config, ConfigRate};
 
 use super::{Context, parse_address, parse_rate};
 
@@ -18,7 +18,7 @@ use super::{Context, parse_address, parse_rate};
 /// being read; a receiver follows. The same command gives the same ticket again as long as the
 /// content is the same, so that an interrupted transfer can go on.
 #[derive(Debug, Args)]
-pub struct Share {
+pub struct ShareCommand {
     /// File or directory to serve
     path: PathBuf,
     /// Address to listen on, as in 192.0.2.1:7000 [default: all addresses, the port
@@ -30,11 +30,11 @@ pub struct Share {
     limit_rate: u64,
 }
 
-impl Share {
+impl ShareCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let mut interrupts = context.signals.interrupts();
         let mut config = Config::default();
-        config.general.limit_rate = Rate(self.limit_rate);
+        config.general.limit_rate = ConfigRate(self.limit_rate);
         let service = context.embedded(Options { config, ..Options::default() })?;
         let user = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
         service.listen(user.as_os_str().as_bytes(), self.listen.as_slice()).await?;

@@ -10,14 +10,14 @@ use super::Context;
 
 /// Show the service's node id, where it listens, and how much it holds
 #[derive(Debug, Args)]
-pub struct Status {}
+pub struct StatusCommand {}
 
-impl Status {
+impl StatusCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let is_daemon = context.daemon().await.is_some();
         let status = context.api().await?.status().await?;
         if context.output.is_json() {
-            context.output.object(&Told { status: &status, daemon: is_daemon });
+            context.output.object(&ToldStatus { status: &status, daemon: is_daemon });
             return Ok(ExitCode::SUCCESS);
         }
         context.output.line(&format!("node         {}", status.node));
@@ -34,7 +34,7 @@ impl Status {
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
-struct Told<'a> {
+struct ToldStatus<'a> {
     #[serde(flatten)]
     status: &'a towpath_api::Status,
     /// Whether one runs: without, all else is that of this very command.

@@ -9,24 +9,26 @@ use crate::codec::{DecodeError, invalid};
 /// Finds the ends of chunks; made by [`Parameters::cutter`].
 #[derive(Debug, Clone)]
 pub struct Cutter {
-    rule: Rule,
+    rule: CutRule,
     max: usize,
 }
 
 #[derive(Debug, Clone)]
-enum Rule {
+enum CutRule {
     Fixed,
-    Gear(gear::Rule),
-    Rabin(Box<rabin::Rule>),
+    Gear(gear::GearRule),
+    Rabin(Box<rabin::RabinRule>),
 }
 
 impl Cutter {
     pub(super) fn new(parameters: &Parameters) -> Result<Self, DecodeError> {
         parameters.check()?;
         let rule = match *parameters {
-            Parameters::Fixed { .. } => Rule::Fixed,
-            Parameters::Gear { min, avg, max } => Rule::Gear(gear::Rule::new(min, avg, max)),
-            Parameters::Rabin { min, avg, max } => Rule::Rabin(Box::new(rabin::Rule::new(min, avg, max))),
+            Parameters::Fixed { .. } => CutRule::Fixed,
+            Parameters::Gear { min, avg, max } => CutRule::Gear(gear::GearRule::new(min, avg, max)),
+            Parameters::Rabin { min, avg, max } => {
+                CutRule::Rabin(Box::new(rabin::RabinRule::new(min, avg, max)))
+            }
             Parameters::Given => return Err(invalid("chunker", "the application placed the cuts")),
         };
         Ok(Self { rule, max: parameters.max_len() as usize })
@@ -44,9 +46,9 @@ impl Cutter {
     pub fn first_len(&self, bytes: &[u8]) -> usize {
         let bytes = &bytes[..bytes.len().min(self.max)];
         match &self.rule {
-            Rule::Fixed => bytes.len(),
-            Rule::Gear(rule) => rule.find(bytes),
-            Rule::Rabin(rule) => rule.find(bytes),
+            CutRule::Fixed => bytes.len(),
+            CutRule::Gear(rule) => rule.find(bytes),
+            CutRule::Rabin(rule) => rule.find(bytes),
         }
     }
 
@@ -63,8 +65,8 @@ impl Cutter {
     /// the one from the object's begin.
     pub const fn likely_start(&self, offset: u64) -> u64 {
         match self.rule {
-            Rule::Fixed => offset.next_multiple_of(self.max as u64),
-            Rule::Gear(_) | Rule::Rabin(_) => offset,
+            CutRule::Fixed => offset.next_multiple_of(self.max as u64),
+            CutRule::Gear(_) | CutRule::Rabin(_) => offset,
         }
     }
 

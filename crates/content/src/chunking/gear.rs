@@ -28,7 +28,7 @@ const fn behind(place: usize) -> usize {
 
 /// Where chunks end, by lengths that were checked by [`super::Parameters::check`].
 #[derive(Debug, Clone)]
-pub(super) struct Rule {
+pub(super) struct GearRule {
     min: usize,
     avg: usize,
     max: usize,
@@ -36,7 +36,7 @@ pub(super) struct Rule {
     loose: u64,
 }
 
-impl Rule {
+impl GearRule {
     pub(super) fn new(min: u32, avg: u32, max: u32) -> Self {
         let (strict, loose) = select_masks(avg as usize, Normalization::Level1);
         Self { min: min as usize, avg: avg as usize, max: max as usize, strict, loose }
@@ -92,15 +92,15 @@ mod tests {
     use crate::chunking::tests::noise;
 
     /// The length that the library finds, byte by byte.
-    fn expected(rule: &Rule, bytes: &[u8]) -> usize {
-        let Rule { min, avg, max, strict, loose } = *rule;
+    fn expected(rule: &GearRule, bytes: &[u8]) -> usize {
+        let GearRule { min, avg, max, strict, loose } = *rule;
         cut(bytes, min, avg, max, strict, loose, strict << 1, loose << 1).1
     }
 
     #[test]
     fn no_mask_loses_a_bit_when_it_is_moved_along_a_group() {
         for log2 in 8..=22 {
-            let rule = Rule::new(64, 1 << log2, 1 << 24);
+            let rule = GearRule::new(64, 1 << log2, 1 << 24);
             assert!((rule.strict | rule.loose).leading_zeros() as usize >= behind(0), "2^{log2}");
         }
     }
@@ -114,7 +114,7 @@ mod tests {
             prop_assume!(min < avg);
             let max = (avg + half_more * 2).max(1 << 10);
             prop_assume!(Parameters::Gear { min, avg, max }.check().is_ok());
-            let (rule, bytes) = (Rule::new(min, avg, max), noise(&seed.to_le_bytes(), len));
+            let (rule, bytes) = (GearRule::new(min, avg, max), noise(&seed.to_le_bytes(), len));
             let mut rest = &bytes[..];
             while !rest.is_empty() {
                 let len = rule.find(rest);
@@ -129,7 +129,7 @@ mod tests {
         let noise = noise(b"seven", 1 << 20);
         let same = vec![0; 300_001];
         for log2 in [14, 15, 16, 17] {
-            let rule = Rule::new(1 << (log2 - 2), 1 << log2, 1 << (log2 + 2));
+            let rule = GearRule::new(1 << (log2 - 2), 1 << log2, 1 << (log2 + 2));
             for bytes in [&noise[..], &noise[1..70_002], &same[..]] {
                 assert_eq!(rule.find(bytes), expected(&rule, bytes), "2^{log2} of {}", bytes.len());
             }

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::stream::Stream;
+use super::stream::ChunkStream;
 use super::{Chunker, Cutter};
 use crate::codec::{DecodeError, Reader, Writer, invalid};
 
@@ -91,7 +91,7 @@ impl Parameters {
 
     /// A chunker with these parameters, for a stream. There is none for [`Self::Given`].
     pub fn chunker(&self) -> Result<Box<dyn Chunker>, DecodeError> {
-        Ok(Box::new(Stream::new(self.cutter()?)))
+        Ok(Box::new(ChunkStream::new(self.cutter()?)))
     }
 
     /// What finds the ends of chunks in bytes at hand. There is none for [`Self::Given`].

@@ -41,13 +41,13 @@ const fn times_x(remainder: u64) -> u64 {
 
 /// Where chunks end, by lengths that were checked by [`super::Parameters::check`].
 #[derive(Debug, Clone)]
-pub(super) struct Rule {
+pub(super) struct RabinRule {
     min: usize,
     max: usize,
     mask: u64,
 }
 
-impl Rule {
+impl RabinRule {
     pub(super) const fn new(min: u32, avg: u32, max: u32) -> Self {
         Self { min: min as usize, max: max as usize, mask: avg as u64 - 1 }
     }
@@ -119,7 +119,11 @@ mod tests {
             let bytes = super::super::tests::noise(&[seed], 3000);
             let breaks = |len: &usize| remainder(&bytes[len - WINDOW..*len]) % avg == BREAK;
             let expected = (min..max).find(breaks).unwrap_or(max);
-            assert_eq!(Rule::new(min as u32, avg as u32, max as u32).find(&bytes), expected, "seed {seed}");
+            assert_eq!(
+                RabinRule::new(min as u32, avg as u32, max as u32).find(&bytes),
+                expected,
+                "seed {seed}"
+            );
         }
     }
 }

@@ -6,14 +6,14 @@
 
 /// Bytes of the current chunk, at most `max` of them.
 #[derive(Debug, Clone)]
-pub(super) struct Window {
+pub(super) struct HashWindow {
     max: usize,
     held: Vec<u8>,
     /// Bytes at the front of `held` that were handed out and go with the next call.
     spent: usize,
 }
 
-impl Window {
+impl HashWindow {
     /// An empty window for chunks of at most `max` bytes, which must not be 0.
     pub(super) const fn new(max: usize) -> Self {
         Self { max, held: Vec::new(), spent: 0 }

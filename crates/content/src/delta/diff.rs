@@ -1,10 +1,10 @@
 //! Finds a signature's blocks in a target.
 
-use super::index::Index;
+use super::index::WeakIndex;
 use super::ops::{Delta, Maker};
 use super::shape::{MAX_TARGET_LEN, ShapeError, check_len};
-use super::weak::{Roller, State};
-use super::{Signature, Sum};
+use super::weak::{Roller, WeakState};
+use super::{BlockSum, Signature};
 
 /// Bytes that may be hashed for each byte of target at places where the sums disagree, before
 /// the rest of the target is taken as literals. Data not made to use it up need a thousandth of it.
@@ -17,7 +17,7 @@ const HASHED_IN_VAIN: usize = 4;
 pub fn diff(signature: &Signature, target: &[u8]) -> Result<Delta, ShapeError> {
     check_len("target", target.len(), MAX_TARGET_LEN)?;
     let mut maker = Maker::new(signature.block_len());
-    let mut search = Search::new(signature, target);
+    let mut search = MatchSearch::new(signature, target);
     let mut done = 0;
     while let Some((at, block)) = search.next(done, maker.expected()) {
         maker.literal(&target[done..at]);
@@ -42,14 +42,14 @@ fn finish(signature: &Signature, rest: &[u8], maker: &mut Maker) {
     }
 }
 
-fn is_block(signature: &Signature, bytes: &[u8], sum: &Sum) -> bool {
-    State::of(bytes).weak() == sum.weak && signature.strong(bytes) == sum.strong
+fn is_block(signature: &Signature, bytes: &[u8], sum: &BlockSum) -> bool {
+    WeakState::of(bytes).weak() == sum.weak && signature.strong(bytes) == sum.strong
 }
 
 /// Moves a window over the target.
-struct Search<'a> {
+struct MatchSearch<'a> {
     target: &'a [u8],
-    index: Index<'a>,
+    index: WeakIndex<'a>,
     roller: Roller,
     /// Bytes of the window.
     block: usize,
@@ -57,12 +57,12 @@ struct Search<'a> {
     budget: usize,
 }
 
-impl<'a> Search<'a> {
+impl<'a> MatchSearch<'a> {
     fn new(signature: &'a Signature, target: &'a [u8]) -> Self {
         let block = signature.block_len();
         Self {
             target,
-            index: Index::new(signature),
+            index: WeakIndex::new(signature),
             roller: Roller::new(block),
             block: block as usize,
             budget: target.len() * HASHED_IN_VAIN,
@@ -72,7 +72,7 @@ impl<'a> Search<'a> {
     /// The first place from `from` on where a block is, and the block.
     fn next(&mut self, from: usize, wanted: u32) -> Option<(usize, u32)> {
         let mut at = from;
-        let mut state = State::of(self.target.get(at..at + self.block)?);
+        let mut state = WeakState::of(self.target.get(at..at + self.block)?);
         while !self.index.is_empty() && self.budget > 0 {
             (at, state) = self.next_candidate(at, state)?;
             let window = &self.target[at..at + self.block];
@@ -86,7 +86,7 @@ impl<'a> Search<'a> {
     }
 
     /// The first place from `at` on that passes the filter, with its sum. `state` is the sum at `at`.
-    fn next_candidate(&self, at: usize, mut state: State) -> Option<(usize, State)> {
+    fn next_candidate(&self, at: usize, mut state: WeakState) -> Option<(usize, WeakState)> {
         let leaving = &self.target[at..];
         let entering = &self.target[at + self.block..];
         for (passed, (old, new)) in leaving.iter().zip(entering).enumerate() {

@@ -7,7 +7,7 @@
 //! hardly have, draw on a budget of bytes to hash.
 
 use super::Signature;
-use super::weak::State;
+use super::weak::WeakState;
 
 /// Words of the filter have 64 bits and serve two blocks, which set two bits each: of random
 /// windows, one in some 250 passes.
@@ -15,16 +15,16 @@ const BLOCKS_PER_WORD: usize = 2;
 
 /// A block with its sums, in the order of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
+struct WeakEntry {
     weak: u32,
     strong: u64,
     block: u32,
 }
 
 /// The blocks of full length, ready to be looked up.
-pub(super) struct Index<'s> {
+pub(super) struct WeakIndex<'s> {
     signature: &'s Signature,
-    entries: Vec<Entry>,
+    entries: Vec<WeakEntry>,
     /// For each value of a weak sum's upper bits, where its entries begin; then where the last end.
     starts: Vec<u32>,
     /// For each value of a weak sum's upper bits, bits that its lower bits choose.
@@ -34,12 +34,12 @@ pub(super) struct Index<'s> {
     shift: u32,
 }
 
-impl<'s> Index<'s> {
+impl<'s> WeakIndex<'s> {
     pub fn new(signature: &'s Signature) -> Self {
         let full = signature.shape().full_blocks() as usize;
         let sums = signature.sums().iter().take(full).zip(0..);
-        let mut entries: Vec<Entry> =
-            sums.map(|(sum, block)| Entry { weak: sum.weak, strong: sum.strong, block }).collect();
+        let mut entries: Vec<WeakEntry> =
+            sums.map(|(sum, block)| WeakEntry { weak: sum.weak, strong: sum.strong, block }).collect();
         entries.sort_unstable();
         let words = full.div_ceil(BLOCKS_PER_WORD).next_power_of_two().max(2);
         let shift = u32::BITS - words.ilog2();
@@ -68,7 +68,7 @@ impl<'s> Index<'s> {
     }
 
     /// The entries with a weak sum.
-    fn candidates(&self, weak: u32) -> &[Entry] {
+    fn candidates(&self, weak: u32) -> &[WeakEntry] {
         let upper = (weak >> self.shift) as usize;
         let near = &self.entries[self.starts[upper] as usize..self.starts[upper + 1] as usize];
         equal_range(near, |entry| entry.weak.cmp(&weak))
@@ -77,7 +77,7 @@ impl<'s> Index<'s> {
     /// The block that is equal to `window`: of several, the first from `wanted` on, or else the first
     /// of all, so that copies come in long runs. `budget` is drawn on where the sums disagree;
     /// once it is spent nothing is found any more.
-    pub fn find(&self, state: State, window: &[u8], wanted: u32, budget: &mut usize) -> Option<u32> {
+    pub fn find(&self, state: WeakState, window: &[u8], wanted: u32, budget: &mut usize) -> Option<u32> {
         let weak = state.weak();
         let candidates = self.candidates(weak);
         if candidates.is_empty() || *budget == 0 {
@@ -100,7 +100,7 @@ const fn filter_bits(weak: u32) -> u64 {
 }
 
 /// The entries that `order` calls equal.
-fn equal_range(entries: &[Entry], order: impl Fn(&Entry) -> std::cmp::Ordering) -> &[Entry] {
+fn equal_range(entries: &[WeakEntry], order: impl Fn(&WeakEntry) -> std::cmp::Ordering) -> &[WeakEntry] {
     let start = entries.partition_point(|entry| order(entry).is_lt());
     let rest = &entries[start..];
     &rest[..rest.partition_point(|entry| order(entry).is_eq())]

@@ -61,13 +61,13 @@ mod weak;
 pub use diff::diff;
 pub use ops::{ApplyError, Delta, Op};
 pub use outline::{Outline, finer_block_len};
-pub use refine::{Chunk, Gap, Place, Region, refine};
+pub use refine::{Gap, RefinePlace, RefineRegion, RefinedChunk, refine};
 pub use rest::Rest;
 pub use shape::{
     Hints, MAX_BLOCK_LEN, MAX_BLOCKS, MAX_REGION_LEN, MAX_TARGET_LEN, MIN_BLOCK_LEN, ShapeError, block_len,
     signature_len,
 };
-pub use signature::{Signature, Sum};
+pub use signature::{BlockSum, Signature};
 
 /// The version of signatures and deltas that is written here, and the only one read.
 pub const VERSION: u8 = 1;

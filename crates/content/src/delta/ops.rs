@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::VERSION;
-use super::shape::{MAX_BLOCKS, MAX_TARGET_LEN, MIN_BLOCK_LEN, Shape, ShapeError};
+use super::shape::{DeltaShape, MAX_BLOCKS, MAX_TARGET_LEN, MIN_BLOCK_LEN, ShapeError};
 use super::signature::{read_block, read_version};
 use crate::codec::{DecodeError, Reader, Writer, invalid};
 
@@ -72,7 +72,7 @@ impl Delta {
     /// Makes the target of `base`: exactly `expected` bytes or an error, and no memory is taken before
     /// it is known that there are as many. Whether they are the right ones, their hash must say.
     pub fn apply(&self, base: &[u8], expected: usize) -> Result<Vec<u8>, ApplyError> {
-        let shape = Shape::new(base.len(), self.block).map_err(ApplyError::Base)?;
+        let shape = DeltaShape::new(base.len(), self.block).map_err(ApplyError::Base)?;
         let found = self.target_len(shape)?;
         if found != expected as u64 || expected > MAX_TARGET_LEN {
             return Err(ApplyError::Length { expected, found });
@@ -89,7 +89,7 @@ impl Delta {
         Ok(target)
     }
 
-    fn target_len(&self, shape: Shape) -> Result<u64, ApplyError> {
+    fn target_len(&self, shape: DeltaShape) -> Result<u64, ApplyError> {
         let copied = self.ops.iter().map(|op| Ok(span(shape, op)?.len() as u64));
         Ok(self.literals.len() as u64 + copied.sum::<Result<u64, ApplyError>>()?)
     }
@@ -151,12 +151,12 @@ pub(super) fn read_head(reader: &mut Reader<'_>) -> Result<(u32, Vec<Op>), Decod
 }
 
 /// The blocks that an op copies.
-pub(super) fn blocks_of(shape: Shape, op: &Op) -> Result<std::ops::Range<usize>, ApplyError> {
+pub(super) fn blocks_of(shape: DeltaShape, op: &Op) -> Result<std::ops::Range<usize>, ApplyError> {
     span(shape, op)?;
     Ok(op.first as usize..(op.first + op.count) as usize)
 }
 
-pub(super) fn span(shape: Shape, op: &Op) -> Result<std::ops::Range<usize>, ApplyError> {
+pub(super) fn span(shape: DeltaShape, op: &Op) -> Result<std::ops::Range<usize>, ApplyError> {
     let outside = ApplyError::OutsideBase { first: op.first, count: op.count, blocks: shape.blocks() };
     shape.span(op.first, op.count).ok_or(outside)
 }

@@ -4,7 +4,7 @@
 //! receiver knows what is copied, it can sign the little that is left, in blocks as short as suit that.
 
 use super::ops::{ApplyError, Delta, Op, read_head, span, write_head};
-use super::shape::{MIN_BLOCK_LEN, Shape};
+use super::shape::{DeltaShape, MIN_BLOCK_LEN};
 use super::signature::read_version;
 use crate::codec::{DecodeError, Reader, Writer, invalid};
 
@@ -44,7 +44,7 @@ impl Outline {
 
     /// What of `target`, which it makes of a base region of `region` bytes, are its literals.
     pub fn literals_of(&self, target: &[u8], region: usize) -> Result<Vec<u8>, ApplyError> {
-        let shape = Shape::new(region, self.block).map_err(ApplyError::Base)?;
+        let shape = DeltaShape::new(region, self.block).map_err(ApplyError::Base)?;
         let copied = self.ops.iter().map(|op| Ok(span(shape, op)?.len()));
         let expected = self.literals() + copied.sum::<Result<usize, ApplyError>>()?;
         if expected != target.len() {

@@ -21,7 +21,7 @@ const REGION_BEYOND_GAP: u64 = 64 << 10;
 
 /// Where a chunk was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place<F> {
+pub struct RefinePlace<F> {
     /// The file.
     pub file: F,
     /// The chunk's first byte in it.
@@ -30,11 +30,11 @@ pub struct Place<F> {
 
 /// A chunk of the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Chunk<F> {
+pub struct RefinedChunk<F> {
     /// Its bytes.
     pub len: u32,
     /// Where it was found, or `None` if it is missing.
-    pub found: Option<Place<F>>,
+    pub found: Option<RefinePlace<F>>,
 }
 
 /// A run of missing chunks, or a part of one that is too long for one delta.
@@ -47,12 +47,12 @@ pub struct Gap<F> {
     /// Its bytes; at most 16 MiB if no chunk has more.
     pub len: u64,
     /// What is likely to resemble it, if anything is.
-    pub region: Option<Region<F>>,
+    pub region: Option<RefineRegion<F>>,
 }
 
 /// A region of a file; never empty, at most 16 MiB.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Region<F> {
+pub struct RefineRegion<F> {
     /// The file.
     pub file: F,
     /// Its bytes.
@@ -66,7 +66,7 @@ pub struct Region<F> {
 /// first and behind the last anchor it reaches to the file's start and end. Where the neighbours lie
 /// in different files or the wrong way round, it is beside that one of them which is part of the longer run
 /// found in one place. It never has more than four times the gap's bytes and 64 KiB.
-pub fn refine<F: Clone + PartialEq>(chunks: &[Chunk<F>], file_len: impl Fn(&F) -> u64) -> Vec<Gap<F>> {
+pub fn refine<F: Clone + PartialEq>(chunks: &[RefinedChunk<F>], file_len: impl Fn(&F) -> u64) -> Vec<Gap<F>> {
     let stretches = stretches(chunks);
     let mut gaps = Vec::new();
     for (number, stretch) in stretches.iter().enumerate() {
@@ -81,20 +81,20 @@ pub fn refine<F: Clone + PartialEq>(chunks: &[Chunk<F>], file_len: impl Fn(&F) -
 
 /// Neighbouring chunks that are all missing, or that lie in one file as they do in the object.
 #[derive(Debug)]
-struct Stretch<F> {
+struct RefineStretch<F> {
     chunks: Range<usize>,
     offset: u64,
     len: u64,
-    found: Option<Place<F>>,
+    found: Option<RefinePlace<F>>,
 }
 
-impl<F: PartialEq> Stretch<F> {
+impl<F: PartialEq> RefineStretch<F> {
     /// The first byte of its file behind it.
     fn end(&self) -> Option<u64> {
         self.found.as_ref().map(|place| place.offset.saturating_add(self.len))
     }
 
-    fn goes_on_with(&self, found: Option<&Place<F>>) -> bool {
+    fn goes_on_with(&self, found: Option<&RefinePlace<F>>) -> bool {
         match (&self.found, found) {
             (None, None) => true,
             (Some(ours), Some(next)) => ours.file == next.file && self.end() == Some(next.offset),
@@ -103,8 +103,8 @@ impl<F: PartialEq> Stretch<F> {
     }
 }
 
-fn stretches<F: Clone + PartialEq>(chunks: &[Chunk<F>]) -> Vec<Stretch<F>> {
-    let mut all: Vec<Stretch<F>> = Vec::new();
+fn stretches<F: Clone + PartialEq>(chunks: &[RefinedChunk<F>]) -> Vec<RefineStretch<F>> {
+    let mut all: Vec<RefineStretch<F>> = Vec::new();
     let mut offset = 0u64;
     for (number, chunk) in chunks.iter().enumerate() {
         match all.last_mut() {
@@ -114,7 +114,7 @@ fn stretches<F: Clone + PartialEq>(chunks: &[Chunk<F>]) -> Vec<Stretch<F>> {
             }
             _ => {
                 let found = chunk.found.clone();
-                all.push(Stretch { chunks: number..number + 1, offset, len: chunk.len.into(), found });
+                all.push(RefineStretch { chunks: number..number + 1, offset, len: chunk.len.into(), found });
             }
         }
         offset += u64::from(chunk.len);
@@ -124,7 +124,7 @@ fn stretches<F: Clone + PartialEq>(chunks: &[Chunk<F>]) -> Vec<Stretch<F>> {
 
 /// The side of a corridor from which positions are told best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum RefineSide {
     Left,
     Right,
 }
@@ -134,48 +134,48 @@ enum Side {
 struct Corridor<F> {
     file: F,
     range: Range<u64>,
-    anchor: Side,
+    anchor: RefineSide,
 }
 
 /// The corridor of a gap of `gap` bytes between two stretches, both found if they are there.
 fn corridor<F: Clone + PartialEq>(
     gap: u64,
-    left: Option<&Stretch<F>>,
-    right: Option<&Stretch<F>>,
+    left: Option<&RefineStretch<F>>,
+    right: Option<&RefineStretch<F>>,
     file_len: impl Fn(&F) -> u64,
 ) -> Option<Corridor<F>> {
     let reach = gap.saturating_add(SLACK);
     let (place, range, anchor) = match (left.and_then(anchor_behind), right.and_then(anchor_before)) {
         (None, None) => return None,
-        (Some((place, end)), None) => (place, end..u64::MAX, Side::Left),
-        (None, Some(place)) => (place, 0..place.offset, Side::Right),
+        (Some((place, end)), None) => (place, end..u64::MAX, RefineSide::Left),
+        (None, Some(place)) => (place, 0..place.offset, RefineSide::Right),
         (Some((place, end)), Some(next)) if place.file == next.file && end <= next.offset => {
-            (place, end..next.offset, Side::Left)
+            (place, end..next.offset, RefineSide::Left)
         }
         (Some((place, end)), Some(_)) if left.map(|run| run.len) >= right.map(|run| run.len) => {
-            (place, end..end.saturating_add(reach), Side::Left)
+            (place, end..end.saturating_add(reach), RefineSide::Left)
         }
-        (Some(_), Some(next)) => (next, next.offset.saturating_sub(reach)..next.offset, Side::Right),
+        (Some(_), Some(next)) => (next, next.offset.saturating_sub(reach)..next.offset, RefineSide::Right),
     };
     let range = range.start..range.end.min(file_len(&place.file));
     (range.start < range.end).then(|| Corridor { file: place.file.clone(), range, anchor })
 }
 
 /// Where a stretch on the left of a gap was found, and where it ends there.
-fn anchor_behind<F: PartialEq>(stretch: &Stretch<F>) -> Option<(&Place<F>, u64)> {
+fn anchor_behind<F: PartialEq>(stretch: &RefineStretch<F>) -> Option<(&RefinePlace<F>, u64)> {
     stretch.found.as_ref().zip(stretch.end())
 }
 
 /// Where a stretch on the right of a gap was found.
-const fn anchor_before<F>(stretch: &Stretch<F>) -> Option<&Place<F>> {
+const fn anchor_before<F>(stretch: &RefineStretch<F>) -> Option<&RefinePlace<F>> {
     stretch.found.as_ref()
 }
 
 /// Adds a gap, in parts if it is long.
 fn push_parts<F: Clone>(
     gaps: &mut Vec<Gap<F>>,
-    chunks: &[Chunk<F>],
-    gap: &Stretch<F>,
+    chunks: &[RefinedChunk<F>],
+    gap: &RefineStretch<F>,
     corridor: Option<&Corridor<F>>,
 ) {
     let (mut first, mut start) = (gap.chunks.start, 0);
@@ -188,7 +188,7 @@ fn push_parts<F: Clone>(
 }
 
 /// How many of the chunks make the next part, and its bytes.
-fn part<F>(chunks: &[Chunk<F>]) -> (usize, u64) {
+fn part<F>(chunks: &[RefinedChunk<F>]) -> (usize, u64) {
     let mut len = 0;
     for (count, chunk) in chunks.iter().enumerate() {
         if count > 0 && len + u64::from(chunk.len) > PART_LEN {
@@ -201,7 +201,7 @@ fn part<F>(chunks: &[Chunk<F>]) -> (usize, u64) {
 
 /// What of the corridor corresponds to the part of a gap of `gap` bytes that has `len` bytes from
 /// its byte `start` on.
-fn region<F: Clone>(corridor: &Corridor<F>, gap: u64, start: u64, len: u64) -> Option<Region<F>> {
+fn region<F: Clone>(corridor: &Corridor<F>, gap: u64, start: u64, len: u64) -> Option<RefineRegion<F>> {
     let Range { start: low, end: high } = corridor.range;
     // Where in the gap bytes were inserted or removed is not known: the part may lie anywhere
     // between its distance from the gap's start and that from its end.
@@ -212,18 +212,18 @@ fn region<F: Clone>(corridor: &Corridor<F>, gap: u64, start: u64, len: u64) -> O
     let here = low.saturating_add(start);
     let from = here.saturating_sub(before).max(low).min(high);
     let to = here.saturating_add(len).saturating_add(behind).min(high);
-    let side = if is_last && !is_first { Side::Right } else { corridor.anchor };
+    let side = if is_last && !is_first { RefineSide::Right } else { corridor.anchor };
     let range = bounded(from..to.max(from), len, side);
-    (!range.is_empty()).then(|| Region { file: corridor.file.clone(), range })
+    (!range.is_empty()).then(|| RefineRegion { file: corridor.file.clone(), range })
 }
 
 /// As much of `range` as a region for `len` bytes may have, counted from `side`.
-fn bounded(range: Range<u64>, len: u64, side: Side) -> Range<u64> {
+fn bounded(range: Range<u64>, len: u64, side: RefineSide) -> Range<u64> {
     let limit = len.saturating_mul(REGION_PER_GAP).saturating_add(REGION_BEYOND_GAP);
     let limit = limit.min(MAX_REGION_LEN as u64);
     match side {
-        Side::Left => range.start..range.end.min(range.start.saturating_add(limit)),
-        Side::Right => range.start.max(range.end.saturating_sub(limit))..range.end,
+        RefineSide::Left => range.start..range.end.min(range.start.saturating_add(limit)),
+        RefineSide::Right => range.start.max(range.end.saturating_sub(limit))..range.end,
     }
 }
 

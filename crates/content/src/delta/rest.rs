@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::Outline;
 use super::ops::{ApplyError, blocks_of};
-use super::shape::Shape;
+use super::shape::DeltaShape;
 
 /// Ranges of a base region, in order, none empty and no two touching.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Rest {
 
     /// These without what an outline copies of them.
     pub fn without(&self, outline: &Outline) -> Result<Self, ApplyError> {
-        let shape = Shape::new(self.len(), outline.block_len()).map_err(ApplyError::Base)?;
+        let shape = DeltaShape::new(self.len(), outline.block_len()).map_err(ApplyError::Base)?;
         let mut is_copied = vec![false; shape.blocks() as usize];
         for op in outline.ops() {
             is_copied[blocks_of(shape, op)?].fill(true);

@@ -47,12 +47,12 @@ pub enum ShapeError {
 
 /// A region's length and that of its blocks; the last block may be shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct DeltaShape {
     region: u32,
     block: u32,
 }
 
-impl Shape {
+impl DeltaShape {
     /// A shape within the limits.
     pub fn new(region: usize, block: u32) -> Result<Self, ShapeError> {
         check_len("region", region, MAX_REGION_LEN)?;
@@ -166,19 +166,19 @@ mod tests {
 
     #[test]
     fn shapes_at_and_over_their_limits() {
-        let ok = |region, block| Shape::new(region, block).is_ok();
+        let ok = |region, block| DeltaShape::new(region, block).is_ok();
         assert!(ok(0, 64) && ok(1 << 24, 256) && ok(1 << 24, 1 << 16) && ok(1 << 22, 64));
-        assert_eq!(Shape::new((1 << 22) + 1, 64), Err(ShapeError::TooManyBlocks(65_537)));
+        assert_eq!(DeltaShape::new((1 << 22) + 1, 64), Err(ShapeError::TooManyBlocks(65_537)));
         for block in [0, 32, 65, 1 << 17, u32::MAX] {
-            assert_eq!(Shape::new(10, block), Err(ShapeError::Block(block)));
+            assert_eq!(DeltaShape::new(10, block), Err(ShapeError::Block(block)));
         }
-        let too_long = Shape::new((1 << 24) + 1, 1 << 16);
+        let too_long = DeltaShape::new((1 << 24) + 1, 1 << 16);
         assert!(matches!(too_long, Err(ShapeError::TooLong { what: "region", .. })));
     }
 
     #[test]
     fn the_last_block_may_be_shorter() {
-        let shape = Shape::new(200, 64).unwrap();
+        let shape = DeltaShape::new(200, 64).unwrap();
         assert_eq!((shape.blocks(), shape.full_blocks(), shape.tail()), (4, 3, 8));
         assert_eq!(shape.span(1, 2), Some(64..192));
         assert_eq!(shape.span(3, 1), Some(192..200));
@@ -219,7 +219,7 @@ mod tests {
             (0, 1 << 24, Hints { up: 0, down: 0, edit_spacing: 0 }, 65_536),
         ] {
             let found = block_len(region, target, &hints);
-            assert!(Shape::new(region, found).is_ok());
+            assert!(DeltaShape::new(region, found).is_ok());
             assert_eq!(found, expected, "{region} {target} {hints:?}");
         }
     }

@@ -1,13 +1,13 @@
 //! The signature of a base region: a weak and a strong sum of each of its blocks.
 
 use super::VERSION;
-use super::shape::{MAX_REGION_LEN, MAX_STRONG_LEN, Shape, ShapeError, WEAK_LEN, strong_len};
-use super::weak::State;
+use super::shape::{DeltaShape, MAX_REGION_LEN, MAX_STRONG_LEN, ShapeError, WEAK_LEN, strong_len};
+use super::weak::WeakState;
 use crate::codec::{DecodeError, Reader, Writer, invalid};
 
 /// The sums of one block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Sum {
+pub struct BlockSum {
     /// The rolling sum.
     pub weak: u32,
     /// The first bytes of the block's BLAKE3 hash, as many as the signature has of each,
@@ -18,18 +18,19 @@ pub struct Sum {
 /// What a sender needs to know of a base region to find its blocks in a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
-    shape: Shape,
+    shape: DeltaShape,
     strong_len: u8,
-    sums: Vec<Sum>,
+    sums: Vec<BlockSum>,
 }
 
 impl Signature {
     /// Signs `base` in blocks of `block` bytes, for a target of `target` bytes: the longer both are,
     /// the longer the strong sums.
     pub fn of(base: &[u8], block: u32, target: usize) -> Result<Self, ShapeError> {
-        let shape = Shape::new(base.len(), block)?;
+        let shape = DeltaShape::new(base.len(), block)?;
         let strong_len = strong_len(shape.blocks(), target);
-        let sum = |bytes: &[u8]| Sum { weak: State::of(bytes).weak(), strong: strong(bytes, strong_len) };
+        let sum =
+            |bytes: &[u8]| BlockSum { weak: WeakState::of(bytes).weak(), strong: strong(bytes, strong_len) };
         let sums = base.chunks(block as usize).map(sum).collect();
         Ok(Self { shape, strong_len, sums })
     }
@@ -45,11 +46,11 @@ impl Signature {
     }
 
     /// The sums, in the order of the blocks.
-    pub fn sums(&self) -> &[Sum] {
+    pub fn sums(&self) -> &[BlockSum] {
         &self.sums
     }
 
-    pub(super) const fn shape(&self) -> Shape {
+    pub(super) const fn shape(&self) -> DeltaShape {
         self.shape
     }
 
@@ -80,7 +81,7 @@ impl Signature {
             return Err(invalid("strong sum length", "must be 1 to 8"));
         }
         let region = reader.bounded("region bytes", MAX_REGION_LEN as u64)? as usize;
-        let shape = Shape::new(region, block).map_err(|_| invalid("region blocks", "are over 65536"))?;
+        let shape = DeltaShape::new(region, block).map_err(|_| invalid("region blocks", "are over 65536"))?;
         let each = WEAK_LEN + usize::from(strong_len);
         let packed = reader.take("block sums", shape.blocks() as usize * each)?;
         reader.finish()?;
@@ -98,9 +99,9 @@ fn read_number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-fn read_sum(bytes: &[u8]) -> Sum {
+fn read_sum(bytes: &[u8]) -> BlockSum {
     let (weak, strong) = bytes.split_at(WEAK_LEN);
-    Sum { weak: read_number(weak) as u32, strong: read_number(strong) }
+    BlockSum { weak: read_number(weak) as u32, strong: read_number(strong) }
 }
 
 /// Reads a version and refuses all but ours.

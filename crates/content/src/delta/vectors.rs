@@ -1,7 +1,7 @@
 //! The published test vectors, `docs/formats/vectors/delta/`.
 
 use super::tests::noise;
-use super::weak::State;
+use super::weak::WeakState;
 use super::*;
 use crate::node_id::hex;
 
@@ -42,7 +42,7 @@ fn number(text: &str) -> usize {
 fn published_weak_sums_are_found() {
     for line in lines(WEAK) {
         let [data, sum] = line[..] else { panic!("{line:?}") };
-        assert_eq!(format!("{:08x}", State::of(&input(data)).weak()), sum, "{data}");
+        assert_eq!(format!("{:08x}", WeakState::of(&input(data)).weak()), sum, "{data}");
     }
 }
 

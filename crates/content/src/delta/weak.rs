@@ -15,9 +15,9 @@ const FACTOR: u64 = 6_364_136_223_846_793_005;
 
 /// The polynomial's value for a window of a fixed length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct State(u64);
+pub(super) struct WeakState(u64);
 
-impl State {
+impl WeakState {
     /// The value for `window`.
     pub fn of(window: &[u8]) -> Self {
         const SQUARE: u64 = FACTOR.wrapping_mul(FACTOR);
@@ -57,10 +57,10 @@ impl Roller {
 
     /// Moves on by one byte: `old` leaves, `new` enters.
     #[inline(always)]
-    pub fn roll(self, state: State, old: u8, new: u8) -> State {
+    pub fn roll(self, state: WeakState, old: u8, new: u8) -> WeakState {
         let entering = u64::from(new).wrapping_mul(FACTOR);
         let change = entering.wrapping_sub(u64::from(old).wrapping_mul(self.leaving));
-        State(state.0.wrapping_mul(FACTOR).wrapping_add(change))
+        WeakState(state.0.wrapping_mul(FACTOR).wrapping_add(change))
     }
 }
 
@@ -76,10 +76,10 @@ mod tests {
         #[test]
         fn a_rolled_sum_is_that_of_its_window(bytes: Vec<u8>, len in 1usize..70) {
             prop_assume!(bytes.len() > len);
-            let mut state = State::of(&bytes[..len]);
+            let mut state = WeakState::of(&bytes[..len]);
             for end in len..bytes.len() {
                 state = Roller::new(len as u32).roll(state, bytes[end - len], bytes[end]);
-                prop_assert_eq!(state, State::of(&bytes[end - len + 1..=end]));
+                prop_assert_eq!(state, WeakState::of(&bytes[end - len + 1..=end]));
             }
         }
     }
@@ -88,7 +88,7 @@ mod tests {
     fn collisions(windows: impl Iterator<Item = [u8; 64]>) -> usize {
         let windows: HashSet<_> = windows.collect();
         let mut sums = HashMap::new();
-        windows.iter().for_each(|window| *sums.entry(State::of(window).weak()).or_insert(0) += 1);
+        windows.iter().for_each(|window| *sums.entry(WeakState::of(window).weak()).or_insert(0) += 1);
         sums.values().filter(|count| **count > 1).count()
     }
 

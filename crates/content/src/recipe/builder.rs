@@ -5,7 +5,7 @@
 
 use thiserror::Error;
 
-use super::{Child, Entries, MAX_SIZE, Node, NodeHash, Root, Run, root};
+use super::{Child, Entries, MAX_SIZE, NodeHash, RecipeNode, Root, Run, root};
 use crate::chunking::{ChunkHash, Parameters};
 use crate::codec::{DecodeError, invalid};
 use crate::oid::Oid;
@@ -31,18 +31,18 @@ pub struct RecipeBuilder<F> {
     /// The current run; it may still grow.
     run: Option<Run>,
     /// The open node of each level, leaves first.
-    levels: Vec<Level>,
+    levels: Vec<RecipeLevel>,
     emit: F,
 }
 
 #[derive(Debug)]
-struct Level {
+struct RecipeLevel {
     open: Entries,
     /// Whether a node of this level was sent out already, so that there is a level above.
     is_split: bool,
 }
 
-impl Level {
+impl RecipeLevel {
     /// Takes the open node's entries.
     fn take(&mut self) -> Entries {
         match &mut self.open {
@@ -64,7 +64,7 @@ impl<E, F: FnMut(NodeHash, Vec<u8>) -> Result<(), E>> RecipeBuilder<F> {
     /// Starts the recipe of an object that is cut with `parameters`.
     pub fn new(parameters: Parameters, emit: F) -> Result<Self, DecodeError> {
         parameters.check()?;
-        let leaves = Level { open: Entries::Runs(Vec::new()), is_split: false };
+        let leaves = RecipeLevel { open: Entries::Runs(Vec::new()), is_split: false };
         Ok(Self { parameters, size: 0, run: None, levels: vec![leaves], emit })
     }
 
@@ -120,7 +120,7 @@ impl<E, F: FnMut(NodeHash, Vec<u8>) -> Result<(), E>> RecipeBuilder<F> {
     }
 
     fn add_run(&mut self, run: Run) -> Result<(), BuildError<E>> {
-        if let Some(Level { open: Entries::Runs(runs), .. }) = self.levels.first_mut() {
+        if let Some(RecipeLevel { open: Entries::Runs(runs), .. }) = self.levels.first_mut() {
             runs.push(run);
         }
         self.close_if_complete(0)
@@ -128,8 +128,8 @@ impl<E, F: FnMut(NodeHash, Vec<u8>) -> Result<(), E>> RecipeBuilder<F> {
 
     fn add_child(&mut self, level: usize, child: Child) -> Result<(), BuildError<E>> {
         match self.levels.get_mut(level) {
-            Some(Level { open: Entries::Children(children), .. }) => children.push(child),
-            _ => self.levels.push(Level { open: Entries::Children(vec![child]), is_split: false }),
+            Some(RecipeLevel { open: Entries::Children(children), .. }) => children.push(child),
+            _ => self.levels.push(RecipeLevel { open: Entries::Children(vec![child]), is_split: false }),
         }
         self.close_if_complete(level)
     }
@@ -147,7 +147,7 @@ impl<E, F: FnMut(NodeHash, Vec<u8>) -> Result<(), E>> RecipeBuilder<F> {
 
     /// Sends out the open node of `level`.
     fn send(&mut self, level: usize) -> Result<Child, BuildError<E>> {
-        let node = Node::new(level as u8, self.levels[level].take()).map_err(BuildError::Refused)?;
+        let node = RecipeNode::new(level as u8, self.levels[level].take()).map_err(BuildError::Refused)?;
         let bytes = node.to_bytes();
         let child = node.as_child(&bytes);
         (self.emit)(child.hash, bytes).map_err(BuildError::Emit)?;

@@ -5,9 +5,9 @@
 
 use std::vec::IntoIter;
 
-use super::fetch::{self, Place, misplaced};
+use super::fetch::{self, NodePlace, misplaced};
 use super::walk::Extent;
-use super::{Entries, Node, NodeHash, RecipeError, Root, Run};
+use super::{Entries, NodeHash, RecipeError, RecipeNode, Root, Run};
 use crate::chunking::{ChunkHash, Parameters};
 
 /// Reads runs in order.
@@ -17,7 +17,7 @@ pub(super) struct Cursor {
     /// The top node, until it was read.
     root: Option<Root>,
     /// Subtrees to be read, one list for each inner node on the way down.
-    places: Vec<IntoIter<Place>>,
+    places: Vec<IntoIter<NodePlace>>,
     /// The leaf that is being read.
     leaf: Option<Leaf>,
     /// Chunks that end at or before this offset are left out.
@@ -42,7 +42,7 @@ impl Cursor {
     }
 
     /// Over some subtrees of a recipe with these parameters.
-    pub(super) fn below(parameters: Parameters, places: Vec<Place>) -> Self {
+    pub(super) fn below(parameters: Parameters, places: Vec<NodePlace>) -> Self {
         let places = vec![places.into_iter()];
         Self { parameters, root: None, places, leaf: None, from: 0, previous: None }
     }
@@ -83,7 +83,7 @@ impl Cursor {
     }
 
     /// The subtree to be read next, left on its list.
-    fn next_place(&mut self) -> Option<Place> {
+    fn next_place(&mut self) -> Option<NodePlace> {
         loop {
             let list = self.places.last_mut()?;
             match list.as_slice().first() {
@@ -98,8 +98,8 @@ impl Cursor {
         }
     }
 
-    fn open(&mut self, place: &Place, node: Node) {
-        let Place { child, offset, is_last, .. } = *place;
+    fn open(&mut self, place: &NodePlace, node: RecipeNode) {
+        let NodePlace { child, offset, is_last, .. } = *place;
         match node.into_entries() {
             Entries::Runs(runs) => {
                 self.leaf = Some(Leaf { hash: child.hash, runs: runs.into_iter(), offset, is_last });

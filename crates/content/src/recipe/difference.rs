@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use super::cursor::Cursor;
-use super::fetch::{self, Place};
+use super::fetch::{self, NodePlace};
 use super::{Child, Entries, Extent, NodeHash, RecipeError, Root};
 use crate::chunking::{ChunkHash, Parameters};
 
@@ -38,16 +38,16 @@ pub fn difference<E, F>(
     new: &Root,
     limit: usize,
     mut lookup: F,
-) -> Result<Difference<F>, RecipeError<E>>
+) -> Result<RecipeDifference<F>, RecipeError<E>>
 where
     F: FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,
 {
     let is_same = old.top == new.top && old.size == new.size;
     let (old, new) = match is_same {
-        true => (Side::nothing(old), Side::nothing(new)),
-        false => (Side::all(old, &mut lookup)?, Side::all(new, &mut lookup)?),
+        true => (RecipeSide::nothing(old), RecipeSide::nothing(new)),
+        false => (RecipeSide::all(old, &mut lookup)?, RecipeSide::all(new, &mut lookup)?),
     };
-    Ok(Difference { limit, old, new, walks: None, known: HashSet::new(), lookup })
+    Ok(RecipeDifference { limit, old, new, walks: None, known: HashSet::new(), lookup })
 }
 
 /// Runs of the new object in order; made by [`difference`].
@@ -55,10 +55,10 @@ where
 /// After an error the next call goes on at the same node, so that a missing one can be fetched
 /// meanwhile. Errors that blame the maker stay.
 #[derive(Debug)]
-pub struct Difference<F> {
+pub struct RecipeDifference<F> {
     limit: usize,
-    old: Side,
-    new: Side,
+    old: RecipeSide,
+    new: RecipeSide,
     /// Once all is narrowed: walks over what is left of the old and the new tree.
     walks: Option<(Cursor, Cursor)>,
     /// Chunks of the old object's differing part.
@@ -66,7 +66,7 @@ pub struct Difference<F> {
     lookup: F,
 }
 
-impl<E, F: FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>> Iterator for Difference<F> {
+impl<E, F: FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>> Iterator for RecipeDifference<F> {
     type Item = Result<Extent, RecipeError<E>>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -74,7 +74,7 @@ impl<E, F: FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>> Iterator for Differen
     }
 }
 
-impl<E, F: FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>> Difference<F> {
+impl<E, F: FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>> RecipeDifference<F> {
     fn advance(&mut self) -> Result<Option<Extent>, RecipeError<E>> {
         let (old, new) = match &mut self.walks {
             Some(walks) => walks,
@@ -95,16 +95,16 @@ impl<E, F: FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>> Difference<F> {
 
 /// What is left of one tree: subtrees of one level, in order.
 #[derive(Debug)]
-struct Side {
+struct RecipeSide {
     parameters: Parameters,
     level: u8,
-    places: Vec<Place>,
+    places: Vec<NodePlace>,
     /// The children of the first `expanded` places.
-    below: Vec<Place>,
+    below: Vec<NodePlace>,
     expanded: usize,
 }
 
-impl Side {
+impl RecipeSide {
     const fn nothing(root: &Root) -> Self {
         Self { parameters: root.parameters, level: 0, places: Vec::new(), below: Vec::new(), expanded: 0 }
     }
@@ -150,8 +150,8 @@ impl Side {
 
 /// Strikes common subtrees down to the leaves, as far as the limit allows.
 fn narrow<E>(
-    old: &mut Side,
-    new: &mut Side,
+    old: &mut RecipeSide,
+    new: &mut RecipeSide,
     limit: usize,
     lookup: &mut impl FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,
 ) -> Result<(), RecipeError<E>> {
@@ -169,7 +169,7 @@ fn narrow<E>(
     }
 }
 
-fn strike_common(old: &mut Side, new: &mut Side) {
+fn strike_common(old: &mut RecipeSide, new: &mut RecipeSide) {
     let in_old: HashSet<_> = old.places.iter().map(|place| place.child).collect();
     let in_new = new.places.iter().map(|place| place.child);
     let common: HashSet<_> = in_new.filter(|child| in_old.contains(child)).collect();

@@ -1,10 +1,10 @@
 //! Looks a node up and checks it: against its hash, by itself, and against its place in the tree.
 
-use super::{Child, Node, NodeHash, RecipeError, Root};
+use super::{Child, NodeHash, RecipeError, RecipeNode, Root};
 
 /// A subtree and where it stands.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct NodePlace {
     /// What the parent says of it.
     pub(super) child: Child,
     pub(super) level: u8,
@@ -18,20 +18,20 @@ pub(super) struct Place {
 fn node<E>(
     hash: &NodeHash,
     lookup: &mut impl FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,
-) -> Result<Node, RecipeError<E>> {
+) -> Result<RecipeNode, RecipeError<E>> {
     let found = lookup(hash).map_err(RecipeError::Lookup)?;
     let bytes = found.ok_or(RecipeError::Missing(*hash))?;
     if NodeHash::of(&bytes) != *hash {
         return Err(RecipeError::WrongBytes(*hash));
     }
-    Node::from_bytes(&bytes).map_err(|source| RecipeError::Malformed { node: *hash, source })
+    RecipeNode::from_bytes(&bytes).map_err(|source| RecipeError::Malformed { node: *hash, source })
 }
 
 /// The top node of `root` and its place.
 pub(super) fn top<E>(
     root: &Root,
     lookup: &mut impl FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,
-) -> Result<(Place, Node), RecipeError<E>> {
+) -> Result<(NodePlace, RecipeNode), RecipeError<E>> {
     let node = node(&root.top, lookup)?;
     if node.bytes() != root.size {
         return Err(misplaced(&root.top, "its bytes are not the object's size"));
@@ -40,15 +40,15 @@ pub(super) fn top<E>(
         return Err(misplaced(&root.top, "its only child should be the top"));
     }
     let child = Child { hash: root.top, bytes: node.bytes(), chunks: node.chunks() };
-    Ok((Place { child, level: node.level(), offset: 0, is_last: true }, node))
+    Ok((NodePlace { child, level: node.level(), offset: 0, is_last: true }, node))
 }
 
 /// The node at `place`.
 pub(super) fn subtree<E>(
-    place: &Place,
+    place: &NodePlace,
     lookup: &mut impl FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,
-) -> Result<Node, RecipeError<E>> {
-    let Place { child, level, is_last, .. } = place;
+) -> Result<RecipeNode, RecipeError<E>> {
+    let NodePlace { child, level, is_last, .. } = place;
     let node = node(&child.hash, lookup)?;
     if node.level() != *level {
         return Err(misplaced(&child.hash, "its level is not the one below its parent's"));
@@ -63,11 +63,11 @@ pub(super) fn subtree<E>(
 }
 
 /// Where the `children` of the node at `place` stand.
-pub(super) fn places(place: &Place, children: &[Child]) -> Vec<Place> {
+pub(super) fn places(place: &NodePlace, children: &[Child]) -> Vec<NodePlace> {
     let mut offset = place.offset;
     let place_child = |(i, child): (usize, &Child)| {
         let is_last = place.is_last && i + 1 == children.len();
-        let below = Place { child: *child, level: place.level.saturating_sub(1), offset, is_last };
+        let below = NodePlace { child: *child, level: place.level.saturating_sub(1), offset, is_last };
         offset += child.bytes;
         below
     };

@@ -1,6 +1,6 @@
 //! Recipes: how to build an object from chunks, as a tree of hashes.
 //!
-//! A [`Root`] names the object, the chunker's parameters and the top [`Node`]; leaves hold the
+//! A [`Root`] names the object, the chunker's parameters and the top [`RecipeNode`]; leaves hold the
 //! chunks' hashes and lengths in order, inner nodes hold their children's hashes and sums. Nodes
 //! are cut by their content, so the shape depends on the sequence of chunks alone, two similar
 //! objects share most nodes, and offsets are sums that no insertion rewrites. Layout, rules and
@@ -8,7 +8,7 @@
 //!
 //! | part | story |
 //! |---|---|
-//! | [`Root`], [`Node`] | the two encodings |
+//! | [`Root`], [`RecipeNode`] | the two encodings |
 //! | [`RecipeBuilder`] | chunks in, finished nodes out |
 //! | [`walk`], [`seek`] | the chunks in order, with offsets, from any place |
 //! | [`verify`] | whether the tree is the one that the builder makes |
@@ -43,13 +43,13 @@ mod vectors;
 mod walk;
 
 pub use builder::{BuildError, RecipeBuilder};
-pub use difference::{DEFAULT_LIMIT, Difference, difference};
+pub use difference::{DEFAULT_LIMIT, RecipeDifference, difference};
 pub use error::RecipeError;
 pub use hash::NodeHash;
-pub use node::{Child, Entries, MAX_LEVEL, MAX_NODE_LEN, Node, Run};
+pub use node::{Child, Entries, MAX_LEVEL, MAX_NODE_LEN, RecipeNode, Run};
 pub use root::{MAX_ROOT_LEN, Root};
 pub use shape::{MAX_ENTRIES, MIN_ENTRIES};
-pub use walk::{Descriptor, Extent, Walk, seek, verify, walk};
+pub use walk::{Descriptor, Extent, RecipeWalk, seek, verify, walk};
 
 /// The version of roots and nodes that is written here, and the only one read.
 pub const VERSION: u8 = 1;

@@ -89,14 +89,14 @@ impl Entries {
 
 /// A node that is valid by itself: limits, sums and the shape rule hold inside of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
+pub struct RecipeNode {
     level: u8,
     entries: Entries,
     bytes: u64,
     chunks: u64,
 }
 
-impl Node {
+impl RecipeNode {
     /// A node of checked entries.
     pub fn new(level: u8, entries: Entries) -> Result<Self, DecodeError> {
         if (level == 0) != matches!(entries, Entries::Runs(_)) {

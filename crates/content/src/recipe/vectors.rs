@@ -117,7 +117,7 @@ fn published_bad_encodings_are_refused() {
     for (key, value) in lines(REFUSED) {
         let is_refused = match key {
             "root" => Root::from_bytes(&bytes(value)).is_err(),
-            _ => Node::from_bytes(&bytes(value)).is_err(),
+            _ => RecipeNode::from_bytes(&bytes(value)).is_err(),
         };
         assert!(is_refused, "{key} {value}");
     }

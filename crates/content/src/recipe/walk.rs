@@ -51,7 +51,7 @@ impl Extent {
 ///
 /// `lookup` returns the bytes of a node, or `None` if it does not have them; they are checked
 /// against the node's hash and place here.
-pub fn walk<E, F>(root: &Root, lookup: F) -> Walk<F>
+pub fn walk<E, F>(root: &Root, lookup: F) -> RecipeWalk<F>
 where
     F: FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,
 {
@@ -60,11 +60,11 @@ where
 
 /// As [`walk`], from the chunk that holds byte `offset` on: only nodes on the way there are looked
 /// up. The first run begins at that chunk; past the object's end there is none.
-pub fn seek<E, F>(root: &Root, offset: u64, lookup: F) -> Walk<F>
+pub fn seek<E, F>(root: &Root, offset: u64, lookup: F) -> RecipeWalk<F>
 where
     F: FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,
 {
-    Walk { cursor: Cursor::over(root, offset), lookup }
+    RecipeWalk { cursor: Cursor::over(root, offset), lookup }
 }
 
 /// Reads the whole recipe and returns how many chunks it has.
@@ -86,12 +86,12 @@ where
 /// After an error the next call tries the same node again, so that a missing one can be fetched
 /// meanwhile. Errors that blame the maker stay.
 #[derive(Debug, Clone)]
-pub struct Walk<F> {
+pub struct RecipeWalk<F> {
     cursor: Cursor,
     lookup: F,
 }
 
-impl<E, F: FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>> Iterator for Walk<F> {
+impl<E, F: FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>> Iterator for RecipeWalk<F> {
     type Item = Result<Extent, RecipeError<E>>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -4,7 +4,7 @@
 //! searched for, so names and attributes, whatever is written in them, are not taken for OIDs.
 
 use super::entry::Entry;
-use super::item::{self, Context, Form, MAX_ITEM};
+use super::item::{self, ItemContext, ItemForm, MAX_ITEM};
 use crate::codec::{Reader, invalid};
 use crate::{DecodeError, Oid};
 
@@ -27,7 +27,7 @@ const LAST: u8 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     /// The same in all blocks.
-    pub(super) form: Form,
+    pub(super) form: ItemForm,
     /// No block follows.
     pub(super) last: bool,
     /// Bytes of payload.
@@ -70,7 +70,7 @@ impl Header {
         let used = usize::from(u16::from_le_bytes(reader.array("used")?));
         let continued = usize::from(u16::from_le_bytes(reader.array("continued")?));
         let beyond = u32::from_le_bytes(reader.array("beyond")?) as usize;
-        let form = Form { live: flags & LIVE != 0, with_content: version == VERSIONS[1] };
+        let form = ItemForm { live: flags & LIVE != 0, with_content: version == VERSIONS[1] };
         let header = Self { form, last: flags & LAST != 0, used, continued, beyond };
         header.check().map(|()| header)
     }
@@ -126,7 +126,7 @@ pub fn oids_in_block(block: &[u8]) -> Result<Vec<Oid>, DecodeError> {
     if header.beyond > 0 && header.continued == 0 {
         return item::read_front(&mut reader).map(|oid| oid.into_iter().collect());
     }
-    let mut context = Context::default();
+    let mut context = ItemContext::default();
     let mut oids = Vec::new();
     while reader.remaining() > 0 {
         let (event, _) = item::read(&mut reader, &context, header.form)?;

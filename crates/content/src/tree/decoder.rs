@@ -2,7 +2,7 @@
 
 use super::block::{BLOCK, CAPACITY, HEADER, Header};
 use super::entry::Event;
-use super::item::{self, Context, Form};
+use super::item::{self, ItemContext, ItemForm};
 use super::walk::Walk;
 use crate::DecodeError;
 use crate::codec::{Reader, invalid};
@@ -48,19 +48,19 @@ pub struct Decoder {
     /// Its number.
     index: u64,
     /// What is being read of it, once it is whole.
-    open: Option<Open>,
+    open: Option<OpenDirectory>,
     /// An item that began in an earlier block.
     unfinished: Option<Unfinished>,
     /// How the block before ended, until this one's first item shows that it had to begin here.
-    before: Option<End>,
-    context: Context,
+    before: Option<DecodedEnd>,
+    context: ItemContext,
     walk: Walk,
-    form: Option<Form>,
-    state: State,
+    form: Option<ItemForm>,
+    state: DecoderState,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Open {
+struct OpenDirectory {
     header: Header,
     at: usize,
 }
@@ -73,13 +73,13 @@ struct Unfinished {
 }
 
 #[derive(Debug, Clone)]
-struct End {
-    context: Context,
+struct DecodedEnd {
+    context: ItemContext,
     room: usize,
 }
 
 #[derive(Debug, Clone, Default)]
-enum State {
+enum DecoderState {
     #[default]
     Reading,
     Done,
@@ -102,12 +102,12 @@ impl Decoder {
     #[must_use = "the bytes that were not taken must be fed again"]
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         match self.state {
-            State::Failed(_) => return bytes.len(),
-            State::Done if !bytes.is_empty() => {
-                self.state = State::Failed(DecodeError::Trailing { count: bytes.len() });
+            DecoderState::Failed(_) => return bytes.len(),
+            DecoderState::Done if !bytes.is_empty() => {
+                self.state = DecoderState::Failed(DecodeError::Trailing { count: bytes.len() });
                 return bytes.len();
             }
-            State::Done | State::Reading => {}
+            DecoderState::Done | DecoderState::Reading => {}
         }
         let room = if self.open.is_some() { 0 } else { BLOCK - self.block.len() };
         let taken = bytes.len().min(room);
@@ -119,12 +119,12 @@ impl Decoder {
     /// final: it comes again at each call.
     pub fn next_event(&mut self) -> Result<Option<Located>, DecodeError> {
         let result = match &self.state {
-            State::Reading => self.advance(),
-            State::Done => return Ok(None),
-            State::Failed(error) => return Err(error.clone()),
+            DecoderState::Reading => self.advance(),
+            DecoderState::Done => return Ok(None),
+            DecoderState::Failed(error) => return Err(error.clone()),
         };
         if let Err(error) = &result {
-            *self = Self { state: State::Failed(error.clone()), ..Self::default() };
+            *self = Self { state: DecoderState::Failed(error.clone()), ..Self::default() };
         }
         result
     }
@@ -132,9 +132,9 @@ impl Decoder {
     /// Checks that the tree is complete, after [`Self::next_event`] had no more events.
     pub fn finish(self) -> Result<(), DecodeError> {
         match self.state {
-            State::Done => Ok(()),
-            State::Failed(error) => Err(error),
-            State::Reading => {
+            DecoderState::Done => Ok(()),
+            DecoderState::Failed(error) => Err(error),
+            DecoderState::Reading => {
                 let needed = self.block_len()?.saturating_sub(self.block.len()).max(1) as u64;
                 Err(DecodeError::Truncated { field: "tree descriptor", needed })
             }
@@ -149,7 +149,7 @@ impl Decoder {
             }
             self.close_block(open.header)?;
             if open.header.last {
-                self.state = State::Done;
+                self.state = DecoderState::Done;
                 return Ok(None);
             }
         }
@@ -165,7 +165,7 @@ impl Decoder {
     }
 
     /// The block being read; none until the next one is whole.
-    fn open_block(&mut self) -> Result<Option<Open>, DecodeError> {
+    fn open_block(&mut self) -> Result<Option<OpenDirectory>, DecodeError> {
         if self.open.is_none() && self.block.len() >= HEADER {
             let header = Header::of(&self.block)?;
             self.check_header(&header)?;
@@ -173,7 +173,7 @@ impl Decoder {
                 // Checks its length too: nothing may follow the last block.
                 header.payload(&self.block)?;
                 self.form = Some(header.form);
-                self.open = Some(Open { header, at: 0 });
+                self.open = Some(OpenDirectory { header, at: 0 });
             }
         }
         Ok(self.open)
@@ -193,7 +193,7 @@ impl Decoder {
     }
 
     /// Reads one event off the open block, or notes the part of one that it is.
-    fn read_block(&mut self, open: Open) -> Result<Option<Located>, DecodeError> {
+    fn read_block(&mut self, open: OpenDirectory) -> Result<Option<Located>, DecodeError> {
         let Header { form, used, continued, beyond, .. } = open.header;
         let payload = &self.block[HEADER..HEADER + used];
         if open.at == used {
@@ -204,21 +204,21 @@ impl Decoder {
             let unfinished = self.unfinished.get_or_insert_with(|| Unfinished::new(self.index));
             unfinished.bytes.extend_from_slice(part);
             unfinished.missing = beyond;
-            self.open = Some(Open { at: part.len(), ..open });
+            self.open = Some(OpenDirectory { at: part.len(), ..open });
             return if beyond > 0 { Ok(None) } else { self.read_unfinished(form) };
         }
         let mut reader = Reader::new(&payload[open.at..]);
         let (event, content) = item::read(&mut reader, &self.context, form)?;
         let (at, content) = (used - reader.remaining(), content.to_vec());
-        self.open = Some(Open { at, ..open });
+        self.open = Some(OpenDirectory { at, ..open });
         self.context.note(&event);
         self.accept(event, content, self.index).map(Some)
     }
 
-    fn read_unfinished(&mut self, form: Form) -> Result<Option<Located>, DecodeError> {
+    fn read_unfinished(&mut self, form: ItemForm) -> Result<Option<Located>, DecodeError> {
         let Some(Unfinished { bytes, block, .. }) = self.unfinished.take() else { return Ok(None) };
         let mut reader = Reader::new(&bytes);
-        let (event, content) = item::read(&mut reader, &Context::default(), form)?;
+        let (event, content) = item::read(&mut reader, &ItemContext::default(), form)?;
         let content = content.to_vec();
         reader.finish()?;
         self.accept(event, content, block).map(Some)
@@ -226,7 +226,7 @@ impl Decoder {
 
     /// Checks an event's place: in the walk, and in this block rather than the one before.
     fn accept(&mut self, event: Event, content: Vec<u8>, block: u64) -> Result<Located, DecodeError> {
-        if let Some(End { context, room }) = self.before.take()
+        if let Some(DecodedEnd { context, room }) = self.before.take()
             && item::write(&event, &content, &context).len() <= room
         {
             return Err(invalid("block", "begins with what fits in the one before"));
@@ -242,7 +242,7 @@ impl Decoder {
         }
         let context = std::mem::take(&mut self.context);
         if self.unfinished.is_none() {
-            self.before = Some(End { context, room: CAPACITY - header.used });
+            self.before = Some(DecodedEnd { context, room: CAPACITY - header.used });
         }
         self.open = None;
         self.index += 1;

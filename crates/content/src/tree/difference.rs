@@ -47,7 +47,7 @@ pub enum What {
 
 /// One of the two trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum TreeSide {
     /// The one before.
     Old,
     /// The one after.
@@ -61,7 +61,7 @@ pub enum DifferenceError<E> {
     #[error("{side:?} tree: {error}")]
     Walk {
         /// Which one.
-        side: Side,
+        side: TreeSide,
         /// What its iterator said.
         error: E,
     },
@@ -69,7 +69,7 @@ pub enum DifferenceError<E> {
     #[error("{side:?} tree: {error}")]
     Tree {
         /// Which one.
-        side: Side,
+        side: TreeSide,
         /// What is wrong with it.
         error: TreeError,
     },
@@ -83,8 +83,8 @@ where
     N: IntoIterator<Item = Result<Event, E>>,
 {
     Difference {
-        old: Input::new(Side::Old, old.into_iter()),
-        new: Input::new(Side::New, new.into_iter()),
+        old: DifferenceInput::new(TreeSide::Old, old.into_iter()),
+        new: DifferenceInput::new(TreeSide::New, new.into_iter()),
         open: Vec::new(),
         path: Vec::new(),
         has_ended: false,
@@ -94,8 +94,8 @@ where
 /// The iterator that [`difference`] returns. It ends after the first error.
 #[derive(Debug)]
 pub struct Difference<O, N> {
-    old: Input<O>,
-    new: Input<N>,
+    old: DifferenceInput<O>,
+    new: DifferenceInput<N>,
     /// For each open directory, which tree has it.
     open: Vec<In>,
     /// The names of the open directories, without the root's.
@@ -145,8 +145,8 @@ where
             Some(In::Both) | None => next_of_both(self.old.peek()?, self.new.peek()?),
         };
         Ok(match next {
-            Some(In::Old) => self.old.take()?.and_then(|event| self.alone(event, Side::Old)),
-            Some(In::New) => self.new.take()?.and_then(|event| self.alone(event, Side::New)),
+            Some(In::Old) => self.old.take()?.and_then(|event| self.alone(event, TreeSide::Old)),
+            Some(In::New) => self.new.take()?.and_then(|event| self.alone(event, TreeSide::New)),
             Some(In::Both) => {
                 self.old.take()?.zip(self.new.take()?).and_then(|(old, new)| self.pair(old, new))
             }
@@ -157,13 +157,13 @@ where
         })
     }
 
-    fn alone(&mut self, event: Event, side: Side) -> Option<Change> {
+    fn alone(&mut self, event: Event, side: TreeSide) -> Option<Change> {
         let Some(entry) = into_entry(event) else { return self.leave() };
         let path = self.path_to(&entry.name);
         if entry.kind == Kind::Directory {
-            self.enter(&entry.name, if side == Side::Old { In::Old } else { In::New });
+            self.enter(&entry.name, if side == TreeSide::Old { In::Old } else { In::New });
         }
-        let what = if side == Side::Old { What::Removed(entry) } else { What::Added(entry) };
+        let what = if side == TreeSide::Old { What::Removed(entry) } else { What::Added(entry) };
         Some(Change { path, what })
     }
 
@@ -254,20 +254,20 @@ fn extents_of(kind: &Kind) -> Option<&[Extent]> {
 
 /// One of the walks, with the event that comes next.
 #[derive(Debug)]
-struct Input<I> {
-    side: Side,
+struct DifferenceInput<I> {
+    side: TreeSide,
     events: Fuse<I>,
     next: Option<Event>,
     walk: Walk,
 }
 
-impl<I: Iterator> Input<I> {
-    fn new(side: Side, events: I) -> Self {
+impl<I: Iterator> DifferenceInput<I> {
+    fn new(side: TreeSide, events: I) -> Self {
         Self { side, events: events.fuse(), next: None, walk: Walk::default() }
     }
 }
 
-impl<I, E> Input<I>
+impl<I, E> DifferenceInput<I>
 where
     I: Iterator<Item = Result<Event, E>>,
 {
@@ -295,7 +295,7 @@ where
     }
 
     fn check_end(&self) -> Result<(), TreeError> {
-        let was_nothing = self.side == Side::Old && self.walk.is_new();
+        let was_nothing = self.side == TreeSide::Old && self.walk.is_new();
         ensure(was_nothing || self.walk.is_done(), "tree", "ends before its root does")
     }
 }

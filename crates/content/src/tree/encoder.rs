@@ -3,13 +3,13 @@
 use super::block::{BLOCK, CAPACITY, HEADER, Header};
 use super::check::{TreeError, check_entry, ensure};
 use super::entry::Event;
-use super::item::{self, Context, Form};
+use super::item::{self, ItemContext, ItemForm};
 use super::walk::Walk;
 
 /// Writes a descriptor. Holds one block and one entry, besides what [`Self::take`] did not fetch.
 #[derive(Debug, Clone)]
 pub struct Encoder {
-    form: Form,
+    form: ItemForm,
     walk: Walk,
     /// Whole blocks, not yet taken.
     finished: Vec<u8>,
@@ -17,29 +17,29 @@ pub struct Encoder {
     payload: Vec<u8>,
     /// How much of `payload` continues an item of an earlier block.
     continued: usize,
-    context: Context,
+    context: ItemContext,
 }
 
 impl Encoder {
     /// A descriptor without entries yet, which will hold no content (version 1). `live`: made while
     /// the scan runs, so that OIDs may be unknown or those of live objects.
     pub fn new(live: bool) -> Self {
-        Self::of(Form { live, with_content: false })
+        Self::of(ItemForm { live, with_content: false })
     }
 
     /// As [`Self::new`], but the descriptor holds the content of small files (version 2).
     pub fn with_content(live: bool) -> Self {
-        Self::of(Form { live, with_content: true })
+        Self::of(ItemForm { live, with_content: true })
     }
 
-    fn of(form: Form) -> Self {
+    fn of(form: ItemForm) -> Self {
         Self {
             form,
             walk: Walk::default(),
             finished: Vec::new(),
             payload: Vec::new(),
             continued: 0,
-            context: Context::default(),
+            context: ItemContext::default(),
         }
     }
 
@@ -124,6 +124,6 @@ impl Encoder {
             self.finished.resize(end, 0);
         }
         self.continued = 0;
-        self.context = Context::default();
+        self.context = ItemContext::default();
     }
 }

@@ -38,14 +38,14 @@ const USUAL_ITEM: usize = 128;
 
 /// What is the same in all of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Form {
+pub(super) struct ItemForm {
     /// OIDs may be unknown.
     pub(super) live: bool,
     /// It holds the content of small files: version 2.
     pub(super) with_content: bool,
 }
 
-impl Form {
+impl ItemForm {
     /// How many bytes of content are behind `entry`.
     pub(super) const fn content_len(self, entry: &Entry) -> usize {
         if self.with_content { entry.inline_len() } else { 0 }
@@ -54,26 +54,26 @@ impl Form {
 
 /// The entry before in the same block, as far as the next one refers to it.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Context {
-    before: Option<Before>,
+pub(super) struct ItemContext {
+    before: Option<PreviousItem>,
 }
 
 #[derive(Debug, Clone)]
-struct Before {
+struct PreviousItem {
     user: Owner,
     group: Owner,
     mode: u32,
     seconds: i64,
 }
 
-impl Context {
+impl ItemContext {
     /// What the next item of the same block refers to, after `event`.
     pub(super) fn note(&mut self, event: &Event) {
         let (Event::Enter(Entry { metadata, .. }) | Event::Leaf(Entry { metadata, .. })) = event else {
             return;
         };
         let Metadata { user, group, mode, modified: Time { seconds, .. }, .. } = metadata;
-        let before = self.before.get_or_insert_with(|| Before {
+        let before = self.before.get_or_insert_with(|| PreviousItem {
             user: user.clone(),
             group: group.clone(),
             mode: *mode,
@@ -89,7 +89,7 @@ impl Context {
     }
 
     fn same_owners(&self, metadata: &Metadata) -> bool {
-        let is_same = |before: &Before| before.user == metadata.user && before.group == metadata.group;
+        let is_same = |before: &PreviousItem| before.user == metadata.user && before.group == metadata.group;
         self.before.as_ref().is_some_and(is_same)
     }
 
@@ -107,7 +107,7 @@ const fn bit(bit: u8, is_set: bool) -> u8 {
 }
 
 /// The bytes of `event`, and `content` that the descriptor holds, behind what `context` has noted.
-pub(super) fn write(event: &Event, content: &[u8], context: &Context) -> Vec<u8> {
+pub(super) fn write(event: &Event, content: &[u8], context: &ItemContext) -> Vec<u8> {
     let mut writer = Writer::with_capacity(USUAL_ITEM + content.len());
     match event {
         Event::Enter(entry) | Event::Leaf(entry) => write_entry(&mut writer, entry, context),
@@ -117,7 +117,7 @@ pub(super) fn write(event: &Event, content: &[u8], context: &Context) -> Vec<u8>
     writer.into_bytes()
 }
 
-fn write_entry(writer: &mut Writer, entry: &Entry, context: &Context) {
+fn write_entry(writer: &mut Writer, entry: &Entry, context: &ItemContext) {
     writer.u8(kind_of(&entry.kind) | bits_of(entry) | context.bits(&entry.metadata));
     if let Kind::File { oid, .. } = &entry.kind {
         match oid {
@@ -155,7 +155,7 @@ const fn bits_of(entry: &Entry) -> u8 {
         | bit(IS_SPARSE, matches!(entry.kind, Kind::File { extents: Some(_), .. }))
 }
 
-fn write_metadata(writer: &mut Writer, metadata: &Metadata, context: &Context) {
+fn write_metadata(writer: &mut Writer, metadata: &Metadata, context: &ItemContext) {
     if !context.same_owners(metadata) {
         for Owner { id, name } in [&metadata.user, &metadata.group] {
             writer.varint((*id).into()).bytes(name);
@@ -202,15 +202,15 @@ fn write_extents(writer: &mut Writer, extents: &[Extent]) {
 /// but the name, its place, and whether the content is what the OID names.
 pub(super) fn read<'a>(
     reader: &mut Reader<'a>,
-    context: &Context,
-    form: Form,
+    context: &ItemContext,
+    form: ItemForm,
 ) -> Result<(Event, &'a [u8]), DecodeError> {
     let event = read_event(reader, context, form.live)?;
     let len = event.entry().map_or(0, |entry| form.content_len(entry));
     Ok((event, reader.take("content", len)?))
 }
 
-fn read_event(reader: &mut Reader<'_>, context: &Context, live: bool) -> Result<Event, DecodeError> {
+fn read_event(reader: &mut Reader<'_>, context: &ItemContext, live: bool) -> Result<Event, DecodeError> {
     let tag = reader.u8("tag")?;
     if tag & KIND_MASK == LEAVE {
         return if tag == LEAVE {
@@ -242,7 +242,7 @@ fn read_oid(reader: &mut Reader<'_>) -> Result<Option<Oid>, DecodeError> {
     Oid::decode(reader).map(Some)
 }
 
-fn read_entry(reader: &mut Reader<'_>, tag: u8, context: &Context) -> Result<Entry, DecodeError> {
+fn read_entry(reader: &mut Reader<'_>, tag: u8, context: &ItemContext) -> Result<Entry, DecodeError> {
     let oid = if tag & KIND_MASK == FILE { read_oid(reader)? } else { None };
     let name = reader.bytes("name", MAX_NAME)?.to_vec();
     let mut metadata = read_metadata(reader, tag, context)?;
@@ -258,7 +258,7 @@ fn read_entry(reader: &mut Reader<'_>, tag: u8, context: &Context) -> Result<Ent
     Ok(Entry { name, kind, metadata, hard_link })
 }
 
-fn read_metadata(reader: &mut Reader<'_>, tag: u8, context: &Context) -> Result<Metadata, DecodeError> {
+fn read_metadata(reader: &mut Reader<'_>, tag: u8, context: &ItemContext) -> Result<Metadata, DecodeError> {
     let before = || context.before.as_ref().ok_or(invalid("tag", "refers to an entry of another block"));
     let (user, group) = match tag & SAME_OWNERS {
         0 => (read_owner(reader)?, read_owner(reader)?),

@@ -34,6 +34,6 @@ mod tests;
 pub use block::{BLOCK, oids_in_block};
 pub use check::TreeError;
 pub use decoder::{Decoder, Located};
-pub use difference::{Change, Difference, DifferenceError, Side, What, difference};
+pub use difference::{Change, Difference, DifferenceError, TreeSide, What, difference};
 pub use encoder::Encoder;
 pub use entry::*;

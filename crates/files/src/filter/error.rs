@@ -17,9 +17,9 @@ pub enum FilterError {
     #[error("{place}: {fault}")]
     Rule {
         /// Where it stands.
-        place: Place,
+        place: RulePlace,
         /// What is wrong with it.
-        fault: Fault,
+        fault: FilterFault,
     },
     /// A file of rules, named by the user, could not be read.
     #[error("filter rules in {}: {source}; check its name, or leave the option out", display_path(.path))]
@@ -33,7 +33,7 @@ pub enum FilterError {
 
 /// Where a rule stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum RulePlace {
     /// It was given as an argument: this one.
     Argument(Vec<u8>),
     /// In this line of this file, counted from 1.
@@ -42,7 +42,7 @@ pub enum Place {
     Line(usize),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RulePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Argument(rule) => write!(f, "filter rule \"{}\"", display_name(rule)),
@@ -54,7 +54,7 @@ impl fmt::Display for Place {
 
 /// What is wrong with a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum Fault {
+pub enum FilterFault {
     /// It begins with no known rule.
     #[error("no such rule; it begins with - + . : H S P R ! or their long names, then a space")]
     Unknown,
@@ -102,8 +102,8 @@ pub enum Fault {
     TooDeep,
 }
 
-impl Fault {
-    pub(super) fn at(self, place: Place) -> FilterError {
+impl FilterFault {
+    pub(super) fn at(self, place: RulePlace) -> FilterError {
         FilterError::Rule { place, fault: self }
     }
 }

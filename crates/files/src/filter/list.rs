@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::error::{Fault, FilterError, Place};
+use super::error::{FilterError, FilterFault, RulePlace};
 use super::parse::{Parsed, check_nesting, parse};
 use super::rule::{DirMerge, MatchRule, Rule, Template};
 use super::source::{read_named, rules};
@@ -65,7 +65,7 @@ impl RuleList {
     pub fn from_lines(lines: &[Vec<u8>]) -> Result<Self, FilterError> {
         let mut list = Self::default();
         for (number, line) in (1..).zip(lines) {
-            list.push_line(line).map_err(|fault| fault.at(Place::Line(number)))?;
+            list.push_line(line).map_err(|fault| fault.at(RulePlace::Line(number)))?;
         }
         Ok(list)
     }
@@ -86,7 +86,7 @@ impl RuleList {
     }
 
     fn push_argument(&mut self, text: &[u8], template: &Template) -> Result<(), FilterError> {
-        let at = |fault: Fault| fault.at(Place::Argument(text.to_vec()));
+        let at = |fault: FilterFault| fault.at(RulePlace::Argument(text.to_vec()));
         if text.is_empty() {
             // As in rsync, where an empty variable in a script asks for nothing.
             return Ok(());
@@ -112,13 +112,13 @@ impl RuleList {
         depth: usize,
     ) -> Result<(), FilterError> {
         for (number, text) in rules(content, template.words) {
-            let at = |fault: Fault| fault.at(Place::File(path.to_path_buf(), number));
+            let at = |fault: FilterFault| fault.at(RulePlace::File(path.to_path_buf(), number));
             match parse(text, template).map_err(at)? {
                 Parsed::Merge { file, contents, exclude_self } => {
                     check_nesting(depth + 1).map_err(at)?;
                     exclude_self.into_iter().try_for_each(|rule| self.add(rule)).map_err(at)?;
-                    let inner =
-                        read_named(Path::new(OsStr::from_bytes(&file))).map_err(|_| at(Fault::Named))?;
+                    let inner = read_named(Path::new(OsStr::from_bytes(&file)))
+                        .map_err(|_| at(FilterFault::Named))?;
                     let pushed = self.push_content(&inner, &contents, path, depth + 1);
                     pushed.map_err(|error| placed_at(error, path, number))?;
                 }
@@ -128,21 +128,21 @@ impl RuleList {
         Ok(())
     }
 
-    fn push_line(&mut self, line: &[u8]) -> Result<(), Fault> {
+    fn push_line(&mut self, line: &[u8]) -> Result<(), FilterFault> {
         if line.is_empty() {
-            return Err(Fault::Empty);
+            return Err(FilterFault::Empty);
         }
         self.push_parsed(parse(line, &Template::PLAIN)?)
     }
 
-    fn push_parsed(&mut self, parsed: Parsed) -> Result<(), Fault> {
+    fn push_parsed(&mut self, parsed: Parsed) -> Result<(), FilterFault> {
         match parsed {
             Parsed::Match(rule) => self.add(rule),
             Parsed::DirMerge { merge, exclude_self } => {
                 exclude_self.into_iter().try_for_each(|rule| self.add(rule))?;
                 self.add_dir_merge(merge)
             }
-            Parsed::Merge { .. } => Err(Fault::Merge),
+            Parsed::Merge { .. } => Err(FilterFault::Merge),
             Parsed::Clear => {
                 self.rules.clear();
                 Ok(())
@@ -150,12 +150,12 @@ impl RuleList {
         }
     }
 
-    fn add(&mut self, rule: MatchRule) -> Result<(), Fault> {
+    fn add(&mut self, rule: MatchRule) -> Result<(), FilterFault> {
         self.add_rule(Rule::Match(rule))
     }
 
     /// A file name that is looked for already is not looked for twice; the first mention counts.
-    fn add_dir_merge(&mut self, merge: DirMerge) -> Result<(), Fault> {
+    fn add_dir_merge(&mut self, merge: DirMerge) -> Result<(), FilterFault> {
         let names = || {
             let merges = self.rules.iter();
             merges.filter_map(|rule| if let Rule::DirMerge(merge) = rule { Some(&merge.name) } else { None })
@@ -164,14 +164,14 @@ impl RuleList {
             return Ok(());
         }
         if names().count() >= MAX_DIR_MERGES {
-            return Err(Fault::TooManyFiles);
+            return Err(FilterFault::TooManyFiles);
         }
         self.add_rule(Rule::DirMerge(merge))
     }
 
-    fn add_rule(&mut self, rule: Rule) -> Result<(), Fault> {
+    fn add_rule(&mut self, rule: Rule) -> Result<(), FilterFault> {
         if self.rules.len() >= MAX_RULES {
-            return Err(Fault::TooMany);
+            return Err(FilterFault::TooMany);
         }
         self.rules.push(rule);
         Ok(())
@@ -181,7 +181,7 @@ impl RuleList {
 /// A fault in a file that another one named: told at the line that named it.
 fn placed_at(error: FilterError, path: &Path, number: usize) -> FilterError {
     match error {
-        FilterError::Rule { fault, .. } => fault.at(Place::File(path.to_path_buf(), number)),
+        FilterError::Rule { fault, .. } => fault.at(RulePlace::File(path.to_path_buf(), number)),
         other => other,
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::error::{Fault, Place};
+use super::error::{FilterFault, RulePlace};
 use super::parse::{Parsed, parse};
 use super::pattern::{Anchor, Pattern};
 use super::rule::{DirMerge, MatchRule, Sides};
@@ -20,7 +20,7 @@ use crate::path::RelPath;
 
 /// Whose part of the rules is in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum FilterSide {
     /// What is shown to the other side.
     Sender,
     /// What is protected from deletion.
@@ -28,19 +28,19 @@ pub enum Side {
 }
 
 #[derive(Debug)]
-pub(super) struct Context {
-    pub side: Side,
+pub(super) struct MergeContext {
+    pub side: FilterSide,
     pub delete_excluded: bool,
     /// The absolute path of the top, without its first slash; empty if it is not known.
     pub absolute: Vec<u8>,
-    /// A number for the next [`Merge`].
+    /// A number for the next [`RuleMerge`].
     pub next_id: usize,
 }
 
 #[derive(Debug)]
 pub(super) enum Compiled {
     Match(CompiledMatch),
-    /// The rules of the [`Merge`] with this number stand here.
+    /// The rules of the [`RuleMerge`] with this number stand here.
     Merge(usize),
 }
 
@@ -55,7 +55,7 @@ pub(super) struct CompiledMatch {
 
 /// A per-directory file that is looked for, and the rules found so far.
 #[derive(Debug, Clone)]
-pub(super) struct Merge {
+pub(super) struct RuleMerge {
     pub id: usize,
     pub spec: Arc<DirMerge>,
     /// Its name came from a file, and is not shown.
@@ -74,12 +74,12 @@ pub(super) struct Layer {
     pub total: usize,
 }
 
-impl Context {
+impl MergeContext {
     /// The rule, if it is one for this side.
     pub(super) fn compile(&self, rule: &MatchRule, anchor: Anchor) -> Option<Compiled> {
         let is_ours = match rule.sides.any() {
             true => self.is_for(rule.sides),
-            false => self.side == Side::Sender || !self.delete_excluded,
+            false => self.side == FilterSide::Sender || !self.delete_excluded,
         };
         is_ours.then(|| {
             Compiled::Match(CompiledMatch {
@@ -94,21 +94,21 @@ impl Context {
 
     const fn is_for(&self, sides: Sides) -> bool {
         match self.side {
-            Side::Sender => sides.sender,
-            Side::Receiver => sides.receiver,
+            FilterSide::Sender => sides.sender,
+            FilterSide::Receiver => sides.receiver,
         }
     }
 
-    pub(super) fn merge(&mut self, spec: DirMerge, named_by_file: bool) -> Merge {
+    pub(super) fn merge(&mut self, spec: DirMerge, named_by_file: bool) -> RuleMerge {
         self.next_id += 1;
         let looks_above = !spec.start.is_empty();
-        Merge { id: self.next_id, spec: Arc::new(spec), named_by_file, looks_above, layers: None }
+        RuleMerge { id: self.next_id, spec: Arc::new(spec), named_by_file, looks_above, layers: None }
     }
 
     /// Reads all files of rules of a directory; reading one may add further ones to look for.
     pub(super) fn read_all(
         &mut self,
-        merges: &mut Vec<Merge>,
+        merges: &mut Vec<RuleMerge>,
         dir: BorrowedFd<'_>,
         path: &RelPath,
     ) -> Result<(), FileError> {
@@ -136,7 +136,12 @@ impl Context {
     }
 
     /// Reads the file in the directories above the first one of the walk, from where its rule says.
-    fn read_above(&mut self, merges: &mut Vec<Merge>, index: usize, path: &RelPath) -> Result<(), FileError> {
+    fn read_above(
+        &mut self,
+        merges: &mut Vec<RuleMerge>,
+        index: usize,
+        path: &RelPath,
+    ) -> Result<(), FileError> {
         if self.absolute.is_empty() {
             return Ok(());
         }
@@ -165,7 +170,7 @@ impl Context {
     /// Reads one file of rules, if it is there, as a new layer.
     fn read_one(
         &mut self,
-        merges: &mut Vec<Merge>,
+        merges: &mut Vec<RuleMerge>,
         index: usize,
         dir: BorrowedFd<'_>,
         shown: &Path,
@@ -179,10 +184,11 @@ impl Context {
         };
         let failed = |error: io::Error| FileError::new("read filter rules", &named, error);
         let Some(content) = read_in(dir, &merge.spec.name).map_err(failed)? else { return Ok(()) };
-        let mut reading = Reading { context: self, merges, rules: Vec::new(), outer: merge.layers, anchor };
+        let mut reading =
+            MergeReading { context: self, merges, rules: Vec::new(), outer: merge.layers, anchor };
         for (number, text) in rules(&content, merge.spec.contents.words) {
-            let bad = |fault: Fault| {
-                failed(io::Error::new(io::ErrorKind::InvalidData, fault.at(Place::Line(number))))
+            let bad = |fault: FilterFault| {
+                failed(io::Error::new(io::ErrorKind::InvalidData, fault.at(RulePlace::Line(number))))
             };
             let parsed = parse(text, &merge.spec.contents).map_err(bad)?;
             reading.add(parsed).map_err(bad)?;
@@ -194,33 +200,33 @@ impl Context {
 }
 
 /// A per-directory file being read.
-struct Reading<'a> {
-    context: &'a mut Context,
-    merges: &'a mut Vec<Merge>,
+struct MergeReading<'a> {
+    context: &'a mut MergeContext,
+    merges: &'a mut Vec<RuleMerge>,
     rules: Vec<Compiled>,
     outer: Option<Arc<Layer>>,
     anchor: Anchor,
 }
 
-impl Reading<'_> {
-    fn add(&mut self, parsed: Parsed) -> Result<(), Fault> {
+impl MergeReading<'_> {
+    fn add(&mut self, parsed: Parsed) -> Result<(), FilterFault> {
         match parsed {
             Parsed::Match(rule) => self.rules.extend(self.context.compile(&rule, self.anchor)),
             Parsed::DirMerge { merge, exclude_self } => self.add_dir_merge(merge, exclude_self)?,
-            Parsed::Merge { .. } => return Err(Fault::Merge),
+            Parsed::Merge { .. } => return Err(FilterFault::Merge),
             Parsed::Clear => self.clear(),
         }
-        if self.total() > MAX_RULES { Err(Fault::TooMany) } else { Ok(()) }
+        if self.total() > MAX_RULES { Err(FilterFault::TooMany) } else { Ok(()) }
     }
 
-    fn add_dir_merge(&mut self, spec: DirMerge, exclude_self: Option<MatchRule>) -> Result<(), Fault> {
+    fn add_dir_merge(&mut self, spec: DirMerge, exclude_self: Option<MatchRule>) -> Result<(), FilterFault> {
         if let Some(rule) = exclude_self {
             // It holds on both sides, even where --delete-excluded gives others to the sender.
             let rule = MatchRule { sides: Sides::BOTH, ..rule };
             self.rules.extend(self.context.compile(&rule, self.anchor));
         }
         if !spec.start.is_empty() {
-            return Err(Fault::DirMergeName);
+            return Err(FilterFault::DirMergeName);
         }
         let is_known = self.merges.iter().any(|merge| merge.spec.name == spec.name);
         let sides = spec.contents.sides;
@@ -228,7 +234,7 @@ impl Reading<'_> {
             return Ok(());
         }
         if self.merges.len() >= MAX_DIR_MERGES {
-            return Err(Fault::TooManyFiles);
+            return Err(FilterFault::TooManyFiles);
         }
         let merge = self.context.merge(spec, true);
         self.rules.push(Compiled::Merge(merge.id));

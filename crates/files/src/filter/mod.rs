@@ -3,7 +3,7 @@
 //!
 //! | part | story |
 //! |---|---|
-//! | `parse` | one rule's text becomes a rule, or a [`Fault`] that says what is wrong with it |
+//! | `parse` | one rule's text becomes a rule, or a [`FilterFault`] that says what is wrong with it |
 //! | `rule` | what a rule is, and its one canonical line |
 //! | [`RuleList`] | the ordered rules of a command line and its files; sent to the other side as lines |
 //! | `pattern`, `wild` | a path against a pattern, in time bounded by the product of their lengths |
@@ -36,9 +36,9 @@ mod source;
 mod walk;
 mod wild;
 
-pub use error::{Fault, FilterError, Place};
+pub use error::{FilterError, FilterFault, RulePlace};
 pub use list::{FileKind, RuleList};
-pub use merges::Side;
+pub use merges::FilterSide;
 pub use walk::Filter;
 pub use wild::ShellPattern;
 

@@ -1,6 +1,6 @@
 //! One rule's text becomes a rule.
 
-use super::error::Fault;
+use super::error::FilterFault;
 use super::rule::{DirMerge, MatchRule, Prefixes, Sides, Template};
 use super::{MAX_NESTING, MAX_RULE};
 use crate::names::check_name;
@@ -32,7 +32,7 @@ const LONG_NAMES: [(&[u8], u8); 9] = [
 ];
 
 /// Parses one rule, which is not empty.
-pub(super) fn parse(text: &[u8], template: &Template) -> Result<Parsed, Fault> {
+pub(super) fn parse(text: &[u8], template: &Template) -> Result<Parsed, FilterFault> {
     let parsed = match template.prefixes {
         Prefixes::All => parse_named(text, template)?,
         Prefixes::Old => parse_old(text, template)?,
@@ -42,7 +42,7 @@ pub(super) fn parse(text: &[u8], template: &Template) -> Result<Parsed, Fault> {
 }
 
 /// A pattern that may begin with `+ ` or `- `; a lone `!` clears.
-fn parse_old(text: &[u8], template: &Template) -> Result<Parsed, Fault> {
+fn parse_old(text: &[u8], template: &Template) -> Result<Parsed, FilterFault> {
     if text == b"!" {
         return Ok(Parsed::Clear);
     }
@@ -54,10 +54,10 @@ fn parse_old(text: &[u8], template: &Template) -> Result<Parsed, Fault> {
     Ok(Parsed::Match(match_rule(&Template { include, ..*template }, pattern)?))
 }
 
-fn parse_named(text: &[u8], template: &Template) -> Result<Parsed, Fault> {
+fn parse_named(text: &[u8], template: &Template) -> Result<Parsed, FilterFault> {
     let (kind, rest) = split_name(text)?;
     if kind == b'!' {
-        return if rest.is_empty() { Ok(Parsed::Clear) } else { Err(Fault::Trailing) };
+        return if rest.is_empty() { Ok(Parsed::Clear) } else { Err(FilterFault::Trailing) };
     }
     let end = rest.iter().position(|b| matches!(b, b' ' | b'_')).unwrap_or(rest.len());
     let modifiers = Modifiers::read(kind, &rest[..end])?;
@@ -77,13 +77,13 @@ fn parse_named(text: &[u8], template: &Template) -> Result<Parsed, Fault> {
 }
 
 /// The short name of the rule that `text` begins with, and what follows the name and its comma.
-fn split_name(text: &[u8]) -> Result<(u8, &[u8]), Fault> {
+fn split_name(text: &[u8]) -> Result<(u8, &[u8]), FilterFault> {
     for (long, short) in LONG_NAMES {
         if let Some(rest) = text.strip_prefix(long) {
             return match rest {
                 [b',', rest @ ..] => Ok((short, rest)),
                 [] | [b' ' | b'_', ..] => Ok((short, rest)),
-                _ => Err(Fault::Unknown),
+                _ => Err(FilterFault::Unknown),
             };
         }
     }
@@ -91,7 +91,7 @@ fn split_name(text: &[u8]) -> Result<(u8, &[u8]), Fault> {
         [kind @ (b'-' | b'+' | b'.' | b':' | b'H' | b'S' | b'P' | b'R' | b'!'), rest @ ..] => {
             Ok((*kind, rest.strip_prefix(b",").unwrap_or(rest)))
         }
-        _ => Err(Fault::Unknown),
+        _ => Err(FilterFault::Unknown),
     }
 }
 
@@ -110,7 +110,7 @@ struct Modifiers {
 }
 
 impl Modifiers {
-    fn read(kind: u8, letters: &[u8]) -> Result<Self, Fault> {
+    fn read(kind: u8, letters: &[u8]) -> Result<Self, FilterFault> {
         let is_merge = matches!(kind, b'.' | b':');
         let names_side = matches!(kind, b'H' | b'S' | b'P' | b'R');
         let mut all = Self::default();
@@ -118,8 +118,8 @@ impl Modifiers {
             match letter {
                 b'/' => all.absolute = true,
                 b'p' => all.perishable = true,
-                b'C' => return Err(Fault::Cvs),
-                b'x' => return Err(Fault::Xattr),
+                b'C' => return Err(FilterFault::Cvs),
+                b'x' => return Err(FilterFault::Xattr),
                 b'!' if !is_merge => all.negate = true,
                 b's' if !names_side => all.sides.sender = true,
                 b'r' if !names_side => all.sides.receiver = true,
@@ -127,37 +127,37 @@ impl Modifiers {
                 b'e' if is_merge => all.exclude_self = true,
                 b'n' if is_merge => all.no_inherit = true,
                 b'w' if is_merge => all.words = true,
-                _ => return Err(Fault::Modifier),
+                _ => return Err(FilterFault::Modifier),
             }
         }
         Ok(all)
     }
 
     /// The sides of the rule: by its name, its modifiers, or the file it stands in.
-    fn sides(&self, kind: u8, template: &Template) -> Result<Sides, Fault> {
+    fn sides(&self, kind: u8, template: &Template) -> Result<Sides, FilterFault> {
         let own = match kind {
             b'H' | b'S' => Sides::SENDER,
             b'P' | b'R' => Sides::RECEIVER,
             _ => self.sides,
         };
         match (template.sides.any(), own.any()) {
-            (true, true) => Err(Fault::Sided),
+            (true, true) => Err(FilterFault::Sided),
             (true, false) => Ok(template.sides),
             (false, _) => Ok(own),
         }
     }
 }
 
-fn match_rule(template: &Template, pattern: &[u8]) -> Result<MatchRule, Fault> {
+fn match_rule(template: &Template, pattern: &[u8]) -> Result<MatchRule, FilterFault> {
     check_length(pattern)?;
     Ok(MatchRule::new(template, pattern))
 }
 
-fn check_length(text: &[u8]) -> Result<(), Fault> {
+fn check_length(text: &[u8]) -> Result<(), FilterFault> {
     match text {
-        [] => Err(Fault::Empty),
-        _ if text.len() > MAX_RULE => Err(Fault::TooLong),
-        _ if text.contains(&0) => Err(Fault::Nul),
+        [] => Err(FilterFault::Empty),
+        _ if text.len() > MAX_RULE => Err(FilterFault::TooLong),
+        _ if text.contains(&0) => Err(FilterFault::Nul),
         _ => Ok(()),
     }
 }
@@ -168,7 +168,7 @@ fn merge_rule(
     sides: Sides,
     template: &Template,
     file: &[u8],
-) -> Result<Parsed, Fault> {
+) -> Result<Parsed, FilterFault> {
     check_length(file)?;
     let contents = Template {
         prefixes: if modifiers.patterns.is_some() { Prefixes::None } else { Prefixes::All },
@@ -186,7 +186,7 @@ fn merge_rule(
     if kind == b'.' {
         return Ok(Parsed::Merge { file: file.to_vec(), contents, exclude_self });
     }
-    check_name(name).map_err(|_| Fault::DirMergeName)?;
+    check_name(name).map_err(|_| FilterFault::DirMergeName)?;
     let (start, name) = (start.to_vec(), name.to_vec());
     let merge = DirMerge { start, name, inherit: !modifiers.no_inherit, contents };
     Ok(Parsed::DirMerge { merge, exclude_self })
@@ -199,6 +199,6 @@ fn split_file(file: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// Refuses a file that is named too deep inside others.
-pub(super) fn check_nesting(depth: usize) -> Result<(), Fault> {
-    if depth >= MAX_NESTING { Err(Fault::TooDeep) } else { Ok(()) }
+pub(super) fn check_nesting(depth: usize) -> Result<(), FilterFault> {
+    if depth >= MAX_NESTING { Err(FilterFault::TooDeep) } else { Ok(()) }
 }

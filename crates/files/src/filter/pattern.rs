@@ -6,7 +6,7 @@ use super::wild::Wild;
 /// The entry that is asked about, as text in all the forms that patterns want: a slash, the
 /// absolute path of the tree and a slash (if known), the path in the tree, and a slash.
 #[derive(Debug, Default)]
-pub(super) struct Subject {
+pub(super) struct PatternSubject {
     text: Vec<u8>,
     /// Where the path in the tree begins.
     path: usize,
@@ -15,7 +15,7 @@ pub(super) struct Subject {
     is_dir: bool,
 }
 
-impl Subject {
+impl PatternSubject {
     /// Asks about `path`, which is not empty, in the tree at `absolute` (without its first slash).
     pub(super) fn set(&mut self, absolute: &[u8], path: &[u8], is_dir: bool) {
         self.is_dir = is_dir;
@@ -59,28 +59,28 @@ pub(super) enum Anchor {
 /// A compiled pattern.
 #[derive(Debug)]
 pub(super) struct Pattern {
-    region: Region,
-    shape: Shape,
+    region: PatternRegion,
+    shape: PatternShape,
     /// Ends with `***`: a directory is seen with a slash behind it.
     takes_slash: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Region {
+enum PatternRegion {
     /// The last name.
     Name,
     /// All from here on.
     From(Anchor),
-    /// As [`Region::From`], with the slash before it if `absolute` is not in force.
+    /// As [`PatternRegion::From`], with the slash before it if `absolute` is not in force.
     Led { absolute: bool },
-    /// As [`Region::From`], with the slash before it.
+    /// As [`PatternRegion::From`], with the slash before it.
     AfterSlash(Anchor),
     /// So many names at the end.
     Tail(Anchor, usize),
 }
 
 #[derive(Debug)]
-enum Shape {
+enum PatternShape {
     Literal(Vec<u8>),
     Wild(Wild),
     /// Malformed: matches nothing.
@@ -97,50 +97,54 @@ impl Pattern {
         let anchored = whole.strip_prefix(b"/");
         let base = if rule.absolute { Anchor::Above(0) } else { Anchor::Tree(0) };
         let region = match (anchored, crosses) {
-            (_, None) if slashes == 0 => Region::Name,
-            (Some(_), _) if rule.absolute => Region::From(base),
-            (Some(_), _) => Region::From(anchor),
-            (None, Some(0)) => Region::Led { absolute: rule.absolute },
-            (None, Some(_)) => Region::AfterSlash(base),
-            (None, None) => Region::Tail(base, slashes + 1),
+            (_, None) if slashes == 0 => PatternRegion::Name,
+            (Some(_), _) if rule.absolute => PatternRegion::From(base),
+            (Some(_), _) => PatternRegion::From(anchor),
+            (None, Some(0)) => PatternRegion::Led { absolute: rule.absolute },
+            (None, Some(_)) => PatternRegion::AfterSlash(base),
+            (None, None) => PatternRegion::Tail(base, slashes + 1),
         };
         let pattern = anchored.unwrap_or(whole);
         let shape = match region {
-            _ if !is_wild => Shape::Literal(pattern.to_vec()),
-            Region::AfterSlash(_) => Wild::after_any_slash(pattern).map_or(Shape::Nothing, Shape::Wild),
-            _ => Wild::new(pattern).map_or(Shape::Nothing, Shape::Wild),
+            _ if !is_wild => PatternShape::Literal(pattern.to_vec()),
+            PatternRegion::AfterSlash(_) => {
+                Wild::after_any_slash(pattern).map_or(PatternShape::Nothing, PatternShape::Wild)
+            }
+            _ => Wild::new(pattern).map_or(PatternShape::Nothing, PatternShape::Wild),
         };
         Self { region, shape, takes_slash: whole.ends_with(b"***") }
     }
 
     /// Whether it matches.
-    pub(super) fn matches(&self, subject: &Subject) -> bool {
+    pub(super) fn matches(&self, subject: &PatternSubject) -> bool {
         let Some(text) = self.part_of(subject) else { return false };
         match &self.shape {
-            Shape::Literal(literal) => literal == text,
-            Shape::Wild(wild) => wild.matches(text),
-            Shape::Nothing => false,
+            PatternShape::Literal(literal) => literal == text,
+            PatternShape::Wild(wild) => wild.matches(text),
+            PatternShape::Nothing => false,
         }
     }
 
     /// The part of the path that the pattern is held against.
-    fn part_of<'a>(&self, subject: &'a Subject) -> Option<&'a [u8]> {
+    fn part_of<'a>(&self, subject: &'a PatternSubject) -> Option<&'a [u8]> {
         let from = |start| match self.takes_slash && subject.is_dir {
             true => subject.until_slash(start),
             false => subject.until_end(start),
         };
         Some(match self.region {
-            Region::Name => subject.until_end(subject.name),
-            Region::From(anchor) => from(start_of(anchor, subject)),
-            Region::Led { absolute: true } if subject.has_absolute() => from(1),
-            Region::Led { .. } => from(subject.path - 1),
-            Region::AfterSlash(anchor) => from(start_of(anchor, subject) - 1),
-            Region::Tail(anchor, names) => last_names(subject.until_end(start_of(anchor, subject)), names)?,
+            PatternRegion::Name => subject.until_end(subject.name),
+            PatternRegion::From(anchor) => from(start_of(anchor, subject)),
+            PatternRegion::Led { absolute: true } if subject.has_absolute() => from(1),
+            PatternRegion::Led { .. } => from(subject.path - 1),
+            PatternRegion::AfterSlash(anchor) => from(start_of(anchor, subject) - 1),
+            PatternRegion::Tail(anchor, names) => {
+                last_names(subject.until_end(start_of(anchor, subject)), names)?
+            }
         })
     }
 }
 
-const fn start_of(anchor: Anchor, subject: &Subject) -> usize {
+const fn start_of(anchor: Anchor, subject: &PatternSubject) -> usize {
     match anchor {
         Anchor::Tree(skipped) => subject.path + skipped,
         Anchor::Above(skipped) => 1 + skipped,

@@ -10,8 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::list::RuleList;
-use super::merges::{Compiled, CompiledMatch, Context, Merge, Side, clean};
-use super::pattern::{Anchor, Subject};
+use super::merges::{Compiled, CompiledMatch, FilterSide, MergeContext, RuleMerge, clean};
+use super::pattern::{Anchor, PatternSubject};
 use super::rule::Rule;
 use crate::error::FileError;
 use crate::path::RelPath;
@@ -22,19 +22,19 @@ use crate::path::RelPath;
 /// source `src/` the top is `src`, for `src` it is the directory that holds it.
 #[derive(Debug)]
 pub struct Filter {
-    context: Context,
+    context: MergeContext,
     rules: Vec<Compiled>,
     /// What is looked for in the first directory.
-    merges: Vec<Merge>,
+    merges: Vec<RuleMerge>,
     frames: Vec<Frame>,
-    subject: Subject,
+    subject: PatternSubject,
 }
 
 /// A directory on the way.
 #[derive(Debug)]
 struct Frame {
     depth: usize,
-    merges: Vec<Merge>,
+    merges: Vec<RuleMerge>,
     /// Its rules could not be read: nothing is shown, all is protected.
     broken: bool,
 }
@@ -42,8 +42,8 @@ struct Frame {
 impl Filter {
     /// The rules as they hold for one side. With `delete_excluded`, rules that name no side are the
     /// sender's alone, so that what they exclude is deleted.
-    pub fn new(rules: RuleList, side: Side, delete_excluded: bool) -> Self {
-        let mut context = Context { side, delete_excluded, absolute: Vec::new(), next_id: 0 };
+    pub fn new(rules: RuleList, side: FilterSide, delete_excluded: bool) -> Self {
+        let mut context = MergeContext { side, delete_excluded, absolute: Vec::new(), next_id: 0 };
         let (mut compiled, mut merges) = (Vec::new(), Vec::new());
         for rule in rules.rules() {
             match rule {
@@ -55,7 +55,7 @@ impl Filter {
                 }
             }
         }
-        Self { context, rules: compiled, merges, frames: Vec::new(), subject: Subject::default() }
+        Self { context, rules: compiled, merges, frames: Vec::new(), subject: PatternSubject::default() }
     }
 
     /// Says where the top of the transfer is on this side. It is needed for rules with the modifier
@@ -132,8 +132,8 @@ impl Filter {
 
 /// One entry, asked about.
 struct Question<'a> {
-    merges: &'a [Merge],
-    subject: &'a Subject,
+    merges: &'a [RuleMerge],
+    subject: &'a PatternSubject,
     is_dir: bool,
     ignore_perishable: bool,
 }

@@ -12,7 +12,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use towpath_content::tree::{MAX_NAME, MAX_XATTR_VALUE, MAX_XATTRS, Xattr};
 
-use super::held::{Held, file_type};
+use super::held::{HeldMetadata, file_type};
 use super::{is_root, kernel};
 
 /// The ACL that decides who may use a file.
@@ -71,8 +71,8 @@ pub(crate) fn has_none(dir: BorrowedFd<'_>, name: &[u8], which: Which) -> bool {
 
 /// Reads the attributes, sorted by name, and tells why the others are missing. Those that a tree
 /// descriptor cannot hold are left out.
-pub(crate) fn read(held: Held<'_>, which: Which) -> (Vec<Xattr>, Option<io::Error>) {
-    let mut found = Collected::default();
+pub(crate) fn read(held: HeldMetadata<'_>, which: Which) -> (Vec<Xattr>, Option<io::Error>) {
+    let mut found = CollectedAttributes::default();
     match names(held) {
         Ok(names) => {
             names.iter().filter(|name| which.takes(name.to_bytes())).for_each(|name| found.add(held, name))
@@ -83,7 +83,7 @@ pub(crate) fn read(held: Held<'_>, which: Which) -> (Vec<Xattr>, Option<io::Erro
 }
 
 /// All names in ascending order. A file system without attributes has none.
-fn names(held: Held<'_>) -> Result<Vec<CString>, Errno> {
+fn names(held: HeldMetadata<'_>) -> Result<Vec<CString>, Errno> {
     let list = match held.attribute_names() {
         Err(Errno::OPNOTSUPP) => Vec::new(),
         list => list?,
@@ -96,14 +96,14 @@ fn names(held: Held<'_>) -> Result<Vec<CString>, Errno> {
 }
 
 #[derive(Default)]
-struct Collected {
+struct CollectedAttributes {
     xattrs: Vec<Xattr>,
     bytes: usize,
     failed: Option<io::Error>,
 }
 
-impl Collected {
-    fn add(&mut self, held: Held<'_>, name: &CStr) {
+impl CollectedAttributes {
+    fn add(&mut self, held: HeldMetadata<'_>, name: &CStr) {
         match held.attribute(name) {
             Ok(None) => {}
             Ok(Some(value)) => self.keep(name.to_bytes(), value),
@@ -126,7 +126,7 @@ impl Collected {
 }
 
 /// Makes the carried attributes those of `wanted`: sets what differs, removes what is not there.
-pub(super) fn write_xattrs(held: Held<'_>, wanted: &[Xattr], privileged: bool) -> Result<(), Errno> {
+pub(super) fn write_xattrs(held: HeldMetadata<'_>, wanted: &[Xattr], privileged: bool) -> Result<(), Errno> {
     let mut outcome = Ok(());
     for Xattr { name, value } in wanted.iter().filter(|xattr| is_carried(&xattr.name, privileged)) {
         let done = CString::new(name.as_slice()).map_err(|_| Errno::INVAL);
@@ -143,7 +143,7 @@ pub(super) fn write_xattrs(held: Held<'_>, wanted: &[Xattr], privileged: bool) -
 }
 
 /// Makes the ACLs those of `wanted`; what has none there has none afterwards.
-pub(super) fn write_acls(held: Held<'_>, wanted: &[Xattr]) -> Result<(), Errno> {
+pub(super) fn write_acls(held: HeldMetadata<'_>, wanted: &[Xattr]) -> Result<(), Errno> {
     let acls: &[&CStr] = match file_type(&held.stat()?) {
         FileType::Symlink => &[],
         FileType::Directory => &[ACCESS, DEFAULT],
@@ -159,7 +159,7 @@ pub(super) fn write_acls(held: Held<'_>, wanted: &[Xattr]) -> Result<(), Errno> 
     outcome
 }
 
-fn set_if_other(held: Held<'_>, name: &CStr, value: &[u8]) -> Result<(), Errno> {
+fn set_if_other(held: HeldMetadata<'_>, name: &CStr, value: &[u8]) -> Result<(), Errno> {
     match held.attribute(name) {
         Ok(Some(there)) if there == value => Ok(()),
         _ => held.set_attribute(name, value),
@@ -167,7 +167,7 @@ fn set_if_other(held: Held<'_>, name: &CStr, value: &[u8]) -> Result<(), Errno> 
 }
 
 /// Without the attribute, or without attributes at all, there is nothing to remove.
-fn remove(held: Held<'_>, name: &CStr) -> Result<(), Errno> {
+fn remove(held: HeldMetadata<'_>, name: &CStr) -> Result<(), Errno> {
     match held.remove_attribute(name) {
         Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
         done => done,

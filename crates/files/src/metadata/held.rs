@@ -24,7 +24,7 @@ const RETRIES: usize = 8;
 
 /// A held inode.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Held<'a> {
+pub(crate) enum HeldMetadata<'a> {
     /// Opened for reading or writing.
     Open(BorrowedFd<'a>),
     /// Held without being opened.
@@ -42,7 +42,7 @@ fn by_proc<T>(fd: BorrowedFd<'_>, call: impl FnOnce(&str) -> Result<T, Errno>) -
         .map_err(|e| if e == Errno::NOENT { Errno::NOSYS } else { e })
 }
 
-impl Held<'_> {
+impl HeldMetadata<'_> {
     const fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Open(fd) | Self::Named(fd) => *fd,

@@ -37,7 +37,7 @@ use crate::error::FileError;
 pub use attributes::is_privileged;
 pub(crate) use attributes::{Which, has_none as has_no_attributes, read as read_attributes};
 pub use compare::{Differences, differences};
-pub(crate) use held::{Held, hold};
+pub(crate) use held::{HeldMetadata, hold};
 pub use owners::{group, user};
 pub(crate) use owners::{named_group, named_user};
 
@@ -128,7 +128,7 @@ impl Policy {
 
 /// What had the place before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Before {
+pub(crate) enum PreviousMetadata {
     /// Nothing.
     Nothing,
     /// A thing of this mode.
@@ -151,10 +151,10 @@ impl Lacking {
 
 /// Puts on `target` what `policy` takes of `metadata`; tells the first thing that is lacking.
 pub(crate) fn apply(
-    target: Held<'_>,
+    target: HeldMetadata<'_>,
     metadata: &Metadata,
     policy: &Policy,
-    before: Before,
+    before: PreviousMetadata,
 ) -> Result<Option<Lacking>, Errno> {
     apply_to(target, &Now { stat: target.stat()?, is_plain: false }, metadata, policy, before)
 }
@@ -168,11 +168,11 @@ pub(crate) struct Now {
 
 /// [`apply`] to what was looked at already.
 pub(crate) fn apply_to(
-    target: Held<'_>,
+    target: HeldMetadata<'_>,
     now: &Now,
     metadata: &Metadata,
     policy: &Policy,
-    before: Before,
+    before: PreviousMetadata,
 ) -> Result<Option<Lacking>, Errno> {
     let Now { stat, is_plain } = now;
     let has_attributes = !(*is_plain && metadata.xattrs.is_empty());
@@ -222,7 +222,12 @@ fn is_member(group: u32) -> bool {
 }
 
 /// Whether it had another one.
-fn apply_owner(target: Held<'_>, stat: &Stat, metadata: &Metadata, policy: &Policy) -> Result<bool, Errno> {
+fn apply_owner(
+    target: HeldMetadata<'_>,
+    stat: &Stat,
+    metadata: &Metadata,
+    policy: &Policy,
+) -> Result<bool, Errno> {
     let (user, group) = wanted_owner(metadata, policy);
     let user = user.filter(|&id| id != stat.st_uid && id != u32::MAX);
     let group = group.filter(|&id| id != stat.st_gid && id != u32::MAX);
@@ -233,7 +238,12 @@ fn apply_owner(target: Held<'_>, stat: &Stat, metadata: &Metadata, policy: &Poli
 }
 
 /// Attributes of `user.` can be set only by who may write; the mode set afterwards ends that.
-fn apply_xattrs(target: Held<'_>, stat: &Stat, metadata: &Metadata, policy: &Policy) -> Result<(), Errno> {
+fn apply_xattrs(
+    target: HeldMetadata<'_>,
+    stat: &Stat,
+    metadata: &Metadata,
+    policy: &Policy,
+) -> Result<(), Errno> {
     let write = || attributes::write_xattrs(target, &metadata.xattrs, policy.privileged_xattrs);
     let mode = stat.st_mode & 0o7777;
     let ours = stat.st_uid == geteuid().as_raw() && !is_root();
@@ -246,11 +256,11 @@ fn apply_xattrs(target: Held<'_>, stat: &Stat, metadata: &Metadata, policy: &Pol
 }
 
 fn apply_mode(
-    target: Held<'_>,
+    target: HeldMetadata<'_>,
     stat: &Stat,
     metadata: &Metadata,
     policy: &Policy,
-    before: Before,
+    before: PreviousMetadata,
 ) -> Result<(), Errno> {
     let wanted = wanted_mode(metadata, stat, policy, before);
     if file_type(stat) == FileType::Symlink || wanted == stat.st_mode & 0o7777 {
@@ -260,12 +270,12 @@ fn apply_mode(
 }
 
 /// The mode for something that `stat` tells of, once its owner is set.
-fn wanted_mode(metadata: &Metadata, stat: &Stat, policy: &Policy, before: Before) -> u32 {
+fn wanted_mode(metadata: &Metadata, stat: &Stat, policy: &Policy, before: PreviousMetadata) -> u32 {
     match before {
         _ if policy.modes => metadata.mode & 0o7777 & !dropped_bits(metadata, stat, policy),
         // A directory in one whose group is inherited hands it on.
-        Before::Nothing => metadata.mode & 0o777 & !umask() | inherited_setgid(stat),
-        Before::Mode(mode) => mode,
+        PreviousMetadata::Nothing => metadata.mode & 0o777 & !umask() | inherited_setgid(stat),
+        PreviousMetadata::Mode(mode) => mode,
     }
 }
 
@@ -287,7 +297,7 @@ fn dropped_bits(metadata: &Metadata, stat: &Stat, policy: &Policy) -> u32 {
     dropped
 }
 
-pub(crate) fn set_time(target: Held<'_>, modified: Time) -> Result<(), Errno> {
+pub(crate) fn set_time(target: HeldMetadata<'_>, modified: Time) -> Result<(), Errno> {
     target.set_times(&Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         last_modification: Timespec { tv_sec: modified.seconds, tv_nsec: nanos(modified) },
@@ -326,7 +336,8 @@ mod tests {
 
     fn applied(metadata: &Metadata, policy: &Policy) -> fs::Metadata {
         let file = tempfile::tempfile().unwrap();
-        let lacking = apply(Held::Open(file.as_fd()), metadata, policy, Before::Nothing).unwrap();
+        let lacking =
+            apply(HeldMetadata::Open(file.as_fd()), metadata, policy, PreviousMetadata::Nothing).unwrap();
         assert_eq!(lacking, None);
         file.metadata().unwrap()
     }
@@ -361,8 +372,8 @@ mod tests {
         fs::write(tmp.path().join("f"), b"").unwrap();
         symlink("f", tmp.path().join("l")).unwrap();
         let link = hold(&dir, b"l").unwrap();
-        let link = Held::Named(link.as_fd());
-        apply(link, &metadata(0o777, 99, 5), &Policy::default(), Before::Nothing).unwrap();
+        let link = HeldMetadata::Named(link.as_fd());
+        apply(link, &metadata(0o777, 99, 5), &Policy::default(), PreviousMetadata::Nothing).unwrap();
         assert_eq!(fs::symlink_metadata(tmp.path().join("l")).unwrap().mtime(), 99);
         assert_ne!(fs::metadata(tmp.path().join("f")).unwrap().mtime(), 99);
     }

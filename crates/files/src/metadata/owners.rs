@@ -14,12 +14,12 @@ use towpath_content::tree::{MAX_OWNER_NAME, Owner};
 /// Answers kept of each kind; a tree with more owners than this asks again.
 const KEPT: usize = 16 * 1024;
 
-type Kept<K, V> = LazyLock<Mutex<HashMap<K, V>>>;
+type OwnerCache<K, V> = LazyLock<Mutex<HashMap<K, V>>>;
 
-static USER_NAMES: Kept<u32, Vec<u8>> = LazyLock::new(Mutex::default);
-static GROUP_NAMES: Kept<u32, Vec<u8>> = LazyLock::new(Mutex::default);
-static USER_IDS: Kept<Vec<u8>, Option<u32>> = LazyLock::new(Mutex::default);
-static GROUP_IDS: Kept<Vec<u8>, Option<u32>> = LazyLock::new(Mutex::default);
+static USER_NAMES: OwnerCache<u32, Vec<u8>> = LazyLock::new(Mutex::default);
+static GROUP_NAMES: OwnerCache<u32, Vec<u8>> = LazyLock::new(Mutex::default);
+static USER_IDS: OwnerCache<Vec<u8>, Option<u32>> = LazyLock::new(Mutex::default);
+static GROUP_IDS: OwnerCache<Vec<u8>, Option<u32>> = LazyLock::new(Mutex::default);
 
 /// The user of this number, with the name it has here.
 pub(crate) fn named_user(id: u32) -> Owner {
@@ -68,7 +68,7 @@ fn parse(text: &str, what: &str, ask: impl FnOnce(&str) -> Option<u32>) -> Resul
 fn local(
     owner: &Owner,
     numeric: bool,
-    ids: &Kept<Vec<u8>, Option<u32>>,
+    ids: &OwnerCache<Vec<u8>, Option<u32>>,
     ask: impl FnOnce(&Vec<u8>) -> Option<u32>,
 ) -> u32 {
     let by_number = numeric || owner.id == 0 || owner.name.is_empty() || owner.name.contains(&0);
@@ -80,7 +80,7 @@ fn usable(name: &OsStr) -> Vec<u8> {
     Some(name.as_bytes()).filter(|name| name.len() <= MAX_OWNER_NAME).unwrap_or_default().to_vec()
 }
 
-fn kept<K: Hash + Eq, V: Clone>(answers: &Kept<K, V>, key: K, ask: impl FnOnce(&K) -> V) -> V {
+fn kept<K: Hash + Eq, V: Clone>(answers: &OwnerCache<K, V>, key: K, ask: impl FnOnce(&K) -> V) -> V {
     let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(answer) = answers.get(&key) {
         return answer.clone();

@@ -14,7 +14,7 @@ use towpath_content::tree::{Entry, Kind, MAX_TARGET, Metadata, Owner, Time, Xatt
 use super::ScanOptions;
 use crate::confine::Links;
 use crate::error::FileError;
-use crate::metadata::{Held, has_no_attributes, named_group, named_user, read_attributes};
+use crate::metadata::{HeldMetadata, has_no_attributes, named_group, named_user, read_attributes};
 use crate::stamp::Stamp;
 
 /// An entry, and what a descriptor does not say of it. Moved often, so what is seldom there is kept apart.
@@ -145,7 +145,7 @@ impl Sighted {
         options: &ScanOptions,
     ) -> Result<Found, Errno> {
         let kind = self.kind(dir.as_fd(), name)?;
-        let held = self.held.as_ref().map(|held| Held::Named(held.as_fd()));
+        let held = self.held.as_ref().map(|held| HeldMetadata::Named(held.as_fd()));
         let mut found = Found::new(name, &self.stat, kind, held, path, options);
         if matches!(found.entry.kind, Kind::File { .. }) && options.files {
             found.file = Some(Box::new(ScannedFile {
@@ -186,7 +186,7 @@ impl Found {
         path: &dyn Fn() -> PathBuf,
         options: &ScanOptions,
     ) -> Result<Self, Errno> {
-        let held = options.which_attributes().any().then_some(Held::Open(dir));
+        let held = options.which_attributes().any().then_some(HeldMetadata::Open(dir));
         Ok(Self::new(name, &fstat(dir)?, Kind::Directory, held, path, options))
     }
 
@@ -194,7 +194,7 @@ impl Found {
         name: &[u8],
         stat: &Stat,
         kind: Kind,
-        held: Option<Held<'_>>,
+        held: Option<HeldMetadata<'_>>,
         path: &dyn Fn() -> PathBuf,
         options: &ScanOptions,
     ) -> Self {

@@ -12,14 +12,14 @@ use super::found::Found;
 #[derive(Debug, Default)]
 pub struct HardLinks {
     /// By device and inode.
-    open: HashMap<(u64, u64), Group>,
+    open: HashMap<(u64, u64), LinkGroup>,
     next: u64,
     /// Links are followed, so that a name may be met more often than it is there.
     follows: bool,
 }
 
 #[derive(Debug)]
-struct Group {
+struct LinkGroup {
     number: u64,
     /// Names not met yet.
     missing: u64,
@@ -38,7 +38,7 @@ impl HardLinks {
         }
         let inode = (found.stamp.device, found.stamp.inode);
         let next = self.next;
-        let group = self.open.entry(inode).or_insert(Group { number: next, missing: found.links });
+        let group = self.open.entry(inode).or_insert(LinkGroup { number: next, missing: found.links });
         found.entry.hard_link = Some(group.number);
         self.next = next.max(group.number + 1);
         group.missing = group.missing.saturating_sub(1);

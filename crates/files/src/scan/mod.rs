@@ -46,7 +46,7 @@ use crate::confine::{Links, open_root};
 use crate::error::FileError;
 use crate::metadata::Which;
 use crate::path::RelPath;
-use walk::{Tree, Walk};
+use walk::{ScanWalk, WalkedTree};
 
 /// What a scan is allowed to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,7 +150,7 @@ pub fn scan_pruned<E>(
     visit: &mut dyn FnMut(Scanned) -> Result<(), E>,
 ) -> Result<(), ScanError<E>> {
     let handle = open_root(root).map_err(|e| ScanError::Root(FileError::new("open", root, e)))?;
-    let tree = Tree { root, handle: Arc::new(handle), at: RelPath::root(), options };
+    let tree = WalkedTree { root, handle: Arc::new(handle), at: RelPath::root(), options };
     walk(tree, links, Some(prune), visit)
 }
 
@@ -161,17 +161,17 @@ pub(crate) fn scan_held<E>(
     options: &ScanOptions,
     visit: &mut dyn FnMut(Scanned) -> Result<(), E>,
 ) -> Result<(), ScanError<E>> {
-    let tree = Tree { root, handle, at: RelPath::root(), options };
+    let tree = WalkedTree { root, handle, at: RelPath::root(), options };
     walk(tree, &mut HardLinks::default(), None, visit)
 }
 
 fn walk<'a, E>(
-    tree: Tree<'a>,
+    tree: WalkedTree<'a>,
     links: &'a mut HardLinks,
     prune: Option<&'a mut dyn Prune>,
     visit: &'a mut dyn FnMut(Scanned) -> Result<(), E>,
 ) -> Result<(), ScanError<E>> {
-    let mut walk = Walk::start(tree, links, prune, visit)?;
+    let mut walk = ScanWalk::start(tree, links, prune, visit)?;
     while walk.step()? {}
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use super::ScanOptions;
 use super::arena::Arena;
-use super::spill::{Run, RunReader, Spill};
+use super::spill::{RunReader, Spill, SpillRun};
 use crate::listing::for_each_name;
 use crate::names::check_name;
 
@@ -49,7 +49,7 @@ pub(super) struct Sorter<'s> {
     /// Bytes the arena may come to.
     allowance: usize,
     arena: Arena,
-    runs: Vec<Run>,
+    runs: Vec<SpillRun>,
 }
 
 impl<'s> Sorter<'s> {
@@ -75,10 +75,10 @@ impl<'s> Sorter<'s> {
             self.write_run()?;
         }
         let names = match self.spill.merge_all(self.runs)? {
-            Some(run) => Names::Spilled(RunReader::new(run)),
+            Some(run) => NameList::Spilled(RunReader::new(run)),
             None => {
                 self.arena.sort();
-                Names::Memory { arena: self.arena, next: 0 }
+                NameList::Memory { arena: self.arena, next: 0 }
             }
         };
         Ok(SortedNames { names, last: Vec::new(), mark: self.mark })
@@ -88,14 +88,14 @@ impl<'s> Sorter<'s> {
 /// A directory's names in ascending order, none twice.
 #[derive(Debug)]
 pub(super) struct SortedNames {
-    names: Names,
+    names: NameList,
     /// The name handed out last: a directory that changes while it is read may show one twice.
     last: Vec<u8>,
     mark: u64,
 }
 
 #[derive(Debug)]
-enum Names {
+enum NameList {
     Memory { arena: Arena, next: usize },
     Spilled(RunReader),
 }
@@ -103,7 +103,7 @@ enum Names {
 impl SortedNames {
     /// No names.
     pub(super) fn none(spill: &Spill) -> Self {
-        let names = Names::Memory { arena: Arena::default(), next: 0 };
+        let names = NameList::Memory { arena: Arena::default(), next: 0 };
         Self { names, last: Vec::new(), mark: spill.mark() }
     }
 
@@ -125,8 +125,8 @@ impl SortedNames {
     /// Bytes of memory in use.
     pub(super) const fn cost(&self) -> usize {
         match &self.names {
-            Names::Memory { arena, .. } => arena.cost(),
-            Names::Spilled(_) => 0,
+            NameList::Memory { arena, .. } => arena.cost(),
+            NameList::Spilled(_) => 0,
         }
     }
 
@@ -136,7 +136,7 @@ impl SortedNames {
     }
 }
 
-impl Names {
+impl NameList {
     fn next(&mut self, spill: &Spill) -> io::Result<Option<&[u8]>> {
         match self {
             Self::Spilled(reader) => reader.next(spill),

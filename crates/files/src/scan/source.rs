@@ -13,7 +13,7 @@ use towpath_content::tree::Time;
 use super::found::{Found, check_same, open_regular};
 use super::hard_links::HardLinks;
 use super::prune::Prune;
-use super::{ScanError, ScanOptions, Scanned, Tree, scan_held, walk};
+use super::{ScanError, ScanOptions, Scanned, WalkedTree, scan_held, walk};
 use crate::confine::Links;
 use crate::dirs::Dirs;
 use crate::error::FileError;
@@ -64,7 +64,7 @@ impl SourceTree {
         visit: &mut dyn FnMut(Scanned) -> Result<(), E>,
     ) -> Result<(), ScanError<E>> {
         let (root, handle) = (self.path.as_path(), Arc::clone(self.dirs.root()));
-        walk(Tree { root, handle, at: at.clone(), options }, links, Some(prune), visit)
+        walk(WalkedTree { root, handle, at: at.clone(), options }, links, Some(prune), visit)
     }
 
     /// Looks at what is at `path`.

@@ -29,7 +29,7 @@ pub(super) struct Spill {
 
 /// Where a sorted run lies: names, each after a byte with its length.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Run {
+pub(super) struct SpillRun {
     at: u64,
     end: u64,
 }
@@ -58,7 +58,7 @@ impl Spill {
     }
 
     /// Writes names that are sorted already.
-    pub(super) fn write<'n>(&mut self, names: impl Iterator<Item = &'n [u8]>) -> io::Result<Run> {
+    pub(super) fn write<'n>(&mut self, names: impl Iterator<Item = &'n [u8]>) -> io::Result<SpillRun> {
         let mut writer = RunWriter::start(self)?;
         for name in names {
             writer.push(name)?;
@@ -67,7 +67,7 @@ impl Spill {
     }
 
     /// Merges runs until one is left.
-    pub(super) fn merge_all(&mut self, mut runs: Vec<Run>) -> io::Result<Option<Run>> {
+    pub(super) fn merge_all(&mut self, mut runs: Vec<SpillRun>) -> io::Result<Option<SpillRun>> {
         while runs.len() > 1 {
             let rest = runs.split_off(runs.len().min(FAN_IN));
             let merged = self.merge(&runs)?;
@@ -77,7 +77,7 @@ impl Spill {
         Ok(runs.pop())
     }
 
-    fn merge(&mut self, runs: &[Run]) -> io::Result<Run> {
+    fn merge(&mut self, runs: &[SpillRun]) -> io::Result<SpillRun> {
         let mut readers: Vec<RunReader> = runs.iter().map(|&run| RunReader::new(run)).collect();
         let mut heap = BinaryHeap::with_capacity(runs.len());
         for (index, reader) in readers.iter_mut().enumerate() {
@@ -130,22 +130,22 @@ impl<'s> RunWriter<'s> {
         Ok(())
     }
 
-    fn finish(mut self) -> io::Result<Run> {
+    fn finish(mut self) -> io::Result<SpillRun> {
         self.write_out()?;
-        Ok(Run { at: self.at, end: self.spill.end })
+        Ok(SpillRun { at: self.at, end: self.spill.end })
     }
 }
 
 /// Reads one run.
 #[derive(Debug)]
 pub(super) struct RunReader {
-    run: Run,
+    run: SpillRun,
     block: Vec<u8>,
     at: usize,
 }
 
 impl RunReader {
-    pub(super) const fn new(run: Run) -> Self {
+    pub(super) const fn new(run: SpillRun) -> Self {
         Self { run, block: Vec::new(), at: 0 }
     }
 
@@ -203,7 +203,7 @@ fn unlinked(dir: &Path) -> io::Result<File> {
 mod tests {
     use super::*;
 
-    fn names_of(spill: &Spill, run: Run) -> Vec<Vec<u8>> {
+    fn names_of(spill: &Spill, run: SpillRun) -> Vec<Vec<u8>> {
         let mut reader = RunReader::new(run);
         std::iter::from_fn(|| reader.next(spill).unwrap().map(<[u8]>::to_vec)).collect()
     }
@@ -218,7 +218,7 @@ mod tests {
             names.sort();
             spill.write(names.iter().map(Vec::as_slice)).unwrap()
         });
-        let runs: Vec<Run> = runs.collect();
+        let runs: Vec<SpillRun> = runs.collect();
         let mut wanted: Vec<_> = runs.iter().flat_map(|&run| names_of(&spill, run)).collect();
         wanted.sort();
         let merged = spill.merge_all(runs).unwrap().unwrap();

@@ -36,11 +36,11 @@ pub(crate) struct Stack<'a> {
     spill: Spill,
     /// The path of the innermost directory, from `handle`.
     at: RelPath,
-    frames: Vec<Frame>,
+    frames: Vec<StackFrame>,
 }
 
 #[derive(Debug)]
-struct Frame {
+struct StackFrame {
     /// Closed while deeper ones are being read.
     dir: Option<Arc<OwnedFd>>,
     stamp: Stamp,
@@ -77,7 +77,7 @@ impl<'a> Stack<'a> {
         if let Some(outer) = self.frames.len().checked_sub(HELD) {
             self.frames[outer].dir = None;
         }
-        self.frames.push(Frame { dir: Some(dir), stamp, names });
+        self.frames.push(StackFrame { dir: Some(dir), stamp, names });
     }
 
     /// The next name in the innermost directory.

@@ -20,7 +20,7 @@ use crate::error::FileError;
 use crate::path::RelPath;
 
 /// What is scanned.
-pub(super) struct Tree<'a> {
+pub(super) struct WalkedTree<'a> {
     /// The path of `handle`, for messages.
     pub(super) root: &'a Path,
     pub(super) handle: Arc<OwnedFd>,
@@ -30,7 +30,7 @@ pub(super) struct Tree<'a> {
 }
 
 /// A scan under way.
-pub(super) struct Walk<'a, E> {
+pub(super) struct ScanWalk<'a, E> {
     options: &'a ScanOptions,
     links: &'a mut HardLinks,
     prune: Option<&'a mut dyn Prune>,
@@ -40,17 +40,17 @@ pub(super) struct Walk<'a, E> {
     stack: Stack<'a>,
 }
 
-type Done<E> = Result<(), ScanError<E>>;
+type WalkDone<E> = Result<(), ScanError<E>>;
 
-impl<'a, E> Walk<'a, E> {
+impl<'a, E> ScanWalk<'a, E> {
     /// Enters the first directory.
     pub(super) fn start(
-        tree: Tree<'a>,
+        tree: WalkedTree<'a>,
         links: &'a mut HardLinks,
         prune: Option<&'a mut dyn Prune>,
         visit: &'a mut dyn FnMut(Scanned) -> Result<(), E>,
     ) -> Result<Self, ScanError<E>> {
-        let Tree { root, handle, at, options } = tree;
+        let WalkedTree { root, handle, at, options } = tree;
         let shown = at.below(root);
         let failed = |e| ScanError::Root(FileError::new("open", &shown, e));
         let dir = match at.is_root() {
@@ -77,7 +77,7 @@ impl<'a, E> Walk<'a, E> {
         Ok(true)
     }
 
-    fn look(&mut self, name: &[u8]) -> Done<E> {
+    fn look(&mut self, name: &[u8]) -> WalkDone<E> {
         let dir = match self.stack.dir() {
             Ok(dir) => dir,
             Err(error) => return self.abandon(error),
@@ -106,7 +106,7 @@ impl<'a, E> Walk<'a, E> {
         prune.shows(self.stack.at(), name, is_dir)
     }
 
-    fn leaf(&mut self, mut found: Found) -> Done<E> {
+    fn leaf(&mut self, mut found: Found) -> WalkDone<E> {
         if self.options.hard_links {
             self.links.number(&mut found);
         }
@@ -115,7 +115,7 @@ impl<'a, E> Walk<'a, E> {
         incomplete.map_or(Ok(()), |error| self.fail(*error))
     }
 
-    fn descend(&mut self, parent: &OwnedFd, seen: Found) -> Done<E> {
+    fn descend(&mut self, parent: &OwnedFd, seen: Found) -> WalkDone<E> {
         let name = seen.entry.name.clone();
         let path = self.path_of(&name);
         if self.stack.at().depth() + 1 >= MAX_DEPTH {
@@ -149,14 +149,14 @@ impl<'a, E> Walk<'a, E> {
     }
 
     /// A directory that is there and not read, perhaps because it cannot be.
-    fn tell_closed(&mut self, mut seen: Found, error: Option<FileError>) -> Done<E> {
+    fn tell_closed(&mut self, mut seen: Found, error: Option<FileError>) -> WalkDone<E> {
         let incomplete = seen.incomplete.take();
         self.tell(Scanned::Enter(seen))?;
         incomplete.map(|error| *error).into_iter().chain(error).try_for_each(|error| self.fail(error))?;
         self.tell(Scanned::Leave)
     }
 
-    fn enter(&mut self, dir: Arc<OwnedFd>, mut found: Found) -> Done<E> {
+    fn enter(&mut self, dir: Arc<OwnedFd>, mut found: Found) -> WalkDone<E> {
         let stamp = found.stamp;
         let incomplete = found.incomplete.take();
         self.tell(Scanned::Enter(found))?;
@@ -176,7 +176,7 @@ impl<'a, E> Walk<'a, E> {
         }
     }
 
-    fn leave(&mut self) -> Done<E> {
+    fn leave(&mut self) -> WalkDone<E> {
         self.stack.leave();
         if let Some(prune) = &mut self.prune {
             prune.leave();
@@ -185,7 +185,7 @@ impl<'a, E> Walk<'a, E> {
     }
 
     /// Gives up the rest of the innermost directory.
-    fn abandon(&mut self, error: FileError) -> Done<E> {
+    fn abandon(&mut self, error: FileError) -> WalkDone<E> {
         self.fail(error)?;
         self.leave()
     }
@@ -194,11 +194,11 @@ impl<'a, E> Walk<'a, E> {
         self.stack.shown().join(OsStr::from_bytes(name))
     }
 
-    fn fail(&mut self, error: FileError) -> Done<E> {
+    fn fail(&mut self, error: FileError) -> WalkDone<E> {
         self.tell(Scanned::Failed(error))
     }
 
-    fn tell(&mut self, step: Scanned) -> Done<E> {
+    fn tell(&mut self, step: Scanned) -> WalkDone<E> {
         (self.visit)(step).map_err(ScanError::Stopped)
     }
 }

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::confine::open_dir;
-use crate::metadata::{Held, hold};
+use crate::metadata::{HeldMetadata, hold};
 
 /// What the owner of a directory needs to work in it.
 const ACCESS: u32 = 0o700;
@@ -18,19 +18,19 @@ pub(super) fn open_accessible(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(Ow
     match open_dir(parent, name) {
         Err(Errno::ACCESS) => {
             let held = hold(parent, name)?;
-            let had = make_accessible(Held::Named(held.as_fd()))?;
+            let had = make_accessible(HeldMetadata::Named(held.as_fd()))?;
             open_dir(parent, name).map(|dir| (dir, had))
         }
         opened => {
             let dir = opened?;
-            let had = make_accessible(Held::Open(dir.as_fd()))?;
+            let had = make_accessible(HeldMetadata::Open(dir.as_fd()))?;
             Ok((dir, had))
         }
     }
 }
 
 /// Gives the owner leave to work in a directory, if that is this user; tells the mode it had.
-pub(super) fn make_accessible(dir: Held<'_>) -> Result<Option<u32>, Errno> {
+pub(super) fn make_accessible(dir: HeldMetadata<'_>) -> Result<Option<u32>, Errno> {
     let stat = dir.stat()?;
     let is_dir = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
     let mode = stat.st_mode & 0o7777;

@@ -8,9 +8,9 @@ use rustix::io::Errno;
 
 use super::access::open_accessible;
 use super::destination::Destination;
-use super::place::{At, Overwrite, place};
+use super::place::{Overwrite, PlaceAt, place};
 use crate::error::FileError;
-use crate::metadata::{Held, umask};
+use crate::metadata::{HeldMetadata, umask};
 use crate::path::RelPath;
 use crate::stamp::Stamp;
 
@@ -49,7 +49,7 @@ impl Destination {
             Err(_) => return self.move_to(path, other, to),
             Ok(()) => {}
         }
-        let placed = place(at, At { dir: to_dir.as_fd(), name: to_name }, Overwrite::ReplaceAny);
+        let placed = place(at, PlaceAt { dir: to_dir.as_fd(), name: to_name }, Overwrite::ReplaceAny);
         // A rename onto another name of the same file leaves both.
         let _ = staging.unlink(&temp);
         placed.map_err(failed)
@@ -66,7 +66,8 @@ impl Destination {
             // A rename onto another name of the same file would leave both.
             return unlinkat(&from_dir, from, AtFlags::empty()).map_err(failed);
         }
-        let (from, name) = (At { dir: from_dir.as_fd(), name: from }, At { dir: to_dir.as_fd(), name });
+        let (from, name) =
+            (PlaceAt { dir: from_dir.as_fd(), name: from }, PlaceAt { dir: to_dir.as_fd(), name });
         place(from, name, Overwrite::ReplaceAny).map_err(failed)?;
         self.forget(path);
         Ok(())
@@ -101,6 +102,6 @@ impl Destination {
             Some(like) => fstat(from.dirs().get(like).map_err(failed)?).map_err(failed)?.st_mode & 0o7777,
             None => 0o777 & !umask(),
         };
-        Held::Open(dir.as_fd()).set_mode(mode | 0o700).map_err(failed)
+        HeldMetadata::Open(dir.as_fd()).set_mode(mode | 0o700).map_err(failed)
     }
 }

@@ -20,19 +20,19 @@ use crate::stamp::Stamp;
 /// An open temporary file. Clones share it; any thread may write pieces that do not overlap, and
 /// nobody may once the file was committed or finished.
 #[derive(Debug, Clone)]
-pub struct Body {
-    shared: Arc<Shared>,
+pub struct FileBody {
+    shared: Arc<SharedFile>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedFile {
     file: File,
     size: AtomicU64,
     /// For messages only.
     path: PathBuf,
 }
 
-impl Body {
+impl FileBody {
     /// Makes the file `name` in `dir`, empty of data, and locks it.
     pub(crate) fn create(dir: impl AsFd, name: &str, size: u64, path: PathBuf) -> Result<Self, FileError> {
         let body = Self::new(open_new(&dir, name, &path)?, path);
@@ -82,7 +82,7 @@ impl Body {
     }
 
     fn new(file: File, path: PathBuf) -> Self {
-        Self { shared: Arc::new(Shared { file, size: AtomicU64::new(0), path }) }
+        Self { shared: Arc::new(SharedFile { file, size: AtomicU64::new(0), path }) }
     }
 
     fn claim(&self) -> Result<(), FileError> {

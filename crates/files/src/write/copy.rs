@@ -9,14 +9,14 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{copy_file_range, ioctl_ficlone};
 use rustix::io::Errno;
 
-use super::body::Body;
+use super::body::FileBody;
 use crate::error::FileError;
 use crate::sparse::{DataRanges, write_sparse};
 
 /// Bytes read at once where the kernel does not copy.
 const PART: usize = 1 << 20;
 
-impl Body {
+impl FileBody {
     /// Shares the blocks of `file`, all or none: false where the file system can't. The body is new, with nothing
     /// in it; it keeps its own length.
     pub fn share(&self, file: &File) -> Result<bool, FileError> {

@@ -12,14 +12,14 @@ use towpath_content::tree::Metadata;
 
 use super::access::open_accessible;
 use super::directories::Made;
-use super::mounts::{Looked, Mounted};
-use super::place::{At, Overwrite, place};
-use super::queue::{BeforeNaming, FlushLimits, Placed, Queue, Queued};
+use super::mounts::{MountLook, Mounted};
+use super::place::{Overwrite, PlaceAt, place};
+use super::queue::{BeforeNaming, CommitQueue, FlushLimits, Placed, Queued};
 use super::staging::{Staged, Staging, find_stale, is_staging_name};
 use crate::confine::open_root;
 use crate::dirs::Dirs;
 use crate::error::FileError;
-use crate::metadata::{Before, Held, Now, Policy, apply_to};
+use crate::metadata::{HeldMetadata, Now, Policy, PreviousMetadata, apply_to};
 use crate::names::check_name;
 use crate::path::RelPath;
 use crate::scan::{ScanError, ScanOptions, Scanned, scan_held};
@@ -51,10 +51,10 @@ pub struct Destination {
     staging: Mutex<Option<Arc<Staging>>>,
     /// File systems inside the tree that something was staged in.
     pub(super) mounted: Mutex<Vec<Mounted>>,
-    pub(super) looked: Mutex<Option<Looked>>,
-    queue: Mutex<Queue>,
+    pub(super) looked: Mutex<Option<MountLook>>,
+    queue: Mutex<CommitQueue>,
     /// What directories were before they were made accessible, until they are finished.
-    pub(super) unfinished: Mutex<HashMap<RelPath, Before>>,
+    pub(super) unfinished: Mutex<HashMap<RelPath, PreviousMetadata>>,
 }
 
 impl Destination {
@@ -137,7 +137,7 @@ impl Destination {
         let Staged { body, name: temp, staging, is_plain } = staged;
         let before = self.mode_to_keep(&path, overwrite);
         let failed = |e| FileError::new("set metadata of", &path.below(&self.path), e);
-        let (held, policy) = (Held::Open(body.file().as_fd()), &self.options.policy);
+        let (held, policy) = (HeldMetadata::Open(body.file().as_fd()), &self.options.policy);
         let now = Now { stat: held.stat().map_err(failed)?, is_plain };
         let lacking = apply_to(held, &now, metadata, policy, before).map_err(failed)?;
         // Its inode and its size; the rest is looked at when it has its name.
@@ -148,15 +148,15 @@ impl Destination {
     }
 
     /// What does not take its mode from the source keeps that of what it replaces.
-    pub(super) fn mode_to_keep(&self, path: &RelPath, overwrite: Overwrite) -> Before {
+    pub(super) fn mode_to_keep(&self, path: &RelPath, overwrite: Overwrite) -> PreviousMetadata {
         if self.options.policy.modes || overwrite == Overwrite::Never {
-            return Before::Nothing;
+            return PreviousMetadata::Nothing;
         }
         let there = self.spot(path).ok();
         let stat = there.and_then(|(dir, name)| statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).ok());
         let is_link = |mode| FileType::from_raw_mode(mode) == FileType::Symlink;
         stat.filter(|stat| !is_link(stat.st_mode))
-            .map_or(Before::Nothing, |stat| Before::Mode(stat.st_mode & 0o7777))
+            .map_or(PreviousMetadata::Nothing, |stat| PreviousMetadata::Mode(stat.st_mode & 0o7777))
     }
 
     /// What has the name `path` now, or [`FileError::Vanished`].
@@ -194,7 +194,7 @@ impl Destination {
         &self.dirs
     }
 
-    pub(super) fn queue(&self) -> MutexGuard<'_, Queue> {
+    pub(super) fn queue(&self) -> MutexGuard<'_, CommitQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -219,7 +219,7 @@ impl Destination {
         overwrite: Overwrite,
     ) -> Result<Stamp, FileError> {
         let (dir, name) = self.spot(path)?;
-        place(staging.at(temp), At { dir: dir.as_fd(), name }, overwrite)
+        place(staging.at(temp), PlaceAt { dir: dir.as_fd(), name }, overwrite)
             .map_err(|e| FileError::new("rename", &path.below(&self.path), e))?;
         self.stamp_at(path)
     }

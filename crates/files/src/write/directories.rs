@@ -11,9 +11,9 @@ use towpath_content::tree::Metadata;
 
 use super::access::{make_accessible, open_accessible};
 use super::destination::Destination;
-use super::place::{At, swap};
+use super::place::{PlaceAt, swap};
 use crate::error::FileError;
-use crate::metadata::{Before, Held, apply, umask};
+use crate::metadata::{HeldMetadata, PreviousMetadata, apply, umask};
 use crate::path::RelPath;
 
 /// Whether a directory had to be made.
@@ -33,7 +33,7 @@ impl Destination {
     pub fn make_dir(&self, path: &RelPath) -> Result<Made, FileError> {
         let failed = |e| FileError::new("create", &path.below(self.path()), e);
         if path.is_root() {
-            let had = make_accessible(Held::Open(self.dirs().root().as_fd())).map_err(failed)?;
+            let had = make_accessible(HeldMetadata::Open(self.dirs().root().as_fd())).map_err(failed)?;
             self.note_unfinished(path, self.root, had);
             return Ok(self.root);
         }
@@ -56,7 +56,7 @@ impl Destination {
         let (parent, name) = self.spot(path)?;
         let staging = self.staging_for(path)?;
         let temp = staging.fresh_name();
-        let (from, to) = (staging.at(&temp), At { dir: parent.as_fd(), name });
+        let (from, to) = (staging.at(&temp), PlaceAt { dir: parent.as_fd(), name });
         mkdirat(from.dir, from.name, Mode::RWXU).map_err(failed)?;
         swap(from, to, &staging.fresh_name()).map_err(failed)?;
         self.forget(path);
@@ -69,9 +69,9 @@ impl Destination {
     /// Only what cannot be seen later is kept in mind.
     pub(super) fn note_unfinished(&self, path: &RelPath, made: Made, had: Option<u32>) {
         let before = match made {
-            Made::New if !self.options().policy.modes => Before::Nothing,
+            Made::New if !self.options().policy.modes => PreviousMetadata::Nothing,
             _ => match had {
-                Some(mode) => Before::Mode(mode),
+                Some(mode) => PreviousMetadata::Mode(mode),
                 None => return,
             },
         };
@@ -88,9 +88,9 @@ impl Destination {
         let before = self.unfinished().get(path).copied();
         let before = match before {
             Some(before) => before,
-            None => Before::Mode(fstat(&dir).map_err(failed)?.st_mode & 0o7777),
+            None => PreviousMetadata::Mode(fstat(&dir).map_err(failed)?.st_mode & 0o7777),
         };
-        let applied = apply(Held::Open(dir.as_fd()), metadata, &self.options().policy, before);
+        let applied = apply(HeldMetadata::Open(dir.as_fd()), metadata, &self.options().policy, before);
         let lacking = applied.map_err(failed)?;
         self.unfinished().remove(path);
         lacking.map_or(Ok(()), |lacking| Err(lacking.of(&shown)))
@@ -102,11 +102,11 @@ impl Destination {
         let before = self.unfinished().get(path).copied();
         let mode = match before {
             None => return Ok(()),
-            Some(Before::Mode(mode)) => mode,
-            Some(Before::Nothing) => 0o777 & !umask(),
+            Some(PreviousMetadata::Mode(mode)) => mode,
+            Some(PreviousMetadata::Nothing) => 0o777 & !umask(),
         };
         let dir = self.filled_dir(path)?;
-        let kept = Held::Open(dir.as_fd()).set_mode(mode);
+        let kept = HeldMetadata::Open(dir.as_fd()).set_mode(mode);
         kept.map_err(|e| FileError::new("finish", &path.below(self.path()), e))?;
         self.unfinished().remove(path);
         Ok(())
@@ -127,7 +127,7 @@ impl Destination {
         self.dirs().get(path).map_err(|e| FileError::new("finish", &shown, e))
     }
 
-    fn unfinished(&self) -> MutexGuard<'_, HashMap<RelPath, Before>> {
+    fn unfinished(&self) -> MutexGuard<'_, HashMap<RelPath, PreviousMetadata>> {
         self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

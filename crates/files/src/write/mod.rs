@@ -47,7 +47,7 @@ mod remove;
 mod single;
 mod staging;
 
-pub use body::Body;
+pub use body::FileBody;
 pub use destination::{Destination, WriteOptions};
 pub use directories::Made;
 pub use nodes::Settled;

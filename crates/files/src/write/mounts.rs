@@ -26,7 +26,7 @@ pub(super) struct Mounted {
 
 /// Where the directory lies that was asked about last.
 #[derive(Debug)]
-pub(super) struct Looked {
+pub(super) struct MountLook {
     dir: Arc<OwnedFd>,
     mount: Mount,
     root: Mount,
@@ -118,7 +118,7 @@ impl Destination {
             None => Mount::of(self.dirs().root())?,
         };
         let mount = Mount::of(dir)?;
-        *last = Some(Looked { dir: Arc::clone(dir), mount, root });
+        *last = Some(MountLook { dir: Arc::clone(dir), mount, root });
         Ok((mount, root))
     }
 

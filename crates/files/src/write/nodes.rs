@@ -10,16 +10,16 @@ use rustix::io::Errno;
 use towpath_content::tree::{Kind, MAX_TARGET, Metadata};
 
 use super::destination::Destination;
-use super::place::{At, Overwrite};
+use super::place::{Overwrite, PlaceAt};
 use super::queue::{BeforeNaming, Naming};
 use super::staging::Staging;
 use crate::error::FileError;
-use crate::metadata::{Held, Lacking, apply, hold};
+use crate::metadata::{HeldMetadata, Lacking, apply, hold};
 use crate::path::RelPath;
 use crate::stamp::Stamp;
 
 /// What makes something under a name.
-type Make<'a> = dyn Fn(At<'_>) -> Result<(), Errno> + 'a;
+type Make<'a> = dyn Fn(PlaceAt<'_>) -> Result<(), Errno> + 'a;
 
 /// Something that is in place.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Destination {
             let shown = path.below(self.path());
             return Err(FileError::refused("link", &shown, "not a target a symbolic link can have"));
         }
-        let make = |at: At<'_>| symlinkat(target, at.dir, at.name);
+        let make = |at: PlaceAt<'_>| symlinkat(target, at.dir, at.name);
         match self.make_node(("link", &make), path, metadata, naming.into()) {
             Err(FileError::Exists { .. }) if self.is_link_to(path, target) => {
                 Ok(Settled { stamp: self.stamp_at(path)?, lacking: None })
@@ -71,7 +71,7 @@ impl Destination {
                 return Err(FileError::refused("make", &path.below(self.path()), "not a special file"));
             }
         };
-        let make = |at: At<'_>| mknodat(at.dir, at.name, of, Mode::RUSR | Mode::WUSR, device);
+        let make = |at: PlaceAt<'_>| mknodat(at.dir, at.name, of, Mode::RUSR | Mode::WUSR, device);
         self.make_node(("make", &make), path, metadata, naming.into())
     }
 
@@ -141,7 +141,7 @@ impl Destination {
     ) -> Result<Option<Lacking>, Errno> {
         let held = hold(staging.at(temp).dir, temp.as_bytes())?;
         let before = self.mode_to_keep(path, overwrite);
-        apply(Held::Named(held.as_fd()), metadata, &self.options().policy, before)
+        apply(HeldMetadata::Named(held.as_fd()), metadata, &self.options().policy, before)
     }
 
     fn is_link_to(&self, path: &RelPath, target: &[u8]) -> bool {

@@ -20,13 +20,13 @@ pub enum Overwrite {
 
 /// Where a name is: a held directory and a checked name in it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct At<'a> {
+pub(crate) struct PlaceAt<'a> {
     pub(crate) dir: BorrowedFd<'a>,
     pub(crate) name: &'a [u8],
 }
 
 /// Moves `from` to `to`.
-pub(crate) fn place(from: At<'_>, to: At<'_>, overwrite: Overwrite) -> Result<(), Errno> {
+pub(crate) fn place(from: PlaceAt<'_>, to: PlaceAt<'_>, overwrite: Overwrite) -> Result<(), Errno> {
     match overwrite {
         Overwrite::Never => place_new(from, to),
         Overwrite::Replace => {
@@ -37,7 +37,7 @@ pub(crate) fn place(from: At<'_>, to: At<'_>, overwrite: Overwrite) -> Result<()
     }
 }
 
-fn place_new(from: At<'_>, to: At<'_>) -> Result<(), Errno> {
+fn place_new(from: PlaceAt<'_>, to: PlaceAt<'_>) -> Result<(), Errno> {
     match renameat_with(from.dir, from.name, to.dir, to.name, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS) => place_by_link(from, to),
         done => done,
@@ -45,7 +45,7 @@ fn place_new(from: At<'_>, to: At<'_>) -> Result<(), Errno> {
 }
 
 /// For file systems without a rename that refuses to replace: a link refuses too.
-fn place_by_link(from: At<'_>, to: At<'_>) -> Result<(), Errno> {
+fn place_by_link(from: PlaceAt<'_>, to: PlaceAt<'_>) -> Result<(), Errno> {
     match linkat(from.dir, from.name, to.dir, to.name, AtFlags::empty()) {
         Ok(()) => unlinkat(from.dir, from.name, AtFlags::empty()),
         Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => place_by_look(from, to),
@@ -55,7 +55,7 @@ fn place_by_link(from: At<'_>, to: At<'_>) -> Result<(), Errno> {
 
 /// For file systems without links either (FAT): look first. Another process that makes the same
 /// name in between loses its file; nothing better exists there.
-fn place_by_look(from: At<'_>, to: At<'_>) -> Result<(), Errno> {
+fn place_by_look(from: PlaceAt<'_>, to: PlaceAt<'_>) -> Result<(), Errno> {
     match statat(to.dir, to.name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => renameat(from.dir, from.name, to.dir, to.name),
         Err(error) => Err(error),
@@ -65,7 +65,7 @@ fn place_by_look(from: At<'_>, to: At<'_>) -> Result<(), Errno> {
 
 /// Exchanges what has the two names. Where the file system can't do that in one step, what was at `to` gets the
 /// name `aside` beside `from` first.
-pub(crate) fn swap(from: At<'_>, to: At<'_>, aside: &str) -> Result<(), Errno> {
+pub(crate) fn swap(from: PlaceAt<'_>, to: PlaceAt<'_>, aside: &str) -> Result<(), Errno> {
     match renameat_with(from.dir, from.name, to.dir, to.name, RenameFlags::EXCHANGE) {
         Err(Errno::INVAL | Errno::NOSYS) => {
             renameat(to.dir, to.name, from.dir, aside)?;
@@ -77,7 +77,7 @@ pub(crate) fn swap(from: At<'_>, to: At<'_>, aside: &str) -> Result<(), Errno> {
 
 /// The system itself refuses to put anything but a directory in the place of a directory; that
 /// one it would replace if it is empty.
-fn replace_any(from: At<'_>, to: At<'_>) -> Result<(), Errno> {
+fn replace_any(from: PlaceAt<'_>, to: PlaceAt<'_>) -> Result<(), Errno> {
     match statat(to.dir, to.name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => Err(Errno::ISDIR),
         Ok(_) | Err(Errno::NOENT) => renameat(from.dir, from.name, to.dir, to.name),
@@ -85,7 +85,7 @@ fn replace_any(from: At<'_>, to: At<'_>) -> Result<(), Errno> {
     }
 }
 
-fn check_replaceable(to: At<'_>) -> Result<(), Errno> {
+fn check_replaceable(to: PlaceAt<'_>) -> Result<(), Errno> {
     match statat(to.dir, to.name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(error),
@@ -103,7 +103,7 @@ mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::fs::symlink;
 
-    type Way = fn(At<'_>, At<'_>) -> Result<(), Errno>;
+    type Way = fn(PlaceAt<'_>, PlaceAt<'_>) -> Result<(), Errno>;
     const WAYS: [(&str, Way); 3] = [("rename", place_new), ("link", place_by_link), ("look", place_by_look)];
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
         for (label, way) in WAYS {
             let tmp = tempfile::tempdir().unwrap();
             let dir = fs::File::open(tmp.path()).unwrap();
-            let at = |name| At { dir: dir.as_fd(), name };
+            let at = |name| PlaceAt { dir: dir.as_fd(), name };
             fs::write(tmp.path().join("temp"), b"new").unwrap();
             fs::write(tmp.path().join("taken"), b"old").unwrap();
             symlink("/nowhere", tmp.path().join("dangling")).unwrap();
@@ -128,7 +128,7 @@ mod tests {
     fn replacing_takes_files_and_links_but_no_directories_or_pipes() {
         let tmp = tempfile::tempdir().unwrap();
         let dir = fs::File::open(tmp.path()).unwrap();
-        let at = |name| At { dir: dir.as_fd(), name };
+        let at = |name| PlaceAt { dir: dir.as_fd(), name };
         fs::write(tmp.path().join("aim"), b"aim").unwrap();
         symlink("aim", tmp.path().join("link")).unwrap();
         fs::create_dir(tmp.path().join("dir")).unwrap();

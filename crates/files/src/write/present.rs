@@ -11,7 +11,7 @@ use towpath_content::tree::{Metadata, Time};
 use super::destination::Destination;
 use crate::confine::Links;
 use crate::error::FileError;
-use crate::metadata::{Before, Held, apply, hold, set_time};
+use crate::metadata::{HeldMetadata, PreviousMetadata, apply, hold, set_time};
 use crate::path::RelPath;
 use crate::scan::{DirNames, Found, ScanOptions, check_same, open_regular};
 use crate::stamp::Stamp;
@@ -20,7 +20,7 @@ impl Destination {
     /// Sets a directory's time of last modification alone.
     pub fn set_dir_time(&self, path: &RelPath, modified: Time) -> Result<(), FileError> {
         let dir = self.dir(path)?;
-        let set = set_time(Held::Open(dir.as_fd()), modified);
+        let set = set_time(HeldMetadata::Open(dir.as_fd()), modified);
         set.map_err(|e| FileError::new("set the time of", &path.below(self.path()), e))
     }
 
@@ -85,13 +85,13 @@ impl Destination {
         let failed = |e: Errno| FileError::new("set metadata of", &shown, e);
         let (dir, name) = self.spot(path)?;
         let inode = hold(&dir, name).map_err(failed)?;
-        let held = Held::Named(inode.as_fd());
+        let held = HeldMetadata::Named(inode.as_fd());
         let stat = held.stat().map_err(failed)?;
         let (now, is_dir) = (Stamp::from_stat(&stat), FileType::from_raw_mode(stat.st_mode).is_dir());
         if !(now.same_bytes(seen) || is_dir && now.same_file(seen)) {
             return Err(FileError::changed("set metadata of", &shown, "changed since it was looked at"));
         }
-        let before = Before::Mode(stat.st_mode & 0o7777);
+        let before = PreviousMetadata::Mode(stat.st_mode & 0o7777);
         let lacking = apply(held, metadata, &self.options().policy, before).map_err(failed)?;
         match lacking {
             Some(lacking) => Err(lacking.of(&shown)),

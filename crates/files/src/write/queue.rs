@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::Overwrite;
-use super::body::Body;
+use super::body::FileBody;
 use super::destination::Destination;
 use super::staging::Staging;
 use crate::error::FileError;
@@ -103,17 +103,17 @@ pub(super) struct Queued {
 
 /// Files that wait.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct CommitQueue {
     files: Vec<Queued>,
     bytes: u64,
     dirs: HashSet<RelPath>,
     /// The one file that waits, still open, so that it can be synced alone.
-    only: Option<Body>,
+    only: Option<FileBody>,
 }
 
-impl Queue {
+impl CommitQueue {
     /// Appends a file and says whether it is time to flush.
-    pub(super) fn push(&mut self, file: Queued, body: Body, limits: &FlushLimits) -> bool {
+    pub(super) fn push(&mut self, file: Queued, body: FileBody, limits: &FlushLimits) -> bool {
         self.only = self.files.is_empty().then_some(body);
         self.bytes = self.bytes.saturating_add(file.seen.size);
         self.dirs.extend(file.path.split().map(|(parent, _)| parent));
@@ -146,7 +146,7 @@ impl Destination {
         queue.files.into_iter().map(|file| self.settle(file, synced)).collect()
     }
 
-    fn sync_queue(&self, queue: &Queue) -> Result<(), Errno> {
+    fn sync_queue(&self, queue: &CommitQueue) -> Result<(), Errno> {
         match &queue.only {
             Some(body) => body.sync_data(),
             None => self.sync_all(),

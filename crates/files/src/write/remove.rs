@@ -10,7 +10,7 @@ use super::access::open_accessible;
 use super::destination::Destination;
 use crate::confine::open_dir;
 use crate::error::FileError;
-use crate::metadata::Held;
+use crate::metadata::HeldMetadata;
 use crate::mount::Mount;
 use crate::path::RelPath;
 use crate::scan::{ScanOptions, Stack};
@@ -80,7 +80,8 @@ impl Destination {
         let options = ScanOptions::default();
         let stack = Stack::new(self.path(), Arc::clone(self.dirs().root()), path.clone(), &options);
         let (levels, removed) = Default::default();
-        let mut removal = Removal { to: self, top: Arc::clone(&top), each, for_good, stack, levels, removed };
+        let mut removal =
+            TreeRemoval { to: self, top: Arc::clone(&top), each, for_good, stack, levels, removed };
         removal.entry(top.as_fd(), name, path);
         while removal.step() {}
         self.forget(path);
@@ -89,25 +90,25 @@ impl Destination {
 }
 
 /// A removal under way.
-struct Removal<'a> {
+struct TreeRemoval<'a> {
     to: &'a Destination,
     /// The directory that the first entry lies in.
     top: Arc<OwnedFd>,
     each: &'a mut dyn Removing,
     for_good: bool,
     stack: Stack<'a>,
-    levels: Vec<Level>,
+    levels: Vec<RemovalLevel>,
     removed: Removed,
 }
 
 /// A directory being emptied.
-struct Level {
+struct RemovalLevel {
     kept: bool,
     /// The mode it had before it was made accessible.
     had: Option<u32>,
 }
 
-impl Removal<'_> {
+impl TreeRemoval<'_> {
     /// Goes on with the innermost directory; false when there is none.
     fn step(&mut self) -> bool {
         if self.levels.is_empty() {
@@ -163,7 +164,7 @@ impl Removal<'_> {
         if !self.levels.is_empty() {
             self.stack.descend(name)?;
         }
-        self.levels.push(Level { kept: false, had });
+        self.levels.push(RemovalLevel { kept: false, had });
         let unread = self.stack.enter(Arc::new(opened), stamp);
         unread.into_iter().for_each(|error| self.fail(error));
         Ok(())
@@ -229,6 +230,6 @@ impl Removal<'_> {
 /// Gives a directory that stays the mode it had; if that fails its owner has too much leave.
 fn restore(dir: Result<Arc<OwnedFd>, FileError>, had: Option<u32>) {
     if let (Ok(dir), Some(mode)) = (dir, had) {
-        let _ = Held::Open(dir.as_fd()).set_mode(mode);
+        let _ = HeldMetadata::Open(dir.as_fd()).set_mode(mode);
     }
 }

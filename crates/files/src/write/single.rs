@@ -10,13 +10,13 @@ use rustix::fs::{AtFlags, fsync, statat, unlinkat};
 use rustix::io::Errno;
 use towpath_content::tree::{MAX_NAME, Metadata};
 
-use super::body::Body;
+use super::body::FileBody;
 use super::destination::split_user_path;
-use super::place::{At, Overwrite, place};
+use super::place::{Overwrite, PlaceAt, place};
 use super::{DIGITS, PREFIX, are_random_digits, random_digits};
 use crate::confine::open_root;
 use crate::error::FileError;
-use crate::metadata::{Before, Held, Policy, apply};
+use crate::metadata::{HeldMetadata, Policy, PreviousMetadata, apply};
 use crate::stamp::Stamp;
 
 /// A file being written. Dropping it keeps the temporary, for [`SingleFile::reopen`].
@@ -26,7 +26,7 @@ pub struct SingleFile {
     path: PathBuf,
     name: Vec<u8>,
     temp: String,
-    body: Body,
+    body: FileBody,
 }
 
 impl SingleFile {
@@ -36,7 +36,7 @@ impl SingleFile {
         let (dir, name) = hold_parent(path)?;
         let digits = random_digits().map_err(|e| FileError::new("create", path, e))?;
         let temp = temp_name(&name, &digits);
-        let body = Body::create(&dir, &temp, size, path.with_file_name(&temp))?;
+        let body = FileBody::create(&dir, &temp, size, path.with_file_name(&temp))?;
         Ok(Self { dir, path: path.to_path_buf(), name, temp, body })
     }
 
@@ -48,7 +48,7 @@ impl SingleFile {
         if !is_temp_of(&name, temp) {
             return Err(FileError::outside("resume", &shown, "not a temporary of this file"));
         }
-        let body = Body::reopen(&dir, temp, shown)?;
+        let body = FileBody::reopen(&dir, temp, shown)?;
         Ok(Self { dir, path: path.to_path_buf(), name, temp: temp.to_owned(), body })
     }
 
@@ -58,16 +58,16 @@ impl SingleFile {
     }
 
     /// The bytes; clones stay valid until it is finished.
-    pub const fn body(&self) -> &Body {
+    pub const fn body(&self) -> &FileBody {
         &self.body
     }
 
-    /// [`Body::write_piece`].
+    /// [`FileBody::write_piece`].
     pub fn write_piece(&self, offset: u64, bytes: &[u8], sparse: bool) -> Result<(), FileError> {
         self.body.write_piece(offset, bytes, sparse)
     }
 
-    /// [`Body::data_ranges`].
+    /// [`FileBody::data_ranges`].
     pub fn data_ranges(&self) -> impl Iterator<Item = io::Result<Range<u64>>> {
         self.body.data_ranges()
     }
@@ -82,13 +82,14 @@ impl SingleFile {
     ) -> Result<Stamp, FileError> {
         let path = &self.path;
         let failed = |op| move |e| FileError::new(op, path, e);
-        let target = Held::Open(self.body.file().as_fd());
-        let lacking = apply(target, metadata, policy, Before::Nothing).map_err(failed("set metadata of"))?;
+        let target = HeldMetadata::Open(self.body.file().as_fd());
+        let lacking =
+            apply(target, metadata, policy, PreviousMetadata::Nothing).map_err(failed("set metadata of"))?;
         if let Some(lacking) = lacking {
             return Err(lacking.of(path));
         }
         self.body.sync_data().map_err(failed("sync"))?;
-        let to = At { dir: self.dir.as_fd(), name: &self.name };
+        let to = PlaceAt { dir: self.dir.as_fd(), name: &self.name };
         place(self.at_temp(), to, overwrite).map_err(failed("rename"))?;
         sync_dir(&self.dir).map_err(failed("sync the directory of"))?;
         let stat = statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW);
@@ -101,8 +102,8 @@ impl SingleFile {
         gone.map_err(|e| FileError::new("remove", self.body.path(), e))
     }
 
-    fn at_temp(&self) -> At<'_> {
-        At { dir: self.dir.as_fd(), name: self.temp.as_bytes() }
+    fn at_temp(&self) -> PlaceAt<'_> {
+        PlaceAt { dir: self.dir.as_fd(), name: self.temp.as_bytes() }
     }
 }
 

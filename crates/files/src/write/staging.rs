@@ -16,13 +16,13 @@ use rustix::fs::{AtFlags, Mode, fstat, mkdirat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::body::{Body, lock};
-use super::place::At;
+use super::body::{FileBody, lock};
+use super::place::PlaceAt;
 use super::{PREFIX, are_random_digits, digits, random, random_digits};
 use crate::confine::open_dir;
 use crate::error::FileError;
 use crate::listing::for_each_name;
-use crate::metadata::Held;
+use crate::metadata::HeldMetadata;
 use crate::names::check_name;
 
 /// A staging directory held open and locked.
@@ -45,7 +45,7 @@ pub(super) struct Staging {
 /// temporary, for [`Destination::reopen_staged`](super::Destination::reopen_staged).
 #[derive(Debug)]
 pub struct Staged {
-    pub(super) body: Body,
+    pub(super) body: FileBody,
     pub(super) name: String,
     pub(super) staging: Arc<Staging>,
     /// It was made by this run, and has no attributes but what the system itself gave it.
@@ -64,16 +64,16 @@ impl Staged {
     }
 
     /// The bytes; clones stay valid until the commit.
-    pub const fn body(&self) -> &Body {
+    pub const fn body(&self) -> &FileBody {
         &self.body
     }
 
-    /// [`Body::write_piece`].
+    /// [`FileBody::write_piece`].
     pub fn write_piece(&self, offset: u64, bytes: &[u8], sparse: bool) -> Result<(), FileError> {
         self.body.write_piece(offset, bytes, sparse)
     }
 
-    /// [`Body::data_ranges`].
+    /// [`FileBody::data_ranges`].
     pub fn data_ranges(&self) -> impl Iterator<Item = io::Result<Range<u64>>> {
         self.body.data_ranges()
     }
@@ -118,7 +118,7 @@ impl Staging {
         }
         lock(&dir).map_err(failed)?;
         let (next, is_plain) =
-            (AtomicU64::new(random().map_err(failed)?), !Held::Open(dir.as_fd()).hands_on());
+            (AtomicU64::new(random().map_err(failed)?), !HeldMetadata::Open(dir.as_fd()).hands_on());
         Ok(Self { name, dir, path, folds: OnceLock::new(), next, is_plain })
     }
 
@@ -127,8 +127,8 @@ impl Staging {
     }
 
     /// Where a temporary is.
-    pub(super) fn at<'a>(&'a self, name: &'a str) -> At<'a> {
-        At { dir: self.dir.as_fd(), name: name.as_bytes() }
+    pub(super) fn at<'a>(&'a self, name: &'a str) -> PlaceAt<'a> {
+        PlaceAt { dir: self.dir.as_fd(), name: name.as_bytes() }
     }
 
     /// A name for a new temporary.
@@ -138,20 +138,20 @@ impl Staging {
 
     pub(super) fn stage(self: Arc<Self>, size: u64) -> Result<Staged, FileError> {
         let name = self.fresh_name();
-        let body = Body::create(&self.dir, &name, size, self.path.join(&name))?;
+        let body = FileBody::create(&self.dir, &name, size, self.path.join(&name))?;
         Ok(Staged { body, name, is_plain: self.is_plain, staging: self })
     }
 
     pub(super) fn stage_content(self: Arc<Self>, bytes: &[u8], sparse: bool) -> Result<Staged, FileError> {
         let name = self.fresh_name();
-        let body = Body::create_of(&self.dir, &name, bytes, sparse, self.path.join(&name))?;
+        let body = FileBody::create_of(&self.dir, &name, bytes, sparse, self.path.join(&name))?;
         Ok(Staged { body, name, is_plain: self.is_plain, staging: self })
     }
 
     pub(super) fn reopen(self: Arc<Self>, name: &str) -> Result<Staged, FileError> {
         let path = self.path.join(name);
         check_name(name.as_bytes()).map_err(|why| FileError::outside("resume", &path, why))?;
-        let body = Body::reopen(&self.dir, name, path)?;
+        let body = FileBody::reopen(&self.dir, name, path)?;
         Ok(Staged { body, name: name.to_owned(), staging: self, is_plain: false })
     }
 

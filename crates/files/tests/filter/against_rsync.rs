@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use towpath_files::display_name;
-use towpath_files::filter::{Filter, RuleList, Side};
+use towpath_files::filter::{Filter, FilterSide, RuleList};
 
 use crate::walk::{deleted, readable, shown};
 use crate::{cases, rsync};
@@ -63,9 +63,9 @@ fn compare(
     let rules = RuleList::from_lines(&options.rules().to_lines()).unwrap();
     prop_assert_eq!(&rules, &options.rules());
     let filter = |side, top| Filter::new(rules.clone(), side, delete_excluded).at(top);
-    let ours = shown(&sender, &mut filter(Side::Sender, &sender));
+    let ours = shown(&sender, &mut filter(FilterSide::Sender, &sender));
     let ours = match (ours, delete) {
-        (Ok(shown), Some(_)) => deleted(&receiver, &shown, &mut filter(Side::Receiver, &receiver)),
+        (Ok(shown), Some(_)) => deleted(&receiver, &shown, &mut filter(FilterSide::Receiver, &receiver)),
         (ours, _) => ours,
     };
     let output = run();

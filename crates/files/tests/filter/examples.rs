@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 
 use towpath_files::RelPath;
-use towpath_files::filter::{Filter, RuleList, Side};
+use towpath_files::filter::{Filter, FilterSide, RuleList};
 
 use crate::walk::{make, readable, shown};
 
@@ -15,11 +15,11 @@ fn rules(filters: &[&str]) -> RuleList {
 }
 
 fn sender(filters: &[&str]) -> Filter {
-    Filter::new(rules(filters), Side::Sender, false)
+    Filter::new(rules(filters), FilterSide::Sender, false)
 }
 
 fn receiver(filters: &[&str]) -> Filter {
-    Filter::new(rules(filters), Side::Receiver, false)
+    Filter::new(rules(filters), FilterSide::Receiver, false)
 }
 
 /// A path, that of a directory with a slash at the end.
@@ -97,7 +97,7 @@ fn rules_of_one_side_hold_there_only() {
 
 #[test]
 fn delete_excluded_leaves_only_rules_that_name_the_receiver() {
-    let filter = |text| Filter::new(rules(&[text]), Side::Receiver, true);
+    let filter = |text| Filter::new(rules(&[text]), FilterSide::Receiver, true);
     assert!(!protects(&mut filter("- a"), "a"));
     assert!(protects(&mut filter("P a"), "a"));
     assert!(protects(&mut filter("-sr a"), "a"));

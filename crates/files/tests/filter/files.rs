@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use towpath_files::filter::{
-    Fault, FileKind, Filter, FilterError, MAX_DIR_MERGES, MAX_FILE, Place, RuleList, Side,
+    FileKind, Filter, FilterError, FilterFault, FilterSide, MAX_DIR_MERGES, MAX_FILE, RuleList, RulePlace,
 };
 use towpath_files::{FileError, RelPath};
 
@@ -20,7 +20,7 @@ fn list(filter: &str) -> RuleList {
 }
 
 fn shown_with(top: &Path, filter: &str) -> Result<Vec<String>, FileError> {
-    shown(top, &mut Filter::new(list(filter), Side::Sender, false)).map(|paths| readable(&paths))
+    shown(top, &mut Filter::new(list(filter), FilterSide::Sender, false)).map(|paths| readable(&paths))
 }
 
 /// The message and those of its sources.
@@ -36,7 +36,7 @@ fn a_bad_line_is_told_by_its_place_and_not_shown() {
     fs::write(&path, "- a\n\nroot:secret\n").unwrap();
     let error = RuleList::default().push_file(FileKind::Merge, &path).unwrap_err();
     assert!(
-        matches!(&error, FilterError::Rule { place: Place::File(at, 3), fault: Fault::Unknown } if *at == path)
+        matches!(&error, FilterError::Rule { place: RulePlace::File(at, 3), fault: FilterFault::Unknown } if *at == path)
     );
     let text = told(&error);
     assert!(text.contains("line 3") && !text.contains("secret"), "{text}");
@@ -52,7 +52,7 @@ fn what_a_file_names_is_not_shown_either() {
     let path = tmp.path().join("rules");
     fs::write(&path, "- a\n. /nowhere/secret\n").unwrap();
     let error = RuleList::default().push_file(FileKind::Merge, &path).unwrap_err();
-    assert!(matches!(&error, FilterError::Rule { place: Place::File(_, 2), fault: Fault::Named }));
+    assert!(matches!(&error, FilterError::Rule { place: RulePlace::File(_, 2), fault: FilterFault::Named }));
     assert!(!told(&error).contains("secret"), "{error}");
 
     make(tmp.path(), b".r", b": secret\n");
@@ -101,7 +101,7 @@ fn a_directory_whose_rules_are_unknown_shows_nothing_and_loses_nothing() {
     let tmp = tempfile::tempdir().unwrap();
     make(tmp.path(), b"d/.r", b"nonsense");
     let path = |text: &str| RelPath::new(text.split('/')).unwrap();
-    for side in [Side::Sender, Side::Receiver] {
+    for side in [FilterSide::Sender, FilterSide::Receiver] {
         let mut filter = Filter::new(list(": .r"), side, false);
         filter.enter(File::open(tmp.path()).unwrap().as_fd(), &RelPath::root()).unwrap();
         filter.enter(File::open(tmp.path().join("d")).unwrap().as_fd(), &path("d")).unwrap_err();
@@ -117,7 +117,7 @@ fn files_that_name_themselves_come_to_an_end() {
     let path = tmp.path().join("rules");
     fs::write(&path, format!("- a\n. {}\n", path.display())).unwrap();
     let error = RuleList::default().push_file(FileKind::Merge, &path).unwrap_err();
-    assert!(matches!(error, FilterError::Rule { fault: Fault::TooDeep, .. }), "{error}");
+    assert!(matches!(error, FilterError::Rule { fault: FilterFault::TooDeep, .. }), "{error}");
     make(tmp.path(), b"t/.r", b": .r\n- x\n");
     make(tmp.path(), b"t/x", b"");
     assert_eq!(shown_with(&tmp.path().join("t"), ": .r").unwrap(), [".r"]);
@@ -175,15 +175,15 @@ fn lines_that_were_sent_make_the_same_rules_and_read_no_files() {
         b"nonsense",
     ] {
         let error = RuleList::from_lines(&[b"- a".to_vec(), bad.to_vec()]).unwrap_err();
-        assert!(matches!(error, FilterError::Rule { place: Place::Line(2), .. }), "{error}");
+        assert!(matches!(error, FilterError::Rule { place: RulePlace::Line(2), .. }), "{error}");
     }
     let long = RuleList::from_lines(&[[b"- ", &[b'a'; 4096][..]].concat()]).unwrap_err();
-    assert!(matches!(long, FilterError::Rule { fault: Fault::TooLong, .. }));
+    assert!(matches!(long, FilterError::Rule { fault: FilterFault::TooLong, .. }));
 }
 
 #[test]
 fn a_list_has_a_limit() {
     let lines = vec![b"- a".to_vec(); towpath_files::filter::MAX_RULES + 1];
     let error = RuleList::from_lines(&lines).unwrap_err();
-    assert!(matches!(error, FilterError::Rule { fault: Fault::TooMany, .. }), "{error}");
+    assert!(matches!(error, FilterError::Rule { fault: FilterFault::TooMany, .. }), "{error}");
 }

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use towpath_files::display_name;
-use towpath_files::filter::{FileKind, Filter, RuleList, Side};
+use towpath_files::filter::{FileKind, Filter, FilterSide, RuleList};
 
 use crate::rsync;
 use crate::walk::{make, readable, shown};
@@ -132,7 +132,7 @@ fn merged_files_mean_what_they_mean_to_rsync() {
         let is_cvs = merge == b".C";
         assert_eq!(pushed.is_ok(), output.status.success() && !is_cvs, "{pushed:?} {output:?}");
         if pushed.is_ok() {
-            let ours = shown(&sender, &mut Filter::new(list, Side::Sender, false).at(&sender)).unwrap();
+            let ours = shown(&sender, &mut Filter::new(list, FilterSide::Sender, false).at(&sender)).unwrap();
             assert_eq!(readable(&ours), readable(&rsync::itemized(&output).0), "{}", display_name(content));
         }
     }
@@ -165,7 +165,7 @@ fn include_and_exclude_files_mean_what_they_mean_to_rsync() {
             assert_eq!(pushed.is_ok(), output.status.success(), "{pushed:?} {output:?}");
             list.push_exclude(b"*b").unwrap();
             if pushed.is_ok() {
-                let ours = shown(&sender, &mut Filter::new(list, Side::Sender, false)).unwrap();
+                let ours = shown(&sender, &mut Filter::new(list, FilterSide::Sender, false)).unwrap();
                 assert_eq!(readable(&ours), readable(&rsync::itemized(&output).0), "{option} {content}");
             }
         }
@@ -220,7 +220,7 @@ fn directories_above_the_tree_are_looked_at_as_rsync_does() {
         assert!(output.status.success(), "{output:?}");
         let mut list = RuleList::default();
         list.push_filter(&rule).unwrap();
-        let ours = shown(&sender, &mut Filter::new(list, Side::Sender, false).at(&sender)).unwrap();
+        let ours = shown(&sender, &mut Filter::new(list, FilterSide::Sender, false).at(&sender)).unwrap();
         assert_eq!(readable(&ours), readable(&rsync::itemized(&output).0), "{}", display_name(&rule));
     }
 }

@@ -46,7 +46,7 @@ pub enum FrameError {
 
 /// What stands at the front of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Measured {
+pub enum ReadMeasure {
     /// A whole frame of so many bytes, head included.
     Whole(usize),
     /// At least so many more bytes must come before there is a frame. Never zero.
@@ -61,21 +61,21 @@ pub fn encode_head(kind: u8, body_len: usize) -> Result<[u8; HEAD_LEN], FrameErr
 }
 
 /// Whether there is a whole frame at the front of `buffer`.
-pub fn measure(buffer: &[u8]) -> Result<Measured, FrameError> {
+pub fn measure(buffer: &[u8]) -> Result<ReadMeasure, FrameError> {
     let Some(&[a, b, c, d]) = buffer.first_chunk::<LENGTH_LEN>() else {
-        return Ok(Measured::Missing(LENGTH_LEN - buffer.len()));
+        return Ok(ReadMeasure::Missing(LENGTH_LEN - buffer.len()));
     };
     let length = check_length(u64::from(u32::from_le_bytes([a, b, c, d])))?;
     let whole = LENGTH_LEN + length as usize;
     match whole.checked_sub(buffer.len()) {
-        Some(missing @ 1..) => Ok(Measured::Missing(missing)),
-        _ => Ok(Measured::Whole(whole)),
+        Some(missing @ 1..) => Ok(ReadMeasure::Missing(missing)),
+        _ => Ok(ReadMeasure::Whole(whole)),
     }
 }
 
 /// Takes a frame off the front of `buffer`; `None` if there is no whole one. Never allocates.
 pub fn decode(buffer: &mut Bytes) -> Result<Option<Frame>, FrameError> {
-    let Measured::Whole(whole) = measure(buffer)? else { return Ok(None) };
+    let ReadMeasure::Whole(whole) = measure(buffer)? else { return Ok(None) };
     let mut frame = buffer.split_to(whole);
     frame.advance(LENGTH_LEN);
     let kind = frame.get_u8();
@@ -114,7 +114,7 @@ mod tests {
         let error = FrameError::Oversized { length: LIMIT + 1, limit: LIMIT };
         assert_eq!(encode_head(0, MAX_FRAME), Err(error));
         assert_eq!(measure(&(LIMIT as u32 + 1).to_le_bytes()), Err(error));
-        assert_eq!(measure(&(LIMIT as u32).to_le_bytes()), Ok(Measured::Missing(MAX_FRAME)));
+        assert_eq!(measure(&(LIMIT as u32).to_le_bytes()), Ok(ReadMeasure::Missing(MAX_FRAME)));
     }
 
     #[test]
@@ -149,7 +149,7 @@ mod tests {
             let at = at.index(stream.len());
             let mut buffer = Bytes::copy_from_slice(&stream[..at]);
             let missing = if at < LENGTH_LEN { LENGTH_LEN - at } else { stream.len() - at };
-            prop_assert_eq!(measure(&buffer), Ok(Measured::Missing(missing)));
+            prop_assert_eq!(measure(&buffer), Ok(ReadMeasure::Missing(missing)));
             prop_assert_eq!(decode(&mut buffer), Ok(None));
             prop_assert_eq!(buffer.len(), at);
         }

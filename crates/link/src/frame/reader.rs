@@ -10,7 +10,7 @@ use std::io;
 use bytes::Bytes;
 use thiserror::Error;
 
-use super::{Frame, FrameError, LENGTH_LEN, Measured, decode, measure};
+use super::{Frame, FrameError, LENGTH_LEN, ReadMeasure, decode, measure};
 use crate::tank::{Memory, ReadHalf, Tank};
 
 /// Memory for frames: a payload of 256 KiB with its headers, as it comes encrypted, and some of what
@@ -127,8 +127,8 @@ impl FrameReader {
         let (mut end, plain) = (0, self.tank.plain());
         let missing = loop {
             match measure(&plain[end..]) {
-                Ok(Measured::Whole(len)) => end += len,
-                Ok(Measured::Missing(missing)) => break missing,
+                Ok(ReadMeasure::Whole(len)) => end += len,
+                Ok(ReadMeasure::Missing(missing)) => break missing,
                 // What comes before it is to be heard first.
                 Err(_) if end > 0 => break 0,
                 Err(source) => return Err(malformed(source)),

@@ -40,8 +40,8 @@ impl Default for Timeouts {
 
 /// TLS over TCP, shaken hands.
 struct TcpTransport {
-    receiver: tls::Receiver,
-    sender: tls::Sender,
+    receiver: tls::TlsReceiver,
+    sender: tls::TlsSender,
     agreed: Agreed,
     probe: PathProbe,
 }

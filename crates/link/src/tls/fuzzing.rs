@@ -9,9 +9,9 @@ use ring::aead::Aad;
 use rustls::{CipherSuite, Error};
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::handshake::Records;
+use super::handshake::HandshakeRecords;
 use super::keys::{Keys, Suite};
-use super::record::{self, Opened, Opening};
+use super::record::{self, OpenedRecord, Opening};
 
 /// Bytes in front of the first record that are none of its business.
 const BEFORE: usize = 3;
@@ -25,7 +25,7 @@ pub fn record_len(bytes: &[u8]) -> Result<Option<usize>, ()> {
     record::record_len(bytes).map_err(drop)
 }
 
-/// Records with these insides, type and padding included, as a peer encrypts them who may also send what this
+/// HandshakeRecords with these insides, type and padding included, as a peer encrypts them who may also send what this
 /// program never does.
 pub fn seal(inner: &[&[u8]]) -> Vec<u8> {
     let (mut stream, Ok(mut keys)) = (Vec::new(), keys()) else { return Vec::new() };
@@ -61,9 +61,9 @@ pub fn open(stream: &[u8]) -> (Vec<u8>, bool) {
             Err(_) => break true,
         };
         match opening.open(&mut memory, at..at + len, to) {
-            Ok(Opened::Content(content)) => to += content,
-            Ok(Opened::KeyUpdate { .. }) => {}
-            Ok(Opened::Closed) => break false,
+            Ok(OpenedRecord::Content(content)) => to += content,
+            Ok(OpenedRecord::KeyUpdate { .. }) => {}
+            Ok(OpenedRecord::Closed) => break false,
             Err(_) => break true,
         }
         at += len;
@@ -75,7 +75,7 @@ pub fn open(stream: &[u8]) -> (Vec<u8>, bool) {
 /// Runs of a handshake's stream as they are handed to the TLS library, and what is left behind the last one. They
 /// come in reads of at most `lens` bytes each, then in one.
 pub fn records(stream: &[u8], lens: &[u8]) -> (Vec<Vec<u8>>, Vec<u8>) {
-    let (mut records, mut parts) = (Records::default(), Vec::new());
+    let (mut records, mut parts) = (HandshakeRecords::default(), Vec::new());
     let mut socket = Slowly { stream, lens };
     let mut context = Context::from_waker(Waker::noop());
     while let Poll::Ready(Ok(part)) = pin!(records.next(&mut socket)).poll(&mut context) {

@@ -65,7 +65,7 @@ where
     Session: DerefMut + Deref<Target = ConnectionCommon<Side>>,
     Side: SideData,
 {
-    let mut records = Records::default();
+    let mut records = HandshakeRecords::default();
     loop {
         send(&mut session, socket).await.map_err(failed)?;
         if !session.is_handshaking() {
@@ -105,7 +105,7 @@ fn take<Side: SideData>(session: &mut ConnectionCommon<Side>, mut part: &[u8]) -
 
 /// What comes, cut where records end.
 #[derive(Default)]
-pub(super) struct Records {
+pub(super) struct HandshakeRecords {
     came: Vec<u8>,
     /// At the front of what came: handed out already.
     taken: usize,
@@ -113,7 +113,7 @@ pub(super) struct Records {
     left: usize,
 }
 
-impl Records {
+impl HandshakeRecords {
     /// The next part of a record, never beyond its end.
     pub(super) async fn next(&mut self, socket: &mut (impl AsyncRead + Unpin)) -> io::Result<&[u8]> {
         self.came.drain(..std::mem::take(&mut self.taken));

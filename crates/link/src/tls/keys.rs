@@ -109,10 +109,10 @@ fn impossible() -> Error {
 
 /// The traffic secrets of one connection, once it has shaken hands.
 #[derive(Default)]
-pub(super) struct Secrets(Mutex<Known>);
+pub(super) struct Secrets(Mutex<KnownKey>);
 
 #[derive(Default)]
-struct Known {
+struct KnownKey {
     client: Vec<u8>,
     server: Vec<u8>,
 }

@@ -36,7 +36,7 @@ use towpath_content::NodeId;
 use crate::identity::Identity;
 
 pub(crate) use handshake::{Shaken, accept, connect};
-pub(crate) use stream::{Receiver, Sender, split};
+pub(crate) use stream::{TlsReceiver, TlsSender, split};
 pub use verify::WrongNode;
 
 /// The protocol both ends must agree on (ALPN).

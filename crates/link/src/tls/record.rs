@@ -33,7 +33,7 @@ const IDLE_RECORDS: u32 = 32;
 
 /// What a record was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Opened {
+pub(super) enum OpenedRecord {
     /// So many bytes of content.
     Content(usize),
     /// The peer sends with other keys now; `answer` if we are to do the same.
@@ -79,7 +79,7 @@ impl Opening {
         memory: &mut [u8],
         record: Range<usize>,
         to: usize,
-    ) -> Result<Opened, Error> {
+    ) -> Result<OpenedRecord, Error> {
         let head: [u8; HEAD] = *memory[record.clone()].first_chunk().ok_or(Error::DecryptError)?;
         let (key, nonce) = self.keys.for_next_record()?;
         let (within, body) = (&mut memory[to..record.end], record.start + HEAD - to);
@@ -87,22 +87,22 @@ impl Opening {
         let inner = inner.map_err(|_| Error::DecryptError)?;
         let (kind, content) = unpad(inner)?;
         let opened = self.understand(kind, content)?;
-        self.idle = if matches!(opened, Opened::Content(1..)) { 0 } else { self.idle + 1 };
+        self.idle = if matches!(opened, OpenedRecord::Content(1..)) { 0 } else { self.idle + 1 };
         if self.idle > IDLE_RECORDS {
             return Err(Error::PeerMisbehaved(PeerMisbehaved::TooManyEmptyFragments));
         }
         Ok(opened)
     }
 
-    fn understand(&mut self, kind: ContentType, content: &[u8]) -> Result<Opened, Error> {
+    fn understand(&mut self, kind: ContentType, content: &[u8]) -> Result<OpenedRecord, Error> {
         match (kind, content) {
-            (ContentType::ApplicationData, content) => Ok(Opened::Content(content.len())),
-            (ContentType::Alert, &[_, CLOSE_NOTIFY]) => Ok(Opened::Closed),
+            (ContentType::ApplicationData, content) => Ok(OpenedRecord::Content(content.len())),
+            (ContentType::Alert, &[_, CLOSE_NOTIFY]) => Ok(OpenedRecord::Closed),
             (ContentType::Alert, &[_, alert]) => Err(Error::AlertReceived(alert.into())),
             // The one message there may be: there are no tickets and no late questions for keys.
             (ContentType::Handshake, &[KEY_UPDATE, 0, 0, 1, answer @ 0..=1]) => {
                 self.keys = self.keys.next()?;
-                Ok(Opened::KeyUpdate { answer: answer == 1 })
+                Ok(OpenedRecord::KeyUpdate { answer: answer == 1 })
             }
             _ => Err(Error::InappropriateMessage {
                 expect_types: vec![ContentType::ApplicationData],
@@ -247,7 +247,7 @@ mod tests {
         [&head[..], &body].concat()
     }
 
-    fn open(opening: &mut Opening, record: &[u8]) -> Result<Opened, Error> {
+    fn open(opening: &mut Opening, record: &[u8]) -> Result<OpenedRecord, Error> {
         opening.open(&mut record.to_vec(), 0..record.len(), 0)
     }
 
@@ -261,7 +261,10 @@ mod tests {
             let (mut to, mut at) = (7, 40);
             for len in lens {
                 let record = at..at + record_len(&memory[at..]).unwrap().unwrap();
-                assert_eq!(opening.open(&mut memory, record.clone(), to).unwrap(), Opened::Content(len));
+                assert_eq!(
+                    opening.open(&mut memory, record.clone(), to).unwrap(),
+                    OpenedRecord::Content(len)
+                );
                 assert_eq!(memory[to..to + len], content(len), "{suite:?}, {len} bytes");
                 (to, at) = (to + len, record.end);
             }
@@ -282,7 +285,7 @@ mod tests {
         let (_, mut late) = pair(SUITES[0]);
         let second = seal(&mut sealing, b"content");
         assert_eq!(open(&mut late, &second), Err(Error::DecryptError), "the first is missing");
-        assert_eq!(open(&mut opening, &record), Ok(Opened::Content(7)));
+        assert_eq!(open(&mut opening, &record), Ok(OpenedRecord::Content(7)));
         assert_eq!(open(&mut opening, &record), Err(Error::DecryptError), "it comes again");
     }
 
@@ -306,20 +309,20 @@ mod tests {
     #[test]
     fn padding_and_what_is_no_content() {
         let suite = Suite::new(SUITES[0]).unwrap();
-        let table: &[(&str, Vec<u8>, Option<Opened>)] = &[
-            ("padded", b"abc\x17\0\0\0".to_vec(), Some(Opened::Content(3))),
-            ("padded and empty", b"\x17\0\0".to_vec(), Some(Opened::Content(0))),
-            ("content that ends in zeros", b"\0\0\x17".to_vec(), Some(Opened::Content(2))),
+        let table: &[(&str, Vec<u8>, Option<OpenedRecord>)] = &[
+            ("padded", b"abc\x17\0\0\0".to_vec(), Some(OpenedRecord::Content(3))),
+            ("padded and empty", b"\x17\0\0".to_vec(), Some(OpenedRecord::Content(0))),
+            ("content that ends in zeros", b"\0\0\x17".to_vec(), Some(OpenedRecord::Content(2))),
             ("nothing but padding", vec![0; 100], None),
             ("too much content", [&content(CONTENT + 1)[..], &[0x17]].concat(), None),
-            ("goodbye", b"\x01\0\x15".to_vec(), Some(Opened::Closed)),
+            ("goodbye", b"\x01\0\x15".to_vec(), Some(OpenedRecord::Closed)),
             ("alert", b"\x02\x14\x15".to_vec(), None),
             ("half an alert", b"\x02\x15".to_vec(), None),
-            ("key update", b"\x18\0\0\x01\0\x16".to_vec(), Some(Opened::KeyUpdate { answer: false })),
+            ("key update", b"\x18\0\0\x01\0\x16".to_vec(), Some(OpenedRecord::KeyUpdate { answer: false })),
             (
                 "key update, asking",
                 b"\x18\0\0\x01\x01\x16".to_vec(),
-                Some(Opened::KeyUpdate { answer: true }),
+                Some(OpenedRecord::KeyUpdate { answer: true }),
             ),
             ("key update, odd", b"\x18\0\0\x01\x02\x16".to_vec(), None),
             ("key update and more", b"\x18\0\0\x01\0\x18\0\0\x01\0\x16".to_vec(), None),
@@ -340,13 +343,13 @@ mod tests {
             let mut out = vec![0; RECORD];
             for _ in 0..3 {
                 let record = seal(&mut sealing, b"content");
-                assert_eq!(open(&mut opening, &record), Ok(Opened::Content(7)));
+                assert_eq!(open(&mut opening, &record), Ok(OpenedRecord::Content(7)));
                 let len = sealing.update(&mut out).unwrap();
-                assert_eq!(open(&mut opening, &out[..len]), Ok(Opened::KeyUpdate { answer: false }));
+                assert_eq!(open(&mut opening, &out[..len]), Ok(OpenedRecord::KeyUpdate { answer: false }));
             }
             let record = seal(&mut sealing, b"content");
             assert!(open(&mut pair(suite).1, &record).is_err(), "the first keys open nothing any more");
-            assert_eq!(open(&mut opening, &record), Ok(Opened::Content(7)));
+            assert_eq!(open(&mut opening, &record), Ok(OpenedRecord::Content(7)));
         }
     }
 
@@ -354,9 +357,9 @@ mod tests {
     fn a_flood_of_records_without_content_ends_the_connection() {
         let (mut sealing, mut opening) = pair(SUITES[0]);
         for _ in 0..IDLE_RECORDS {
-            assert_eq!(open(&mut opening, &seal(&mut sealing, b"")), Ok(Opened::Content(0)));
+            assert_eq!(open(&mut opening, &seal(&mut sealing, b"")), Ok(OpenedRecord::Content(0)));
         }
-        assert_eq!(open(&mut opening, &seal(&mut sealing, b"x")), Ok(Opened::Content(1)));
+        assert_eq!(open(&mut opening, &seal(&mut sealing, b"x")), Ok(OpenedRecord::Content(1)));
         for _ in 0..IDLE_RECORDS {
             open(&mut opening, &seal(&mut sealing, b"")).unwrap();
         }

@@ -14,7 +14,7 @@ use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
 
 use super::handshake::Shaken;
-use super::record::{CONTENT, Opened, Opening, RECORD, Sealing, alert_for, record_len};
+use super::record::{CONTENT, OpenedRecord, Opening, RECORD, Sealing, alert_for, record_len};
 use crate::tank::{Receive, Tank};
 
 /// Encrypted bytes that may wait for the socket, written in one system call. Four records still lie
@@ -26,9 +26,9 @@ const LAST_WORDS: usize = 2 * RECORD;
 const NONE: u8 = 0;
 
 /// The two directions of a connection that has shaken hands.
-pub(crate) fn split(socket: Arc<TcpStream>, shaken: Shaken) -> (Receiver, Sender) {
+pub(crate) fn split(socket: Arc<TcpStream>, shaken: Shaken) -> (TlsReceiver, TlsSender) {
     let duties = Arc::new(Duties::default());
-    let receiver = Receiver {
+    let receiver = TlsReceiver {
         socket: Arc::clone(&socket),
         opening: Opening::new(shaken.receiving),
         early: shaken.early,
@@ -37,7 +37,7 @@ pub(crate) fn split(socket: Arc<TcpStream>, shaken: Shaken) -> (Receiver, Sender
     };
     let sealing = Sealing::new(shaken.sending);
     let out = vec![0; SEND + LAST_WORDS].into();
-    (receiver, Sender { socket, sealing, out, sealed: 0, sent: 0, has_closed: false, duties })
+    (receiver, TlsSender { socket, sealing, out, sealed: 0, sent: 0, has_closed: false, duties })
 }
 
 /// What the sending direction has to say before it goes on.
@@ -50,24 +50,24 @@ struct Duties {
 }
 
 /// The receiving direction.
-pub(crate) struct Receiver {
+pub(crate) struct TlsReceiver {
     socket: Arc<TcpStream>,
     opening: Opening,
     /// What came behind the handshake, until it is in the tank.
     early: Vec<u8>,
-    end: Option<End>,
+    end: Option<StreamEnd>,
     duties: Arc<Duties>,
 }
 
 /// Why nothing more is received.
-enum End {
+enum StreamEnd {
     /// The peer said goodbye.
     Closed,
     /// What it sent can't be understood.
     Failed(Error),
 }
 
-impl Receive for Receiver {
+impl Receive for TlsReceiver {
     fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
@@ -83,8 +83,8 @@ impl Receive for Receiver {
             let opened = self.open_all(tank);
             match &self.end {
                 _ if opened > 0 => return Poll::Ready(Ok(opened)),
-                Some(End::Closed) => return Poll::Ready(Ok(0)),
-                Some(End::Failed(error)) => {
+                Some(StreamEnd::Closed) => return Poll::Ready(Ok(0)),
+                Some(StreamEnd::Failed(error)) => {
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error.clone())));
                 }
                 None => {}
@@ -100,22 +100,22 @@ impl Receive for Receiver {
     }
 }
 
-impl Receiver {
+impl TlsReceiver {
     /// Opens all whole records; returns how many bytes of content these had.
     fn open_all(&mut self, tank: &mut Tank) -> usize {
         let mut content = 0;
         while self.end.is_none() {
             match self.open_next(tank) {
-                Ok(Some(Opened::Content(len))) => content += len,
-                Ok(Some(Opened::KeyUpdate { answer })) => {
+                Ok(Some(OpenedRecord::Content(len))) => content += len,
+                Ok(Some(OpenedRecord::KeyUpdate { answer })) => {
                     self.duties.update.fetch_or(answer, Ordering::Relaxed);
                 }
-                Ok(Some(Opened::Closed)) => self.end = Some(End::Closed),
+                Ok(Some(OpenedRecord::Closed)) => self.end = Some(StreamEnd::Closed),
                 Ok(None) => break,
                 Err(error) => {
                     let alert = alert_for(&error).map_or(NONE, u8::from);
                     self.duties.alert.store(alert, Ordering::Relaxed);
-                    self.end = Some(End::Failed(error));
+                    self.end = Some(StreamEnd::Failed(error));
                 }
             }
         }
@@ -123,13 +123,13 @@ impl Receiver {
     }
 
     /// Opens the next record, if all of it is here.
-    fn open_next(&mut self, tank: &mut Tank) -> Result<Option<Opened>, Error> {
+    fn open_next(&mut self, tank: &mut Tank) -> Result<Option<OpenedRecord>, Error> {
         let Some(len) = record_len(tank.raw())?.filter(|&len| len <= tank.raw().len()) else {
             return Ok(None);
         };
         let (memory, raw, plain) = tank.open();
         let opened = self.opening.open(memory, raw.start..raw.start + len, plain)?;
-        tank.opened(len, if let Opened::Content(content) = opened { content } else { 0 });
+        tank.opened(len, if let OpenedRecord::Content(content) = opened { content } else { 0 });
         Ok(Some(opened))
     }
 }
@@ -145,7 +145,7 @@ fn poll_socket(socket: &TcpStream, cx: &mut Context<'_>, space: &mut [u8]) -> Po
 }
 
 /// The sending direction.
-pub(crate) struct Sender {
+pub(crate) struct TlsSender {
     socket: Arc<TcpStream>,
     sealing: Sealing,
     out: Box<[u8]>,
@@ -157,7 +157,7 @@ pub(crate) struct Sender {
     duties: Arc<Duties>,
 }
 
-impl Sender {
+impl TlsSender {
     /// Hands over to the socket what is sealed.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.sent < self.sealed {
@@ -191,7 +191,7 @@ impl Sender {
 
     /// Seals as much as there is room for; returns how much that is.
     fn seal(&mut self, slices: &[IoSlice<'_>]) -> Result<usize, Error> {
-        let mut content = Content { slices, begun: 0, taken: 0 };
+        let mut content = RecordContent { slices, begun: 0, taken: 0 };
         let all: usize = slices.iter().map(|slice| slice.len()).sum();
         while self.sealed < SEND && content.taken < all {
             self.fulfil()?;
@@ -204,7 +204,7 @@ impl Sender {
     }
 }
 
-impl AsyncWrite for Sender {
+impl AsyncWrite for TlsSender {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[IoSlice::new(buf)])
     }
@@ -247,7 +247,7 @@ impl AsyncWrite for Sender {
 }
 
 /// Slices as one run of bytes.
-struct Content<'a> {
+struct RecordContent<'a> {
     /// Those that are not taken yet.
     slices: &'a [IoSlice<'a>],
     /// What is taken of the first of them.
@@ -256,7 +256,7 @@ struct Content<'a> {
     taken: usize,
 }
 
-impl Content<'_> {
+impl RecordContent<'_> {
     /// Takes what fits into `space`; returns how much that is.
     fn fill(&mut self, space: &mut [u8]) -> usize {
         let mut filled = 0;

@@ -13,7 +13,7 @@ use towpath_transfer::Want;
 use towpath_protocol::dialling::Dialling;
 use towpath_protocol::peer::Peer;
 
-use super::widening::{Counted, Widening};
+use super::widening::{PathCounts, Widening};
 
 /// Bytes to keep outstanding until the peer suggests better.
 const FIRST_WINDOW: u64 = 4 << 20;
@@ -111,12 +111,12 @@ impl Slots {
     }
 
     /// What came over all that stand, each as far as all of them can tell.
-    fn counted(&self) -> Counted {
+    fn counted(&self) -> PathCounts {
         let paths: Vec<PathInfo> = self.peers().map(|peer| peer.path().unwrap_or_default()).collect();
         let sum = |count: fn(&PathInfo) -> Option<u64>| {
             (!paths.is_empty()).then(|| paths.iter().map(count).sum::<Option<u64>>()).flatten()
         };
-        Counted { segments: sum(|path| path.data_segments), lost: sum(|path| path.out_of_order) }
+        PathCounts { segments: sum(|path| path.data_segments), lost: sum(|path| path.out_of_order) }
     }
 
     /// Bytes came; see [`Widening::arrived`]. What is no longer in use closes when what was asked

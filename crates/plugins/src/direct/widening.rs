@@ -38,20 +38,20 @@ const LONGEST_REST: Duration = Duration::from_secs(240);
 
 /// What is going on.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Phase {
+enum WidthPhase {
     /// Nothing came yet.
     Idle,
     /// The rate settles until then.
     Settling(Instant),
     /// The rate is measured since then, from this many bytes, and this, on.
-    Measuring(Instant, u64, Counted),
+    Measuring(Instant, u64, PathCounts),
     /// Enough connections, until then.
     Resting(Instant),
 }
 
 /// What came so far, as the kernel counts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counted {
+pub struct PathCounts {
     /// Segments with data. What is handed on comes in whole pieces, of which a slow network has two at once and then none for
     /// seconds.
     pub segments: Option<u64>,
@@ -61,7 +61,7 @@ pub struct Counted {
 
 /// What was measured over a period.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Measured {
+struct WidthMeasure {
     /// Segments a second, or bytes where nobody counts those. Only compared with each other.
     rate: f64,
     /// Packets were lost, or nobody can tell.
@@ -70,7 +70,7 @@ struct Measured {
 
 /// A step that is being tried.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Step {
+struct WidthStep {
     /// The width before it.
     from: usize,
     /// The rate then, in bytes a second.
@@ -85,10 +85,10 @@ pub struct Widening {
     most: usize,
     width: usize,
     /// The step that is being tried.
-    step: Option<Step>,
+    step: Option<WidthStep>,
     /// The period before this one, at the same width.
-    last: Option<Measured>,
-    phase: Phase,
+    last: Option<WidthMeasure>,
+    phase: WidthPhase,
     rest: Duration,
     arrived: u64,
     /// When a path that loses nothing is tried, too.
@@ -104,7 +104,7 @@ impl Widening {
             width,
             step: None,
             last: None,
-            phase: Phase::Idle,
+            phase: WidthPhase::Idle,
             rest: FIRST_REST,
             arrived: 0,
             late: None,
@@ -118,17 +118,25 @@ impl Widening {
 
     /// So many bytes came at `now`. `is_waiting` says that the receiving side waits for the network,
     /// not the network for it: only then can more connections help. `counted` is asked now and then.
-    pub fn arrived(&mut self, bytes: u64, is_waiting: bool, now: Instant, counted: impl FnOnce() -> Counted) {
+    pub fn arrived(
+        &mut self,
+        bytes: u64,
+        is_waiting: bool,
+        now: Instant,
+        counted: impl FnOnce() -> PathCounts,
+    ) {
         self.arrived += bytes;
         match self.phase {
-            Phase::Idle => {
+            WidthPhase::Idle => {
                 self.late = Some(now + LOSSLESS);
                 self.settle(now);
             }
-            Phase::Settling(until) | Phase::Resting(until) if now >= until => self.measure(now, counted()),
+            WidthPhase::Settling(until) | WidthPhase::Resting(until) if now >= until => {
+                self.measure(now, counted())
+            }
             // What is measured now is this machine, not the network.
-            Phase::Measuring(since, ..) if !is_waiting => self.settle(now.max(since)),
-            Phase::Measuring(since, bytes, before) => {
+            WidthPhase::Measuring(since, ..) if !is_waiting => self.settle(now.max(since)),
+            WidthPhase::Measuring(since, bytes, before) => {
                 let elapsed = now.saturating_duration_since(since);
                 if elapsed >= PERIOD {
                     let counted = counted();
@@ -137,28 +145,28 @@ impl Widening {
                             let rate = came as f64 / elapsed.as_secs_f64();
                             let lost = counted.lost.zip(before.lost);
                             let is_lossy = lost.is_none_or(|(lost, before)| lost > before);
-                            self.judge(Measured { rate, is_lossy }, now, counted);
+                            self.judge(WidthMeasure { rate, is_lossy }, now, counted);
                         }
                         None => self.settle(now),
                     }
                 }
             }
-            Phase::Settling(_) | Phase::Resting(_) => {}
+            WidthPhase::Settling(_) | WidthPhase::Resting(_) => {}
         }
     }
 
     fn settle(&mut self, now: Instant) {
         self.last = None;
-        self.phase = Phase::Settling(now + SETTLING);
+        self.phase = WidthPhase::Settling(now + SETTLING);
     }
 
-    const fn measure(&mut self, now: Instant, counted: Counted) {
-        self.phase = Phase::Measuring(now, self.arrived, counted);
+    const fn measure(&mut self, now: Instant, counted: PathCounts) {
+        self.phase = WidthPhase::Measuring(now, self.arrived, counted);
     }
 
     /// What came since then, in segments, or bytes where nobody counts those. None if one of the connections that had brought
     /// some is gone.
-    fn came_since(&self, bytes: u64, before: Counted, counted: Counted) -> Option<u64> {
+    fn came_since(&self, bytes: u64, before: PathCounts, counted: PathCounts) -> Option<u64> {
         match (before.segments, counted.segments) {
             (Some(before), Some(segments)) => segments.checked_sub(before),
             (None, None) => Some(self.arrived - bytes),
@@ -166,13 +174,13 @@ impl Widening {
         }
     }
 
-    fn judge(&mut self, measured: Measured, now: Instant, counted: Counted) {
+    fn judge(&mut self, measured: WidthMeasure, now: Instant, counted: PathCounts) {
         let tried = self.step.take();
         if let Some(step) = tried.filter(|step| measured.rate < step.rate * WORTH) {
             return self.doubt(step, now, counted);
         }
         if self.width == self.most {
-            self.phase = Phase::Resting(now + LONGEST_REST);
+            self.phase = WidthPhase::Resting(now + LONGEST_REST);
             return;
         }
         let last = self.last.replace(measured);
@@ -184,7 +192,7 @@ impl Widening {
         match expected.or(steady) {
             Some(rate) => {
                 let rate = rate.min(measured.rate);
-                self.step = Some(Step { from: self.width, rate, left });
+                self.step = Some(WidthStep { from: self.width, rate, left });
                 self.width = (self.width * 2).min(self.most);
                 self.settle(now);
             }
@@ -193,19 +201,19 @@ impl Widening {
     }
 
     /// The step was not worth it in one more period.
-    fn doubt(&mut self, step: Step, now: Instant, counted: Counted) {
+    fn doubt(&mut self, step: WidthStep, now: Instant, counted: PathCounts) {
         if step.left > 1 {
-            self.step = Some(Step { left: step.left - 1, ..step });
+            self.step = Some(WidthStep { left: step.left - 1, ..step });
             return self.measure(now, counted);
         }
         self.width = step.from;
         self.last = None;
-        self.phase = Phase::Resting(now + self.rest);
+        self.phase = WidthPhase::Resting(now + self.rest);
         self.rest = (self.rest * 2).min(LONGEST_REST);
     }
 
     /// Whether a step is to be tried after these two periods.
-    fn is_ripe(&self, last: Measured, this: Measured, now: Instant) -> bool {
+    fn is_ripe(&self, last: WidthMeasure, this: WidthMeasure, now: Instant) -> bool {
         let is_late = self.late.is_some_and(|late| now >= late);
         let is_lossy = last.is_lossy && this.is_lossy;
         let is_steady = this.rate <= last.rate * STEADY && last.rate <= this.rate * FALLING;
@@ -235,7 +243,7 @@ mod tests {
         for tick in 0..seconds * 100 {
             let at = Duration::from_millis(10 * tick);
             lost += u64::from(loses(at));
-            widening.arrived(rate(widening.width(), at) / 100, true, start + at, || Counted {
+            widening.arrived(rate(widening.width(), at) / 100, true, start + at, || PathCounts {
                 segments: None,
                 lost: Some(lost),
             });
@@ -274,7 +282,7 @@ mod tests {
             if came - arrived >= together {
                 arrived += together;
                 for _ in 0..widening.width() {
-                    let counted = || Counted { segments: Some(came / 1448), lost: Some(tick) };
+                    let counted = || PathCounts { segments: Some(came / 1448), lost: Some(tick) };
                     widening.arrived(256 << 10, true, start + at, counted);
                 }
             }
@@ -326,7 +334,7 @@ mod tests {
         let (mut widening, start) = (Widening::new(1, 16), Instant::now());
         let mut widest = 1;
         for tick in 0..500 {
-            widening.arrived(10_000, true, start + Duration::from_millis(10 * tick), Counted::default);
+            widening.arrived(10_000, true, start + Duration::from_millis(10 * tick), PathCounts::default);
             widest = widest.max(widening.width());
         }
         assert_eq!((widest, widening.width()), (2, 1));
@@ -360,7 +368,7 @@ mod tests {
     fn a_receiver_that_is_behind_tries_nothing() {
         let (mut widening, start) = (Widening::new(1, 16), Instant::now());
         for tick in 0..1000 {
-            widening.arrived(1 << 20, false, start + Duration::from_millis(10 * tick), || Counted {
+            widening.arrived(1 << 20, false, start + Duration::from_millis(10 * tick), || PathCounts {
                 lost: Some(tick),
                 segments: None,
             });

@@ -26,7 +26,7 @@ const LEAST_NODE: usize = 32;
 const AROUND: usize = 1024;
 
 /// Most bytes, and how many of which parts.
-type Limit = (usize, &'static [(u32, usize)]);
+type MessageLimit = (usize, &'static [(u32, usize)]);
 
 /// Whether a frame body is a hello or a goodbye, the only ones that come first.
 pub fn may_come_first(frame: &[u8]) -> bool {
@@ -52,7 +52,7 @@ pub(super) fn check(frame: &[u8]) -> Result<(), DecodeError> {
 }
 
 /// What a message of a kind may be.
-const fn limit(number: u32) -> Limit {
+const fn limit(number: u32) -> MessageLimit {
     match number {
         HELLO => (MAX_WORDS, &[(3, MAX_CAPABILITIES), (5, MAX_ENCODINGS)]),
         4 => (2 * MAX_KEYS * (MAX_KEY + MAX_VALUE), &[(8, MAX_KEYS)]),

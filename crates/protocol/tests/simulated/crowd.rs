@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use towpath_simnet::{Fault, Scenario, World, for_seeds};
+use towpath_simnet::{NetFault, Scenario, World, for_seeds};
 
 use crate::host::{Host, service};
 
@@ -25,8 +25,8 @@ fn run(receivers: usize, size: usize, seed: u64, breaks: u64, restart: Duration)
     });
     let mut random = fastrand::Rng::with_seed(seed);
     world.set_faults(Box::new(move |_| match random.u64(..breaks) {
-        0 => Fault::Break,
-        _ => Fault::None,
+        0 => NetFault::Break,
+        _ => NetFault::None,
     }));
     world.run(restart, |_| false);
     world.stop(0);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use towpath_content::Oid;
-use towpath_simnet::{Fault, Passing, Scenario, World, for_seeds};
+use towpath_simnet::{NetFault, Passing, Scenario, World, for_seeds};
 
 use crate::host::{Host, SILENCE, service};
 
@@ -32,7 +32,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(content: &[u8], limit: Duration, faults: impl FnMut(&Passing<'_>) -> Fault + 'static) -> Self {
+    fn new(content: &[u8], limit: Duration, faults: impl FnMut(&Passing<'_>) -> NetFault + 'static) -> Self {
         Self::with_seed(content, limit, 0, faults)
     }
 
@@ -40,7 +40,7 @@ impl Run {
         content: &[u8],
         limit: Duration,
         seed: u64,
-        faults: impl FnMut(&Passing<'_>) -> Fault + 'static,
+        faults: impl FnMut(&Passing<'_>) -> NetFault + 'static,
     ) -> Self {
         Self::of(&link(), content, limit, seed, faults)
     }
@@ -51,13 +51,13 @@ impl Run {
         content: &[u8],
         limit: Duration,
         seed: u64,
-        faults: impl FnMut(&Passing<'_>) -> Fault + 'static,
+        faults: impl FnMut(&Passing<'_>) -> NetFault + 'static,
     ) -> Self {
         Self::by(Host::fetching, scenario, content, limit, seed, faults)
     }
 
     /// The same by the object's recipe, in chunks.
-    fn by_recipe(content: &[u8], seed: u64, faults: impl FnMut(&Passing<'_>) -> Fault + 'static) -> Self {
+    fn by_recipe(content: &[u8], seed: u64, faults: impl FnMut(&Passing<'_>) -> NetFault + 'static) -> Self {
         Self::by(Host::fetching_by_recipe, &link(), content, 1200 * SECOND, seed, faults)
     }
 
@@ -67,7 +67,7 @@ impl Run {
         content: &[u8],
         limit: Duration,
         seed: u64,
-        faults: impl FnMut(&Passing<'_>) -> Fault + 'static,
+        faults: impl FnMut(&Passing<'_>) -> NetFault + 'static,
     ) -> Self {
         let (service, oid) = service(content);
         let mut world = World::new(scenario, seed, |host| match host {
@@ -109,16 +109,16 @@ impl Run {
 fn at_every_message(
     content: &[u8],
     limit: Duration,
-    fault: impl Fn(&[u8]) -> Fault + Clone + 'static,
+    fault: impl Fn(&[u8]) -> NetFault + Clone + 'static,
     check: impl Fn(&Run, &str),
 ) {
-    let messages = Run::new(content, limit, |_| Fault::None).world.messages();
+    let messages = Run::new(content, limit, |_| NetFault::None).world.messages();
     assert!(messages > 10, "{messages} messages are too few to tell anything");
     for number in 0..messages {
         let fault = fault.clone();
         let run = Run::new(content, limit, move |passing| match passing.number == number {
             true => fault(passing.bytes),
-            false => Fault::None,
+            false => NetFault::None,
         });
         check(&run, &format!("message {number} of {messages}"));
     }
@@ -129,7 +129,7 @@ const SECOND: Duration = Duration::from_secs(1);
 #[test]
 fn without_faults_it_takes_what_the_link_takes() {
     let content = content(5 << 20);
-    let run = Run::new(&content, 60 * SECOND, |_| Fault::None);
+    let run = Run::new(&content, 60 * SECOND, |_| NetFault::None);
     run.assert_complete(&content, "no fault");
     // 5 MiB less the hole at 100 Mbit/s, and three round trips: dial, describe, get.
     let bytes = content.len() - content.len() / 6;
@@ -144,7 +144,7 @@ fn a_connection_lost_at_any_message_is_made_again() {
     at_every_message(
         &content,
         30 * SECOND,
-        |_| Fault::Break,
+        |_| NetFault::Break,
         |run, what| {
             run.assert_complete(&content, what);
             assert!(run.world.now() < 5 * SECOND, "{what}: it took {:?}", run.world.now());
@@ -158,7 +158,7 @@ fn a_connection_that_stalls_at_any_message_is_given_up_and_made_again() {
     at_every_message(
         &content,
         120 * SECOND,
-        |_| Fault::Stall,
+        |_| NetFault::Stall,
         |run, what| {
             run.assert_complete(&content, what);
             assert!(run.world.now() < 3 * SILENCE, "{what}: it took {:?}", run.world.now());
@@ -169,7 +169,7 @@ fn a_connection_that_stalls_at_any_message_is_given_up_and_made_again() {
 #[test]
 fn messages_that_are_late_or_come_twice_spoil_nothing() {
     let content = content(1 << 20);
-    let faults = [Fault::Hold(Duration::from_millis(35)), Fault::Hold(SECOND), Fault::Twice];
+    let faults = [NetFault::Hold(Duration::from_millis(35)), NetFault::Hold(SECOND), NetFault::Twice];
     for fault in faults {
         let what = format!("{fault:?}");
         at_every_message(
@@ -193,7 +193,7 @@ fn a_message_with_one_wrong_bit_spoils_nothing() {
             let mut wrong = bytes.to_vec();
             let bit = seed as usize * 7919 % (wrong.len() * 8);
             wrong[bit / 8] ^= 1 << (bit % 8);
-            Fault::Replace(wrong)
+            NetFault::Replace(wrong)
         };
         at_every_message(&content, 300 * SECOND, flip, |run, what| {
             assert!(run.is_over, "{what}: {:?}", run.receiver().log);
@@ -208,7 +208,7 @@ fn the_labs_cut_link_is_outlived() {
     let scenario = Scenario::parse(include_str!("../../../../lab/scenarios/cut.toml")).unwrap();
     assert_eq!(scenario.host("receiver"), Some(RECEIVER));
     let content = content(10 << 20);
-    let run = Run::of(&scenario, &content, 120 * SECOND, 0, |_| Fault::None);
+    let run = Run::of(&scenario, &content, 120 * SECOND, 0, |_| NetFault::None);
     run.assert_complete(&content, "cut");
     let mended = scenario.changes.last().unwrap().at;
     assert!(run.world.now() > mended, "the cut came too late: over at {:?}", run.world.now());
@@ -239,12 +239,12 @@ fn a_peer_that_lies_about_recipes_and_chunks_costs_time_and_no_byte() {
 #[test]
 fn a_connection_lost_at_any_message_of_a_recipe_or_chunk_is_made_again() {
     let content = content(400_000);
-    let messages = Run::by_recipe(&content, 0, |_| Fault::None).world.messages();
+    let messages = Run::by_recipe(&content, 0, |_| NetFault::None).world.messages();
     assert!(messages > 20, "{messages} messages are too few to tell anything");
     for number in 0..messages {
         let fault = move |passing: &Passing<'_>| match passing.number == number {
-            true => Fault::Break,
-            false => Fault::None,
+            true => NetFault::Break,
+            false => NetFault::None,
         };
         let run = Run::by_recipe(&content, 0, fault);
         run.assert_complete(&content, &format!("message {number} of {messages}"));
@@ -253,27 +253,27 @@ fn a_connection_lost_at_any_message_of_a_recipe_or_chunk_is_made_again() {
 }
 
 /// What the sender says instead.
-fn lies(seed: u64) -> impl FnMut(&Passing<'_>) -> Fault + 'static {
+fn lies(seed: u64) -> impl FnMut(&Passing<'_>) -> NetFault + 'static {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut earlier: Vec<Vec<u8>> = Vec::new();
     move |passing: &Passing<'_>| {
         if passing.from == RECEIVER || earlier.is_empty() || random.u8(..10) > 0 {
             earlier.push(passing.bytes.to_vec());
-            return Fault::None;
+            return NetFault::None;
         }
         let mut bytes = passing.bytes.to_vec();
         match random.u8(..4) {
-            0 => Fault::Replace(earlier[random.usize(..earlier.len())].clone()),
+            0 => NetFault::Replace(earlier[random.usize(..earlier.len())].clone()),
             1 => {
                 let at = random.usize(..bytes.len());
                 bytes[at] = random.u8(..);
-                Fault::Replace(bytes)
+                NetFault::Replace(bytes)
             }
             2 => {
                 bytes.truncate(random.usize(..bytes.len()));
-                Fault::Replace(bytes)
+                NetFault::Replace(bytes)
             }
-            _ => Fault::Replace((0..random.usize(..200)).map(|_| random.u8(..)).collect()),
+            _ => NetFault::Replace((0..random.usize(..200)).map(|_| random.u8(..)).collect()),
         }
     }
 }

@@ -10,8 +10,8 @@ use towpath_content::Oid;
 use towpath_content::pieces::{Layout, Value};
 use towpath_store::About;
 use towpath_transfer::claim::{RecipeClaim, RecipeReader};
-use towpath_transfer::ledger::{Ledger, LedgerConfig, Verdict};
-use towpath_transfer::object::Object;
+use towpath_transfer::ledger::{Ledger, LedgerConfig, WantFate};
+use towpath_transfer::object::ObjectInFlight;
 use towpath_transfer::want::{Delivery, Payload, Place, WantId};
 use towpath_transfer::{Group, Origin, Outcome, RecipePart, Tag, Target, Want};
 
@@ -60,7 +60,7 @@ impl Target for Memory {
 /// See the head of this module.
 pub struct Fetch {
     pub oid: Oid,
-    object: Object,
+    object: ObjectInFlight,
     memory: Arc<Memory>,
     ledger: Ledger,
     layout: Option<Layout>,
@@ -77,7 +77,7 @@ impl Fetch {
     pub fn new(oid: Oid, now: Instant) -> Self {
         let memory = Arc::new(Memory::default());
         let group = Arc::new(Group::default());
-        let object = Object::new(KEY, oid, group, Arc::clone(&memory) as Arc<dyn Target>);
+        let object = ObjectInFlight::new(KEY, oid, group, Arc::clone(&memory) as Arc<dyn Target>);
         let ledger = Ledger::new(LedgerConfig::default(), now);
         let (layout, failed, retry_question_at) = (None, None, None);
         let (by_recipe, reading) = (false, None);
@@ -248,8 +248,8 @@ impl Fetch {
         self.judge(&verdict, &format!("{outcome:?}"));
     }
 
-    fn judge(&mut self, verdict: &Verdict, why: &str) {
-        if let Verdict::Failed(_) = verdict {
+    fn judge(&mut self, verdict: &WantFate, why: &str) {
+        if let WantFate::Failed(_) = verdict {
             self.failed = Some(why.to_owned());
         }
     }

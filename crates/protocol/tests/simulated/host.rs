@@ -20,7 +20,7 @@ use towpath_protocol::service::{Issuer, Service, Serving};
 use towpath_protocol::session::{Effect, Question, Session, SessionConfig};
 use towpath_protocol::step::Step;
 use towpath_protocol::wire::{Body, Describe};
-use towpath_simnet::{ConnectionId, Net, Node};
+use towpath_simnet::{ConnectionId, Net, SimNode};
 use towpath_store::{About, MemoryStore, Store};
 use towpath_transfer::Description;
 
@@ -290,7 +290,7 @@ fn bytes_of(frame: &Outgoing) -> Vec<u8> {
     [&[kind][..], &body].concat()
 }
 
-impl Node for Host {
+impl SimNode for Host {
     fn start(&mut self, net: &mut Net) {
         self.fetch = self.wanted.map(|oid| Fetch::new(oid, net.instant()));
         if let Some(fetch) = &mut self.fetch {

@@ -8,7 +8,7 @@
 
 /// What one of the ordered operations means for a group of chunks.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Step {
+pub struct ArrivalStep {
     /// Total cost of the operation, seconds.
     pub total: f64,
     /// Its cost per useful chunk, seconds.
@@ -19,7 +19,7 @@ pub struct Step {
 
 /// Seconds until the chunk is there, for operations in the order they will be run; `otherwise` is
 /// charged for the likelihood that none of them finds it.
-pub fn expected(steps: impl IntoIterator<Item = Step>, otherwise: f64) -> f64 {
+pub fn expected(steps: impl IntoIterator<Item = ArrivalStep>, otherwise: f64) -> f64 {
     /// Below this likelihood what is left to add is noise.
     const SURE: f64 = 1e-9;
     let (mut eta, mut missing) = (0.0, 1.0);
@@ -53,8 +53,8 @@ mod tests {
 
     #[test]
     fn a_sure_find_ends_the_sum() {
-        let sure = Step { total: 4.0, cpc: 0.7, probability: 1.0 };
-        let useless = Step { total: 1e9, cpc: 1e9, probability: 0.0 };
+        let sure = ArrivalStep { total: 4.0, cpc: 0.7, probability: 1.0 };
+        let useless = ArrivalStep { total: 1e9, cpc: 1e9, probability: 0.0 };
         assert_eq!(expected([sure, useless], 1e9), 4.0);
     }
 

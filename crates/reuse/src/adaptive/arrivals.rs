@@ -16,7 +16,7 @@ const IN_TURN: usize = 8;
 
 /// What is expected of one group.
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownArrival {
     /// Seconds since the transfer began; endless before it was judged.
     arrival: f64,
     /// What was planned when it was judged.
@@ -25,19 +25,19 @@ struct Known {
 
 /// Expected arrivals of all groups that have something to ask for.
 #[derive(Default)]
-pub struct Arrivals {
-    known: BTreeMap<GroupId, Known>,
+pub struct GroupArrivals {
+    known: BTreeMap<GroupId, KnownArrival>,
     /// The latest at the end, and of those that are as late the first.
     order: BTreeSet<(u64, Reverse<GroupId>)>,
     plan: u64,
     turn: GroupId,
 }
 
-impl Arrivals {
+impl GroupArrivals {
     /// A group has something to ask for, for the first time or again.
     pub fn waits(&mut self, id: GroupId) {
         if !self.known.contains_key(&id) {
-            self.keep(id, Known { arrival: f64::INFINITY, plan: None });
+            self.keep(id, KnownArrival { arrival: f64::INFINITY, plan: None });
         }
     }
 
@@ -102,24 +102,24 @@ impl Arrivals {
 
     /// When a group is expected, if that was judged by what is planned now and is not over.
     fn fresh(&self, id: GroupId, at: f64) -> Option<f64> {
-        let Known { arrival, plan } = self.known.get(&id)?;
+        let KnownArrival { arrival, plan } = self.known.get(&id)?;
         (*plan == Some(self.plan) && *arrival > at).then_some(*arrival)
     }
 
     fn judge(&mut self, id: GroupId, at: f64, judge: &mut impl FnMut(GroupId) -> f64) -> f64 {
         self.forget(id);
         let eta = judge(id);
-        self.keep(id, Known { arrival: at + eta, plan: Some(self.plan) });
+        self.keep(id, KnownArrival { arrival: at + eta, plan: Some(self.plan) });
         eta
     }
 
-    fn keep(&mut self, id: GroupId, known: Known) {
+    fn keep(&mut self, id: GroupId, known: KnownArrival) {
         self.known.insert(id, known);
         self.order.insert((key(known.arrival), Reverse(id)));
     }
 
     fn forget(&mut self, id: GroupId) {
-        if let Some(Known { arrival, .. }) = self.known.remove(&id) {
+        if let Some(KnownArrival { arrival, .. }) = self.known.remove(&id) {
             self.order.remove(&(key(arrival), Reverse(id)));
         }
     }
@@ -134,8 +134,8 @@ fn key(arrival: f64) -> u64 {
 mod tests {
     use super::*;
 
-    fn arrivals(groups: u64) -> Arrivals {
-        let mut arrivals = Arrivals::default();
+    fn arrivals(groups: u64) -> GroupArrivals {
+        let mut arrivals = GroupArrivals::default();
         (0..groups).for_each(|id| arrivals.waits(id));
         arrivals
     }
@@ -191,7 +191,7 @@ mod tests {
         let mut arrivals = arrivals(1000);
         let late =
             |changed: bool| move |id| if changed && id == 777 { 50.0 } else { 10.0 - id as f64 / 1000.0 };
-        let looks = |arrivals: &mut Arrivals, changed| {
+        let looks = |arrivals: &mut GroupArrivals, changed| {
             (0..1000).position(|_| {
                 arrivals.changed();
                 let (id, _) = arrivals.latest(0.0, |_| true, late(changed)).unwrap();

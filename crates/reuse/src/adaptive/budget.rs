@@ -55,7 +55,7 @@ pub struct Standing {
 
 /// A wide operation that is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Looked {
+pub struct BudgetUse {
     /// How long it worked.
     pub took: Duration,
     /// Bytes that it read.
@@ -66,7 +66,7 @@ pub struct Looked {
 
 /// What is left at some moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Left {
+pub struct BudgetLeft {
     seconds: f64,
     bytes: f64,
 }
@@ -93,7 +93,7 @@ impl Budget {
     }
 
     /// A wide operation is over; others may be waiting for what it used.
-    pub fn spent(&mut self, now: Duration, looked: Looked, others_wait: bool) {
+    pub fn spent(&mut self, now: Duration, looked: BudgetUse, others_wait: bool) {
         let in_vain = match looked.bytes {
             0 => 1.0,
             bytes => 1.0 - (looked.brought as f64 / bytes as f64).min(1.0),
@@ -112,23 +112,23 @@ impl Budget {
     }
 
     /// What may be spent now.
-    pub fn left(&self, standing: &Standing) -> Left {
+    pub fn left(&self, standing: &Standing) -> BudgetLeft {
         if self.effort == Effort::All {
-            return Left { seconds: f64::INFINITY, bytes: f64::INFINITY };
+            return BudgetLeft { seconds: f64::INFINITY, bytes: f64::INFINITY };
         }
         if standing.now < self.rests_until {
-            return Left { seconds: 0.0, bytes: 0.0 };
+            return BudgetLeft { seconds: 0.0, bytes: 0.0 };
         }
         let most = LOOKED_AT * (standing.wanted + self.found) as f64;
         let hope = (1.0 - self.bytes / most.max(1.0)).max(0.0);
         let rest = if standing.network_time.is_finite() { standing.network_time } else { UNKNOWN };
         let lasts = standing.now.as_secs_f64() + rest;
         let earned = if standing.rate > 0.0 { EARNED * self.found as f64 / standing.rate } else { 0.0 };
-        Left { seconds: SHARE * hope * lasts + earned - self.seconds, bytes: most - self.bytes }
+        BudgetLeft { seconds: SHARE * hope * lasts + earned - self.seconds, bytes: most - self.bytes }
     }
 }
 
-impl Left {
+impl BudgetLeft {
     /// Whether there is enough of it for an operation of so many seconds that reads so many bytes.
     pub fn allows(&self, seconds: f64, bytes: u64) -> bool {
         seconds <= self.seconds && self.has_bytes(bytes)
@@ -161,12 +161,12 @@ mod tests {
         Standing { now: at(now), network_time, rate, wanted: 40 * MB }
     }
 
-    fn looked(took: f64, bytes: u64, brought: u64) -> Looked {
-        Looked { took: at(took), bytes, brought }
+    fn looked(took: f64, bytes: u64, brought: u64) -> BudgetUse {
+        BudgetUse { took: at(took), bytes, brought }
     }
 
     fn left(budget: &Budget, standing: Standing) -> (f64, f64) {
-        let Left { seconds, bytes } = budget.left(&standing);
+        let BudgetLeft { seconds, bytes } = budget.left(&standing);
         ((seconds * 1e6).round() / 1e6, bytes / 1e6)
     }
 

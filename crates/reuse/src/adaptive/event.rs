@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use towpath_transfer::Tag;
 
-use super::groups::Chunk;
+use super::groups::WantedChunk;
 use super::heuristics::File;
-use super::operations::{Operation, OperationId, Span};
-use super::paths::Directory;
+use super::operations::{OperationId, PlannedOperation, Span};
+use super::paths::SplitDirectory;
 use super::pressure::Queues;
 
 /// Something happened.
@@ -19,14 +19,14 @@ pub enum Event {
         /// Files of the transfer.
         files: Vec<Arc<File>>,
         /// Their chunks.
-        chunks: Vec<Chunk>,
+        chunks: Vec<WantedChunk>,
     },
     /// The person named these directories: they come first. They are to be among those of
     /// [`Self::Look`], which follows.
-    Asked(Vec<Directory>),
+    Asked(Vec<SplitDirectory>),
     /// These directories may be searched, with what is in them. The scheduler looks nowhere else: give
     /// the destination, those above it as far as allowed, and what the user named.
-    Look(Vec<Directory>),
+    Look(Vec<SplitDirectory>),
     /// These files are there, where some of the transfer go: most likely older versions.
     Seen(Vec<File>),
     /// These chunks are no longer wanted.
@@ -104,7 +104,7 @@ pub enum Action {
         /// Named so in events.
         id: OperationId,
         /// What.
-        operation: Operation,
+        operation: PlannedOperation,
         /// Probably in vain: what else reads from the disk comes first.
         is_wide: bool,
     },

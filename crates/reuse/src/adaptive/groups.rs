@@ -15,7 +15,7 @@ use std::sync::Arc;
 use towpath_transfer::Tag;
 
 use super::heuristics::{self, File, Pair};
-use super::paths::{Directory, commonality};
+use super::paths::{SplitDirectory, commonality};
 
 /// Groups that a candidate is compared with, and directories that a directory is compared with.
 const COMPARED: usize = 32;
@@ -34,7 +34,7 @@ pub type GroupId = u64;
 
 /// A wanted chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Chunk {
+pub struct WantedChunk {
     /// The want's tag.
     pub tag: Tag,
     /// Where it begins in the source file (in the first, if it is in several).
@@ -45,7 +45,7 @@ pub struct Chunk {
 
 /// How a chunk stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum ChunkState {
     /// Nobody was asked.
     Waiting,
     /// The network was asked.
@@ -54,10 +54,10 @@ pub enum State {
     Done,
 }
 
-struct Group {
+struct ChunkGroup {
     files: Vec<Arc<File>>,
     /// By offset.
-    chunks: Vec<(Chunk, State)>,
+    chunks: Vec<(WantedChunk, ChunkState)>,
     /// All that wait lie between these.
     head: usize,
     tail: usize,
@@ -70,11 +70,11 @@ struct Group {
 
 /// How near directories are, of those that were compared last: all files of a directory are as near.
 #[derive(Default)]
-struct Nearness(HashMap<Directory, HashMap<Directory, f64>>);
+struct Nearness(HashMap<SplitDirectory, HashMap<SplitDirectory, f64>>);
 
 impl Nearness {
     /// What is known of a candidate, by the directories of the transfer.
-    fn of(&mut self, candidate: &Directory) -> &mut HashMap<Directory, f64> {
+    fn of(&mut self, candidate: &SplitDirectory) -> &mut HashMap<SplitDirectory, f64> {
         if self.0.len() > CANDIDATES {
             self.0.clear();
         }
@@ -85,17 +85,17 @@ impl Nearness {
 /// All groups of a scheduler that still miss chunks.
 #[derive(Default)]
 pub struct Groups {
-    groups: BTreeMap<GroupId, Group>,
+    groups: BTreeMap<GroupId, ChunkGroup>,
     next: GroupId,
     places: HashMap<Tag, (GroupId, u32)>,
     names: HashMap<Box<[u8]>, BTreeSet<GroupId>>,
     sizes: HashMap<u64, BTreeSet<GroupId>>,
     /// Groups by destination.
-    directories: BTreeMap<Directory, BTreeSet<GroupId>>,
+    directories: BTreeMap<SplitDirectory, BTreeSet<GroupId>>,
     /// What belongs below the first was found below the second.
-    moves: Vec<(Directory, Directory)>,
+    moves: Vec<(SplitDirectory, SplitDirectory)>,
     /// Directories that the person named.
-    asked: Vec<Directory>,
+    asked: Vec<SplitDirectory>,
     nearness: RefCell<Nearness>,
     open_bytes: u64,
     waiting_bytes: u64,
@@ -104,7 +104,7 @@ pub struct Groups {
 
 impl Groups {
     /// Adds the chunks that exactly `files` have. Tags that are known already are left out.
-    pub fn add(&mut self, files: Vec<Arc<File>>, mut chunks: Vec<Chunk>) -> Option<GroupId> {
+    pub fn add(&mut self, files: Vec<Arc<File>>, mut chunks: Vec<WantedChunk>) -> Option<GroupId> {
         chunks.retain(|chunk| !self.places.contains_key(&chunk.tag));
         chunks.sort_unstable_by_key(|chunk| chunk.offset);
         if chunks.is_empty() || files.is_empty() {
@@ -124,10 +124,10 @@ impl Groups {
         }
         let count = chunks.len() as u64;
         self.total += count;
-        let chunks: Vec<_> = chunks.into_iter().map(|chunk| (chunk, State::Waiting)).collect();
+        let chunks: Vec<_> = chunks.into_iter().map(|chunk| (chunk, ChunkState::Waiting)).collect();
         let tail = chunks.len();
         self.groups
-            .insert(id, Group { files, chunks, head: 0, tail, reached: 0, waiting: count, open: count });
+            .insert(id, ChunkGroup { files, chunks, head: 0, tail, reached: 0, waiting: count, open: count });
         Some(id)
     }
 
@@ -178,22 +178,22 @@ impl Groups {
     }
 
     /// Which group misses this chunk, and the chunk.
-    pub fn find(&self, tag: Tag) -> Option<(GroupId, Chunk, State)> {
+    pub fn find(&self, tag: Tag) -> Option<(GroupId, WantedChunk, ChunkState)> {
         let (id, at) = self.places.get(&tag)?;
         let (chunk, state) = self.groups.get(id)?.chunks.get(*at as usize)?;
         Some((*id, *chunk, *state))
     }
 
     /// A chunk is there, or not wanted any more: how it stood, and its bytes.
-    pub fn end(&mut self, tag: Tag) -> Option<(State, u32)> {
+    pub fn end(&mut self, tag: Tag) -> Option<(ChunkState, u32)> {
         let (id, at) = self.places.remove(&tag)?;
         let group = self.groups.get_mut(&id)?;
         let (chunk, state) = group.chunks.get_mut(at as usize)?;
         let (before, len) = (*state, chunk.len);
-        *state = State::Done;
+        *state = ChunkState::Done;
         group.open -= 1;
         self.open_bytes -= u64::from(len);
-        if before == State::Waiting {
+        if before == ChunkState::Waiting {
             group.waiting -= 1;
             self.waiting_bytes -= u64::from(len);
         }
@@ -220,15 +220,16 @@ impl Groups {
     /// All chunks that nobody was asked for.
     pub fn all_waiting(&self) -> Vec<Tag> {
         let chunks = self.groups.values().flat_map(|group| &group.chunks);
-        chunks.filter(|(_, state)| *state == State::Waiting).map(|(chunk, _)| chunk.tag).collect()
+        chunks.filter(|(_, state)| *state == ChunkState::Waiting).map(|(chunk, _)| chunk.tag).collect()
     }
 
     /// The network did not bring it: it waits again. Its group and its bytes, if it was asked.
     pub fn wait_again(&mut self, tag: Tag) -> Option<(GroupId, u32)> {
         let (id, at) = *self.places.get(&tag)?;
         let group = self.groups.get_mut(&id)?;
-        let (chunk, state) = group.chunks.get_mut(at as usize).filter(|(_, state)| *state == State::Asked)?;
-        *state = State::Waiting;
+        let (chunk, state) =
+            group.chunks.get_mut(at as usize).filter(|(_, state)| *state == ChunkState::Asked)?;
+        *state = ChunkState::Waiting;
         let len = chunk.len;
         group.waiting += 1;
         (group.head, group.tail) = (group.head.min(at as usize), group.tail.max(at as usize + 1));
@@ -248,8 +249,8 @@ impl Groups {
 
     /// Marks a run of waiting chunks as asked, in the order of the file: the first of the group, or
     /// the last if the disk reads towards it. At most `bytes`, but one chunk at least.
-    pub fn take_run(&mut self, id: GroupId, bytes: u64, from_end: bool) -> Vec<Chunk> {
-        let taken = |group: &mut Group| group.take_run(bytes, from_end, usize::MAX);
+    pub fn take_run(&mut self, id: GroupId, bytes: u64, from_end: bool) -> Vec<WantedChunk> {
+        let taken = |group: &mut ChunkGroup| group.take_run(bytes, from_end, usize::MAX);
         let mut run = self.take(id, taken);
         if from_end {
             run.reverse();
@@ -258,34 +259,38 @@ impl Groups {
     }
 
     /// The same, of those that a file had its chance to bring ([`Self::reached`]); none if it brought all.
-    pub fn take_passed(&mut self, id: GroupId, bytes: u64) -> Vec<Chunk> {
+    pub fn take_passed(&mut self, id: GroupId, bytes: u64) -> Vec<WantedChunk> {
         self.take(id, |group| group.take_run(bytes, false, group.reached))
     }
 
-    fn take(&mut self, id: GroupId, taken: impl FnOnce(&mut Group) -> Vec<Chunk>) -> Vec<Chunk> {
+    fn take(
+        &mut self,
+        id: GroupId,
+        taken: impl FnOnce(&mut ChunkGroup) -> Vec<WantedChunk>,
+    ) -> Vec<WantedChunk> {
         let run = self.groups.get_mut(&id).map(taken).unwrap_or_default();
         self.waiting_bytes -= run.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>();
         run
     }
 
     /// The person named these: what lies in them is as near as what lies at the destination.
-    pub fn ask(&mut self, directories: Vec<Directory>) {
+    pub fn ask(&mut self, directories: Vec<SplitDirectory>) {
         self.asked = directories;
         self.nearness.take();
     }
 
     /// True if files of the transfer go there, or the person named it.
-    pub fn is_near(&self, directory: &Directory) -> bool {
+    pub fn is_near(&self, directory: &SplitDirectory) -> bool {
         self.directories.contains_key(directory) || self.is_asked(directory)
     }
 
-    fn is_asked(&self, directory: &Directory) -> bool {
+    fn is_asked(&self, directory: &SplitDirectory) -> bool {
         self.asked.iter().any(|asked| directory.names().starts_with(asked.names()))
     }
 
     /// A chunk of the group was found in `directory`: where else something was moved alike, more is
     /// expected. True if that is news.
-    pub fn found_in(&mut self, id: GroupId, directory: &Directory) -> bool {
+    pub fn found_in(&mut self, id: GroupId, directory: &SplitDirectory) -> bool {
         let Some(file) = self.groups.get(&id).and_then(|group| group.files.first()) else { return false };
         if file.directory == *directory {
             return false;
@@ -313,7 +318,7 @@ impl Groups {
     }
 
     /// How likely, by path alone, a chunk of the group is found in a directory.
-    pub fn probability_in(&self, id: GroupId, candidate: &Directory) -> f64 {
+    pub fn probability_in(&self, id: GroupId, candidate: &SplitDirectory) -> f64 {
         let Some(group) = self.groups.get(&id) else { return 0.0 };
         group.files.iter().map(|file| self.nearness(&file.directory, candidate)).fold(0.0, f64::max)
     }
@@ -326,7 +331,7 @@ impl Groups {
     }
 
     /// The same for a directory, and the best likelihood that one of its files can have.
-    pub fn expected_in_directory(&self, candidate: &Directory) -> (f64, f64) {
+    pub fn expected_in_directory(&self, candidate: &SplitDirectory) -> (f64, f64) {
         let (mut expected, mut best) = (0.0, 0.0_f64);
         let same = self.directories.get_key_value(candidate);
         let others = self.directories.iter().filter(|(directory, _)| *directory != candidate);
@@ -358,7 +363,7 @@ impl Groups {
     }
 
     /// How near two directories are, by their paths and by what was moved or asked for.
-    fn nearness(&self, source: &Directory, candidate: &Directory) -> f64 {
+    fn nearness(&self, source: &SplitDirectory, candidate: &SplitDirectory) -> f64 {
         let mut cache = self.nearness.borrow_mut();
         let known = cache.of(candidate);
         if known.len() > CANDIDATES {
@@ -377,14 +382,14 @@ impl Groups {
         nearness
     }
 
-    fn moved<'a>(&'a self, directory: &'a Directory) -> impl Iterator<Item = Directory> + 'a {
+    fn moved<'a>(&'a self, directory: &'a SplitDirectory) -> impl Iterator<Item = SplitDirectory> + 'a {
         self.moves.iter().filter_map(|(from, to)| directory.moved(from, to))
     }
 }
 
-impl Group {
-    fn take_run(&mut self, bytes: u64, from_end: bool, before: usize) -> Vec<Chunk> {
-        let waits = |(_, state): &(Chunk, State)| *state == State::Waiting;
+impl ChunkGroup {
+    fn take_run(&mut self, bytes: u64, from_end: bool, before: usize) -> Vec<WantedChunk> {
+        let waits = |(_, state): &(WantedChunk, ChunkState)| *state == ChunkState::Waiting;
         while self.head < self.tail && !waits(&self.chunks[self.head]) {
             self.head += 1;
         }
@@ -396,10 +401,10 @@ impl Group {
             let at = if from_end { self.tail - 1 } else { self.head };
             let (chunk, state) = &mut self.chunks[at];
             let len = u64::from(chunk.len);
-            if *state != State::Waiting || (!run.is_empty() && len > left) {
+            if *state != ChunkState::Waiting || (!run.is_empty() && len > left) {
                 break;
             }
-            *state = State::Asked;
+            *state = ChunkState::Asked;
             run.push(*chunk);
             left = left.saturating_sub(len);
             self.waiting -= 1;

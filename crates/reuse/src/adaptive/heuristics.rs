@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use towpath_content::tree::Time;
 
-use super::paths::{Directory, are_alike};
+use super::paths::{SplitDirectory, are_alike};
 
 /// A file, of the transfer or of the local disk: all that is known without reading it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct File {
     /// Where it lies; of the transfer, where it will.
-    pub directory: Directory,
+    pub directory: SplitDirectory,
     /// Its name there, raw bytes.
     pub name: Box<[u8]>,
     /// Its bytes.
@@ -185,7 +185,7 @@ mod tests {
     fn file(path: &str, size: u64, modified: (i64, u32)) -> File {
         let path = Path::new(path);
         File {
-            directory: Directory::new(path.parent().unwrap()),
+            directory: SplitDirectory::new(path.parent().unwrap()),
             name: path.file_name().unwrap().as_encoded_bytes().into(),
             size,
             modified: Some(Time { seconds: modified.0, nanos: modified.1 }),

@@ -16,7 +16,7 @@ use towpath_transfer::rate::Rate;
 use super::climb::Climb;
 use super::costs::Costs;
 use super::pressure::{Gauge, Queues};
-use super::worth::{Progress, RecipeJudge, samples_pay};
+use super::worth::{RecipeJudge, RecipeProgress, samples_pay};
 
 /// Bytes outstanding at first: two pieces, so that TCP never waits for a question.
 const FIRST_WINDOW: u64 = 512 << 10;
@@ -31,14 +31,14 @@ const OBJECTS: usize = 4096;
 
 /// What came of one object.
 #[derive(Debug, Clone, Copy)]
-struct Object {
+struct MeteredObject {
     since: Duration,
     arrived: u64,
     judge: RecipeJudge,
     is_promising: Option<bool>,
 }
 
-impl Object {
+impl MeteredObject {
     fn begun(now: Duration) -> Self {
         Self { since: now, arrived: 0, judge: RecipeJudge::default(), is_promising: None }
     }
@@ -52,7 +52,7 @@ pub struct Meter {
     outstanding: u64,
     gauge: Gauge,
     costs: Costs,
-    objects: HashMap<Oid, Object>,
+    objects: HashMap<Oid, MeteredObject>,
     window: u64,
     /// Bytes that came since the window last grew.
     grown: u64,
@@ -64,7 +64,7 @@ pub struct Meter {
 
 /// A recipe is worth asking for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
+pub struct MeteredWant {
     /// How many of the object's pieces that are asked for already are left to come, of the first ones.
     pub kept: usize,
 }
@@ -92,7 +92,7 @@ impl Meter {
         self.climb.asked(now);
         self.outstanding += bytes;
         if self.objects.len() < OBJECTS {
-            self.objects.entry(oid).or_insert(Object::begun(now));
+            self.objects.entry(oid).or_insert(MeteredObject::begun(now));
         }
     }
 
@@ -156,7 +156,7 @@ impl Meter {
         is_promising: impl FnOnce(&ObjectFacts<'_>) -> bool,
         round_trip: Duration,
         now: Duration,
-    ) -> Option<Wanted> {
+    ) -> Option<MeteredWant> {
         if !round_trip.is_zero() {
             self.round_trip = Some(self.round_trip.map_or(round_trip, |shortest| shortest.min(round_trip)));
         }
@@ -170,9 +170,9 @@ impl Meter {
         }
         let bound = self.objects.get(&facts.oid).filter(|_| facts.asked_as != facts.oid);
         let bound = bound.map_or(0, |object| object.arrived);
-        let object = self.objects.entry(facts.asked_as).or_insert(Object::begun(now));
+        let object = self.objects.entry(facts.asked_as).or_insert(MeteredObject::begun(now));
         let is_promising = *object.is_promising.get_or_insert_with(|| is_promising(facts));
-        let progress = Progress {
+        let progress = RecipeProgress {
             elapsed: now.saturating_sub(object.since),
             arrived: object.arrived + bound,
             rest: facts.missing,
@@ -193,12 +193,12 @@ impl Meter {
         self.held_until = hold.map(|time| now + time);
         if progress.is_early() && hold.is_none() {
             // The recipe overtakes pieces that wait, and they fill the time until it is made.
-            return Some(Wanted { kept: usize::MAX });
+            return Some(MeteredWant { kept: usize::MAX });
         }
         // The recipe comes behind what is outstanding, and most of that will be here already.
         (self.window, self.grown) = (chunk_window(rate, round_trip, self.window), 0);
         // The one that is coming in fills the time until the recipe is made, if that takes as long.
-        Some(Wanted { kept: usize::from(hold.is_none()) })
+        Some(MeteredWant { kept: usize::from(hold.is_none()) })
     }
 }
 
@@ -315,7 +315,7 @@ mod tests {
             kept: 0,
             group: &group,
         };
-        assert_eq!(meter.wants_recipe(&facts, |_| true, at(40), at(10)), Some(Wanted { kept: 0 }));
+        assert_eq!(meter.wants_recipe(&facts, |_| true, at(40), at(10)), Some(MeteredWant { kept: 0 }));
         assert_eq!(meter.window(MIB, at(400)), 0);
         assert!(meter.window(MIB, at(6000)) > 0, "it does not come");
         meter.recipe_ended(true, at(400));
@@ -336,7 +336,10 @@ mod tests {
         let size = 4096 * MIB;
         let facts =
             ObjectFacts { oid, asked_as: oid, size, missing: size, read_rate: 0.0, kept: 0, group: &group };
-        assert_eq!(meter.wants_recipe(&facts, |_| true, at(40), at(10)), Some(Wanted { kept: usize::MAX }));
+        assert_eq!(
+            meter.wants_recipe(&facts, |_| true, at(40), at(10)),
+            Some(MeteredWant { kept: usize::MAX })
+        );
         assert_eq!(meter.window(64 * MIB, at(11)), FIRST_WINDOW);
     }
 

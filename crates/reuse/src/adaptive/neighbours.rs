@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use towpath_content::Oid;
 
-use crate::disk_search::Place;
+use crate::disk_search::ReadPlace;
 
 /// Stretches that are remembered. What is forgotten comes as it is.
 const REMEMBERED: usize = 1 << 16;
@@ -57,12 +57,12 @@ pub struct Neighbours {
 #[derive(Debug, Clone)]
 struct Stretch {
     len: u64,
-    place: Place,
+    place: ReadPlace,
 }
 
 impl Stretch {
     /// True if `next`, which begins at `offset` of the object, goes on where this ends.
-    fn goes_on(&self, start: u64, offset: u64, next: &Place) -> bool {
+    fn goes_on(&self, start: u64, offset: u64, next: &ReadPlace) -> bool {
         start + self.len == offset
             && self.place.offset + self.len == next.offset
             && self.place.path == next.path
@@ -73,12 +73,12 @@ impl Stretch {
 struct Edge<'a> {
     offset: u64,
     at: u64,
-    place: &'a Place,
+    place: &'a ReadPlace,
 }
 
 impl Neighbours {
     /// The chunk of `len` bytes at `offset` of an object was found there.
-    pub fn found(&mut self, oid: &Oid, offset: u64, len: u64, place: Place) {
+    pub fn found(&mut self, oid: &Oid, offset: u64, len: u64, place: ReadPlace) {
         if self.count >= REMEMBERED {
             return;
         }
@@ -176,7 +176,7 @@ mod tests {
     fn neighbours(found: &[(u64, u64, &str, u64)]) -> (Oid, Neighbours) {
         let (oid, mut neighbours) = (Oid::of(b"it"), Neighbours::default());
         for (offset, len, path, at) in found {
-            let place = Place { path: Path::new(path).into(), offset: at * K, size: 1000 * K };
+            let place = ReadPlace { path: Path::new(path).into(), offset: at * K, size: 1000 * K };
             neighbours.found(&oid, offset * K, len * K, place);
         }
         (oid, neighbours)
@@ -187,7 +187,7 @@ mod tests {
         for order in [[0, 1, 2, 3], [3, 2, 1, 0], [0, 3, 1, 2], [2, 0, 3, 1]] {
             let found = order.map(|at| (at * 10, 10, "/f", 5 + at * 10));
             let (oid, mut neighbours) = neighbours(&found);
-            let again = Place { path: Path::new("/f").into(), offset: 5 * K, size: 1000 * K };
+            let again = ReadPlace { path: Path::new("/f").into(), offset: 5 * K, size: 1000 * K };
             neighbours.found(&oid, 0, 10 * K, again);
             assert_eq!((neighbours.count, neighbours.objects[&oid].len()), (1, 1), "{order:?}");
             assert_eq!(neighbours.objects[&oid][&0].len, 40 * K);
@@ -231,7 +231,7 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let (oid, mut neighbours) = neighbours(&[]);
         for at in 0..REMEMBERED as u64 + 10 {
-            let place = Place { path: Path::new("/f").into(), offset: 0, size: 1 };
+            let place = ReadPlace { path: Path::new("/f").into(), offset: 0, size: 1 };
             neighbours.found(&oid, 2 * at, 1, place);
         }
         assert_eq!(neighbours.count, REMEMBERED);

@@ -12,14 +12,14 @@ pub const RUN: u64 = 256 << 10;
 
 /// The network as the scheduler sees it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Network {
+pub struct NetworkSide {
     rate: Rate,
     outstanding: u64,
     idle: Duration,
     idle_since: Option<Duration>,
 }
 
-impl Network {
+impl NetworkSide {
     /// As measured so far, with nothing under way.
     pub fn new(rate: Rate) -> Self {
         Self { rate, ..Self::default() }

@@ -20,7 +20,7 @@ use towpath_transfer::Tag;
 use super::costs::Costs;
 use super::groups::{GroupId, Groups};
 use super::heuristics::File;
-use super::paths::Directory;
+use super::paths::SplitDirectory;
 
 /// Names an operation or candidate within its scheduler.
 pub type OperationId = u64;
@@ -36,7 +36,7 @@ pub struct Span {
 
 /// What the disk can be asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Operation {
+pub enum PlannedOperation {
     /// CACHE-CHECK: look these up in the index, and `stat` the files that it names.
     Check(Vec<Tag>),
     /// CACHE-READ: read and check these chunks of a file, one by one.
@@ -49,12 +49,12 @@ pub enum Operation {
     /// HASH: read the whole file in one pass, cut it and use what matches.
     Hash(Arc<File>),
     /// STAT: list the directory with what each entry is.
-    Stat(Directory),
+    Stat(SplitDirectory),
 }
 
 /// How chunks that the index finds in one file are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reading {
+pub enum FileReading {
     /// Each at its place.
     OneByOne,
     /// The file in one pass (Table 2: three times faster for a whole file of 1 GB).
@@ -62,10 +62,10 @@ pub enum Reading {
 }
 
 /// Whether `chunks` of a file of `size` bytes are read one by one or by reading all of it.
-pub fn reading(chunks: u64, size: u64, costs: &Costs) -> Reading {
+pub fn reading(chunks: u64, size: u64, costs: &Costs) -> FileReading {
     match costs.hash(size) < chunks as f64 * costs.chunk_alone() {
-        true => Reading::WholeFile,
-        false => Reading::OneByOne,
+        true => FileReading::WholeFile,
+        false => FileReading::OneByOne,
     }
 }
 
@@ -73,7 +73,7 @@ pub fn reading(chunks: u64, size: u64, costs: &Costs) -> Reading {
 #[derive(Debug, Clone)]
 pub struct Candidate {
     /// What would be done.
-    pub operation: Operation,
+    pub operation: PlannedOperation,
     /// E\[N\]: useful chunks to expect.
     pub expected: f64,
     /// Of a directory: the best likelihood that a file in it can have.
@@ -90,7 +90,7 @@ const LIKELY: f64 = 0.5;
 
 impl Candidate {
     /// A directory or file, or reads of a file, seen with the groups as they are.
-    pub fn new(operation: Operation, promised: u64, groups: &Groups) -> Self {
+    pub fn new(operation: PlannedOperation, promised: u64, groups: &Groups) -> Self {
         let mut candidate = Self { operation, expected: 0.0, best: 0.0, promised, is_wide: false };
         candidate.judge(groups);
         candidate
@@ -98,17 +98,17 @@ impl Candidate {
 
     fn judge(&mut self, groups: &Groups) {
         (self.expected, self.best, self.is_wide) = match &self.operation {
-            Operation::Check(tags) => (tags.len() as f64, 1.0, false),
-            Operation::Read { spans, .. } => {
+            PlannedOperation::Check(tags) => (tags.len() as f64, 1.0, false),
+            PlannedOperation::Read { spans, .. } => {
                 (spans.iter().filter(|span| groups.find(span.tag).is_some()).count() as f64, 1.0, false)
             }
-            Operation::Hash(file) => {
+            PlannedOperation::Hash(file) => {
                 let promised = self.promised.min(groups.open()) as f64;
                 let (expected, best) = groups.expected_in_file(file);
                 let is_near = promised > 0.0 || best >= LIKELY || groups.is_near(&file.directory);
                 (expected.max(promised), 1.0, !is_near)
             }
-            Operation::Stat(directory) => {
+            PlannedOperation::Stat(directory) => {
                 let (expected, best) = groups.expected_in_directory(directory);
                 (expected, best, !groups.is_near(directory))
             }
@@ -118,22 +118,22 @@ impl Candidate {
     /// Seconds that it takes itself, whatever may follow, and bytes that it reads.
     pub fn own_cost(&self, costs: &Costs) -> (f64, u64) {
         match &self.operation {
-            Operation::Hash(file) => (costs.hash(file.size), file.size),
-            Operation::Stat(_) => (costs.stat(), 0),
-            Operation::Check(_) | Operation::Read { .. } => (self.total(costs), 0),
+            PlannedOperation::Hash(file) => (costs.hash(file.size), file.size),
+            PlannedOperation::Stat(_) => (costs.stat(), 0),
+            PlannedOperation::Check(_) | PlannedOperation::Read { .. } => (self.total(costs), 0),
         }
     }
 
     /// T_OP: seconds, up to the chunks that can be expected.
     pub fn total(&self, costs: &Costs) -> f64 {
         match &self.operation {
-            Operation::Check(_) => 0.0,
-            Operation::Read { .. } => self.expected * costs.chunk_alone(),
-            Operation::Hash(file) => costs.hash(file.size),
-            Operation::Stat(_) if self.best > 0.0 => {
+            PlannedOperation::Check(_) => 0.0,
+            PlannedOperation::Read { .. } => self.expected * costs.chunk_alone(),
+            PlannedOperation::Hash(file) => costs.hash(file.size),
+            PlannedOperation::Stat(_) if self.best > 0.0 => {
                 costs.stat() + self.expected * costs.chunk_in_passing() / self.best
             }
-            Operation::Stat(_) => f64::INFINITY,
+            PlannedOperation::Stat(_) => f64::INFINITY,
         }
     }
 
@@ -146,34 +146,34 @@ impl Candidate {
     /// How likely a chunk of the group is found by it.
     pub fn probability(&self, group: GroupId, groups: &Groups) -> f64 {
         match &self.operation {
-            Operation::Check(_) => 0.0,
-            Operation::Read { spans, .. } => {
+            PlannedOperation::Check(_) => 0.0,
+            PlannedOperation::Read { spans, .. } => {
                 let found = spans.iter().filter(|span| groups.find(span.tag).is_some_and(|it| it.0 == group));
                 found.count() as f64 / groups.missing(group).max(1) as f64
             }
-            Operation::Hash(file) => {
+            PlannedOperation::Hash(file) => {
                 let promised = self.promised as f64 / groups.open().max(1) as f64;
                 groups.probability(group, file).max(promised.min(1.0))
             }
-            Operation::Stat(directory) => groups.probability_in(group, directory),
+            PlannedOperation::Stat(directory) => groups.probability_in(group, directory),
         }
     }
 
     fn is_directory(&self) -> bool {
-        matches!(self.operation, Operation::Stat(_))
+        matches!(self.operation, PlannedOperation::Stat(_))
     }
 }
 
 /// How many candidates are kept.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct DiskLimits {
     /// Files to hash or to read from.
     pub files: usize,
     /// Directories to list.
     pub directories: usize,
 }
 
-impl Default for Limits {
+impl Default for DiskLimits {
     /// 4096 each: some megabytes.
     fn default() -> Self {
         Self { files: 4096, directories: 4096 }
@@ -182,7 +182,7 @@ impl Default for Limits {
 
 /// The candidates in the order of their cost per useful chunk.
 pub struct Candidates {
-    limits: Limits,
+    limits: DiskLimits,
     known: BTreeMap<OperationId, (Candidate, Key)>,
     files: Ordered,
     directories: Ordered,
@@ -232,7 +232,7 @@ fn merged(one: impl Iterator<Item = Key>, other: impl Iterator<Item = Key>) -> i
 
 impl Candidates {
     /// None yet.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: DiskLimits) -> Self {
         let (files, directories) = (Ordered::default(), Ordered::default());
         Self { limits, known: BTreeMap::new(), files, directories, forgotten: 0 }
     }

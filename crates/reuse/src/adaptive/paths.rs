@@ -24,7 +24,7 @@ const DOWN_ALIKE: f64 = 0.7;
 /// A directory's absolute path, cut into names. Cheap to clone, to hash and to compare: that is done for each pair of
 /// a candidate and a group.
 #[derive(Debug, Clone)]
-pub struct Directory {
+pub struct SplitDirectory {
     names: Arc<[Name]>,
     /// Of the names, one after the other.
     hash: u64,
@@ -56,7 +56,7 @@ impl PartialEq for Name {
 
 impl Eq for Name {}
 
-impl Directory {
+impl SplitDirectory {
     /// The names of an absolute path that is already free of `.` and `..` (those are left out).
     pub fn new(path: &Path) -> Self {
         let names = path.components().filter_map(|component| match component {
@@ -112,28 +112,28 @@ impl Directory {
     }
 }
 
-impl PartialEq for Directory {
+impl PartialEq for SplitDirectory {
     fn eq(&self, other: &Self) -> bool {
         self.hash == other.hash && (Arc::ptr_eq(&self.names, &other.names) || self.names == other.names)
     }
 }
 
-impl Eq for Directory {}
+impl Eq for SplitDirectory {}
 
-impl Hash for Directory {
+impl Hash for SplitDirectory {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
     }
 }
 
-impl PartialOrd for Directory {
+impl PartialOrd for SplitDirectory {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 /// Any order will do.
-impl Ord for Directory {
+impl Ord for SplitDirectory {
     fn cmp(&self, other: &Self) -> Ordering {
         let names = || self.names.iter().map(Name::bytes).cmp(other.names.iter().map(Name::bytes));
         self.hash.cmp(&other.hash).then_with(names)
@@ -151,7 +151,7 @@ fn below(hash: u64, name: &Name) -> u64 {
 
 /// How likely it is, by path alone, that what belongs into `source` is found in `candidate`: 1 for
 /// the same directory. The best of the three kinds of match.
-pub fn commonality(source: &Directory, candidate: &Directory) -> f64 {
+pub fn commonality(source: &SplitDirectory, candidate: &SplitDirectory) -> f64 {
     let (source, candidate) = (source.names(), candidate.names());
     let left = leftmost(source, candidate);
     left.max(middle(source, candidate)).max(rightmost(source, candidate))
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     fn between(source: &str, candidate: &str) -> f64 {
-        commonality(&Directory::new(Path::new(source)), &Directory::new(Path::new(candidate)))
+        commonality(&SplitDirectory::new(Path::new(source)), &SplitDirectory::new(Path::new(candidate)))
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_move_is_told_by_what_does_not_end_alike() {
-        let at = |path| Directory::new(Path::new(path));
+        let at = |path| SplitDirectory::new(Path::new(path));
         let (from, to) = at("/a/new/src/x").before_common_end(&at("/b/old/src/x"));
         assert_eq!((from.path(), to.path()), (PathBuf::from("/a/new"), PathBuf::from("/b/old")));
         assert_eq!(at("/a/new/docs").moved(&from, &to), Some(at("/b/old/docs")));

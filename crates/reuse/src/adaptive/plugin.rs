@@ -18,8 +18,8 @@ use towpath_transfer::{
 
 use super::account::Account;
 use super::costs::Costs;
-use super::driver::{self, Search, Told};
-use super::meter::{Meter, Wanted};
+use super::driver::{self, DriverMessage, Search};
+use super::meter::{Meter, MeteredWant};
 use super::pieces::{self, Pieces};
 use super::pressure::Queues;
 use super::stalls::Stalls;
@@ -33,14 +33,14 @@ const OBJECTS: usize = 4096;
 pub struct Adaptive {
     network: Arc<dyn TransferPlugin>,
     search: Search,
-    shared: Arc<Shared>,
-    driver: OnceLock<mpsc::UnboundedSender<Told>>,
+    shared: Arc<SharedDriver>,
+    driver: OnceLock<mpsc::UnboundedSender<DriverMessage>>,
     token: CancellationToken,
     _end: DropGuard,
 }
 
 /// What plugin, driver and sinks know together.
-pub(super) struct Shared {
+pub(super) struct SharedDriver {
     start: Instant,
     meter: Mutex<Meter>,
     pieces: Mutex<Pieces>,
@@ -51,7 +51,7 @@ pub(super) struct Shared {
     pub(super) disks: Stalls,
 }
 
-impl Shared {
+impl SharedDriver {
     /// Since the transfer began.
     pub(super) fn now(&self) -> Duration {
         self.start.elapsed()
@@ -82,7 +82,7 @@ impl Shared {
 impl Adaptive {
     /// Draws from `network`, and from the disk as far as `search` allows.
     pub fn new(network: Arc<dyn TransferPlugin>, search: Search) -> Arc<Self> {
-        let shared = Shared {
+        let shared = SharedDriver {
             start: Instant::now(),
             meter: Mutex::new(Meter::new(Costs::default())),
             pieces: Mutex::default(),
@@ -117,7 +117,7 @@ impl Adaptive {
     }
 
     /// Hands something to the driver, which runs from the first chunk on.
-    fn tell(&self, told: Told) {
+    fn tell(&self, told: DriverMessage) {
         let driver = self.driver.get_or_init(|| {
             let (told, inbox) = mpsc::unbounded_channel();
             let (network, shared) = (Arc::clone(&self.network), Arc::clone(&self.shared));
@@ -165,7 +165,7 @@ impl TransferPlugin for Adaptive {
     fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
         let round_trip = self.network.path().round_trip;
         let wanted = self.shared.meter().wants_recipe(facts, is_promising, round_trip, self.shared.now());
-        if let Some(Wanted { kept }) = wanted {
+        if let Some(MeteredWant { kept }) = wanted {
             lock(&self.shared.pieces).question(facts.oid, facts.asked_as);
             // Nothing that most likely is here already is to come before the recipe.
             self.take_back(&facts.oid, kept);
@@ -236,7 +236,7 @@ impl TransferPlugin for Adaptive {
                     self.shared.meter().switched();
                     let (done, end) = oneshot::channel();
                     let (sink, context) = (Arc::clone(&sink), context.clone());
-                    self.tell(Told::Wanted { wants: chunks, context, sink, done });
+                    self.tell(DriverMessage::Wanted { wants: chunks, context, sink, done });
                     let _ = end.await;
                 }
             };
@@ -248,14 +248,14 @@ impl TransferPlugin for Adaptive {
         lock(&self.shared.pieces).withdrawn(tags);
         self.network.cancel_chunks(tags);
         if let Some(driver) = self.driver.get() {
-            let _ = driver.send(Told::Withdrawn(tags.to_vec()));
+            let _ = driver.send(DriverMessage::Withdrawn(tags.to_vec()));
         }
     }
 }
 
 /// Tells that a question for a recipe is over, however it ends.
 struct RecipeEnd<'a> {
-    shared: &'a Shared,
+    shared: &'a SharedDriver,
     oid: Oid,
     has_come: bool,
 }
@@ -270,12 +270,12 @@ impl Drop for RecipeEnd<'_> {
 /// Measures the network by the pieces that it brings.
 struct PieceSink {
     inner: Arc<dyn Sink>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedDriver>,
     pieces: Mutex<HashMap<Tag, (Oid, u64)>>,
 }
 
 impl PieceSink {
-    fn new(wants: &[Want], inner: Arc<dyn Sink>, shared: Arc<Shared>) -> Self {
+    fn new(wants: &[Want], inner: Arc<dyn Sink>, shared: Arc<SharedDriver>) -> Self {
         let pieces = wants.iter().filter_map(|want| match &want.id {
             WantId::Piece { oid, .. } => Some((want.tag, (*oid, want.missing_len()))),
             WantId::Chunk { .. } | WantId::Block { .. } => None,

@@ -13,16 +13,18 @@ use towpath_transfer::Tag;
 use towpath_transfer::rate::Rate;
 
 use super::account::{Account, Bottleneck};
-use super::arrival::{self, Step};
-use super::arrivals::Arrivals;
-use super::budget::{Budget, Effort, Left, Looked, Standing};
+use super::arrival::{self, ArrivalStep};
+use super::arrivals::GroupArrivals;
+use super::budget::{Budget, BudgetLeft, BudgetUse, Effort, Standing};
 use super::costs::Costs;
 use super::event::{Action, End, Event};
-use super::groups::{Chunk, GroupId, Groups, State};
+use super::groups::{ChunkState, GroupId, Groups, WantedChunk};
 use super::heuristics::File;
-use super::network::{Network, RUN};
-use super::operations::{Candidate, Candidates, Limits, Operation, OperationId, Reading, Span, reading};
-use super::paths::Directory;
+use super::network::{NetworkSide, RUN};
+use super::operations::{
+    Candidate, Candidates, DiskLimits, FileReading, OperationId, PlannedOperation, Span, reading,
+};
+use super::paths::SplitDirectory;
 use super::pressure::{Gauge, Recomputing};
 use super::worth::{SearchJudge, can_pay};
 
@@ -52,7 +54,7 @@ const LONG_RUN: f64 = 0.4;
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// Candidates kept.
-    pub limits: Limits,
+    pub limits: DiskLimits,
     /// Disk operations at a time.
     pub parallel: usize,
     /// Costs as known.
@@ -64,7 +66,7 @@ pub struct Settings {
 }
 
 /// An operation under way.
-struct Running {
+struct ScheduledOperation {
     candidate: Candidate,
     started: Duration,
     total: f64,
@@ -75,7 +77,7 @@ struct Running {
     brought: u64,
 }
 
-impl Running {
+impl ScheduledOperation {
     /// How likely it brings a chunk of the group: what brought some goes on so.
     fn probability(&self, id: GroupId, groups: &Groups) -> f64 {
         let likely = self.candidate.probability(id, groups);
@@ -85,7 +87,7 @@ impl Running {
     /// True if a file is being read from its front that has, or could have, much of the group. It goes on there
     /// after a pause.
     fn is_at(&self, id: GroupId, groups: &Groups) -> bool {
-        let Operation::Hash(file) = &self.candidate.operation else { return false };
+        let PlannedOperation::Hash(file) = &self.candidate.operation else { return false };
         self.found.contains(&id)
             || 2 * file.size >= groups.missing_bytes(id)
             || self.candidate.probability(id, groups) >= LIKELY
@@ -98,7 +100,7 @@ impl Running {
     }
 
     fn is_check(&self) -> bool {
-        matches!(self.candidate.operation, Operation::Check(_))
+        matches!(self.candidate.operation, PlannedOperation::Check(_))
     }
 }
 
@@ -106,24 +108,24 @@ impl Running {
 pub struct Scheduler {
     groups: Groups,
     candidates: Candidates,
-    running: BTreeMap<OperationId, Running>,
+    running: BTreeMap<OperationId, ScheduledOperation>,
     next: OperationId,
     costs: Costs,
-    network: Network,
+    network: NetworkSide,
     gauge: Gauge,
     recomputing: Recomputing,
     search: SearchJudge,
     searches: bool,
     budget: Budget,
     /// Of the budget, now.
-    left: Left,
+    left: BudgetLeft,
     /// A file was too large for the budget.
     has_passed_over: bool,
     parallel: usize,
     to_check: Vec<Tag>,
-    seen_directories: BTreeSet<Directory>,
+    seen_directories: BTreeSet<SplitDirectory>,
     seen_files: HashSet<u64>,
-    arrivals: Arrivals,
+    arrivals: GroupArrivals,
     is_withholding: bool,
     /// When the first chunks were wanted.
     begun: Option<Duration>,
@@ -141,7 +143,7 @@ impl Scheduler {
             running: BTreeMap::new(),
             next: 0,
             costs: settings.costs,
-            network: Network::new(settings.rate),
+            network: NetworkSide::new(settings.rate),
             gauge: Gauge::default(),
             recomputing: Recomputing::default(),
             search: SearchJudge::default(),
@@ -153,7 +155,7 @@ impl Scheduler {
             to_check: Vec::new(),
             seen_directories: BTreeSet::new(),
             seen_files: HashSet::new(),
-            arrivals: Arrivals::default(),
+            arrivals: GroupArrivals::default(),
             is_withholding: false,
             begun: None,
             account: Account::default(),
@@ -224,11 +226,11 @@ impl Scheduler {
         let running = self.running.values().filter(|it| !it.is_paused && !it.is_check()).map(|it| {
             let remaining = it.remaining(now);
             let probability = it.probability(id, &self.groups);
-            Step { total: remaining, cpc: remaining, probability }
+            ArrivalStep { total: remaining, cpc: remaining, probability }
         });
         let planned = self.candidates.ordered(self.left.is_some());
         let planned = planned.take(if self.searches { AHEAD } else { 0 });
-        let planned = planned.map(|(_, candidate)| Step {
+        let planned = planned.map(|(_, candidate)| ArrivalStep {
             total: candidate.total(&self.costs),
             cpc: candidate.cpc(&self.costs),
             probability: candidate.probability(id, &self.groups),
@@ -286,7 +288,7 @@ impl Scheduler {
 
     fn withdraw(&mut self, now: Duration, tags: &[Tag]) {
         for tag in tags {
-            if let Some((State::Asked, len)) = self.groups.end(*tag) {
+            if let Some((ChunkState::Asked, len)) = self.groups.end(*tag) {
                 self.network.given_up(now, u64::from(len));
             }
         }
@@ -294,8 +296,8 @@ impl Scheduler {
 
     fn found(&mut self, now: Duration, operation: OperationId, tags: &[Tag], actions: &mut Vec<Action>) {
         let (directory, is_index) = match self.running.get(&operation).map(|it| &it.candidate.operation) {
-            Some(Operation::Hash(file)) => (Some(file.directory.clone()), false),
-            Some(Operation::Read { file, .. }) => (Some(file.directory.clone()), true),
+            Some(PlannedOperation::Hash(file)) => (Some(file.directory.clone()), false),
+            Some(PlannedOperation::Read { file, .. }) => (Some(file.directory.clone()), true),
             _ => (None, false),
         };
         let mut unneeded = Vec::new();
@@ -319,7 +321,7 @@ impl Scheduler {
             let Some((state, len)) = self.groups.end(tag) else { continue };
             let source = if is_index { &mut self.account.from_index } else { &mut self.account.from_files };
             *source += u64::from(len);
-            if state == State::Asked {
+            if state == ChunkState::Asked {
                 self.network.given_up(now, u64::from(len));
                 unneeded.push(tag);
             }
@@ -331,7 +333,7 @@ impl Scheduler {
 
     fn arrived(&mut self, now: Duration, tag: Tag, len: u32) {
         match self.groups.end(tag) {
-            Some((State::Asked, _)) => {
+            Some((ChunkState::Asked, _)) => {
                 self.network.arrived(now, u64::from(len));
                 self.account.from_network += u64::from(len);
             }
@@ -346,25 +348,26 @@ impl Scheduler {
         self.arrivals.changed();
         if running.candidate.is_wide {
             let bytes = if let End::Hashed { bytes } = end { bytes } else { 0 };
-            let looked = Looked { took, bytes, brought: running.brought };
+            let looked = BudgetUse { took, bytes, brought: running.brought };
             self.budget.spent(now, looked, self.gauge.others_wait());
         }
         match (running.candidate.operation, end) {
-            (Operation::Stat(_), End::Listed) => self.costs.listed(took),
-            (Operation::Hash(_), End::Hashed { bytes }) => {
+            (PlannedOperation::Stat(_), End::Listed) => self.costs.listed(took),
+            (PlannedOperation::Hash(_), End::Hashed { bytes }) => {
                 self.costs.hashed(bytes, took);
                 self.account.hashed_bytes += bytes;
             }
-            (Operation::Check(_), End::Checked(hits)) => {
+            (PlannedOperation::Check(_), End::Checked(hits)) => {
                 hits.into_iter().for_each(|(file, spans)| self.see_hits(file, spans));
             }
-            (Operation::Read { .. }, End::Read { chunks }) => self.costs.read(chunks, took),
+            (PlannedOperation::Read { .. }, End::Read { chunks }) => self.costs.read(chunks, took),
             _ => {}
         }
     }
 
     fn listed(&mut self, id: OperationId, files: Vec<File>, directories: Vec<Box<[u8]>>) {
-        let Some(Operation::Stat(directory)) = self.running.get(&id).map(|it| &it.candidate.operation) else {
+        let Some(PlannedOperation::Stat(directory)) = self.running.get(&id).map(|it| &it.candidate.operation)
+        else {
             return;
         };
         let directory = directory.clone();
@@ -374,14 +377,14 @@ impl Scheduler {
 
     /// A directory becomes a candidate. What was named from outside is remembered, since its parent
     /// may name it again; all others have one parent that names them once.
-    fn see_directory(&mut self, directory: Directory, is_named: bool) {
+    fn see_directory(&mut self, directory: SplitDirectory, is_named: bool) {
         if self.seen_directories.contains(&directory) {
             return;
         }
         if is_named && self.seen_directories.len() < REMEMBERED {
             self.seen_directories.insert(directory.clone());
         }
-        self.add(Operation::Stat(directory), 0);
+        self.add(PlannedOperation::Stat(directory), 0);
     }
 
     /// A file becomes a candidate. One that may be listed later, too, is remembered.
@@ -393,20 +396,20 @@ impl Scheduler {
         if may_come_again && self.seen_files.len() < REMEMBERED {
             self.seen_files.insert(known);
         }
-        self.add(Operation::Hash(file), promised);
+        self.add(PlannedOperation::Hash(file), promised);
     }
 
     /// The index has chunks in a file: they are read one by one, or with the whole file.
     fn see_hits(&mut self, file: Arc<File>, mut spans: Vec<Span>) {
         let chunks = spans.len() as u64;
-        if reading(chunks, file.size, &self.costs) == Reading::WholeFile {
+        if reading(chunks, file.size, &self.costs) == FileReading::WholeFile {
             return self.see_file(file, chunks, true);
         }
         spans.sort_unstable_by_key(|span| span.offset);
-        self.add(Operation::Read { file, spans }, chunks);
+        self.add(PlannedOperation::Read { file, spans }, chunks);
     }
 
-    fn add(&mut self, operation: Operation, promised: u64) {
+    fn add(&mut self, operation: PlannedOperation, promised: u64) {
         let candidate = Candidate::new(operation, promised, &self.groups);
         self.candidates.add(self.next, candidate, &self.costs);
         self.next += 1;
@@ -473,13 +476,16 @@ impl Scheduler {
 
     /// The index is in memory and answers at once, so it is asked first and besides all else.
     fn start_checks(&mut self, now: Duration, actions: &mut Vec<Action>) {
-        if !self.searches || self.to_check.is_empty() || self.running.values().any(Running::is_check) {
+        if !self.searches
+            || self.to_check.is_empty()
+            || self.running.values().any(ScheduledOperation::is_check)
+        {
             return;
         }
         let rest = self.to_check.split_off(self.to_check.len().min(CHECKED_AT_ONCE));
         let tags = std::mem::replace(&mut self.to_check, rest);
         self.account.checks += tags.len() as u64;
-        self.start(now, Candidate::new(Operation::Check(tags), 0, &self.groups), actions);
+        self.start(now, Candidate::new(PlannedOperation::Check(tags), 0, &self.groups), actions);
     }
 
     fn start_operations(&mut self, now: Duration, actions: &mut Vec<Action>) {
@@ -488,7 +494,7 @@ impl Scheduler {
                 return;
             };
             let Some(mut candidate) = self.candidates.take(best) else { return };
-            if let Operation::Read { spans, .. } = &mut candidate.operation {
+            if let PlannedOperation::Read { spans, .. } = &mut candidate.operation {
                 spans.retain(|span| self.groups.find(span.tag).is_some());
                 if spans.is_empty() {
                     continue;
@@ -521,19 +527,26 @@ impl Scheduler {
         let id = self.next;
         self.next += 1;
         match candidate.operation {
-            Operation::Stat(_) => self.account.stats += 1,
-            Operation::Hash(_) => self.account.hashes += 1,
-            Operation::Check(_) | Operation::Read { .. } => {}
+            PlannedOperation::Stat(_) => self.account.stats += 1,
+            PlannedOperation::Hash(_) => self.account.hashes += 1,
+            PlannedOperation::Check(_) | PlannedOperation::Read { .. } => {}
         }
         let total = match candidate.operation {
-            Operation::Stat(_) => self.costs.stat(),
+            PlannedOperation::Stat(_) => self.costs.stat(),
             _ => candidate.total(&self.costs),
         };
         let is_wide = candidate.is_wide;
         actions.push(Action::Start { id, operation: candidate.operation.clone(), is_wide });
         self.running.insert(
             id,
-            Running { candidate, started: now, total, is_paused: false, found: BTreeSet::new(), brought: 0 },
+            ScheduledOperation {
+                candidate,
+                started: now,
+                total,
+                is_paused: false,
+                found: BTreeSet::new(),
+                brought: 0,
+            },
         );
         self.arrivals.changed();
     }
@@ -576,7 +589,7 @@ impl Scheduler {
         }
     }
 
-    fn ask(&mut self, now: Duration, run: Vec<Chunk>, actions: &mut Vec<Action>) {
+    fn ask(&mut self, now: Duration, run: Vec<WantedChunk>, actions: &mut Vec<Action>) {
         self.network.asked(now, run.iter().map(|chunk| u64::from(chunk.len)).sum());
         actions.push(Action::AskNetwork(run.into_iter().map(|chunk| chunk.tag).collect()));
     }
@@ -584,7 +597,7 @@ impl Scheduler {
     /// True if what the network brings of a group takes processors from the file that is being read for it, and that
     /// brings more.
     fn competes(&self, id: GroupId, rate: f64, now: Duration) -> bool {
-        let brings_more = |it: &Running| {
+        let brings_more = |it: &ScheduledOperation| {
             let elapsed = now.saturating_sub(it.started).as_secs_f64();
             it.found.contains(&id) && it.brought as f64 > MORE * rate * elapsed
         };
@@ -596,8 +609,8 @@ impl Scheduler {
         let glance = self.glance(now);
         let elapsed = self.begun.map_or(glance, |begun| now.saturating_sub(begun).as_secs_f64());
         let is_slow = self.network.time_for(now, RUN) > LONG_RUN;
-        let looks = |it: &Running| {
-            let is_hash = matches!(it.candidate.operation, Operation::Hash(_));
+        let looks = |it: &ScheduledOperation| {
+            let is_hash = matches!(it.candidate.operation, PlannedOperation::Hash(_));
             !it.is_paused && (!is_hash || elapsed + it.remaining(now) < glance)
         };
         elapsed < glance && is_slow && self.searches && self.running.values().any(looks)

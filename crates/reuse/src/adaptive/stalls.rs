@@ -17,7 +17,7 @@ const MEMORY: Duration = Duration::from_millis(150);
 #[derive(Debug)]
 pub struct Stalls {
     told: &'static str,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<StalledTime>,
 }
 
 impl Stalls {
@@ -59,12 +59,12 @@ fn total(told: &str) -> Option<Duration> {
 
 /// A moving average of that time's growth.
 #[derive(Debug, Default)]
-struct Waiting {
+struct StalledTime {
     last: Option<(Duration, Duration)>,
     share: f64,
 }
 
-impl Waiting {
+impl StalledTime {
     fn is_due(&self, now: Duration) -> bool {
         self.last.is_none_or(|(at, _)| now.saturating_sub(at) >= PAUSE)
     }
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn waiting_counts_by_how_long_ago_it_was() {
-        let (mut waiting, ms) = (Waiting::default(), Duration::from_millis);
+        let (mut waiting, ms) = (StalledTime::default(), Duration::from_millis);
         waiting.look(ms(0), ms(5000));
         assert_eq!(waiting.share, 0.0, "nothing is known yet");
         (1..=30).for_each(|tick| waiting.look(ms(10 * tick), ms(5000 + 10 * tick)));

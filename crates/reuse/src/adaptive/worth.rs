@@ -75,7 +75,7 @@ const DELTA_MARGIN: f64 = 1.5;
 
 /// What is known of an object's transfer.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Progress {
+pub struct RecipeProgress {
     /// Since the object's first bytes were asked for.
     pub elapsed: Duration,
     /// Bytes of it that have come.
@@ -102,7 +102,7 @@ pub struct Progress {
     pub processors_are_short: bool,
 }
 
-impl Progress {
+impl RecipeProgress {
     /// Seconds that the network needs for the rest.
     pub fn network_time(&self) -> f64 {
         self.rest as f64 / self.likely_rate()
@@ -182,7 +182,7 @@ pub struct RecipeJudge {
 
 impl RecipeJudge {
     /// True if the recipe is worth having now.
-    pub fn wants(&mut self, progress: &Progress) -> bool {
+    pub fn wants(&mut self, progress: &RecipeProgress) -> bool {
         let (network, disk) = (progress.network_time(), progress.disk_time());
         let factor = if self.is_wanted { STAY_ABOVE } else { ASK_ABOVE };
         self.is_wanted = (progress.is_warm() || progress.is_early())
@@ -245,10 +245,10 @@ pub fn delta_pays(rate: f64, len: u64, region: u64) -> bool {
 mod tests {
     use super::*;
 
-    fn progress(rate: f64, size: u64) -> Progress {
+    fn progress(rate: f64, size: u64) -> RecipeProgress {
         let elapsed = Duration::from_millis(300);
         let arrived = ((rate * 0.3) as u64).min(size);
-        Progress {
+        RecipeProgress {
             elapsed,
             arrived,
             rest: size - arrived,
@@ -266,10 +266,10 @@ mod tests {
 
     #[test]
     fn pieces_wait_for_a_recipe_that_they_would_keep_from_being_made_if_most_of_them_likely_lie_here() {
-        let fast = Progress { round_trip: Duration::from_millis(1), ..progress(119e6, 1 << 30) };
-        let alike = Progress { is_alike: true, ..fast };
-        let short = Progress { processors_are_short: true, ..fast };
-        let both = Progress { is_alike: true, ..short };
+        let fast = RecipeProgress { round_trip: Duration::from_millis(1), ..progress(119e6, 1 << 30) };
+        let alike = RecipeProgress { is_alike: true, ..fast };
+        let short = RecipeProgress { processors_are_short: true, ..fast };
+        let both = RecipeProgress { is_alike: true, ..short };
         assert_eq!([fast, alike, short].map(|it| it.hold()), [None; 3]);
         assert!(both.hold().is_some_and(|time| time < Duration::from_secs(3)));
     }
@@ -293,25 +293,29 @@ mod tests {
     /// Two of 3,000 machines of the replay took up to 1.49 times as long as the disk alone.
     #[test]
     fn a_fast_network_is_left_alone_only_where_its_bytes_and_the_search_want_the_same_processors() {
-        let fast = Progress { disk_rate: 3e9, ..progress(360e6, 1 << 31) };
+        let fast = RecipeProgress { disk_rate: 3e9, ..progress(360e6, 1 << 31) };
         assert!(RecipeJudge::default().wants(&fast));
-        assert!(!RecipeJudge::default().wants(&Progress { processors_are_short: true, ..fast }));
+        assert!(!RecipeJudge::default().wants(&RecipeProgress { processors_are_short: true, ..fast }));
     }
 
     #[test]
     fn nothing_is_asked_in_the_first_moments_or_of_a_busy_disk() {
         let slow = progress(190e3, 50 << 20);
-        let early = Progress { elapsed: Duration::from_millis(100), ..slow };
-        let unlikely = Progress { is_promising: false, ..early };
+        let early = RecipeProgress { elapsed: Duration::from_millis(100), ..slow };
+        let unlikely = RecipeProgress { is_promising: false, ..early };
         assert!(!RecipeJudge::default().wants(&unlikely));
         assert!(RecipeJudge::default().wants(&early), "likely and far");
-        assert!(!RecipeJudge::default().wants(&Progress { round_trip: Duration::from_millis(1), ..early }));
-        let near = Progress { round_trip: Duration::from_micros(100), arrived: 0, ..early };
+        assert!(
+            !RecipeJudge::default().wants(&RecipeProgress { round_trip: Duration::from_millis(1), ..early })
+        );
+        let near = RecipeProgress { round_trip: Duration::from_micros(100), arrived: 0, ..early };
         assert!(RecipeJudge::default().wants(&near), "a near sender would have sent a piece");
-        assert!(!RecipeJudge::default().wants(&Progress { elapsed: Duration::from_millis(90), ..near }));
-        assert!(!RecipeJudge::default().wants(&Progress { arrived: 1 << 18, ..near }));
-        assert!(!RecipeJudge::default().wants(&Progress { disk_is_free: false, ..slow }));
-        let known_early = Progress { elapsed: Duration::from_millis(100), arrived: 9 << 20, ..slow };
+        assert!(
+            !RecipeJudge::default().wants(&RecipeProgress { elapsed: Duration::from_millis(90), ..near })
+        );
+        assert!(!RecipeJudge::default().wants(&RecipeProgress { arrived: 1 << 18, ..near }));
+        assert!(!RecipeJudge::default().wants(&RecipeProgress { disk_is_free: false, ..slow }));
+        let known_early = RecipeProgress { elapsed: Duration::from_millis(100), arrived: 9 << 20, ..slow };
         assert!(RecipeJudge::default().wants(&known_early));
     }
 
@@ -319,7 +323,8 @@ mod tests {
     #[test]
     fn an_object_smaller_than_a_piece_of_which_nothing_came_is_slow() {
         let elapsed = Duration::from_millis(260);
-        let small = Progress { elapsed, arrived: 0, rest: 100_000, rate: 0.0, ..progress(0.0, 100_000) };
+        let small =
+            RecipeProgress { elapsed, arrived: 0, rest: 100_000, rate: 0.0, ..progress(0.0, 100_000) };
         assert!((small.network_time() - 0.26).abs() < 0.001, "{}", small.network_time());
     }
 

@@ -14,7 +14,7 @@ use towpath_content::chunking::ChunkHash;
 use towpath_store::disk::chunk_index::Location;
 use towpath_store::{DiskStore, Stamp};
 
-use super::{Cancel, Cost, FoundChunk, Give, Meter, Place, SearchError, Wanted, open};
+use super::{Cancel, Cost, DiskMeter, FoundChunk, Give, ReadPlace, SearchError, SearchedChunk, open};
 
 /// How often a chunk's place is looked for again because its file had changed.
 const ROUNDS: usize = 8;
@@ -28,7 +28,7 @@ const GAP: u64 = 128 << 10;
 const AHEAD: usize = 4;
 
 /// A chunk and where the index has it.
-pub type Indexed = (ChunkHash, Location);
+pub type IndexedChunks = (ChunkHash, Location);
 
 /// What reading from the index's places came to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -45,7 +45,7 @@ pub fn cache_check(
     may_use: &dyn Fn(&Path) -> bool,
     cancel: &Cancel,
 ) -> (Result<Vec<Option<Location>>, SearchError>, Cost) {
-    let mut meter = Meter::start();
+    let mut meter = DiskMeter::start();
     let result = check(store, hashes, may_use, cancel, &mut meter);
     (result, meter.stop())
 }
@@ -55,7 +55,7 @@ fn check(
     hashes: &[ChunkHash],
     may_use: &dyn Fn(&Path) -> bool,
     cancel: &Cancel,
-    meter: &mut Meter,
+    meter: &mut DiskMeter,
 ) -> Result<Vec<Option<Location>>, SearchError> {
     let mut answers = vec![None; hashes.len()];
     let mut open_ones: Vec<usize> = (0..hashes.len()).collect();
@@ -120,31 +120,31 @@ fn forget(store: &DiskStore, path: &Path) {
 /// are right and `wanted` still.
 pub fn cache_read(
     store: &DiskStore,
-    chunks: &[Indexed],
-    wanted: &Wanted,
+    chunks: &[IndexedChunks],
+    wanted: &SearchedChunk,
     cancel: &Cancel,
     give: &mut Give<'_>,
 ) -> (Result<ReadBack, SearchError>, Cost) {
-    let mut sorted: Vec<&Indexed> = chunks.iter().collect();
+    let mut sorted: Vec<&IndexedChunks> = chunks.iter().collect();
     sorted.sort_by(|(_, a), (_, b)| (&a.path, a.offset).cmp(&(&b.path, b.offset)));
-    let (meter, back) = (Meter::start(), ReadBack::default());
-    let mut reading = Reading { store, wanted, cancel, give, meter, back };
+    let (meter, back) = (DiskMeter::start(), ReadBack::default());
+    let mut reading = CachedReading { store, wanted, cancel, give, meter, back };
     let mut files = sorted.chunk_by(|(_, a), (_, b)| a.path == b.path);
     let result = files.try_for_each(|file| reading.file(file));
     (result.map(|()| reading.back), reading.meter.stop())
 }
 
-struct Reading<'a, 'g> {
+struct CachedReading<'a, 'g> {
     store: &'a DiskStore,
-    wanted: &'a Wanted,
+    wanted: &'a SearchedChunk,
     cancel: &'a Cancel,
     give: &'a mut Give<'g>,
-    meter: Meter,
+    meter: DiskMeter,
     back: ReadBack,
 }
 
-impl Reading<'_, '_> {
-    fn file(&mut self, chunks: &[&Indexed]) -> Result<(), SearchError> {
+impl CachedReading<'_, '_> {
+    fn file(&mut self, chunks: &[&IndexedChunks]) -> Result<(), SearchError> {
         self.cancel.check()?;
         let Some((_, Location { path, stamp, .. })) = chunks.first() else { return Ok(()) };
         self.meter.cost.stats += 1;
@@ -172,8 +172,8 @@ impl Reading<'_, '_> {
     }
 
     /// Reads neighbouring chunks at once; false if one of them was not there.
-    fn run(&mut self, file: &File, run: &[&Indexed], span: &Range<u64>) -> Result<bool, SearchError> {
-        let is_wanted = |(hash, location): &&&Indexed| (self.wanted)(hash) == Some(location.len);
+    fn run(&mut self, file: &File, run: &[&IndexedChunks], span: &Range<u64>) -> Result<bool, SearchError> {
+        let is_wanted = |(hash, location): &&&IndexedChunks| (self.wanted)(hash) == Some(location.len);
         let run: Vec<_> = run.iter().filter(is_wanted).collect();
         if run.is_empty() {
             return Ok(true);
@@ -195,7 +195,7 @@ impl Reading<'_, '_> {
                 continue;
             }
             // A copy, so that a small chunk does not keep the whole run in memory.
-            let place = Place {
+            let place = ReadPlace {
                 path: Arc::clone(&location.path),
                 offset: location.offset,
                 size: location.stamp.size,
@@ -209,9 +209,9 @@ impl Reading<'_, '_> {
 }
 
 /// Parts sorted chunks of one file into runs that are read at once.
-fn runs<'a, 'c>(chunks: &'a [&'c Indexed]) -> Vec<&'a [&'c Indexed]> {
+fn runs<'a, 'c>(chunks: &'a [&'c IndexedChunks]) -> Vec<&'a [&'c IndexedChunks]> {
     let mut start = chunks.first().map_or(0, |(_, first)| first.offset);
-    let is_near = |(_, a): &&Indexed, (_, b): &&Indexed| {
+    let is_near = |(_, a): &&IndexedChunks, (_, b): &&IndexedChunks| {
         let gap = b.offset.saturating_sub(a.offset.saturating_add(a.len.into()));
         let is_near = gap <= GAP && b.offset + u64::from(b.len) - start <= RUN;
         if !is_near {
@@ -222,7 +222,7 @@ fn runs<'a, 'c>(chunks: &'a [&'c Indexed]) -> Vec<&'a [&'c Indexed]> {
     chunks.chunk_by(is_near).collect()
 }
 
-fn span(run: &[&Indexed]) -> Range<u64> {
+fn span(run: &[&IndexedChunks]) -> Range<u64> {
     let start = run.first().map_or(0, |(_, first)| first.offset);
     let end = run.iter().map(|(_, chunk)| chunk.offset + u64::from(chunk.len)).max();
     start..end.unwrap_or(start)
@@ -253,8 +253,8 @@ mod tests {
             (&[(0, 900_000), (900_000, 100_000), (1_000_000, 100_000)], &[2, 1]),
         ];
         for (places, expected) in cases {
-            let chunks: Vec<Indexed> = places.iter().copied().map(at).collect();
-            let chunks: Vec<&Indexed> = chunks.iter().collect();
+            let chunks: Vec<IndexedChunks> = places.iter().copied().map(at).collect();
+            let chunks: Vec<&IndexedChunks> = chunks.iter().collect();
             let found: Vec<_> = runs(&chunks).iter().map(|run| run.len()).collect();
             assert_eq!(found, expected, "{places:?}");
         }

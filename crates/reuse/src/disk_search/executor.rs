@@ -17,11 +17,11 @@ use towpath_content::lock::lock;
 use towpath_store::DiskStore;
 use towpath_store::disk::chunk_index::Location;
 
-use super::cached::Indexed;
+use super::cached::IndexedChunks;
 use super::gentle::GentleThread;
 use super::{
-    Cancel, Candidate, Cost, Directory, FoundChunk, HashOutcome, Listing, Occasion, PATIENCE, ReadBack, Rest,
-    SearchError, Wanted, cache_check, cache_read, hash, stat,
+    Cancel, Candidate, ChunkRest, Cost, DirectoryId, FoundChunk, HashOutcome, Listing, Occasion, PATIENCE,
+    ReadBack, SearchError, SearchedChunk, cache_check, cache_read, hash, stat,
 };
 
 /// Events in the channel at most; each but a chunk's is some hundred KiB at the most.
@@ -29,7 +29,7 @@ const EVENTS: usize = 32;
 
 /// How much goes on at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct QueueLimits {
     /// Threads: operations under way. Hashing takes all cores besides. Default: 1, as one disk serves one
     /// reader best.
     pub threads: usize,
@@ -39,7 +39,7 @@ pub struct Limits {
     pub bytes: u64,
 }
 
-impl Default for Limits {
+impl Default for QueueLimits {
     fn default() -> Self {
         Self { threads: 1, operations: 64, bytes: 4 << 20 }
     }
@@ -56,9 +56,9 @@ pub enum Manner {
 
 /// What operations ask the outside.
 #[derive(Clone)]
-pub struct Rules {
+pub struct SearchRules {
     /// What is wanted now.
-    pub wanted: Arc<Wanted>,
+    pub wanted: Arc<SearchedChunk>,
     /// Whether chunks may be drawn from a file that the index names: [`super::Scope::covers`].
     pub may_use: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
     /// Names that no search looks at: temporaries.
@@ -69,7 +69,7 @@ pub struct Rules {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     /// STAT: [`stat()`].
-    Stat(Directory),
+    Stat(DirectoryId),
     /// HASH: [`hash()`].
     Hash {
         /// The file.
@@ -91,7 +91,7 @@ pub struct OperationId(u64);
 
 /// What comes of operations, in the order in which each finds it.
 #[derive(Debug)]
-pub enum Event {
+pub enum DiskEvent {
     /// A STAT found these.
     Listed {
         /// Which.
@@ -113,7 +113,7 @@ pub enum Event {
         /// Which.
         id: OperationId,
         /// What it came to.
-        result: Result<Finished, SearchError>,
+        result: Result<FinishedOperation, SearchError>,
         /// What it cost.
         cost: Cost,
     },
@@ -121,7 +121,7 @@ pub enum Event {
 
 /// What an operation came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Finished {
+pub enum FinishedOperation {
     /// The directory was told wholly.
     Stat,
     /// The file was read, or needs not be.
@@ -134,7 +134,7 @@ pub enum Finished {
 
 /// Threads for disk operations.
 pub struct Executor {
-    shared: Arc<Shared>,
+    shared: Arc<SharedQueue>,
 }
 
 impl fmt::Debug for Executor {
@@ -143,20 +143,20 @@ impl fmt::Debug for Executor {
     }
 }
 
-struct Shared {
+struct SharedQueue {
     store: Arc<DiskStore>,
-    rules: Rules,
-    limits: Limits,
-    queue: Mutex<Queue>,
+    rules: SearchRules,
+    limits: QueueLimits,
+    queue: Mutex<OperationQueue>,
     /// Something was queued, or the end has come.
     changed: Condvar,
-    budget: Arc<Budget>,
-    rest: Arc<Rest>,
+    budget: Arc<ReadBudget>,
+    rest: Arc<ChunkRest>,
     gentle: GentleThread,
 }
 
 #[derive(Default)]
-struct Queue {
+struct OperationQueue {
     waiting: VecDeque<(OperationId, Operation, Manner)>,
     /// All that did not end, waiting or under way.
     outstanding: Vec<(OperationId, Cancel)>,
@@ -168,12 +168,12 @@ impl Executor {
     /// Starts the threads. What they find comes over the channel; if that is dropped, all operations end.
     pub fn start(
         store: Arc<DiskStore>,
-        rules: Rules,
-        limits: Limits,
-    ) -> io::Result<(Self, mpsc::Receiver<Event>)> {
+        rules: SearchRules,
+        limits: QueueLimits,
+    ) -> io::Result<(Self, mpsc::Receiver<DiskEvent>)> {
         let (events, inbox) = mpsc::channel(EVENTS);
         let (queue, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedQueue {
             store,
             rules,
             limits,
@@ -245,13 +245,13 @@ impl Drop for Executor {
     }
 }
 
-impl Shared {
-    fn work(&self, events: &mpsc::Sender<Event>) {
+impl SharedQueue {
+    fn work(&self, events: &mpsc::Sender<DiskEvent>) {
         while let Some((id, (operation, manner), cancel)) = self.next() {
             let run = || self.run(id, operation, &cancel, events);
             let (result, cost) = if manner == Manner::Gently { self.gentle.run(run) } else { run() };
             lock(&self.queue).outstanding.retain(|(found, _)| *found != id);
-            if events.blocking_send(Event::Ended { id, result, cost }).is_err() {
+            if events.blocking_send(DiskEvent::Ended { id, result, cost }).is_err() {
                 return;
             }
         }
@@ -276,9 +276,9 @@ impl Shared {
         id: OperationId,
         operation: Operation,
         cancel: &Cancel,
-        events: &mpsc::Sender<Event>,
-    ) -> (Result<Finished, SearchError>, Cost) {
-        let Rules { wanted, may_use, leave_out } = &self.rules;
+        events: &mpsc::Sender<DiskEvent>,
+    ) -> (Result<FinishedOperation, SearchError>, Cost) {
+        let SearchRules { wanted, may_use, leave_out } = &self.rules;
         let mut give = |mut found: Vec<FoundChunk>| {
             while !found.is_empty() {
                 let rest = found.split_off(fitting(&found, self.limits.bytes));
@@ -287,7 +287,7 @@ impl Shared {
                 let Some(held) = self.budget.take(bytes, self.limits.bytes, cancel, events) else {
                     return false;
                 };
-                if events.blocking_send(Event::Found { id, chunks, held }).is_err() {
+                if events.blocking_send(DiskEvent::Found { id, chunks, held }).is_err() {
                     return false;
                 }
             }
@@ -295,24 +295,24 @@ impl Shared {
         };
         match operation {
             Operation::Stat(directory) => {
-                let mut tell = |listing| events.blocking_send(Event::Listed { id, listing }).is_ok();
+                let mut tell = |listing| events.blocking_send(DiskEvent::Listed { id, listing }).is_ok();
                 let (result, cost) = stat(&directory, &**leave_out, cancel, &mut tell);
-                (result.map(|()| Finished::Stat), cost)
+                (result.map(|()| FinishedOperation::Stat), cost)
             }
             Operation::Hash { candidate, parameters, occasion } => {
                 let (store, wanted) = (&self.store, &**wanted);
                 let (result, cost) =
                     hash(store, &candidate, &parameters, occasion, wanted, cancel, &mut give);
-                (result.map(Finished::Hash), cost)
+                (result.map(FinishedOperation::Hash), cost)
             }
             Operation::CacheCheck(hashes) => {
                 let (result, cost) = cache_check(&self.store, &hashes, &**may_use, cancel);
-                (result.map(Finished::CacheCheck), cost)
+                (result.map(FinishedOperation::CacheCheck), cost)
             }
             Operation::CacheRead(chunks) => {
-                let chunks: Vec<Indexed> = chunks;
+                let chunks: Vec<IndexedChunks> = chunks;
                 let (result, cost) = cache_read(&self.store, &chunks, &**wanted, cancel, &mut give);
-                (result.map(Finished::CacheRead), cost)
+                (result.map(FinishedOperation::CacheRead), cost)
             }
         }
     }
@@ -329,19 +329,19 @@ fn fitting(chunks: &[FoundChunk], limit: u64) -> usize {
 
 /// Bytes handed out and not yet taken in.
 #[derive(Debug, Default)]
-struct Budget {
+struct ReadBudget {
     bytes: Mutex<u64>,
     released: Condvar,
 }
 
-impl Budget {
+impl ReadBudget {
     /// Waits for room; none if the operation is to end instead.
     fn take(
         self: &Arc<Self>,
         bytes: u64,
         limit: u64,
         cancel: &Cancel,
-        events: &mpsc::Sender<Event>,
+        events: &mpsc::Sender<DiskEvent>,
     ) -> Option<InFlight> {
         let mut taken = lock(&self.bytes);
         while *taken > 0 && *taken + bytes > limit {
@@ -359,7 +359,7 @@ impl Budget {
 /// Counts a chunk's bytes as on their way until it is dropped.
 #[derive(Debug)]
 pub struct InFlight {
-    budget: Arc<Budget>,
+    budget: Arc<ReadBudget>,
     bytes: u64,
 }
 

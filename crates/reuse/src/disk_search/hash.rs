@@ -13,7 +13,7 @@ use towpath_store::disk::chunk_index::{CutChunk, CutFile};
 use towpath_store::{DiskStore, FileRecord, Hashed, StoreError, cut_and_hash_open_file, cut_open_file};
 
 use super::stat::Candidate;
-use super::{Cancel, Cost, FoundChunk, Give, Meter, Place, SearchError, Wanted, gentle, open};
+use super::{Cancel, Cost, DiskMeter, FoundChunk, Give, ReadPlace, SearchError, SearchedChunk, gentle, open};
 
 /// Chunks of one file that are indexed, 48 bytes of memory each. A file that has more is searched each time.
 const MAX_INDEXED: usize = 1 << 19;
@@ -51,12 +51,12 @@ pub fn hash(
     candidate: &Candidate,
     parameters: &Parameters,
     occasion: Occasion,
-    wanted: &Wanted,
+    wanted: &SearchedChunk,
     cancel: &Cancel,
     give: &mut Give<'_>,
 ) -> (Result<HashOutcome, SearchError>, Cost) {
-    let meter = Meter::start();
-    let place = Place { path: candidate.path().into(), offset: 0, size: candidate.stamp.size };
+    let meter = DiskMeter::start();
+    let place = ReadPlace { path: candidate.path().into(), offset: 0, size: candidate.stamp.size };
     let mut pass =
         Pass { wanted, cancel, give, meter, place, chunks: Vec::new(), is_indexed: true, is_refused: false };
     let result = pass.run(store, candidate, parameters, occasion);
@@ -64,12 +64,12 @@ pub fn hash(
 }
 
 struct Pass<'a, 'g> {
-    wanted: &'a Wanted,
+    wanted: &'a SearchedChunk,
     cancel: &'a Cancel,
     give: &'a mut Give<'g>,
-    meter: Meter,
+    meter: DiskMeter,
     /// The file's first byte.
-    place: Place,
+    place: ReadPlace,
     chunks: Vec<CutChunk>,
     /// Its chunks go to the index.
     is_indexed: bool,
@@ -182,7 +182,7 @@ impl Pass<'_, '_> {
             let memory = Bytes::copy_from_slice(&bytes[from..from + len]);
             found.extend(run.iter().map(|chunk| {
                 let from = (chunk.offset - at) as usize;
-                let place = Place { offset: chunk.offset, ..self.place.clone() };
+                let place = ReadPlace { offset: chunk.offset, ..self.place.clone() };
                 FoundChunk { hash: chunk.hash, bytes: memory.slice(from..from + chunk.len as usize), place }
             }));
         }
@@ -224,10 +224,10 @@ fn is_one_piece(size: u64) -> bool {
 
 /// The bytes of a chunk that was read a moment ago. They are compared again, since they are another copy of what
 /// may be changing.
-fn warm(file: &File, start: &Place, chunk: &Descriptor) -> Option<FoundChunk> {
+fn warm(file: &File, start: &ReadPlace, chunk: &Descriptor) -> Option<FoundChunk> {
     let mut bytes = vec![0; chunk.len as usize];
     file.read_exact_at(&mut bytes, chunk.offset).ok()?;
-    let place = Place { offset: chunk.offset, ..start.clone() };
+    let place = ReadPlace { offset: chunk.offset, ..start.clone() };
     let found = FoundChunk { hash: chunk.hash, bytes: Bytes::from(bytes), place };
     (ChunkHash::of(&found.bytes) == chunk.hash).then_some(found)
 }

@@ -40,12 +40,15 @@ use thiserror::Error;
 use towpath_content::chunking::ChunkHash;
 use towpath_store::StoreError;
 
-pub use cached::{Indexed, ReadBack, cache_check, cache_read};
-pub use executor::{Event, Executor, Finished, InFlight, Limits, Manner, Operation, OperationId, Rules};
+pub use cached::{IndexedChunks, ReadBack, cache_check, cache_read};
+pub use executor::{
+    DiskEvent, Executor, FinishedOperation, InFlight, Manner, Operation, OperationId, QueueLimits,
+    SearchRules,
+};
 pub use hash::{HashOutcome, Occasion, hash, whole_as_chunk};
 pub use open::read;
 pub use scope::Scope;
-pub use stat::{Candidate, Directory, Listing, Opened, stat};
+pub use stat::{Candidate, DirectoryId, Listing, OpenedDirectory, stat};
 
 /// How often someone who waits looks whether it was cancelled.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -55,7 +58,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone, Default)]
 pub struct Cancel {
     is_cancelled: Arc<AtomicBool>,
-    rest: Arc<Rest>,
+    rest: Arc<ChunkRest>,
 }
 
 impl Cancel {
@@ -78,12 +81,12 @@ impl Cancel {
 
 /// A time in which the disk or the processor is needed otherwise, for all operations of an executor.
 #[derive(Debug, Default)]
-struct Rest {
+struct ChunkRest {
     is_on: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Rest {
+impl ChunkRest {
     fn set(&self, is_on: bool) {
         *self.is_on.lock().unwrap_or_else(PoisonError::into_inner) = is_on;
         self.changed.notify_all();
@@ -119,12 +122,12 @@ pub struct FoundChunk {
     /// Its bytes.
     pub bytes: Bytes,
     /// Where it lay.
-    pub place: Place,
+    pub place: ReadPlace,
 }
 
 /// A place in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ReadPlace {
     /// The file.
     pub path: Arc<Path>,
     /// Its first byte.
@@ -135,7 +138,7 @@ pub struct Place {
 
 /// Tells the length of a chunk that is wanted still. Asked for every chunk of every file that is hashed,
 /// by one thread at a time: it must be quick.
-pub type Wanted = dyn Fn(&ChunkHash) -> Option<u32> + Send + Sync;
+pub type SearchedChunk = dyn Fn(&ChunkHash) -> Option<u32> + Send + Sync;
 
 /// Takes what is found, some chunks at a time, and may make the operation wait; false ends it.
 pub type Give<'a> = dyn FnMut(Vec<FoundChunk>) -> bool + 'a;
@@ -186,13 +189,13 @@ impl SearchError {
 }
 
 /// Measures an operation; time spent in handing things on does not count.
-struct Meter {
+struct DiskMeter {
     started: Instant,
     waited: Duration,
     cost: Cost,
 }
 
-impl Meter {
+impl DiskMeter {
     fn start() -> Self {
         Self { started: Instant::now(), waited: Duration::ZERO, cost: Cost::default() }
     }

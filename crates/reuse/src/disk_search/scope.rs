@@ -105,7 +105,7 @@ impl Scope {
 
     fn is_reached(&self, path: &Path, mounts: &Mounts) -> bool {
         let (own, found) = (mounts.holding(&self.start), mounts.holding(path));
-        found.is_some_and(|found| found.kind == Kind::Local) || own.is_some() && own == found
+        found.is_some_and(|found| found.kind == MountKind::Local) || own.is_some() && own == found
     }
 }
 
@@ -115,7 +115,7 @@ fn is_system(path: &Path) -> bool {
 
 /// What a mounted file system is kept on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum MountKind {
     /// A disk of this machine.
     Local,
     /// Another machine, a medium that comes and goes, or no medium at all.
@@ -123,14 +123,14 @@ enum Kind {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Mount {
+struct ScopeMount {
     point: PathBuf,
-    kind: Kind,
+    kind: MountKind,
 }
 
 /// The mounted file systems.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Mounts(Vec<Mount>);
+pub struct Mounts(Vec<ScopeMount>);
 
 impl Mounts {
     /// Those of this process, now.
@@ -147,17 +147,17 @@ impl Mounts {
 
     /// Where file systems begin that may be searched unasked, in the order of their mounting.
     fn usable(&self) -> impl Iterator<Item = &Path> {
-        self.0.iter().filter(|mount| mount.kind == Kind::Local).map(|mount| &*mount.point)
+        self.0.iter().filter(|mount| mount.kind == MountKind::Local).map(|mount| &*mount.point)
     }
 
     /// The mount that `path` lies in: the innermost, and of several at one place the last.
-    fn holding(&self, path: &Path) -> Option<&Mount> {
+    fn holding(&self, path: &Path) -> Option<&ScopeMount> {
         let holding = self.0.iter().filter(|mount| path.starts_with(&mount.point));
         holding.max_by_key(|mount| mount.point.components().count())
     }
 }
 
-fn parse_line(line: &[u8], is_removable: &dyn Fn(&str) -> bool) -> Option<Mount> {
+fn parse_line(line: &[u8], is_removable: &dyn Fn(&str) -> bool) -> Option<ScopeMount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let device = std::str::from_utf8(fields.nth(2)?).ok()?;
     let point = PathBuf::from(unescape(fields.nth(1)?));
@@ -165,8 +165,8 @@ fn parse_line(line: &[u8], is_removable: &dyn Fn(&str) -> bool) -> Option<Mount>
     let mut fields = fields.skip_while(|field| *field != b"-");
     let of_type = std::str::from_utf8(fields.nth(1)?).ok()?;
     let is_plugged_in = MEDIA.iter().any(|media| point.starts_with(media)) || is_removable(device);
-    let kind = if LOCAL.contains(&of_type) && !is_plugged_in { Kind::Local } else { Kind::Other };
-    Some(Mount { point, kind })
+    let kind = if LOCAL.contains(&of_type) && !is_plugged_in { MountKind::Local } else { MountKind::Other };
+    Some(ScopeMount { point, kind })
 }
 
 /// Takes back how the kernel writes blanks and backslashes: as three octal digits.

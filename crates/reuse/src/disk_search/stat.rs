@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use towpath_store::Stamp;
 
 use super::open::{self, MountId};
-use super::{Cancel, Cost, Meter, SearchError};
+use super::{Cancel, Cost, DiskMeter, SearchError};
 
 /// Entries told at once.
 const PART: usize = 1024;
@@ -21,14 +21,14 @@ const BUFFER: usize = 32 * 1024;
 
 /// A directory to look into.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Directory {
+pub struct DirectoryId {
     /// Absolute, without symbolic links.
     pub path: Arc<Path>,
     /// The file system it must lie in; `None` for one that the search may begin in.
     pub mount: Option<MountId>,
 }
 
-impl Directory {
+impl DirectoryId {
     /// One that a search begins in, on whichever file system it lies.
     pub fn start(path: &Path) -> Self {
         Self { path: path.into(), mount: None }
@@ -55,16 +55,16 @@ impl Candidate {
 
 /// An open directory.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedDirectory {
     path: Arc<Path>,
     dir: OwnedFd,
     mount: MountId,
     identity: (u64, u64),
 }
 
-impl Opened {
+impl OpenedDirectory {
     /// Opens a directory, if it lies in the file system it must lie in.
-    pub fn open(directory: &Directory) -> Result<Self, SearchError> {
+    pub fn open(directory: &DirectoryId) -> Result<Self, SearchError> {
         let path = Arc::clone(&directory.path);
         let failed = |error: Errno| SearchError::of(&path, error);
         let dir = open::directory(&path)?;
@@ -82,8 +82,8 @@ impl Opened {
     }
 
     /// A directory in it.
-    pub fn below(&self, name: &OsStr) -> Directory {
-        Directory { path: self.path.join(name).into(), mount: Some(self.mount) }
+    pub fn below(&self, name: &OsStr) -> DirectoryId {
+        DirectoryId { path: self.path.join(name).into(), mount: Some(self.mount) }
     }
 
     /// Tells what lies in it as it tells itself, without a look at any of that: for much less than [`stat`]. Some file
@@ -111,7 +111,7 @@ pub struct Listing {
     /// Files worth looking at.
     pub files: Vec<Candidate>,
     /// Directories. Those on another file system are found out when they are looked into.
-    pub directories: Vec<Directory>,
+    pub directories: Vec<DirectoryId>,
 }
 
 impl Listing {
@@ -123,25 +123,25 @@ impl Listing {
 /// Tells what lies in a directory, in parts; `each` returns false to end it. Symbolic links, special
 /// files, empty files, and files that this user may not read or that `leave_out` names are left out.
 pub fn stat(
-    directory: &Directory,
+    directory: &DirectoryId,
     leave_out: &dyn Fn(&OsStr) -> bool,
     cancel: &Cancel,
     each: &mut dyn FnMut(Listing) -> bool,
 ) -> (Result<(), SearchError>, Cost) {
-    let mut meter = Meter::start();
+    let mut meter = DiskMeter::start();
     let result = list(directory, leave_out, cancel, &mut meter, each);
     (result, meter.stop())
 }
 
 fn list(
-    directory: &Directory,
+    directory: &DirectoryId,
     leave_out: &dyn Fn(&OsStr) -> bool,
     cancel: &Cancel,
-    meter: &mut Meter,
+    meter: &mut DiskMeter,
     each: &mut dyn FnMut(Listing) -> bool,
 ) -> Result<(), SearchError> {
     cancel.check()?;
-    let dir = Opened::open(directory)?;
+    let dir = OpenedDirectory::open(directory)?;
     meter.cost.stats += 1;
     let begin = || Listing { identity: dir.identity, files: Vec::new(), directories: Vec::new() };
     let mut part = begin();
@@ -159,7 +159,7 @@ fn list(
 }
 
 /// Adds one entry, if it is worth it. What is gone by now, or may not be looked at, is not.
-fn look(dir: &Opened, name: &OsStr, kind: FileType, meter: &mut Meter, part: &mut Listing) {
+fn look(dir: &OpenedDirectory, name: &OsStr, kind: FileType, meter: &mut DiskMeter, part: &mut Listing) {
     match kind {
         FileType::Directory => part.directories.push(dir.below(name)),
         FileType::RegularFile | FileType::Unknown => {

@@ -49,7 +49,11 @@ impl Disk {
         candidate(&path)
     }
 
-    fn hash(&self, file: &Candidate, wanted: &Wanted) -> (Result<HashOutcome, SearchError>, Vec<FoundChunk>) {
+    fn hash(
+        &self,
+        file: &Candidate,
+        wanted: &SearchedChunk,
+    ) -> (Result<HashOutcome, SearchError>, Vec<FoundChunk>) {
         let mut found = Vec::new();
         let mut give = |chunks: Vec<FoundChunk>| {
             found.extend(chunks);
@@ -64,7 +68,7 @@ impl Disk {
         cache_check(&self.store, hashes, ALL, &Cancel::default()).0.unwrap()
     }
 
-    fn read(&self, chunks: &[Indexed], wanted: &Wanted) -> (ReadBack, Vec<FoundChunk>, Cost) {
+    fn read(&self, chunks: &[IndexedChunks], wanted: &SearchedChunk) -> (ReadBack, Vec<FoundChunk>, Cost) {
         let mut found = Vec::new();
         let mut give = |chunks: Vec<FoundChunk>| {
             found.extend(chunks);
@@ -78,11 +82,11 @@ impl Disk {
         let (mut files, mut directories) = (Vec::new(), Vec::new());
         let mut each = |listing: Listing| {
             files.extend(listing.files.iter().map(|file| file.name.to_str().unwrap().to_owned()));
-            let name = |found: &Directory| found.path.file_name().unwrap().to_str().unwrap().to_owned();
+            let name = |found: &DirectoryId| found.path.file_name().unwrap().to_str().unwrap().to_owned();
             directories.extend(listing.directories.iter().map(name));
             true
         };
-        stat(&Directory::start(path), &|name| name == "left-out", &Cancel::default(), &mut each).0?;
+        stat(&DirectoryId::start(path), &|name| name == "left-out", &Cancel::default(), &mut each).0?;
         files.sort();
         directories.sort();
         Ok((files, directories))
@@ -148,7 +152,7 @@ fn a_file_gives_the_wanted_chunks_it_has_and_is_known_afterwards() {
     assert_eq!(disk.hash(&file, &nothing).0.unwrap(), HashOutcome::Known);
     let names: Vec<_> = old_chunks.keys().copied().collect();
     let places = disk.check(&names);
-    let places: Vec<Indexed> = names.into_iter().zip(places.into_iter().flatten()).collect();
+    let places: Vec<IndexedChunks> = names.into_iter().zip(places.into_iter().flatten()).collect();
     let (back, found, cost) = disk.read(&places, &wanting(&old_chunks));
     assert_eq!(back, ReadBack::default());
     assert_found(&found, &old_chunks);
@@ -248,7 +252,8 @@ fn what_is_not_where_the_index_has_it_is_named_as_missing() {
     disk.hash(&file, &nothing).0.unwrap();
     let wanted = chunks(&data);
     let names: Vec<_> = wanted.keys().copied().collect();
-    let places: Vec<Indexed> = names.iter().copied().zip(disk.check(&names).into_iter().flatten()).collect();
+    let places: Vec<IndexedChunks> =
+        names.iter().copied().zip(disk.check(&names).into_iter().flatten()).collect();
     // One entry lies, as that of a damaged index or of a file changed without a trace would.
     let mut lying = places.clone();
     lying[0].1.offset += 1;
@@ -334,7 +339,7 @@ fn operations_end_soon_after_they_are_cancelled_or_nobody_takes_what_they_find()
     }
     let cancelled = Cancel::default();
     cancelled.cancel();
-    let (result, _) = stat(&Directory::start(&disk.root), &|_| false, &cancelled, &mut |_| true);
+    let (result, _) = stat(&DirectoryId::start(&disk.root), &|_| false, &cancelled, &mut |_| true);
     assert!(matches!(result, Err(SearchError::Cancelled)));
     assert!(matches!(cache_check(&disk.store, &[], ALL, &cancelled).0, Err(SearchError::Cancelled)));
 }
@@ -371,7 +376,7 @@ fn a_huge_directory_comes_in_parts() {
         largest = largest.max(listing.files.len());
         true
     };
-    let (result, cost) = stat(&Directory::start(&disk.root), &|_| false, &Cancel::default(), &mut each);
+    let (result, cost) = stat(&DirectoryId::start(&disk.root), &|_| false, &Cancel::default(), &mut each);
     result.unwrap();
     assert_eq!((count, cost.stats), (5000, 5001));
     assert!(largest <= 1024);
@@ -384,7 +389,7 @@ fn a_deep_tree_is_reached_to_its_bottom() {
     let path = (0..depth).fold(disk.root.clone(), |path, _| path.join(&name));
     fs::create_dir_all(&path).unwrap();
     fs::write(path.join("file"), noise(9, 10_000)).unwrap();
-    let mut next = Some(Directory::start(&disk.root));
+    let mut next = Some(DirectoryId::start(&disk.root));
     let (mut steps, mut file) = (0, None);
     while let Some(directory) = next.take() {
         let mut each = |mut listing: Listing| {
@@ -401,7 +406,7 @@ fn a_deep_tree_is_reached_to_its_bottom() {
 
 #[test]
 fn another_file_system_is_not_entered() {
-    let root = Directory::start(Path::new("/"));
+    let root = DirectoryId::start(Path::new("/"));
     let mut proc = None;
     let mut each = |listing: Listing| {
         let mut found = listing.directories.into_iter().filter(|found| *found.path == *Path::new("/proc"));
@@ -418,10 +423,10 @@ fn another_file_system_is_not_entered() {
 fn start(
     disk: &Disk,
     wanted: &HashMap<ChunkHash, Vec<u8>>,
-    limits: Limits,
-) -> (Executor, mpsc::Receiver<Event>) {
+    limits: QueueLimits,
+) -> (Executor, mpsc::Receiver<DiskEvent>) {
     let leave_out = Arc::new(|_: &OsStr| false);
-    let rules = Rules { wanted: Arc::new(wanting(wanted)), may_use: Arc::new(|_| true), leave_out };
+    let rules = SearchRules { wanted: Arc::new(wanting(wanted)), may_use: Arc::new(|_| true), leave_out };
     Executor::start(Arc::clone(&disk.store), rules, limits).unwrap()
 }
 
@@ -431,12 +436,12 @@ fn operations_are_worked_off_and_each_ends_once() {
     let data = noise(10, 500_000);
     disk.write("sub/file", &data);
     let wanted = chunks(&data);
-    let (executor, mut events) = start(&disk, &wanted, Limits::default());
-    let first = executor.submit(Operation::Stat(Directory::start(&disk.root))).unwrap();
+    let (executor, mut events) = start(&disk, &wanted, QueueLimits::default());
+    let first = executor.submit(Operation::Stat(DirectoryId::start(&disk.root))).unwrap();
     let (mut found, mut ended) = (Vec::new(), Vec::new());
     while let Some(event) = events.blocking_recv() {
         match event {
-            Event::Listed { listing, .. } => {
+            DiskEvent::Listed { listing, .. } => {
                 for directory in listing.directories {
                     executor.submit(Operation::Stat(directory)).unwrap();
                 }
@@ -446,8 +451,8 @@ fn operations_are_worked_off_and_each_ends_once() {
                         .unwrap();
                 }
             }
-            Event::Found { chunks, .. } => found.extend(chunks),
-            Event::Ended { id, result, cost } => {
+            DiskEvent::Found { chunks, .. } => found.extend(chunks),
+            DiskEvent::Ended { id, result, cost } => {
                 assert!(cost.stats > 0);
                 ended.push((id, result.unwrap()));
             }
@@ -457,17 +462,19 @@ fn operations_are_worked_off_and_each_ends_once() {
         }
     }
     assert_found(&found, &wanted);
-    assert_eq!(ended[0], (first, Finished::Stat));
-    assert_eq!(ended[2].1, Finished::Hash(HashOutcome::Read));
+    assert_eq!(ended[0], (first, FinishedOperation::Stat));
+    assert_eq!(ended[2].1, FinishedOperation::Hash(HashOutcome::Read));
     let names: Vec<_> = wanted.keys().copied().collect();
     executor.submit(Operation::CacheCheck(names.clone())).unwrap();
-    let Some(Event::Ended { result: Ok(Finished::CacheCheck(places)), .. }) = events.blocking_recv() else {
+    let Some(DiskEvent::Ended { result: Ok(FinishedOperation::CacheCheck(places)), .. }) =
+        events.blocking_recv()
+    else {
         panic!("the check ends")
     };
     let places = names.into_iter().zip(places.into_iter().flatten()).collect();
     executor.submit(Operation::CacheRead(places)).unwrap();
     let mut read = Vec::new();
-    while let Some(Event::Found { chunks, .. }) = events.blocking_recv() {
+    while let Some(DiskEvent::Found { chunks, .. }) = events.blocking_recv() {
         read.extend(chunks);
     }
     assert_found(&read, &wanted);
@@ -480,7 +487,7 @@ fn a_slow_taker_holds_bytes_back_and_a_full_queue_gives_operations_back() {
     let data = noise(11, 4 << 20);
     let file = disk.write("file", &data);
     let wanted = chunks(&data);
-    let limits = Limits { bytes: 100 << 10, operations: 2, ..Limits::default() };
+    let limits = QueueLimits { bytes: 100 << 10, operations: 2, ..QueueLimits::default() };
     let (executor, mut events) = start(&disk, &wanted, limits);
     let operation =
         || Operation::Hash { candidate: file.clone(), parameters: CUT_BY, occasion: Occasion::New };
@@ -495,7 +502,9 @@ fn a_slow_taker_holds_bytes_back_and_a_full_queue_gives_operations_back() {
     assert!(!held.is_empty() && executor.bytes_in_flight() <= 100 << 10);
     ids.into_iter().for_each(|id| executor.cancel(id));
     for id in ids {
-        let Some(Event::Ended { id: ended, result, .. }) = events.blocking_recv() else { panic!("it ends") };
+        let Some(DiskEvent::Ended { id: ended, result, .. }) = events.blocking_recv() else {
+            panic!("it ends")
+        };
         assert!(ended == id && matches!(result, Err(SearchError::Cancelled)));
     }
 }
@@ -505,16 +514,17 @@ fn dropping_the_executor_ends_its_threads() {
     let disk = Disk::new();
     let data = noise(12, 8 << 20);
     let file = disk.write("file", &data);
-    let (executor, mut events) = start(&disk, &chunks(&data), Limits { bytes: 1, ..Limits::default() });
+    let (executor, mut events) =
+        start(&disk, &chunks(&data), QueueLimits { bytes: 1, ..QueueLimits::default() });
     executor
         .submit(Operation::Hash { candidate: file, parameters: CUT_BY, occasion: Occasion::New })
         .unwrap();
     let first = events.blocking_recv();
-    assert!(matches!(first, Some(Event::Found { .. })));
+    assert!(matches!(first, Some(DiskEvent::Found { .. })));
     drop(executor);
     // The channel closes when the last thread is gone.
     while let Some(event) = events.blocking_recv() {
-        assert!(!matches!(event, Event::Listed { .. }));
+        assert!(!matches!(event, DiskEvent::Listed { .. }));
     }
     assert_eq!(Arc::strong_count(&disk.store), 1);
 }

@@ -37,10 +37,12 @@ pub use live::Live;
 pub use settings::{General, Limits, Metrics, ProcessorSettings, StoreSettings};
 pub use shown::{example, reference};
 pub use source::ConfigError;
-pub use value::{Bytes, Compression, Count, Directory, Label, LogLevel, Rate, Seconds, Switch, parse_bytes};
+pub use value::{
+    Bytes, Compression, ConfigRate, ConfigSeconds, Count, Directory, Label, LogLevel, Switch, parse_bytes,
+};
 
 use settings::Section;
-use source::{Source, Table};
+use source::{ConfigSource, ConfigTable};
 
 /// A file that is larger is something else.
 const MAX_FILE: u64 = 1 << 20;
@@ -92,7 +94,7 @@ impl Config {
 
     /// Understands the text of `file`.
     pub fn parse(file: &Path, text: &str) -> Result<Self, ConfigError> {
-        let source = Source::new(file, text);
+        let source = ConfigSource::new(file, text);
         let mut top = source.parse()?;
         let config = Self {
             store: section(&mut top, "store")?,
@@ -125,7 +127,7 @@ impl Config {
     }
 }
 
-fn section<S: Section>(top: &mut Table<'_>, name: &'static str) -> Result<S, ConfigError> {
+fn section<S: Section>(top: &mut ConfigTable<'_>, name: &'static str) -> Result<S, ConfigError> {
     match top.table(name)? {
         Some(mut table) => {
             let section = S::read(&mut table)?;
@@ -323,7 +325,7 @@ mod tests {
         let file = dir.path().join("config.toml");
         assert_eq!(Config::load(&file).unwrap(), None);
         std::fs::write(&file, "grace = 3\n").unwrap();
-        assert_eq!(Config::load(&file).unwrap().unwrap().general.grace, Seconds(3));
+        assert_eq!(Config::load(&file).unwrap().unwrap().general.grace, ConfigSeconds(3));
         let set = |path: &Path, mode| {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap()
         };

@@ -3,16 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use towpath_plugins::registry::{Field, FieldKind, Node, PLUGINS, Plugin, Value, by_name};
+use towpath_plugins::registry::{Field, FieldKind, Node, PLUGINS, Plugin, SettingValue, by_name};
 
-use super::source::{ConfigError, Given, Table};
+use super::source::{ConfigError, ConfigTable, GivenValue};
 use super::value::{number_within, shown};
 
 /// The field that names the plugin.
 const PLUGIN: &str = "plugin";
 
 /// Understands a table and those in it.
-pub(super) fn read(mut table: Table<'_>) -> Result<Node, ConfigError> {
+pub(super) fn read(mut table: ConfigTable<'_>) -> Result<Node, ConfigError> {
     let plugin = named(&mut table)?;
     let mut settings = BTreeMap::new();
     for field in plugin.fields {
@@ -28,7 +28,7 @@ pub(super) fn read(mut table: Table<'_>) -> Result<Node, ConfigError> {
     Ok(node)
 }
 
-fn named(table: &mut Table<'_>) -> Result<&'static Plugin, ConfigError> {
+fn named(table: &mut ConfigTable<'_>) -> Result<&'static Plugin, ConfigError> {
     let there_are = PLUGINS.iter().map(|plugin| plugin.name).collect::<Vec<_>>().join(", ");
     let Some(given) = table.take(PLUGIN) else {
         return Err(table.error(&format!("says no '{PLUGIN}'; this build has: {there_are}")));
@@ -59,28 +59,28 @@ pub(super) fn right(kind: FieldKind) -> String {
     }
 }
 
-fn setting(field: &Field, given: Given<'_>) -> Result<Value, ConfigError> {
+fn setting(field: &Field, given: GivenValue<'_>) -> Result<SettingValue, ConfigError> {
     match field.kind {
         FieldKind::Number { least, most, .. } => {
             let number = number_within(&given.value, least, most);
-            number.map(Value::Number).map_err(|problem| given.error(&problem))
+            number.map(SettingValue::Number).map_err(|problem| given.error(&problem))
         }
-        FieldKind::Plugin => child(field, given).map(Value::Plugin),
+        FieldKind::Plugin => child(field, given).map(SettingValue::Plugin),
         FieldKind::Plugins => match given.value.as_array() {
             Some(list) if !list.is_empty() => {
                 let members = given.into_list().map_err(|given| wrong(field, &given))?;
                 let nodes = members.into_iter().map(|member| child(field, member));
-                Ok(Value::Plugins(nodes.collect::<Result<_, _>>()?))
+                Ok(SettingValue::Plugins(nodes.collect::<Result<_, _>>()?))
             }
             _ => Err(wrong(field, &given)),
         },
     }
 }
 
-fn child(field: &Field, given: Given<'_>) -> Result<Node, ConfigError> {
+fn child(field: &Field, given: GivenValue<'_>) -> Result<Node, ConfigError> {
     read(given.into_table().map_err(|given| wrong(field, &given))?)
 }
 
-fn wrong(field: &Field, given: &Given<'_>) -> ConfigError {
+fn wrong(field: &Field, given: &GivenValue<'_>) -> ConfigError {
     given.error(&format!("{} is not {}", shown(&given.value), right(field.kind)))
 }

@@ -8,8 +8,10 @@ use towpath_content::NodeId;
 use towpath_protocol::COMPRESS;
 use towpath_protocol::rules::Rules;
 
-use super::source::{ConfigError, Table};
-use super::value::{Bytes, Compression, Count, Directory, Label, LogLevel, Rate, Seconds, Setting, Switch};
+use super::source::{ConfigError, ConfigTable};
+use super::value::{
+    Bytes, Compression, ConfigRate, ConfigSeconds, ConfigSetting, Count, Directory, Label, LogLevel, Switch,
+};
 
 /// A field and its value, as people see it.
 pub(super) struct Shown {
@@ -29,7 +31,7 @@ pub(super) struct Shown {
 /// A table of the file.
 pub(super) trait Section: Default {
     /// Takes the fields that are given out of `table`.
-    fn read(table: &mut Table<'_>) -> Result<Self, ConfigError>;
+    fn read(table: &mut ConfigTable<'_>) -> Result<Self, ConfigError>;
 
     /// All fields in their order.
     fn shown(&self) -> Vec<Shown>;
@@ -58,7 +60,7 @@ macro_rules! settings {
         }
 
         impl Section for $name {
-            fn read(table: &mut Table<'_>) -> Result<Self, ConfigError> {
+            fn read(table: &mut ConfigTable<'_>) -> Result<Self, ConfigError> {
                 table.expect(&[$(stringify!($field)),+]);
                 Ok(Self { $($field: table.setting(stringify!($field))?.unwrap_or_else(|| $default),)+ })
             }
@@ -92,7 +94,7 @@ settings! {
         /// Where peers are listened for. An empty list: all addresses of the machine, at the port of last time.
         start listen: Vec<SocketAddr> = Vec::new(),
         /// What goes out to peers in all, at most; 0 for no limit.
-        live limit_rate: Rate = Rate(0),
+        live limit_rate: ConfigRate = ConfigRate(0),
         /// Nodes that may fetch everything that this service has, without a ticket.
         live allowed_nodes: Vec<NodeId> = Vec::new(),
         /// Directories whose files the daemon keeps in the index, as 'tow index' would, also when they change: absolute paths. Other file systems below them are not entered.
@@ -100,7 +102,7 @@ settings! {
         /// How much is logged on standard error. `-v` and `TOW_LOG` come before it.
         live log_level: LogLevel = LogLevel::Warn,
         /// How long transfers may go on when the service is asked to end. They resume when they are asked for again.
-        live grace: Seconds = Seconds(10),
+        live grace: ConfigSeconds = ConfigSeconds(10),
         /// Whether the daemon, and the far end of a copy, have the kernel refuse them what their work does not need: "on" as far as the kernel can, or "off". `TOW_SANDBOX` comes before it.
         start sandbox: Switch = Switch::On,
         /// Whether a copy over ssh that receives may tell the other side hashes and signatures of files beyond the destination, as older versions of what comes: "on" or "off".
@@ -142,7 +144,7 @@ settings! {
         /// Bytes of content that may be held in memory on their way to applications (`/v1/content`, `/v1/chunks`), over all of them. Half of it is divided evenly among `local_connections`, at least 8 KiB each, so that readers that stall keep nobody from reading.
         live content_memory: Bytes = Bytes(256 << 20),
         /// How long an application may read nothing of content that it asked for (`/v1/content`, `/v1/chunks`) before its connection is closed; 0 for ever.
-        live reader_stall: Seconds = Seconds(3600),
+        live reader_stall: ConfigSeconds = ConfigSeconds(3600),
         /// Bytes that stay free on a disk: with less, a transfer onto it is refused.
         live disk_free: Bytes = Bytes(0),
     }

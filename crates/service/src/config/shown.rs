@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Write};
 
-use towpath_plugins::registry::{FieldKind, Node, PLUGINS, Value};
+use towpath_plugins::registry::{FieldKind, Node, PLUGINS, SettingValue};
 
 use super::Config;
 use super::plugins::right;
@@ -47,10 +47,10 @@ impl fmt::Display for Config {
 
 /// `plugin = "local"` and the settings, each as a line.
 fn plugin_fields(node: &Node) -> Vec<String> {
-    let setting = |(name, value): (&&str, &Value)| match value {
-        Value::Number(number) => format!("{name} = {number}"),
-        Value::Plugin(node) => format!("{name} = {}", inline(node)),
-        Value::Plugins(nodes) => {
+    let setting = |(name, value): (&&str, &SettingValue)| match value {
+        SettingValue::Number(number) => format!("{name} = {number}"),
+        SettingValue::Plugin(node) => format!("{name} = {}", inline(node)),
+        SettingValue::Plugins(nodes) => {
             let nodes: Vec<_> = nodes.iter().map(inline).collect();
             format!("{name} = [{}]", nodes.join(", "))
         }

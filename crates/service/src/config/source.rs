@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 use towpath_files::display_name;
 
 use super::settings::full_name;
-use super::value::{self, Setting};
+use super::value::{self, ConfigSetting};
 
 /// What is wrong with a configuration.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -43,20 +43,20 @@ impl ConfigError {
 
 /// The text of a file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Source<'a> {
+pub(super) struct ConfigSource<'a> {
     file: &'a Path,
     text: &'a str,
 }
 
-impl<'a> Source<'a> {
+impl<'a> ConfigSource<'a> {
     pub(super) const fn new(file: &'a Path, text: &'a str) -> Self {
         Self { file, text }
     }
 
     /// The table at the top.
-    pub(super) fn parse(self) -> Result<Table<'a>, ConfigError> {
+    pub(super) fn parse(self) -> Result<ConfigTable<'a>, ConfigError> {
         match DeTable::parse(self.text) {
-            Ok(table) => Ok(Table::new(self, table, "")),
+            Ok(table) => Ok(ConfigTable::new(self, table, "")),
             Err(error) => Err(self.error(error.span().unwrap_or(0..0), "", error.message())),
         }
     }
@@ -69,8 +69,8 @@ impl<'a> Source<'a> {
 }
 
 /// A table that is being read.
-pub(super) struct Table<'a> {
-    source: Source<'a>,
+pub(super) struct ConfigTable<'a> {
+    source: ConfigSource<'a>,
     table: DeTable<'a>,
     span: Range<usize>,
     name: String,
@@ -79,15 +79,15 @@ pub(super) struct Table<'a> {
 }
 
 /// A value and where it stands.
-pub(super) struct Given<'a> {
-    source: Source<'a>,
+pub(super) struct GivenValue<'a> {
+    source: ConfigSource<'a>,
     pub(super) value: DeValue<'a>,
     span: Range<usize>,
     name: String,
 }
 
-impl<'a> Table<'a> {
-    fn new(source: Source<'a>, table: Spanned<DeTable<'a>>, name: &str) -> Self {
+impl<'a> ConfigTable<'a> {
+    fn new(source: ConfigSource<'a>, table: Spanned<DeTable<'a>>, name: &str) -> Self {
         let span = table.span();
         Self { source, table: table.into_inner(), span, name: name.into(), expected: Vec::new() }
     }
@@ -98,14 +98,17 @@ impl<'a> Table<'a> {
     }
 
     /// Takes a value out.
-    pub(super) fn take(&mut self, field: &str) -> Option<Given<'a>> {
+    pub(super) fn take(&mut self, field: &str) -> Option<GivenValue<'a>> {
         let value = self.table.remove(field)?;
         let (span, name) = (value.span(), full_name(&self.name, field));
-        Some(Given { source: self.source, value: value.into_inner(), span, name })
+        Some(GivenValue { source: self.source, value: value.into_inner(), span, name })
     }
 
     /// Takes a setting out; `None` if it is not given.
-    pub(super) fn setting<T: Setting>(&mut self, field: &'static str) -> Result<Option<T>, ConfigError> {
+    pub(super) fn setting<T: ConfigSetting>(
+        &mut self,
+        field: &'static str,
+    ) -> Result<Option<T>, ConfigError> {
         let Some(given) = self.take(field) else { return Ok(None) };
         T::read(&given.value).map(Some).map_err(|problem| given.error(&problem))
     }
@@ -144,17 +147,17 @@ impl<'a> Table<'a> {
     }
 }
 
-impl<'a> Given<'a> {
+impl<'a> GivenValue<'a> {
     /// An error about the value.
     pub(super) fn error(&self, problem: &str) -> ConfigError {
         self.source.error(self.span.clone(), &self.name, problem)
     }
 
     /// The value, if it is a table.
-    pub(super) fn into_table(self) -> Result<Table<'a>, Self> {
+    pub(super) fn into_table(self) -> Result<ConfigTable<'a>, Self> {
         let Self { source, value, span, name } = self;
         match value {
-            DeValue::Table(table) => Ok(Table { source, table, span, name, expected: Vec::new() }),
+            DeValue::Table(table) => Ok(ConfigTable { source, table, span, name, expected: Vec::new() }),
             value => Err(Self { source, value, span, name }),
         }
     }

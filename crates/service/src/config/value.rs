@@ -9,7 +9,7 @@ use toml::de::DeValue;
 use towpath_content::NodeId;
 
 /// A kind of value.
-pub(super) trait Setting: Sized {
+pub(super) trait ConfigSetting: Sized {
     /// A value of this kind, in TOML.
     const EXAMPLE: &'static str;
 
@@ -29,7 +29,7 @@ pub struct Bytes(pub u64);
 
 /// Bytes per second, 0 for no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate(pub u64);
+pub struct ConfigRate(pub u64);
 
 /// How many, at least one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Count(pub u64);
 
 /// A time in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seconds(pub u64);
+pub struct ConfigSeconds(pub u64);
 
 /// How much is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,7 +193,7 @@ fn show_bytes(bytes: u64) -> String {
     }
 }
 
-impl Setting for Bytes {
+impl ConfigSetting for Bytes {
     const EXAMPLE: &'static str = "\"500M\"";
 
     fn kind() -> String {
@@ -209,7 +209,7 @@ impl Setting for Bytes {
     }
 }
 
-impl Setting for Rate {
+impl ConfigSetting for ConfigRate {
     const EXAMPLE: &'static str = "\"10M\"";
 
     fn kind() -> String {
@@ -225,7 +225,7 @@ impl Setting for Rate {
     }
 }
 
-impl Setting for Count {
+impl ConfigSetting for Count {
     const EXAMPLE: &'static str = "1";
 
     fn kind() -> String {
@@ -241,7 +241,7 @@ impl Setting for Count {
     }
 }
 
-impl Setting for Seconds {
+impl ConfigSetting for ConfigSeconds {
     const EXAMPLE: &'static str = "10";
 
     fn kind() -> String {
@@ -267,7 +267,7 @@ impl LogLevel {
     }
 }
 
-impl Setting for LogLevel {
+impl ConfigSetting for LogLevel {
     const EXAMPLE: &'static str = "\"info\"";
 
     fn kind() -> String {
@@ -284,7 +284,7 @@ impl Setting for LogLevel {
     }
 }
 
-impl Setting for Compression {
+impl ConfigSetting for Compression {
     const EXAMPLE: &'static str = "\"asked\"";
 
     fn kind() -> String {
@@ -301,7 +301,7 @@ impl Setting for Compression {
     }
 }
 
-impl Setting for Switch {
+impl ConfigSetting for Switch {
     const EXAMPLE: &'static str = "\"on\"";
 
     fn kind() -> String {
@@ -332,7 +332,7 @@ impl fmt::Display for Label {
 
 const A_LABEL: &str = "a text of 1 to 1024 bytes";
 
-impl Setting for Option<Label> {
+impl ConfigSetting for Option<Label> {
     const EXAMPLE: &'static str = "\"internal\"";
 
     fn kind() -> String {
@@ -348,7 +348,7 @@ impl Setting for Option<Label> {
     }
 }
 
-impl Setting for Vec<Label> {
+impl ConfigSetting for Vec<Label> {
     const EXAMPLE: &'static str = "[\"internal\"]";
 
     fn kind() -> String {
@@ -364,7 +364,7 @@ impl Setting for Vec<Label> {
     }
 }
 
-impl Setting for Vec<Pattern> {
+impl ConfigSetting for Vec<Pattern> {
     const EXAMPLE: &'static str = "[\"*.exe\", \"private/*\"]";
 
     fn kind() -> String {
@@ -381,7 +381,7 @@ impl Setting for Vec<Pattern> {
     }
 }
 
-impl Setting for Option<SocketAddr> {
+impl ConfigSetting for Option<SocketAddr> {
     const EXAMPLE: &'static str = "\"127.0.0.1:9464\"";
 
     fn kind() -> String {
@@ -410,7 +410,7 @@ impl fmt::Display for Directory {
     }
 }
 
-impl Setting for Vec<Directory> {
+impl ConfigSetting for Vec<Directory> {
     const EXAMPLE: &'static str = "[\"/home/ann/pictures\"]";
 
     fn kind() -> String {
@@ -447,7 +447,7 @@ fn show_list<T: ToString>(list: &[T]) -> String {
     format!("[{}]", members.join(", "))
 }
 
-impl Setting for Vec<SocketAddr> {
+impl ConfigSetting for Vec<SocketAddr> {
     const EXAMPLE: &'static str = "[\"192.0.2.1:7000\"]";
 
     fn kind() -> String {
@@ -464,7 +464,7 @@ impl Setting for Vec<SocketAddr> {
     }
 }
 
-impl Setting for Vec<NodeId> {
+impl ConfigSetting for Vec<NodeId> {
     const EXAMPLE: &'static str = "[]";
 
     fn kind() -> String {
@@ -485,7 +485,7 @@ impl Setting for Vec<NodeId> {
 mod tests {
     use super::*;
 
-    fn read<T: Setting>(text: &str) -> Result<T, String> {
+    fn read<T: ConfigSetting>(text: &str) -> Result<T, String> {
         T::read(DeValue::parse(text).unwrap().get_ref())
     }
 
@@ -517,9 +517,9 @@ mod tests {
     #[test]
     fn examples_are_right() {
         read::<Bytes>(Bytes::EXAMPLE).unwrap();
-        read::<Rate>(Rate::EXAMPLE).unwrap();
+        read::<ConfigRate>(ConfigRate::EXAMPLE).unwrap();
         read::<Count>(Count::EXAMPLE).unwrap();
-        read::<Seconds>(Seconds::EXAMPLE).unwrap();
+        read::<ConfigSeconds>(ConfigSeconds::EXAMPLE).unwrap();
         read::<LogLevel>(LogLevel::EXAMPLE).unwrap();
         read::<Option<SocketAddr>>(Option::<SocketAddr>::EXAMPLE).unwrap();
         read::<Vec<SocketAddr>>(Vec::<SocketAddr>::EXAMPLE).unwrap();

@@ -17,12 +17,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A gate that is opened once.
 #[derive(Default)]
 pub struct Gate {
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct GateState {
     /// Threads before the gate.
     waiting: usize,
     /// What they take with them; known once the gate is opened.

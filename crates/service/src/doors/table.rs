@@ -20,12 +20,12 @@ const SILENT: Duration = Duration::from_secs(2);
 
 /// Where a connection comes from, as far as it matters who has it: one host has all of an IPv6 /64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Origin {
+pub struct CallerOrigin {
     near: IpAddr,
     wide: Option<IpAddr>,
 }
 
-impl From<IpAddr> for Origin {
+impl From<IpAddr> for CallerOrigin {
     fn from(ip: IpAddr) -> Self {
         match ip.to_canonical() {
             IpAddr::V4(ip) => Self { near: ip.into(), wide: None },
@@ -39,7 +39,7 @@ impl From<IpAddr> for Origin {
 
 /// How far a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum CallerStage {
     /// It shakes hands. Who is turned away is told so afterwards, and counts for nothing else.
     Shaking { has_spoken: bool, is_turned_away: bool },
     /// It has a place, and had a right to nothing yet.
@@ -50,14 +50,14 @@ enum Stage {
 
 #[derive(Debug, Clone, Copy)]
 struct Guest {
-    from: Origin,
+    from: CallerOrigin,
     since: Instant,
-    stage: Stage,
+    stage: CallerStage,
 }
 
 /// See the head of this module. Numbers go up in the order of arrival.
 #[derive(Debug, Default)]
-pub struct Table {
+pub struct DoorTable {
     guests: BTreeMap<u64, Guest>,
     next: u64,
 }
@@ -75,35 +75,35 @@ pub struct Knocked {
 
 impl Guest {
     const fn is_stranger(&self) -> bool {
-        matches!(self.stage, Stage::Stranger(_))
+        matches!(self.stage, CallerStage::Stranger(_))
     }
 
     const fn is_shaking(&self) -> bool {
-        matches!(self.stage, Stage::Shaking { .. })
+        matches!(self.stage, CallerStage::Shaking { .. })
     }
 
     const fn is_silent(&self) -> bool {
-        matches!(self.stage, Stage::Shaking { has_spoken: false, .. })
+        matches!(self.stage, CallerStage::Shaking { has_spoken: false, .. })
     }
 
     const fn is_turned_away(&self) -> bool {
-        matches!(self.stage, Stage::Shaking { is_turned_away: true, .. })
+        matches!(self.stage, CallerStage::Shaking { is_turned_away: true, .. })
     }
 
     fn is_of(&self, whose: NodeId) -> bool {
-        matches!(self.stage, Stage::Stranger(node) | Stage::Known(node) if node == whose)
+        matches!(self.stage, CallerStage::Stranger(node) | CallerStage::Known(node) if node == whose)
     }
 
-    fn is_near(&self, from: &Origin) -> bool {
+    fn is_near(&self, from: &CallerOrigin) -> bool {
         self.from.near == from.near
     }
 
-    fn is_in_reach(&self, from: &Origin) -> bool {
+    fn is_in_reach(&self, from: &CallerOrigin) -> bool {
         self.from.wide.is_some() && self.from.wide == from.wide
     }
 }
 
-impl Table {
+impl DoorTable {
     /// Connections: those that shake hands, but for those that are turned away, and those with a place.
     pub fn connections(&self) -> usize {
         self.count(|guest| !guest.is_turned_away())
@@ -124,7 +124,7 @@ impl Table {
     }
 
     /// Somebody comes. An error: it is to be hung up on.
-    pub fn knock(&mut self, limits: &Limits, from: Origin, now: Instant) -> Result<Knocked, Full> {
+    pub fn knock(&mut self, limits: &Limits, from: CallerOrigin, now: Instant) -> Result<Knocked, Full> {
         let handshakes = at_most(limits.handshakes.0);
         let full = self.full(limits, &from);
         let turned_away = self.count(Guest::is_turned_away);
@@ -137,13 +137,13 @@ impl Table {
         self.leave(loses);
         let id = self.next;
         self.next += 1;
-        let stage = Stage::Shaking { has_spoken: false, is_turned_away: full.is_some() };
+        let stage = CallerStage::Shaking { has_spoken: false, is_turned_away: full.is_some() };
         self.guests.insert(id, Guest { from, since: now, stage });
         Ok(Knocked { id, full, loses })
     }
 
     /// Which limit leaves no place for whoever comes now, also if strangers go.
-    fn full(&self, limits: &Limits, from: &Origin) -> Option<Full> {
+    fn full(&self, limits: &Limits, from: &CallerOrigin) -> Option<Full> {
         let address = at_most(limits.connections_per_address.0);
         let is_full = |most: usize, is_it: &dyn Fn(&Guest) -> bool| {
             let counts = |guest: &Guest| is_it(guest) && !guest.is_turned_away();
@@ -160,11 +160,11 @@ impl Table {
     /// Who shakes hands and is to go for somebody from there: who has been silent for long, else one of those from
     /// the address that has the most; there the silent ones first, and of equals the oldest. Nobody who
     /// speaks goes for an address that has as many.
-    fn slowest(&self, from: &Origin, now: Instant) -> Option<u64> {
+    fn slowest(&self, from: &CallerOrigin, now: Instant) -> Option<u64> {
         let shaking = || self.guests.iter().filter(|(_, guest)| guest.is_shaking());
         let mut crowds = HashMap::<IpAddr, usize>::new();
         shaking().for_each(|(_, guest)| *crowds.entry(guest.from.near).or_default() += 1);
-        let crowd = |from: &Origin| crowds.get(&from.near).copied().unwrap_or(0);
+        let crowd = |from: &CallerOrigin| crowds.get(&from.near).copied().unwrap_or(0);
         let is_late =
             |guest: &Guest| guest.is_silent() && now.saturating_duration_since(guest.since) >= SILENT;
         let (id, guest) = shaking().max_by_key(|(id, guest)| {
@@ -175,7 +175,7 @@ impl Table {
 
     /// The first byte of one came.
     pub fn spoke(&mut self, id: u64) {
-        if let Some(Guest { stage: Stage::Shaking { has_spoken, .. }, .. }) = self.guests.get_mut(&id) {
+        if let Some(Guest { stage: CallerStage::Shaking { has_spoken, .. }, .. }) = self.guests.get_mut(&id) {
             *has_spoken = true;
         }
     }
@@ -194,13 +194,13 @@ impl Table {
         }
         let loses = self.in_the_way(limits, &from, is_known)?;
         self.leave(loses);
-        let stage = if is_known { Stage::Known(node) } else { Stage::Stranger(node) };
+        let stage = if is_known { CallerStage::Known(node) } else { CallerStage::Stranger(node) };
         self.guests.entry(id).and_modify(|guest| guest.stage = stage);
         Ok(loses)
     }
 
     /// The stranger that has to go for one more connection from there, if any has.
-    fn in_the_way(&self, limits: &Limits, from: &Origin, is_known: bool) -> Result<Option<u64>, Full> {
+    fn in_the_way(&self, limits: &Limits, from: &CallerOrigin, is_known: bool) -> Result<Option<u64>, Full> {
         let address = at_most(limits.connections_per_address.0);
         let placed = |is_it: &dyn Fn(&Guest) -> bool| self.count(|guest| is_it(guest) && !guest.is_shaking());
         let oldest = |is_it: &dyn Fn(&Guest) -> bool| {
@@ -231,8 +231,8 @@ impl Table {
     /// One with a place had a right to something. False if it has lost its place.
     pub fn know(&mut self, id: u64) -> bool {
         let Some(guest) = self.guests.get_mut(&id) else { return false };
-        if let Stage::Stranger(node) = guest.stage {
-            guest.stage = Stage::Known(node);
+        if let CallerStage::Stranger(node) = guest.stage {
+            guest.stage = CallerStage::Known(node);
         }
         true
     }

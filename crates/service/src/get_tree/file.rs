@@ -11,7 +11,7 @@ use towpath_files::{FileError, Overwrite, RelPath, Staged};
 use towpath_store::About;
 use towpath_transfer::{FetchError, Target};
 
-use super::Tree;
+use super::TreeTarget;
 use towpath_content::lock::lock;
 use towpath_targets::errors;
 use towpath_targets::partial::PartialFile;
@@ -19,7 +19,7 @@ use towpath_targets::placing::Begun;
 
 /// A file of the tree on its way.
 pub(super) struct TreeFile {
-    pub(super) tree: Arc<Tree>,
+    pub(super) tree: Arc<TreeTarget>,
     pub(super) path: RelPath,
     pub(super) metadata: Metadata,
     pub(super) oid: Oid,
@@ -30,7 +30,13 @@ pub(super) struct TreeFile {
 
 impl TreeFile {
     /// The file at `path`, of `size` bytes.
-    pub(super) fn new(tree: &Arc<Tree>, path: RelPath, metadata: Metadata, oid: Oid, size: u64) -> Self {
+    pub(super) fn new(
+        tree: &Arc<TreeTarget>,
+        path: RelPath,
+        metadata: Metadata,
+        oid: Oid,
+        size: u64,
+    ) -> Self {
         let is_large = size > 1 << towpath_content::pieces::MIN_LOG2;
         Self {
             tree: Arc::clone(tree),

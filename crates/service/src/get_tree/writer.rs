@@ -17,7 +17,7 @@ use towpath_transfer::want::Coverage;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Target};
 
 use super::file::TreeFile;
-use super::{Tree, decode};
+use super::{TreeTarget, decode};
 use crate::put_tree::{not_carried, special};
 use towpath_content::lock::lock;
 use towpath_targets::errors;
@@ -27,8 +27,8 @@ use towpath_targets::spool::SpoolReader;
 const ASKED: usize = 64;
 
 /// The thread that follows the descriptor.
-pub(super) struct Writer {
-    tree: Arc<Tree>,
+pub(super) struct TreeWriter {
+    tree: Arc<TreeTarget>,
     /// A get that is dropped ends its session, and with it what the writer waits for.
     session: Weak<Session>,
     runtime: Handle,
@@ -63,9 +63,9 @@ impl Inline {
     }
 }
 
-impl Writer {
+impl TreeWriter {
     /// Writes `tree`, and asks `session` for its files.
-    pub(super) fn new(tree: &Arc<Tree>, session: &Arc<Session>) -> Self {
+    pub(super) fn new(tree: &Arc<TreeTarget>, session: &Arc<Session>) -> Self {
         Self {
             tree: Arc::clone(tree),
             session: Arc::downgrade(session),

@@ -29,11 +29,11 @@ use towpath_api::Event;
 use towpath_files::{RelPath, ScanOptions, SourceTree};
 
 use crate::config::Directory;
-use crate::index_dir::{Cancel, Part, index_parts};
+use crate::index_dir::{Cancel, IndexPart, index_parts};
 use crate::state::Service;
 pub use pending::Rhythm;
-use pending::{Pending, Spot};
-use watches::{Note, Notes, Watches};
+use pending::{PendingChanges, PendingSpot};
+use watches::{WatchNote, WatchNotes, Watches};
 
 /// How much less than others its thread may have of the processor.
 const NICE: i32 = 10;
@@ -60,14 +60,14 @@ pub async fn keep_fresh(service: Arc<Service>, rhythm: Rhythm) {
 
 /// Keeps some directories in the index.
 struct Keeper {
-    job: Arc<Job>,
-    notes: Notes,
-    pending: Pending,
-    pass: Option<JoinHandle<Passed>>,
+    job: Arc<WatchJob>,
+    notes: WatchNotes,
+    pending: PendingChanges,
+    pass: Option<JoinHandle<PassedDirectory>>,
 }
 
 /// What a pass needs.
-struct Job {
+struct WatchJob {
     service: Arc<Service>,
     dirs: Vec<PathBuf>,
     watches: Arc<Watches>,
@@ -76,7 +76,7 @@ struct Job {
 
 /// How a pass went.
 #[derive(Default)]
-struct Passed {
+struct PassedDirectory {
     took: Duration,
     /// All directories are there and watched.
     is_told_all: bool,
@@ -93,11 +93,11 @@ impl Keeper {
         service: &Arc<Service>,
         dirs: &[Directory],
         rhythm: Rhythm,
-        (watches, notes): (Arc<Watches>, Notes),
+        (watches, notes): (Arc<Watches>, WatchNotes),
     ) -> Self {
         let dirs: Vec<_> = dirs.iter().map(|Directory(path)| path.clone()).collect();
-        let pending = Pending::new(rhythm, dirs.len(), Instant::now());
-        let job = Job { service: Arc::clone(service), dirs, watches, cancel: Cancel::default() };
+        let pending = PendingChanges::new(rhythm, dirs.len(), Instant::now());
+        let job = WatchJob { service: Arc::clone(service), dirs, watches, cancel: Cancel::default() };
         Self { job: Arc::new(job), notes, pending, pass: None }
     }
 
@@ -119,17 +119,17 @@ impl Keeper {
         }
     }
 
-    fn note(&mut self, note: Note) {
+    fn note(&mut self, note: WatchNote) {
         let now = Instant::now();
         match note {
-            Note::Changed(spot) => self.pending.note(spot, false, now),
-            Note::Appeared(spot) => self.pending.note(spot, true, now),
-            Note::Missed => self.pending.note_all(now),
+            WatchNote::Changed(spot) => self.pending.note(spot, false, now),
+            WatchNote::Appeared(spot) => self.pending.note(spot, true, now),
+            WatchNote::Missed => self.pending.note_all(now),
         }
     }
 }
 
-async fn ended(pass: &mut Option<JoinHandle<Passed>>) -> Passed {
+async fn ended(pass: &mut Option<JoinHandle<PassedDirectory>>) -> PassedDirectory {
     match pass {
         // One that panicked has not looked at all.
         Some(pass) => pass.await.unwrap_or_default(),
@@ -144,9 +144,9 @@ async fn until(due: Option<Instant>) {
     }
 }
 
-impl Job {
+impl WatchJob {
     /// Indexes what changed, with what is below it where that is said.
-    fn pass(&self, spots: Vec<(Spot, bool)>) -> Passed {
+    fn pass(&self, spots: Vec<(PendingSpot, bool)>) -> PassedDirectory {
         let started = Instant::now();
         // Its priority is that thread's own.
         let lower = |_| {
@@ -160,25 +160,25 @@ impl Job {
                 false
             }
         };
-        Passed { took: started.elapsed(), is_told_all: is_there && self.watches.are_complete() }
+        PassedDirectory { took: started.elapsed(), is_told_all: is_there && self.watches.are_complete() }
     }
 
     /// Whether all directories that are configured are there, and all was done.
-    fn index(&self, spots: &[(Spot, bool)]) -> bool {
+    fn index(&self, spots: &[(PendingSpot, bool)]) -> bool {
         if spots.iter().any(|(spot, is_deep)| *is_deep && spot.path.is_root()) {
             self.watches.try_again();
         }
-        let trees: Vec<_> = self.dirs.iter().map(|dir| Tree::open(dir)).collect();
+        let trees: Vec<_> = self.dirs.iter().map(|dir| WatchedTree::open(dir)).collect();
         let parts = spots.iter().filter_map(|(spot, is_deep)| {
             let tree = trees[spot.tree].as_ref().filter(|tree| tree.holds(&spot.path));
             if tree.is_none() {
                 self.gone(spot);
             }
-            Some(Part { tree: &tree?.tree, number: spot.tree, at: spot.path.clone(), is_deep: *is_deep })
+            Some(IndexPart { tree: &tree?.tree, number: spot.tree, at: spot.path.clone(), is_deep: *is_deep })
         });
         let parts: Vec<_> = parts.collect();
-        let entered = &mut |part: &Part<'_>, dir: BorrowedFd<'_>, path: &RelPath| {
-            self.watches.add(dir, Spot { tree: part.number, path: path.clone() });
+        let entered = &mut |part: &IndexPart<'_>, dir: BorrowedFd<'_>, path: &RelPath| {
+            self.watches.add(dir, PendingSpot { tree: part.number, path: path.clone() });
         };
         let tell = &mut |event| {
             if let Event::FileFailed { path, error } = event {
@@ -201,7 +201,7 @@ impl Job {
         trees.iter().all(Option::is_some)
     }
 
-    fn gone(&self, spot: &Spot) {
+    fn gone(&self, spot: &PendingSpot) {
         self.watches.forget(spot);
         if spot.path.is_root() {
             let dir = self.dirs[spot.tree].display();
@@ -213,12 +213,12 @@ impl Job {
 }
 
 /// One of the directories that are configured.
-struct Tree {
+struct WatchedTree {
     tree: SourceTree,
     device: u64,
 }
 
-impl Tree {
+impl WatchedTree {
     fn open(dir: &Path) -> Option<Self> {
         let tree = SourceTree::open(&dir.canonicalize().ok()?).ok()?;
         let device = tree.look(&RelPath::root(), &ScanOptions::default()).ok()?.stamp.device;

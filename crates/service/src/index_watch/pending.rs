@@ -39,7 +39,7 @@ impl Default for Rhythm {
 
 /// A directory: which tree, and where in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spot {
+pub struct PendingSpot {
     /// The number of the tree.
     pub tree: usize,
     /// Below its root.
@@ -48,11 +48,11 @@ pub struct Spot {
 
 /// See the head of this module.
 #[derive(Debug)]
-pub struct Pending {
+pub struct PendingChanges {
     rhythm: Rhythm,
     trees: usize,
     /// By tree and path.
-    dirs: BTreeMap<(usize, Vec<u8>), Waiting>,
+    dirs: BTreeMap<(usize, Vec<u8>), WaitingChange>,
     /// All was looked at once.
     has_begun: bool,
     rests_until: Option<Instant>,
@@ -60,14 +60,14 @@ pub struct Pending {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingChange {
     path: RelPath,
     is_deep: bool,
     since: Instant,
     last: Instant,
 }
 
-impl Pending {
+impl PendingChanges {
     /// All of so many trees is to be indexed at once.
     pub fn new(rhythm: Rhythm, trees: usize, now: Instant) -> Self {
         let (dirs, rests_until, rescan) = (BTreeMap::new(), None, Some(now));
@@ -77,14 +77,15 @@ impl Pending {
     }
 
     /// Something happened in a directory; with `is_deep`, in what is below it too.
-    pub fn note(&mut self, spot: Spot, is_deep: bool, now: Instant) {
+    pub fn note(&mut self, spot: PendingSpot, is_deep: bool, now: Instant) {
         if self.dirs.len() >= MAX_DIRS {
             return self.note_all(now);
         }
         // A slash comes before all that a name may have, so what is in a directory comes right behind it.
         let key = spot.path.as_bytes().iter().map(|&byte| if byte == b'/' { 0 } else { byte }).collect();
         let waiting = self.dirs.entry((spot.tree, key));
-        let waiting = waiting.or_insert(Waiting { path: spot.path, is_deep: false, since: now, last: now });
+        let waiting =
+            waiting.or_insert(WaitingChange { path: spot.path, is_deep: false, since: now, last: now });
         waiting.last = now;
         waiting.is_deep |= is_deep;
     }
@@ -93,7 +94,7 @@ impl Pending {
     pub fn note_all(&mut self, now: Instant) {
         self.dirs.clear();
         for tree in 0..self.trees {
-            let waiting = Waiting { path: RelPath::root(), is_deep: true, since: now, last: now };
+            let waiting = WaitingChange { path: RelPath::root(), is_deep: true, since: now, last: now };
             self.dirs.insert((tree, Vec::new()), waiting);
         }
     }
@@ -105,26 +106,26 @@ impl Pending {
         Some(self.rests_until.map_or(next, |rests| rests.max(next)))
     }
 
-    fn ready(&self, waiting: &Waiting) -> Instant {
+    fn ready(&self, waiting: &WaitingChange) -> Instant {
         (waiting.last + self.rhythm.quiet).min(waiting.since + self.rhythm.longest)
     }
 
     /// Takes what is to be looked at now; of directories in each other the outer one, if it is deep.
-    pub fn take(&mut self, now: Instant) -> Vec<(Spot, bool)> {
+    pub fn take(&mut self, now: Instant) -> Vec<(PendingSpot, bool)> {
         self.wake(now);
         let (ready, waiting) =
             std::mem::take(&mut self.dirs).into_iter().partition(|(_, waiting)| self.ready(waiting) <= now);
         self.dirs = waiting;
-        let ready: BTreeMap<_, Waiting> = ready;
-        let mut taken: Vec<(Spot, bool)> = Vec::with_capacity(ready.len());
-        let mut deep: Option<Spot> = None;
-        for ((tree, _), Waiting { path, is_deep, .. }) in ready {
+        let ready: BTreeMap<_, WaitingChange> = ready;
+        let mut taken: Vec<(PendingSpot, bool)> = Vec::with_capacity(ready.len());
+        let mut deep: Option<PendingSpot> = None;
+        for ((tree, _), WaitingChange { path, is_deep, .. }) in ready {
             let is_covered =
                 deep.as_ref().is_some_and(|deep| deep.tree == tree && path.starts_with(&deep.path));
             if is_covered {
                 continue;
             }
-            let spot = Spot { tree, path };
+            let spot = PendingSpot { tree, path };
             if is_deep {
                 deep = Some(spot.clone());
             }
@@ -169,15 +170,15 @@ mod tests {
         rescan: Duration::from_secs(1000),
     };
 
-    fn spot(tree: usize, path: &str) -> Spot {
+    fn spot(tree: usize, path: &str) -> PendingSpot {
         let names = path.split('/').filter(|name| !name.is_empty());
-        Spot { tree, path: RelPath::new(names).unwrap() }
+        PendingSpot { tree, path: RelPath::new(names).unwrap() }
     }
 
     /// One that has looked at everything, and the time since then.
-    fn begun(is_told_all: bool) -> (Pending, impl Fn(u64) -> Instant) {
+    fn begun(is_told_all: bool) -> (PendingChanges, impl Fn(u64) -> Instant) {
         let start = Instant::now() + Duration::from_secs(1000);
-        let mut pending = Pending::new(RHYTHM, 2, start);
+        let mut pending = PendingChanges::new(RHYTHM, 2, start);
         assert_eq!(pending.due(), Some(start));
         assert_eq!(pending.take(start), [(spot(0, ""), true), (spot(1, ""), true)]);
         pending.passed(Duration::from_secs(500), is_told_all, start);

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use tokio::sync::mpsc;
 use towpath_files::{RelPath, is_temporary_name};
 
-use super::pending::Spot;
+use super::pending::PendingSpot;
 use towpath_content::lock::lock;
 
 /// Directories watched, at most: each takes about 1 KiB of the kernel's memory.
@@ -39,11 +39,11 @@ const CHANGES: WatchFlags = WatchFlags::CLOSE_WRITE
 
 /// What happened.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Note {
+pub enum WatchNote {
     /// Files in this directory.
-    Changed(Spot),
+    Changed(PendingSpot),
     /// This directory is new, with all that is in it.
-    Appeared(Spot),
+    Appeared(PendingSpot),
     /// More than the kernel kept in mind, or the root of a tree is gone.
     Missed,
 }
@@ -53,25 +53,25 @@ pub struct Watches {
     /// None where the kernel gives none: then nothing is told.
     inotify: Option<OwnedFd>,
     most: usize,
-    known: Mutex<Known>,
+    known: Mutex<KnownDirectory>,
 }
 
 #[derive(Default)]
-struct Known {
-    spots: HashMap<i32, Spot>,
+struct KnownDirectory {
+    spots: HashMap<i32, PendingSpot>,
     is_full: bool,
 }
 
 /// What the kernel tells, as it comes.
-pub struct Notes {
-    inbox: mpsc::Receiver<Vec<Note>>,
+pub struct WatchNotes {
+    inbox: mpsc::Receiver<Vec<WatchNote>>,
     /// Whoever reads ends when this is closed.
     _stop: Option<PipeWriter>,
 }
 
-impl Notes {
+impl WatchNotes {
     /// Waits until something happens. Nothing is lost if it is no longer waited for.
-    pub async fn next(&mut self) -> Vec<Note> {
+    pub async fn next(&mut self) -> Vec<WatchNote> {
         match self.inbox.recv().await {
             Some(notes) => notes,
             None => std::future::pending().await,
@@ -81,7 +81,7 @@ impl Notes {
 
 impl Watches {
     /// Nothing is watched yet; what is told of what will be.
-    pub fn start() -> (Arc<Self>, Notes) {
+    pub fn start() -> (Arc<Self>, WatchNotes) {
         let limit = std::fs::read_to_string(KERNELS_LIMIT).ok().and_then(|text| text.trim().parse().ok());
         // The user's other programs need some too.
         let most = limit.map_or(MOST, |limit: usize| MOST.min(limit / 2));
@@ -95,7 +95,7 @@ impl Watches {
         })
     }
 
-    fn start_with(most: usize) -> io::Result<(Arc<Self>, Notes)> {
+    fn start_with(most: usize) -> io::Result<(Arc<Self>, WatchNotes)> {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let watches = Arc::new(Self { inotify: Some(inotify), most, known: Mutex::default() });
         let (notes, inbox) = mpsc::channel(READINGS);
@@ -107,17 +107,20 @@ impl Watches {
             }
         };
         std::thread::Builder::new().name("watches".into()).spawn(read)?;
-        Ok((watches, Notes { inbox, _stop: Some(stop) }))
+        Ok((watches, WatchNotes { inbox, _stop: Some(stop) }))
     }
 
     /// Nothing is ever told.
-    pub fn none() -> (Arc<Self>, Notes) {
+    pub fn none() -> (Arc<Self>, WatchNotes) {
         let (_, inbox) = mpsc::channel(1);
-        (Arc::new(Self { inotify: None, most: 0, known: Mutex::default() }), Notes { inbox, _stop: None })
+        (
+            Arc::new(Self { inotify: None, most: 0, known: Mutex::default() }),
+            WatchNotes { inbox, _stop: None },
+        )
     }
 
     /// Watches a directory.
-    pub fn add(&self, dir: BorrowedFd<'_>, spot: Spot) {
+    pub fn add(&self, dir: BorrowedFd<'_>, spot: PendingSpot) {
         let Some(inotify) = &self.inotify else { return };
         // Held meanwhile, so that no event of it is read before it is known.
         let mut known = lock(&self.known);
@@ -136,7 +139,7 @@ impl Watches {
         }
     }
 
-    fn full(&self, known: &mut Known) {
+    fn full(&self, known: &mut KnownDirectory) {
         known.is_full = true;
         tracing::warn!(
             "of the indexed directories {} are watched, and no more: Towpath takes {MOST} watches at most, and half \
@@ -157,11 +160,11 @@ impl Watches {
     }
 
     /// Nothing at or below this directory is watched any more.
-    pub fn forget(&self, gone: &Spot) {
+    pub fn forget(&self, gone: &PendingSpot) {
         self.forget_in(&mut lock(&self.known), gone);
     }
 
-    fn forget_in(&self, known: &mut Known, gone: &Spot) {
+    fn forget_in(&self, known: &mut KnownDirectory, gone: &PendingSpot) {
         let Some(inotify) = &self.inotify else { return };
         known.spots.retain(|&number, spot| {
             let is_gone = spot.tree == gone.tree && spot.path.starts_with(&gone.path);
@@ -174,7 +177,7 @@ impl Watches {
     }
 
     /// Reads until nobody takes any more, or `stopped` is closed.
-    fn read_all(&self, stopped: &PipeReader, notes: &mpsc::Sender<Vec<Note>>) -> io::Result<()> {
+    fn read_all(&self, stopped: &PipeReader, notes: &mpsc::Sender<Vec<WatchNote>>) -> io::Result<()> {
         let Some(inotify) = &self.inotify else { return Ok(()) };
         loop {
             let mut fds = [PollFd::new(inotify, PollFlags::IN), PollFd::new(stopped, PollFlags::empty())];
@@ -196,7 +199,7 @@ impl Watches {
     }
 
     /// What one reading tells.
-    fn read(&self, inotify: &OwnedFd) -> Result<Vec<Note>, Errno> {
+    fn read(&self, inotify: &OwnedFd) -> Result<Vec<WatchNote>, Errno> {
         let mut buffer = [MaybeUninit::uninit(); BUFFER];
         let mut reader = Reader::new(inotify, &mut buffer);
         let mut notes = Vec::new();
@@ -210,29 +213,29 @@ impl Watches {
         }
     }
 
-    fn note(&self, number: i32, what: ReadFlags, name: &[u8]) -> Option<Note> {
+    fn note(&self, number: i32, what: ReadFlags, name: &[u8]) -> Option<WatchNote> {
         if what.contains(ReadFlags::QUEUE_OVERFLOW) {
-            return Some(Note::Missed);
+            return Some(WatchNote::Missed);
         }
         let mut known = lock(&self.known);
         if what.intersects(ReadFlags::IGNORED | ReadFlags::MOVE_SELF) {
             let is_gone = what.contains(ReadFlags::IGNORED);
             let spot = if is_gone { known.spots.remove(&number) } else { known.spots.get(&number).cloned() };
-            return spot.filter(|spot| spot.path.is_root()).map(|_| Note::Missed);
+            return spot.filter(|spot| spot.path.is_root()).map(|_| WatchNote::Missed);
         }
         let spot = known.spots.get(&number)?.clone();
         if name.is_empty() || is_temporary_name(name) {
             return None;
         }
         if !what.contains(ReadFlags::ISDIR) {
-            return (!what.contains(ReadFlags::MOVED_FROM)).then_some(Note::Changed(spot));
+            return (!what.contains(ReadFlags::MOVED_FROM)).then_some(WatchNote::Changed(spot));
         }
-        let dir = Spot { path: join(&spot.path, name)?, ..spot };
+        let dir = PendingSpot { path: join(&spot.path, name)?, ..spot };
         if what.contains(ReadFlags::MOVED_FROM) {
             self.forget_in(&mut known, &dir);
             return None;
         }
-        what.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO).then_some(Note::Appeared(dir))
+        what.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO).then_some(WatchNote::Appeared(dir))
     }
 }
 
@@ -250,8 +253,8 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(20);
 
-    fn spot(path: &str) -> Spot {
-        Spot { tree: 0, path: RelPath::new(path.split('/').filter(|name| !name.is_empty())).unwrap() }
+    fn spot(path: &str) -> PendingSpot {
+        PendingSpot { tree: 0, path: RelPath::new(path.split('/').filter(|name| !name.is_empty())).unwrap() }
     }
 
     /// Watches these directories below `root`.
@@ -270,16 +273,19 @@ mod tests {
     impl Marks {
         fn new(watches: &Watches) -> Self {
             let dir = tempfile::tempdir().unwrap();
-            watches.add(fs::File::open(dir.path()).unwrap().as_fd(), Spot { tree: 1, path: RelPath::root() });
+            watches.add(
+                fs::File::open(dir.path()).unwrap().as_fd(),
+                PendingSpot { tree: 1, path: RelPath::root() },
+            );
             Self { dir, count: 0 }
         }
 
         /// What was told since the last time, the same in a row once.
-        async fn told(&mut self, notes: &mut Notes) -> Vec<Note> {
+        async fn told(&mut self, notes: &mut WatchNotes) -> Vec<WatchNote> {
             self.count += 1;
             let name = self.count.to_string();
             fs::create_dir(self.dir.path().join(&name)).unwrap();
-            let mark = Note::Appeared(Spot { tree: 1, path: RelPath::new([&name]).unwrap() });
+            let mark = WatchNote::Appeared(PendingSpot { tree: 1, path: RelPath::new([&name]).unwrap() });
             let mut told = Vec::new();
             while told.last() != Some(&mark) {
                 told.extend(tokio::time::timeout(LIMIT, notes.next()).await.expect("it is told"));
@@ -301,26 +307,26 @@ mod tests {
         assert!(watches.are_complete());
 
         fs::write(root.join("a/b/file"), b"x").unwrap();
-        assert_eq!(marks.told(&mut notes).await, [Note::Changed(spot("a/b"))]);
+        assert_eq!(marks.told(&mut notes).await, [WatchNote::Changed(spot("a/b"))]);
         fs::rename(root.join("a/b/file"), root.join("a/file")).unwrap();
-        assert_eq!(marks.told(&mut notes).await, [Note::Changed(spot("a"))]);
+        assert_eq!(marks.told(&mut notes).await, [WatchNote::Changed(spot("a"))]);
         fs::read(root.join("a/file")).unwrap();
         fs::write(root.join(".name.tow-0123456789abcdef"), b"x").unwrap();
         fs::remove_file(root.join("a/file")).unwrap();
         assert_eq!(marks.told(&mut notes).await, []);
         fs::create_dir(root.join("new")).unwrap();
-        assert_eq!(marks.told(&mut notes).await, [Note::Appeared(spot("new"))]);
+        assert_eq!(marks.told(&mut notes).await, [WatchNote::Appeared(spot("new"))]);
         fs::rename(root.join("a"), root.join("c")).unwrap();
-        assert_eq!(marks.told(&mut notes).await, [Note::Appeared(spot("c"))]);
+        assert_eq!(marks.told(&mut notes).await, [WatchNote::Appeared(spot("c"))]);
         fs::write(root.join("c/b/file"), b"x").unwrap();
         assert_eq!(marks.told(&mut notes).await, [], "it is told under its new name once it was looked at");
         fs::remove_dir_all(root.join("c")).unwrap();
         assert_eq!(marks.told(&mut notes).await, []);
         assert_eq!(lock(&watches.known).spots.len(), 2);
         fs::rename(root, root.with_extension("moved")).unwrap();
-        assert_eq!(marks.told(&mut notes).await, [Note::Missed]);
+        assert_eq!(marks.told(&mut notes).await, [WatchNote::Missed]);
         fs::remove_dir_all(root.with_extension("moved")).unwrap();
-        assert_eq!(marks.told(&mut notes).await, [Note::Missed]);
+        assert_eq!(marks.told(&mut notes).await, [WatchNote::Missed]);
         assert_eq!(lock(&watches.known).spots.len(), 1);
     }
 
@@ -335,7 +341,7 @@ mod tests {
         assert!(!watches.are_complete());
         fs::write(root.join("a/file"), b"x").unwrap();
         fs::write(root.join("file"), b"x").unwrap();
-        assert_eq!(marks.told(&mut notes).await, [Note::Changed(spot(""))]);
+        assert_eq!(marks.told(&mut notes).await, [WatchNote::Changed(spot(""))]);
         watches.forget(&spot(""));
         watches.try_again();
         watch(&watches, root, &["a"]);

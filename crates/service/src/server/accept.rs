@@ -21,8 +21,8 @@ use tokio_util::task::TaskTracker;
 use towpath_api::{ApiError, ErrorKind};
 
 use super::Socket;
-use super::connection::{LocalStream, Patience, Slot};
-use super::problem::Failure;
+use super::connection::{LocalStream, PipelineSlot, ReaderPatience};
+use super::problem::CallFailure;
 use super::routes;
 use crate::in_process::InProcess;
 
@@ -102,12 +102,12 @@ fn http() -> http1::Builder {
 }
 
 async fn serve(stream: UnixStream, routes: Router, api: InProcess, ending: CancellationToken) {
-    let (slot, patience) = (Slot::default(), Patience::default());
+    let (slot, patience) = (PipelineSlot::default(), ReaderPatience::default());
     let io = TokioIo::new(LocalStream::new(stream, slot.clone(), patience.clone()));
     let routes = TowerToHyperService::new(routes);
     let answer = service_fn(move |mut request: Request<Incoming>| {
         // What the call does not take is closed here, and a later request finds nothing.
-        let passed = Slot::of(slot.take());
+        let passed = PipelineSlot::of(slot.take());
         request.extensions_mut().insert(passed);
         let is_content = CONTENT.contains(&request.uri().path());
         patience.limit(if is_content { api.0.config().limits.reader_stall.0 } else { 0 });
@@ -132,7 +132,7 @@ async fn turn_away(stream: UnixStream, limit: u64, _permit: OwnedSemaphorePermit
     let answer = service_fn(move |_request: Request<Incoming>| async move {
         let message = format!("{limit} local connections are open already (limits.local_connections)");
         let error = ApiError::new(ErrorKind::Busy, message).hint("close some, or try again later");
-        let mut response: Response<Body> = Failure::from(error).into_response();
+        let mut response: Response<Body> = CallFailure::from(error).into_response();
         response.headers_mut().insert("connection", axum::http::HeaderValue::from_static("close"));
         Ok::<_, Infallible>(response)
     });

@@ -4,30 +4,30 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use towpath_api::{Api, GcReply, GcRequest, ListRequest, Object, Status};
 
-use super::problem::{Answer, Failure, JsonBody, Query, answer};
+use super::problem::{CallFailure, JsonBody, ProblemReply, RequestQuery, answer};
 use crate::in_process::InProcess;
 
 pub(super) async fn list(
     State(api): State<InProcess>,
-    Query(request): Query<ListRequest>,
-) -> Answer<Vec<Object>> {
+    RequestQuery(request): RequestQuery<ListRequest>,
+) -> ProblemReply<Vec<Object>> {
     answer(api.list(request).await)
 }
 
 pub(super) async fn done(
     State(api): State<InProcess>,
     JsonBody(name): JsonBody<String>,
-) -> Result<impl IntoResponse, Failure> {
+) -> Result<impl IntoResponse, CallFailure> {
     answer(api.done(name).await)
 }
 
 pub(super) async fn gc(
     State(api): State<InProcess>,
     JsonBody(request): JsonBody<GcRequest>,
-) -> Answer<GcReply> {
+) -> ProblemReply<GcReply> {
     answer(api.gc(request).await)
 }
 
-pub(super) async fn status(State(api): State<InProcess>) -> Answer<Status> {
+pub(super) async fn status(State(api): State<InProcess>) -> ProblemReply<Status> {
     answer(api.status().await)
 }

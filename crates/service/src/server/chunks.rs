@@ -13,8 +13,8 @@ use bytes::{BufMut, BytesMut};
 use tokio::sync::mpsc;
 use towpath_api::ContentRequest;
 
-use super::problem::{Failure, JsonBody, Query};
-use crate::content::{self, Opened, Placed};
+use super::problem::{CallFailure, JsonBody, RequestQuery};
+use crate::content::{self, Opened, PlacedBytes};
 use crate::in_process::InProcess;
 
 /// Bytes before those of a chunk.
@@ -22,8 +22,8 @@ const HEAD: usize = 12;
 
 pub(super) async fn by_query(
     State(api): State<InProcess>,
-    Query(request): Query<ContentRequest>,
-) -> Result<Response, Failure> {
+    RequestQuery(request): RequestQuery<ContentRequest>,
+) -> Result<Response, CallFailure> {
     Ok(answer(content::open(&api.0, &request).await?))
 }
 
@@ -31,7 +31,7 @@ pub(super) async fn by_query(
 pub(super) async fn by_body(
     State(api): State<InProcess>,
     JsonBody(request): JsonBody<ContentRequest>,
-) -> Result<Response, Failure> {
+) -> Result<Response, CallFailure> {
     Ok(answer(content::open(&api.0, &request).await?))
 }
 
@@ -41,7 +41,7 @@ fn answer(opened: Opened) -> Response {
 }
 
 struct Frames {
-    inbox: mpsc::Receiver<Placed>,
+    inbox: mpsc::Receiver<PlacedBytes>,
     /// The bytes of a frame whose head is out.
     bytes: Option<Bytes>,
 }

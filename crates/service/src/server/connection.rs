@@ -30,7 +30,7 @@ const FIRST_READ: usize = 16 << 10;
 
 /// What came with the first bytes of a connection.
 #[derive(Debug, Default)]
-pub(super) enum Passed {
+pub(super) enum PassedBytes {
     /// No descriptor, or it was taken.
     #[default]
     Nothing,
@@ -42,29 +42,29 @@ pub(super) enum Passed {
 
 /// What was passed, for the first request of the connection to take.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Slot(Arc<Mutex<Passed>>);
+pub(super) struct PipelineSlot(Arc<Mutex<PassedBytes>>);
 
-impl Slot {
+impl PipelineSlot {
     /// A slot that holds this.
-    pub(super) fn of(passed: Passed) -> Self {
+    pub(super) fn of(passed: PassedBytes) -> Self {
         Self(Arc::new(Mutex::new(passed)))
     }
 
     /// Takes what was passed; what is not taken is closed when the first request ends.
-    pub(super) fn take(&self) -> Passed {
+    pub(super) fn take(&self) -> PassedBytes {
         std::mem::take(&mut *lock(&self.0))
     }
 
-    fn fill(&self, passed: Passed) {
+    fn fill(&self, passed: PassedBytes) {
         *lock(&self.0) = passed;
     }
 }
 
 /// How long the application may take none of the bytes that are sent: for ever, until it is limited.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Patience(Arc<AtomicU64>);
+pub(super) struct ReaderPatience(Arc<AtomicU64>);
 
-impl Patience {
+impl ReaderPatience {
     /// From now on so many seconds; 0 is for ever.
     pub(super) fn limit(&self, seconds: u64) {
         self.0.store(seconds, Ordering::Relaxed);
@@ -78,16 +78,16 @@ impl Patience {
 /// A connection on the local socket.
 pub(super) struct LocalStream {
     stream: UnixStream,
-    slot: Slot,
+    slot: PipelineSlot,
     has_read: bool,
-    patience: Patience,
+    patience: ReaderPatience,
     /// Since when nothing was taken: when that has been too long.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl LocalStream {
     /// Reads from `stream`; a descriptor goes into `slot`. Writes wait as long as `patience` says.
-    pub(super) const fn new(stream: UnixStream, slot: Slot, patience: Patience) -> Self {
+    pub(super) const fn new(stream: UnixStream, slot: PipelineSlot, patience: ReaderPatience) -> Self {
         Self { stream, slot, has_read: false, patience, stalled: None }
     }
 
@@ -130,7 +130,7 @@ impl LocalStream {
 }
 
 /// Reads bytes and what descriptors come with them.
-fn receive(stream: &UnixStream, buf: &mut [u8]) -> io::Result<(usize, Passed)> {
+fn receive(stream: &UnixStream, buf: &mut [u8]) -> io::Result<(usize, PassedBytes)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(ROOM))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = recvmsg(stream, &mut [IoSliceMut::new(buf)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
@@ -141,10 +141,10 @@ fn receive(stream: &UnixStream, buf: &mut [u8]) -> io::Result<(usize, Passed)> {
         }
     }
     let passed = match descriptors.pop() {
-        _ if received.flags.contains(ReturnFlags::CTRUNC) => Passed::TooMany,
-        Some(descriptor) if descriptors.is_empty() => Passed::Descriptor(descriptor),
-        Some(_) => Passed::TooMany,
-        None => Passed::Nothing,
+        _ if received.flags.contains(ReturnFlags::CTRUNC) => PassedBytes::TooMany,
+        Some(descriptor) if descriptors.is_empty() => PassedBytes::Descriptor(descriptor),
+        Some(_) => PassedBytes::TooMany,
+        None => PassedBytes::Nothing,
     };
     Ok((received.bytes, passed))
 }

@@ -10,15 +10,15 @@ use axum::response::Response;
 use towpath_api::{ContentRequest, Parts};
 use towpath_content::Oid;
 
-use super::problem::{Failure, JsonBody, Query, wrong};
+use super::problem::{CallFailure, JsonBody, RequestQuery, wrong};
 use crate::content::{self, Opened};
 use crate::in_process::InProcess;
 
 pub(super) async fn by_query(
     State(api): State<InProcess>,
-    Query(request): Query<ContentRequest>,
+    RequestQuery(request): RequestQuery<ContentRequest>,
     headers: HeaderMap,
-) -> Result<Response, Failure> {
+) -> Result<Response, CallFailure> {
     open(&api, &request, &headers).await
 }
 
@@ -27,18 +27,22 @@ pub(super) async fn by_body(
     State(api): State<InProcess>,
     headers: HeaderMap,
     JsonBody(request): JsonBody<ContentRequest>,
-) -> Result<Response, Failure> {
+) -> Result<Response, CallFailure> {
     open(&api, &request, &headers).await
 }
 
 /// Of a part only that is fetched.
-async fn open(api: &InProcess, request: &ContentRequest, headers: &HeaderMap) -> Result<Response, Failure> {
+async fn open(
+    api: &InProcess,
+    request: &ContentRequest,
+    headers: &HeaderMap,
+) -> Result<Response, CallFailure> {
     if !headers.contains_key(header::RANGE) {
         return answer(content::open(&api.0, request).await?, headers);
     }
     let choose = |oid: &Oid, size| match asked(headers, Some(&tag(oid)), size) {
-        Asked::Part(range) if range != (0..size) => Some(range),
-        Asked::Part(_) | Asked::Whole | Asked::Nothing => None,
+        RangeRequest::Part(range) if range != (0..size) => Some(range),
+        RangeRequest::Part(_) | RangeRequest::Whole | RangeRequest::Nothing => None,
     };
     answer(content::open_part(&api.0, request, choose).await?, headers)
 }
@@ -48,7 +52,7 @@ fn tag(oid: &Oid) -> String {
     format!("\"{oid}\"")
 }
 
-fn answer(opened: Opened, headers: &HeaderMap) -> Result<Response, Failure> {
+fn answer(opened: Opened, headers: &HeaderMap) -> Result<Response, CallFailure> {
     let mut response = Response::new(Body::empty());
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
@@ -62,14 +66,14 @@ fn answer(opened: Opened, headers: &HeaderMap) -> Result<Response, Failure> {
     };
     fields.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     let range = match asked(headers, tag.as_deref(), size) {
-        Asked::Whole => 0..size,
-        Asked::Part(range) => {
+        RangeRequest::Whole => 0..size,
+        RangeRequest::Part(range) => {
             let text = format!("bytes {}-{}/{size}", range.start, range.end - 1);
             fields.insert(header::CONTENT_RANGE, text.parse().unwrap_or(HeaderValue::from_static("bytes")));
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
             range
         }
-        Asked::Nothing => return Err(outside(size)),
+        RangeRequest::Nothing => return Err(outside(size)),
     };
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_LENGTH, (range.end - range.start).into());
@@ -77,7 +81,7 @@ fn answer(opened: Opened, headers: &HeaderMap) -> Result<Response, Failure> {
     Ok(response)
 }
 
-fn outside(size: u64) -> Failure {
+fn outside(size: u64) -> CallFailure {
     let message = format!("the range lies outside of the object, which has {size} bytes");
     wrong(StatusCode::RANGE_NOT_SATISFIABLE, message)
         .with_header(header::CONTENT_RANGE, format!("bytes */{size}"))
@@ -85,36 +89,36 @@ fn outside(size: u64) -> Failure {
 
 /// What the field `Range` asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum RangeRequest {
     Whole,
     Part(Range<u64>),
     /// A range outside of the object.
     Nothing,
 }
 
-fn asked(headers: &HeaderMap, tag: Option<&str>, size: u64) -> Asked {
+fn asked(headers: &HeaderMap, tag: Option<&str>, size: u64) -> RangeRequest {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let is_stale = text(header::IF_RANGE).is_some_and(|wanted| Some(wanted) != tag);
     match text(header::RANGE) {
         Some(range) if !is_stale => parse(range, size),
-        _ => Asked::Whole,
+        _ => RangeRequest::Whole,
     }
 }
 
 /// One range of bytes (RFC 9110 §14.2). What is not understood, and several ranges at once, are
 /// answered by the whole object, as the RFC allows.
-pub(super) fn parse(text: &str, size: u64) -> Asked {
+pub(super) fn parse(text: &str, size: u64) -> RangeRequest {
     let range = text.strip_prefix("bytes=").filter(|range| !range.contains(','));
     let Some((first, last)) = range.and_then(|range| range.trim().split_once('-')) else {
-        return Asked::Whole;
+        return RangeRequest::Whole;
     };
     let range = match (first.parse::<u64>(), last.parse::<u64>()) {
         (Ok(first), Ok(last)) if first <= last => first..last.saturating_add(1).min(size),
         (Ok(first), Err(_)) if last.is_empty() => first..size,
         (Err(_), Ok(length)) if first.is_empty() => size.saturating_sub(length)..size,
-        _ => return Asked::Whole,
+        _ => return RangeRequest::Whole,
     };
-    if range.is_empty() { Asked::Nothing } else { Asked::Part(range) }
+    if range.is_empty() { RangeRequest::Nothing } else { RangeRequest::Part(range) }
 }
 
 #[cfg(test)]
@@ -124,18 +128,18 @@ mod tests {
     #[test]
     fn ranges_are_read_as_the_rfc_says() {
         let cases = [
-            ("bytes=0-0", Asked::Part(0..1)),
-            ("bytes=2-", Asked::Part(2..10)),
-            ("bytes=2-99", Asked::Part(2..10)),
-            ("bytes=-3", Asked::Part(7..10)),
-            ("bytes=-30", Asked::Part(0..10)),
-            ("bytes=10-", Asked::Nothing),
-            ("bytes=-0", Asked::Nothing),
-            ("bytes=3-2", Asked::Whole),
-            ("bytes=0-1,4-5", Asked::Whole),
-            ("bytes=x-", Asked::Whole),
-            ("lines=1-2", Asked::Whole),
-            ("bytes=0-18446744073709551615", Asked::Part(0..10)),
+            ("bytes=0-0", RangeRequest::Part(0..1)),
+            ("bytes=2-", RangeRequest::Part(2..10)),
+            ("bytes=2-99", RangeRequest::Part(2..10)),
+            ("bytes=-3", RangeRequest::Part(7..10)),
+            ("bytes=-30", RangeRequest::Part(0..10)),
+            ("bytes=10-", RangeRequest::Nothing),
+            ("bytes=-0", RangeRequest::Nothing),
+            ("bytes=3-2", RangeRequest::Whole),
+            ("bytes=0-1,4-5", RangeRequest::Whole),
+            ("bytes=x-", RangeRequest::Whole),
+            ("lines=1-2", RangeRequest::Whole),
+            ("bytes=0-18446744073709551615", RangeRequest::Part(0..10)),
         ];
         for (text, expected) in cases {
             assert_eq!(parse(text, 10), expected, "{text}");
@@ -147,7 +151,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header::RANGE, HeaderValue::from_static("bytes=1-2"));
         headers.insert(header::IF_RANGE, HeaderValue::from_static("\"x\""));
-        assert_eq!(asked(&headers, Some("\"x\""), 10), Asked::Part(1..3));
-        assert_eq!(asked(&headers, Some("\"y\""), 10), Asked::Whole);
+        assert_eq!(asked(&headers, Some("\"x\""), 10), RangeRequest::Part(1..3));
+        assert_eq!(asked(&headers, Some("\"y\""), 10), RangeRequest::Whole);
     }
 }

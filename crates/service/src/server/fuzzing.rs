@@ -7,15 +7,15 @@ use axum::extract::Query;
 use axum::http::Uri;
 use towpath_api::{ContentRequest, ListRequest, OpenPutRequest};
 
-use super::content::{Asked, parse};
-use super::puts::Place;
+use super::content::{RangeRequest, parse};
+use super::puts::PutOffset;
 
 /// The bytes of an object that a field `Range` asks for: none if it lies outside.
 pub fn range(text: &str, size: u64) -> Option<Range<u64>> {
     match parse(text, size) {
-        Asked::Whole => Some(0..size),
-        Asked::Part(range) => Some(range),
-        Asked::Nothing => None,
+        RangeRequest::Whole => Some(0..size),
+        RangeRequest::Part(range) => Some(range),
+        RangeRequest::Nothing => None,
     }
 }
 
@@ -25,6 +25,6 @@ pub fn query(text: &str) -> usize {
     let list = Query::<ListRequest>::try_from_uri(&uri).is_ok();
     let content = Query::<ContentRequest>::try_from_uri(&uri).is_ok();
     let put = Query::<OpenPutRequest>::try_from_uri(&uri).is_ok();
-    let part = Query::<Place>::try_from_uri(&uri).is_ok();
+    let part = Query::<PutOffset>::try_from_uri(&uri).is_ok();
     [list, content, put, part].into_iter().filter(|is_read| *is_read).count()
 }

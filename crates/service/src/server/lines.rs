@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use towpath_api::{Api, Event};
 
-use super::problem::Failure;
+use super::problem::CallFailure;
 use crate::in_process::InProcess;
 
 /// How often a session's stream says that it is alive. Writing is what notices an application that
@@ -22,7 +22,7 @@ use crate::in_process::InProcess;
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
 
 /// A session: it lives as long as this answer is read.
-pub(super) async fn session(State(api): State<InProcess>) -> Result<Response, Failure> {
+pub(super) async fn session(State(api): State<InProcess>) -> Result<Response, CallFailure> {
     let open = api.session().await?;
     let (events, inbox) = mpsc::channel(1);
     let work = async move {
@@ -42,7 +42,7 @@ pub(super) async fn session(State(api): State<InProcess>) -> Result<Response, Fa
 }
 
 /// What happens in all transfers.
-pub(super) async fn events(State(api): State<InProcess>) -> Result<Response, Failure> {
+pub(super) async fn events(State(api): State<InProcess>) -> Result<Response, CallFailure> {
     let inbox = api.events().await?;
     Ok(stream(std::future::pending(), inbox))
 }
@@ -53,23 +53,23 @@ pub(super) fn stream<T: Serialize + Send + 'static>(
     inbox: mpsc::Receiver<T>,
 ) -> Response {
     let task = tokio::spawn(work);
-    let body = Body::from_stream(Lines { inbox, task });
+    let body = Body::from_stream(EventLines { inbox, task });
     ([("content-type", "application/x-ndjson")], body).into_response()
 }
 
 /// Events as lines; dropped with the connection, it ends the work.
-struct Lines<T> {
+struct EventLines<T> {
     inbox: mpsc::Receiver<T>,
     task: JoinHandle<()>,
 }
 
-impl<T> Drop for Lines<T> {
+impl<T> Drop for EventLines<T> {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl<T: Serialize> futures_core::Stream for Lines<T> {
+impl<T: Serialize> futures_core::Stream for EventLines<T> {
     type Item = Result<Bytes, Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {

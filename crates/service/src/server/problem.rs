@@ -19,18 +19,18 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// An error with the status it is answered with.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct CallFailure {
     problem: Box<Problem>,
     field: Option<(HeaderName, String)>,
 }
 
-impl From<ApiError> for Failure {
+impl From<ApiError> for CallFailure {
     fn from(error: ApiError) -> Self {
         Self { problem: Box::new(Problem::of(error)), field: None }
     }
 }
 
-impl Failure {
+impl CallFailure {
     /// The same under another status than its kind's.
     pub(super) fn with_status(mut self, status: StatusCode) -> Self {
         self.problem.status = status.as_u16();
@@ -44,7 +44,7 @@ impl Failure {
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for CallFailure {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, Json(self.problem)).into_response();
@@ -63,26 +63,26 @@ impl IntoResponse for Failure {
 }
 
 /// What a call answers.
-pub(super) type Answer<T> = Result<Json<T>, Failure>;
+pub(super) type ProblemReply<T> = Result<Json<T>, CallFailure>;
 
 /// The answer of a call in process.
-pub(super) fn answer<T: Serialize>(result: Result<T, ApiError>) -> Answer<T> {
+pub(super) fn answer<T: Serialize>(result: Result<T, ApiError>) -> ProblemReply<T> {
     Ok(Json(result?))
 }
 
 /// A wrong request.
-pub(super) fn wrong(status: StatusCode, message: impl Into<String>) -> Failure {
-    Failure::from(ApiError::new(ErrorKind::Usage, message)).with_status(status)
+pub(super) fn wrong(status: StatusCode, message: impl Into<String>) -> CallFailure {
+    CallFailure::from(ApiError::new(ErrorKind::Usage, message)).with_status(status)
 }
 
 /// Answers what no route takes.
-pub(super) async fn no_such_call() -> Failure {
+pub(super) async fn no_such_call() -> CallFailure {
     let error = ApiError::new(ErrorKind::NotFound, "the local API has no such call");
-    Failure::from(error.hint("the calls are described in docs/formats/local-api.openapi.json"))
+    CallFailure::from(error.hint("the calls are described in docs/formats/local-api.openapi.json"))
 }
 
 /// Answers a path that is there under a method that is not.
-pub(super) async fn wrong_method() -> Failure {
+pub(super) async fn wrong_method() -> CallFailure {
     wrong(StatusCode::METHOD_NOT_ALLOWED, "this call has another method; the header Allow tells which")
 }
 
@@ -90,9 +90,9 @@ pub(super) async fn wrong_method() -> Failure {
 pub(super) struct JsonBody<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
-    type Rejection = Failure;
+    type Rejection = CallFailure;
 
-    async fn from_request(request: Request, _state: &S) -> Result<Self, Failure> {
+    async fn from_request(request: Request, _state: &S) -> Result<Self, CallFailure> {
         if !is_json(request.headers()) {
             let message = "the body needs the header 'Content-Type: application/json'";
             return Err(wrong(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
@@ -111,9 +111,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
 pub(super) struct OptionalJson<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJson<T> {
-    type Rejection = Failure;
+    type Rejection = CallFailure;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, CallFailure> {
         let fields = request.headers();
         let is_empty = fields.get(header::CONTENT_LENGTH).is_none_or(|length| length == "0");
         if is_empty && !fields.contains_key(header::TRANSFER_ENCODING) {
@@ -123,7 +123,7 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJ
     }
 }
 
-fn unreadable(error: &axum::Error) -> Failure {
+fn unreadable(error: &axum::Error) -> CallFailure {
     let too_long = std::error::Error::source(error).is_some_and(|cause| cause.to_string().contains("limit"));
     if too_long {
         let message = format!("a body of JSON has at most {MAX_JSON} bytes");
@@ -138,12 +138,12 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// A request's query.
-pub(super) struct Query<T>(pub(super) T);
+pub(super) struct RequestQuery<T>(pub(super) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
-    type Rejection = Failure;
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for RequestQuery<T> {
+    type Rejection = CallFailure;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, CallFailure> {
         let query = extract::Query::<T>::from_request_parts(parts, state).await;
         let query = query.map_err(|error| wrong(StatusCode::BAD_REQUEST, error.body_text()))?;
         Ok(Self(query.0))
@@ -154,9 +154,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
 pub(super) struct Path<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
-    type Rejection = Failure;
+    type Rejection = CallFailure;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, CallFailure> {
         let path = extract::Path::<T>::from_request_parts(parts, state).await;
         let path = path.map_err(|error| wrong(StatusCode::BAD_REQUEST, error.body_text()))?;
         Ok(Self(path.0))

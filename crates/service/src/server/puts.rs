@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 use towpath_api::{Api, DescriptorRequest, Event, OpenPutRequest, PartReply, PutReply, PutRequest, Summary};
 
 use super::body::BodyReader;
-use super::connection::{Passed, Slot};
+use super::connection::{PassedBytes, PipelineSlot};
 use super::descriptor;
 use super::lines::stream;
-use super::problem::{Answer, Failure, JsonBody, OptionalJson, Path, Query, answer, wrong};
+use super::problem::{CallFailure, JsonBody, OptionalJson, Path, ProblemReply, RequestQuery, answer, wrong};
 use crate::boundaries::Boundaries;
 use crate::in_process::InProcess;
 use crate::parts::{self, Part};
@@ -23,7 +23,7 @@ use crate::state::parse_name;
 pub(super) async fn put(
     State(api): State<InProcess>,
     JsonBody(request): JsonBody<PutRequest>,
-) -> Answer<PutReply> {
+) -> ProblemReply<PutReply> {
     answer(api.put(request).await)
 }
 
@@ -46,9 +46,9 @@ pub(super) async fn put_to_end(
 /// A put whose bytes are the body; the ticket is the answer's first line.
 pub(super) async fn put_stream(
     State(api): State<InProcess>,
-    Query(request): Query<OpenPutRequest>,
+    RequestQuery(request): RequestQuery<OpenPutRequest>,
     body: Body,
-) -> Result<Response, Failure> {
+) -> Result<Response, CallFailure> {
     let mut body = BodyReader::new(body);
     let (put, ticket) = match OpenStream::begin(&api.0, &request) {
         Ok(begun) => begun,
@@ -73,7 +73,7 @@ pub(super) async fn put_stream(
 
 /// Where a part begins, and whether a chunk ends with it.
 #[derive(Debug, Deserialize)]
-pub(super) struct Place {
+pub(super) struct PutOffset {
     offset: u64,
     #[serde(default)]
     boundary: bool,
@@ -82,16 +82,16 @@ pub(super) struct Place {
 pub(super) async fn open(
     State(api): State<InProcess>,
     JsonBody(request): JsonBody<OpenPutRequest>,
-) -> Answer<PutReply> {
+) -> ProblemReply<PutReply> {
     answer(api.open_put(request).await)
 }
 
 pub(super) async fn data(
     State(api): State<InProcess>,
     Path(id): Path<String>,
-    Query(Place { offset, boundary }): Query<Place>,
+    RequestQuery(PutOffset { offset, boundary }): RequestQuery<PutOffset>,
     body: Body,
-) -> Answer<PartReply> {
+) -> ProblemReply<PartReply> {
     let mut body = BodyReader::new(body);
     let part = Part { offset, boundary };
     let result = match parse_name(&id) {
@@ -104,42 +104,42 @@ pub(super) async fn data(
     answer(result)
 }
 
-pub(super) async fn look(State(api): State<InProcess>, Path(id): Path<String>) -> Answer<PartReply> {
+pub(super) async fn look(State(api): State<InProcess>, Path(id): Path<String>) -> ProblemReply<PartReply> {
     let size = parts::size(&api.0, &parse_name(&id)?).await?;
     Ok(Json(PartReply { size }))
 }
 
-pub(super) async fn commit(State(api): State<InProcess>, Path(id): Path<String>) -> Answer<PutReply> {
+pub(super) async fn commit(State(api): State<InProcess>, Path(id): Path<String>) -> ProblemReply<PutReply> {
     answer(api.commit_put(id).await)
 }
 
-pub(super) async fn abort(State(api): State<InProcess>, Path(id): Path<String>) -> Answer<()> {
+pub(super) async fn abort(State(api): State<InProcess>, Path(id): Path<String>) -> ProblemReply<()> {
     answer(api.abort_put(id).await)
 }
 
 /// A put of the descriptor that came with the request's first byte.
 pub(super) async fn put_descriptor(
     State(api): State<InProcess>,
-    Extension(slot): Extension<Slot>,
-    Query(request): Query<OpenPutRequest>,
+    Extension(slot): Extension<PipelineSlot>,
+    RequestQuery(request): RequestQuery<OpenPutRequest>,
     said: Request,
 ) -> impl IntoResponse {
     const CLOSE: [(HeaderName, &str); 1] = [(header::CONNECTION, "close")];
     let passed = match slot.take() {
-        Passed::Descriptor(passed) => Ok(passed),
-        Passed::Nothing => {
+        PassedBytes::Descriptor(passed) => Ok(passed),
+        PassedBytes::Nothing => {
             let message = "no descriptor came with the first byte of this connection";
             Err(wrong(StatusCode::BAD_REQUEST, message))
         }
-        Passed::TooMany => Err(wrong(
+        PassedBytes::TooMany => Err(wrong(
             StatusCode::BAD_REQUEST,
             "more than one descriptor came along; all of them were closed",
         )),
     };
-    let answered: Answer<PutReply> = match (passed, boundaries(said).await) {
+    let answered: ProblemReply<PutReply> = match (passed, boundaries(said).await) {
         (Ok(passed), Ok(boundaries)) => {
             let put = descriptor::put(&api.0, passed, &request, boundaries).await;
-            put.map(Json).map_err(Failure::from)
+            put.map(Json).map_err(CallFailure::from)
         }
         (Err(failure), _) | (_, Err(failure)) => Err(failure),
     };
@@ -147,7 +147,7 @@ pub(super) async fn put_descriptor(
 }
 
 /// What a request's body says of chunks; it need not have one.
-async fn boundaries(request: Request) -> Result<Boundaries, Failure> {
+async fn boundaries(request: Request) -> Result<Boundaries, CallFailure> {
     let OptionalJson(said) = OptionalJson::<DescriptorRequest>::from_request(request, &()).await?;
     Ok(Boundaries::new(&said.boundaries)?)
 }

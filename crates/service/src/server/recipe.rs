@@ -15,7 +15,7 @@ use towpath_content::node_id::hex;
 use towpath_content::recipe;
 use towpath_store::{RecipeNodes, State as Stored, Store};
 
-use super::problem::{Failure, Path};
+use super::problem::{CallFailure, Path};
 use crate::in_process::InProcess;
 use crate::state::{Service, parse_name};
 use towpath_targets::errors;
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) async fn recipe(
     State(api): State<InProcess>,
     Path(id): Path<String>,
-) -> Result<Response, Failure> {
+) -> Result<Response, CallFailure> {
     let place = api.0.bodies.recipe().await?;
     // Making one reads the object.
     let finding = tokio::task::spawn_blocking(move || find(&api.0, &id));
@@ -37,7 +37,7 @@ pub(super) async fn recipe(
     // There is room for an error in any case: an answer that is cut off is not to look whole.
     let last = lines.clone().reserve_owned().await;
     let last = last.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
-    let lines = Lines { lines, runtime: Handle::current(), patience: PATIENCE };
+    let lines = RecipeLines { lines, runtime: Handle::current(), patience: PATIENCE };
     tokio::task::spawn_blocking(move || {
         if let Err(error) = tell(&*found, &lines) {
             last.send(Err(error));
@@ -48,13 +48,13 @@ pub(super) async fn recipe(
 }
 
 /// The way to a reader, who must not leave parts lying for too long.
-struct Lines {
+struct RecipeLines {
     lines: mpsc::Sender<io::Result<Bytes>>,
     runtime: Handle,
     patience: Duration,
 }
 
-impl Lines {
+impl RecipeLines {
     /// Blocks until the reader has taken an earlier part.
     fn send(&self, part: Vec<u8>) -> io::Result<()> {
         let sending = async { tokio::time::timeout(self.patience, self.lines.send(Ok(part.into()))).await };
@@ -73,7 +73,7 @@ fn find(service: &Service, id: &str) -> Result<Arc<dyn RecipeNodes>, ApiError> {
     service.store.recipe(&oid).map_err(|error| errors::store(&error))
 }
 
-fn tell(nodes: &dyn RecipeNodes, lines: &Lines) -> io::Result<()> {
+fn tell(nodes: &dyn RecipeNodes, lines: &RecipeLines) -> io::Result<()> {
     let mut part = Vec::with_capacity(PART);
     for extent in recipe::walk(nodes.root(), |hash| nodes.node(hash)) {
         let extent = extent.map_err(io::Error::other)?;
@@ -97,7 +97,7 @@ mod tests {
     async fn a_reader_that_stalls_is_cut_off() {
         let (lines, mut inbox) = mpsc::channel(2);
         let last = lines.clone().reserve_owned().await.unwrap();
-        let lines = Lines { lines, runtime: Handle::current(), patience: Duration::from_millis(20) };
+        let lines = RecipeLines { lines, runtime: Handle::current(), patience: Duration::from_millis(20) };
         let telling = tokio::task::spawn_blocking(move || {
             lines.send(b"taken".to_vec()).unwrap();
             let late = lines.send(b"late".to_vec()).unwrap_err();

@@ -71,9 +71,9 @@ pub fn table() -> Vec<(&'static str, &'static str)> {
     routes().into_iter().map(|route| (route.method, route.path)).collect()
 }
 
-type Counted = (Arc<Metrics>, &'static str);
+type CountedRequest = (Arc<Metrics>, &'static str);
 
-async fn count(State((metrics, path)): State<Counted>, request: Request, next: Next) -> Response {
+async fn count(State((metrics, path)): State<CountedRequest>, request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     metrics.local_request(path, response.status().as_u16());
     response

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::json;
-use towpath_service::config::Seconds;
+use towpath_service::config::ConfigSeconds;
 
 use crate::client::Connection;
 use crate::relay::Relay;
@@ -253,7 +253,7 @@ fn a_reader_that_stalls_for_too_long_is_cut_off_and_one_that_is_slow_is_not() {
     let daemon = Daemon::start();
     let all = pattern(7, 2_000_000);
     let (ticket, _) = daemon.put(&all);
-    daemon.limit(|limits| limits.reader_stall = Seconds(1));
+    daemon.limit(|limits| limits.reader_stall = ConfigSeconds(1));
     let read = |pause: Duration| {
         let mut reader = daemon.connect();
         reader.request("GET", &format!("/v1/chunks?ticket={ticket}"), &[], b"");
@@ -267,7 +267,7 @@ fn a_reader_that_stalls_for_too_long_is_cut_off_and_one_that_is_slow_is_not() {
     };
     assert!(read(Duration::from_millis(400)).is_ok(), "slow");
     assert!(read(Duration::from_millis(2500)).is_err(), "stalled");
-    daemon.limit(|limits| limits.reader_stall = Seconds(0));
+    daemon.limit(|limits| limits.reader_stall = ConfigSeconds(0));
     assert!(read(Duration::from_millis(1500)).is_ok(), "without a limit");
 }
 

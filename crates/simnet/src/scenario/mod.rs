@@ -41,7 +41,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::link::{LinkConfig, Queue};
+use crate::link::{LinkConfig, LinkQueue};
 
 /// Hosts that a scenario may have.
 const MAX_HOSTS: usize = 100_000;
@@ -74,7 +74,7 @@ pub struct Params {
     /// See [`LinkConfig::burst`].
     pub burst: Option<f64>,
     /// See [`LinkConfig::queue`].
-    pub queue: Option<Queue>,
+    pub queue: Option<LinkQueue>,
     /// See [`LinkConfig::overhead`].
     pub overhead: Option<u64>,
     /// See [`LinkConfig::cut`].
@@ -97,7 +97,7 @@ impl Params {
 /// Directions of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Way {
+pub enum LinkWay {
     /// From the first host to the second.
     Forth,
     /// From the second host to the first.
@@ -122,11 +122,11 @@ pub struct LinkSpec {
 
 impl LinkSpec {
     /// Changes one or both directions.
-    pub fn apply(&mut self, way: Way, params: &Params) {
-        if way != Way::Back {
+    pub fn apply(&mut self, way: LinkWay, params: &Params) {
+        if way != LinkWay::Back {
             params.apply(&mut self.forth);
         }
-        if way != Way::Forth {
+        if way != LinkWay::Forth {
             params.apply(&mut self.back);
         }
     }
@@ -134,13 +134,13 @@ impl LinkSpec {
 
 /// New parameters for a link while the scenario runs.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Change {
+pub struct LinkChange {
     /// Since the start.
     pub at: Duration,
     /// Index of the link.
     pub link: usize,
     /// Which direction.
-    pub way: Way,
+    pub way: LinkWay,
     /// What changes.
     pub params: Params,
 }
@@ -168,7 +168,7 @@ pub struct Scenario {
     /// Links, as they are at the start.
     pub links: Vec<LinkSpec>,
     /// Changes, in the order of their times.
-    pub changes: Vec<Change>,
+    pub changes: Vec<LinkChange>,
     /// Variations; one that is called "" and changes nothing if the file names none.
     pub cases: Vec<Case>,
     /// `[run]`: what the lab does with it.

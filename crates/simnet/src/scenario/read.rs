@@ -7,15 +7,15 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use super::{Case, Change, LinkSpec, MAX_HOSTS, Params, Scenario, ScenarioError, Way};
-use crate::link::{LinkConfig, Queue};
+use super::{Case, LinkChange, LinkSpec, LinkWay, MAX_HOSTS, Params, Scenario, ScenarioError};
+use crate::link::{LinkConfig, LinkQueue};
 use crate::units;
 
 /// The file as it is written. Tables that hold a link's parameters beside fields of their own are
 /// taken apart by [`split`].
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct ScenarioFile {
     about: String,
     #[serde(default)]
     hosts: Vec<String>,
@@ -65,7 +65,7 @@ struct ChangeFields {
     at: String,
     link: String,
     #[serde(default)]
-    way: Way,
+    way: LinkWay,
 }
 
 #[derive(Deserialize)]
@@ -129,10 +129,10 @@ impl ParamFields {
     }
 }
 
-fn read_queue(text: &str) -> Result<Queue, String> {
+fn read_queue(text: &str) -> Result<LinkQueue, String> {
     match text.ends_with('s') {
-        true => units::duration(text).map(Queue::Time),
-        false => units::bytes(text).map(Queue::Bytes),
+        true => units::duration(text).map(LinkQueue::Time),
+        false => units::bytes(text).map(LinkQueue::Bytes),
     }
 }
 
@@ -153,9 +153,9 @@ fn split<T: DeserializeOwned>(mut table: Table, place: &str) -> Result<(T, Param
 }
 
 pub(super) fn scenario(text: &str) -> Result<Scenario, ScenarioError> {
-    let file: File =
+    let file: ScenarioFile =
         toml::from_str(text).map_err(|error| ScenarioError::Form(error.to_string().trim_end().to_owned()))?;
-    let mut net = Net::default();
+    let mut net = NetFile::default();
     file.hosts.into_iter().try_for_each(|host| net.add_host(host))?;
     file.star.into_iter().enumerate().try_for_each(|(at, table)| net.add_star(at, table))?;
     file.link.into_iter().enumerate().try_for_each(|(at, table)| net.add_link(at, table))?;
@@ -172,20 +172,20 @@ pub(super) fn scenario(text: &str) -> Result<Scenario, ScenarioError> {
     for host in file.disk.keys() {
         net.host(host, &format!("disk.{host}"))?;
     }
-    let Net { hosts, links, .. } = net;
+    let NetFile { hosts, links, .. } = net;
     Ok(Scenario { about: file.about, hosts, links, changes, cases, run: file.run, disk: file.disk })
 }
 
 /// Hosts and links so far.
 #[derive(Default)]
-struct Net {
+struct NetFile {
     hosts: Vec<String>,
     index: HashMap<String, usize>,
     links: Vec<LinkSpec>,
     link_index: HashMap<String, usize>,
 }
 
-impl Net {
+impl NetFile {
     fn add_host(&mut self, name: String) -> Result<(), ScenarioError> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
         if name.is_empty() || name.len() > 32 || !name.chars().all(is_plain) {
@@ -229,8 +229,8 @@ impl Net {
         }
         let (forth, config) = (LinkConfig::default(), LinkConfig::default());
         let mut link = LinkSpec { name, between, forth, back: config };
-        link.apply(Way::Both, params);
-        link.apply(Way::Back, &back.unwrap_or_default());
+        link.apply(LinkWay::Both, params);
+        link.apply(LinkWay::Back, &back.unwrap_or_default());
         self.links.push(link);
         Ok(())
     }
@@ -286,11 +286,11 @@ impl Net {
         Ok(())
     }
 
-    fn change(&self, at: usize, table: Table) -> Result<Change, ScenarioError> {
+    fn change(&self, at: usize, table: Table) -> Result<LinkChange, ScenarioError> {
         let place = format!("change {at}");
         let (fields, params): (ChangeFields, _) = split(table, &place)?;
         let time = units::duration(&fields.at).map_err(|what| value(&place, what))?;
-        Ok(Change { at: time, link: self.link(&fields.link, &place)?, way: fields.way, params })
+        Ok(LinkChange { at: time, link: self.link(&fields.link, &place)?, way: fields.way, params })
     }
 
     fn case(&self, fields: CaseFields) -> Result<Case, ScenarioError> {
@@ -302,8 +302,8 @@ impl Net {
         for (name, params) in changes {
             let params = params.read(&place)?;
             match name.as_str() {
-                "all" => links.iter_mut().for_each(|link| link.apply(Way::Both, &params)),
-                name => links[self.link(name, &place)?].apply(Way::Both, &params),
+                "all" => links.iter_mut().for_each(|link| link.apply(LinkWay::Both, &params)),
+                name => links[self.link(name, &place)?].apply(LinkWay::Both, &params),
             }
         }
         fields.disk.keys().try_for_each(|host| self.host(host, &place).map(drop))?;

@@ -25,7 +25,7 @@ struct Talker {
     closed: Option<Duration>,
 }
 
-impl Node for Talker {
+impl SimNode for Talker {
     fn start(&mut self, net: &mut Net) {
         if net.host() != 0 {
             return;
@@ -131,21 +131,21 @@ fn who_cannot_be_reached_is_told() {
 
 #[test]
 fn faults_befall_single_messages() {
-    let run = |fault: Fault| {
+    let run = |fault: NetFault| {
         let mut world = talk(&wire("delay = '1ms'"), 0, 4, 4);
         world.set_faults(Box::new(move |passing| match passing.number {
             1 => fault.clone(),
-            _ => Fault::None,
+            _ => NetFault::None,
         }));
         world.run(LONG, |_| false);
         (numbers(&world), world.nodes()[1].closed.is_some())
     };
-    assert_eq!(run(Fault::None), (vec![0, 1, 2, 3], false));
-    assert_eq!(run(Fault::Break), (vec![], true));
-    assert_eq!(run(Fault::Stall), (vec![0], false));
-    assert_eq!(run(Fault::Hold(MILLI)), (vec![0, 2, 3, 1], false));
-    assert_eq!(run(Fault::Twice), (vec![0, 1, 1, 2, 3], false));
-    assert_eq!(run(Fault::Replace(vec![9, 0, 0, 0])), (vec![0, 9, 2, 3], false));
+    assert_eq!(run(NetFault::None), (vec![0, 1, 2, 3], false));
+    assert_eq!(run(NetFault::Break), (vec![], true));
+    assert_eq!(run(NetFault::Stall), (vec![0], false));
+    assert_eq!(run(NetFault::Hold(MILLI)), (vec![0, 2, 3, 1], false));
+    assert_eq!(run(NetFault::Twice), (vec![0, 1, 1, 2, 3], false));
+    assert_eq!(run(NetFault::Replace(vec![9, 0, 0, 0])), (vec![0, 9, 2, 3], false));
 }
 
 #[test]
@@ -164,7 +164,7 @@ struct Gossip {
     heard: bool,
 }
 
-impl Node for Gossip {
+impl SimNode for Gossip {
     fn start(&mut self, net: &mut Net) {
         if net.host() == 0 {
             self.spread(net);

@@ -10,7 +10,7 @@ use super::*;
 use crate::seam::RecipeNodes;
 use crate::spans::MAX_SPAN;
 
-pub(super) fn checks<S: Store>() -> Vec<(&'static str, Check<S>)> {
+pub(super) fn checks<S: Store>() -> Vec<(&'static str, StoreCheck<S>)> {
     vec![
         ("a recipe has the chunks of its object, whoever asks first", recipes),
         ("there is no recipe of what is not complete", no_recipe),
@@ -45,7 +45,7 @@ fn recipe_of(store: &impl Store, oid: &Oid, data: &[u8]) -> Result<Option<Vec<De
     }
 }
 
-fn recipes<S: Store>(store: &S) -> Verdict {
+fn recipes<S: Store>(store: &S) -> CheckResult {
     for (number, len) in [0, 1, 100_000, 5 * PIECE + 77].into_iter().enumerate() {
         let (live, data) = (live(number as u8), pattern(len, 3));
         let oid = put(store, &live, &data)?;
@@ -61,7 +61,7 @@ fn recipes<S: Store>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn no_recipe<S: Store>(store: &S) -> Verdict {
+fn no_recipe<S: Store>(store: &S) -> CheckResult {
     let data = pattern(2 * PIECE, 1);
     let partial = Oid::of(&data);
     store.announce(&partial, Some(Head::new(&data, 2)));
@@ -88,7 +88,7 @@ fn put_parts(store: &impl Store, live: &Oid, parts: &[&[u8]]) -> Result<Oid, Sto
 }
 
 /// Checks the lengths of an object's chunks, if the store shows those that were given.
-fn expect_given(store: &impl Store, oid: &Oid, data: &[u8], lengths: &[u32]) -> Verdict {
+fn expect_given(store: &impl Store, oid: &Oid, data: &[u8], lengths: &[u32]) -> CheckResult {
     let Some(chunks) = recipe_of(store, oid, data)? else {
         return Ok(());
     };
@@ -98,7 +98,7 @@ fn expect_given(store: &impl Store, oid: &Oid, data: &[u8], lengths: &[u32]) -> 
     Ok(())
 }
 
-fn given<S: Store>(store: &S) -> Verdict {
+fn given<S: Store>(store: &S) -> CheckResult {
     let data = pattern(2 * PIECE + 11, 5);
     let parts = [&[][..], &[], &data[..1], &[], &data[1..PIECE + 5], &data[PIECE + 5..], &[], &[]];
     let oid = put_parts(store, &live(1), &parts)?;
@@ -110,26 +110,26 @@ fn given<S: Store>(store: &S) -> Verdict {
     expect_given(store, &empty, &[], &[])
 }
 
-fn large<S: Store>(store: &S) -> Verdict {
+fn large<S: Store>(store: &S) -> CheckResult {
     let data = pattern(MAX_CHUNK_LEN as usize + 9, 5);
     let oid = put_parts(store, &live(1), &[&data[..2], &data[2..]])?;
     expect_given(store, &oid, &data, &[2, MAX_CHUNK_LEN, 7])
 }
 
-fn unchanged<S: Store>(store: &S) -> Verdict {
+fn unchanged<S: Store>(store: &S) -> CheckResult {
     let data = pattern(PIECE + 9, 5);
     let oid = put_parts(store, &live(1), &[&data[..2], &data[2..PIECE], &data[PIECE..]])?;
     expect_complete(store, &oid, &data)
 }
 
-fn expect_span(store: &impl Store, oid: &Oid, data: &[u8], range: Range<u64>) -> Verdict {
+fn expect_span(store: &impl Store, oid: &Oid, data: &[u8], range: Range<u64>) -> CheckResult {
     let mut buf = pattern(9, 9);
     store.read_span(oid, range.clone(), &mut buf)?;
     assert!(buf == data[range.start as usize..range.end as usize], "{range:?} of {}", data.len());
     Ok(())
 }
 
-fn spans<S: Store>(store: &S) -> Verdict {
+fn spans<S: Store>(store: &S) -> CheckResult {
     const P: u64 = PIECE as u64;
     let (live, data) = (live(1), pattern(3 * PIECE + 77, 1));
     let oid = put(store, &live, &data)?;
@@ -143,7 +143,7 @@ fn spans<S: Store>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn refused_spans<S: Store>(store: &S) -> Verdict {
+fn refused_spans<S: Store>(store: &S) -> CheckResult {
     let data = pattern(PIECE + 1, 1);
     let (oid, end) = (put(store, &live(1), &data)?, data.len() as u64);
     let partial = Oid::of(b"partial");
@@ -160,7 +160,7 @@ fn refused_spans<S: Store>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn growing_spans<S: Store>(store: &S) -> Verdict {
+fn growing_spans<S: Store>(store: &S) -> CheckResult {
     const P: u64 = PIECE as u64;
     let data = pattern(3 * PIECE + 5, 1);
     let partial = Oid::of(&data);

@@ -6,7 +6,7 @@ use super::*;
 use crate::leases::{Holder, Lease};
 use crate::seam::ObjectKind;
 
-pub(super) fn chunks<S: Chunks>() -> Vec<(&'static str, Check<S>)> {
+pub(super) fn chunks<S: Chunks>() -> Vec<(&'static str, StoreCheck<S>)> {
     vec![
         ("a chunk stays until its last put is released", counted_chunks),
         ("bytes that do not have the hash are not taken for the chunk", wrong_chunk),
@@ -14,7 +14,7 @@ pub(super) fn chunks<S: Chunks>() -> Vec<(&'static str, Check<S>)> {
     ]
 }
 
-pub(super) fn leases<S: Leases>() -> Vec<(&'static str, Check<S>)> {
+pub(super) fn leases<S: Leases>() -> Vec<(&'static str, StoreCheck<S>)> {
     vec![
         ("leases come back as they were, oldest first, one a name", kept),
         ("a lease learns what its live name was bound to", learning),
@@ -26,7 +26,7 @@ pub(super) fn leases<S: Leases>() -> Vec<(&'static str, Check<S>)> {
     ]
 }
 
-fn none<S: Leases>(store: &S) -> Verdict {
+fn none<S: Leases>(store: &S) -> CheckResult {
     for oid in [live(1), Oid::of(b"")] {
         assert!(!store.done(&oid)?);
     }
@@ -38,7 +38,7 @@ fn hash(bytes: &[u8]) -> [u8; 32] {
     *blake3::hash(bytes).as_bytes()
 }
 
-fn counted_chunks<S: Chunks>(store: &S) -> Verdict {
+fn counted_chunks<S: Chunks>(store: &S) -> CheckResult {
     for bytes in [&b"chunk"[..], b"", &pattern(PIECE, 1)] {
         let hash = hash(bytes);
         store.put_chunk(&hash, bytes)?;
@@ -55,7 +55,7 @@ fn counted_chunks<S: Chunks>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn wrong_chunk<S: Chunks>(store: &S) -> Verdict {
+fn wrong_chunk<S: Chunks>(store: &S) -> CheckResult {
     let hash = hash(b"right");
     assert!(is_refused(&store.put_chunk(&hash, b"wrong")));
     assert!(matches!(store.get_chunk(&hash), Err(StoreError::NotHere)));
@@ -65,9 +65,9 @@ fn wrong_chunk<S: Chunks>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn busy_chunks<S: Chunks>(store: &S) -> Verdict {
+fn busy_chunks<S: Chunks>(store: &S) -> CheckResult {
     let (bytes, hash) = (b"shared", hash(b"shared"));
-    let work = || -> Verdict {
+    let work = || -> CheckResult {
         for _ in 0..8 {
             store.put_chunk(&hash, bytes)?;
             assert_eq!(store.get_chunk(&hash)?, bytes);
@@ -97,7 +97,7 @@ fn lease(oid: Oid, created: u64) -> Lease {
     }
 }
 
-fn kept<S: Leases>(store: &S) -> Verdict {
+fn kept<S: Leases>(store: &S) -> CheckResult {
     let full = Lease {
         content: Some(Oid::of(b"tree")),
         size: Some(1 << 40),
@@ -115,7 +115,7 @@ fn kept<S: Leases>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn learning<S: Leases>(store: &S) -> Verdict {
+fn learning<S: Leases>(store: &S) -> CheckResult {
     let mut tree = lease(live(2), 2);
     tree.about.kind = ObjectKind::Tree;
     store.lease(&lease(live(1), 1))?;
@@ -129,7 +129,7 @@ fn learning<S: Leases>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn done<S: Leases>(store: &S) -> Verdict {
+fn done<S: Leases>(store: &S) -> CheckResult {
     for (number, by_content) in [(1, false), (2, true)] {
         let data = pattern(2 * PIECE, number);
         store.lease(&lease(live(number), 1))?;
@@ -147,7 +147,7 @@ fn done<S: Leases>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn shared<S: Leases>(store: &S) -> Verdict {
+fn shared<S: Leases>(store: &S) -> CheckResult {
     for number in [1, 2] {
         store.lease(&lease(live(number), number.into()))?;
         put(store, &live(number), b"shared")?;
@@ -164,7 +164,7 @@ fn shared<S: Leases>(store: &S) -> Verdict {
     expect_complete(store, &oid, b"shared")
 }
 
-fn sessions<S: Leases>(store: &S) -> Verdict {
+fn sessions<S: Leases>(store: &S) -> CheckResult {
     let (ours, other) = ([1; 16], [2; 16]);
     let holders = [Holder::Session(ours), Holder::Session(other), Holder::Pinned, Holder::Session(ours)];
     for (number, holder) in (1..).zip(holders) {
@@ -185,7 +185,7 @@ fn sessions<S: Leases>(store: &S) -> Verdict {
     expect_complete(store, &Oid::of(b"shared"), b"shared")
 }
 
-fn open<S: Leases>(store: &S) -> Verdict {
+fn open<S: Leases>(store: &S) -> CheckResult {
     store.put_init(&live(1), &About::default())?;
     store.lease(&lease(live(1), 1))?;
     assert!(store.done(&live(1))?);

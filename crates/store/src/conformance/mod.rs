@@ -24,8 +24,8 @@ use crate::seam::{About, Availability, Descriptors, State, Store};
 const PIECE: usize = 1 << pieces::MIN_LOG2;
 
 /// What a check returns; an error fails it.
-type Verdict = Result<(), StoreError>;
-type Check<S> = fn(&S) -> Verdict;
+type CheckResult = Result<(), StoreError>;
+type StoreCheck<S> = fn(&S) -> CheckResult;
 
 /// Runs all checks of a [`Store`], each on one that `make` returns.
 pub fn run<S: Store>(make: impl Fn() -> S) {
@@ -42,9 +42,9 @@ pub fn run_chunks<S: Chunks>(make: impl Fn() -> S) {
     examine(make, keeping::chunks());
 }
 
-fn examine<S>(make: impl Fn() -> S, checks: Vec<(&'static str, Check<S>)>) {
+fn examine<S>(make: impl Fn() -> S, checks: Vec<(&'static str, StoreCheck<S>)>) {
     for (rule, check) in checks {
-        let _guard = Rule(rule);
+        let _guard = RuleName(rule);
         if let Err(error) = check(&make()) {
             panic!("unexpected error: {error:?}");
         }
@@ -52,9 +52,9 @@ fn examine<S>(make: impl Fn() -> S, checks: Vec<(&'static str, Check<S>)>) {
 }
 
 /// Names the rule that was broken.
-struct Rule(&'static str);
+struct RuleName(&'static str);
 
-impl Drop for Rule {
+impl Drop for RuleName {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("store conformance: this rule does not hold: {}", self.0);
@@ -97,7 +97,7 @@ fn piece<'a>(data: &'a [u8], layout: &Layout, index: u64) -> &'a [u8] {
 }
 
 /// Checks that the object can be had whole under `oid`, each piece proved on its own.
-fn expect_content(store: &impl Store, oid: &Oid, data: &[u8]) -> Verdict {
+fn expect_content(store: &impl Store, oid: &Oid, data: &[u8]) -> CheckResult {
     let (layout, root, front) = (layout_of(data.len()), Oid::of(data), pattern(7, 7));
     for index in 0..layout.count() {
         let mut buf = front.clone();
@@ -114,7 +114,7 @@ fn expect_content(store: &impl Store, oid: &Oid, data: &[u8]) -> Verdict {
     Ok(())
 }
 
-fn expect_complete(store: &impl Store, oid: &Oid, data: &[u8]) -> Verdict {
+fn expect_complete(store: &impl Store, oid: &Oid, data: &[u8]) -> CheckResult {
     assert_eq!(*oid, Oid::of(data));
     assert_eq!(store.have(oid)?, whole(State::Complete, layout_of(data.len())));
     expect_content(store, oid, data)

@@ -11,7 +11,7 @@ use towpath_content::tree::Time;
 use super::*;
 use crate::seam::ObjectKind;
 
-pub(super) fn checks<S: Store>() -> Vec<(&'static str, Check<S>)> {
+pub(super) fn checks<S: Store>() -> Vec<(&'static str, StoreCheck<S>)> {
     vec![
         ("an empty store has nothing", empty),
         ("a commit completes the object and binds its live name, whatever its size", commit),
@@ -30,7 +30,7 @@ pub(super) fn checks<S: Store>() -> Vec<(&'static str, Check<S>)> {
     ]
 }
 
-fn empty<S: Store>(store: &S) -> Verdict {
+fn empty<S: Store>(store: &S) -> CheckResult {
     for oid in [live(1), Oid::of(b"")] {
         expect_gone(store, &oid);
         assert!(!store.is_zero(&oid, 0));
@@ -39,7 +39,7 @@ fn empty<S: Store>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn commit<S: Store>(store: &S) -> Verdict {
+fn commit<S: Store>(store: &S) -> CheckResult {
     let sizes = [0, 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 3 * PIECE + 5];
     for (number, len) in sizes.into_iter().enumerate() {
         let (live, data) = (live(number as u8), pattern(len, 0));
@@ -51,7 +51,7 @@ fn commit<S: Store>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn about<S: Store>(store: &S) -> Verdict {
+fn about<S: Store>(store: &S) -> CheckResult {
     let modified = Some(Time { seconds: -5, nanos: 999_999_999 });
     let about = About { kind: ObjectKind::Tree, name: vec![b'n', 0xff], mode: Some(0o755), modified };
     store.put_init(&live(1), &about)?;
@@ -62,7 +62,7 @@ fn about<S: Store>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn cuts<S: Store>(store: &S) -> Verdict {
+fn cuts<S: Store>(store: &S) -> CheckResult {
     let data = pattern(2 * PIECE + 3, 1);
     for (number, step) in [PIECE / 2, PIECE - 1, PIECE + 1, 100_000].into_iter().enumerate() {
         let live = live(number as u8);
@@ -74,7 +74,7 @@ fn cuts<S: Store>(store: &S) -> Verdict {
     expect_complete(store, &Oid::of(&data), &data)
 }
 
-fn live_reading<S: Store>(store: &S) -> Verdict {
+fn live_reading<S: Store>(store: &S) -> CheckResult {
     let (live, data) = (live(1), pattern(4 * PIECE + 9, 2));
     store.put_init(&live, &About::default())?;
     // Each step ends some bytes into the next piece.
@@ -117,7 +117,7 @@ fn expect_live<S: Store>(
     }
 }
 
-fn first_piece<S: Store>(store: &S) -> Verdict {
+fn first_piece<S: Store>(store: &S) -> CheckResult {
     let (live, data) = (live(1), pattern(PIECE, 3));
     store.put_init(&live, &About::default())?;
     store.put_data(&live, &data)?;
@@ -129,7 +129,7 @@ fn first_piece<S: Store>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn generations<S: Store>(store: &S) -> Verdict {
+fn generations<S: Store>(store: &S) -> CheckResult {
     let mut seen = std::collections::HashSet::new();
     for _ in 0..5 {
         store.put_init(&live(1), &About::default())?;
@@ -146,7 +146,7 @@ fn generations<S: Store>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn abort<S: Store>(store: &S) -> Verdict {
+fn abort<S: Store>(store: &S) -> CheckResult {
     store.put_init(&live(1), &About::default())?;
     store.put_data(&live(1), &pattern(3 * PIECE, 1))?;
     let before = store.version(&live(1));
@@ -162,14 +162,14 @@ fn abort<S: Store>(store: &S) -> Verdict {
     expect_complete(store, &oid, b"again")
 }
 
-fn not_open<S: Store>(store: &S) -> Verdict {
+fn not_open<S: Store>(store: &S) -> CheckResult {
     assert!(is_refused(&store.put_data(&live(1), b"x")));
     assert!(is_refused(&store.put_commit(&live(1))));
     assert!(is_refused(&store.put_init(&Oid::of(b"x"), &About::default())), "a name that is a hash");
     Ok(())
 }
 
-fn bound<S: Store>(store: &S) -> Verdict {
+fn bound<S: Store>(store: &S) -> CheckResult {
     let oid = put(store, &live(1), b"bytes")?;
     assert_eq!(store.put_commit(&live(1))?, oid);
     assert!(is_refused(&store.put_init(&live(1), &About::default())));
@@ -179,14 +179,14 @@ fn bound<S: Store>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn twice<S: Store>(store: &S) -> Verdict {
+fn twice<S: Store>(store: &S) -> CheckResult {
     let data = pattern(PIECE + 1, 1);
     assert_eq!(put(store, &live(1), &data)?, put(store, &live(2), &data)?);
     expect_complete(store, &Oid::of(&data), &data)?;
     expect_content(store, &live(2), &data)
 }
 
-fn waiting<S: Store>(store: &S) -> Verdict {
+fn waiting<S: Store>(store: &S) -> CheckResult {
     store.put_init(&live(1), &About::default())?;
     let seen = store.version(&live(1));
     assert_eq!(store.wait_change(&live(1), seen, Duration::from_millis(5)), seen);
@@ -206,8 +206,8 @@ fn waiting<S: Store>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn concurrent<S: Store>(store: &S) -> Verdict {
-    let put_one = |number: u8| -> Verdict {
+fn concurrent<S: Store>(store: &S) -> CheckResult {
+    let put_one = |number: u8| -> CheckResult {
         let (live, data) = (live(number), pattern(3 * PIECE + usize::from(number), number / 2));
         store.put_init(&live, &About::default())?;
         data.chunks(70_000).try_for_each(|part| store.put_data(&live, part))?;
@@ -220,7 +220,7 @@ fn concurrent<S: Store>(store: &S) -> Verdict {
     })
 }
 
-fn listeners<S: Store>(store: &S) -> Verdict {
+fn listeners<S: Store>(store: &S) -> CheckResult {
     let calls = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&calls);
     store.register_push(Box::new(move |oid| {

@@ -9,7 +9,7 @@ use towpath_content::pieces::PieceTree;
 use super::*;
 use crate::seam::Partial;
 
-pub(super) fn checks<S: Store>() -> Vec<(&'static str, Check<S>)> {
+pub(super) fn checks<S: Store>() -> Vec<(&'static str, StoreCheck<S>)> {
     vec![
         ("every run of a complete object is proved against its OID", proofs),
         ("pieces and runs outside the object are refused", outside),
@@ -18,7 +18,7 @@ pub(super) fn checks<S: Store>() -> Vec<(&'static str, Check<S>)> {
     ]
 }
 
-fn proofs<S: Store>(store: &S) -> Verdict {
+fn proofs<S: Store>(store: &S) -> CheckResult {
     let data = pattern(5 * PIECE + 1, 1);
     let (oid, layout) = (put(store, &live(1), &data)?, layout_of(data.len()));
     for start in 0..6 {
@@ -34,7 +34,7 @@ fn proofs<S: Store>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn outside<S: Store>(store: &S) -> Verdict {
+fn outside<S: Store>(store: &S) -> CheckResult {
     for (number, len) in [0, PIECE, 2 * PIECE + 1].into_iter().enumerate() {
         let live = live(number as u8);
         let (oid, count) = (put(store, &live, &pattern(len, 1))?, layout_of(len).count());
@@ -94,7 +94,7 @@ impl Partial for Head {
     }
 }
 
-fn partial<S: Store>(store: &S) -> Verdict {
+fn partial<S: Store>(store: &S) -> CheckResult {
     let data = pattern(4 * PIECE, 1);
     let (oid, head, mut buf) = (Oid::of(&data), Head::new(&data, 1), Vec::new());
     let mut seen = store.version(&oid);
@@ -122,7 +122,7 @@ fn partial<S: Store>(store: &S) -> Verdict {
     Ok(())
 }
 
-fn completed<S: Store>(store: &S) -> Verdict {
+fn completed<S: Store>(store: &S) -> CheckResult {
     let data = pattern(2 * PIECE, 1);
     let oid = Oid::of(&data);
     store.announce(&oid, Some(Head::new(&data, 1)));

@@ -20,7 +20,7 @@ use towpath_content::Oid;
 
 use super::folders::{self, Claim, claim};
 use super::gc::remove_unheld;
-use super::index::{Durability, Outcome};
+use super::index::{Durability, IndexOutcome};
 use super::rows::{self, oid_at};
 use super::source::Source;
 use super::{DiskStore, leases};
@@ -170,7 +170,7 @@ impl DiskStore {
         Ok(gone)
     }
 
-    fn disown_unleased(&self, conn: &Connection, oid: &Oid) -> Outcome<Option<Disowned>> {
+    fn disown_unleased(&self, conn: &Connection, oid: &Oid) -> IndexOutcome<Option<Disowned>> {
         let known = rows::known(conn, oid)?.filter(|known| known.is_owned);
         let (Some(known), false) = (known, leases::is_held(conn, oid)? || self.is_in_use(oid)) else {
             return Ok(None);
@@ -242,7 +242,7 @@ impl DiskStore {
 }
 
 /// The owned objects that no lease names.
-fn unleased(conn: &Connection) -> Outcome<Vec<Cached<Oid>>> {
+fn unleased(conn: &Connection) -> IndexOutcome<Vec<Cached<Oid>>> {
     let mut select = conn.prepare_cached(
         "SELECT oid, max(size, 1), used FROM objects WHERE owned = 1
          AND NOT EXISTS (SELECT 1 FROM leases WHERE leases.oid = objects.oid)
@@ -255,7 +255,7 @@ fn unleased(conn: &Connection) -> Outcome<Vec<Cached<Oid>>> {
 }
 
 /// The folders on record that are not within a path that is leased.
-fn unleased_dirs(conn: &Connection) -> Outcome<Vec<Cached<i64>>> {
+fn unleased_dirs(conn: &Connection) -> IndexOutcome<Vec<Cached<i64>>> {
     let path_at = |row: &rusqlite::Row<'_>, at| Ok(PathBuf::from(OsString::from_vec(row.get(at)?)));
     let mut select = conn.prepare("SELECT path FROM leases WHERE path IS NOT NULL")?;
     let leased: HashSet<PathBuf> = select.query_map([], |row| path_at(row, 0))?.collect::<Result<_, _>>()?;
@@ -278,7 +278,7 @@ fn forget_some(
     dir: i64,
     after: Option<&std::ffi::OsStr>,
     is_in_use: impl Fn(&Oid) -> bool,
-) -> Outcome<(Option<OsString>, Vec<Oid>)> {
+) -> IndexOutcome<(Option<OsString>, Vec<Oid>)> {
     let mut select = conn.prepare_cached(
         "SELECT name, oid FROM files WHERE dir = ? AND (?2 IS NULL OR name > ?2) ORDER BY name LIMIT ?3",
     )?;

@@ -32,9 +32,9 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use rustix::fs::FlockOperation;
 use towpath_content::chunking::{ChunkHash, Parameters};
 
-use self::entry::{COPIES, Entry, prefix_of};
-use self::pending::Pending;
-use super::index::{self, Fault, Outcome};
+use self::entry::{COPIES, ChunkEntry, prefix_of};
+use self::pending::PendingChunks;
+use super::index::{self, IndexFault, IndexOutcome};
 use super::uses::now;
 use crate::error::StoreError;
 use crate::stamp::Stamp;
@@ -117,20 +117,20 @@ pub struct ChunkTotals {
 pub struct ChunkIndex {
     path: PathBuf,
     limits: ChunkLimits,
-    state: Mutex<State>,
+    state: Mutex<IndexState>,
 }
 
 #[derive(Default)]
-struct State {
+struct IndexState {
     connection: Option<Connection>,
-    pending: Pending,
+    pending: PendingChunks,
     /// Rows of `cuts` that were found since that was last written down.
     used: HashSet<u64>,
 }
 
 /// A file that a chunk may be read from: one on its way into the index, or a row of `cuts`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Holder {
+enum ChunkHolder {
     Stored(u64),
     Pending(u64),
 }
@@ -206,7 +206,7 @@ impl ChunkIndex {
 
     fn look_up(
         &self,
-        state: &mut State,
+        state: &mut IndexState,
         hashes: &[ChunkHash],
         may_use: &dyn Fn(&Path) -> bool,
     ) -> Result<Vec<Option<Location>>, StoreError> {
@@ -215,29 +215,29 @@ impl ChunkIndex {
         let mut candidates = vec![Vec::new(); hashes.len()];
         for (prefix, position) in &sorted {
             let pending = state.pending.find(*prefix);
-            candidates[*position].extend(pending.map(|entry| (Holder::Pending(entry.cut), entry)));
+            candidates[*position].extend(pending.map(|entry| (ChunkHolder::Pending(entry.cut), entry)));
         }
         let mut files = HashMap::new();
         self.with(state, "finding chunks", |conn| {
             // One moment of the index, whatever a merge moves meanwhile.
             let t = conn.transaction()?;
-            let mut keep = |position: usize, entry: Entry| {
-                let few: &mut Vec<(Holder, Entry)> = &mut candidates[position];
+            let mut keep = |position: usize, entry: ChunkEntry| {
+                let few: &mut Vec<(ChunkHolder, ChunkEntry)> = &mut candidates[position];
                 if few.len() < 2 * COPIES {
-                    few.push((Holder::Stored(entry.cut), entry));
+                    few.push((ChunkHolder::Stored(entry.cut), entry));
                 }
             };
             runs::all(&t)?.iter().rev().try_for_each(|run| runs::find(&t, run, &sorted, &mut keep))?;
             Ok(load(&t, &candidates, &mut files)?)
         })?;
-        let State { pending, used, .. } = state;
-        files.extend(pending.files().map(|(number, file)| (Holder::Pending(number), file)));
+        let IndexState { pending, used, .. } = state;
+        files.extend(pending.files().map(|(number, file)| (ChunkHolder::Pending(number), file)));
         files.retain(|_, (path, _)| may_use(path));
         let chosen = choose(&candidates, |holder| files.contains_key(holder));
-        let locate = |choice: Option<(Holder, Entry)>| {
+        let locate = |choice: Option<(ChunkHolder, ChunkEntry)>| {
             let (holder, entry) = choice?;
             let (path, stamp) = files.get(&holder)?;
-            if let Holder::Stored(id) = holder {
+            if let ChunkHolder::Stored(id) = holder {
                 used.insert(id);
             }
             Some(Location { path: Arc::clone(path), stamp: *stamp, offset: entry.offset, len: entry.len })
@@ -246,7 +246,7 @@ impl ChunkIndex {
     }
 
     /// Writes down what is pending; if that fails it is lost, as memory is bounded.
-    fn write_down(&self, state: &mut State) -> Result<(), StoreError> {
+    fn write_down(&self, state: &mut IndexState) -> Result<(), StoreError> {
         let pending = std::mem::take(&mut state.pending);
         let used = std::mem::take(&mut state.used);
         let limits = self.limits;
@@ -266,7 +266,7 @@ impl ChunkIndex {
     }
 
     /// Merges runs if that is due and no other process is at it.
-    fn merge(&self, conn: &mut Connection) -> Outcome<()> {
+    fn merge(&self, conn: &mut Connection) -> IndexOutcome<()> {
         let (runs, totals) = (runs::all(conn)?, cuts::totals(conn)?);
         let entries: u64 = runs.iter().map(|run| run.entries).sum();
         let has_garbage = entries > totals.chunks + totals.chunks / 4 + pending::MAX_CHUNKS as u64;
@@ -286,7 +286,7 @@ impl ChunkIndex {
     }
 
     /// Held while runs are merged: a second merge would take from the first one's result.
-    fn merge_alone(&self) -> Outcome<Option<File>> {
+    fn merge_alone(&self) -> IndexOutcome<Option<File>> {
         let path = self.path.with_extension("merging");
         let file = index::private_file(&path).map_err(|error| StoreError::io("opening", &path, error))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -298,16 +298,16 @@ impl ChunkIndex {
     /// Works on the open index. What is damaged is removed, and begun anew by the next call.
     fn with<T>(
         &self,
-        state: &mut State,
+        state: &mut IndexState,
         what: &str,
-        work: impl FnOnce(&mut Connection) -> Outcome<T>,
+        work: impl FnOnce(&mut Connection) -> IndexOutcome<T>,
     ) -> Result<T, StoreError> {
         let connection = match &mut state.connection {
             Some(connection) => connection,
             none => none.insert(self.open()?),
         };
         work(connection).map_err(|fault| {
-            if matches!(&fault, Fault::Sql(error) if index::is_damage(error)) {
+            if matches!(&fault, IndexFault::Sql(error) if index::is_damage(error)) {
                 state.connection = None;
                 self.begin_anew();
             }
@@ -319,7 +319,7 @@ impl ChunkIndex {
         // Held until the schema stands, so that no two processes create or remove at once.
         let _guard = index::open_lock(&self.path.with_extension("lock"))?;
         let opened = match open(&self.path) {
-            Err(Fault::Sql(error)) if index::is_damage(&error) => {
+            Err(IndexFault::Sql(error)) if index::is_damage(&error) => {
                 remove(&self.path);
                 open(&self.path)
             }
@@ -347,7 +347,7 @@ fn immediate(conn: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
     conn.transaction_with_behavior(TransactionBehavior::Immediate)
 }
 
-fn open(path: &Path) -> Outcome<Connection> {
+fn open(path: &Path) -> IndexOutcome<Connection> {
     // SQLite gives its journal files the mode of this one.
     index::private_file(path).map_err(|error| StoreError::io("opening", path, error))?;
     let mut connection = index::connect(path)?;
@@ -380,12 +380,12 @@ fn remove(path: &Path) {
 /// Looks up the files that stored candidates lie in; those forgotten since are left out.
 fn load(
     conn: &Connection,
-    candidates: &[Vec<(Holder, Entry)>],
-    files: &mut HashMap<Holder, KnownFile>,
+    candidates: &[Vec<(ChunkHolder, ChunkEntry)>],
+    files: &mut HashMap<ChunkHolder, KnownFile>,
 ) -> rusqlite::Result<()> {
     let mut seen = HashSet::new();
     for (holder, _) in candidates.iter().flatten() {
-        if let Holder::Stored(id) = holder
+        if let ChunkHolder::Stored(id) = holder
             && seen.insert(*id)
             && let Some(file) = cuts::file(conn, *id)?
         {
@@ -397,14 +397,14 @@ fn load(
 
 /// One place for each chunk: the one in the file that holds most of them all, of equals the newest.
 fn choose(
-    candidates: &[Vec<(Holder, Entry)>],
-    is_known: impl Fn(&Holder) -> bool,
-) -> Vec<Option<(Holder, Entry)>> {
-    let mut hits = HashMap::<Holder, u64>::new();
+    candidates: &[Vec<(ChunkHolder, ChunkEntry)>],
+    is_known: impl Fn(&ChunkHolder) -> bool,
+) -> Vec<Option<(ChunkHolder, ChunkEntry)>> {
+    let mut hits = HashMap::<ChunkHolder, u64>::new();
     for (holder, _) in candidates.iter().flatten() {
         *hits.entry(*holder).or_default() += 1;
     }
-    let best = |few: &Vec<(Holder, Entry)>| {
+    let best = |few: &Vec<(ChunkHolder, ChunkEntry)>| {
         let known = few.iter().filter(|(holder, _)| is_known(holder));
         known.max_by_key(|(holder, _)| (hits.get(holder), *holder)).copied()
     };

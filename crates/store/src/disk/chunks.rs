@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::DiskStore;
 use super::folders::{create_private, remove, sync_parent};
-use super::index::{Durability, Outcome};
+use super::index::{Durability, IndexOutcome};
 use crate::error::StoreError;
 use crate::memory::check_chunk;
 
@@ -88,13 +88,13 @@ impl DiskStore {
 }
 
 /// True if somebody put the chunk and has not released it.
-pub(crate) fn is_counted(conn: &Connection, hash: &[u8; 32]) -> Outcome<bool> {
+pub(crate) fn is_counted(conn: &Connection, hash: &[u8; 32]) -> IndexOutcome<bool> {
     let mut select = conn.prepare_cached("SELECT EXISTS (SELECT 1 FROM chunks WHERE hash = ?)")?;
     Ok(select.query_row([hash], |row| row.get(0))?)
 }
 
 /// Counts one more put of a chunk that is kept; false if it is not.
-fn count_again(conn: &Connection, hash: &[u8; 32]) -> Outcome<bool> {
+fn count_again(conn: &Connection, hash: &[u8; 32]) -> IndexOutcome<bool> {
     let mut update = conn.prepare_cached("UPDATE chunks SET puts = puts + 1 WHERE hash = ?")?;
     Ok(update.execute([hash])? > 0)
 }

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
 
-use super::index::Outcome;
+use super::index::IndexOutcome;
 use super::rows::{self, oid_at};
 use super::uses::{self, Used, now};
 use crate::hashing::Hashed;
@@ -48,14 +48,14 @@ impl FileRecord {
 
 /// A file on record, as it was found in the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FileFound {
     pub(crate) dir: i64,
     pub(crate) path: PathBuf,
     pub(crate) stamp: Stamp,
 }
 
 /// The number of a folder that has one.
-pub(crate) fn dir_number(conn: &Connection, path: &Path) -> Outcome<Option<i64>> {
+pub(crate) fn dir_number(conn: &Connection, path: &Path) -> IndexOutcome<Option<i64>> {
     let mut select = conn.prepare_cached("SELECT id FROM dirs WHERE path = ?")?;
     Ok(select.query_row([path.as_os_str().as_bytes()], |row| row.get(0)).optional()?)
 }
@@ -67,7 +67,7 @@ pub(crate) struct DirNumbers {
 }
 
 impl DirNumbers {
-    fn number(&mut self, conn: &Connection, dir: &Path) -> Outcome<i64> {
+    fn number(&mut self, conn: &Connection, dir: &Path) -> IndexOutcome<i64> {
         if let Some((_, number)) = self.last.as_ref().filter(|(path, _)| path == dir) {
             return Ok(*number);
         }
@@ -100,7 +100,7 @@ struct Recorded {
     oid: Oid,
 }
 
-fn recorded(conn: &Connection, dir: i64, name: &OsStr) -> Outcome<Option<Recorded>> {
+fn recorded(conn: &Connection, dir: i64, name: &OsStr) -> IndexOutcome<Option<Recorded>> {
     let mut select = conn.prepare_cached(
         "SELECT dev, ino, size, mtime_ns, ctime_ns, settled, oid FROM files WHERE dir = ? AND name = ?",
     )?;
@@ -111,13 +111,13 @@ fn recorded(conn: &Connection, dir: i64, name: &OsStr) -> Outcome<Option<Recorde
 }
 
 /// The content of a file, if the stamp proves it.
-pub(crate) fn known(conn: &Connection, dir: i64, name: &OsStr, stamp: &Stamp) -> Outcome<Option<Oid>> {
+pub(crate) fn known(conn: &Connection, dir: i64, name: &OsStr, stamp: &Stamp) -> IndexOutcome<Option<Oid>> {
     let recorded = recorded(conn, dir, name)?;
     Ok(recorded.filter(|found| found.is_settled && found.stamp == *stamp).map(|found| found.oid))
 }
 
 /// Records a file in place of what was known of that name.
-pub(crate) fn record(conn: &Connection, dirs: &mut DirNumbers, record: &FileRecord) -> Outcome<()> {
+pub(crate) fn record(conn: &Connection, dirs: &mut DirNumbers, record: &FileRecord) -> IndexOutcome<()> {
     let dir = dirs.number(conn, &record.dir)?;
     let before = recorded(conn, dir, &record.name)?;
     if let Some(values) = &record.values {
@@ -141,7 +141,7 @@ pub(crate) fn record(conn: &Connection, dirs: &mut DirNumbers, record: &FileReco
 }
 
 /// Some files that hold `oid`, at most `limit`.
-pub(crate) fn holders(conn: &Connection, oid: &Oid, limit: usize) -> Outcome<Vec<Found>> {
+pub(crate) fn holders(conn: &Connection, oid: &Oid, limit: usize) -> IndexOutcome<Vec<FileFound>> {
     let mut select = conn.prepare_cached(
         "SELECT dir, path, name, dev, ino, size, mtime_ns, ctime_ns
          FROM files JOIN dirs ON dirs.id = files.dir WHERE oid = ? LIMIT ?",
@@ -153,12 +153,12 @@ pub(crate) fn holders(conn: &Connection, oid: &Oid, limit: usize) -> Outcome<Vec
 /// A row of a file.
 #[derive(Debug)]
 pub(crate) struct OnRecord {
-    pub(crate) found: Found,
+    pub(crate) found: FileFound,
     pub(crate) oid: Oid,
 }
 
 /// The next files on record, at most `limit`, in the order of folder and name.
-pub(crate) fn page(conn: &Connection, dir: i64, name: &OsStr, limit: usize) -> Outcome<Vec<OnRecord>> {
+pub(crate) fn page(conn: &Connection, dir: i64, name: &OsStr, limit: usize) -> IndexOutcome<Vec<OnRecord>> {
     let mut select = conn.prepare_cached(
         "SELECT dir, path, name, dev, ino, size, mtime_ns, ctime_ns, oid
          FROM files JOIN dirs ON dirs.id = files.dir WHERE (dir, name) > (?, ?) ORDER BY dir, name LIMIT ?",
@@ -168,14 +168,14 @@ pub(crate) fn page(conn: &Connection, dir: i64, name: &OsStr, limit: usize) -> O
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-fn found_at(row: &Row<'_>) -> rusqlite::Result<Found> {
+fn found_at(row: &Row<'_>) -> rusqlite::Result<FileFound> {
     let (dir, name) = (row.get::<_, Vec<u8>>(1)?, row.get::<_, Vec<u8>>(2)?);
     let path = PathBuf::from(OsString::from_vec(dir)).join(OsString::from_vec(name));
-    Ok(Found { dir: row.get(0)?, path, stamp: stamp_at(row, 3)? })
+    Ok(FileFound { dir: row.get(0)?, path, stamp: stamp_at(row, 3)? })
 }
 
 /// Forgets a file, unless it was recorded anew since it was found.
-pub(crate) fn forget(conn: &Connection, oid: &Oid, found: &Found) -> Outcome<()> {
+pub(crate) fn forget(conn: &Connection, oid: &Oid, found: &FileFound) -> IndexOutcome<()> {
     let mut delete = conn.prepare_cached(
         "DELETE FROM files WHERE dir = ? AND name = ? AND oid = ? AND dev = ? AND ino = ? AND size = ?
          AND mtime_ns = ? AND ctime_ns = ?",

@@ -7,13 +7,13 @@ use std::path::Path;
 use towpath_content::recipe::{NodeHash, Root};
 
 use super::chunk_index::fuzzing;
-use super::recipes::{Kept, Table};
+use super::recipes::{KeptRecipe, RecipeTable};
 
 pub use fuzzing::{chunk_entries, encode_entries};
 
 /// The file of a recipe with these nodes.
 pub fn write_recipe(root: &Root, nodes: &[Vec<u8>]) -> Vec<u8> {
-    let (mut bytes, mut table) = (Vec::new(), Table::default());
+    let (mut bytes, mut table) = (Vec::new(), RecipeTable::default());
     for node in nodes {
         if table.add(NodeHash::of(node), node.len()) {
             bytes.extend_from_slice(node);
@@ -25,5 +25,5 @@ pub fn write_recipe(root: &Root, nodes: &[Vec<u8>]) -> Vec<u8> {
 
 /// The recipe in a file, if all of it is as it should be.
 pub fn read_recipe(file: File) -> Option<Root> {
-    Kept::open(file, Path::new("a recipe")).and_then(Kept::checked).ok().map(|kept| kept.root)
+    KeptRecipe::open(file, Path::new("a recipe")).and_then(KeptRecipe::checked).ok().map(|kept| kept.root)
 }

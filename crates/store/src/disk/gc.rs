@@ -22,9 +22,9 @@ use towpath_content::Oid;
 use super::DiskStore;
 use super::cache::{CachePolicy, Evicted};
 use super::chunks::is_counted;
-use super::files::{self, Found, OnRecord};
+use super::files::{self, FileFound, OnRecord};
 use super::folders::{self, Claim, claim, hash_of_name};
-use super::index::{Durability, Outcome};
+use super::index::{Durability, IndexOutcome};
 use super::rows;
 use crate::error::StoreError;
 use crate::stamp::Stamp;
@@ -144,7 +144,7 @@ impl DiskStore {
             }
             let removed = self.index.write(Durability::Cached, "removing orphans", |t| {
                 let orphans = without_row(t, orphans, has_row)?;
-                orphans.iter().map(|(path, _)| remove_unheld(path)).collect::<Outcome<Vec<_>>>()
+                orphans.iter().map(|(path, _)| remove_unheld(path)).collect::<IndexOutcome<Vec<_>>>()
             })?;
             count += removed.iter().flatten().count() as u64;
             bytes += removed.iter().flatten().sum::<u64>();
@@ -153,13 +153,13 @@ impl DiskStore {
     }
 }
 
-type HasRow = dyn Fn(&Connection, &[u8; 32]) -> Outcome<bool>;
+type HasRow = dyn Fn(&Connection, &[u8; 32]) -> IndexOutcome<bool>;
 
 fn without_row<'a>(
     conn: &Connection,
     named: Vec<(&'a PathBuf, [u8; 32])>,
     has_row: &HasRow,
-) -> Outcome<Vec<(&'a PathBuf, [u8; 32])>> {
+) -> IndexOutcome<Vec<(&'a PathBuf, [u8; 32])>> {
     let mut found = Vec::new();
     for (path, hash) in named {
         if !has_row(conn, &hash)? {
@@ -169,16 +169,16 @@ fn without_row<'a>(
     Ok(found)
 }
 
-fn is_owned(conn: &Connection, hash: &[u8; 32]) -> Outcome<bool> {
+fn is_owned(conn: &Connection, hash: &[u8; 32]) -> IndexOutcome<bool> {
     Ok(rows::known(conn, &Oid::Blake3(*hash))?.is_some_and(|known| known.is_owned))
 }
 
-fn is_complete(conn: &Connection, hash: &[u8; 32]) -> Outcome<bool> {
+fn is_complete(conn: &Connection, hash: &[u8; 32]) -> IndexOutcome<bool> {
     Ok(rows::known(conn, &Oid::Blake3(*hash))?.is_some())
 }
 
 /// Removes a file unless somebody reads it still or is about to give it a row; returns its bytes.
-pub(super) fn remove_unheld(path: &Path) -> Outcome<Option<u64>> {
+pub(super) fn remove_unheld(path: &Path) -> IndexOutcome<Option<u64>> {
     let Claim::Free(file) = claim(path)? else {
         return Ok(None);
     };
@@ -187,7 +187,7 @@ pub(super) fn remove_unheld(path: &Path) -> Outcome<Option<u64>> {
 }
 
 /// True if the file is not what is on record. One that cannot be looked at is not taken for lost.
-fn is_lost(found: &Found) -> bool {
+fn is_lost(found: &FileFound) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     match Stamp::of_path(&found.path) {
         Ok(stamp) => stamp != found.stamp,
@@ -196,7 +196,7 @@ fn is_lost(found: &Found) -> bool {
 }
 
 /// Removes rows that speak of nothing that is here; returns how many objects' values those were.
-fn remove_rows(conn: &rusqlite::Transaction<'_>) -> Outcome<u64> {
+fn remove_rows(conn: &rusqlite::Transaction<'_>) -> IndexOutcome<u64> {
     let is_file = |oid| format!("EXISTS (SELECT 1 FROM files WHERE files.oid = {oid})");
     let gone = format!("owned = 0 AND NOT {}", is_file("objects.oid"));
     conn.execute(&format!("DELETE FROM objects WHERE {gone}"), [])?;

@@ -50,39 +50,39 @@ pub(crate) enum Durability {
 
 /// What can go wrong inside a transaction.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum IndexFault {
     Sql(rusqlite::Error),
     Store(StoreError),
 }
 
-impl From<rusqlite::Error> for Fault {
+impl From<rusqlite::Error> for IndexFault {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
     }
 }
 
-impl From<StoreError> for Fault {
+impl From<StoreError> for IndexFault {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
 /// What a part of a transaction returns.
-pub(crate) type Outcome<T> = Result<T, Fault>;
+pub(crate) type IndexOutcome<T> = Result<T, IndexFault>;
 
-struct Writer {
+struct IndexWriter {
     connection: Connection,
     durability: Durability,
 }
 
 /// The open index.
-pub(crate) struct Index {
+pub(crate) struct ObjectIndex {
     path: PathBuf,
-    writer: Mutex<Writer>,
+    writer: Mutex<IndexWriter>,
     readers: Mutex<Vec<Connection>>,
 }
 
-impl Index {
+impl ObjectIndex {
     /// Opens the index in `dir`, or begins one.
     pub(crate) fn open(dir: &Path) -> Result<Self, StoreError> {
         let path = dir.join("index.db");
@@ -92,7 +92,7 @@ impl Index {
             set_aside(&path)?;
         }
         let connection = match open_writer(&path) {
-            Err(Fault::Sql(error)) if is_damage(&error) => {
+            Err(IndexFault::Sql(error)) if is_damage(&error) => {
                 tracing::warn!(path = %path.display(), %error, "the index is damaged");
                 set_aside(&path)?;
                 open_writer(&path)
@@ -100,7 +100,7 @@ impl Index {
             result => result,
         };
         let connection = connection.map_err(|fault| explain(&path, "opening", fault))?;
-        let writer = Mutex::new(Writer { connection, durability: Durability::Cached });
+        let writer = Mutex::new(IndexWriter { connection, durability: Durability::Cached });
         Ok(Self { path, writer, readers: Mutex::default() })
     }
 
@@ -108,7 +108,7 @@ impl Index {
     pub(crate) fn read<T>(
         &self,
         what: &str,
-        look_up: impl FnOnce(&Connection) -> Outcome<T>,
+        look_up: impl FnOnce(&Connection) -> IndexOutcome<T>,
     ) -> Result<T, StoreError> {
         let reader = self.reader().map_err(|error| self.fail("opening", error.into()))?;
         let result = look_up(&reader).map_err(|fault| self.fail(what, fault));
@@ -129,7 +129,7 @@ impl Index {
         &self,
         durability: Durability,
         what: &str,
-        change: impl FnOnce(&Transaction<'_>) -> Outcome<T>,
+        change: impl FnOnce(&Transaction<'_>) -> IndexOutcome<T>,
     ) -> Result<T, StoreError> {
         let mut writer = lock(&self.writer);
         writer.transact(durability, change).map_err(|fault| self.fail(what, fault))
@@ -147,8 +147,8 @@ impl Index {
 
     /// Explains a fault. Damage found on the way is marked, and the index set aside at the next
     /// start: others may be using it now.
-    fn fail(&self, what: &str, fault: Fault) -> StoreError {
-        if matches!(&fault, Fault::Sql(error) if is_damage(error)) {
+    fn fail(&self, what: &str, fault: IndexFault) -> StoreError {
+        if matches!(&fault, IndexFault::Sql(error) if is_damage(error)) {
             tracing::error!(path = %self.path.display(), "the index is damaged; restart to begin it anew");
             if let Err(error) = File::create(marker(&self.path)) {
                 tracing::warn!(%error, "the damage could not be marked");
@@ -158,12 +158,12 @@ impl Index {
     }
 }
 
-impl Writer {
+impl IndexWriter {
     fn transact<T>(
         &mut self,
         durability: Durability,
-        change: impl FnOnce(&Transaction<'_>) -> Outcome<T>,
-    ) -> Outcome<T> {
+        change: impl FnOnce(&Transaction<'_>) -> IndexOutcome<T>,
+    ) -> IndexOutcome<T> {
         if self.durability != durability {
             let level = if durability == Durability::Synced { "FULL" } else { "NORMAL" };
             self.connection.pragma_update(None, "synchronous", level)?;
@@ -190,7 +190,7 @@ pub(super) fn private_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-fn open_writer(path: &Path) -> Outcome<Connection> {
+fn open_writer(path: &Path) -> IndexOutcome<Connection> {
     // SQLite gives its journal files the mode of this one.
     private_file(path).map_err(|error| StoreError::io("opening", path, error))?;
     let mut connection = connect(path)?;
@@ -219,7 +219,7 @@ pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Brings the index to the present version, wholly or not at all.
-fn convert(connection: &mut Connection, steps: &str) -> Outcome<()> {
+fn convert(connection: &mut Connection, steps: &str) -> IndexOutcome<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Exclusive)?;
     transaction.execute_batch(steps)?;
@@ -284,10 +284,10 @@ fn rename_if_there(from: &Path, to: &Path) -> Result<(), StoreError> {
     }
 }
 
-pub(super) fn explain(path: &Path, what: &str, fault: Fault) -> StoreError {
+pub(super) fn explain(path: &Path, what: &str, fault: IndexFault) -> StoreError {
     match fault {
-        Fault::Store(error) => error,
-        Fault::Sql(error) => {
+        IndexFault::Store(error) => error,
+        IndexFault::Sql(error) => {
             let kind = match error.sqlite_error_code() {
                 Some(ErrorCode::DiskFull) => io::ErrorKind::StorageFull,
                 Some(ErrorCode::DatabaseBusy) => io::ErrorKind::WouldBlock,
@@ -315,12 +315,12 @@ mod tests {
         names
     }
 
-    fn count_dirs(index: &Index) -> i64 {
+    fn count_dirs(index: &ObjectIndex) -> i64 {
         let count = "SELECT count(*) FROM dirs";
         index.read("test", |conn| Ok(conn.query_row(count, [], |row| row.get(0))?)).unwrap()
     }
 
-    fn add_dir(index: &Index, durability: Durability) {
+    fn add_dir(index: &ObjectIndex, durability: Durability) {
         let add = |t: &Transaction<'_>| Ok(t.execute("INSERT INTO dirs (path) VALUES (x'2f')", [])?);
         index.write(durability, "test", add).unwrap();
     }
@@ -328,9 +328,9 @@ mod tests {
     #[test]
     fn what_was_written_is_there_after_reopening_and_in_a_second_process() {
         let dir = tempfile::tempdir().unwrap();
-        let index = Index::open(dir.path()).unwrap();
+        let index = ObjectIndex::open(dir.path()).unwrap();
         add_dir(&index, Durability::Synced);
-        let second = Index::open(dir.path()).unwrap();
+        let second = ObjectIndex::open(dir.path()).unwrap();
         assert_eq!((count_dirs(&index), count_dirs(&second)), (1, 1));
         assert!(files(dir.path()).is_empty());
     }
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn a_look_up_with_a_limit_is_planned_once() {
         let dir = tempfile::tempdir().unwrap();
-        let index = Index::open(dir.path()).unwrap();
+        let index = ObjectIndex::open(dir.path()).unwrap();
         let planned = index.read("test", |conn| {
             let mut select = conn.prepare_cached("SELECT id FROM dirs WHERE path = ? LIMIT ?")?;
             for limit in [7, 7, 8] {
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn an_error_undoes_the_whole_transaction() {
         let dir = tempfile::tempdir().unwrap();
-        let index = Index::open(dir.path()).unwrap();
+        let index = ObjectIndex::open(dir.path()).unwrap();
         let half = index.write(Durability::Synced, "test", |t| {
             t.execute("INSERT INTO dirs (path) VALUES (x'2f')", [])?;
             Err::<(), _>(StoreError::NotHere.into())
@@ -365,10 +365,10 @@ mod tests {
     #[test]
     fn a_damaged_index_is_kept_aside_and_a_new_one_begun() {
         let dir = tempfile::tempdir().unwrap();
-        add_dir(&Index::open(dir.path()).unwrap(), Durability::Synced);
+        add_dir(&ObjectIndex::open(dir.path()).unwrap(), Durability::Synced);
         let garbage = vec![0xaa; 9000];
         std::fs::write(dir.path().join("index.db"), &garbage).unwrap();
-        assert_eq!(count_dirs(&Index::open(dir.path()).unwrap()), 0);
+        assert_eq!(count_dirs(&ObjectIndex::open(dir.path()).unwrap()), 0);
         let kept = files(dir.path());
         assert_eq!(std::fs::read(dir.path().join(&kept[0])).unwrap(), garbage);
     }
@@ -376,21 +376,21 @@ mod tests {
     #[test]
     fn damage_found_while_running_is_set_aside_at_the_next_start() {
         let dir = tempfile::tempdir().unwrap();
-        let index = Index::open(dir.path()).unwrap();
+        let index = ObjectIndex::open(dir.path()).unwrap();
         add_dir(&index, Durability::Synced);
         let missing = index.read("test", |conn| Ok(conn.query_row("SELECT * FROM gone", [], |_| Ok(()))?));
         assert!(missing.is_err());
         assert_eq!(files(dir.path()), ["index.damaged"]);
         drop(index);
-        assert_eq!(count_dirs(&Index::open(dir.path()).unwrap()), 0);
+        assert_eq!(count_dirs(&ObjectIndex::open(dir.path()).unwrap()), 0);
         assert!(files(dir.path()).iter().any(|name| name.starts_with("index.db.damaged-")));
-        assert_eq!(count_dirs(&Index::open(dir.path()).unwrap()), 0, "and only once");
+        assert_eq!(count_dirs(&ObjectIndex::open(dir.path()).unwrap()), 0, "and only once");
     }
 
     #[test]
     fn an_index_of_version_2_is_converted() {
         let dir = tempfile::tempdir().unwrap();
-        let index = Index::open(dir.path()).unwrap();
+        let index = ObjectIndex::open(dir.path()).unwrap();
         add_dir(&index, Durability::Synced);
         let back = |t: &Transaction<'_>| {
             t.execute_batch("DROP TABLE boundaries")?;
@@ -398,7 +398,7 @@ mod tests {
         };
         index.write(Durability::Synced, "test", back).unwrap();
         drop(index);
-        let index = Index::open(dir.path()).unwrap();
+        let index = ObjectIndex::open(dir.path()).unwrap();
         assert_eq!(count_dirs(&index), 1);
         let look = |conn: &Connection| {
             Ok(conn.query_row("SELECT COUNT(*) FROM boundaries", [], |row| row.get::<_, u32>(0))?)
@@ -410,10 +410,10 @@ mod tests {
     #[test]
     fn an_index_of_a_newer_program_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let index = Index::open(dir.path()).unwrap();
+        let index = ObjectIndex::open(dir.path()).unwrap();
         index.write(Durability::Synced, "test", |t| Ok(t.pragma_update(None, "user_version", 9)?)).unwrap();
         drop(index);
-        let error = Index::open(dir.path()).err().unwrap().to_string();
+        let error = ObjectIndex::open(dir.path()).err().unwrap().to_string();
         assert!(error.contains("version 9, this program knows 3"), "{error}");
         assert!(files(dir.path()).is_empty());
     }
@@ -422,7 +422,7 @@ mod tests {
     fn nobody_else_may_read_the_index_or_its_journal() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
-        let index = Index::open(dir.path()).unwrap();
+        let index = ObjectIndex::open(dir.path()).unwrap();
         add_dir(&index, Durability::Synced);
         for name in ["index.db", "index.db-wal"] {
             let mode = std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode();

@@ -58,10 +58,10 @@ pub use self::files::FileRecord;
 pub use self::folders::Temporary;
 use self::folders::{Folders, create_private};
 pub use self::gc::{Collected, GcOptions};
-use self::index::{Durability, Index, Outcome};
-use self::putting::Incoming;
+use self::index::{Durability, IndexOutcome, ObjectIndex};
+use self::putting::IncomingBody;
 use self::recipes::Recipes;
-use self::sessions::Sessions;
+use self::sessions::SessionLocks;
 use self::source::Source;
 use self::uses::{Used, Uses};
 use crate::error::StoreError;
@@ -83,13 +83,13 @@ const OPEN_FILES: usize = 32;
 
 /// A store on a disk.
 pub struct DiskStore {
-    index: Index,
+    index: ObjectIndex,
     folders: Folders,
-    productions: Productions<Incoming>,
+    productions: Productions<IncomingBody>,
     notices: Notices,
     trees: Mutex<Lru<Oid, Arc<PieceTree>>>,
     sources: Mutex<Lru<Oid, Arc<Source>>>,
-    sessions: Sessions,
+    sessions: SessionLocks,
     uses: Uses,
     chunk_index: ChunkIndex,
     recipes: Recipes,
@@ -104,13 +104,13 @@ impl DiskStore {
         create_private(state_dir)?;
         let folders = Folders::open(data_dir)?;
         Ok(Self {
-            index: Index::open(state_dir)?,
+            index: ObjectIndex::open(state_dir)?,
             folders,
             productions: Productions::new(),
             notices: Notices::new(),
             trees: Mutex::new(Lru::new(TREE_CACHE)),
             sources: Mutex::new(Lru::new(OPEN_FILES)),
-            sessions: Sessions::open(state_dir)?,
+            sessions: SessionLocks::open(state_dir)?,
             uses: Uses::new(),
             chunk_index: ChunkIndex::new(state_dir, ChunkLimits::default()),
             recipes: Recipes::default(),
@@ -128,7 +128,7 @@ impl DiskStore {
                 return Ok(None);
             };
             let known = |(name, stamp): &(N, Stamp)| files::known(conn, dir, name.as_ref(), stamp);
-            Ok(Some((dir, files.iter().map(known).collect::<Outcome<Vec<_>>>()?)))
+            Ok(Some((dir, files.iter().map(known).collect::<IndexOutcome<Vec<_>>>()?)))
         })?;
         let Some((dir, known)) = found else {
             return Ok(vec![None; files.len()]);
@@ -215,7 +215,7 @@ impl Store for DiskStore {
 
     fn put_boundary(&self, live: &Oid) -> Result<(), StoreError> {
         let put = self.productions.get(live).ok_or(NOT_OPEN)?;
-        if !matches!(put.body, Incoming::Streamed(_)) {
+        if !matches!(put.body, IncomingBody::Streamed(_)) {
             return Err(NOT_OPEN);
         }
         put.cut();

@@ -13,13 +13,13 @@ use towpath_content::pieces::{self, Layout, Value};
 use super::DiskStore;
 use super::files::{self, DirNumbers, FileRecord};
 use super::folders::Temporary;
-use super::index::{Durability, Outcome};
+use super::index::{Durability, IndexOutcome};
 use super::points;
-use super::rows::{self, Known};
+use super::rows::{self, ObjectRow};
 use super::source::open_without_waiting;
 use crate::error::StoreError;
 use crate::hashing::{Before, Hashed, LIVE_PIECE, append_range, hash_open_file, hash_pieces};
-use crate::productions::{Body, Finished, IS_BOUND, NOT_LIVE, NOT_OPEN, Production, TOO_LONG};
+use crate::productions::{Finished, IS_BOUND, NOT_LIVE, NOT_OPEN, Production, ProductionBody, TOO_LONG};
 use crate::seam::About;
 use crate::spans::OUTSIDE;
 use crate::stamp::{Stamp, TICK};
@@ -28,7 +28,7 @@ use crate::stamp::{Stamp, TICK};
 const WORTH_A_TICK: u64 = 16 << 20;
 
 /// Where the bytes of an open put are.
-pub(crate) enum Incoming {
+pub(crate) enum IncomingBody {
     /// Streamed by the producer into a file of the store's own.
     Streamed(Temporary),
     /// In somebody's file that is being hashed.
@@ -42,7 +42,7 @@ pub(crate) struct Referred {
     before: Before,
 }
 
-impl Body for Incoming {
+impl ProductionBody for IncomingBody {
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), StoreError> {
         match self {
             Self::Streamed(temporary) => temporary.write(offset, data),
@@ -85,14 +85,14 @@ impl Referred {
     }
 }
 
-type Put = Arc<Production<Incoming>>;
+type DiskPut = Arc<Production<IncomingBody>>;
 
 impl DiskStore {
     pub(super) fn begin(&self, live: &Oid, about: &About) -> Result<(), StoreError> {
         if self.binding(live)?.is_some() {
             return Err(IS_BOUND);
         }
-        let body = Incoming::Streamed(self.folders.temporary()?);
+        let body = IncomingBody::Streamed(self.folders.temporary()?);
         self.productions.begin(live, about, body)?;
         self.notices.changed(live);
         Ok(())
@@ -102,11 +102,11 @@ impl DiskStore {
         let Some(put) = self.productions.get(live) else {
             return self.binding(live)?.map(|(content, _)| content).ok_or(NOT_OPEN);
         };
-        let Incoming::Streamed(temporary) = &put.body else {
+        let IncomingBody::Streamed(temporary) = &put.body else {
             return Err(NOT_OPEN);
         };
         let Finished { oid, layout, values } = put.finish()?;
-        let object = Known { size: layout.size(), is_owned: true, about: put.about.clone() };
+        let object = ObjectRow { size: layout.size(), is_owned: true, about: put.about.clone() };
         let _given =
             put.given(object.size).and_then(|lengths| self.try_keep_given(&oid, &lengths, temporary));
         let is_new = self.own(temporary, Some(live), &oid, &object, &values)?;
@@ -126,7 +126,7 @@ impl DiskStore {
         temporary: &Temporary,
         live: Option<&Oid>,
         oid: &Oid,
-        object: &Known,
+        object: &ObjectRow,
         values: &[Value],
     ) -> Result<bool, StoreError> {
         temporary.sync(object.size)?;
@@ -161,7 +161,7 @@ impl DiskStore {
         if found.len() != size {
             return Err(StoreError::Refused { why: "the file does not have the object's size" });
         }
-        let object = Known { size, is_owned: true, about: about.clone() };
+        let object = ObjectRow { size, is_owned: true, about: about.clone() };
         let is_new = self.own(&incoming, None, oid, &object, values)?;
         self.finished(None, oid, is_new);
         Ok(())
@@ -250,13 +250,13 @@ impl DiskStore {
         about: &About,
         oid: &Oid,
         size: u64,
-        record: impl FnOnce(&Connection) -> Outcome<()>,
+        record: impl FnOnce(&Connection) -> IndexOutcome<()>,
     ) -> Result<(), StoreError> {
         let durability = if live.is_some() { Durability::Synced } else { Durability::Cached };
         let is_new = self.index.write(durability, "recording a file", |t| {
             let is_new = rows::known(t, oid)?.is_none();
             record(t)?;
-            rows::put_object(t, oid, &Known { size, is_owned: false, about: about.clone() })?;
+            rows::put_object(t, oid, &ObjectRow { size, is_owned: false, about: about.clone() })?;
             if let Some(live) = live {
                 rows::bind(t, live, oid, size)?;
             }
@@ -268,7 +268,7 @@ impl DiskStore {
 
     fn hash_live(&self, referred: Referred, live: &Oid, about: &About) -> Result<Hashed, StoreError> {
         let layout = Layout::live(referred.before.stamp.size).map_err(|_| TOO_LONG)?;
-        let put = self.productions.begin(live, about, Incoming::Referred(referred))?;
+        let put = self.productions.begin(live, about, IncomingBody::Referred(referred))?;
         self.notices.changed(live);
         let hashed = self.hash_put(&put, live, &layout);
         if hashed.is_err() && self.productions.is_open(live, &put) {
@@ -277,8 +277,8 @@ impl DiskStore {
         hashed
     }
 
-    fn hash_put(&self, put: &Put, live: &Oid, layout: &Layout) -> Result<Hashed, StoreError> {
-        let Incoming::Referred(Referred { file, path, before }) = &put.body else {
+    fn hash_put(&self, put: &DiskPut, live: &Oid, layout: &Layout) -> Result<Hashed, StoreError> {
+        let IncomingBody::Referred(Referred { file, path, before }) = &put.body else {
             return Err(NOT_OPEN);
         };
         let mut values = Vec::new();

@@ -11,11 +11,11 @@ use towpath_content::Oid;
 use towpath_content::pieces::{Layout, PieceTree, Value};
 
 use super::DiskStore;
-use super::files::{self, Found};
-use super::index::{Durability, Outcome};
+use super::files::{self, FileFound};
+use super::index::{Durability, IndexOutcome};
 use super::rows;
-use super::source::{Origin, Source};
-use super::uses::{self, Notes, Used};
+use super::source::{BytesOrigin, Source};
+use super::uses::{self, UseNotes, Used};
 use crate::error::StoreError;
 use crate::hashing::{LIVE_PIECE, hash_pieces};
 use crate::seam::Descriptors;
@@ -33,8 +33,8 @@ impl DiskStore {
     /// A file that holds `oid` and is as it was when that was found out: for copies on this disk.
     pub fn locate(&self, oid: &Oid) -> Result<Option<(PathBuf, Stamp)>, StoreError> {
         match self.with_source(oid, |source| Ok(source.origin.clone())) {
-            Ok(Origin::Referred(Found { path, stamp, .. })) => Ok(Some((path, stamp))),
-            Ok(Origin::Owned { path, .. }) => match Stamp::of_path(&path) {
+            Ok(BytesOrigin::Referred(FileFound { path, stamp, .. })) => Ok(Some((path, stamp))),
+            Ok(BytesOrigin::Owned { path, .. }) => match Stamp::of_path(&path) {
                 Ok(stamp) => Ok(Some((path, stamp))),
                 Err(error) => Err(StoreError::io("looking at", &path, error)),
             },
@@ -146,7 +146,7 @@ impl DiskStore {
     fn try_origin<T>(
         &self,
         oid: &Oid,
-        origin: Origin,
+        origin: BytesOrigin,
         attempt: &mut impl FnMut(&Arc<Source>) -> Result<T, StoreError>,
     ) -> Result<Result<T, StoreError>, Lost> {
         let source = match Source::open(origin.clone()) {
@@ -168,8 +168,8 @@ impl DiskStore {
         attempt: &mut impl FnMut(&Arc<Source>) -> Result<T, StoreError>,
     ) -> Result<Result<T, StoreError>, Lost> {
         self.note_use(match &source.origin {
-            Origin::Owned { .. } => Used::Object(*oid),
-            Origin::Referred(found) => Used::Dir(found.dir),
+            BytesOrigin::Owned { .. } => Used::Object(*oid),
+            BytesOrigin::Referred(found) => Used::Dir(found.dir),
         });
         match attempt(source) {
             Err(error) if error.is_loss() => {
@@ -179,11 +179,11 @@ impl DiskStore {
         }
     }
 
-    fn origins(&self, conn: &Connection, oid: &Oid) -> Outcome<Vec<Origin>> {
+    fn origins(&self, conn: &Connection, oid: &Oid) -> IndexOutcome<Vec<BytesOrigin>> {
         let owned = rows::owned_size(conn, oid)?;
-        let owned = owned.map(|size| Origin::Owned { path: self.folders.object(oid), size });
+        let owned = owned.map(|size| BytesOrigin::Owned { path: self.folders.object(oid), size });
         let holders = files::holders(conn, oid, HOLDERS)?;
-        Ok(owned.into_iter().chain(holders.into_iter().map(Origin::Referred)).collect())
+        Ok(owned.into_iter().chain(holders.into_iter().map(BytesOrigin::Referred)).collect())
     }
 
     /// Forgets files that are no longer as they were; returns what happened to the first of them.
@@ -196,10 +196,10 @@ impl DiskStore {
             let mut first = None;
             for one in lost {
                 let is_lost = match &one.origin {
-                    Origin::Owned { path, size } => {
+                    BytesOrigin::Owned { path, size } => {
                         (one.is_in_place || !is_whole(path, *size)) && rows::disown(t, oid)?
                     }
-                    Origin::Referred(found) => files::forget(t, oid, found).map(|()| true)?,
+                    BytesOrigin::Referred(found) => files::forget(t, oid, found).map(|()| true)?,
                 };
                 if is_lost {
                     first.get_or_insert_with(|| one.origin.loss());
@@ -218,13 +218,13 @@ impl DiskStore {
     }
 
     /// Writes notes down; a reader is not to fail for want of them.
-    pub(super) fn write_or_lose(&self, notes: &Notes) {
+    pub(super) fn write_or_lose(&self, notes: &UseNotes) {
         if let Err(error) = self.write_uses(notes) {
             tracing::debug!(%error, "when things were last used was not noted");
         }
     }
 
-    pub(super) fn write_uses(&self, notes: &Notes) -> Result<(), StoreError> {
+    pub(super) fn write_uses(&self, notes: &UseNotes) -> Result<(), StoreError> {
         if notes.is_empty() {
             return Ok(());
         }
@@ -234,7 +234,7 @@ impl DiskStore {
 
 /// A file that was not as it is on record.
 struct Lost {
-    origin: Origin,
+    origin: BytesOrigin,
     /// The very file that was found wrong lies there still. If not, an owned one may have been
     /// evicted or put again since it was looked for.
     is_in_place: bool,

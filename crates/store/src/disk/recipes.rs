@@ -97,7 +97,7 @@ impl DiskStore {
     }
 
     /// The recipe on the disk, or one that is made now; two who ask at once make it once.
-    fn made_recipe(&self, oid: &Oid, parameters: Parameters) -> Result<Kept, StoreError> {
+    fn made_recipe(&self, oid: &Oid, parameters: Parameters) -> Result<KeptRecipe, StoreError> {
         let (path, turn) = (self.folders.made_recipe(oid), self.recipes.turn(oid));
         let _turn = lock(&turn);
         if let Some(kept) = kept(&path, oid, parameters)? {
@@ -108,7 +108,7 @@ impl DiskStore {
         })?;
         temporary.place(&path)?;
         let file = temporary.file().try_clone();
-        let made = file.and_then(|file| Kept::open(file, &path));
+        let made = file.and_then(|file| KeptRecipe::open(file, &path));
         let made = made.map_err(|error| StoreError::io("reading", &path, error))?;
         self.recipes.grow(self.folders.made_recipes(), made.len)?;
         Ok(made)
@@ -163,7 +163,7 @@ impl DiskStore {
         cut: impl FnOnce(&mut Take<'_>) -> Result<(), StoreError>,
     ) -> Result<Temporary, StoreError> {
         let temporary = self.folders.temporary()?;
-        let (mut at, mut table) = (0, Table::default());
+        let (mut at, mut table) = (0, RecipeTable::default());
         let keep = |hash, bytes: Vec<u8>| {
             if table.add(hash, bytes.len()) {
                 temporary.write(at, &bytes)?;
@@ -193,12 +193,12 @@ fn cut_source(source: &Source, parameters: Parameters, take: &mut Take<'_>) -> R
 
 /// The end of a recipe's file, while the nodes before it are written.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct RecipeTable {
     lengths: HashMap<NodeHash, u16>,
     bytes: Vec<u8>,
 }
 
-impl Table {
+impl RecipeTable {
     /// Notes the next node; false if it is there already.
     pub(super) fn add(&mut self, hash: NodeHash, len: usize) -> bool {
         let is_new = self.lengths.insert(hash, len as u16).is_none();
@@ -220,7 +220,7 @@ impl Table {
 
 /// A recipe in a file of its own.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct KeptRecipe {
     file: File,
     path: PathBuf,
     /// Bytes of the file.
@@ -231,7 +231,7 @@ pub(super) struct Kept {
 }
 
 /// The recipe in the file at `path`, if there is one that is whole and as expected; another is removed.
-fn kept(path: &Path, oid: &Oid, parameters: Parameters) -> Result<Option<Kept>, StoreError> {
+fn kept(path: &Path, oid: &Oid, parameters: Parameters) -> Result<Option<KeptRecipe>, StoreError> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -239,7 +239,7 @@ fn kept(path: &Path, oid: &Oid, parameters: Parameters) -> Result<Option<Kept>, 
     };
     // When it was last used; that it could not be noted is no reason not to use it.
     let _ = file.set_modified(SystemTime::now());
-    match Kept::open(file, path).and_then(Kept::checked) {
+    match KeptRecipe::open(file, path).and_then(KeptRecipe::checked) {
         Ok(kept) if kept.root.object == *oid && kept.root.parameters == parameters => return Ok(Some(kept)),
         Ok(_) => tracing::debug!(path = %path.display(), "removing a recipe of another kind"),
         Err(error) if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) => {
@@ -250,7 +250,7 @@ fn kept(path: &Path, oid: &Oid, parameters: Parameters) -> Result<Option<Kept>, 
     folders::remove(path).map(|()| None)
 }
 
-impl Kept {
+impl KeptRecipe {
     /// Reads the end of the file, which says where the nodes are.
     pub(super) fn open(file: File, path: &Path) -> io::Result<Self> {
         let len = file.metadata()?.len();
@@ -303,7 +303,7 @@ impl Kept {
     }
 }
 
-impl RecipeNodes for Kept {
+impl RecipeNodes for KeptRecipe {
     fn root(&self) -> &Root {
         &self.root
     }

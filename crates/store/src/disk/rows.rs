@@ -10,14 +10,14 @@ use towpath_content::Oid;
 use towpath_content::pieces::{VALUE_LEN, Value};
 use towpath_content::tree::Time;
 
-use super::index::Outcome;
+use super::index::IndexOutcome;
 use super::uses::now;
 use crate::productions::IS_BOUND;
 use crate::seam::{About, ObjectKind};
 
 /// What the index says of a complete object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct ObjectRow {
     pub(crate) size: u64,
     pub(crate) is_owned: bool,
     pub(crate) about: About,
@@ -48,13 +48,13 @@ pub(crate) const fn kind_number(about: &About) -> i64 {
 }
 
 /// What is known of `oid`, if it is complete.
-pub(crate) fn known(conn: &Connection, oid: &Oid) -> Outcome<Option<Known>> {
+pub(crate) fn known(conn: &Connection, oid: &Oid) -> IndexOutcome<Option<ObjectRow>> {
     let mut select = conn.prepare_cached(
         "SELECT size, owned, kind, name, mode, modified_s, modified_ns FROM objects WHERE oid = ?",
     )?;
     let row = |row: &Row<'_>| {
         let (size, is_owned) = (row.get(0)?, row.get(1)?);
-        Ok(Known { size, is_owned, about: about_at(row, 2)? })
+        Ok(ObjectRow { size, is_owned, about: about_at(row, 2)? })
     };
     let found = select.query_row([oid.to_bytes()], row).optional()?;
     if found.as_ref().is_some_and(|known| known.is_owned) {
@@ -62,22 +62,22 @@ pub(crate) fn known(conn: &Connection, oid: &Oid) -> Outcome<Option<Known>> {
     }
     let size = size_of_file(conn, oid)?;
     let about = found.map(|known| known.about).unwrap_or_default();
-    Ok(size.map(|size| Known { size, is_owned: false, about }))
+    Ok(size.map(|size| ObjectRow { size, is_owned: false, about }))
 }
 
 /// The size of an object whose bytes the store has itself.
-pub(crate) fn owned_size(conn: &Connection, oid: &Oid) -> Outcome<Option<u64>> {
+pub(crate) fn owned_size(conn: &Connection, oid: &Oid) -> IndexOutcome<Option<u64>> {
     let mut select = conn.prepare_cached("SELECT size FROM objects WHERE oid = ? AND owned = 1")?;
     Ok(select.query_row([oid.to_bytes()], |row| row.get(0)).optional()?)
 }
 
-fn size_of_file(conn: &Connection, oid: &Oid) -> Outcome<Option<u64>> {
+fn size_of_file(conn: &Connection, oid: &Oid) -> IndexOutcome<Option<u64>> {
     let mut select = conn.prepare_cached("SELECT size FROM files WHERE oid = ? LIMIT 1")?;
     Ok(select.query_row([oid.to_bytes()], |row| row.get(0)).optional()?)
 }
 
 /// Adds an object or what is new about it; once owned it stays so.
-pub(crate) fn put_object(conn: &Connection, oid: &Oid, known: &Known) -> Outcome<()> {
+pub(crate) fn put_object(conn: &Connection, oid: &Oid, known: &ObjectRow) -> IndexOutcome<()> {
     let mut upsert = conn.prepare_cached(
         "INSERT INTO objects (oid, size, owned, kind, name, mode, modified_s, modified_ns, used)
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -85,7 +85,7 @@ pub(crate) fn put_object(conn: &Connection, oid: &Oid, known: &Known) -> Outcome
             name = excluded.name, mode = excluded.mode, modified_s = excluded.modified_s,
             modified_ns = excluded.modified_ns, used = max(used, excluded.used)",
     )?;
-    let Known { size, is_owned, about } = known;
+    let ObjectRow { size, is_owned, about } = known;
     let (seconds, nanos) = (about.modified.map(|time| time.seconds), about.modified.map(|time| time.nanos));
     let start: [&dyn ToSql; 4] = [&oid.to_bytes(), size, is_owned, &kind_number(about)];
     let end: [&dyn ToSql; 5] = [&about.name, &about.mode, &seconds, &nanos, &now()];
@@ -94,14 +94,14 @@ pub(crate) fn put_object(conn: &Connection, oid: &Oid, known: &Known) -> Outcome
 }
 
 /// The values of an object's pieces, if they are kept.
-pub(crate) fn values(conn: &Connection, oid: &Oid) -> Outcome<Option<Vec<Value>>> {
+pub(crate) fn values(conn: &Connection, oid: &Oid) -> IndexOutcome<Option<Vec<Value>>> {
     let mut select = conn.prepare_cached("SELECT vals FROM piece_values WHERE oid = ?")?;
     let row = |row: &Row<'_>| Ok(row.get_ref(0)?.as_blob()?.as_chunks::<VALUE_LEN>().0.to_vec());
     Ok(select.query_row([oid.to_bytes()], row).optional()?)
 }
 
 /// Keeps the values of an object of more than one piece.
-pub(crate) fn put_values(conn: &Connection, oid: &Oid, values: &[Value]) -> Outcome<()> {
+pub(crate) fn put_values(conn: &Connection, oid: &Oid, values: &[Value]) -> IndexOutcome<()> {
     if values.len() > 1 {
         let mut insert =
             conn.prepare_cached("INSERT OR REPLACE INTO piece_values (oid, vals) VALUES (?, ?)")?;
@@ -111,13 +111,13 @@ pub(crate) fn put_values(conn: &Connection, oid: &Oid, values: &[Value]) -> Outc
 }
 
 /// What a live name is bound to, and its size.
-pub(crate) fn binding(conn: &Connection, live: &Oid) -> Outcome<Option<(Oid, u64)>> {
+pub(crate) fn binding(conn: &Connection, live: &Oid) -> IndexOutcome<Option<(Oid, u64)>> {
     let mut select = conn.prepare_cached("SELECT oid, size FROM bindings WHERE live = ?")?;
     Ok(select.query_row([live.to_bytes()], |row| Ok((oid_at(row, 0)?, row.get(1)?))).optional()?)
 }
 
 /// Binds a live name, for good, and tells its lease.
-pub(crate) fn bind(conn: &Connection, live: &Oid, oid: &Oid, size: u64) -> Outcome<()> {
+pub(crate) fn bind(conn: &Connection, live: &Oid, oid: &Oid, size: u64) -> IndexOutcome<()> {
     match binding(conn, live)? {
         Some((bound, _)) if bound != *oid => return Err(IS_BOUND.into()),
         Some(_) => {}
@@ -135,14 +135,14 @@ pub(crate) fn bind(conn: &Connection, live: &Oid, oid: &Oid, size: u64) -> Outco
 }
 
 /// Gives up the store's own bytes of an object; true if it had any.
-pub(crate) fn disown(conn: &Connection, oid: &Oid) -> Outcome<bool> {
+pub(crate) fn disown(conn: &Connection, oid: &Oid) -> IndexOutcome<bool> {
     let count = conn.execute("UPDATE objects SET owned = 0 WHERE oid = ? AND owned = 1", [oid.to_bytes()])?;
     prune(conn, oid)?;
     Ok(count > 0)
 }
 
 /// Removes what is kept about an object whose bytes can no longer be had.
-pub(crate) fn prune(conn: &Connection, oid: &Oid) -> Outcome<()> {
+pub(crate) fn prune(conn: &Connection, oid: &Oid) -> IndexOutcome<()> {
     if known(conn, oid)?.is_none() {
         conn.prepare_cached("DELETE FROM objects WHERE oid = ?")?.execute([oid.to_bytes()])?;
         conn.prepare_cached("DELETE FROM piece_values WHERE oid = ?")?.execute([oid.to_bytes()])?;

@@ -22,12 +22,12 @@ use crate::leases::{Holder, Lease};
 use towpath_content::lock::lock;
 
 /// The files that processes with sessions hold locked, and this process's own once it has one.
-pub(crate) struct Sessions {
+pub(crate) struct SessionLocks {
     folder: PathBuf,
     own: Mutex<Option<Temporary>>,
 }
 
-impl Sessions {
+impl SessionLocks {
     /// Keeps the files in `<state_dir>/sessions`.
     pub(crate) fn open(state_dir: &Path) -> Result<Self, StoreError> {
         let folder = state_dir.join("sessions");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{OFlags, SeekFrom};
 
-use super::files::Found;
+use super::files::FileFound;
 use super::folders::share;
 use crate::error::StoreError;
 use crate::hashing::append_range;
@@ -19,7 +19,7 @@ use towpath_content::lock::lock;
 
 /// Where an object's bytes are on record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum BytesOrigin {
     /// A file of the store's own.
     Owned {
         /// Where it lies.
@@ -28,10 +28,10 @@ pub(crate) enum Origin {
         size: u64,
     },
     /// Somebody's file.
-    Referred(Found),
+    Referred(FileFound),
 }
 
-impl Origin {
+impl BytesOrigin {
     fn path(&self) -> &Path {
         match self {
             Self::Owned { path, .. } => path,
@@ -68,16 +68,16 @@ impl Origin {
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) file: File,
-    pub(crate) origin: Origin,
+    pub(crate) origin: BytesOrigin,
     used: Mutex<Instant>,
 }
 
 impl Source {
     /// Opens the file; it must still be as it is on record. An owned one is locked, together with
     /// other readers, so that it is not evicted; one that is just being removed is lost.
-    pub(crate) fn open(origin: Origin) -> Result<Self, StoreError> {
+    pub(crate) fn open(origin: BytesOrigin) -> Result<Self, StoreError> {
         let file = open_without_waiting(origin.path()).map_err(|error| origin.explain(error))?;
-        let is_owned = matches!(origin, Origin::Owned { .. });
+        let is_owned = matches!(origin, BytesOrigin::Owned { .. });
         if is_owned && !share(&file).map_err(|error| origin.explain(error))? {
             return Err(origin.loss());
         }
@@ -106,8 +106,8 @@ impl Source {
     /// its length suffices.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         let is_same = match &self.origin {
-            Origin::Owned { size, .. } => self.file.metadata().map(|found| found.len() == *size),
-            Origin::Referred(found) => Stamp::of(&self.file).map(|stamp| stamp == found.stamp),
+            BytesOrigin::Owned { size, .. } => self.file.metadata().map(|found| found.len() == *size),
+            BytesOrigin::Referred(found) => Stamp::of(&self.file).map(|stamp| stamp == found.stamp),
         };
         match is_same {
             Ok(true) => Ok(()),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rusqlite::{Connection, params};
 use towpath_content::Oid;
 
-use super::index::Outcome;
+use super::index::IndexOutcome;
 use towpath_content::lock::lock;
 
 /// How long notes are kept before they are written down.
@@ -33,22 +33,22 @@ pub(crate) enum Used {
 }
 
 /// What was used, and when, in seconds since 1970.
-pub(crate) type Notes = HashMap<Used, u64>;
+pub(crate) type UseNotes = HashMap<Used, u64>;
 
 /// The notes that were not written down yet.
 #[derive(Debug)]
 pub(crate) struct Uses {
-    state: Mutex<(Notes, Instant)>,
+    state: Mutex<(UseNotes, Instant)>,
 }
 
 impl Uses {
     /// No notes yet.
     pub(crate) fn new() -> Self {
-        Self { state: Mutex::new((Notes::new(), Instant::now())) }
+        Self { state: Mutex::new((UseNotes::new(), Instant::now())) }
     }
 
     /// Notes a use; returns the notes when it is time to write them down.
-    pub(crate) fn note(&self, used: Used) -> Option<Notes> {
+    pub(crate) fn note(&self, used: Used) -> Option<UseNotes> {
         let mut state = lock(&self.state);
         state.0.insert(used, now());
         let is_due = state.0.len() >= MOST || state.1.elapsed() >= PATIENCE;
@@ -59,13 +59,13 @@ impl Uses {
     }
 
     /// All notes, to be written down now.
-    pub(crate) fn take(&self) -> Notes {
+    pub(crate) fn take(&self) -> UseNotes {
         std::mem::take(&mut lock(&self.state).0)
     }
 }
 
 /// Writes notes down.
-pub(crate) fn write(conn: &Connection, notes: &Notes) -> Outcome<()> {
+pub(crate) fn write(conn: &Connection, notes: &UseNotes) -> IndexOutcome<()> {
     let mut object = conn.prepare_cached("UPDATE objects SET used = max(used, ?2) WHERE oid = ?1")?;
     let mut dir = conn.prepare_cached("UPDATE dirs SET used = max(used, ?2) WHERE id = ?1")?;
     for (used, when) in notes {

@@ -15,7 +15,7 @@ use crate::effort::likes_outlines;
 use crate::finer::{self, Split};
 use crate::message::{Delta, Message};
 use crate::patching::make_all;
-use crate::reading::{Older, Signed, part_of};
+use crate::reading::{OlderFile, Signed, part_of};
 use crate::source::Located;
 
 /// Bytes of outlines of one file that are held until the receiver answers, at most: it holds no more.
@@ -27,7 +27,7 @@ impl Answering {
         &self,
         entry: u64,
         located: &Located,
-        older: &Older,
+        older: &OlderFile,
         is_guess: bool,
     ) -> Result<(), ApiError> {
         let delta = Delta { entry, ..Delta::default() };

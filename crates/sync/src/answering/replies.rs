@@ -10,7 +10,7 @@ use super::{Answering, Asked, INLINE};
 use crate::deltas;
 use crate::events::{CopyEvent, FailureKind};
 use crate::message::Answer;
-use crate::reading::{Ask, Older, Read, Signed, now};
+use crate::reading::{Ask, OlderFile, Read, Signed, now};
 use crate::source::Located;
 use towpath_content::lock::lock;
 use towpath_targets::index_record::store_stamp;
@@ -24,7 +24,7 @@ pub(super) enum Reply {
     /// A delta in parts, of what is signed so.
     Parts(Answer, Located, Signed),
     /// Patches of parts of what is here.
-    Patches(Answer, Located, Older),
+    Patches(Answer, Located, OlderFile),
 }
 
 impl Answering {

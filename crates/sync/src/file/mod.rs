@@ -22,10 +22,10 @@ use towpath_protocol::processors::Processors;
 use towpath_transfer::object::CheckError;
 use towpath_transfer::{FetchError, Metadata as Labels, Outcome};
 
-use self::pieces::Older;
+use self::pieces::OlderPieces;
 use super::lookalikes::Found;
 use super::noted::{InTheWay, Replacement, RoomRecord, Spot, StagedFile};
-use super::places::Place;
+use super::places::FilePermit;
 use super::receiving::Receiving;
 use super::wanted::{Note, Wanted};
 use towpath_content::lock::lock;
@@ -44,16 +44,16 @@ pub struct CopyFile {
     modified: Mutex<Time>,
     /// Runs of zeros become holes.
     sparse: AtomicBool,
-    place: Mutex<Option<Place>>,
+    place: Mutex<Option<FilePermit>>,
     staged: Mutex<Option<Staged>>,
     partial: PartialFile,
-    older: OnceLock<Older>,
+    older: OnceLock<OlderPieces>,
     found: OnceLock<Found>,
 }
 
 impl CopyFile {
     /// A file that takes one place among those under way.
-    pub fn new(receiving: &Arc<Receiving>, wanted: Wanted, place: Place) -> Arc<Self> {
+    pub fn new(receiving: &Arc<Receiving>, wanted: Wanted, place: FilePermit) -> Arc<Self> {
         Arc::new(Self {
             receiving: Arc::clone(receiving),
             size: Mutex::new(wanted.size),

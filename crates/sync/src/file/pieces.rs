@@ -24,7 +24,7 @@ use towpath_targets::placing::Begun;
 const WORTH_READING: u64 = 1 << (MIN_LOG2 + 1);
 
 /// The file that it replaces, from which pieces are taken over that are the same.
-pub(super) struct Older {
+pub(super) struct OlderPieces {
     file: std::fs::File,
     /// All of its bytes.
     size: u64,
@@ -34,7 +34,7 @@ pub(super) struct Older {
     is_alone: bool,
 }
 
-impl towpath_transfer::following::Older for Older {
+impl towpath_transfer::following::Older for OlderPieces {
     fn size(&self) -> u64 {
         self.size
     }
@@ -54,7 +54,7 @@ impl CopyFile {
         let reopen = |name: &str| placing.destination.reopen_staged_for(&self.wanted.path, name);
         let older = self.open_older();
         if let Some(left) = placing.left_of(&key, size, reopen)? {
-            let beside = older.map(|older| Older { is_alone: false, ..older });
+            let beside = older.map(|older| OlderPieces { is_alone: false, ..older });
             beside.into_iter().for_each(|older| drop(self.older.set(older)));
             return Ok(left);
         }
@@ -67,18 +67,18 @@ impl CopyFile {
     }
 
     /// The file that it replaces, if that is worth reading; only a help.
-    fn open_older(&self) -> Option<Older> {
+    fn open_older(&self) -> Option<OlderPieces> {
         let old = self.wanted.old.filter(|old| old.size >= WORTH_READING)?;
         if self.receiving.options.whole_file || self.size() < WORTH_READING {
             return None;
         }
         let placing = self.receiving.placing().ok()?;
         let file = placing.destination.open_file(&self.wanted.path, &old).ok()?;
-        Some(Older { file, size: old.size, in_place: old.size.min(self.size()), is_alone: true })
+        Some(OlderPieces { file, size: old.size, in_place: old.size.min(self.size()), is_alone: true })
     }
 
     /// The older version, for bytes that are not in the temporary.
-    fn older_with(&self, range: &Range<u64>) -> Option<&Older> {
+    fn older_with(&self, range: &Range<u64>) -> Option<&OlderPieces> {
         let is_in_temporary = |left: &Range<u64>| left.start <= range.start && range.end <= left.end;
         let older = self.older.get().filter(|older| range.end <= older.in_place)?;
         (!self.partial.existing().iter().any(is_in_temporary)).then_some(older)

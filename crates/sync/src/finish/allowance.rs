@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use towpath_api::ApiError;
 use towpath_content::tree::Kind;
-use towpath_files::filter::{Filter, RuleList, Side};
+use towpath_files::filter::{Filter, FilterSide, RuleList};
 use towpath_files::{FileError, RelPath, ScanOptions};
 
 use super::deletions::{Telling, back_up_and_remove};
-use super::rooms::{Room, refused};
+use super::rooms::{RoomToMake, refused};
 use crate::merge::Merge;
-use crate::noted::Stop;
+use crate::noted::RecordStop;
 use crate::noted::{ExtraRecord, InTheWay, LinkRecord, RoomRecord};
 use crate::receiving::Receiving;
 use crate::removing::{is_protected, rehearse};
@@ -58,7 +58,7 @@ impl Merge {
         let none = none.filter(|_| self.is_incomplete || !options.dry_run);
         let left = Mutex::new(options.max_delete.unwrap_or(u64::MAX));
         // The walk is over: nobody else asks it.
-        let over = Filter::new(RuleList::default(), Side::Receiver, false);
+        let over = Filter::new(RuleList::default(), FilterSide::Receiver, false);
         Ok(Allowance { none, left, filter: Mutex::new(std::mem::replace(&mut self.filter, over)) })
     }
 
@@ -74,27 +74,27 @@ impl Merge {
             total += if is_told { here } else { below(here) };
         };
         let counted = self.deletions.for_each(|record: ExtraRecord| {
-            let (path, shown) = spots.paths(&record.spot).map_err(Stop::of)?;
+            let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
             count(&path, &shown, true);
             Ok(())
         });
-        counted.map_err(|Stop(error)| error)?;
+        counted.map_err(|RecordStop(error)| error)?;
         let mut rooms = receiving.take_rooms();
         let counted = rooms.for_each(|record: RoomRecord| {
-            let (path, shown) = spots.paths(&record.spot).map_err(Stop::of)?;
+            let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
             count(&path, &shown, false);
             Ok(())
         });
         receiving.give_back_rooms(rooms);
-        counted.map_err(|Stop(error)| error)?;
+        counted.map_err(|RecordStop(error)| error)?;
         let counted = self.links.for_each(|record: LinkRecord| {
             if InTheWay::from(record.in_the_way) != InTheWay::Nothing {
-                let (path, shown) = spots.paths(&record.spot).map_err(Stop::of)?;
+                let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
                 count(&path, &shown, false);
             }
             Ok(())
         });
-        counted.map_err(|Stop(error)| error)?;
+        counted.map_err(|RecordStop(error)| error)?;
         Ok(total)
     }
 }
@@ -128,7 +128,7 @@ impl Allowance {
     }
 
     /// Removes a directory that is in the way; all of it or nothing.
-    pub(super) fn clear(&self, receiving: &Receiving, room: &Room) -> Result<(), FileError> {
+    pub(super) fn clear(&self, receiving: &Receiving, room: &RoomToMake) -> Result<(), FileError> {
         let destination = &receiving.placing()?.destination;
         let there = destination.look(&room.path, &ScanOptions::default())?;
         if !there.is_some_and(|there| there.entry.kind == Kind::Directory) {
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn what_is_allowed_is_taken_once() {
-        let filter = Filter::new(RuleList::default(), Side::Receiver, false);
+        let filter = Filter::new(RuleList::default(), FilterSide::Receiver, false);
         let allowance = Allowance { none: None, left: Mutex::new(3), filter: Mutex::new(filter) };
         assert!(allowance.take(2) && !allowance.take(2));
         assert!(allowance.take_one() && !allowance.take_one() && allowance.take(0));

@@ -15,10 +15,10 @@ use towpath_files::{FileError, RelPath};
 use super::allowance::Allowance;
 use crate::events::CopyEvent;
 use crate::merge::Merge;
-use crate::noted::{ExtraRecord, Stop};
+use crate::noted::{ExtraRecord, RecordStop};
 use crate::receiving::Receiving;
 use crate::records::Records;
-use crate::removing::{Removal, is_protected};
+use crate::removing::{ShownRemoval, is_protected};
 
 impl Merge {
     /// Deletes what only the destination has, as far as that is allowed.
@@ -29,14 +29,14 @@ impl Merge {
         }
         let spots = &mut self.spots;
         let deleted = self.deletions.for_each(|record: ExtraRecord| {
-            receiving.check().map_err(Stop)?;
-            let (path, shown) = spots.paths(&record.spot).map_err(Stop::of)?;
+            receiving.check().map_err(RecordStop)?;
+            let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
             if let Err(error) = delete(&receiving, &path, &shown, allowance) {
                 receiving.problem(shown.as_bytes(), &error);
             }
             Ok(())
         });
-        deleted.map_err(|Stop(error)| error)?;
+        deleted.map_err(|RecordStop(error)| error)?;
         if receiving.options.max_delete.is_some() && receiving.summary().max_delete_reached {
             let why = "not everything was deleted that the source does not have";
             receiving.leave_out(b"", why, "say --force or a higher --max-delete=NUM");
@@ -84,7 +84,7 @@ pub(super) fn back_up_and_remove(
             noting = moved.push(&record).map(drop);
         }
     };
-    let mut removal = Removal { path, shown, may, gone: note };
+    let mut removal = ShownRemoval { path, shown, may, gone: note };
     let rehearsed = receiving.placing()?.destination.rehearse_removal(path, &mut removal)?;
     noting.map_err(failed)?;
     rehearsed.failures.iter().for_each(|error| receiving.problem(shown.as_bytes(), error));
@@ -118,7 +118,7 @@ fn remove(
             told(receiving, below.as_bytes(), is_dir);
         }
     };
-    let mut removal = Removal { path, shown, may, gone };
+    let mut removal = ShownRemoval { path, shown, may, gone };
     let removed = match receiving.options.dry_run {
         true => destination.rehearse_removal(path, &mut removal),
         false => destination.remove(path, &mut removal),

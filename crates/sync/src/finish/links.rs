@@ -7,12 +7,12 @@ use towpath_content::tree::{Kind, Time};
 use towpath_files::{FileError, Naming, Overwrite, RelPath, ScanOptions};
 
 use super::allowance::Allowance;
-use super::rooms::Room;
+use super::rooms::RoomToMake;
 use crate::events::CopyEvent;
 use crate::judge::Changes;
 use crate::merge::Merge;
 use crate::noted::InTheWay;
-use crate::noted::{LinkRecord, Stop};
+use crate::noted::{LinkRecord, RecordStop};
 use crate::receiving::{Receiving, add};
 
 impl Merge {
@@ -20,17 +20,17 @@ impl Merge {
         let receiving = Arc::clone(&self.receiving);
         let (spots, look) = (&mut self.spots, &self.look);
         let made = self.links.for_each(|record: LinkRecord| {
-            receiving.check().map_err(Stop)?;
-            let first = spots.paths(&record.first).map_err(Stop::of)?;
-            let (path, shown) = spots.paths(&record.spot).map_err(Stop::of)?;
-            let room = Room { in_the_way: record.in_the_way.into(), path, shown };
+            receiving.check().map_err(RecordStop)?;
+            let first = spots.paths(&record.first).map_err(RecordStop::of)?;
+            let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
+            let room = RoomToMake { in_the_way: record.in_the_way.into(), path, shown };
             if let Err(error) = make_link(&receiving, allowance, &record, &first, &room, look) {
                 receiving.problem(room.shown.as_bytes(), &error);
                 receiving.settled(record.entry, false);
             }
             Ok(())
         });
-        made.map_err(|Stop(error)| error)
+        made.map_err(|RecordStop(error)| error)
     }
 }
 
@@ -39,7 +39,7 @@ fn make_link(
     allowance: &Arc<Allowance>,
     record: &LinkRecord,
     (first, shown_first): &(RelPath, RelPath),
-    room: &Room,
+    room: &RoomToMake,
     look: &ScanOptions,
 ) -> Result<(), FileError> {
     let placing = receiving.opened();

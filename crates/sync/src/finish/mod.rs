@@ -22,7 +22,7 @@ use towpath_files::metadata::differences;
 use towpath_files::{RelPath, ScanOptions};
 
 use super::merge::Merge;
-use crate::noted::{DirRecord, ExtraRecord, Stop};
+use crate::noted::{DirRecord, ExtraRecord, RecordStop};
 use crate::removing::rehearse;
 use towpath_targets::errors;
 
@@ -68,7 +68,7 @@ impl Merge {
         let (filter, spots, look) = (&mut self.filter, &mut self.spots, ScanOptions::default());
         let noted = self.deletions.for_each(|record: ExtraRecord| {
             let Some(placing) = receiving.opened().filter(|_| record.is_dir) else { return Ok(()) };
-            let (path, shown) = spots.paths(&record.spot).map_err(Stop::of)?;
+            let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
             // What can't be read is told when it is to be deleted.
             let _ = rehearse(&receiving, &path, &shown, filter, |path, _, is_dir| {
                 if !is_dir && let Ok(Some(found)) = placing.destination.look(path, &look) {
@@ -77,7 +77,7 @@ impl Merge {
             });
             Ok(())
         });
-        noted.map_err(|Stop(error)| error)?;
+        noted.map_err(|RecordStop(error)| error)?;
         supplier.walk_is_over()
     }
 
@@ -104,7 +104,7 @@ impl Merge {
         let receiving = Arc::clone(&self.receiving);
         let (spots, look) = (&mut self.spots, &self.look);
         let finished = self.dirs.for_each(|record: DirRecord| {
-            let (path, shown) = spots.paths(&record.spot).map_err(Stop::of)?;
+            let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
             let finish = || {
                 let placing = receiving.placing()?;
                 let wanted = Metadata::from(record.metadata);
@@ -122,6 +122,6 @@ impl Merge {
             }
             Ok(())
         });
-        finished.map_err(|Stop(error)| error)
+        finished.map_err(|RecordStop(error)| error)
     }
 }

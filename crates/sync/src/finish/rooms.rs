@@ -10,7 +10,7 @@ use towpath_files::{BeforeNaming, FileError, Naming, Overwrite, RelPath};
 
 use super::allowance::Allowance;
 use crate::merge::Merge;
-use crate::noted::{InTheWay, Replacement, RoomRecord, StagedFile, Stop};
+use crate::noted::{InTheWay, RecordStop, Replacement, RoomRecord, StagedFile};
 use crate::receiving::Receiving;
 use crate::wanted::Note;
 use towpath_targets::resume::wait_while_busy;
@@ -21,17 +21,17 @@ impl Merge {
         let receiving = Arc::clone(&self.receiving);
         let spots = &mut self.spots;
         let made = receiving.take_rooms().for_each(|record: RoomRecord| {
-            receiving.check().map_err(Stop)?;
+            receiving.check().map_err(RecordStop)?;
             let entry = record.entry;
-            let (path, shown) = spots.paths(&record.spot).map_err(Stop::of)?;
-            let room = Room { in_the_way: record.in_the_way.into(), path, shown };
+            let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
+            let room = RoomToMake { in_the_way: record.in_the_way.into(), path, shown };
             if let Err(error) = replace(&receiving, allowance, &room, record) {
                 receiving.problem(room.shown.as_bytes(), &error);
                 receiving.settled(entry, false);
             }
             Ok(())
         });
-        made.map_err(|Stop(error)| error)?;
+        made.map_err(|RecordStop(error)| error)?;
         if let Some(placing) = receiving.opened() {
             receiving.named(placing.flush());
         }
@@ -41,13 +41,13 @@ impl Merge {
 
 /// A directory that is in the way, and how people know it.
 #[derive(Clone)]
-pub(super) struct Room {
+pub(super) struct RoomToMake {
     pub(super) in_the_way: InTheWay,
     pub(super) path: RelPath,
     pub(super) shown: RelPath,
 }
 
-impl Room {
+impl RoomToMake {
     /// Removes the directory right before something else takes its name.
     pub(super) fn before_naming(
         &self,
@@ -62,7 +62,7 @@ impl Room {
 fn replace(
     receiving: &Arc<Receiving>,
     allowance: &Arc<Allowance>,
-    room: &Room,
+    room: &RoomToMake,
     record: RoomRecord,
 ) -> Result<(), FileError> {
     let metadata = Metadata::from(record.metadata);
@@ -105,7 +105,7 @@ fn replace(
 }
 
 /// Why a directory stays in the way.
-pub(super) fn refused(room: &Room, receiving: &Receiving, why: &str) -> FileError {
+pub(super) fn refused(room: &RoomToMake, receiving: &Receiving, why: &str) -> FileError {
     let path = receiving.placing().map(|placing| placing.whole_path(&room.path)).unwrap_or_default();
     let why =
         io::Error::new(io::ErrorKind::DirectoryNotEmpty, format!("a directory is in the way, and {why}"));

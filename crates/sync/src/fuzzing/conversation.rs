@@ -33,7 +33,7 @@ static STORE: LazyLock<(tempfile::TempDir, Arc<DiskStore>)> = LazyLock::new(|| {
 });
 
 /// What a sender tells.
-pub struct Sender<'a> {
+pub struct FuzzedSender<'a> {
     /// Its tree descriptor, as it comes.
     pub descriptor: &'a [u8],
     /// What files hold, by the number of their entries; the others can't be had.
@@ -43,7 +43,7 @@ pub struct Sender<'a> {
 }
 
 /// Where it goes.
-pub struct Receiver<'a> {
+pub struct FuzzedReceiver<'a> {
     /// Folder for records.
     pub state: &'a Path,
     /// The destination.
@@ -55,7 +55,10 @@ pub struct Receiver<'a> {
 }
 
 /// Merges; what was complained of comes with the summary.
-pub fn merge(sender: Sender<'_>, receiver: Receiver<'_>) -> Result<(CopySummary, Vec<String>), ApiError> {
+pub fn merge(
+    sender: FuzzedSender<'_>,
+    receiver: FuzzedReceiver<'_>,
+) -> Result<(CopySummary, Vec<String>), ApiError> {
     let _in_runtime = RUNTIME.enter();
     let store = Arc::clone(&STORE.1);
     let (told, shown) = events();

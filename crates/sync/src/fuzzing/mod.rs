@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::message::Message;
 use super::{finer, patches};
-pub use conversation::{Receiver, Sender, merge};
+pub use conversation::{FuzzedReceiver, FuzzedSender, merge};
 
 /// A message as this program would say it.
 pub fn read_message(bytes: &[u8]) -> Option<Vec<u8>> {

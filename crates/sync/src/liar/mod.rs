@@ -34,7 +34,7 @@ use super::sending::send;
 use super::side::{Side, peer_config, peer_service};
 use super::source::Sources;
 use super::taking::receive;
-use super::talk::{Told, events};
+use super::talk::{EventInbox, events};
 use crate::host::Host;
 
 /// How long a lie may take to be found out, on a busy machine.
@@ -109,7 +109,11 @@ impl Scene {
     }
 
     /// The real side, the events that it tells, and the liar's end.
-    async fn sides(&self, carrier: Carrier, is_started: bool) -> (Side, ControlReceiver, Told, Arc<Peer>) {
+    async fn sides(
+        &self,
+        carrier: Carrier,
+        is_started: bool,
+    ) -> (Side, ControlReceiver, EventInbox, Arc<Peer>) {
         let host = Host::below(&self.path("home"));
         let [near, far] = match carrier {
             Carrier::Pipe => connected([host.identity.node_id(); 2]).await,
@@ -222,7 +226,7 @@ fn read(bytes: Bytes) -> Message {
     Message::from_bytes(bytes).unwrap()
 }
 
-async fn complaints(told: Told) -> Vec<String> {
+async fn complaints(told: EventInbox) -> Vec<String> {
     let (person, mut shown) = tokio::sync::mpsc::channel(1 << 16);
     tokio::time::timeout(LIMIT, told.show_to(person)).await.unwrap();
     let mut all = Vec::new();

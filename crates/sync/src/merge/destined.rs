@@ -13,7 +13,7 @@ use super::Merge;
 use crate::message::violation;
 use crate::noted::Renaming;
 use crate::options::Mode;
-use crate::placement::{Asked, Placement, There, place};
+use crate::placement::{AskedPlace, Placement, There, place};
 use crate::receiving::refuse;
 use towpath_targets::errors;
 
@@ -61,7 +61,7 @@ impl Merge {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => There::Nothing,
             Err(error) => return Err(errors::io("look at", path, &error)),
         };
-        let asked = Asked {
+        let asked = AskedPlace {
             mode: self.destined.mode,
             sources: self.destined.sources,
             contents: self.destined.contents,

@@ -7,8 +7,8 @@ use towpath_content::tree::{Entry, Kind};
 use towpath_files::metadata::{Differences, differences};
 use towpath_files::{FileError, Found, RelPath};
 
-use super::extras::Names;
-use super::{Frame, Merge, State, because};
+use super::extras::ExtraNames;
+use super::{DirFrame, DirState, Merge, because};
 use crate::judge::{Changes, Verdict, judge};
 use crate::noted::{InTheWay, RoomRecord};
 use crate::options::Mode;
@@ -49,16 +49,16 @@ impl Merge {
             self.matched += 1;
         }
         let is_closed = self.closed.remove(&self.entry);
-        let names = if state == State::Existing && !is_closed { self.names_below(path)? } else { None };
-        let frame = Frame {
+        let names = if state == DirState::Existing && !is_closed { self.names_below(path)? } else { None };
+        let frame = DirFrame {
             name: if shown.is_root() { Vec::new() } else { entry.name },
             is_below: !path.is_root(),
             number: None,
             state,
             metadata: entry.metadata,
             names,
-            is_changed: state == State::New || matches!(verdict, Verdict::Touch(_)),
-            is_writable: state == State::New,
+            is_changed: state == DirState::New || matches!(verdict, Verdict::Touch(_)),
+            is_writable: state == DirState::New,
         };
         self.go_into(frame, (path, shown))?;
         self.enter_filter()
@@ -71,7 +71,7 @@ impl Merge {
         entry: &Entry,
         old: &mut Option<Found>,
         (path, shown): (&RelPath, &RelPath),
-    ) -> Result<State, FileError> {
+    ) -> Result<DirState, FileError> {
         match *verdict {
             Verdict::Make(changes) => {
                 match old.take() {
@@ -80,35 +80,35 @@ impl Merge {
                 }
                 self.told(entry, shown, changes, b'c');
                 self.receiving.count(|counts| add(&mut counts.created, &entry.kind));
-                Ok(State::New)
+                Ok(DirState::New)
             }
             Verdict::Touch(changes) => {
                 self.told(entry, shown, changes, b'.');
-                Ok(State::Existing)
+                Ok(DirState::Existing)
             }
             Verdict::LeftAlone => {
                 self.told(entry, shown, Changes { new: true, ..Changes::default() }, b'c');
-                Ok(State::New)
+                Ok(DirState::New)
             }
             Verdict::Same | Verdict::Compare(_) => {
                 self.unchanged(entry, shown);
-                Ok(State::Existing)
+                Ok(DirState::Existing)
             }
         }
     }
 
     /// What is in a directory of the destination, if it is to be compared with the source's.
-    fn names_below(&self, path: &RelPath) -> Result<Option<Names>, FileError> {
+    fn names_below(&self, path: &RelPath) -> Result<Option<ExtraNames>, FileError> {
         let Some(placing) = self.receiving.opened().filter(|_| self.options().delete) else {
             return Ok(None);
         };
         let names = placing.destination.names(path, &self.look)?;
-        Names::new(names).map(Some).map_err(|error| FileError::new("read", placing.path(), error))
+        ExtraNames::new(names).map(Some).map_err(|error| FileError::new("read", placing.path(), error))
     }
 
     /// The rules of the directory that was gone into hold from here on.
     fn enter_filter(&mut self) -> Result<(), FileError> {
-        let is_existing = self.frames.last().is_some_and(|frame| frame.state == State::Existing);
+        let is_existing = self.frames.last().is_some_and(|frame| frame.state == DirState::Existing);
         let receiving = Arc::clone(&self.receiving);
         let Some(placing) = receiving.opened().filter(|_| is_existing) else { return Ok(()) };
         let dir = placing.destination.dir(&self.path);
@@ -174,7 +174,7 @@ impl Merge {
     pub(super) fn touch_parent(&mut self) -> Result<(), FileError> {
         let Some(frame) = self.frames.last_mut() else { return Ok(()) };
         frame.is_changed = true;
-        if frame.is_writable || frame.state == State::Top {
+        if frame.is_writable || frame.state == DirState::Top {
             return Ok(());
         }
         frame.is_writable = true;

@@ -9,12 +9,12 @@ use super::Merge;
 use crate::noted::ExtraRecord;
 use crate::wanted::is_file;
 
-pub(super) struct Names {
+pub(super) struct ExtraNames {
     names: DirNames,
     next: Option<Vec<u8>>,
 }
 
-impl Names {
+impl ExtraNames {
     pub(super) fn new(mut names: DirNames) -> std::io::Result<Self> {
         let next = names.next()?;
         Ok(Self { names, next })

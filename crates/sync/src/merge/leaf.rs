@@ -13,7 +13,7 @@ use crate::file::CopyFile;
 use crate::judge::{Changes, Verdict, judge};
 use crate::noted::{InTheWay, Replacement, RoomRecord, Spot};
 use crate::options::Mode;
-use crate::places::Place;
+use crate::places::FilePermit;
 use crate::receiving::add;
 use crate::source::Located;
 use crate::wanted::{Wanted, is_file};
@@ -213,7 +213,7 @@ impl Merge {
 
     /// A place for a file, once one is free. A batch that is full names its files; one that is not, and waits for what
     /// can't be asked for, is named as well.
-    async fn next_place(&self, bytes: usize) -> Option<Place> {
+    async fn next_place(&self, bytes: usize) -> Option<FilePermit> {
         let receiving = &self.receiving;
         let mut taking = std::pin::pin!(receiving.places.take(bytes));
         loop {

@@ -17,13 +17,13 @@ const FEW: u64 = 64 << 10;
 /// Where the first names of groups of hard links are noted. Numbers are the sender's: beyond the first ones this is
 /// a file, in which those that do not come are holes.
 #[derive(Default)]
-pub(super) struct Groups {
+pub(super) struct LinkGroups {
     /// One more than the place of the note; 0: no name was met.
     few: Vec<u64>,
     others: Option<File>,
 }
 
-impl Groups {
+impl LinkGroups {
     fn get(&self, group: u64) -> io::Result<Option<u64>> {
         let met = match (group.checked_sub(FEW), &self.others) {
             (None, _) => self.few.get(group as usize).copied().unwrap_or(0),
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_group_of_any_number_takes_little_memory() {
-        let mut groups = Groups::default();
+        let mut groups = LinkGroups::default();
         let numbers = [0, 7, FEW - 1, FEW, FEW + 9, 1 << 33];
         numbers.iter().for_each(|&group| assert_eq!(groups.get(group).unwrap(), None));
         numbers.iter().zip(0..).for_each(|(&group, note)| groups.set(group, note).unwrap());

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::tree::{Entry, Event, Kind, Metadata, Time};
-use towpath_files::filter::{Filter, RuleList, Side};
+use towpath_files::filter::{Filter, FilterSide, RuleList};
 use towpath_files::{FileError, Found, RelPath, ScanOptions, display_name};
 
 use crate::events::CopyEvent;
@@ -36,8 +36,8 @@ use crate::receiving::{Receiving, add};
 use crate::records::Records;
 use crate::source::Located;
 use crate::supply::Supplier;
-use extras::Names;
-use links::Groups;
+use extras::ExtraNames;
+use links::LinkGroups;
 use privileges::drop_unasked;
 use rewrite::Rewrite;
 use towpath_ssh::patterns::NamePattern;
@@ -62,7 +62,7 @@ pub struct Destined {
     pub mode: Mode,
     /// How many sources there may be.
     pub sources: usize,
-    /// See [`Asked::contents`].
+    /// See [`RequestedPaths::contents`].
     pub contents: bool,
     /// The names that the sources may have, if they are known here: a sender that is not trusted
     /// gets no others written.
@@ -80,10 +80,10 @@ pub struct Merge {
     pub(super) filter: Filter,
     /// The person's own rules, asked again about every entry that a stranger sends.
     checker: Option<Filter>,
-    asked: listed::Asked,
+    asked: listed::RequestedPaths,
     rewrite: Rewrite,
     pub(super) look: ScanOptions,
-    frames: Vec<Frame>,
+    frames: Vec<DirFrame>,
     /// The innermost directory, below the destination's root.
     path: RelPath,
     /// The same below the transfer's root, for filters and people.
@@ -100,7 +100,7 @@ pub struct Merge {
     pub(super) links: Records<LinkRecord>,
     /// The first names of hard links, and where they are by the link's number.
     pub(super) firsts: Records<FirstRecord>,
-    groups: Groups,
+    groups: LinkGroups,
     /// The destination's directory was made by this copy.
     is_made: bool,
     /// When the destination's own directory was changed last, before the copy.
@@ -112,17 +112,17 @@ pub struct Merge {
 }
 
 /// A directory that the walk is in.
-struct Frame {
+struct DirFrame {
     /// Its name below the transfer's root; empty for that root.
     name: Vec<u8>,
     /// The destination has it below another directory, not as its root.
     is_below: bool,
     /// Where it is noted, if something in it was.
     number: Option<DirNumber>,
-    state: State,
+    state: DirState,
     metadata: Metadata,
     /// The destination's names that have not been passed yet.
-    names: Option<Names>,
+    names: Option<ExtraNames>,
     /// It or something in it is written or removed.
     is_changed: bool,
     /// It was made sure that it can be written to.
@@ -130,7 +130,7 @@ struct Frame {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum DirState {
     /// Stands for the destination itself; nothing is said of it.
     Top,
     /// It and all in it is passed over.
@@ -158,7 +158,7 @@ impl Merge {
         let mut rules = RuleList::from_lines(&options.filters).map_err(bad_rule)?;
         let has_merges = rules.has_dir_merges();
         let checker = (!has_merges && !rules.is_empty())
-            .then(|| Filter::new(rules.clone(), Side::Sender, options.delete_excluded));
+            .then(|| Filter::new(rules.clone(), FilterSide::Sender, options.delete_excluded));
         if options.backup && options.backup_dir.is_none() && options.delete {
             let rule = [b"P *", &options.suffix[..]].concat();
             rules.push_filter(&rule).map_err(bad_rule)?;
@@ -169,9 +169,9 @@ impl Merge {
         Ok(Self {
             runtime: Handle::current(),
             rewrite: Rewrite::new(options)?,
-            filter: Filter::new(rules, Side::Receiver, options.delete_excluded),
+            filter: Filter::new(rules, FilterSide::Receiver, options.delete_excluded),
             checker,
-            asked: listed::Asked::new(options)?,
+            asked: listed::RequestedPaths::new(options)?,
             receiving: Arc::clone(receiving),
             supplier,
             destined,
@@ -189,7 +189,7 @@ impl Merge {
             deletions: Records::default(),
             links: Records::default(),
             firsts: Records::default(),
-            groups: Groups::default(),
+            groups: LinkGroups::default(),
             is_made: false,
             root_before: None,
             root_time: None,
@@ -254,7 +254,7 @@ impl Merge {
 
     fn enter(&mut self, entry: Entry) -> Result<(), ApiError> {
         if self.frames.is_empty() {
-            self.frames.push(Frame::of(State::Top));
+            self.frames.push(DirFrame::of(DirState::Top));
             return Ok(());
         }
         let Some((path, shown)) = self.locate(&entry)? else {
@@ -271,11 +271,11 @@ impl Merge {
 
     /// Passes over a directory.
     fn skip(&mut self) {
-        self.frames.push(Frame::of(State::Skipped));
+        self.frames.push(DirFrame::of(DirState::Skipped));
     }
 
     /// Goes into a directory, which is at `path` and is called `shown`.
-    fn go_into(&mut self, frame: Frame, (path, shown): (&RelPath, &RelPath)) -> Result<(), FileError> {
+    fn go_into(&mut self, frame: DirFrame, (path, shown): (&RelPath, &RelPath)) -> Result<(), FileError> {
         self.open_attributes += frame.attribute_bytes();
         if self.open_attributes > MAX_OPEN_ATTRIBUTES {
             self.open_attributes -= frame.attribute_bytes();
@@ -289,7 +289,7 @@ impl Merge {
     }
 
     /// Goes out of the innermost directory.
-    fn go_out(&mut self) -> Option<Frame> {
+    fn go_out(&mut self) -> Option<DirFrame> {
         let frame = self.frames.pop()?;
         self.open_attributes -= frame.attribute_bytes();
         if !frame.name.is_empty() {
@@ -332,7 +332,7 @@ impl Merge {
         let Some(frame) = self.frames.last() else {
             return Err(violation("a tree that begins with no directory"));
         };
-        if frame.state == State::Skipped {
+        if frame.state == DirState::Skipped {
             return Ok(None);
         }
         let outside = |error: FileError| errors::source(&error);
@@ -378,7 +378,7 @@ impl Merge {
 
     /// What stands at `path`; nothing, below a directory that is not there.
     fn look(&self, path: &RelPath) -> Result<Option<Found>, FileError> {
-        let parent_is_new = self.frames.last().is_some_and(|frame| frame.state == State::New);
+        let parent_is_new = self.frames.last().is_some_and(|frame| frame.state == DirState::New);
         match self.receiving.opened() {
             Some(placing) if !parent_is_new || path.is_root() => placing.destination.look(path, &self.look),
             _ => Ok(None),
@@ -433,21 +433,21 @@ impl Merge {
             return Err(violation("a tree that ends twice"));
         };
         let (state, is_changed, is_dest_root) = (frame.state, frame.is_changed, self.path.is_root());
-        if state == State::Skipped {
+        if state == DirState::Skipped {
             self.go_out();
             return Ok(());
         }
         // Either the synthetic top or the frame below it stands for the destination's directory.
-        let is_root = is_dest_root && (state == State::Top) != self.is_root_told();
+        let is_root = is_dest_root && (state == DirState::Top) != self.is_root_told();
         if is_root && !is_changed {
             self.root_time = self.root_before;
         }
-        if state == State::Existing && self.receiving.opened().is_some() {
+        if state == DirState::Existing && self.receiving.opened().is_some() {
             self.filter.leave();
         }
         // In the root the temporaries come and go. Of a list's root only what is in it is copied.
         let is_listed = is_dest_root && self.options().files_from.is_some();
-        let is_touched = state != State::Top && !is_listed && (is_changed || is_dest_root);
+        let is_touched = state != DirState::Top && !is_listed && (is_changed || is_dest_root);
         if is_touched && is_dest_root && self.receiving.policy.dir_times {
             self.root_time = None;
         }
@@ -461,9 +461,9 @@ impl Merge {
     }
 }
 
-impl Frame {
+impl DirFrame {
     /// A directory that no name, time or mode is kept of.
-    fn of(state: State) -> Self {
+    fn of(state: DirState) -> Self {
         Self {
             name: Vec::new(),
             is_below: false,

@@ -192,16 +192,16 @@ impl From<MetadataRecord> for Metadata {
 }
 
 /// What ends the reading of records.
-pub struct Stop(pub ApiError);
+pub struct RecordStop(pub ApiError);
 
-impl Stop {
+impl RecordStop {
     /// Of an error about what was noted.
     pub fn of(error: FileError) -> Self {
         Self(errors::file(&error))
     }
 }
 
-impl From<io::Error> for Stop {
+impl From<io::Error> for RecordStop {
     fn from(error: io::Error) -> Self {
         Self(errors::io("read back", Path::new("what was noted"), &error))
     }

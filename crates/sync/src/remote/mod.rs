@@ -17,7 +17,7 @@ use towpath_protocol::processors::Processors;
 use towpath_transfer::Session;
 use towpath_transfer::progress::Progress;
 
-use self::settled::{Done, tell_settled};
+use self::settled::{Settlement, tell_settled};
 use super::changed::Changed;
 use super::fate::{Fate, Settling};
 use super::file::CopyFile;
@@ -63,12 +63,12 @@ pub struct RemoteSupplier {
     /// What files pass.
     processors: Processors,
     /// Files that may have been renamed, until the walk is over.
-    held: Mutex<Option<Vec<Held>>>,
-    done: mpsc::UnboundedSender<Done>,
+    held: Mutex<Option<Vec<HeldAnswers>>>,
+    done: mpsc::UnboundedSender<Settlement>,
 }
 
 /// A file with the name of its content.
-type Held = (Arc<CopyFile>, Oid);
+type HeldAnswers = (Arc<CopyFile>, Oid);
 
 impl RemoteSupplier {
     /// Speaks over `control` and fetches by `session`. With `compress` all bytes are fetched if the sender
@@ -204,7 +204,7 @@ impl RemoteSupplier {
     /// Waits until the sender was told of all files that are done with.
     pub async fn flush(&self) {
         let (end, flushed) = oneshot::channel();
-        if self.done.send(Done::Flushed(end)).is_ok() {
+        if self.done.send(Settlement::Flushed(end)).is_ok() {
             let _ = flushed.await;
         }
     }
@@ -212,7 +212,7 @@ impl RemoteSupplier {
 
 impl Settling for RemoteSupplier {
     fn settled(&self, entry: u64, fate: Fate) {
-        let _ = self.done.send(Done::Settled(entry, fate));
+        let _ = self.done.send(Settlement::Settled(entry, fate));
     }
 }
 
@@ -240,7 +240,7 @@ impl Supplier for RemoteSupplier {
     fn considered(&self, entry: u64) -> Result<(), ApiError> {
         // What was asked for before must not be forgotten by the sender.
         self.push()?;
-        self.done.send(Done::Considered(entry)).map_err(|_| hung_up())
+        self.done.send(Settlement::Considered(entry)).map_err(|_| hung_up())
     }
 
     fn walk_is_over(&self) -> Result<(), ApiError> {

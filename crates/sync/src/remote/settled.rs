@@ -16,7 +16,7 @@ const GATHER: Duration = Duration::from_millis(2);
 const GATHERED: u32 = 10;
 
 /// What is on its way to the sender.
-pub(super) enum Done {
+pub(super) enum Settlement {
     /// A file is done with.
     Settled(u64, Fate),
     /// All entries below this one were looked at. After what was settled: the sender forgets them.
@@ -27,9 +27,9 @@ pub(super) enum Done {
 
 /// Tells the sender which files are done with, many at a time: nobody waits for that news but for
 /// how far the tree was considered.
-pub(super) async fn tell_settled(control: ControlSender, mut done: mpsc::UnboundedReceiver<Done>) {
+pub(super) async fn tell_settled(control: ControlSender, mut done: mpsc::UnboundedReceiver<Settlement>) {
     while let Some(first) = done.recv().await {
-        let mut told = Told::default();
+        let mut told = ToldSettled::default();
         told.add(first);
         for _ in 0..GATHERED {
             while !told.is_urgent()
@@ -50,19 +50,19 @@ pub(super) async fn tell_settled(control: ControlSender, mut done: mpsc::Unbound
 
 /// What is to be told.
 #[derive(Default)]
-struct Told {
+struct ToldSettled {
     settled: Settled,
     count: usize,
     considered: Option<u64>,
     flushed: Option<oneshot::Sender<()>>,
 }
 
-impl Told {
-    fn add(&mut self, done: Done) {
+impl ToldSettled {
+    fn add(&mut self, done: Settlement) {
         match done {
-            Done::Settled(entry, fate) => add(&mut self.settled, entry, fate),
-            Done::Considered(entry) => self.considered = Some(entry),
-            Done::Flushed(end) => self.flushed = Some(end),
+            Settlement::Settled(entry, fate) => add(&mut self.settled, entry, fate),
+            Settlement::Considered(entry) => self.considered = Some(entry),
+            Settlement::Flushed(end) => self.flushed = Some(end),
         }
         self.count += 1;
     }

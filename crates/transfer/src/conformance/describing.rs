@@ -9,29 +9,29 @@ use crate::claim::RecipeReader;
 use crate::plugin::{Description, Query};
 use crate::want::Outcome;
 
-pub(super) fn rules() -> Vec<Rule> {
+pub(super) fn rules() -> Vec<SeamRule> {
     vec![
-        Rule {
+        SeamRule {
             words: "a question about an object is answered by what it is, first and once",
             sizes: &[5 * PIECE + 1, 0, 1, PIECE],
             check: |bench| Box::pin(described(bench)),
         },
-        Rule {
+        SeamRule {
             words: "proofs that are asked for come, lie within the object and lead to its OID",
             sizes: &[9 * PIECE + 1],
             check: |bench| Box::pin(proved(bench)),
         },
-        Rule {
+        SeamRule {
             words: "questions about what is not known end with an outcome, unanswered",
             sizes: &[1],
             check: |bench| Box::pin(unknown(bench)),
         },
-        Rule {
+        SeamRule {
             words: "a recipe that is asked for comes whole and in order, or not at all",
             sizes: &[9 * PIECE + 1],
             check: |bench| Box::pin(recipe(bench)),
         },
-        Rule {
+        SeamRule {
             words: "nobody need listen to the answers",
             sizes: &[9 * PIECE],
             check: |bench| Box::pin(unheard(bench)),

@@ -1,27 +1,27 @@
 //! Rules of ending: cancellation, calls at once, calls given up.
 
-use super::sinks::Record;
+use super::sinks::SinkRecord;
 use super::*;
 use crate::want::Outcome;
 
-pub(super) fn rules() -> Vec<Rule> {
+pub(super) fn rules() -> Vec<SeamRule> {
     vec![
-        Rule {
+        SeamRule {
             words: "after a cancellation each want still ends once, delivered or cancelled",
             sizes: &[12 * PIECE],
             check: |bench| Box::pin(cancelled(bench)),
         },
-        Rule {
+        SeamRule {
             words: "a cancellation leaves other calls alone",
             sizes: &[8 * PIECE, 8 * PIECE],
             check: |bench| Box::pin(others_go_on(bench)),
         },
-        Rule {
+        SeamRule {
             words: "calls run at once",
             sizes: &[4 * PIECE, 3 * PIECE + 1, 0, 17],
             check: |bench| Box::pin(at_once(bench)),
         },
-        Rule {
+        SeamRule {
             words: "dropping a call gives it up: no deliveries after, and the plugin goes on",
             sizes: &[12 * PIECE],
             check: |bench| Box::pin(dropped(bench)),
@@ -30,7 +30,7 @@ pub(super) fn rules() -> Vec<Rule> {
 }
 
 /// Waits until something came into `record`.
-async fn first(record: &Record) {
+async fn first(record: &SinkRecord) {
     while record.count() == 0 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -39,7 +39,7 @@ async fn first(record: &Record) {
 async fn cancelled(bench: Bench) {
     let wants = wants(&bench.objects, 1);
     let tags: Vec<Tag> = wants.iter().map(|want| want.tag).collect();
-    let record = Record::with_room(1);
+    let record = SinkRecord::with_room(1);
     let cancelling = async {
         first(&record).await;
         bench.subject.plugin.cancel_chunks(&tags);
@@ -59,7 +59,7 @@ async fn cancelled(bench: Bench) {
 async fn others_go_on(bench: Bench) {
     let (mine, others) = (wants(&bench.objects[..1], 1), wants(&bench.objects[1..], 100));
     let tags: Vec<Tag> = mine.iter().map(|want| want.tag).collect();
-    let (record, other) = (Record::open(), Record::open());
+    let (record, other) = (SinkRecord::open(), SinkRecord::open());
     let cancelling = async { bench.subject.plugin.cancel_chunks(&tags) };
     tokio::join!(bench.get_into(mine, &record), bench.get_into(others.clone(), &other), cancelling);
     bench.expect_all(&other, &others);
@@ -88,7 +88,7 @@ async fn join_all<F: Future<Output = ()>>(futures: Vec<F>) {
 }
 
 async fn dropped(bench: Bench) {
-    let record = Record::with_room(1);
+    let record = SinkRecord::with_room(1);
     tokio::select! {
         () = bench.get_into(wants(&bench.objects, 1), &record) => panic!("it cannot be done, the sink blocks"),
         () = first(&record) => {}

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::object::Object;
+use crate::object::ObjectInFlight;
 use crate::plugin::{BoxFuture, Pressure, Sink};
 use crate::target::Target;
 use crate::want::{Delivery, Outcome, Payload};
@@ -14,14 +14,14 @@ use crate::want::{Delivery, Outcome, Payload};
 /// Bytes that may wait to be taken at once while the sink blocks, in pieces.
 const MOST_WAITING: usize = 16;
 
-pub(super) fn rules() -> Vec<Rule> {
+pub(super) fn rules() -> Vec<SeamRule> {
     vec![
-        Rule {
+        SeamRule {
             words: "while the sink blocks, deliveries wait in bounded number, and then all arrive",
             sizes: &[24 * PIECE],
             check: |bench| Box::pin(blocked(bench)),
         },
-        Rule {
+        SeamRule {
             words: "nothing is ever delivered under a tag that was not asked for",
             sizes: &[PIECE, 3 * PIECE],
             check: |bench| Box::pin(own_tags(bench)),
@@ -30,7 +30,7 @@ pub(super) fn rules() -> Vec<Rule> {
 }
 
 /// What came, and a gate before it.
-pub(super) struct Record {
+pub(super) struct SinkRecord {
     got: Mutex<Got>,
     gate: Semaphore,
 }
@@ -43,7 +43,7 @@ struct Got {
     outcomes: HashMap<Tag, Vec<Outcome>>,
 }
 
-impl Record {
+impl SinkRecord {
     /// A sink that takes everything at once.
     pub(super) fn open() -> Arc<Self> {
         Self::with_room(Semaphore::MAX_PERMITS)
@@ -90,10 +90,10 @@ impl Record {
 }
 
 /// Counts a delivery that waits, until it is taken or given up.
-struct Waiting<'a>(&'a Record);
+struct WaitingSink<'a>(&'a SinkRecord);
 
-impl<'a> Waiting<'a> {
-    fn new(record: &'a Record) -> Self {
+impl<'a> WaitingSink<'a> {
+    fn new(record: &'a SinkRecord) -> Self {
         let mut got = record.got();
         got.waiting += 1;
         got.most_waiting = got.most_waiting.max(got.waiting);
@@ -101,16 +101,16 @@ impl<'a> Waiting<'a> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingSink<'_> {
     fn drop(&mut self) {
         self.0.got().waiting -= 1;
     }
 }
 
-impl Sink for Record {
+impl Sink for SinkRecord {
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let waiting = Waiting::new(self);
+            let waiting = WaitingSink::new(self);
             if let Ok(permit) = self.gate.acquire().await {
                 permit.forget();
             }
@@ -151,13 +151,13 @@ impl Target for Nowhere {
 
 impl Bench {
     /// One call into an open sink.
-    pub(super) async fn get(&self, wants: Vec<Want>) -> Arc<Record> {
-        let record = Record::open();
+    pub(super) async fn get(&self, wants: Vec<Want>) -> Arc<SinkRecord> {
+        let record = SinkRecord::open();
         self.get_into(wants, &record).await;
         record
     }
 
-    pub(super) async fn get_into(&self, wants: Vec<Want>, record: &Arc<Record>) {
+    pub(super) async fn get_into(&self, wants: Vec<Want>, record: &Arc<SinkRecord>) {
         let sink = Arc::clone(record) as Arc<dyn Sink>;
         self.subject.plugin.get_chunks(wants, &self.subject.context, sink).await;
     }
@@ -174,7 +174,7 @@ impl Bench {
                 return bytes.len() == len as usize && *Oid::of(&bytes).digest() == hash;
             }
         };
-        let object = Object::new(1, oid, Arc::default(), Arc::new(Nowhere));
+        let object = ObjectInFlight::new(1, oid, Arc::default(), Arc::new(Nowhere));
         object.set_layout(layout);
         let zeros = vec![0; layout.len(index) as usize];
         let bytes = match &delivery.payload {
@@ -185,7 +185,7 @@ impl Bench {
     }
 
     /// Each of `wants` was delivered, and passes the check.
-    pub(super) fn expect_all(&self, record: &Record, wants: &[Want]) {
+    pub(super) fn expect_all(&self, record: &SinkRecord, wants: &[Want]) {
         for want in wants {
             let (deliveries, outcomes) = (record.deliveries_of(want.tag), record.outcomes_of(want.tag));
             assert!(!deliveries.is_empty(), "{:?} was not delivered: {outcomes:?}", want.id);
@@ -201,7 +201,7 @@ impl Bench {
 
 async fn blocked(bench: Bench) {
     let wants = wants(&bench.objects, 1);
-    let record = Record::with_room(2);
+    let record = SinkRecord::with_room(2);
     let watching = async {
         let mut seen = 0;
         // Until nothing more comes.

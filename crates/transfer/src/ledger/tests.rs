@@ -44,8 +44,8 @@ impl Fixture {
 }
 
 /// The objects that a failed want belongs to.
-fn failed(verdict: Verdict) -> Vec<ObjectKey> {
-    let Verdict::Failed(want) = verdict else { panic!("{verdict:?}") };
+fn failed(verdict: WantFate) -> Vec<ObjectKey> {
+    let WantFate::Failed(want) = verdict else { panic!("{verdict:?}") };
     want.places.iter().map(|place| place.object).collect()
 }
 
@@ -114,7 +114,7 @@ fn retry_later_waits_its_time() {
     let tag = f.piece(1, 0);
     f.ask();
     let verdict = f.ledger.ended(tag, &Outcome::RetryLater(Duration::from_secs(2)), f.now);
-    assert_eq!(verdict, Verdict::Again);
+    assert_eq!(verdict, WantFate::Again);
     assert_eq!(f.ask(), []);
     assert_eq!(f.ledger.next_wake(), Some(f.now + Duration::from_secs(2)));
     assert!(!f.ledger.has_due(f.now));
@@ -132,7 +132,7 @@ fn a_final_outcome_fails_every_object_that_needs_the_want() {
         f.ask();
         assert_eq!(failed(f.ledger.ended(tag, &outcome, f.now)), [1, 2]);
         assert_eq!(f.ledger.asked_cost(), 0);
-        assert_eq!(f.ledger.ended(tag, &outcome, f.now), Verdict::Unknown);
+        assert_eq!(f.ledger.ended(tag, &outcome, f.now), WantFate::Unknown);
     }
 }
 
@@ -142,7 +142,7 @@ fn wrong_bytes_are_asked_for_again_a_few_times() {
     let tag = f.piece(1, 0);
     for _ in 1..LedgerConfig::default().max_bad {
         assert_eq!(f.ask(), [tag]);
-        assert_eq!(f.ledger.bad(tag), Verdict::Again);
+        assert_eq!(f.ledger.bad(tag), WantFate::Again);
     }
     assert_eq!(f.ask(), [tag]);
     assert_eq!(failed(f.ledger.bad(tag)), [1]);
@@ -216,7 +216,7 @@ fn while_bytes_are_checked_neither_duplicates_nor_outcomes_count() {
     f.ask();
     assert!(f.ledger.delivered(tag).is_some());
     assert!(f.ledger.delivered(tag).is_none());
-    assert_eq!(f.ledger.ended(tag, &Outcome::NotHere, f.now), Verdict::Unknown);
+    assert_eq!(f.ledger.ended(tag, &Outcome::NotHere, f.now), WantFate::Unknown);
     f.ledger.bad(tag);
     assert!(f.ledger.delivered(tag).is_some(), "late, but they may be good");
 }

@@ -12,17 +12,17 @@ use towpath_content::pieces::Layout;
 use towpath_store::About;
 
 use super::comparing::Comparison;
-use super::events::{Checked, Event};
+use super::events::{Checked, SessionEvent};
 use super::fronts::Front;
 use super::jobs::Jobs;
-use super::recipes::{Asked, Rounds};
+use super::recipes::{RecipeRequest, Rounds};
 use super::samples::Sampled;
 use super::sink::SessionSink;
-use super::workers::{self, Destination, Job};
+use super::workers::{self, Job, WriteTarget};
 use super::{FetchError, Fetched, OnDone, RecipeClaim, SessionConfig, Submission, cancel};
 use crate::intervals::Intervals;
-use crate::ledger::{Ledger, Verdict};
-use crate::object::Object;
+use crate::ledger::{Ledger, WantFate};
+use crate::object::ObjectInFlight;
 use crate::plugin::{Context, Description, TransferPlugin};
 use crate::progress::Progress;
 use crate::rate::Rate;
@@ -35,10 +35,10 @@ const EVENTS_PER_ROUND: usize = 256;
 
 /// An object in flight.
 pub(super) struct Active {
-    pub(super) object: Arc<Object>,
+    pub(super) object: Arc<ObjectInFlight>,
     pub(super) recipe: Option<RecipeClaim>,
     /// Whether its recipe was asked for.
-    pub(super) asked: Asked,
+    pub(super) asked: RecipeRequest,
     /// Whether its samples were asked for.
     pub(super) sampled: Sampled,
     /// The next piece to plan; with a recipe, of those that may be here.
@@ -66,7 +66,7 @@ pub(super) struct Active {
     /// Pieces of a live object whose values are signed.
     pub(super) signed: u64,
     pub(super) generation: Option<u64>,
-    pub(super) phase: Phase,
+    pub(super) phase: ObjectPhase,
     on_done: OnDone,
     pub(super) question: CancellationToken,
     _permit: OwnedSemaphorePermit,
@@ -74,7 +74,7 @@ pub(super) struct Active {
 
 /// How far an object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum ObjectPhase {
     /// Its source is asked what it is.
     Describing,
     /// Its target is being opened.
@@ -96,7 +96,7 @@ pub(super) struct Actor {
     pub(super) jobs: Jobs,
     /// For what may be here already: a slow disk must not keep what the network brings waiting.
     pub(super) reading: Option<Jobs>,
-    pub(super) events: mpsc::UnboundedSender<Event>,
+    pub(super) events: mpsc::UnboundedSender<SessionEvent>,
     sink: Arc<SessionSink>,
     pub(super) progress: Progress,
     token: CancellationToken,
@@ -117,7 +117,7 @@ impl Actor {
         root: Arc<dyn TransferPlugin>,
         context: Context,
         config: SessionConfig,
-        events: mpsc::UnboundedSender<Event>,
+        events: mpsc::UnboundedSender<SessionEvent>,
         progress: Progress,
         token: CancellationToken,
     ) -> Self {
@@ -146,7 +146,7 @@ impl Actor {
         }
     }
 
-    pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Event>) {
+    pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<SessionEvent>) {
         let token = self.token.clone();
         let mut tick = tokio::time::interval(TICK);
         let mut batch = Vec::new();
@@ -186,40 +186,40 @@ impl Actor {
         self.start.elapsed()
     }
 
-    fn cancel_all(mut self, mut inbox: mpsc::UnboundedReceiver<Event>) {
+    fn cancel_all(mut self, mut inbox: mpsc::UnboundedReceiver<SessionEvent>) {
         for (_, active) in self.objects.drain() {
             active.question.cancel();
             (active.on_done)(Err(FetchError::Cancelled));
         }
         inbox.close();
         while let Ok(event) = inbox.try_recv() {
-            if let Event::Submit(submissions) = event {
+            if let SessionEvent::Submit(submissions) = event {
                 cancel(submissions);
             }
         }
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: SessionEvent) {
         match event {
-            Event::Submit(submissions) => submissions.into_iter().for_each(|one| self.submitted(one)),
-            Event::Performed(events) => events.into_iter().for_each(|event| self.handle(event)),
-            Event::Answer { key, answer } => self.answer(key, answer),
-            Event::Answered { key, for_proofs: true, .. } => self.proofs_ended(key),
-            Event::Answered { key, for_proofs: false, result } => self.answered(key, result),
-            Event::Began { key, result } => self.began(key, result),
-            Event::Delivery { delivery, room } => self.delivery(delivery, room),
-            Event::Front(front) => self.front(front),
-            Event::Outcome { tag, outcome } => self.outcome(tag, &outcome),
-            Event::CallEnded { tags, batch, counted } => {
+            SessionEvent::Submit(submissions) => submissions.into_iter().for_each(|one| self.submitted(one)),
+            SessionEvent::Performed(events) => events.into_iter().for_each(|event| self.handle(event)),
+            SessionEvent::Answer { key, answer } => self.answer(key, answer),
+            SessionEvent::Answered { key, for_proofs: true, .. } => self.proofs_ended(key),
+            SessionEvent::Answered { key, for_proofs: false, result } => self.answered(key, result),
+            SessionEvent::Began { key, result } => self.began(key, result),
+            SessionEvent::Delivery { delivery, room } => self.delivery(delivery, room),
+            SessionEvent::Front(front) => self.front(front),
+            SessionEvent::Outcome { tag, outcome } => self.outcome(tag, &outcome),
+            SessionEvent::CallEnded { tags, batch, counted } => {
                 self.calls -= usize::from(counted);
                 self.call_ended(tags, batch);
             }
-            Event::Recipe { key, answer } => self.recipe_answered(key, answer),
-            Event::Checked { want, source, result } => self.checked(want, source, result),
-            Event::Compared { key, index, found } => self.compared(key, index, found),
-            Event::Sampled { key } => self.sampled(key),
-            Event::Rechecked { key, index, good } => self.rechecked(key, index, good),
-            Event::Completed { key, result } => self.finish(key, result),
+            SessionEvent::Recipe { key, answer } => self.recipe_answered(key, answer),
+            SessionEvent::Checked { want, source, result } => self.checked(want, source, result),
+            SessionEvent::Compared { key, index, found } => self.compared(key, index, found),
+            SessionEvent::Sampled { key } => self.sampled(key),
+            SessionEvent::Rechecked { key, index, good } => self.rechecked(key, index, good),
+            SessionEvent::Completed { key, result } => self.finish(key, result),
         }
     }
 
@@ -227,13 +227,13 @@ impl Actor {
         let Submission { request, on_done, permit } = submission;
         let key = self.next_key;
         self.next_key += 1;
-        let object = Arc::new(Object::new(key, request.oid, request.group, request.target));
+        let object = Arc::new(ObjectInFlight::new(key, request.oid, request.group, request.target));
         // A recipe is of a complete object, and of all of it.
         let early = object.target.is_read_early() || object.target.part().is_some();
         let recipe = request.recipe.filter(|_| !object.oid.is_live() && !early);
         let active = Active {
             object: Arc::clone(&object),
-            asked: if early || recipe.is_some() { Asked::Over } else { Asked::No },
+            asked: if early || recipe.is_some() { RecipeRequest::Over } else { RecipeRequest::No },
             recipe,
             sampled: Sampled::No,
             cursor: 0,
@@ -249,7 +249,7 @@ impl Actor {
             prefix: 0,
             signed: 0,
             generation: None,
-            phase: Phase::Describing,
+            phase: ObjectPhase::Describing,
             on_done,
             question: self.token.child_token(),
             _permit: permit,
@@ -287,10 +287,10 @@ impl Actor {
         let is_single = layout.is_some_and(|layout| layout.count() == 1);
         if is_single && active.recipe.is_none() && !active.object.oid.is_live() {
             // Its worker opens, writes and closes it in one go.
-            active.phase = Phase::Fetching;
+            active.phase = ObjectPhase::Fetching;
             return self.plan(key);
         }
-        active.phase = Phase::Beginning;
+        active.phase = ObjectPhase::Beginning;
         let object = Arc::clone(&active.object);
         self.jobs.send(Job::Begin { object, size: layout.map(|layout| layout.size()) });
     }
@@ -317,7 +317,7 @@ impl Actor {
 
     fn described(&mut self, key: ObjectKey, about: About, layout: Option<Layout>) {
         let Some(active) = self.objects.get_mut(&key) else { return };
-        if active.phase != Phase::Describing {
+        if active.phase != ObjectPhase::Describing {
             return;
         }
         active.object.set_about(about);
@@ -332,13 +332,13 @@ impl Actor {
         let Some(active) = self.objects.get_mut(&key) else { return };
         match (active.phase, result) {
             (_, Ok(())) if active.object.content().is_none() => self.finish(key, Err(FetchError::Abandoned)),
-            (Phase::Describing, Ok(())) => self.finish(key, Err(FetchError::Ended(Outcome::NotHere))),
+            (ObjectPhase::Describing, Ok(())) => self.finish(key, Err(FetchError::Ended(Outcome::NotHere))),
             (_, Ok(())) => {}
             (_, Err(Outcome::RetryLater(waited))) => {
                 let trouble = self.root.trouble();
                 self.finish(key, Err(FetchError::Stalled { waited, trouble }));
             }
-            (Phase::Describing, Err(outcome)) => self.finish(key, Err(FetchError::Ended(outcome))),
+            (ObjectPhase::Describing, Err(outcome)) => self.finish(key, Err(FetchError::Ended(outcome))),
             (_, Err(outcome)) if active.object.content().is_none() => {
                 self.finish(key, Err(FetchError::Ended(outcome)));
             }
@@ -349,8 +349,9 @@ impl Actor {
     /// Whatever came of it: without proofs what an earlier transfer left cannot be checked, and is
     /// fetched again.
     fn proofs_ended(&mut self, key: ObjectKey) {
-        if let Some(active) = self.objects.get_mut(&key).filter(|active| active.phase == Phase::Proving) {
-            active.phase = Phase::Fetching;
+        if let Some(active) = self.objects.get_mut(&key).filter(|active| active.phase == ObjectPhase::Proving)
+        {
+            active.phase = ObjectPhase::Fetching;
             self.advance(key);
         }
     }
@@ -364,10 +365,10 @@ impl Actor {
         existing.into_iter().for_each(|range| active.existing.insert(range));
         let count = active.object.layout().map_or(0, |layout| layout.count());
         if count > 1 && (!active.existing.is_empty() || active.recipe.is_some()) {
-            active.phase = Phase::Proving;
+            active.phase = ObjectPhase::Proving;
             return self.question(key, Some(0..count));
         }
-        active.phase = Phase::Fetching;
+        active.phase = ObjectPhase::Fetching;
         self.plan(key);
     }
 
@@ -389,7 +390,7 @@ impl Actor {
                 }
                 WantId::Block { .. } => vec![range],
             };
-            destinations.push(Destination { object: Arc::clone(&active.object), parts });
+            destinations.push(WriteTarget { object: Arc::clone(&active.object), parts });
         }
         self.jobs.send(Job::Check { want, delivery, destinations, room });
     }
@@ -398,7 +399,7 @@ impl Actor {
         if matches!(outcome, Outcome::RetryLater(_)) && self.gives_way(tag) {
             return;
         }
-        if let Verdict::Failed(want) = self.ledger.ended(tag, outcome, Instant::now()) {
+        if let WantFate::Failed(want) = self.ledger.ended(tag, outcome, Instant::now()) {
             self.failed(&want, || FetchError::Ended(outcome.clone()));
         }
     }
@@ -447,7 +448,7 @@ impl Actor {
             Checked::Bad(what) => {
                 tracing::warn!(%source, %what, "refused a delivery");
                 self.root.blame(&source);
-                if let Verdict::Failed(want) = self.ledger.bad(want.tag) {
+                if let WantFate::Failed(want) = self.ledger.bad(want.tag) {
                     let bad = || FetchError::Bad { source_name: Arc::clone(&source), what: what.clone() };
                     self.failed(&want, bad);
                 }
@@ -511,7 +512,7 @@ impl Actor {
         let planned = active.planned_all(&layout);
         let is_quiet = active.rechecking.is_empty() && active.writing == 0;
         let is_there = planned && is_quiet && self.ledger.is_complete(key, &active.wanted(&layout));
-        let Some(oid) = active.object.content().filter(|_| is_there && active.phase == Phase::Fetching)
+        let Some(oid) = active.object.content().filter(|_| is_there && active.phase == ObjectPhase::Fetching)
         else {
             return;
         };
@@ -519,7 +520,7 @@ impl Actor {
             let (size, about) = (layout.size(), active.object.about());
             return self.finish(key, Ok(Fetched { oid, size, about }));
         }
-        active.phase = Phase::Completing;
+        active.phase = ObjectPhase::Completing;
         active.report_prefix(layout.size());
         self.jobs.send(Job::Complete { object: Arc::clone(&active.object) });
     }
@@ -590,7 +591,7 @@ impl Actor {
         tokio::spawn(async move {
             let call = root.get_chunks(wants, &context, sink);
             token.run_until_cancelled(call).await;
-            let _ = events.send(Event::CallEnded { tags, batch, counted });
+            let _ = events.send(SessionEvent::CallEnded { tags, batch, counted });
         });
     }
 }

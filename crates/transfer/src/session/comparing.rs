@@ -77,7 +77,7 @@ pub(super) struct Comparison {
 
 /// What is known of the network at the moment.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Network {
+pub(super) struct NetworkRate {
     /// Bytes a second; 0 if nothing came yet.
     pub(super) rate: f64,
     /// Whether more could be asked of it.
@@ -141,7 +141,7 @@ impl Comparison {
     }
 
     /// Whether the network is tried first, or brings the rest so soon that the disk is left alone.
-    fn is_tried(&self, network: Network, now: Duration) -> bool {
+    fn is_tried(&self, network: NetworkRate, now: Duration) -> bool {
         self.trial.is_some_and(|(until, bytes)| {
             let soon = if now < until { SOON_AT_FIRST } else { SOON };
             let rest = (self.left.len() * bytes + network.asked) as f64;
@@ -206,7 +206,7 @@ impl Comparison {
     }
 
     /// The next piece to read, if one should be read now; with `in_any_case` however the network does.
-    pub(super) fn next(&mut self, network: Network, in_any_case: bool, now: Duration) -> Option<u64> {
+    pub(super) fn next(&mut self, network: NetworkRate, in_any_case: bool, now: Duration) -> Option<u64> {
         if self.reading >= self.reads || !in_any_case && self.is_tried(network, now) {
             return None;
         }
@@ -253,13 +253,13 @@ impl Comparison {
     }
 
     /// A piece that the network should bring, though it may be here; pieces have about `bytes` bytes.
-    pub(super) fn for_network(&mut self, network: Network, bytes: u64, now: Duration) -> Option<u64> {
+    pub(super) fn for_network(&mut self, network: NetworkRate, bytes: u64, now: Duration) -> Option<u64> {
         let last = self.left.last().filter(|_| network.has_room && self.leaves_to(network, bytes, now))?;
         self.left.remove(last..last + 1);
         Some(last)
     }
 
-    fn leaves_to(&self, network: Network, bytes: u64, now: Duration) -> bool {
+    fn leaves_to(&self, network: NetworkRate, bytes: u64, now: Duration) -> bool {
         if now < self.held_until {
             return false;
         }
@@ -323,7 +323,7 @@ mod tests {
             while outstanding < 2 && wanted > 0 {
                 (outstanding, wanted) = (outstanding + 1, wanted - 1);
             }
-            let state = |outstanding| Network {
+            let state = |outstanding| NetworkRate {
                 rate: measured,
                 has_room: outstanding < 2,
                 is_idle: outstanding == 0,
@@ -380,12 +380,12 @@ mod tests {
         let mut it = Comparison::default();
         (0..4000).for_each(|index| it.add(index));
         let at = |ms: u64| Duration::from_millis(ms);
-        let unknown = Network { rate: 0.0, has_room: true, is_idle: true, asked: 0 };
+        let unknown = NetworkRate { rate: 0.0, has_room: true, is_idle: true, asked: 0 };
         for ms in 0..100 {
             it.next(unknown, true, at(ms * 6));
             it.compared(BYTES, BYTES, at(ms * 6 + 6));
         }
-        let network = |rate, is_idle| Network { rate, has_room: true, is_idle, asked: 0 };
+        let network = |rate, is_idle| NetworkRate { rate, has_room: true, is_idle, asked: 0 };
         let mut asks = |rate, is_idle| it.for_network(network(rate, is_idle), BYTES, at(600)).is_some();
         assert!(asks(119e6, false), "faster than the disk");
         assert!(asks(60e6, false), "a little faster, and the disk takes long");
@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn a_near_network_is_tried_first_for_what_it_brings_soon() {
         let at = Duration::from_millis;
-        let network = |rate, is_idle| Network { rate, has_room: true, is_idle, asked: 0 };
+        let network = |rate, is_idle| NetworkRate { rate, has_room: true, is_idle, asked: 0 };
         let begun = |count: u64, round_trip: Option<u64>| {
             let mut it = Comparison::default();
             (0..count).for_each(|index| it.add(index));
@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(near.for_network(network(40e6, false), BYTES, at(100)), None, "it is not faster");
         assert_eq!(near.for_network(network(12e6, false), BYTES, at(20)), None, "it is slow");
         assert_eq!(near.next(network(12e6, false), false, at(20)), Some(0));
-        let busy = Network { asked: 64 << 20, ..network(119e6, false) };
+        let busy = NetworkRate { asked: 64 << 20, ..network(119e6, false) };
         assert_eq!(begun(40, Some(200)).next(busy, false, at(20)), Some(0), "it has others to bring");
         let mut alone_no_more = begun(40, Some(200));
         alone_no_more.give_way();
@@ -443,7 +443,7 @@ mod tests {
         let mut it = Comparison::default();
         (0..50).for_each(|index| it.add(index));
         let (mut seen, mut now) = (Vec::new(), Duration::ZERO);
-        let network = Network { rate: 1e9, has_room: true, is_idle: false, asked: 0 };
+        let network = NetworkRate { rate: 1e9, has_room: true, is_idle: false, asked: 0 };
         while !it.is_over() {
             now += PAUSE;
             seen.extend(it.next(network, false, now).inspect(|_| it.compared(BYTES, 0, now)));

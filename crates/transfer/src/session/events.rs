@@ -13,11 +13,11 @@ use crate::plugin::Description;
 use crate::want::{Delivery, ObjectKey, Outcome, Tag, Want};
 
 /// The actor's inbox.
-pub(super) enum Event {
+pub(super) enum SessionEvent {
     /// Objects to fetch.
     Submit(Vec<Submission>),
     /// What came of jobs that a worker took at once.
-    Performed(Vec<Event>),
+    Performed(Vec<SessionEvent>),
     /// A plugin answered a question.
     Answer {
         key: ObjectKey,
@@ -64,7 +64,7 @@ pub(super) enum Event {
     Compared {
         key: ObjectKey,
         index: u64,
-        found: Found,
+        found: RecipeFound,
     },
     /// Nothing more comes of an object's samples.
     Sampled {
@@ -83,7 +83,7 @@ pub(super) enum Event {
 }
 
 /// What was found of a piece that may be here.
-pub(super) enum Found {
+pub(super) enum RecipeFound {
     /// All: it is where it belongs.
     All,
     /// Likely all but a part of it.

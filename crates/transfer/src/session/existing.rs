@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::actor::{Active, Actor, Phase};
-use super::comparing::Network;
-use super::events::Found;
+use super::actor::{Active, Actor, ObjectPhase};
+use super::comparing::NetworkRate;
+use super::events::RecipeFound;
 use super::plan::AHEAD;
 use super::workers::{self, Job};
 use crate::want::ObjectKey;
@@ -18,7 +18,7 @@ const IDLE: Duration = Duration::from_millis(20);
 impl Actor {
     /// Lets the disk read on, and asks the network for pieces that are better not waited for.
     pub(super) fn compare(&mut self, key: ObjectKey) {
-        let is_due = |active: &&Active| active.phase == Phase::Fetching && !active.comparison.is_over();
+        let is_due = |active: &&Active| active.phase == ObjectPhase::Fetching && !active.comparison.is_over();
         let Some(has_recipe) = self.objects.get(&key).filter(is_due).map(|active| active.recipe.is_some())
         else {
             return;
@@ -59,7 +59,7 @@ impl Actor {
         }
     }
 
-    fn ask_for_uncompared(&mut self, key: ObjectKey, mut network: Network, now: Duration) {
+    fn ask_for_uncompared(&mut self, key: ObjectKey, mut network: NetworkRate, now: Duration) {
         let window = self.root.window();
         let mut asked = self.ledger.asked_cost();
         while let Some(active) = self.objects.get_mut(&key)
@@ -68,7 +68,7 @@ impl Actor {
         {
             self.add_piece(key, index, layout.range(index).start);
             asked += layout.piece_len();
-            network = Network { has_room: asked < window, is_idle: false, ..network };
+            network = NetworkRate { has_room: asked < window, is_idle: false, ..network };
         }
     }
 
@@ -78,13 +78,13 @@ impl Actor {
         self.reading.get_or_insert_with(|| workers::start(count, events)).send(job);
     }
 
-    fn network(&mut self) -> Network {
+    fn network(&mut self) -> NetworkRate {
         let (window, asked, whole) =
             (self.root.window(), self.ledger.asked_cost(), self.ledger.asked_whole());
         let has_room = asked < window && !self.ledger.has_due(Instant::now());
         let rate = self.piece_rate.get(self.now(), whole);
         let rate = if rate > 0.0 { rate } else { self.piece_rate.so_far() };
-        Network { rate, has_room, is_idle: whole == 0, asked }
+        NetworkRate { rate, has_room, is_idle: whole == 0, asked }
     }
 
     /// When the network was tried long enough that an object tries first.
@@ -114,16 +114,16 @@ impl Actor {
     }
 
     /// A piece that may have been here was read.
-    pub(super) fn compared(&mut self, key: ObjectKey, index: u64, found: Found) {
+    pub(super) fn compared(&mut self, key: ObjectKey, index: u64, found: RecipeFound) {
         let now = self.now();
         let Some(active) = self.objects.get_mut(&key) else { return };
         let was_written = active.rechecking.remove(&index) == Some(true);
         let range = active.object.piece_range(index);
-        let (len, good) = (range.end - range.start, matches!(found, Found::All));
+        let (len, good) = (range.end - range.start, matches!(found, RecipeFound::All));
         let missing = match &found {
-            Found::All => 0,
-            Found::AllBut(part) => part.end - part.start,
-            Found::Nothing => len,
+            RecipeFound::All => 0,
+            RecipeFound::AllBut(part) => part.end - part.start,
+            RecipeFound::Nothing => len,
         };
         active.comparison.compared(len, len - missing, now);
         if good {
@@ -134,8 +134,8 @@ impl Actor {
         }
         self.give_up_comparing(key);
         let part = match found {
-            Found::AllBut(part) => Some(part),
-            Found::All | Found::Nothing => None,
+            RecipeFound::AllBut(part) => Some(part),
+            RecipeFound::All | RecipeFound::Nothing => None,
         };
         let is_filled = self.ledger.have(key).is_some_and(|have| have.covers(&range));
         match (was_written, is_filled) {

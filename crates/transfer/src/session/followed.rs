@@ -4,21 +4,21 @@ use std::ops::Range;
 
 use towpath_content::pieces::Layout;
 
-use super::events::Found;
-use super::workers::{Destination, Scratch, check_piece, read_good};
+use super::events::RecipeFound;
+use super::workers::{Scratch, WriteTarget, check_piece, read_good};
 use crate::following::Likeness;
-use crate::object::Object;
+use crate::object::ObjectInFlight;
 
 /// Reads what may be piece `index`, and takes it over if it is.
-pub(super) fn compare(object: &Object, index: u64, scratch: &mut Scratch) -> Found {
+pub(super) fn compare(object: &ObjectInFlight, index: u64, scratch: &mut Scratch) -> RecipeFound {
     match follow(object, index, scratch) {
         Some(found) => found,
-        None if compare_in_place(object, index, scratch) => Found::All,
-        None => Found::Nothing,
+        None if compare_in_place(object, index, scratch) => RecipeFound::All,
+        None => RecipeFound::Nothing,
     }
 }
 
-fn compare_in_place(object: &Object, index: u64, scratch: &mut Scratch) -> bool {
+fn compare_in_place(object: &ObjectInFlight, index: u64, scratch: &mut Scratch) -> bool {
     let read = |offset, buf: &mut [u8]| object.target.read_existing(offset, buf);
     let Some(bytes) = read_good(object, index, scratch, read) else { return false };
     let _turn = object.turn();
@@ -26,7 +26,7 @@ fn compare_in_place(object: &Object, index: u64, scratch: &mut Scratch) -> bool 
 }
 
 /// Looks for a piece in the older version by its samples. None if there is no such version, or none are known.
-fn follow(object: &Object, index: u64, scratch: &mut Scratch) -> Option<Found> {
+fn follow(object: &ObjectInFlight, index: u64, scratch: &mut Scratch) -> Option<RecipeFound> {
     let older = object.target.older()?;
     let range = object.piece_range(index);
     let bytes = scratch.bytes((range.end - range.start) as usize);
@@ -35,12 +35,12 @@ fn follow(object: &Object, index: u64, scratch: &mut Scratch) -> Option<Found> {
         let followed = followed.as_mut()?;
         let samples = followed.samples.of(index)?;
         let Some(likeness) = followed.following.find(range.start, samples, older, bytes) else {
-            return Some(Found::Nothing);
+            return Some(RecipeFound::Nothing);
         };
         if !likeness.missing.is_empty() {
             let missing = likeness.missing.clone();
             followed.likenesses.insert(index, likeness);
-            return Some(Found::AllBut(missing));
+            return Some(RecipeFound::AllBut(missing));
         }
         likeness
     };
@@ -48,23 +48,29 @@ fn follow(object: &Object, index: u64, scratch: &mut Scratch) -> Option<Found> {
 }
 
 /// Takes a piece over that was found whole, if it is right.
-fn take(object: &Object, index: u64, range: &Range<u64>, likeness: &Likeness, bytes: &[u8]) -> Found {
+fn take(
+    object: &ObjectInFlight,
+    index: u64,
+    range: &Range<u64>,
+    likeness: &Likeness,
+    bytes: &[u8],
+) -> RecipeFound {
     let is_right =
         object.layout().is_some_and(|layout| object.check_piece(&layout, index, bytes, None).is_ok());
     if !is_right {
-        return Found::Nothing;
+        return RecipeFound::Nothing;
     }
     let _turn = object.turn();
     let taken = match likeness.is_in_place() {
         true => object.target.keep(range.start, bytes),
         false => object.target.write(range.start, bytes),
     };
-    if taken.is_ok() { Found::All } else { Found::Nothing }
+    if taken.is_ok() { RecipeFound::All } else { RecipeFound::Nothing }
 }
 
 /// Piece `index`, of which `part` has come and the rest lies in an older version. None if what they make is
 /// something else: whose fault that is nobody knows.
-pub(super) fn complete(to: &[Destination], layout: &Layout, index: u64, part: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn complete(to: &[WriteTarget], layout: &Layout, index: u64, part: &[u8]) -> Option<Vec<u8>> {
     to.iter().find_map(|destination| {
         let object = &destination.object;
         let likeness = object.followed().as_mut()?.likenesses.remove(&index)?;

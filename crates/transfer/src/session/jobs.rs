@@ -17,12 +17,12 @@ pub(super) struct Jobs(Arc<Queue>);
 /// What the workers share.
 #[derive(Default)]
 pub(super) struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     more: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     // Bounded by the sink's room and by the task's count of rechecks.
     waiting: VecDeque<Job>,
     /// Workers that wait for a job.
@@ -57,7 +57,7 @@ impl Drop for Jobs {
 }
 
 impl Queue {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

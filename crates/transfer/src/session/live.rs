@@ -6,7 +6,7 @@ use towpath_content::live::Statement;
 use towpath_content::pieces::{Layout, MIN_LOG2, Value};
 
 use super::FetchError;
-use super::actor::{Active, Actor, Phase};
+use super::actor::{Active, Actor, ObjectPhase};
 use crate::want::ObjectKey;
 
 impl Actor {
@@ -46,8 +46,8 @@ impl Actor {
         }
         active.object.bind(content, layout);
         self.progress.with(|snapshot| snapshot.expected += size);
-        if active.phase == Phase::Fetching && !active.existing.is_empty() && layout.count() > 1 {
-            active.phase = Phase::Proving;
+        if active.phase == ObjectPhase::Fetching && !active.existing.is_empty() && layout.count() > 1 {
+            active.phase = ObjectPhase::Proving;
             self.question(key, Some(0..layout.count()));
         }
         Ok(())

@@ -54,7 +54,7 @@ use crate::progress::Progress;
 use crate::target::Target;
 use crate::want::{Group, Outcome};
 use actor::Actor;
-use events::Event;
+use events::SessionEvent;
 
 /// Objects of many that are queued at once, at most.
 const AT_ONCE: usize = 64;
@@ -181,7 +181,7 @@ pub type OnDone = Box<dyn FnOnce(Result<Fetched, FetchError>) + Send>;
 
 /// A running session; dropping it ends it.
 pub struct Session {
-    events: mpsc::UnboundedSender<Event>,
+    events: mpsc::UnboundedSender<SessionEvent>,
     slots: Arc<Semaphore>,
     /// Objects that are queued at once, at most.
     at_once: usize,
@@ -232,8 +232,8 @@ impl Session {
     }
 
     fn send(&self, submissions: Vec<Submission>) {
-        if let Err(mpsc::error::SendError(Event::Submit(submissions))) =
-            self.events.send(Event::Submit(submissions))
+        if let Err(mpsc::error::SendError(SessionEvent::Submit(submissions))) =
+            self.events.send(SessionEvent::Submit(submissions))
         {
             cancel(submissions);
         }

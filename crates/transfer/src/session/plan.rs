@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use towpath_content::pieces::{Layout, MIN_LOG2};
 
-use super::actor::{Active, Actor, Phase};
+use super::actor::{Active, Actor, ObjectPhase};
 use super::workers::Job;
 use crate::claim::RecipeChunk;
 use crate::want::{ObjectKey, Origin, Place, Tag, Want, WantId};
@@ -28,7 +28,7 @@ impl Actor {
         while let Some(active) = self.objects.get_mut(&key) {
             let out = self.ledger.open_wants(key) + active.rechecking.len();
             let is_enough = out >= AHEAD && !(at_once && active.is_at_chunks());
-            if active.phase != Phase::Fetching || is_enough {
+            if active.phase != ObjectPhase::Fetching || is_enough {
                 return;
             }
             let Some(layout) = active.want_layout() else { return };

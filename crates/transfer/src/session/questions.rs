@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 use super::actor::Actor;
-use super::events::Event;
+use super::events::SessionEvent;
 use crate::plugin::{Context, Description, Query, TransferPlugin};
 use crate::want::{ObjectKey, Outcome};
 
@@ -28,7 +28,7 @@ impl Actor {
         tokio::spawn(async move {
             let asked = ask_until_answered(&*root, &context, query, key, &events, patience);
             if let Some(result) = token.run_until_cancelled(asked).await {
-                let _ = events.send(Event::Answered { key, for_proofs, result });
+                let _ = events.send(SessionEvent::Answered { key, for_proofs, result });
             }
         });
     }
@@ -42,7 +42,7 @@ pub(super) async fn ask_until_answered(
     context: &Context,
     query: Query,
     key: ObjectKey,
-    events: &mpsc::UnboundedSender<Event>,
+    events: &mpsc::UnboundedSender<SessionEvent>,
     patience: Duration,
 ) -> Result<(), Outcome> {
     let mut since = Instant::now();
@@ -69,7 +69,7 @@ struct Silent;
 async fn forward(
     mut inbox: mpsc::Receiver<Description>,
     key: ObjectKey,
-    events: &mpsc::UnboundedSender<Event>,
+    events: &mpsc::UnboundedSender<SessionEvent>,
     patience: Duration,
     follow: bool,
 ) -> Result<Option<Instant>, Silent> {
@@ -78,7 +78,7 @@ async fn forward(
         match tokio::time::timeout(patience, inbox.recv()).await {
             Ok(Some(answer)) => {
                 last = Some(Instant::now());
-                let _ = events.send(Event::Answer { key, answer });
+                let _ = events.send(SessionEvent::Answer { key, answer });
             }
             Ok(None) => return Ok(last),
             Err(_) if follow && last.is_some() => {}

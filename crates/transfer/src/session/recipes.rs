@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 use super::RecipeClaim;
-use super::actor::{Active, Actor, Phase};
-use super::events::Event;
+use super::actor::{Active, Actor, ObjectPhase};
+use super::events::SessionEvent;
 use super::samples::Sampled;
 use crate::claim::{MAX_CHUNKS, RecipeReader, WrongRecipe};
 use crate::plugin::{Context, Description, ObjectFacts, Query, TransferPlugin};
@@ -32,7 +32,7 @@ const LEAST_CHUNK: u64 = 4 << 10;
 
 /// Whether an object's recipe was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum RecipeRequest {
     /// Not yet.
     No,
     /// The answer is awaited.
@@ -76,7 +76,7 @@ impl Actor {
             return;
         }
         self.rounds.next = now + PAUSE;
-        let mut questions = self.objects.values().filter(|active| active.asked == Asked::Now).count();
+        let mut questions = self.objects.values().filter(|active| active.asked == RecipeRequest::Now).count();
         let mut chunks: usize = self.objects.values().map(Active::chunks_in_use).sum();
         let round = self.round();
         // A network may be so slow that nothing else happens for a second.
@@ -134,8 +134,8 @@ impl Actor {
     fn ask_for_recipe(&mut self, key: ObjectKey) {
         let Some(active) = self.objects.get_mut(&key) else { return };
         let (Some(oid), Some(layout)) = (active.object.content(), active.object.layout()) else { return };
-        active.asked = Asked::Now;
-        let question = Question {
+        active.asked = RecipeRequest::Now;
+        let question = RecipeQuestion {
             key,
             size: layout.size(),
             query: Query {
@@ -152,14 +152,14 @@ impl Actor {
         tokio::spawn(async move {
             let asked = question.put(&*root, &context);
             if let Some(answer) = token.run_until_cancelled(asked).await {
-                let _ = question.events.send(Event::Recipe { key, answer });
+                let _ = question.events.send(SessionEvent::Recipe { key, answer });
             }
         });
     }
 
     pub(super) fn recipe_answered(&mut self, key: ObjectKey, answer: Result<Option<RecipeClaim>, Wrong>) {
         let Some(active) = self.objects.get_mut(&key) else { return };
-        active.asked = Asked::Over;
+        active.asked = RecipeRequest::Over;
         match answer {
             Ok(Some(claim)) => self.switch(key, claim),
             Ok(None) => tracing::debug!(oid = %active.object.oid, "no recipe is to be had"),
@@ -176,7 +176,7 @@ impl Actor {
     fn switch(&mut self, key: ObjectKey, claim: RecipeClaim) {
         let Some(active) = self.objects.get_mut(&key) else { return };
         // Without all values chunks could not be checked where they meet.
-        if active.phase != Phase::Fetching || active.object.all_values().is_none() {
+        if active.phase != ObjectPhase::Fetching || active.object.all_values().is_none() {
             return;
         }
         active.recipe = Some(claim);
@@ -213,7 +213,7 @@ impl Active {
     fn chunks_in_use(&self) -> usize {
         match (&self.recipe, self.asked) {
             (Some(recipe), _) => recipe.chunks.len(),
-            (None, Asked::Now) => self.chunks_at_most(),
+            (None, RecipeRequest::Now) => self.chunks_at_most(),
             (None, _) => 0,
         }
     }
@@ -235,19 +235,19 @@ impl Active {
     /// Whether it is of use to ask for its recipe: an object of one piece is quicker had as such.
     fn may_be_switched(&self) -> bool {
         let is_large = self.object.layout().is_some_and(|layout| layout.count() > 1);
-        self.asked == Asked::No
-            && self.phase == Phase::Fetching
+        self.asked == RecipeRequest::No
+            && self.phase == ObjectPhase::Fetching
             && is_large
             && self.object.content().is_some()
     }
 }
 
 /// The question for one object's recipe.
-struct Question {
+struct RecipeQuestion {
     key: ObjectKey,
     size: u64,
     query: Query,
-    events: mpsc::UnboundedSender<Event>,
+    events: mpsc::UnboundedSender<SessionEvent>,
     patience: Duration,
 }
 
@@ -257,7 +257,7 @@ enum Stop {
     Wrong(Wrong),
 }
 
-impl Question {
+impl RecipeQuestion {
     /// Asks until there is an answer or the patience is over.
     async fn put(&self, root: &dyn TransferPlugin, context: &Context) -> Result<Option<RecipeClaim>, Wrong> {
         let since = Instant::now();
@@ -295,7 +295,7 @@ impl Question {
                     reader.take(part).map_err(|why| Stop::Wrong(Wrong { maker, why }))?;
                 }
                 Ok(Some(answer)) => {
-                    let _ = self.events.send(Event::Answer { key: self.key, answer });
+                    let _ = self.events.send(SessionEvent::Answer { key: self.key, answer });
                 }
                 Ok(None) => return Ok(()),
                 Err(_) => return Err(Stop::Silent),

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::actor::{Actor, Phase};
-use super::events::Event;
+use super::actor::{Actor, ObjectPhase};
+use super::events::SessionEvent;
 use super::questions::ask_until_answered;
 use crate::following::{SAMPLE_LEN, sample_count};
 use crate::plugin::Query;
@@ -44,7 +44,7 @@ impl Actor {
         tokio::spawn(async move {
             let asked = ask_until_answered(&*root, &context, query, key, &events, patience);
             if token.run_until_cancelled(asked).await.is_some() {
-                let _ = events.send(Event::Sampled { key });
+                let _ = events.send(SessionEvent::Sampled { key });
             }
         });
     }
@@ -52,7 +52,7 @@ impl Actor {
     fn may_be_followed(&self, key: ObjectKey) -> bool {
         let Some(active) = self.objects.get(&key) else { return false };
         let is_due = active.sampled == Sampled::No
-            && active.phase == Phase::Fetching
+            && active.phase == ObjectPhase::Fetching
             && active.recipe.is_none()
             && active.comparison.has_missed()
             && !active.comparison.is_over();

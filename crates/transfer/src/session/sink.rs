@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::events::Event;
+use super::events::SessionEvent;
 use crate::plugin::{BoxFuture, Pressure, Sink};
 use crate::want::{Delivery, Outcome, Tag};
 
 /// One per session, shared by all plugin calls.
 pub(super) struct SessionSink {
-    events: mpsc::UnboundedSender<Event>,
+    events: mpsc::UnboundedSender<SessionEvent>,
     room: Arc<Semaphore>,
     capacity: u32,
 }
 
 impl SessionSink {
-    pub(super) fn new(events: mpsc::UnboundedSender<Event>, capacity: u32) -> Self {
+    pub(super) fn new(events: mpsc::UnboundedSender<SessionEvent>, capacity: u32) -> Self {
         Self { events, room: Arc::new(Semaphore::new(capacity as usize)), capacity }
     }
 
@@ -31,16 +31,16 @@ impl Sink for SessionSink {
         Box::pin(async move {
             let room = self.reserve(delivery.payload.bytes().len()).await;
             // A session that ended needs no deliveries.
-            let _ = self.events.send(Event::Delivery { delivery, room });
+            let _ = self.events.send(SessionEvent::Delivery { delivery, room });
         })
     }
 
     fn front(&self, front: Delivery) {
-        let _ = self.events.send(Event::Front(front));
+        let _ = self.events.send(SessionEvent::Front(front));
     }
 
     fn outcome(&self, tag: Tag, outcome: Outcome) {
-        let _ = self.events.send(Event::Outcome { tag, outcome });
+        let _ = self.events.send(SessionEvent::Outcome { tag, outcome });
     }
 
     fn pressure(&self) -> Pressure {

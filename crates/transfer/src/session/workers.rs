@@ -8,31 +8,31 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use towpath_content::Oid;
 use towpath_content::pieces::{self, Layout, Value};
 
-use super::events::{Checked, Event};
+use super::events::{Checked, SessionEvent};
 use super::followed;
 use super::jobs::{Jobs, Queue};
 use super::{FetchError, Fetched};
-use crate::object::{CheckError, Object};
+use crate::object::{CheckError, ObjectInFlight};
 use crate::want::{Delivery, Payload, Place, Proof, Want, WantId};
 
 /// What a worker does.
 pub(super) enum Job {
     /// Open the target.
-    Begin { object: Arc<Object>, size: Option<u64> },
+    Begin { object: Arc<ObjectInFlight>, size: Option<u64> },
     /// Check a delivery and write it to every place.
     Check {
         want: Box<Want>,
         delivery: Delivery,
         /// One for each of the want's places.
-        destinations: Vec<Destination>,
+        destinations: Vec<WriteTarget>,
         room: Option<OwnedSemaphorePermit>,
     },
     /// Read what may be a piece and compare it with its value.
-    Compare { object: Arc<Object>, index: u64 },
+    Compare { object: Arc<ObjectInFlight>, index: u64 },
     /// Read a piece back from the target and compare it with its value.
-    Recheck { object: Arc<Object>, index: u64 },
+    Recheck { object: Arc<ObjectInFlight>, index: u64 },
     /// Everything is there: compare with the OID and close.
-    Complete { object: Arc<Object> },
+    Complete { object: Arc<ObjectInFlight> },
 }
 
 /// Memory of a thread for one piece. It begins at a multiple of [`ALIGN`].
@@ -55,14 +55,14 @@ impl Scratch {
 }
 
 /// Where a want's bytes go in one of its places.
-pub(super) struct Destination {
-    pub(super) object: Arc<Object>,
+pub(super) struct WriteTarget {
+    pub(super) object: Arc<ObjectInFlight>,
     /// What is to be written of the object.
     pub(super) parts: Vec<Range<u64>>,
 }
 
 /// Starts `count` threads that serve one queue until its sender is dropped.
-pub(super) fn start(count: usize, events: &mpsc::UnboundedSender<Event>) -> Jobs {
+pub(super) fn start(count: usize, events: &mpsc::UnboundedSender<SessionEvent>) -> Jobs {
     let (jobs, queue) = Jobs::new();
     for _ in 0..count {
         let (queue, events) = (Arc::clone(&queue), events.clone());
@@ -71,7 +71,7 @@ pub(super) fn start(count: usize, events: &mpsc::UnboundedSender<Event>) -> Jobs
     jobs
 }
 
-fn serve(queue: &Queue, count: usize, events: &mpsc::UnboundedSender<Event>) {
+fn serve(queue: &Queue, count: usize, events: &mpsc::UnboundedSender<SessionEvent>) {
     let (mut scratch, mut jobs) = (Scratch::default(), Vec::new());
     loop {
         queue.take(count, &mut jobs);
@@ -79,44 +79,44 @@ fn serve(queue: &Queue, count: usize, events: &mpsc::UnboundedSender<Event>) {
             return;
         }
         let done = jobs.drain(..).map(|job| perform(job, &mut scratch)).collect();
-        if events.send(Event::Performed(done)).is_err() {
+        if events.send(SessionEvent::Performed(done)).is_err() {
             return;
         }
     }
 }
 
-fn perform(job: Job, scratch: &mut Scratch) -> Event {
+fn perform(job: Job, scratch: &mut Scratch) -> SessionEvent {
     match job {
         Job::Begin { object, size } => {
             let result = object.begin(size).map(|()| object.target.existing());
-            Event::Began { key: object.key, result }
+            SessionEvent::Began { key: object.key, result }
         }
         Job::Check { want, delivery, destinations, room } => {
             let source = Arc::clone(&delivery.source);
             let result = check(&want, &delivery, &destinations, scratch);
             drop((delivery, room));
-            Event::Checked { want, source, result }
+            SessionEvent::Checked { want, source, result }
         }
         Job::Compare { object, index } => {
             let found = followed::compare(&object, index, scratch);
             // What waits for this processor may be what the network waits for, which otherwise stands still
             // until the thread's share of time is used up.
             std::thread::yield_now();
-            Event::Compared { key: object.key, index, found }
+            SessionEvent::Compared { key: object.key, index, found }
         }
         Job::Recheck { object, index } => {
             let read = |offset, buf: &mut [u8]| object.target.read(offset, buf);
             let good = read_good(&object, index, scratch, read).is_some();
-            Event::Rechecked { key: object.key, index, good }
+            SessionEvent::Rechecked { key: object.key, index, good }
         }
         Job::Complete { object } => {
             let result = complete(&object);
-            Event::Completed { key: object.key, result }
+            SessionEvent::Completed { key: object.key, result }
         }
     }
 }
 
-fn check(want: &Want, delivery: &Delivery, to: &[Destination], scratch: &mut Scratch) -> Checked {
+fn check(want: &Want, delivery: &Delivery, to: &[WriteTarget], scratch: &mut Scratch) -> Checked {
     let (bytes, zeros) = match &delivery.payload {
         Payload::Bytes(bytes) | Payload::Hashed(bytes) => (&bytes[..], false),
         Payload::Zeros => (zeros(scratch, want.id.len()), true),
@@ -153,7 +153,7 @@ fn is_part(want: &Want, bytes: &[u8]) -> bool {
 }
 
 pub(super) fn check_piece(
-    to: &[Destination],
+    to: &[WriteTarget],
     layout: &Layout,
     index: u64,
     bytes: &[u8],
@@ -181,7 +181,7 @@ fn check_hash(hash: &[u8; 32], len: u32, bytes: &[u8]) -> Result<(), CheckError>
     Ok(())
 }
 
-fn write(want: &Want, to: &[Destination], bytes: &[u8], zeros: bool) -> Checked {
+fn write(want: &Want, to: &[WriteTarget], bytes: &[u8], zeros: bool) -> Checked {
     let whole = is_whole(want);
     let mut failed = Vec::new();
     for (place, destination) in want.places.iter().zip(to) {
@@ -194,7 +194,7 @@ fn write(want: &Want, to: &[Destination], bytes: &[u8], zeros: bool) -> Checked 
     Checked::Written { whole, zeros, failed }
 }
 
-fn write_parts(place: &Place, to: &Destination, bytes: &[u8], zeros: bool) -> io::Result<()> {
+fn write_parts(place: &Place, to: &WriteTarget, bytes: &[u8], zeros: bool) -> io::Result<()> {
     let _turn = to.object.turn();
     for part in &to.parts {
         match zeros {
@@ -208,7 +208,7 @@ fn write_parts(place: &Place, to: &Destination, bytes: &[u8], zeros: bool) -> io
     Ok(())
 }
 
-fn write_whole(place: &Place, to: &Destination, bytes: &[u8], zeros: bool) -> io::Result<()> {
+fn write_whole(place: &Place, to: &WriteTarget, bytes: &[u8], zeros: bool) -> io::Result<()> {
     if !zeros && to.object.take(bytes)? {
         return Ok(());
     }
@@ -222,14 +222,14 @@ fn is_whole(want: &Want) -> bool {
     matches!(want.id, WantId::Piece { oid: Oid::Blake3(_), layout, .. } if layout.count() == 1)
 }
 
-fn close_single(object: &Object, size: u64) -> Result<(), io::Error> {
+fn close_single(object: &ObjectInFlight, size: u64) -> Result<(), io::Error> {
     let Some(content) = object.content() else { return Ok(()) };
     object.target.complete(&content, size, vec![*content.digest()])
 }
 
 /// What is read, if it is piece `index`.
 pub(super) fn read_good<'s>(
-    object: &Object,
+    object: &ObjectInFlight,
     index: u64,
     scratch: &'s mut Scratch,
     read: impl FnOnce(u64, &mut [u8]) -> io::Result<()>,
@@ -242,7 +242,7 @@ pub(super) fn read_good<'s>(
     Some(bytes)
 }
 
-fn complete(object: &Object) -> Result<Fetched, FetchError> {
+fn complete(object: &ObjectInFlight) -> Result<Fetched, FetchError> {
     let (Some(oid), Some(layout)) = (object.content(), object.layout()) else {
         return Err(FetchError::BindingWrong);
     };

@@ -16,9 +16,9 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use towpath_api::SearchEffort;
 use towpath_service::copy::{Check, CopyOptions, Via};
 
-use super::filter_rules::Rules;
+use super::filter_rules::RuleWords;
 use super::names_from;
-use crate::copy_output::Shown;
+use crate::copy_output::ShownChanges;
 pub use table::FLAGS;
 
 /// What `tow sync` was asked for by its flags.
@@ -31,11 +31,11 @@ pub struct SyncArguments {
     /// `--tow-path`
     pub tow_path: OsString,
     /// What is told.
-    pub shown: Shown,
+    pub shown: ShownChanges,
     checks: Checks,
     /// `-r` in so many words: only that enters the directories that a list of files names.
     recursion_is_meant: bool,
-    rules: Rules,
+    rules: RuleWords,
     per_directory_rules: u8,
     /// `-0`: lists and files of rules are separated by NUL.
     from0: bool,
@@ -57,10 +57,10 @@ impl Default for SyncArguments {
             options: CopyOptions::default(),
             rsh: None,
             tow_path: "tow".into(),
-            shown: Shown::default(),
+            shown: ShownChanges::default(),
             checks: Checks::default(),
             recursion_is_meant: false,
-            rules: Rules::default(),
+            rules: RuleWords::default(),
             per_directory_rules: 0,
             from0: false,
             files_from: None,
@@ -158,7 +158,7 @@ pub fn negatable() -> impl Iterator<Item = String> {
 }
 
 /// One time that a flag was given.
-struct Given<'a> {
+struct GivenFlag<'a> {
     place: usize,
     flag: &'static Flag,
     /// Absent for a `--no-` form.
@@ -167,7 +167,7 @@ struct Given<'a> {
 
 /// Applies what was given, in its order.
 pub fn apply(matches: &ArgMatches) -> Result<SyncArguments, String> {
-    let mut given: Vec<Given> = FLAGS.iter().flat_map(|flag| occurrences(matches, flag)).collect();
+    let mut given: Vec<GivenFlag> = FLAGS.iter().flat_map(|flag| occurrences(matches, flag)).collect();
     given.sort_by_key(|given| given.place);
     let mut arguments = SyncArguments::default();
     if given.iter().any(|given| given.flag.long == "archive") {
@@ -183,7 +183,7 @@ pub fn apply(matches: &ArgMatches) -> Result<SyncArguments, String> {
     arguments.finish()
 }
 
-impl Given<'_> {
+impl GivenFlag<'_> {
     fn apply(&self, arguments: &mut SyncArguments) -> Result<(), String> {
         match (&self.flag.apply, self.value) {
             (Apply::On(apply), _) => apply(arguments),
@@ -197,17 +197,17 @@ impl Given<'_> {
     }
 }
 
-fn occurrences<'a>(matches: &'a ArgMatches, flag: &'static Flag) -> Vec<Given<'a>> {
+fn occurrences<'a>(matches: &'a ArgMatches, flag: &'static Flag) -> Vec<GivenFlag<'a>> {
     let mut all = Vec::new();
     if let (Some(places), Some(values)) =
         (matches.indices_of(flag.long), matches.get_many::<OsString>(flag.long))
     {
-        all.extend(places.zip(values).map(|(place, value)| Given { place, flag, value: Some(value) }));
+        all.extend(places.zip(values).map(|(place, value)| GivenFlag { place, flag, value: Some(value) }));
     }
     if flag.can_be_undone()
         && let Some(places) = matches.indices_of(&format!("no-{}", flag.long))
     {
-        all.extend(places.map(|place| Given { place, flag, value: None }));
+        all.extend(places.map(|place| GivenFlag { place, flag, value: None }));
     }
     all
 }

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use super::{Apply, Flag, flag, search_effort, via};
-use crate::commands::filter_rules::Kind;
+use crate::commands::filter_rules::RuleKind;
 use crate::commands::{parse_rate, rsync_size};
 
 const CARRIED: &str = "What is carried over (all of -lptgoHAX without any flag)";
@@ -241,13 +241,13 @@ pub const FLAGS: &[Flag] = &[
         CHOSEN,
         "exclude-from",
         "Read patterns to leave out from FILE, one a line; - is standard input",
-        Apply::Value("FILE", |a, value| a.rules.push_file(Kind::Exclude, value, a.from0)),
+        Apply::Value("FILE", |a, value| a.rules.push_file(RuleKind::Exclude, value, a.from0)),
     ),
     flag(
         CHOSEN,
         "include-from",
         "Read patterns not to leave out from FILE",
-        Apply::Value("FILE", |a, value| a.rules.push_file(Kind::Include, value, a.from0)),
+        Apply::Value("FILE", |a, value| a.rules.push_file(RuleKind::Include, value, a.from0)),
     ),
     flag(
         CHOSEN,

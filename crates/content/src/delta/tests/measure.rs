@@ -52,8 +52,8 @@ fn cost(base: &[u8], target: &[u8]) -> Cost {
     let known: HashMap<_, _> =
         chunks(base).into_iter().map(|(offset, bytes)| (ChunkHash::of(bytes), offset)).collect();
     let chunk = |(_, bytes): (u64, &[u8])| {
-        let found = known.get(&ChunkHash::of(bytes)).map(|offset| Place { file: (), offset: *offset });
-        Chunk { len: bytes.len() as u32, found }
+        let found = known.get(&ChunkHash::of(bytes)).map(|offset| RefinePlace { file: (), offset: *offset });
+        RefinedChunk { len: bytes.len() as u32, found }
     };
     let list: Vec<_> = chunks(target).into_iter().map(chunk).collect();
     let mut cost = Cost::default();

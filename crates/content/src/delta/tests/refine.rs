@@ -7,19 +7,19 @@ use super::*;
 const KIB: u64 = 1 << 10;
 
 /// A chunk of `kib` KiB found in a file at an offset in KiB.
-fn found(kib: u64, file: char, at: u64) -> Chunk<char> {
-    Chunk { len: (kib << 10) as u32, found: Some(Place { file, offset: at << 10 }) }
+fn found(kib: u64, file: char, at: u64) -> RefinedChunk<char> {
+    RefinedChunk { len: (kib << 10) as u32, found: Some(RefinePlace { file, offset: at << 10 }) }
 }
 
-fn missing(kib: u64) -> Chunk<char> {
-    Chunk { len: (kib << 10) as u32, found: None }
+fn missing(kib: u64) -> RefinedChunk<char> {
+    RefinedChunk { len: (kib << 10) as u32, found: None }
 }
 
 /// A gap's chunks, and the file and range in KiB that correspond to it.
 type Found = (Range<usize>, Option<(char, Range<u64>)>);
 
 /// Every gap, in files of 100 MiB.
-fn gaps(chunks: &[Chunk<char>]) -> Vec<Found> {
+fn gaps(chunks: &[RefinedChunk<char>]) -> Vec<Found> {
     let gaps = refine(chunks, |_| 100 << 20);
     let mut covered = 0..0;
     for gap in &gaps {
@@ -124,8 +124,8 @@ fn a_long_gap_comes_in_parts() {
 
 #[test]
 fn offsets_that_lie_overflow_nothing() {
-    let place = |offset| Chunk { len: u32::MAX, found: Some(Place { file: 'a', offset }) };
-    let gap = Chunk { len: u32::MAX, found: None };
+    let place = |offset| RefinedChunk { len: u32::MAX, found: Some(RefinePlace { file: 'a', offset }) };
+    let gap = RefinedChunk { len: u32::MAX, found: None };
     for (left, right) in [(u64::MAX, u64::MAX), (u64::MAX, 0), (0, u64::MAX), (u64::MAX - 9, 9)] {
         for size in [0, 1, u64::MAX] {
             let found = refine(&[place(left), gap, place(right), gap], |_| size);

@@ -139,7 +139,7 @@ fn a_subtree_with_other_sums_than_in_the_old_recipe_is_not_struck() {
         panic!("a thousand chunks take more than a leaf");
     };
     children[0].bytes += 1;
-    let top = nodes.keep(&Node::new(1, Entries::Children(children)).unwrap());
+    let top = nodes.keep(&RecipeNode::new(1, Entries::Children(children)).unwrap());
     let lie = Root { size: top.bytes, top: top.hash, ..old };
     let error = difference(&old, &lie, DEFAULT_LIMIT, nodes.lookup()).unwrap().find_map(Result::err);
     assert!(error.is_some_and(|error| error.blames_maker()));

@@ -17,7 +17,7 @@ proptest! {
     #[test]
     fn nodes_come_back(runs in sequence(), which: prop::sample::Index) {
         let bytes = some_node(&runs, which);
-        prop_assert_eq!(Node::from_bytes(&bytes).unwrap().to_bytes(), bytes);
+        prop_assert_eq!(RecipeNode::from_bytes(&bytes).unwrap().to_bytes(), bytes);
     }
 
     #[test]
@@ -29,32 +29,32 @@ proptest! {
     ) {
         let mut bytes = some_node(&runs, which);
         let at = at.index(bytes.len());
-        prop_assert!(Node::from_bytes(&bytes[..at]).is_err(), "truncated at {}", at);
+        prop_assert!(RecipeNode::from_bytes(&bytes[..at]).is_err(), "truncated at {}", at);
         bytes[at] = to;
-        if let Ok(node) = Node::from_bytes(&bytes) {
+        if let Ok(node) = RecipeNode::from_bytes(&bytes) {
             prop_assert_eq!(node.to_bytes(), &bytes[..]);
         }
         bytes.push(to);
-        prop_assert!(Node::from_bytes(&bytes).is_err(), "a byte too many");
+        prop_assert!(RecipeNode::from_bytes(&bytes).is_err(), "a byte too many");
     }
 
     #[test]
     fn any_bytes_are_refused_or_canonical(level in 0u8..12, count in 0u8..4, rest: Vec<u8>) {
         let bytes = [&[VERSION, level, count], &rest[..]].concat();
-        if let Ok(node) = Node::from_bytes(&bytes) {
+        if let Ok(node) = RecipeNode::from_bytes(&bytes) {
             prop_assert_eq!(node.to_bytes(), bytes);
         }
     }
 }
 
 /// A node of one or more raw entries.
-fn raw(level: u8, entries: &[(u8, u64, u64)]) -> Result<Node, DecodeError> {
+fn raw(level: u8, entries: &[(u8, u64, u64)]) -> Result<RecipeNode, DecodeError> {
     let mut writer = Writer::new();
     writer.u8(VERSION).u8(level).varint(entries.len() as u64);
     for (hash, a, b) in entries {
         writer.raw(&[*hash; 32]).varint(*a).varint(*b);
     }
-    Node::from_bytes(&writer.into_bytes())
+    RecipeNode::from_bytes(&writer.into_bytes())
 }
 
 #[test]
@@ -62,12 +62,12 @@ fn counts_beyond_the_bytes_or_the_limit_take_no_memory() {
     for (count, limit) in [(MAX_ENTRIES as u64, false), (MAX_ENTRIES as u64 + 1, true), (u64::MAX, true)] {
         let mut writer = Writer::new();
         writer.u8(VERSION).u8(0).varint(count);
-        let refused = Node::from_bytes(&writer.into_bytes()).unwrap_err();
+        let refused = RecipeNode::from_bytes(&writer.into_bytes()).unwrap_err();
         assert_eq!(matches!(refused, DecodeError::TooLarge { .. }), limit, "{refused:?}");
         assert_eq!(matches!(refused, DecodeError::Truncated { .. }), !limit, "{refused:?}");
     }
     let long = vec![VERSION; MAX_NODE_LEN + 1];
-    assert!(matches!(Node::from_bytes(&long), Err(DecodeError::TooLarge { .. })));
+    assert!(matches!(RecipeNode::from_bytes(&long), Err(DecodeError::TooLarge { .. })));
 }
 
 #[test]
@@ -108,15 +108,15 @@ fn the_longest_node_is_read() {
         hash[31] = i as u8;
         Child { hash: NodeHash(hash), bytes: MAX_SIZE / 256, chunks: MAX_SIZE / 256 }
     };
-    let node = Node::new(1, Entries::Children((0..256).map(child).collect())).unwrap();
+    let node = RecipeNode::new(1, Entries::Children((0..256).map(child).collect())).unwrap();
     let bytes = node.to_bytes();
     assert!(bytes.len() <= MAX_NODE_LEN);
-    assert_eq!(Node::from_bytes(&bytes), Ok(node));
+    assert_eq!(RecipeNode::from_bytes(&bytes), Ok(node));
 }
 
 #[test]
 fn entries_of_the_wrong_kind_make_no_node() {
-    assert!(Node::new(1, Entries::Runs(vec![chunk(0)])).is_err());
+    assert!(RecipeNode::new(1, Entries::Runs(vec![chunk(0)])).is_err());
     let child = Child { hash: NodeHash([1; 32]), bytes: 1, chunks: 1 };
-    assert!(Node::new(0, Entries::Children(vec![child])).is_err());
+    assert!(RecipeNode::new(0, Entries::Children(vec![child])).is_err());
 }

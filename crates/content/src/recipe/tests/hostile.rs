@@ -8,11 +8,11 @@ fn root_of(top: Child) -> Root {
 }
 
 fn leaf(nodes: &mut Nodes, runs: Vec<Run>) -> Child {
-    nodes.keep(&Node::new(0, Entries::Runs(runs)).unwrap())
+    nodes.keep(&RecipeNode::new(0, Entries::Runs(runs)).unwrap())
 }
 
 fn inner(nodes: &mut Nodes, level: u8, children: Vec<Child>) -> Child {
-    nodes.keep(&Node::new(level, Entries::Children(children)).unwrap())
+    nodes.keep(&RecipeNode::new(level, Entries::Children(children)).unwrap())
 }
 
 /// A tree of any nodes that are valid by themselves: each entry names a node or lies about it.
@@ -34,7 +34,7 @@ fn any_tree() -> impl Strategy<Value = (Child, Nodes)> {
             };
             let children = entries.iter().map(child).collect();
             let entries = if level == 0 { Entries::Runs(runs) } else { Entries::Children(children) };
-            kept.extend(Node::new(level, entries).ok().map(|node| nodes.keep(&node)));
+            kept.extend(RecipeNode::new(level, entries).ok().map(|node| nodes.keep(&node)));
         }
         (kept[kept.len() - 1], nodes)
     })
@@ -179,7 +179,7 @@ proptest! {
     fn a_tree_cut_elsewhere_is_refused(cut in 1usize..200) {
         let runs = chunks(0..200);
         let mut nodes = Nodes::default();
-        let parts = [&runs[..cut], &runs[cut..]].map(|part| Node::new(0, Entries::Runs(part.to_vec())));
+        let parts = [&runs[..cut], &runs[cut..]].map(|part| RecipeNode::new(0, Entries::Runs(part.to_vec())));
         if let [Ok(first), Ok(last)] = &parts && last.bytes() > 0 {
             let children = vec![nodes.keep(first), nodes.keep(last)];
             let top = inner(&mut nodes, 1, children);

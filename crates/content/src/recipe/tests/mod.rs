@@ -49,15 +49,15 @@ impl Nodes {
     }
 
     /// Keeps `node` and returns the entry for it.
-    pub(super) fn keep(&mut self, node: &Node) -> Child {
+    pub(super) fn keep(&mut self, node: &RecipeNode) -> Child {
         let bytes = node.to_bytes();
         let child = node.as_child(&bytes);
         self.bytes.insert(child.hash, bytes);
         child
     }
 
-    pub(super) fn node(&self, hash: &NodeHash) -> Node {
-        Node::from_bytes(&self.bytes[hash]).unwrap()
+    pub(super) fn node(&self, hash: &NodeHash) -> RecipeNode {
+        RecipeNode::from_bytes(&self.bytes[hash]).unwrap()
     }
 }
 

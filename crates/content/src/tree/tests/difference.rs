@@ -162,12 +162,12 @@ fn a_walk_that_breaks_off_does_not_look_like_removal() {
 #[test]
 fn walks_in_disorder_or_with_errors_of_their_own() {
     let unsorted = tree([file("b"), file("a")]);
-    assert!(matches!(changes(&unsorted, &tree([])), Err(DifferenceError::Tree { side: Side::Old, .. })));
+    assert!(matches!(changes(&unsorted, &tree([])), Err(DifferenceError::Tree { side: TreeSide::Old, .. })));
     let twice = [tree([]), tree([])].concat();
-    assert!(matches!(changes(&tree([]), &twice), Err(DifferenceError::Tree { side: Side::New, .. })));
+    assert!(matches!(changes(&tree([]), &twice), Err(DifferenceError::Tree { side: TreeSide::New, .. })));
     let failing = [Ok(enter("")), Err("unreadable")];
     let mut found = difference(tree([]).into_iter().map(Ok), failing);
-    let failed = DifferenceError::Walk { side: Side::New, error: "unreadable" };
+    let failed = DifferenceError::Walk { side: TreeSide::New, error: "unreadable" };
     assert_eq!(found.next(), Some(Err(failed)));
     assert_eq!(found.next(), None);
 }

@@ -15,7 +15,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::block::{BLOCK, CAPACITY, Header};
-use super::item::{self, Context, Form};
+use super::item::{self, ItemContext, ItemForm};
 use super::*;
 use crate::{DecodeError, Oid};
 
@@ -107,7 +107,7 @@ fn events_of(located: Vec<Located>) -> Vec<Event> {
 
 /// Items as bytes, unchecked, as one payload.
 fn items(events: &[Event]) -> Vec<u8> {
-    let mut context = Context::default();
+    let mut context = ItemContext::default();
     let mut payload = Vec::new();
     for event in events {
         payload.append(&mut item::write(event, &[], &context));
@@ -118,7 +118,7 @@ fn items(events: &[Event]) -> Vec<u8> {
 
 /// One block, unchecked.
 fn block(payload: &[u8], change: impl FnOnce(&mut Header)) -> Vec<u8> {
-    let form = Form { live: false, with_content: false };
+    let form = ItemForm { live: false, with_content: false };
     let mut header = Header { form, last: false, used: payload.len(), continued: 0, beyond: 0 };
     change(&mut header);
     let mut block = [&header.to_bytes(), payload].concat();

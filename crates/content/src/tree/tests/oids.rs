@@ -40,7 +40,7 @@ fn an_entry_over_many_blocks_is_mentioned_where_it_begins() {
 /// Everything an attacker can write is full of what would mention `evil`, at every alignment.
 fn forged(evil: Oid) -> Vec<Event> {
     let item = items(&[leaf("x", Kind::File { size: 1, oid: Some(evil), extents: None })]);
-    let form = Form { live: false, with_content: false };
+    let form = ItemForm { live: false, with_content: false };
     let header = |continued, last| Header { form, last, used: item.len(), continued, beyond: 0 };
     let wrapped = [header(0, true), header(0, false)].map(|header| [&header.to_bytes(), &item[..]].concat());
     let lies = [item.clone(), wrapped.concat(), evil.to_bytes().to_vec()].concat();

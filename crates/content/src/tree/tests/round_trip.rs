@@ -64,7 +64,7 @@ proptest! {
     #[test]
     fn any_payload_is_refused_or_canonical(
         parts in vec(prop_oneof![any::<u8>().prop_map(|byte| vec![byte]), some_items()], 0..6),
-        form in any::<(bool, bool)>().prop_map(|(live, with_content)| Form { live, with_content }),
+        form in any::<(bool, bool)>().prop_map(|(live, with_content)| ItemForm { live, with_content }),
         continued in 0usize..3,
     ) {
         let payload = parts.concat();

@@ -16,20 +16,22 @@ use towpath_transfer::plugin::Sink;
 use towpath_transfer::want::Payload;
 use towpath_transfer::{Delivery, Origin, Tag, WantId};
 
-use super::{Driver, Search, Told};
+use super::{Driver, DriverMessage, Search};
 use crate::adaptive::event::{End, Event};
 use crate::adaptive::heuristics::File;
-use crate::adaptive::operations::{Operation, OperationId, Span};
-use crate::adaptive::paths::Directory;
+use crate::adaptive::operations::{OperationId, PlannedOperation, Span};
+use crate::adaptive::paths::SplitDirectory;
 use crate::disk_search::scope::Mounts;
-use crate::disk_search::{self, Candidate, Finished, FoundChunk, InFlight, Manner, Occasion, Rules};
+use crate::disk_search::{
+    self, Candidate, FinishedOperation, FoundChunk, InFlight, Manner, Occasion, SearchRules,
+};
 use towpath_transfer::plugin::THIS_MACHINE;
 
 /// Directories that were listed, remembered by device and inode so that none is listed twice.
 const LISTED: usize = 1 << 18;
 
 /// An operation on the disk.
-pub(super) struct Running {
+pub(super) struct RunningOperation {
     id: OperationId,
     /// Of a CACHE-CHECK: what is looked up. Of a CACHE-READ: how many chunks.
     tags: Vec<Tag>,
@@ -46,10 +48,10 @@ pub(super) type Finds = mpsc::UnboundedSender<Finding>;
 pub(super) type Finding = (Vec<(Arc<dyn Sink>, Delivery)>, InFlight);
 
 /// What the search's thread asks.
-pub(super) fn rules(search: &Search, by_hash: &ByHash, mounts: &Arc<Mounts>) -> Rules {
+pub(super) fn rules(search: &Search, by_hash: &ByHash, mounts: &Arc<Mounts>) -> SearchRules {
     let by_hash = Arc::clone(by_hash);
     let (scope, mounts) = (search.scope.clone(), Arc::clone(mounts));
-    Rules {
+    SearchRules {
         wanted: Arc::new(move |hash| {
             by_hash.read().unwrap_or_else(PoisonError::into_inner).get(hash).map(|(_, len)| *len)
         }),
@@ -61,7 +63,7 @@ pub(super) fn rules(search: &Search, by_hash: &ByHash, mounts: &Arc<Mounts>) -> 
 /// Hands what is found to the session, one by one.
 pub(super) async fn deliver_all(
     mut found: mpsc::UnboundedReceiver<Finding>,
-    told: mpsc::WeakUnboundedSender<Told>,
+    told: mpsc::WeakUnboundedSender<DriverMessage>,
 ) {
     while let Some((chunks, held)) = found.recv().await {
         let mut tags = Vec::with_capacity(chunks.len());
@@ -72,45 +74,45 @@ pub(super) async fn deliver_all(
         drop(held);
         if let Some(told) = told.upgrade() {
             // It ends only with this task.
-            let _ = told.send(Told::Given(tags));
+            let _ = told.send(DriverMessage::Given(tags));
         }
     }
 }
 
 impl Driver {
     /// Hands an operation to the disk; false if it cannot be done.
-    pub(super) fn start(&mut self, id: OperationId, operation: Operation, is_wide: bool) -> bool {
+    pub(super) fn start(&mut self, id: OperationId, operation: PlannedOperation, is_wide: bool) -> bool {
         match &operation {
-            Operation::Stat(directory) => tracing::debug!(path = ?directory.path(), "lists"),
-            Operation::Hash(file) => {
+            PlannedOperation::Stat(directory) => tracing::debug!(path = ?directory.path(), "lists"),
+            PlannedOperation::Hash(file) => {
                 tracing::debug!(path = ?file.directory.path().join(path_of(&file.name)), bytes = file.size, "hashes");
             }
-            Operation::Check(_) | Operation::Read { .. } => {}
+            PlannedOperation::Check(_) | PlannedOperation::Read { .. } => {}
         }
         let (operation, tags) = match operation {
-            Operation::Check(mut tags) => {
+            PlannedOperation::Check(mut tags) => {
                 tags.retain(|tag| self.open.contains_key(tag));
                 let hashes = tags.iter().filter_map(|tag| self.hash(*tag)).collect();
                 (disk_search::Operation::CacheCheck(hashes), tags)
             }
-            Operation::Read { spans, .. } => {
+            PlannedOperation::Read { spans, .. } => {
                 let located =
                     |span: &Span| Some((self.hash(span.tag)?, self.located.get(&span.tag)?.clone()));
                 let chunks: Vec<_> = spans.iter().filter_map(located).collect();
                 (disk_search::Operation::CacheRead(chunks), spans.iter().map(|span| span.tag).collect())
             }
-            Operation::Hash(file) => match self.hash_operation(&file) {
+            PlannedOperation::Hash(file) => match self.hash_operation(&file) {
                 Some(operation) => (operation, Vec::new()),
                 None => return false,
             },
-            Operation::Stat(directory) => {
+            PlannedOperation::Stat(directory) => {
                 (disk_search::Operation::Stat(self.directory(directory.path())), Vec::new())
             }
         };
         let manner = if is_wide { Manner::Gently } else { Manner::AtOnce };
         match self.executor.submit_as(manner, operation) {
             Ok(submitted) => {
-                self.running.insert(submitted, Running { id, tags, lists: None });
+                self.running.insert(submitted, RunningOperation { id, tags, lists: None });
                 true
             }
             Err(_full) => false,
@@ -144,23 +146,23 @@ impl Driver {
     }
 
     /// A directory, with the file system that the search came from into it.
-    fn directory(&self, path: PathBuf) -> disk_search::Directory {
+    fn directory(&self, path: PathBuf) -> disk_search::DirectoryId {
         let above = self.mounts.iter().filter(|(begin, _)| path.starts_with(begin));
         let nearest = above.max_by_key(|(begin, _)| begin.as_os_str().len());
         match nearest {
             Some((begin, directory)) if *begin != path => {
-                disk_search::Directory { path: path.into(), mount: directory.mount }
+                disk_search::DirectoryId { path: path.into(), mount: directory.mount }
             }
-            _ => disk_search::Directory::start(&path),
+            _ => disk_search::DirectoryId::start(&path),
         }
     }
 
-    pub(super) fn searched(&mut self, event: disk_search::Event) {
+    pub(super) fn searched(&mut self, event: disk_search::DiskEvent) {
         match event {
-            disk_search::Event::Listed { id, listing } => self.listed(id, listing),
-            disk_search::Event::Found { id, chunks, held } => self.found(id, chunks, held),
-            disk_search::Event::Ended { id, result, cost } => {
-                let Some(Running { id, tags, .. }) = self.running.remove(&id) else { return };
+            disk_search::DiskEvent::Listed { id, listing } => self.listed(id, listing),
+            disk_search::DiskEvent::Found { id, chunks, held } => self.found(id, chunks, held),
+            disk_search::DiskEvent::Ended { id, result, cost } => {
+                let Some(RunningOperation { id, tags, .. }) = self.running.remove(&id) else { return };
                 let end = match result {
                     Ok(finished) => self.finished(finished, &tags, cost.bytes),
                     Err(error) => {
@@ -234,12 +236,12 @@ impl Driver {
         Some((sink, delivery))
     }
 
-    fn finished(&mut self, finished: Finished, tags: &[Tag], bytes: u64) -> End {
+    fn finished(&mut self, finished: FinishedOperation, tags: &[Tag], bytes: u64) -> End {
         match finished {
-            Finished::Stat => End::Listed,
-            Finished::Hash(_) => End::Hashed { bytes },
-            Finished::CacheRead(_) => End::Read { chunks: tags.len() as u64 },
-            Finished::CacheCheck(places) => {
+            FinishedOperation::Stat => End::Listed,
+            FinishedOperation::Hash(_) => End::Hashed { bytes },
+            FinishedOperation::CacheRead(_) => End::Read { chunks: tags.len() as u64 },
+            FinishedOperation::CacheCheck(places) => {
                 let mut by_file: HashMap<Arc<Path>, (u64, Vec<Span>)> = HashMap::new();
                 for (tag, place) in tags.iter().zip(places) {
                     let Some(place) = place.filter(|_| self.open.contains_key(tag)) else { continue };
@@ -263,7 +265,7 @@ impl Driver {
 /// A file as the heuristics know it.
 pub(super) fn file(path: &Path, size: u64, modified: Option<Time>) -> File {
     let name = path.file_name().map_or(&b""[..], OsStrExt::as_bytes);
-    let directory = Directory::new(path.parent().unwrap_or(path));
+    let directory = SplitDirectory::new(path.parent().unwrap_or(path));
     File { directory, name: name.into(), size, modified }
 }
 

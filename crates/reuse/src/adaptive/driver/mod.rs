@@ -27,18 +27,18 @@ use towpath_transfer::want::Group;
 use towpath_transfer::{Context, Outcome, Tag, TransferPlugin, Want, WantId};
 
 use self::deltas::DeltaState;
-use self::disk::{ByHash, Finds, Running};
+use self::disk::{ByHash, Finds, RunningOperation};
 use self::network_sink::NetworkSink;
 use super::budget::Effort;
 use super::costs::Costs;
 use super::event::{Action, End, Event};
-use super::groups::Chunk;
+use super::groups::WantedChunk;
 use super::heuristics::File;
 use super::meter::chunk_window;
 use super::neighbours::Neighbours;
-use super::operations::Limits;
-use super::paths::Directory;
-use super::plugin::Shared;
+use super::operations::DiskLimits;
+use super::paths::SplitDirectory;
+use super::plugin::SharedDriver;
 use super::pressure::Queues;
 use super::scheduler::{Scheduler, Settings};
 use crate::disk_search::scope::Mounts;
@@ -65,7 +65,7 @@ pub struct Search {
 }
 
 /// What the driver is told.
-pub(super) enum Told {
+pub(super) enum DriverMessage {
     /// The session wants chunks.
     Wanted {
         /// Which.
@@ -100,7 +100,7 @@ pub(super) enum Told {
 }
 
 /// One call of the session.
-struct Call {
+struct NetworkCall {
     context: Context,
     sink: Arc<dyn Sink>,
     open: usize,
@@ -108,7 +108,7 @@ struct Call {
 }
 
 /// A want that has not ended.
-struct Open {
+struct OpenWant {
     want: Want,
     call: u64,
     delta: DeltaState,
@@ -119,21 +119,21 @@ struct Open {
 struct Driver {
     network: Arc<dyn TransferPlugin>,
     search: Search,
-    shared: Arc<Shared>,
-    told: mpsc::WeakUnboundedSender<Told>,
+    shared: Arc<SharedDriver>,
+    told: mpsc::WeakUnboundedSender<DriverMessage>,
     token: CancellationToken,
     scheduler: Scheduler,
     executor: Executor,
     finds: Finds,
-    calls: HashMap<u64, Call>,
-    open: HashMap<Tag, Open>,
+    calls: HashMap<u64, NetworkCall>,
+    open: HashMap<Tag, OpenWant>,
     by_hash: ByHash,
     /// Further wants of a chunk that is wanted already.
     twins: HashMap<ChunkHash, Vec<Tag>>,
     last_call: u64,
     /// How wanted chunks are cut, and how many are.
     cuts: Vec<(Parameters, usize)>,
-    running: HashMap<disk_search::OperationId, Running>,
+    running: HashMap<disk_search::OperationId, RunningOperation>,
     located: HashMap<Tag, Location>,
     neighbours: Neighbours,
     /// Where files of the transfer go: what lies there is about to be replaced.
@@ -141,7 +141,7 @@ struct Driver {
     /// Files of which the index says that they hold wanted chunks.
     promised: HashSet<Arc<Path>>,
     listed: HashSet<(u64, u64)>,
-    mounts: Vec<(PathBuf, disk_search::Directory)>,
+    mounts: Vec<(PathBuf, disk_search::DirectoryId)>,
     looks: bool,
 }
 
@@ -149,9 +149,9 @@ struct Driver {
 pub(super) async fn run(
     network: Arc<dyn TransferPlugin>,
     search: Search,
-    shared: Arc<Shared>,
-    told: mpsc::WeakUnboundedSender<Told>,
-    mut inbox: mpsc::UnboundedReceiver<Told>,
+    shared: Arc<SharedDriver>,
+    told: mpsc::WeakUnboundedSender<DriverMessage>,
+    mut inbox: mpsc::UnboundedReceiver<DriverMessage>,
     token: CancellationToken,
 ) {
     let by_hash = ByHash::default();
@@ -159,7 +159,7 @@ pub(super) async fn run(
     let (executor, mut events) = match Executor::start(
         Arc::clone(&search.store),
         disk::rules(&search, &by_hash, &mounts),
-        disk_search::Limits::default(),
+        disk_search::QueueLimits::default(),
     ) {
         Ok(started) => started,
         Err(error) => {
@@ -186,9 +186,9 @@ pub(super) async fn run(
 }
 
 /// Without a search all chunks are had as pieces.
-async fn refuse_all(mut inbox: mpsc::UnboundedReceiver<Told>) {
+async fn refuse_all(mut inbox: mpsc::UnboundedReceiver<DriverMessage>) {
     while let Some(told) = inbox.recv().await {
-        if let Told::Wanted { wants, sink, done, .. } = told {
+        if let DriverMessage::Wanted { wants, sink, done, .. } = told {
             wants.iter().for_each(|want| sink.outcome(want.tag, Outcome::NotHere));
             let _ = done.send(());
         }
@@ -199,13 +199,13 @@ impl Driver {
     fn new(
         network: Arc<dyn TransferPlugin>,
         search: Search,
-        shared: Arc<Shared>,
-        told: mpsc::WeakUnboundedSender<Told>,
+        shared: Arc<SharedDriver>,
+        told: mpsc::WeakUnboundedSender<DriverMessage>,
         token: CancellationToken,
         (executor, finds, by_hash): (Executor, Finds, ByHash),
     ) -> Self {
         let settings = Settings {
-            limits: Limits::default(),
+            limits: DiskLimits::default(),
             parallel: 1,
             costs: Costs::default(),
             rate: shared.meter().rate(),
@@ -237,30 +237,32 @@ impl Driver {
         }
     }
 
-    fn told(&mut self, told: Told, mounts: &Mounts) {
+    fn told(&mut self, told: DriverMessage, mounts: &Mounts) {
         match told {
-            Told::Wanted { wants, context, sink, done } => {
+            DriverMessage::Wanted { wants, context, sink, done } => {
                 self.look(mounts);
                 self.wanted(wants, context, sink, done);
             }
-            Told::Withdrawn(tags) => {
+            DriverMessage::Withdrawn(tags) => {
                 let is_open = |tag: &Tag| self.open.get(tag).is_some_and(|open| !open.is_given);
                 let tags: Vec<Tag> = tags.into_iter().filter(is_open).collect();
                 tags.iter().for_each(|tag| self.end(*tag, Some(Outcome::Cancelled)));
                 self.feed(Event::Withdrawn(tags));
             }
-            Told::Arrived { tag, len, saved } => {
+            DriverMessage::Arrived { tag, len, saved } => {
                 // In this order: whoever waits for the last one reads the account.
                 self.feed(Event::Arrived { tag, len, saved });
                 self.end(tag, None);
             }
-            Told::Given(tags) => tags.into_iter().for_each(|tag| self.end(tag, None)),
+            DriverMessage::Given(tags) => tags.into_iter().for_each(|tag| self.end(tag, None)),
             // Cancelled with others that the disk had: it is still wanted.
-            Told::Ended { tag, outcome: Outcome::Cancelled } => self.feed(Event::NotBrought(vec![tag])),
-            Told::Ended { tag, outcome: Outcome::RetryLater(_) } if self.gives_up_delta(tag) => {
+            DriverMessage::Ended { tag, outcome: Outcome::Cancelled } => {
+                self.feed(Event::NotBrought(vec![tag]))
+            }
+            DriverMessage::Ended { tag, outcome: Outcome::RetryLater(_) } if self.gives_up_delta(tag) => {
                 self.feed(Event::NotBrought(vec![tag]));
             }
-            Told::Ended { tag, outcome } => {
+            DriverMessage::Ended { tag, outcome } => {
                 self.end(tag, Some(outcome));
                 self.feed(Event::Withdrawn(vec![tag]));
             }
@@ -271,12 +273,12 @@ impl Driver {
     fn look(&mut self, mounts: &Mounts) {
         if !std::mem::replace(&mut self.looks, true) {
             let beginnings = self.search.scope.outward(mounts);
-            let directories = beginnings.iter().map(|begin| Directory::new(&begin.path)).collect();
+            let directories = beginnings.iter().map(|begin| SplitDirectory::new(&begin.path)).collect();
             self.mounts = beginnings
                 .into_iter()
-                .map(|begin| (begin.path.clone(), disk_search::Directory::start(&begin.path)))
+                .map(|begin| (begin.path.clone(), disk_search::DirectoryId::start(&begin.path)))
                 .collect();
-            let asked = self.search.scope.extra.iter().map(|path| Directory::new(path)).collect();
+            let asked = self.search.scope.extra.iter().map(|path| SplitDirectory::new(path)).collect();
             self.feed(Event::Asked(asked));
             self.feed(Event::Look(directories));
         }
@@ -285,11 +287,11 @@ impl Driver {
     fn wanted(&mut self, wants: Vec<Want>, context: Context, sink: Arc<dyn Sink>, done: oneshot::Sender<()>) {
         self.last_call += 1;
         let call = self.last_call;
-        self.calls.insert(call, Call { context, sink, open: wants.len(), done: Some(done) });
-        let mut groups: Vec<(Arc<Group>, Vec<Chunk>)> = Vec::new();
+        self.calls.insert(call, NetworkCall { context, sink, open: wants.len(), done: Some(done) });
+        let mut groups: Vec<(Arc<Group>, Vec<WantedChunk>)> = Vec::new();
         for want in wants {
             let (WantId::Chunk { hash, len }, Some(origin)) = (&want.id, &want.origin) else { continue };
-            let chunk = Chunk { tag: want.tag, offset: origin.offset, len: *len };
+            let chunk = WantedChunk { tag: want.tag, offset: origin.offset, len: *len };
             let known = groups.iter_mut().rev().find(|(group, _)| Arc::ptr_eq(group, &want.group));
             match known {
                 Some((_, chunks)) => chunks.push(chunk),
@@ -297,7 +299,7 @@ impl Driver {
             }
             self.count_cut(self.shared.parameters(&origin.oid), true);
             self.name(ChunkHash(*hash), want.tag, *len);
-            self.open.insert(want.tag, Open { want, call, delta: DeltaState::Untried, is_given: false });
+            self.open.insert(want.tag, OpenWant { want, call, delta: DeltaState::Untried, is_given: false });
         }
         for (group, chunks) in groups {
             let replaced = group.destination.as_deref().and_then(|path| self.replaced(path));
@@ -370,7 +372,7 @@ impl Driver {
 
     /// A want is over; `outcome` tells the session unless it has the bytes.
     fn end(&mut self, tag: Tag, outcome: Option<Outcome>) {
-        let Some(Open { want, call, .. }) = self.open.remove(&tag) else { return };
+        let Some(OpenWant { want, call, .. }) = self.open.remove(&tag) else { return };
         if let WantId::Chunk { hash, .. } = &want.id {
             self.unname(&ChunkHash(*hash), tag);
         }

@@ -11,10 +11,10 @@ use towpath_transfer::rate::Rate;
 use crate::adaptive::budget::Effort;
 use crate::adaptive::costs::Costs;
 use crate::adaptive::event::{Action, End, Event};
-use crate::adaptive::groups::Chunk;
+use crate::adaptive::groups::WantedChunk;
 use crate::adaptive::heuristics::File;
-use crate::adaptive::operations::{Limits, Operation};
-use crate::adaptive::paths::Directory;
+use crate::adaptive::operations::{DiskLimits, PlannedOperation};
+use crate::adaptive::paths::SplitDirectory;
 use crate::adaptive::pressure::Queues;
 use crate::adaptive::scheduler::{Scheduler, Settings};
 
@@ -25,11 +25,11 @@ const NETWORK: u64 = 10_000_000;
 const DISK: f64 = 500e6;
 const LISTING: Duration = Duration::from_millis(1);
 
-fn directory(path: &str) -> Directory {
-    Directory::new(Path::new(path))
+fn directory(path: &str) -> SplitDirectory {
+    SplitDirectory::new(Path::new(path))
 }
 
-fn file(directory: Directory, name: &str, size: u64) -> File {
+fn file(directory: SplitDirectory, name: &str, size: u64) -> File {
     File { directory, name: name.as_bytes().into(), size, modified: None }
 }
 
@@ -46,9 +46,10 @@ fn look(effort: Effort, size: u64) -> Done {
     let mut rate = Rate::default();
     rate.asked(Duration::ZERO);
     (1..=100).for_each(|ms| rate.arrived(Duration::from_millis(ms), NETWORK / 1000, false));
-    let (limits, costs) = (Limits::default(), Costs::new(CHUNK));
+    let (limits, costs) = (DiskLimits::default(), Costs::new(CHUNK));
     let mut scheduler = Scheduler::new(Settings { limits, parallel: 1, costs, rate, effort });
-    let chunks = (0..SIZE / CHUNK).map(|tag| Chunk { tag, offset: tag * CHUNK, len: CHUNK as u32 }).collect();
+    let chunks =
+        (0..SIZE / CHUNK).map(|tag| WantedChunk { tag, offset: tag * CHUNK, len: CHUNK as u32 }).collect();
     let wanted = Arc::new(file(directory("/d/in"), "wanted", SIZE));
     let begin = [directory("/d/in"), directory("/d"), directory("/")];
     let mut events =
@@ -81,9 +82,9 @@ fn look(effort: Effort, size: u64) -> Done {
                 Action::GiveUp(tags) => done.given_up.extend(tags),
                 Action::Start { id, operation, is_wide } => {
                     let (took, end) = match operation {
-                        Operation::Check(_) => (Duration::ZERO, End::Checked(Vec::new())),
-                        Operation::Read { .. } => panic!("the index is empty"),
-                        Operation::Stat(listed) => {
+                        PlannedOperation::Check(_) => (Duration::ZERO, End::Checked(Vec::new())),
+                        PlannedOperation::Read { .. } => panic!("the index is empty"),
+                        PlannedOperation::Stat(listed) => {
                             let count = if listed == begin[0] { 20 } else { 1 };
                             let files = (0..count).map(|at| file(listed.clone(), &format!("{at}.x"), size));
                             let below: &[&str] = if listed == begin[0] { &[] } else { &["a", "b"] };
@@ -95,7 +96,7 @@ fn look(effort: Effort, size: u64) -> Done {
                             });
                             (LISTING, End::Listed)
                         }
-                        Operation::Hash(file) => {
+                        PlannedOperation::Hash(file) => {
                             done.near_bytes += if is_wide { 0 } else { file.size };
                             (
                                 Duration::from_secs_f64(file.size as f64 / DISK),

@@ -10,10 +10,10 @@ use towpath_transfer::rate::Rate;
 use crate::adaptive::budget::Effort;
 use crate::adaptive::costs::Costs;
 use crate::adaptive::event::{Action, End, Event};
-use crate::adaptive::groups::{Chunk, Groups};
+use crate::adaptive::groups::{Groups, WantedChunk};
 use crate::adaptive::heuristics::File;
-use crate::adaptive::operations::{Candidate, Candidates, Limits, Operation};
-use crate::adaptive::paths::Directory;
+use crate::adaptive::operations::{Candidate, Candidates, DiskLimits, PlannedOperation};
+use crate::adaptive::paths::SplitDirectory;
 use crate::adaptive::scheduler::{Scheduler, Settings};
 
 const CHUNK: u64 = 16 << 10;
@@ -24,32 +24,32 @@ const DIRECTORIES: u64 = 6_000;
 fn file(path: &str, size: u64) -> File {
     let path = Path::new(path);
     File {
-        directory: Directory::new(path.parent().unwrap()),
+        directory: SplitDirectory::new(path.parent().unwrap()),
         name: path.file_name().unwrap().as_encoded_bytes().into(),
         size,
         modified: None,
     }
 }
 
-fn chunks() -> Vec<Chunk> {
-    (0..SIZE / CHUNK).map(|at| Chunk { tag: at, offset: at * CHUNK, len: CHUNK as u32 }).collect()
+fn chunks() -> Vec<WantedChunk> {
+    (0..SIZE / CHUNK).map(|at| WantedChunk { tag: at, offset: at * CHUNK, len: CHUNK as u32 }).collect()
 }
 
 #[test]
 fn beyond_the_limits_the_worst_are_forgotten() {
     let (mut groups, costs) = (Groups::default(), Costs::new(CHUNK));
     groups.add(vec![Arc::new(file("/d/wanted", SIZE))], chunks()).unwrap();
-    let limits = Limits { files: 10, directories: 5 };
+    let limits = DiskLimits { files: 10, directories: 5 };
     let mut candidates = Candidates::new(limits);
     let mut all = Vec::new();
     // In an order that is neither theirs nor its reverse.
     for id in (0..1000).map(|number| number * 7 % 1000) {
         let operation = match id % 4 {
-            0 => Operation::Stat(Directory::new(Path::new(&format!(
+            0 => PlannedOperation::Stat(SplitDirectory::new(Path::new(&format!(
                 "/d/{id}{}",
                 "/x".repeat(id as usize % 90)
             )))),
-            _ => Operation::Hash(Arc::new(file(&format!("/d/{id}"), SIZE + id * CHUNK))),
+            _ => PlannedOperation::Hash(Arc::new(file(&format!("/d/{id}"), SIZE + id * CHUNK))),
         };
         let candidate = Candidate::new(operation, 0, &groups);
         all.push((candidate.cpc(&costs), id));
@@ -112,23 +112,23 @@ impl Disk {
         }
     }
 
-    fn run(&mut self, operation: Operation) -> (End, Option<Listing>) {
+    fn run(&mut self, operation: PlannedOperation) -> (End, Option<Listing>) {
         match operation {
-            Operation::Check(_) => (End::Checked(Vec::new()), None),
-            Operation::Stat(directory) if directory == Directory::new(Path::new("/d")) => {
+            PlannedOperation::Check(_) => (End::Checked(Vec::new()), None),
+            PlannedOperation::Stat(directory) if directory == SplitDirectory::new(Path::new("/d")) => {
                 let names = (0..FILES).map(|number| (format!("/d/{number}"), 1 + number * 1000));
                 let like = [("/d/wanted".to_owned(), SIZE)];
                 let files = names.chain(like).map(|(path, size)| file(&path, size)).collect();
                 let below = (0..DIRECTORIES).map(|number| number.to_string().into_bytes().into()).collect();
                 (End::Listed, Some((files, below)))
             }
-            Operation::Stat(_) => (End::Listed, None),
-            Operation::Hash(file) => {
+            PlannedOperation::Stat(_) => (End::Listed, None),
+            PlannedOperation::Hash(file) => {
                 let bytes = file.size;
                 self.hashed.push(file);
                 (End::Hashed { bytes }, None)
             }
-            Operation::Read { .. } => panic!("the index is empty"),
+            PlannedOperation::Read { .. } => panic!("the index is empty"),
         }
     }
 }
@@ -136,16 +136,16 @@ impl Disk {
 #[test]
 fn a_huge_directory_leaves_few_candidates_and_the_likely_file_first() {
     let (costs, rate) = (Costs::new(CHUNK), Rate::default());
-    let settings = Settings { limits: Limits::default(), parallel: 1, costs, rate, effort: Effort::Some };
+    let settings = Settings { limits: DiskLimits::default(), parallel: 1, costs, rate, effort: Effort::Some };
     let mut scheduler = Scheduler::new(settings);
     let mut disk = Disk::default();
     let wanted = Event::Wanted { files: vec![Arc::new(file("/d/wanted", SIZE))], chunks: chunks() };
-    disk.act(&mut scheduler, Duration::ZERO, Event::Look(vec![Directory::new(Path::new("/d"))]));
+    disk.act(&mut scheduler, Duration::ZERO, Event::Look(vec![SplitDirectory::new(Path::new("/d"))]));
     disk.act(&mut scheduler, Duration::ZERO, wanted);
     assert_eq!(disk.running, 0);
     assert!(disk.most <= 2, "one, and a look into the index: {}", disk.most);
     assert_eq!(&*disk.hashed[0].name, b"wanted");
-    let Limits { files, directories } = Limits::default();
+    let DiskLimits { files, directories } = DiskLimits::default();
     let kept = (files + directories) as u64;
     let forgotten = scheduler.account().forgotten;
     assert!(forgotten >= FILES + DIRECTORIES - kept, "{forgotten}");

@@ -8,10 +8,10 @@ use towpath_transfer::Tag;
 use towpath_transfer::rate::Rate;
 
 use crate::adaptive::costs::Costs;
-use crate::adaptive::groups::Chunk;
+use crate::adaptive::groups::WantedChunk;
 use crate::adaptive::heuristics::File;
-use crate::adaptive::operations::{Limits, Operation};
-use crate::adaptive::paths::Directory;
+use crate::adaptive::operations::{DiskLimits, PlannedOperation};
+use crate::adaptive::paths::SplitDirectory;
 use crate::adaptive::pressure::Queues;
 use crate::adaptive::{Action, Effort, Event, Scheduler, Settings};
 
@@ -24,7 +24,7 @@ fn at(ms: u64) -> Duration {
 
 fn file() -> File {
     let size = CHUNKS * u64::from(CHUNK);
-    File { directory: Directory::new(Path::new("/d")), name: b"file"[..].into(), size, modified: None }
+    File { directory: SplitDirectory::new(Path::new("/d")), name: b"file"[..].into(), size, modified: None }
 }
 
 /// A network of 100 MB/s.
@@ -47,7 +47,7 @@ fn asked_for(actions: &[Action]) -> Vec<Tag> {
 /// What the network is asked for in half a second, in which the file in the place of another one is read at 300 MB/s
 /// and brings what it `has`.
 fn asked(processors: u64, has: impl Fn(Tag) -> bool) -> Vec<Tag> {
-    let limits = Limits::default();
+    let limits = DiskLimits::default();
     let mut scheduler = Scheduler::new(Settings {
         limits,
         parallel: 1,
@@ -56,11 +56,11 @@ fn asked(processors: u64, has: impl Fn(Tag) -> bool) -> Vec<Tag> {
         effort: Effort::Some,
     });
     let chunks: Vec<_> =
-        (0..CHUNKS).map(|tag| Chunk { tag, offset: tag * u64::from(CHUNK), len: CHUNK }).collect();
+        (0..CHUNKS).map(|tag| WantedChunk { tag, offset: tag * u64::from(CHUNK), len: CHUNK }).collect();
     scheduler.handle(at(101), Event::Wanted { files: vec![Arc::new(file())], chunks });
     let started = scheduler.handle(at(101), Event::Seen(vec![file()]));
     let hashing = started.iter().find_map(|action| match action {
-        Action::Start { id, operation: Operation::Hash(_), .. } => Some(*id),
+        Action::Start { id, operation: PlannedOperation::Hash(_), .. } => Some(*id),
         _ => None,
     });
     let operation = hashing.expect("what lies in its place is read at once");

@@ -16,12 +16,12 @@ use super::tree::Tree;
 use crate::adaptive::budget::Effort;
 use crate::adaptive::costs::Costs;
 use crate::adaptive::event::{Action, End, Event};
-use crate::adaptive::groups::Chunk;
+use crate::adaptive::groups::WantedChunk;
 use crate::adaptive::heuristics::File;
-use crate::adaptive::operations::{Limits, Operation, OperationId};
-use crate::adaptive::paths::Directory;
+use crate::adaptive::operations::{DiskLimits, OperationId, PlannedOperation};
+use crate::adaptive::paths::SplitDirectory;
 use crate::adaptive::pressure::{Gauge, Queues};
-use crate::adaptive::worth::{Progress, RecipeJudge};
+use crate::adaptive::worth::{RecipeJudge, RecipeProgress};
 use crate::adaptive::{Account, Scheduler, Settings};
 
 /// What the sink holds and what the kernel's receive queue holds, at most.
@@ -52,7 +52,7 @@ pub struct Environment {
     pub size: u64,
     pub tree: Tree,
     /// The file that helps, and which of the chunks it has.
-    pub useful: Option<(Directory, Box<[u8]>)>,
+    pub useful: Option<(SplitDirectory, Box<[u8]>)>,
     pub has: HashSet<u64>,
 }
 
@@ -92,7 +92,7 @@ pub enum Strategy {
 
 struct Reading {
     id: OperationId,
-    operation: Operation,
+    operation: PlannedOperation,
     /// Bytes read, or seconds passed.
     done: f64,
     began: f64,
@@ -216,7 +216,7 @@ impl<'a> Fetch<'a> {
 
     fn wants_recipe(&mut self) -> bool {
         let rest = self.missing.len() as f64 * self.chunk();
-        let progress = Progress {
+        let progress = RecipeProgress {
             elapsed: at(self.now),
             arrived: self.world.size - rest as u64,
             rest: rest as u64,
@@ -247,10 +247,11 @@ impl<'a> Fetch<'a> {
     fn begin_search(&mut self) {
         let costs = Costs::new(self.chunk() as u64);
         let effort = if let Strategy::Adaptive(effort) = self.strategy { effort } else { Effort::All };
-        let settings = Settings { limits: Limits::default(), parallel: 1, costs, rate: self.rate, effort };
+        let settings =
+            Settings { limits: DiskLimits::default(), parallel: 1, costs, rate: self.rate, effort };
         self.scheduler = Some(Scheduler::new(settings));
         self.wire.clear();
-        let destination = Directory::new(Path::new(super::replay::DESTINATION));
+        let destination = SplitDirectory::new(Path::new(super::replay::DESTINATION));
         let file = File {
             directory: destination.clone(),
             name: b"data.bin".as_slice().into(),
@@ -259,9 +260,10 @@ impl<'a> Fetch<'a> {
         };
         let len = self.chunk() as u32;
         let chunks = self.missing.iter();
-        let chunks = chunks.map(|chunk| Chunk { tag: *chunk, offset: chunk * u64::from(len), len }).collect();
+        let chunks =
+            chunks.map(|chunk| WantedChunk { tag: *chunk, offset: chunk * u64::from(len), len }).collect();
         self.tell(Event::Pressure(self.queues()));
-        self.tell(Event::Look(std::iter::successors(Some(destination), Directory::parent).collect()));
+        self.tell(Event::Look(std::iter::successors(Some(destination), SplitDirectory::parent).collect()));
         self.tell(Event::Wanted { files: vec![Arc::new(file)], chunks });
     }
 
@@ -277,11 +279,13 @@ impl<'a> Fetch<'a> {
 
     fn act(&mut self, action: Action, events: &mut VecDeque<Event>) {
         match action {
-            Action::Start { id, operation: Operation::Check(_), .. } => events.push_back(Event::Completed {
-                operation: id,
-                took: Duration::ZERO,
-                end: End::Checked(Vec::new()),
-            }),
+            Action::Start { id, operation: PlannedOperation::Check(_), .. } => {
+                events.push_back(Event::Completed {
+                    operation: id,
+                    took: Duration::ZERO,
+                    end: End::Checked(Vec::new()),
+                })
+            }
             Action::Start { id, operation, .. } => {
                 let rests = self.readings.iter().any(|it| it.is_paused);
                 assert!(!rests, "the driver would let all go on");
@@ -312,7 +316,7 @@ impl<'a> Fetch<'a> {
     fn advance(&mut self) {
         let speeds = self.speeds().clone();
         let hashes =
-            self.readings.iter().any(|it| !it.is_paused && matches!(it.operation, Operation::Hash(_)));
+            self.readings.iter().any(|it| !it.is_paused && matches!(it.operation, PlannedOperation::Hash(_)));
         // Who has little to do takes no more than that.
         let flows = self.wire.front().is_some_and(|it| it.1 <= self.now);
         let inflow = if flows { speeds.network } else { 0.0 };
@@ -364,7 +368,7 @@ impl<'a> Fetch<'a> {
         }
         for reading in self.readings.iter().filter(|it| !it.is_paused) {
             match &reading.operation {
-                Operation::Hash(file) => {
+                PlannedOperation::Hash(file) => {
                     let is_useful = self.is_useful(file);
                     let left = file.size as f64 - reading.done;
                     until(if is_useful { left.min(self.chunk()) } else { left } / hash);
@@ -434,7 +438,7 @@ impl<'a> Fetch<'a> {
                 continue;
             }
             let (id, before) = (reading.id, reading.done);
-            let Operation::Hash(file) = reading.operation.clone() else {
+            let PlannedOperation::Hash(file) = reading.operation.clone() else {
                 reading.done += step;
                 if reading.done >= self.world.stat - 1e-9 {
                     over.push(id);
@@ -470,13 +474,13 @@ impl<'a> Fetch<'a> {
         let reading = self.readings.swap_remove(at_index);
         let took = at((self.now - reading.began - reading.paused).max(0.0));
         let end = match &reading.operation {
-            Operation::Stat(directory) => {
+            PlannedOperation::Stat(directory) => {
                 let (files, directories) = self.world.tree.list(directory);
                 self.tell(Event::Listed { operation: id, files, directories });
                 End::Listed
             }
-            Operation::Hash(file) => End::Hashed { bytes: file.size },
-            Operation::Check(_) | Operation::Read { .. } => End::Failed,
+            PlannedOperation::Hash(file) => End::Hashed { bytes: file.size },
+            PlannedOperation::Check(_) | PlannedOperation::Read { .. } => End::Failed,
         };
         self.tell(Event::Completed { operation: id, took, end });
     }

@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use towpath_content::tree::Time;
 
-use crate::adaptive::arrival::{self, Step};
+use crate::adaptive::arrival::{self, ArrivalStep};
 use crate::adaptive::costs::Costs;
-use crate::adaptive::groups::{Chunk, Groups};
+use crate::adaptive::groups::{Groups, WantedChunk};
 use crate::adaptive::heuristics::File;
-use crate::adaptive::operations::{Candidate, Candidates, Limits, Operation};
-use crate::adaptive::paths::Directory;
+use crate::adaptive::operations::{Candidate, Candidates, DiskLimits, PlannedOperation};
+use crate::adaptive::paths::SplitDirectory;
 
 const CHUNK: u32 = 16 << 10;
 
-fn directory(path: &str) -> Directory {
-    Directory::new(Path::new(path))
+fn directory(path: &str) -> SplitDirectory {
+    SplitDirectory::new(Path::new(path))
 }
 
 fn file(path: &str, size: u64, seconds: i64) -> Arc<File> {
     let path = Path::new(path);
     Arc::new(File {
-        directory: Directory::new(path.parent().unwrap()),
+        directory: SplitDirectory::new(path.parent().unwrap()),
         name: path.file_name().unwrap().as_encoded_bytes().into(),
         size,
         modified: Some(Time { seconds, nanos: 0 }),
@@ -45,21 +45,22 @@ fn is_near(found: f64, paper: f64) {
 #[test]
 fn the_worked_example_gives_the_paper_s_numbers() {
     let mut groups = Groups::default();
-    let chunks =
-        |from: u64| (0..4).map(move |at| Chunk { tag: from + at, offset: at * 16384, len: CHUNK }).collect();
+    let chunks = |from: u64| {
+        (0..4).map(move |at| WantedChunk { tag: from + at, offset: at * 16384, len: CHUNK }).collect()
+    };
     let a = groups.add(vec![file("/d/new/a.txt", 65536, 1000)], chunks(0)).unwrap();
     let b = groups.add(vec![file("/d/new/b.txt", 65536, 2000)], chunks(4)).unwrap();
     let costs = costs();
     let candidate = |operation| Candidate::new(operation, 0, &groups);
 
-    let first = candidate(Operation::Stat(directory("/d/new")));
+    let first = candidate(PlannedOperation::Stat(directory("/d/new")));
     is_near(first.total(&costs), 9.0);
     is_near(first.cpc(&costs), 1.125);
     is_near(first.probability(a, &groups), 1.0);
 
-    let copy = candidate(Operation::Hash(file("/d/new/a.txt", 65536, 1000)));
-    let above = candidate(Operation::Stat(directory("/d")));
-    let core = candidate(Operation::Hash(file("/d/new/core", 1 << 20, 5)));
+    let copy = candidate(PlannedOperation::Hash(file("/d/new/a.txt", 65536, 1000)));
+    let above = candidate(PlannedOperation::Stat(directory("/d")));
+    let core = candidate(PlannedOperation::Hash(file("/d/new/core", 1 << 20, 5)));
     for (candidate, total, for_a, for_b, cpc) in [
         (&copy, 4.0, 1.0, 0.35, 0.741),
         (&above, 9.0, 0.444, 0.444, 2.533),
@@ -71,13 +72,13 @@ fn the_worked_example_gives_the_paper_s_numbers() {
         is_near(candidate.cpc(&costs), cpc);
     }
 
-    let mut candidates = Candidates::new(Limits::default());
+    let mut candidates = Candidates::new(DiskLimits::default());
     for (id, candidate) in [core, above, copy].into_iter().enumerate() {
         candidates.add(id as u64, candidate, &costs);
     }
     assert_eq!(candidates.ordered(true).map(|(id, _)| id).collect::<Vec<_>>(), [2, 1, 0]);
     let eta = |group| {
-        let steps = candidates.ordered(true).map(|(_, candidate)| Step {
+        let steps = candidates.ordered(true).map(|(_, candidate)| ArrivalStep {
             total: candidate.total(&costs),
             cpc: candidate.cpc(&costs),
             probability: candidate.probability(group, &groups),

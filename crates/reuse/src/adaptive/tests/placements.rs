@@ -11,10 +11,10 @@ use super::tree::Tree;
 use crate::adaptive::budget::Effort;
 use crate::adaptive::costs::Costs;
 use crate::adaptive::event::{Action, End, Event};
-use crate::adaptive::groups::Chunk;
+use crate::adaptive::groups::WantedChunk;
 use crate::adaptive::heuristics::File;
-use crate::adaptive::operations::{Limits, Operation};
-use crate::adaptive::paths::Directory;
+use crate::adaptive::operations::{DiskLimits, PlannedOperation};
+use crate::adaptive::paths::SplitDirectory;
 use crate::adaptive::{Account, Scheduler, Settings};
 
 const DIRECTORIES: usize = 37_157;
@@ -52,18 +52,18 @@ fn home(seed: u64) -> Tree {
 fn search(tree: &Tree, path: &str) -> Account {
     let path = Path::new(path);
     let useful =
-        (Directory::new(path.parent().unwrap()), path.file_name().unwrap().as_encoded_bytes().to_vec());
-    let destination = Directory::new(Path::new("/s/y/n/c/test"));
-    let (limits, costs) = (Limits::default(), Costs::new(CHUNK));
+        (SplitDirectory::new(path.parent().unwrap()), path.file_name().unwrap().as_encoded_bytes().to_vec());
+    let destination = SplitDirectory::new(Path::new("/s/y/n/c/test"));
+    let (limits, costs) = (DiskLimits::default(), Costs::new(CHUNK));
     let mut scheduler =
         Scheduler::new(Settings { limits, parallel: 1, costs, rate: Rate::default(), effort: Effort::Some });
     let source =
         File { directory: destination.clone(), name: b"a.out".as_slice().into(), size: SIZE, modified: None };
     let chunks =
-        (0..SIZE / CHUNK).map(|at| Chunk { tag: at, offset: at * CHUNK, len: CHUNK as u32 }).collect();
+        (0..SIZE / CHUNK).map(|at| WantedChunk { tag: at, offset: at * CHUNK, len: CHUNK as u32 }).collect();
     let mut now = Duration::ZERO;
     let mut events = vec![
-        Event::Look(std::iter::successors(Some(destination), Directory::parent).collect()),
+        Event::Look(std::iter::successors(Some(destination), SplitDirectory::parent).collect()),
         Event::Wanted { files: vec![Arc::new(source)], chunks },
     ];
     while let Some(event) = events.pop() {
@@ -76,17 +76,17 @@ fn search(tree: &Tree, path: &str) -> Account {
                 Action::Start { id, operation, .. } => {
                     let mut listed = None;
                     let (took, end, is_useful) = match operation {
-                        Operation::Check(_) => (0.0, End::Checked(Vec::new()), false),
-                        Operation::Stat(directory) => {
+                        PlannedOperation::Check(_) => (0.0, End::Checked(Vec::new()), false),
+                        PlannedOperation::Stat(directory) => {
                             let (files, directories) = tree.list(&directory);
                             listed = Some(Event::Listed { operation: id, files, directories });
                             (1.5e-3, End::Listed, false)
                         }
-                        Operation::Hash(file) => {
+                        PlannedOperation::Hash(file) => {
                             let is_useful = useful.0 == file.directory && *useful.1 == *file.name;
                             (file.size as f64 / 40e6, End::Hashed { bytes: file.size }, is_useful)
                         }
-                        Operation::Read { .. } => unreachable!("the index is empty"),
+                        PlannedOperation::Read { .. } => unreachable!("the index is empty"),
                     };
                     let took = Duration::from_secs_f64(took);
                     now += took;

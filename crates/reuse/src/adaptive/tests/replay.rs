@@ -21,7 +21,7 @@ use towpath_simnet::for_seeds;
 use super::environment::{CHUNK, Environment, Fetch, Speeds, Strategy};
 use super::tree::Tree;
 use crate::adaptive::Effort;
-use crate::adaptive::paths::Directory;
+use crate::adaptive::paths::SplitDirectory;
 
 /// Where the object goes.
 pub const DESTINATION: &str = "/home/u/work/results";
@@ -54,7 +54,7 @@ fn environment(seed: u64) -> Environment {
     let place = place[random.usize(..place.len())];
     let name = ["data.bin", "data-2.bin", "other"][random.usize(..3)];
     let share = [0.3, 0.5, 0.99, 1.0][random.usize(..4)];
-    let useful = (!place.is_empty()).then(|| (Directory::new(Path::new(place)), name.as_bytes().into()));
+    let useful = (!place.is_empty()).then(|| (SplitDirectory::new(Path::new(place)), name.as_bytes().into()));
     let has =
         (0..Environment::chunks_of(size)).filter(|_| useful.is_some() && random.f64() < share).collect();
     if !place.is_empty() {

@@ -6,7 +6,7 @@ use std::path::Path;
 use towpath_content::tree::Time;
 
 use crate::adaptive::heuristics::File;
-use crate::adaptive::paths::Directory;
+use crate::adaptive::paths::SplitDirectory;
 
 const WORDS: &[&str] = &[
     "src", "test", "lib", "doc", "include", "build", "old", "data", "papers", "n", "c", "y", "s", "mail",
@@ -18,7 +18,7 @@ const EXTENSIONS: &[&str] =
     &[".c", ".h", ".o", ".txt", ".tex", ".pdf", ".jpg", ".html", "", ".py", ".gz", ".eps"];
 
 struct Node {
-    directory: Directory,
+    directory: SplitDirectory,
     children: Vec<Box<[u8]>>,
     files: u32,
     placed: Vec<File>,
@@ -27,7 +27,7 @@ struct Node {
 /// Directories with their entries; files are drawn when their directory is listed.
 pub struct Tree {
     nodes: Vec<Node>,
-    at: HashMap<Directory, usize>,
+    at: HashMap<SplitDirectory, usize>,
     seed: u64,
 }
 
@@ -36,9 +36,9 @@ impl Tree {
     pub fn new(seed: u64, directories: usize, files: u32, fixed: &[&str]) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut tree = Self { nodes: Vec::new(), at: HashMap::new(), seed };
-        tree.ensure(&Directory::new(Path::new("/")));
+        tree.ensure(&SplitDirectory::new(Path::new("/")));
         for path in fixed {
-            tree.ensure(&Directory::new(Path::new(path)));
+            tree.ensure(&SplitDirectory::new(Path::new(path)));
         }
         while tree.nodes.len() < directories {
             // The better of two parents by depth: broad at the top, some deep corners.
@@ -60,7 +60,7 @@ impl Tree {
         tree
     }
 
-    fn ensure(&mut self, directory: &Directory) {
+    fn ensure(&mut self, directory: &SplitDirectory) {
         if self.at.contains_key(directory) {
             return;
         }
@@ -77,7 +77,7 @@ impl Tree {
     /// Puts a file of that size where `path` says.
     pub fn place(&mut self, path: &str, size: u64) {
         let path = Path::new(path);
-        let directory = Directory::new(path.parent().unwrap());
+        let directory = SplitDirectory::new(path.parent().unwrap());
         self.ensure(&directory);
         let name = path.file_name().unwrap().as_encoded_bytes().into();
         let modified = Some(Time { seconds: 77, nanos: 5 });
@@ -92,7 +92,7 @@ impl Tree {
     }
 
     /// What is in a directory.
-    pub fn list(&self, directory: &Directory) -> (Vec<File>, Vec<Box<[u8]>>) {
+    pub fn list(&self, directory: &SplitDirectory) -> (Vec<File>, Vec<Box<[u8]>>) {
         let Some(at) = self.at.get(directory) else { return (Vec::new(), Vec::new()) };
         let node = &self.nodes[*at];
         let mut random = fastrand::Rng::with_seed(self.seed ^ (*at as u64) << 20);
@@ -103,7 +103,7 @@ impl Tree {
 }
 
 /// Sizes over seven orders of magnitude, most of them small: about 170 kB on average.
-fn drawn(directory: &Directory, number: u32, random: &mut fastrand::Rng) -> File {
+fn drawn(directory: &SplitDirectory, number: u32, random: &mut fastrand::Rng) -> File {
     let normal: f64 = (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;
     let word = WORDS[random.usize(..WORDS.len())];
     let extension = EXTENSIONS[random.usize(..EXTENSIONS.len())];

@@ -7,7 +7,7 @@ use rustix::fs::{Advice, fadvise};
 use super::*;
 
 /// Where each chunk of `data`, which is `file`, lies in it.
-fn located(data: &[u8], file: &Candidate) -> Vec<Indexed> {
+fn located(data: &[u8], file: &Candidate) -> Vec<IndexedChunks> {
     let (mut chunker, mut rest, mut offset, mut located) = (CUT_BY.chunker().unwrap(), data, 0, Vec::new());
     let path: Arc<Path> = file.path().into();
     let mut add = |chunk: &[u8]| {
@@ -45,7 +45,7 @@ fn reads_of_an_indexed_file() {
     fastrand::Rng::with_seed(8).shuffle(&mut in_no_order);
     let lengths: HashMap<_, _> = in_order.iter().map(|(hash, place)| (*hash, place.len)).collect();
     let wanted = move |hash: &ChunkHash| lengths.get(hash).copied();
-    let read = |chunks: &[Indexed]| {
+    let read = |chunks: &[IndexedChunks]| {
         let mut found = 0;
         let mut give = |chunks: Vec<FoundChunk>| {
             found += chunks.len();
@@ -54,7 +54,7 @@ fn reads_of_an_indexed_file() {
         cache_read(&disk.store, chunks, &wanted, &Cancel::default(), &mut give).0.unwrap();
         found
     };
-    let one_by_one = |chunks: &[Indexed]| chunks.iter().map(|it| read(std::slice::from_ref(it))).sum();
+    let one_by_one = |chunks: &[IndexedChunks]| chunks.iter().map(|it| read(std::slice::from_ref(it))).sum();
     let took = |what: &str, read: &dyn Fn() -> usize| {
         forget_cached(&file.path());
         let start = Instant::now();

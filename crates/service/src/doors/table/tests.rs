@@ -18,31 +18,31 @@ fn limits(connections: u64, address: u64, handshakes: u64, strangers: u64) -> Li
     }
 }
 
-fn at(ip: &str) -> Origin {
+fn at(ip: &str) -> CallerOrigin {
     ip.parse::<IpAddr>().unwrap().into()
 }
 
-fn from(host: u8) -> Origin {
-    Origin::from(IpAddr::from([192, 0, 2, host]))
+fn from(host: u8) -> CallerOrigin {
+    CallerOrigin::from(IpAddr::from([192, 0, 2, host]))
 }
 
 struct Scene {
-    table: Table,
+    table: DoorTable,
     limits: Limits,
     now: Instant,
 }
 
 impl Scene {
     fn new(limits: Limits) -> Self {
-        Self { table: Table::default(), limits, now: Instant::now() }
+        Self { table: DoorTable::default(), limits, now: Instant::now() }
     }
 
-    fn knock(&mut self, from: Origin) -> Result<Knocked, Full> {
+    fn knock(&mut self, from: CallerOrigin) -> Result<Knocked, Full> {
         self.table.knock(&self.limits, from, self.now)
     }
 
     /// Shakes hands and enters; who loses its place for it.
-    fn enter(&mut self, from: Origin, is_known: bool) -> Result<(u64, Option<u64>), Full> {
+    fn enter(&mut self, from: CallerOrigin, is_known: bool) -> Result<(u64, Option<u64>), Full> {
         let id = self.knock(from)?.id;
         let entered = self.table.enter(&self.limits, id, NodeId([id as u8; 32]), is_known);
         if entered.is_err() {
@@ -64,7 +64,8 @@ fn addresses_are_counted_by_who_has_them() {
         ("2001:db8:1:2::1", "2001:db8:2:2::1", false, false),
         ("2001:db8:1::", "2001:db8:1:ffff::", false, true),
     ] {
-        let guest = Guest { from: at(one), since: Instant::now(), stage: Stage::Known(NodeId([0; 32])) };
+        let guest =
+            Guest { from: at(one), since: Instant::now(), stage: CallerStage::Known(NodeId([0; 32])) };
         assert_eq!((guest.is_near(&at(other)), guest.is_in_reach(&at(other))), (near, wide), "{one} {other}");
     }
 }

@@ -16,7 +16,7 @@ const MAX_OFFSET: u64 = 1 << 48;
 
 /// Where a chunk lies. Ordered by hash, then cut, then offset, as its bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Entry {
+pub(super) struct ChunkEntry {
     pub(super) prefix: u64,
     /// The row of `cuts`.
     pub(super) cut: u64,
@@ -40,7 +40,7 @@ pub(super) const fn fits(offset: u64, len: u32) -> bool {
     offset < MAX_OFFSET && len > 0 && len <= MAX_CHUNK_LEN
 }
 
-impl Entry {
+impl ChunkEntry {
     fn to_bytes(self) -> [u8; LEN] {
         let mut bytes = [0; LEN];
         let (prefix, rest) = bytes.split_at_mut(8);
@@ -64,25 +64,25 @@ impl Entry {
 }
 
 /// The bytes of sorted entries.
-pub(super) fn encode(entries: &[Entry]) -> Vec<u8> {
+pub(super) fn encode(entries: &[ChunkEntry]) -> Vec<u8> {
     entries.iter().flat_map(|entry| entry.to_bytes()).collect()
 }
 
 /// All entries in `bytes`; what is cut off is left out.
-pub(super) fn decode(bytes: &[u8]) -> impl Iterator<Item = Entry> {
-    bytes.as_chunks::<LEN>().0.iter().map(Entry::from_bytes)
+pub(super) fn decode(bytes: &[u8]) -> impl Iterator<Item = ChunkEntry> {
+    bytes.as_chunks::<LEN>().0.iter().map(ChunkEntry::from_bytes)
 }
 
 /// The entries for one hash in the bytes of sorted ones.
-pub(super) fn find(bytes: &[u8], prefix: u64) -> impl Iterator<Item = Entry> {
+pub(super) fn find(bytes: &[u8], prefix: u64) -> impl Iterator<Item = ChunkEntry> {
     let entries = bytes.as_chunks::<LEN>().0;
     let from = entries.partition_point(|entry| entry[..8] < prefix.to_be_bytes()[..]);
-    entries[from..].iter().map(Entry::from_bytes).take_while(move |entry| entry.prefix == prefix)
+    entries[from..].iter().map(ChunkEntry::from_bytes).take_while(move |entry| entry.prefix == prefix)
 }
 
 /// Sorts entries and leaves out what is too much: repeats, and more than [`COPIES`] of one chunk, of
 /// which the newest stay.
-pub(super) fn tidy(entries: &mut Vec<Entry>) {
+pub(super) fn tidy(entries: &mut Vec<ChunkEntry>) {
     entries.sort_unstable();
     entries.dedup_by_key(|entry| (entry.prefix, entry.cut));
     let mut kept = 0;
@@ -101,15 +101,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn entry(prefix: u64, cut: u64) -> Entry {
-        Entry { prefix, cut, offset: 0, len: 1 }
+    fn entry(prefix: u64, cut: u64) -> ChunkEntry {
+        ChunkEntry { prefix, cut, offset: 0, len: 1 }
     }
 
     #[test]
     fn the_newest_few_places_of_a_chunk_stay() {
         let mut entries: Vec<_> =
             (0..30).map(|cut| entry(7, cut)).chain([entry(6, 1), entry(8, 1)]).collect();
-        entries.push(Entry { offset: 9, ..entry(7, 29) });
+        entries.push(ChunkEntry { offset: 9, ..entry(7, 29) });
         tidy(&mut entries);
         let newest = (30 - COPIES as u64..30).map(|cut| entry(7, cut));
         assert_eq!(entries, [entry(6, 1)].into_iter().chain(newest).chain([entry(8, 1)]).collect::<Vec<_>>());
@@ -122,7 +122,7 @@ mod tests {
                 (any::<u64>(), 0..MAX_CUT, 0..MAX_OFFSET, 1..=MAX_CHUNK_LEN), 0..50
             )
         ) {
-            let entry = |(prefix, cut, offset, len)| Entry { prefix, cut, offset, len };
+            let entry = |(prefix, cut, offset, len)| ChunkEntry { prefix, cut, offset, len };
             let mut all: Vec<_> = all.into_iter().map(entry).collect();
             tidy(&mut all);
             let bytes = encode(&all);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use towpath_content::chunking::Parameters;
 
-use super::entry::{self, COPIES, Entry, prefix_of};
+use super::entry::{self, COPIES, ChunkEntry, prefix_of};
 use super::{CutFile, KnownFile};
 use crate::stamp::Stamp;
 
@@ -31,17 +31,17 @@ pub(super) struct Cut {
 
 /// Files and chunks that were not written yet.
 #[derive(Debug, Default)]
-pub(super) struct Pending {
+pub(super) struct PendingChunks {
     /// `None` in place of those that were forgotten or cut again.
     cuts: Vec<Option<Cut>>,
     by_path: HashMap<Arc<Path>, Vec<u32>>,
     /// The chunks; their `cut` is a position in `cuts`.
-    entries: Vec<Entry>,
+    entries: Vec<ChunkEntry>,
     by_prefix: HashMap<u64, Vec<u32>>,
     since: Option<Instant>,
 }
 
-impl Pending {
+impl PendingChunks {
     pub(super) fn is_empty(&self) -> bool {
         self.cuts.is_empty()
     }
@@ -60,7 +60,7 @@ impl Pending {
         let before = self.entries.len();
         for chunk in file.chunks.iter().filter(|chunk| entry::fits(chunk.offset, chunk.len)) {
             let (prefix, offset, len) = (prefix_of(&chunk.hash), chunk.offset, chunk.len);
-            self.insert(Entry { prefix, cut: number, offset, len });
+            self.insert(ChunkEntry { prefix, cut: number, offset, len });
         }
         let CutFile { path, stamp, settled, parameters, .. } = *file;
         let chunks = (self.entries.len() - before) as u64;
@@ -69,7 +69,7 @@ impl Pending {
         self.cuts.push(Some(Cut { path, stamp, settled, parameters, chunks }));
     }
 
-    fn insert(&mut self, entry: Entry) {
+    fn insert(&mut self, entry: ChunkEntry) {
         let places = self.by_prefix.entry(entry.prefix).or_default();
         let is_repeat = places.last().is_some_and(|at| self.entries[*at as usize].cut == entry.cut);
         if !is_repeat && places.len() < COPIES {
@@ -78,7 +78,7 @@ impl Pending {
         }
     }
 
-    pub(super) fn find(&self, prefix: u64) -> impl Iterator<Item = Entry> {
+    pub(super) fn find(&self, prefix: u64) -> impl Iterator<Item = ChunkEntry> {
         self.by_prefix.get(&prefix).into_iter().flatten().map(|at| self.entries[*at as usize])
     }
 
@@ -115,10 +115,10 @@ impl Pending {
     }
 
     /// The chunks, given the rows that their files got.
-    pub(super) fn entries(&self, numbers: &[Option<u64>]) -> Vec<Entry> {
-        let numbered = |entry: &Entry| {
+    pub(super) fn entries(&self, numbers: &[Option<u64>]) -> Vec<ChunkEntry> {
+        let numbered = |entry: &ChunkEntry| {
             let cut = numbers.get(entry.cut as usize).copied().flatten()?;
-            Some(Entry { cut, ..*entry })
+            Some(ChunkEntry { cut, ..*entry })
         };
         self.entries.iter().filter_map(numbered).collect()
     }

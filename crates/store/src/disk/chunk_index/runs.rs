@@ -10,7 +10,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::entry::{self, BUCKET_BITS, Entry, bucket_of};
+use super::entry::{self, BUCKET_BITS, ChunkEntry, bucket_of};
 
 /// Buckets that one transaction of a merge moves: some 14 MiB at the default limit.
 const BUCKETS_AT_ONCE: u64 = 256;
@@ -19,7 +19,7 @@ const MAX_RUNS: usize = 12;
 
 /// A run on record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct ChunkRun {
     pub(super) id: u64,
     pub(super) entries: u64,
 }
@@ -29,14 +29,14 @@ const fn key(run: u64, bucket: u64) -> u64 {
 }
 
 /// All runs, oldest first.
-pub(super) fn all(conn: &Connection) -> rusqlite::Result<Vec<Run>> {
+pub(super) fn all(conn: &Connection) -> rusqlite::Result<Vec<ChunkRun>> {
     let mut select = conn.prepare_cached("SELECT id, entries FROM runs ORDER BY id")?;
-    let runs = select.query_map([], |row| Ok(Run { id: row.get(0)?, entries: row.get(1)? }))?;
+    let runs = select.query_map([], |row| Ok(ChunkRun { id: row.get(0)?, entries: row.get(1)? }))?;
     runs.collect()
 }
 
 /// Writes entries as a new run.
-pub(super) fn add(conn: &Connection, mut entries: Vec<Entry>) -> rusqlite::Result<()> {
+pub(super) fn add(conn: &Connection, mut entries: Vec<ChunkEntry>) -> rusqlite::Result<()> {
     entry::tidy(&mut entries);
     let run = begin(conn)?;
     entries
@@ -49,7 +49,7 @@ fn begin(conn: &Connection) -> rusqlite::Result<u64> {
 }
 
 /// Writes the entries of one bucket, at least one, and counts them.
-fn put(conn: &Connection, run: u64, entries: &[Entry]) -> rusqlite::Result<()> {
+fn put(conn: &Connection, run: u64, entries: &[ChunkEntry]) -> rusqlite::Result<()> {
     let Some(first) = entries.first() else { return Ok(()) };
     let mut insert = conn.prepare_cached("INSERT INTO places VALUES (?, ?)")?;
     insert.execute(params![key(run, bucket_of(first.prefix)), entry::encode(entries)])?;
@@ -60,9 +60,9 @@ fn put(conn: &Connection, run: u64, entries: &[Entry]) -> rusqlite::Result<()> {
 /// Looks a sorted list of hashes up in one run; `found` gets each with its position in the list.
 pub(super) fn find(
     conn: &Connection,
-    run: &Run,
+    run: &ChunkRun,
     sorted: &[(u64, usize)],
-    found: &mut dyn FnMut(usize, Entry),
+    found: &mut dyn FnMut(usize, ChunkEntry),
 ) -> rusqlite::Result<()> {
     let mut select = conn.prepare_cached("SELECT entries FROM places WHERE key = ?")?;
     for wanted in sorted.chunk_by(|a, b| bucket_of(a.0) == bucket_of(b.0)) {
@@ -80,7 +80,7 @@ pub(super) fn find(
 
 /// Which runs are to be merged now: the newest ones, as far back as a run is not much larger than
 /// those after it together. `garbage` says that there is so much of it that all are gone through.
-pub(super) fn choose(runs: &[Run], garbage: bool) -> &[Run] {
+pub(super) fn choose(runs: &[ChunkRun], garbage: bool) -> &[ChunkRun] {
     if garbage {
         return runs;
     }
@@ -98,7 +98,7 @@ pub(super) fn choose(runs: &[Run], garbage: bool) -> &[Run] {
 /// Merges runs into a new one, leaving out what `is_live` says is of no more use.
 pub(super) fn merge(
     conn: &mut Connection,
-    sources: &[Run],
+    sources: &[ChunkRun],
     is_live: &dyn Fn(u64) -> bool,
 ) -> rusqlite::Result<()> {
     let mut target = None;
@@ -127,7 +127,12 @@ pub(super) fn merge(
 }
 
 /// Takes the entries of one bucket out of a run.
-fn take(conn: &Connection, run: &Run, bucket: u64, entries: &mut Vec<Entry>) -> rusqlite::Result<()> {
+fn take(
+    conn: &Connection,
+    run: &ChunkRun,
+    bucket: u64,
+    entries: &mut Vec<ChunkEntry>,
+) -> rusqlite::Result<()> {
     let before = entries.len();
     let mut select = conn.prepare_cached("SELECT entries FROM places WHERE key = ?")?;
     let decode = |row: &rusqlite::Row<'_>| {
@@ -146,8 +151,8 @@ fn take(conn: &Connection, run: &Run, bucket: u64, entries: &mut Vec<Entry>) -> 
 mod tests {
     use super::*;
 
-    fn runs(sizes: &[u64]) -> Vec<Run> {
-        (1..).zip(sizes).map(|(id, entries)| Run { id, entries: *entries }).collect()
+    fn runs(sizes: &[u64]) -> Vec<ChunkRun> {
+        (1..).zip(sizes).map(|(id, entries)| ChunkRun { id, entries: *entries }).collect()
     }
 
     #[test]

@@ -7,11 +7,11 @@ use towpath_content::pieces::Layout;
 use super::super::jobs::{Jobs, Queue};
 use super::super::workers::Job;
 use super::*;
-use crate::object::Object;
+use crate::object::ObjectInFlight;
 use crate::want::{Delivery, Payload, Want, WantId};
 
-fn object() -> Arc<Object> {
-    Arc::new(Object::new(1, Oid::of(b""), Arc::new(Group::default()), Memory::new()))
+fn object() -> Arc<ObjectInFlight> {
+    Arc::new(ObjectInFlight::new(1, Oid::of(b""), Arc::new(Group::default()), Memory::new()))
 }
 
 fn check(len: u64) -> Job {
