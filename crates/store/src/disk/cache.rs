@@ -21,9 +21,10 @@ use towpath_content::Oid;
 use super::folders::{self, Claim, claim};
 use super::gc::remove_unheld;
 use super::index::{Durability, IndexOutcome};
+use super::leases;
+use super::parts::DiskStore;
 use super::rows::{self, oid_at};
 use super::source::Source;
-use super::{DiskStore, leases};
 use crate::error::StoreError;
 use towpath_content::lock::lock;
 

@@ -6,9 +6,9 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::DiskStore;
 use super::folders::{create_private, remove, sync_parent};
 use super::index::{Durability, IndexOutcome};
+use super::parts::DiskStore;
 use crate::error::StoreError;
 use crate::memory::check_chunk;
 

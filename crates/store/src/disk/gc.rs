@@ -19,12 +19,12 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 use towpath_content::Oid;
 
-use super::DiskStore;
 use super::cache::{CachePolicy, Evicted};
 use super::chunks::is_counted;
 use super::files::{self, FileFound, OnRecord};
 use super::folders::{self, Claim, claim, hash_of_name};
 use super::index::{Durability, IndexOutcome};
+use super::parts::DiskStore;
 use super::rows;
 use crate::error::StoreError;
 use crate::stamp::Stamp;

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,80 +9,19 @@ use rusqlite::Connection;
 use towpath_content::Oid;
 use towpath_content::pieces::{self, Layout, Value};
 
-use super::DiskStore;
 use super::files::{self, DirNumbers, FileRecord};
 use super::folders::Temporary;
+use super::incoming::{IncomingBody, Referred};
 use super::index::{Durability, IndexOutcome};
+use super::parts::DiskStore;
 use super::points;
 use super::rows::{self, ObjectRow};
-use super::source::open_without_waiting;
 use crate::error::StoreError;
-use crate::hashing::{Before, Hashed, LIVE_PIECE, append_range, hash_open_file, hash_pieces};
-use crate::productions::{Finished, IS_BOUND, NOT_LIVE, NOT_OPEN, Production, ProductionBody, TOO_LONG};
+use crate::hashing::{Hashed, LIVE_PIECE, hash_open_file, hash_pieces};
+use crate::productions::{Finished, IS_BOUND, NOT_LIVE, NOT_OPEN, Production, TOO_LONG};
 use crate::seam::About;
 use crate::spans::OUTSIDE;
-use crate::stamp::{Stamp, TICK};
-
-/// From this size on, hashing a file twice costs more than waiting until its stamp can be relied on.
-const WORTH_A_TICK: u64 = 16 << 20;
-
-/// Where the bytes of an open put are.
-pub(crate) enum IncomingBody {
-    /// Streamed by the producer into a file of the store's own.
-    Streamed(Temporary),
-    /// In somebody's file that is being hashed.
-    Referred(Referred),
-}
-
-/// A file that is being hashed.
-pub(crate) struct Referred {
-    file: File,
-    path: std::path::PathBuf,
-    before: Before,
-}
-
-impl ProductionBody for IncomingBody {
-    fn write(&self, offset: u64, data: &[u8]) -> Result<(), StoreError> {
-        match self {
-            Self::Streamed(temporary) => temporary.write(offset, data),
-            Self::Referred(_) => Err(NOT_OPEN),
-        }
-    }
-
-    fn append(&self, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
-        let front = buf.len();
-        let result = match self {
-            Self::Streamed(temporary) => temporary.append(range, buf),
-            Self::Referred(referred) => referred.append(range, buf),
-        };
-        if result.is_err() {
-            buf.truncate(front);
-        }
-        result
-    }
-}
-
-impl Referred {
-    fn open(path: &Path) -> Result<Self, StoreError> {
-        let file = open_without_waiting(path).map_err(|error| StoreError::io("opening", path, error))?;
-        Self::of(file, path)
-    }
-
-    fn of(file: File, path: &Path) -> Result<Self, StoreError> {
-        let mut before = Before::of(&file, path)?;
-        if !before.settled && before.stamp.size >= WORTH_A_TICK {
-            std::thread::sleep(TICK);
-            before = Before::of(&file, path)?;
-        }
-        Ok(Self { file, path: path.into(), before })
-    }
-
-    fn append(&self, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
-        let read = append_range(&self.file, range, buf);
-        read.map_err(|error| self.before.explain(error, &self.file, &self.path))?;
-        self.before.check(&self.file, &self.path)
-    }
-}
+use crate::stamp::Stamp;
 
 type DiskPut = Arc<Production<IncomingBody>>;
 

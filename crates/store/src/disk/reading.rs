@@ -10,9 +10,9 @@ use rusqlite::Connection;
 use towpath_content::Oid;
 use towpath_content::pieces::{Layout, PieceTree, Value};
 
-use super::DiskStore;
 use super::files::{self, FileFound};
 use super::index::{Durability, IndexOutcome};
+use super::parts::DiskStore;
 use super::rows;
 use super::source::{BytesOrigin, Source};
 use super::uses::{self, UseNotes, Used};

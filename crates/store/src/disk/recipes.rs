@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use towpath_content::Oid;
@@ -19,9 +19,10 @@ use towpath_content::chunking::Parameters;
 use towpath_content::pieces::Layout;
 use towpath_content::recipe::{MAX_NODE_LEN, MAX_ROOT_LEN, NodeHash, Root, verify};
 
-use super::DiskStore;
 use super::cache::{Cached, choose};
 use super::folders::{self, Temporary};
+use super::made_recipes::MADE_LIMIT;
+use super::parts::DiskStore;
 use super::rows;
 use super::source::Source;
 use crate::cutting::{Take, cut_file, hash_given};
@@ -31,8 +32,6 @@ use crate::recipes::{Cuts, InMemory, failure_of, make};
 use crate::seam::RecipeNodes;
 use towpath_content::lock::lock;
 
-/// Bytes of the files of recipes that were made.
-pub(super) const MADE_LIMIT: u64 = 256 << 20;
 /// Objects up to this size are cut anew whenever their recipe is asked for.
 const SMALL: u64 = 1 << 20;
 /// The version of the files.
@@ -43,37 +42,6 @@ const FOOTER: usize = 6;
 const ENTRY: usize = 34;
 /// Most nodes that a file is believed to have: those of 2^24 chunks.
 const MAX_NODES: usize = 1 << 20;
-
-/// What a store knows of its recipes besides their files.
-#[derive(Debug, Default)]
-pub(super) struct Recipes {
-    /// Held by those who make a recipe.
-    turns: Mutex<HashMap<Oid, Weak<Mutex<()>>>>,
-    /// Bytes of the recipes that were made, once they were counted.
-    pub(super) made: Mutex<Option<u64>>,
-}
-
-impl Recipes {
-    /// To be locked by who makes the recipe of `oid`.
-    fn turn(&self, oid: &Oid) -> Arc<Mutex<()>> {
-        let mut turns = lock(&self.turns);
-        turns.retain(|_, turn| turn.strong_count() > 0);
-        if let Some(turn) = turns.get(oid).and_then(Weak::upgrade) {
-            return turn;
-        }
-        let turn = Arc::default();
-        turns.insert(*oid, Arc::downgrade(&turn));
-        turn
-    }
-
-    /// Notes `more` bytes; if that may be too much in all, looks and evicts.
-    fn grow(&self, folder: &Path, more: u64) -> Result<(), StoreError> {
-        let mut made = lock(&self.made);
-        let total = made.map_or(u64::MAX, |made| made.saturating_add(more));
-        *made = Some(if total > MADE_LIMIT { evict(folder, MADE_LIMIT)? } else { total });
-        Ok(())
-    }
-}
 
 impl DiskStore {
     pub(super) fn find_recipe(&self, oid: &Oid) -> Result<Arc<dyn RecipeNodes>, StoreError> {
@@ -110,7 +78,7 @@ impl DiskStore {
         let file = temporary.file().try_clone();
         let made = file.and_then(|file| KeptRecipe::open(file, &path));
         let made = made.map_err(|error| StoreError::io("reading", &path, error))?;
-        self.recipes.grow(self.folders.made_recipes(), made.len)?;
+        self.recipes.grow(made.len, || evict(self.folders.made_recipes(), MADE_LIMIT))?;
         Ok(made)
     }
 

@@ -8,47 +8,14 @@
 //! makes the object: without content its bytes are gone with the process. A file that is put by
 //! name can be read again, so its lease stays.
 
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-
 use towpath_content::Oid;
 
-use super::DiskStore;
-use super::folders::{Temporary, create_private, is_left, sweep};
+use super::folders::sweep;
 use super::index::Durability;
 use super::leases;
+use super::parts::DiskStore;
 use crate::error::StoreError;
 use crate::leases::{Holder, Lease};
-use towpath_content::lock::lock;
-
-/// The files that processes with sessions hold locked, and this process's own once it has one.
-pub(crate) struct SessionLocks {
-    folder: PathBuf,
-    own: Mutex<Option<Temporary>>,
-}
-
-impl SessionLocks {
-    /// Keeps the files in `<state_dir>/sessions`.
-    pub(crate) fn open(state_dir: &Path) -> Result<Self, StoreError> {
-        let folder = state_dir.join("sessions");
-        create_private(&folder)?;
-        Ok(Self { folder, own: Mutex::default() })
-    }
-
-    /// The name of the file that this process holds.
-    fn owner(&self) -> Result<String, StoreError> {
-        let mut own = lock(&self.own);
-        let file = match own.take() {
-            Some(file) => file,
-            None => Temporary::create_in(&self.folder)?,
-        };
-        Ok(own.insert(file).name())
-    }
-
-    fn is_gone(&self, owner: &str) -> bool {
-        is_left(&self.folder.join(owner))
-    }
-}
 
 impl DiskStore {
     pub(super) fn keep_lease(&self, lease: &Lease) -> Result<(), StoreError> {

@@ -8,13 +8,14 @@ mod while_hashed;
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use super::*;
 use crate::hashing::{LIVE_PIECE, hash_open_file};
 use crate::leases::{Chunks, Holder, Leases};
 use crate::seam::ObjectKind;
-use crate::stamp::TICK;
+use crate::stamp::{Stamp, TICK};
 use towpath_content::lock::lock;
 
 const PIECE: usize = LIVE_PIECE as usize;

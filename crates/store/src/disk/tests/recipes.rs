@@ -7,7 +7,8 @@ use towpath_content::chunking::Parameters;
 use towpath_content::recipe::{NodeHash, walk};
 
 use super::super::crash::quiet;
-use super::super::recipes::{MADE_LIMIT, evict};
+use super::super::made_recipes::MADE_LIMIT;
+use super::super::recipes::evict;
 use super::cache::{self, put};
 use super::*;
 use crate::cutting::cut_open_file;
