@@ -187,6 +187,9 @@ impl<'a> Visit<'a> for Collector {
         }
     }
 
+    /// `pub(super)` says who may use something, and uses nothing.
+    fn visit_visibility(&mut self, _: &'a Visibility) {}
+
     fn visit_path(&mut self, path: &'a syn::Path) {
         let names: Vec<_> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         self.found.extend(absolute(&self.module, &names));
@@ -285,6 +288,20 @@ mod tests {
     fn tests_make_no_circle() {
         let with_tests = "#[cfg(test)] mod tests { use crate::a::A; }";
         assert!(circles(&[("", ""), ("a", "use crate::b::B;"), ("b", with_tests)]).is_empty());
+    }
+
+    #[test]
+    fn a_visibility_makes_no_circle() {
+        let seen = "pub(super) struct A; pub(in crate::b) struct B;";
+        assert!(
+            circles(&[
+                ("", ""),
+                ("a", "use self::low::A;"),
+                ("a::low", seen),
+                ("b", "use crate::a::low::B;")
+            ])
+            .is_empty()
+        );
     }
 
     #[test]

@@ -11,14 +11,13 @@ use tokio_util::sync::CancellationToken;
 use towpath_content::pieces::Layout;
 use towpath_store::About;
 
+use super::asked::{Front, RecipeRequest, Rounds, Sampled};
 use super::comparing::Comparison;
 use super::events::{Checked, SessionEvent};
-use super::fronts::Front;
 use super::jobs::Jobs;
-use super::recipes::{RecipeRequest, Rounds};
-use super::samples::Sampled;
 use super::sink::SessionSink;
-use super::workers::{self, Job, WriteTarget};
+use super::work::{Job, WriteTarget};
+use super::workers;
 use super::{FetchError, Fetched, OnDone, RecipeClaim, SessionConfig, Submission, cancel};
 use crate::intervals::Intervals;
 use crate::ledger::{Ledger, WantFate};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::recipes::Wrong;
+use super::asked::Wrong;
 use super::{FetchError, Fetched, RecipeClaim, Submission};
 use crate::object::CheckError;
 use crate::plugin::Description;

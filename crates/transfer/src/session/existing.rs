@@ -9,7 +9,8 @@ use super::actor::{Active, Actor, ObjectPhase};
 use super::comparing::NetworkRate;
 use super::events::RecipeFound;
 use super::plan::AHEAD;
-use super::workers::{self, Job};
+use super::work::Job;
+use super::workers;
 use crate::want::ObjectKey;
 
 /// How long a network of which nothing is asked waits for objects that left it something while others had it.

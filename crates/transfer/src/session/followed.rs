@@ -5,7 +5,7 @@ use std::ops::Range;
 use towpath_content::pieces::Layout;
 
 use super::events::RecipeFound;
-use super::workers::{Scratch, WriteTarget, check_piece, read_good};
+use super::work::{Scratch, WriteTarget, check_piece, read_good};
 use crate::following::Likeness;
 use crate::object::ObjectInFlight;
 

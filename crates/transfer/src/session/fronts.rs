@@ -7,14 +7,8 @@
 use std::ops::Range;
 
 use super::actor::{Active, Actor};
+use super::asked::Front;
 use crate::want::{Delivery, ObjectKey, Payload, Tag, WantId};
-
-/// The first bytes of a piece, checked by nobody.
-pub(super) struct Front {
-    /// Where they lie in the object.
-    range: Range<u64>,
-    delivery: Delivery,
-}
 
 impl Actor {
     /// No more of a piece comes than this.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::workers::Job;
+use super::work::Job;
 
 /// Jobs taken at once, at most.
 const MOST_JOBS: usize = 32;

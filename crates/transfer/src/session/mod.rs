@@ -13,7 +13,9 @@
 //! * `live.rs`: objects that are still being produced.
 //! * `recipes.rs`: from pieces to chunks in mid-transfer.
 //! * `jobs.rs`: the queue to the workers.
-//! * `workers.rs`: blocking threads that hash, write and read back; their inbox is `Job`.
+//! * `asked.rs`: what was asked of an object in flight, and what is kept of the answers.
+//! * `work.rs`: what workers are given to do: `Job`.
+//! * `workers.rs`: blocking threads that hash, write and read back.
 //! * `sink.rs`: the bounded sink that plugins deliver into.
 //!
 //! A delivery is checked once, in a worker, on the buffer it arrived in, and written from there.
@@ -22,6 +24,7 @@
 //! and its workers; bytes already written stay in their targets.
 
 mod actor;
+mod asked;
 mod comparing;
 mod events;
 mod existing;
@@ -34,6 +37,7 @@ mod questions;
 mod recipes;
 mod samples;
 mod sink;
+mod work;
 mod workers;
 
 use std::io;

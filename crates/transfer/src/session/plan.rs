@@ -9,7 +9,7 @@ use std::time::Instant;
 use towpath_content::pieces::{Layout, MIN_LOG2};
 
 use super::actor::{Active, Actor, ObjectPhase};
-use super::workers::Job;
+use super::work::Job;
 use crate::claim::RecipeChunk;
 use crate::want::{ObjectKey, Origin, Place, Tag, Want, WantId};
 

@@ -12,9 +12,10 @@ use tokio::sync::mpsc;
 
 use super::RecipeClaim;
 use super::actor::{Active, Actor, ObjectPhase};
+use super::asked::Sampled;
+use super::asked::{RecipeRequest, Wrong};
 use super::events::SessionEvent;
-use super::samples::Sampled;
-use crate::claim::{MAX_CHUNKS, RecipeReader, WrongRecipe};
+use crate::claim::{MAX_CHUNKS, RecipeReader};
 use crate::plugin::{Context, Description, ObjectFacts, Query, TransferPlugin};
 use crate::want::{ObjectKey, Outcome, Tag};
 
@@ -29,44 +30,6 @@ const QUESTIONS: usize = 4;
 const CHUNKS: usize = 1 << 19;
 /// Hardly an object has more chunks than one for so many bytes.
 const LEAST_CHUNK: u64 = 4 << 10;
-
-/// Whether an object's recipe was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RecipeRequest {
-    /// Not yet.
-    No,
-    /// The answer is awaited.
-    Now,
-    /// It was given, or there is none.
-    Over,
-}
-
-/// When the root plugin was last asked, and of which object.
-#[derive(Debug)]
-pub(super) struct Rounds {
-    next: Instant,
-    last: ObjectKey,
-    /// There may be something to ask at that time, whether or not anything happens until then.
-    is_due: bool,
-}
-
-impl Rounds {
-    pub(super) const fn new(now: Instant) -> Self {
-        Self { next: now, last: 0, is_due: false }
-    }
-
-    /// When it is to be asked again.
-    pub(super) fn next_wake(&self) -> Option<Instant> {
-        self.is_due.then_some(self.next)
-    }
-}
-
-/// A recipe that is not one, and who sent it.
-#[derive(Debug)]
-pub(super) struct Wrong {
-    maker: Arc<str>,
-    why: WrongRecipe,
-}
 
 impl Actor {
     /// Asks the root plugin, now and then, of which objects it wants the recipes.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::actor::{Actor, ObjectPhase};
+use super::asked::Sampled;
 use super::events::SessionEvent;
 use super::questions::ask_until_answered;
 use crate::following::{SAMPLE_LEN, sample_count};
@@ -12,17 +13,6 @@ use crate::want::ObjectKey;
 
 /// Bytes of samples that a session keeps, at most.
 const MOST_BYTES: u64 = 16 << 20;
-
-/// Whether an object's samples were asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sampled {
-    /// Not yet.
-    No,
-    /// They come.
-    Now,
-    /// All came that will.
-    Over,
-}
 
 impl Actor {
     /// Asks for the samples of an object, if they are of use.

@@ -1,65 +1,19 @@
 //! Threads that check and write: each byte is hashed on the buffer it arrived in.
 
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use towpath_content::Oid;
-use towpath_content::pieces::{self, Layout, Value};
+use towpath_content::pieces::{self};
 
 use super::events::{Checked, SessionEvent};
 use super::followed;
 use super::jobs::{Jobs, Queue};
+use super::work::{Job, Scratch, WriteTarget, check_piece, read_good};
 use super::{FetchError, Fetched};
 use crate::object::{CheckError, ObjectInFlight};
-use crate::want::{Delivery, Payload, Place, Proof, Want, WantId};
-
-/// What a worker does.
-pub(super) enum Job {
-    /// Open the target.
-    Begin { object: Arc<ObjectInFlight>, size: Option<u64> },
-    /// Check a delivery and write it to every place.
-    Check {
-        want: Box<Want>,
-        delivery: Delivery,
-        /// One for each of the want's places.
-        destinations: Vec<WriteTarget>,
-        room: Option<OwnedSemaphorePermit>,
-    },
-    /// Read what may be a piece and compare it with its value.
-    Compare { object: Arc<ObjectInFlight>, index: u64 },
-    /// Read a piece back from the target and compare it with its value.
-    Recheck { object: Arc<ObjectInFlight>, index: u64 },
-    /// Everything is there: compare with the OID and close.
-    Complete { object: Arc<ObjectInFlight> },
-}
-
-/// Memory of a thread for one piece. It begins at a multiple of [`ALIGN`].
-#[derive(Default)]
-pub(super) struct Scratch(Vec<u8>);
-
-/// Where memory should begin that the system copies a file's bytes to: a little beyond a page's begin, where
-/// allocators like to put large blocks, that takes some processors three times as long.
-const ALIGN: usize = 64;
-
-impl Scratch {
-    /// So many bytes, which hold anything.
-    pub(super) fn bytes(&mut self, len: usize) -> &mut [u8] {
-        if self.0.len() < len + ALIGN {
-            self.0.resize(len + ALIGN, 0);
-        }
-        let front = self.0.as_ptr().align_offset(ALIGN).min(ALIGN);
-        &mut self.0[front..front + len]
-    }
-}
-
-/// Where a want's bytes go in one of its places.
-pub(super) struct WriteTarget {
-    pub(super) object: Arc<ObjectInFlight>,
-    /// What is to be written of the object.
-    pub(super) parts: Vec<Range<u64>>,
-}
+use crate::want::{Delivery, Payload, Place, Want, WantId};
 
 /// Starts `count` threads that serve one queue until its sender is dropped.
 pub(super) fn start(count: usize, events: &mpsc::UnboundedSender<SessionEvent>) -> Jobs {
@@ -152,22 +106,6 @@ fn is_part(want: &Want, bytes: &[u8]) -> bool {
     want.part.is_some() && bytes.len() as u64 == want.missing_len()
 }
 
-pub(super) fn check_piece(
-    to: &[WriteTarget],
-    layout: &Layout,
-    index: u64,
-    bytes: &[u8],
-    proof: Option<&Proof>,
-) -> Result<(), CheckError> {
-    let first = to.first().ok_or(CheckError::NoProof)?;
-    let value: Value = first.object.check_piece(layout, index, bytes, proof)?;
-    // What the piece's value is to one object of this name, it is to all.
-    for other in to.iter().skip(1) {
-        other.object.learn_values(index, &[value]);
-    }
-    Ok(())
-}
-
 fn check_len(len: u32, bytes: &[u8]) -> Result<(), CheckError> {
     let (expected, found) = (u64::from(len), bytes.len() as u64);
     if expected == found { Ok(()) } else { Err(CheckError::WrongLength { expected, found }) }
@@ -227,21 +165,6 @@ fn close_single(object: &ObjectInFlight, size: u64) -> Result<(), io::Error> {
     object.target.complete(&content, size, vec![*content.digest()])
 }
 
-/// What is read, if it is piece `index`.
-pub(super) fn read_good<'s>(
-    object: &ObjectInFlight,
-    index: u64,
-    scratch: &'s mut Scratch,
-    read: impl FnOnce(u64, &mut [u8]) -> io::Result<()>,
-) -> Option<&'s [u8]> {
-    let range: Range<u64> = object.piece_range(index);
-    let bytes = scratch.bytes((range.end - range.start) as usize);
-    let layout = object.layout().map_or_else(|| Layout::of(range.end), Ok).ok()?;
-    read(range.start, bytes).ok()?;
-    object.check_piece(&layout, index, bytes, None).ok()?;
-    Some(bytes)
-}
-
 fn complete(object: &ObjectInFlight) -> Result<Fetched, FetchError> {
     let (Some(oid), Some(layout)) = (object.content(), object.layout()) else {
         return Err(FetchError::BindingWrong);
@@ -256,6 +179,7 @@ fn complete(object: &ObjectInFlight) -> Result<Fetched, FetchError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::work::ALIGN;
     use super::*;
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Instant;
 use towpath_content::pieces::Layout;
 
 use super::super::jobs::{Jobs, Queue};
-use super::super::workers::Job;
+use super::super::work::Job;
 use super::*;
 use crate::object::ObjectInFlight;
 use crate::want::{Delivery, Payload, Want, WantId};

@@ -1,0 +1,64 @@
+//! What was asked of an object in flight, and what is kept of the answers.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::claim::WrongRecipe;
+use crate::want::{Delivery, ObjectKey};
+
+/// The first bytes of a piece, checked by nobody.
+pub(super) struct Front {
+    /// Where they lie in the object.
+    pub(super) range: Range<u64>,
+    pub(super) delivery: Delivery,
+}
+
+/// Whether an object's recipe was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RecipeRequest {
+    /// Not yet.
+    No,
+    /// The answer is awaited.
+    Now,
+    /// It was given, or there is none.
+    Over,
+}
+
+/// When the root plugin was last asked, and of which object.
+#[derive(Debug)]
+pub(super) struct Rounds {
+    pub(super) next: Instant,
+    pub(super) last: ObjectKey,
+    /// There may be something to ask at that time, whether or not anything happens until then.
+    pub(super) is_due: bool,
+}
+
+impl Rounds {
+    pub(super) const fn new(now: Instant) -> Self {
+        Self { next: now, last: 0, is_due: false }
+    }
+
+    /// When it is to be asked again.
+    pub(super) fn next_wake(&self) -> Option<Instant> {
+        self.is_due.then_some(self.next)
+    }
+}
+
+/// A recipe that is not one, and who sent it.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    pub(super) maker: Arc<str>,
+    pub(super) why: WrongRecipe,
+}
+
+/// Whether an object's samples were asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sampled {
+    /// Not yet.
+    No,
+    /// They come.
+    Now,
+    /// All came that will.
+    Over,
+}
