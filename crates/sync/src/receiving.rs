@@ -62,6 +62,7 @@ pub struct Receiving {
     rooms: Mutex<Records<RoomRecord>>,
     spare: Mutex<Spare>,
     counts: Mutex<CopySummary>,
+    bytes_asked: AtomicU64,
     bytes_done: AtomicU64,
     files_done: AtomicU64,
     fatal: Mutex<Option<ApiError>>,
@@ -109,6 +110,7 @@ impl Receiving {
             rooms: Mutex::default(),
             spare: Mutex::default(),
             counts: Mutex::default(),
+            bytes_asked: AtomicU64::new(0),
             bytes_done: AtomicU64::new(0),
             files_done: AtomicU64::new(0),
             fatal: Mutex::default(),
@@ -353,6 +355,13 @@ impl Receiving {
             size,
             modified: wanted.metadata.modified,
         });
+        self.bytes_asked.fetch_add(size, Ordering::Relaxed);
+        if self.options.dry_run {
+            self.count_transferred(size);
+        }
+    }
+
+    fn count_transferred(&self, size: u64) {
         self.count(|counts| {
             counts.transferred += 1;
             counts.transferred_size += size;
@@ -418,8 +427,9 @@ impl Receiving {
             let is_placed = outcome.is_ok();
             self.bytes_done.fetch_add(note.size, Ordering::Relaxed);
             self.files_done.fetch_add(1, Ordering::Relaxed);
-            if let Err(error) = outcome {
-                self.problem(&note.shown, &error);
+            match outcome {
+                Ok(()) => self.count_transferred(note.size),
+                Err(error) => self.problem(&note.shown, &error),
             }
             self.settled(note.entry, is_placed);
             // Another file may take its place.
@@ -474,6 +484,11 @@ impl Receiving {
     /// Counts.
     pub fn count(&self, count: impl FnOnce(&mut CopySummary)) {
         count(&mut lock(&self.counts));
+    }
+
+    /// Bytes of files that were asked for.
+    pub fn bytes_asked(&self) -> u64 {
+        self.bytes_asked.load(Ordering::Relaxed)
     }
 
     /// Bytes of files that are in place.

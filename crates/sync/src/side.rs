@@ -96,7 +96,7 @@ pub async fn tell(receiving: Arc<Receiving>, progress: Option<(Progress, String)
         };
         events.progress(CopyEvent::Progress {
             done: snapshot.done.max(receiving.bytes_done()),
-            expected: summary.transferred_size.max(snapshot.expected),
+            expected: receiving.bytes_asked().max(snapshot.expected),
             files_done: snapshot.objects.max(receiving.files_done()),
             files_seen: summary.seen.total(),
             by_source: by_source(&snapshot, other),

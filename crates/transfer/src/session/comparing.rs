@@ -73,6 +73,8 @@ pub(super) struct Comparison {
     /// Until when the network is tried first, and bytes of a piece; none before it began, and if that is not so.
     trial: Option<(Duration, u64)>,
     has_begun: bool,
+    /// Whether it came in an interrupted transfer: it is most likely good, and not to come again to save a moment.
+    came_before: bool,
 }
 
 /// What is known of the network at the moment.
@@ -105,6 +107,7 @@ impl Default for Comparison {
             held_until: Duration::ZERO,
             trial: None,
             has_begun: false,
+            came_before: false,
         }
     }
 }
@@ -123,6 +126,11 @@ impl Comparison {
             let near = round_trip().filter(|far| (Duration::from_nanos(1)..NEAR).contains(far));
             self.trial = near.map(|_| (now + TRIED, bytes));
         }
+    }
+
+    /// What is compared came in an interrupted transfer.
+    pub(super) const fn has_come_before(&mut self) {
+        self.came_before = true;
     }
 
     /// Until when a network of which nothing is known is tried first, if it is.
@@ -274,7 +282,8 @@ impl Comparison {
             return false;
         }
         let seconds = (self.left.len() * bytes) as f64 / disk;
-        let is_slow = disk < FAST_DISK * network.rate || disk < network.rate && seconds > SHORT;
+        let is_much_slower = disk < FAST_DISK * network.rate && !self.came_before;
+        let is_slow = is_much_slower || disk < network.rate && seconds > SHORT;
         // What was measured of a network that is hardly used may be wrong by now.
         let is_unknown = network.rate <= 0.0 || network.rate > LEAST_KNOWN * disk;
         is_slow || is_unknown && network.is_idle && seconds > LONG
@@ -356,6 +365,26 @@ mod tests {
         let came = run(40e6, 120e6, 4000, |_| true);
         assert!(came.seconds < 4000.0 * BYTES as f64 / 160e6 * 1.1, "{}", came.seconds);
         assert!(came.good > 900, "{}", came.good);
+    }
+
+    /// What was kept of an interrupted get was hashed slower than the network brings more, and half of it came again.
+    #[test]
+    fn what_came_before_does_not_come_again_to_save_a_moment() {
+        let network = NetworkRate { rate: 200e6, has_room: true, is_idle: false, asked: 0 };
+        let asks = |came_before, count: u64, good| {
+            let mut it = Comparison { came_before, ..Comparison::default() };
+            (0..count).for_each(|index| it.add(index));
+            let at = |index: u32| Duration::from_secs_f64(BYTES as f64 / 60e6) * index;
+            for index in 0..20 {
+                it.next(network, true, at(index));
+                it.compared(BYTES, if good { BYTES } else { 0 }, at(index + 1));
+            }
+            it.for_network(network, BYTES, at(20)).is_some()
+        };
+        let (little, much) = (160, 8000);
+        assert!(!asks(true, little, true) && asks(false, little, true));
+        assert!(asks(true, much, true), "it would take seconds");
+        assert!(asks(true, little, false), "nothing was kept of it");
     }
 
     #[test]

@@ -54,6 +54,9 @@ impl Actor {
             let may_try = || is_alone && target.older().is_some() && target.older_is_cold();
             let round_trip = || may_try().then(|| root.path().shortest);
             active.comparison.begin(layout.piece_len(), round_trip, now);
+            if target.older().is_none() {
+                active.comparison.has_come_before();
+            }
             if !is_alone {
                 active.comparison.give_way();
             }
