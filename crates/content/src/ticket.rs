@@ -9,6 +9,7 @@
 mod enclosed;
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 pub use self::enclosed::{Enclosed, MAX_ENCLOSED};
@@ -18,6 +19,8 @@ use crate::{NodeId, Oid};
 
 /// Without content, and with it.
 const VERSIONS: [u64; 2] = [1, 2];
+/// Those that a later program may write.
+const SOON: Range<u64> = 3..16;
 /// The longest text accepted, in bytes; 64 of the longest hints would be refused by this.
 pub const MAX_TEXT: usize = 8192;
 const CHECKSUM_LEN: usize = 4;
@@ -126,8 +129,8 @@ impl FromStr for Ticket {
         let damaged = invalid("ticket", "is damaged or cut short; copy it again, whole");
         let at = bytes.len().checked_sub(CHECKSUM_LEN).ok_or(damaged.clone())?;
         let (body, sum) = bytes.split_at(at);
-        // A newer version is reported as such even if it has another checksum.
-        if body.first().is_some_and(|&version| u64::from(version) > VERSIONS[1] && version < 0x80) {
+        // A newer version is reported as such even if it has another checksum; what begins with any number is none.
+        if body.first().is_some_and(|&version| SOON.contains(&u64::from(version))) {
             return Self::from_bytes(body);
         }
         if sum != checksum(body) {
@@ -206,6 +209,16 @@ mod tests {
         assert!(!secret.check(&proof, &[3; 32], &NodeId([9; 32]), &oid));
         assert!(!secret.check(&proof, &[3; 32], &node, &Oid::of(b"y")));
         assert!(!Secret([8; 16]).check(&proof, &[3; 32], &node, &oid));
+    }
+
+    #[test]
+    fn a_later_version_is_told_from_nonsense() {
+        let refused = |first: u8| {
+            let text = format!("tow:{}", base32(&[first, 1, 2, 3, 4, 5, 6, 7, 8]));
+            text.parse::<Ticket>().unwrap_err()
+        };
+        assert!(matches!(refused(3), DecodeError::Version { found: 3, .. }));
+        assert!(matches!(refused(107), DecodeError::Invalid { .. }), "tow:nonsense begins so");
     }
 
     #[test]

@@ -169,7 +169,7 @@ fn both_say_what_went_wrong() {
     let cases: [(&[&str], &str); 4] = [
         (&["put", "not there"], "o such file or directory"),
         (&["put-descriptor", "/dev/null"], "only a regular file or a pipe"),
-        (&["get", "tow:nonsense"], "the ticket has version 107"),
+        (&["get", "tow:nonsense"], "the ticket is damaged or cut short"),
         (&["get", &put, "5000-"], "outside of the object, which has 1000 bytes"),
     ];
     for (words, expected) in cases {
