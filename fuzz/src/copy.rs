@@ -1,4 +1,4 @@
-//! Copies over ssh, whose other side may lie: its messages, and the deltas and patches that make files of their older
+//! Copies over ssh, whose other side may lie: its messages, the options of a copy, and the deltas and patches that make files of their older
 //! versions.
 
 use towpath_content::delta::Signature;
@@ -19,6 +19,15 @@ pub fn copy_message(data: &[u8]) {
     if message.len() <= LONGEST {
         assert_eq!(fuzzing::read_message(&fuzzing::pack_message(&message)).as_ref(), Some(&message));
     }
+}
+
+/// The options that a copy begins with, and the texts in them.
+pub fn copy_options(data: &[u8]) {
+    let Some(options) = fuzzing::read_options(data) else { return };
+    let written = fuzzing::write_options(&options);
+    assert_eq!(fuzzing::read_options(&written), Some(options.clone()));
+    options.chmod.iter().for_each(|text| crate::files::chmod(text.as_bytes()));
+    crate::files::filter_rules(&options.filters.join(&b'\n'));
 }
 
 /// Outlines of a part, the literals of the last one as a delta, and the part that they are of: with its length and

@@ -1,11 +1,11 @@
-//! What the other side of a copy says as JSON: options, events, a summary, an error.
+//! What the other side of a copy says as JSON: events, a summary, an error.
 
 use std::fmt::Debug;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use towpath_api::ApiError;
-use towpath_service::copy::{CopyEvent, CopyOptions, CopySummary};
+use towpath_service::copy::{CopyEvent, CopySummary};
 
 /// What is taken is told again in the same words.
 fn read<T: DeserializeOwned + Serialize + PartialEq + Debug>(data: &[u8]) -> Option<T> {
@@ -13,13 +13,6 @@ fn read<T: DeserializeOwned + Serialize + PartialEq + Debug>(data: &[u8]) -> Opt
     let told = serde_json::to_vec(&value).expect("what was read can be told");
     assert_eq!(serde_json::from_slice::<T>(&told).expect("what was told can be read"), value);
     Some(value)
-}
-
-/// The options that a copy begins with, and the texts in them.
-pub fn copy_options(data: &[u8]) {
-    let Some(options) = read::<CopyOptions>(data) else { return };
-    options.chmod.iter().for_each(|text| crate::files::chmod(text.as_bytes()));
-    crate::files::filter_rules(&options.filters.join(&b'\n'));
 }
 
 /// Something that happened.

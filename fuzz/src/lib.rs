@@ -91,7 +91,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "copy_finer", run: copy::copy_finer, seeds: seeds::copy::finer },
     Target { name: "copy_patch", run: copy::copy_patch, seeds: seeds::copy::patches },
     Target { name: "copy_conversation", run: conversation::copy_conversation, seeds: conversation::seeds },
-    Target { name: "copy_options", run: json::copy_options, seeds: seeds::copy::options },
+    Target { name: "copy_options", run: copy::copy_options, seeds: seeds::copy::options },
     Target { name: "copy_event", run: json::copy_event, seeds: seeds::copy::events },
     Target { name: "copy_summary", run: json::copy_summary, seeds: seeds::copy::summaries },
     Target { name: "api_error", run: json::api_error, seeds: seeds::copy::errors },

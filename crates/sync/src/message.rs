@@ -17,8 +17,8 @@ const MAX_UNPACKED: u64 = 256 << 10;
 /// Parts that a message may have, each list by the numbers of its fields: an empty part takes a hundred times its
 /// bytes once it is read.
 const MOST_PARTS: [(&[u32], usize); 6] = [
-    (&[1, 4], 100_000), // sources of a start
-    (&[1, 9], 256),     // addresses of both
+    (&[1, 2, 1], 100_000), // sources of a start
+    (&[1, 5], 256),        // addresses of both
     (&[2, 1], 256),
     (&[8, 1], 256),  // answers
     (&[9, 3], 1024), // unchanged files
@@ -26,7 +26,7 @@ const MOST_PARTS: [(&[u32], usize); 6] = [
 ];
 
 /// The version of these messages.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// One message.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -104,33 +104,65 @@ pub struct Start {
     /// [`VERSION`].
     #[prost(uint32, tag = "1")]
     pub version: u32,
-    /// It is the sender; else the receiver.
-    #[prost(bool, tag = "2")]
-    pub is_sender: bool,
-    /// The operation is `tow cp`; else `tow sync`.
-    #[prost(bool, tag = "3")]
-    pub is_cp: bool,
-    /// Paths to read, for the sender.
-    #[prost(bytes = "bytes", repeated, tag = "4")]
-    pub sources: Vec<Bytes>,
-    /// Where to write, for the receiver.
-    #[prost(bytes = "bytes", tag = "5")]
-    pub destination: Bytes,
-    /// How many sources there are, for the receiver; a sender counts them itself.
-    #[prost(uint32, tag = "6")]
-    pub source_count: u32,
-    /// What is in the only source is meant, not the source itself.
-    #[prost(bool, tag = "7")]
-    pub is_contents: bool,
-    /// [`super::CopyOptions`] as JSON, without what came in `More` before.
-    #[prost(bytes = "bytes", tag = "8")]
+    /// Which side of the copy it is.
+    #[prost(oneof = "CopyRole", tags = "2, 3")]
+    pub role: Option<CopyRole>,
+    /// The options as [`options::encode`] writes them, without what came in `More` before.
+    #[prost(bytes = "bytes", tag = "4")]
     pub options: Bytes,
     /// Where the client can be dialled.
-    #[prost(string, repeated, tag = "9")]
+    #[prost(string, repeated, tag = "5")]
     pub addresses: Vec<String>,
     /// As a sender, the client takes `Bases` and can pack.
-    #[prost(bool, tag = "10")]
+    #[prost(bool, tag = "6")]
     pub takes_bases: bool,
+}
+
+/// The started side's part in a copy.
+#[derive(Clone, PartialEq, Oneof)]
+pub enum CopyRole {
+    /// It sends.
+    #[prost(message, tag = "2")]
+    Sender(SenderRole),
+    /// It receives.
+    #[prost(message, tag = "3")]
+    Receiver(ReceiverRole),
+}
+
+/// What a sender reads.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SenderRole {
+    /// Paths, with wildcards.
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub sources: Vec<Bytes>,
+    /// What is in the only source is meant, not the source itself.
+    #[prost(bool, tag = "2")]
+    pub is_contents: bool,
+}
+
+/// Where a receiver writes, and what.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ReceiverRole {
+    /// Where to.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub destination: Bytes,
+    /// The copy is `tow cp`; else `tow sync`.
+    #[prost(bool, tag = "2")]
+    pub is_cp: bool,
+    /// What comes.
+    #[prost(oneof = "Coming", tags = "3, 4")]
+    pub coming: Option<Coming>,
+}
+
+/// What comes to a receiver.
+#[derive(Clone, PartialEq, Oneof)]
+pub enum Coming {
+    /// What is in one directory.
+    #[prost(message, tag = "3")]
+    Contents(Empty),
+    /// So many sources under their own names.
+    #[prost(uint32, tag = "4")]
+    Sources(u32),
 }
 
 /// The started side can begin.
@@ -412,6 +444,8 @@ pub fn hung_up() -> ApiError {
     ApiError::new(ErrorKind::Unreachable, "the other side hung up before the copy was complete")
         .hint("run the same command again: it goes on where it was")
 }
+
+pub mod options;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 
-use serde::{Deserialize, Serialize};
 use towpath_api::SearchEffort;
 
 /// One copy, as the command line or another front end asks for it.
@@ -23,8 +22,7 @@ pub struct CopyRequest {
 }
 
 /// Whose habits a copy follows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Those of `cp` and `scp`: an existing directory takes the source under its own name.
     Cp,
@@ -32,10 +30,8 @@ pub enum Mode {
     Sync,
 }
 
-/// Everything that decides what a copy does. Sent to the remote side as it is; a field that an
-/// older program does not know is ignored there, one that it does not send has its default.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+/// Everything that decides what a copy does. How the other side is told: [`crate::message::options`].
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyOptions {
     /// What is carried over, and what is left out.
     pub preserve: Preserve,
@@ -64,7 +60,6 @@ pub struct CopyOptions {
     pub no_search: bool,
     /// Directories that are searched too, whatever file system they are on (`--search`), as the
     /// receiving side knows them.
-    #[serde(with = "names")]
     pub search: Vec<Vec<u8>>,
     /// How hard is searched where probably nothing is (`--search-effort`).
     pub search_effort: SearchEffort,
@@ -82,10 +77,8 @@ pub struct CopyOptions {
     /// (`--force`).
     pub force: bool,
     /// Filter rules in their order, one a line as `towpath_files::filter` writes them.
-    #[serde(with = "names")]
     pub filters: Vec<Vec<u8>>,
     /// Only these, below the source (`--files-from`).
-    #[serde(with = "names::option")]
     pub files_from: Option<Vec<Vec<u8>>>,
     /// What would be overwritten or removed is kept (`--backup`).
     pub backup: bool,
@@ -117,8 +110,7 @@ pub struct CopyOptions {
 }
 
 /// What of an entry is carried over. The default is all of what `rsync -aHAX` carries but what gives rights.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preserve {
     /// Symbolic links (`-l`). Without it they are skipped and named.
     pub links: bool,
@@ -149,8 +141,7 @@ pub struct Preserve {
 }
 
 /// How it is decided whether a file's content is the same at both sides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Check {
     /// Size and time of last modification (rsync's quick check).
     #[default]
@@ -164,8 +155,7 @@ pub enum Check {
 }
 
 /// How data travel to and from a remote side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Via {
     /// Over ssh until a TLS connection stands, then over that.
     #[default]
@@ -235,61 +225,5 @@ impl Default for CopyOptions {
             report_unchanged: false,
             without_items: false,
         }
-    }
-}
-
-/// Names and rules: text, or the list of its bytes where one is not UTF-8. Lists of files may be long.
-mod names {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use crate::events::name::Form;
-
-    pub fn serialize<S: Serializer>(names: &[Vec<u8>], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(names.iter().map(|name| Form::of(name)))
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<u8>>, D::Error> {
-        let forms = Vec::<Form>::deserialize(deserializer)?;
-        Ok(forms.into_iter().map(Into::into).collect())
-    }
-
-    /// The same for a list that may be absent.
-    pub mod option {
-        use super::{Deserialize, Deserializer, Form, Serialize, Serializer};
-
-        pub fn serialize<S: Serializer>(
-            names: &Option<Vec<Vec<u8>>>,
-            serializer: S,
-        ) -> Result<S::Ok, S::Error> {
-            let forms =
-                names.as_ref().map(|names| names.iter().map(|name| Form::of(name)).collect::<Vec<_>>());
-            forms.serialize(serializer)
-        }
-
-        pub fn deserialize<'de, D: Deserializer<'de>>(
-            deserializer: D,
-        ) -> Result<Option<Vec<Vec<u8>>>, D::Error> {
-            let forms = Option::<Vec<Form>>::deserialize(deserializer)?;
-            Ok(forms.map(|forms| forms.into_iter().map(Into::into).collect()))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_any_bytes_come_back_and_most_are_text() {
-        let names = vec![b"a/b".to_vec(), b"\xff".to_vec(), Vec::new()];
-        let options = CopyOptions {
-            search: names.clone(),
-            filters: names.clone(),
-            files_from: Some(names),
-            ..CopyOptions::default()
-        };
-        let json = serde_json::to_string(&options).unwrap();
-        assert!(json.contains(r#""files_from":["a/b",[255],""]"#), "{json}");
-        assert_eq!(serde_json::from_str::<CopyOptions>(&json).unwrap(), options);
     }
 }

@@ -23,7 +23,10 @@ use towpath_protocol::{ControlReceiver, ControlSender, Traffic};
 use super::events::{CopyEvent, CopySummary};
 use super::merge::Destined;
 use super::message::hung_up;
-use super::message::{Fatal, Message, Ready, Start, VERSION, violation};
+use super::message::{
+    Coming, CopyRole, Empty, Fatal, Message, Ready, ReceiverRole, SenderRole, Start, VERSION, options,
+    violation,
+};
 use super::naming::names_contents;
 use super::options::{CopyOptions, CopyRequest, Mode};
 use super::receiving::refuse;
@@ -151,7 +154,6 @@ async fn start(
     let peer = Arc::clone(channel.peer());
     let (race, addresses) = race(host, options.via, peers, peer.node(), config, None).await?;
     message.version = VERSION;
-    message.is_cp = request.mode == Mode::Cp;
     message.addresses = addresses;
     let Some((control, mut inbox)) = peer.control() else {
         return Err(violation("a connection without a control stream"));
@@ -180,12 +182,12 @@ async fn agree(
     events: &Events,
     other: &str,
 ) -> Result<Ready, ApiError> {
-    let json = Bytes::from(serde_json::to_vec(&told(options, message.is_sender)).unwrap_or_default());
-    let (front, rest) = json.split_at(json.len() - json.len() % PART);
-    message.options = Bytes::copy_from_slice(rest);
+    let is_sender = matches!(message.role, Some(CopyRole::Sender(_)));
+    let mut front = options::encode(&told(options, is_sender));
+    message.options = front.split_off(front.len() - front.len() % PART);
     // A list of files may be longer than a message.
-    for part in front.chunks(PART) {
-        let part = Message::More(Bytes::copy_from_slice(part)).into_bytes();
+    while !front.is_empty() {
+        let part = Message::More(front.split_to(PART)).into_bytes();
         control.send(part).await.map_err(|_| hung_up())?;
     }
     control.send(Message::Start(message).into_bytes()).await.map_err(|_| hung_up())?;
@@ -213,9 +215,11 @@ async fn push(
     // Before anything is started: a source that is not there is the commonest mistake.
     let sources = blocking(move || Sources::open(&paths, contents, &options)).await?;
     let message = Start {
-        destination: Bytes::copy_from_slice(remote.path()),
-        source_count: count as u32,
-        is_contents: contents,
+        role: Some(CopyRole::Receiver(ReceiverRole {
+            destination: Bytes::copy_from_slice(remote.path()),
+            is_cp: request.mode == Mode::Cp,
+            coming: Some(if contents { Coming::Contents(Empty {}) } else { Coming::Sources(count as u32) }),
+        })),
         takes_bases: true,
         ..Start::default()
     };
@@ -256,10 +260,11 @@ async fn pull(
     let contents = names_contents(request.mode, &paths)?;
     let requested = Requested::of(&paths, contents)?;
     let message = Start {
-        is_sender: true,
+        role: Some(CopyRole::Sender(SenderRole {
+            sources: paths.iter().map(|path| Bytes::copy_from_slice(path)).collect(),
+            is_contents: contents,
+        })),
         takes_bases: true,
-        sources: paths.iter().map(|path| Bytes::copy_from_slice(path)).collect(),
-        is_contents: contents,
         ..Start::default()
     };
     let mut started = start(host, request, first, events, message).await?;

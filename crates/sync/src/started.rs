@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,7 +14,9 @@ use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Service
 use super::events::CopySummary;
 use super::merge::Destined;
 use super::message::hung_up;
-use super::message::{Fatal, Message, Ready, Start, VERSION, violation};
+use super::message::{
+    Coming, CopyRole, Fatal, Message, Ready, SenderRole, Start, VERSION, options, violation,
+};
 use super::offers::Offers;
 use super::options::{CopyOptions, Mode};
 use super::receiving::refuse;
@@ -119,10 +121,27 @@ pub enum Writes {
 
 /// What this side is told to do.
 struct Task {
-    start: Start,
+    part: Duty,
     options: CopyOptions,
-    /// What the sources' wildcards stand for, at a sender.
-    paths: Vec<PathBuf>,
+    /// Where the client can be dialled, as it says.
+    addresses: Vec<String>,
+    takes_bases: bool,
+}
+
+/// Which part of the copy is this side's.
+enum Duty {
+    /// It sends what the sources' wildcards stand for.
+    Sender {
+        paths: Vec<PathBuf>,
+        contents: bool,
+    },
+    Receiver(Destined),
+}
+
+/// What is left to do once the sources are open.
+enum Work {
+    Send(Sources),
+    Receive(Destined),
 }
 
 impl Task {
@@ -133,26 +152,54 @@ impl Task {
             let what = format!("version {version} of the copy protocol, where this side knows {VERSION}");
             return Err(violation(&what));
         }
-        let options: CopyOptions =
-            serde_json::from_slice(&options).map_err(|_| violation("options that can't be read"))?;
-        let expand = |path: &Bytes| patterns::expand(path);
-        let paths = start.sources.iter().map(expand).collect::<Result<Vec<_>, _>>()?.concat();
-        Ok(Self { start, options, paths })
+        let options = options::decode(options.into())?;
+        let part = start.role.ok_or_else(|| violation("a start that names no side"))?;
+        let (addresses, takes_bases) = (start.addresses, start.takes_bases);
+        Ok(Self { part: Duty::told(part)?, options, addresses, takes_bases })
     }
 
     /// Everything that it may write.
     fn writes(&self) -> Writes {
-        if self.start.is_sender {
-            let removes = self.options.remove_source_files && !self.options.dry_run;
-            return Writes::Sender { removed: if removes { self.paths.clone() } else { Vec::new() } };
-        }
+        let destined = match &self.part {
+            Duty::Sender { paths, .. } => {
+                let removes = self.options.remove_source_files && !self.options.dry_run;
+                return Writes::Sender { removed: if removes { paths.clone() } else { Vec::new() } };
+            }
+            Duty::Receiver(destined) => destined,
+        };
         let backups = self.options.backup_dir.as_ref().filter(|_| self.options.backup);
         let backups = backups.map(|dir| PathBuf::from(OsStr::from_bytes(dir)));
-        let destination = Some(patterns::here(&self.start.destination)).filter(|_| !self.options.dry_run);
+        let destination = Some(destined.path.clone()).filter(|_| !self.options.dry_run);
         // A file may go where a link leads.
-        let behind = destination.as_deref().filter(|path| self.start.is_cp && path.is_symlink());
+        let is_link = |path: &&Path| destined.mode == Mode::Cp && path.is_symlink();
+        let behind = destination.as_deref().filter(is_link);
         let behind = behind.and_then(|path| Some(path.canonicalize().ok()?.parent()?.to_path_buf()));
         Writes::Receiver { destination, behind, backups }
+    }
+}
+
+impl Duty {
+    fn told(role: CopyRole) -> Result<Self, ApiError> {
+        let receiver = match role {
+            CopyRole::Sender(SenderRole { sources, is_contents: contents }) => {
+                let expand = |path: &Bytes| patterns::expand(path);
+                let paths = sources.iter().map(expand).collect::<Result<Vec<_>, _>>()?.concat();
+                if contents && paths.len() > 1 {
+                    let hint = "copy one after the other";
+                    return Err(refuse("several directories' contents can't become one", hint));
+                }
+                return Ok(Self::Sender { paths, contents });
+            }
+            CopyRole::Receiver(receiver) => receiver,
+        };
+        let (sources, contents) = match receiver.coming {
+            Some(Coming::Contents(_)) => (1, true),
+            Some(Coming::Sources(count)) => (count as usize, false),
+            None => return Err(violation("a start that does not say what comes")),
+        };
+        let path = patterns::here(&receiver.destination);
+        let mode = if receiver.is_cp { Mode::Cp } else { Mode::Sync };
+        Ok(Self::Receiver(Destined { path, mode, sources, contents, names: None }))
     }
 }
 
@@ -166,25 +213,21 @@ async fn serve(
     events: Events,
     task: Task,
 ) -> Result<Option<CopySummary>, ApiError> {
-    let Task { start, options, paths } = task;
-    let mode = if start.is_cp { Mode::Cp } else { Mode::Sync };
-    let count = paths.len();
-    if start.is_contents && count > 1 {
-        return Err(refuse("several directories' contents can't become one", "copy one after the other"));
-    }
-    let sources = match start.is_sender {
-        true => {
-            let (contents, options) = (start.is_contents, options.clone());
-            Some(blocking(move || Sources::open(&paths, contents, &options)).await?)
+    let Task { part, options, addresses: theirs, takes_bases } = task;
+    let (work, count) = match part {
+        Duty::Sender { paths, contents } => {
+            let (count, options) = (paths.len(), options.clone());
+            let sources = blocking(move || Sources::open(&paths, contents, &options)).await?;
+            (Work::Send(sources), count)
         }
-        false => None,
+        Duty::Receiver(destined) => (Work::Receive(destined), 0),
     };
     let (config, ssh) = (peer_config(host, &options), SshConnection::from_env());
     let (mut race, addresses) = race(host, options.via, peers, peer.node(), config, ssh).await?;
     let ready = Ready { addresses, sources: count as u32, takes_bases: true };
     control.send(Message::Ready(ready).into_bytes()).await.map_err(|_| hung_up())?;
     set_silence(peer, &options);
-    let theirs: Vec<_> = start.addresses.iter().filter_map(|address| address.parse().ok()).collect();
+    let theirs: Vec<_> = theirs.iter().filter_map(|address| address.parse().ok()).collect();
     let side = Side {
         host: Arc::clone(host),
         peer: Arc::clone(peer),
@@ -193,26 +236,17 @@ async fn serve(
         events,
         options,
         is_started: true,
-        takes_bases: start.takes_bases,
+        takes_bases,
         other: "the sender".into(),
     };
-    match sources {
-        Some(sources) => {
+    match work {
+        Work::Send(sources) => {
             let (stood_in, stood) = mpsc::unbounded_channel();
             if let Some(race) = &mut race {
                 race.run(&theirs, None, stood_in);
             }
             send(&side, sources, inbox, stood).await.map(|_| None)
         }
-        None => {
-            let destined = Destined {
-                path: patterns::here(&start.destination),
-                mode,
-                sources: start.source_count as usize,
-                contents: start.is_contents,
-                names: None,
-            };
-            receive(&side, destined, inbox, race, &theirs).await.map(Some)
-        }
+        Work::Receive(destined) => receive(&side, destined, inbox, race, &theirs).await.map(Some),
     }
 }

@@ -70,7 +70,7 @@ pub fn options() -> Vec<Vec<u8>> {
         chown: Some("ann:users".into()),
         ..CopyOptions::default()
     };
-    vec![json(CopyOptions::default()), json(full), b"{}".to_vec()]
+    vec![fuzzing::write_options(&CopyOptions::default()), fuzzing::write_options(&full), Vec::new()]
 }
 
 pub fn events() -> Vec<Vec<u8>> {

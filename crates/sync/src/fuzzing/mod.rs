@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::message::Message;
-use super::{finer, patches};
+use super::message::{Message, options};
+use super::{CopyOptions, finer, patches};
 pub use conversation::{FuzzedReceiver, FuzzedSender, merge};
 
 /// A message as this program would say it.
@@ -19,6 +19,16 @@ pub fn read_message(bytes: &[u8]) -> Option<Vec<u8>> {
 /// The bytes of a message, packed if that makes them fewer.
 pub fn pack_message(bytes: &[u8]) -> Vec<u8> {
     Message::pack(Bytes::copy_from_slice(bytes), 1).into()
+}
+
+/// The options of a copy, as a client says them.
+pub fn read_options(bytes: &[u8]) -> Option<CopyOptions> {
+    options::decode(Bytes::copy_from_slice(bytes)).ok()
+}
+
+/// The same as this program says them.
+pub fn write_options(options: &CopyOptions) -> Vec<u8> {
+    options::encode(options).into()
 }
 
 /// The signature of what outlines leave of `base`.

@@ -4,6 +4,7 @@ use towpath_content::Oid;
 use towpath_content::node_id::hex;
 
 use super::*;
+use crate::options::{CopyOptions, Via};
 
 /// One message a line, hexadecimal, then what it is. `UPDATE_VECTORS=1` writes it anew.
 const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/vectors/copy.txt");
@@ -19,24 +20,27 @@ const REFUSED: [(&str, &[u8]); 5] = [
 fn starts() -> [(&'static str, Message); 2] {
     let push = Start {
         version: VERSION,
-        destination: Bytes::from_static(b"/srv/www"),
-        source_count: 1,
-        is_contents: true,
-        options: Bytes::from_static(br#"{"delete":true}"#),
+        role: Some(CopyRole::Receiver(ReceiverRole {
+            destination: Bytes::from_static(b"/srv/www"),
+            is_cp: false,
+            coming: Some(Coming::Contents(Empty {})),
+        })),
+        options: options::encode(&CopyOptions { delete: true, ..CopyOptions::default() }),
         addresses: vec!["192.0.2.1:7000".into()],
         ..Start::default()
     };
     let pull = Start {
         version: VERSION,
-        is_sender: true,
-        is_cp: true,
-        sources: vec![Bytes::from_static(b"a"), Bytes::from_static(b"\xff")],
-        options: Bytes::from_static(br#"{"via":"ssh"}"#),
+        role: Some(CopyRole::Sender(SenderRole {
+            sources: vec![Bytes::from_static(b"a"), Bytes::from_static(b"\xff")],
+            is_contents: false,
+        })),
+        options: options::encode(&CopyOptions { via: Via::Ssh, ..CopyOptions::default() }),
         ..Start::default()
     };
     [
         ("start: be the receiver of a tow sync", Message::Start(push)),
-        ("start: be the sender of a tow cp", Message::Start(pull)),
+        ("start: be the sender, over ssh alone", Message::Start(pull)),
     ]
 }
 
@@ -219,7 +223,7 @@ fn messages() -> Vec<(&'static str, Message)> {
             "delta: entry 303 is given up",
             Message::Delta(Delta { entry: 303, is_given_up: true, ..Delta::default() }),
         ),
-        ("more: the front of the options", Message::More(json(br#"{"files_from":["#))),
+        ("more: the front of the options", Message::More(Bytes::from_static(b"\x08\x01"))),
     ];
     starts().into_iter().chain(answers()).chain(rest).collect()
 }
