@@ -4,7 +4,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use towpath_lab::commands::{accuracy, chart, data, deps, down, exec, list, report, run, set, up};
+use towpath_lab::commands::{accuracy, chart, data, deps, down, exec, history, list, report, run, set, up};
 use towpath_lab::net::registry;
 
 /// A network lab: hosts and links on this machine, and real programs on them.
@@ -20,6 +20,7 @@ enum LabCommand {
     Run(run::RunArgs),
     Report(report::ReportArgs),
     Chart(chart::ChartArgs),
+    History(history::HistoryArgs),
     List(list::ListArgs),
     Deps(deps::DepsArgs),
     Data(data::DataArgs),
@@ -46,6 +47,7 @@ fn carry_out(command: LabCommand) -> Result<(), Box<dyn Error>> {
         LabCommand::Run(args) => run::run(&args)?,
         LabCommand::Report(args) => report::run(&args)?,
         LabCommand::Chart(args) => chart::run(&args)?,
+        LabCommand::History(args) => history::run(&args)?,
         LabCommand::List(args) => list::run(&args)?,
         LabCommand::Deps(args) => deps::run(&args),
         LabCommand::Data(args) => data::run(&args)?,

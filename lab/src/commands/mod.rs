@@ -6,6 +6,7 @@ pub mod data;
 pub mod deps;
 pub mod down;
 pub mod exec;
+pub mod history;
 pub mod list;
 pub mod report;
 pub mod run;

@@ -1,6 +1,7 @@
 //! What came out: a row for every transfer, and from the rows a table and a plot.
 
 mod chart;
+mod history;
 mod plot;
 mod provenance;
 mod summary;
@@ -18,6 +19,7 @@ use thiserror::Error;
 use crate::measure::ProcessEnd;
 
 pub use chart::{Chart, ChartError};
+pub use history::{History, HistoryError};
 pub use provenance::Provenance;
 pub use summary::ResultSummary;
 
