@@ -144,9 +144,11 @@ impl Chart<'_> {
     }
 }
 
-/// A cell's number; none if it holds words or nothing, or what has no place among decades.
+/// A cell's number, without the range in brackets behind it; none if it holds words or nothing, or what has no
+/// place among decades.
 fn number(cell: &str) -> Option<f64> {
-    let plain: String = cell.chars().filter(|c| !matches!(c, ',' | '*')).collect();
+    let number = cell.split(" (").next().unwrap_or(cell);
+    let plain: String = number.chars().filter(|c| !matches!(c, ',' | '*')).collect();
     plain.parse().ok().filter(|number| *number > 0.0)
 }
 
@@ -155,7 +157,7 @@ mod tests {
     use super::*;
 
     const PAGE: &str = "# Page\n\n| a | b |\n|---|---|\n| x | 1 |\n\n## Wanted, here\n\nwords\n\n\
-                        | pair | ours, bytes | theirs |\n|---|---|---|\n| one | 1,234 | **20** |\n| two | | no |\n\
+                        | pair | ours, bytes | theirs |\n|---|---|---|\n| one | 1,234 (999 to 1,300) | **20** |\n| two | | no |\n\
                         | three | 7 | |\n";
 
     fn draw(under: &str, columns: &[&str]) -> Result<String, ChartError> {
