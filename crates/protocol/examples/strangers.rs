@@ -1,7 +1,7 @@
 //! Strangers that flood a service on this machine, to measure what they cost it: connections without a
 //! ticket, each of which asks for 64 times 1 MB and reads nothing, or for as much as does not end it.
 //!
-//! `cargo run -p towpath-plugins --example strangers -- ADDRESS NODE COUNT SECONDS PID flood` (or `patient`) prints the
+//! `cargo run -p towpath-protocol --example strangers -- ADDRESS NODE COUNT SECONDS PID flood` (or `patient`) prints the
 //! resident memory of process PID before, and each second while they are there. Loopback addresses alone.
 
 #![allow(clippy::print_stdout, reason = "it measures, and says what it measured")]
