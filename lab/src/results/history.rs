@@ -9,7 +9,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use thiserror::Error;
 
-use super::plot::{COLOURS, FONT};
+use super::plot::{COLOURS, Drawn, FONT};
 use super::table::{decimal, short};
 
 const PANEL: (u32, u32) = (470, 200);
@@ -53,8 +53,6 @@ struct DatedRun {
     date: String,
     value: f64,
 }
-
-type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 impl History {
     /// Reads the text of a history.

@@ -166,7 +166,7 @@ impl Palette<'_> {
     }
 }
 
-type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+pub(super) type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 /// The range of sizes, if there are several of the same kind of data.
 fn sizes(points: &[Point]) -> Option<Range<f64>> {
