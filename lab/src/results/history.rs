@@ -21,7 +21,7 @@ const GREY: RGBColor = RGBColor(215, 215, 215);
 #[derive(Debug, Error)]
 pub enum HistoryError {
     /// A line of another form.
-    #[error("line {0} is not `COMMIT DATE VALUE FIGURE`, with a value above 0")]
+    #[error("line {0} is not `COMMIT DATE VALUE FIGURE`, with a value of 0 or more")]
     Line(usize),
     /// Nothing to see.
     #[error("the file has no runs")]
@@ -74,7 +74,7 @@ impl History {
     fn add(&mut self, line: &str) -> Option<()> {
         let mut words = line.split_whitespace();
         let (commit, date, value) = (words.next()?, words.next()?, words.next()?);
-        let value: f64 = value.parse().ok().filter(|value| *value > 0.0 && f64::is_finite(*value))?;
+        let value: f64 = value.parse().ok().filter(|value| *value >= 0.0 && f64::is_finite(*value))?;
         let name = words.collect::<Vec<_>>().join(" ");
         if name.is_empty() {
             return None;
@@ -123,7 +123,7 @@ impl TrackedFigure {
         area: &DrawingArea<SVGBackend<'a>, Shift>,
         root: &DrawingArea<SVGBackend<'a>, Shift>,
     ) -> Drawn {
-        let most = self.runs.iter().map(|run| run.value).chain(self.aim).fold(0.0, f64::max);
+        let most = self.runs.iter().map(|run| run.value).chain(self.aim).fold(f64::MIN_POSITIVE, f64::max);
         let right = self.runs.len() as f64 - 0.5;
         let mut chart = ChartBuilder::on(area)
             .caption(&self.name, (FONT, 15))
