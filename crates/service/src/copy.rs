@@ -6,7 +6,9 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use towpath_api::ApiError;
-pub use towpath_sync::*;
+use towpath_api::copy::{CopyEvent, CopyRequest, CopySummary};
+use towpath_sync::Host;
+pub use towpath_sync::threads_ended;
 
 use crate::config::Switch;
 use crate::confinement::{Places, Writable};

@@ -1,4 +1,5 @@
-//! `tow cp` and `tow sync`: trees and files from here, to here, or within this machine.
+//! `tow cp` and `tow sync`: trees and files from here, to here, or within this machine. What is asked for and what is
+//! reported stands in [`towpath_api::copy`].
 //!
 //! ```text
 //!            sender                                   receiver
@@ -14,7 +15,6 @@
 //!
 //! | module | story |
 //! |---|---|
-//! | [`options`], [`events`] | what is asked for; what is told |
 //! | [`host`] | what a copy needs of the service that it runs in |
 //! | `run` | a copy from its beginning to its end, at the person's side |
 //! | `started` | the same at the side that was started over ssh |
@@ -55,7 +55,6 @@ mod catalogue;
 mod changed;
 mod deltas;
 mod effort;
-pub mod events;
 mod fate;
 mod file;
 mod finer;
@@ -79,7 +78,6 @@ mod naming;
 mod network;
 mod noted;
 mod offers;
-pub mod options;
 mod patches;
 mod patching;
 mod placement;
@@ -110,9 +108,7 @@ mod wanted;
 mod within;
 mod worth;
 
-pub use events::{CopyEvent, CopySummary, Counts, Dropped, FailureKind};
 pub use host::Host;
-pub use options::{Check, CopyOptions, CopyRequest, Mode, Preserve, Via};
 pub use run::run;
 pub use started::{Writes, serve_stdio};
 pub use threads::ended as threads_ended;

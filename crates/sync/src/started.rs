@@ -8,17 +8,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use towpath_api::copy::{CopyOptions, CopySummary, Mode};
 use towpath_api::{ApiError, ErrorKind};
 use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Service as PeerService};
 
-use super::events::CopySummary;
 use super::merge::Destined;
 use super::message::hung_up;
 use super::message::{
     Coming, CopyRole, Fatal, Message, Ready, SenderRole, Start, VERSION, options, violation,
 };
 use super::offers::Offers;
-use super::options::{CopyOptions, Mode};
 use super::receiving::refuse;
 use super::run::GRACE;
 use super::sending::send;

@@ -303,8 +303,8 @@ pub mod tests {
 
     use super::*;
     use crate::judge::Changes;
-    use crate::options::CopyOptions;
     use crate::talk::events;
+    use towpath_api::copy::CopyOptions;
 
     /// A file of so many bytes that is to be written below `home`, as an entry of the sender's.
     pub fn file_of(home: &Path, entry: u64, size: u64) -> Arc<CopyFile> {
