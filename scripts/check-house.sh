@@ -18,7 +18,7 @@ below() {
         link | store | files) echo "content" ;;
         transfer) echo "content store" ;;
         protocol) echo "content link store transfer" ;;
-        reuse) echo "content store transfer" ;;
+        reuse) echo "content link store files transfer protocol" ;;
         plugins) echo "content link store transfer protocol reuse" ;;
         targets) echo "content api store files transfer" ;;
         ssh) echo "content api link files protocol plugins targets" ;;

@@ -28,15 +28,15 @@ use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
 
 use super::changed::{Changed, Known, Look};
 use super::hearing::{Heard, LITTLE, Tellings, hear, hear_beside, take_answers, write_contents};
-use super::lookalikes::Lookalikes;
 use super::merge::{Destined, Merge};
 use super::message::hung_up;
 use super::message::violation;
-use super::network::Network;
 use super::remote::RemoteSupplier;
 use super::search;
 use super::side::{Side, StopOnDrop, by_source, joined, receiving, tell};
 use super::threads;
+use towpath_reuse::candidates::lookalikes::Lookalikes;
+use towpath_reuse::policy::network::Network;
 use towpath_ssh::race::{Race, STAND_LIMIT, Stood};
 
 /// What the two ways to the other side are called.

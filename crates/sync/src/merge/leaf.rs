@@ -16,7 +16,8 @@ use crate::noted::{InTheWay, Replacement, RoomRecord, Spot};
 use crate::places::FilePermit;
 use crate::receiving::add;
 use crate::source::Located;
-use crate::wanted::{Wanted, is_file};
+use crate::wanted::Wanted;
+use towpath_reuse::candidates::is_file;
 
 /// How often it is looked whether all files under way wait for their names.
 const LOOK: Duration = Duration::from_millis(20);
