@@ -1,4 +1,4 @@
-//! The configuration: one TOML file, or none.
+//! The configuration: one TOML file, or none. And where the service's folders lie ([`home`]).
 //!
 //! ```text
 //!   file ── source (lines, errors) ── settings (one list of fields) ─┬─► Config
@@ -17,6 +17,7 @@
 //!
 //! A file that is wrong anywhere is refused as a whole. Nothing here looks at the environment.
 
+pub mod home;
 mod live;
 mod plugins;
 mod settings;
@@ -33,6 +34,7 @@ use towpath_files::display_name;
 use towpath_plugins::registry::{Node, default_tree};
 use towpath_store::CachePolicy;
 
+pub use home::{Home, NoHome};
 pub use live::Live;
 pub use settings::{General, Limits, Metrics, ProcessorSettings, StoreSettings};
 pub use shown::{example, reference};
