@@ -122,7 +122,7 @@ impl Config {
     pub fn waits_for_restart(&self, other: &Self) -> Vec<String> {
         let [now, then] = [self, other].map(Self::sections);
         let fields = now.iter().zip(&then).flat_map(|((name, now), (_, then))| {
-            now.iter().zip(then).map(move |(now, then)| (settings::full_name(name, now.name), now, then))
+            now.iter().zip(then).map(move |(now, then)| (source::full_name(name, now.name), now, then))
         });
         let waiting = fields.filter(|(_, now, then)| !now.is_live && now.value != then.value);
         waiting.map(|(name, ..)| name).collect()
