@@ -18,19 +18,21 @@ below() {
         link | store | files) echo "content" ;;
         transfer) echo "content store" ;;
         protocol) echo "content link store transfer" ;;
-        reuse) echo "content store transfer" ;;
+        reuse) echo "content link store files transfer protocol" ;;
         plugins) echo "content link store transfer protocol reuse" ;;
         targets) echo "content api store files transfer" ;;
         ssh) echo "content api link files protocol plugins targets" ;;
         sync) echo "content api link store files transfer protocol reuse plugins targets ssh" ;;
-        service) echo "content api link store files transfer protocol reuse plugins targets ssh sync" ;;
-        cli) echo "api service" ;;
+        config) echo "content files store protocol plugins" ;;
+        confinement) echo "content config" ;;
+        service) echo "content api link store files transfer protocol reuse plugins targets ssh sync config confinement" ;;
+        cli) echo "api config confinement service" ;;
         *) return 1 ;;
     esac
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet link store files transfer protocol reuse plugins targets ssh sync service cli"
+order="content api simnet link store files transfer protocol reuse plugins targets ssh sync config confinement service cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

@@ -6,8 +6,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
+use towpath_api::copy::CopyOptions;
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata, Time};
-use towpath_service::copy::CopyOptions;
 use towpath_service::fuzzing::{FuzzedReceiver, FuzzedSender, merge};
 
 use crate::input::Source;

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use towpath_api::ApiError;
-use towpath_service::copy::{CopyEvent, CopySummary};
+use towpath_api::copy::{CopyEvent, CopySummary};
 
 /// What is taken is told again in the same words.
 fn read<T: DeserializeOwned + Serialize + PartialEq + Debug>(data: &[u8]) -> Option<T> {

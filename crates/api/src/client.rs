@@ -15,6 +15,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
+use crate::copy::{CopyEvent, CopyRequest, CopySummary};
 use crate::messages::{
     ApiError, ContentRequest, ErrorKind, Event, GcReply, GcRequest, GetRequest, ListRequest, Object,
     OpenPutRequest, PartReply, Problem, PutReply, PutRequest, Status, Summary, TransferEvent,
@@ -320,6 +321,16 @@ impl Api for Client {
             tokio::spawn(take_apart(response.into_body(), parts));
             Ok(Content { oid, size, bytes: Parts::new(inbox) })
         })
+    }
+
+    fn copy(
+        &self,
+        _: CopyRequest,
+        _: mpsc::Sender<CopyEvent>,
+    ) -> BoxFuture<'_, Result<CopySummary, ApiError>> {
+        let refusal = ApiError::new(ErrorKind::Usage, "a daemon makes no copies")
+            .hint("copy in the process that asks for it, where the terminal and the ssh agent are");
+        Box::pin(std::future::ready(Err(refusal)))
     }
 
     fn session(&self) -> BoxFuture<'_, Result<Session, ApiError>> {

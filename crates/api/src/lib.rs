@@ -14,6 +14,7 @@
 //! | [`Api::abort_put`] | `DELETE /v1/puts/{id}` |
 //! | [`Api::get`] | `POST /v1/get`, events as body |
 //! | [`Api::content`] | `POST /v1/content`, the bytes as answer |
+//! | [`Api::copy`] | none: a copy runs in the process that asks for it |
 //! | [`Api::session`] | `POST /v1/sessions` |
 //! | [`Api::list`] | `GET /v1/objects` |
 //! | [`Api::done`] | `POST /v1/done` |
@@ -22,6 +23,7 @@
 //! | [`Api::events`] | `GET /v1/events` |
 
 pub mod client;
+pub mod copy;
 pub mod messages;
 mod parts;
 mod paths;
@@ -34,6 +36,7 @@ use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
 
 pub use client::Client;
+use copy::{CopyEvent, CopyRequest, CopySummary};
 pub use messages::{
     ApiError, Chunk, ContentRequest, DescriptorRequest, ErrorKind, Event, Fetch, FetchState, GcReply,
     GcRequest, GetRequest, Held, ListRequest, MAX_BOUNDARIES, Object, OpenPutRequest, PartReply, Problem,
@@ -115,6 +118,17 @@ pub trait Api: Send + Sync {
 
     /// Fetches an object as a stream.
     fn content(&self, request: ContentRequest) -> BoxFuture<'_, Result<Content, ApiError>>;
+
+    /// Copies trees and files within this machine, or to or from another one over ssh. Events come while it goes on. The
+    /// summary counts entries that failed; an error ended the copy as a whole.
+    ///
+    /// A copy runs in the caller's own process, with its terminal, ssh agent, umask and limits: the client of a daemon
+    /// refuses. Dropping the future ends the copy; what is complete stays.
+    fn copy(
+        &self,
+        request: CopyRequest,
+        events: mpsc::Sender<CopyEvent>,
+    ) -> BoxFuture<'_, Result<CopySummary, ApiError>>;
 
     /// Begins a session, which holds what is put under its name.
     fn session(&self) -> BoxFuture<'_, Result<Session, ApiError>>;

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use indicatif::HumanBytes;
+use towpath_api::copy::{CopyEvent, CopySummary, Counts, FailureKind, Mode};
 use towpath_api::{ApiError, ErrorKind, Searched, Seconds, Summary};
-use towpath_service::copy::{CopyEvent, CopySummary, Counts, FailureKind, Mode};
 use towpath_service::{display_name, display_text};
 
 /// Changes of the bottleneck that are shown; `--json` tells all.

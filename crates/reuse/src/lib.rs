@@ -3,8 +3,14 @@
 //!
 //! | module | story |
 //! |---|---|
+//! | [`candidates`] | files that new ones may be the same as, or a version of |
+//! | [`delta`] | files as deltas of their older versions |
+//! | [`policy`] | what bytes are worth on a network, how hard they are packed |
 //! | [`adaptive`] | a plugin that draws from network and disk at once |
 //! | [`disk_search`] | chunks from files on this machine's own disk |
 
 pub mod adaptive;
+pub mod candidates;
+pub mod delta;
 pub mod disk_search;
+pub mod policy;

@@ -8,8 +8,8 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_files::display_name;
 use towpath_transfer::SessionConfig;
 
-use crate::config::{Limits, Live};
 use crate::metrics::{Direction, Metrics};
+use towpath_config::{Limits, Live};
 use towpath_content::lock::lock;
 
 /// What a transfer holds in memory, at most.
@@ -159,7 +159,7 @@ fn check_disk(place: &Path, wanted: u64) -> Result<(), ApiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Bytes, Config, Count};
+    use towpath_config::{Bytes, Config, Count};
 
     fn admission(change: impl FnOnce(&mut Limits)) -> (Admission, Live) {
         let mut config = Config::default();

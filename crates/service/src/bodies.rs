@@ -18,7 +18,7 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use towpath_api::{ApiError, ErrorKind};
 
-use crate::config::{Limits, Live};
+use towpath_config::{Limits, Live};
 
 /// Parts that one body holds at most: one being written, one ready.
 const AHEAD: usize = 2;
@@ -159,7 +159,7 @@ impl AsRef<[u8]> for BodyPart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Bytes as Size, Config, Count};
+    use towpath_config::{Bytes as Size, Config, Count};
 
     fn bodies(memory: u64, connections: u64) -> Arc<Bodies> {
         let mut config = Config::default();

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use towpath_api::ApiError;
-pub use towpath_sync::*;
+use towpath_api::copy::{CopyEvent, CopyRequest, CopySummary};
+pub use towpath_sync::threads_ended;
+use towpath_sync::{Host, Writes};
 
-use crate::config::Switch;
-use crate::confinement::{Places, Writable};
 use crate::state::Service;
+use towpath_config::Switch;
+use towpath_confinement::{Places, Writable};
 
 /// As [`towpath_sync::run`].
 pub async fn run(
@@ -27,7 +29,18 @@ pub async fn serve_stdio(
     begin: impl FnOnce(&Writable) -> Result<Handle, ApiError>,
 ) -> Result<(), ApiError> {
     let places = Places::of(&service.home);
-    towpath_sync::serve_stdio(&host(service), |writes| begin(&Writable::of_copy(&places, writes))).await
+    towpath_sync::serve_stdio(&host(service), |writes| begin(&writable(&places, writes))).await
+}
+
+/// What one side of a copy may write.
+fn writable(places: &Places, writes: &Writes) -> Writable {
+    match writes {
+        Writes::Sender { removed } => Writable::of_sender(places, removed),
+        Writes::Receiver { destination, behind, backups } => {
+            let writable = Writable::of_receiver(places, destination.as_deref(), backups.as_deref());
+            behind.iter().cloned().fold(writable, Writable::with_folder)
+        }
+    }
 }
 
 fn host(service: &Service) -> Arc<Host> {

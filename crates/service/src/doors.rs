@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use towpath_content::NodeId;
 
 use self::table::{DoorTable, Knocked};
-use crate::config::Live;
+use towpath_config::Live;
 use towpath_content::lock::lock;
 
 /// Why a connection was not let in.
@@ -213,7 +213,7 @@ impl Drop for DoorPermit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, Count};
+    use towpath_config::{Config, Count};
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));

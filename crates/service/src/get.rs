@@ -18,12 +18,12 @@ use towpath_targets::resume::Record;
 use towpath_transfer::{FetchError, Group, Target};
 
 use crate::content;
-use crate::copy::search::searched;
 use crate::get_tree;
 use crate::getting::{Failure, GetUnderWay, summarize, tell};
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::waiting::{self, told};
+use towpath_sync::search::searched;
 
 /// How often a get begins anew when the producer of a live object does.
 const MAX_STARTS: usize = 20;

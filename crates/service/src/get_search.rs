@@ -15,8 +15,8 @@ use towpath_files::is_temporary_name;
 use towpath_reuse::adaptive::Search;
 use towpath_reuse::disk_search::Scope;
 
-use crate::copy::search::effort;
 use crate::state::Service;
+use towpath_sync::search::effort;
 
 /// Where to look for what the ticket of `node` names; nowhere if that is not wanted.
 pub(crate) fn search(service: &Service, request: &GetRequest, node: Option<NodeId>) -> Option<Search> {

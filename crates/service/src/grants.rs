@@ -10,7 +10,7 @@ use towpath_link::Identity;
 use towpath_protocol::Issuer;
 use towpath_store::Leases;
 
-use crate::config::Live;
+use towpath_config::Live;
 
 /// Answers the direct plugin's questions about rights.
 pub struct Grants {

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use towpath_store::Leases;
 
 use tokio::sync::mpsc;
+use towpath_api::copy::{CopyEvent, CopyRequest, CopySummary};
 use towpath_api::{
     Api, ApiError, BoxFuture, Content, ContentRequest, ErrorKind, Event, GcReply, GcRequest, GetRequest,
     Held, Input, ListRequest, Object, OpenPutRequest, PartReply, Parts, PutReply, PutRequest, Session,
@@ -14,7 +14,7 @@ use towpath_api::{
 };
 use towpath_content::{Oid, Ticket};
 use towpath_files::display_name;
-use towpath_store::{CachedObject, GcOptions, Holder, Lease, ObjectKind, Store};
+use towpath_store::{CachedObject, GcOptions, Holder, Lease, Leases, ObjectKind, Store};
 use towpath_targets::errors;
 
 use crate::boundaries::Boundaries;
@@ -23,7 +23,7 @@ use crate::metrics::{Direction, Watch};
 use crate::open_session::Open;
 use crate::parts::{self, Part};
 use crate::state::{Service, parse_name};
-use crate::{content, get, put};
+use crate::{content, copy, get, put};
 
 impl Service {
     /// Lets nothing new begin, and waits for what is under way, but not for longer than the
@@ -261,6 +261,14 @@ impl Api for InProcess {
             let bytes = Parts::new(opened.in_order(0..size.unwrap_or(u64::MAX)));
             Ok(Content { oid, size, bytes })
         })
+    }
+
+    fn copy(
+        &self,
+        request: CopyRequest,
+        events: mpsc::Sender<CopyEvent>,
+    ) -> BoxFuture<'_, Result<CopySummary, ApiError>> {
+        Box::pin(async move { copy::run(&self.0, request, events).await })
     }
 
     fn session(&self) -> BoxFuture<'_, Result<Session, ApiError>> {

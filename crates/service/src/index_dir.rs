@@ -28,9 +28,9 @@ use towpath_reuse::disk_search::whole_as_chunk;
 use towpath_store::disk::chunk_index::{CutChunk, CutFile};
 use towpath_store::{DiskStore, FileRecord, Stamp, StoreError, cut_and_hash_open_file, hash_open_file};
 
-use crate::home::Home;
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
+use towpath_config::Home;
 use towpath_targets::errors;
 use towpath_targets::index_record::store_stamp;
 

@@ -8,7 +8,6 @@
 //!
 //! | module | story |
 //! |---|---|
-//! | [`home`] | where state, keys, index and socket lie |
 //! | [`state`] | [`Service`]: the parts put together |
 //! | [`in_process`] | the API in process |
 //! | [`grants`] | which ticket secrets this service honours |
@@ -27,10 +26,8 @@
 //! | [`index_dir`] | `tow index`: files cut and hashed before anyone asks |
 //! | [`index_watch`] | directories that a daemon keeps in the index |
 //! | [`copy`] | `tow cp` and `tow sync` |
-//! | [`config`] | how it runs: a file, its fields, and what holds now |
 //! | [`fetches`] | who fetches what from this service |
 //! | [`listen`], `doors` | connections from peers, within limits |
-//! | [`confinement`] | what the kernel still lets this process do |
 //! | `admission` | which transfers may begin |
 //! | [`metrics`], [`metrics_page`] | what is counted, and as Prometheus reads it |
 //! | `fresh` | random names, and the time |
@@ -47,8 +44,6 @@ mod arrivals;
 mod arriving;
 mod bodies;
 mod boundaries;
-pub mod config;
-pub mod confinement;
 mod content;
 pub mod copy;
 pub mod doors;
@@ -62,7 +57,6 @@ mod get_search;
 mod get_tree;
 mod getting;
 pub mod grants;
-pub mod home;
 pub mod in_process;
 pub mod index_dir;
 pub mod index_watch;
@@ -82,7 +76,6 @@ mod transfers;
 mod tree_put;
 mod waiting;
 
-pub use home::Home;
 pub use in_process::InProcess;
 pub use state::{Options, Service};
 pub use towpath_files::{display_name, display_text, filter};

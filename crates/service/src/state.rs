@@ -22,19 +22,19 @@ use towpath_store::{Availability, DiskStore, Lease, ObjectKind, State, Store, St
 use crate::admission::Admission;
 use crate::arrivals::Arrivals;
 use crate::bodies::Bodies;
-use crate::config::{Config, Live};
-use crate::confinement::Writable;
 use crate::doors::Doors;
 use crate::ending::{self};
 use crate::fetches::Fetches;
 use crate::grants::Grants;
-use crate::home::Home;
 use crate::listen::{self, ListenerServing, Listening};
 use crate::metrics::Metrics;
 use crate::open_puts::OpenPuts;
 use crate::sessions::Sessions;
 use crate::shares::Shares;
 use crate::transfers::Transfers;
+use towpath_config::Home;
+use towpath_config::{Config, Live};
+use towpath_confinement::Writable;
 use towpath_content::lock::lock;
 use towpath_targets::errors;
 

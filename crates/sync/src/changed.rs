@@ -15,14 +15,14 @@ use tokio::runtime::Handle;
 use towpath_api::ApiError;
 use towpath_content::Oid;
 
-use super::deltas;
 use super::file::CopyFile;
-use super::finer;
 use super::incoming::{Incoming, apply_patch, read, sign_part};
 use super::message::{Answer, Base, violation};
-use super::network::Network;
-use super::patches;
 use towpath_content::lock::lock;
+use towpath_reuse::delta::deltas;
+use towpath_reuse::delta::finer;
+use towpath_reuse::delta::patches;
+use towpath_reuse::policy::network::Network;
 
 /// Bytes of signatures on their way, of files that were not answered; further ones are asked for as they are.
 const MOST_SIGNED: u64 = 8 << 20;

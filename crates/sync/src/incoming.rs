@@ -11,11 +11,11 @@ use std::sync::Arc;
 use towpath_api::ApiError;
 use towpath_content::Oid;
 
-use super::deltas::{self, PART};
 use super::file::CopyFile;
-use super::finer;
 use super::message::{Delta, violation};
-use super::patches;
+use towpath_reuse::delta::deltas::{self, PART};
+use towpath_reuse::delta::finer;
+use towpath_reuse::delta::patches;
 
 /// Bytes that a delta may have more than what it makes: it may not shrink, and ops take a few.
 const ROOM: u64 = 1 << 20;
@@ -229,12 +229,12 @@ mod tests {
     use bytes::Bytes;
     use towpath_protocol::ControlReceiver;
 
-    use super::super::deltas::tests::noise;
     use super::super::file::tests::file_of;
     use super::super::message::{Answer, Asks, Base, Bases, Finer, Message};
     use super::super::sending::tests::telling;
     use super::super::side::joined;
     use super::*;
+    use towpath_simnet::noise;
 
     const LIMIT: Duration = Duration::from_secs(60);
     const SIZE: usize = 20 << 20;

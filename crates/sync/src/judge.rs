@@ -2,11 +2,10 @@
 //! destination has in its place, and the options. The words for it are rsync's (`%i` in its
 //! manual), so that people and scripts can read them.
 
+use towpath_api::copy::{Check, CopyOptions};
 use towpath_content::tree::{Entry, Kind, Time};
 use towpath_files::metadata::Differences;
 use towpath_files::{Found, Stamp};
-
-use super::options::{Check, CopyOptions};
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! `tow cp` and `tow sync`: trees and files from here, to here, or within this machine.
+//! `tow cp` and `tow sync`: trees and files from here, to here, or within this machine. What is asked for and what is
+//! reported stands in [`towpath_api::copy`].
 //!
 //! ```text
 //!            sender                                   receiver
@@ -14,7 +15,6 @@
 //!
 //! | module | story |
 //! |---|---|
-//! | [`options`], [`events`] | what is asked for; what is told |
 //! | [`host`] | what a copy needs of the service that it runs in |
 //! | `run` | a copy from its beginning to its end, at the person's side |
 //! | `started` | the same at the side that was started over ssh |
@@ -26,7 +26,6 @@
 //! | `sender`, `offers` | tells entries, hears what is asked; what the receiver may fetch |
 //! | `answering`, `reading` | what each ask is answered; reads files for that |
 //! | `sent` | which contents went to a node before |
-//! | `worth`, `effort` | whether messages are still packed, and how hard; pure |
 //! | `listed` | which part of a source may come; pure |
 //! | `placement` | where sources go: the habits of cp and rsync; pure |
 //! | `naming` | whether a source stands for itself or for what is in it; pure |
@@ -35,13 +34,7 @@
 //! | `noted`, `removing` | what is kept on disk until then; what removing would remove |
 //! | `receiving`, `wanted`, `fate` | what its parts share; a file that is asked for; what became of it |
 //! | `file`, `places` | one file on its way, what it is drawn from, and how many there are at once |
-//! | `changed` | changed files that come as deltas of what lies in their place, or of what was found for them |
-//! | `deltas`, `network` | how these are made, and when they are asked for; pure |
-//! | `renames` | bytes that the destination has under an old name |
-//! | `lookalikes`, `catalogue` | on slow networks: files of the destination that new ones may be the same as, or a version of |
-//! | `beyond`, `siblings`, `namesakes` | the same of large files, beside the destination and near it |
-//! | `machine` | files anywhere on this machine |
-//! | `versions` | names without their numbers; pure |
+//! | `changed` | changed files that come as deltas of what lies in their place, or of what was found for them ([`towpath_reuse`]) |
 //! | `supply`, `local`, `remote` | who brings files |
 //! | `removal` | what is removed at the source, and when |
 //! | `talk` | what the person is told |
@@ -50,15 +43,9 @@
 //! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 
 mod answering;
-mod beyond;
-mod catalogue;
 mod changed;
-mod deltas;
-mod effort;
-pub mod events;
 mod fate;
 mod file;
-mod finer;
 mod finish;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -70,17 +57,11 @@ mod judge;
 mod liar;
 mod listed;
 mod local;
-mod lookalikes;
-mod machine;
 mod merge;
 mod message;
-mod namesakes;
 mod naming;
-mod network;
 mod noted;
 mod offers;
-pub mod options;
-mod patches;
 mod patching;
 mod placement;
 mod places;
@@ -90,13 +71,11 @@ mod records;
 mod remote;
 mod removal;
 mod removing;
-mod renames;
 mod run;
 pub mod search;
 mod sender;
 mod sending;
 mod sent;
-mod siblings;
 mod side;
 mod signatures;
 mod source;
@@ -105,14 +84,10 @@ mod supply;
 mod taking;
 mod talk;
 mod threads;
-mod versions;
 mod wanted;
 mod within;
-mod worth;
 
-pub use events::{CopyEvent, CopySummary, Counts, Dropped, FailureKind};
 pub use host::Host;
-pub use options::{Check, CopyOptions, CopyRequest, Mode, Preserve, Via};
 pub use run::run;
 pub use started::{Writes, serve_stdio};
 pub use threads::ended as threads_ended;

@@ -2,9 +2,9 @@
 //! no directories (`--no-r`). A sender that is not trusted gets nothing else written.
 
 use towpath_api::ApiError;
+use towpath_api::copy::CopyOptions;
 use towpath_files::RelPath;
 
-use super::options::CopyOptions;
 use towpath_targets::errors;
 
 /// The part of the source that was asked for.

@@ -231,13 +231,13 @@ mod tests {
     use towpath_store::DiskStore;
 
     use super::*;
-    use crate::events::{CopyEvent, FailureKind};
     use crate::judge::Changes;
-    use crate::options::CopyOptions;
     use crate::receiving::Receiving;
     use crate::source::{SourceStep, Sources};
     use crate::talk;
     use crate::wanted::Wanted;
+    use towpath_api::copy::CopyOptions;
+    use towpath_api::copy::{CopyEvent, FailureKind};
 
     /// Where the one file in `dir` is.
     fn locate(dir: &std::path::Path) -> Located {

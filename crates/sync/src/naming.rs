@@ -1,9 +1,9 @@
 //! Whether a source stands for itself or for what is in it: the habits of cp and rsync.
 
 use towpath_api::ApiError;
+use towpath_api::copy::Mode;
 use towpath_ssh::patterns;
 
-use crate::options::Mode;
 use crate::receiving::refuse;
 
 /// Whether the one source names what is in it; an error if one of several does.

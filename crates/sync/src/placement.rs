@@ -1,6 +1,6 @@
 //! Where the sources of a copy go: the habits of `cp` and of `rsync`, as a table.
 
-use super::options::Mode;
+use towpath_api::copy::Mode;
 
 /// What stands at the destination's path; a symbolic link counts as what it points to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

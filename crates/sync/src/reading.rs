@@ -15,9 +15,9 @@ use towpath_content::tree::Time;
 use towpath_files::FileError;
 use towpath_store::{FileRecord, MAX_SPAN, Stamp, State, Store, hash_and_keep, hash_open_file};
 
-use super::deltas;
-use super::patches;
 use super::source::Located;
+use towpath_reuse::delta::deltas;
+use towpath_reuse::delta::patches;
 use towpath_targets::errors;
 use towpath_targets::index_record::store_stamp;
 

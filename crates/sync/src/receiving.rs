@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio_util::sync::CancellationToken;
+use towpath_api::copy::{Check, CopyEvent, CopyOptions, CopySummary, Counts, FailureKind};
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::{Kind, Metadata, Time};
@@ -18,17 +19,15 @@ use towpath_files::{
 use towpath_store::DiskStore;
 use towpath_transfer::FetchError;
 
-use super::events::{CopyEvent, CopySummary, Counts, FailureKind};
 use super::fate::{Fate, Settling};
 use super::judge::Changes;
 use super::noted::RoomRecord;
-use super::options::{Check, CopyOptions};
 use super::places::FilePermits;
 use super::records::Records;
-use super::renames::Spare;
-use super::talk::{Events, failed};
+use super::talk::{Events, failed, shown_time};
 use super::wanted::{Note, Wanted};
 use towpath_content::lock::lock;
+use towpath_reuse::candidates::renames::Spare;
 use towpath_targets::errors;
 use towpath_targets::placing::{Named, Placing, adopt};
 use towpath_targets::resume::Record;
@@ -353,7 +352,7 @@ impl Receiving {
             path: wanted.shown.clone(),
             target: None,
             size,
-            modified: wanted.metadata.modified,
+            modified: shown_time(wanted.metadata.modified),
         });
         self.bytes_asked.fetch_add(size, Ordering::Relaxed);
         if self.options.dry_run {
@@ -377,7 +376,7 @@ impl Receiving {
                 path: wanted.shown.clone(),
                 target: None,
                 size: wanted.size,
-                modified: wanted.metadata.modified,
+                modified: shown_time(wanted.metadata.modified),
             });
             if !self.options.dry_run
                 && let Some(old) = &wanted.old

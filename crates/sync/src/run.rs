@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use towpath_api::copy::{CopyEvent, CopyOptions, CopyRequest, CopySummary, Mode};
 use towpath_api::{ApiError, ErrorKind, Seconds};
 use towpath_protocol::{ControlReceiver, ControlSender, Traffic};
 
-use super::events::{CopyEvent, CopySummary};
 use super::merge::Destined;
 use super::message::hung_up;
 use super::message::{
@@ -28,7 +28,6 @@ use super::message::{
     violation,
 };
 use super::naming::names_contents;
-use super::options::{CopyOptions, CopyRequest, Mode};
 use super::receiving::refuse;
 use super::sending::send;
 use super::side::{Side, blocking, peer_config, peer_service, race, set_silence, told_error};

@@ -8,13 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use towpath_api::copy::CopyOptions;
 use towpath_api::{SearchEffort, Searched, Seconds};
 use towpath_files::is_temporary_name;
 use towpath_reuse::adaptive::{Account, Adaptive, Bottleneck, Effort, Search};
 use towpath_reuse::disk_search::Scope;
 use towpath_transfer::TransferPlugin;
 
-use super::options::CopyOptions;
 use super::side::Side;
 
 /// The plugin that searches for what `network` would bring to `destination`, unless the person does

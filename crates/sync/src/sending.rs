@@ -6,10 +6,10 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use towpath_api::ApiError;
+use towpath_api::copy::CopySummary;
 use towpath_protocol::ControlReceiver;
 
 use super::answering::Scope;
-use super::events::CopySummary;
 use super::message::hung_up;
 use super::message::{Asks, Empty, Message, violation};
 use super::reading::Ask;
@@ -119,11 +119,11 @@ pub mod tests {
     use towpath_protocol::{ControlSender, Peer, PeerConfig};
 
     use super::super::message::{Answer, Settled};
-    use super::super::options::CopyOptions;
     use super::super::side::peer_service;
     use super::super::talk::events;
     use super::*;
     use crate::host::Host;
+    use towpath_api::copy::CopyOptions;
     use towpath_link::doubles::connected;
 
     const LIMIT: Duration = Duration::from_secs(20);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use towpath_api::copy::{CopyEvent, CopyOptions, Via};
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::NodeId;
 use towpath_files::display_text;
@@ -13,10 +14,8 @@ use towpath_store::Store;
 use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::progress::{Progress, Snapshot};
 
-use super::events::CopyEvent;
 use super::message::{Fatal, violation};
 use super::offers::Offers;
-use super::options::{CopyOptions, Via};
 use super::receiving::Receiving;
 use super::talk::{Events, at};
 use super::threads;

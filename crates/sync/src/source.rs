@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use towpath_api::copy::CopyOptions;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::tree::{Entry, Event, Kind, Metadata};
 use towpath_files::filter::{Filter, FilterSide, RuleList};
@@ -23,7 +24,6 @@ use towpath_files::{
 };
 
 use super::fate::Fate;
-use super::options::CopyOptions;
 use towpath_targets::errors;
 
 /// Where the bytes of a file are.

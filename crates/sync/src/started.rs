@@ -8,17 +8,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use towpath_api::copy::{CopyOptions, CopySummary, Mode};
 use towpath_api::{ApiError, ErrorKind};
 use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Service as PeerService};
 
-use super::events::CopySummary;
 use super::merge::Destined;
 use super::message::hung_up;
 use super::message::{
     Coming, CopyRole, Fatal, Message, Ready, SenderRole, Start, VERSION, options, violation,
 };
 use super::offers::Offers;
-use super::options::{CopyOptions, Mode};
 use super::receiving::refuse;
 use super::run::GRACE;
 use super::sending::send;
@@ -140,7 +139,7 @@ enum Duty {
 
 /// What is left to do once the sources are open.
 enum Work {
-    Send(Sources),
+    Send(Box<Sources>),
     Receive(Destined),
 }
 
@@ -218,7 +217,7 @@ async fn serve(
         Duty::Sender { paths, contents } => {
             let (count, options) = (paths.len(), options.clone());
             let sources = blocking(move || Sources::open(&paths, contents, &options)).await?;
-            (Work::Send(sources), count)
+            (Work::Send(Box::new(sources)), count)
         }
         Duty::Receiver(destined) => (Work::Receive(destined), 0),
     };
@@ -245,7 +244,7 @@ async fn serve(
             if let Some(race) = &mut race {
                 race.run(&theirs, None, stood_in);
             }
-            send(&side, sources, inbox, stood).await.map(|_| None)
+            send(&side, *sources, inbox, stood).await.map(|_| None)
         }
         Work::Receive(destined) => receive(&side, destined, inbox, race, &theirs).await.map(Some),
     }

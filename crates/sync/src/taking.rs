@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
+use towpath_api::copy::{CopySummary, Via};
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::Decoder;
@@ -26,18 +27,16 @@ use towpath_transfer::progress::Snapshot;
 use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
 
 use super::changed::{Changed, Known, Look};
-use super::events::CopySummary;
 use super::hearing::{Heard, LITTLE, Tellings, hear, hear_beside, take_answers, write_contents};
-use super::lookalikes::Lookalikes;
 use super::merge::{Destined, Merge};
 use super::message::hung_up;
 use super::message::violation;
-use super::network::Network;
-use super::options::Via;
 use super::remote::RemoteSupplier;
 use super::search;
 use super::side::{Side, StopOnDrop, by_source, joined, receiving, tell};
 use super::threads;
+use towpath_reuse::candidates::lookalikes::Lookalikes;
+use towpath_reuse::policy::network::Network;
 use towpath_ssh::race::{Race, STAND_LIMIT, Stood};
 
 /// What the two ways to the other side are called.
@@ -329,11 +328,11 @@ mod tests {
     use bytes::Bytes;
 
     use super::super::message::{Answer, Answers, Fatal, Message};
-    use super::super::options::{CopyOptions, Mode};
     use super::super::side::{peer_config, peer_service};
     use super::super::talk::{EventInbox as Shown, events};
     use super::*;
     use crate::host::Host;
+    use towpath_api::copy::{CopyOptions, Mode};
     use towpath_link::doubles::connected;
 
     const LIMIT: Duration = Duration::from_secs(20);

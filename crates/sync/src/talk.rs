@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use towpath_api::ApiError;
+use towpath_api::copy::{CopyEvent, FailureKind, FileTime};
+use towpath_content::tree::Time;
 use towpath_files::FileError;
 use towpath_protocol::ControlSender;
 
-use super::events::{CopyEvent, FailureKind};
 use super::message::{Message, violation};
 use towpath_targets::errors;
 
@@ -25,6 +26,11 @@ const MOST_FAILURES: usize = 8 << 20;
 const COST: usize = 256;
 /// Sources that are told of in an event about progress.
 const MOST_SOURCES: usize = 64;
+
+/// A time as events have it.
+pub const fn shown_time(time: Time) -> FileTime {
+    FileTime { seconds: time.seconds, nanos: time.nanos }
+}
 
 /// Takes events from any thread.
 #[derive(Debug, Clone)]

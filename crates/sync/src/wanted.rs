@@ -1,6 +1,6 @@
 //! A file that is asked for, and what is noted of it until it has its name.
 
-use towpath_content::tree::{Kind, Metadata, Time};
+use towpath_content::tree::{Metadata, Time};
 use towpath_files::{RelPath, Stamp};
 
 use crate::judge::Changes;
@@ -55,9 +55,4 @@ pub struct Note {
     pub modified: Time,
     /// Its place among the files under way.
     pub place: Option<FilePermit>,
-}
-
-/// Whether something is a regular file.
-pub const fn is_file(kind: &Kind) -> bool {
-    matches!(kind, Kind::File { .. })
 }

@@ -6,13 +6,12 @@ use std::sync::Arc;
 
 use tokio_util::task::AbortOnDropHandle;
 use towpath_api::ApiError;
+use towpath_api::copy::{CopyRequest, CopySummary, Mode};
 use towpath_content::tree::Event;
 
-use super::events::CopySummary;
 use super::local::LocalSupplier;
 use super::merge::{Destined, Merge};
 use super::naming::names_contents;
-use super::options::{CopyRequest, Mode};
 use super::receiving::refuse;
 use super::side::{StopOnDrop, blocking, receiving, tell};
 use super::source::{SourceStep, Sources};

@@ -11,10 +11,11 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind, Event, GetRequest, Summary};
+use towpath_config::Home;
 use towpath_content::Oid;
 use towpath_protocol::processors::Processors;
 use towpath_refusing_processor::{Refusing, Rules};
-use towpath_service::{Home, Options, Service, get};
+use towpath_service::{Options, Service, get};
 
 /// More than rides along.
 const LARGE: usize = 100_000;

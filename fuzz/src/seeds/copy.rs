@@ -1,9 +1,8 @@
 //! What the other side of a copy may say.
 
+use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, FailureKind, FileTime};
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::delta::{Delta, Outline, Signature, diff};
-use towpath_content::tree::Time;
-use towpath_service::copy::{CopyEvent, CopyOptions, CopySummary, FailureKind};
 use towpath_service::fuzzing;
 
 use super::content::{base, target};
@@ -79,7 +78,7 @@ pub fn events() -> Vec<Vec<u8>> {
         path: b"a\xff".to_vec(),
         target: Some(b"b".to_vec()),
         size: 7,
-        modified: Time { seconds: -1, nanos: 999_999_999 },
+        modified: FileTime { seconds: -1, nanos: 999_999_999 },
     };
     let (path, hint) = (b"x".to_vec(), Some("look".into()));
     let failed =

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use towpath_api::{ApiError, ErrorKind, Event, Progress};
-use towpath_service::copy::{CopyEvent, CopyRequest, CopySummary, Dropped, FailureKind, run};
-use towpath_service::{Options, display_text};
+use towpath_api::copy::{CopyEvent, CopyRequest, CopySummary, Dropped, FailureKind};
+use towpath_api::{Api, ApiError, ErrorKind, Event, Progress};
+use towpath_service::{InProcess, Options, display_text};
 
 use super::Context;
 use crate::copy_output::{ShownChanges, closing, complaint, done, exit_code, line};
@@ -60,7 +60,7 @@ fn interrupted() -> ApiError {
 }
 
 async fn work(context: &Context, request: CopyRequest, shown: ShownChanges) -> Result<CopySummary, ApiError> {
-    let service = context.embedded(Options::default())?;
+    let service = InProcess(context.embedded(Options::default())?);
     let (events, mut inbox) = mpsc::channel(EVENTS);
     let output = Arc::clone(&context.output);
     let showing = tokio::spawn(async move {
@@ -68,7 +68,7 @@ async fn work(context: &Context, request: CopyRequest, shown: ShownChanges) -> R
             show(&output, &shown, event);
         }
     });
-    let result = run(&service, request, events).await;
+    let result = service.copy(request, events).await;
     let _ = showing.await;
     result
 }

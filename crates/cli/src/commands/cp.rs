@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
+use towpath_api::copy::{Check, CopyOptions, CopyRequest, Mode, Preserve, Via};
 use towpath_api::{ApiError, SearchEffort};
-use towpath_service::copy::{Check, CopyOptions, CopyRequest, Mode, Preserve, Via};
 
 use super::{Context, copying, parse_rate, refused, sync, sync_flags, usage_error, verbose_names};
 use crate::copy_output::ShownChanges;

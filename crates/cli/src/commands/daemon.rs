@@ -12,12 +12,13 @@ use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::AbortHandle;
 use towpath_api::{ApiError, ErrorKind};
-use towpath_service::config::{Config, ConfigError, ConfigRate};
-use towpath_service::confinement::{self, Enforced, Limits, Writable, deny_calls};
+use towpath_config::Home;
+use towpath_config::{Config, ConfigError, ConfigRate};
+use towpath_confinement::{self as confinement, Enforced, Limits, Writable, deny_calls};
 use towpath_service::index_watch::{self, Rhythm};
 use towpath_service::server::{Socket, serve};
 use towpath_service::state::prepare;
-use towpath_service::{Home, Options, Service, metrics_page};
+use towpath_service::{Options, Service, metrics_page};
 
 use super::{Context, is_confined, not_confined, parse_address, parse_rate, run_to_end};
 use crate::interrupts::{Interrupts, is_ignored};

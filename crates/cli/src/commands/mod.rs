@@ -31,10 +31,10 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use tokio::runtime::Runtime;
 use towpath_api::{Api, ApiError, Client, ErrorKind};
+use towpath_config::{Config, Switch, parse_bytes};
+use towpath_config::{Home, NoHome};
+use towpath_confinement::{self as confinement, ConfinementError};
 use towpath_service::InProcess;
-use towpath_service::config::{Config, Switch, parse_bytes};
-use towpath_service::confinement::{self, ConfinementError};
-use towpath_service::home::{Home, NoHome};
 use towpath_service::{Options, Service, copy};
 
 use crate::activation::Inherited;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use tokio::runtime::{Builder, Handle, Runtime};
 use towpath_api::ApiError;
-use towpath_service::confinement::{Gate, Writable, deny_calls};
+use towpath_confinement::{Gate, Writable, deny_calls};
 use towpath_service::{Options, copy};
 
 use super::{Context, end_threads, is_confined, not_confined, runtime};

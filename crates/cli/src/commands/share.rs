@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use towpath_api::{ApiError, ErrorKind, Event};
+use towpath_config::{Config, ConfigRate};
 use towpath_service::Options;
-use towpath_service::config::{Config, ConfigRate};
 
 use super::{Context, parse_address, parse_rate};
 

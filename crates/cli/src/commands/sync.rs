@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
 use towpath_api::ApiError;
-use towpath_service::copy::{CopyRequest, Mode};
+use towpath_api::copy::{CopyRequest, Mode};
 
 use super::sync_flags::{self, SyncArguments};
 use super::{Arguments, Context, copying, refused, usage_error, verbose_names};

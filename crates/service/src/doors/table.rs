@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use towpath_content::NodeId;
 
 use super::Full;
-use crate::config::Limits;
+use towpath_config::Limits;
 
 /// Of the handshakes under way, at most one in so many may be of a peer that is turned away.
 const TURNED_AWAY_SHARE: usize = 4;

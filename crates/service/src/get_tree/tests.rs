@@ -9,7 +9,8 @@ use towpath_content::tree::{Encoder, Kind};
 use towpath_store::{About, ObjectKind, Store};
 
 use super::*;
-use crate::{Home, Options, Service, get};
+use crate::{Options, Service, get};
+use towpath_config::Home;
 
 const SECRET: Secret = Secret([7; 16]);
 const LIVE: Oid = Oid::Live([9; 32]);

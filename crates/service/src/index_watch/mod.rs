@@ -28,11 +28,11 @@ use tokio::task::JoinHandle;
 use towpath_api::Event;
 use towpath_files::{RelPath, ScanOptions, SourceTree};
 
-use crate::config::Directory;
 use crate::index_dir::{Cancel, IndexPart, index_parts};
 use crate::state::Service;
 pub use pending::Rhythm;
 use pending::{PendingChanges, PendingSpot};
+use towpath_config::Directory;
 use watches::{WatchNote, WatchNotes, Watches};
 
 /// How much less than others its thread may have of the processor.
@@ -240,9 +240,9 @@ mod tests {
     use towpath_content::Oid;
 
     use super::*;
-    use crate::config::Config;
-    use crate::home::Home;
     use crate::state::Options;
+    use towpath_config::Config;
+    use towpath_config::Home;
     use towpath_targets::index_record::store_stamp;
 
     const LIMIT: Duration = Duration::from_secs(20);

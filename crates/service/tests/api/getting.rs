@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::json;
-use towpath_service::config::ConfigSeconds;
+use towpath_config::ConfigSeconds;
 
 use crate::client::Connection;
 use crate::relay::Relay;

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
+use towpath_config::Count;
+use towpath_config::Home;
 use towpath_content::Oid;
 use towpath_content::ticket::Secret;
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata};
-use towpath_service::Home;
-use towpath_service::config::Count;
 use towpath_store::{About, DiskStore, Holder, Lease, Leases};
 
 use crate::client::Reply;

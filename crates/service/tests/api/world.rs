@@ -8,9 +8,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
-use towpath_service::config::{Config, Limits};
+use towpath_config::Home;
+use towpath_config::{Config, Limits};
 use towpath_service::server::{Socket, serve};
-use towpath_service::{Home, Options, Service};
+use towpath_service::{Options, Service};
 
 use crate::client::{Connection, PATIENCE, Reply, call};
 

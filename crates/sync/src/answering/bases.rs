@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use towpath_content::Oid;
 
-use crate::deltas;
 use crate::message::Base;
 use crate::reading::Signed;
+use towpath_reuse::delta::deltas;
 
 /// Bytes of signatures of files that were not answered yet, at most.
 const MOST_BASES: usize = 16 << 20;

@@ -10,13 +10,13 @@ use towpath_content::delta::Outline;
 use towpath_protocol::packing;
 
 use super::Answering;
-use crate::deltas;
-use crate::effort::likes_outlines;
-use crate::finer::{self, Split};
 use crate::message::{Delta, Message};
 use crate::patching::make_all;
 use crate::reading::{OlderFile, Signed, part_of};
 use crate::source::Located;
+use towpath_reuse::delta::deltas;
+use towpath_reuse::delta::finer::{self, Split};
+use towpath_reuse::policy::effort::likes_outlines;
 
 /// Bytes of outlines of one file that are held until the receiver answers, at most: it holds no more.
 const MOST_OUTLINED: usize = 16 << 20;

@@ -42,8 +42,8 @@ use super::sent::SentTo;
 use super::signatures::Signatures;
 use super::source::Located;
 use super::talk::Events;
-use super::worth::Worth;
 use towpath_content::lock::lock;
+use towpath_reuse::policy::worth::Worth;
 use towpath_targets::errors;
 
 /// Files answered at once.

@@ -1,18 +1,18 @@
 //! What goes to the receiver for one file, by what was read of it.
 
 use bytes::Bytes;
+use towpath_api::copy::{CopyEvent, FailureKind};
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::Time;
 use towpath_store::FileRecord;
 
 use super::{Answering, Asked, INLINE};
-use crate::deltas;
-use crate::events::{CopyEvent, FailureKind};
 use crate::message::Answer;
 use crate::reading::{Ask, OlderFile, Read, Signed, now};
 use crate::source::Located;
 use towpath_content::lock::lock;
+use towpath_reuse::delta::deltas;
 use towpath_targets::index_record::store_stamp;
 
 /// What goes to the receiver for one file that was read.

@@ -9,11 +9,11 @@ use towpath_api::ApiError;
 use towpath_protocol::{ControlClosed, ControlSender, Delivered};
 
 use super::Answering;
-use crate::effort::effort;
 use crate::message::hung_up;
 use crate::message::{Answer, Answers, Delta, Message};
 use crate::reading::Ask;
 use towpath_content::lock::lock;
+use towpath_reuse::policy::effort::effort;
 
 /// Bytes of answers in one message, and what each takes besides its content, at most.
 const MESSAGE_BYTES: usize = 192 << 10;

@@ -13,11 +13,11 @@ use towpath_files::{FileError, RelPath, Staged, Stamp};
 use towpath_store::hash_open_file;
 
 use super::{CopyFile, Note, Wanted};
-use crate::catalogue::{Kin, LARGE, Present, Sought};
-use crate::lookalikes::Found;
-use crate::machine::Machine;
-use crate::renames::WORTH_WAITING;
 use towpath_content::lock::lock;
+use towpath_reuse::candidates::index::{Kin, LARGE, Present, Sought};
+use towpath_reuse::candidates::lookalikes::Found;
+use towpath_reuse::candidates::machine::Machine;
+use towpath_reuse::candidates::renames::WORTH_WAITING;
 use towpath_targets::placing::Placing;
 
 impl CopyFile {

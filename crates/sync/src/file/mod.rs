@@ -23,12 +23,12 @@ use towpath_transfer::object::CheckError;
 use towpath_transfer::{FetchError, Metadata as Labels, Outcome};
 
 use self::pieces::OlderPieces;
-use super::lookalikes::Found;
 use super::noted::{InTheWay, Replacement, RoomRecord, Spot, StagedFile};
 use super::places::FilePermit;
 use super::receiving::Receiving;
 use super::wanted::{Note, Wanted};
 use towpath_content::lock::lock;
+use towpath_reuse::candidates::lookalikes::Found;
 use towpath_targets::partial::PartialFile;
 
 /// The index is not told of files that are smaller: they are read as fast as they are looked up there, and each would
@@ -303,8 +303,8 @@ pub mod tests {
 
     use super::*;
     use crate::judge::Changes;
-    use crate::options::CopyOptions;
     use crate::talk::events;
+    use towpath_api::copy::CopyOptions;
 
     /// A file of so many bytes that is to be written below `home`, as an entry of the sender's.
     pub fn file_of(home: &Path, entry: u64, size: u64) -> Arc<CopyFile> {

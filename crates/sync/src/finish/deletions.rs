@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use prost::Message;
 use towpath_api::ApiError;
+use towpath_api::copy::CopyEvent;
 use towpath_files::{FileError, RelPath};
 
 use super::allowance::Allowance;
-use crate::events::CopyEvent;
 use crate::merge::Merge;
 use crate::noted::{ExtraRecord, RecordStop};
 use crate::receiving::Receiving;

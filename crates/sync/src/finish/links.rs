@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use towpath_api::ApiError;
-use towpath_content::tree::{Kind, Time};
+use towpath_api::copy::{CopyEvent, FileTime};
+use towpath_content::tree::Kind;
 use towpath_files::{FileError, Naming, Overwrite, RelPath, ScanOptions};
 
 use super::allowance::Allowance;
 use super::rooms::RoomToMake;
-use crate::events::CopyEvent;
 use crate::judge::Changes;
 use crate::merge::Merge;
 use crate::noted::InTheWay;
@@ -65,7 +65,7 @@ fn make_link(
         path: room.shown.as_bytes().to_vec(),
         target: Some(shown_first.as_bytes().to_vec()),
         size: record.size,
-        modified: Time { seconds: record.seconds, nanos: record.nanos },
+        modified: FileTime { seconds: record.seconds, nanos: record.nanos },
     });
     if record.is_new {
         receiving.count(|counts| add(&mut counts.created, &file));

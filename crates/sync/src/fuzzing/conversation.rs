@@ -7,16 +7,15 @@ use std::sync::{Arc, LazyLock};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use towpath_api::ApiError;
+use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, Mode};
 use towpath_content::Oid;
 use towpath_content::tree::Decoder;
 use towpath_store::DiskStore;
 
-use crate::events::{CopyEvent, CopySummary};
 use crate::fate::{Fate, Settling};
 use crate::file::CopyFile;
 use crate::merge::{Destined, Merge};
 use crate::message::violation;
-use crate::options::{CopyOptions, Mode};
 use crate::receiving::Receiving;
 use crate::supply::Supplier;
 use crate::talk::events;

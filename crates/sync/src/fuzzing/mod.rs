@@ -8,8 +8,9 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::message::{Message, options};
-use super::{CopyOptions, finer, patches};
 pub use conversation::{FuzzedReceiver, FuzzedSender, merge};
+use towpath_api::copy::CopyOptions;
+use towpath_reuse::delta::{finer, patches};
 
 /// A message as this program would say it.
 pub fn read_message(bytes: &[u8]) -> Option<Vec<u8>> {

@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use bytes::Bytes;
 use towpath_api::ErrorKind;
+use towpath_api::copy::{CopyOptions, Mode};
 use towpath_content::Oid;
 use towpath_content::tree::{Event, Kind, Xattr};
 use towpath_protocol::packing;
@@ -14,7 +15,6 @@ use super::super::merge::Destined;
 use super::super::message::{
     Answer, Answers, Asks, Base, Bases, Delta, Empty, Fatal, Finer, Message, Ready, Settled, Start,
 };
-use super::super::options::{CopyOptions, Mode};
 use super::{CARRIERS, Carrier, End, Ended, Scene, Step, dir, end, entry, leaf, one, snapshot, tree};
 use towpath_ssh::patterns::Requested;
 
@@ -236,7 +236,7 @@ async fn tell_all(lies: Vec<Lie>, is_pull: bool) -> usize {
         for (name, steps, wanted) in &lies {
             let mut scene = Scene::new();
             scene.options.limit_rate = 100_000;
-            scene.file("to/old", &super::super::deltas::tests::noise(3, SIZE));
+            scene.file("to/old", &towpath_simnet::noise(3, SIZE));
             scene.file("beside", b"beside");
             let before = snapshot(&scene.path("to"));
             let ended = scene.receive(carrier, is_pull, scene.contents(), steps).await;

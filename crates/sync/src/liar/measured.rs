@@ -5,9 +5,9 @@ use std::fs;
 use std::process::Command;
 
 use bytes::Bytes;
+use towpath_api::copy::{CopyEvent, FailureKind};
 use towpath_content::tree::{Event, Xattr};
 
-use super::super::events::{CopyEvent, FailureKind};
 use super::super::message::{Answer, Answers, Asks, Base, Bases, Finer, Message, Settled};
 use super::floods::bloated;
 use super::{Carrier, Scene, Step, dir, end, leaf, one};

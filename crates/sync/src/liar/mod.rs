@@ -20,16 +20,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use towpath_api::ApiError;
+use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, Mode, Via};
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata, Time};
 use towpath_link::doubles::connected;
 use towpath_link::tcp::{Listener, Timeouts, dial};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig};
 
-use super::events::{CopyEvent, CopySummary};
 use super::merge::Destined;
 use super::message::Message;
-use super::options::{CopyOptions, Mode, Via};
 use super::sending::send;
 use super::side::{Side, peer_config, peer_service};
 use super::source::Sources;

@@ -4,6 +4,7 @@ use std::fs::FileType;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use towpath_api::copy::Mode;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::{Entry, Kind};
@@ -12,7 +13,6 @@ use towpath_files::{Destination, FileError, RelPath, display_name};
 use super::Merge;
 use crate::message::violation;
 use crate::noted::Renaming;
-use crate::options::Mode;
 use crate::placement::{AskedPlace, Placement, There, place};
 use crate::receiving::refuse;
 use towpath_targets::errors;

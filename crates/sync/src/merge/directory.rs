@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use towpath_api::copy::Mode;
 use towpath_content::tree::{Entry, Kind};
 use towpath_files::metadata::{Differences, differences};
 use towpath_files::{FileError, Found, RelPath};
@@ -11,7 +12,6 @@ use super::extras::ExtraNames;
 use super::{DirFrame, DirState, Merge, because};
 use crate::judge::{Changes, Verdict, judge};
 use crate::noted::{InTheWay, RoomRecord};
-use crate::options::Mode;
 use crate::receiving::add;
 use crate::removing::rehearse;
 

@@ -7,7 +7,7 @@ use towpath_files::{DirNames, FileError, RelPath, ScanOptions};
 
 use super::Merge;
 use crate::noted::ExtraRecord;
-use crate::wanted::is_file;
+use towpath_reuse::candidates::is_file;
 
 pub(super) struct ExtraNames {
     names: DirNames,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use towpath_api::ApiError;
+use towpath_api::copy::Mode;
 use towpath_content::tree::{Entry, Kind};
 use towpath_files::filter::safe_links;
 use towpath_files::metadata::{Differences, differences};
@@ -12,11 +13,11 @@ use super::{Merge, because, size};
 use crate::file::CopyFile;
 use crate::judge::{Changes, Verdict, judge};
 use crate::noted::{InTheWay, Replacement, RoomRecord, Spot};
-use crate::options::Mode;
 use crate::places::FilePermit;
 use crate::receiving::add;
 use crate::source::Located;
-use crate::wanted::{Wanted, is_file};
+use crate::wanted::Wanted;
+use towpath_reuse::candidates::is_file;
 
 /// How often it is looked whether all files under way wait for their names.
 const LOOK: Duration = Duration::from_millis(20);

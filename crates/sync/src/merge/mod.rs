@@ -19,23 +19,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
+use towpath_api::copy::{CopyEvent, CopyOptions, Mode};
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::tree::{Entry, Event, Kind, Metadata, Time};
 use towpath_files::filter::{Filter, FilterSide, RuleList};
 use towpath_files::{FileError, Found, RelPath, ScanOptions, display_name};
 
-use crate::events::CopyEvent;
 use crate::fate::Settling;
 use crate::judge::Changes;
 use crate::listed;
 use crate::message::violation;
 use crate::noted::{DirNumber, DirRecord, ExtraRecord, FirstRecord, LinkRecord, ROOT, Renaming, Spot, Spots};
-use crate::options::{CopyOptions, Mode};
 use crate::placement::Placement;
 use crate::receiving::{Receiving, add};
 use crate::records::Records;
 use crate::source::Located;
 use crate::supply::Supplier;
+use crate::talk::shown_time;
 use extras::ExtraNames;
 use links::LinkGroups;
 use privileges::drop_unasked;
@@ -408,7 +408,7 @@ impl Merge {
             path: shown_path(shown, &entry.kind),
             target,
             size: size(&entry.kind),
-            modified: entry.metadata.modified,
+            modified: shown_time(entry.metadata.modified),
         });
     }
 

@@ -1,11 +1,9 @@
 //! What gives rights (setuid, setgid, file capabilities, `trusted.`): taken off what a sender tells, unless the person
 //! asked for it, and counted, so that whoever makes a backup notices.
 
+use towpath_api::copy::{Dropped, Preserve};
 use towpath_content::tree::{Kind, Metadata};
 use towpath_files::metadata::is_privileged;
-
-use crate::events::Dropped;
-use crate::options::Preserve;
 
 const SETUID_SETGID: u32 = 0o6000;
 

@@ -1,10 +1,9 @@
 //! How metadata is changed on the way: `--chmod` and `--chown`.
 
+use towpath_api::copy::CopyOptions;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::tree::{Kind, Metadata, Owner};
 use towpath_files::chmod::Chmod;
-
-use crate::options::CopyOptions;
 
 /// How metadata is changed on the way.
 pub(super) struct Rewrite {

@@ -3,11 +3,11 @@
 
 use bytes::Bytes;
 use prost::{Message as _, Oneof};
+use towpath_api::copy::{Check, CopyOptions, Preserve, Via};
 use towpath_api::{ApiError, SearchEffort};
 use towpath_protocol::counting::has_at_most;
 
 use super::violation;
-use crate::options::{Check, CopyOptions, Preserve, Via};
 
 /// Names and rules that may come, by the numbers of their fields: an empty one takes sixteen times its bytes once it
 /// is read.

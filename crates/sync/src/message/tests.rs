@@ -1,10 +1,10 @@
 //! Every message's bytes, and what is refused.
 
+use towpath_api::copy::{CopyOptions, Via};
 use towpath_content::Oid;
 use towpath_content::node_id::hex;
 
 use super::*;
-use crate::options::{CopyOptions, Via};
 
 /// One message a line, hexadecimal, then what it is. `UPDATE_VECTORS=1` writes it anew.
 const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/vectors/copy.txt");

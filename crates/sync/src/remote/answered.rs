@@ -14,8 +14,8 @@ use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Target};
 use super::RemoteSupplier;
 use crate::file::CopyFile;
 use crate::message::{Answer, violation};
-use crate::renames::MAX_WAITING;
 use towpath_content::lock::lock;
+use towpath_reuse::candidates::renames::MAX_WAITING;
 
 /// Answers that were said once more and whose first ones did not come: far more than can be on the way when a connection
 /// is lost.

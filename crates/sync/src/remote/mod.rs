@@ -22,11 +22,11 @@ use super::changed::Changed;
 use super::fate::{Fate, Settling};
 use super::file::CopyFile;
 use super::incoming::Incoming;
-use super::lookalikes::{Found, Lookalikes};
 use super::message::hung_up;
 use super::message::{Asks, Base, Bases, Finer, Message, violation};
 use super::supply::Supplier;
 use towpath_content::lock::lock;
+use towpath_reuse::candidates::lookalikes::{Found, Lookalikes};
 
 /// Files asked for in one message.
 const TOGETHER: usize = 128;

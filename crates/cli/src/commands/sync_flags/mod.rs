@@ -14,7 +14,7 @@ use std::ffi::{OsStr, OsString};
 use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use towpath_api::SearchEffort;
-use towpath_service::copy::{Check, CopyOptions, Via};
+use towpath_api::copy::{Check, CopyOptions, Via};
 
 use super::filter_rules::RuleWords;
 use super::names_from;

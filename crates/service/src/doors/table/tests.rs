@@ -1,7 +1,7 @@
 //! Who comes in and who goes, as tables.
 
 use super::*;
-use crate::config::Count;
+use towpath_config::Count;
 
 /// Who is there (host, whether it has spoken, its age in seconds), who comes, and who goes for it.
 type Row = (&'static [(u8, bool, u64)], u8, Option<u64>);

@@ -9,7 +9,6 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use towpath_files::display_name;
 
-use super::settings::full_name;
 use super::value::{self, ConfigSetting};
 
 /// What is wrong with a configuration.
@@ -176,4 +175,9 @@ impl<'a> GivenValue<'a> {
             value => Err(Self { source, value, span, name }),
         }
     }
+}
+
+/// `limits` and `connections` are `limits.connections`.
+pub(super) fn full_name(section: &str, field: &str) -> String {
+    if section.is_empty() { field.into() } else { format!("{section}.{field}") }
 }

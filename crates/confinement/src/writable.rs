@@ -3,9 +3,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use towpath_sync::Writes;
-
-use crate::home::Home;
+use towpath_config::Home;
 
 /// Where nothing arrives that a person asks for, and where what is written becomes the system's own.
 /// A daemon leaves them alone unless its configuration names them.
@@ -44,17 +42,6 @@ pub struct Writable {
 }
 
 impl Writable {
-    /// One side of a copy.
-    pub fn of_copy(places: &Places, writes: &Writes) -> Self {
-        match writes {
-            Writes::Sender { removed } => Self::of_sender(places, removed),
-            Writes::Receiver { destination, behind, backups } => {
-                let writable = Self::of_receiver(places, destination.as_deref(), backups.as_deref());
-                behind.iter().cloned().fold(writable, Self::with_folder)
-            }
-        }
-    }
-
     /// The sending side of a copy; `removed` are the sources whose files are removed once they have
     /// arrived.
     pub fn of_sender(places: &Places, removed: &[PathBuf]) -> Self {
@@ -101,9 +88,9 @@ impl Writable {
         Self { wholly: places.own.clone(), temporary: vec![places.temporary.clone()], removable: Vec::new() }
     }
 
-    /// The same and this folder.
+    /// The same, and everything in and below `folder`.
     #[must_use]
-    pub(super) fn with_folder(mut self, folder: PathBuf) -> Self {
+    pub fn with_folder(mut self, folder: PathBuf) -> Self {
         self.wholly.push(folder);
         self
     }

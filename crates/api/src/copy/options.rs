@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use towpath_api::SearchEffort;
+use crate::messages::SearchEffort;
 
 /// One copy, as the command line or another front end asks for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum Mode {
     Sync,
 }
 
-/// Everything that decides what a copy does. How the other side is told: [`crate::message::options`].
+/// Everything that decides what a copy does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyOptions {
     /// What is carried over, and what is left out.

@@ -9,13 +9,13 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use crate::disk_search::Scope;
 use towpath_files::RelPath;
-use towpath_reuse::disk_search::Scope;
 
-use super::catalogue::{LARGE, Present, Sought};
+use super::index::{LARGE, Present, Sought};
 use super::machine::Machine;
-use super::namesakes::Namesakes;
-use super::siblings::Siblings;
+use super::same_name::Namesakes;
+use super::sibling_dirs::Siblings;
 
 /// What lies beyond the destination.
 pub struct Beyond {
@@ -104,9 +104,9 @@ impl OutsideFinder {
 mod tests {
     use std::fs;
 
-    use super::super::catalogue::tests::{at, path_of};
-    use super::super::machine::from_root;
     use super::*;
+    use crate::candidates::index::tests::{at, path_of};
+    use crate::candidates::machine::from_root;
 
     const LONG: Patience = Patience { whole: Duration::from_secs(60), walk: Duration::from_secs(2) };
     const NONE: Patience = Patience { whole: Duration::ZERO, walk: Duration::ZERO };

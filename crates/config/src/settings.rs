@@ -37,11 +37,6 @@ pub(super) trait Section: Default {
     fn shown(&self) -> Vec<Shown>;
 }
 
-/// `limits` and `connections` are `limits.connections`.
-pub(super) fn full_name(section: &str, field: &str) -> String {
-    if section.is_empty() { field.into() } else { format!("{section}.{field}") }
-}
-
 /// A struct of settings; `live` are those that take effect on reload, `start` the others.
 macro_rules! settings {
     ($(#[doc = $doc:literal])+ struct $name:ident {

@@ -14,9 +14,9 @@ use towpath_files::{
     FileError, HardLinks, Prune, RelPath, ScanOptions, Scanned, Stamp, is_temporary_name, scan_pruned,
 };
 
-use super::deltas;
-use super::versions::pattern;
-use super::wanted::is_file;
+use super::by_version::pattern;
+use super::is_file;
+use crate::delta::deltas;
 
 /// A file of fewer bytes comes as fast as its name.
 const LEAST: u64 = 256;
@@ -228,9 +228,10 @@ impl Prune for NoTemporaries {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(super) mod tests {
     use super::*;
 
+    /// A time.
     pub const fn at(seconds: i64) -> Time {
         Time { seconds, nanos: 0 }
     }

@@ -9,11 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::disk_search::scope::Mounts;
+use crate::disk_search::{DirectoryId, OpenedDirectory, Scope};
 use rustix::fs::FileType;
-use towpath_reuse::disk_search::scope::Mounts;
-use towpath_reuse::disk_search::{DirectoryId, OpenedDirectory, Scope};
 
-use super::catalogue::{Present, may_be_version};
+use super::index::{Present, may_be_version};
 use super::machine::{Machine, from_root, nearest};
 
 /// Directories, and names, that are kept in mind: some ten megabytes.

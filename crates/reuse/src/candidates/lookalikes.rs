@@ -19,11 +19,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use towpath_reuse::disk_search::Scope;
+use crate::disk_search::Scope;
 
-use super::beyond::{Beyond, Outside, Patience};
-use super::catalogue::{Catalogue, Kin, LARGE, Likeness, Present, Sought};
-use super::network::Network;
+use super::index::{Catalogue, Kin, LARGE, Likeness, Present, Sought};
+use super::outside::{Beyond, Outside, Patience};
+use crate::policy::network::Network;
 use towpath_content::lock::lock;
 
 /// So many more files may prove to be others than what they were taken for, before no more are guessed.
@@ -240,8 +240,8 @@ fn patience(bytes: u64, network: Network) -> Patience {
 mod tests {
     use towpath_files::Stamp;
 
-    use super::super::catalogue::tests::{at, catalogue, path_of};
     use super::*;
+    use crate::candidates::index::tests::{at, catalogue, path_of};
 
     const SLOW: Network = Network { rate: 1e6, round_trip: Duration::ZERO };
     const FAST: Network = Network { rate: 1e9, round_trip: Duration::ZERO };

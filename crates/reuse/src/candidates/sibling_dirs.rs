@@ -7,9 +7,9 @@ use std::path::Path;
 
 use towpath_files::{RelPath, is_temporary_name};
 
-use super::catalogue::{Present, may_be_version};
+use super::by_version::pattern;
+use super::index::{Present, may_be_version};
 use super::machine::{Machine, from_root, nearest};
-use super::versions::pattern;
 
 /// Names that are read of the directory in which they all lie.
 const MOST_NAMES: usize = 4096;
@@ -69,9 +69,9 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    use super::super::catalogue::LARGE;
-    use super::super::catalogue::tests::path_of;
     use super::*;
+    use crate::candidates::index::LARGE;
+    use crate::candidates::index::tests::path_of;
 
     fn file(path: &Path, size: u64) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();

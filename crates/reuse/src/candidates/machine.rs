@@ -6,8 +6,8 @@ use std::path::{Component, Path};
 use towpath_content::tree::Kind;
 use towpath_files::{Found, RelPath, ScanOptions, SourceTree};
 
-use super::catalogue::Present;
-use super::wanted::is_file;
+use super::index::Present;
+use super::is_file;
 
 /// All files of this machine, by their whole paths, no part of which is a symbolic link.
 pub struct Machine(SourceTree);

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use towpath_api::{Searched, Seconds};
-use towpath_content::tree::Time;
+
+use crate::messages::{Searched, Seconds};
 
 /// Something that happened during a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,8 +27,7 @@ pub enum CopyEvent {
         /// Bytes of its content.
         size: u64,
         /// Its time of last modification, at the source.
-        #[serde(with = "time")]
-        modified: Time,
+        modified: FileTime,
     },
     /// An entry was removed, or would be in a dry run.
     Deleted {
@@ -69,6 +68,15 @@ pub enum CopyEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trouble: Option<String>,
     },
+}
+
+/// A time of last modification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FileTime {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// And nanoseconds.
+    pub nanos: u32,
 }
 
 /// What a failure of one entry means for the outcome.
@@ -171,7 +179,7 @@ pub struct CopySummary {
 }
 
 /// A name or path: text, or the list of its bytes where it is not UTF-8.
-pub(crate) mod name {
+mod name {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     /// How it is written.
@@ -182,16 +190,6 @@ pub(crate) mod name {
         Text(String),
         /// Any bytes.
         Bytes(Vec<u8>),
-    }
-
-    impl Form {
-        /// Of a name.
-        pub fn of(name: &[u8]) -> Self {
-            match std::str::from_utf8(name) {
-                Ok(text) => Self::Text(text.to_owned()),
-                Err(_) => Self::Bytes(name.to_vec()),
-            }
-        }
     }
 
     impl From<Form> for Vec<u8> {
@@ -249,26 +247,6 @@ mod letters {
     }
 }
 
-/// A time as an object of `seconds` and `nanos`.
-mod time {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use towpath_content::tree::Time;
-
-    #[derive(Serialize, Deserialize)]
-    struct Form {
-        seconds: i64,
-        nanos: u32,
-    }
-
-    pub fn serialize<S: Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Error> {
-        Form { seconds: time.seconds, nanos: time.nanos }.serialize(serializer)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
-        Form::deserialize(deserializer).map(|form| Time { seconds: form.seconds, nanos: form.nanos })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,7 +257,7 @@ mod tests {
             path: path.to_vec(),
             target: target.map(<[u8]>::to_vec),
             size: 7,
-            modified: Time { seconds: -1, nanos: 999_999_999 },
+            modified: FileTime { seconds: -1, nanos: 999_999_999 },
         }
     }
 

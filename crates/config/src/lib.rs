@@ -1,4 +1,4 @@
-//! The configuration: one TOML file, or none.
+//! The configuration: one TOML file, or none. And where the service's folders lie ([`home`]).
 //!
 //! ```text
 //!   file ── source (lines, errors) ── settings (one list of fields) ─┬─► Config
@@ -17,6 +17,7 @@
 //!
 //! A file that is wrong anywhere is refused as a whole. Nothing here looks at the environment.
 
+pub mod home;
 mod live;
 mod plugins;
 mod settings;
@@ -33,6 +34,7 @@ use towpath_files::display_name;
 use towpath_plugins::registry::{Node, default_tree};
 use towpath_store::CachePolicy;
 
+pub use home::{Home, NoHome};
 pub use live::Live;
 pub use settings::{General, Limits, Metrics, ProcessorSettings, StoreSettings};
 pub use shown::{example, reference};
@@ -120,7 +122,7 @@ impl Config {
     pub fn waits_for_restart(&self, other: &Self) -> Vec<String> {
         let [now, then] = [self, other].map(Self::sections);
         let fields = now.iter().zip(&then).flat_map(|((name, now), (_, then))| {
-            now.iter().zip(then).map(move |(now, then)| (settings::full_name(name, now.name), now, then))
+            now.iter().zip(then).map(move |(now, then)| (source::full_name(name, now.name), now, then))
         });
         let waiting = fields.filter(|(_, now, then)| !now.is_live && now.value != then.value);
         waiting.map(|(name, ..)| name).collect()

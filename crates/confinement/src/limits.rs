@@ -63,7 +63,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::confinement::Places;
+    use crate::Places;
 
     /// What a confined thread finds; `None` on a kernel that enforces nothing, which is said.
     fn confined<T: Send>(writable: &Writable, work: impl FnOnce() -> T + Send) -> Option<T> {

@@ -31,8 +31,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::config::{Directory, Switch};
-use crate::home::Home;
+use towpath_config::{Directory, Home, Switch};
 
 pub use calls::deny_calls;
 pub use gate::Gate;

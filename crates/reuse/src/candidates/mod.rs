@@ -1,0 +1,28 @@
+//! Files on this machine that a new one may be the same as, or a version of: where they are looked for, and which is taken.
+//!
+//! | module | story |
+//! |---|---|
+//! | [`lookalikes`] | asks all the others, while the network is slow |
+//! | [`index`] | the destination's files, by size, time and name |
+//! | [`by_version`] | names without their numbers; pure |
+//! | [`outside`] | large files beside the destination and near it |
+//! | [`sibling_dirs`] | the same path below a directory beside the destination |
+//! | [`same_name`] | the same name, near the destination |
+//! | [`machine`] | files anywhere on this machine |
+//! | [`renames`] | bytes that the destination has under an old name |
+
+pub mod by_version;
+pub mod index;
+pub mod lookalikes;
+pub mod machine;
+pub mod outside;
+pub mod renames;
+pub mod same_name;
+pub mod sibling_dirs;
+
+use towpath_content::tree::Kind;
+
+/// Whether something is a regular file.
+pub const fn is_file(kind: &Kind) -> bool {
+    matches!(kind, Kind::File { .. })
+}
