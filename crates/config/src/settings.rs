@@ -84,25 +84,25 @@ macro_rules! is_live {
 }
 
 settings! {
-    /// What stands at the top of the file.
+    /// Fields at the top of the file.
     struct General {
-        /// Where peers are listened for. An empty list: all addresses of the machine, at the port of last time.
+        /// Addresses at which peers may connect. An empty list: all addresses of the machine, at the port of last time.
         start listen: Vec<SocketAddr> = Vec::new(),
-        /// What goes out to peers in all, at most; 0 for no limit.
+        /// Rate of all that is sent to peers, at most; 0 for no limit.
         live limit_rate: ConfigRate = ConfigRate(0),
         /// Nodes that may fetch everything that this service has, without a ticket.
         live allowed_nodes: Vec<NodeId> = Vec::new(),
-        /// Directories whose files the daemon keeps in the index, as 'tow index' would, also when they change: absolute paths. Other file systems below them are not entered.
+        /// Directories whose files the daemon indexes, as 'tow index' does, and again when they change. Absolute paths; other file systems below them are not entered.
         live index: Vec<Directory> = Vec::new(),
-        /// How much is logged on standard error. `-v` and `TOW_LOG` come before it.
+        /// How much is logged on standard error. `-v` and `TOW_LOG` override it.
         live log_level: LogLevel = LogLevel::Warn,
-        /// How long transfers may go on when the service is asked to end. They resume when they are asked for again.
+        /// How long transfers may continue when the service is asked to end. They resume when they are requested again.
         live grace: ConfigSeconds = ConfigSeconds(10),
-        /// Whether the daemon, and the far end of a copy, have the kernel refuse them what their work does not need: "on" as far as the kernel can, or "off". `TOW_SANDBOX` comes before it.
+        /// Whether the kernel refuses the daemon, and the far end of a copy, what their work does not need: "on" as far as the kernel can, or "off". `TOW_SANDBOX` overrides it.
         start sandbox: Switch = Switch::On,
-        /// Whether a copy over ssh that receives may tell the other side hashes and signatures of files beyond the destination, as older versions of what comes: "on" or "off".
+        /// Whether the receiver of a copy over ssh may send hashes and signatures of files outside the destination: "on" or "off". They serve as older versions of new files.
         start bases_beyond: Switch = Switch::On,
-        /// Directories that the daemon may write to, besides its own folders. An empty list: the person's home and all others, but the system's own (`/etc`, `/usr` and their like).
+        /// Directories that the daemon may write to, besides its own folders. An empty list: your home and all others, except those of the system (`/etc`, `/usr` and similar ones).
         start write_below: Vec<Directory> = Vec::new(),
     }
 }
@@ -110,9 +110,9 @@ settings! {
 settings! {
     /// `[store]`
     struct StoreSettings {
-        /// Bytes of objects that nobody holds a lease of, which are kept for the next who asks. What was unused longest goes first.
+        /// Bytes of objects without a lease that are kept for later requests. Objects that were unused longest go first.
         live cache: Bytes = Bytes(10 << 30),
-        /// Files of others that the index knows, at most; some 150 bytes each. The files themselves are never touched.
+        /// Files outside the store that the index knows, at most; some 150 bytes each. The files themselves are never touched.
         live referred_files: Count = Count(4_000_000),
     }
 }
@@ -122,25 +122,25 @@ settings! {
     struct Limits {
         /// Connections from peers at once. Each that is served costs a thread and some 2 MiB.
         live connections: Count = Count(256),
-        /// Connections at once from one address, which of IPv6 is a network of 2^64 (/64). All of a /48 may have four times as many.
+        /// Connections at once from one address. An IPv6 /64 counts as one address. A /48 may have four times as many.
         live connections_per_address: Count = Count(32),
         /// Connections at once from one node.
         live connections_per_node: Count = Count(32),
-        /// Connections at once whose peer has not proved yet who it is, some 100 KiB each. When there are more, those that say nothing go first, and of the address that has the most.
+        /// Connections at once whose peer has not proved yet who it is, some 100 KiB each. Over the limit a silent one is closed, of the address that has the most.
         live handshakes: Count = Count(64),
-        /// Connections at once whose peer has shown no ticket yet, some 200 KiB each. When there are more, or no places at all, the oldest go first, of the address that has the most; all go after 30 seconds.
+        /// Connections at once whose peer has shown no ticket yet, some 200 KiB each. Over this or another limit the oldest one is closed, of the address that has the most. All are closed after 30 seconds.
         live strangers: Count = Count(32),
         /// Connections at once to the socket of the local API.
         live local_connections: Count = Count(2048),
-        /// Gets and puts at once, in all. A put in parts is one from its start until it is committed or given up.
+        /// Gets and puts at once, in all. A put in parts counts from its start until it is committed or abandoned.
         live transfers: Count = Count(256),
-        /// Bytes that gets may hold in memory on their way to the disk, 32 MiB each. A get beyond is refused.
+        /// Bytes that gets may hold in memory before they are written, 32 MiB each. A further get is refused.
         live memory: Bytes = Bytes(2 << 30),
-        /// Bytes of content that may be held in memory on their way to applications (`/v1/content`, `/v1/chunks`), over all of them. Half of it is divided evenly among `local_connections`, at least 8 KiB each, so that readers that stall keep nobody from reading.
+        /// Bytes of content in memory for all applications (`/v1/content`, `/v1/chunks`). Half of it is divided evenly among `local_connections`, at least 8 KiB each. So readers that stall do not stop others.
         live content_memory: Bytes = Bytes(256 << 20),
-        /// How long an application may read nothing of content that it asked for (`/v1/content`, `/v1/chunks`) before its connection is closed; 0 for ever.
+        /// How long an application may read nothing of content that it requested (`/v1/content`, `/v1/chunks`). After that its connection is closed; 0 for ever.
         live reader_stall: ConfigSeconds = ConfigSeconds(3600),
-        /// Bytes that stay free on a disk: with less, a transfer onto it is refused.
+        /// Bytes that stay free on a disk. With less, a transfer onto it is refused.
         live disk_free: Bytes = Bytes(0),
     }
 }
@@ -148,15 +148,15 @@ settings! {
 settings! {
     /// `[processors]`
     struct ProcessorSettings {
-        /// Compression of what crosses networks, with zstd: "never", also if the other side asks for it; "asked" by either side, as `tow cp -z` does, or used unasked while the network takes less than 40 MB/s and the data shrink; "always" tried, as if it were asked for.
+        /// Compression on networks, with zstd. "never": not even if the other side asks. "asked": if either side wants it (`tow cp -z`), or by itself while the network is slower than 40 MB/s and the data shrink. "always": try every time.
         start compression: Compression = Compression::Asked,
-        /// Names that do not pass this host, in or out: patterns with `*`, `?` and `[…]`, of the name alone, or, if the pattern has a slash, of a path in its tree or the end of one. Letters match in either case.
+        /// Names that do not pass this host, in or out: patterns with `*`, `?` and `[…]`. A pattern with a slash matches a path in its tree or the end of one, else the name alone. Letters match in either case.
         start refuse_names: Vec<Pattern> = Vec::new(),
         /// Objects of more bytes do not pass; 0 for no limit.
         start refuse_larger: Bytes = Bytes(0),
-        /// What its sender labels so does not pass.
+        /// Objects with one of these labels do not pass.
         start refuse_labels: Vec<Label> = Vec::new(),
-        /// The label that receivers are told of what this host serves.
+        /// The label that receivers see on everything that this host serves.
         start label: Option<Label> = None,
     }
 }
@@ -187,7 +187,7 @@ impl ProcessorSettings {
 settings! {
     /// `[metrics]`
     struct Metrics {
-        /// An address at which `GET /metrics` is answered without asking who it is: keep it on this machine. Absent: only at the socket of the local API.
+        /// An address that answers `GET /metrics` to anybody: keep it on this machine. Absent: only the socket of the local API answers.
         start listen: Option<SocketAddr> = None,
     }
 }

@@ -119,11 +119,11 @@ pub const PLUGINS: &[Plugin] = &[
     Plugin {
         name: "adaptive",
         scheme: None,
-        about: "Searches this machine's disk while its plugin is slower, as far as the transfer may.",
+        about: "Searches this machine's disk while its plugin is slower, if the transfer may.",
         fields: &[Field {
             name: "of",
             kind: FieldKind::Plugin,
-            about: "The plugin that brings what is not found.",
+            about: "The plugin that fetches what is not found.",
         }],
         build: |node, builder| {
             let network = builder.child(node, "of");
@@ -136,7 +136,7 @@ pub const PLUGINS: &[Plugin] = &[
     Plugin {
         name: "cascade",
         scheme: None,
-        about: "Asks its plugins in their order: what one does not have is asked of the next.",
+        about: "Asks its plugins in their order. What one does not have is requested from the next.",
         fields: &[Field {
             name: "of",
             kind: FieldKind::Plugins,
@@ -147,7 +147,7 @@ pub const PLUGINS: &[Plugin] = &[
     Plugin {
         name: "direct",
         scheme: Some(direct::SCHEME),
-        about: "Brings objects from the service that issued the ticket, at the addresses that it names.",
+        about: "Fetches objects from the service that issued the ticket, at the addresses in it.",
         fields: &[
             Field {
                 name: "connections",
@@ -157,7 +157,7 @@ pub const PLUGINS: &[Plugin] = &[
             Field {
                 name: "most_connections",
                 kind: FieldKind::Number { least: 1, most: 16, default: 16 },
-                about: "Connections at most: more are tried, and kept as long as they bring more.",
+                about: "Connections at most. More are tried, and kept while they are faster.",
             },
             Field {
                 name: "connect_seconds",
@@ -183,7 +183,7 @@ pub const PLUGINS: &[Plugin] = &[
     Plugin {
         name: "local",
         scheme: None,
-        about: "Draws from what lies on this machine already, as far as that tells a stranger nothing.",
+        about: "Uses objects that are on this machine already, if that reveals nothing to a stranger.",
         fields: &[],
         build: |_, builder| {
             let PluginParts { store, allow, .. } = builder.parts;
@@ -193,18 +193,14 @@ pub const PLUGINS: &[Plugin] = &[
     Plugin {
         name: "takeover",
         scheme: None,
-        about: "Asks the better one of two plugins, and the first one while the better one is in trouble.",
+        about: "Asks the better one of two plugins, and the first one while the better one fails.",
         fields: &[
             Field {
                 name: "first",
                 kind: FieldKind::Plugin,
-                about: "The plugin to ask while the better one is in trouble.",
+                about: "The plugin to ask while the better one fails.",
             },
-            Field {
-                name: "better",
-                kind: FieldKind::Plugin,
-                about: "The plugin to ask unless it is in trouble.",
-            },
+            Field { name: "better", kind: FieldKind::Plugin, about: "The plugin to ask unless it fails." },
         ],
         build: |node, builder| {
             let name = |field| node.children(field).first().map_or("", |child| child.plugin);
