@@ -123,7 +123,8 @@ impl TrackedFigure {
         area: &DrawingArea<SVGBackend<'a>, Shift>,
         root: &DrawingArea<SVGBackend<'a>, Shift>,
     ) -> Drawn {
-        let most = self.runs.iter().map(|run| run.value).chain(self.aim).fold(f64::MIN_POSITIVE, f64::max);
+        let most = self.runs.iter().map(|run| run.value).chain(self.aim).fold(0.0, f64::max);
+        let top = if most > 0.0 { most * 1.25 } else { 1.0 };
         let right = self.runs.len() as f64 - 0.5;
         let mut chart = ChartBuilder::on(area)
             .caption(&self.name, (FONT, 15))
@@ -131,7 +132,7 @@ impl TrackedFigure {
             .margin_right(20)
             .x_label_area_size(34)
             .y_label_area_size(76)
-            .build_cartesian_2d(-0.5..right, 0.0..most * 1.25)?;
+            .build_cartesian_2d(-0.5..right, 0.0..top)?;
         (chart.configure_mesh())
             .disable_x_mesh()
             .x_labels(0)
@@ -188,6 +189,12 @@ mod tests {
         assert!(words.iter().all(|word| svg.contains(word)), "{svg}");
         assert!(!svg.contains("never run") && !svg.contains("words"), "{svg}");
         assert_eq!(svg.matches("<circle").count(), 3);
+    }
+
+    #[test]
+    fn a_figure_of_nothing_but_zeros_has_an_axis() {
+        let svg = History::parse("1111111 2026-11-22 0 long functions").unwrap().draw().unwrap();
+        assert_eq!(svg.matches("<circle").count(), 1);
     }
 
     #[test]
