@@ -14,6 +14,7 @@
 //! | [`diff`] | signature and target in, delta out |
 //! | [`Delta`] | the encoding of copies and literals, and how they are applied |
 //! | [`Outline`] | copies without literals, which may come as a delta of their own |
+//! | [`patch`] | corrections of a base that both sides have |
 //! | [`Rest`] | what outlines leave of a base region |
 //! | `shape` | blocks of a region, limits, how long strong sums must be |
 //! | `weak` | the rolling sum |
@@ -48,6 +49,7 @@ mod diff;
 mod index;
 mod ops;
 mod outline;
+pub mod patch;
 mod refine;
 mod rest;
 mod shape;

@@ -1,4 +1,5 @@
-//! A file that replaces an older version which the sender has too, as zstd frames with that as their prefix.
+//! A file that replaces an older version which the sender has too, as corrections of that
+//! ([`towpath_content::delta::patch`]), or as a zstd frame with that as its prefix. Layout: `docs/formats/patch.md`.
 //!
 //! A large file is cut into parts, each a patch of what lies around the same place of the old version: that takes
 //! little memory and several threads, and of near matches more are found and told in fewer bits than of far
@@ -6,6 +7,8 @@
 
 use std::ops::Range;
 
+use towpath_content::delta::patch as correction;
+use towpath_protocol::packing;
 use zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
 
 use super::deltas;
@@ -23,14 +26,22 @@ const MOST_MOVED: u64 = 4 << 20;
 /// Bytes of a file and its base together, at most, for a receiver that takes no parts.
 const MOST_HELD: u64 = 128 << 20;
 
-/// zstd's windows: a patch refers to all of its base.
+/// The first byte of a patch: the form of the rest.
+const PREFIXED: u8 = 0;
+const CORRECTED: u8 = 1;
+/// Base and file of fewer bytes together are tried in both forms. In little text what zstd finds of the base are short
+/// words, which no correction finds; with more bytes it takes several times as long and more room.
+const TRIED_BOTH: usize = 512 << 10;
+/// Bytes of corrections before they are packed, at most, for each byte of the file; and of their head.
+const MOST_UNPACKED: u64 = 2;
+const HEAD: u64 = 1 << 10;
+
+/// zstd's windows: a frame refers to all of its base.
 const LEAST_WINDOW: u32 = 15;
 const MOST_WINDOW: u32 = 27;
 /// Its table of what was seen has room for every second byte, at most these: a level's own is for plain data,
 /// and forgets most of a base.
 const MOST_TABLE: u32 = 24;
-/// Where base and file have more bytes, matches are looked for far away too.
-const LONG: usize = 8 << 20;
 
 /// In how many parts a file comes as patches of a base; none if it is too large.
 pub fn parts(old: u64, new: u64) -> Option<u64> {
@@ -52,31 +63,62 @@ pub fn base_of(old: u64, new: u64, count: u64, index: u64) -> Option<Range<u64>>
     Some(part.start.saturating_sub(around)..old.min(part.end.saturating_add(around)))
 }
 
-/// `target` as a zstd frame with `base` as its prefix.
+/// A patch that makes `target` of `base`, packed with this level of zstd.
 pub fn patch(base: &[u8], target: &[u8], level: i32) -> Option<Vec<u8>> {
+    let corrected = corrected(base, target, level);
+    if base.len() + target.len() > TRIED_BOTH {
+        return corrected;
+    }
+    let forms = [corrected, prefixed(base, target, level)];
+    forms.into_iter().flatten().min_by_key(Vec::len)
+}
+
+fn corrected(base: &[u8], target: &[u8], level: i32) -> Option<Vec<u8>> {
+    let made = correction::make(base, target)?;
+    let mut packed = vec![CORRECTED];
+    packed.append(&mut zstd::bulk::compress(&made, level).ok()?);
+    Some(packed)
+}
+
+fn prefixed(base: &[u8], target: &[u8], level: i32) -> Option<Vec<u8>> {
     let held = base.len() + target.len();
     let window = (usize::BITS - held.leading_zeros()).clamp(LEAST_WINDOW, MOST_WINDOW);
     let mut context = CCtx::create();
     context.set_parameter(CParameter::CompressionLevel(level)).ok()?;
     context.set_parameter(CParameter::WindowLog(window)).ok()?;
     context.set_parameter(CParameter::HashLog((window - 1).min(MOST_TABLE))).ok()?;
-    context.set_parameter(CParameter::EnableLongDistanceMatching(held > LONG)).ok()?;
     context.ref_prefix(base).ok()?;
     let mut packed = Vec::with_capacity(zstd_safe::compress_bound(target.len()));
     context.compress2(&mut packed, target).ok()?;
+    packed.insert(0, PREFIXED);
     Some(packed)
 }
 
 /// The `len` bytes that a patch makes of `base`; none if it makes others, and no more memory is taken.
 pub fn apply(patch: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
-    let told = zstd_safe::get_frame_content_size(patch).ok().flatten();
-    if told != Some(len) || !may_be_whole(base.len() as u64, len) {
+    if !may_be_whole(base.len() as u64, len) {
+        return None;
+    }
+    let (form, frame) = patch.split_first()?;
+    match *form {
+        PREFIXED => unpack_prefixed(frame, base, len),
+        CORRECTED => {
+            let made = packing::unpack(frame, len.saturating_mul(MOST_UNPACKED).saturating_add(HEAD))?;
+            correction::apply(&made, base, usize::try_from(len).ok()?).ok()
+        }
+        _ => None,
+    }
+}
+
+fn unpack_prefixed(frame: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
+    let told = zstd_safe::get_frame_content_size(frame).ok().flatten();
+    if told != Some(len) {
         return None;
     }
     let mut context = DCtx::create();
     context.ref_prefix(base).ok()?;
     let mut target = Vec::with_capacity(usize::try_from(len).ok()?);
-    context.decompress(&mut target, patch).ok()?;
+    context.decompress(&mut target, frame).ok()?;
     (target.len() as u64 == len).then_some(target)
 }
 
@@ -100,6 +142,23 @@ mod tests {
         assert_eq!(apply(b"no patch", &base, len), None);
         assert!(may_be_whole(64 << 20, 64 << 20) && !may_be_whole(64 << 20, (64 << 20) + 1));
         assert!(!may_be_whole(u64::MAX, 1));
+    }
+
+    #[test]
+    fn the_shorter_form_is_taken_of_what_is_small() {
+        let words: Vec<&[u8]> = vec![b"static inline ", b"int ", b"unsigned ", b"return ", b"struct page *"];
+        let text =
+            |seed| noise(seed, 3000).iter().flat_map(|byte| words[*byte as usize % 5].to_vec()).collect();
+        let (base, target): (Vec<u8>, Vec<u8>) = (text(1), text(2));
+        let linked: Vec<u8> =
+            base.iter().enumerate().map(|(at, byte)| byte ^ u8::from(at % 30 == 0)).collect();
+        for (target, form) in [(&target, PREFIXED), (&linked, CORRECTED)] {
+            let made = patch(&base, target, 3).unwrap();
+            assert_eq!(made[0], form);
+            assert_eq!(apply(&made, &base, target.len() as u64).unwrap(), **target);
+        }
+        assert_eq!(apply(&[2], &base, 0), None, "a form that is not known");
+        assert_eq!(apply(&[], &base, 0), None);
     }
 
     #[test]
