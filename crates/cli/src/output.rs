@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use towpath_api::{ApiError, ErrorKind, Event, Fetch, Progress, PutReply, Summary};
 use towpath_service::{display_name, display_text};
 
@@ -235,9 +235,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A number of things, of which one has another name than several.
+/// A number of things in groups of three digits, of which one has another name than several.
 pub fn counted(number: u64, one: &str, several: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { several })
+    format!("{} {}", HumanCount(number), if number == 1 { one } else { several })
 }
 
 /// What is waited for, and how long.
