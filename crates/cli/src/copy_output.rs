@@ -87,15 +87,17 @@ pub fn complaint(event: &CopyEvent) -> Option<String> {
     let Some(path) = path else { return Some(format!("tow: {}{hint}", display_text(error))) };
     Some(match kind {
         FailureKind::Skipped => format!("tow: {path}: left out: {}{hint}", display_text(error)),
-        FailureKind::Vanished | FailureKind::Other => {
-            let error = display_text(error);
-            // The whole path may stand in the error itself.
-            match error.split_once(": ") {
-                Some((whole, _)) if is_below(whole, &path) => format!("tow: {error}{hint}"),
-                _ => format!("tow: {path}: {error}{hint}"),
-            }
-        }
+        FailureKind::Vanished | FailureKind::Other => format!("tow: {}{hint}", of_path(&path, error)),
     })
+}
+
+/// What is wrong with a path, which may stand whole in the error itself.
+pub fn of_path(path: &str, error: &str) -> String {
+    let error = display_text(error);
+    match error.split_once(": ") {
+        Some((whole, _)) if is_below(whole, path) => error,
+        _ => format!("{path}: {error}"),
+    }
 }
 
 /// Whether `whole` is the path, or one that ends with it.
@@ -479,6 +481,15 @@ mod tests {
             kind: FailureKind::Other,
         };
         assert_eq!(complaint(&failed).unwrap(), r"tow: a\u{7}: '\u{1b}' \x\u{1b}; look\n");
+    }
+
+    #[test]
+    fn a_path_is_named_once() {
+        for (path, error) in [("/d/f", "/d/f: permission denied"), ("f", "/d/f: permission denied")] {
+            assert_eq!(of_path(path, error), "/d/f: permission denied");
+        }
+        assert_eq!(of_path("f", "/d/of: permission denied"), "f: /d/of: permission denied");
+        assert_eq!(of_path("f", "a FIFO is left out"), "f: a FIFO is left out");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use towpath_api::{ApiError, ErrorKind, Event, Fetch, Progress, PutReply, Summary
 use towpath_service::{display_name, display_text};
 
 use crate::bar::{self, RateMeter, from_network};
+use crate::copy_output::of_path;
 use crate::receivers::Receivers;
 
 /// Exit status for a command line that can't be understood.
@@ -127,7 +128,7 @@ impl Output {
             Event::Ticket(reply) => self.ticket(reply),
             Event::Transfer(progress) => self.progress(progress),
             Event::FileFailed { path, error } => {
-                self.complain(&format!("tow: {}: {}", display_text(path), display_text(error)));
+                self.complain(&format!("tow: {}", of_path(&display_text(path), error)));
             }
             Event::Waiting { what, seconds } => self.say(&waiting(what, *seconds)),
             Event::Summary(_) | Event::Failed(_) => {}
