@@ -9,7 +9,7 @@ use towpath_api::{ApiError, ErrorKind, Searched, Seconds, Summary};
 use towpath_service::copy::{CopyEvent, CopySummary, Counts, FailureKind, Mode};
 use towpath_service::{display_name, display_text};
 
-use crate::output::counted;
+use crate::output::{counted, of_path};
 
 /// Changes of the bottleneck that are shown; `--json` tells all.
 const BOTTLENECKS: usize = 8;
@@ -89,22 +89,6 @@ pub fn complaint(event: &CopyEvent) -> Option<String> {
         FailureKind::Skipped => format!("tow: {path}: left out: {}{hint}", display_text(error)),
         FailureKind::Vanished | FailureKind::Other => format!("tow: {}{hint}", of_path(&path, error)),
     })
-}
-
-/// What is wrong with a path, which may stand whole in the error itself.
-pub fn of_path(path: &str, error: &str) -> String {
-    let error = display_text(error);
-    match error.split_once(": ") {
-        Some((whole, _)) if is_below(whole, path) => error,
-        _ => format!("{path}: {error}"),
-    }
-}
-
-/// Whether `whole` is the path, or one that ends with it.
-fn is_below(whole: &str, path: &str) -> bool {
-    whole
-        .strip_suffix(path)
-        .is_some_and(|front| front.is_empty() || front.ends_with('/') || path.starts_with('/'))
 }
 
 /// The lines at the end of a copy: rsync's `--stats`, its two closing lines with `-v`.
@@ -481,15 +465,6 @@ mod tests {
             kind: FailureKind::Other,
         };
         assert_eq!(complaint(&failed).unwrap(), r"tow: a\u{7}: '\u{1b}' \x\u{1b}; look\n");
-    }
-
-    #[test]
-    fn a_path_is_named_once() {
-        for (path, error) in [("/d/f", "/d/f: permission denied"), ("f", "/d/f: permission denied")] {
-            assert_eq!(of_path(path, error), "/d/f: permission denied");
-        }
-        assert_eq!(of_path("f", "/d/of: permission denied"), "f: /d/of: permission denied");
-        assert_eq!(of_path("f", "a FIFO is left out"), "f: a FIFO is left out");
     }
 
     #[test]

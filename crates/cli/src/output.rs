@@ -16,7 +16,6 @@ use towpath_api::{ApiError, ErrorKind, Event, Fetch, Progress, PutReply, Summary
 use towpath_service::{display_name, display_text};
 
 use crate::bar::{self, RateMeter, from_network};
-use crate::copy_output::of_path;
 use crate::receivers::Receivers;
 
 /// Exit status for a command line that can't be understood.
@@ -236,6 +235,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What is wrong with a path, which may stand whole in the error itself.
+pub fn of_path(path: &str, error: &str) -> String {
+    let error = display_text(error);
+    match error.split_once(": ") {
+        Some((whole, _)) if is_below(whole, path) => error,
+        _ => format!("{path}: {error}"),
+    }
+}
+
+/// Whether `whole` is the path, or one that ends with it.
+fn is_below(whole: &str, path: &str) -> bool {
+    whole
+        .strip_suffix(path)
+        .is_some_and(|front| front.is_empty() || front.ends_with('/') || path.starts_with('/'))
+}
+
 /// A number of things in groups of three digits, of which one has another name than several.
 pub fn counted(number: u64, one: &str, several: &str) -> String {
     format!("{} {}", HumanCount(number), if number == 1 { one } else { several })
@@ -270,4 +285,18 @@ fn describe(summary: &Summary) -> String {
         HumanBytes(bytes),
         display_name(summary.output.as_os_str().as_encoded_bytes()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_named_once() {
+        for (path, error) in [("/d/f", "/d/f: permission denied"), ("f", "/d/f: permission denied")] {
+            assert_eq!(of_path(path, error), "/d/f: permission denied");
+        }
+        assert_eq!(of_path("f", "/d/of: permission denied"), "f: /d/of: permission denied");
+        assert_eq!(of_path("f", "a FIFO is left out"), "f: a FIFO is left out");
+    }
 }
