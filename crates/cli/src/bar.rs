@@ -88,9 +88,9 @@ fn ends(progress: &Progress, rate: Option<f64>) -> Vec<String> {
     vec![all, timed, speed, String::new()]
 }
 
-/// A time in one or two words.
+/// A time in one or two words, rounded up: nothing is left of it only at the end.
 fn short(time: Duration) -> String {
-    match time.as_secs() {
+    match time.as_secs_f64().ceil() as u64 {
         seconds @ 0..60 => format!("{seconds} s"),
         seconds @ 60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
         seconds @ 3600..86400 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
@@ -159,6 +159,9 @@ mod tests {
         assert_eq!(from_network(&progress), 10 << 20);
         let line = line(&progress, Some(f64::from(1 << 20)), 80);
         assert!(line.contains("1.00 MiB/s 10 s left"), "{line}");
+        for (millis, text) in [(1, "1 s"), (1000, "1 s"), (1001, "2 s"), (59_001, "1 min 0 s")] {
+            assert_eq!(short(Duration::from_millis(millis)), text);
+        }
         let (mut meter, start) = (RateMeter::default(), Instant::now());
         let at = |millis| start + Duration::from_millis(millis);
         assert_eq!(meter.rate(at(0), 0), None);

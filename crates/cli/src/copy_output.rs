@@ -4,10 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use indicatif::HumanBytes;
+use indicatif::{HumanBytes, HumanCount};
 use towpath_api::copy::{CopyEvent, CopySummary, Counts, FailureKind, Mode};
 use towpath_api::{ApiError, ErrorKind, Searched, Seconds, Summary};
 use towpath_service::{display_name, display_text};
+
+use crate::output::{counted, of_path};
 
 /// Changes of the bottleneck that are shown; `--json` tells all.
 const BOTTLENECKS: usize = 8;
@@ -85,22 +87,8 @@ pub fn complaint(event: &CopyEvent) -> Option<String> {
     let Some(path) = path else { return Some(format!("tow: {}{hint}", display_text(error))) };
     Some(match kind {
         FailureKind::Skipped => format!("tow: {path}: left out: {}{hint}", display_text(error)),
-        FailureKind::Vanished | FailureKind::Other => {
-            let error = display_text(error);
-            // The whole path may stand in the error itself.
-            match error.split_once(": ") {
-                Some((whole, _)) if is_below(whole, &path) => format!("tow: {error}{hint}"),
-                _ => format!("tow: {path}: {error}{hint}"),
-            }
-        }
+        FailureKind::Vanished | FailureKind::Other => format!("tow: {}{hint}", of_path(&path, error)),
     })
-}
-
-/// Whether `whole` is the path, or one that ends with it.
-fn is_below(whole: &str, path: &str) -> bool {
-    whole
-        .strip_suffix(path)
-        .is_some_and(|front| front.is_empty() || front.ends_with('/') || path.starts_with('/'))
 }
 
 /// The lines at the end of a copy: rsync's `--stats`, its two closing lines with `-v`.
@@ -196,7 +184,7 @@ pub fn explanation(human: u8, summary: &Explained<'_>) -> Vec<String> {
         );
         return lines;
     }
-    let counted = |count: u64, one: &str, many: &str| match count {
+    let several = |count: u64, one: &str, many: &str| match count {
         1 => format!("1 {one}"),
         _ => format!("{} {many}", number(count)),
     };
@@ -208,10 +196,10 @@ pub fn explanation(human: u8, summary: &Explained<'_>) -> Vec<String> {
     lines.push(format!(
         "Searched for {:.2} s: {} listed, {} read ({} bytes), {} looked up in the index",
         search.disk_seconds.as_f64(),
-        counted(search.directories, "directory", "directories"),
-        counted(search.files, "file", "files"),
+        several(search.directories, "directory", "directories"),
+        several(search.files, "file", "files"),
         number(search.hashed),
-        counted(search.looked_up, "chunk", "chunks"),
+        several(search.looked_up, "chunk", "chunks"),
     ));
     if search.limited {
         lines.push("Not all was searched, as little was found; --search-effort=all searches all".into());
@@ -252,10 +240,9 @@ fn totals(human: u8, summary: &CopySummary, dry_run: bool) -> [String; 2] {
 
 /// A line for whoever watched a copy that was to print nothing else: what was done, and where it came from.
 pub fn done(summary: &CopySummary, dry_run: bool) -> String {
-    let files = |count: u64| if count == 1 { "1 file".into() } else { format!("{count} files") };
     let verb = if dry_run { "would be copied" } else { "copied" };
-    let mut text =
-        format!("tow: {}, {} {verb}", files(summary.transferred), HumanBytes(summary.transferred_size));
+    let files = counted(summary.transferred, "file", "files");
+    let mut text = format!("tow: {files}, {} {verb}", HumanBytes(summary.transferred_size));
     if !dry_run {
         text += &format!(" in {:.1} s", summary.seconds.as_f64());
     }
@@ -269,9 +256,9 @@ pub fn done(summary: &CopySummary, dry_run: bool) -> String {
         text += &format!(" ({})", parts.join(", "));
     }
     let same = summary.seen.files.saturating_sub(summary.transferred + summary.failed + summary.vanished);
-    let counted = [(same, "unchanged"), (summary.deleted.total(), "deleted")];
-    for (count, what) in counted.into_iter().filter(|(count, _)| *count > 0) {
-        text += &format!("; {count} {what}");
+    let others = [(same, "unchanged"), (summary.deleted.total(), "deleted")];
+    for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
+        text += &format!("; {} {what}", HumanCount(count));
     }
     text
 }
@@ -583,6 +570,12 @@ Held up by: network (from 1.0 s on), \\u{1b}[31m (from 2.0 s on)"
             done(&summary, false),
             "tow: 1 file, 3.00 MiB copied in 1.2 s (2.00 MiB from host, 1.00 MiB from this machine); 2 deleted"
         );
+        let many = CopySummary {
+            seen: Counts { files: 15_001, ..Counts::default() },
+            transferred: 8000,
+            ..CopySummary::default()
+        };
+        assert_eq!(done(&many, true), "tow: 8,000 files, 0 B would be copied; 7,001 unchanged");
     }
 
     #[test]

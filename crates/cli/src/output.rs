@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use towpath_api::{ApiError, ErrorKind, Event, Fetch, Progress, PutReply, Summary};
 use towpath_service::{display_name, display_text};
 
@@ -127,7 +127,7 @@ impl Output {
             Event::Ticket(reply) => self.ticket(reply),
             Event::Transfer(progress) => self.progress(progress),
             Event::FileFailed { path, error } => {
-                self.complain(&format!("tow: {}: {}", display_text(path), display_text(error)));
+                self.complain(&format!("tow: {}", of_path(&display_text(path), error)));
             }
             Event::Waiting { what, seconds } => self.say(&waiting(what, *seconds)),
             Event::Summary(_) | Event::Failed(_) => {}
@@ -235,9 +235,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A number of things, of which one has another name than several.
+/// What is wrong with a path, which may stand whole in the error itself.
+pub fn of_path(path: &str, error: &str) -> String {
+    let error = display_text(error);
+    match error.split_once(": ") {
+        Some((whole, _)) if is_below(whole, path) => error,
+        _ => format!("{path}: {error}"),
+    }
+}
+
+/// Whether `whole` is the path, or one that ends with it.
+fn is_below(whole: &str, path: &str) -> bool {
+    whole
+        .strip_suffix(path)
+        .is_some_and(|front| front.is_empty() || front.ends_with('/') || path.starts_with('/'))
+}
+
+/// A number of things in groups of three digits, of which one has another name than several.
 pub fn counted(number: u64, one: &str, several: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { several })
+    format!("{} {}", HumanCount(number), if number == 1 { one } else { several })
 }
 
 /// What is waited for, and how long.
@@ -269,4 +285,18 @@ fn describe(summary: &Summary) -> String {
         HumanBytes(bytes),
         display_name(summary.output.as_os_str().as_encoded_bytes()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_named_once() {
+        for (path, error) in [("/d/f", "/d/f: permission denied"), ("f", "/d/f: permission denied")] {
+            assert_eq!(of_path(path, error), "/d/f: permission denied");
+        }
+        assert_eq!(of_path("f", "/d/of: permission denied"), "f: /d/of: permission denied");
+        assert_eq!(of_path("f", "a FIFO is left out"), "f: a FIFO is left out");
+    }
 }

@@ -125,8 +125,11 @@ impl FromStr for Ticket {
             let found = digits.len() as u64;
             return Err(DecodeError::TooLarge { field: "ticket", found, limit: MAX_TEXT as u64 });
         }
-        let bytes = unbase32(digits).ok_or(invalid("ticket", "holds a character that no ticket has"))?;
+        if !digits.bytes().all(|digit| ALPHABET.contains(&digit)) {
+            return Err(invalid("ticket", "holds a character that no ticket has"));
+        }
         let damaged = invalid("ticket", "is damaged or cut short; copy it again, whole");
+        let bytes = unbase32(digits).ok_or(damaged.clone())?;
         let at = bytes.len().checked_sub(CHECKSUM_LEN).ok_or(damaged.clone())?;
         let (body, sum) = bytes.split_at(at);
         // A newer version is reported as such even if it has another checksum; what begins with any number is none.
@@ -193,7 +196,9 @@ mod tests {
     fn any_lost_or_changed_character_is_noticed() {
         let text = ticket().to_string();
         for at in 4..text.len() {
-            assert!(text[..at].parse::<Ticket>().is_err(), "cut at {at}");
+            // Also where it leaves half a byte over.
+            let cut = text[..at].parse::<Ticket>().unwrap_err().to_string();
+            assert!(cut.contains("cut short"), "cut at {at}: {cut}");
             let other = if text.as_bytes()[at] == b'a' { "b" } else { "a" };
             let changed = format!("{}{other}{}", &text[..at], &text[at + 1..]);
             assert!(changed.parse::<Ticket>().is_err(), "changed at {at}");

@@ -21,7 +21,7 @@ use towpath_content::Oid;
 use towpath_content::chunking::Parameters;
 use towpath_files::{
     FileError, HardLinks, Prune, RelPath, ScanError, ScanOptions, Scanned, ScannedFile, SourceTree,
-    is_temporary_name,
+    is_temporary_name, reason,
 };
 pub use towpath_reuse::disk_search::Cancel;
 use towpath_reuse::disk_search::whole_as_chunk;
@@ -183,7 +183,7 @@ impl Indexer<'_> {
     }
 
     fn tree(&mut self, root: &Path, own: &[PathBuf]) -> Result<(), IndexStop> {
-        let root = root.canonicalize().map_err(|error| IndexStop::Root(error.to_string()))?;
+        let root = root.canonicalize().map_err(|error| IndexStop::Root(reason(&error)))?;
         let tree = SourceTree::open(&root).map_err(|error| IndexStop::Root(error.to_string()))?;
         self.part(
             &IndexPart { tree: &tree, number: 0, at: RelPath::root(), is_deep: true },

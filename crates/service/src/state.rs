@@ -373,7 +373,7 @@ pub(crate) fn parse_name(name: &str) -> Result<Oid, ApiError> {
     let name = name.trim();
     match name.starts_with("tow:") {
         true => parse_ticket(name).map(|ticket| ticket.oid),
-        false => name.parse::<Oid>().map_err(|error| neither(name, &error)),
+        false => name.parse::<Oid>().map_err(|_| neither(name)),
     }
 }
 
@@ -390,10 +390,10 @@ pub(crate) fn parse_ticket(text: &str) -> Result<Ticket, ApiError> {
 }
 
 /// What is neither a ticket nor an OID.
-fn neither(name: &str, error: &towpath_content::DecodeError) -> ApiError {
+fn neither(name: &str) -> ApiError {
     let shown: String = display_name(name.as_bytes()).chars().take(SHOWN).collect();
     let message = match ["blake3:", "live:"].iter().any(|begin| name.starts_with(begin)) {
-        true => format!("'{shown}' is no OID: {error}"),
+        true => format!("'{shown}' is no OID: 64 of the digits 0 to 9 and a to f follow the colon"),
         false if name.is_empty() => "there is no ticket".into(),
         false => format!("'{shown}' is no ticket: a ticket begins with tow:"),
     };

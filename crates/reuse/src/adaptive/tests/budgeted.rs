@@ -118,7 +118,7 @@ fn look(effort: Effort, size: u64) -> Done {
 #[test]
 fn where_nothing_is_found_it_looks_for_a_tenth_of_the_time_and_then_gives_the_chunks_up() {
     let done = look(Effort::Some, 1 << 20);
-    let (least, most) = (Duration::from_millis(150), Duration::from_millis(420));
+    let (least, most) = (Duration::from_millis(70), Duration::from_millis(420));
     assert!((least..most).contains(&done.wide), "{:?}", done.wide);
     assert!(done.given_up.len() as u64 > SIZE / CHUNK / 2, "{}", done.given_up.len());
 }
