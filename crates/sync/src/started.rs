@@ -140,7 +140,7 @@ enum Duty {
 
 /// What is left to do once the sources are open.
 enum Work {
-    Send(Sources),
+    Send(Box<Sources>),
     Receive(Destined),
 }
 
@@ -218,7 +218,7 @@ async fn serve(
         Duty::Sender { paths, contents } => {
             let (count, options) = (paths.len(), options.clone());
             let sources = blocking(move || Sources::open(&paths, contents, &options)).await?;
-            (Work::Send(sources), count)
+            (Work::Send(Box::new(sources)), count)
         }
         Duty::Receiver(destined) => (Work::Receive(destined), 0),
     };
@@ -245,7 +245,7 @@ async fn serve(
             if let Some(race) = &mut race {
                 race.run(&theirs, None, stood_in);
             }
-            send(&side, sources, inbox, stood).await.map(|_| None)
+            send(&side, *sources, inbox, stood).await.map(|_| None)
         }
         Work::Receive(destined) => receive(&side, destined, inbox, race, &theirs).await.map(Some),
     }
