@@ -59,6 +59,7 @@ pub async fn run(
     let _end = FailOnDrop(Arc::clone(&spool));
     let path = destination.to_path_buf();
     let service = Arc::clone(&get.service);
+    // Told by the session's one task, which cannot wait; one event for each file that failed.
     let (problems, mut named) = mpsc::unbounded_channel();
     let opening = tokio::task::spawn_blocking(move || TreeTarget::open(&path, record, &service, problems));
     let tree = opening.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;

@@ -62,8 +62,9 @@ impl LeaseTable {
         self.core.index.write(Durability::Synced, "noting a size", |t| leases::set_size(t, name, size))
     }
 
-    /// Notes where the chunks of what a lease names are to end, for [`Recipes::give_boundaries`](super::Recipes::give_boundaries) once it was
-    /// read: also by another process, if this one ends before. Without a lease nothing is noted.
+    /// Notes where the chunks of what a lease names are to end, for
+    /// [`Recipes::give_boundaries`](super::Recipes::give_boundaries) once it was read: also by another process, if
+    /// this one ends before. Without a lease nothing is noted.
     pub fn note_boundaries(&self, name: &Oid, ends: &[u64]) -> Result<(), StoreError> {
         let put = |t: &_| leases::set_boundaries(t, name, ends);
         self.core.index.write(Durability::Synced, "noting boundaries", |t| put(t))

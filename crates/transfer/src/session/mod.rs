@@ -207,6 +207,8 @@ impl Session {
     pub fn start(root: Arc<dyn TransferPlugin>, context: Context, config: SessionConfig) -> Self {
         let token = CancellationToken::new();
         let progress = Progress::default();
+        // Who tells an outcome cannot wait, and workers must not wait for the task that gives them jobs: the slots of
+        // objects, the sink's room and the wants of the ledger bound it.
         let (events, inbox) = mpsc::unbounded_channel();
         let actor = Actor::new(root, context, config, events.clone(), progress.clone(), token.clone());
         tokio::spawn(actor.run(inbox));
