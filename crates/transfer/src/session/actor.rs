@@ -107,7 +107,7 @@ impl Actor {
             }
             self.rounds.look(&mut self.table, &self.questions, Instant::now());
             self.calls.ask(&mut self.table);
-            if self.table.ledger.asked_whole() == 0 {
+            if self.table.ledger.asked().whole == 0 {
                 self.table.gauge.rests();
             }
         }

@@ -50,9 +50,9 @@ impl PluginCalls {
             if window == 0 {
                 return;
             }
-            let room = window.saturating_sub(table.ledger.asked_cost());
+            let room = window.saturating_sub(table.ledger.asked().all);
             // Small rooms are left to grow, so that wants go out in batches.
-            if table.ledger.asked_cost() > 0 && room < self.config.batch_bytes.min(window / 4) {
+            if table.ledger.asked().all > 0 && room < self.config.batch_bytes.min(window / 4) {
                 return;
             }
             let room = room.min(self.config.batch_bytes);
@@ -61,7 +61,7 @@ impl PluginCalls {
                 return;
             }
             self.under_way += 1;
-            if table.ledger.asked_whole() > 0 {
+            if table.ledger.asked().whole > 0 {
                 table.gauge.asked();
             }
             self.call(table, wants, true);

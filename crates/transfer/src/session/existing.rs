@@ -43,7 +43,7 @@ impl DiskComparer {
         else {
             return;
         };
-        let (now, network, open) = (table.now(), table.network(), table.ledger.open_wants(key));
+        let (now, network, open) = (table.now(), table.network(), table.ledger.coverage().open_wants(key));
         begin(table, key, now);
         while open < AHEAD
             && let Some(active) = table.objects.get_mut(&key)
@@ -77,7 +77,7 @@ impl DiskComparer {
     /// When a network of which nothing is asked has waited long enough for objects that left it something while others had
     /// it: nothing else wakes them.
     pub(super) fn idle_end(&self, table: &ObjectTable) -> Option<Instant> {
-        self.waiting_since.filter(|_| table.ledger.asked_cost() == 0).map(|since| since + IDLE)
+        self.waiting_since.filter(|_| table.ledger.asked().all == 0).map(|since| since + IDLE)
     }
 
     /// The objects of which pieces wait for the network: they may go on without an event of their own.
@@ -103,7 +103,8 @@ impl ObjectTable {
         };
         active.comparison.compared(len, len - missing, now);
         if good {
-            let fresh: u64 = self.ledger.gaps(key, &range).iter().map(|gap| gap.end - gap.start).sum();
+            let fresh: u64 =
+                self.ledger.coverage().gaps(key, &range).iter().map(|gap| gap.end - gap.start).sum();
             self.progress.kept(fresh);
             let cancelled = self.ledger.cover(key, range.clone());
             self.root.cancel_chunks(&cancelled);
@@ -113,7 +114,7 @@ impl ObjectTable {
             RecipeFound::AllBut(part) => Some(part),
             RecipeFound::All | RecipeFound::Nothing => None,
         };
-        let is_filled = self.ledger.have(key).is_some_and(|have| have.covers(&range));
+        let is_filled = self.ledger.coverage().have(key).is_some_and(|have| have.covers(&range));
         match (was_written, is_filled) {
             // A chunk may have spoilt it since.
             (true, true) => self.recheck(key, index),
@@ -175,7 +176,7 @@ fn begin(table: &mut ObjectTable, key: ObjectKey, now: Duration) {
 /// Asks the network for pieces that are better not waited for.
 fn ask_for_uncompared(table: &mut ObjectTable, key: ObjectKey, mut network: NetworkRate, now: Duration) {
     let window = table.root.window();
-    let mut asked = table.ledger.asked_cost();
+    let mut asked = table.ledger.asked().all;
     while let Some(active) = table.objects.get_mut(&key)
         && let Some(layout) = active.want_layout()
         && let Some(index) = active.comparison.for_network(network, layout.piece_len(), now)

@@ -22,7 +22,7 @@ impl ObjectTable {
     pub(super) fn plan_ahead(&mut self, key: ObjectKey) {
         let (now, at_once) = (Instant::now(), self.root.takes_all_chunks());
         while let Some(active) = self.objects.get_mut(&key) {
-            let out = self.ledger.open_wants(key) + active.rechecking.len();
+            let out = self.ledger.coverage().open_wants(key) + active.rechecking.len();
             let is_enough = out >= AHEAD && !(at_once && active.is_at_chunks());
             if active.phase != ObjectPhase::Fetching || is_enough {
                 return;
@@ -111,7 +111,8 @@ impl ObjectTable {
         else {
             return;
         };
-        let (Some(layout), Some(have)) = (active.object.layout(), self.ledger.have(place.object)) else {
+        let (Some(layout), Some(have)) = (active.object.layout(), self.ledger.coverage().have(place.object))
+        else {
             return;
         };
         let touched = place.offset / layout.piece_len()..(place.offset + len).div_ceil(layout.piece_len());
@@ -156,7 +157,7 @@ impl ObjectTable {
         let now = Instant::now();
         for index in place.offset / layout.piece_len()..(place.offset + len).div_ceil(layout.piece_len()) {
             let range = layout.range(index);
-            if self.ledger.have(place.object).is_none_or(|have| !have.covers(&range)) {
+            if self.ledger.coverage().have(place.object).is_none_or(|have| !have.covers(&range)) {
                 self.add(place.object, WantId::Piece { oid, layout, index }, range.start, now);
             }
         }

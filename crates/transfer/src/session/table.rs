@@ -38,8 +38,7 @@ impl ObjectTable {
 
     /// What the network does now.
     pub(super) fn network(&mut self) -> NetworkRate {
-        let (window, asked, whole) =
-            (self.root.window(), self.ledger.asked_cost(), self.ledger.asked_whole());
+        let (window, asked, whole) = (self.root.window(), self.ledger.asked().all, self.ledger.asked().whole);
         let has_room = asked < window && !self.ledger.has_due(Instant::now());
         NetworkRate { rate: self.gauge.rate(whole), has_room, is_idle: whole == 0, asked }
     }
@@ -52,7 +51,12 @@ impl ObjectTable {
         let piece = layout.piece_len();
         let mut here = active.existing.clone();
         here.remove(0..active.cursor * piece);
-        self.ledger.have(key).into_iter().flat_map(|have| have.iter()).for_each(|range| here.insert(range));
+        self.ledger
+            .coverage()
+            .have(key)
+            .into_iter()
+            .flat_map(|have| have.iter())
+            .for_each(|range| here.insert(range));
         let likely = (active.comparison.expected_good() * piece as f64) as u64;
         let accounted = here.len() + likely + self.ledger.asked_bytes(key);
         let missing = size.saturating_sub(accounted);
@@ -79,7 +83,7 @@ impl ObjectTable {
             let range = place.offset..place.offset + want.id.len();
             let parts = match want.id {
                 // What is here already is no claim: it stays.
-                WantId::Chunk { .. } => self.ledger.gaps(place.object, &range),
+                WantId::Chunk { .. } => self.ledger.coverage().gaps(place.object, &range),
                 WantId::Piece { index, .. } => {
                     active.writing_pieces.entry(index).or_insert(false);
                     vec![range]
@@ -124,7 +128,7 @@ impl ObjectTable {
 
     /// Reports how much is there from an object's front on, and closes it when that is all.
     pub(super) fn close_if_complete(&mut self, key: ObjectKey) {
-        let prefix = self.ledger.prefix(key);
+        let prefix = self.ledger.coverage().prefix(key);
         let Some(active) = self.objects.get_mut(&key) else { return };
         // What chunks make up is a claim until all of it is checked.
         if active.recipe.is_none() && active.part.is_none() {
@@ -133,7 +137,8 @@ impl ObjectTable {
         let Some(layout) = active.object.layout() else { return };
         let planned = active.planned_all(&layout);
         let is_quiet = active.rechecking.is_empty() && active.writing == 0;
-        let is_there = planned && is_quiet && self.ledger.is_complete(key, &active.wanted(&layout));
+        let is_there =
+            planned && is_quiet && self.ledger.coverage().is_complete(key, &active.wanted(&layout));
         let Some(oid) = active.object.content().filter(|_| is_there && active.phase == ObjectPhase::Fetching)
         else {
             return;
