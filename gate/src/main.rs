@@ -5,6 +5,7 @@
 //! | `source` | the crates' files, parsed, with the module that each one is |
 //! | `modules` | which module uses which, the circles among them, and their picture |
 //! | `measures` | sizes of functions and traits, names of types, sleeps in tests |
+//! | `methods` | methods per type |
 //! | `prose` | words per sentence |
 //! | `limits` | the limits in `limits.toml`, and what breaks them |
 
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 
 mod limits;
 mod measures;
+mod methods;
 mod modules;
 mod prose;
 mod source;
@@ -81,6 +83,7 @@ fn figures(root: &Path) -> Result<Vec<Figure>, String> {
     let sources = source::read(root)?;
     let mut figures = modules::figures(&sources);
     figures.extend(measures::figures(&sources));
+    figures.push(methods::figure(&sources));
     figures.extend(prose::figures(&root.join("docs/design"))?);
     Ok(figures)
 }

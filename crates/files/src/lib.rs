@@ -55,6 +55,7 @@ pub use scan::{
 pub use sparse::data_extents;
 pub use stamp::Stamp;
 pub use write::{
-    BeforeNaming, Destination, FileBody, FlushLimits, Made, Naming, Overwrite, Placed, Removed, Removing,
-    Settled, SingleFile, Staged, WriteOptions, is_staging_name, is_temporary_name,
+    BackupMover, BeforeNaming, Destination, FileBody, FlushLimits, Made, NameFolding, Naming, NodeMaker,
+    Overwrite, Placed, Removed, Removing, Settled, SingleFile, Staged, StagingArea, WriteOptions,
+    is_staging_name, is_temporary_name,
 };

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use thiserror::Error;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::delivery::{ControlDelivery, Delivered, GIVE_BACK};
@@ -24,6 +25,10 @@ pub const WINDOW: usize = 4 << 20;
 const SHORT: usize = 128 << 10;
 /// What a message counts for besides its own bytes, so that empty ones are not for nothing.
 pub const OVERHEAD: usize = 64;
+/// Messages that the window has room for, at most.
+const MESSAGES: usize = WINDOW / OVERHEAD;
+/// Why a peer that does not keep to the window is left.
+const OVER_WINDOW: &str = "sent more on the control stream than its window allows";
 
 /// Nothing more can be sent: the connection is gone, or the peer has no control stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -36,14 +41,14 @@ pub struct ControlSender(Arc<StreamSending>);
 
 /// The receiving half.
 pub struct ControlReceiver {
-    inbox: mpsc::UnboundedReceiver<Bytes>,
+    inbox: mpsc::Receiver<Bytes>,
     /// Taken and not given back yet.
     taken: usize,
     stream: Arc<ControlStream>,
 }
 
-/// Where messages go out before all data. It has no bound of its own: messages are bounded by the
-/// peer's window, and credit is one short message for each [`GIVE_BACK`] bytes that the peer sent.
+/// Where messages go out before all data. It has no bound of its own, as who drops a sender cannot wait:
+/// messages are bounded by the peer's window, and credit is one short message for each [`GIVE_BACK`] bytes that the peer sent.
 pub(super) type Urgent = mpsc::UnboundedSender<Body>;
 
 /// Both directions of the stream, as the connection's tasks see it.
@@ -67,7 +72,7 @@ struct StreamState {
     /// Received since nobody listens any more, and not given back.
     unheard: usize,
     /// Where the peer's messages go; `None` once it has ended the stream.
-    inbox: Option<mpsc::UnboundedSender<Bytes>>,
+    inbox: Option<mpsc::Sender<Bytes>>,
 }
 
 struct StreamSending(Arc<ControlStream>);
@@ -78,7 +83,7 @@ const fn cost(message: &Bytes) -> usize {
 
 impl ControlStream {
     pub(super) fn new(urgent: Urgent) -> (Arc<Self>, (ControlSender, ControlReceiver)) {
-        let (inbox_in, inbox) = mpsc::unbounded_channel();
+        let (inbox_in, inbox) = mpsc::channel(MESSAGES);
         let state = Mutex::new(StreamState { inbox: Some(inbox_in), ..StreamState::default() });
         let stream = Arc::new(Self { credit: Semaphore::new(0), state, urgent });
         let sender = ControlSender(Arc::new(StreamSending(Arc::clone(&stream))));
@@ -131,13 +136,15 @@ impl ControlStream {
         let mut state = self.state();
         let inbox = state.inbox.clone().ok_or("sent a message after the end of the control stream")?;
         if state.received + cost > WINDOW {
-            return Err("sent more on the control stream than its window allows".into());
+            return Err(OVER_WINDOW.into());
         }
         state.received += cost;
         drop(state);
         let message = if message.len() < SHORT { Bytes::copy_from_slice(&message) } else { message };
-        if inbox.send(message).is_err() {
-            self.pass_over(cost);
+        match inbox.try_send(message) {
+            Ok(()) => {}
+            Err(TrySendError::Closed(_)) => self.pass_over(cost),
+            Err(TrySendError::Full(_)) => return Err(OVER_WINDOW.into()),
         }
         Ok(())
     }

@@ -66,6 +66,8 @@ impl Fetches {
 
     /// What happens from now on.
     pub(crate) fn watch(&self) -> mpsc::UnboundedReceiver<Event> {
+        // How a fetch ended must not be lost, and who tells it holds a lock and cannot wait: a few short events a
+        // second gather for a slow reader.
         let (watcher, inbox) = mpsc::unbounded_channel();
         *lock(&self.watcher) = Some(watcher);
         inbox

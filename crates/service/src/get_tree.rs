@@ -59,6 +59,7 @@ pub async fn run(
     let _end = FailOnDrop(Arc::clone(&spool));
     let path = destination.to_path_buf();
     let service = Arc::clone(&get.service);
+    // Told by the session's one task, which cannot wait; one event for each file that failed.
     let (problems, mut named) = mpsc::unbounded_channel();
     let opening = tokio::task::spawn_blocking(move || TreeTarget::open(&path, record, &service, problems));
     let tree = opening.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
@@ -163,7 +164,7 @@ impl TreeTarget {
         let options = WriteOptions { resume: is_resumed, ..WriteOptions::default() };
         let destination = Destination::create(path, options).map_err(|error| errors::file(&error))?;
         adopt(&destination, &record).map_err(|error| errors::file(&error))?;
-        let staging = destination.staging_name().map_err(|error| errors::file(&error))?;
+        let staging = destination.staging().name().map_err(|error| errors::file(&error))?;
         record.set_temp(&staging).map_err(|error| errors::io("note", path, &error))?;
         let base = path.canonicalize().map_err(|error| errors::io("open", path, &error))?;
         Ok(Arc::new(Self {
@@ -219,7 +220,7 @@ impl TreeTarget {
 
     /// All files are in place: directories get their metadata, and everything reaches the disk.
     fn finish(&self, reader: SpoolReader) -> Result<(), ApiError> {
-        self.placing.destination.remove_staging().map_err(|error| errors::file(&error))?;
+        self.placing.destination.staging().remove().map_err(|error| errors::file(&error))?;
         self.finish_dirs(reader)?;
         self.placing.destination.sync().map_err(|error| errors::file(&error))?;
         if self.failed.load(Ordering::Relaxed) == 0 {

@@ -283,7 +283,7 @@ impl Api for InProcess {
             let leases = service.store.leases().map_err(|error| errors::store(&error))?;
             let mut objects: Vec<_> = leases.iter().map(|lease| service.object(lease)).collect();
             if request.cached {
-                let cached = service.store.cached().map_err(|error| errors::store(&error))?;
+                let cached = service.store.cache().objects().map_err(|error| errors::store(&error))?;
                 objects.extend(cached.iter().map(|cached| service.cached_object(cached)));
             }
             Ok(objects)

@@ -124,7 +124,7 @@ fn store(page: &mut Page, service: &Service) {
     page.gauge("towpath_store_leased_objects", "Objects that are put and not done.", leases.len() as u64);
     page.gauge("towpath_store_leased_bytes", "Their bytes, referred to or owned.", bytes);
     let owned = owned_bytes(&service.home.data().join("objects"));
-    let cached = service.store.cached().unwrap_or_default();
+    let cached = service.store.cache().objects().unwrap_or_default();
     page.gauge("towpath_cache_objects", "Owned objects that nobody holds a lease of.", cached.len() as u64);
     let bytes = cached.iter().map(|object| object.size).sum();
     page.gauge("towpath_cache_bytes", "Their bytes.", bytes);

@@ -113,7 +113,7 @@ async fn put_cut(
     };
     service.lease(&lease)?;
     if !plan.is_read && !plan.boundaries.ends().is_empty() {
-        let noted = service.store.note_boundaries(&lease.oid, plan.boundaries.ends());
+        let noted = service.store.lease_table().note_boundaries(&lease.oid, plan.boundaries.ends());
         noted.map_err(|error| errors::store(&error))?;
     }
     start_and_show(service, plan).await
@@ -122,7 +122,8 @@ async fn put_cut(
 /// Goes on with a put that this service acknowledged and did not finish when it ended: reads what was
 /// not read, and cuts it as the application wanted.
 pub(crate) async fn resume(service: &Arc<Service>, lease: Lease) -> Result<(), ApiError> {
-    let ends = service.store.noted_boundaries(&lease.oid).map_err(|error| errors::store(&error))?;
+    let ends =
+        service.store.lease_table().noted_boundaries(&lease.oid).map_err(|error| errors::store(&error))?;
     match (lease.content, lease.path) {
         (Some(_), _) if ends.is_empty() => Ok(()),
         (Some(content), _) => {
@@ -306,7 +307,7 @@ fn read(service: &Service, plan: &PutPlan, report: &PutReport) -> Result<(Oid, u
             let put =
                 put_tree::put(&service.store, service.processors(), &plan.path, live, &plan.about, report);
             let TreeTotals { descriptor, bytes } = put?;
-            if let Err(error) = service.store.note_size(live, bytes) {
+            if let Err(error) = service.store.lease_table().note_size(live, bytes) {
                 tracing::warn!(%error, "the size of a tree was not noted");
             }
             Ok((descriptor, bytes))
@@ -319,7 +320,7 @@ fn read(service: &Service, plan: &PutPlan, report: &PutReport) -> Result<(Oid, u
 fn cut(service: &Service, oid: &Oid, boundaries: &Boundaries) {
     let given = boundaries.ends();
     if !given.is_empty()
-        && let Err(error) = service.store.give_boundaries(oid, given)
+        && let Err(error) = service.store.recipes().give_boundaries(oid, given)
     {
         tracing::warn!(%error, "boundaries of chunks were not kept");
     }
@@ -329,7 +330,7 @@ fn cut(service: &Service, oid: &Oid, boundaries: &Boundaries) {
 fn cut_noted(service: &Service, name: &Oid, oid: &Oid, boundaries: &Boundaries) {
     cut(service, oid, boundaries);
     if !boundaries.ends().is_empty()
-        && let Err(error) = service.store.forget_boundaries(name)
+        && let Err(error) = service.store.lease_table().forget_boundaries(name)
     {
         tracing::warn!(%error, "boundaries of chunks are still noted");
     }

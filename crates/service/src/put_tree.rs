@@ -54,6 +54,7 @@ pub struct PutReport {
 impl PutReport {
     /// Tells failures to the returned receiver.
     pub fn new() -> (Self, mpsc::UnboundedReceiver<(String, String)>) {
+        // Some who put ask for the failures only once all is read, so a full channel would keep that from ending.
         let (failures, inbox) = mpsc::unbounded_channel();
         (Self { failures, read: Arc::default() }, inbox)
     }

@@ -111,7 +111,7 @@ impl Service {
         let shares = Shares::new(home.shares());
         let listening = tokio::sync::OnceCell::new();
         let metrics = Arc::new(Metrics::default());
-        let ended = store.end_sessions().map_err(|error| errors::store(&error))?;
+        let ended = store.lease_table().end_sessions().map_err(|error| errors::store(&error))?;
         if !ended.is_empty() {
             tracing::info!(leases = ended.len(), "ended leases of applications that died with their daemon");
         }
@@ -330,7 +330,7 @@ impl Service {
         }
         *trimmed = Some(Instant::now());
         drop(trimmed);
-        self.metrics.evicted(&self.store.evict(&self.config().cache_policy())?);
+        self.metrics.evicted(&self.store.cache().evict(&self.config().cache_policy())?);
         Ok(())
     }
 

@@ -164,7 +164,7 @@ impl Receiving {
         if !*has_staging {
             // It may be read-only until the end.
             placing.destination.make_dir(&RelPath::root())?;
-            let name = placing.destination.staging_name()?;
+            let name = placing.destination.staging().name()?;
             if let Err(error) = placing.record.set_temp(&name) {
                 tracing::warn!(%error, "an interruption now would begin from the front");
             }
@@ -181,14 +181,14 @@ impl Receiving {
     /// Moves what is at `path` out of the way, if backups are asked for; false if nothing was there.
     pub fn back_up(&self, path: &RelPath) -> Result<bool, FileError> {
         self.back_up_by(path, |from, path, other, to| match other {
-            None => from.backup(path, to),
-            Some(other) => from.backup_into(path, other, to),
+            None => from.backups().rename(path, to),
+            Some(other) => from.backups().rename_into(path, other, to),
         })
     }
 
     /// Keeps what is at `path`, a file that a rename is about to replace, under its backup's name as well.
     pub fn keep(&self, path: &RelPath) -> Result<bool, FileError> {
-        self.back_up_by(path, |from, path, other, to| from.keep_as(path, other.unwrap_or(from), to))
+        self.back_up_by(path, |from, path, other, to| from.backups().keep_as(path, other.unwrap_or(from), to))
     }
 
     fn back_up_by(
@@ -450,7 +450,7 @@ impl Receiving {
             })
         });
         // Where case makes no difference it may be another entry's.
-        is_same && placing.destination.folds(path).is_ok_and(|folds| !folds)
+        is_same && placing.destination.folding().folds(path).is_ok_and(|folds| !folds)
     }
 
     /// Nothing more is needed of a file.

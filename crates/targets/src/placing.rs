@@ -63,7 +63,7 @@ pub type Begun = (Staged, Vec<Range<u64>>);
 pub fn adopt(destination: &Destination, record: &Record) -> Result<bool, FileError> {
     let Some(name) = record.temp() else { return Ok(false) };
     let left = record.parts();
-    match wait_while_busy(|| destination.adopt_staging(name, &|part| left.contains(part))) {
+    match wait_while_busy(|| destination.staging().adopt(name, &|part| left.contains(part))) {
         Ok(()) => Ok(true),
         Err(error @ FileError::Busy { .. }) => Err(error),
         Err(error) => {

@@ -5,12 +5,16 @@
 //! by byte interval for each object, so a piece that arrives ends the chunks inside it, and the
 //! other way round.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
+mod coverage;
+mod queue;
+
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use self::coverage::ByteCoverage;
+use self::queue::WantQueue;
 use crate::intervals::Intervals;
 use crate::want::{ObjectKey, Outcome, Place, Tag, Want, WantId};
 
@@ -64,15 +68,6 @@ struct WantEntry {
     charged: u64,
 }
 
-#[derive(Debug, Default)]
-struct ObjectCoverage {
-    have: Intervals,
-    /// Wants by the byte they begin at.
-    wants: BTreeSet<(u64, Tag)>,
-    /// Bytes of the longest want so far: none that begins further ahead of a range reaches it.
-    longest: u64,
-}
-
 impl WantEntry {
     /// From now on it is asked.
     fn ask(&mut self, batch: u64, charged: u64) -> Want {
@@ -87,14 +82,6 @@ impl WantEntry {
 
     const fn is_piece(&self) -> bool {
         matches!(self.want.id, WantId::Piece { .. })
-    }
-}
-
-impl ObjectCoverage {
-    /// Wants that may reach into `range`.
-    fn near(&self, range: &Range<u64>) -> impl Iterator<Item = &(u64, Tag)> {
-        let from = range.start.saturating_sub(self.longest);
-        self.wants.range((from, 0)..(range.end, 0))
     }
 }
 
@@ -119,18 +106,34 @@ pub struct Ledger {
     config: LedgerConfig,
     wants: HashMap<Tag, WantEntry>,
     by_id: HashMap<WantId, Tag>,
-    objects: HashMap<ObjectKey, ObjectCoverage>,
-    /// Queued chunks.
-    chunks: VecDeque<Tag>,
-    /// Whatever else is queued.
-    queue: VecDeque<Tag>,
-    delayed: BinaryHeap<Reverse<(Instant, Tag)>>,
-    asked_cost: u64,
-    /// The share of wants of which all is missing.
-    asked_whole: u64,
+    coverage: ByteCoverage,
+    queue: WantQueue,
+    asked: AskedCost,
     next_tag: Tag,
     batches: u64,
     last_progress: Instant,
+}
+
+/// Bytes (and per-want costs) that are asked and have not ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AskedCost {
+    /// Of all wants.
+    pub all: u64,
+    /// Of wants of which all is missing: by them it shows how fast a network is, which the few bytes of
+    /// others do not fill.
+    pub whole: u64,
+}
+
+impl AskedCost {
+    const fn add(&mut self, cost: u64, is_whole: bool) {
+        self.all += cost;
+        self.whole += if is_whole { cost } else { 0 };
+    }
+
+    const fn take(&mut self, cost: u64, is_whole: bool) {
+        self.all -= cost;
+        self.whole -= if is_whole { cost } else { 0 };
+    }
 }
 
 /// What a want counts for against a plugin's window.
@@ -145,12 +148,9 @@ impl Ledger {
             config,
             wants: HashMap::new(),
             by_id: HashMap::new(),
-            objects: HashMap::new(),
-            chunks: VecDeque::new(),
-            queue: VecDeque::new(),
-            delayed: BinaryHeap::new(),
-            asked_cost: 0,
-            asked_whole: 0,
+            coverage: ByteCoverage::default(),
+            queue: WantQueue::default(),
+            asked: AskedCost::default(),
             next_tag: 1,
             batches: 0,
             last_progress: now,
@@ -166,13 +166,11 @@ impl Ledger {
             Some(&tag) => tag,
             None => self.open(id, Arc::clone(group)),
         };
-        let coverage = self.objects.entry(place.object).or_default();
-        if coverage.wants.insert((place.offset, tag))
+        if self.coverage.add(place, tag, id.len())
             && let Some(entry) = self.wants.get_mut(&tag)
         {
             entry.want.places.push(place);
         }
-        coverage.longest = coverage.longest.max(id.len());
         tag
     }
 
@@ -192,26 +190,18 @@ impl Ledger {
             WantEntry { want, stage: WantStage::Queued, bad: 0, delivered: false, batch: 0, charged: 0 };
         self.wants.insert(tag, entry);
         self.by_id.insert(id, tag);
-        self.queue_of(&id).push_back(tag);
+        self.queue.push(&id, tag);
         tag
     }
 
-    const fn queue_of(&mut self, id: &WantId) -> &mut VecDeque<Tag> {
-        match id {
-            WantId::Chunk { .. } => &mut self.chunks,
-            WantId::Piece { .. } | WantId::Block { .. } => &mut self.queue,
-        }
+    /// What is asked and has not ended.
+    pub const fn asked(&self) -> AskedCost {
+        self.asked
     }
 
-    /// Bytes (and per-want costs) that are asked and have not ended.
-    pub const fn asked_cost(&self) -> u64 {
-        self.asked_cost
-    }
-
-    /// The same of wants of which all is missing: by them it shows how fast a network is, which the few bytes of
-    /// others do not fill.
-    pub const fn asked_whole(&self) -> u64 {
-        self.asked_whole
+    /// Which bytes are there.
+    pub const fn coverage(&self) -> &ByteCoverage {
+        &self.coverage
     }
 
     /// Takes the next wants to ask for: at least one if any is due, else at most `room` bytes'
@@ -223,7 +213,8 @@ impl Ledger {
         let mut batch = Vec::new();
         let mut used = 0;
         while batch.len() < max
-            && let Some(entry) = self.first_queued()
+            && let Some(first) = self.queue.first(|tag| self.wants.get(tag).is_some_and(WantEntry::is_queued))
+            && let Some(entry) = self.wants.get_mut(&first)
         {
             let cost = cost(&entry.want);
             used += cost;
@@ -232,10 +223,9 @@ impl Ledger {
             }
             let id = entry.want.id;
             let want = entry.ask(number, cost);
-            self.asked_cost += cost;
-            self.asked_whole += if want.part.is_none() { cost } else { 0 };
+            self.asked.add(cost, want.part.is_none());
             batch.push(want);
-            self.queue_of(&id).pop_front();
+            self.queue.pop(&id);
         }
         batch
     }
@@ -246,24 +236,11 @@ impl Ledger {
         self.wake(now);
         self.batches += 1;
         let (wants, batch) = (&mut self.wants, self.batches);
-        let due = self.chunks.drain(..).filter_map(|tag| {
+        let due = self.queue.drain_chunks().filter_map(|tag| {
             let entry = wants.get_mut(&tag).filter(|entry| entry.is_queued())?;
             Some(entry.ask(batch, 0))
         });
         due.collect()
-    }
-
-    /// The want that was queued first, chunk or not. Those that are queued no longer leave the
-    /// queues here.
-    fn first_queued(&mut self) -> Option<&mut WantEntry> {
-        let wants = &self.wants;
-        let is_queued = |tag: &Tag| wants.get(tag).is_some_and(WantEntry::is_queued);
-        for queue in [&mut self.chunks, &mut self.queue] {
-            while queue.pop_front_if(|tag| !is_queued(tag)).is_some() {}
-        }
-        let fronts = [self.chunks.front(), self.queue.front()];
-        let first = fronts.into_iter().flatten().min()?;
-        self.wants.get_mut(first)
     }
 
     /// The number of the last batch.
@@ -273,34 +250,29 @@ impl Ledger {
 
     /// Puts delayed wants that are due back in the queue.
     fn wake(&mut self, now: Instant) {
-        while let Some(&Reverse((due, tag))) = self.delayed.peek() {
-            if due > now {
-                break;
-            }
-            self.delayed.pop();
+        while let Some(tag) = self.queue.due(now) {
             if let Some(entry) = self.wants.get_mut(&tag).filter(|entry| entry.stage == WantStage::Delayed) {
                 entry.stage = WantStage::Queued;
-                let id = entry.want.id;
-                self.queue_of(&id).push_back(tag);
+                self.queue.push(&entry.want.id, tag);
             }
         }
     }
 
     /// When the next delayed want is due.
     pub fn next_wake(&self) -> Option<Instant> {
-        self.delayed.peek().map(|Reverse((due, _))| *due)
+        self.queue.next_wake()
     }
 
     /// Whether anything could be asked now.
     pub fn has_due(&mut self, now: Instant) -> bool {
         self.wake(now);
-        !self.queue.is_empty() || !self.chunks.is_empty()
+        self.queue.has_any()
     }
 
     /// Whether a chunk could be asked now.
     pub fn has_due_chunks(&mut self, now: Instant) -> bool {
         self.wake(now);
-        !self.chunks.is_empty()
+        self.queue.has_chunks()
     }
 
     /// Bytes came for `tag` and are to be checked. Returns the want, unless it has ended or other
@@ -333,7 +305,7 @@ impl Ledger {
         let Some((places, len)) = self.take_places(tag, written) else { return done };
         for place in &places {
             let range = place.offset..place.offset + len;
-            done.fresh += bytes_of(&self.gaps(place.object, &range));
+            done.fresh += bytes_of(&self.coverage.gaps(place.object, &range));
             done.cancelled.extend(self.cover(place.object, range));
         }
         Completed { filled: places, ..done }
@@ -351,11 +323,7 @@ impl Ledger {
             return Some((filled, len));
         }
         entry.want.places = rest;
-        for place in &filled {
-            if let Some(coverage) = self.objects.get_mut(&place.object) {
-                coverage.wants.remove(&(place.offset, tag));
-            }
-        }
+        filled.iter().for_each(|place| self.coverage.remove(place, tag));
         self.requeue(tag);
         Some((filled, len))
     }
@@ -363,9 +331,8 @@ impl Ledger {
     /// Bytes of `object` are there (found, checked and written without a want). Returns wants that
     /// need not be brought any more; those that were asked are to be cancelled.
     pub fn cover(&mut self, object: ObjectKey, range: Range<u64>) -> Vec<Tag> {
-        let coverage = self.objects.entry(object).or_default();
-        coverage.have.insert(range.clone());
-        let candidates: Vec<Tag> = coverage.near(&range).map(|&(_, tag)| tag).collect();
+        self.coverage.cover(object, range.clone());
+        let candidates: Vec<Tag> = self.coverage.near(object, &range).map(|(_, tag)| tag).collect();
         let mut cancelled = Vec::new();
         for tag in candidates {
             if self.is_covered(tag) {
@@ -384,7 +351,7 @@ impl Ledger {
         let len = entry.want.id.len();
         len > 0
             && entry.want.places.iter().all(|place| {
-                let have = self.objects.get(&place.object).map(|coverage| &coverage.have);
+                let have = self.coverage.have(place.object);
                 have.is_some_and(|have| have.covers(&(place.offset..place.offset + len)))
             })
     }
@@ -392,21 +359,15 @@ impl Ledger {
     /// Takes `tag` out of every index.
     fn close(&mut self, tag: Tag) -> Option<Want> {
         let entry = self.wants.remove(&tag)?;
-        self.discharge(entry.charged, entry.want.part.is_none());
+        self.asked.take(entry.charged, entry.want.part.is_none());
         self.by_id.remove(&entry.want.id);
-        for place in &entry.want.places {
-            if let Some(coverage) = self.objects.get_mut(&place.object) {
-                coverage.wants.remove(&(place.offset, tag));
-            }
-        }
+        entry.want.places.iter().for_each(|place| self.coverage.remove(place, tag));
         Some(entry.want)
     }
 
     /// Bytes that were there turn out wrong (a recipe whose chunks do not make up their piece).
     pub fn uncover(&mut self, object: ObjectKey, range: Range<u64>) {
-        if let Some(coverage) = self.objects.get_mut(&object) {
-            coverage.have.remove(range);
-        }
+        self.coverage.uncover(object, range);
     }
 
     /// What was delivered for `tag` is wrong. Who brought it is the session's to remember.
@@ -432,7 +393,10 @@ impl Ledger {
             return WantFate::Unknown;
         }
         match outcome {
-            Outcome::RetryLater(delay) => self.delay(tag, now + *delay),
+            Outcome::RetryLater(delay) => {
+                self.leave_asked(tag, WantStage::Delayed);
+                self.queue.delay(tag, now + *delay);
+            }
             Outcome::Cancelled => self.requeue(tag),
             _ => return self.fail(tag),
         }
@@ -442,13 +406,8 @@ impl Ledger {
     fn requeue(&mut self, tag: Tag) {
         self.leave_asked(tag, WantStage::Queued);
         if let Some(id) = self.wants.get(&tag).map(|entry| entry.want.id) {
-            self.queue_of(&id).push_back(tag);
+            self.queue.push(&id, tag);
         }
-    }
-
-    fn delay(&mut self, tag: Tag, until: Instant) {
-        self.leave_asked(tag, WantStage::Delayed);
-        self.delayed.push(Reverse((until, tag)));
     }
 
     fn leave_asked(&mut self, tag: Tag, stage: WantStage) {
@@ -456,13 +415,8 @@ impl Ledger {
             let (charged, is_whole) = (std::mem::take(&mut entry.charged), entry.want.part.is_none());
             entry.stage = stage;
             entry.delivered = false;
-            self.discharge(charged, is_whole);
+            self.asked.take(charged, is_whole);
         }
-    }
-
-    const fn discharge(&mut self, charged: u64, is_whole: bool) {
-        self.asked_cost -= charged;
-        self.asked_whole -= if is_whole { charged } else { 0 };
     }
 
     fn fail(&mut self, tag: Tag) -> WantFate {
@@ -471,9 +425,8 @@ impl Ledger {
 
     /// Forgets an object; returns wants of nobody else that were asked, to be cancelled.
     pub fn forget(&mut self, object: ObjectKey) -> Vec<Tag> {
-        let Some(coverage) = self.objects.remove(&object) else { return Vec::new() };
         let mut cancelled = Vec::new();
-        for (_, tag) in coverage.wants {
+        for (_, tag) in self.coverage.forget(object) {
             if self.leave(tag, object) == Some(WantStage::Asked) {
                 cancelled.push(tag);
             }
@@ -483,22 +436,19 @@ impl Ledger {
 
     /// Takes back the pieces of `object` that nobody is asked for: something else is wanted there. Returns which.
     pub fn take_back_pieces(&mut self, object: ObjectKey) -> Vec<u64> {
-        let Some(coverage) = self.objects.get_mut(&object) else { return Vec::new() };
         let wants = &self.wants;
         let is_idle = |tag: Tag| {
             let entry = wants.get(&tag);
             entry.is_some_and(|entry| entry.is_piece() && entry.stage != WantStage::Asked && !entry.delivered)
         };
-        let idle: Vec<_> = coverage.wants.iter().copied().filter(|&(_, tag)| is_idle(tag)).collect();
+        let idle: Vec<_> = self.coverage.wants(object).filter(|&(_, tag)| is_idle(tag)).collect();
         let mut taken = Vec::new();
-        for want in idle {
-            if let Some(WantId::Piece { index, .. }) = self.get(want.1).map(|want| want.id) {
+        for (offset, tag) in idle {
+            if let Some(WantId::Piece { index, .. }) = self.get(tag).map(|want| want.id) {
                 taken.push(index);
             }
-            if let Some(coverage) = self.objects.get_mut(&object) {
-                coverage.wants.remove(&want);
-            }
-            self.leave(want.1, object);
+            self.coverage.remove(&Place { object, offset }, tag);
+            self.leave(tag, object);
         }
         taken
     }
@@ -523,50 +473,21 @@ impl Ledger {
         Some(stage)
     }
 
-    /// The parts of `range` that are not there.
-    pub fn gaps(&self, object: ObjectKey, range: &Range<u64>) -> Vec<Range<u64>> {
-        let have = self.objects.get(&object).map(|coverage| &coverage.have);
-        have.map_or_else(|| vec![range.clone()], |have| have.gaps(range))
-    }
-
     /// The parts of `range` that are not there and that no piece which is wanted will fill.
     pub fn gaps_beside_pieces(&self, object: ObjectKey, range: &Range<u64>) -> Vec<Range<u64>> {
-        let Some(coverage) = self.objects.get(&object) else { return vec![range.clone()] };
         let mut expected = Intervals::default();
-        for &(offset, tag) in coverage.near(range) {
+        for (offset, tag) in self.coverage.near(object, range) {
             let entry = self.wants.get(&tag).filter(|entry| entry.is_piece());
             entry.into_iter().for_each(|entry| expected.insert(offset..offset + entry.want.id.len()));
         }
-        let gaps = coverage.have.gaps(range);
+        let gaps = self.coverage.gaps(object, range);
         gaps.iter().flat_map(|gap| expected.gaps(gap)).collect()
     }
 
     /// Bytes of the wants of `object` that are asked.
     pub fn asked_bytes(&self, object: ObjectKey) -> u64 {
-        let tags = self.objects.get(&object).into_iter().flat_map(|coverage| &coverage.wants);
-        let entries = tags.filter_map(|(_, tag)| self.wants.get(tag));
+        let entries = self.coverage.wants(object).filter_map(|(_, tag)| self.wants.get(&tag));
         entries.filter(|entry| entry.stage == WantStage::Asked).map(|entry| entry.want.id.len()).sum()
-    }
-
-    /// Bytes of `object` that are there from its front on.
-    pub fn prefix(&self, object: ObjectKey) -> u64 {
-        self.objects.get(&object).map_or(0, |coverage| coverage.have.prefix())
-    }
-
-    /// How many wants of `object` have not ended.
-    pub fn open_wants(&self, object: ObjectKey) -> usize {
-        self.objects.get(&object).map_or(0, |coverage| coverage.wants.len())
-    }
-
-    /// Whether the `wanted` bytes of `object` are there, and nothing else of it is asked for.
-    pub fn is_complete(&self, object: ObjectKey, wanted: &Range<u64>) -> bool {
-        let Some(coverage) = self.objects.get(&object) else { return wanted.is_empty() };
-        coverage.have.covers(wanted) && coverage.wants.is_empty()
-    }
-
-    /// Which bytes of `object` are there.
-    pub fn have(&self, object: ObjectKey) -> Option<&Intervals> {
-        self.objects.get(&object).map(|coverage| &coverage.have)
     }
 
     /// How long it has been since bytes last came, if that is over the patience and any are due.

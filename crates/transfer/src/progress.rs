@@ -47,4 +47,28 @@ impl Progress {
             }
         });
     }
+
+    /// Counts bytes that came once and fill `fresh` ones in all places together.
+    pub(crate) fn came(&self, source: &Arc<str>, once: u64, fresh: u64, zeros: bool) {
+        match zeros {
+            true => self.with(|snapshot| (snapshot.done += once, snapshot.zeros += once)),
+            false => (self.brought(source, once), ()),
+        };
+        self.with(|snapshot| snapshot.done += fresh - once);
+    }
+
+    /// Counts bytes that were here.
+    pub(crate) fn kept(&self, bytes: u64) {
+        self.with(|snapshot| (snapshot.done += bytes, snapshot.kept += bytes));
+    }
+
+    /// Counts bytes of an object whose size is known now.
+    pub(crate) fn expected(&self, bytes: u64) {
+        self.with(|snapshot| snapshot.expected += bytes);
+    }
+
+    /// Counts an object that is complete.
+    pub(crate) fn completed(&self) {
+        self.with(|snapshot| snapshot.objects += 1);
+    }
 }

@@ -8,8 +8,8 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Mode, OFlags, openat, statat, unlinkat};
 use rustix::io::Errno;
 
-use super::destination::Destination;
 use super::random_digits;
+use super::tree::WrittenTree;
 use crate::error::FileError;
 use crate::listing::for_each_name;
 use crate::path::RelPath;
@@ -19,19 +19,25 @@ use crate::stamp::Stamp;
 const PROBE: &str = "a\u{e9}";
 const FOLDED: [&str; 2] = ["A\u{e9}", "ae\u{301}"];
 
-impl Destination {
+/// The names in a [`Destination`](super::Destination).
+#[derive(Debug, Clone, Copy)]
+pub struct NameFolding<'a> {
+    pub(super) tree: &'a WrittenTree,
+}
+
+impl NameFolding<'_> {
     /// Whether the file system that `path` lies in takes different names for one, found out by a
     /// file in the staging directory. If it does, [`actual_name`](Self::actual_name) tells which
     /// name a thing really has.
-    pub fn folds(&self, path: &RelPath) -> Result<bool, FileError> {
-        self.staging_for(path)?.folds(probe)
+    pub fn folds(self, path: &RelPath) -> Result<bool, FileError> {
+        self.tree.staging_for(path)?.folds(probe)
     }
 
     /// The name that what is found at `path` has in its directory: another one than the path's if
     /// the file system takes the two for one. `None` if nothing is there. Reads the directory.
-    pub fn actual_name(&self, path: &RelPath) -> Result<Option<Vec<u8>>, FileError> {
-        let failed = |e| FileError::new("look at", &path.below(self.path()), e);
-        let (dir, name) = self.spot(path)?;
+    pub fn actual_name(self, path: &RelPath) -> Result<Option<Vec<u8>>, FileError> {
+        let failed = |e| FileError::new("look at", &path.below(self.tree.path()), e);
+        let (dir, name) = self.tree.spot(path)?;
         let stamp_of = |name: &[u8]| match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(Stamp::from_stat(&stat))),
             Err(Errno::NOENT) => Ok(None),

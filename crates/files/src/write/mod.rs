@@ -18,20 +18,24 @@
 //! |---|---|
 //! | `copy` | the bytes of another file of this machine into one |
 //! | `body` | the bytes of an unfinished file, shared by both forms |
-//! | `destination` | [`Destination`]: a tree being written |
+//! | `destination` | [`Destination`]: a tree being written, put together |
+//! | `tree` | the held root and what lies below it |
 //! | `directories` | its directories, made and finished |
-//! | `nodes` | its symbolic links, special files and hard links |
+//! | `nodes` | [`NodeMaker`]: its symbolic links, special files and hard links |
 //! | `present` | what is there already: looked at, listed, its metadata changed |
 //! | `access` | directories that their owner may not use, made accessible meanwhile |
-//! | `remove`, `backup` | what is there already: removed, or moved out of the way |
-//! | `folding` | file systems that take different names for one |
+//! | `remove` | what is there already, removed |
+//! | `backup` | [`BackupMover`]: what is there already, moved out of the way |
+//! | `folding` | [`NameFolding`]: file systems that take different names for one |
 //! | `queue` | files that wait for the sync before their rename |
 //! | `staging` | the private directory, locked while in use, adopted on resume |
+//! | `area` | [`StagingArea`]: what is staged, for who resumes and who ends |
 //! | `mounts` | which staging directory is used: one for each file system |
 //! | `single` | [`SingleFile`] |
 //! | `place` | the rename, and what stands in for it where the kernel has none that refuses |
 
 mod access;
+mod area;
 mod backup;
 mod body;
 mod copy;
@@ -46,11 +50,15 @@ mod queue;
 mod remove;
 mod single;
 mod staging;
+mod tree;
 
+pub use area::StagingArea;
+pub use backup::BackupMover;
 pub use body::FileBody;
 pub use destination::{Destination, WriteOptions};
 pub use directories::Made;
-pub use nodes::Settled;
+pub use folding::NameFolding;
+pub use nodes::{NodeMaker, Settled};
 pub use place::Overwrite;
 pub use queue::{BeforeNaming, FlushLimits, Naming, Placed};
 pub use remove::{Removed, Removing};

@@ -9,10 +9,10 @@ use rustix::fs::{AtFlags, FileType, Mode, linkat, makedev, mknodat, readlinkat, 
 use rustix::io::Errno;
 use towpath_content::tree::{Kind, MAX_TARGET, Metadata};
 
-use super::destination::Destination;
 use super::place::{Overwrite, PlaceAt};
 use super::queue::{BeforeNaming, Naming};
 use super::staging::Staging;
+use super::tree::WrittenTree;
 use crate::error::FileError;
 use crate::metadata::{HeldMetadata, Lacking, apply, hold};
 use crate::path::RelPath;
@@ -30,24 +30,30 @@ pub struct Settled {
     pub lacking: Option<FileError>,
 }
 
-impl Destination {
+/// Makes nodes in a [`Destination`](super::Destination).
+#[derive(Debug, Clone, Copy)]
+pub struct NodeMaker<'a> {
+    pub(super) tree: &'a WrittenTree,
+}
+
+impl NodeMaker<'_> {
     /// Makes the symbolic link `path` with the raw bytes `target`. A link with this very target
     /// that is already there is left as it is, unless it may be replaced.
-    pub fn make_symlink(
-        &self,
+    pub fn symlink(
+        self,
         path: &RelPath,
         target: &[u8],
         metadata: &Metadata,
         naming: impl Into<Naming>,
     ) -> Result<Settled, FileError> {
         if target.is_empty() || target.len() > MAX_TARGET || target.contains(&0) {
-            let shown = path.below(self.path());
+            let shown = path.below(self.tree.path());
             return Err(FileError::refused("link", &shown, "not a target a symbolic link can have"));
         }
         let make = |at: PlaceAt<'_>| symlinkat(target, at.dir, at.name);
-        match self.make_node(("link", &make), path, metadata, naming.into()) {
+        match self.node(("link", &make), path, metadata, naming.into()) {
             Err(FileError::Exists { .. }) if self.is_link_to(path, target) => {
-                Ok(Settled { stamp: self.stamp_at(path)?, lacking: None })
+                Ok(Settled { stamp: self.tree.stamp_at(path)?, lacking: None })
             }
             done => done,
         }
@@ -55,8 +61,8 @@ impl Destination {
 
     /// Makes a pipe, socket or device. Devices need privileges; without them it is
     /// [`FileError::Permission`].
-    pub fn make_special(
-        &self,
+    pub fn special(
+        self,
         path: &RelPath,
         kind: &Kind,
         metadata: &Metadata,
@@ -68,29 +74,29 @@ impl Destination {
             Kind::CharDevice { major, minor } => (FileType::CharacterDevice, makedev(major, minor)),
             Kind::BlockDevice { major, minor } => (FileType::BlockDevice, makedev(major, minor)),
             Kind::Directory | Kind::File { .. } | Kind::Symlink { .. } => {
-                return Err(FileError::refused("make", &path.below(self.path()), "not a special file"));
+                return Err(FileError::refused("make", &path.below(self.tree.path()), "not a special file"));
             }
         };
         let make = |at: PlaceAt<'_>| mknodat(at.dir, at.name, of, Mode::RUSR | Mode::WUSR, device);
-        self.make_node(("make", &make), path, metadata, naming.into())
+        self.node(("make", &make), path, metadata, naming.into())
     }
 
     /// Gives the thing at `existing` the further name `path`, if it is still the one that was
     /// `seen`; if that is what is at `path` already, nothing is done. No link is followed.
-    pub fn make_hard_link(
-        &self,
+    pub fn hard_link(
+        self,
         existing: &RelPath,
         seen: &Stamp,
         path: &RelPath,
         naming: impl Into<Naming>,
     ) -> Result<Stamp, FileError> {
-        let shown = path.below(self.path());
+        let shown = path.below(self.tree.path());
         let failed = |e| FileError::new("link", &shown, e);
-        let (dir, name) = self.spot(existing)?;
-        if let Some(there) = self.stamp_at(path).ok().filter(|there| there.same_bytes(seen)) {
+        let (dir, name) = self.tree.spot(existing)?;
+        if let Some(there) = self.tree.stamp_at(path).ok().filter(|there| there.same_bytes(seen)) {
             return Ok(there);
         }
-        let staging = self.staging_for(path)?;
+        let staging = self.tree.staging_for(path)?;
         let temp = staging.fresh_name();
         let at = staging.at(&temp);
         linkat(&dir, name, at.dir, at.name, AtFlags::empty()).map_err(failed)?;
@@ -98,7 +104,7 @@ impl Destination {
         let placed = match linked {
             Ok(linked) if linked.same_bytes(seen) => {
                 let Naming { overwrite, before } = naming.into();
-                BeforeNaming::run(before).and_then(|()| self.move_in(&staging, &temp, path, overwrite))
+                BeforeNaming::run(before).and_then(|()| self.tree.move_in(&staging, &temp, path, overwrite))
             }
             Ok(_) => Err(FileError::changed("link", &shown, "the other name is of another file now")),
             Err(error) => Err(failed(error)),
@@ -108,21 +114,21 @@ impl Destination {
         placed
     }
 
-    fn make_node(
-        &self,
+    fn node(
+        self,
         (op, make): (&'static str, &Make<'_>),
         path: &RelPath,
         metadata: &Metadata,
         Naming { overwrite, before }: Naming,
     ) -> Result<Settled, FileError> {
-        let staging = self.staging_for(path)?;
+        let staging = self.tree.staging_for(path)?;
         let temp = staging.fresh_name();
-        let shown = path.below(self.path());
+        let shown = path.below(self.tree.path());
         make(staging.at(&temp)).map_err(|e| FileError::new(op, &shown, e))?;
-        let lacking = self.dress_node(&staging, &temp, path, metadata, overwrite);
+        let lacking = self.dress(&staging, &temp, path, metadata, overwrite);
         let settled = lacking.map_err(|e| FileError::new("set metadata of", &shown, e)).and_then(|lacking| {
             BeforeNaming::run(before)?;
-            let stamp = self.move_in(&staging, &temp, path, overwrite)?;
+            let stamp = self.tree.move_in(&staging, &temp, path, overwrite)?;
             Ok(Settled { stamp, lacking: lacking.map(|lacking| lacking.of(&shown)) })
         });
         settled.inspect_err(|_| {
@@ -131,8 +137,8 @@ impl Destination {
         })
     }
 
-    fn dress_node(
-        &self,
+    fn dress(
+        self,
         staging: &Staging,
         temp: &str,
         path: &RelPath,
@@ -140,12 +146,12 @@ impl Destination {
         overwrite: Overwrite,
     ) -> Result<Option<Lacking>, Errno> {
         let held = hold(staging.at(temp).dir, temp.as_bytes())?;
-        let before = self.mode_to_keep(path, overwrite);
-        apply(HeldMetadata::Named(held.as_fd()), metadata, &self.options().policy, before)
+        let before = self.tree.mode_to_keep(path, overwrite);
+        apply(HeldMetadata::Named(held.as_fd()), metadata, &self.tree.policy, before)
     }
 
-    fn is_link_to(&self, path: &RelPath, target: &[u8]) -> bool {
-        let Ok((dir, name)) = self.spot(path) else { return false };
+    fn is_link_to(self, path: &RelPath, target: &[u8]) -> bool {
+        let Ok((dir, name)) = self.tree.spot(path) else { return false };
         readlinkat(&dir, name, Vec::new()).is_ok_and(|found| found.to_bytes() == target)
     }
 }

@@ -26,13 +26,13 @@ impl Destination {
 
     /// The directory at `path`, held open.
     pub fn dir(&self, path: &RelPath) -> Result<Arc<OwnedFd>, FileError> {
-        self.dirs().get(path).map_err(|e| FileError::new("open", &path.below(self.path()), e))
+        self.tree.dir(path)
     }
 
     /// Opens the regular file at `path` for reading, if it is still the one that was `seen`.
     pub fn open_file(&self, path: &RelPath, seen: &Stamp) -> Result<File, FileError> {
         let shown = path.below(self.path());
-        let (dir, name) = self.spot(path)?;
+        let (dir, name) = self.tree.spot(path)?;
         let file = open_regular(dir.as_fd(), name, Links::Refuse);
         let file = file.map_err(|e| FileError::new("open", &shown, e))?;
         check_same(file, seen).map_err(|how| FileError::changed("open", &shown, how))
@@ -43,7 +43,7 @@ impl Destination {
     pub fn look(&self, path: &RelPath, options: &ScanOptions) -> Result<Option<Found>, FileError> {
         let shown = || path.below(self.path());
         if path.is_root() {
-            let root = self.dirs().root().as_fd();
+            let root = self.tree.dirs().root().as_fd();
             let found = Found::directory(root, b"", &shown, options);
             return found.map(Some).map_err(|e| FileError::new("look at", &shown(), e));
         }
@@ -54,7 +54,7 @@ impl Destination {
         } else {
             options
         };
-        let found = self.spot(path).and_then(|(dir, name)| {
+        let found = self.tree.spot(path).and_then(|(dir, name)| {
             let found = Found::look(&dir, name, &shown, options);
             found.map_err(|e| FileError::new("look at", &shown(), e))
         });
@@ -67,8 +67,8 @@ impl Destination {
     /// The names in the directory `path` in ascending order, but for this run's own staging.
     pub fn names(&self, path: &RelPath, options: &ScanOptions) -> Result<DirNames, FileError> {
         let shown = path.below(self.path());
-        let dir = self.dirs().get(path).map_err(|e| FileError::new("read", &shown, e))?;
-        let names = DirNames::read(dir.as_fd(), options, &|name| self.is_own_staging(name));
+        let dir = self.tree.dirs().get(path).map_err(|e| FileError::new("read", &shown, e))?;
+        let names = DirNames::read(dir.as_fd(), options, &|name| self.tree.staging.is_own(name));
         names.map_err(|e| FileError::new("read", &shown, e))
     }
 
@@ -83,7 +83,7 @@ impl Destination {
     ) -> Result<Stamp, FileError> {
         let shown = path.below(self.path());
         let failed = |e: Errno| FileError::new("set metadata of", &shown, e);
-        let (dir, name) = self.spot(path)?;
+        let (dir, name) = self.tree.spot(path)?;
         let inode = hold(&dir, name).map_err(failed)?;
         let held = HeldMetadata::Named(inode.as_fd());
         let stat = held.stat().map_err(failed)?;
@@ -92,7 +92,7 @@ impl Destination {
             return Err(FileError::changed("set metadata of", &shown, "changed since it was looked at"));
         }
         let before = PreviousMetadata::Mode(stat.st_mode & 0o7777);
-        let lacking = apply(held, metadata, &self.options().policy, before).map_err(failed)?;
+        let lacking = apply(held, metadata, &self.tree.policy, before).map_err(failed)?;
         match lacking {
             Some(lacking) => Err(lacking.of(&shown)),
             None => Stamp::held(&inode).map_err(failed),

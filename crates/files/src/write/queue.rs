@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
 use super::Overwrite;
 use super::body::FileBody;
-use super::destination::Destination;
 use super::staging::Staging;
+use super::tree::WrittenTree;
 use crate::error::FileError;
 use crate::metadata::Lacking;
 use crate::path::RelPath;
@@ -39,7 +39,7 @@ pub struct Placed {
     /// Its path in the tree.
     pub path: RelPath,
     /// The name its temporary had. On an error the temporary is still there under this name, for
-    /// [`Destination::reopen_staged`] and another try.
+    /// [`StagingArea::reopen`](super::StagingArea::reopen) and another try.
     pub temp: String,
     /// The stamp it has under its final name.
     pub outcome: Result<Stamp, FileError>,
@@ -103,7 +103,7 @@ pub(super) struct Queued {
 
 /// Files that wait.
 #[derive(Debug, Default)]
-pub(super) struct CommitQueue {
+struct CommitQueue {
     files: Vec<Queued>,
     bytes: u64,
     dirs: HashSet<RelPath>,
@@ -113,61 +113,76 @@ pub(super) struct CommitQueue {
 
 impl CommitQueue {
     /// Appends a file and says whether it is time to flush.
-    pub(super) fn push(&mut self, file: Queued, body: FileBody, limits: &FlushLimits) -> bool {
+    fn push(&mut self, file: Queued, body: FileBody, limits: &FlushLimits) -> bool {
         self.only = self.files.is_empty().then_some(body);
         self.bytes = self.bytes.saturating_add(file.seen.size);
         self.dirs.extend(file.path.split().map(|(parent, _)| parent));
         self.files.push(file);
         self.files.len() >= limits.files || self.bytes >= limits.bytes || self.dirs.len() >= limits.dirs
     }
+}
 
-    pub(super) const fn is_empty(&self) -> bool {
-        self.files.is_empty()
+/// The commits of a tree.
+#[derive(Debug)]
+pub(super) struct Commits {
+    queue: Mutex<CommitQueue>,
+    limits: FlushLimits,
+}
+
+impl Commits {
+    /// None yet; they are to be flushed within `limits`.
+    pub(super) fn new(limits: FlushLimits) -> Self {
+        Self { queue: Mutex::default(), limits }
+    }
+
+    /// Appends a file and says whether it is time to flush.
+    pub(super) fn push(&self, file: Queued, body: FileBody) -> bool {
+        self.queue().push(file, body, &self.limits)
+    }
+
+    /// True if no file waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue().files.is_empty()
     }
 
     /// True if a file that waits goes directly into `dir`.
     pub(super) fn concerns(&self, dir: &RelPath) -> bool {
-        self.dirs.contains(dir)
+        self.queue().dirs.contains(dir)
+    }
+
+    /// Syncs what waits and gives it its names in `tree`.
+    pub(super) fn flush(&self, tree: &WrittenTree) -> Vec<Placed> {
+        let queue = std::mem::take(&mut *self.queue());
+        if queue.files.is_empty() {
+            return Vec::new();
+        }
+        let synced = match &queue.only {
+            Some(body) => body.sync_data(),
+            None => tree.staging.sync(),
+        };
+        tracing::debug!(files = queue.files.len(), bytes = queue.bytes, ok = synced.is_ok(), "flush");
+        queue.files.into_iter().map(|file| settle(tree, file, synced)).collect()
+    }
+
+    fn queue(&self) -> MutexGuard<'_, CommitQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Destination {
-    /// Syncs everything that was committed and gives it its final names.
-    ///
-    /// Each file has its own outcome; one that fails does not hold back the others, unless the
-    /// sync itself fails: then none of them is named.
-    pub fn flush(&self) -> Vec<Placed> {
-        let queue = std::mem::take(&mut *self.queue());
-        if queue.is_empty() {
-            return Vec::new();
-        }
-        let synced = self.sync_queue(&queue);
-        tracing::debug!(files = queue.files.len(), bytes = queue.bytes, ok = synced.is_ok(), "flush");
-        queue.files.into_iter().map(|file| self.settle(file, synced)).collect()
-    }
+fn settle(tree: &WrittenTree, mut file: Queued, synced: Result<(), Errno>) -> Placed {
+    let shown = file.path.below(tree.path());
+    let synced = synced.map_err(|e| FileError::new("sync", &shown, e));
+    let outcome = synced.and_then(|()| name_file(tree, &mut file));
+    let lacking = file.lacking.map(|lacking| lacking.of(&shown));
+    Placed { path: file.path, temp: file.temp, outcome, lacking }
+}
 
-    fn sync_queue(&self, queue: &CommitQueue) -> Result<(), Errno> {
-        match &queue.only {
-            Some(body) => body.sync_data(),
-            None => self.sync_all(),
-        }
+fn name_file(tree: &WrittenTree, file: &mut Queued) -> Result<Stamp, FileError> {
+    BeforeNaming::run(file.before.take())?;
+    let stamp = tree.move_in(&file.staging, &file.temp, &file.path, file.overwrite)?;
+    if stamp.same_file(&file.seen) {
+        return Ok(stamp);
     }
-
-    fn settle(&self, mut file: Queued, synced: Result<(), Errno>) -> Placed {
-        let shown = file.path.below(self.path());
-        let synced = synced.map_err(|e| FileError::new("sync", &shown, e));
-        let outcome = synced.and_then(|()| self.name_file(&mut file));
-        let lacking = file.lacking.map(|lacking| lacking.of(&shown));
-        Placed { path: file.path, temp: file.temp, outcome, lacking }
-    }
-
-    fn name_file(&self, file: &mut Queued) -> Result<Stamp, FileError> {
-        BeforeNaming::run(file.before.take())?;
-        let stamp = self.move_in(&file.staging, &file.temp, &file.path, file.overwrite)?;
-        if stamp.same_file(&file.seen) {
-            return Ok(stamp);
-        }
-        let path = file.path.below(self.path());
-        Err(FileError::changed("rename", &path, "replaced right after it got its name"))
-    }
+    let path = file.path.below(tree.path());
+    Err(FileError::changed("rename", &path, "replaced right after it got its name"))
 }

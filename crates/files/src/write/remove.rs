@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use super::access::open_accessible;
 use super::destination::Destination;
+use super::tree::WrittenTree;
 use crate::confine::open_dir;
 use crate::error::FileError;
 use crate::metadata::HeldMetadata;
@@ -55,10 +56,10 @@ impl Destination {
 
     /// Removes the empty directory at `path`; false if it is not empty.
     pub fn remove_dir(&self, path: &RelPath) -> Result<bool, FileError> {
-        let (dir, name) = self.spot(path)?;
+        let (dir, name) = self.tree.spot(path)?;
         match unlinkat(&dir, name, AtFlags::REMOVEDIR) {
             Ok(()) => {
-                self.dirs().forget(path);
+                self.tree.dirs().forget(path);
                 Ok(true)
             }
             Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
@@ -72,26 +73,26 @@ impl Destination {
         each: &mut dyn Removing,
         for_good: bool,
     ) -> Result<Removed, FileError> {
-        let (top, name) = self.spot(path)?;
+        let (top, name) = self.tree.spot(path)?;
         let vanished = statat(&top, name, AtFlags::SYMLINK_NOFOLLOW).err();
         if let Some(error) = vanished {
             return Err(FileError::new("remove", &path.below(self.path()), error));
         }
         let options = ScanOptions::default();
-        let stack = Stack::new(self.path(), Arc::clone(self.dirs().root()), path.clone(), &options);
+        let stack = Stack::new(self.path(), Arc::clone(self.tree.dirs().root()), path.clone(), &options);
         let (levels, removed) = Default::default();
         let mut removal =
-            TreeRemoval { to: self, top: Arc::clone(&top), each, for_good, stack, levels, removed };
+            TreeRemoval { tree: &self.tree, top: Arc::clone(&top), each, for_good, stack, levels, removed };
         removal.entry(top.as_fd(), name, path);
         while removal.step() {}
-        self.forget(path);
+        self.directories.forget(path);
         Ok(removal.removed)
     }
 }
 
 /// A removal under way.
 struct TreeRemoval<'a> {
-    to: &'a Destination,
+    tree: &'a WrittenTree,
     /// The directory that the first entry lies in.
     top: Arc<OwnedFd>,
     each: &'a mut dyn Removing,
@@ -138,7 +139,7 @@ impl TreeRemoval<'_> {
             Err(error) => return self.failed(path, error),
         };
         let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        if self.to.is_own_staging(name) || !self.each.may(path, is_dir) {
+        if self.tree.staging.is_own(name) || !self.each.may(path, is_dir) {
             return self.keep();
         }
         let done = match is_dir {
@@ -151,13 +152,13 @@ impl TreeRemoval<'_> {
     }
 
     fn enter(&mut self, dir: BorrowedFd<'_>, name: &[u8], path: &RelPath) -> Result<(), FileError> {
-        let failed = |e| FileError::new("remove", &path.below(self.to.path()), e);
+        let failed = |e| FileError::new("remove", &path.below(self.tree.path()), e);
         let (opened, had) = match self.for_good {
             true => open_accessible(dir, name).map_err(failed)?,
             false => (open_dir(dir, name).map_err(failed)?, None),
         };
         if Mount::of(&opened).map_err(failed)? != Mount::of(dir).map_err(failed)? {
-            let shown = path.below(self.to.path());
+            let shown = path.below(self.tree.path());
             return Err(FileError::busy("remove", &shown, "another file system is mounted there"));
         }
         let stamp = Stamp::held(&opened).map_err(failed)?;
@@ -202,13 +203,13 @@ impl TreeRemoval<'_> {
                 self.each.gone(path, how == AtFlags::REMOVEDIR);
             }
             Err(Errno::NOENT) => {}
-            Err(error) => return Err(FileError::new("remove", &path.below(self.to.path()), error)),
+            Err(error) => return Err(FileError::new("remove", &path.below(self.tree.path()), error)),
         }
         Ok(())
     }
 
     fn failed(&mut self, path: &RelPath, error: Errno) {
-        self.fail(FileError::new("remove", &path.below(self.to.path()), error));
+        self.fail(FileError::new("remove", &path.below(self.tree.path()), error));
     }
 
     fn fail(&mut self, error: FileError) {

@@ -42,7 +42,7 @@ pub(super) struct Staging {
 }
 
 /// A file that grows under a temporary name until it is committed. Dropping it keeps the
-/// temporary, for [`Destination::reopen_staged`](super::Destination::reopen_staged).
+/// temporary, for [`StagingArea::reopen`](super::StagingArea::reopen).
 #[derive(Debug)]
 pub struct Staged {
     pub(super) body: FileBody,

@@ -41,12 +41,20 @@ fn carry(to: &Destination, found: &Found, name: &str) -> towpath_files::Differen
         }
         Kind::Symlink { target } => {
             assert!(
-                to.make_symlink(&at, target, &entry.metadata, Overwrite::Replace).unwrap().lacking.is_none()
+                to.nodes()
+                    .symlink(&at, target, &entry.metadata, Overwrite::Replace)
+                    .unwrap()
+                    .lacking
+                    .is_none()
             )
         }
         kind => {
             assert!(
-                to.make_special(&at, kind, &entry.metadata, Overwrite::ReplaceAny).unwrap().lacking.is_none()
+                to.nodes()
+                    .special(&at, kind, &entry.metadata, Overwrite::ReplaceAny)
+                    .unwrap()
+                    .lacking
+                    .is_none()
             )
         }
     }
@@ -97,7 +105,7 @@ fn everything_of_every_kind_is_carried_and_a_second_run_finds_nothing_to_do() {
     assert_eq!(attribute(&dst.join("dir"), DEFAULT).unwrap(), acl());
     assert_eq!(fs::metadata(dst.join("file")).unwrap().mode() & 0o7777, 0o6750);
     assert_eq!(fs::metadata(dst.join("char")).unwrap().rdev(), rustix::fs::makedev(1, 3));
-    to.remove_staging().unwrap();
+    to.staging().remove().unwrap();
     to.finish_dir(&path(&[]), &look(&src, &everything()).unwrap().entry.metadata).unwrap();
     let mut rsync = std::process::Command::new("rsync");
     let rsync = rsync.args(["-aHAXni", "--delete"]).arg(src.join("")).arg(dst.join("")).output();
@@ -194,7 +202,7 @@ fn an_owner_goes_by_its_name_here_unless_numbers_are_asked_for() {
         let staged = to.stage_file(0).unwrap();
         to.commit(staged, path(&["f"]), &wanted, Overwrite::Replace).unwrap();
         stamp(to.flush());
-        to.remove_staging().unwrap();
+        to.staging().remove().unwrap();
         let is = fs::metadata(tmp.path().join("f")).unwrap();
         (is.uid(), is.gid(), is.mode() & 0o7777)
     };
@@ -225,7 +233,7 @@ fn without_privileges_foreign_owners_are_left_out_and_no_setuid_survives() {
     let left = differences(&there.kind, &wanted, &there.metadata, &Policy::archive());
     assert!(!left.any(), "{left:?}");
     let device = Kind::CharDevice { major: 1, minor: 3 };
-    let refused = to.make_special(&path(&["c"]), &device, &wanted, Overwrite::Never);
+    let refused = to.nodes().special(&path(&["c"]), &device, &wanted, Overwrite::Never);
     assert!(matches!(refused, Err(FileError::Permission { .. })), "{refused:?}");
 }
 
@@ -289,7 +297,7 @@ fn a_new_file_has_none_of_the_acl_that_its_directory_hands_on() {
         let staged = to.stage_content_for(&path(&[name]), b"abc", false).unwrap();
         to.commit(staged, path(&[name]), &metadata(0o640, 5), Overwrite::Never).unwrap();
         stamp(to.flush());
-        to.remove_staging().unwrap();
+        to.staging().remove().unwrap();
         attribute(&tmp.path().join(name), ACCESS)
     };
     assert_eq!(acls(Policy::archive(), "f"), None);
@@ -302,7 +310,7 @@ fn times_of_directories_and_links_can_be_left_out() {
     let to = open(tmp.path(), Policy { dir_times: false, link_times: false, ..Policy::default() });
     to.make_dir(&path(&["d"])).unwrap();
     to.finish_dir(&path(&["d"]), &metadata(0o755, 77)).unwrap();
-    to.make_symlink(&path(&["l"]), b"t", &metadata(0o777, 77), Overwrite::Never).unwrap();
+    to.nodes().symlink(&path(&["l"]), b"t", &metadata(0o777, 77), Overwrite::Never).unwrap();
     for name in ["d", "l"] {
         assert_ne!(fs::symlink_metadata(tmp.path().join(name)).unwrap().mtime(), 77);
     }

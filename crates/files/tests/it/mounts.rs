@@ -29,14 +29,14 @@ fn files_links_and_pipes_are_written_into_a_mounted_file_system() {
     to.commit(staged, at("f"), &metadata(0o640, 5), Overwrite::Never).unwrap();
     commit(&to, &["g"], b"in the root");
     assert!(to.flush().into_iter().all(|placed| placed.outcome.is_ok()));
-    to.make_symlink(&at("l"), b"t", &Metadata::default(), Overwrite::Never).unwrap();
-    to.make_special(&at("p"), &Kind::Fifo, &metadata(0o600, 5), Overwrite::Never).unwrap();
+    to.nodes().symlink(&at("l"), b"t", &Metadata::default(), Overwrite::Never).unwrap();
+    to.nodes().special(&at("p"), &Kind::Fifo, &metadata(0o600, 5), Overwrite::Never).unwrap();
     let seen = to.stamp_at(&at("f")).unwrap();
-    to.make_hard_link(&at("f"), &seen, &at("h"), Overwrite::Never).unwrap();
-    assert!(to.make_hard_link(&at("f"), &seen, &path(&["h"]), Overwrite::Never).is_err());
+    to.nodes().hard_link(&at("f"), &seen, &at("h"), Overwrite::Never).unwrap();
+    assert!(to.nodes().hard_link(&at("f"), &seen, &path(&["h"]), Overwrite::Never).is_err());
     let mut names = to.names(&path(&["d", "mnt"]), &ScanOptions::default()).unwrap();
     assert_eq!((names.next().unwrap(), names.next().unwrap()), (Some(b"sub".to_vec()), None));
-    to.remove_staging().unwrap();
+    to.staging().remove().unwrap();
     to.sync().unwrap();
     assert_eq!(names_in(&root.join("d/mnt")), ["sub"]);
     assert_eq!(names_in(&root.join("d/mnt/sub")), ["f", "h", "l", "p"]);
@@ -55,11 +55,11 @@ fn what_an_interruption_left_in_a_mounted_file_system_is_gone_on_with() {
     let (staging, temp) = (staged.staging().to_owned(), staged.name().to_owned());
     drop((staged, to));
     let to = Destination::open(&root, WriteOptions::default()).unwrap();
-    when_free(|| to.adopt_staging_for(&at, &staging, &|name| name == temp));
-    let staged = when_free(|| to.reopen_staged_for(&at, &temp));
+    when_free(|| to.staging().adopt_for(&at, &staging, &|name| name == temp));
+    let staged = when_free(|| to.staging().reopen_for(&at, &temp));
     to.commit(staged, at, &metadata(0o640, 5), Overwrite::Never).unwrap();
     stamp(to.flush());
-    to.remove_staging().unwrap();
+    to.staging().remove().unwrap();
     assert_eq!(fs::read(root.join("mnt/f")).unwrap(), b"abc");
     assert_eq!(names_in(&root.join("mnt")), ["f"]);
 }

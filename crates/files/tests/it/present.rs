@@ -35,7 +35,7 @@ fn what_is_there_is_looked_at_without_following() {
 fn names_come_sorted_whatever_the_budget_and_without_the_staging() {
     let (tmp, to) = destination();
     let root = tmp.path().join("dst");
-    to.staging_name().unwrap();
+    to.staging().name().unwrap();
     let mut wanted: Vec<String> = (0..500).map(|i| format!("{i}")).collect();
     wanted.iter().for_each(|name| fs::write(root.join(name), b"").unwrap());
     wanted.sort();
@@ -83,7 +83,7 @@ fn a_closed_directory_is_written_into_and_keeps_its_mode() {
         stamp(to.flush());
         to.keep_dir(&path(&[dir])).unwrap();
     }
-    to.remove_staging().unwrap();
+    to.staging().remove().unwrap();
     to.keep_dir(&path(&[])).unwrap();
     assert_eq!((mode(&root), mode(&root.join("read-only"))), (0o555, 0o2555));
     assert_eq!(mode(&root.join("none")), 0);
@@ -100,18 +100,18 @@ fn a_backup_takes_the_old_one_away_and_makes_directories_like_the_originals() {
     fs::write(root.join("a/b/f"), b"old").unwrap();
     fs::set_permissions(root.join("a"), fs::Permissions::from_mode(0o711)).unwrap();
     fs::set_permissions(root.join("a/b"), fs::Permissions::from_mode(0o570)).unwrap();
-    to.backup(&path(&["a", "b", "f"]), &path(&["old", "a", "b", "f~"])).unwrap();
+    to.backups().rename(&path(&["a", "b", "f"]), &path(&["old", "a", "b", "f~"])).unwrap();
     assert_eq!(fs::read(root.join("old/a/b/f~")).unwrap(), b"old");
     assert_eq!((mode(&root.join("old/a")), mode(&root.join("old/a/b"))), (0o711, 0o770));
     assert!(!root.join("a/b/f").exists());
 
     fs::write(root.join("a/b/f"), b"newer").unwrap();
-    to.backup(&path(&["a", "b", "f"]), &path(&["old", "a", "b", "f~"])).unwrap();
+    to.backups().rename(&path(&["a", "b", "f"]), &path(&["old", "a", "b", "f~"])).unwrap();
     assert_eq!(fs::read(root.join("old/a/b/f~")).unwrap(), b"newer");
     fs::write(root.join("f"), b"").unwrap();
-    let refused = to.backup(&path(&["f"]), &path(&["old", "a"]));
+    let refused = to.backups().rename(&path(&["f"]), &path(&["old", "a"]));
     assert!(matches!(refused, Err(FileError::Exists { .. })), "{refused:?}");
-    let gone = to.backup(&path(&["gone"]), &path(&["gone~"]));
+    let gone = to.backups().rename(&path(&["gone"]), &path(&["gone~"]));
     assert!(matches!(gone, Err(FileError::Vanished { .. })), "{gone:?}");
 }
 
@@ -121,9 +121,9 @@ fn a_backup_onto_another_name_of_the_same_file_leaves_one() {
     let root = tmp.path().join("dst");
     fs::write(root.join("f"), b"").unwrap();
     fs::hard_link(root.join("f"), root.join("f~")).unwrap();
-    to.backup(&path(&["f"]), &path(&["f~"])).unwrap();
+    to.backups().rename(&path(&["f"]), &path(&["f~"])).unwrap();
     assert_eq!(names_in(&root), ["f~"]);
-    assert!(to.backup(&path(&["f~"]), &path(&["f~"])).is_err());
+    assert!(to.backups().rename(&path(&["f~"]), &path(&["f~"])).is_err());
     assert_eq!(names_in(&root), ["f~"]);
 }
 
@@ -133,13 +133,13 @@ fn a_directory_is_backed_up_whole() {
     let root = tmp.path().join("dst");
     to.make_dir(&path(&["d"])).unwrap();
     fs::write(root.join("d/f"), b"").unwrap();
-    to.backup(&path(&["d"]), &path(&["d~"])).unwrap();
+    to.backups().rename(&path(&["d"]), &path(&["d~"])).unwrap();
     to.make_dir(&path(&["d"])).unwrap();
     commit(&to, &["d", "g"], b"");
     stamp(to.flush());
     to.finish_dir(&path(&["d"]), &metadata(0o755, 5)).unwrap();
     assert_eq!((names_in(&root.join("d")), names_in(&root.join("d~"))), (vec!["g".into()], vec!["f".into()]));
-    assert!(to.backup(&path(&["d"]), &path(&["d", "x"])).is_err());
+    assert!(to.backups().rename(&path(&["d"]), &path(&["d", "x"])).is_err());
 }
 
 #[test]
@@ -147,11 +147,11 @@ fn an_ordinary_file_system_takes_no_two_names_for_one() {
     let (tmp, to) = destination();
     fs::write(tmp.path().join("dst/a"), b"").unwrap();
     fs::hard_link(tmp.path().join("dst/a"), tmp.path().join("dst/A")).unwrap();
-    assert!(!to.folds(&path(&["a"])).unwrap());
-    assert_eq!(to.actual_name(&path(&["a"])).unwrap().unwrap(), b"a");
-    assert_eq!(to.actual_name(&path(&["A"])).unwrap().unwrap(), b"A");
-    assert_eq!(to.actual_name(&path(&["b"])).unwrap(), None);
-    assert!(names_in(&tmp.path().join("dst").join(to.staging_name().unwrap())).is_empty());
+    assert!(!to.folding().folds(&path(&["a"])).unwrap());
+    assert_eq!(to.folding().actual_name(&path(&["a"])).unwrap().unwrap(), b"a");
+    assert_eq!(to.folding().actual_name(&path(&["A"])).unwrap().unwrap(), b"A");
+    assert_eq!(to.folding().actual_name(&path(&["b"])).unwrap(), None);
+    assert!(names_in(&tmp.path().join("dst").join(to.staging().name().unwrap())).is_empty());
 }
 
 #[test]
@@ -163,9 +163,9 @@ fn a_folding_file_system_is_found_out_and_tells_the_name_it_has() {
     };
     fs::write(tmp.path().join("name"), b"").unwrap();
     let to = Destination::open(tmp.path(), WriteOptions::default()).unwrap();
-    assert!(to.folds(&path(&["NAME"])).unwrap());
+    assert!(to.folding().folds(&path(&["NAME"])).unwrap());
     assert!(to.look(&path(&["NAME"]), &ScanOptions::default()).unwrap().is_some());
-    assert_eq!(to.actual_name(&path(&["NAME"])).unwrap().unwrap(), b"name");
+    assert_eq!(to.folding().actual_name(&path(&["NAME"])).unwrap().unwrap(), b"name");
 }
 
 /// Mounts one that folds case: tmpfs with a Unicode table, or an image of FAT.

@@ -37,12 +37,12 @@ fn write_once(root: &Path, turn: usize) -> Result<(), FileError> {
     let at = path(&["d", &name]);
     match turn % 16 {
         0 => drop(to.commit(to.stage_file(0)?, at, &plain, Overwrite::Never)?),
-        1 => drop(to.make_symlink(&at, b"t", &plain, Overwrite::Never)?),
+        1 => drop(to.nodes().symlink(&at, b"t", &plain, Overwrite::Never)?),
         2 => drop(to.finish_dir(&path(&["d"]), &Metadata { mode: 0o711, ..plain })?),
         _ if turn.is_multiple_of(2) => drop(to.make_dir(&at)?),
         _ => drop((to.make_dir(&path(&["d"]))?, to.make_dir(&at)?)),
     }
-    to.remove_staging()
+    to.staging().remove()
 }
 
 /// Ends the swapping also when the test fails.
@@ -190,15 +190,15 @@ fn try_once(arena: &Arena, turn: usize) -> Result<Vec<u64>, FileError> {
     let mut read = Vec::new();
     match kind(turn) {
         0 => drop(to.remove(&path(&["d"]), &mut ask(|_, _| true))?),
-        1 => drop(to.backup(&path(&["d"]), &path(&["old-d"]))?),
+        1 => drop(to.backups().rename(&path(&["d"]), &path(&["old-d"]))?),
         2 => drop(to.commit(to.stage_file_for(&g, 0)?, g, &changed, any)?),
-        3 => drop(to.make_symlink(&g, b"t", &changed, any)?),
-        4 => drop(to.make_special(&g, &Kind::Fifo, &changed, any)?),
-        5 => drop(to.make_hard_link(&f, &to.stamp_at(&f)?, &g, any)?),
+        3 => drop(to.nodes().symlink(&g, b"t", &changed, any)?),
+        4 => drop(to.nodes().special(&g, &Kind::Fifo, &changed, any)?),
+        5 => drop(to.nodes().hard_link(&f, &to.stamp_at(&f)?, &g, any)?),
         6 => drop(to.remove(&sub, &mut ask(|path, _| !path.as_bytes().ends_with(b"secret")))?),
         7 => drop(to.remove(&f, &mut ask(|_, _| true))?),
-        8 => to.backup(&f, &path(&["d", "back", "f"]))?,
-        9 => to.backup(&f, &path(&["old", "d", "f"]))?,
+        8 => to.backups().rename(&f, &path(&["d", "back", "f"]))?,
+        9 => to.backups().rename(&f, &path(&["old", "d", "f"]))?,
         10 => {
             let found = to.look(&f, &everything())?;
             let stamp = found.as_ref().map(|found| found.stamp);
@@ -214,7 +214,7 @@ fn try_once(arena: &Arena, turn: usize) -> Result<Vec<u64>, FileError> {
             let mut names = to.names(&path(&["d"]), &ScanOptions::default())?;
             let first = names.next().unwrap();
             assert_ne!(first.as_deref(), Some(&b"a-secret"[..]), "the names outside were read");
-            to.actual_name(&f)?;
+            to.folding().actual_name(&f)?;
         }
         12 => {
             to.make_dir(&sub)?;
@@ -227,7 +227,7 @@ fn try_once(arena: &Arena, turn: usize) -> Result<Vec<u64>, FileError> {
             source.remove_file(&f, &stamp)?;
         }
     }
-    to.remove_staging()?;
+    to.staging().remove()?;
     Ok(read)
 }
 

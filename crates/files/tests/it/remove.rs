@@ -122,7 +122,7 @@ fn what_is_mounted_there_stays() {
 #[test]
 fn the_root_and_the_staging_directory_are_not_removed() {
     let (tmp, to) = destination();
-    let staging = to.staging_name().unwrap();
+    let staging = to.staging().name().unwrap();
     assert!(to.remove(&path(&[]), &mut ask(|_, _| true)).is_err());
     assert!(to.remove(&path(&[&staging]), &mut ask(|_, _| true)).is_err());
     let other = Destination::open(tmp.path(), WriteOptions::default()).unwrap();

@@ -11,7 +11,7 @@ use crate::support::{commit, descriptors_below, destination, metadata, names_in,
 #[test]
 fn staging_is_private_and_its_names_cannot_be_guessed() {
     let (tmp, to) = destination();
-    let name = to.staging_name().unwrap();
+    let name = to.staging().name().unwrap();
     let dir = tmp.path().join("dst").join(&name);
     assert_eq!(fs::metadata(&dir).unwrap().mode() & 0o7777, 0o700);
     let digits = name.strip_prefix(".tow-").unwrap();
@@ -37,7 +37,7 @@ fn content_that_is_at_hand_is_staged_in_one_go() {
         to.commit(staged, path(&[name]), &metadata(0o640, 5), Overwrite::Never).unwrap();
     }
     assert!(to.flush().into_iter().all(|placed| placed.outcome.is_ok()));
-    to.remove_staging().unwrap();
+    to.staging().remove().unwrap();
     let root = tmp.path().join("dst");
     assert_eq!(fs::read(root.join("little")).unwrap(), b"abc");
     assert_eq!(fs::read(root.join("empty")).unwrap(), b"");
@@ -49,7 +49,7 @@ fn content_that_is_at_hand_is_staged_in_one_go() {
 #[test]
 fn the_staging_directory_is_not_part_of_the_tree() {
     let (_tmp, to) = destination();
-    let name = to.staging_name().unwrap();
+    let name = to.staging().name().unwrap();
     let merging = |names: &[&str]| to.make_dir(&path(names));
     assert!(matches!(merging(&[&name]), Err(FileError::OutsideTree { .. })));
     assert!(matches!(merging(&[&name, "x"]), Err(FileError::OutsideTree { .. })));
@@ -61,30 +61,30 @@ fn an_interrupted_tree_is_found_and_gone_on_with() {
     let root = tmp.path().join("dst");
     let kept = to.stage_file(1 << 20).unwrap();
     kept.write_piece(512 << 10, b"half", false).unwrap();
-    let (kept_name, staging) = (kept.name().to_owned(), to.staging_name().unwrap());
+    let (kept_name, staging) = (kept.name().to_owned(), to.staging().name().unwrap());
     let other = to.stage_file(1).unwrap();
     commit(&to, &["never-flushed"], b"x");
-    assert!(to.find_stale_staging().unwrap().is_empty());
+    assert!(to.staging().find_stale().unwrap().is_empty());
     let contender = Destination::open(&root, WriteOptions::default()).unwrap();
-    let early = contender.adopt_staging(&staging, &|_| true);
+    let early = contender.staging().adopt(&staging, &|_| true);
     assert!(matches!(early, Err(FileError::Busy { .. })), "{early:?}");
     drop((kept, other, to, contender));
 
     let to = Destination::open(&root, WriteOptions::default()).unwrap();
-    let found = when_free(|| match to.find_stale_staging()? {
+    let found = when_free(|| match to.staging().find_stale()? {
         none if none.is_empty() => Err(FileError::new("find", &root, rustix::io::Errno::AGAIN)),
         found => Ok(found),
     });
     assert_eq!(found, [staging.as_str()]);
-    when_free(|| to.adopt_staging(&staging, &|name| name == kept_name));
+    when_free(|| to.staging().adopt(&staging, &|name| name == kept_name));
     assert_eq!(names_in(&root.join(&staging)), [kept_name.as_str()]);
-    let again = when_free(|| to.reopen_staged(&kept_name));
+    let again = when_free(|| to.staging().reopen(&kept_name));
     assert_eq!(again.body().size(), 1 << 20);
     let ranges: Vec<_> = again.data_ranges().map(Result::unwrap).collect();
     assert!(matches!(&ranges[..], [one] if one.start == 512 << 10 && one.end < 1 << 20), "{ranges:?}");
     to.commit(again, path(&["f"]), &metadata(0o444, 0), Overwrite::Never).unwrap();
     assert_eq!(stamp(to.flush()).size, 1 << 20);
-    to.remove_staging().unwrap();
+    to.staging().remove().unwrap();
     assert_eq!(names_in(&root), ["f"]);
 }
 
@@ -92,12 +92,12 @@ fn an_interrupted_tree_is_found_and_gone_on_with() {
 fn a_committed_read_only_file_is_still_reopened() {
     let (tmp, to) = destination();
     let staged = to.stage_file(3).unwrap();
-    let (name, staging) = (staged.name().to_owned(), to.staging_name().unwrap());
+    let (name, staging) = (staged.name().to_owned(), to.staging().name().unwrap());
     to.commit(staged, path(&["f"]), &metadata(0o444, 0), Overwrite::Never).unwrap();
     drop(to);
     let to = Destination::open(&tmp.path().join("dst"), WriteOptions::default()).unwrap();
-    when_free(|| to.adopt_staging(&staging, &|_| true));
-    when_free(|| to.reopen_staged(&name)).write_piece(0, b"abc", false).unwrap();
+    when_free(|| to.staging().adopt(&staging, &|_| true));
+    when_free(|| to.staging().reopen(&name)).write_piece(0, b"abc", false).unwrap();
 }
 
 #[test]
@@ -115,9 +115,9 @@ fn only_an_own_private_directory_is_adopted() {
     fs::write(root.join("plain/precious"), b"").unwrap();
     fs::write(tmp.path().join("precious"), b"").unwrap();
     for bad in [".tow-0123456789abcdef", ".tow-aaaaaaaaaaaaaaaa", "plain", "..", "../outside", ".tow-.."] {
-        assert!(to.adopt_staging(bad, &|_| false).is_err(), "{bad}");
+        assert!(to.staging().adopt(bad, &|_| false).is_err(), "{bad}");
     }
-    assert!(to.find_stale_staging().unwrap().is_empty());
+    assert!(to.staging().find_stale().unwrap().is_empty());
     assert_eq!(names_in(&outside), ["precious"]);
     assert_eq!(names_in(&root.join("plain")), ["precious"]);
     assert!(tmp.path().join("precious").exists());
@@ -126,20 +126,20 @@ fn only_an_own_private_directory_is_adopted() {
 #[test]
 fn only_a_plain_temporary_file_is_reopened() {
     let (tmp, to) = destination();
-    let staging = tmp.path().join("dst").join(to.staging_name().unwrap());
+    let staging = tmp.path().join("dst").join(to.staging().name().unwrap());
     fs::write(tmp.path().join("outside"), b"precious").unwrap();
     symlink(tmp.path().join("outside"), staging.join("link")).unwrap();
     fs::hard_link(tmp.path().join("outside"), staging.join("hard")).unwrap();
     fs::create_dir(staging.join("dir")).unwrap();
     for bad in ["link", "hard", "dir", "missing", "..", "../../outside", ""] {
-        assert!(to.reopen_staged(bad).is_err(), "{bad}");
+        assert!(to.staging().reopen(bad).is_err(), "{bad}");
     }
 }
 
 #[test]
 fn dropping_keeps_and_discarding_removes() {
     let (tmp, to) = destination();
-    let staging = tmp.path().join("dst").join(to.staging_name().unwrap());
+    let staging = tmp.path().join("dst").join(to.staging().name().unwrap());
     let kept = to.stage_file(1).unwrap();
     let name = kept.name().to_owned();
     drop(kept);
@@ -150,7 +150,7 @@ fn dropping_keeps_and_discarding_removes() {
 #[test]
 fn a_size_the_disk_cannot_have_leaves_nothing_behind() {
     let (tmp, to) = destination();
-    let staging = tmp.path().join("dst").join(to.staging_name().unwrap());
+    let staging = tmp.path().join("dst").join(to.staging().name().unwrap());
     assert!(to.stage_file(u64::MAX).is_err());
     assert!(names_in(&staging).is_empty());
 }

@@ -19,9 +19,11 @@ fn a_tree_is_written_with_its_modes_and_times() {
     assert_eq!(to.make_dir(&path(&["d"])).unwrap(), Made::New);
     assert_eq!(fs::metadata(root.join("d")).unwrap().mode() & 0o7777, 0o700);
     assert!(commit(&to, &["d", "f"], b"content").is_empty());
-    to.make_symlink(&path(&["d", "l"]), b"../..//anywhere", &metadata(0o777, 77), Overwrite::Never).unwrap();
+    to.nodes()
+        .symlink(&path(&["d", "l"]), b"../..//anywhere", &metadata(0o777, 77), Overwrite::Never)
+        .unwrap();
     let placed = only(to.flush());
-    to.remove_staging().unwrap();
+    to.staging().remove().unwrap();
     to.finish_dir(&path(&["d"]), &metadata(0o750, 5)).unwrap();
     to.finish_dir(&RelPath::root(), &metadata(0o2755, 6)).unwrap();
     to.sync().unwrap();
@@ -61,7 +63,7 @@ fn a_file_has_no_name_before_the_flush() {
     let root = tmp.path().join("dst");
     commit(&to, &["a"], b"a");
     commit(&to, &["b"], b"b");
-    assert_eq!(names_in(&root), [to.staging_name().unwrap()]);
+    assert_eq!(names_in(&root), [to.staging().name().unwrap()]);
     assert_eq!(to.flush().len(), 2);
     assert_eq!(names_in(&root).len(), 3);
     assert!(to.flush().is_empty());
@@ -100,7 +102,7 @@ fn a_file_that_is_there_stays_unless_told_to_replace_it() {
     assert!(other.outcome.is_ok());
     assert_eq!(fs::read(&file).unwrap(), b"old");
 
-    let again = to.reopen_staged(&refused.temp).unwrap();
+    let again = to.staging().reopen(&refused.temp).unwrap();
     to.commit(again, refused.path, &metadata(0o600, 0), Overwrite::Replace).unwrap();
     stamp(to.flush());
     assert_eq!(fs::read(&file).unwrap(), b"new");
@@ -120,7 +122,7 @@ fn a_link_in_the_way_is_never_written_through() {
     assert!(matches!(to.make_dir(&path(&["d"])), Err(FileError::Exists { .. })));
     let made = merging.make_dir(&path(&["d", "x"]));
     assert!(matches!(made, Err(FileError::OutsideTree { .. })), "{made:?}");
-    let linked = merging.make_symlink(&path(&["d", "l"]), b"t", &Metadata::default(), Overwrite::Replace);
+    let linked = merging.nodes().symlink(&path(&["d", "l"]), b"t", &Metadata::default(), Overwrite::Replace);
     assert!(matches!(linked, Err(FileError::OutsideTree { .. })), "{linked:?}");
     let finished = merging.finish_dir(&path(&["d"]), &metadata(0o777, 0));
     assert!(matches!(finished, Err(FileError::OutsideTree { .. })), "{finished:?}");
@@ -146,7 +148,7 @@ fn a_file_in_the_way_of_a_directory_is_an_error() {
 fn the_same_link_again_is_fine_and_another_is_not() {
     let (tmp, to) = destination();
     let make =
-        |target: &[u8], overwrite| to.make_symlink(&path(&["l"]), target, &metadata(0o777, 7), overwrite);
+        |target: &[u8], overwrite| to.nodes().symlink(&path(&["l"]), target, &metadata(0o777, 7), overwrite);
     let first = make(b"target", Overwrite::Never).unwrap();
     assert!(make(b"target", Overwrite::Never).unwrap().stamp.same_file(&first.stamp));
     assert!(matches!(make(b"other", Overwrite::Never), Err(FileError::Exists { .. })));
@@ -156,7 +158,7 @@ fn the_same_link_again_is_fine_and_another_is_not() {
     assert!(make(b"", Overwrite::Never).is_err());
     assert!(make(b"a\0b", Overwrite::Never).is_err());
     assert!(make(&[b'x'; 4096], Overwrite::Never).is_err());
-    let staging = tmp.path().join("dst").join(to.staging_name().unwrap());
+    let staging = tmp.path().join("dst").join(to.staging().name().unwrap());
     assert!(names_in(&staging).is_empty());
 }
 
@@ -199,7 +201,7 @@ fn a_directory_is_not_finished_while_files_wait_for_it() {
     commit(&to, &["d", "f"], b"");
     let early = to.finish_dir(&path(&["d"]), &metadata(0o755, 5));
     assert!(matches!(early, Err(FileError::Busy { .. })), "{early:?}");
-    assert!(matches!(to.remove_staging(), Err(FileError::Busy { .. })));
+    assert!(matches!(to.staging().remove(), Err(FileError::Busy { .. })));
     stamp(to.flush());
     to.finish_dir(&path(&["d"]), &metadata(0o755, 5)).unwrap();
 }

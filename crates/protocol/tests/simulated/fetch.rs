@@ -100,7 +100,7 @@ impl Fetch {
     }
 
     pub fn is_complete(&self) -> bool {
-        self.layout.is_some_and(|layout| self.ledger.is_complete(KEY, &(0..layout.size())))
+        self.layout.is_some_and(|layout| self.ledger.coverage().is_complete(KEY, &(0..layout.size())))
     }
 
     /// Why it will not be complete.
@@ -119,7 +119,7 @@ impl Fetch {
 
     /// Pieces that are here, by the ledger.
     pub fn have(&self) -> Vec<Range<u64>> {
-        self.ledger.have(KEY).map(|have| have.iter().collect()).unwrap_or_default()
+        self.ledger.coverage().have(KEY).map(|have| have.iter().collect()).unwrap_or_default()
     }
 
     pub fn may_ask(&self, now: Instant) -> bool {
@@ -182,7 +182,7 @@ impl Fetch {
 
     /// What to ask for now.
     pub fn next_wants(&mut self, now: Instant) -> Vec<Want> {
-        let room = WINDOW.saturating_sub(self.ledger.asked_cost());
+        let room = WINDOW.saturating_sub(self.ledger.asked().all);
         match room > 0 && self.failed.is_none() {
             true => {
                 self.ledger.next_batch(room, BATCH, now).into_iter().map(|want| self.locate(want)).collect()

@@ -119,6 +119,7 @@ impl Adaptive {
     /// Hands something to the driver, which runs from the first chunk on.
     fn tell(&self, told: DriverMessage) {
         let driver = self.driver.get_or_init(|| {
+            // Sinks and the session's one task cannot wait: what they say is bounded by the wants that are out.
             let (told, inbox) = mpsc::unbounded_channel();
             let (network, shared) = (Arc::clone(&self.network), Arc::clone(&self.shared));
             let task = driver::run(

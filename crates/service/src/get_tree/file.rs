@@ -63,7 +63,7 @@ impl TreeFile {
     /// A temporary for it, and where bytes are in it already.
     fn open(&self, size: u64) -> Result<Begun, FileError> {
         let placing = &self.tree.placing;
-        let left = placing.left_of(&self.oid, size, |name| placing.destination.reopen_staged(name))?;
+        let left = placing.left_of(&self.oid, size, |name| placing.destination.staging().reopen(name))?;
         if let Some(left) = left {
             return Ok(left);
         }

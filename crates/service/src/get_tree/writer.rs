@@ -150,7 +150,7 @@ impl TreeWriter {
         self.tree.entries.fetch_add(1, Ordering::Relaxed);
         match &entry.kind {
             Kind::Symlink { target } => {
-                let made = self.tree.placing.destination.make_symlink(
+                let made = self.tree.placing.destination.nodes().symlink(
                     &path,
                     target,
                     &entry.metadata,

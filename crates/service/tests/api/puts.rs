@@ -143,7 +143,7 @@ fn where_a_put_wants_its_chunks_outlives_the_daemon() {
         let (oid, content, size, holder) = (*name, None, None, Holder::Pinned);
         let path = Some(path.canonicalize().unwrap());
         store.lease(&Lease { oid, content, size, secret, path, about, created: 1, holder }).unwrap();
-        store.note_boundaries(name, &[100, 7000]).unwrap();
+        store.lease_table().note_boundaries(name, &[100, 7000]).unwrap();
     }
     let read = dir.path().join(format!("file {}", 20_002)).canonicalize().unwrap();
     store.put_file(&read, Some(&names[1]), &About::default()).unwrap();

@@ -1,7 +1,7 @@
 //! The cache: what nobody leases, how much of it may stay, and what goes first.
 //!
 //! What was unused longest goes first, until the rest fits. A row goes before its file, so a crash
-//! between leaves a file that no row owns, which [`DiskStore::gc`] removes.
+//! between leaves a file that no row owns, which [`DiskStore::gc`](super::DiskStore::gc) removes.
 //!
 //! Owned files are locked (`flock`) by those who read them, in whichever process. Only a file that
 //! nobody has locked is evicted, and it stays locked by the evictor until it is removed: a reader
@@ -19,14 +19,13 @@ use rusqlite::{Connection, params};
 use towpath_content::Oid;
 
 use super::folders::{self, Claim, claim};
-use super::gc::remove_unheld;
 use super::index::{Durability, IndexOutcome};
 use super::leases;
-use super::parts::DiskStore;
 use super::rows::{self, oid_at};
 use super::source::Source;
+use super::sources::SourceFiles;
+use super::store_core::StoreCore;
 use crate::error::StoreError;
-use towpath_content::lock::lock;
 
 /// An owned file that was read from within this time is taken to be under read still.
 const UNDER_READ: Duration = Duration::from_secs(30);
@@ -111,27 +110,36 @@ struct Disowned {
     _file: Option<File>,
 }
 
-impl DiskStore {
-    /// Keeps a complete object from being evicted, by any process, for as long as the hold lives.
-    /// What it refers to may be changed by others all the same.
-    pub fn hold(&self, oid: &Oid) -> Result<Hold, StoreError> {
-        let content = self.resolve(oid)?;
-        self.with_source(&content, |source| Ok(Hold { _source: Arc::clone(source) }))
+/// What a store keeps though nobody leases it.
+pub struct ObjectCache {
+    core: Arc<StoreCore>,
+    sources: Arc<SourceFiles>,
+}
+
+impl ObjectCache {
+    /// That of the store with this core.
+    pub(super) const fn new(core: Arc<StoreCore>, sources: Arc<SourceFiles>) -> Self {
+        Self { core, sources }
+    }
+
+    /// Keeps a content from being evicted, by any process, for as long as the hold lives.
+    pub(super) fn hold(&self, content: &Oid) -> Result<Hold, StoreError> {
+        self.sources.with(content, |source| Ok(Hold { _source: Arc::clone(source) }))
     }
 
     /// Evicts what nobody leases, unused longest first, until the rest is within `policy`. What is
     /// read, held or announced stays.
     pub fn evict(&self, policy: &CachePolicy) -> Result<Evicted, StoreError> {
-        self.write_uses(&self.uses.take())?;
+        self.core.write_uses()?;
         let (objects, bytes) = self.evict_owned(policy.owned_bytes)?;
         let files = self.evict_files(policy.referred_files)?;
         Ok(Evicted { objects, bytes, files })
     }
 
     /// The owned objects that nobody leases, unused longest first.
-    pub fn cached(&self) -> Result<Vec<CachedObject>, StoreError> {
-        self.write_uses(&self.uses.take())?;
-        let mut cached = self.index.read("reading the cache", unleased)?;
+    pub fn objects(&self) -> Result<Vec<CachedObject>, StoreError> {
+        self.core.write_uses()?;
+        let mut cached = self.core.index.read("reading the cache", unleased)?;
         cached.sort_by_key(|one| (one.used, one.key));
         let object = |one: &Cached<Oid>| CachedObject { oid: one.key, size: one.weight, used: one.used };
         Ok(cached.iter().map(object).collect())
@@ -140,7 +148,7 @@ impl DiskStore {
     fn evict_owned(&self, limit: u64) -> Result<(u64, u64), StoreError> {
         let (mut objects, mut bytes, mut busy) = (0, 0, HashSet::new());
         loop {
-            let mut cached = self.index.read("reading the cache", unleased)?;
+            let mut cached = self.core.index.read("reading the cache", unleased)?;
             cached.iter_mut().for_each(|one| one.is_busy = busy.contains(&one.key));
             let victims = choose(cached, limit);
             if victims.is_empty() {
@@ -157,7 +165,7 @@ impl DiskStore {
     /// Evicts those objects of a batch that can be; all others are added to `busy`.
     fn evict_batch(&self, batch: &[Oid], busy: &mut HashSet<Oid>) -> Result<Vec<Disowned>, StoreError> {
         let mut gone = Vec::new();
-        self.index.write(Durability::Synced, "evicting", |t| {
+        self.core.index.write(Durability::Synced, "evicting", |t| {
             for oid in batch {
                 match self.disown_unleased(t, oid)? {
                     Some(disowned) => gone.push(disowned),
@@ -167,7 +175,7 @@ impl DiskStore {
             Ok(())
         })?;
         self.remove_unowned(gone.iter().map(|disowned| &disowned.oid))?;
-        gone.iter().for_each(|disowned| self.notices.changed(&disowned.oid));
+        gone.iter().for_each(|disowned| self.core.notices.changed(&disowned.oid));
         Ok(gone)
     }
 
@@ -176,7 +184,7 @@ impl DiskStore {
         let (Some(known), false) = (known, leases::is_held(conn, oid)? || self.is_in_use(oid)) else {
             return Ok(None);
         };
-        let file = match claim(&self.folders.object(oid))? {
+        let file = match claim(&self.core.folders.object(oid))? {
             Claim::Free(file) => Some(file),
             Claim::Missing => None,
             Claim::Held => return Ok(None),
@@ -186,28 +194,22 @@ impl DiskStore {
         Ok(Some(Disowned { oid: *oid, size: known.size, _file: file }))
     }
 
-    /// True if the object is announced or was read from in this process a moment ago. A file that
-    /// is open though nobody has read from it for a while is closed.
+    /// True if the object is announced or was read from in this process a moment ago.
     fn is_in_use(&self, oid: &Oid) -> bool {
-        let mut sources = lock(&self.sources);
-        let is_read = sources.get(oid).is_some_and(|source| source.since_use() < UNDER_READ);
-        if !is_read {
-            sources.remove(oid);
-        }
-        is_read || self.notices.partial(oid).is_some()
+        self.sources.is_used(oid, UNDER_READ) || self.core.notices.partial(oid).is_some()
     }
 
     /// Removes the owned bytes of objects, unless they were put again meanwhile.
-    pub(super) fn remove_unowned<'a>(&self, oids: impl Iterator<Item = &'a Oid>) -> Result<(), StoreError> {
-        self.index.write(Durability::Cached, "removing objects", |t| {
+    fn remove_unowned<'a>(&self, oids: impl Iterator<Item = &'a Oid>) -> Result<(), StoreError> {
+        self.core.index.write(Durability::Cached, "removing objects", |t| {
             for oid in oids {
                 let known = rows::known(t, oid)?;
                 if known.as_ref().is_none_or(|known| !known.is_owned) {
-                    folders::remove(&self.folders.object(oid))?;
+                    folders::remove(&self.core.folders.object(oid))?;
                 }
                 if known.is_none() {
-                    folders::remove(&self.folders.made_recipe(oid))?;
-                    remove_unheld(&self.folders.given_recipe(oid))?;
+                    folders::remove(&self.core.folders.made_recipe(oid))?;
+                    folders::remove_unheld(&self.core.folders.given_recipe(oid))?;
                 }
             }
             Ok(())
@@ -216,23 +218,23 @@ impl DiskStore {
 
     /// Forgets folders of referred files, each with all its files.
     fn evict_files(&self, limit: u64) -> Result<u64, StoreError> {
-        let count = self.index.read("counting files", |conn| {
+        let count = self.core.index.read("counting files", |conn| {
             Ok(conn.query_row("SELECT count(*) FROM files", [], |row| row.get::<_, u64>(0))?)
         })?;
         if count <= limit {
             return Ok(0);
         }
-        let victims = choose(self.index.read("reading folders", unleased_dirs)?, limit);
+        let victims = choose(self.core.index.read("reading folders", unleased_dirs)?, limit);
         victims.into_iter().map(|dir| self.forget_dir(dir)).sum()
     }
 
     fn forget_dir(&self, dir: i64) -> Result<u64, StoreError> {
         let (mut after, mut forgotten) = (None, 0);
         loop {
-            let (last, oids) = self.index.write(Durability::Cached, "forgetting files", |t| {
+            let (last, oids) = self.core.index.write(Durability::Cached, "forgetting files", |t| {
                 forget_some(t, dir, after.as_deref(), |oid| self.is_in_use(oid))
             })?;
-            oids.iter().for_each(|oid| self.notices.changed(oid));
+            oids.iter().for_each(|oid| self.core.notices.changed(oid));
             forgotten += oids.len() as u64;
             match last {
                 None => return Ok(forgotten),

@@ -4,30 +4,45 @@
 //! most a file that nobody counts; the next put of that chunk takes its place. File and row change
 //! under the index's write lock, so that a put and a release in two processes cannot cross.
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::folders::{create_private, remove, sync_parent};
 use super::index::{Durability, IndexOutcome};
-use super::parts::DiskStore;
+use super::store_core::StoreCore;
 use crate::error::StoreError;
 use crate::memory::check_chunk;
 
-impl DiskStore {
-    pub(super) fn keep_chunk(&self, hash: &[u8; 32], bytes: &[u8]) -> Result<(), StoreError> {
+/// The chunks of a store.
+pub(super) struct ChunkFiles {
+    core: Arc<StoreCore>,
+}
+
+impl ChunkFiles {
+    /// Those of the store with this core.
+    pub(super) const fn new(core: Arc<StoreCore>) -> Self {
+        Self { core }
+    }
+
+    /// Keeps a chunk, or counts it once more.
+    pub(super) fn put(&self, hash: &[u8; 32], bytes: &[u8]) -> Result<(), StoreError> {
         check_chunk(hash, bytes)?;
-        let path = self.folders.chunk(hash);
+        let path = self.core.folders.chunk(hash);
         let is_there = std::fs::metadata(&path).is_ok_and(|found| found.len() == bytes.len() as u64);
-        if is_there && self.index.write(Durability::Synced, "counting a chunk", |t| count_again(t, hash))? {
+        if is_there
+            && self.core.index.write(Durability::Synced, "counting a chunk", |t| count_again(t, hash))?
+        {
             return Ok(());
         }
         if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
             create_private(folder)?;
             sync_parent(folder)?;
         }
-        let temporary = self.folders.temporary()?;
+        let temporary = self.core.folders.temporary()?;
         temporary.write(0, bytes)?;
         temporary.sync(bytes.len() as u64)?;
-        self.index.write(Durability::Synced, "keeping a chunk", |t| {
+        self.core.index.write(Durability::Synced, "keeping a chunk", |t| {
             temporary.publish(&path)?;
             let insert = "INSERT INTO chunks (hash, len, puts) VALUES (?, ?, 1)
                           ON CONFLICT (hash) DO UPDATE SET puts = puts + 1";
@@ -36,24 +51,25 @@ impl DiskStore {
         })
     }
 
-    pub(super) fn load_chunk(&self, hash: &[u8; 32]) -> Result<Vec<u8>, StoreError> {
-        if !self.index.read("finding a chunk", |conn| is_counted(conn, hash))? {
+    /// Reads a chunk and checks it.
+    pub(super) fn get(&self, hash: &[u8; 32]) -> Result<Vec<u8>, StoreError> {
+        if !self.core.index.read("finding a chunk", |conn| is_counted(conn, hash))? {
             return Err(StoreError::NotHere);
         }
-        let path = self.folders.chunk(hash);
+        let path = self.core.folders.chunk(hash);
         match std::fs::read(&path) {
             Ok(bytes) if check_chunk(hash, &bytes).is_ok() => Ok(bytes),
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(StoreError::io("reading", &path, error))
             }
-            _ => self.forget_chunk(hash),
+            _ => self.forget(hash),
         }
     }
 
     /// Forgets a chunk whose file is damaged or gone, unless somebody released it meanwhile.
-    fn forget_chunk(&self, hash: &[u8; 32]) -> Result<Vec<u8>, StoreError> {
-        let path = self.folders.chunk(hash);
-        let forgotten = self.index.write(Durability::Synced, "forgetting a chunk", |t| {
+    fn forget(&self, hash: &[u8; 32]) -> Result<Vec<u8>, StoreError> {
+        let path = self.core.folders.chunk(hash);
+        let forgotten = self.core.index.write(Durability::Synced, "forgetting a chunk", |t| {
             Ok(t.execute("DELETE FROM chunks WHERE hash = ?", [hash])?)
         })?;
         self.remove_uncounted(hash)?;
@@ -64,8 +80,9 @@ impl DiskStore {
         Err(StoreError::Corrupt { what: path.display().to_string() })
     }
 
-    pub(super) fn drop_chunk(&self, hash: &[u8; 32]) -> Result<(), StoreError> {
-        let is_last = self.index.write(Durability::Synced, "releasing a chunk", |t| {
+    /// Takes one put back; the last one removes the chunk.
+    pub(super) fn release(&self, hash: &[u8; 32]) -> Result<(), StoreError> {
+        let is_last = self.core.index.write(Durability::Synced, "releasing a chunk", |t| {
             let puts: Option<u64> =
                 t.query_row("SELECT puts FROM chunks WHERE hash = ?", [hash], |row| row.get(0)).optional()?;
             match puts.ok_or(StoreError::NotHere)? {
@@ -78,9 +95,9 @@ impl DiskStore {
     }
 
     fn remove_uncounted(&self, hash: &[u8; 32]) -> Result<(), StoreError> {
-        self.index.write(Durability::Cached, "removing a chunk", |t| {
+        self.core.index.write(Durability::Cached, "removing a chunk", |t| {
             if !is_counted(t, hash)? {
-                remove(&self.folders.chunk(hash))?;
+                remove(&self.core.folders.chunk(hash))?;
             }
             Ok(())
         })

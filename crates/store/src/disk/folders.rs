@@ -245,6 +245,15 @@ pub(crate) fn claim(path: &Path) -> Result<Claim, StoreError> {
     }
 }
 
+/// Removes a file unless somebody reads it still or is about to give it a row; returns its bytes.
+pub(crate) fn remove_unheld(path: &Path) -> Result<Option<u64>, StoreError> {
+    let Claim::Free(file) = claim(path)? else {
+        return Ok(None);
+    };
+    remove(path)?;
+    Ok(Some(file.metadata().map_or(0, |found| found.len())))
+}
+
 /// Locks an open file together with other readers; false if somebody is about to remove it.
 pub(crate) fn share(file: &File) -> io::Result<bool> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockShared) {

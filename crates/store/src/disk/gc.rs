@@ -13,7 +13,6 @@
 //! Whatever is removed is looked at once more under the index's write lock, under which all others
 //! put and remove too.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
@@ -21,15 +20,14 @@ use towpath_content::Oid;
 
 use super::cache::{CachePolicy, Evicted};
 use super::chunks::is_counted;
-use super::files::{self, FileFound, OnRecord};
-use super::folders::{self, Claim, claim, hash_of_name};
+use super::folders::{self, hash_of_name};
 use super::index::{Durability, IndexOutcome};
 use super::parts::DiskStore;
 use super::rows;
+use super::store_core::StoreCore;
 use crate::error::StoreError;
-use crate::stamp::Stamp;
 
-/// How many rows or files are looked at between two transactions.
+/// How many files are looked at between two transactions.
 const BATCH: usize = 1024;
 
 /// What [`DiskStore::gc`] is to leave.
@@ -68,13 +66,14 @@ pub struct Collected {
 impl DiskStore {
     /// Evicts what is more than the policy allows and removes what is of no more use.
     pub fn gc(&self, options: &GcOptions) -> Result<Collected, StoreError> {
-        let leases = self.end_sessions()?.len() as u64;
-        let files = self.forget_lost_files()?;
-        let evicted = self.evict(&options.policy)?;
-        let values = self.index.write(Durability::Cached, "removing rows", remove_rows)?;
-        let temporaries = self.folders.sweep()?;
-        let (made, made_bytes) = self.remove_orphans(self.folders.made_recipes(), &is_complete)?;
-        self.evict_recipes()?;
+        let (core, orphans) = (&*self.core, Orphans { core: &self.core });
+        let leases = self.leases.end_sessions()?.len() as u64;
+        let files = self.records.forget_lost()?;
+        let evicted = self.cache.evict(&options.policy)?;
+        let values = core.index.write(Durability::Cached, "removing rows", remove_rows)?;
+        let temporaries = core.folders.sweep()?;
+        let (made, made_bytes) = orphans.remove(core.folders.made_recipes(), &is_complete)?;
+        self.recipes.evict_made()?;
         let collected = Collected {
             leases,
             evicted,
@@ -85,47 +84,29 @@ impl DiskStore {
             temporaries,
             ..Collected::default()
         };
-        if self.index.has_damaged()? {
+        if core.index.has_damaged()? {
             tracing::warn!("a damaged index is kept: orphaned files stay, as they may be in it");
             return Ok(Collected { is_cautious: true, ..collected });
         }
-        let (objects, object_bytes) = self.remove_orphans(self.folders.objects(), &is_owned)?;
-        let (chunks, chunk_bytes) = self.remove_orphaned_chunks()?;
-        let (given, given_bytes) = self.remove_orphans(self.folders.given_recipes(), &is_complete)?;
+        let (objects, object_bytes) = orphans.remove(core.folders.objects(), &is_owned)?;
+        let (chunks, chunk_bytes) = orphans.remove_chunks()?;
+        let (given, given_bytes) = orphans.remove(core.folders.given_recipes(), &is_complete)?;
         let bytes = object_bytes + chunk_bytes + made_bytes + given_bytes;
         Ok(Collected { objects, chunks, recipes: made + given, bytes, ..collected })
     }
+}
 
-    /// Looks at every file on record and forgets those that are no longer as they were.
-    fn forget_lost_files(&self) -> Result<u64, StoreError> {
-        let (mut after, mut forgotten) = ((i64::MIN, OsString::new()), 0);
-        loop {
-            let page = |conn: &_| files::page(conn, after.0, &after.1, BATCH);
-            let page = self.index.read("reading files", page)?;
-            let Some(last) = page.last() else {
-                return Ok(forgotten);
-            };
-            after = (last.found.dir, last.found.path.file_name().unwrap_or_default().to_owned());
-            let lost: Vec<_> = page.into_iter().filter(|file| is_lost(&file.found)).collect();
-            if !lost.is_empty() {
-                forgotten += lost.len() as u64;
-                self.forget_files(&lost)?;
-            }
-        }
-    }
+/// Files of the store's own that no row speaks of.
+struct Orphans<'a> {
+    core: &'a StoreCore,
+}
 
-    fn forget_files(&self, lost: &[OnRecord]) -> Result<(), StoreError> {
-        self.index.write(Durability::Cached, "forgetting files", |t| {
-            lost.iter().try_for_each(|file| files::forget(t, &file.oid, &file.found))
-        })?;
-        lost.iter().for_each(|file| self.notices.changed(&file.oid));
-        Ok(())
-    }
-
-    fn remove_orphaned_chunks(&self) -> Result<(u64, u64), StoreError> {
+impl Orphans<'_> {
+    /// Removes chunks that nobody counts; returns how many, and their bytes.
+    fn remove_chunks(&self) -> Result<(u64, u64), StoreError> {
         let (mut count, mut bytes) = (0, 0);
-        for folder in list(self.folders.chunks())? {
-            let (more, more_bytes) = self.remove_orphans(&folder, &is_counted)?;
+        for folder in list(self.core.folders.chunks())? {
+            let (more, more_bytes) = self.remove(&folder, &is_counted)?;
             (count, bytes) = (count + more, bytes + more_bytes);
         }
         Ok((count, bytes))
@@ -133,18 +114,20 @@ impl DiskStore {
 
     /// Removes the files in `folder` that are named by a hash which no row has; returns how many,
     /// and their bytes.
-    fn remove_orphans(&self, folder: &Path, has_row: &HasRow) -> Result<(u64, u64), StoreError> {
+    fn remove(&self, folder: &Path, has_row: &HasRow) -> Result<(u64, u64), StoreError> {
         let (mut count, mut bytes) = (0, 0);
         for paths in list(folder)?.chunks(BATCH) {
             let named = paths.iter().filter_map(|path| Some((path, hash_of_name(path.file_name()?)?)));
             let named: Vec<_> = named.collect();
-            let orphans = self.index.read("finding orphans", |conn| without_row(conn, named, has_row))?;
+            let orphans =
+                self.core.index.read("finding orphans", |conn| without_row(conn, named, has_row))?;
             if orphans.is_empty() {
                 continue;
             }
-            let removed = self.index.write(Durability::Cached, "removing orphans", |t| {
+            let removed = self.core.index.write(Durability::Cached, "removing orphans", |t| {
                 let orphans = without_row(t, orphans, has_row)?;
-                orphans.iter().map(|(path, _)| remove_unheld(path)).collect::<IndexOutcome<Vec<_>>>()
+                let removed = orphans.iter().map(|(path, _)| folders::remove_unheld(path));
+                Ok(removed.collect::<Result<Vec<_>, _>>()?)
             })?;
             count += removed.iter().flatten().count() as u64;
             bytes += removed.iter().flatten().sum::<u64>();
@@ -175,24 +158,6 @@ fn is_owned(conn: &Connection, hash: &[u8; 32]) -> IndexOutcome<bool> {
 
 fn is_complete(conn: &Connection, hash: &[u8; 32]) -> IndexOutcome<bool> {
     Ok(rows::known(conn, &Oid::Blake3(*hash))?.is_some())
-}
-
-/// Removes a file unless somebody reads it still or is about to give it a row; returns its bytes.
-pub(super) fn remove_unheld(path: &Path) -> IndexOutcome<Option<u64>> {
-    let Claim::Free(file) = claim(path)? else {
-        return Ok(None);
-    };
-    folders::remove(path)?;
-    Ok(Some(file.metadata().map_or(0, |found| found.len())))
-}
-
-/// True if the file is not what is on record. One that cannot be looked at is not taken for lost.
-fn is_lost(found: &FileFound) -> bool {
-    use std::io::ErrorKind::{NotADirectory, NotFound};
-    match Stamp::of_path(&found.path) {
-        Ok(stamp) => stamp != found.stamp,
-        Err(error) => matches!(error.kind(), NotFound | NotADirectory),
-    }
 }
 
 /// Removes rows that speak of nothing that is here; returns how many objects' values those were.

@@ -10,16 +10,17 @@ use crate::error::StoreError;
 
 /// Bytes of the files of recipes that were made.
 pub(super) const MADE_LIMIT: u64 = 256 << 20;
-/// What a store knows of its recipes besides their files.
+
+/// The recipes that were made, besides their files.
 #[derive(Debug, Default)]
-pub(super) struct Recipes {
+pub(super) struct MadeRecipes {
     /// Held by those who make a recipe.
     turns: Mutex<HashMap<Oid, Weak<Mutex<()>>>>,
     /// Bytes of the recipes that were made, once they were counted.
-    pub(super) made: Mutex<Option<u64>>,
+    pub(super) bytes: Mutex<Option<u64>>,
 }
 
-impl Recipes {
+impl MadeRecipes {
     /// To be locked by who makes the recipe of `oid`.
     pub(super) fn turn(&self, oid: &Oid) -> Arc<Mutex<()>> {
         let mut turns = lock(&self.turns);
@@ -38,7 +39,7 @@ impl Recipes {
         more: u64,
         evict: impl FnOnce() -> Result<u64, StoreError>,
     ) -> Result<(), StoreError> {
-        let mut made = lock(&self.made);
+        let mut made = lock(&self.bytes);
         let total = made.map_or(u64::MAX, |made| made.saturating_add(more));
         *made = Some(if total > MADE_LIMIT { evict()? } else { total });
         Ok(())

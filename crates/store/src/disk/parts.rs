@@ -1,48 +1,41 @@
-//! The parts that a store on a disk is made of, and what most of its work needs of them.
+//! A store on a disk: the parts put together.
 
 use std::ffi::OsStr;
-use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use towpath_content::Oid;
-use towpath_content::pieces::{Layout, PieceTree};
+use towpath_content::pieces::Value;
 
+use super::cache::{Hold, ObjectCache};
 use super::chunk_index::{ChunkIndex, ChunkLimits};
-use super::files::{self, DirNumbers, FileRecord};
-use super::folders::{Folders, Temporary, create_private};
-use super::incoming::IncomingBody;
-use super::index::{Durability, IndexOutcome, ObjectIndex};
-use super::made_recipes::Recipes;
-use super::rows;
-use super::session_locks::SessionLocks;
-use super::source::Source;
-use super::uses::{Used, Uses};
+use super::chunks::ChunkFiles;
+use super::files::FileRecord;
+use super::folders::Temporary;
+use super::lease_table::LeaseTable;
+use super::proofs::Proofs;
+use super::puts::Puts;
+use super::recipes::Recipes;
+use super::records::FileRecords;
+use super::sources::SourceFiles;
+use super::store_core::StoreCore;
 use crate::error::StoreError;
-use crate::lru::Lru;
-use crate::notices::Notices;
-use crate::productions::{Productions, some_run};
-use crate::seam::{Availability, State};
-use crate::spans::OUTSIDE;
+use crate::seam::About;
 use crate::stamp::Stamp;
-
-/// Bytes of piece values kept in memory for proofs. A tree that is larger, up to 64 MiB for
-/// objects over 128 GiB, is kept alone.
-const TREE_CACHE: usize = 32 << 20;
-/// Files of more than one piece that are kept open.
-const OPEN_FILES: usize = 32;
 
 /// A store on a disk.
 pub struct DiskStore {
-    pub(super) index: ObjectIndex,
-    pub(super) folders: Folders,
-    pub(super) productions: Productions<IncomingBody>,
-    pub(super) notices: Notices,
-    pub(super) trees: Mutex<Lru<Oid, Arc<PieceTree>>>,
-    pub(super) sources: Mutex<Lru<Oid, Arc<Source>>>,
-    pub(super) sessions: SessionLocks,
-    pub(super) uses: Uses,
-    pub(super) chunk_index: ChunkIndex,
-    pub(super) recipes: Recipes,
+    pub(super) core: Arc<StoreCore>,
+    pub(super) leases: LeaseTable,
+    pub(super) chunks: ChunkFiles,
+    pub(super) records: Arc<FileRecords>,
+    pub(super) sources: Arc<SourceFiles>,
+    pub(super) proofs: Proofs,
+    pub(super) recipes: Arc<Recipes>,
+    pub(super) puts: Puts,
+    pub(super) cache: ObjectCache,
+    chunk_index: ChunkIndex,
 }
 
 impl DiskStore {
@@ -51,20 +44,42 @@ impl DiskStore {
     ///
     /// An index that is damaged is renamed aside and begun anew; one of a newer program is an error.
     pub fn open(state_dir: &Path, data_dir: &Path) -> Result<Self, StoreError> {
-        create_private(state_dir)?;
-        let folders = Folders::open(data_dir)?;
+        let core = Arc::new(StoreCore::open(state_dir, data_dir)?);
+        let sources = Arc::new(SourceFiles::new(Arc::clone(&core)));
+        let records = Arc::new(FileRecords::new(Arc::clone(&core)));
+        let recipes = Arc::new(Recipes::new(Arc::clone(&core), Arc::clone(&sources)));
         Ok(Self {
-            index: ObjectIndex::open(state_dir)?,
-            folders,
-            productions: Productions::new(),
-            notices: Notices::new(),
-            trees: Mutex::new(Lru::new(TREE_CACHE)),
-            sources: Mutex::new(Lru::new(OPEN_FILES)),
-            sessions: SessionLocks::open(state_dir)?,
-            uses: Uses::new(),
+            leases: LeaseTable::open(Arc::clone(&core), state_dir)?,
+            chunks: ChunkFiles::new(Arc::clone(&core)),
+            proofs: Proofs::new(Arc::clone(&core), Arc::clone(&sources)),
+            puts: Puts::new(Arc::clone(&core), Arc::clone(&records), Arc::clone(&recipes)),
+            cache: ObjectCache::new(Arc::clone(&core), Arc::clone(&sources)),
             chunk_index: ChunkIndex::new(state_dir, ChunkLimits::default()),
-            recipes: Recipes::default(),
+            core,
+            records,
+            sources,
+            recipes,
         })
+    }
+
+    /// The leases, and what is noted of what they name.
+    pub const fn lease_table(&self) -> &LeaseTable {
+        &self.leases
+    }
+
+    /// What nobody leases.
+    pub const fn cache(&self) -> &ObjectCache {
+        &self.cache
+    }
+
+    /// How to build objects from chunks.
+    pub fn recipes(&self) -> &Recipes {
+        &self.recipes
+    }
+
+    /// Where chunks lie in files that were cut before.
+    pub const fn chunk_index(&self) -> &ChunkIndex {
+        &self.chunk_index
     }
 
     /// The contents of files of one folder, where their stamps prove it; one answer for each.
@@ -73,74 +88,64 @@ impl DiskStore {
         dir: &Path,
         files: &[(N, Stamp)],
     ) -> Result<Vec<Option<Oid>>, StoreError> {
-        let found = self.index.read("finding files", |conn| {
-            let Some(dir) = files::dir_number(conn, dir)? else {
-                return Ok(None);
-            };
-            let known = |(name, stamp): &(N, Stamp)| files::known(conn, dir, name.as_ref(), stamp);
-            Ok(Some((dir, files.iter().map(known).collect::<IndexOutcome<Vec<_>>>()?)))
-        })?;
-        let Some((dir, known)) = found else {
-            return Ok(vec![None; files.len()]);
-        };
-        if known.iter().any(Option::is_some) {
-            self.note_use(Used::Dir(dir));
-        }
-        Ok(known)
+        self.records.known(dir, files)
     }
 
     /// Records files whose contents are known, in one transaction. They can be read, and
     /// answer [`Self::known`], from then on.
     pub fn remember(&self, records: &[FileRecord]) -> Result<(), StoreError> {
-        let has_listeners = self.notices.has_listeners();
-        let new = self.index.write(Durability::Cached, "recording files", |t| {
-            let (mut dirs, mut new) = (DirNumbers::default(), Vec::new());
-            for record in records {
-                if has_listeners && rows::known(t, &record.oid)?.is_none() {
-                    new.push(record.oid);
-                }
-                files::record(t, &mut dirs, record)?;
-            }
-            Ok(new)
-        })?;
-        records.iter().for_each(|record| self.notices.complete(&record.oid));
-        new.iter().for_each(|oid| self.notices.tell(oid));
-        Ok(())
+        self.records.remember(records)
     }
 
-    /// Where chunks lie in files that were cut before.
-    pub const fn chunk_index(&self) -> &ChunkIndex {
-        &self.chunk_index
+    /// A file that holds `oid` and is as it was when that was found out: for copies on this disk.
+    pub fn locate(&self, oid: &Oid) -> Result<Option<(PathBuf, Stamp)>, StoreError> {
+        self.sources.locate(oid)
     }
 
-    pub(super) fn binding(&self, oid: &Oid) -> Result<Option<(Oid, u64)>, StoreError> {
-        if !oid.is_live() {
-            return Ok(None);
-        }
-        self.index.read("finding a binding", |conn| rows::binding(conn, oid))
+    /// Keeps a complete object from being evicted, by any process, for as long as the hold lives.
+    /// What it refers to may be changed by others all the same.
+    pub fn hold(&self, oid: &Oid) -> Result<Hold, StoreError> {
+        self.cache.hold(&self.core.resolve(oid)?)
     }
 
-    /// The content that `oid` names now.
-    pub(super) fn resolve(&self, oid: &Oid) -> Result<Oid, StoreError> {
-        Ok(self.binding(oid)?.map_or(*oid, |(content, _)| content))
+    /// Puts a file by reference: it is not copied, and its stamp says whether it is still the same.
+    ///
+    /// A file that the index knows under a settled stamp is not read. Any other is hashed
+    /// in one pass on all cores, and under `live`, if given, it can be read meanwhile piece by piece, as
+    /// if it were being streamed; at the end `live` is bound to the content. Returns OID and size.
+    pub fn put_file(&self, path: &Path, live: Option<&Oid>, about: &About) -> Result<(Oid, u64), StoreError> {
+        self.puts.put_file(path, live, about)
     }
 
-    pub(super) fn have_bound(&self, content: Oid, size: u64) -> Result<Availability, StoreError> {
-        let layout = Layout::of(size).map_err(|_| OUTSIDE)?;
-        let found = self.index.read("finding an object", |conn| rows::known(conn, &content))?;
-        let pieces = some_run(if found.is_some() { layout.count() } else { 0 });
-        let about = found.map(|known| known.about).unwrap_or_default();
-        Ok(Availability { state: State::Bound(content), layout, pieces, about })
-    }
-
-    pub(super) fn abandon(&self, live: &Oid) {
-        if self.productions.abandon(live).is_some() {
-            self.notices.changed(live);
-        }
+    /// [`Self::put_file`] of a file that was opened by someone who knows that it is the right one,
+    /// under a `live` name that is not bound. `path` (absolute, without symbolic links) is where
+    /// it is looked for later; its stamp tells whether what is found there is this very file.
+    pub fn put_open_file(
+        &self,
+        file: File,
+        path: &Path,
+        live: &Oid,
+        about: &About,
+    ) -> Result<(Oid, u64), StoreError> {
+        self.puts.put_open_file(file, path, live, about)
     }
 
     /// A private file on the store's disk, to be filled and given to [`Self::adopt`].
     pub fn incoming(&self) -> Result<Temporary, StoreError> {
-        self.folders.temporary()
+        self.core.folders.temporary()
+    }
+
+    /// Takes a file from [`Self::incoming`] as an object that nobody leases, without copying it.
+    /// Its bytes were checked by the caller; `values` are those of all its pieces, also if there
+    /// is only one. It is on the disk when this returns.
+    pub fn adopt(
+        &self,
+        incoming: Temporary,
+        oid: &Oid,
+        size: u64,
+        values: &[Value],
+        about: &About,
+    ) -> Result<(), StoreError> {
+        self.puts.adopt(&incoming, oid, size, values, about)
     }
 }

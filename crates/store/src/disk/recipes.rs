@@ -16,21 +16,21 @@ use std::time::SystemTime;
 
 use towpath_content::Oid;
 use towpath_content::chunking::Parameters;
+use towpath_content::lock::lock;
 use towpath_content::pieces::Layout;
 use towpath_content::recipe::{MAX_NODE_LEN, MAX_ROOT_LEN, NodeHash, Root, verify};
 
 use super::cache::{Cached, choose};
 use super::folders::{self, Temporary};
-use super::made_recipes::MADE_LIMIT;
-use super::parts::DiskStore;
-use super::rows;
+use super::made_recipes::{MADE_LIMIT, MadeRecipes};
 use super::source::Source;
+use super::sources::SourceFiles;
+use super::store_core::StoreCore;
 use crate::cutting::{Take, cut_file, hash_given};
 use crate::error::StoreError;
 use crate::hashing::{TOO_LARGE, append_range};
 use crate::recipes::{Cuts, InMemory, failure_of, make};
 use crate::seam::RecipeNodes;
-use towpath_content::lock::lock;
 
 /// Objects up to this size are cut anew whenever their recipe is asked for.
 const SMALL: u64 = 1 << 20;
@@ -43,42 +43,50 @@ const ENTRY: usize = 34;
 /// Most nodes that a file is believed to have: those of 2^24 chunks.
 const MAX_NODES: usize = 1 << 20;
 
-impl DiskStore {
-    pub(super) fn find_recipe(&self, oid: &Oid) -> Result<Arc<dyn RecipeNodes>, StoreError> {
-        if self.productions.get(oid).is_some() {
-            return Err(StoreError::NotHere);
-        }
-        let content = self.resolve(oid)?;
-        let known = self.index.read("finding an object", |conn| rows::known(conn, &content))?;
-        let size = known.ok_or(StoreError::NotHere)?.size;
-        if let Some(given) = kept(&self.folders.given_recipe(&content), &content, Parameters::Given)? {
+/// The recipes of a store.
+pub struct Recipes {
+    core: Arc<StoreCore>,
+    sources: Arc<SourceFiles>,
+    pub(super) made: MadeRecipes,
+}
+
+impl Recipes {
+    /// Those of the store with this core.
+    pub(super) fn new(core: Arc<StoreCore>, sources: Arc<SourceFiles>) -> Self {
+        Self { core, sources, made: MadeRecipes::default() }
+    }
+
+    /// The recipe of a content: kept, or made now.
+    pub(super) fn find(&self, content: &Oid) -> Result<Arc<dyn RecipeNodes>, StoreError> {
+        let size = self.core.known(content)?.ok_or(StoreError::NotHere)?.size;
+        if let Some(given) = kept(&self.core.folders.given_recipe(content), content, Parameters::Given)? {
             return Ok(Arc::new(given));
         }
         let parameters = Parameters::for_size(size).ok_or(StoreError::NotHere)?;
         if size <= SMALL {
             let attempt = |source: &Arc<Source>| {
-                InMemory::make(&content, parameters, |take| cut_source(source, parameters, take))
+                InMemory::make(content, parameters, |take| cut_source(source, parameters, take))
             };
-            return Ok(Arc::new(self.with_source(&content, attempt)?));
+            return Ok(Arc::new(self.sources.with(content, attempt)?));
         }
-        Ok(Arc::new(self.made_recipe(&content, parameters)?))
+        Ok(Arc::new(self.made(content, parameters)?))
     }
 
     /// The recipe on the disk, or one that is made now; two who ask at once make it once.
-    fn made_recipe(&self, oid: &Oid, parameters: Parameters) -> Result<KeptRecipe, StoreError> {
-        let (path, turn) = (self.folders.made_recipe(oid), self.recipes.turn(oid));
+    fn made(&self, oid: &Oid, parameters: Parameters) -> Result<KeptRecipe, StoreError> {
+        let (path, turn) = (self.core.folders.made_recipe(oid), self.made.turn(oid));
         let _turn = lock(&turn);
         if let Some(kept) = kept(&path, oid, parameters)? {
             return Ok(kept);
         }
-        let temporary = self.with_source(oid, |source| {
+        let temporary = self.sources.with(oid, |source| {
             self.write_recipe(oid, parameters, |take| cut_source(source, parameters, take))
         })?;
         temporary.place(&path)?;
         let file = temporary.file().try_clone();
         let made = file.and_then(|file| KeptRecipe::open(file, &path));
         let made = made.map_err(|error| StoreError::io("reading", &path, error))?;
-        self.recipes.grow(made.len, || evict(self.folders.made_recipes(), MADE_LIMIT))?;
+        self.made.grow(made.len, || self.evict())?;
         Ok(made)
     }
 
@@ -103,12 +111,11 @@ impl DiskStore {
     /// put: after each of the first `ends` bytes, ascending. It takes the place of what was said before.
     /// The object is read once. Ends behind its own say nothing, and too many are left out.
     pub fn give_boundaries(&self, oid: &Oid, ends: &[u64]) -> Result<(), StoreError> {
-        let known = self.index.read("finding an object", |conn| rows::known(conn, oid))?;
-        let size = known.ok_or(StoreError::NotHere)?.size;
+        let size = self.core.known(oid)?.ok_or(StoreError::NotHere)?.size;
         let mut cuts = Cuts::default();
         ends.iter().filter(|end| **end <= size).for_each(|end| cuts.add(*end));
         let Some(lengths) = cuts.lengths(size) else { return Ok(()) };
-        let temporary = self.with_source(oid, |source| {
+        let temporary = self.sources.with(oid, |source| {
             self.write_recipe(oid, Parameters::Given, |take| {
                 let cut = hash_given(&source.file, &lengths, take);
                 cut.map_err(|error| failure_of(error, |error| source.origin.explain(error)))?;
@@ -121,7 +128,7 @@ impl DiskStore {
     fn publish_given(&self, oid: &Oid, temporary: &Temporary) -> Result<(), StoreError> {
         let size = temporary.file().metadata().map(|found| found.len());
         temporary.sync(size.map_err(|error| StoreError::io("looking at", temporary.path(), error))?)?;
-        temporary.publish(&self.folders.given_recipe(oid))
+        temporary.publish(&self.core.folders.given_recipe(oid))
     }
 
     fn write_recipe(
@@ -130,7 +137,7 @@ impl DiskStore {
         parameters: Parameters,
         cut: impl FnOnce(&mut Take<'_>) -> Result<(), StoreError>,
     ) -> Result<Temporary, StoreError> {
-        let temporary = self.folders.temporary()?;
+        let temporary = self.core.folders.temporary()?;
         let (mut at, mut table) = (0, RecipeTable::default());
         let keep = |hash, bytes: Vec<u8>| {
             if table.add(hash, bytes.len()) {
@@ -145,9 +152,13 @@ impl DiskStore {
     }
 
     /// Evicts recipes that were made, beyond what is kept of them.
-    pub(super) fn evict_recipes(&self) -> Result<(), StoreError> {
-        *lock(&self.recipes.made) = Some(evict(self.folders.made_recipes(), MADE_LIMIT)?);
+    pub(super) fn evict_made(&self) -> Result<(), StoreError> {
+        *lock(&self.made.bytes) = Some(self.evict()?);
         Ok(())
+    }
+
+    fn evict(&self) -> Result<u64, StoreError> {
+        evict(self.core.folders.made_recipes(), MADE_LIMIT)
     }
 }
 

@@ -51,7 +51,7 @@ impl CopyFile {
     fn open(&self, size: u64) -> Result<Begun, FileError> {
         let placing = self.receiving.placing()?;
         let key = self.key();
-        let reopen = |name: &str| placing.destination.reopen_staged_for(&self.wanted.path, name);
+        let reopen = |name: &str| placing.destination.staging().reopen_for(&self.wanted.path, name);
         let older = self.open_older();
         if let Some(left) = placing.left_of(&key, size, reopen)? {
             let beside = older.map(|older| OlderPieces { is_alone: false, ..older });

@@ -86,7 +86,7 @@ fn make_link(
         }
         (None, InTheWay::Nothing) => Overwrite::Never.into(),
     };
-    placing.destination.make_hard_link(first, &one.stamp, &room.path, naming)?;
+    placing.destination.nodes().hard_link(first, &one.stamp, &room.path, naming)?;
     receiving.settled(record.entry, true);
     Ok(())
 }

@@ -44,7 +44,7 @@ impl Merge {
         let receiving = Arc::clone(&self.receiving);
         let Some(placing) = receiving.opened() else { return Ok(()) };
         receiving.check()?;
-        placing.destination.remove_staging().map_err(|error| errors::file(&error))?;
+        placing.destination.staging().remove().map_err(|error| errors::file(&error))?;
         self.finish_dirs()?;
         // One that was made for what goes into it is like any directory that is made here.
         placing.destination.keep_dir(&RelPath::root()).map_err(|error| errors::file(&error))?;

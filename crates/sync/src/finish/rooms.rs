@@ -78,7 +78,7 @@ fn replace(
         }
         Some(Replacement::File(StagedFile { temp, size })) => {
             // Who wrote it may still be about to let go of it.
-            let staged = wait_while_busy(|| destination.reopen_staged_for(&room.path, &temp))?;
+            let staged = wait_while_busy(|| destination.staging().reopen_for(&room.path, &temp))?;
             let shown = room.shown.as_bytes().to_vec();
             let note = Note { entry: record.entry, shown, size, modified: metadata.modified, place: None };
             let named = placing.commit(
@@ -94,10 +94,10 @@ fn replace(
             return Ok(());
         }
         Some(Replacement::Symlink(target)) => {
-            destination.make_symlink(&room.path, &target, &metadata, Naming::after(before()))?
+            destination.nodes().symlink(&room.path, &target, &metadata, Naming::after(before()))?
         }
         Some(Replacement::Special(special)) => {
-            destination.make_special(&room.path, &special.kind_of(), &metadata, Naming::after(before()))?
+            destination.nodes().special(&room.path, &special.kind_of(), &metadata, Naming::after(before()))?
         }
     };
     receiving.settled(record.entry, true);

@@ -144,10 +144,10 @@ impl Merge {
         }
         // It is tried in the folder of the temporaries.
         receiving.note_staging()?;
-        if !placing.destination.folds(path)? {
+        if !placing.destination.folding().folds(path)? {
             return Ok(());
         }
-        match placing.destination.actual_name(path)? {
+        match placing.destination.folding().actual_name(path)? {
             Some(actual) if actual != name => {
                 let shown = placing.whole_path(path);
                 // What has the name is not superfluous.

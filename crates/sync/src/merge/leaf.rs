@@ -205,8 +205,10 @@ impl Merge {
         let destination = &self.receiving.placing()?.destination;
         let overwrite = if replaces { Overwrite::ReplaceAny } else { Overwrite::Never };
         let made = match &entry.kind {
-            Kind::Symlink { target } => destination.make_symlink(path, target, &entry.metadata, overwrite)?,
-            kind => destination.make_special(path, kind, &entry.metadata, overwrite)?,
+            Kind::Symlink { target } => {
+                destination.nodes().symlink(path, target, &entry.metadata, overwrite)?
+            }
+            kind => destination.nodes().special(path, kind, &entry.metadata, overwrite)?,
         };
         self.receiving.settled(self.entry, true);
         made.lacking.map_or(Ok(()), Err)

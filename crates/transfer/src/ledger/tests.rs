@@ -55,9 +55,9 @@ fn a_batch_keeps_to_the_room_but_never_starves() {
     let tags: Vec<_> = (0..4).map(|i| f.piece(1, i)).collect();
     assert_eq!(f.ledger.next_batch(1, 100, f.now).len(), 1);
     assert_eq!(f.ledger.next_batch(2 * (PIECE + WANT_COST), 100, f.now).len(), 2);
-    assert_eq!(f.ledger.asked_cost(), 3 * (PIECE + WANT_COST));
+    assert_eq!(f.ledger.asked().all, 3 * (PIECE + WANT_COST));
     f.done(tags[0]);
-    assert_eq!(f.ledger.asked_cost(), 2 * (PIECE + WANT_COST));
+    assert_eq!(f.ledger.asked().all, 2 * (PIECE + WANT_COST));
     assert_eq!(f.ask(), [tags[3]]);
 }
 
@@ -83,7 +83,7 @@ fn chunks_that_fill_a_piece_cancel_it() {
     f.ask();
     assert_eq!(f.done(first).1, []);
     assert_eq!(f.done(second).1, [piece]);
-    assert_eq!(f.ledger.asked_cost(), 0);
+    assert_eq!(f.ledger.asked().all, 0);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn the_same_content_in_two_places_is_asked_for_once() {
     assert_eq!(f.ask(), [tag]);
     let (places, _) = f.done(tag);
     assert_eq!(places.len(), 2);
-    assert!(f.ledger.have(2).unwrap().covers(&(400..450)));
+    assert!(f.ledger.coverage().have(2).unwrap().covers(&(400..450)));
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_final_outcome_fails_every_object_that_needs_the_want() {
         f.chunk(2, 7, 400, 50);
         f.ask();
         assert_eq!(failed(f.ledger.ended(tag, &outcome, f.now)), [1, 2]);
-        assert_eq!(f.ledger.asked_cost(), 0);
+        assert_eq!(f.ledger.asked().all, 0);
         assert_eq!(f.ledger.ended(tag, &outcome, f.now), WantFate::Unknown);
     }
 }
@@ -155,7 +155,7 @@ fn a_second_delivery_of_the_same_want_changes_nothing() {
     f.ask();
     assert_eq!(f.done(tag).0.len(), 1);
     assert_eq!(f.done(tag), (vec![], vec![]));
-    assert!(f.ledger.is_complete(1, &(0..PIECE)));
+    assert!(f.ledger.coverage().is_complete(1, &(0..PIECE)));
 }
 
 #[test]
@@ -187,10 +187,10 @@ fn nothing_for_too_long_is_a_stall_but_idleness_is_not() {
 fn wrong_bytes_found_later_are_wanted_again() {
     let mut f = Fixture::new(2 * PIECE);
     f.ledger.cover(1, 0..2 * PIECE);
-    assert!(f.ledger.is_complete(1, &(0..2 * PIECE)));
+    assert!(f.ledger.coverage().is_complete(1, &(0..2 * PIECE)));
     f.ledger.uncover(1, PIECE..2 * PIECE);
-    assert!(!f.ledger.is_complete(1, &(0..2 * PIECE)));
-    assert_eq!(f.ledger.prefix(1), PIECE);
+    assert!(!f.ledger.coverage().is_complete(1, &(0..2 * PIECE)));
+    assert_eq!(f.ledger.coverage().prefix(1), PIECE);
 }
 
 #[test]
@@ -201,12 +201,12 @@ fn a_place_that_was_not_written_is_still_to_be_filled() {
     let written = f.ledger.delivered(tag).unwrap().places.clone();
     f.piece(2, 0);
     assert_eq!(f.ledger.done(tag, &written, f.now).filled, written);
-    assert!(f.ledger.is_complete(1, &(0..PIECE)));
-    assert!(!f.ledger.is_complete(2, &(0..PIECE)));
-    assert_eq!(f.ledger.asked_cost(), 0);
+    assert!(f.ledger.coverage().is_complete(1, &(0..PIECE)));
+    assert!(!f.ledger.coverage().is_complete(2, &(0..PIECE)));
+    assert_eq!(f.ledger.asked().all, 0);
     assert_eq!(f.ask(), [tag]);
     f.done(tag);
-    assert!(f.ledger.is_complete(2, &(0..PIECE)));
+    assert!(f.ledger.coverage().is_complete(2, &(0..PIECE)));
 }
 
 #[test]
@@ -256,12 +256,12 @@ fn pieces_that_nobody_is_asked_for_can_be_taken_back() {
     assert!(f.ledger.get(asked).is_some() && f.ledger.get(chunk).is_some());
     assert!(f.ledger.get(queued).is_none() && f.ledger.get(delayed).is_none());
     assert_eq!(f.ledger.get(shared).unwrap().places, [Place { object: 2, offset: 2 * PIECE }]);
-    assert_eq!(f.ledger.open_wants(1), 2);
+    assert_eq!(f.ledger.coverage().open_wants(1), 2);
     assert_eq!(f.ask(), [shared, chunk], "the others are not asked any more");
     f.done(asked);
     f.done(chunk);
     f.done(shared);
-    assert_eq!(f.ledger.asked_cost(), 0);
+    assert_eq!(f.ledger.asked().all, 0);
     assert!(f.ledger.next_batch(u64::MAX, 100, f.now + Duration::from_secs(10)).is_empty());
 }
 
@@ -272,7 +272,7 @@ fn gaps_are_what_neither_is_here_nor_comes_as_a_piece() {
     f.ledger.cover(1, 0..100);
     f.chunk(1, 1, 200, 300);
     let bounds = |gaps: Vec<Range<u64>>| gaps.iter().map(|gap| (gap.start, gap.end)).collect::<Vec<_>>();
-    assert_eq!(bounds(f.ledger.gaps(1, &(50..300))), [(100, 300)]);
+    assert_eq!(bounds(f.ledger.coverage().gaps(1, &(50..300))), [(100, 300)]);
     let gaps = |object, range| bounds(f.ledger.gaps_beside_pieces(object, &range));
     assert_eq!(gaps(1, 50..PIECE + 5), [(100, PIECE)]);
     assert_eq!(gaps(1, PIECE..2 * PIECE), []);
@@ -289,18 +289,18 @@ fn chunks_taken_all_at_once_do_not_count_against_the_window() {
     let all: Vec<_> = f.ledger.next_chunks(f.now).iter().map(|want| want.tag).collect();
     assert_eq!(all, chunks);
     assert!(!f.ledger.has_due_chunks(f.now));
-    assert_eq!((f.ledger.asked_cost(), f.ledger.asked_bytes(1)), (0, 50_000));
+    assert_eq!((f.ledger.asked().all, f.ledger.asked_bytes(1)), (0, 50_000));
     assert_eq!(f.ask(), [piece]);
     // One comes back and goes the usual way, one ends.
     f.ledger.ended(chunks[0], &Outcome::Cancelled, f.now);
     f.done(chunks[1]);
     assert_eq!(f.ask(), [chunks[0]]);
-    assert_eq!(f.ledger.asked_cost(), PIECE + WANT_COST + 1000 + WANT_COST);
+    assert_eq!(f.ledger.asked().all, PIECE + WANT_COST + 1000 + WANT_COST);
     f.done(piece);
     f.done(chunks[0]);
-    assert_eq!(f.ledger.asked_cost(), 0);
+    assert_eq!(f.ledger.asked().all, 0);
     f.ledger.forget(1);
-    assert_eq!(f.ledger.asked_cost(), 0);
+    assert_eq!(f.ledger.asked().all, 0);
 }
 
 #[test]

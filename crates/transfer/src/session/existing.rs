@@ -5,10 +5,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::actor::{Active, Actor, ObjectPhase};
+use tokio::sync::mpsc;
+
+use super::active::{Active, ObjectPhase};
 use super::comparing::NetworkRate;
-use super::events::RecipeFound;
+use super::events::{RecipeFound, SessionEvent};
+use super::jobs::Jobs;
 use super::plan::AHEAD;
+use super::table::ObjectTable;
 use super::work::Job;
 use super::workers;
 use crate::want::ObjectKey;
@@ -16,107 +20,75 @@ use crate::want::ObjectKey;
 /// How long a network of which nothing is asked waits for objects that left it something while others had it.
 const IDLE: Duration = Duration::from_millis(20);
 
-impl Actor {
+/// Has what may be here already read.
+pub(super) struct DiskComparer {
+    /// Workers of its own: a slow disk must not keep what the network brings waiting.
+    reading: Option<Jobs>,
+    workers: usize,
+    events: mpsc::UnboundedSender<SessionEvent>,
+    /// Since when objects wait for others to leave them the network, if some do.
+    waiting_since: Option<Instant>,
+}
+
+impl DiskComparer {
+    /// Nothing is read yet; `workers` do when something is.
+    pub(super) const fn new(workers: usize, events: mpsc::UnboundedSender<SessionEvent>) -> Self {
+        Self { reading: None, workers, events, waiting_since: None }
+    }
+
     /// Lets the disk read on, and asks the network for pieces that are better not waited for.
-    pub(super) fn compare(&mut self, key: ObjectKey) {
+    pub(super) fn compare(&mut self, table: &mut ObjectTable, key: ObjectKey) {
         let is_due = |active: &&Active| active.phase == ObjectPhase::Fetching && !active.comparison.is_over();
-        let Some(has_recipe) = self.objects.get(&key).filter(is_due).map(|active| active.recipe.is_some())
+        let Some(has_recipe) = table.objects.get(&key).filter(is_due).map(|active| active.recipe.is_some())
         else {
             return;
         };
-        let (now, network, open) = (self.now(), self.network(), self.ledger.open_wants(key));
-        self.begin_comparing(key, now);
+        let (now, network, open) = (table.now(), table.network(), table.ledger.coverage().open_wants(key));
+        begin(table, key, now);
         while open < AHEAD
-            && let Some(active) = self.objects.get_mut(&key)
+            && let Some(active) = table.objects.get_mut(&key)
             && let Some(index) = active.comparison.next(network, has_recipe, now)
         {
             active.rechecking.insert(index, false);
             let object = Arc::clone(&active.object);
-            self.start_comparing(Job::Compare { object, index });
+            self.read(Job::Compare { object, index });
         }
         if !has_recipe {
-            self.ask_for_uncompared(key, network, now);
+            ask_for_uncompared(table, key, network, now);
         }
         let waits = |active: &Active| !active.comparison.is_over() && active.rechecking.is_empty();
-        if self.objects.get(&key).is_some_and(waits) {
+        if table.objects.get(&key).is_some_and(waits) {
             self.waiting_since.get_or_insert_with(Instant::now);
         }
     }
 
-    /// The network may be tried before an older version that only a disk has, by an object that has it alone; what came in an
-    /// interrupted transfer is not to come again.
-    fn begin_comparing(&mut self, key: ObjectKey, now: Duration) {
-        let (root, is_alone) = (Arc::clone(&self.root), self.objects.len() == 1);
-        if let Some(active) = self.objects.get_mut(&key)
-            && let Some(layout) = active.object.layout()
-        {
-            let target = &active.object.target;
-            let may_try = || is_alone && target.older().is_some() && target.older_is_cold();
-            let round_trip = || may_try().then(|| root.path().shortest);
-            active.comparison.begin(layout.piece_len(), round_trip, now);
-            if target.older().is_none() {
-                active.comparison.has_come_before();
-            }
-            if !is_alone {
-                active.comparison.give_way();
-            }
-        }
-    }
-
-    fn ask_for_uncompared(&mut self, key: ObjectKey, mut network: NetworkRate, now: Duration) {
-        let window = self.root.window();
-        let mut asked = self.ledger.asked_cost();
-        while let Some(active) = self.objects.get_mut(&key)
-            && let Some(layout) = active.want_layout()
-            && let Some(index) = active.comparison.for_network(network, layout.piece_len(), now)
-        {
-            self.add_piece(key, index, layout.range(index).start);
-            asked += layout.piece_len();
-            network = NetworkRate { has_room: asked < window, is_idle: false, ..network };
-        }
-    }
-
     /// Has a piece that may be here read and compared.
-    fn start_comparing(&mut self, job: Job) {
-        let (count, events) = (self.config.workers, &self.events);
+    fn read(&mut self, job: Job) {
+        let (count, events) = (self.workers, &self.events);
         self.reading.get_or_insert_with(|| workers::start(count, events)).send(job);
     }
 
-    fn network(&mut self) -> NetworkRate {
-        let (window, asked, whole) =
-            (self.root.window(), self.ledger.asked_cost(), self.ledger.asked_whole());
-        let has_room = asked < window && !self.ledger.has_due(Instant::now());
-        let rate = self.piece_rate.get(self.now(), whole);
-        let rate = if rate > 0.0 { rate } else { self.piece_rate.so_far() };
-        NetworkRate { rate, has_room, is_idle: whole == 0, asked }
-    }
-
     /// When the network was tried long enough that an object tries first.
-    pub(super) fn trial_end(&self) -> Option<Instant> {
-        let alone = self.objects.values().next().filter(|_| self.objects.len() == 1)?;
-        alone.comparison.trial_end().map(|end| self.start + end)
-    }
-
-    /// That time has come.
-    pub(super) fn trial_is_over(&mut self) {
-        self.objects.values_mut().for_each(|active| active.comparison.trial_is_over());
-        self.go_on_comparing();
+    pub(super) fn trial_end(table: &ObjectTable) -> Option<Instant> {
+        let alone = table.objects.values().next().filter(|_| table.objects.len() == 1)?;
+        alone.comparison.trial_end().map(|end| table.gauge.moment(end))
     }
 
     /// When a network of which nothing is asked has waited long enough for objects that left it something while others had
     /// it: nothing else wakes them.
-    pub(super) fn idle_end(&self) -> Option<Instant> {
-        self.waiting_since.filter(|_| self.ledger.asked_cost() == 0).map(|since| since + IDLE)
+    pub(super) fn idle_end(&self, table: &ObjectTable) -> Option<Instant> {
+        self.waiting_since.filter(|_| table.ledger.asked().all == 0).map(|since| since + IDLE)
     }
 
-    /// Objects of which pieces wait for the network may go on without an event of their own.
-    pub(super) fn go_on_comparing(&mut self) {
+    /// The objects of which pieces wait for the network: they may go on without an event of their own.
+    pub(super) fn go_on(&mut self, table: &ObjectTable) -> Vec<ObjectKey> {
         self.waiting_since = None;
-        let waiting = self.objects.iter().filter(|(_, active)| !active.comparison.is_over());
-        let keys: Vec<ObjectKey> = waiting.map(|(&key, _)| key).collect();
-        keys.into_iter().for_each(|key| self.advance(key));
+        let waiting = table.objects.iter().filter(|(_, active)| !active.comparison.is_over());
+        waiting.map(|(&key, _)| key).collect()
     }
+}
 
+impl ObjectTable {
     /// A piece that may have been here was read.
     pub(super) fn compared(&mut self, key: ObjectKey, index: u64, found: RecipeFound) {
         let now = self.now();
@@ -131,8 +103,9 @@ impl Actor {
         };
         active.comparison.compared(len, len - missing, now);
         if good {
-            let fresh: u64 = self.ledger.gaps(key, &range).iter().map(|gap| gap.end - gap.start).sum();
-            self.progress.with(|snapshot| (snapshot.done += fresh, snapshot.kept += fresh));
+            let fresh: u64 =
+                self.ledger.coverage().gaps(key, &range).iter().map(|gap| gap.end - gap.start).sum();
+            self.progress.kept(fresh);
             let cancelled = self.ledger.cover(key, range.clone());
             self.root.cancel_chunks(&cancelled);
         }
@@ -141,14 +114,13 @@ impl Actor {
             RecipeFound::AllBut(part) => Some(part),
             RecipeFound::All | RecipeFound::Nothing => None,
         };
-        let is_filled = self.ledger.have(key).is_some_and(|have| have.covers(&range));
+        let is_filled = self.ledger.coverage().have(key).is_some_and(|have| have.covers(&range));
         match (was_written, is_filled) {
             // A chunk may have spoilt it since.
             (true, true) => self.recheck(key, index),
             (_, false) => self.is_not_here(key, index, &range, part),
             (false, true) => {}
         }
-        self.advance(key);
     }
 
     /// Once there is a recipe its chunks take the place of what is not worth waiting for.
@@ -178,5 +150,39 @@ impl Actor {
                 tag.into_iter().for_each(|tag| self.ledger.narrow(tag, part.clone()));
             }
         }
+    }
+}
+
+/// The network may be tried before an older version that only a disk has, by an object that has it alone; what came in an
+/// interrupted transfer is not to come again.
+fn begin(table: &mut ObjectTable, key: ObjectKey, now: Duration) {
+    let (root, is_alone) = (Arc::clone(&table.root), table.objects.len() == 1);
+    if let Some(active) = table.objects.get_mut(&key)
+        && let Some(layout) = active.object.layout()
+    {
+        let target = &active.object.target;
+        let may_try = || is_alone && target.older().is_some() && target.older_is_cold();
+        let round_trip = || may_try().then(|| root.path().shortest);
+        active.comparison.begin(layout.piece_len(), round_trip, now);
+        if target.older().is_none() {
+            active.comparison.has_come_before();
+        }
+        if !is_alone {
+            active.comparison.give_way();
+        }
+    }
+}
+
+/// Asks the network for pieces that are better not waited for.
+fn ask_for_uncompared(table: &mut ObjectTable, key: ObjectKey, mut network: NetworkRate, now: Duration) {
+    let window = table.root.window();
+    let mut asked = table.ledger.asked().all;
+    while let Some(active) = table.objects.get_mut(&key)
+        && let Some(layout) = active.want_layout()
+        && let Some(index) = active.comparison.for_network(network, layout.piece_len(), now)
+    {
+        table.add_piece(key, index, layout.range(index).start);
+        asked += layout.piece_len();
+        network = NetworkRate { has_room: asked < window, is_idle: false, ..network };
     }
 }

@@ -6,11 +6,12 @@
 
 use std::ops::Range;
 
-use super::actor::{Active, Actor};
+use super::active::Active;
 use super::asked::Front;
+use super::table::ObjectTable;
 use crate::want::{Delivery, ObjectKey, Payload, Tag, WantId};
 
-impl Actor {
+impl ObjectTable {
     /// No more of a piece comes than this.
     pub(super) fn front(&mut self, delivery: Delivery) {
         let Some(want) = self.ledger.get(delivery.tag) else { return };

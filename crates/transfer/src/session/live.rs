@@ -6,7 +6,8 @@ use towpath_content::live::Statement;
 use towpath_content::pieces::{Layout, MIN_LOG2, Value};
 
 use super::FetchError;
-use super::actor::{Active, Actor, ObjectPhase};
+use super::active::{Active, ObjectPhase};
+use super::actor::Actor;
 use crate::want::ObjectKey;
 
 impl Actor {
@@ -17,9 +18,9 @@ impl Actor {
         statement: Statement,
         signature: &[u8],
     ) -> Result<(), FetchError> {
-        let Some(active) = self.objects.get_mut(&key) else { return Ok(()) };
+        let Some(active) = self.table.objects.get_mut(&key) else { return Ok(()) };
         let unknown = invalid("statement", "cannot be checked: the node that signs it is not known");
-        let node = self.context.node.ok_or(unknown)?;
+        let node = self.node.ok_or(unknown)?;
         let statement = Statement::verified(&statement.to_bytes(), signature, &node)?;
         if *statement.object() != active.object.oid {
             return Ok(());
@@ -36,7 +37,7 @@ impl Actor {
     }
 
     fn bound(&mut self, key: ObjectKey, content: Oid, size: u64) -> Result<(), FetchError> {
-        let Some(active) = self.objects.get_mut(&key) else { return Ok(()) };
+        let Some(active) = self.table.objects.get_mut(&key) else { return Ok(()) };
         if active.object.layout().is_some() {
             return Ok(());
         }
@@ -45,10 +46,10 @@ impl Actor {
             return Err(FetchError::BindingWrong);
         }
         active.object.bind(content, layout);
-        self.progress.with(|snapshot| snapshot.expected += size);
+        self.table.progress.expected(size);
         if active.phase == ObjectPhase::Fetching && !active.existing.is_empty() && layout.count() > 1 {
             active.phase = ObjectPhase::Proving;
-            self.question(key, Some(0..layout.count()));
+            self.questions.about(active, Some(0..layout.count()));
         }
         Ok(())
     }

@@ -2,9 +2,14 @@
 //! threads that check and write.
 //!
 //! * `mod.rs`: the handle that callers hold, and what they are told.
-//! * `actor.rs`: the one task that owns all state; its inbox is `Event`.
+//! * `actor.rs`: the one task that owns all state; its inbox is `SessionEvent`.
 //! * `events.rs`: what that task is told.
+//! * `table.rs`: the objects in flight, and what is wanted of them.
+//! * `active.rs`: one of them.
 //! * `plan.rs`: which wants an object needs next.
+//! * `fronts.rs`: chunks out of pieces that did not come whole.
+//! * `calls.rs`: the root plugin's calls, which bring batches of wants.
+//! * `gauge.rs`: how fast pieces come.
 //! * `comparing.rs`: whether what may be here already is read by the disk or fetched by the network; pure.
 //! * `existing.rs`: how that is done.
 //! * `samples.rs`: from an older version in its place to one that is followed.
@@ -23,13 +28,16 @@
 //! and wants in flight for the rest. Dropping the [`Session`] ends the actor, its plugin calls
 //! and its workers; bytes already written stay in their targets.
 
+mod active;
 mod actor;
 mod asked;
+mod calls;
 mod comparing;
 mod events;
 mod existing;
 mod followed;
 mod fronts;
+mod gauge;
 mod jobs;
 mod live;
 mod plan;
@@ -37,6 +45,7 @@ mod questions;
 mod recipes;
 mod samples;
 mod sink;
+mod table;
 mod work;
 mod workers;
 
@@ -198,6 +207,8 @@ impl Session {
     pub fn start(root: Arc<dyn TransferPlugin>, context: Context, config: SessionConfig) -> Self {
         let token = CancellationToken::new();
         let progress = Progress::default();
+        // Who tells an outcome cannot wait, and workers must not wait for the task that gives them jobs: the slots of
+        // objects, the sink's room and the wants of the ledger bound it.
         let (events, inbox) = mpsc::unbounded_channel();
         let actor = Actor::new(root, context, config, events.clone(), progress.clone(), token.clone());
         tokio::spawn(actor.run(inbox));

@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use towpath_content::pieces::{Layout, MIN_LOG2};
 
-use super::actor::{Active, Actor, ObjectPhase};
+use super::active::{Active, ObjectPhase};
+use super::table::ObjectTable;
 use super::work::Job;
 use crate::claim::RecipeChunk;
 use crate::want::{ObjectKey, Origin, Place, Tag, Want, WantId};
@@ -16,17 +17,12 @@ use crate::want::{ObjectKey, Origin, Place, Tag, Want, WantId};
 /// Wants and rechecks of one object that are out at once, at most.
 pub(super) const AHEAD: usize = 512;
 
-impl Actor {
-    /// Adds wants for an object until enough are out, and has what may be here compared.
-    pub(super) fn plan(&mut self, key: ObjectKey) {
-        self.plan_ahead(key);
-        self.compare(key);
-    }
-
-    fn plan_ahead(&mut self, key: ObjectKey) {
+impl ObjectTable {
+    /// Adds wants for an object until enough are out.
+    pub(super) fn plan_ahead(&mut self, key: ObjectKey) {
         let (now, at_once) = (Instant::now(), self.root.takes_all_chunks());
         while let Some(active) = self.objects.get_mut(&key) {
-            let out = self.ledger.open_wants(key) + active.rechecking.len();
+            let out = self.ledger.coverage().open_wants(key) + active.rechecking.len();
             let is_enough = out >= AHEAD && !(at_once && active.is_at_chunks());
             if active.phase != ObjectPhase::Fetching || is_enough {
                 return;
@@ -115,7 +111,8 @@ impl Actor {
         else {
             return;
         };
-        let (Some(layout), Some(have)) = (active.object.layout(), self.ledger.have(place.object)) else {
+        let (Some(layout), Some(have)) = (active.object.layout(), self.ledger.coverage().have(place.object))
+        else {
             return;
         };
         let touched = place.offset / layout.piece_len()..(place.offset + len).div_ceil(layout.piece_len());
@@ -139,17 +136,18 @@ impl Actor {
         }
     }
 
-    /// A piece that chunks filled was read back.
-    pub(super) fn rechecked(&mut self, key: ObjectKey, index: u64, good: bool) {
-        let Some(active) = self.objects.get_mut(&key) else { return };
+    /// A piece that chunks filled was read back; true unless it is to be once more.
+    pub(super) fn rechecked(&mut self, key: ObjectKey, index: u64, good: bool) -> bool {
+        let Some(active) = self.objects.get_mut(&key) else { return false };
         if active.rechecking.remove(&index) == Some(true) {
-            return self.recheck(key, index);
+            self.recheck(key, index);
+            return false;
         }
         if !good {
             let range = active.object.piece_range(index);
             self.distrust(key, index, range);
         }
-        self.advance(key);
+        true
     }
 
     /// A chunk cannot be had: the pieces it is part of are wanted instead.
@@ -159,16 +157,15 @@ impl Actor {
         let now = Instant::now();
         for index in place.offset / layout.piece_len()..(place.offset + len).div_ceil(layout.piece_len()) {
             let range = layout.range(index);
-            if self.ledger.have(place.object).is_none_or(|have| !have.covers(&range)) {
+            if self.ledger.coverage().have(place.object).is_none_or(|have| !have.covers(&range)) {
                 self.add(place.object, WantId::Piece { oid, layout, index }, range.start, now);
             }
         }
-        self.plan(place.object);
     }
 
     /// What chunks filled a piece with is not the piece: the recipe's maker is to blame, and the piece is
     /// fetched as such.
-    pub(super) fn distrust(&mut self, key: ObjectKey, index: u64, range: Range<u64>) {
+    fn distrust(&mut self, key: ObjectKey, index: u64, range: Range<u64>) {
         let Some(active) = self.objects.get_mut(&key) else { return };
         if let Some(recipe) = &active.recipe {
             tracing::warn!(maker = %recipe.maker, index, "a recipe's chunks do not make up the object");

@@ -5,16 +5,37 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
-use super::actor::Actor;
+use super::RecipeClaim;
+use super::active::Active;
+use super::asked::Wrong;
 use super::events::SessionEvent;
+use crate::claim::RecipeReader;
 use crate::plugin::{Context, Description, Query, TransferPlugin};
 use crate::want::{ObjectKey, Outcome};
 
-impl Actor {
-    /// Asks the root plugin about an object; its answers come as events.
-    pub(super) fn question(&mut self, key: ObjectKey, proofs: Option<Range<u64>>) {
-        let Some(active) = self.objects.get(&key) else { return };
+/// Puts questions; their answers come as events.
+pub(super) struct Questions {
+    root: Arc<dyn TransferPlugin>,
+    context: Context,
+    events: mpsc::UnboundedSender<SessionEvent>,
+    patience: Duration,
+}
+
+impl Questions {
+    /// Questions to `root`, each of which waits for `patience` at most.
+    pub(super) const fn new(
+        root: Arc<dyn TransferPlugin>,
+        context: Context,
+        events: mpsc::UnboundedSender<SessionEvent>,
+        patience: Duration,
+    ) -> Self {
+        Self { root, context, events, patience }
+    }
+
+    /// Asks about an object: what it is, or these proofs.
+    pub(super) fn about(&self, active: &Active, proofs: Option<Range<u64>>) {
         let (is_live, for_proofs) = (active.object.oid.is_live(), proofs.is_some());
         let oid = active.object.content().unwrap_or(active.object.oid);
         let query = Query {
@@ -23,12 +44,42 @@ impl Actor {
             follow: is_live && !for_proofs,
             ..Query::about(oid)
         };
+        let key = active.object.key;
+        let answered = move |result| SessionEvent::Answered { key, for_proofs, result };
+        self.put(key, query, active.question.clone(), answered);
+    }
+
+    /// Asks for an object's samples.
+    pub(super) fn samples(&self, key: ObjectKey, query: Query, until: CancellationToken) {
+        self.put(key, query, until, move |_| SessionEvent::Sampled { key });
+    }
+
+    /// Asks for an object's recipe.
+    pub(super) fn recipe(&self, key: ObjectKey, size: u64, query: Query, until: CancellationToken) {
+        let (root, context) = (Arc::clone(&self.root), self.context.clone());
+        let question =
+            RecipeQuestion { key, size, query, events: self.events.clone(), patience: self.patience };
+        tokio::spawn(async move {
+            let asked = question.put(&*root, &context);
+            if let Some(answer) = until.run_until_cancelled(asked).await {
+                let _ = question.events.send(SessionEvent::Recipe { key, answer });
+            }
+        });
+    }
+
+    fn put(
+        &self,
+        key: ObjectKey,
+        query: Query,
+        until: CancellationToken,
+        end: impl FnOnce(Result<(), Outcome>) -> SessionEvent + Send + 'static,
+    ) {
         let (root, context, events) = (Arc::clone(&self.root), self.context.clone(), self.events.clone());
-        let (token, patience) = (active.question.clone(), self.config.ledger.patience);
+        let patience = self.patience;
         tokio::spawn(async move {
             let asked = ask_until_answered(&*root, &context, query, key, &events, patience);
-            if let Some(result) = token.run_until_cancelled(asked).await {
-                let _ = events.send(SessionEvent::Answered { key, for_proofs, result });
+            if let Some(result) = until.run_until_cancelled(asked).await {
+                let _ = events.send(end(result));
             }
         });
     }
@@ -37,7 +88,7 @@ impl Actor {
 /// Puts a question until it is answered for good, handing on answers. A source that cannot be
 /// reached is asked again until `patience` has passed without an answer; so long may one be
 /// silent, too, but for a live object, which may grow slowly once it is described.
-pub(super) async fn ask_until_answered(
+async fn ask_until_answered(
     root: &dyn TransferPlugin,
     context: &Context,
     query: Query,
@@ -83,6 +134,68 @@ async fn forward(
             Ok(None) => return Ok(last),
             Err(_) if follow && last.is_some() => {}
             Err(_) => return Err(Silent),
+        }
+    }
+}
+
+/// The question for one object's recipe.
+struct RecipeQuestion {
+    key: ObjectKey,
+    size: u64,
+    query: Query,
+    events: mpsc::UnboundedSender<SessionEvent>,
+    patience: Duration,
+}
+
+/// Why the answers are not read to their end.
+enum Stop {
+    Silent,
+    Wrong(Wrong),
+}
+
+impl RecipeQuestion {
+    /// Asks until there is an answer or the patience is over.
+    async fn put(&self, root: &dyn TransferPlugin, context: &Context) -> Result<Option<RecipeClaim>, Wrong> {
+        let since = Instant::now();
+        loop {
+            let mut reader = RecipeReader::new(self.query.oid, self.size);
+            let (answers, inbox) = mpsc::channel(4);
+            let asking = async { Ok(root.get_descriptors(self.query.clone(), context, answers).await) };
+            let result = match tokio::try_join!(asking, self.read(inbox, &mut reader)) {
+                Ok((result, ())) => result,
+                Err(Stop::Silent) => return Ok(None),
+                Err(Stop::Wrong(wrong)) => return Err(wrong),
+            };
+            match result {
+                Ok(()) => {
+                    let maker = reader.maker().cloned().unwrap_or_default();
+                    return reader.finish().map_err(|why| Wrong { maker, why });
+                }
+                Err(Outcome::RetryLater(delay)) if since.elapsed() < self.patience => {
+                    tokio::time::sleep(delay).await;
+                }
+                Err(_) => return Ok(None),
+            }
+        }
+    }
+
+    async fn read(
+        &self,
+        mut inbox: mpsc::Receiver<Description>,
+        reader: &mut RecipeReader,
+    ) -> Result<(), Stop> {
+        loop {
+            match tokio::time::timeout(self.patience, inbox.recv()).await {
+                Ok(Some(Description::Recipe(part))) => {
+                    let maker = Arc::clone(&part.maker);
+                    reader.take(part).map_err(|why| Stop::Wrong(Wrong { maker, why }))?;
+                }
+                Ok(Some(answer)) => {
+                    let _ = self.events.send(SessionEvent::Answer { key: self.key, answer });
+                }
+                Ok(None) => return Ok(()),
+                Err(_) => return Err(Stop::Silent),
+            }
         }
     }
 }

@@ -5,19 +5,16 @@
 //! Pieces go on meanwhile, so nothing waits for a recipe. If none is to be had, pieces bring the
 //! rest, and it is not asked for again. How many recipes are asked for and kept at once is limited.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
-
 use super::RecipeClaim;
-use super::actor::{Active, Actor, ObjectPhase};
-use super::asked::Sampled;
-use super::asked::{RecipeRequest, Wrong};
-use super::events::SessionEvent;
-use crate::claim::{MAX_CHUNKS, RecipeReader};
-use crate::plugin::{Context, Description, ObjectFacts, Query, TransferPlugin};
-use crate::want::{ObjectKey, Outcome, Tag};
+use super::active::{Active, ObjectPhase};
+use super::asked::{RecipeRequest, Rounds, Sampled, Wrong};
+use super::questions::Questions;
+use super::table::ObjectTable;
+use crate::claim::MAX_CHUNKS;
+use crate::plugin::Query;
+use crate::want::{ObjectKey, Place, Tag};
 
 /// How often the root plugin is asked whether it wants recipes, at most.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -31,100 +28,72 @@ const CHUNKS: usize = 1 << 19;
 /// Hardly an object has more chunks than one for so many bytes.
 const LEAST_CHUNK: u64 = 4 << 10;
 
-impl Actor {
-    /// Asks the root plugin, now and then, of which objects it wants the recipes.
-    pub(super) fn look_for_recipes(&mut self, now: Instant) {
-        if now < self.rounds.next {
-            self.rounds.is_due = true;
+impl Rounds {
+    /// Asks the root plugin, now and then, of which objects it wants the recipes, and for those.
+    pub(super) fn look(&mut self, table: &mut ObjectTable, questions: &Questions, now: Instant) {
+        if now < self.next {
+            self.is_due = true;
             return;
         }
-        self.rounds.next = now + PAUSE;
-        let mut questions = self.objects.values().filter(|active| active.asked == RecipeRequest::Now).count();
-        let mut chunks: usize = self.objects.values().map(Active::chunks_in_use).sum();
-        let round = self.round();
+        self.next = now + PAUSE;
+        let mut asked = table.objects.values().filter(|active| active.asked == RecipeRequest::Now).count();
+        let mut chunks: usize = table.objects.values().map(Active::chunks_in_use).sum();
+        let round = self.round(table);
         // A network may be so slow that nothing else happens for a second.
-        self.rounds.is_due = !round.is_empty();
+        self.is_due = !round.is_empty();
         for key in round {
-            let more = self.objects.get(&key).map_or(0, Active::chunks_at_most);
-            if questions < QUESTIONS && chunks + more <= CHUNKS && self.is_wanted(key) {
-                (questions, chunks) = (questions + 1, chunks + more);
-                self.ask_for_recipe(key);
+            let more = table.objects.get(&key).map_or(0, Active::chunks_at_most);
+            if asked < QUESTIONS && chunks + more <= CHUNKS && is_wanted(table, key) {
+                (asked, chunks) = (asked + 1, chunks + more);
+                ask_for_recipe(table, questions, key);
             }
         }
     }
 
     /// The objects whose turn it is.
-    fn round(&mut self) -> Vec<ObjectKey> {
-        let objects = self.objects.iter().filter(|(_, active)| active.may_be_switched());
+    fn round(&mut self, table: &ObjectTable) -> Vec<ObjectKey> {
+        let objects = table.objects.iter().filter(|(_, active)| active.may_be_switched());
         let mut keys: Vec<ObjectKey> = objects.map(|(&key, _)| key).collect();
         keys.sort_unstable();
-        let after_last = keys.partition_point(|&key| key <= self.rounds.last);
+        let after_last = keys.partition_point(|&key| key <= self.last);
         keys.rotate_left(after_last);
         keys.truncate(OBJECTS_PER_ROUND);
-        self.rounds.last = keys.last().copied().unwrap_or(0);
+        self.last = keys.last().copied().unwrap_or(0);
         keys
     }
+}
 
-    fn is_wanted(&self, key: ObjectKey) -> bool {
-        let is_followed = self.objects.get(&key).is_some_and(Active::is_followed);
-        let facts = self.facts(key).filter(|facts| facts.missing > 0 && !is_followed);
-        facts.is_some_and(|facts| self.root.wants_recipe(&facts))
-    }
+fn is_wanted(table: &ObjectTable, key: ObjectKey) -> bool {
+    let is_followed = table.objects.get(&key).is_some_and(Active::is_followed);
+    let facts = table.facts(key).filter(|facts| facts.missing > 0 && !is_followed);
+    facts.is_some_and(|facts| table.root.wants_recipe(&facts))
+}
 
-    /// What the root plugin is told of an object.
-    pub(super) fn facts(&self, key: ObjectKey) -> Option<ObjectFacts<'_>> {
-        let active = self.objects.get(&key)?;
-        let (oid, layout) = (active.object.content()?, active.object.layout()?);
-        let size = layout.size();
-        let piece = layout.piece_len();
-        let mut here = active.existing.clone();
-        here.remove(0..active.cursor * piece);
-        self.ledger.have(key).into_iter().flat_map(|have| have.iter()).for_each(|range| here.insert(range));
-        let likely = (active.comparison.expected_good() * piece as f64) as u64;
-        let accounted = here.len() + likely + self.ledger.asked_bytes(key);
-        let missing = size.saturating_sub(accounted);
-        Some(ObjectFacts {
-            oid,
-            asked_as: active.object.oid,
-            size,
-            missing,
-            read_rate: active.comparison.rate(self.now()),
-            kept: active.comparison.kept(),
-            group: &active.object.group,
-        })
-    }
+fn ask_for_recipe(table: &mut ObjectTable, questions: &Questions, key: ObjectKey) {
+    let Some(active) = table.objects.get_mut(&key) else { return };
+    let (Some(oid), Some(layout)) = (active.object.content(), active.object.layout()) else { return };
+    active.asked = RecipeRequest::Now;
+    let query = Query {
+        coverage: active.object.group.coverage,
+        // What chunks make up is compared with these.
+        proofs: active.object.all_values().is_none().then_some(0..layout.count()),
+        recipe: true,
+        ..Query::about(oid)
+    };
+    questions.recipe(key, layout.size(), query, active.question.clone());
+}
 
-    fn ask_for_recipe(&mut self, key: ObjectKey) {
-        let Some(active) = self.objects.get_mut(&key) else { return };
-        let (Some(oid), Some(layout)) = (active.object.content(), active.object.layout()) else { return };
-        active.asked = RecipeRequest::Now;
-        let question = RecipeQuestion {
-            key,
-            size: layout.size(),
-            query: Query {
-                coverage: active.object.group.coverage,
-                // What chunks make up is compared with these.
-                proofs: active.object.all_values().is_none().then_some(0..layout.count()),
-                recipe: true,
-                ..Query::about(oid)
-            },
-            events: self.events.clone(),
-            patience: self.config.ledger.patience,
-        };
-        let (root, context, token) = (Arc::clone(&self.root), self.context.clone(), active.question.clone());
-        tokio::spawn(async move {
-            let asked = question.put(&*root, &context);
-            if let Some(answer) = token.run_until_cancelled(asked).await {
-                let _ = question.events.send(SessionEvent::Recipe { key, answer });
-            }
-        });
-    }
-
-    pub(super) fn recipe_answered(&mut self, key: ObjectKey, answer: Result<Option<RecipeClaim>, Wrong>) {
-        let Some(active) = self.objects.get_mut(&key) else { return };
+impl ObjectTable {
+    /// What came of asking for an object's recipe; true if the object goes on by it.
+    pub(super) fn recipe_answered(
+        &mut self,
+        key: ObjectKey,
+        answer: Result<Option<RecipeClaim>, Wrong>,
+    ) -> bool {
+        let Some(active) = self.objects.get_mut(&key) else { return false };
         active.asked = RecipeRequest::Over;
         match answer {
-            Ok(Some(claim)) => self.switch(key, claim),
+            Ok(Some(claim)) => return self.switch(key, claim),
             Ok(None) => tracing::debug!(oid = %active.object.oid, "no recipe is to be had"),
             Err(Wrong { maker, why }) => {
                 tracing::warn!(%maker, %why, "refused a recipe");
@@ -133,41 +102,36 @@ impl Actor {
                 }
             }
         }
+        false
     }
 
     /// From now on chunks are wanted where nothing is here and no piece is asked.
-    fn switch(&mut self, key: ObjectKey, claim: RecipeClaim) {
-        let Some(active) = self.objects.get_mut(&key) else { return };
+    fn switch(&mut self, key: ObjectKey, claim: RecipeClaim) -> bool {
+        let Some(active) = self.objects.get_mut(&key) else { return false };
         // Without all values chunks could not be checked where they meet.
         if active.phase != ObjectPhase::Fetching || active.object.all_values().is_none() {
-            return;
+            return false;
         }
         active.recipe = Some(claim);
         active.switched = self.ledger.last_batch();
         self.ledger.take_back_pieces(key);
         self.give_up_comparing(key);
-        self.advance(key);
+        true
     }
 
-    /// Whether a piece that was asked for before the recipe came, and that the root plugin does not bring
-    /// now, gives way to chunks.
-    pub(super) fn gives_way(&mut self, tag: Tag) -> bool {
-        let Some(want) = self.ledger.get(tag) else { return false };
+    /// A piece that was asked for before the recipe came, and that the root plugin does not bring now, gives way
+    /// to chunks: the places that are to be planned anew, and its length.
+    pub(super) fn give_way(&mut self, tag: Tag) -> Option<(Vec<Place>, u64)> {
+        let want = self.ledger.get(tag)?;
         let switched = want.places.iter().map(|place| {
             let active = self.objects.get(&place.object).filter(|active| active.recipe.is_some());
             active.map(|active| active.switched)
         });
         // Of several objects with the same piece each must have its recipe.
-        let Some(batch) = switched.collect::<Option<Vec<u64>>>().and_then(|all| all.into_iter().min()) else {
-            return false;
-        };
+        let batch = switched.collect::<Option<Vec<u64>>>()?.into_iter().min()?;
         let len = want.id.len();
         let places = self.ledger.take_back_piece(tag, batch);
-        for place in &places {
-            self.plan_chunks_in(place.object, &(place.offset..place.offset + len));
-            self.advance(place.object);
-        }
-        !places.is_empty()
+        (!places.is_empty()).then_some((places, len))
     }
 }
 
@@ -202,67 +166,5 @@ impl Active {
             && self.phase == ObjectPhase::Fetching
             && is_large
             && self.object.content().is_some()
-    }
-}
-
-/// The question for one object's recipe.
-struct RecipeQuestion {
-    key: ObjectKey,
-    size: u64,
-    query: Query,
-    events: mpsc::UnboundedSender<SessionEvent>,
-    patience: Duration,
-}
-
-/// Why the answers are not read to their end.
-enum Stop {
-    Silent,
-    Wrong(Wrong),
-}
-
-impl RecipeQuestion {
-    /// Asks until there is an answer or the patience is over.
-    async fn put(&self, root: &dyn TransferPlugin, context: &Context) -> Result<Option<RecipeClaim>, Wrong> {
-        let since = Instant::now();
-        loop {
-            let mut reader = RecipeReader::new(self.query.oid, self.size);
-            let (answers, inbox) = mpsc::channel(4);
-            let asking = async { Ok(root.get_descriptors(self.query.clone(), context, answers).await) };
-            let result = match tokio::try_join!(asking, self.read(inbox, &mut reader)) {
-                Ok((result, ())) => result,
-                Err(Stop::Silent) => return Ok(None),
-                Err(Stop::Wrong(wrong)) => return Err(wrong),
-            };
-            match result {
-                Ok(()) => {
-                    let maker = reader.maker().cloned().unwrap_or_default();
-                    return reader.finish().map_err(|why| Wrong { maker, why });
-                }
-                Err(Outcome::RetryLater(delay)) if since.elapsed() < self.patience => {
-                    tokio::time::sleep(delay).await;
-                }
-                Err(_) => return Ok(None),
-            }
-        }
-    }
-
-    async fn read(
-        &self,
-        mut inbox: mpsc::Receiver<Description>,
-        reader: &mut RecipeReader,
-    ) -> Result<(), Stop> {
-        loop {
-            match tokio::time::timeout(self.patience, inbox.recv()).await {
-                Ok(Some(Description::Recipe(part))) => {
-                    let maker = Arc::clone(&part.maker);
-                    reader.take(part).map_err(|why| Stop::Wrong(Wrong { maker, why }))?;
-                }
-                Ok(Some(answer)) => {
-                    let _ = self.events.send(SessionEvent::Answer { key: self.key, answer });
-                }
-                Ok(None) => return Ok(()),
-                Err(_) => return Err(Stop::Silent),
-            }
-        }
     }
 }

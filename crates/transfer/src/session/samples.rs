@@ -1,12 +1,10 @@
 //! From an older version in its own place to one that is followed: when pieces are found to be shifted, and the
 //! root plugin thinks it worth it, the object's samples are asked for. Until they come nothing more is compared.
 
-use std::sync::Arc;
-
-use super::actor::{Actor, ObjectPhase};
+use super::active::{Active, ObjectPhase};
 use super::asked::Sampled;
-use super::events::SessionEvent;
-use super::questions::ask_until_answered;
+use super::questions::Questions;
+use super::table::ObjectTable;
 use crate::following::{SAMPLE_LEN, sample_count};
 use crate::plugin::Query;
 use crate::want::ObjectKey;
@@ -14,9 +12,9 @@ use crate::want::ObjectKey;
 /// Bytes of samples that a session keeps, at most.
 const MOST_BYTES: u64 = 16 << 20;
 
-impl Actor {
+impl ObjectTable {
     /// Asks for the samples of an object, if they are of use.
-    pub(super) fn look_for_samples(&mut self, key: ObjectKey) {
+    pub(super) fn look_for_samples(&mut self, key: ObjectKey, questions: &Questions) {
         if !self.may_be_followed(key) {
             return;
         }
@@ -29,14 +27,7 @@ impl Actor {
         let Some(active) = self.objects.get_mut(&key) else { return };
         active.sampled = Sampled::Now;
         active.comparison.follow(Some(0), now);
-        let (root, context, events) = (Arc::clone(&self.root), self.context.clone(), self.events.clone());
-        let (token, patience) = (active.question.clone(), self.config.ledger.patience);
-        tokio::spawn(async move {
-            let asked = ask_until_answered(&*root, &context, query, key, &events, patience);
-            if token.run_until_cancelled(asked).await.is_some() {
-                let _ = events.send(SessionEvent::Sampled { key });
-            }
-        });
+        questions.samples(key, query, active.question.clone());
     }
 
     fn may_be_followed(&self, key: ObjectKey) -> bool {
@@ -47,7 +38,7 @@ impl Actor {
             && active.comparison.has_missed()
             && !active.comparison.is_over();
         let Some(layout) = active.object.layout().filter(|_| is_due) else { return false };
-        let bytes = |active: &super::actor::Active| {
+        let bytes = |active: &Active| {
             let layout = active.object.layout().filter(|_| active.sampled != Sampled::No);
             layout.map_or(0, |layout| sample_bytes(layout.size()))
         };
@@ -55,14 +46,15 @@ impl Actor {
         kept + sample_bytes(layout.size()) <= MOST_BYTES && active.object.target.older().is_some()
     }
 
-    /// Some of an object's samples came.
-    pub(super) fn samples(&mut self, key: ObjectKey, first: u64, bytes: &[u8]) {
+    /// Some of an object's samples came; true if the object goes on by them.
+    pub(super) fn samples(&mut self, key: ObjectKey, first: u64, bytes: &[u8]) -> bool {
         let now = self.now();
         let Some(active) = self.objects.get_mut(&key).filter(|active| active.sampled == Sampled::Now) else {
-            return;
+            return false;
         };
         if !active.object.learn_samples(first, bytes) {
-            return tracing::warn!("a source sent wrong samples");
+            tracing::warn!("a source sent wrong samples");
+            return false;
         }
         let pieces = active.object.followed().as_ref().map_or(0, |followed| followed.samples.pieces());
         active.comparison.follow(Some(pieces), now);
@@ -72,7 +64,7 @@ impl Actor {
             let comparison = self.objects.get_mut(&key).map(|active| &mut active.comparison);
             comparison.into_iter().for_each(|it| again.iter().for_each(|index| it.add(*index)));
         }
-        self.advance(key);
+        true
     }
 
     /// No more come: what has none is compared where it should lie.
@@ -81,7 +73,6 @@ impl Actor {
         let Some(active) = self.objects.get_mut(&key) else { return };
         active.sampled = Sampled::Over;
         active.comparison.follow(None, now);
-        self.advance(key);
     }
 }
 

@@ -42,7 +42,8 @@ pub(super) struct RunningOperation {
 /// Which chunks are wanted, by what they hash to: read by the search's thread.
 pub(super) type ByHash = Arc<RwLock<HashMap<ChunkHash, (Tag, u32)>>>;
 
-/// What the disk found, on its way to the session.
+/// What the disk found, on its way to the session. The search's budget bounds its bytes; the driver must not
+/// wait for the session, which waits for it.
 pub(super) type Finds = mpsc::UnboundedSender<Finding>;
 /// Chunks, each with who takes it, that are counted as on their way until they have come.
 pub(super) type Finding = (Vec<(Arc<dyn Sink>, Delivery)>, InFlight);

@@ -88,7 +88,7 @@ fn do_everything(home: &Path) -> Result<(), StoreError> {
     assert!(store.done(&live(0, GIVEN))?);
     acknowledge("given", GIVEN);
     [SESSIONS, ADOPTED, GIVEN, FILE].iter().for_each(|step| acknowledge("evicting", *step));
-    assert_eq!(store.evict(&NOTHING)?.objects, 3);
+    assert_eq!(store.cache().evict(&NOTHING)?.objects, 3);
     [SESSIONS, ADOPTED, GIVEN].iter().for_each(|step| acknowledge("evicted", *step));
     acknowledge("giving", CHUNK);
     store.release_chunk(blake3::hash(&data(CHUNK)).as_bytes())?;

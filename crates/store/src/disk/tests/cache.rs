@@ -6,6 +6,7 @@ use towpath_content::pieces::{Value, oid_of};
 use towpath_content::ticket::Secret;
 
 use super::super::crash::quiet;
+use super::super::index::Durability;
 use super::*;
 use crate::hashing::hash_pieces;
 
@@ -38,7 +39,7 @@ fn is_here(store: &DiskStore, oid: &Oid) -> bool {
 fn set_used(store: &DiskStore, oid: &Oid, when: u64) {
     let set = "UPDATE objects SET used = ? WHERE oid = ?";
     let set = |t: &rusqlite::Transaction<'_>| Ok(t.execute(set, rusqlite::params![when, oid.to_bytes()])?);
-    assert_eq!(store.index.write(Durability::Cached, "test", set).unwrap(), 1);
+    assert_eq!(store.core.index.write(Durability::Cached, "test", set).unwrap(), 1);
 }
 
 #[test]
@@ -48,12 +49,12 @@ fn what_was_unused_longest_goes_and_a_read_is_a_use() {
     let oids = [1, 2, 3, 4].map(|number| put(&store, number, 1000));
     [(0, 30), (1, 10), (2, 20), (3, 40)].iter().for_each(|(at, when)| set_used(&store, &oids[*at], *when));
     let policy = |owned_bytes| CachePolicy { owned_bytes, ..CachePolicy::default() };
-    assert_eq!(store.evict(&policy(4000)).unwrap(), Evicted::default());
-    assert_eq!(store.evict(&policy(3999)).unwrap(), Evicted { objects: 1, bytes: 1000, files: 0 });
+    assert_eq!(store.cache().evict(&policy(4000)).unwrap(), Evicted::default());
+    assert_eq!(store.cache().evict(&policy(3999)).unwrap(), Evicted { objects: 1, bytes: 1000, files: 0 });
     assert!(matches!(store.have(&oids[1]), Err(StoreError::NotHere)));
     assert!(matches!(store.have(&live(2)), Err(StoreError::NotHere)), "its name is unbound");
     read(&store, &oids[2], 0).unwrap();
-    assert_eq!(store.evict(&policy(2500)).unwrap().objects, 1);
+    assert_eq!(store.cache().evict(&policy(2500)).unwrap().objects, 1);
     assert_eq!(oids.map(|oid| is_here(&store, &oid)), [false, false, true, true]);
     assert_eq!(fs::read_dir(home.path("data/objects")).unwrap().count(), 2);
 }
@@ -64,7 +65,7 @@ fn an_evicted_object_can_be_put_again() {
     let store = home.store();
     for _ in 0..2 {
         let oid = put(&store, 1, 2 * PIECE);
-        assert_eq!(store.evict(&NOTHING).unwrap().bytes, 2 * LIVE_PIECE);
+        assert_eq!(store.cache().evict(&NOTHING).unwrap().bytes, 2 * LIVE_PIECE);
         assert!(!is_here(&store, &oid));
     }
 }
@@ -77,7 +78,7 @@ fn what_is_leased_stays_until_its_last_lease_is_given_back() {
     let oid = put(&store, 1, 100);
     store.lease(&lease(oid, Holder::Session([5; 16]))).unwrap();
     for end in [true, false] {
-        assert_eq!(store.evict(&NOTHING).unwrap(), Evicted::default());
+        assert_eq!(store.cache().evict(&NOTHING).unwrap(), Evicted::default());
         assert!(is_here(&store, &oid));
         if end {
             store.end_session(&[5; 16]).unwrap();
@@ -86,7 +87,7 @@ fn what_is_leased_stays_until_its_last_lease_is_given_back() {
         }
     }
     assert!(is_here(&store, &oid), "it is cache");
-    assert_eq!(store.evict(&NOTHING).unwrap().objects, 1);
+    assert_eq!(store.cache().evict(&NOTHING).unwrap().objects, 1);
 }
 
 #[test]
@@ -97,9 +98,9 @@ fn what_is_held_or_read_by_any_process_stays() {
     let hold = other.hold(&live(1)).unwrap();
     read(&other, &by_reader, 0).unwrap();
     read(&store, &by_us, 0).unwrap();
-    assert_eq!(store.evict(&NOTHING).unwrap(), Evicted::default());
+    assert_eq!(store.cache().evict(&NOTHING).unwrap(), Evicted::default());
     drop((hold, other));
-    assert_eq!(store.evict(&NOTHING).unwrap().objects, 2);
+    assert_eq!(store.cache().evict(&NOTHING).unwrap().objects, 2);
     assert_eq!([held, by_reader, by_us].map(|oid| is_here(&store, &oid)), [false, false, true]);
     assert!(matches!(store.hold(&held), Err(StoreError::NotHere)));
 }
@@ -110,7 +111,7 @@ fn a_hold_on_one_object_does_not_keep_the_others() {
     let store = home.store();
     let oids: Vec<_> = (0..150).map(|number| put(&store, number, 10)).collect();
     let _hold = store.hold(&oids[70]).unwrap();
-    assert_eq!(store.evict(&NOTHING).unwrap().objects, 149);
+    assert_eq!(store.cache().evict(&NOTHING).unwrap().objects, 149);
     assert!(is_here(&store, &oids[70]));
 }
 
@@ -132,7 +133,7 @@ fn a_reader_and_an_evictor_in_two_processes_never_make_wrong_bytes_or_damage() {
             seen
         });
         for _ in 0..100 {
-            writer.evict(&NOTHING).unwrap();
+            writer.cache().evict(&NOTHING).unwrap();
             assert_eq!(put_again(&writer), oid);
             assert!(is_here(&writer, &oid), "what was put is not forgotten by a reader that came too late");
         }
@@ -177,7 +178,7 @@ fn a_received_file_is_adopted_without_a_copy_and_is_cache() {
         assert!(is_here(&home.store(), &oid) && store.get_descriptors(&oid, 0..1).is_ok());
     }
     assert_eq!(lock(&heard).len(), 3);
-    assert_eq!(store.evict(&NOTHING).unwrap().objects, 3);
+    assert_eq!(store.cache().evict(&NOTHING).unwrap().objects, 3);
 }
 
 #[test]
@@ -213,13 +214,13 @@ fn referred_files_are_forgotten_by_folder_and_never_touched() {
         let set = "UPDATE dirs SET used = ? WHERE path = ?";
         let path = records[0].dir.as_os_str().as_encoded_bytes();
         let set = |t: &rusqlite::Transaction<'_>| Ok(t.execute(set, rusqlite::params![when, path])?);
-        assert_eq!(store.index.write(Durability::Cached, "test", set).unwrap(), 1);
+        assert_eq!(store.core.index.write(Durability::Cached, "test", set).unwrap(), 1);
     }
     let tree = Lease { path: Some(home.path("files/leased")), ..lease(live(9), Holder::Pinned) };
     store.lease(&tree).unwrap();
     store.lease(&lease(old[3].oid, Holder::Pinned)).unwrap();
     let evict = |referred_files| {
-        store.evict(&CachePolicy { referred_files, ..CachePolicy::default() }).unwrap().files
+        store.cache().evict(&CachePolicy { referred_files, ..CachePolicy::default() }).unwrap().files
     };
     assert_eq!(evict(60), 0);
     assert_eq!(evict(39), 29, "one of the folder is leased itself");

@@ -80,7 +80,7 @@ fn an_owned_object_that_was_cut_off_is_reported_as_damaged() {
     store.put_init(&live(1), &About::default()).unwrap();
     store.put_data(&live(1), b"bytes").unwrap();
     let oid = store.put_commit(&live(1)).unwrap();
-    fs::write(home.store().folders.object(&oid), b"byt").unwrap();
+    fs::write(home.store().core.folders.object(&oid), b"byt").unwrap();
     assert!(matches!(read(&store, &oid, 0), Err(StoreError::Corrupt { .. })));
     assert!(matches!(read(&store, &oid, 0), Err(StoreError::NotHere)));
 }
@@ -92,7 +92,7 @@ fn a_file_that_another_process_has_locked_is_neither_damaged_nor_forgotten() {
     store.put_init(&live(1), &About::default()).unwrap();
     store.put_data(&live(1), b"bytes").unwrap();
     let oid = store.put_commit(&live(1)).unwrap();
-    let file = fs::File::open(store.folders.object(&oid)).unwrap();
+    let file = fs::File::open(store.core.folders.object(&oid)).unwrap();
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
     assert!(matches!(read(&store, &oid, 0), Err(StoreError::Io { .. })));
     rustix::fs::flock(&file, rustix::fs::FlockOperation::Unlock).unwrap();
@@ -104,7 +104,7 @@ fn a_damaged_chunk_is_noticed_forgotten_and_can_be_put_again() {
     let (home, hash) = (Home::new(), *blake3::hash(b"chunk").as_bytes());
     let store = home.store();
     store.put_chunk(&hash, b"chunk").unwrap();
-    fs::write(store.folders.chunk(&hash), b"chunX").unwrap();
+    fs::write(store.core.folders.chunk(&hash), b"chunX").unwrap();
     assert!(matches!(store.get_chunk(&hash), Err(StoreError::Corrupt { .. })));
     assert!(matches!(store.get_chunk(&hash), Err(StoreError::NotHere)));
     store.put_chunk(&hash, b"chunk").unwrap();

@@ -1,6 +1,7 @@
 //! Sessions whose process is gone, and what `gc` removes.
 
 use super::super::crash::quiet;
+use super::super::index::Durability;
 use super::cache::{lease, put};
 use super::*;
 
@@ -22,10 +23,10 @@ fn sessions_and_puts_end_with_their_process_and_others_go_on() {
         store.put_init(&live(number + 30), &About::default()).unwrap();
         store.put_commit(&live(number + 30)).unwrap();
     }
-    assert_eq!(daemon.end_sessions().unwrap(), []);
+    assert_eq!(daemon.lease_table().end_sessions().unwrap(), []);
     drop(daemon);
     let next = home.store();
-    assert_eq!(next.end_sessions().unwrap(), [live(1), live(21)]);
+    assert_eq!(next.lease_table().end_sessions().unwrap(), [live(1), live(21)]);
     assert_eq!(sessions(&next), [live(11), live(31), live(2), live(12), live(22), live(32)]);
     drop(other);
     assert_eq!(next.gc(&GcOptions::default()).unwrap().leases, 2);
@@ -47,15 +48,15 @@ fn what_is_of_no_more_use_is_collected_and_everything_else_stays() {
     store.put_chunk(&chunk, b"chunk").unwrap();
     let (open, other) = (store.incoming().unwrap(), home.path("data/objects/README"));
     let orphan = |hash: [u8; 32], bytes: &[u8]| {
-        fs::write(store.folders.object(&Oid::Blake3(hash)), bytes).unwrap();
-        fs::write(store.folders.chunk(&[&chunk[..1], &hash[1..]].concat().try_into().unwrap()), bytes)
+        fs::write(store.core.folders.object(&Oid::Blake3(hash)), bytes).unwrap();
+        fs::write(store.core.folders.chunk(&[&chunk[..1], &hash[1..]].concat().try_into().unwrap()), bytes)
             .unwrap();
     };
     orphan([0xab; 32], b"orphan");
     fs::write(home.path("data/incoming/1-1"), b"left").unwrap();
     fs::write(&other, b"not ours").unwrap();
     let insert = "INSERT INTO piece_values VALUES (x'01', x'02')";
-    store.index.write(Durability::Cached, "test", |t| Ok(t.execute(insert, [])?)).unwrap();
+    store.core.index.write(Durability::Cached, "test", |t| Ok(t.execute(insert, [])?)).unwrap();
     let expected = Collected {
         objects: 1,
         chunks: 1,
@@ -81,7 +82,7 @@ fn orphans_stay_while_a_damaged_index_may_know_of_them() {
     let store = home.store();
     let collected = store.gc(&GcOptions::default()).unwrap();
     assert_eq!(collected, Collected { is_cautious: true, ..Collected::default() });
-    assert!(store.folders.object(&oid).exists());
+    assert!(store.core.folders.object(&oid).exists());
     for entry in fs::read_dir(home.path("state")).unwrap().map(|entry| entry.unwrap()) {
         if entry.file_name().to_string_lossy().contains("damaged") {
             fs::remove_file(entry.path()).unwrap();
@@ -96,7 +97,7 @@ fn an_object_that_is_being_put_is_not_taken_for_an_orphan() {
     let store = home.store();
     let incoming = store.incoming().unwrap();
     incoming.file().write_all_at(b"bytes", 0).unwrap();
-    let target = store.folders.object(&Oid::of(b"bytes"));
+    let target = store.core.folders.object(&Oid::of(b"bytes"));
     incoming.publish(&target).unwrap();
     assert_eq!(home.store().gc(&GcOptions::default()).unwrap().objects, 0);
     drop(incoming);
@@ -142,7 +143,7 @@ fn an_index_of_version_1_is_converted_with_all_that_is_in_it() {
     index.execute(insert, [name, oid]).unwrap();
     drop(index);
     let store = home.store();
-    fs::write(store.folders.object(&Oid::of(b"old")), b"old").unwrap();
+    fs::write(store.core.folders.object(&Oid::of(b"old")), b"old").unwrap();
     let leases = store.leases().unwrap();
     assert_eq!((leases[0].oid, leases[0].holder, leases[0].created), (live(1), Holder::Pinned, 5));
     assert_eq!(read(&store, &live(1), 0).unwrap(), b"old");
@@ -151,7 +152,7 @@ fn an_index_of_version_1_is_converted_with_all_that_is_in_it() {
             + (SELECT count(*) FROM objects WHERE used = 0)";
         Ok(conn.query_row(select, [], |row| row.get::<_, u64>(0))?)
     };
-    assert_eq!(store.index.read("test", unused).unwrap(), 0, "what was there counts as used now");
+    assert_eq!(store.core.index.read("test", unused).unwrap(), 0, "what was there counts as used now");
     let columns = |index: &rusqlite::Connection| -> Vec<(String, String)> {
         let select = "SELECT m.name, c.name || ' ' || c.type || c.\"notnull\" || coalesce(c.dflt_value, '')
             FROM sqlite_schema m JOIN pragma_table_info(m.name) c ORDER BY m.name, c.cid";

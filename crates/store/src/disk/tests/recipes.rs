@@ -79,7 +79,7 @@ fn those_who_ask_at_once_wait_for_one_recipe() {
     });
     // One that is made again counts once more until the folder is looked at.
     let bytes = fs::metadata(made(&home).remove(0)).unwrap().len();
-    assert_eq!(*lock(&store.recipes.made), Some(bytes));
+    assert_eq!(*lock(&store.recipes.made.bytes), Some(bytes));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_damaged_recipe_is_made_anew_wherever_the_damage_is() {
     // Of another object, and of other parameters.
     let other = put_given(&store, 1, &noise(2, LEN));
     store.recipe(&other).unwrap();
-    fs::copy(store.folders.given_recipe(&other), &path).unwrap();
+    fs::copy(store.core.folders.given_recipe(&other), &path).unwrap();
     assert_eq!(chunks(&*store.recipe(&oid).unwrap()), expected);
 }
 
@@ -194,36 +194,36 @@ fn boundaries_can_be_given_for_a_file_that_is_here() {
     let store = home.store();
     let oid = put_file(&store, &path);
     let given = |ends: &[u64]| {
-        store.give_boundaries(&oid, ends).unwrap();
+        store.recipes().give_boundaries(&oid, ends).unwrap();
         chunks(&*home.store().recipe(&oid).unwrap())
     };
     let size = LEN as u64;
     assert_eq!(given(&[7, 1000, size]), [(0, 7), (7, 993), (1000, LEN as u32 - 1000)]);
     assert_eq!(given(&[9, size + 1]), [(0, 9), (9, LEN as u32 - 9)], "what was said last");
     assert_eq!(given(&[]).len(), 2, "nothing said");
-    assert!(matches!(store.give_boundaries(&Oid::of(b"gone"), &[1]), Err(StoreError::NotHere)));
+    assert!(matches!(store.recipes().give_boundaries(&Oid::of(b"gone"), &[1]), Err(StoreError::NotHere)));
     // The hashes would be those of other bytes.
     fs::write(&path, noise(2, LEN)).unwrap();
-    assert!(store.give_boundaries(&oid, &[5]).is_err());
+    assert!(store.recipes().give_boundaries(&oid, &[5]).is_err());
 }
 
 #[test]
 fn noted_boundaries_stay_until_they_are_forgotten_or_their_lease_is_given_back() {
     let home = Home::new();
     let store = home.store();
-    store.note_boundaries(&live(1), &[5]).unwrap();
-    assert!(store.noted_boundaries(&live(1)).unwrap().is_empty(), "nobody leases it");
+    store.lease_table().note_boundaries(&live(1), &[5]).unwrap();
+    assert!(store.lease_table().noted_boundaries(&live(1)).unwrap().is_empty(), "nobody leases it");
     for number in [1, 2] {
         store.lease(&cache::lease(live(number), Holder::Pinned)).unwrap();
-        store.note_boundaries(&live(number), &[5, 1 << 40]).unwrap();
+        store.lease_table().note_boundaries(&live(number), &[5, 1 << 40]).unwrap();
         store.lease(&cache::lease(live(number), Holder::Pinned)).unwrap();
-        assert_eq!(home.store().noted_boundaries(&live(number)).unwrap(), [5, 1 << 40]);
+        assert_eq!(home.store().lease_table().noted_boundaries(&live(number)).unwrap(), [5, 1 << 40]);
     }
-    store.forget_boundaries(&live(1)).unwrap();
-    assert!(store.noted_boundaries(&live(1)).unwrap().is_empty());
+    store.lease_table().forget_boundaries(&live(1)).unwrap();
+    assert!(store.lease_table().noted_boundaries(&live(1)).unwrap().is_empty());
     store.done(&live(2)).unwrap();
     store.lease(&cache::lease(live(2), Holder::Pinned)).unwrap();
-    assert!(store.noted_boundaries(&live(2)).unwrap().is_empty());
+    assert!(store.lease_table().noted_boundaries(&live(2)).unwrap().is_empty());
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn recipes_go_with_their_object() {
     for oid in [referred, given, kept, owned] {
         drop(store.recipe(&oid).unwrap());
     }
-    fs::write(store.folders.given_recipe(&Oid::of(b"gone")), b"of an object that is gone").unwrap();
+    fs::write(store.core.folders.given_recipe(&Oid::of(b"gone")), b"of an object that is gone").unwrap();
     fs::remove_file(&path).unwrap();
     drop(store);
     let store = home.store();

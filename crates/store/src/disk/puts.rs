@@ -13,32 +13,74 @@ use super::files::{self, DirNumbers, FileRecord};
 use super::folders::Temporary;
 use super::incoming::{IncomingBody, Referred};
 use super::index::{Durability, IndexOutcome};
-use super::parts::DiskStore;
 use super::points;
+use super::recipes::Recipes;
+use super::records::FileRecords;
 use super::rows::{self, ObjectRow};
+use super::store_core::StoreCore;
 use crate::error::StoreError;
 use crate::hashing::{Hashed, LIVE_PIECE, hash_open_file, hash_pieces};
-use crate::productions::{Finished, IS_BOUND, NOT_LIVE, NOT_OPEN, Production, TOO_LONG};
+use crate::productions::{Finished, IS_BOUND, NOT_LIVE, NOT_OPEN, Production, Productions, TOO_LONG};
 use crate::seam::About;
 use crate::spans::OUTSIDE;
 use crate::stamp::Stamp;
 
 type DiskPut = Arc<Production<IncomingBody>>;
 
-impl DiskStore {
+/// The puts of a store.
+pub(super) struct Puts {
+    core: Arc<StoreCore>,
+    records: Arc<FileRecords>,
+    recipes: Arc<Recipes>,
+    pub(super) open: Productions<IncomingBody>,
+}
+
+impl Puts {
+    /// None is open yet.
+    pub(super) fn new(core: Arc<StoreCore>, records: Arc<FileRecords>, recipes: Arc<Recipes>) -> Self {
+        Self { core, records, recipes, open: Productions::new() }
+    }
+
+    /// Opens a put of streamed bytes.
     pub(super) fn begin(&self, live: &Oid, about: &About) -> Result<(), StoreError> {
-        if self.binding(live)?.is_some() {
+        if self.core.binding(live)?.is_some() {
             return Err(IS_BOUND);
         }
-        let body = IncomingBody::Streamed(self.folders.temporary()?);
-        self.productions.begin(live, about, body)?;
-        self.notices.changed(live);
+        let body = IncomingBody::Streamed(self.core.folders.temporary()?);
+        self.open.begin(live, about, body)?;
+        self.core.notices.changed(live);
         Ok(())
     }
 
+    /// Appends bytes to an open put.
+    pub(super) fn push(&self, live: &Oid, data: &[u8]) -> Result<(), StoreError> {
+        if self.open.get(live).ok_or(NOT_OPEN)?.push(data)? {
+            self.core.notices.changed(live);
+        }
+        Ok(())
+    }
+
+    /// Notes that a chunk ends where the data of an open put end.
+    pub(super) fn cut(&self, live: &Oid) -> Result<(), StoreError> {
+        let put = self.open.get(live).ok_or(NOT_OPEN)?;
+        if !matches!(put.body, IncomingBody::Streamed(_)) {
+            return Err(NOT_OPEN);
+        }
+        put.cut();
+        Ok(())
+    }
+
+    /// Gives a put up.
+    pub(super) fn abandon(&self, live: &Oid) {
+        if self.open.abandon(live).is_some() {
+            self.core.notices.changed(live);
+        }
+    }
+
+    /// Ends a put; returns its content.
     pub(super) fn commit(&self, live: &Oid) -> Result<Oid, StoreError> {
-        let Some(put) = self.productions.get(live) else {
-            return self.binding(live)?.map(|(content, _)| content).ok_or(NOT_OPEN);
+        let Some(put) = self.open.get(live) else {
+            return self.core.binding(live)?.map(|(content, _)| content).ok_or(NOT_OPEN);
         };
         let IncomingBody::Streamed(temporary) = &put.body else {
             return Err(NOT_OPEN);
@@ -54,7 +96,7 @@ impl DiskStore {
 
     /// Boundaries are advice: an object is not to fail for want of them.
     fn try_keep_given(&self, oid: &Oid, lengths: &[u32], incoming: &Temporary) -> Option<Temporary> {
-        let kept = self.keep_given(oid, lengths, incoming);
+        let kept = self.recipes.keep_given(oid, lengths, incoming);
         kept.inspect_err(|error| tracing::warn!(%error, "boundaries of chunks were not kept")).ok()
     }
 
@@ -69,8 +111,8 @@ impl DiskStore {
     ) -> Result<bool, StoreError> {
         temporary.sync(object.size)?;
         points::pass("after the bytes were synced");
-        self.index.write(Durability::Synced, "committing an object", |t| {
-            temporary.publish(&self.folders.object(oid))?;
+        self.core.index.write(Durability::Synced, "committing an object", |t| {
+            temporary.publish(&self.core.folders.object(oid))?;
             let is_new = rows::known(t, oid)?.is_none();
             rows::put_object(t, oid, object)?;
             rows::put_values(t, oid, values)?;
@@ -79,12 +121,10 @@ impl DiskStore {
         })
     }
 
-    /// Takes a file from [`Self::incoming`] as an object that nobody leases, without copying it.
-    /// Its bytes were checked by the caller; `values` are those of all its pieces, also if there
-    /// is only one. It is on the disk when this returns.
-    pub fn adopt(
+    /// Takes a temporary as an object, whose bytes were checked.
+    pub(super) fn adopt(
         &self,
-        incoming: Temporary,
+        incoming: &Temporary,
         oid: &Oid,
         size: u64,
         values: &[Value],
@@ -100,7 +140,7 @@ impl DiskStore {
             return Err(StoreError::Refused { why: "the file does not have the object's size" });
         }
         let object = ObjectRow { size, is_owned: true, about: about.clone() };
-        let is_new = self.own(&incoming, None, oid, &object, values)?;
+        let is_new = self.own(incoming, None, oid, &object, values)?;
         self.finished(None, oid, is_new);
         Ok(())
     }
@@ -108,33 +148,34 @@ impl DiskStore {
     /// Ends the put and tells everyone.
     fn finished(&self, live: Option<&Oid>, oid: &Oid, is_new: bool) {
         if let Some(live) = live {
-            self.productions.end(live);
-            self.notices.changed(live);
+            self.open.end(live);
+            self.core.notices.changed(live);
         }
-        self.notices.complete(oid);
+        self.core.notices.complete(oid);
         if is_new {
-            self.notices.tell(oid);
+            self.core.notices.tell(oid);
         }
     }
 
-    /// Puts a file by reference: it is not copied, and its stamp says whether it is still the same.
-    ///
-    /// A file that the index knows under a settled stamp is not read. Any other is hashed
-    /// in one pass on all cores, and under `live`, if given, it can be read meanwhile piece by piece, as
-    /// if it were being streamed; at the end `live` is bound to the content. Returns OID and size.
-    pub fn put_file(&self, path: &Path, live: Option<&Oid>, about: &About) -> Result<(Oid, u64), StoreError> {
+    /// Puts a file by reference; returns OID and size.
+    pub(super) fn put_file(
+        &self,
+        path: &Path,
+        live: Option<&Oid>,
+        about: &About,
+    ) -> Result<(Oid, u64), StoreError> {
         if live.is_some_and(|live| !live.is_live()) {
             return Err(NOT_LIVE);
         }
         let path = &path.canonicalize().map_err(|error| StoreError::io("finding", path, error))?;
         let stamp = Stamp::of_regular(path).map_err(|error| StoreError::io("looking at", path, error))?;
         let stamp = stamp.ok_or(StoreError::Refused { why: "only a regular file can be put by name" })?;
-        if let Some(oid) = self.known_file(path, &stamp)? {
+        if let Some(oid) = self.records.known_file(path, &stamp)? {
             self.refer(live, about, &oid, stamp.size, |_| Ok(()))?;
             return Ok((oid, stamp.size));
         }
         let unbound = match live {
-            Some(live) if self.binding(live)?.is_none() => Some(live),
+            Some(live) if self.core.binding(live)?.is_none() => Some(live),
             _ => None,
         };
         let hashed = match unbound {
@@ -144,10 +185,8 @@ impl DiskStore {
         self.refer_to(path, live, about, hashed)
     }
 
-    /// [`Self::put_file`] of a file that was opened by someone who knows that it is the right one,
-    /// under a `live` name that is not bound. `path` (absolute, without symbolic links) is where
-    /// it is looked for later; its stamp tells whether what is found there is this very file.
-    pub fn put_open_file(
+    /// [`Self::put_file`] of a file that is open.
+    pub(super) fn put_open_file(
         &self,
         file: File,
         path: &Path,
@@ -175,12 +214,6 @@ impl DiskStore {
         Ok((oid, size))
     }
 
-    fn known_file(&self, path: &Path, stamp: &Stamp) -> Result<Option<Oid>, StoreError> {
-        let name = path.file_name().unwrap_or_default();
-        let known = self.known(path.parent().unwrap_or(path), &[(name, *stamp)])?;
-        Ok(known.into_iter().next().flatten())
-    }
-
     /// Records what was put, and ends the put.
     fn refer(
         &self,
@@ -191,7 +224,7 @@ impl DiskStore {
         record: impl FnOnce(&Connection) -> IndexOutcome<()>,
     ) -> Result<(), StoreError> {
         let durability = if live.is_some() { Durability::Synced } else { Durability::Cached };
-        let is_new = self.index.write(durability, "recording a file", |t| {
+        let is_new = self.core.index.write(durability, "recording a file", |t| {
             let is_new = rows::known(t, oid)?.is_none();
             record(t)?;
             rows::put_object(t, oid, &ObjectRow { size, is_owned: false, about: about.clone() })?;
@@ -206,10 +239,10 @@ impl DiskStore {
 
     fn hash_live(&self, referred: Referred, live: &Oid, about: &About) -> Result<Hashed, StoreError> {
         let layout = Layout::live(referred.before.stamp.size).map_err(|_| TOO_LONG)?;
-        let put = self.productions.begin(live, about, IncomingBody::Referred(referred))?;
-        self.notices.changed(live);
+        let put = self.open.begin(live, about, IncomingBody::Referred(referred))?;
+        self.core.notices.changed(live);
         let hashed = self.hash_put(&put, live, &layout);
-        if hashed.is_err() && self.productions.is_open(live, &put) {
+        if hashed.is_err() && self.open.is_open(live, &put) {
             self.abandon(live);
         }
         hashed
@@ -221,15 +254,15 @@ impl DiskStore {
         };
         let mut values = Vec::new();
         let hashed = hash_pieces(file, layout, &mut |run| {
-            if !self.productions.is_open(live, put) {
+            if !self.open.is_open(live, put) {
                 return Err(io::ErrorKind::Interrupted.into());
             }
             values.extend(run);
             put.publish_to(&values[..(whole_pieces(layout) as usize).min(values.len())]);
-            self.notices.changed(live);
+            self.core.notices.changed(live);
             Ok(())
         });
-        if !self.productions.is_open(live, put) {
+        if !self.open.is_open(live, put) {
             return Err(NOT_OPEN);
         }
         hashed.map_err(|error| before.explain(error, file, path))?;

@@ -1,38 +1,52 @@
-//! Finding an object's bytes: the open files first, then every file on record, forgetting those
+//! The files that objects are read from: the open ones first, then every file on record, forgetting those
 //! that are no longer as they were.
 
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rusqlite::Connection;
 use towpath_content::Oid;
-use towpath_content::pieces::{Layout, PieceTree, Value};
+use towpath_content::pieces::Layout;
 
 use super::files::{self, FileFound};
 use super::index::{Durability, IndexOutcome};
-use super::parts::DiskStore;
 use super::rows;
 use super::source::{BytesOrigin, Source};
-use super::uses::{self, UseNotes, Used};
+use super::store_core::StoreCore;
+use super::uses::Used;
 use crate::error::StoreError;
-use crate::hashing::{LIVE_PIECE, hash_pieces};
-use crate::seam::Descriptors;
+use crate::hashing::LIVE_PIECE;
+use crate::lru::Lru;
 use crate::spans::OUTSIDE;
 use crate::stamp::Stamp;
 use towpath_content::lock::lock;
 
+/// Files of more than one piece that are kept open.
+const OPEN_FILES: usize = 32;
 /// How many files that hold one object are tried before those that failed are forgotten.
 const HOLDERS: usize = 64;
 /// How often an object is looked for anew after what was found turned out to be gone. Each time
 /// either files are forgotten or another process has evicted or put the object meanwhile.
 const ROUNDS: usize = 256;
 
-impl DiskStore {
+/// The open files of a store, and how others are found.
+pub(super) struct SourceFiles {
+    core: Arc<StoreCore>,
+    open: Mutex<Lru<Oid, Arc<Source>>>,
+}
+
+impl SourceFiles {
+    /// None is open yet.
+    pub(super) fn new(core: Arc<StoreCore>) -> Self {
+        Self { core, open: Mutex::new(Lru::new(OPEN_FILES)) }
+    }
+
     /// A file that holds `oid` and is as it was when that was found out: for copies on this disk.
-    pub fn locate(&self, oid: &Oid) -> Result<Option<(PathBuf, Stamp)>, StoreError> {
-        match self.with_source(oid, |source| Ok(source.origin.clone())) {
+    pub(super) fn locate(&self, oid: &Oid) -> Result<Option<(PathBuf, Stamp)>, StoreError> {
+        match self.with(oid, |source| Ok(source.origin.clone())) {
             Ok(BytesOrigin::Referred(FileFound { path, stamp, .. })) => Ok(Some((path, stamp))),
             Ok(BytesOrigin::Owned { path, .. }) => match Stamp::of_path(&path) {
                 Ok(stamp) => Ok(Some((path, stamp))),
@@ -43,13 +57,14 @@ impl DiskStore {
         }
     }
 
-    pub(super) fn read_stored_span(
+    /// Replaces the contents of `buf` with a range of a content.
+    pub(super) fn read_span(
         &self,
         oid: &Oid,
         range: &Range<u64>,
         buf: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
-        self.with_source(oid, |source| {
+        self.with(oid, |source| {
             if range.end > source.size() {
                 return Err(OUTSIDE);
             }
@@ -57,65 +72,26 @@ impl DiskStore {
         })
     }
 
-    pub(super) fn append_stored(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
-        self.with_source(oid, |source| source.append(piece_range(source, index)?, buf))
+    /// Appends a piece of a content to `buf`.
+    pub(super) fn append_piece(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        self.with(oid, |source| source.append(piece_range(source, index)?, buf))
     }
 
+    /// True if the piece lies in a hole of its file.
     pub(super) fn is_hole(&self, oid: &Oid, index: u64) -> bool {
         let look = |source: &Arc<Source>| Ok(source.is_hole(&piece_range(source, index)?));
-        self.with_source(oid, look).unwrap_or(false)
-    }
-
-    pub(super) fn prove(&self, oid: &Oid, size: u64, run: Range<u64>) -> Result<Descriptors, StoreError> {
-        let layout = Layout::of(size).map_err(|_| OUTSIDE)?;
-        if run.start >= run.end || run.end > layout.count() {
-            return Err(OUTSIDE);
-        }
-        if layout.count() == 1 {
-            return Ok(Descriptors::Proof(oid.digest().to_vec()));
-        }
-        self.tree(oid, layout)?.proof(run).map(Descriptors::Proof).map_err(|_| OUTSIDE)
-    }
-
-    /// The object's tree of values: cached, from the index, or from reading the file.
-    fn tree(&self, oid: &Oid, layout: Layout) -> Result<Arc<PieceTree>, StoreError> {
-        if let Some(tree) = lock(&self.trees).get(oid) {
-            return Ok(Arc::clone(tree));
-        }
-        let kept = self.index.read("finding piece values", |conn| rows::values(conn, oid))?;
-        let is_right = |tree: &PieceTree| tree.oid() == *oid;
-        let kept = kept.and_then(|values| PieceTree::new(layout, values)).filter(is_right);
-        let tree = Arc::new(match kept {
-            Some(tree) => tree,
-            None => self.find_tree(oid)?,
-        });
-        let weight = (2 * 32 * layout.count()) as usize;
-        lock(&self.trees).insert(*oid, Arc::clone(&tree), weight.max(1024));
-        Ok(tree)
-    }
-
-    fn find_tree(&self, oid: &Oid) -> Result<PieceTree, StoreError> {
-        let tree = self.with_source(oid, |source| {
-            let layout = Layout::of(source.size()).map_err(|_| OUTSIDE)?;
-            let values = all_values(source, &layout)?;
-            let tree = PieceTree::new(layout, values).filter(|tree| tree.oid() == *oid);
-            // The bytes are others than the stamp or the name say.
-            tree.ok_or_else(|| source.origin.loss())
-        })?;
-        self.index
-            .write(Durability::Cached, "keeping piece values", |t| rows::put_values(t, oid, tree.values()))?;
-        Ok(tree)
+        self.with(oid, look).unwrap_or(false)
     }
 
     /// Lets `attempt` work on a file that holds `oid`; when that file turns out to have
     /// changed, on the next.
-    pub(super) fn with_source<T>(
+    pub(super) fn with<T>(
         &self,
         oid: &Oid,
         mut attempt: impl FnMut(&Arc<Source>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut failure: Option<StoreError> = None;
-        let cached = lock(&self.sources).get(oid).cloned();
+        let cached = lock(&self.open).get(oid).cloned();
         if let Some(source) = cached {
             match self.attempt_on(oid, &source, &mut attempt) {
                 Err(lost) => failure = self.forget(oid, &[lost])?,
@@ -124,7 +100,7 @@ impl DiskStore {
         }
         for _ in 0..ROUNDS {
             let mut lost = Vec::new();
-            for origin in self.index.read("finding an object", |conn| self.origins(conn, oid))? {
+            for origin in self.core.index.read("finding an object", |conn| self.origins(conn, oid))? {
                 match self.try_origin(oid, origin, &mut attempt) {
                     Err(one) => lost.push(one),
                     Ok(Err(error @ StoreError::Io { .. })) => drop(failure.get_or_insert(error)),
@@ -140,7 +116,18 @@ impl DiskStore {
             failure = failure.or(self.forget(oid, &lost)?);
         }
         let locked = io::Error::new(io::ErrorKind::WouldBlock, "another process has it locked");
-        Err(failure.unwrap_or_else(|| StoreError::io("reading", &self.folders.object(oid), locked)))
+        Err(failure.unwrap_or_else(|| StoreError::io("reading", &self.core.folders.object(oid), locked)))
+    }
+
+    /// True if a content was read from within `time`. A file that is open though nobody has read from it for so
+    /// long is closed.
+    pub(super) fn is_used(&self, oid: &Oid, time: Duration) -> bool {
+        let mut open = lock(&self.open);
+        let is_used = open.get(oid).is_some_and(|source| source.since_use() < time);
+        if !is_used {
+            open.remove(oid);
+        }
+        is_used
     }
 
     fn try_origin<T>(
@@ -156,7 +143,7 @@ impl DiskStore {
         };
         let result = self.attempt_on(oid, &source, attempt)?;
         if result.is_ok() && source.size() > LIVE_PIECE {
-            lock(&self.sources).insert(*oid, source, 1);
+            lock(&self.open).insert(*oid, source, 1);
         }
         Ok(result)
     }
@@ -167,7 +154,7 @@ impl DiskStore {
         source: &Arc<Source>,
         attempt: &mut impl FnMut(&Arc<Source>) -> Result<T, StoreError>,
     ) -> Result<Result<T, StoreError>, Lost> {
-        self.note_use(match &source.origin {
+        self.core.note_use(match &source.origin {
             BytesOrigin::Owned { .. } => Used::Object(*oid),
             BytesOrigin::Referred(found) => Used::Dir(found.dir),
         });
@@ -181,7 +168,7 @@ impl DiskStore {
 
     fn origins(&self, conn: &Connection, oid: &Oid) -> IndexOutcome<Vec<BytesOrigin>> {
         let owned = rows::owned_size(conn, oid)?;
-        let owned = owned.map(|size| BytesOrigin::Owned { path: self.folders.object(oid), size });
+        let owned = owned.map(|size| BytesOrigin::Owned { path: self.core.folders.object(oid), size });
         let holders = files::holders(conn, oid, HOLDERS)?;
         Ok(owned.into_iter().chain(holders.into_iter().map(BytesOrigin::Referred)).collect())
     }
@@ -191,8 +178,8 @@ impl DiskStore {
         if lost.is_empty() {
             return Ok(None);
         }
-        lock(&self.sources).remove(oid);
-        let first = self.index.write(Durability::Cached, "forgetting changed files", |t| {
+        lock(&self.open).remove(oid);
+        let first = self.core.index.write(Durability::Cached, "forgetting changed files", |t| {
             let mut first = None;
             for one in lost {
                 let is_lost = match &one.origin {
@@ -207,28 +194,8 @@ impl DiskStore {
             }
             Ok(first)
         })?;
-        self.notices.changed(oid);
+        self.core.notices.changed(oid);
         Ok(first)
-    }
-
-    pub(super) fn note_use(&self, used: Used) {
-        if let Some(notes) = self.uses.note(used) {
-            self.write_or_lose(&notes);
-        }
-    }
-
-    /// Writes notes down; a reader is not to fail for want of them.
-    pub(super) fn write_or_lose(&self, notes: &UseNotes) {
-        if let Err(error) = self.write_uses(notes) {
-            tracing::debug!(%error, "when things were last used was not noted");
-        }
-    }
-
-    pub(super) fn write_uses(&self, notes: &UseNotes) -> Result<(), StoreError> {
-        if notes.is_empty() {
-            return Ok(());
-        }
-        self.index.write(Durability::Cached, "noting what was used", |t| uses::write(t, notes))
     }
 }
 
@@ -247,14 +214,4 @@ fn is_whole(path: &Path, size: u64) -> bool {
 fn piece_range(source: &Source, index: u64) -> Result<Range<u64>, StoreError> {
     let layout = Layout::of(source.size()).ok().filter(|layout| index < layout.count());
     layout.map(|layout| layout.range(index)).ok_or(OUTSIDE)
-}
-
-fn all_values(source: &Source, layout: &Layout) -> Result<Vec<Value>, StoreError> {
-    let mut values = Vec::new();
-    let hashed = hash_pieces(&source.file, layout, &mut |run| {
-        values.extend(run);
-        Ok(())
-    });
-    hashed.map_err(|error| source.origin.explain(error))?;
-    source.check().map(|()| values)
 }

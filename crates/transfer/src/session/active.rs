@@ -1,0 +1,114 @@
+//! What a session keeps of an object in flight.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
+
+use super::asked::{Front, RecipeRequest, Sampled};
+use super::comparing::Comparison;
+use super::{OnDone, RecipeClaim};
+use crate::intervals::Intervals;
+use crate::object::ObjectInFlight;
+
+/// An object in flight.
+pub(super) struct Active {
+    pub(super) object: Arc<ObjectInFlight>,
+    pub(super) recipe: Option<RecipeClaim>,
+    /// Whether its recipe was asked for.
+    pub(super) asked: RecipeRequest,
+    /// Whether its samples were asked for.
+    pub(super) sampled: Sampled,
+    /// The next piece to plan; with a recipe, of those that may be here.
+    pub(super) cursor: u64,
+    /// The pieces that are wanted, if not all are.
+    pub(super) part: Option<Range<u64>>,
+    /// The next chunk of the recipe to plan.
+    pub(super) next_chunk: usize,
+    /// The last batch of wants before the recipe was used.
+    pub(super) switched: u64,
+    /// Bytes in the target that may be good.
+    pub(super) existing: Intervals,
+    /// Of pieces that did not come whole.
+    pub(super) fronts: Vec<Front>,
+    /// Pieces that may be here and that nobody looked at.
+    pub(super) comparison: Comparison,
+    /// Pieces being read back, and whether something was written to them since.
+    pub(super) rechecking: HashMap<u64, bool>,
+    /// Pieces being checked and written, and whether a chunk was written to them meanwhile.
+    pub(super) writing_pieces: HashMap<u64, bool>,
+    /// Deliveries being checked and written.
+    pub(super) writing: usize,
+    /// What the target was last told to have from its front on.
+    prefix: u64,
+    /// Pieces of a live object whose values are signed.
+    pub(super) signed: u64,
+    pub(super) generation: Option<u64>,
+    pub(super) phase: ObjectPhase,
+    pub(super) on_done: OnDone,
+    pub(super) question: CancellationToken,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// How far an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ObjectPhase {
+    /// Its source is asked what it is.
+    Describing,
+    /// Its target is being opened.
+    Beginning,
+    /// Values are asked for, to check what an earlier transfer left.
+    Proving,
+    /// Wants are out.
+    Fetching,
+    /// Everything is here; its target is being closed.
+    Completing,
+}
+
+impl Active {
+    /// Of an object that was just submitted.
+    pub(super) fn new(
+        object: &Arc<ObjectInFlight>,
+        recipe: Option<RecipeClaim>,
+        question: CancellationToken,
+        on_done: OnDone,
+        permit: OwnedSemaphorePermit,
+    ) -> Self {
+        // A recipe is of a complete object, and of all of it.
+        let early = object.target.is_read_early() || object.target.part().is_some();
+        let recipe = recipe.filter(|_| !object.oid.is_live() && !early);
+        Self {
+            object: Arc::clone(object),
+            asked: if early || recipe.is_some() { RecipeRequest::Over } else { RecipeRequest::No },
+            recipe,
+            sampled: Sampled::No,
+            cursor: 0,
+            part: None,
+            next_chunk: 0,
+            switched: 0,
+            existing: Intervals::default(),
+            fronts: Vec::new(),
+            comparison: Comparison::default(),
+            rechecking: HashMap::new(),
+            writing_pieces: HashMap::new(),
+            writing: 0,
+            prefix: 0,
+            signed: 0,
+            generation: None,
+            phase: ObjectPhase::Describing,
+            on_done,
+            question,
+            _permit: permit,
+        }
+    }
+
+    /// Tells the target of bytes that are there from its front on.
+    pub(super) fn report_prefix(&mut self, prefix: u64) {
+        if prefix > self.prefix {
+            self.prefix = prefix;
+            self.object.target.prefix(prefix);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The objects in flight, and what is wanted of them: what comes goes to the workers, what is written is accounted
+//! for, what is complete leaves.
+//!
+//! `plan.rs`, `fronts.rs` and `samples.rs` go on with what is wanted next.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::active::{Active, ObjectPhase};
+use super::comparing::NetworkRate;
+use super::gauge::NetworkGauge;
+use super::jobs::Jobs;
+use super::work::{Job, WriteTarget};
+use super::{FetchError, Fetched};
+use crate::ledger::Ledger;
+use crate::plugin::{ObjectFacts, TransferPlugin};
+use crate::progress::Progress;
+use crate::want::{Delivery, ObjectKey, Want, WantId};
+
+/// All that a session fetches.
+pub(super) struct ObjectTable {
+    pub(super) root: Arc<dyn TransferPlugin>,
+    pub(super) objects: HashMap<ObjectKey, Active>,
+    pub(super) ledger: Ledger,
+    pub(super) gauge: NetworkGauge,
+    pub(super) jobs: Jobs,
+    pub(super) progress: Progress,
+}
+
+impl ObjectTable {
+    /// Since the session began.
+    pub(super) fn now(&self) -> Duration {
+        self.gauge.now()
+    }
+
+    /// What the network does now.
+    pub(super) fn network(&mut self) -> NetworkRate {
+        let (window, asked, whole) = (self.root.window(), self.ledger.asked().all, self.ledger.asked().whole);
+        let has_room = asked < window && !self.ledger.has_due(Instant::now());
+        NetworkRate { rate: self.gauge.rate(whole), has_room, is_idle: whole == 0, asked }
+    }
+
+    /// What the root plugin is told of an object.
+    pub(super) fn facts(&self, key: ObjectKey) -> Option<ObjectFacts<'_>> {
+        let active = self.objects.get(&key)?;
+        let (oid, layout) = (active.object.content()?, active.object.layout()?);
+        let size = layout.size();
+        let piece = layout.piece_len();
+        let mut here = active.existing.clone();
+        here.remove(0..active.cursor * piece);
+        self.ledger
+            .coverage()
+            .have(key)
+            .into_iter()
+            .flat_map(|have| have.iter())
+            .for_each(|range| here.insert(range));
+        let likely = (active.comparison.expected_good() * piece as f64) as u64;
+        let accounted = here.len() + likely + self.ledger.asked_bytes(key);
+        let missing = size.saturating_sub(accounted);
+        Some(ObjectFacts {
+            oid,
+            asked_as: active.object.oid,
+            size,
+            missing,
+            read_rate: active.comparison.rate(self.now()),
+            kept: active.comparison.kept(),
+            group: &active.object.group,
+        })
+    }
+
+    /// Hands what came to a worker, which checks and writes it.
+    pub(super) fn delivery(&mut self, delivery: Delivery, room: Option<OwnedSemaphorePermit>) {
+        // What is not wanted any more came another way.
+        let Some(want) = self.ledger.delivered(delivery.tag) else { return };
+        let want = Box::new(want.clone());
+        let mut destinations = Vec::with_capacity(want.places.len());
+        for place in &want.places {
+            let Some(active) = self.objects.get_mut(&place.object) else { return };
+            active.writing += 1;
+            let range = place.offset..place.offset + want.id.len();
+            let parts = match want.id {
+                // What is here already is no claim: it stays.
+                WantId::Chunk { .. } => self.ledger.coverage().gaps(place.object, &range),
+                WantId::Piece { index, .. } => {
+                    active.writing_pieces.entry(index).or_insert(false);
+                    vec![range]
+                }
+                WantId::Block { .. } => vec![range],
+            };
+            destinations.push(WriteTarget { object: Arc::clone(&active.object), parts });
+        }
+        self.jobs.send(Job::Check { want, delivery, destinations, room });
+    }
+
+    /// Bytes of a want were written to all its places.
+    pub(super) fn written(&mut self, want: &Want, source: &Arc<str>, whole: bool, zeros: bool) {
+        let done = self.ledger.done(want.tag, &want.places, Instant::now());
+        self.root.cancel_chunks(&done.cancelled);
+        if !done.filled.is_empty() {
+            let once = done.fresh.min(want.id.len());
+            let came = once.min(want.missing_len());
+            self.progress.came(source, came, done.fresh - (once - came), zeros);
+            self.progress.kept(once - came);
+        }
+        if matches!(want.id, WantId::Piece { .. }) && want.part.is_none() {
+            self.gauge.came(want.id.len());
+        }
+        if whole {
+            done.filled.iter().for_each(|place| self.whole(place.object, want.id.len()));
+        }
+        if matches!(want.id, WantId::Chunk { .. }) {
+            // Also where a piece came first: the chunk may just have spoilt it.
+            want.places.iter().for_each(|&place| self.check_filled_pieces(place, want.id.len()));
+        }
+    }
+
+    /// An object of one piece is written and closed.
+    fn whole(&mut self, key: ObjectKey, size: u64) {
+        let Some(active) = self.objects.get(&key) else { return };
+        active.object.target.prefix(size);
+        let Some(oid) = active.object.content() else { return };
+        let about = active.object.about();
+        self.finish(key, Ok(Fetched { oid, size, about }));
+    }
+
+    /// Reports how much is there from an object's front on, and closes it when that is all.
+    pub(super) fn close_if_complete(&mut self, key: ObjectKey) {
+        let prefix = self.ledger.coverage().prefix(key);
+        let Some(active) = self.objects.get_mut(&key) else { return };
+        // What chunks make up is a claim until all of it is checked.
+        if active.recipe.is_none() && active.part.is_none() {
+            active.report_prefix(prefix);
+        }
+        let Some(layout) = active.object.layout() else { return };
+        let planned = active.planned_all(&layout);
+        let is_quiet = active.rechecking.is_empty() && active.writing == 0;
+        let is_there =
+            planned && is_quiet && self.ledger.coverage().is_complete(key, &active.wanted(&layout));
+        let Some(oid) = active.object.content().filter(|_| is_there && active.phase == ObjectPhase::Fetching)
+        else {
+            return;
+        };
+        if active.part.is_some() {
+            let (size, about) = (layout.size(), active.object.about());
+            return self.finish(key, Ok(Fetched { oid, size, about }));
+        }
+        active.phase = ObjectPhase::Completing;
+        active.report_prefix(layout.size());
+        self.jobs.send(Job::Complete { object: Arc::clone(&active.object) });
+    }
+
+    /// An object leaves: it is here, or will not be.
+    pub(super) fn finish(&mut self, key: ObjectKey, result: Result<Fetched, FetchError>) {
+        let Some(active) = self.objects.remove(&key) else { return };
+        active.question.cancel();
+        let cancelled = self.ledger.forget(key);
+        self.root.cancel_chunks(&cancelled);
+        if result.is_ok() {
+            self.progress.completed();
+        }
+        (active.on_done)(result);
+    }
+
+    /// Nothing may have come for too long.
+    pub(super) fn look_for_stall(&mut self) {
+        let trouble = self.root.trouble();
+        self.progress.with(|snapshot| snapshot.trouble.clone_from(&trouble));
+        if let Some(waited) = self.ledger.stalled(Instant::now()) {
+            let keys: Vec<_> = self.objects.keys().copied().collect();
+            for key in keys {
+                self.finish(key, Err(FetchError::Stalled { waited, trouble: trouble.clone() }));
+            }
+        }
+    }
+}
