@@ -38,6 +38,7 @@
 //! | `supply`, `local`, `remote` | who brings files |
 //! | `removal` | what is removed at the source, and when |
 //! | `talk` | what the person is told |
+//! | [`ssh_words`] | what went wrong with ssh, in words |
 //! | `threads` | the threads that block, and their end |
 //! | `records` | lists on disk |
 //! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
@@ -79,6 +80,7 @@ mod sent;
 mod side;
 mod signatures;
 mod source;
+pub mod ssh_words;
 mod started;
 mod supply;
 mod taking;

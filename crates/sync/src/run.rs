@@ -10,6 +10,7 @@
 //!                        ◄─────────────── events, Finished
 //! ```
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,6 +37,7 @@ use super::taking::receive;
 use super::talk::{Events, events};
 use super::within::within;
 use crate::host::Host;
+use crate::ssh_words::ssh;
 use towpath_ssh::channel::{Channel, Rsh};
 use towpath_ssh::patterns::Requested;
 use towpath_ssh::place::{Place, Remote};
@@ -56,9 +58,8 @@ pub async fn run(
 ) -> Result<CopySummary, ApiError> {
     let start = Instant::now();
     check(&request.options)?;
-    let destination = Place::parse(&request.destination)?;
-    let sources: Vec<Place> =
-        request.sources.iter().map(|source| Place::parse(source)).collect::<Result<_, _>>()?;
+    let destination = place(&request.destination)?;
+    let sources: Vec<Place> = request.sources.iter().map(|source| place(source)).collect::<Result<_, _>>()?;
     let remote = sources.iter().filter(|source| matches!(source, Place::Remote(_))).count();
     let (events, told) = events();
     let tally = tokio::spawn(told.show_to(person));
@@ -100,6 +101,10 @@ fn check(options: &CopyOptions) -> Result<(), ApiError> {
     Ok(())
 }
 
+fn place(named: &OsStr) -> Result<Place, ApiError> {
+    Place::parse(named).map_err(|error| ssh(&error))
+}
+
 fn local(place: Place) -> Option<PathBuf> {
     match place {
         Place::Local(path) => Some(path),
@@ -138,7 +143,7 @@ async fn start(
 ) -> Result<Started, ApiError> {
     let options = request.options.clone();
     let (offers, peers) = peer_service(host);
-    let rsh = Rsh::choose(request.rsh.as_deref())?;
+    let rsh = Rsh::choose(request.rsh.as_deref()).map_err(|error| ssh(&error))?;
     let config = peer_config(host, &options);
     let traffic = Arc::clone(&config.traffic);
     let opening = Channel::open(
@@ -149,7 +154,7 @@ async fn start(
         Arc::clone(&peers),
         config.clone(),
     );
-    let mut channel = opening.await?;
+    let mut channel = opening.await.map_err(|error| ssh(&error))?;
     let peer = Arc::clone(channel.peer());
     let (race, addresses) = race(host, options.via, peers, peer.node(), config, None).await?;
     message.version = VERSION;
@@ -161,7 +166,7 @@ async fn start(
     let Ready { addresses, sources, takes_bases } =
         match agree(&control, &mut inbox, message, &options, &events, &other).await {
             Ok(ready) => ready,
-            Err(error) if error.kind == ErrorKind::Unreachable => return Err(channel.failure().await),
+            Err(error) if error.kind == ErrorKind::Unreachable => return Err(ssh(&channel.failure().await)),
             Err(error) => return Err(error),
         };
     let theirs = addresses.iter().filter_map(|address| address.parse().ok()).collect();
@@ -257,7 +262,7 @@ async fn pull(
         paths.push(remote.path());
     }
     let contents = names_contents(request.mode, &paths)?;
-    let requested = Requested::of(&paths, contents)?;
+    let requested = Requested::of(&paths, contents).map_err(|error| ssh(&error))?;
     let message = Start {
         role: Some(CopyRole::Sender(SenderRole {
             sources: paths.iter().map(|path| Bytes::copy_from_slice(path)).collect(),
@@ -309,7 +314,7 @@ async fn finish(
             Ok(summary)
         }
         Err(error) if error.kind == ErrorKind::Unreachable && started.side.peer.ended().is_some() => {
-            Err(started.channel.failure().await)
+            Err(ssh(&started.channel.failure().await))
         }
         Err(error) => {
             // The words are for the person, who is here; they may name what lies here.

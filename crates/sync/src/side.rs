@@ -20,6 +20,7 @@ use super::receiving::Receiving;
 use super::talk::{Events, at};
 use super::threads;
 use crate::host::Host;
+use crate::ssh_words;
 use towpath_ssh::race::{Race, SshConnection};
 
 /// Bytes of the other side's words that are shown.
@@ -144,7 +145,9 @@ pub async fn race(
     if via == Via::Ssh {
         return Ok((None, Vec::new()));
     }
-    let (race, addresses) = Race::listen(&host.identity, peers, peer, config, ssh).await?;
+    let (race, addresses) = Race::listen(&host.identity, peers, peer, config, ssh)
+        .await
+        .map_err(|error| ssh_words::ssh(&error))?;
     Ok((Some(race), addresses.iter().map(ToString::to_string).collect()))
 }
 

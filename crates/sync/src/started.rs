@@ -26,6 +26,7 @@ use super::source::Sources;
 use super::taking::receive;
 use super::talk::{Events, events};
 use crate::host::Host;
+use crate::ssh_words::ssh;
 use towpath_ssh::channel;
 use towpath_ssh::patterns;
 use towpath_ssh::race::SshConnection;
@@ -43,7 +44,8 @@ pub async fn serve_stdio(
 ) -> Result<(), ApiError> {
     let serves = peer_service(host);
     let config = PeerConfig { control: true, ..host.peer_config() };
-    let peer = channel::serve_stdio(host.identity.node_id(), Arc::clone(&serves.1), config).await?;
+    let peer = channel::serve_stdio(host.identity.node_id(), Arc::clone(&serves.1), config).await;
+    let peer = peer.map_err(|error| ssh(&error))?;
     channel::exit_after(&peer, GRACE);
     let Some((control, mut inbox)) = peer.control() else {
         return Err(violation("a connection without a control stream"));
@@ -181,7 +183,7 @@ impl Duty {
     fn told(role: CopyRole) -> Result<Self, ApiError> {
         let receiver = match role {
             CopyRole::Sender(SenderRole { sources, is_contents: contents }) => {
-                let expand = |path: &Bytes| patterns::expand(path);
+                let expand = |path: &Bytes| patterns::expand(path).map_err(|error| ssh(&error));
                 let paths = sources.iter().map(expand).collect::<Result<Vec<_>, _>>()?.concat();
                 if contents && paths.len() > 1 {
                     let hint = "copy one after the other";

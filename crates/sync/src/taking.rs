@@ -37,6 +37,7 @@ use super::side::{Side, StopOnDrop, by_source, joined, receiving, tell};
 use super::threads;
 use towpath_reuse::candidates::lookalikes::Lookalikes;
 use towpath_reuse::policy::network::Network;
+use crate::ssh_words::ssh;
 use towpath_ssh::race::{Race, STAND_LIMIT, Stood};
 
 /// What the two ways to the other side are called.
@@ -123,7 +124,9 @@ async fn begin_race(
         race.run(theirs, Some(Arc::clone(&takeover)), stood_in);
     }
     if let (Via::Tls, Some(race)) = (via, race) {
-        race.stands(if timeout.is_zero() { STAND_LIMIT } else { timeout }).await?;
+        race.stands(if timeout.is_zero() { STAND_LIMIT } else { timeout })
+            .await
+            .map_err(|error| ssh(&error))?;
     }
     Ok((takeover, stood))
 }
