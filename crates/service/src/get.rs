@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::words;
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ContentRequest, ErrorKind, Event, GetRequest, Seconds, Summary};
 use towpath_content::Oid;
 use towpath_content::pieces::Layout;
 use towpath_files::{FileError, SingleFile, display_name};
 use towpath_store::{About, ObjectKind, Stamp, hash_open_file};
-use towpath_targets::errors;
 use towpath_targets::file_target::FileTarget;
 use towpath_targets::resume::Record;
 use towpath_transfer::{FetchError, Group, Target};
@@ -60,7 +60,7 @@ pub async fn get(
             }
         }
     }
-    Err(errors::fetch(&FetchError::StartedOver))
+    Err(words::fetch(&FetchError::StartedOver))
 }
 
 /// Fetches into a stream, in order, each byte once it is checked. An error after some bytes means
@@ -151,7 +151,7 @@ impl GetUnderWay {
         }
         self.note_destination(destination);
         let record = Record::open(&self.service.home.resume(), destination, &self.oid);
-        let record = record.map_err(|error| errors::io("note", &self.service.home.resume(), &error))?;
+        let record = record.map_err(|error| words::io("note", &self.service.home.resume(), &error))?;
         let target = Arc::new(FileTarget::new(destination, record, Arc::clone(&self.service.store)));
         target.set_about(&about);
         let group = group(destination, &about, layout.as_ref());
@@ -172,7 +172,7 @@ impl GetUnderWay {
             return Ok(());
         }
         let fetched = fetched.map_err(|error| match failure {
-            Some(file) => Failure::Error(errors::file(&file)),
+            Some(file) => Failure::Error(words::file(&file)),
             None => match Failure::from(error) {
                 Failure::Error(error) => Failure::Error(what_changed(error, &display_name(&about.name))),
                 started_over => started_over,

@@ -1,5 +1,6 @@
 //! What can go wrong on the way to another machine: a variant for each different next step.
 
+use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Display, Formatter};
 use std::io;
@@ -9,16 +10,15 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thiserror::Error;
 use towpath_files::display_name;
 use towpath_link::pipe::PipeError;
-use towpath_link::tcp::{BindError, DialError};
+use towpath_link::tcp::BindError;
 
 /// The variable that names the command which reaches other machines.
 pub const RSH_VARIABLE: &str = "TOW_RSH";
 
 /// Why the other machine, or what was named there, can't be had.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum SshError {
     /// A source or destination that can't be read. Name another.
     #[error("{}: {fault}", shown(named))]
@@ -138,8 +138,7 @@ pub enum SshError {
         /// What was dialled.
         tried: Vec<SocketAddr>,
         /// How dialling failed last, if it did.
-        #[source]
-        last: Option<Arc<DialError>>,
+        last: Option<Arc<dyn Error + Send + Sync>>,
     },
 }
 

@@ -138,7 +138,11 @@ impl Race {
 }
 
 fn none_stands(status: &RaceStatus, limit: Duration) -> SshError {
-    SshError::NoConnection { limit, tried: status.tried.clone(), last: status.last.clone() }
+    SshError::NoConnection {
+        limit,
+        tried: status.tried.clone(),
+        last: status.last.clone().map(|last| last as _),
+    }
 }
 
 /// The other side, as its connections are started.

@@ -15,6 +15,7 @@
 //!
 //! | module | story |
 //! |---|---|
+//! | [`error`] | what can go wrong |
 //! | [`host`] | what a copy needs of the service that it runs in |
 //! | `run` | a copy from its beginning to its end, at the person's side |
 //! | `started` | the same at the side that was started over ssh |
@@ -38,13 +39,13 @@
 //! | `supply`, `local`, `remote` | who brings files |
 //! | `removal` | what is removed at the source, and when |
 //! | `talk` | what the person is told |
-//! | [`ssh_words`] | what went wrong with ssh, in words |
 //! | `threads` | the threads that block, and their end |
 //! | `records` | lists on disk |
 //! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 
 mod answering;
 mod changed;
+pub mod error;
 mod fate;
 mod file;
 mod finish;
@@ -80,7 +81,6 @@ mod sent;
 mod side;
 mod signatures;
 mod source;
-pub mod ssh_words;
 mod started;
 mod supply;
 mod taking;
@@ -89,6 +89,7 @@ mod threads;
 mod wanted;
 mod within;
 
+pub use error::CopyError;
 pub use host::Host;
 pub use run::run;
 pub use started::{Writes, serve_stdio};

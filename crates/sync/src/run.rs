@@ -10,16 +10,16 @@
 //!                        ◄─────────────── events, Finished
 //! ```
 
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::error::{CopyError, RequestFault};
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use towpath_api::Seconds;
 use towpath_api::copy::{CopyEvent, CopyOptions, CopyRequest, CopySummary, Mode};
-use towpath_api::{ApiError, ErrorKind, Seconds};
 use towpath_protocol::{ControlReceiver, ControlSender, Traffic};
 
 use super::merge::Destined;
@@ -29,7 +29,6 @@ use super::message::{
     violation,
 };
 use super::naming::names_contents;
-use super::receiving::refuse;
 use super::sending::send;
 use super::side::{Side, blocking, peer_config, peer_service, race, set_silence, told_error};
 use super::source::Sources;
@@ -37,7 +36,6 @@ use super::taking::receive;
 use super::talk::{Events, events};
 use super::within::within;
 use crate::host::Host;
-use crate::ssh_words::ssh;
 use towpath_ssh::channel::{Channel, Rsh};
 use towpath_ssh::patterns::Requested;
 use towpath_ssh::place::{Place, Remote};
@@ -55,18 +53,19 @@ pub async fn run(
     host: &Arc<Host>,
     request: CopyRequest,
     person: mpsc::Sender<CopyEvent>,
-) -> Result<CopySummary, ApiError> {
+) -> Result<CopySummary, CopyError> {
     let start = Instant::now();
     check(&request.options)?;
-    let destination = place(&request.destination)?;
-    let sources: Vec<Place> = request.sources.iter().map(|source| place(source)).collect::<Result<_, _>>()?;
+    let destination = Place::parse(&request.destination)?;
+    let sources: Vec<Place> =
+        request.sources.iter().map(|source| Place::parse(source)).collect::<Result<_, _>>()?;
     let remote = sources.iter().filter(|source| matches!(source, Place::Remote(_))).count();
-    let (events, told) = events();
+    let (events, told) = events(host.words);
     let tally = tokio::spawn(told.show_to(person));
     let result = match &destination {
         Place::Remote(_) if remote > 0 => {
             drop(events);
-            Err(refuse("only one side can be on another machine", "run tow on one of the two, over ssh"))
+            Err(RequestFault::BothElsewhere.into())
         }
         Place::Remote(remote) => {
             let paths = sources.into_iter().filter_map(local).collect();
@@ -88,21 +87,14 @@ pub async fn run(
 }
 
 /// What can be said without looking at anything.
-fn check(options: &CopyOptions) -> Result<(), ApiError> {
+fn check(options: &CopyOptions) -> Result<(), CopyError> {
     if options.delete && options.files_from.is_some() {
-        return Err(refuse(
-            "--delete does not go with --files-from, which tells only a part of the source",
-            "use filters instead: --include and --exclude",
-        ));
+        return Err(RequestFault::DeletionByList.into());
     }
     if options.delete && !options.recursive {
-        return Err(refuse("--delete needs -r: without it nothing is known of what is below", "add -r"));
+        return Err(RequestFault::DeletionAtTop.into());
     }
     Ok(())
-}
-
-fn place(named: &OsStr) -> Result<Place, ApiError> {
-    Place::parse(named).map_err(|error| ssh(&error))
 }
 
 fn local(place: Place) -> Option<PathBuf> {
@@ -140,10 +132,10 @@ async fn start(
     remote: &Remote,
     events: Events,
     mut message: Start,
-) -> Result<Started, ApiError> {
+) -> Result<Started, CopyError> {
     let options = request.options.clone();
     let (offers, peers) = peer_service(host);
-    let rsh = Rsh::choose(request.rsh.as_deref()).map_err(|error| ssh(&error))?;
+    let rsh = Rsh::choose(request.rsh.as_deref())?;
     let config = peer_config(host, &options);
     let traffic = Arc::clone(&config.traffic);
     let opening = Channel::open(
@@ -154,7 +146,7 @@ async fn start(
         Arc::clone(&peers),
         config.clone(),
     );
-    let mut channel = opening.await.map_err(|error| ssh(&error))?;
+    let mut channel = opening.await?;
     let peer = Arc::clone(channel.peer());
     let (race, addresses) = race(host, options.via, peers, peer.node(), config, None).await?;
     message.version = VERSION;
@@ -166,7 +158,7 @@ async fn start(
     let Ready { addresses, sources, takes_bases } =
         match agree(&control, &mut inbox, message, &options, &events, &other).await {
             Ok(ready) => ready,
-            Err(error) if error.kind == ErrorKind::Unreachable => return Err(ssh(&channel.failure().await)),
+            Err(error) if error.is_unreachable() => return Err(channel.failure().await.into()),
             Err(error) => return Err(error),
         };
     let theirs = addresses.iter().filter_map(|address| address.parse().ok()).collect();
@@ -185,7 +177,7 @@ async fn agree(
     options: &CopyOptions,
     events: &Events,
     other: &str,
-) -> Result<Ready, ApiError> {
+) -> Result<Ready, CopyError> {
     let is_sender = matches!(message.role, Some(CopyRole::Sender(_)));
     let mut front = options::encode(&told(options, is_sender));
     message.options = front.split_off(front.len() - front.len() % PART);
@@ -212,7 +204,7 @@ async fn push(
     paths: Vec<PathBuf>,
     remote: &Remote,
     events: Events,
-) -> Result<CopySummary, ApiError> {
+) -> Result<CopySummary, CopyError> {
     let names: Vec<&[u8]> = paths.iter().map(|path| path.as_os_str().as_bytes()).collect();
     let (count, contents) = (names.len(), names_contents(request.mode, &names)?);
     let options = request.options.clone();
@@ -243,26 +235,22 @@ async fn pull(
     sources: &[Place],
     destination: &Path,
     events: Events,
-) -> Result<CopySummary, ApiError> {
+) -> Result<CopySummary, CopyError> {
     let mut remotes = sources.iter().map(|source| match source {
         Place::Remote(remote) => Ok(remote),
-        Place::Local(_) => Err(refuse(
-            "all sources have to be on the same side",
-            "copy those of this machine and those of the other one after the other",
-        )),
+        Place::Local(_) => Err(RequestFault::BothSides),
     });
-    let first = remotes.next().ok_or_else(|| refuse("there is no source", "name one"))??;
+    let first = remotes.next().ok_or(RequestFault::NoSource)??;
     let mut paths = vec![first.path()];
     for remote in remotes {
         let remote = remote?;
         if (remote.host(), remote.login()) != (first.host(), first.login()) {
-            let hint = "copy from one machine after the other";
-            return Err(refuse("the sources are on different machines", hint));
+            return Err(RequestFault::SeveralMachines.into());
         }
         paths.push(remote.path());
     }
     let contents = names_contents(request.mode, &paths)?;
-    let requested = Requested::of(&paths, contents).map_err(|error| ssh(&error))?;
+    let requested = Requested::of(&paths, contents)?;
     let message = Start {
         role: Some(CopyRole::Sender(SenderRole {
             sources: paths.iter().map(|path| Bytes::copy_from_slice(path)).collect(),
@@ -305,23 +293,21 @@ async fn last_words(side: &Side, inbox: &mut ControlReceiver) {
 /// Ends the connection, and explains why it ended if it did by itself.
 async fn finish(
     mut started: Started,
-    result: Result<CopySummary, ApiError>,
-) -> Result<CopySummary, ApiError> {
+    result: Result<CopySummary, CopyError>,
+) -> Result<CopySummary, CopyError> {
     match result {
         Ok(mut summary) => {
             (summary.sent, summary.received) = (started.traffic.sent(), started.traffic.received());
             started.channel.close().await;
             Ok(summary)
         }
-        Err(error) if error.kind == ErrorKind::Unreachable && started.side.peer.ended().is_some() => {
-            Err(ssh(&started.channel.failure().await))
+        Err(error) if error.is_unreachable() && started.side.peer.ended().is_some() => {
+            Err(started.channel.failure().await.into())
         }
         Err(error) => {
-            // The words are for the person, who is here; they may name what lies here.
-            let told = ApiError::new(error.kind, "the copy was given up at the other side");
-            let json = serde_json::to_vec(&told).unwrap_or_default();
-            let _ =
-                started.side.control.send(Message::Fatal(Fatal { error: json.into() }).into_bytes()).await;
+            // What happened is for the person, who is here; it may name what lies here.
+            let told = Message::Fatal(Fatal::of(&CopyError::GivenUp));
+            let _ = started.side.control.send(told.into_bytes()).await;
             started.channel.close().await;
             Err(error)
         }

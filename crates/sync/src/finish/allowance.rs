@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use towpath_api::ApiError;
+use crate::error::{CopyError, LeftOut};
 use towpath_content::tree::Kind;
 use towpath_files::filter::{Filter, FilterSide, RuleList};
 use towpath_files::{FileError, RelPath, ScanOptions};
@@ -40,19 +40,16 @@ fn none_because(is_incomplete: bool, is_guarded: bool, total: u64, matched: u64)
 
 impl Merge {
     /// What may be removed, once all entries were told; tells the person if nothing may.
-    pub(super) fn allowance(&mut self) -> Result<Allowance, ApiError> {
+    pub(super) fn allowance(&mut self) -> Result<Allowance, CopyError> {
         let total = self.count_removals()?;
         let options = &self.receiving.options;
         let is_guarded = options.max_delete.is_none() && !options.force;
         let none = none_because(self.is_incomplete, is_guarded, total, self.matched);
         if total > 0 && self.is_incomplete {
-            let why = "nothing was deleted, as the source could not be read completely";
-            self.receiving.leave_out(b"", why, "see the errors above, and run the same command again");
+            self.receiving.leave_out(b"", LeftOut::Deletions);
         } else if total > 0 && none.is_some() {
             self.receiving.count(|counts| counts.max_delete_reached = true);
-            let all = total + self.matched;
-            let why = format!("{total} of {all} entries would be deleted; none was");
-            self.receiving.leave_out(b"", &why, "if that is right, say --force or --max-delete=NUM");
+            self.receiving.leave_out(b"", LeftOut::TooMany(total, total + self.matched));
         }
         // A dry run shows what would go if the person insisted.
         let none = none.filter(|_| self.is_incomplete || !options.dry_run);
@@ -63,7 +60,7 @@ impl Merge {
     }
 
     /// How many entries would go: what the source does not have, and what is in directories in the way.
-    fn count_removals(&mut self) -> Result<u64, ApiError> {
+    fn count_removals(&mut self) -> Result<u64, CopyError> {
         let receiving = Arc::clone(&self.receiving);
         let (filter, spots) = (&mut self.filter, &mut self.spots);
         let mut total = 0;

@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use towpath_api::ApiError;
+use crate::error::CopyError;
 use towpath_content::tree::Metadata;
 use towpath_files::{BeforeNaming, FileError, Naming, Overwrite, RelPath};
 
@@ -17,7 +17,7 @@ use towpath_targets::resume::wait_while_busy;
 
 impl Merge {
     /// Puts what waits in the place of directories, as far as that is allowed.
-    pub(super) fn make_rooms(&mut self, allowance: &Arc<Allowance>) -> Result<(), ApiError> {
+    pub(super) fn make_rooms(&mut self, allowance: &Arc<Allowance>) -> Result<(), CopyError> {
         let receiving = Arc::clone(&self.receiving);
         let spots = &mut self.spots;
         let made = receiving.take_rooms().for_each(|record: RoomRecord| {

@@ -10,9 +10,9 @@ use towpath_files::display_name;
 use towpath_link::pipe::PipeError;
 use towpath_link::tcp::BindError;
 use towpath_ssh::error::{PlaceFault, SshError, Way};
-use towpath_targets::errors::chain;
+use towpath_sync::error::chain;
 
-const AGAIN: &str = "run the same command again: it goes on where it was";
+use super::AGAIN;
 
 /// Why the other machine, or what was named there, can't be had.
 pub fn ssh(error: &SshError) -> ApiError {
