@@ -27,7 +27,7 @@ use towpath_content::NodeId;
 use towpath_link::pipe::{self, PipeError, Role};
 use towpath_protocol::{Peer, PeerConfig, Service};
 
-use crate::error::{CommandFault, CommandOrigin, RSH_VARIABLE, SshError, Way};
+use crate::error::{CommandFault, CommandOrigin, RSH_VARIABLE, SshError, SshWay};
 use crate::place::Remote;
 
 /// What starts a command on another machine, unless `-e` or [`RSH_VARIABLE`] says otherwise.
@@ -114,7 +114,7 @@ fn words(command: &[u8]) -> Result<Vec<Vec<u8>>, CommandFault> {
 pub struct Channel {
     peer: Arc<Peer>,
     child: Child,
-    way: Way,
+    way: SshWay,
 }
 
 impl Channel {
@@ -129,7 +129,7 @@ impl Channel {
         config: PeerConfig,
     ) -> Result<Self, SshError> {
         let (host, tow) = (remote.host().to_owned(), tow_path.to_owned());
-        let way = Way { host, tow, command: rsh.way(remote) };
+        let way = SshWay { host, tow, command: rsh.way(remote) };
         let mut command = rsh.command(remote, tow_path);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| not_started(&rsh.program, error))?;
@@ -188,7 +188,7 @@ fn not_started(program: &OsStr, source: io::Error) -> SshError {
 }
 
 /// The first bytes of the other side tell most, then how the command ended.
-async fn not_opened(way: Way, child: &mut Child, source: PipeError) -> SshError {
+async fn not_opened(way: SshWay, child: &mut Child, source: PipeError) -> SshError {
     use PipeError::{NotTowpath, SameRole, Version};
     if matches!(source, NotTowpath { .. } | Version { .. } | SameRole) {
         return SshError::NotOpened { way, source };

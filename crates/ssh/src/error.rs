@@ -75,7 +75,7 @@ pub enum SshError {
     #[error("no connection to {}", shown(&way.host))]
     NotOpened {
         /// The way to it.
-        way: Way,
+        way: SshWay,
         /// What came instead.
         source: PipeError,
     },
@@ -83,7 +83,7 @@ pub enum SshError {
     #[error("{} to {} ended: {status}", shown(way.program()), shown(&way.host))]
     Ended {
         /// The way to the other side.
-        way: Way,
+        way: SshWay,
         /// How it ended.
         status: ExitStatus,
         /// The other side had said hello.
@@ -188,7 +188,7 @@ pub enum CommandFault {
 
 /// How the other machine is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Way {
+pub struct SshWay {
     /// The other machine.
     pub host: OsString,
     /// The program that is started there.
@@ -197,7 +197,7 @@ pub struct Way {
     pub command: Vec<OsString>,
 }
 
-impl Way {
+impl SshWay {
     /// The program that reaches the other machine.
     pub fn program(&self) -> &OsStr {
         self.command.first().map_or(OsStr::new(""), |program| program)

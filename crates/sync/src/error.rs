@@ -1,4 +1,4 @@
-//! What can go wrong with a copy: a variant for each different next step. [`CopyError`] ends it, a [`Fault`] is one
+//! What can go wrong with a copy: a variant for each different next step. [`CopyError`] ends it, a [`EntryFault`] is one
 //! entry's, and the others go on.
 
 use std::borrow::Cow;
@@ -169,7 +169,7 @@ pub enum DestinationFault {
 
 /// Why one entry was not copied.
 #[derive(Debug)]
-pub enum Fault<'a> {
+pub enum EntryFault<'a> {
     /// It can't be read or written.
     File(&'a FileError),
     /// It can't be read to its end.
@@ -180,6 +180,53 @@ pub enum Fault<'a> {
     LeftOut(LeftOut),
     /// So many more failed than can be named.
     More(u64),
+}
+
+/// What keeps an entry from its place though the system would allow it: the cause in a [`FileError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Obstacle {
+    /// It would be copied onto itself.
+    #[error("source and destination are the same file")]
+    SameFile,
+    /// The sender told of a further name before the first.
+    #[error("a hard link without a first name")]
+    NoFirstName,
+    /// It and the directories around it have too many attributes.
+    #[error("it and the directories around it have more than 8 MiB of attributes")]
+    Attributes,
+    /// Another entry has its name already.
+    #[error("its name collides with another's, as case or accents make no difference there")]
+    Collision,
+    /// A directory, which `cp` does not replace.
+    #[error("a directory is in the way")]
+    Directory,
+    /// A directory with something in it, which nobody allowed to remove.
+    #[error("a directory that is not empty is in the way")]
+    FullDirectory,
+    /// A directory, in which backups stay.
+    #[error("a directory is in the way, in which backups of what it holds would stay")]
+    Backups,
+    /// More directories than are replaced.
+    #[error("more directories are in the way of something else than one copy replaces")]
+    TooMany,
+    /// A directory that stays.
+    #[error("a directory is in the way, and {0}")]
+    Stays(Stays),
+}
+
+/// Why a directory, or everything, stays at the destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stays {
+    /// Filters say so.
+    Protected,
+    /// It is not empty.
+    NotEmpty,
+    /// More is in it than may be removed.
+    Limited,
+    /// The sender could not tell everything.
+    Incomplete,
+    /// Most of the destination would be removed.
+    Guarded,
 }
 
 /// What is left out, and why.
@@ -213,6 +260,18 @@ pub enum LeftOut {
     TooMany(u64, u64),
     /// Deletions beyond their limit.
     Limited,
+}
+
+impl Obstacle {
+    /// As the error of an attempt on `path`.
+    pub(crate) fn to(self, op: &'static str, path: &Path) -> FileError {
+        FileError::new(op, path, io::Error::other(self))
+    }
+
+    /// What is behind an error, if it is one of these.
+    pub fn of(error: &FileError) -> Option<Self> {
+        std::error::Error::source(error)?.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref().copied()
+    }
 }
 
 impl CopyError {
@@ -318,7 +377,7 @@ impl Display for DestinationFault {
     }
 }
 
-impl Display for Fault<'_> {
+impl Display for EntryFault<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(error) => error.fmt(f),
@@ -327,6 +386,18 @@ impl Display for Fault<'_> {
             Self::LeftOut(why) => why.fmt(f),
             Self::More(count) => write!(f, "{count} more entries failed: too many at once to name them"),
         }
+    }
+}
+
+impl Display for Stays {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Protected => "it holds what is to be kept",
+            Self::NotEmpty => "it is not empty",
+            Self::Limited => "what is in it is more than may be removed",
+            Self::Incomplete => "the source could not be read completely",
+            Self::Guarded => "more than half of the destination would be deleted",
+        })
     }
 }
 

@@ -8,14 +8,14 @@ use towpath_protocol::PeerConfig;
 use towpath_protocol::processors::Processors;
 use towpath_store::DiskStore;
 
-use crate::error::Fault;
+use crate::error::EntryFault;
 
 /// Makes what a person is told of one entry: what happened, and what to do next.
-pub type Words = fn(&Fault<'_>) -> (String, Option<String>);
+pub type Words = fn(&EntryFault<'_>) -> (String, Option<String>);
 
 /// The plain facts.
 #[cfg(any(test, feature = "fuzzing"))]
-pub fn plain(fault: &Fault<'_>) -> (String, Option<String>) {
+pub fn plain(fault: &EntryFault<'_>) -> (String, Option<String>) {
     (fault.to_string(), None)
 }
 

@@ -15,7 +15,7 @@ use towpath_files::FileError;
 use towpath_store::{FileRecord, MAX_SPAN, Stamp, State, Store, StoreError, hash_and_keep, hash_open_file};
 
 use super::source::Located;
-use crate::error::Fault;
+use crate::error::EntryFault;
 use towpath_reuse::delta::deltas;
 use towpath_reuse::delta::patches;
 use towpath_targets::index_record::store_stamp;
@@ -94,7 +94,7 @@ pub enum Read {
 
 /// Why a file could not be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum UnreadFile {
     /// It could not be opened, or was written to.
     #[error("{0}")]
     File(#[from] FileError),
@@ -103,12 +103,12 @@ pub enum ReadError {
     Store(#[from] StoreError),
 }
 
-impl ReadError {
+impl UnreadFile {
     /// The same for the person.
-    pub const fn fault(&self) -> Fault<'_> {
+    pub const fn fault(&self) -> EntryFault<'_> {
         match self {
-            Self::File(error) => Fault::File(error),
-            Self::Store(error) => Fault::Store(error),
+            Self::File(error) => EntryFault::File(error),
+            Self::Store(error) => EntryFault::Store(error),
         }
     }
 
@@ -125,7 +125,7 @@ impl ReadError {
 }
 
 /// Reads a file that is asked for: a little one whole, else for its name.
-pub fn read(ask: &Ask) -> Result<Read, ReadError> {
+pub fn read(ask: &Ask) -> Result<Read, UnreadFile> {
     let path = ask.located.whole_path();
     let file = ask.located.open()?;
     if ask.located.stamp.size <= ask.inline
@@ -140,7 +140,7 @@ pub fn read(ask: &Ask) -> Result<Read, ReadError> {
 
 /// Reads a file whose older version the receiver signed, in one part: if it is not large, and the delta is
 /// little, for both; else for its name.
-pub fn read_changed(ask: &Ask, signature: &[u8]) -> Result<Read, ReadError> {
+pub fn read_changed(ask: &Ask, signature: &[u8]) -> Result<Read, UnreadFile> {
     let path = ask.located.whole_path();
     let file = ask.located.open()?;
     let read = hash_and_keep(&file, &path, READ_AT_ONCE)?;
@@ -162,7 +162,7 @@ pub fn read_patched(
     older: &Oid,
     store: Option<&dyn Store>,
     level: i32,
-) -> Result<Read, ReadError> {
+) -> Result<Read, UnreadFile> {
     let path = ask.located.whole_path();
     let file = ask.located.open()?;
     let hashed = hash_open_file(&file, &path)?;

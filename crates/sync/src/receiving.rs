@@ -2,13 +2,12 @@
 //! and what went wrong.
 
 use std::ffi::OsStr;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::error::{CopyError, Fault, LeftOut};
+use crate::error::{CopyError, EntryFault, LeftOut, Obstacle};
 use tokio_util::sync::CancellationToken;
 use towpath_api::copy::{Check, CopyEvent, CopyOptions, CopySummary, Counts, FailureKind};
 use towpath_content::Oid;
@@ -22,7 +21,7 @@ use super::judge::Changes;
 use super::noted::RoomRecord;
 use super::places::FilePermits;
 use super::records::Records;
-use super::talk::{Events, Failure, failed, left_out, shown_time};
+use super::talk::{Events, FailedEntry, failed, left_out, shown_time};
 use super::wanted::{Note, Wanted};
 use towpath_content::lock::lock;
 use towpath_reuse::candidates::renames::Spare;
@@ -231,9 +230,7 @@ impl Receiving {
     pub fn put_off(&self, room: &RoomRecord) -> Result<(), FileError> {
         let mut rooms = lock(&self.rooms);
         if rooms.len() >= MOST_ROOMS {
-            let why =
-                io::Error::other("more directories are in the way of something else than one copy replaces");
-            return Err(FileError::new("replace", Path::new("a directory"), why));
+            return Err(Obstacle::TooMany.to("replace", Path::new("a directory")));
         }
         rooms
             .push(room)
@@ -311,8 +308,8 @@ impl Receiving {
             }
             FetchError::Cancelled => self.stop(CopyError::Cancelled),
             error => {
-                let (path, fault, kind) = (shown.to_vec(), Fault::Fetch(error), FailureKind::Other);
-                self.events.failure(Failure { path, fault, kind });
+                let (path, fault, kind) = (shown.to_vec(), EntryFault::Fetch(error), FailureKind::Other);
+                self.events.failure(FailedEntry { path, fault, kind });
             }
         }
     }

@@ -14,7 +14,7 @@ use towpath_files::FileError;
 use towpath_protocol::ControlSender;
 
 use super::message::{Message, violation};
-use crate::error::{Fault, LeftOut};
+use crate::error::{EntryFault, LeftOut};
 use crate::host::Words;
 
 /// The longest text of an event; a byte of it may take four in JSON.
@@ -87,12 +87,12 @@ impl Events {
     }
 
     /// Tells of a failure; never blocks.
-    pub fn failure(&self, failure: Failure<'_>) {
+    pub fn failure(&self, failure: FailedEntry<'_>) {
         self.keep(failure.told(self.words));
     }
 
     /// The same behind what was told of entries before; blocks while the person does not read.
-    pub fn failure_in_order(&self, failure: Failure<'_>) {
+    pub fn failure_in_order(&self, failure: FailedEntry<'_>) {
         self.item(failure.told(self.words));
     }
 
@@ -144,7 +144,8 @@ impl EventInbox {
     /// What is told at the end of failures that were too many, once.
     fn dropped(&self) -> Option<CopyEvent> {
         let dropped = self.waiting.dropped.swap(0, Ordering::Relaxed);
-        let failure = || Failure { path: Vec::new(), fault: Fault::More(dropped), kind: FailureKind::Other };
+        let failure =
+            || FailedEntry { path: Vec::new(), fault: EntryFault::More(dropped), kind: FailureKind::Other };
         (dropped > 0).then(|| failure().told(self.words))
     }
 
@@ -216,16 +217,16 @@ fn cost(event: &CopyEvent) -> usize {
 }
 
 /// One entry that failed or is left out.
-pub struct Failure<'a> {
+pub struct FailedEntry<'a> {
     /// What the person calls it; none where something that was asked for is not done.
     pub path: Vec<u8>,
     /// Why.
-    pub fault: Fault<'a>,
+    pub fault: EntryFault<'a>,
     /// What it means for the outcome.
     pub kind: FailureKind,
 }
 
-impl Failure<'_> {
+impl FailedEntry<'_> {
     fn told(self, words: Words) -> CopyEvent {
         let (error, hint) = words(&self.fault);
         CopyEvent::Failed { path: self.path, error, hint, kind: self.kind }
@@ -233,14 +234,14 @@ impl Failure<'_> {
 }
 
 /// A file that could not be read or written.
-pub fn failed<'a>(path: &[u8], error: &'a FileError, kind: FailureKind) -> Failure<'a> {
+pub fn failed<'a>(path: &[u8], error: &'a FileError, kind: FailureKind) -> FailedEntry<'a> {
     // The root of the transfer.
     let path = if path.is_empty() { b"." } else { path };
-    Failure { path: path.to_vec(), fault: Fault::File(error), kind }
+    FailedEntry { path: path.to_vec(), fault: EntryFault::File(error), kind }
 }
 
 /// The same for a path of the source, which may have vanished.
-pub fn failed_at<'a>(path: &Path, error: &'a FileError) -> Failure<'a> {
+pub fn failed_at<'a>(path: &Path, error: &'a FileError) -> FailedEntry<'a> {
     let kind = match error {
         FileError::Vanished { .. } => FailureKind::Vanished,
         _ => FailureKind::Other,
@@ -249,7 +250,7 @@ pub fn failed_at<'a>(path: &Path, error: &'a FileError) -> Failure<'a> {
 }
 
 /// The same where the walk of the source met it. What the person named and is not there never was.
-pub fn failed_to_read<'a>(path: &Path, error: &'a FileError, is_named: bool) -> Failure<'a> {
+pub fn failed_to_read<'a>(path: &Path, error: &'a FileError, is_named: bool) -> FailedEntry<'a> {
     match is_named {
         true => failed(path.as_os_str().as_encoded_bytes(), error, FailureKind::Other),
         false => failed_at(path, error),
@@ -257,8 +258,8 @@ pub fn failed_to_read<'a>(path: &Path, error: &'a FileError, is_named: bool) -> 
 }
 
 /// What is left out, at the source or at the destination.
-pub fn left_out(path: &[u8], why: LeftOut) -> Failure<'static> {
-    Failure { path: path.to_vec(), fault: Fault::LeftOut(why), kind: FailureKind::Skipped }
+pub fn left_out(path: &[u8], why: LeftOut) -> FailedEntry<'static> {
+    FailedEntry { path: path.to_vec(), fault: EntryFault::LeftOut(why), kind: FailureKind::Skipped }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::path::Path;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_files::filter::FilterSide;
 use towpath_files::{FileError, display_name, display_text};
-use towpath_sync::error::{CopyError, DestinationFault, Fault, LeftOut, RequestFault};
+use towpath_sync::error::{CopyError, DestinationFault, EntryFault, LeftOut, Obstacle, RequestFault, Stays};
 
 use super::{AGAIN, FREE_SPACE, ssh};
 
@@ -44,13 +44,13 @@ pub fn copy(error: &CopyError) -> ApiError {
 }
 
 /// Why one entry was not copied: what happened, and what to do next.
-pub fn entry(fault: &Fault<'_>) -> (String, Option<String>) {
+pub fn entry(fault: &EntryFault<'_>) -> (String, Option<String>) {
     let ApiError { message, hint, .. } = match fault {
-        Fault::File(error) => super::source(error),
-        Fault::Store(error) => super::store(error),
-        Fault::Fetch(error) => super::fetch(error),
-        Fault::LeftOut(why) => return left_out(*why),
-        Fault::More(_) => return (fault.to_string(), None),
+        EntryFault::File(error) => obstacle(error).unwrap_or_else(|| super::source(error)),
+        EntryFault::Store(error) => super::store(error),
+        EntryFault::Fetch(error) => super::fetch(error),
+        EntryFault::LeftOut(why) => return left_out(*why),
+        EntryFault::More(_) => return (fault.to_string(), None),
     };
     (message, hint)
 }
@@ -134,6 +134,19 @@ fn opening(error: &FileError) -> ApiError {
         told if told.kind == ErrorKind::NotFound => told.hint("make it first with mkdir -p"),
         told => told,
     }
+}
+
+/// What only leave keeps from its place says who gives that.
+fn obstacle(error: &FileError) -> Option<ApiError> {
+    let why = match Obstacle::of(error)? {
+        obstacle @ Obstacle::FullDirectory => format!("{obstacle}; --force or --delete removes it"),
+        Obstacle::Stays(Stays::Limited) => {
+            "a directory is in the way, and what is in it is more than --max-delete allows".into()
+        }
+        _ => return None,
+    };
+    let message = format!("{} {}: {why}", error.op(), shown(error.path()));
+    Some(ApiError::new(ErrorKind::Failed, message))
 }
 
 /// The error that ended the other side, which is called `other`. It made the facts of it: names, and what its system said.
@@ -232,8 +245,26 @@ mod tests {
                 Some("if that is right, say --force or --max-delete=NUM"),
             ),
         ] {
-            assert_eq!(entry(&Fault::LeftOut(why)), (message.into(), hint.map(Into::into)));
+            assert_eq!(entry(&EntryFault::LeftOut(why)), (message.into(), hint.map(Into::into)));
         }
-        assert_eq!(entry(&Fault::File(&gone())).0, "/nosuch: no such file or directory");
+        let of = |obstacle: Obstacle| FileError::new("replace", Path::new("/d"), io::Error::other(obstacle));
+        for (obstacle, message) in [
+            (
+                Obstacle::FullDirectory,
+                "replace /d: a directory that is not empty is in the way; --force or --delete removes it",
+            ),
+            (
+                Obstacle::Stays(Stays::Limited),
+                "replace /d: a directory is in the way, and what is in it is more than --max-delete allows",
+            ),
+            (
+                Obstacle::Stays(Stays::Guarded),
+                "replace /d: a directory is in the way, and more than half of the destination would be deleted",
+            ),
+            (Obstacle::SameFile, "replace /d: source and destination are the same file"),
+        ] {
+            assert_eq!(entry(&EntryFault::File(&of(obstacle))), (message.into(), None));
+        }
+        assert_eq!(entry(&EntryFault::File(&gone())).0, "/nosuch: no such file or directory");
     }
 }

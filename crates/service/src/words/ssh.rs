@@ -9,7 +9,7 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_files::display_name;
 use towpath_link::pipe::PipeError;
 use towpath_link::tcp::BindError;
-use towpath_ssh::error::{PlaceFault, SshError, Way};
+use towpath_ssh::error::{PlaceFault, SshError, SshWay};
 use towpath_sync::error::chain;
 
 use super::AGAIN;
@@ -99,7 +99,7 @@ struct ShownWay {
 }
 
 impl ShownWay {
-    fn of(way: &Way) -> Self {
+    fn of(way: &SshWay) -> Self {
         let words = way.command.iter().map(|word| display_name(word.as_bytes())).collect::<Vec<_>>();
         let [host, tow, rsh] = [&way.host, &way.tow, way.program()].map(|name| display_name(name.as_bytes()));
         Self { host, tow, rsh, command: words.join(" ") }
@@ -172,9 +172,9 @@ mod tests {
 
     use super::*;
 
-    fn way() -> Way {
+    fn way() -> SshWay {
         let command = ["ssh", "-p", "2", "-l", "me", "box"].map(Into::into).to_vec();
-        Way { host: "box".into(), tow: "tow".into(), command }
+        SshWay { host: "box".into(), tow: "tow".into(), command }
     }
 
     fn of_status(raw: i32, was_there: bool) -> ApiError {

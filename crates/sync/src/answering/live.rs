@@ -11,7 +11,7 @@ use towpath_store::About;
 use super::super::threads;
 use super::Answering;
 use crate::message::{Answers, Message};
-use crate::reading::ReadError;
+use crate::reading::UnreadFile;
 use crate::source::Located;
 use towpath_content::lock::lock;
 
@@ -36,7 +36,7 @@ impl Answering {
         getrandom(&mut random[..], GetRandomFlags::empty())?;
         let live = Oid::Live(random);
         let path = located.whole_path();
-        let opened = located.open().map_err(ReadError::from);
+        let opened = located.open().map_err(UnreadFile::from);
         let answer = match &opened {
             Ok(_) => self.named(entry, located.clone(), live),
             Err(error) => self.refused(entry, &located, error),
@@ -55,7 +55,7 @@ impl Answering {
                 Ok(())
             }
             Err(error) => {
-                let error = ReadError::from(error);
+                let error = UnreadFile::from(error);
                 // It stays on offer: the receiver is to learn from the store that it is lost, and may have
                 // said so already.
                 if let Some(asked) = lock(&self.asked).get_mut(&entry) {

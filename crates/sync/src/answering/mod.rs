@@ -37,7 +37,7 @@ use self::bases::Bases;
 use self::replies::{Reply, hashed};
 use super::message::{Answer, Answers, Asks, Base, Delta, Message, violation};
 use super::offers::Offers;
-use super::reading::{Ask, Read, ReadError, Signed, read, read_changed, read_patched};
+use super::reading::{Ask, Read, Signed, UnreadFile, read, read_changed, read_patched};
 use super::sent::SentTo;
 use super::signatures::Signatures;
 use super::source::Located;
@@ -76,7 +76,7 @@ pub enum Scope {
 }
 
 /// What was read for an ask.
-type ReadAsk = (Result<Read, ReadError>, Ask);
+type ReadAsk = (Result<Read, UnreadFile>, Ask);
 
 /// Answers what one receiver asks.
 pub struct Answering {
@@ -326,7 +326,7 @@ impl Answering {
         Ok(())
     }
 
-    fn read_patched(&self, ask: &Ask, older: &Oid) -> Result<Read, ReadError> {
+    fn read_patched(&self, ask: &Ask, older: &Oid) -> Result<Read, UnreadFile> {
         let _alone = (ask.located.stamp.size > LARGE_PATCH).then(|| lock(&self.patching));
         let store = self.may_be_base(older).then_some(&*self.store as &dyn Store);
         let read = read_patched(ask, older, store, self.level(&self.control).max(1));

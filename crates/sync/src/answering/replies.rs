@@ -8,9 +8,9 @@ use towpath_store::FileRecord;
 
 use super::{Answering, Asked, INLINE};
 use crate::message::Answer;
-use crate::reading::{Ask, OlderFile, Read, ReadError, Signed, now};
+use crate::reading::{Ask, OlderFile, Read, Signed, UnreadFile, now};
 use crate::source::Located;
-use crate::talk::Failure;
+use crate::talk::FailedEntry;
 use towpath_content::lock::lock;
 use towpath_reuse::delta::deltas;
 use towpath_targets::index_record::store_stamp;
@@ -28,7 +28,7 @@ pub(super) enum Reply {
 }
 
 impl Answering {
-    pub(super) fn reply(&self, read: Result<Read, ReadError>, ask: Ask) -> Reply {
+    pub(super) fn reply(&self, read: Result<Read, UnreadFile>, ask: Ask) -> Reply {
         let Ask { entry, mut located, base, compare, .. } = ask;
         let read = match read {
             Ok(read) => read,
@@ -103,16 +103,16 @@ impl Answering {
         answer
     }
 
-    pub(super) fn refused(&self, entry: u64, located: &Located, error: &ReadError) -> Answer {
+    pub(super) fn refused(&self, entry: u64, located: &Located, error: &UnreadFile) -> Answer {
         self.tell_failed(located, error);
         Answer { entry, ..Answer::default() }
     }
 
-    pub(super) fn tell_failed(&self, located: &Located, error: &ReadError) {
+    pub(super) fn tell_failed(&self, located: &Located, error: &UnreadFile) {
         let kind = if error.is_vanished() { FailureKind::Vanished } else { FailureKind::Other };
         let path = located.whole_path();
         let (path, fault) = (path.as_os_str().as_encoded_bytes().to_vec(), error.fault());
-        self.events.failure(Failure { path, fault, kind });
+        self.events.failure(FailedEntry { path, fault, kind });
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::error::{CopyError, LeftOut};
+use crate::error::{CopyError, LeftOut, Stays};
 use towpath_content::tree::Kind;
 use towpath_files::filter::{Filter, FilterSide, RuleList};
 use towpath_files::{FileError, RelPath, ScanOptions};
@@ -18,22 +18,20 @@ use crate::receiving::Receiving;
 use crate::removing::{is_protected, rehearse};
 use towpath_content::lock::lock;
 
-const KEPT: &str = "it holds what is to be kept";
-
 /// What may be removed.
 pub(super) struct Allowance {
     /// Why nothing may, if so.
-    none: Option<&'static str>,
+    none: Option<Stays>,
     /// Entries that still may (`--max-delete`).
     left: Mutex<u64>,
     filter: Mutex<Filter>,
 }
 
 /// Decides whether so many entries may go, where `matched` ones stay. Pure.
-fn none_because(is_incomplete: bool, is_guarded: bool, total: u64, matched: u64) -> Option<&'static str> {
+fn none_because(is_incomplete: bool, is_guarded: bool, total: u64, matched: u64) -> Option<Stays> {
     match () {
-        () if is_incomplete => Some("the source could not be read completely"),
-        () if is_guarded && total > matched => Some("more than half of the destination would be deleted"),
+        () if is_incomplete => Some(Stays::Incomplete),
+        () if is_guarded && total > matched => Some(Stays::Guarded),
         () => None,
     }
 }
@@ -103,7 +101,7 @@ const fn below(counted: u64) -> u64 {
 
 impl Allowance {
     /// Why nothing may be removed, if so.
-    pub(super) const fn none(&self) -> Option<&'static str> {
+    pub(super) const fn none(&self) -> Option<Stays> {
         self.none
     }
 
@@ -138,12 +136,12 @@ impl Allowance {
         let each = |_: &RelPath, _: &RelPath, _| counted += 1;
         let removal = rehearse(receiving, &room.path, &room.shown, &mut self.filter(), each)?;
         let why = match self.none {
-            _ if removal.kept => Some(KEPT),
+            _ if removal.kept => Some(Stays::Protected),
             _ if below(counted) == 0 => None,
-            _ if room.in_the_way != InTheWay::Directory => Some("it is not empty"),
+            _ if room.in_the_way != InTheWay::Directory => Some(Stays::NotEmpty),
             None if !self.take(below(counted)) => {
                 receiving.count(|counts| counts.max_delete_reached = true);
-                Some("what is in it is more than --max-delete allows")
+                Some(Stays::Limited)
             }
             none => none,
         };
@@ -154,7 +152,7 @@ impl Allowance {
             |below: &RelPath, is_dir: bool| !is_protected(&mut self.filter(), below, &room.shown, is_dir);
         back_up_and_remove(receiving, &room.path, &room.shown, Telling::Below, &mut may)?;
         let is_left = !receiving.options.dry_run && destination.stamp_at(&room.path).is_ok();
-        if is_left { Err(refused(room, receiving, KEPT)) } else { Ok(()) }
+        if is_left { Err(refused(room, receiving, Stays::Protected)) } else { Ok(()) }
     }
 }
 

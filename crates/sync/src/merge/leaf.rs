@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::error::{CopyError, LeftOut};
+use crate::error::{CopyError, LeftOut, Obstacle};
 use towpath_api::copy::Mode;
 use towpath_content::tree::{Entry, Kind};
 use towpath_files::filter::safe_links;
 use towpath_files::metadata::{Differences, differences};
 use towpath_files::{FileError, Found, Overwrite, RelPath};
 
-use super::{Merge, because, size};
+use super::{Merge, size};
 use crate::file::CopyFile;
 use crate::judge::{Changes, Verdict, judge};
 use crate::noted::{InTheWay, Replacement, RoomRecord, Spot};
@@ -134,7 +134,7 @@ impl Merge {
         match (self.destined.mode, located, old) {
             (Mode::Cp, Some(located), Some(old)) if located.stamp.same_file(&old.stamp) => {
                 let shown = located.whole_path();
-                Err(because("copy", &shown, "source and destination are the same file"))
+                Err(Obstacle::SameFile.to("copy", &shown))
             }
             _ => Ok(()),
         }

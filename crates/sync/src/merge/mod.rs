@@ -18,7 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::error::{CopyError, LeftOut, RequestFault};
+use crate::error::{CopyError, LeftOut, Obstacle, RequestFault};
 use tokio::runtime::Handle;
 use towpath_api::copy::{CopyEvent, CopyOptions, Mode};
 use towpath_content::tree::{Entry, Event, Kind, Metadata, Time};
@@ -278,8 +278,7 @@ impl Merge {
         self.open_attributes += frame.attribute_bytes();
         if self.open_attributes > MAX_OPEN_ATTRIBUTES {
             self.open_attributes -= frame.attribute_bytes();
-            let why = "it and the directories around it have more than 8 MiB of attributes";
-            return Err(because("enter", Path::new(&display_name(shown.as_bytes())), why));
+            return Err(Obstacle::Attributes.to("enter", Path::new(&display_name(shown.as_bytes()))));
         }
         self.path.clone_from(path);
         self.shown.clone_from(shown);
@@ -470,10 +469,6 @@ impl DirFrame {
     fn attribute_bytes(&self) -> usize {
         self.metadata.xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len()).sum()
     }
-}
-
-fn because(op: &'static str, path: &Path, why: &'static str) -> FileError {
-    FileError::new(op, path, io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
 /// Bytes of content, as rsync counts them: a link's is its target.
