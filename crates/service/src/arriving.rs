@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::words;
 use tokio::sync::watch;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
@@ -14,6 +13,7 @@ use towpath_transfer::{Fetched, Group, Session, Target};
 use crate::arrivals::{Arrival, Described, Leading, Stage};
 use crate::getting::GetUnderWay;
 use crate::metrics::{Direction, Watch};
+use crate::words;
 
 impl Arrival {
     /// Starts to fetch what `get` asks for.

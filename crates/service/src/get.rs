@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::words;
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ContentRequest, ErrorKind, Event, GetRequest, Seconds, Summary};
 use towpath_content::Oid;
@@ -23,6 +22,7 @@ use crate::getting::{Failure, GetUnderWay, summarize, tell};
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::waiting::{self, told};
+use crate::words;
 use towpath_sync::search::searched;
 
 /// How often a get begins anew when the producer of a live object does.

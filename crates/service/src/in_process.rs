@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::words;
 use tokio::sync::mpsc;
 use towpath_api::copy::{CopyEvent, CopyRequest, CopySummary};
 use towpath_api::{
@@ -23,6 +22,7 @@ use crate::metrics::{Direction, Watch};
 use crate::open_session::Open;
 use crate::parts::{self, Part};
 use crate::state::{Service, parse_name};
+use crate::words;
 use crate::{content, copy, get, put};
 
 impl Service {

@@ -24,10 +24,10 @@ use towpath_protocol::processors::Processors;
 use towpath_store::FileRecord;
 use towpath_store::hash_and_keep;
 use towpath_store::{About, DiskStore, Stamp, Store};
+use towpath_targets::index_record::store_stamp;
 use towpath_transfer::FetchError;
 
 use crate::words;
-use towpath_targets::index_record::store_stamp;
 
 /// Steps of a scan handled at once.
 const BATCH: usize = 1024;

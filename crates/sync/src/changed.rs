@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::error::CopyError;
 use bytes::Bytes;
 use rayon::prelude::*;
 use tokio::runtime::Handle;
@@ -18,6 +17,7 @@ use towpath_content::Oid;
 use super::file::CopyFile;
 use super::incoming::{Incoming, apply_patch, read, sign_part};
 use super::message::{Answer, Base, violation};
+use crate::error::CopyError;
 use towpath_content::lock::lock;
 use towpath_reuse::delta::deltas;
 use towpath_reuse::delta::finer;

@@ -4,7 +4,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::error::CopyError;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use towpath_protocol::{ControlReceiver, ControlSender};
@@ -13,6 +12,7 @@ use super::message::hung_up;
 use super::message::{Answer, Delta, Empty, Message, violation};
 use super::remote::RemoteSupplier;
 use super::side::{Side, told_error};
+use crate::error::CopyError;
 use towpath_content::lock::lock;
 use towpath_ssh::race::Stood;
 

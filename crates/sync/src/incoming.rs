@@ -8,11 +8,11 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use crate::error::CopyError;
 use towpath_content::Oid;
 
 use super::file::CopyFile;
 use super::message::{Delta, violation};
+use crate::error::CopyError;
 use towpath_reuse::delta::deltas::{self, PART};
 use towpath_reuse::delta::finer;
 use towpath_reuse::delta::patches;

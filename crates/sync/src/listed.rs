@@ -1,9 +1,10 @@
 //! What may come, when only a part of a source was asked for: a list of names (`--files-from`), or
 //! no directories (`--no-r`). A sender that is not trusted gets nothing else written.
 
-use crate::error::CopyError;
 use towpath_api::copy::CopyOptions;
 use towpath_files::RelPath;
+
+use crate::error::CopyError;
 
 /// The part of the source that was asked for.
 #[derive(Debug, Clone)]

@@ -7,7 +7,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, RwLock};
 
-use crate::error::CopyError;
 use tokio::sync::mpsc;
 use towpath_files::{FileError, Stamp};
 use towpath_protocol::processors::Processors;
@@ -21,6 +20,7 @@ use super::source::Located;
 use super::supply::Supplier;
 use super::talk::{Events, failed_at};
 use super::threads;
+use crate::error::CopyError;
 use towpath_content::lock::lock;
 
 /// Threads that copy.

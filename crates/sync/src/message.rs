@@ -5,11 +5,12 @@
 //! sender, which has the source, and the other the receiver, which has the destination. Entries
 //! are numbered from 0 in the order in which the sender's tree descriptor has them.
 
-use crate::error::CopyError;
 use bytes::Bytes;
 use prost::{Message as _, Oneof};
 use towpath_protocol::counting::has_at_most;
 use towpath_protocol::packing;
+
+use crate::error::CopyError;
 
 /// Bytes of a message that came packed, at most: as many as one that did not.
 const MAX_UNPACKED: u64 = 256 << 10;

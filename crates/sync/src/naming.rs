@@ -1,8 +1,9 @@
 //! Whether a source stands for itself or for what is in it: the habits of cp and rsync.
 
-use crate::error::{CopyError, RequestFault};
 use towpath_api::copy::Mode;
 use towpath_ssh::patterns;
+
+use crate::error::{CopyError, RequestFault};
 
 /// Whether the one source names what is in it; an error if one of several does.
 pub fn names_contents(mode: Mode, sources: &[&[u8]]) -> Result<bool, CopyError> {

@@ -4,8 +4,9 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use crate::error::CopyError;
 use rayon::prelude::*;
+
+use crate::error::CopyError;
 
 /// zstd's level at first, and while the network would wait for a harder one.
 const EASY: i32 = 1;

@@ -7,7 +7,6 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::error::{CopyError, EntryFault, LeftOut, Obstacle};
 use tokio_util::sync::CancellationToken;
 use towpath_api::copy::{Check, CopyEvent, CopyOptions, CopySummary, Counts, FailureKind};
 use towpath_content::Oid;
@@ -23,6 +22,7 @@ use super::places::FilePermits;
 use super::records::Records;
 use super::talk::{Events, FailedEntry, failed, left_out, shown_time};
 use super::wanted::{Note, Wanted};
+use crate::error::{CopyError, EntryFault, LeftOut, Obstacle};
 use towpath_content::lock::lock;
 use towpath_reuse::candidates::renames::Spare;
 use towpath_targets::placing::{Named, Placing, adopt};

@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::error::{CopyError, RequestFault};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use towpath_api::Seconds;
@@ -35,6 +34,7 @@ use super::source::Sources;
 use super::taking::receive;
 use super::talk::{Events, events};
 use super::within::within;
+use crate::error::{CopyError, RequestFault};
 use crate::host::Host;
 use towpath_ssh::channel::{Channel, Rsh};
 use towpath_ssh::patterns::Requested;

@@ -16,7 +16,6 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use crate::error::CopyError;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use towpath_api::copy::CopyOptions;
@@ -33,6 +32,7 @@ use super::reading::Ask;
 use super::removal::Removal;
 use super::source::{Located, SourceStep, Sources};
 use super::talk::{Events, failed_at, failed_to_read, left_out};
+use crate::error::CopyError;
 use towpath_content::lock::lock;
 
 /// Entries that the scan may be ahead of the receiver.

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use crate::error::CopyError;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use towpath_api::copy::CopySummary;
@@ -18,6 +17,7 @@ use super::sent::SentTo;
 use super::side::{Side, joined, told_error};
 use super::source::Sources;
 use super::threads;
+use crate::error::CopyError;
 use towpath_ssh::race::Stood;
 
 /// Tells the receiver what is in `sources` and answers what it asks, until it says that all is in

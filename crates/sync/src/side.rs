@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::CopyError;
 use tokio::task::JoinHandle;
 use towpath_api::copy::{CopyEvent, CopyOptions, Via};
 use towpath_content::NodeId;
@@ -18,6 +17,7 @@ use super::offers::Offers;
 use super::receiving::Receiving;
 use super::talk::Events;
 use super::threads;
+use crate::error::CopyError;
 use crate::host::Host;
 use towpath_ssh::race::{Race, SshConnection};
 

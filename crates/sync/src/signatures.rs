@@ -4,11 +4,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex};
 
-use crate::error::CopyError;
 use bytes::Bytes;
 
 use super::message::hung_up;
 use super::message::{Finer, violation};
+use crate::error::CopyError;
 use towpath_content::lock::lock;
 
 /// Bytes of answers that nobody took yet, at most.

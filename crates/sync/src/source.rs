@@ -14,7 +14,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::error::{CopyError, LeftOut, RequestFault};
 use towpath_api::copy::CopyOptions;
 use towpath_content::tree::{Entry, Event, Kind, Metadata};
 use towpath_files::filter::{Filter, FilterSide, RuleList};
@@ -23,6 +22,7 @@ use towpath_files::{
 };
 
 use super::fate::Fate;
+use crate::error::{CopyError, LeftOut, RequestFault};
 
 /// Where the bytes of a file are.
 #[derive(Debug, Clone)]

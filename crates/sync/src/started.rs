@@ -5,7 +5,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::error::{CopyError, RequestFault};
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -24,6 +23,7 @@ use super::side::{Side, blocking, peer_config, peer_service, race, set_silence};
 use super::source::Sources;
 use super::taking::receive;
 use super::talk::{Events, events};
+use crate::error::{CopyError, RequestFault};
 use crate::host::Host;
 use towpath_ssh::channel;
 use towpath_ssh::patterns;

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use crate::error::CopyError;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
@@ -35,6 +34,7 @@ use super::remote::RemoteSupplier;
 use super::search;
 use super::side::{Side, StopOnDrop, by_source, joined, receiving, tell};
 use super::threads;
+use crate::error::CopyError;
 use towpath_reuse::candidates::lookalikes::Lookalikes;
 use towpath_reuse::policy::network::Network;
 use towpath_ssh::race::{Race, STAND_LIMIT, Stood};

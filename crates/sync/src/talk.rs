@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::error::CopyError;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use towpath_api::copy::{CopyEvent, FailureKind, FileTime};
@@ -14,6 +13,7 @@ use towpath_files::FileError;
 use towpath_protocol::ControlSender;
 
 use super::message::{Message, violation};
+use crate::error::CopyError;
 use crate::error::{EntryFault, LeftOut};
 use crate::host::Words;
 

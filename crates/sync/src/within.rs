@@ -4,7 +4,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::error::{CopyError, RequestFault};
 use tokio_util::task::AbortOnDropHandle;
 use towpath_api::copy::{CopyRequest, CopySummary, Mode};
 use towpath_content::tree::Event;
@@ -15,6 +14,7 @@ use super::naming::names_contents;
 use super::side::{StopOnDrop, blocking, receiving, tell};
 use super::source::{SourceStep, Sources};
 use super::talk::{Events, failed_to_read, left_out};
+use crate::error::{CopyError, RequestFault};
 use crate::host::Host;
 
 /// Copies local sources to a local destination.

@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::atomic::Ordering;
 
-use crate::error::CopyError;
 use towpath_content::delta::Outline;
 use towpath_protocol::packing;
 
 use super::Answering;
+use crate::error::CopyError;
 use crate::message::{Delta, Message};
 use crate::patching::make_all;
 use crate::reading::{OlderFile, Signed, part_of};

@@ -25,7 +25,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::error::CopyError;
 use rayon::prelude::*;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
@@ -42,6 +41,7 @@ use super::sent::SentTo;
 use super::signatures::Signatures;
 use super::source::Located;
 use super::talk::Events;
+use crate::error::CopyError;
 use towpath_content::lock::lock;
 use towpath_reuse::policy::worth::Worth;
 

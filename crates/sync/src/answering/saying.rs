@@ -4,11 +4,11 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::error::CopyError;
 use bytes::Bytes;
 use towpath_protocol::{ControlClosed, ControlSender, Delivered};
 
 use super::Answering;
+use crate::error::CopyError;
 use crate::message::hung_up;
 use crate::message::{Answer, Answers, Delta, Message};
 use crate::reading::Ask;

@@ -4,13 +4,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::error::{CopyError, LeftOut, Stays};
 use towpath_content::tree::Kind;
 use towpath_files::filter::{Filter, FilterSide, RuleList};
 use towpath_files::{FileError, RelPath, ScanOptions};
 
 use super::deletions::{Telling, back_up_and_remove};
 use super::rooms::{RoomToMake, refused};
+use crate::error::{CopyError, LeftOut, Stays};
 use crate::merge::Merge;
 use crate::noted::RecordStop;
 use crate::noted::{ExtraRecord, InTheWay, LinkRecord, RoomRecord};

@@ -8,12 +8,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::{CopyError, LeftOut};
 use prost::Message;
 use towpath_api::copy::CopyEvent;
 use towpath_files::{FileError, RelPath};
 
 use super::allowance::Allowance;
+use crate::error::{CopyError, LeftOut};
 use crate::merge::Merge;
 use crate::noted::{ExtraRecord, RecordStop};
 use crate::receiving::Receiving;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::error::CopyError;
 use towpath_api::copy::{CopyEvent, FileTime};
 use towpath_content::tree::Kind;
 use towpath_files::{FileError, Naming, Overwrite, RelPath, ScanOptions};
 
 use super::allowance::Allowance;
 use super::rooms::RoomToMake;
+use crate::error::CopyError;
 use crate::judge::Changes;
 use crate::merge::Merge;
 use crate::noted::InTheWay;

@@ -16,12 +16,12 @@ mod rooms;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::CopyError;
 use towpath_content::tree::{Kind, Metadata};
 use towpath_files::metadata::differences;
 use towpath_files::{RelPath, ScanOptions};
 
 use super::merge::Merge;
+use crate::error::CopyError;
 use crate::noted::{DirRecord, ExtraRecord, RecordStop};
 use crate::removing::rehearse;
 

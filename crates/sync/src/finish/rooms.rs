@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use crate::error::{CopyError, Obstacle, Stays};
 use towpath_content::tree::Metadata;
 use towpath_files::{BeforeNaming, FileError, Naming, Overwrite, RelPath};
 
 use super::allowance::Allowance;
+use crate::error::{CopyError, Obstacle, Stays};
 use crate::merge::Merge;
 use crate::noted::{InTheWay, RecordStop, Replacement, RoomRecord, StagedFile};
 use crate::receiving::Receiving;

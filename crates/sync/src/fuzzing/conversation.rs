@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use crate::error::CopyError;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, Mode};
@@ -12,6 +11,7 @@ use towpath_content::Oid;
 use towpath_content::tree::Decoder;
 use towpath_store::DiskStore;
 
+use crate::error::CopyError;
 use crate::fate::{Fate, Settling};
 use crate::file::CopyFile;
 use crate::merge::{Destined, Merge};

@@ -18,7 +18,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::CopyError;
 use bytes::Bytes;
 use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, Mode, Via};
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata, Time};
@@ -34,6 +33,7 @@ use super::side::{Side, peer_config, peer_service};
 use super::source::Sources;
 use super::taking::receive;
 use super::talk::{EventInbox, events};
+use crate::error::CopyError;
 use crate::host::Host;
 
 /// How long a lie may take to be found out, on a busy machine.

@@ -4,13 +4,13 @@ use std::fs::FileType;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use crate::error::{CopyError, DestinationFault, RequestFault};
 use towpath_api::copy::Mode;
 use towpath_content::Oid;
 use towpath_content::tree::{Entry, Kind};
 use towpath_files::{Destination, RelPath};
 
 use super::Merge;
+use crate::error::{CopyError, DestinationFault, RequestFault};
 use crate::message::violation;
 use crate::noted::Renaming;
 use crate::placement::{AskedPlace, Placement, There, place};

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::error::{CopyError, LeftOut, Obstacle};
 use towpath_api::copy::Mode;
 use towpath_content::tree::{Entry, Kind};
 use towpath_files::filter::safe_links;
@@ -10,6 +9,7 @@ use towpath_files::metadata::{Differences, differences};
 use towpath_files::{FileError, Found, Overwrite, RelPath};
 
 use super::{Merge, size};
+use crate::error::{CopyError, LeftOut, Obstacle};
 use crate::file::CopyFile;
 use crate::judge::{Changes, Verdict, judge};
 use crate::noted::{InTheWay, Replacement, RoomRecord, Spot};

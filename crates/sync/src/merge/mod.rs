@@ -18,13 +18,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::error::{CopyError, LeftOut, Obstacle, RequestFault};
 use tokio::runtime::Handle;
 use towpath_api::copy::{CopyEvent, CopyOptions, Mode};
 use towpath_content::tree::{Entry, Event, Kind, Metadata, Time};
 use towpath_files::filter::{Filter, FilterSide, RuleList};
 use towpath_files::{FileError, Found, RelPath, ScanOptions, display_name};
 
+use crate::error::{CopyError, LeftOut, Obstacle, RequestFault};
 use crate::fate::Settling;
 use crate::judge::Changes;
 use crate::listed;

@@ -1,9 +1,10 @@
 //! How metadata is changed on the way: `--chmod` and `--chown`.
 
-use crate::error::{CopyError, RequestFault};
 use towpath_api::copy::CopyOptions;
 use towpath_content::tree::{Kind, Metadata, Owner};
 use towpath_files::chmod::Chmod;
+
+use crate::error::{CopyError, RequestFault};
 
 /// How metadata is changed on the way.
 pub(super) struct Rewrite {

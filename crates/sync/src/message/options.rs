@@ -6,10 +6,10 @@ use prost::{Message as _, Oneof};
 use towpath_api::SearchEffort;
 use towpath_api::copy::{Check, CopyOptions, Preserve, Via};
 
-use crate::error::CopyError;
 use towpath_protocol::counting::has_at_most;
 
 use super::violation;
+use crate::error::CopyError;
 
 /// Names and rules that may come, by the numbers of their fields: an empty one takes sixteen times its bytes once it
 /// is read.

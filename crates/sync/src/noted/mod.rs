@@ -6,11 +6,11 @@ mod rooms;
 use std::io;
 use std::path::Path;
 
-use crate::error::CopyError;
 use prost::Message;
 use towpath_content::tree::{Metadata, Owner, Time, Xattr};
 use towpath_files::{FileError, RelPath};
 
+use crate::error::CopyError;
 pub use directories::{DirNumber, Directories, ROOT};
 pub use rooms::{InTheWay, Replacement, RoomRecord, StagedFile};
 

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use crate::error::CopyError;
 use rayon::prelude::*;
 use towpath_content::Oid;
 use towpath_content::tree::Time;
@@ -12,6 +11,7 @@ use towpath_transfer::session::OnDone;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Target};
 
 use super::RemoteSupplier;
+use crate::error::CopyError;
 use crate::file::CopyFile;
 use crate::message::{Answer, violation};
 use towpath_content::lock::lock;

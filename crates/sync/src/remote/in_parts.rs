@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::error::CopyError;
 use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_transfer::FetchError;
 use towpath_transfer::plugin::THIS_MACHINE;
 
 use super::RemoteSupplier;
+use crate::error::CopyError;
 use crate::file::CopyFile;
 use crate::incoming::{Incoming, Taken};
 use crate::message::{Answer, Delta, Finer, Message, violation};

@@ -8,7 +8,6 @@ mod settled;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
 
-use crate::error::CopyError;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use towpath_content::Oid;
@@ -25,6 +24,7 @@ use super::incoming::Incoming;
 use super::message::hung_up;
 use super::message::{Asks, Base, Bases, Finer, Message, violation};
 use super::supply::Supplier;
+use crate::error::CopyError;
 use towpath_content::lock::lock;
 use towpath_reuse::candidates::lookalikes::{Found, Lookalikes};
 
