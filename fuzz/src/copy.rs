@@ -21,6 +21,14 @@ pub fn copy_message(data: &[u8]) {
     }
 }
 
+/// Why the other side gave up.
+pub fn copy_error(data: &[u8]) {
+    let Some((shown, said)) = fuzzing::read_error(data) else { return };
+    // Two paths of 8 KiB, a byte of which takes ten when it is shown, and texts of 4 KiB.
+    assert!(shown.len() < 256 << 10);
+    assert_eq!(fuzzing::read_error(&said), Some((shown, said.clone())));
+}
+
 /// The options that a copy begins with, and the texts in them.
 pub fn copy_options(data: &[u8]) {
     let Some(options) = fuzzing::read_options(data) else { return };

@@ -1,10 +1,9 @@
-//! What the other side of a copy says as JSON: events, a summary, an error.
+//! What the other side of a copy says as JSON: events and a summary.
 
 use std::fmt::Debug;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use towpath_api::ApiError;
 use towpath_api::copy::{CopyEvent, CopySummary};
 
 /// What is taken is told again in the same words.
@@ -28,12 +27,5 @@ pub fn copy_summary(data: &[u8]) {
     for counts in [summary.seen, summary.created, summary.deleted] {
         let most = [counts.files, counts.directories, counts.links, counts.devices, counts.specials];
         assert!(most.iter().all(|count| *count <= counts.total()));
-    }
-}
-
-/// Why the other side gave up.
-pub fn api_error(data: &[u8]) {
-    if let Some(error) = read::<ApiError>(data) {
-        assert_eq!(error.to_string(), error.message);
     }
 }

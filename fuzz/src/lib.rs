@@ -94,7 +94,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "copy_options", run: copy::copy_options, seeds: seeds::copy::options },
     Target { name: "copy_event", run: json::copy_event, seeds: seeds::copy::events },
     Target { name: "copy_summary", run: json::copy_summary, seeds: seeds::copy::summaries },
-    Target { name: "api_error", run: json::api_error, seeds: seeds::copy::errors },
+    Target { name: "copy_error", run: copy::copy_error, seeds: seeds::copy::errors },
     Target { name: "recipe_file", run: disk::recipe_file, seeds: seeds::disk::recipe_files },
     Target { name: "chunk_entries", run: disk::chunk_entries, seeds: seeds::disk::chunk_entries },
     Target { name: "resume_record", run: disk::resume_record, seeds: seeds::disk::resume_records },

@@ -1,5 +1,6 @@
 //! What can go wrong with a file, one variant per different next step of the caller.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,7 @@ pub enum FileError {
     #[error("{}: already there", display_path(.path))]
     Exists {
         /// What was attempted.
-        op: &'static str,
+        op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
         /// What the system said.
@@ -26,7 +27,7 @@ pub enum FileError {
     #[error("{}: not a directory", display_path(.path))]
     NotADirectory {
         /// What was attempted.
-        op: &'static str,
+        op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
         /// What the system said.
@@ -36,7 +37,7 @@ pub enum FileError {
     #[error("{}: would leave the tree ({})", display_path(.path), reason(.source))]
     OutsideTree {
         /// What was attempted.
-        op: &'static str,
+        op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
         /// What the system said, or what is wrong with the name.
@@ -46,7 +47,7 @@ pub enum FileError {
     #[error("{}: no space left", display_path(.path))]
     NoSpace {
         /// What was attempted.
-        op: &'static str,
+        op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
         /// What the system said.
@@ -56,7 +57,7 @@ pub enum FileError {
     #[error("{}: no such file or directory", display_path(.path))]
     Vanished {
         /// What was attempted.
-        op: &'static str,
+        op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
         /// What the system said.
@@ -66,7 +67,7 @@ pub enum FileError {
     #[error("{}: {}", display_path(.path), reason(.source))]
     Permission {
         /// What was attempted.
-        op: &'static str,
+        op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
         /// What the system said.
@@ -76,7 +77,7 @@ pub enum FileError {
     #[error("{}: changed meanwhile ({})", display_path(.path), reason(.source))]
     Changed {
         /// What was attempted.
-        op: &'static str,
+        op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
         /// How it differs.
@@ -86,7 +87,7 @@ pub enum FileError {
     #[error("{}: in use", display_path(.path))]
     Busy {
         /// What was attempted.
-        op: &'static str,
+        op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
         /// What is in the way.
@@ -96,7 +97,7 @@ pub enum FileError {
     #[error("{op} {}: {}", display_path(.path), reason(.source))]
     TooDeep {
         /// What was attempted.
-        op: &'static str,
+        op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
         /// The limit.
@@ -107,7 +108,7 @@ pub enum FileError {
     #[error("{op} {}: not possible on this file system ({})", display_path(.path), reason(.source))]
     Unsupported {
         /// What was attempted.
-        op: &'static str,
+        op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
         /// What the system said.
@@ -117,7 +118,7 @@ pub enum FileError {
     #[error("{op} {}: {}", display_path(.path), reason(.source))]
     Io {
         /// What was attempted.
-        op: &'static str,
+        op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
         /// What the system said.
@@ -137,7 +138,7 @@ impl FileError {
     /// Sorts a system error into the variant it belongs to.
     pub fn new(op: &'static str, path: &Path, error: impl Into<io::Error>) -> Self {
         let source = error.into();
-        let path = path.to_path_buf();
+        let (op, path) = (op.into(), path.to_path_buf());
         match Errno::from_io_error(&source) {
             Some(Errno::EXIST | Errno::ISDIR | Errno::NOTEMPTY) => Self::Exists { op, path, source },
             Some(Errno::NOTDIR) => Self::NotADirectory { op, path, source },
@@ -154,23 +155,23 @@ impl FileError {
     /// A name that is not allowed below a tree.
     pub(crate) fn outside(op: &'static str, path: &Path, why: &'static str) -> Self {
         let source = io::Error::new(io::ErrorKind::InvalidInput, why);
-        Self::OutsideTree { op, path: path.to_path_buf(), source }
+        Self::OutsideTree { op: op.into(), path: path.to_path_buf(), source }
     }
 
     /// Not what it was.
     pub fn changed(op: &'static str, path: &Path, how: &'static str) -> Self {
-        Self::Changed { op, path: path.to_path_buf(), source: io::Error::other(how) }
+        Self::Changed { op: op.into(), path: path.to_path_buf(), source: io::Error::other(how) }
     }
 
     /// Still needed by someone.
     pub(crate) fn busy(op: &'static str, path: &Path, why: &'static str) -> Self {
-        Self::Busy { op, path: path.to_path_buf(), source: io::Error::other(why) }
+        Self::Busy { op: op.into(), path: path.to_path_buf(), source: io::Error::other(why) }
     }
 
     /// A call that makes no sense.
     pub(crate) fn refused(op: &'static str, path: &Path, why: &'static str) -> Self {
         let source = io::Error::new(io::ErrorKind::InvalidInput, why);
-        Self::Io { op, path: path.to_path_buf(), source }
+        Self::Io { op: op.into(), path: path.to_path_buf(), source }
     }
 
     /// On what it was attempted.
@@ -179,11 +180,11 @@ impl FileError {
     }
 
     /// What was attempted.
-    pub fn op(&self) -> &'static str {
+    pub fn op(&self) -> &str {
         self.parts().0
     }
 
-    fn parts(&self) -> (&'static str, &Path) {
+    fn parts(&self) -> (&str, &Path) {
         match self {
             Self::Exists { op, path, .. }
             | Self::NotADirectory { op, path, .. }

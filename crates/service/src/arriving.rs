@@ -7,13 +7,13 @@ use tokio::sync::watch;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_store::{About, ObjectKind, State, Store, Temporary};
-use towpath_targets::errors;
 use towpath_targets::spool::{FailOnDrop, Spool};
 use towpath_transfer::{Fetched, Group, Session, Target};
 
 use crate::arrivals::{Arrival, Described, Leading, Stage};
 use crate::getting::GetUnderWay;
 use crate::metrics::{Direction, Watch};
+use crate::words;
 
 impl Arrival {
     /// Starts to fetch what `get` asks for.
@@ -36,9 +36,9 @@ impl Arrival {
         leading: Option<Leading>,
         part: Option<(Described, Range<u64>)>,
     ) -> Result<Arc<Self>, ApiError> {
-        let incoming = get.service.store.incoming().map_err(|error| errors::store(&error))?;
+        let incoming = get.service.store.incoming().map_err(|error| words::store(&error))?;
         let file = incoming.file().try_clone();
-        let file = file.map_err(|error| errors::io("open", incoming.path(), &error))?;
+        let file = file.map_err(|error| words::io("open", incoming.path(), &error))?;
         let (spool, described) = match part {
             Some((described, part)) => (Spool::part_into(file, part), Some(described)),
             None => (Spool::into_empty(file), None),
@@ -76,7 +76,7 @@ async fn fetch(
     let _place = get.service.arrivals.place().await?;
     let request = get.request(Arc::clone(spool) as Arc<dyn Target>, layout, Group::default());
     tell.send_replace(Stage::Coming { size: request.size });
-    let fetched = session.fetch(request).await.map_err(|error| errors::fetch(&error))?;
+    let fetched = session.fetch(request).await.map_err(|error| words::fetch(&error))?;
     Watch::new(Arc::clone(&get.service.metrics)).sums(&session.progress().snapshot().by_source);
     if spool.is_whole() {
         keep(get, spool, incoming, &fetched, &about).await;

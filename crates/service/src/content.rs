@@ -23,7 +23,7 @@ use crate::getting::GetUnderWay;
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::transfers::Transfer;
-use towpath_targets::errors;
+use crate::words;
 use towpath_targets::spool::Next;
 
 /// Bytes handed on at once.
@@ -169,12 +169,11 @@ async fn stored(get: &Arc<GetUnderWay>) -> Result<Option<Opened>, ApiError> {
 /// Reads a piece, and checks it as what comes from anywhere is checked.
 fn checked_piece(store: &dyn Store, oid: &Oid, layout: &Layout, index: u64) -> Result<Vec<u8>, ApiError> {
     let mut bytes = Vec::new();
-    store.read_piece(oid, index, &mut bytes).map_err(|error| errors::store(&error))?;
+    store.read_piece(oid, index, &mut bytes).map_err(|error| words::store(&error))?;
     let expected = match layout.count() {
         1 => Some(*oid.digest()),
         _ => {
-            let proof =
-                store.get_descriptors(oid, index..index + 1).map_err(|error| errors::store(&error))?;
+            let proof = store.get_descriptors(oid, index..index + 1).map_err(|error| words::store(&error))?;
             let Descriptors::Proof(nodes) = proof else { return Err(damaged(oid)) };
             let values = pieces::verify(oid.digest(), layout, index..index + 1, &nodes);
             values.ok().and_then(|values| values.first().copied())

@@ -7,10 +7,11 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use towpath_api::ApiError;
 use towpath_api::copy::{CopyEvent, CopyRequest, CopySummary};
-pub use towpath_sync::threads_ended;
+pub use towpath_sync::{CopyError, threads_ended};
 use towpath_sync::{Host, Writes};
 
 use crate::state::Service;
+use crate::words::copies;
 use towpath_config::Switch;
 use towpath_confinement::{Places, Writable};
 
@@ -20,16 +21,17 @@ pub async fn run(
     request: CopyRequest,
     person: mpsc::Sender<CopyEvent>,
 ) -> Result<CopySummary, ApiError> {
-    towpath_sync::run(&host(service), request, person).await
+    towpath_sync::run(&host(service), request, person).await.map_err(|error| copies::copy(&error))
 }
 
 /// As [`towpath_sync::serve_stdio`]; `begin` is told what the copy may write with what this service does.
 pub async fn serve_stdio(
     service: &Service,
-    begin: impl FnOnce(&Writable) -> Result<Handle, ApiError>,
+    begin: impl FnOnce(&Writable) -> Result<Handle, CopyError>,
 ) -> Result<(), ApiError> {
-    let places = Places::of(&service.home);
-    towpath_sync::serve_stdio(&host(service), |writes| begin(&writable(&places, writes))).await
+    let (places, host) = (Places::of(&service.home), host(service));
+    let serving = towpath_sync::serve_stdio(&host, |writes| begin(&writable(&places, writes)));
+    serving.await.map_err(|error| copies::copy(&error))
 }
 
 /// What one side of a copy may write.
@@ -53,5 +55,6 @@ fn host(service: &Service) -> Arc<Host> {
         resume: service.home.resume(),
         shares: service.home.shares(),
         bases_beyond: config.general.bases_beyond == Switch::On,
+        words: copies::entry,
     })
 }

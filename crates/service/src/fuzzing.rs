@@ -9,7 +9,7 @@ pub use crate::server::fuzzing::{query, range};
 use crate::shares::Share;
 pub use towpath_sync::fuzzing::{
     FuzzedReceiver, FuzzedSender, apply_outlines, apply_patch, base_of, make_patch, merge, pack_message,
-    parts, read_message, read_options, sign_rest, write_options,
+    parts, read_error, read_message, read_options, sign_rest, write_options,
 };
 use towpath_targets::resume::Left;
 

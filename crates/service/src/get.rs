@@ -12,7 +12,6 @@ use towpath_content::Oid;
 use towpath_content::pieces::Layout;
 use towpath_files::{FileError, SingleFile, display_name};
 use towpath_store::{About, ObjectKind, Stamp, hash_open_file};
-use towpath_targets::errors;
 use towpath_targets::file_target::FileTarget;
 use towpath_targets::resume::Record;
 use towpath_transfer::{FetchError, Group, Target};
@@ -23,6 +22,7 @@ use crate::getting::{Failure, GetUnderWay, summarize, tell};
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::waiting::{self, told};
+use crate::words;
 use towpath_sync::search::searched;
 
 /// How often a get begins anew when the producer of a live object does.
@@ -60,7 +60,7 @@ pub async fn get(
             }
         }
     }
-    Err(errors::fetch(&FetchError::StartedOver))
+    Err(words::fetch(&FetchError::StartedOver))
 }
 
 /// Fetches into a stream, in order, each byte once it is checked. An error after some bytes means
@@ -151,7 +151,7 @@ impl GetUnderWay {
         }
         self.note_destination(destination);
         let record = Record::open(&self.service.home.resume(), destination, &self.oid);
-        let record = record.map_err(|error| errors::io("note", &self.service.home.resume(), &error))?;
+        let record = record.map_err(|error| words::io("note", &self.service.home.resume(), &error))?;
         let target = Arc::new(FileTarget::new(destination, record, Arc::clone(&self.service.store)));
         target.set_about(&about);
         let group = group(destination, &about, layout.as_ref());
@@ -172,7 +172,7 @@ impl GetUnderWay {
             return Ok(());
         }
         let fetched = fetched.map_err(|error| match failure {
-            Some(file) => Failure::Error(errors::file(&file)),
+            Some(file) => Failure::Error(words::file(&file)),
             None => match Failure::from(error) {
                 Failure::Error(error) => Failure::Error(what_changed(error, &display_name(&about.name))),
                 started_over => started_over,

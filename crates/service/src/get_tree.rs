@@ -33,8 +33,8 @@ use towpath_transfer::{Fetched, Group, Session, Target};
 
 use crate::getting::{Failure, GetUnderWay, summarize, tell};
 use crate::state::Service;
+use crate::words;
 use towpath_content::lock::lock;
-use towpath_targets::errors;
 use towpath_targets::placing::{Named, Placing, adopt};
 use towpath_targets::resume::Record;
 use towpath_targets::spool::{FailOnDrop, Spool, SpoolReader};
@@ -53,9 +53,9 @@ pub async fn run(
     summary: &mut Summary,
 ) -> Result<(), Failure> {
     let folder = get.service.home.resume();
-    let record = Record::open(&folder, destination, &get.oid).map_err(|e| errors::io("note", &folder, &e))?;
+    let record = Record::open(&folder, destination, &get.oid).map_err(|e| words::io("note", &folder, &e))?;
     let spool_path = record.beside("tree");
-    let spool = Spool::open(&spool_path).map_err(|e| errors::io("create", &spool_path, &e))?;
+    let spool = Spool::open(&spool_path).map_err(|e| words::io("create", &spool_path, &e))?;
     let _end = FailOnDrop(Arc::clone(&spool));
     let path = destination.to_path_buf();
     let service = Arc::clone(&get.service);
@@ -162,11 +162,11 @@ impl TreeTarget {
     ) -> Result<Arc<Self>, ApiError> {
         let is_resumed = record.temp().is_some();
         let options = WriteOptions { resume: is_resumed, ..WriteOptions::default() };
-        let destination = Destination::create(path, options).map_err(|error| errors::file(&error))?;
-        adopt(&destination, &record).map_err(|error| errors::file(&error))?;
-        let staging = destination.staging().name().map_err(|error| errors::file(&error))?;
-        record.set_temp(&staging).map_err(|error| errors::io("note", path, &error))?;
-        let base = path.canonicalize().map_err(|error| errors::io("open", path, &error))?;
+        let destination = Destination::create(path, options).map_err(|error| words::file(&error))?;
+        adopt(&destination, &record).map_err(|error| words::file(&error))?;
+        let staging = destination.staging().name().map_err(|error| words::file(&error))?;
+        record.set_temp(&staging).map_err(|error| words::io("note", path, &error))?;
+        let base = path.canonicalize().map_err(|error| words::io("open", path, &error))?;
         Ok(Arc::new(Self {
             processors: service.processors().clone(),
             placing: Placing::new(destination, base, record, Arc::clone(&service.store)),
@@ -202,8 +202,8 @@ impl TreeTarget {
     /// A file that can't be written: the others go on, unless the disk is full.
     fn problem(&self, path: &RelPath, error: &FileError) {
         match error {
-            FileError::NoSpace { .. } => self.stop(errors::file(error)),
-            _ => self.fail(path, &errors::file(error)),
+            FileError::NoSpace { .. } => self.stop(words::file(error)),
+            _ => self.fail(path, &words::file(error)),
         }
     }
 
@@ -220,9 +220,9 @@ impl TreeTarget {
 
     /// All files are in place: directories get their metadata, and everything reaches the disk.
     fn finish(&self, reader: SpoolReader) -> Result<(), ApiError> {
-        self.placing.destination.staging().remove().map_err(|error| errors::file(&error))?;
+        self.placing.destination.staging().remove().map_err(|error| words::file(&error))?;
         self.finish_dirs(reader)?;
-        self.placing.destination.sync().map_err(|error| errors::file(&error))?;
+        self.placing.destination.sync().map_err(|error| words::file(&error))?;
         if self.failed.load(Ordering::Relaxed) == 0 {
             self.placing.record.remove();
         }
@@ -236,7 +236,7 @@ impl TreeTarget {
             match located.event {
                 tree::Event::Enter(entry) => {
                     if !open.is_empty() {
-                        path.push(&entry.name).map_err(|error| errors::file(&error))?;
+                        path.push(&entry.name).map_err(|error| words::file(&error))?;
                     }
                     open.push(taken(entry.metadata));
                 }

@@ -28,7 +28,7 @@ use crate::get_search;
 use crate::state;
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
-use towpath_targets::errors;
+use crate::words;
 
 /// How often a get waits for another one of the same object before it goes alone.
 const MAX_TURNS: usize = 64;
@@ -82,7 +82,7 @@ impl From<FetchError> for Failure {
     fn from(error: FetchError) -> Self {
         match error {
             FetchError::StartedOver => Self::StartedOver,
-            error => Self::Error(errors::fetch(&error)),
+            error => Self::Error(words::fetch(&error)),
         }
     }
 }
@@ -235,9 +235,9 @@ impl GetUnderWay {
                 Outcome::RetryLater(_) => {
                     let trouble = self.plugins.root.trouble().or_else(|| self.unheard());
                     let waited = start.elapsed();
-                    return Err(errors::fetch(&FetchError::Stalled { waited, trouble }));
+                    return Err(words::fetch(&FetchError::Stalled { waited, trouble }));
                 }
-                outcome => return Err(errors::fetch(&FetchError::Ended(outcome))),
+                outcome => return Err(words::fetch(&FetchError::Ended(outcome))),
             }
         }
     }
@@ -353,7 +353,7 @@ fn from_ticket(oid: &Oid, enclosed: Enclosed, own: Arc<dyn Store>, allow: &Allow
     let about = About { kind: ObjectKind::Blob, name, mode, modified };
     let (store, live) = (MemoryStore::new(), Oid::Live(*oid.digest()));
     let put = store.put_init(&live, &about).and_then(|()| store.put_data(&live, &content));
-    put.and_then(|()| store.put_commit(&live)).map_err(|error| errors::store(&error))?;
+    put.and_then(|()| store.put_commit(&live)).map_err(|error| words::store(&error))?;
     let local: Arc<dyn TransferPlugin> = Arc::new(Local::new(own, Arc::clone(allow)));
     let ticket: Arc<dyn TransferPlugin> = Arc::new(Local::only(Arc::new(store), "ticket"));
     let root = Arc::new(Cascade::new(vec![Arc::clone(&local), Arc::clone(&ticket)]));

@@ -15,7 +15,6 @@ use towpath_api::{
 use towpath_content::{Oid, Ticket};
 use towpath_files::display_name;
 use towpath_store::{CachedObject, GcOptions, Holder, Lease, Leases, ObjectKind, Store};
-use towpath_targets::errors;
 
 use crate::boundaries::Boundaries;
 use crate::ending::{self, Ending, UnderWay};
@@ -23,6 +22,7 @@ use crate::metrics::{Direction, Watch};
 use crate::open_session::Open;
 use crate::parts::{self, Part};
 use crate::state::{Service, parse_name};
+use crate::words;
 use crate::{content, copy, get, put};
 
 impl Service {
@@ -85,9 +85,9 @@ impl Service {
         if request.all {
             options.policy.owned_bytes = 0;
         }
-        let collected = self.store.gc(&options).map_err(|error| errors::store(&error))?;
+        let collected = self.store.gc(&options).map_err(|error| words::store(&error))?;
         let forgotten = self.shares.forget_sent(|oid| self.store.have(oid).is_ok());
-        forgotten.map_err(|error| errors::io("tidy up", &self.home.shares(), &error))?;
+        forgotten.map_err(|error| words::io("tidy up", &self.home.shares(), &error))?;
         Ok(GcReply {
             objects: collected.evicted.objects,
             bytes: collected.evicted.bytes + collected.bytes,
@@ -102,7 +102,7 @@ impl Service {
     /// have the same one; their secrets differ.
     fn leased(&self, name: &str) -> Result<Oid, ApiError> {
         let (oid, ticket) = (parse_name(name)?, name.trim().parse::<Ticket>().ok());
-        let leases = self.store.leases().map_err(|error| errors::store(&error))?;
+        let leases = self.store.leases().map_err(|error| words::store(&error))?;
         let is_of = |lease: &&Lease| lease.oid == oid || lease.content == Some(oid);
         let given = |lease: &&Lease| ticket.as_ref().is_some_and(|ticket| ticket.secret == lease.secret);
         let by_ticket = leases.iter().filter(is_of).find(given);
@@ -280,10 +280,10 @@ impl Api for InProcess {
 
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Vec<Object>, ApiError>> {
         Box::pin(self.blocking(move |service| {
-            let leases = service.store.leases().map_err(|error| errors::store(&error))?;
+            let leases = service.store.leases().map_err(|error| words::store(&error))?;
             let mut objects: Vec<_> = leases.iter().map(|lease| service.object(lease)).collect();
             if request.cached {
-                let cached = service.store.cache().objects().map_err(|error| errors::store(&error))?;
+                let cached = service.store.cache().objects().map_err(|error| words::store(&error))?;
                 objects.extend(cached.iter().map(|cached| service.cached_object(cached)));
             }
             Ok(objects)
@@ -293,8 +293,8 @@ impl Api for InProcess {
     fn done(&self, name: String) -> BoxFuture<'_, Result<(), ApiError>> {
         Box::pin(self.blocking(move |service| {
             let oid = service.leased(&name)?;
-            match service.store.done(&oid).map_err(|error| errors::store(&error))? {
-                true => service.trim_cache().map_err(|error| errors::store(&error)),
+            match service.store.done(&oid).map_err(|error| words::store(&error))? {
+                true => service.trim_cache().map_err(|error| words::store(&error)),
                 false => Err(ApiError::new(ErrorKind::NotFound, format!("nothing is put as {oid}"))
                     .hint("'tow ls' lists what is")),
             }
@@ -307,7 +307,7 @@ impl Api for InProcess {
 
     fn status(&self) -> BoxFuture<'_, Result<Status, ApiError>> {
         Box::pin(self.blocking(|service| {
-            let leases = service.store.leases().map_err(|error| errors::store(&error))?;
+            let leases = service.store.leases().map_err(|error| words::store(&error))?;
             Ok(Status {
                 node: service.node_id().to_string(),
                 listening: service.addresses().iter().map(SocketAddr::to_string).collect(),

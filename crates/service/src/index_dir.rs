@@ -30,8 +30,8 @@ use towpath_store::{DiskStore, FileRecord, Stamp, StoreError, cut_and_hash_open_
 
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
+use crate::words;
 use towpath_config::Home;
-use towpath_targets::errors;
 use towpath_targets::index_record::store_stamp;
 
 /// Files handled at once.
@@ -121,7 +121,7 @@ fn run<T>(
         Indexer { store, cancel, tell, indexed, batch: Vec::new(), dirs: 0, told: Instant::now() };
     let done = index(&mut indexer);
     // What was indexed stays, also if that ended early.
-    store.chunk_index().flush().map_err(|error| errors::store(&error))?;
+    store.chunk_index().flush().map_err(|error| words::store(&error))?;
     Ok((done?, Indexed { seconds: Seconds::from_duration(started.elapsed()), ..indexer.indexed }))
 }
 
@@ -222,7 +222,7 @@ impl Indexer<'_> {
         let batch = std::mem::take(&mut self.batch);
         let mut plans = Vec::with_capacity(batch.len());
         for run in batch.chunk_by(|one, next| one.path().parent() == next.path().parent()) {
-            plans.extend(self.plan(run).map_err(|error| errors::store(&error))?);
+            plans.extend(self.plan(run).map_err(|error| words::store(&error))?);
         }
         let mut jobs: Vec<(&ScannedFile, IndexPlan)> = batch.iter().zip(plans).collect();
         jobs.retain(|(file, plan)| {
@@ -288,14 +288,14 @@ impl Indexer<'_> {
                         let path = file.path();
                         let cut = CutFile { path, stamp, settled, parameters, chunks: &chunks };
                         let recorded = self.store.chunk_index().record_chunks(&cut);
-                        recorded.map_err(|error| errors::store(&error))?;
+                        recorded.map_err(|error| words::store(&error))?;
                     }
                     records.push(record);
                 }
             }
         }
         self.progress();
-        self.store.remember(&records).map_err(|error| errors::store(&error))
+        self.store.remember(&records).map_err(|error| words::store(&error))
     }
 
     fn count(&mut self, size: u64) {

@@ -14,7 +14,8 @@ use towpath_protocol::{Peer, PeerConfig, Service};
 use crate::doors::{DoorPermit, Doors, Full, Knock};
 use crate::fetches::Fetches;
 use crate::shares::Shares;
-use towpath_ssh::addresses::{bind, bind_error, interfaces};
+use crate::words;
+use towpath_ssh::addresses::{bind, interfaces};
 
 /// After a failed accept (out of descriptors, say).
 const PAUSE: Duration = Duration::from_millis(100);
@@ -101,9 +102,9 @@ pub async fn sockets(
         let socket = match last {
             Some(port) => match bind(identity, SocketAddr::new(address.ip(), port)).await {
                 Ok(socket) => socket,
-                Err(_) => bind(identity, *address).await?,
+                Err(_) => bind(identity, *address).await.map_err(|error| words::ssh::bind(&error))?,
             },
-            None => bind(identity, *address).await?,
+            None => bind(identity, *address).await.map_err(|error| words::ssh::bind(&error))?,
         };
         sockets.push(socket);
     }
@@ -117,7 +118,7 @@ pub async fn sockets(
 
 /// Takes over a socket that another program, such as systemd, listens on already.
 pub fn inherit(identity: &Identity, socket: std::net::TcpListener) -> Result<Listener, ApiError> {
-    Listener::inherit(socket, identity).map_err(|error| bind_error(&error))
+    Listener::inherit(socket, identity).map_err(|error| words::ssh::bind(&error))
 }
 
 /// The addresses under which others may reach `local`: itself if it is one, else those of the

@@ -20,7 +20,7 @@ use crate::metrics::Direction;
 use crate::open_puts::{Filled, OpenEntry, OpenPut};
 use crate::state::Service;
 use crate::tree_put::TreePut;
-use towpath_targets::errors;
+use crate::words;
 
 /// Bytes taken at once.
 const READ: u64 = 256 << 10;
@@ -53,7 +53,7 @@ pub(crate) fn open(service: &Arc<Service>, request: &OpenPutRequest) -> Result<(
     service.open_puts.add(live, OpenEntry { put, admitted });
     if let Err(error) = service.store.put_init(&live, &about) {
         service.open_puts.remove(&live);
-        return Err(errors::store(&error));
+        return Err(words::store(&error));
     }
     service.grants.share(live, secret);
     Ok((live, PutReply { ticket: service.ticket(live, secret), oid: live.to_string(), size: None }))
@@ -90,7 +90,7 @@ pub(crate) async fn append(
         if read == 0 {
             // The end of a part that is repeated was told before.
             if place.boundary && end == filled.size {
-                service.store.put_boundary(live).map_err(|error| errors::store(&error))?;
+                service.store.put_boundary(live).map_err(|error| words::store(&error))?;
             }
             return Ok(PartReply { size: filled.size });
         }
@@ -131,7 +131,7 @@ async fn store(
 ) -> Result<OwnedMutexGuard<Filled>, ApiError> {
     let (service, live) = (Arc::clone(service), *live);
     let storing = tokio::task::spawn_blocking(move || {
-        service.store.put_data(&live, &bytes).map_err(|error| errors::store(&error))?;
+        service.store.put_data(&live, &bytes).map_err(|error| words::store(&error))?;
         filled.size += bytes.len() as u64;
         if let Some(tree) = &mut filled.tree {
             tree.read(&bytes);
@@ -187,8 +187,8 @@ fn finish(service: &Service, live: &Oid, put: &OpenPut, size: u64) -> Result<Put
     let content = match service.store.put_commit(live) {
         Ok(content) => content,
         Err(error) => {
-            service.store.done(live).map_err(|error| errors::store(&error))?;
-            return Err(errors::store(&error));
+            service.store.done(live).map_err(|error| words::store(&error))?;
+            return Err(words::store(&error));
         }
     };
     lease.content = Some(content);
@@ -200,7 +200,7 @@ fn finish(service: &Service, live: &Oid, put: &OpenPut, size: u64) -> Result<Put
 }
 
 fn committed(service: &Service, live: &Oid) -> Result<PutReply, ApiError> {
-    let leases = service.store.leases().map_err(|error| errors::store(&error))?;
+    let leases = service.store.leases().map_err(|error| words::store(&error))?;
     let lease = leases.into_iter().find(|lease| lease.oid == *live && lease.path.is_none());
     let found = lease.and_then(|lease| lease.content.map(|content| reply(service, &lease, content)));
     found.ok_or_else(|| no_such_put(live))

@@ -27,7 +27,7 @@ use crate::put_tree::{self, PutReport, TreeTotals};
 use crate::shares::Share;
 use crate::state::Service;
 use crate::transfers::{PROGRESS_EVERY, Transfer};
-use towpath_targets::errors;
+use crate::words;
 
 /// A file up to this size is hashed before its ticket is made.
 const HASH_FIRST: u64 = 64 << 20;
@@ -88,7 +88,7 @@ async fn put_cut(
     boundaries: Boundaries,
 ) -> Result<SharedPut, ApiError> {
     let absolute = absolute(path)?;
-    let leases = service.store.leases().map_err(|error| errors::store(&error))?;
+    let leases = service.store.leases().map_err(|error| words::store(&error))?;
     let (own, others): (Vec<_>, Vec<_>) = leases
         .into_iter()
         .partition(|lease| lease.holder == holder && lease.path.as_deref() == Some(&absolute));
@@ -114,7 +114,7 @@ async fn put_cut(
     service.lease(&lease)?;
     if !plan.is_read && !plan.boundaries.ends().is_empty() {
         let noted = service.store.lease_table().note_boundaries(&lease.oid, plan.boundaries.ends());
-        noted.map_err(|error| errors::store(&error))?;
+        noted.map_err(|error| words::store(&error))?;
     }
     start_and_show(service, plan).await
 }
@@ -123,7 +123,7 @@ async fn put_cut(
 /// not read, and cuts it as the application wanted.
 pub(crate) async fn resume(service: &Arc<Service>, lease: Lease) -> Result<(), ApiError> {
     let ends =
-        service.store.lease_table().noted_boundaries(&lease.oid).map_err(|error| errors::store(&error))?;
+        service.store.lease_table().noted_boundaries(&lease.oid).map_err(|error| words::store(&error))?;
     match (lease.content, lease.path) {
         (Some(_), _) if ends.is_empty() => Ok(()),
         (Some(content), _) => {
@@ -299,7 +299,7 @@ fn read(service: &Service, plan: &PutPlan, report: &PutReport) -> Result<(Oid, u
     match plan.about.kind {
         ObjectKind::Blob => {
             let put = service.store.put_file(&plan.path, Some(live), &plan.about);
-            let (oid, size) = put.map_err(|error| errors::store(&error))?;
+            let (oid, size) = put.map_err(|error| words::store(&error))?;
             cut_noted(service, live, &oid, &plan.boundaries);
             Ok((oid, size))
         }
@@ -355,7 +355,7 @@ fn plan_blocking(
     known: Option<Share>,
     boundaries: Boundaries,
 ) -> Result<PutPlan, ApiError> {
-    let metadata = std::fs::metadata(&path).map_err(|error| errors::io("put", &path, &error))?;
+    let metadata = std::fs::metadata(&path).map_err(|error| words::io("put", &path, &error))?;
     let about = about(&path, &metadata);
     let size = metadata.len();
     let secret = match &known {
@@ -388,7 +388,7 @@ fn plan_blocking(
         let (share, left_out) = (Share { oid: Oid::Live(random()?), secret }, Vec::new());
         return Ok(PutPlan { path, about, size, share, is_read: false, boundaries, left_out });
     }
-    let (oid, size) = service.store.put_file(&path, None, &about).map_err(|error| errors::store(&error))?;
+    let (oid, size) = service.store.put_file(&path, None, &about).map_err(|error| words::store(&error))?;
     cut(service, &oid, &boundaries);
     let share = match (known, content) {
         (Some(share), Some(content)) if content == oid => share,
@@ -493,7 +493,7 @@ impl OpenStream {
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, ApiError> {
-    path.canonicalize().map_err(|error| errors::io("put", path, &error))
+    path.canonicalize().map_err(|error| words::io("put", path, &error))
 }
 
 fn about(path: &Path, metadata: &std::fs::Metadata) -> About {

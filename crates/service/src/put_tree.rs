@@ -24,10 +24,10 @@ use towpath_protocol::processors::Processors;
 use towpath_store::FileRecord;
 use towpath_store::hash_and_keep;
 use towpath_store::{About, DiskStore, Stamp, Store};
+use towpath_targets::index_record::store_stamp;
 use towpath_transfer::FetchError;
 
-use towpath_targets::errors;
-use towpath_targets::index_record::store_stamp;
+use crate::words;
 
 /// Steps of a scan handled at once.
 const BATCH: usize = 1024;
@@ -76,7 +76,7 @@ pub fn put(
     about: &About,
     report: &PutReport,
 ) -> Result<TreeTotals, ApiError> {
-    store.put_init(live, about).map_err(|error| errors::store(&error))?;
+    store.put_init(live, about).map_err(|error| words::store(&error))?;
     let result = describe(store, processors, root, live, report);
     if result.is_err() {
         store.put_abort(live);
@@ -107,7 +107,7 @@ fn describe(
     };
     let scanned = scan(root, &ScanOptions::default(), &mut |step| builder.step(step));
     scanned.map_err(|error| match error {
-        ScanError::Root(error) => errors::file(&error),
+        ScanError::Root(error) => words::file(&error),
         ScanError::Stopped(error) => error,
     })?;
     builder.finish()
@@ -240,9 +240,9 @@ impl DescriptorBuilder<'_> {
         for step in batch {
             self.describe(step, &mut records)?;
         }
-        self.store.remember(&records).map_err(|error| errors::store(&error))?;
+        self.store.remember(&records).map_err(|error| words::store(&error))?;
         let blocks = self.encoder.take();
-        self.store.put_data(self.live, &blocks).map_err(|error| errors::store(&error))
+        self.store.put_data(self.live, &blocks).map_err(|error| words::store(&error))
     }
 
     /// Asks the index for all files of the batch, directory by directory.
@@ -253,7 +253,7 @@ impl DescriptorBuilder<'_> {
             let Some(folder) = run.first().and_then(dir) else { continue };
             let files: Vec<_> =
                 run.iter().filter_map(|step| step.file.as_ref()).map(name_and_stamp).collect();
-            let known = self.store.known(&folder, &files).map_err(|error| errors::store(&error))?;
+            let known = self.store.known(&folder, &files).map_err(|error| words::store(&error))?;
             for (step, known) in run.iter_mut().zip(known) {
                 if let Some(oid) = known {
                     step.hashed = Hash::Known(oid);
@@ -326,8 +326,8 @@ impl DescriptorBuilder<'_> {
         self.flush()?;
         let encoder = std::mem::replace(&mut self.encoder, Encoder::with_content(false));
         let last = encoder.finish().map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
-        self.store.put_data(self.live, &last).map_err(|error| errors::store(&error))?;
-        let descriptor = self.store.put_commit(self.live).map_err(|error| errors::store(&error))?;
+        self.store.put_data(self.live, &last).map_err(|error| words::store(&error))?;
+        let descriptor = self.store.put_commit(self.live).map_err(|error| words::store(&error))?;
         Ok(TreeTotals { descriptor, bytes: self.bytes })
     }
 }

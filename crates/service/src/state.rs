@@ -32,11 +32,11 @@ use crate::open_puts::OpenPuts;
 use crate::sessions::Sessions;
 use crate::shares::Shares;
 use crate::transfers::Transfers;
+use crate::words;
 use towpath_config::Home;
 use towpath_config::{Config, Live};
 use towpath_confinement::Writable;
 use towpath_content::lock::lock;
-use towpath_targets::errors;
 
 /// How often the cache is compared with its limits.
 const TRIM_EVERY: Duration = Duration::from_secs(10);
@@ -99,7 +99,7 @@ impl Service {
     pub fn open(home: Home, options: Options) -> Result<Arc<Self>, ApiError> {
         let identity = identity(&home)?;
         let store = DiskStore::open(home.state(), home.data());
-        let store = Arc::new(store.map_err(|error| no_home(errors::store(&error)))?);
+        let store = Arc::new(store.map_err(|error| no_home(words::store(&error)))?);
         let chosen = &options.config.processors;
         let processors = options.processors.configured(chosen.compresses(), &chosen.rules());
         let leases = options.serve_leases.then(|| Arc::clone(&store) as Arc<dyn Leases>);
@@ -111,7 +111,7 @@ impl Service {
         let shares = Shares::new(home.shares());
         let listening = tokio::sync::OnceCell::new();
         let metrics = Arc::new(Metrics::default());
-        let ended = store.lease_table().end_sessions().map_err(|error| errors::store(&error))?;
+        let ended = store.lease_table().end_sessions().map_err(|error| words::store(&error))?;
         if !ended.is_empty() {
             tracing::info!(leases = ended.len(), "ended leases of applications that died with their daemon");
         }
@@ -313,12 +313,12 @@ impl Service {
 
     /// Records a lease, if its holder lives.
     pub(crate) fn lease(&self, lease: &Lease) -> Result<(), ApiError> {
-        self.store.lease(lease).map_err(|error| errors::store(&error))?;
+        self.store.lease(lease).map_err(|error| words::store(&error))?;
         if self.sessions.is_alive(&lease.holder) {
             return Ok(());
         }
         // The session ended in between, and with it what it held.
-        self.store.done(&lease.oid).map_err(|error| errors::store(&error))?;
+        self.store.done(&lease.oid).map_err(|error| words::store(&error))?;
         Err(ApiError::new(ErrorKind::Interrupted, "the session ended"))
     }
 
@@ -359,13 +359,14 @@ pub fn prepare(home: &Home) -> Result<(), ApiError> {
 
 fn private_folder(folder: &Path) -> Result<(), ApiError> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(|error| no_home(errors::io("create", folder, &error)))
+    made.map_err(|error| no_home(words::io("create", folder, &error)))
 }
 
 fn identity(home: &Home) -> Result<Identity, ApiError> {
     let key = home.key();
     private_folder(key.parent().unwrap_or(&key))?;
-    Identity::load_or_create(&key).map_err(|error| ApiError::new(ErrorKind::Failed, errors::chain(&error)))
+    Identity::load_or_create(&key)
+        .map_err(|error| ApiError::new(ErrorKind::Failed, towpath_sync::error::chain(&error)))
 }
 
 /// The OID that a ticket or an OID's text names.

@@ -2,27 +2,17 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use towpath_api::{ApiError, ErrorKind};
 use towpath_link::Identity;
 use towpath_link::tcp::{BindError, Listener};
 
 /// A listener at `address`; on a machine without IPv6 at every address of IPv4, where it is every one.
-pub async fn bind(identity: &Identity, address: SocketAddr) -> Result<Listener, ApiError> {
-    let mut result = Listener::bind(address, identity).await;
+pub async fn bind(identity: &Identity, address: SocketAddr) -> Result<Listener, BindError> {
+    let result = Listener::bind(address, identity).await;
     // A machine without IPv6.
     if result.is_err() && address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
-        result = Listener::bind(SocketAddr::new([0, 0, 0, 0].into(), address.port()), identity).await;
+        return Listener::bind(SocketAddr::new([0, 0, 0, 0].into(), address.port()), identity).await;
     }
-    result.map_err(|error| bind_error(&error))
-}
-
-/// Why there is no listener.
-pub fn bind_error(error: &BindError) -> ApiError {
-    let detail = match error {
-        BindError::Io { source, .. } => format!("{error}: {source}"),
-        BindError::Tls { .. } => error.to_string(),
-    };
-    ApiError::new(ErrorKind::Failed, detail).hint("choose another address with --listen")
+    result
 }
 
 /// The addresses of the machine's interfaces that mean something elsewhere, loopback last.

@@ -13,7 +13,6 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
 use std::pin::Pin;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
@@ -24,18 +23,15 @@ use rustix::fs::FileType;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::pipe as fifo;
 use tokio::process::{Child, Command};
-use towpath_api::{ApiError, ErrorKind};
 use towpath_content::NodeId;
-use towpath_files::display_name;
 use towpath_link::pipe::{self, PipeError, Role};
 use towpath_protocol::{Peer, PeerConfig, Service};
 
-use super::place::Remote;
-use towpath_targets::errors;
+use crate::error::{CommandFault, CommandOrigin, RSH_VARIABLE, SshError, SshWay};
+use crate::place::Remote;
 
-/// What starts a command on another machine, unless `-e` or this variable says otherwise.
+/// What starts a command on another machine, unless `-e` or [`RSH_VARIABLE`] says otherwise.
 const RSH: &str = "ssh";
-const RSH_VARIABLE: &str = "TOW_RSH";
 /// The command's only argument.
 const ARGUMENT: &str = "remote";
 /// From starting ssh to the other side's hello: people type passwords and confirm host keys.
@@ -54,22 +50,22 @@ pub struct Rsh {
 
 impl Rsh {
     /// What `-e` names, else what `TOW_RSH` does, else ssh.
-    pub fn choose(option: Option<&OsStr>) -> Result<Self, ApiError> {
+    pub fn choose(option: Option<&OsStr>) -> Result<Self, SshError> {
         let variable = std::env::var_os(RSH_VARIABLE).filter(|value| !value.is_empty());
         let (command, from) = match (option, &variable) {
-            (Some(option), _) => (option, "-e"),
-            (None, Some(variable)) => (&**variable, RSH_VARIABLE),
-            (None, None) => (OsStr::new(RSH), ""),
+            (Some(option), _) => (option, CommandOrigin::Option),
+            (None, Some(variable)) => (&**variable, CommandOrigin::Variable),
+            (None, None) => (OsStr::new(RSH), CommandOrigin::Default),
         };
-        Self::parse(command).map_err(|why| ApiError::new(ErrorKind::Usage, format!("{from}: {why}")))
+        Self::parse(command).map_err(|fault| SshError::Command { from, fault })
     }
 
     /// Splits a command into words as rsync does: at spaces, but for those in quotes, single or
     /// double; a quote in quotes is written twice. No shell sees it.
-    fn parse(command: &OsStr) -> Result<Self, String> {
+    fn parse(command: &OsStr) -> Result<Self, CommandFault> {
         let mut words = words(command.as_bytes())?.into_iter().map(OsString::from_vec);
         let program = words.next().filter(|program| !program.is_empty());
-        let program = program.ok_or("there is no command in it")?;
+        let program = program.ok_or(CommandFault::Empty)?;
         Ok(Self { program, arguments: words.collect() })
     }
 
@@ -94,7 +90,7 @@ impl Rsh {
     }
 }
 
-fn words(command: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+fn words(command: &[u8]) -> Result<Vec<Vec<u8>>, CommandFault> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<Vec<u8>>, None);
     let mut bytes = command.iter().copied().peekable();
     while let Some(byte) = bytes.next() {
@@ -109,7 +105,7 @@ fn words(command: &[u8]) -> Result<Vec<Vec<u8>>, String> {
         }
     }
     match quote {
-        Some(open) => Err(format!("a quote {} is not closed", char::from(open))),
+        Some(open) => Err(CommandFault::OpenQuote(char::from(open))),
         None => Ok(words.into_iter().chain(word).collect()),
     }
 }
@@ -118,16 +114,7 @@ fn words(command: &[u8]) -> Result<Vec<Vec<u8>>, String> {
 pub struct Channel {
     peer: Arc<Peer>,
     child: Child,
-    names: ShownNames,
-}
-
-/// What errors speak of.
-struct ShownNames {
-    host: String,
-    tow: String,
-    rsh: String,
-    /// The command that reaches the host, as it is run.
-    way: String,
+    way: SshWay,
 }
 
 impl Channel {
@@ -140,23 +127,21 @@ impl Channel {
         node: NodeId,
         service: Arc<Service>,
         config: PeerConfig,
-    ) -> Result<Self, ApiError> {
-        let shown = |text: &OsStr| display_name(text.as_bytes());
-        let way = rsh.way(remote).iter().map(|word| shown(word)).collect::<Vec<_>>().join(" ");
-        let names =
-            ShownNames { host: remote.display(), tow: shown(tow_path), rsh: shown(&rsh.program), way };
+    ) -> Result<Self, SshError> {
+        let (host, tow) = (remote.host().to_owned(), tow_path.to_owned());
+        let way = SshWay { host, tow, command: rsh.way(remote) };
         let mut command = rsh.command(remote, tow_path);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-        let mut child = command.spawn().map_err(|error| not_started(&names, &error))?;
+        let mut child = command.spawn().map_err(|error| not_started(&rsh.program, error))?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(ApiError::new(ErrorKind::Failed, "the pipe to ssh is not there"));
+            return Err(SshError::NoPipe);
         };
         let connection = match pipe::open(output, input, node, Role::Initiator, OPEN_LIMIT).await {
             Ok(connection) => connection,
-            Err(error) => return Err(not_opened(&names, &mut child, &error).await),
+            Err(error) => return Err(not_opened(way, &mut child, error).await),
         };
         let peer = Peer::start(connection, PeerConfig { control: true, ..config }, Some(service));
-        let mut channel = Self { peer, child, names };
+        let mut channel = Self { peer, child, way };
         match tokio::time::timeout(HELLO_LIMIT, channel.peer.greeted()).await {
             Ok(true) => Ok(channel),
             _ => Err(channel.failure().await),
@@ -168,22 +153,15 @@ impl Channel {
         &self.peer
     }
 
-    /// What to tell when the connection ended before the copy did. Closes it.
-    pub async fn failure(&mut self) -> ApiError {
+    /// Why the connection ended before the copy did. Closes it.
+    pub async fn failure(&mut self) -> SshError {
         let why = self.peer.ended().unwrap_or_else(|| "no answer".into());
         self.peer.close(&why);
-        let status = ended(&mut self.child).await;
-        match status.map(|status| explain_status(&self.names, status, true)) {
-            Some(Some(error)) => error,
-            _ if self.peer.was_silent() => ApiError::new(
-                ErrorKind::TimedOut,
-                format!("{}: {why}", self.names.host),
-            )
-            .hint(
-                "see that the other machine runs, then run the same command again: it goes on where it was",
-            ),
-            _ => ApiError::new(ErrorKind::Unreachable, format!("{}: {why}", self.names.host))
-                .hint("run the same command again: it goes on where it was"),
+        let (way, host) = (self.way.clone(), self.way.host.clone());
+        match ended(&mut self.child).await {
+            Some(status) if !status.success() => SshError::Ended { way, status, was_there: true },
+            _ if self.peer.was_silent() => SshError::Silent { host, why },
+            _ => SshError::Lost { host, why },
         }
     }
 
@@ -191,7 +169,7 @@ impl Channel {
     pub async fn close(mut self) {
         self.peer.close("the copy has ended");
         if ended(&mut self.child).await.is_none() {
-            tracing::debug!(host = self.names.host, "ssh did not end by itself");
+            tracing::debug!(host = ?self.way.host, "ssh did not end by itself");
         }
     }
 }
@@ -201,86 +179,24 @@ async fn ended(child: &mut Child) -> Option<ExitStatus> {
     tokio::time::timeout(END_LIMIT, child.wait()).await.ok()?.ok()
 }
 
-fn not_started(names: &ShownNames, error: &io::Error) -> ApiError {
-    match error.kind() {
-        io::ErrorKind::NotFound => {
-            ApiError::new(ErrorKind::Unreachable, format!("{}: no such command on this machine", names.rsh))
-                .hint("install an ssh client, or name another command with -e")
-        }
-        _ => ApiError::new(ErrorKind::Failed, format!("start {}: {error}", names.rsh)),
+fn not_started(program: &OsStr, source: io::Error) -> SshError {
+    let program = program.to_owned();
+    match source.kind() {
+        io::ErrorKind::NotFound => SshError::NoSuchCommand { program },
+        _ => SshError::NotStarted { program, source },
     }
 }
 
-async fn not_opened(names: &ShownNames, child: &mut Child, error: &PipeError) -> ApiError {
-    if let Some(error) = explain_pipe(names, error) {
-        return error;
+/// The first bytes of the other side tell most, then how the command ended.
+async fn not_opened(way: SshWay, child: &mut Child, source: PipeError) -> SshError {
+    use PipeError::{NotTowpath, SameRole, Version};
+    if matches!(source, NotTowpath { .. } | Version { .. } | SameRole) {
+        return SshError::NotOpened { way, source };
     }
-    match ended(child).await.and_then(|status| explain_status(names, status, false)) {
-        Some(error) => error,
-        None => ApiError::new(ErrorKind::Unreachable, format!("{}: {}", names.host, errors::chain(error)))
-            .hint(format!("is '{}' there the program tow? --tow-path names another", names.tow)),
+    match ended(child).await {
+        Some(status) if !status.success() => SshError::Ended { way, status, was_there: false },
+        _ => SshError::NotOpened { way, source },
     }
-}
-
-/// What the other side's first bytes tell.
-fn explain_pipe(names: &ShownNames, error: &PipeError) -> Option<ApiError> {
-    let ShownNames { host, tow, way, .. } = names;
-    match error {
-        PipeError::NotTowpath { .. } => {
-            Some(ApiError::new(ErrorKind::Failed, format!("{host}: {error}")).hint(format!(
-                "a login script there prints something, or '{tow}' is another program: \
-                 '{way} true' must print nothing"
-            )))
-        }
-        PipeError::Version { .. } => Some(
-            ApiError::new(ErrorKind::Failed, format!("{host}: {error}"))
-                .hint("install the same version of tow on both sides"),
-        ),
-        PipeError::SameRole => Some(
-            ApiError::new(ErrorKind::Failed, format!("{host}: {error}"))
-                .hint(format!("'{tow}' there only repeats what it is told; name tow with --tow-path")),
-        ),
-        _ => None,
-    }
-}
-
-/// What the exit status of ssh tells, before the other side answered or after; `None` if nothing is wrong with it.
-fn explain_status(names: &ShownNames, status: ExitStatus, was_there: bool) -> Option<ApiError> {
-    let ShownNames { host, tow, rsh, way } = names;
-    let (kind, message, hint) = match (status.code(), status.signal()) {
-        (Some(0), _) => return None,
-        (Some(127), _) => (
-            ErrorKind::Unreachable,
-            format!("tow is not installed on {host} or not in its PATH (as '{tow}')"),
-            "install it there or name it with --tow-path".into(),
-        ),
-        (Some(126), _) => (
-            ErrorKind::Refused,
-            format!("'{tow}' on {host} can't be run"),
-            "see that it is an executable for that machine, or name another with --tow-path".into(),
-        ),
-        (Some(255), _) if was_there => (
-            ErrorKind::Unreachable,
-            format!("{rsh} lost the connection to {host}"),
-            "run the same command again: it goes on where it was".into(),
-        ),
-        (Some(255), _) => (
-            ErrorKind::Unreachable,
-            format!("{rsh} could not connect to {host}"),
-            format!("its own message tells why; see that '{way} true' works"),
-        ),
-        (Some(code), _) => (
-            ErrorKind::Failed,
-            format!("'{tow}' on {host} ended with status {code}"),
-            "its own message tells why; see that both sides have the same version of tow".into(),
-        ),
-        (None, signal) => (
-            ErrorKind::Unreachable,
-            format!("{rsh} to {host} was killed by signal {}", signal.unwrap_or_default()),
-            "run the same command again: it goes on where it was".into(),
-        ),
-    };
-    Some(ApiError::new(kind, message).hint(hint))
 }
 
 /// The remote side: the same over this process's standard input and output, which are taken:
@@ -291,13 +207,10 @@ pub async fn serve_stdio(
     node: NodeId,
     service: Arc<Service>,
     config: PeerConfig,
-) -> Result<Arc<Peer>, ApiError> {
-    let (read, write) = take_stdio().map_err(|error| {
-        ApiError::new(ErrorKind::Usage, format!("standard input and output: {error}"))
-            .hint("this command is started by tow on another machine, over ssh")
-    })?;
+) -> Result<Arc<Peer>, SshError> {
+    let (read, write) = take_stdio().map_err(|source| SshError::NoStdio { source })?;
     let connection = pipe::open(read, write, node, Role::Responder, HELLO_LIMIT).await;
-    let connection = connection.map_err(|error| ApiError::new(ErrorKind::Failed, errors::chain(&error)))?;
+    let connection = connection.map_err(|source| SshError::NoHello { source })?;
     Ok(Peer::start(connection, PeerConfig { control: true, ..config }, Some(service)))
 }
 
@@ -363,7 +276,7 @@ mod tests {
     use super::*;
     use crate::place::Place;
 
-    fn split(command: &str) -> Result<Vec<String>, String> {
+    fn split(command: &str) -> Result<Vec<String>, CommandFault> {
         Ok(words(command.as_bytes())?.into_iter().map(|word| String::from_utf8(word).unwrap()).collect())
     }
 
@@ -377,15 +290,18 @@ mod tests {
         assert_eq!(split("'it''s'").unwrap(), ["it's"]);
         assert_eq!(split(r"a\ b $(id) ;x").unwrap(), [r"a\", "b", "$(id)", ";x"]);
         assert_eq!(split("ssh ''").unwrap(), ["ssh", ""]);
-        assert!(split("ssh 'x").is_err() && split("\"").is_err());
+        for (command, quote) in [("ssh 'x", '\''), ("\"", '"')] {
+            assert_eq!(split(command), Err(CommandFault::OpenQuote(quote)));
+        }
     }
 
     #[test]
     fn commands_without_a_program_are_refused() {
         for command in ["", "   ", "''", "'' ssh"] {
-            assert!(Rsh::parse(OsStr::new(command)).is_err(), "{command:?}");
+            assert_eq!(Rsh::parse(OsStr::new(command)), Err(CommandFault::Empty), "{command:?}");
         }
-        assert_eq!(Rsh::choose(Some(OsStr::new("'x"))).unwrap_err().kind, ErrorKind::Usage);
+        let error = Rsh::choose(Some(OsStr::new("'x"))).unwrap_err();
+        assert_eq!(error.to_string(), "-e: a quote ' is not closed");
     }
 
     #[test]
@@ -396,27 +312,5 @@ mod tests {
         let words: Vec<_> = command.as_std().get_args().collect();
         assert_eq!(command.as_std().get_program(), "ssh");
         assert_eq!(words, ["-p", "22", "-l", "me", "::1", "sudo tow", "remote"]);
-    }
-
-    #[test]
-    fn each_status_says_what_to_do() {
-        let (host, tow, rsh, way) = ("box".into(), "tow".into(), "ssh".into(), "ssh -p 2 -l me box".into());
-        let names = ShownNames { host, tow, rsh, way };
-        let explain = |raw| explain_status(&names, ExitStatus::from_raw(raw), false);
-        assert!(explain(0).is_none());
-        for (code, words) in [
-            (127, "not installed on box"),
-            (126, "can't be run"),
-            (255, "could not connect"),
-            (3, "status 3"),
-        ] {
-            let error = explain(code << 8).unwrap();
-            assert!(error.message.contains(words) && error.hint.is_some(), "{}", error.message);
-        }
-        assert!(explain(255 << 8).unwrap().hint.unwrap().contains("'ssh -p 2 -l me box true'"));
-        let lost = explain_status(&names, ExitStatus::from_raw(255 << 8), true).unwrap();
-        assert_eq!(lost.message, "ssh lost the connection to box");
-        assert!(lost.hint.unwrap().contains("goes on"));
-        assert!(explain(9).unwrap().message.contains("signal 9"));
     }
 }

@@ -8,9 +8,13 @@
 //! | [`race`] | TLS connections beside it, of which the first takes over |
 //! | [`addresses`] | where this machine listens and can be reached |
 //! | [`patterns`] | paths of the started side: its home, and names with wildcards |
+//! | [`error`] | what can go wrong on the way |
 
 pub mod addresses;
 pub mod channel;
+pub mod error;
 pub mod patterns;
 pub mod place;
 pub mod race;
+
+pub use error::SshError;

@@ -5,9 +5,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use towpath_api::{ApiError, ErrorKind};
-use towpath_files::display_name;
 use towpath_files::filter::ShellPattern;
+
+use crate::error::SshError;
 
 /// Paths that one pattern may stand for.
 const MAX_MATCHES: usize = 100_000;
@@ -46,7 +46,7 @@ pub struct Requested {
 
 impl Requested {
     /// Of the paths as they were typed; `contents`: what is in the only one is meant.
-    pub fn of(paths: &[&[u8]], contents: bool) -> Result<Self, ApiError> {
+    pub fn of(paths: &[&[u8]], contents: bool) -> Result<Self, SshError> {
         let is_wild = paths.iter().any(|path| has_wildcard(path));
         let names = if contents { None } else { Some(paths.iter().map(name).collect::<Result<_, _>>()?) };
         Ok(Self { names, paths: paths.len(), is_wild })
@@ -69,16 +69,13 @@ pub fn is_nameless(path: &[u8]) -> bool {
 }
 
 /// The name that a source has in the copy. Only the other side knows what its home directory is called.
-fn name(path: &&[u8]) -> Result<NamePattern, ApiError> {
+fn name(path: &&[u8]) -> Result<NamePattern, SshError> {
     let name = match path {
         [b'~'] | [b'~', b'/'] => None,
         path => Path::new(OsStr::from_bytes(path)).file_name().map(OsStr::as_bytes),
     };
     let Some(name) = name else {
-        let shown = if path.is_empty() { "the home directory".into() } else { display_name(path) };
-        let message = format!("{shown} has no name of its own that its copy could have");
-        let hint = "for what is in it, copy it alone, with '/.' at its end; else name it from the directory it lies in";
-        return Err(ApiError::new(ErrorKind::Usage, message).hint(hint));
+        return Err(SshError::Nameless { path: path.to_vec() });
     };
     Ok(match ShellPattern::new(name) {
         Some(pattern) => NamePattern::Wild(name.to_vec(), pattern),
@@ -103,7 +100,7 @@ pub fn here(path: &[u8]) -> PathBuf {
 }
 
 /// What a path of this side stands for: itself if that is there, else what its wildcards match.
-pub fn expand(path: &[u8]) -> Result<Vec<PathBuf>, ApiError> {
+pub fn expand(path: &[u8]) -> Result<Vec<PathBuf>, SshError> {
     let literal = here(path);
     let text = literal.as_os_str().as_bytes();
     if !has_wildcard(text) || literal.symlink_metadata().is_ok() {
@@ -112,13 +109,11 @@ pub fn expand(path: &[u8]) -> Result<Vec<PathBuf>, ApiError> {
     let mut left = MAX_LOOKED_AT;
     let mut found = vec![PathBuf::from(if text.starts_with(b"/") { "/" } else { "" })];
     for name in text.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
-        found = step(&found, name, &mut left).ok_or_else(|| {
-            let message = format!("{}: it stands for too many paths", display_name(path));
-            ApiError::new(ErrorKind::Usage, message).hint("name the directory, and use filters")
-        })?;
+        found =
+            step(&found, name, &mut left).ok_or_else(|| SshError::TooManyPaths { pattern: path.to_vec() })?;
     }
     if found.is_empty() {
-        return Err(ApiError::new(ErrorKind::NotFound, format!("{}: nothing matches", display_name(path))));
+        return Err(SshError::NothingMatches { pattern: path.to_vec() });
     }
     if path.ends_with(b"/") {
         found.iter_mut().for_each(|path| path.push(""));
@@ -178,7 +173,7 @@ mod tests {
         assert_eq!(expand("missing").unwrap(), ["missing"], "told when it is opened");
         assert_eq!(expand("*.bin").unwrap().len(), 1);
         assert_eq!(expand(".h*").unwrap(), [".hidden.txt"]);
-        assert_eq!(expand("*.none").unwrap_err().kind, ErrorKind::NotFound);
+        assert!(matches!(expand("*.none"), Err(SshError::NothingMatches { .. })));
     }
 
     #[test]

@@ -5,8 +5,9 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use towpath_api::{ApiError, ErrorKind};
 use towpath_files::display_name;
+
+use crate::error::{PlaceFault, PlacePart, SshError};
 
 /// A source or destination of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,28 +31,28 @@ impl Place {
     ///
     /// A colon before any slash makes it remote: `./a:b` and `/a:b` are local, and so is what
     /// begins with a colon. An IPv6 address stands in brackets.
-    pub fn parse(named: &OsStr) -> Result<Self, ApiError> {
+    pub fn parse(named: &OsStr) -> Result<Self, SshError> {
         refuse_urls(named)?;
         let bytes = named.as_bytes();
         let Some(colon) = colon(bytes) else { return Ok(Self::Local(named.into())) };
         let (who, path) = (&bytes[..colon], &bytes[colon + 1..]);
         if path.first() == Some(&b':') {
-            return Err(daemon_syntax(named));
+            return Err(fault(named, PlaceFault::Daemon));
         }
         Ok(Self::Remote(Remote::new(who, path, named)?))
     }
 }
 
 impl Remote {
-    fn new(who: &[u8], path: &[u8], named: &OsStr) -> Result<Self, ApiError> {
+    fn new(who: &[u8], path: &[u8], named: &OsStr) -> Result<Self, SshError> {
         let at = who.iter().rposition(|&byte| byte == b'@');
         let (login, host) = match at {
             Some(at) => (Some(&who[..at]), &who[at + 1..]),
             None => (None, who),
         };
         let host = host.strip_prefix(b"[").and_then(|host| host.strip_suffix(b"]")).unwrap_or(host);
-        for (part, what) in [(Some(host), "host"), (login, "user")] {
-            check(part, what, named)?;
+        for (part, what) in [(Some(host), PlacePart::Host), (login, PlacePart::User)] {
+            check(part, what).map_err(|wrong| fault(named, wrong))?;
         }
         let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
         Ok(Self { login: login.map(owned), host: owned(host), path: path.to_vec() })
@@ -91,52 +92,37 @@ fn colon(bytes: &[u8]) -> Option<usize> {
 }
 
 /// An empty name would be the option's or the command's place; one with a dash an option of ssh.
-fn check(part: Option<&[u8]>, what: &str, named: &OsStr) -> Result<(), ApiError> {
-    let wrong = match part {
-        Some([]) => "is empty",
-        Some([b'-', ..]) => "begins with '-', which ssh would take for an option",
+fn check(part: Option<&[u8]>, what: PlacePart) -> Result<(), PlaceFault> {
+    match part {
+        Some([]) => Err(PlaceFault::Empty(what)),
+        Some([b'-', ..]) => Err(PlaceFault::Option(what)),
         Some(part) if part.iter().any(|byte| byte.is_ascii_control() || *byte == b' ') => {
-            "has a space or a control character in it"
+            Err(PlaceFault::Space(what))
         }
-        _ => return Ok(()),
-    };
-    Err(usage(format!("{}: the {what} {wrong}", shown(named))).hint(LOCAL))
+        _ => Ok(()),
+    }
 }
 
-const LOCAL: &str = "a file of this name on this machine is written ./NAME";
-
-fn refuse_urls(named: &OsStr) -> Result<(), ApiError> {
+fn refuse_urls(named: &OsStr) -> Result<(), SshError> {
     let is = |scheme: &str| named.as_bytes().to_ascii_lowercase().starts_with(scheme.as_bytes());
     if is("rsync://") {
-        return Err(daemon_syntax(named));
+        return Err(fault(named, PlaceFault::Daemon));
     }
     if is("http://") || is("https://") || is("ftp://") || is("scp://") || is("ssh://") || is("sftp://") {
-        let message = format!("{}: URLs are not read here", shown(named));
-        return Err(usage(message)
-            .hint("ssh reaches [user@]host:path; a port goes into ~/.ssh/config or -e 'ssh -p PORT'"));
+        return Err(fault(named, PlaceFault::Url));
     }
     Ok(())
 }
 
-fn daemon_syntax(named: &OsStr) -> ApiError {
-    usage(format!("{}: tow does not speak to rsync daemons", shown(named))).hint(
-        "write [user@]host:path to go over ssh, with an IPv6 address in brackets; or use rsync for this one",
-    )
-}
-
-fn usage(message: String) -> ApiError {
-    ApiError::new(ErrorKind::Usage, message)
-}
-
-fn shown(named: &OsStr) -> String {
-    display_name(named.as_bytes())
+fn fault(named: &OsStr, fault: PlaceFault) -> SshError {
+    SshError::Place { named: named.to_owned(), fault }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(named: &str) -> Result<Place, ApiError> {
+    fn parse(named: &str) -> Result<Place, SshError> {
         Place::parse(OsStr::new(named))
     }
 
@@ -171,31 +157,28 @@ mod tests {
 
     #[test]
     fn options_in_disguise_and_other_tools_names_are_refused() {
-        for (named, words) in [
-            ("-oProxyCommand=id:x", "begins with '-'"),
-            ("-l@host:x", "begins with '-'"),
-            ("me@-oProxyCommand=id:x", "begins with '-'"),
-            ("[-oProxyCommand=id]:x", "begins with '-'"),
-            ("@host:x", "the user is empty"),
-            ("me@:x", "the host is empty"),
-            ("a b:x", "a space"),
-            ("a\nb:x", "control character"),
-            ("host::module/x", "rsync daemons"),
-            ("::1:x", ""),
-            ("rsync://host/x", "rsync daemons"),
-            ("RSYNC://host/x", "rsync daemons"),
-            ("scp://host/x", "URLs"),
-            ("http://host/x", "URLs"),
-            ("ssh://me@host:22/x", "URLs"),
+        use PlaceFault::{Daemon, Empty, Option, Space, Url};
+        use PlacePart::{Host, User};
+        for (named, wrong) in [
+            ("-oProxyCommand=id:x", Option(Host)),
+            ("-l@host:x", Option(User)),
+            ("me@-oProxyCommand=id:x", Option(Host)),
+            ("[-oProxyCommand=id]:x", Option(Host)),
+            ("@host:x", Empty(User)),
+            ("me@:x", Empty(Host)),
+            ("a b:x", Space(Host)),
+            ("a\nb:x", Space(Host)),
+            ("host::module/x", Daemon),
+            ("rsync://host/x", Daemon),
+            ("RSYNC://host/x", Daemon),
+            ("scp://host/x", Url),
+            ("http://host/x", Url),
+            ("ssh://me@host:22/x", Url),
         ] {
-            match parse(named) {
-                Err(error) => {
-                    assert!(error.message.contains(words), "{named}: {}", error.message);
-                    assert!(error.hint.is_some() && error.kind == ErrorKind::Usage, "{named}");
-                }
-                Ok(place) => assert_eq!((named, place), ("::1:x", Place::Local("::1:x".into()))),
-            }
+            let Err(SshError::Place { fault, .. }) = parse(named) else { panic!("{named} is taken") };
+            assert_eq!(fault, wrong, "{named}");
         }
+        assert_eq!(parse("::1:x").unwrap(), Place::Local("::1:x".into()));
     }
 
     #[test]

@@ -13,16 +13,15 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use towpath_api::{ApiError, ErrorKind};
 use towpath_content::NodeId;
 use towpath_link::backoff::BackoffConfig;
-use towpath_link::tcp::{Listener, Timeouts, dial_any};
+use towpath_link::tcp::{DialError, Listener, Timeouts, dial_any};
 use towpath_link::{Backoff, Connection, Identity};
 use towpath_plugins::{Direct, Takeover};
 use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Service};
 
 use crate::addresses::{bind, interfaces};
-use towpath_targets::errors;
+use crate::error::SshError;
 
 /// How long a copy that may use nothing else waits for a connection.
 pub const STAND_LIMIT: Duration = Duration::from_secs(30);
@@ -85,7 +84,7 @@ pub type Stood = (ControlSender, ControlReceiver);
 struct RaceStatus {
     stands: bool,
     tried: Vec<SocketAddr>,
-    last: Option<String>,
+    last: Option<Arc<DialError>>,
 }
 
 impl Race {
@@ -97,10 +96,9 @@ impl Race {
         peer: NodeId,
         config: PeerConfig,
         ssh: Option<SshConnection>,
-    ) -> Result<(Self, Vec<SocketAddr>), ApiError> {
+    ) -> Result<(Self, Vec<SocketAddr>), SshError> {
         let listener = bind(identity, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0)).await?;
-        let local =
-            listener.address().map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
+        let local = listener.address().map_err(|source| SshError::NoAddress { source })?;
         let told = to_tell(local, interfaces(local.is_ipv4()), ssh);
         let token = CancellationToken::new();
         let other = Other { peer, service, config: PeerConfig { control: true, ..config } };
@@ -127,7 +125,7 @@ impl Race {
     }
 
     /// Waits until a connection stands; an error after `limit`.
-    pub async fn stands(&self, limit: Duration) -> Result<(), ApiError> {
+    pub async fn stands(&self, limit: Duration) -> Result<(), SshError> {
         let stands = tokio::time::timeout(limit, self.standing()).await.unwrap_or(false);
         if stands { Ok(()) } else { Err(none_stands(&self.status.borrow(), limit)) }
     }
@@ -139,14 +137,12 @@ impl Race {
     }
 }
 
-fn none_stands(status: &RaceStatus, limit: Duration) -> ApiError {
-    let tried: Vec<String> = status.tried.iter().map(SocketAddr::to_string).collect();
-    let tried =
-        if tried.is_empty() { "no address to dial".into() } else { format!("tried {}", tried.join(", ")) };
-    let last = status.last.as_ref().map(|last| format!("; {last}")).unwrap_or_default();
-    let message = format!("no TLS connection within {limit:?} in either direction: {tried}{last}");
-    ApiError::new(ErrorKind::Unreachable, message)
-        .hint("drop --via tls to go over ssh, or let TCP through between the two machines")
+fn none_stands(status: &RaceStatus, limit: Duration) -> SshError {
+    SshError::NoConnection {
+        limit,
+        tried: status.tried.clone(),
+        last: status.last.clone().map(|last| last as _),
+    }
 }
 
 /// The other side, as its connections are started.
@@ -266,7 +262,7 @@ impl Racer {
                         let _ = came_in.send(peer).await;
                         closed.await;
                     }
-                    Err(error) => status.send_modify(|status| status.last = Some(errors::chain(&error))),
+                    Err(error) => status.send_modify(|status| status.last = Some(Arc::new(error))),
                 }
             }
             std::future::pending::<Arc<Peer>>().await

@@ -12,12 +12,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use rayon::prelude::*;
 use tokio::runtime::Handle;
-use towpath_api::ApiError;
 use towpath_content::Oid;
 
 use super::file::CopyFile;
 use super::incoming::{Incoming, apply_patch, read, sign_part};
 use super::message::{Answer, Base, violation};
+use crate::error::CopyError;
 use towpath_content::lock::lock;
 use towpath_reuse::delta::deltas;
 use towpath_reuse::delta::finer;
@@ -201,7 +201,7 @@ impl Changed {
         oid: Oid,
         answer: &Answer,
         signed: u64,
-    ) -> Result<Option<Incoming>, ApiError> {
+    ) -> Result<Option<Incoming>, CopyError> {
         let (parts, is_patch, size) = (u64::from(answer.parts), answer.is_patch, file.size());
         let is_possible = match (is_patch, parts) {
             (true, 1) => patches::may_be_whole(0, size),
@@ -224,8 +224,8 @@ impl Changed {
         &self,
         base: &Base,
         file: &CopyFile,
-        mut say: impl FnMut(Bytes) -> Result<(), ApiError>,
-    ) -> Result<(), ApiError> {
+        mut say: impl FnMut(Bytes) -> Result<(), CopyError>,
+    ) -> Result<(), CopyError> {
         let (in_steps, new) = (self.network().likes_outlines(), file.wanted().size);
         for index in 0..base.ahead {
             let sign = |(old, size)| sign_part(&old, size, new, base.parts.into(), index.into(), in_steps);
@@ -235,7 +235,7 @@ impl Changed {
     }
 
     /// The signature of the next part of a file.
-    pub fn sign_next(&self, incoming: &mut Incoming) -> Result<Bytes, ApiError> {
+    pub fn sign_next(&self, incoming: &mut Incoming) -> Result<Bytes, CopyError> {
         let signature = incoming.sign_next(self.network().likes_outlines())?;
         Ok(signature.unwrap_or_default().into())
     }

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use towpath_api::ApiError;
 use towpath_protocol::{ControlReceiver, ControlSender};
 
 use super::message::hung_up;
 use super::message::{Answer, Delta, Empty, Message, violation};
 use super::remote::RemoteSupplier;
 use super::side::{Side, told_error};
+use crate::error::CopyError;
 use towpath_content::lock::lock;
 use towpath_ssh::race::Stood;
 
@@ -61,7 +61,7 @@ impl Tellings {
     }
 
     /// Counts what waits for the merge.
-    fn count(&self, bytes: usize) -> Result<(), ApiError> {
+    fn count(&self, bytes: usize) -> Result<(), CopyError> {
         match self.waiting.fetch_add(bytes, Ordering::Relaxed) > MAX_WAITING {
             true => Err(violation("more than was asked for")),
             false => Ok(()),
@@ -69,7 +69,7 @@ impl Tellings {
     }
 
     /// Takes answers of a message of so many `bytes` as soon as there is room for it.
-    async fn answers(&self, answers: Vec<Answer>, bytes: usize) -> Result<(), ApiError> {
+    async fn answers(&self, answers: Vec<Answer>, bytes: usize) -> Result<(), CopyError> {
         let (whole, rest): (Vec<_>, Vec<_>) = answers.into_iter().partition(Answer::is_whole);
         if !whole.is_empty() {
             let taken = take_room(&self.room, bytes + size_of_val(&whole[..])).await?;
@@ -82,7 +82,7 @@ impl Tellings {
         Ok(())
     }
 
-    async fn delta(&self, run: Delta, bytes: usize) -> Result<(), ApiError> {
+    async fn delta(&self, run: Delta, bytes: usize) -> Result<(), CopyError> {
         let taken = take_room(&self.room, bytes + size_of::<Delta>()).await?;
         drop(self.told.send(InboxMessage::Delta(run, taken)));
         Ok(())
@@ -95,7 +95,7 @@ pub async fn hear(
     inbox: &mut ControlReceiver,
     entries: mpsc::UnboundedSender<Heard>,
     tellings: &Tellings,
-) -> ApiError {
+) -> CopyError {
     let work = async {
         loop {
             let (message, kept) = Message::read(inbox.next().await.ok_or_else(hung_up)?)?;
@@ -121,7 +121,7 @@ pub async fn hear(
             }
         }
     };
-    let result: Result<std::convert::Infallible, ApiError> = work.await;
+    let result: Result<std::convert::Infallible, CopyError> = work.await;
     match result {
         Err(error) => error,
         Ok(never) => match never {},
@@ -134,7 +134,7 @@ pub async fn hear_beside(
     mut stood: mpsc::UnboundedReceiver<Stood>,
     tellings: &Tellings,
     way: &mut Option<ControlSender>,
-) -> ApiError {
+) -> CopyError {
     while let Some((control, mut inbox)) = stood.recv().await {
         // A sender that knows nothing of this has no stream there.
         if control.send(Message::Carry(Empty {}).into_bytes()).await.is_err() {
@@ -150,7 +150,7 @@ pub async fn hear_beside(
     std::future::pending().await
 }
 
-async fn take_beside(message: Bytes, tellings: &Tellings) -> Result<(), ApiError> {
+async fn take_beside(message: Bytes, tellings: &Tellings) -> Result<(), CopyError> {
     let (message, kept) = Message::read(message)?;
     match message {
         Message::Answers(told) if told.answers.iter().all(Answer::is_whole) => {
@@ -160,7 +160,7 @@ async fn take_beside(message: Bytes, tellings: &Tellings) -> Result<(), ApiError
     }
 }
 
-async fn take_room(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+async fn take_room(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, CopyError> {
     let bytes = u32::try_from(bytes.min(ANSWER_ROOM)).unwrap_or(u32::MAX);
     Arc::clone(room).acquire_many_owned(bytes).await.map_err(|_| hung_up())
 }
@@ -169,7 +169,7 @@ async fn take_room(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphore
 pub fn take_answers(
     supplier: &RemoteSupplier,
     mut answers: mpsc::UnboundedReceiver<InboxMessage>,
-) -> Result<(), ApiError> {
+) -> Result<(), CopyError> {
     while let Some(told) = answers.blocking_recv() {
         // Their room is free again at the end of each arm.
         match told {
@@ -184,7 +184,7 @@ pub fn take_answers(
 pub fn write_contents(
     supplier: &RemoteSupplier,
     whole: &Mutex<mpsc::UnboundedReceiver<Whole>>,
-) -> Result<(), ApiError> {
+) -> Result<(), CopyError> {
     // Whoever waits for the next ones holds the lock; who writes does not.
     let next = || lock(whole).blocking_recv();
     while let Some((answers, _room)) = next() {
@@ -238,7 +238,7 @@ mod tests {
                 sender.close("lost");
             } else {
                 let error = tokio::time::timeout(LIMIT, hearing).await.unwrap().unwrap();
-                assert!(error.message.contains("something else than contents"), "{}", error.message);
+                assert!(error.to_string().contains("something else than contents"), "{error}");
                 return;
             }
         }

@@ -8,6 +8,17 @@ use towpath_protocol::PeerConfig;
 use towpath_protocol::processors::Processors;
 use towpath_store::DiskStore;
 
+use crate::error::EntryFault;
+
+/// Makes what a person is told of one entry: what happened, and what to do next.
+pub type Words = fn(&EntryFault<'_>) -> (String, Option<String>);
+
+/// The plain facts.
+#[cfg(any(test, feature = "fuzzing"))]
+pub fn plain(fault: &EntryFault<'_>) -> (String, Option<String>) {
+    (fault.to_string(), None)
+}
+
 /// What a copy needs of the service that it runs in.
 #[derive(Clone)]
 pub struct Host {
@@ -25,6 +36,8 @@ pub struct Host {
     pub shares: PathBuf,
     /// Whether bases may be found outside of the destination.
     pub bases_beyond: bool,
+    /// What people are told.
+    pub words: Words,
 }
 
 impl Host {
@@ -48,6 +61,7 @@ impl Host {
             resume: state.join("resume"),
             shares: state.join("shares"),
             bases_beyond: true,
+            words: plain,
         })
     }
 }

@@ -8,11 +8,11 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use towpath_api::ApiError;
 use towpath_content::Oid;
 
 use super::file::CopyFile;
 use super::message::{Delta, violation};
+use crate::error::CopyError;
 use towpath_reuse::delta::deltas::{self, PART};
 use towpath_reuse::delta::finer;
 use towpath_reuse::delta::patches;
@@ -48,7 +48,7 @@ struct Turns {
 
 impl Turns {
     /// The part that comes: the next one, or the one whose literals' turn it is, with its outlines.
-    fn take(&mut self, is_rest: bool) -> Result<(u64, Vec<Vec<u8>>), ApiError> {
+    fn take(&mut self, is_rest: bool) -> Result<(u64, Vec<Vec<u8>>), CopyError> {
         if is_rest {
             return self.outlined.pop_front().ok_or_else(|| violation("literals of no outline"));
         }
@@ -61,7 +61,7 @@ impl Turns {
     }
 
     /// The literals of a part come later. It must not have too many outlines, nor all of them too many bytes.
-    fn put_off(&mut self, index: u64, outlines: Vec<Vec<u8>>) -> Result<(), ApiError> {
+    fn put_off(&mut self, index: u64, outlines: Vec<Vec<u8>>) -> Result<(), CopyError> {
         self.outlined.push_back((index, outlines));
         let held = self.outlined.iter().flat_map(|(_, outlines)| outlines).map(Vec::len).sum::<usize>();
         let is_deep = self.outlined.back().is_some_and(|(_, outlines)| outlines.len() > finer::MOST_OUTLINES);
@@ -72,7 +72,7 @@ impl Turns {
     }
 
     /// The part to sign next.
-    fn sign(&mut self) -> Result<u64, ApiError> {
+    fn sign(&mut self) -> Result<u64, CopyError> {
         let index = self.signed;
         if index >= self.parts {
             return Err(violation("more signatures than there are parts"));
@@ -125,7 +125,7 @@ impl Incoming {
     }
 
     /// The signature of the next part that was not signed; none if it can't be read.
-    pub fn sign_next(&mut self, in_steps: bool) -> Result<Option<Vec<u8>>, ApiError> {
+    pub fn sign_next(&mut self, in_steps: bool) -> Result<Option<Vec<u8>>, CopyError> {
         if self.is_patch {
             return Err(violation("a signature for a patch"));
         }
@@ -134,7 +134,7 @@ impl Incoming {
     }
 
     /// The next run of its deltas.
-    pub fn take(&mut self, run: &Delta) -> Result<Taken, ApiError> {
+    pub fn take(&mut self, run: &Delta) -> Result<Taken, CopyError> {
         if run.is_given_up {
             return Ok(Taken::Nothing);
         }
@@ -160,7 +160,7 @@ impl Incoming {
     }
 
     /// The outline of a part, or of the literals of one.
-    fn take_outline(&mut self, outline: Vec<u8>, run: &Delta) -> Result<Taken, ApiError> {
+    fn take_outline(&mut self, outline: Vec<u8>, run: &Delta) -> Result<Taken, CopyError> {
         if self.is_patch {
             return Err(violation("an outline of a patch"));
         }
@@ -173,7 +173,7 @@ impl Incoming {
     }
 
     /// The part that a delta makes: where it begins, its bytes, and how many of them came before.
-    fn part(&mut self, came: &[u8], run: &Delta) -> Result<Option<(u64, Vec<u8>, u64)>, ApiError> {
+    fn part(&mut self, came: &[u8], run: &Delta) -> Result<Option<(u64, Vec<u8>, u64)>, CopyError> {
         let size = self.file.size();
         if self.is_patch && self.turns.parts == 1 {
             return Ok(apply_patch(&self.base, self.old, size, came).map(|content| (0, content, 0)));

@@ -15,6 +15,7 @@
 //!
 //! | module | story |
 //! |---|---|
+//! | [`error`] | what can go wrong |
 //! | [`host`] | what a copy needs of the service that it runs in |
 //! | `run` | a copy from its beginning to its end, at the person's side |
 //! | `started` | the same at the side that was started over ssh |
@@ -44,6 +45,7 @@
 
 mod answering;
 mod changed;
+pub mod error;
 mod fate;
 mod file;
 mod finish;
@@ -87,6 +89,7 @@ mod threads;
 mod wanted;
 mod within;
 
+pub use error::CopyError;
 pub use host::Host;
 pub use run::run;
 pub use started::{Writes, serve_stdio};

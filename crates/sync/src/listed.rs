@@ -1,11 +1,10 @@
 //! What may come, when only a part of a source was asked for: a list of names (`--files-from`), or
 //! no directories (`--no-r`). A sender that is not trusted gets nothing else written.
 
-use towpath_api::ApiError;
 use towpath_api::copy::CopyOptions;
 use towpath_files::RelPath;
 
-use towpath_targets::errors;
+use crate::error::CopyError;
 
 /// The part of the source that was asked for.
 #[derive(Debug, Clone)]
@@ -17,7 +16,7 @@ pub struct RequestedPaths {
 
 impl RequestedPaths {
     /// What the options ask for.
-    pub fn new(options: &CopyOptions) -> Result<Self, ApiError> {
+    pub fn new(options: &CopyOptions) -> Result<Self, CopyError> {
         let listed = options.files_from.as_ref().map(|listed| paths(listed)).transpose()?;
         Ok(Self { listed, recursive: options.recursive })
     }
@@ -42,10 +41,10 @@ impl RequestedPaths {
 }
 
 /// The list as paths, sorted, none twice.
-pub fn paths(listed: &[Vec<u8>]) -> Result<Vec<RelPath>, ApiError> {
+pub fn paths(listed: &[Vec<u8>]) -> Result<Vec<RelPath>, CopyError> {
     let path = |path: &Vec<u8>| {
         let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".");
-        RelPath::new(names).map_err(|error| errors::source(&error))
+        RelPath::new(names).map_err(CopyError::source)
     };
     let mut paths = listed.iter().map(path).collect::<Result<Vec<_>, _>>()?;
     paths.sort_by(|one, other| one.names().cmp(other.names()));

@@ -8,7 +8,6 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, RwLock};
 
 use tokio::sync::mpsc;
-use towpath_api::ApiError;
 use towpath_files::{FileError, Stamp};
 use towpath_protocol::processors::Processors;
 use towpath_store::hash_open_file;
@@ -21,6 +20,7 @@ use super::source::Located;
 use super::supply::Supplier;
 use super::talk::{Events, failed_at};
 use super::threads;
+use crate::error::CopyError;
 use towpath_content::lock::lock;
 
 /// Threads that copy.
@@ -93,7 +93,7 @@ impl Settling for LocalSupplier {
 }
 
 impl Supplier for LocalSupplier {
-    fn bring(&self, file: Arc<CopyFile>) -> Result<(), ApiError> {
+    fn bring(&self, file: Arc<CopyFile>) -> Result<(), CopyError> {
         if let Err(mpsc::error::SendError(file)) = self.queue.blocking_send(file) {
             file.drop_it();
         }
@@ -104,15 +104,15 @@ impl Supplier for LocalSupplier {
         self.inspects
     }
 
-    fn considered(&self, _entry: u64) -> Result<(), ApiError> {
+    fn considered(&self, _entry: u64) -> Result<(), CopyError> {
         Ok(())
     }
 
-    fn walk_is_over(&self) -> Result<(), ApiError> {
+    fn walk_is_over(&self) -> Result<(), CopyError> {
         Ok(())
     }
 
-    fn push(&self) -> Result<(), ApiError> {
+    fn push(&self) -> Result<(), CopyError> {
         Ok(())
     }
 }
@@ -264,7 +264,7 @@ mod tests {
         fs::remove_file(at("source/file")).unwrap();
 
         let store = Arc::new(DiskStore::open(&at("state"), &at("data")).unwrap());
-        let (events, told) = talk::events();
+        let (events, told) = talk::events(crate::host::plain);
         let receiving = Receiving::new(CopyOptions::default(), store, at("resume"), events.clone(), false);
         let wanted = Wanted {
             room: None,

@@ -7,19 +7,21 @@
 
 use bytes::Bytes;
 use prost::{Message as _, Oneof};
-use towpath_api::{ApiError, ErrorKind};
 use towpath_protocol::counting::has_at_most;
 use towpath_protocol::packing;
+
+use crate::error::CopyError;
 
 /// Bytes of a message that came packed, at most: as many as one that did not.
 const MAX_UNPACKED: u64 = 256 << 10;
 
 /// Parts that a message may have, each list by the numbers of its fields: an empty part takes a hundred times its
 /// bytes once it is read.
-const MOST_PARTS: [(&[u32], usize); 6] = [
+const MOST_PARTS: [(&[u32], usize); 7] = [
     (&[1, 2, 1], 100_000), // sources of a start
-    (&[1, 5], 256),        // addresses of both
+    (&[1, 5], 256),        // addresses of both, and those that an error names
     (&[2, 1], 256),
+    (&[3, 9], 256),
     (&[8, 1], 256),  // answers
     (&[9, 3], 1024), // unchanged files
     (&[14, 1], 128), // bases
@@ -177,14 +179,6 @@ pub struct Ready {
     /// As a sender, it takes `Bases` and can pack.
     #[prost(bool, tag = "3")]
     pub takes_bases: bool,
-}
-
-/// An error that ends the copy: an [`ApiError`].
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct Fatal {
-    /// [`ApiError`] as JSON.
-    #[prost(bytes = "bytes", tag = "1")]
-    pub error: Bytes,
 }
 
 /// Files that are wanted.
@@ -394,13 +388,13 @@ impl Message {
     }
 
     /// Reads a message from the other side.
-    pub fn from_bytes(bytes: Bytes) -> Result<Self, ApiError> {
+    pub fn from_bytes(bytes: Bytes) -> Result<Self, CopyError> {
         Self::read(bytes).map(|(message, _)| message)
     }
 
     /// Reads a message, and tells how many bytes stay in memory as long as any part of it is kept: its fields share
     /// them.
-    pub fn read(bytes: Bytes) -> Result<(Self, usize), ApiError> {
+    pub fn read(bytes: Bytes) -> Result<(Self, usize), CopyError> {
         let len = bytes.len();
         match Self::decode(bytes)? {
             Self::Packed(packed) => {
@@ -416,7 +410,7 @@ impl Message {
         }
     }
 
-    fn decode(bytes: Bytes) -> Result<Self, ApiError> {
+    fn decode(bytes: Bytes) -> Result<Self, CopyError> {
         if MOST_PARTS.iter().any(|(path, most)| !has_at_most(&bytes, path, *most)) {
             return Err(violation("a message of too many parts"));
         }
@@ -426,26 +420,24 @@ impl Message {
 }
 
 /// The other side does not keep to what is agreed.
-pub fn violation(what: &str) -> ApiError {
-    ApiError::new(
-        ErrorKind::Failed,
-        format!("the other side sent what this program does not understand: {what}"),
-    )
-    .hint("use the same version of tow on both machines")
+pub fn violation(what: &str) -> CopyError {
+    CopyError::Violation { what: what.to_owned() }
 }
 
 /// What should not be possible.
-pub fn internal(what: &str) -> ApiError {
-    ApiError::new(ErrorKind::Failed, what)
+pub fn internal(what: &str) -> CopyError {
+    CopyError::Internal { what: what.to_owned() }
 }
 
 /// The connection ended before the copy did.
-pub fn hung_up() -> ApiError {
-    ApiError::new(ErrorKind::Unreachable, "the other side hung up before the copy was complete")
-        .hint("run the same command again: it goes on where it was")
+pub const fn hung_up() -> CopyError {
+    CopyError::HungUp
 }
 
+mod fatal;
 pub mod options;
+
+pub use fatal::Fatal;
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
-use towpath_api::ApiError;
+
+use crate::error::CopyError;
 
 /// zstd's level at first, and while the network would wait for a harder one.
 const EASY: i32 = 1;
@@ -16,8 +17,8 @@ pub fn make_all<T: Send>(
     count: u64,
     hardest: i32,
     make: impl Fn(u64, i32) -> Option<T> + Sync,
-    mut say: impl FnMut(T) -> Result<(), ApiError>,
-) -> Result<bool, ApiError> {
+    mut say: impl FnMut(T) -> Result<(), CopyError>,
+) -> Result<bool, CopyError> {
     let together = rayon::current_num_threads() as u64;
     let batch = |start: u64| start..count.min(start + together);
     let made = |parts: Range<u64>, level| {
@@ -55,8 +56,6 @@ fn next_level(making: Duration, saying: Duration, hardest: i32) -> i32 {
 mod tests {
     use std::sync::Mutex;
 
-    use towpath_api::ErrorKind;
-
     use super::*;
 
     #[test]
@@ -78,7 +77,7 @@ mod tests {
         let fails_at = |at| move |part, _| (part != at).then_some(());
         assert!(!make_all(50, 9, fails_at(0), |_| Ok(())).unwrap());
         assert!(!make_all(50, 9, fails_at(40), |_| Ok(())).unwrap());
-        let refuse = |_| Err(ApiError::new(ErrorKind::Failed, "no"));
+        let refuse = |_| Err(CopyError::HungUp);
         assert!(make_all(50, 9, |_, _| Some(()), refuse).is_err());
     }
 

@@ -2,6 +2,8 @@
 
 use towpath_api::copy::Mode;
 
+use crate::error::DestinationFault;
+
 /// What stands at the destination's path; a symbolic link counts as what it points to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum There {
@@ -39,21 +41,17 @@ pub enum Placement {
     As,
 }
 
-/// Why that can't be: what is wrong, and what to do.
-pub type Refusal = (&'static str, &'static str);
-
-const NOT_A_DIRECTORY: Refusal = ("is not a directory", "name another destination, or remove what is there");
-const MISSING: Refusal = ("is not there, or no directory", "make it first with mkdir");
-
 /// Decides.
-pub fn place(there: There, asked: AskedPlace) -> Result<Placement, Refusal> {
+pub fn place(there: There, asked: AskedPlace) -> Result<Placement, DestinationFault> {
     let AskedPlace { mode, sources, contents, slash, is_dir } = asked;
     match (there, mode) {
-        (There::Other, _) if contents || slash || sources != 1 || is_dir => Err(NOT_A_DIRECTORY),
+        (There::Other, _) if contents || slash || sources != 1 || is_dir => {
+            Err(DestinationFault::NotADirectory)
+        }
         (_, _) if contents => Ok(Placement::Contents),
         (There::Directory, _) => Ok(Placement::Into),
         (There::Nothing, Mode::Sync) if sources != 1 || slash || is_dir => Ok(Placement::Into),
-        (There::Nothing, Mode::Cp) if sources != 1 || slash && !is_dir => Err(MISSING),
+        (There::Nothing, Mode::Cp) if sources != 1 || slash && !is_dir => Err(DestinationFault::Missing),
         (There::Nothing | There::Other, _) => Ok(Placement::As),
     }
 }

@@ -9,16 +9,15 @@ use std::path::Path;
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, pread};
-use towpath_api::ApiError;
 use towpath_content::Oid;
 use towpath_content::tree::Time;
 use towpath_files::FileError;
-use towpath_store::{FileRecord, MAX_SPAN, Stamp, State, Store, hash_and_keep, hash_open_file};
+use towpath_store::{FileRecord, MAX_SPAN, Stamp, State, Store, StoreError, hash_and_keep, hash_open_file};
 
 use super::source::Located;
+use crate::error::EntryFault;
 use towpath_reuse::delta::deltas;
 use towpath_reuse::delta::patches;
-use towpath_targets::errors;
 use towpath_targets::index_record::store_stamp;
 
 /// Files of at most so many bytes are read once, for name and delta; several at a time.
@@ -93,27 +92,58 @@ pub enum Read {
     Lacking,
 }
 
+/// Why a file could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum UnreadFile {
+    /// It could not be opened, or was written to.
+    #[error("{0}")]
+    File(#[from] FileError),
+    /// It could not be hashed.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+}
+
+impl UnreadFile {
+    /// The same for the person.
+    pub const fn fault(&self) -> EntryFault<'_> {
+        match self {
+            Self::File(error) => EntryFault::File(error),
+            Self::Store(error) => EntryFault::Store(error),
+        }
+    }
+
+    /// Whether it is no longer there.
+    pub fn is_vanished(&self) -> bool {
+        match self {
+            Self::File(error) => {
+                matches!(error, FileError::Vanished { .. } | FileError::NotADirectory { .. })
+            }
+            Self::Store(StoreError::Io { source, .. }) => source.kind() == std::io::ErrorKind::NotFound,
+            Self::Store(error) => matches!(error, StoreError::NotHere | StoreError::NotYet),
+        }
+    }
+}
+
 /// Reads a file that is asked for: a little one whole, else for its name.
-pub fn read(ask: &Ask) -> Result<Read, ApiError> {
+pub fn read(ask: &Ask) -> Result<Read, UnreadFile> {
     let path = ask.located.whole_path();
-    let file = ask.located.open().map_err(|error| errors::source(&error))?;
+    let file = ask.located.open()?;
     if ask.located.stamp.size <= ask.inline
-        && let Some((stamp, content)) =
-            read_whole(&file, &path, ask.inline).map_err(|error| errors::source(&error))?
+        && let Some((stamp, content)) = read_whole(&file, &path, ask.inline)?
     {
         return Ok(Read::Whole(stamp, content));
     }
-    let hashed = hash_open_file(&file, &path).map_err(|error| errors::store(&error))?;
+    let hashed = hash_open_file(&file, &path)?;
     let (dir, name) = (path.parent().unwrap_or(&path), path.file_name().unwrap_or_default());
     Ok(Read::Hashed(FileRecord::new(dir, name, hashed)))
 }
 
 /// Reads a file whose older version the receiver signed, in one part: if it is not large, and the delta is
 /// little, for both; else for its name.
-pub fn read_changed(ask: &Ask, signature: &[u8]) -> Result<Read, ApiError> {
+pub fn read_changed(ask: &Ask, signature: &[u8]) -> Result<Read, UnreadFile> {
     let path = ask.located.whole_path();
-    let file = ask.located.open().map_err(|error| errors::source(&error))?;
-    let read = hash_and_keep(&file, &path, READ_AT_ONCE).map_err(|error| errors::store(&error))?;
+    let file = ask.located.open()?;
+    let read = hash_and_keep(&file, &path, READ_AT_ONCE)?;
     let (hashed, content) = read;
     let (dir, name) = (path.parent().unwrap_or(&path), path.file_name().unwrap_or_default());
     let is_read = content.len() as u64 == hashed.stamp.size;
@@ -127,10 +157,15 @@ pub fn read_changed(ask: &Ask, signature: &[u8]) -> Result<Read, ApiError> {
 
 /// Reads a file of which the receiver named an older version: it may be the same, or become a patch of that
 /// one, if there is a `store` that has it.
-pub fn read_patched(ask: &Ask, older: &Oid, store: Option<&dyn Store>, level: i32) -> Result<Read, ApiError> {
+pub fn read_patched(
+    ask: &Ask,
+    older: &Oid,
+    store: Option<&dyn Store>,
+    level: i32,
+) -> Result<Read, UnreadFile> {
     let path = ask.located.whole_path();
-    let file = ask.located.open().map_err(|error| errors::source(&error))?;
-    let hashed = hash_open_file(&file, &path).map_err(|error| errors::store(&error))?;
+    let file = ask.located.open()?;
+    let hashed = hash_open_file(&file, &path)?;
     let (dir, name) = (path.parent().unwrap_or(&path), path.file_name().unwrap_or_default());
     let (oid, size) = (hashed.oid, hashed.stamp.size);
     let record = FileRecord::new(dir, name, hashed);
@@ -147,7 +182,7 @@ pub fn read_patched(ask: &Ask, older: &Oid, store: Option<&dyn Store>, level: i3
         return Ok(Read::Lacking);
     };
     // What changed since it was hashed is found out by the receiver.
-    let content = read_whole(&file, &path, size).map_err(|error| errors::source(&error))?;
+    let content = read_whole(&file, &path, size)?;
     let patch = content.and_then(|(_, content)| patches::patch(&base, &content, level));
     Ok(match patch {
         Some(patch) => Read::Patched(record, patch),

@@ -2,7 +2,6 @@
 //! and what went wrong.
 
 use std::ffi::OsStr;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,12 +9,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio_util::sync::CancellationToken;
 use towpath_api::copy::{Check, CopyEvent, CopyOptions, CopySummary, Counts, FailureKind};
-use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::{Kind, Metadata, Time};
-use towpath_files::{
-    Destination, FileError, FlushLimits, Policy, RelPath, ScanOptions, Stamp, WriteOptions, display_name,
-};
+use towpath_files::{Destination, FileError, FlushLimits, Policy, RelPath, ScanOptions, Stamp, WriteOptions};
 use towpath_store::DiskStore;
 use towpath_transfer::FetchError;
 
@@ -24,11 +20,11 @@ use super::judge::Changes;
 use super::noted::RoomRecord;
 use super::places::FilePermits;
 use super::records::Records;
-use super::talk::{Events, failed, shown_time};
+use super::talk::{Events, FailedEntry, failed, left_out, shown_time};
 use super::wanted::{Note, Wanted};
+use crate::error::{CopyError, EntryFault, LeftOut, Obstacle};
 use towpath_content::lock::lock;
 use towpath_reuse::candidates::renames::Spare;
-use towpath_targets::errors;
 use towpath_targets::placing::{Named, Placing, adopt};
 use towpath_targets::resume::Record;
 
@@ -64,7 +60,7 @@ pub struct Receiving {
     bytes_asked: AtomicU64,
     bytes_done: AtomicU64,
     files_done: AtomicU64,
-    fatal: Mutex<Option<ApiError>>,
+    fatal: Mutex<Option<CopyError>>,
     stopped: CancellationToken,
 }
 
@@ -125,16 +121,16 @@ impl Receiving {
     /// Opens the destination for good, and goes on with what an interrupted copy to it left.
     /// `file` is the name of the one file that is written, if the destination is one; `key` tells
     /// copies to the same destination apart that put things in different places.
-    pub fn open(&self, destination: Destination, file: Option<&OsStr>, key: &Oid) -> Result<(), ApiError> {
+    pub fn open(&self, destination: Destination, file: Option<&OsStr>, key: &Oid) -> Result<(), CopyError> {
         let path = destination.path().to_path_buf();
-        let base = path.canonicalize().map_err(|error| errors::io("open", &path, &error))?;
+        let base = path.canonicalize().map_err(|error| CopyError::system("open", &path, error))?;
         let whole = file.map_or_else(|| base.clone(), |file| base.join(file));
         let record = Record::open_beside_others(&self.resume, &whole, key)
-            .map_err(|error| errors::io("note", &self.resume, &error))?;
+            .map_err(|error| CopyError::system("note", &self.resume, error))?;
         let adopted = match adopt(&destination, &record) {
             // Somebody holds it who has another home.
             Err(FileError::Busy { .. }) => false,
-            adopted => adopted.map_err(|error| errors::file(&error))?,
+            adopted => adopted.map_err(CopyError::destination)?,
         };
         *lock(&self.has_staging) = adopted;
         let placing = Placing::new(destination, base, record, Arc::clone(&self.store));
@@ -234,9 +230,7 @@ impl Receiving {
     pub fn put_off(&self, room: &RoomRecord) -> Result<(), FileError> {
         let mut rooms = lock(&self.rooms);
         if rooms.len() >= MOST_ROOMS {
-            let why =
-                io::Error::other("more directories are in the way of something else than one copy replaces");
-            return Err(FileError::new("replace", Path::new("a directory"), why));
+            return Err(Obstacle::TooMany.to("replace", Path::new("a directory")));
         }
         rooms
             .push(room)
@@ -276,12 +270,12 @@ impl Receiving {
     }
 
     /// What makes going on useless, if anything.
-    pub fn check(&self) -> Result<(), ApiError> {
+    pub fn check(&self) -> Result<(), CopyError> {
         lock(&self.fatal).clone().map_or(Ok(()), Err)
     }
 
     /// Ends the copy with an error.
-    pub fn stop(&self, error: ApiError) {
+    pub fn stop(&self, error: CopyError) {
         lock(&self.fatal).get_or_insert(error);
         self.places.close();
         self.stopped.cancel();
@@ -301,40 +295,29 @@ impl Receiving {
     }
 
     /// The disk is full: by the file's own name, and not that of its temporary.
-    fn is_full(&self, shown: &[u8], error: &FileError) -> ApiError {
-        let place = self.opened().map_or(error.path(), |placing| &placing.base);
-        let message = format!(
-            "{}: no space left in {}",
-            display_name(shown),
-            display_name(place.as_os_str().as_bytes())
-        );
-        ApiError { message, ..errors::file(error) }
+    fn is_full(&self, shown: &[u8], error: &FileError) -> CopyError {
+        let place = self.opened().map_or(error.path(), |placing| &placing.base).to_path_buf();
+        CopyError::Full { name: shown.to_vec(), place }
     }
 
     /// The session could not bring a file.
     pub fn fetch_problem(&self, shown: &[u8], error: &FetchError) {
-        let told = errors::fetch(error);
         match error {
-            FetchError::Stalled { .. } => self.stop(ApiError { kind: ErrorKind::TimedOut, ..told }),
-            FetchError::Cancelled => self.stop(told),
-            _ => self.events.failure(CopyEvent::Failed {
-                path: shown.to_vec(),
-                hint: told.hint,
-                kind: FailureKind::Other,
-                error: told.message,
-            }),
+            FetchError::Stalled { waited, trouble } => {
+                self.stop(CopyError::Stalled { waited: *waited, trouble: trouble.clone() });
+            }
+            FetchError::Cancelled => self.stop(CopyError::Cancelled),
+            error => {
+                let (path, fault, kind) = (shown.to_vec(), EntryFault::Fetch(error), FailureKind::Other);
+                self.events.failure(FailedEntry { path, fault, kind });
+            }
         }
     }
 
     /// An entry is left out for what it is; with no path: something is not done. Blocks while the
     /// person does not read.
-    pub fn leave_out(&self, shown: &[u8], why: &str, hint: &str) {
-        self.events.item(CopyEvent::Failed {
-            path: shown.to_vec(),
-            error: why.into(),
-            hint: Some(hint.into()),
-            kind: FailureKind::Skipped,
-        });
+    pub fn leave_out(&self, shown: &[u8], why: LeftOut) {
+        self.events.failure_in_order(left_out(shown, why));
     }
 
     /// Tells of a change, if that is looked at.
@@ -540,9 +523,4 @@ pub fn add(counts: &mut Counts, kind: &Kind) {
         Kind::CharDevice { .. } | Kind::BlockDevice { .. } => counts.devices += 1,
         Kind::Fifo | Kind::Socket => counts.specials += 1,
     }
-}
-
-/// An error of the copy's own making.
-pub fn refuse(message: impl Into<String>, hint: &str) -> ApiError {
-    ApiError::new(ErrorKind::Usage, message).hint(hint)
 }

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use towpath_api::Seconds;
 use towpath_api::copy::{CopyEvent, CopyOptions, CopyRequest, CopySummary, Mode};
-use towpath_api::{ApiError, ErrorKind, Seconds};
 use towpath_protocol::{ControlReceiver, ControlSender, Traffic};
 
 use super::merge::Destined;
@@ -28,13 +28,13 @@ use super::message::{
     violation,
 };
 use super::naming::names_contents;
-use super::receiving::refuse;
 use super::sending::send;
 use super::side::{Side, blocking, peer_config, peer_service, race, set_silence, told_error};
 use super::source::Sources;
 use super::taking::receive;
 use super::talk::{Events, events};
 use super::within::within;
+use crate::error::{CopyError, RequestFault};
 use crate::host::Host;
 use towpath_ssh::channel::{Channel, Rsh};
 use towpath_ssh::patterns::Requested;
@@ -53,19 +53,19 @@ pub async fn run(
     host: &Arc<Host>,
     request: CopyRequest,
     person: mpsc::Sender<CopyEvent>,
-) -> Result<CopySummary, ApiError> {
+) -> Result<CopySummary, CopyError> {
     let start = Instant::now();
     check(&request.options)?;
     let destination = Place::parse(&request.destination)?;
     let sources: Vec<Place> =
         request.sources.iter().map(|source| Place::parse(source)).collect::<Result<_, _>>()?;
     let remote = sources.iter().filter(|source| matches!(source, Place::Remote(_))).count();
-    let (events, told) = events();
+    let (events, told) = events(host.words);
     let tally = tokio::spawn(told.show_to(person));
     let result = match &destination {
         Place::Remote(_) if remote > 0 => {
             drop(events);
-            Err(refuse("only one side can be on another machine", "run tow on one of the two, over ssh"))
+            Err(RequestFault::BothElsewhere.into())
         }
         Place::Remote(remote) => {
             let paths = sources.into_iter().filter_map(local).collect();
@@ -87,15 +87,12 @@ pub async fn run(
 }
 
 /// What can be said without looking at anything.
-fn check(options: &CopyOptions) -> Result<(), ApiError> {
+fn check(options: &CopyOptions) -> Result<(), CopyError> {
     if options.delete && options.files_from.is_some() {
-        return Err(refuse(
-            "--delete does not go with --files-from, which tells only a part of the source",
-            "use filters instead: --include and --exclude",
-        ));
+        return Err(RequestFault::DeletionByList.into());
     }
     if options.delete && !options.recursive {
-        return Err(refuse("--delete needs -r: without it nothing is known of what is below", "add -r"));
+        return Err(RequestFault::DeletionAtTop.into());
     }
     Ok(())
 }
@@ -135,7 +132,7 @@ async fn start(
     remote: &Remote,
     events: Events,
     mut message: Start,
-) -> Result<Started, ApiError> {
+) -> Result<Started, CopyError> {
     let options = request.options.clone();
     let (offers, peers) = peer_service(host);
     let rsh = Rsh::choose(request.rsh.as_deref())?;
@@ -161,7 +158,7 @@ async fn start(
     let Ready { addresses, sources, takes_bases } =
         match agree(&control, &mut inbox, message, &options, &events, &other).await {
             Ok(ready) => ready,
-            Err(error) if error.kind == ErrorKind::Unreachable => return Err(channel.failure().await),
+            Err(error) if error.is_unreachable() => return Err(channel.failure().await.into()),
             Err(error) => return Err(error),
         };
     let theirs = addresses.iter().filter_map(|address| address.parse().ok()).collect();
@@ -180,7 +177,7 @@ async fn agree(
     options: &CopyOptions,
     events: &Events,
     other: &str,
-) -> Result<Ready, ApiError> {
+) -> Result<Ready, CopyError> {
     let is_sender = matches!(message.role, Some(CopyRole::Sender(_)));
     let mut front = options::encode(&told(options, is_sender));
     message.options = front.split_off(front.len() - front.len() % PART);
@@ -207,7 +204,7 @@ async fn push(
     paths: Vec<PathBuf>,
     remote: &Remote,
     events: Events,
-) -> Result<CopySummary, ApiError> {
+) -> Result<CopySummary, CopyError> {
     let names: Vec<&[u8]> = paths.iter().map(|path| path.as_os_str().as_bytes()).collect();
     let (count, contents) = (names.len(), names_contents(request.mode, &names)?);
     let options = request.options.clone();
@@ -238,21 +235,17 @@ async fn pull(
     sources: &[Place],
     destination: &Path,
     events: Events,
-) -> Result<CopySummary, ApiError> {
+) -> Result<CopySummary, CopyError> {
     let mut remotes = sources.iter().map(|source| match source {
         Place::Remote(remote) => Ok(remote),
-        Place::Local(_) => Err(refuse(
-            "all sources have to be on the same side",
-            "copy those of this machine and those of the other one after the other",
-        )),
+        Place::Local(_) => Err(RequestFault::BothSides),
     });
-    let first = remotes.next().ok_or_else(|| refuse("there is no source", "name one"))??;
+    let first = remotes.next().ok_or(RequestFault::NoSource)??;
     let mut paths = vec![first.path()];
     for remote in remotes {
         let remote = remote?;
         if (remote.host(), remote.login()) != (first.host(), first.login()) {
-            let hint = "copy from one machine after the other";
-            return Err(refuse("the sources are on different machines", hint));
+            return Err(RequestFault::SeveralMachines.into());
         }
         paths.push(remote.path());
     }
@@ -300,23 +293,21 @@ async fn last_words(side: &Side, inbox: &mut ControlReceiver) {
 /// Ends the connection, and explains why it ended if it did by itself.
 async fn finish(
     mut started: Started,
-    result: Result<CopySummary, ApiError>,
-) -> Result<CopySummary, ApiError> {
+    result: Result<CopySummary, CopyError>,
+) -> Result<CopySummary, CopyError> {
     match result {
         Ok(mut summary) => {
             (summary.sent, summary.received) = (started.traffic.sent(), started.traffic.received());
             started.channel.close().await;
             Ok(summary)
         }
-        Err(error) if error.kind == ErrorKind::Unreachable && started.side.peer.ended().is_some() => {
-            Err(started.channel.failure().await)
+        Err(error) if error.is_unreachable() && started.side.peer.ended().is_some() => {
+            Err(started.channel.failure().await.into())
         }
         Err(error) => {
-            // The words are for the person, who is here; they may name what lies here.
-            let told = ApiError::new(error.kind, "the copy was given up at the other side");
-            let json = serde_json::to_vec(&told).unwrap_or_default();
-            let _ =
-                started.side.control.send(Message::Fatal(Fatal { error: json.into() }).into_bytes()).await;
+            // What happened is for the person, who is here; it may name what lies here.
+            let told = Message::Fatal(Fatal::of(&CopyError::GivenUp));
+            let _ = started.side.control.send(told.into_bytes()).await;
             started.channel.close().await;
             Err(error)
         }

@@ -18,7 +18,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use towpath_api::ApiError;
 use towpath_api::copy::CopyOptions;
 use towpath_content::tree::{Encoder, Event, Time};
 use towpath_files::FileError;
@@ -32,7 +31,8 @@ use super::offers::Offers;
 use super::reading::Ask;
 use super::removal::Removal;
 use super::source::{Located, SourceStep, Sources};
-use super::talk::{Events, failed_at, failed_to_read, skipped};
+use super::talk::{Events, failed_at, failed_to_read, left_out};
+use crate::error::CopyError;
 use towpath_content::lock::lock;
 
 /// Entries that the scan may be ahead of the receiver.
@@ -142,7 +142,7 @@ impl Sender {
 
     /// Reads the sources and tells them; returns at the end of the tree, when the receiver may
     /// still be asking. Blocks.
-    pub fn tell(&self, mut sources: Sources) -> Result<(), ApiError> {
+    pub fn tell(&self, mut sources: Sources) -> Result<(), CopyError> {
         let mut encoder = Encoder::new(true);
         let mut is_incomplete = false;
         sources.read(&mut |step| match step {
@@ -150,11 +150,11 @@ impl Sender {
             SourceStep::Closed => self.say(Message::Closed(self.entries.load(Ordering::Relaxed))),
             SourceStep::Failed { path, error, is_named } => {
                 is_incomplete = true;
-                self.events.item(failed_to_read(&path, &error, is_named));
+                self.events.failure_in_order(failed_to_read(&path, &error, is_named));
                 Ok(())
             }
             SourceStep::Skipped { path, why } => {
-                self.events.item(skipped(&path, why));
+                self.events.failure_in_order(left_out(path.as_os_str().as_encoded_bytes(), why));
                 Ok(())
             }
         })?;
@@ -167,7 +167,7 @@ impl Sender {
         self.say(Message::Entries(Bytes::new()))
     }
 
-    fn walk(&self, encoder: &mut Encoder, event: &Event, located: Option<Located>) -> Result<(), ApiError> {
+    fn walk(&self, encoder: &mut Encoder, event: &Event, located: Option<Located>) -> Result<(), CopyError> {
         encoder.push(event).map_err(|error| internal(&error.to_string()))?;
         let finished = encoder.take();
         if !matches!(event, Event::Leave) {
@@ -179,7 +179,7 @@ impl Sender {
         self.say_entries(finished)
     }
 
-    fn say_entries(&self, bytes: Vec<u8>) -> Result<(), ApiError> {
+    fn say_entries(&self, bytes: Vec<u8>) -> Result<(), CopyError> {
         let bytes = Bytes::from(bytes);
         // One block a message, so that a message never exceeds what the control stream takes.
         let block = towpath_content::tree::BLOCK;
@@ -188,12 +188,12 @@ impl Sender {
             .try_for_each(|at| self.answering.say_entries(bytes.slice(at..bytes.len().min(at + block))))
     }
 
-    fn say(&self, message: Message) -> Result<(), ApiError> {
+    fn say(&self, message: Message) -> Result<(), CopyError> {
         self.answering.say(message)
     }
 
     /// Answers what the receiver asks until it says no more. Blocks.
-    pub fn answer_all(&self, asks: mpsc::UnboundedReceiver<Vec<Ask>>) -> Result<(), ApiError> {
+    pub fn answer_all(&self, asks: mpsc::UnboundedReceiver<Vec<Ask>>) -> Result<(), CopyError> {
         self.answering.answer_all(asks)
     }
 
@@ -212,7 +212,7 @@ impl Sender {
     }
 
     /// Handles what the receiver says; `asks` leads to [`Self::answer_all`].
-    pub fn hear(&self, message: Message, asks: &mpsc::UnboundedSender<Vec<Ask>>) -> Result<(), ApiError> {
+    pub fn hear(&self, message: Message, asks: &mpsc::UnboundedSender<Vec<Ask>>) -> Result<(), CopyError> {
         match message {
             Message::Bases(Bases { bases }) => self.answering.take_bases(bases),
             Message::Asks(wanted) => {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
-use towpath_api::ApiError;
 use towpath_api::copy::CopySummary;
 use towpath_protocol::ControlReceiver;
 
@@ -18,6 +17,7 @@ use super::sent::SentTo;
 use super::side::{Side, joined, told_error};
 use super::source::Sources;
 use super::threads;
+use crate::error::CopyError;
 use towpath_ssh::race::Stood;
 
 /// Tells the receiver what is in `sources` and answers what it asks, until it says that all is in
@@ -27,7 +27,7 @@ pub async fn send(
     sources: Sources,
     inbox: &mut ControlReceiver,
     stood: mpsc::UnboundedReceiver<Stood>,
-) -> Result<CopySummary, ApiError> {
+) -> Result<CopySummary, CopyError> {
     let scope = match side.is_started {
         true => Scope::Index,
         false => Scope::Sent(SentTo::new(&side.host.shares, &side.peer.node())),
@@ -106,8 +106,8 @@ async fn carry_over(sender: Arc<Sender>, asks: mpsc::UnboundedSender<Vec<Ask>>, 
 
 fn spawn(
     sender: Arc<Sender>,
-    work: impl FnOnce(&Arc<Sender>) -> Result<(), ApiError> + Send + 'static,
-) -> JoinHandle<Result<(), ApiError>> {
+    work: impl FnOnce(&Arc<Sender>) -> Result<(), CopyError> + Send + 'static,
+) -> JoinHandle<Result<(), CopyError>> {
     threads::spawn(move || work(&sender))
 }
 
@@ -145,7 +145,7 @@ pub mod tests {
     ) -> (Arc<Sender>, ControlReceiver, [Arc<Peer>; 2]) {
         let host = Host::below(&folder.join("home"));
         let [(near, control, _inbox), (far, _to_near, inbox)] = ends(&host).await;
-        let ((told, _shown), (offers, _)) = (events(), peer_service(&host));
+        let ((told, _shown), (offers, _)) = (events(crate::host::plain), peer_service(&host));
         let options = CopyOptions { recursive: true, ..CopyOptions::default() };
         let sources = Sources::open(&[from], true, &options).unwrap();
         let sender =
@@ -167,7 +167,7 @@ pub mod tests {
     /// Bytes that a tree takes on the way to a receiver that can unpack or can't, and the tree.
     async fn told(from: &std::path::Path, host: &Host, unpacks: bool) -> (usize, Vec<u8>) {
         let [(_peer, control, _inbox), (_far, _to_near, mut inbox)] = ends(host).await;
-        let ((told, _shown), (offers, _)) = (events(), peer_service(host));
+        let ((told, _shown), (offers, _)) = (events(crate::host::plain), peer_service(host));
         let options = CopyOptions { recursive: true, ..CopyOptions::default() };
         let sources = Sources::open(&[from.into()], true, &options).unwrap();
         let sender =
@@ -211,7 +211,7 @@ pub mod tests {
         let host = Host::below(&folder.path().join("home"));
         let [(_peer, control, _inbox), (_far, _to_near, mut first)] = ends(&host).await;
         let [(beside, way, mut kept), (_beside_far, _to_beside, mut second)] = ends(&host).await;
-        let ((told, _shown), (offers, _)) = (events(), peer_service(&host));
+        let ((told, _shown), (offers, _)) = (events(crate::host::plain), peer_service(&host));
         let options = CopyOptions { recursive: true, ..CopyOptions::default() };
         let sources = Sources::open(&[from], true, &options).unwrap();
         let sender =

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use towpath_api::copy::{CopyEvent, CopyOptions, Via};
-use towpath_api::{ApiError, ErrorKind};
 use towpath_content::NodeId;
-use towpath_files::display_text;
 use towpath_protocol::{COMPRESS, ControlSender, Pace, Peer, PeerConfig, Service as PeerService};
 use towpath_store::Store;
 use towpath_transfer::plugin::THIS_MACHINE;
@@ -17,13 +15,12 @@ use towpath_transfer::progress::{Progress, Snapshot};
 use super::message::{Fatal, violation};
 use super::offers::Offers;
 use super::receiving::Receiving;
-use super::talk::{Events, at};
+use super::talk::Events;
 use super::threads;
+use crate::error::CopyError;
 use crate::host::Host;
 use towpath_ssh::race::{Race, SshConnection};
 
-/// Bytes of the other side's words that are shown.
-const MOST_WORDS: usize = 4 << 10;
 /// How often progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
@@ -37,7 +34,7 @@ pub struct StopOnDrop(pub Arc<Receiving>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        self.0.stop(ApiError::new(ErrorKind::Interrupted, "the copy was given up"));
+        self.0.stop(CopyError::GivenUp);
     }
 }
 
@@ -77,10 +74,10 @@ pub fn receiving(host: &Arc<Host>, options: &CopyOptions, events: Events, is_pus
 
 /// Does work that may block on a thread of its own.
 pub async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
+    work: impl FnOnce() -> Result<T, CopyError> + Send + 'static,
+) -> Result<T, CopyError> {
     let done = threads::spawn(work).await;
-    done.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
+    done?
 }
 
 /// Tells how far it is, until it is aborted.
@@ -140,7 +137,7 @@ pub async fn race(
     peer: NodeId,
     config: PeerConfig,
     ssh: Option<SshConnection>,
-) -> Result<(Option<Race>, Vec<String>), ApiError> {
+) -> Result<(Option<Race>, Vec<String>), CopyError> {
     if via == Via::Ssh {
         return Ok((None, Vec::new()));
     }
@@ -156,18 +153,12 @@ pub fn set_silence(peer: &Peer, options: &CopyOptions) {
 }
 
 /// The result of a task; that it died is an error like others.
-pub async fn joined(handle: JoinHandle<Result<(), ApiError>>) -> Result<(), ApiError> {
-    handle.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
+pub async fn joined(handle: JoinHandle<Result<(), CopyError>>) -> Result<(), CopyError> {
+    handle.await?
 }
 
-/// The error that ended the other side, which is called `other`, in words that may be shown.
-pub fn told_error(fatal: &Fatal, other: &str) -> ApiError {
-    let told = serde_json::from_slice::<ApiError>(&fatal.error);
-    let ApiError { kind, message, hint } = told.unwrap_or_else(|_| violation("an error that can't be read"));
-    let shown = |text: &str| display_text(&text[..text.floor_char_boundary(MOST_WORDS)]);
-    let message = match kind {
-        ErrorKind::NotFound => format!("{other}:{}", shown(&message)),
-        _ => at(other, shown(&message)),
-    };
-    ApiError { kind, message, hint: hint.as_deref().map(shown) }
+/// The error that ended the other side, which is called `other`.
+pub fn told_error(fatal: &Fatal, other: &str) -> CopyError {
+    let error = fatal.error().unwrap_or_else(|| violation("an error that can't be read"));
+    CopyError::Elsewhere { other: other.to_owned(), error: Box::new(error) }
 }

@@ -5,10 +5,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex};
 
 use bytes::Bytes;
-use towpath_api::ApiError;
 
 use super::message::hung_up;
 use super::message::{Finer, violation};
+use crate::error::CopyError;
 use towpath_content::lock::lock;
 
 /// Bytes of answers that nobody took yet, at most.
@@ -48,7 +48,7 @@ impl Signatures {
     }
 
     /// Takes an answer, which somebody waits for or will.
-    pub fn answered(&self, answer: Finer) -> Result<(), ApiError> {
+    pub fn answered(&self, answer: Finer) -> Result<(), CopyError> {
         let mut state = lock(&self.state);
         let (entry, bytes) = (answer.entry, answer.signature.len());
         let expected = state.files.get_mut(&entry).filter(|expected| expected.open > 0);
@@ -72,7 +72,7 @@ impl Signatures {
     }
 
     /// The next answer for a file. Blocks.
-    pub fn next(&self, entry: u64) -> Result<Finer, ApiError> {
+    pub fn next(&self, entry: u64) -> Result<Finer, CopyError> {
         let mut state = lock(&self.state);
         loop {
             if state.is_over {

@@ -15,16 +15,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use towpath_api::copy::CopyOptions;
-use towpath_api::{ApiError, ErrorKind};
 use towpath_content::tree::{Entry, Event, Kind, Metadata};
 use towpath_files::filter::{Filter, FilterSide, RuleList};
 use towpath_files::{
-    FileError, Found, HardLinks, Prune, RelPath, ScanError, ScanOptions, Scanned, SourceTree, Stamp,
-    display_name, look,
+    FileError, Found, HardLinks, Prune, RelPath, ScanError, ScanOptions, Scanned, SourceTree, Stamp, look,
 };
 
 use super::fate::Fate;
-use towpath_targets::errors;
+use crate::error::{CopyError, LeftOut, RequestFault};
 
 /// Where the bytes of a file are.
 #[derive(Debug, Clone)]
@@ -98,7 +96,7 @@ pub enum SourceStep {
         /// Its path as a person knows it.
         path: PathBuf,
         /// Why not.
-        why: &'static str,
+        why: LeftOut,
     },
 }
 
@@ -134,7 +132,7 @@ impl Sources {
 
     /// Looks at the sources. `contents`: a trailing slash means what is in a directory, as for
     /// rsync; then the transfer's root is inside it.
-    pub fn open(paths: &[PathBuf], contents: bool, options: &CopyOptions) -> Result<Self, ApiError> {
+    pub fn open(paths: &[PathBuf], contents: bool, options: &CopyOptions) -> Result<Self, CopyError> {
         let preserve = &options.preserve;
         let scan = ScanOptions {
             one_file_system: options.one_file_system,
@@ -154,14 +152,12 @@ impl Sources {
                 Err(error) => missing.push((path.clone(), error)),
             }
         }
-        if let (true, Some((_, error))) = (roots.is_empty(), missing.first()) {
-            return Err(errors::source(error));
+        if roots.is_empty() && !missing.is_empty() {
+            return Err(CopyError::source(missing.swap_remove(0).1));
         }
         roots.sort_by(|one, other| one.name.cmp(&other.name));
         if let Some(same) = roots.windows(2).find(|pair| pair[0].name == pair[1].name) {
-            let name = display_name(&same[0].name);
-            let message = format!("two sources have the same name: {name}");
-            return Err(ApiError::new(ErrorKind::Usage, message).hint("copy them one after the other"));
+            return Err(RequestFault::SameName(same[0].name.clone()).into());
         }
         Ok(Self { roots, missing, scan, options: options.clone(), avoid: None })
     }
@@ -174,12 +170,15 @@ impl Sources {
     }
 
     /// Reads everything, in order.
-    pub fn read(&mut self, each: &mut dyn FnMut(SourceStep) -> Result<(), ApiError>) -> Result<(), ApiError> {
+    pub fn read(
+        &mut self,
+        each: &mut dyn FnMut(SourceStep) -> Result<(), CopyError>,
+    ) -> Result<(), CopyError> {
         for (path, error) in std::mem::take(&mut self.missing) {
             each(SourceStep::Failed { path, error, is_named: true })?;
         }
         let rules = RuleList::from_lines(&self.options.filters)
-            .map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
+            .map_err(|error| RequestFault::Filter(FilterSide::Sender, error.to_string()))?;
         let mut filter = Filter::new(rules, FilterSide::Sender, self.options.delete_excluded);
         let mut links = if self.options.copy_links { HardLinks::following() } else { HardLinks::default() };
         each(SourceStep::Walk(Event::Enter(nameless()), None))?;
@@ -229,7 +228,7 @@ struct SourceReader<'a> {
     sources: &'a Sources,
     filter: &'a mut Filter,
     links: &'a mut HardLinks,
-    each: &'a mut dyn FnMut(SourceStep) -> Result<(), ApiError>,
+    each: &'a mut dyn FnMut(SourceStep) -> Result<(), CopyError>,
 }
 
 /// A filter that is asked below the transfer's root, by a scan that begins deeper.
@@ -240,11 +239,8 @@ struct Below<'f> {
     /// See [`Sources::avoiding`], below the held root.
     avoid: Option<RelPath>,
     /// Directories that were not entered, and why.
-    skipped: Vec<(RelPath, &'static str)>,
+    skipped: Vec<(RelPath, LeftOut)>,
 }
-
-const NOT_RECURSIVE: &str = "a directory, as -r is off";
-const INTO_ITSELF: &str = "the destination, as it can't be copied into itself";
 
 impl Below<'_> {
     fn path(&self, below: &RelPath) -> Option<RelPath> {
@@ -276,11 +272,11 @@ impl Prune for Below<'_> {
             return false;
         }
         if is_dir && !self.recursive {
-            self.skipped.push((path, NOT_RECURSIVE));
+            self.skipped.push((path, LeftOut::Directory));
             return false;
         }
         if is_dir && self.avoid.as_ref() == Some(&path) {
-            self.skipped.push((path, INTO_ITSELF));
+            self.skipped.push((path, LeftOut::Destination));
             return false;
         }
         true
@@ -288,7 +284,7 @@ impl Prune for Below<'_> {
 }
 
 impl SourceReader<'_> {
-    fn all(&mut self) -> Result<(), ApiError> {
+    fn all(&mut self) -> Result<(), CopyError> {
         let is_dir = self.root.is_dir();
         let is_named = !self.root.shown.is_root();
         if is_named && !self.filter.shows(&self.root.shown, is_dir) {
@@ -298,25 +294,28 @@ impl SourceReader<'_> {
             return self.single();
         }
         if !self.sources.options.recursive {
-            return (self.each)(SourceStep::Skipped { path: self.root.path.clone(), why: NOT_RECURSIVE });
+            return (self.each)(SourceStep::Skipped {
+                path: self.root.path.clone(),
+                why: LeftOut::Directory,
+            });
         }
         let tree = self.open(&self.root.path)?;
         self.scan(&tree, &RelPath::root(), &self.root.name)
     }
 
-    fn open(&self, path: &Path) -> Result<(Arc<SourceTree>, Arc<Path>), ApiError> {
-        let tree = SourceTree::open(path).map_err(|error| errors::source(&error))?;
+    fn open(&self, path: &Path) -> Result<(Arc<SourceTree>, Arc<Path>), CopyError> {
+        let tree = SourceTree::open(path).map_err(CopyError::source)?;
         let tree = if self.sources.options.copy_links { tree.following_links() } else { tree };
-        let base = path.canonicalize().map_err(|error| errors::io("open", path, &error))?;
+        let base = path.canonicalize().map_err(|error| CopyError::system("open", path, error))?;
         Ok((Arc::new(tree), base.into()))
     }
 
     /// A source that is no directory.
-    fn single(&mut self) -> Result<(), ApiError> {
+    fn single(&mut self) -> Result<(), CopyError> {
         let path = &self.root.path;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let (tree, base) = self.open(parent)?;
-        let name = RelPath::new([&self.root.name]).map_err(|error| errors::source(&error))?;
+        let name = RelPath::new([&self.root.name]).map_err(CopyError::source)?;
         let mut found = match look(path, &self.sources.scan) {
             Ok(found) => found,
             Err(error) => {
@@ -333,7 +332,7 @@ impl SourceReader<'_> {
     }
 
     /// Attributes that could not be read are left out and told, as a scan does.
-    fn tell_incomplete(&mut self, found: &mut Found, path: &Path) -> Result<(), ApiError> {
+    fn tell_incomplete(&mut self, found: &mut Found, path: &Path) -> Result<(), CopyError> {
         match found.incomplete.take() {
             Some(error) => {
                 (self.each)(SourceStep::Failed { path: path.into(), error: *error, is_named: false })
@@ -348,7 +347,7 @@ impl SourceReader<'_> {
         (tree, base): &(Arc<SourceTree>, Arc<Path>),
         below: &RelPath,
         name: &[u8],
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), CopyError> {
         let recursive = self.sources.options.recursive;
         let avoid = self.sources.avoided_below(base);
         let mut prune =
@@ -366,13 +365,13 @@ impl SourceReader<'_> {
                 if depth == 0 {
                     found.entry.name = name.to_vec();
                 } else {
-                    at.push(&found.entry.name).map_err(|error| errors::source(&error))?;
+                    at.push(&found.entry.name).map_err(CopyError::source)?;
                 }
                 depth += 1;
                 each(SourceStep::Walk(Event::Enter(found.entry), None))
             }
             Scanned::Leaf(found) => {
-                let path = at.join(&found.entry.name).map_err(|error| errors::source(&error))?;
+                let path = at.join(&found.entry.name).map_err(CopyError::source)?;
                 let located = Located::of((tree, base), path, &found);
                 each(SourceStep::Walk(Event::Leaf(found.entry), Some(located)))
             }
@@ -390,7 +389,7 @@ impl SourceReader<'_> {
         let scanned = tree.scan_below(below, &self.sources.scan, self.links, &mut prune, &mut visit);
         let skipped = std::mem::take(&mut prune.skipped);
         scanned.map_err(|error| match error {
-            ScanError::Root(error) => errors::source(&error),
+            ScanError::Root(error) => CopyError::source(error),
             ScanError::Stopped(error) => error,
         })?;
         skipped.into_iter().try_for_each(|(path, why)| {
@@ -399,7 +398,7 @@ impl SourceReader<'_> {
     }
 
     /// Only what is listed, and the directories on the way there.
-    fn listed(&mut self, listed: &[Vec<u8>]) -> Result<(), ApiError> {
+    fn listed(&mut self, listed: &[Vec<u8>]) -> Result<(), CopyError> {
         let paths = super::listed::paths(listed)?;
         let tree = self.open(&self.root.path)?;
         let mut root = self.root.found.entry.clone();
@@ -422,7 +421,7 @@ impl SourceReader<'_> {
     }
 
     /// Leaves and enters directories until the parent of `path` is open; false if that failed.
-    fn go_to(&mut self, tree: &SourceTree, open: &mut RelPath, path: &RelPath) -> Result<bool, ApiError> {
+    fn go_to(&mut self, tree: &SourceTree, open: &mut RelPath, path: &RelPath) -> Result<bool, CopyError> {
         let Some((parent, _)) = path.split() else { return Ok(false) };
         while !(*open == parent || is_below(&parent, open)) {
             open.pop();
@@ -430,7 +429,7 @@ impl SourceReader<'_> {
         }
         let missing: Vec<Vec<u8>> = parent.names().skip(open.depth()).map(<[u8]>::to_vec).collect();
         for name in missing {
-            let next = open.join(&name).map_err(|error| errors::source(&error))?;
+            let next = open.join(&name).map_err(CopyError::source)?;
             match tree.look(&next, &self.sources.scan) {
                 Ok(found) if found.entry.kind == Kind::Directory => {
                     (self.each)(SourceStep::Walk(Event::Enter(found.entry), None))?;
@@ -461,7 +460,7 @@ impl SourceReader<'_> {
         tree: &(Arc<SourceTree>, Arc<Path>),
         open: &mut RelPath,
         path: &RelPath,
-    ) -> Result<bool, ApiError> {
+    ) -> Result<bool, CopyError> {
         let shown = path.below(&self.root.path);
         let mut found = match tree.0.look(path, &self.sources.scan) {
             Ok(found) => found,

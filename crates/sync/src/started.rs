@@ -9,7 +9,6 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use towpath_api::copy::{CopyOptions, CopySummary, Mode};
-use towpath_api::{ApiError, ErrorKind};
 use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Service as PeerService};
 
 use super::merge::Destined;
@@ -18,13 +17,13 @@ use super::message::{
     Coming, CopyRole, Fatal, Message, Ready, SenderRole, Start, VERSION, options, violation,
 };
 use super::offers::Offers;
-use super::receiving::refuse;
 use super::run::GRACE;
 use super::sending::send;
 use super::side::{Side, blocking, peer_config, peer_service, race, set_silence};
 use super::source::Sources;
 use super::taking::receive;
 use super::talk::{Events, events};
+use crate::error::{CopyError, RequestFault};
 use crate::host::Host;
 use towpath_ssh::channel;
 use towpath_ssh::patterns;
@@ -39,16 +38,17 @@ const MAX_OPTIONS: usize = 32 << 20;
 /// it on. It may block. What only carries bytes over the pipe stays on the caller's runtime.
 pub async fn serve_stdio(
     host: &Arc<Host>,
-    begin: impl FnOnce(&Writes) -> Result<Handle, ApiError>,
-) -> Result<(), ApiError> {
+    begin: impl FnOnce(&Writes) -> Result<Handle, CopyError>,
+) -> Result<(), CopyError> {
     let serves = peer_service(host);
     let config = PeerConfig { control: true, ..host.peer_config() };
-    let peer = channel::serve_stdio(host.identity.node_id(), Arc::clone(&serves.1), config).await?;
+    let peer = channel::serve_stdio(host.identity.node_id(), Arc::clone(&serves.1), config).await;
+    let peer = peer?;
     channel::exit_after(&peer, GRACE);
     let Some((control, mut inbox)) = peer.control() else {
         return Err(violation("a connection without a control stream"));
     };
-    let (events, told) = events();
+    let (events, told) = events(host.words);
     let forwarding = tokio::spawn(told.send_to(control.clone()));
     let serving = async {
         let task = Task::told(&mut inbox).await?;
@@ -56,14 +56,12 @@ pub async fn serve_stdio(
         let (host, peer, control) = (Arc::clone(host), Arc::clone(&peer), control.clone());
         let serving = runtime
             .spawn(async move { serve(&host, &peer, &control, &mut inbox, serves, events, task).await });
-        serving.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
+        serving.await?
     };
     let message = match serving.await {
         Ok(Some(summary)) => Some(Message::Finished(serde_json::to_vec(&summary).unwrap_or_default().into())),
         Ok(None) => None,
-        Err(error) => {
-            Some(Message::Fatal(Fatal { error: serde_json::to_vec(&error).unwrap_or_default().into() }))
-        }
+        Err(error) => Some(Message::Fatal(Fatal::of(&error))),
     };
     // All events come before the summary.
     let _ = tokio::time::timeout(GRACE, forwarding).await;
@@ -77,7 +75,7 @@ pub async fn serve_stdio(
 }
 
 /// The first message, and the options that came in parts before it.
-async fn told_to_start(inbox: &mut ControlReceiver) -> Result<(Start, Vec<u8>), ApiError> {
+async fn told_to_start(inbox: &mut ControlReceiver) -> Result<(Start, Vec<u8>), CopyError> {
     let mut options = Vec::new();
     loop {
         match Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? {
@@ -89,10 +87,7 @@ async fn told_to_start(inbox: &mut ControlReceiver) -> Result<(Start, Vec<u8>), 
                 return Ok((start, options));
             }
             Message::More(_) | Message::Start(_) => {
-                return Err(refuse(
-                    "more than 32 MiB of options",
-                    "split the list of files, and copy one after the other",
-                ));
+                return Err(RequestFault::TooManyOptions.into());
             }
             _ => return Err(violation("something before it was told what to do")),
         }
@@ -144,7 +139,7 @@ enum Work {
 }
 
 impl Task {
-    async fn told(inbox: &mut ControlReceiver) -> Result<Self, ApiError> {
+    async fn told(inbox: &mut ControlReceiver) -> Result<Self, CopyError> {
         let (start, options) = told_to_start(inbox).await?;
         if start.version != VERSION {
             let version = start.version;
@@ -178,14 +173,13 @@ impl Task {
 }
 
 impl Duty {
-    fn told(role: CopyRole) -> Result<Self, ApiError> {
+    fn told(role: CopyRole) -> Result<Self, CopyError> {
         let receiver = match role {
             CopyRole::Sender(SenderRole { sources, is_contents: contents }) => {
                 let expand = |path: &Bytes| patterns::expand(path);
                 let paths = sources.iter().map(expand).collect::<Result<Vec<_>, _>>()?.concat();
                 if contents && paths.len() > 1 {
-                    let hint = "copy one after the other";
-                    return Err(refuse("several directories' contents can't become one", hint));
+                    return Err(RequestFault::SeveralContents.into());
                 }
                 return Ok(Self::Sender { paths, contents });
             }
@@ -211,7 +205,7 @@ async fn serve(
     (offers, peers): (Arc<Offers>, Arc<PeerService>),
     events: Events,
     task: Task,
-) -> Result<Option<CopySummary>, ApiError> {
+) -> Result<Option<CopySummary>, CopyError> {
     let Task { part, options, addresses: theirs, takes_bases } = task;
     let (work, count) = match part {
         Duty::Sender { paths, contents } => {

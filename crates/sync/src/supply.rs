@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use towpath_api::ApiError;
+use crate::error::CopyError;
 
 use super::fate::Settling;
 use super::file::CopyFile;
@@ -11,17 +11,17 @@ use super::file::CopyFile;
 /// Brings files. Called from the merging thread.
 pub trait Supplier: Settling {
     /// Begins to bring a file, which ends by one of [`CopyFile`]'s methods. May block.
-    fn bring(&self, file: Arc<CopyFile>) -> Result<(), ApiError>;
+    fn bring(&self, file: Arc<CopyFile>) -> Result<(), CopyError>;
 
     /// Whether it is to be asked for empty files too: something looks at every file that comes.
     fn inspects(&self) -> bool;
 
     /// All entries below this one have been looked at.
-    fn considered(&self, entry: u64) -> Result<(), ApiError>;
+    fn considered(&self, entry: u64) -> Result<(), CopyError>;
 
     /// The walk is over: it is known what only the destination has.
-    fn walk_is_over(&self) -> Result<(), ApiError>;
+    fn walk_is_over(&self) -> Result<(), CopyError>;
 
     /// No more is asked for at the moment: what was only noted is to be sent.
-    fn push(&self) -> Result<(), ApiError>;
+    fn push(&self) -> Result<(), CopyError>;
 }

@@ -12,7 +12,6 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 use towpath_api::copy::{CopySummary, Via};
-use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::Decoder;
 use towpath_plugins::local::Allow;
@@ -35,6 +34,7 @@ use super::remote::RemoteSupplier;
 use super::search;
 use super::side::{Side, StopOnDrop, by_source, joined, receiving, tell};
 use super::threads;
+use crate::error::CopyError;
 use towpath_reuse::candidates::lookalikes::Lookalikes;
 use towpath_reuse::policy::network::Network;
 use towpath_ssh::race::{Race, STAND_LIMIT, Stood};
@@ -53,7 +53,7 @@ pub async fn receive(
     inbox: &mut ControlReceiver,
     mut race: Option<Race>,
     theirs: &[std::net::SocketAddr],
-) -> Result<CopySummary, ApiError> {
+) -> Result<CopySummary, CopyError> {
     let options = &side.options;
     let receiving = receiving(&side.host, options, side.events.clone(), side.is_started);
     let (takeover, stood) = begin_race(side, race.as_mut(), theirs).await?;
@@ -111,7 +111,7 @@ async fn begin_race(
     side: &Side,
     mut race: Option<&mut Race>,
     theirs: &[std::net::SocketAddr],
-) -> Result<(Arc<Takeover>, mpsc::UnboundedReceiver<Stood>), ApiError> {
+) -> Result<(Arc<Takeover>, mpsc::UnboundedReceiver<Stood>), CopyError> {
     let (via, timeout) = (side.options.via, Duration::from_secs(side.options.timeout));
     let first = Arc::new(Direct::over(Arc::clone(&side.peer), side.host.identity.clone()));
     let takeover = match via {
@@ -149,7 +149,7 @@ fn supplier(
 fn answering(
     supplier: &Arc<RemoteSupplier>,
     waiting: Arc<AtomicUsize>,
-) -> (JoinSet<Result<(), ApiError>>, Tellings) {
+) -> (JoinSet<Result<(), CopyError>>, Tellings) {
     let (told_in, told) = mpsc::unbounded_channel();
     let (whole_in, whole) = mpsc::unbounded_channel();
     let (mut answering, whole) = (JoinSet::new(), Arc::new(Mutex::new(whole)));
@@ -191,9 +191,9 @@ impl Drop for EndOnDrop {
 }
 
 /// The first error of several threads.
-async fn failed(threads: &mut JoinSet<Result<(), ApiError>>) -> ApiError {
+async fn failed(threads: &mut JoinSet<Result<(), CopyError>>) -> CopyError {
     while let Some(ended) = threads.join_next().await {
-        let ended = ended.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()));
+        let ended = ended.map_err(CopyError::from);
         if let Err(error) | Ok(Err(error)) = ended {
             return error;
         }
@@ -277,7 +277,7 @@ fn follow(
     mut merge: Merge,
     mut heard: mpsc::UnboundedReceiver<Heard>,
     waiting: &AtomicUsize,
-) -> Result<(), ApiError> {
+) -> Result<(), CopyError> {
     let bad = |error: towpath_content::DecodeError| violation(&error.to_string());
     let mut decoder = Decoder::new();
     loop {
@@ -327,7 +327,7 @@ mod tests {
 
     use bytes::Bytes;
 
-    use super::super::message::{Answer, Answers, Fatal, Message};
+    use super::super::message::{Answer, Answers, Fatal, Message, internal};
     use super::super::side::{peer_config, peer_service};
     use super::super::talk::{EventInbox as Shown, events};
     use super::*;
@@ -358,7 +358,7 @@ mod tests {
         let peer = Peer::start(near, peer_config(&host, &options), Some(peers));
         let sender = Peer::start(far, PeerConfig { control: true, ..PeerConfig::default() }, None);
         let (control, inbox) = peer.control().unwrap();
-        let (events, shown) = events();
+        let (events, shown) = events(crate::host::plain);
         let (is_started, takes_bases, other) = (true, true, "the sender".into());
         let side = Side { host, peer, control, offers, events, options, is_started, takes_bases, other };
         (side, inbox, shown, sender)
@@ -387,7 +387,7 @@ mod tests {
     }
 
     /// Takes two files, `again` of which answers were lost may come twice; what came, or the error.
-    async fn take_twice(is_again: bool) -> Result<Vec<Vec<u8>>, ApiError> {
+    async fn take_twice(is_again: bool) -> Result<Vec<Vec<u8>>, CopyError> {
         let folder = tempfile::tempdir().unwrap();
         let (side, mut inbox, _shown, sender) = sides(folder.path()).await;
         let to = folder.path().join("to");
@@ -430,7 +430,7 @@ mod tests {
     async fn an_answer_may_come_twice_only_if_the_first_one_may_have_been_lost() {
         assert_eq!(take_twice(true).await.unwrap(), [b"bytes", b"bytes"]);
         let error = take_twice(false).await.unwrap_err();
-        assert!(error.message.contains("an answer to nothing"), "{}", error.message);
+        assert!(error.to_string().contains("an answer to nothing"), "{error}");
     }
 
     /// The files that are asked for know the copy that they belong to, and it knows who asks: this must not
@@ -455,16 +455,15 @@ mod tests {
                     _ => continue,
                 }
             };
-            let error = ApiError::new(ErrorKind::Failed, "the disk is gone");
-            let error = serde_json::to_vec(&error).unwrap().into();
-            control.send(Message::Fatal(Fatal { error }).into_bytes()).await.unwrap();
+            let fatal = Fatal::of(&internal("the disk is gone"));
+            control.send(Message::Fatal(fatal).into_bytes()).await.unwrap();
             asked
         };
         let receiving = receive(&side, destined, &mut inbox, None, &[]);
         let both = async { tokio::join!(receiving, failing) };
         let (received, asked) = tokio::time::timeout(LIMIT, both).await.unwrap();
         assert_eq!(asked, 2);
-        assert_eq!(received.unwrap_err().message, "the disk is gone");
+        assert_eq!(received.unwrap_err().to_string(), "the sender: the disk is gone");
         drop(side);
         let (person, _keep) = mpsc::channel(64);
         // It ends when nothing is left that could tell something.

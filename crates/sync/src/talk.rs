@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use towpath_api::ApiError;
 use towpath_api::copy::{CopyEvent, FailureKind, FileTime};
 use towpath_content::tree::Time;
 use towpath_files::FileError;
 use towpath_protocol::ControlSender;
 
 use super::message::{Message, violation};
-use towpath_targets::errors;
+use crate::error::CopyError;
+use crate::error::{EntryFault, LeftOut};
+use crate::host::Words;
 
 /// The longest text of an event; a byte of it may take four in JSON.
 const LONGEST: usize = 8 << 10;
@@ -38,6 +39,7 @@ pub struct Events {
     items: mpsc::Sender<CopyEvent>,
     failures: mpsc::UnboundedSender<CopyEvent>,
     waiting: Arc<WaitingEvents>,
+    words: Words,
 }
 
 /// Where they come out.
@@ -46,6 +48,7 @@ pub struct EventInbox {
     items: mpsc::Receiver<CopyEvent>,
     failures: mpsc::UnboundedReceiver<CopyEvent>,
     waiting: Arc<WaitingEvents>,
+    words: Words,
 }
 
 /// Failures that wait to be shown.
@@ -67,13 +70,14 @@ pub struct Tally {
     pub skipped: u64,
 }
 
-/// A new pair.
-pub fn events() -> (Events, EventInbox) {
+/// A new pair, which tells of faults in these words.
+pub fn events(words: Words) -> (Events, EventInbox) {
     let (items, items_told) = mpsc::channel(WAITING);
     let (failures, failures_told) = mpsc::unbounded_channel();
     let waiting = Arc::<WaitingEvents>::default();
-    let told = EventInbox { items: items_told, failures: failures_told, waiting: Arc::clone(&waiting) };
-    (Events { items, failures, waiting }, told)
+    let told =
+        EventInbox { items: items_told, failures: failures_told, waiting: Arc::clone(&waiting), words };
+    (Events { items, failures, waiting, words }, told)
 }
 
 impl Events {
@@ -83,7 +87,16 @@ impl Events {
     }
 
     /// Tells of a failure; never blocks.
-    pub fn failure(&self, mut event: CopyEvent) {
+    pub fn failure(&self, failure: FailedEntry<'_>) {
+        self.keep(failure.told(self.words));
+    }
+
+    /// The same behind what was told of entries before; blocks while the person does not read.
+    pub fn failure_in_order(&self, failure: FailedEntry<'_>) {
+        self.item(failure.told(self.words));
+    }
+
+    fn keep(&self, mut event: CopyEvent) {
         shorten(&mut event);
         let bytes = cost(&event);
         if self.waiting.bytes.fetch_add(bytes, Ordering::Relaxed) > MOST_FAILURES {
@@ -95,7 +108,7 @@ impl Events {
     }
 
     /// Hands on an event that the other side told, as JSON.
-    pub async fn pass(&self, json: &[u8], other: &str) -> Result<(), ApiError> {
+    pub async fn pass(&self, json: &[u8], other: &str) -> Result<(), CopyError> {
         // serde's words would quote the other side.
         let mut event = serde_json::from_slice(json).map_err(|_| violation("an event that can't be read"))?;
         shorten(&mut event);
@@ -131,12 +144,9 @@ impl EventInbox {
     /// What is told at the end of failures that were too many, once.
     fn dropped(&self) -> Option<CopyEvent> {
         let dropped = self.waiting.dropped.swap(0, Ordering::Relaxed);
-        (dropped > 0).then(|| CopyEvent::Failed {
-            path: Vec::new(),
-            error: format!("{dropped} more entries failed: too many at once to name them"),
-            hint: None,
-            kind: FailureKind::Other,
-        })
+        let failure =
+            || FailedEntry { path: Vec::new(), fault: EntryFault::More(dropped), kind: FailureKind::Other };
+        (dropped > 0).then(|| failure().told(self.words))
     }
 
     /// Hands everything to the person, and counts what failed.
@@ -167,7 +177,7 @@ impl EventInbox {
 }
 
 /// Words of the other side, which is called `other`, about a path there.
-pub fn at(other: &str, words: String) -> String {
+fn at(other: &str, words: String) -> String {
     if words.starts_with('/') { format!("{other}:{words}") } else { words }
 }
 
@@ -206,16 +216,32 @@ fn cost(event: &CopyEvent) -> usize {
     }
 }
 
-/// The event for a file that could not be read or written.
-pub fn failed(path: &[u8], error: &FileError, kind: FailureKind) -> CopyEvent {
-    let error = errors::source(error);
+/// One entry that failed or is left out.
+pub struct FailedEntry<'a> {
+    /// What the person calls it; none where something that was asked for is not done.
+    pub path: Vec<u8>,
+    /// Why.
+    pub fault: EntryFault<'a>,
+    /// What it means for the outcome.
+    pub kind: FailureKind,
+}
+
+impl FailedEntry<'_> {
+    fn told(self, words: Words) -> CopyEvent {
+        let (error, hint) = words(&self.fault);
+        CopyEvent::Failed { path: self.path, error, hint, kind: self.kind }
+    }
+}
+
+/// A file that could not be read or written.
+pub fn failed<'a>(path: &[u8], error: &'a FileError, kind: FailureKind) -> FailedEntry<'a> {
     // The root of the transfer.
     let path = if path.is_empty() { b"." } else { path };
-    CopyEvent::Failed { path: path.to_vec(), error: error.message, hint: error.hint, kind }
+    FailedEntry { path: path.to_vec(), fault: EntryFault::File(error), kind }
 }
 
 /// The same for a path of the source, which may have vanished.
-pub fn failed_at(path: &Path, error: &FileError) -> CopyEvent {
+pub fn failed_at<'a>(path: &Path, error: &'a FileError) -> FailedEntry<'a> {
     let kind = match error {
         FileError::Vanished { .. } => FailureKind::Vanished,
         _ => FailureKind::Other,
@@ -224,26 +250,22 @@ pub fn failed_at(path: &Path, error: &FileError) -> CopyEvent {
 }
 
 /// The same where the walk of the source met it. What the person named and is not there never was.
-pub fn failed_to_read(path: &Path, error: &FileError, is_named: bool) -> CopyEvent {
+pub fn failed_to_read<'a>(path: &Path, error: &'a FileError, is_named: bool) -> FailedEntry<'a> {
     match is_named {
         true => failed(path.as_os_str().as_encoded_bytes(), error, FailureKind::Other),
         false => failed_at(path, error),
     }
 }
 
-/// The event for a directory of the source that is not entered.
-pub fn skipped(path: &Path, why: &str) -> CopyEvent {
-    CopyEvent::Failed {
-        path: path.as_os_str().as_encoded_bytes().to_vec(),
-        error: why.into(),
-        hint: None,
-        kind: FailureKind::Skipped,
-    }
+/// What is left out, at the source or at the destination.
+pub fn left_out(path: &[u8], why: LeftOut) -> FailedEntry<'static> {
+    FailedEntry { path: path.to_vec(), fault: EntryFault::LeftOut(why), kind: FailureKind::Skipped }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::plain;
 
     fn failure(path: usize) -> CopyEvent {
         let (path, error) = (vec![b'x'; path], "no".into());
@@ -252,9 +274,9 @@ mod tests {
 
     #[tokio::test]
     async fn failures_that_nobody_reads_take_no_more_than_their_room_and_are_counted() {
-        let (events, told) = events();
+        let (events, told) = events(plain);
         let many = 100_000;
-        (0..many).for_each(|_| events.failure(failure(400)));
+        (0..many).for_each(|_| events.keep(failure(400)));
         assert!(events.waiting.bytes.load(Ordering::Relaxed) <= MOST_FAILURES + 1000);
         drop(events);
         let (person, mut shown) = mpsc::channel(1 << 20);

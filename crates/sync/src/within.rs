@@ -5,17 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio_util::task::AbortOnDropHandle;
-use towpath_api::ApiError;
 use towpath_api::copy::{CopyRequest, CopySummary, Mode};
 use towpath_content::tree::Event;
 
 use super::local::LocalSupplier;
 use super::merge::{Destined, Merge};
 use super::naming::names_contents;
-use super::receiving::refuse;
 use super::side::{StopOnDrop, blocking, receiving, tell};
 use super::source::{SourceStep, Sources};
-use super::talk::Events;
+use super::talk::{Events, failed_to_read, left_out};
+use crate::error::{CopyError, RequestFault};
 use crate::host::Host;
 
 /// Copies local sources to a local destination.
@@ -25,7 +24,7 @@ pub async fn within(
     paths: Vec<PathBuf>,
     destination: &Path,
     events: Events,
-) -> Result<CopySummary, ApiError> {
+) -> Result<CopySummary, CopyError> {
     let names: Vec<&[u8]> = paths.iter().map(|path| path.as_os_str().as_bytes()).collect();
     let contents = names_contents(request.mode, &names)?;
     let options = request.options.clone();
@@ -58,11 +57,11 @@ pub async fn within(
             }
             SourceStep::Failed { path, error, is_named } => {
                 merge.incomplete();
-                events.item(super::talk::failed_to_read(&path, &error, is_named));
+                events.failure_in_order(failed_to_read(&path, &error, is_named));
                 Ok(())
             }
             SourceStep::Skipped { path, why } => {
-                events.item(super::talk::skipped(&path, why));
+                events.failure_in_order(left_out(path.as_os_str().as_bytes(), why));
                 Ok(())
             }
         });
@@ -83,7 +82,7 @@ fn not_into_itself(
     destination: &Path,
     contents: bool,
     mode: Mode,
-) -> Result<Option<PathBuf>, ApiError> {
+) -> Result<Option<PathBuf>, CopyError> {
     let destination = resolve(destination);
     let mut avoid = None;
     for path in paths {
@@ -95,8 +94,7 @@ fn not_into_itself(
             continue;
         }
         if mode == Mode::Cp || destination == source {
-            let shown = towpath_files::display_name(path.as_os_str().as_bytes());
-            return Err(refuse(format!("{shown} can't be copied into itself"), "choose another destination"));
+            return Err(RequestFault::IntoItself(path.clone()).into());
         }
         avoid = Some(destination.clone());
     }

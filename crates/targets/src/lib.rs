@@ -9,9 +9,7 @@
 //! | [`spool`] | a temporary that is read while it grows |
 //! | [`resume`] | what an interrupted transfer left, and where |
 //! | [`index_record`] | what the index is told of a file that was just written |
-//! | [`errors`] | what went wrong, with the next step |
 
-pub mod errors;
 pub mod file_target;
 pub mod index_record;
 pub mod partial;

@@ -1,7 +1,6 @@
 //! What the other side of a copy may say.
 
 use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, FailureKind, FileTime};
-use towpath_api::{ApiError, ErrorKind};
 use towpath_content::delta::{Delta, Outline, Signature, diff};
 use towpath_service::fuzzing;
 
@@ -100,6 +99,10 @@ pub fn summaries() -> Vec<Vec<u8>> {
     vec![json(some), json(CopySummary::default())]
 }
 
+/// The messages that end a copy.
 pub fn errors() -> Vec<Vec<u8>> {
-    vec![json(ApiError::new(ErrorKind::Failed, "it went wrong").hint("do it again"))]
+    const FATAL: u8 = 0x1a;
+    let errors: Vec<_> = messages().into_iter().filter(|message| message.first() == Some(&FATAL)).collect();
+    assert!(errors.len() > 2, "the vectors are where they were");
+    errors
 }

@@ -35,7 +35,8 @@ use towpath_config::{Config, Switch, parse_bytes};
 use towpath_config::{Home, NoHome};
 use towpath_confinement::{self as confinement, ConfinementError};
 use towpath_service::InProcess;
-use towpath_service::{Options, Service, copy};
+use towpath_service::copy::{self, CopyError};
+use towpath_service::{Options, Service, words};
 
 use crate::activation::Inherited;
 use crate::interrupts::Signals;
@@ -235,9 +236,13 @@ fn is_confined(configured: Switch) -> bool {
 
 /// The error of a process that should be confined and can't be: it must not go on as if it were.
 fn not_confined(error: &ConfinementError) -> ApiError {
+    words::copies::copy(&unconfined(error))
+}
+
+/// The same for a copy, whose other side has to be told.
+fn unconfined(error: &ConfinementError) -> CopyError {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
-    ApiError::new(ErrorKind::Failed, format!("can't confine this process: {error}{cause}"))
-        .hint("'sandbox = \"off\"' in its configuration, or TOW_SANDBOX=off, does without")
+    CopyError::NotConfined { why: format!("{error}{cause}") }
 }
 
 fn runtime(builder: &mut tokio::runtime::Builder) -> Result<Runtime, ApiError> {

@@ -7,9 +7,10 @@ use clap::Args;
 use tokio::runtime::{Builder, Handle, Runtime};
 use towpath_api::ApiError;
 use towpath_confinement::{Gate, Writable, deny_calls};
-use towpath_service::{Options, copy};
+use towpath_service::Options;
+use towpath_service::copy::{self, CopyError};
 
-use super::{Context, end_threads, is_confined, not_confined, runtime};
+use super::{Context, end_threads, is_confined, not_confined, runtime, unconfined};
 
 /// The other side of `tow cp` and `tow sync`, which start it through ssh
 ///
@@ -35,7 +36,7 @@ impl RemoteCommand {
         let mut rest = None;
         let begin = |writable: &Writable| {
             let enforced =
-                gate.open(Some(writable).filter(|_| is_wanted)).map_err(|error| not_confined(&error))?;
+                gate.open(Some(writable).filter(|_| is_wanted)).map_err(|error| unconfined(&error))?;
             tracing::info!("limits on what this copy may write: {enforced}");
             started(&mut rest)
         };
@@ -46,7 +47,8 @@ impl RemoteCommand {
 }
 
 /// Starts the threads that do the work.
-fn started(runtime_of_all: &mut Option<Runtime>) -> Result<Handle, ApiError> {
-    let started = runtime(&mut Builder::new_multi_thread())?;
+fn started(runtime_of_all: &mut Option<Runtime>) -> Result<Handle, CopyError> {
+    let started = runtime(&mut Builder::new_multi_thread());
+    let started = started.map_err(|error| CopyError::Internal { what: error.message })?;
     Ok(runtime_of_all.insert(started).handle().clone())
 }

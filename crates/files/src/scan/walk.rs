@@ -120,7 +120,7 @@ impl<'a, E> ScanWalk<'a, E> {
         let path = self.path_of(&name);
         if self.stack.at().depth() + 1 >= MAX_DEPTH {
             let source = io::Error::other(format!("nested over {MAX_DEPTH} directories deep"));
-            return self.fail(FileError::TooDeep { op: "enter", path, source });
+            return self.fail(FileError::TooDeep { op: "enter".into(), path, source });
         }
         if self.options.follow_links && self.stack.holds(&seen.stamp) {
             return self.fail(FileError::refused(

@@ -12,8 +12,8 @@ use towpath_store::About;
 use towpath_transfer::{FetchError, Target};
 
 use super::TreeTarget;
+use crate::words;
 use towpath_content::lock::lock;
-use towpath_targets::errors;
 use towpath_targets::partial::PartialFile;
 use towpath_targets::placing::Begun;
 
@@ -53,10 +53,8 @@ impl TreeFile {
     pub(super) fn ended(&self, error: &FetchError) {
         match (self.partial.take_failure(), error) {
             (Some(failure), _) => self.tree.problem(&self.path, &failure),
-            (None, FetchError::Stalled { .. } | FetchError::Cancelled) => {
-                self.tree.stop(errors::fetch(error))
-            }
-            (None, error) => self.tree.fail(&self.path, &errors::fetch(error)),
+            (None, FetchError::Stalled { .. } | FetchError::Cancelled) => self.tree.stop(words::fetch(error)),
+            (None, error) => self.tree.fail(&self.path, &words::fetch(error)),
         }
     }
 

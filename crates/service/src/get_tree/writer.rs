@@ -19,8 +19,8 @@ use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Targe
 use super::file::TreeFile;
 use super::{TreeTarget, decode};
 use crate::put_tree::{not_carried, special};
+use crate::words;
 use towpath_content::lock::lock;
-use towpath_targets::errors;
 use towpath_targets::spool::SpoolReader;
 
 /// Files asked for together.
@@ -114,11 +114,11 @@ impl TreeWriter {
         match event {
             tree::Event::Enter(entry) => {
                 if *depth > 0 {
-                    self.path.push(&entry.name).map_err(|error| errors::file(&error))?;
+                    self.path.push(&entry.name).map_err(|error| words::file(&error))?;
                 }
                 *depth += 1;
                 self.tree.entries.fetch_add(1, Ordering::Relaxed);
-                self.tree.placing.destination.make_dir(&self.path).map_err(|error| errors::file(&error))?;
+                self.tree.placing.destination.make_dir(&self.path).map_err(|error| words::file(&error))?;
             }
             tree::Event::Leave => {
                 *depth -= 1;
@@ -132,7 +132,7 @@ impl TreeWriter {
                 ));
             }
             tree::Event::Leaf(entry) => {
-                let path = self.path.join(&entry.name).map_err(|error| errors::file(&error))?;
+                let path = self.path.join(&entry.name).map_err(|error| words::file(&error))?;
                 self.leaf(path, entry, content, block, in_flight);
             }
         }

@@ -52,7 +52,7 @@ pub use routes::table;
 
 use crate::in_process::InProcess;
 use crate::state::Service;
-use towpath_targets::errors;
+use crate::words;
 
 /// Connections that wait to be accepted: a thousand programs may start at once.
 const BACKLOG: i32 = 4096;
@@ -68,18 +68,18 @@ impl Socket {
     /// Binds the socket; a stale one is replaced, a daemon that answers is an error.
     pub async fn bind(path: &Path) -> Result<Self, ApiError> {
         let folder = path.parent().unwrap_or(path);
-        private_folder(folder).map_err(|error| errors::io("create", folder, &error))?;
+        private_folder(folder).map_err(|error| words::io("create", folder, &error))?;
         if UnixStream::connect(path).await.is_ok() {
             let message = format!("a daemon is already running at {}", path.display());
             return Err(ApiError::new(ErrorKind::Exists, message)
                 .hint("stop it first, or set TOW_HOME to another folder"));
         }
         let _ = std::fs::remove_file(path);
-        let listener = UnixListener::bind(path).map_err(|error| errors::io("listen on", path, &error))?;
+        let listener = UnixListener::bind(path).map_err(|error| words::io("listen on", path, &error))?;
         rustix::net::listen(&listener, BACKLOG)
-            .map_err(|error| errors::io("listen on", path, &error.into()))?;
+            .map_err(|error| words::io("listen on", path, &error.into()))?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-            .map_err(|error| errors::io("protect", path, &error))?;
+            .map_err(|error| words::io("protect", path, &error))?;
         Ok(Self { listener, path: Some(path.into()) })
     }
 

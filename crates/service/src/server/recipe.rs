@@ -18,7 +18,7 @@ use towpath_store::{RecipeNodes, State as Stored, Store};
 use super::problem::{CallFailure, Path};
 use crate::in_process::InProcess;
 use crate::state::{Service, parse_name};
-use towpath_targets::errors;
+use crate::words;
 
 /// Bytes of lines handed on at once.
 const PART: usize = 16 << 10;
@@ -70,7 +70,7 @@ fn find(service: &Service, id: &str) -> Result<Arc<dyn RecipeNodes>, ApiError> {
     if let Ok(Stored::Bound(content)) = service.store.have(&oid).map(|have| have.state) {
         oid = content;
     }
-    service.store.recipe(&oid).map_err(|error| errors::store(&error))
+    service.store.recipe(&oid).map_err(|error| words::store(&error))
 }
 
 fn tell(nodes: &dyn RecipeNodes, lines: &RecipeLines) -> io::Result<()> {

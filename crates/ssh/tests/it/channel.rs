@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tempfile::TempDir;
-use towpath_api::{ApiError, ErrorKind};
 use towpath_link::Identity;
+use towpath_link::pipe::PipeError;
 use towpath_plugins::Direct;
 use towpath_protocol::PeerConfig;
+use towpath_ssh::SshError;
 use towpath_ssh::channel::{Channel, Rsh, exit_after, serve_stdio};
 use towpath_ssh::place::Place;
 
@@ -90,7 +91,7 @@ impl Scripts {
     }
 }
 
-async fn open(rsh: impl AsRef<OsStr>, tow: impl AsRef<OsStr>) -> Result<Channel, ApiError> {
+async fn open(rsh: impl AsRef<OsStr>, tow: impl AsRef<OsStr>) -> Result<Channel, SshError> {
     let Ok(Place::Remote(remote)) = Place::parse(OsStr::new("me@box:path")) else { panic!() };
     let (rsh, identity) = (Rsh::choose(Some(rsh.as_ref())).unwrap(), Identity::generate().unwrap());
     let service = service(&identity, b"here", SECRET);
@@ -159,12 +160,11 @@ async fn a_far_end_that_dies_is_told() {
     .unwrap();
     assert_eq!(tokio::time::timeout(LIMIT, receiver.next()).await.unwrap(), None);
     let error = channel.failure().await;
-    assert_eq!(error.kind, ErrorKind::Unreachable);
-    assert!(error.message.contains("box") && error.hint.is_some(), "{}", error.message);
+    assert!(matches!(&error, SshError::Lost { host, .. } if host == "box"), "{error:?}");
 }
 
 #[tokio::test]
-async fn what_went_wrong_is_said_with_the_next_step() {
+async fn what_went_wrong_is_told_by_the_status_or_by_the_first_bytes() {
     let scripts = Scripts::new();
     let (rsh, nothing) = (scripts.rsh(), scripts.path("nothing"));
     let script = |name, text| scripts.script(name, text);
@@ -177,25 +177,36 @@ async fn what_went_wrong_is_said_with_the_next_step() {
     let noisy = script("noisy", "echo Welcome to this machine; cat");
     // A pipe through `cat` would hide the status of what runs in its middle.
     let plain = script("plain", r#"test "$1" = -l && shift 2; shift; exec sh -c "$*""#);
-    for (rsh, tow, words, hint) in [
-        (&nothing, &nothing, "no such command on this machine", "-e"),
-        (&plain, &nothing, "not installed on box", "--tow-path"),
-        (&plain, &unexecutable, "can't be run", "--tow-path"),
-        (&rsh_exit, &nothing, "could not connect to box", "true' works"),
-        (&plain, &refusing, "status 2", "same version"),
-        (&rsh, &noisy, "it began with \"Welcome \"", "login script"),
-        (&rsh, &echo, "same role", "--tow-path"),
-        (&rsh, &odd, "speaks version 2", "same version"),
+    let failed = async |rsh, tow| open(rsh, tow).await.err().expect("it works");
+    let error = failed(&nothing, &nothing).await;
+    assert!(matches!(&error, SshError::NoSuchCommand { program } if *program == *nothing), "{error:?}");
+    for (rsh, tow, code) in [
+        (&plain, &nothing, 127),
+        (&plain, &unexecutable, 126),
+        (&rsh_exit, &nothing, 255),
+        (&plain, &refusing, 2),
     ] {
-        let Err(error) = open(rsh, tow).await else { panic!("{words}: it works") };
-        assert!(error.message.contains(words), "{}: not {words}", error.message);
-        let told = error.hint.unwrap();
-        assert!(told.contains(hint), "{told}: not {hint}");
+        let SshError::Ended { way, status, was_there } = failed(rsh, tow).await else { panic!("{code}") };
+        assert_eq!((status.code(), was_there), (Some(code), false));
+        let command: Vec<_> = [rsh.as_os_str(), OsStr::new("-l"), OsStr::new("me"), OsStr::new("box")]
+            .map(OsStr::to_owned)
+            .into();
+        assert_eq!(
+            (way.host.as_os_str(), &*way.tow, way.command),
+            (OsStr::new("box"), tow.as_os_str(), command)
+        );
     }
+    let told = async |tow| match failed(&rsh, tow).await {
+        SshError::NotOpened { source, .. } => source,
+        error => panic!("{error:?}"),
+    };
+    assert!(matches!(told(&noisy).await, PipeError::NotTowpath { begin } if begin == *b"Welcome "));
+    assert!(matches!(told(&echo).await, PipeError::SameRole));
+    assert!(matches!(told(&odd).await, PipeError::Version { found: 2 }));
 }
 
 #[tokio::test]
-async fn without_a_pipe_the_far_end_says_who_it_is_for() {
+async fn without_a_pipe_the_far_end_fails_at_once() {
     let scripts = Scripts::new();
     let Ok(output) = tokio::process::Command::new(scripts.tow())
         .arg("remote")
@@ -206,5 +217,5 @@ async fn without_a_pipe_the_far_end_says_who_it_is_for() {
         panic!()
     };
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && text.contains("started by tow on another machine"), "{text}");
+    assert!(!output.status.success() && text.contains("NoStdio"), "{text}");
 }

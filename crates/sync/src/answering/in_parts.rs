@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::atomic::Ordering;
 
-use towpath_api::ApiError;
 use towpath_content::delta::Outline;
 use towpath_protocol::packing;
 
 use super::Answering;
+use crate::error::CopyError;
 use crate::message::{Delta, Message};
 use crate::patching::make_all;
 use crate::reading::{OlderFile, Signed, part_of};
@@ -29,7 +29,7 @@ impl Answering {
         located: &Located,
         older: &OlderFile,
         is_guess: bool,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), CopyError> {
         let delta = Delta { entry, ..Delta::default() };
         let given_up = || self.say(Message::Delta(Delta { is_given_up: true, ..delta.clone() }));
         let Ok(file) = located.open() else { return given_up() };
@@ -53,7 +53,7 @@ impl Answering {
         located: &Located,
         base: &Signed,
         is_guess: bool,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), CopyError> {
         // If it changed, the receiver learns so when it fetches it.
         let is_said = match located.open() {
             Ok(file) => InParts::new(self, entry, located, &file, (base, is_guess)).say(base),
@@ -118,7 +118,7 @@ impl<'a> InParts<'a> {
     }
 
     /// All parts. False: no more of the file should come so.
-    fn say(mut self, base: &Signed) -> Result<bool, ApiError> {
+    fn say(mut self, base: &Signed) -> Result<bool, CopyError> {
         match base {
             Signed::InParts { ahead, .. } => {
                 self.told = *ahead;
@@ -149,7 +149,7 @@ impl<'a> InParts<'a> {
     }
 
     /// The next part. False: there is none.
-    fn say_part(&mut self, signature: &[u8]) -> Result<bool, ApiError> {
+    fn say_part(&mut self, signature: &[u8]) -> Result<bool, CopyError> {
         let Some(target) = self.target(self.next) else { return Ok(false) };
         let made = deltas::make(signature, &target);
         let made = made.filter(|made| !self.is_guess || proves_right(self.next, made, target.len() as u64));
@@ -163,7 +163,7 @@ impl<'a> InParts<'a> {
     }
 
     /// The literals of an outline. False: no more is wanted, or they are not what they were.
-    fn say_rest(&mut self, part: Outlined, signature: &[u8]) -> Result<bool, ApiError> {
+    fn say_rest(&mut self, part: Outlined, signature: &[u8]) -> Result<bool, CopyError> {
         let literals = part.literals(self.target(part.index));
         let Some(made) = literals.and_then(|literals| deltas::make(signature, &literals)) else {
             return Ok(false);
@@ -180,7 +180,7 @@ impl<'a> InParts<'a> {
         mut part: Outlined,
         signature: &[u8],
         made: Vec<u8>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), CopyError> {
         let answering = self.answering;
         let is_liked = likes_outlines(&answering.delivered(&answering.control));
         let most = if is_liked { answering.takes_outlines.load(Ordering::Relaxed) as usize } else { 0 };

@@ -1,20 +1,19 @@
 //! Large files that the index does not know: named by a live object at once and hashed while their first pieces
 //! travel.
 
+use std::error::Error;
 use std::sync::Arc;
 
 use rustix::rand::{GetRandomFlags, getrandom};
-use towpath_api::ApiError;
 use towpath_content::Oid;
 use towpath_store::About;
 
 use super::super::threads;
 use super::Answering;
-use crate::message::internal;
 use crate::message::{Answers, Message};
+use crate::reading::UnreadFile;
 use crate::source::Located;
 use towpath_content::lock::lock;
-use towpath_targets::errors;
 
 impl Answering {
     /// Names a large file by a live object and hashes it meanwhile.
@@ -32,12 +31,12 @@ impl Answering {
         });
     }
 
-    fn stream_blocking(&self, entry: u64, located: Located) -> Result<(), ApiError> {
+    fn stream_blocking(&self, entry: u64, located: Located) -> Result<(), Box<dyn Error>> {
         let mut random = [0; 32];
-        getrandom(&mut random[..], GetRandomFlags::empty()).map_err(|error| internal(&error.to_string()))?;
+        getrandom(&mut random[..], GetRandomFlags::empty())?;
         let live = Oid::Live(random);
         let path = located.whole_path();
-        let opened = located.open().map_err(|error| errors::source(&error));
+        let opened = located.open().map_err(UnreadFile::from);
         let answer = match &opened {
             Ok(_) => self.named(entry, located.clone(), live),
             Err(error) => self.refused(entry, &located, error),
@@ -56,14 +55,14 @@ impl Answering {
                 Ok(())
             }
             Err(error) => {
-                let error = errors::store(&error);
+                let error = UnreadFile::from(error);
                 // It stays on offer: the receiver is to learn from the store that it is lost, and may have
                 // said so already.
                 if let Some(asked) = lock(&self.asked).get_mut(&entry) {
                     asked.is_told = true;
                     self.tell_failed(&located, &error);
                 }
-                Err(error)
+                Err(error.into())
             }
         }
     }

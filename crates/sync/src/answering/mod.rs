@@ -28,7 +28,6 @@ use std::sync::{Arc, Mutex};
 use rayon::prelude::*;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
-use towpath_api::ApiError;
 use towpath_content::Oid;
 use towpath_protocol::{ControlSender, Pace};
 use towpath_store::{DiskStore, Store};
@@ -37,14 +36,14 @@ use self::bases::Bases;
 use self::replies::{Reply, hashed};
 use super::message::{Answer, Answers, Asks, Base, Delta, Message, violation};
 use super::offers::Offers;
-use super::reading::{Ask, Read, Signed, read, read_changed, read_patched};
+use super::reading::{Ask, Read, Signed, UnreadFile, read, read_changed, read_patched};
 use super::sent::SentTo;
 use super::signatures::Signatures;
 use super::source::Located;
 use super::talk::Events;
+use crate::error::CopyError;
 use towpath_content::lock::lock;
 use towpath_reuse::policy::worth::Worth;
-use towpath_targets::errors;
 
 /// Files answered at once.
 const BATCH: usize = 256;
@@ -77,7 +76,7 @@ pub enum Scope {
 }
 
 /// What was read for an ask.
-type ReadAsk = (Result<Read, ApiError>, Ask);
+type ReadAsk = (Result<Read, UnreadFile>, Ask);
 
 /// Answers what one receiver asks.
 pub struct Answering {
@@ -168,7 +167,7 @@ impl Answering {
     }
 
     /// Keeps what the receiver has of files that it is about to ask for.
-    pub fn take_bases(&self, bases: Vec<Base>) -> Result<(), ApiError> {
+    pub fn take_bases(&self, bases: Vec<Base>) -> Result<(), CopyError> {
         let mut signed = lock(&self.bases);
         let is_within = bases.into_iter().all(|base| signed.add(base));
         if is_within { Ok(()) } else { Err(violation("bases that are none, or too many")) }
@@ -234,7 +233,10 @@ impl Answering {
     }
 
     /// Answers what the receiver asks until it says no more. Blocks.
-    pub fn answer_all(self: &Arc<Self>, mut asks: mpsc::UnboundedReceiver<Vec<Ask>>) -> Result<(), ApiError> {
+    pub fn answer_all(
+        self: &Arc<Self>,
+        mut asks: mpsc::UnboundedReceiver<Vec<Ask>>,
+    ) -> Result<(), CopyError> {
         while let Some(mut batch) = asks.blocking_recv() {
             while batch.len() < BATCH
                 && let Ok(more) = asks.try_recv()
@@ -251,7 +253,7 @@ impl Answering {
         Ok(())
     }
 
-    fn answer(self: &Arc<Self>, files: Vec<Ask>) -> Result<(), ApiError> {
+    fn answer(self: &Arc<Self>, files: Vec<Ask>) -> Result<(), CopyError> {
         let (mut answers, mut rest) = (Vec::with_capacity(files.len()), Vec::new());
         let (files, changed): (Vec<_>, Vec<_>) = files.into_iter().partition(|ask| !ask.has_base());
         for ask in files {
@@ -272,7 +274,7 @@ impl Answering {
     }
 
     /// Reads files, several at a time, and tells the index what they hold.
-    fn read_all(&self, files: Vec<Ask>) -> Result<Vec<ReadAsk>, ApiError> {
+    fn read_all(&self, files: Vec<Ask>) -> Result<Vec<ReadAsk>, CopyError> {
         let read_one = |ask: Ask| match (&ask.base, &ask.older) {
             (_, Some(older)) if !ask.compare => (self.read_patched(&ask, older), ask),
             (Some(Signed::Whole(signature)), _) if !ask.compare => (read_changed(&ask, signature), ask),
@@ -281,13 +283,13 @@ impl Answering {
         let read: Vec<_> = files.into_par_iter().with_max_len(4).map(read_one).collect();
         let records: Vec<_> = read.iter().filter_map(|(read, _)| hashed(read.as_ref().ok()?)).collect();
         if !records.is_empty() {
-            self.store.remember(&records).map_err(|error| errors::store(&error))?;
+            self.store.remember(&records)?;
         }
         Ok(read)
     }
 
     /// Says what was read, behind the `answers` that needed no reading.
-    fn say_replies(&self, mut answers: Vec<Answer>, read: Vec<ReadAsk>) -> Result<(), ApiError> {
+    fn say_replies(&self, mut answers: Vec<Answer>, read: Vec<ReadAsk>) -> Result<(), CopyError> {
         let (mut in_parts, mut patches, mut patched_parts) = (Vec::new(), Vec::new(), Vec::new());
         for (read, ask) in read {
             let (entry, is_again, is_guess) = (ask.entry, ask.is_again, ask.is_guess);
@@ -324,7 +326,7 @@ impl Answering {
         Ok(())
     }
 
-    fn read_patched(&self, ask: &Ask, older: &Oid) -> Result<Read, ApiError> {
+    fn read_patched(&self, ask: &Ask, older: &Oid) -> Result<Read, UnreadFile> {
         let _alone = (ask.located.stamp.size > LARGE_PATCH).then(|| lock(&self.patching));
         let store = self.may_be_base(older).then_some(&*self.store as &dyn Store);
         let read = read_patched(ask, older, store, self.level(&self.control).max(1));

@@ -1,16 +1,16 @@
 //! What goes to the receiver for one file, by what was read of it.
 
 use bytes::Bytes;
-use towpath_api::copy::{CopyEvent, FailureKind};
-use towpath_api::{ApiError, ErrorKind};
+use towpath_api::copy::FailureKind;
 use towpath_content::Oid;
 use towpath_content::tree::Time;
 use towpath_store::FileRecord;
 
 use super::{Answering, Asked, INLINE};
 use crate::message::Answer;
-use crate::reading::{Ask, OlderFile, Read, Signed, now};
+use crate::reading::{Ask, OlderFile, Read, Signed, UnreadFile, now};
 use crate::source::Located;
+use crate::talk::FailedEntry;
 use towpath_content::lock::lock;
 use towpath_reuse::delta::deltas;
 use towpath_targets::index_record::store_stamp;
@@ -28,7 +28,7 @@ pub(super) enum Reply {
 }
 
 impl Answering {
-    pub(super) fn reply(&self, read: Result<Read, ApiError>, ask: Ask) -> Reply {
+    pub(super) fn reply(&self, read: Result<Read, UnreadFile>, ask: Ask) -> Reply {
         let Ask { entry, mut located, base, compare, .. } = ask;
         let read = match read {
             Ok(read) => read,
@@ -103,21 +103,16 @@ impl Answering {
         answer
     }
 
-    pub(super) fn refused(&self, entry: u64, located: &Located, error: &ApiError) -> Answer {
+    pub(super) fn refused(&self, entry: u64, located: &Located, error: &UnreadFile) -> Answer {
         self.tell_failed(located, error);
         Answer { entry, ..Answer::default() }
     }
 
-    pub(super) fn tell_failed(&self, located: &Located, error: &ApiError) {
-        let is_vanished = error.kind == ErrorKind::NotFound;
-        let kind = if is_vanished { FailureKind::Vanished } else { FailureKind::Other };
+    pub(super) fn tell_failed(&self, located: &Located, error: &UnreadFile) {
+        let kind = if error.is_vanished() { FailureKind::Vanished } else { FailureKind::Other };
         let path = located.whole_path();
-        self.events.failure(CopyEvent::Failed {
-            path: path.as_os_str().as_encoded_bytes().to_vec(),
-            error: error.message.clone(),
-            hint: error.hint.clone(),
-            kind,
-        });
+        let (path, fault) = (path.as_os_str().as_encoded_bytes().to_vec(), error.fault());
+        self.events.failure(FailedEntry { path, fault, kind });
     }
 }
 

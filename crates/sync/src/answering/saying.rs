@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use towpath_api::ApiError;
 use towpath_protocol::{ControlClosed, ControlSender, Delivered};
 
 use super::Answering;
+use crate::error::CopyError;
 use crate::message::hung_up;
 use crate::message::{Answer, Answers, Delta, Message};
 use crate::reading::Ask;
@@ -23,12 +23,12 @@ const DELTA_BYTES: usize = 128 << 10;
 
 impl Answering {
     /// Blocks while the connection takes no more.
-    pub fn say(&self, message: Message) -> Result<(), ApiError> {
+    pub fn say(&self, message: Message) -> Result<(), CopyError> {
         self.runtime.block_on(self.control.send(message.into_bytes())).map_err(|_| hung_up())
     }
 
     /// The next bytes of the tree, at most a block.
-    pub fn say_entries(&self, bytes: Bytes) -> Result<(), ApiError> {
+    pub fn say_entries(&self, bytes: Bytes) -> Result<(), CopyError> {
         let bytes = Message::Entries(bytes).into_bytes();
         let bytes = match self.pack_entries.load(Ordering::Relaxed) {
             0 => bytes,
@@ -37,7 +37,7 @@ impl Answering {
         self.runtime.block_on(self.control.send(bytes)).map_err(|_| hung_up())
     }
 
-    fn say_packed(&self, message: Message) -> Result<(), ApiError> {
+    fn say_packed(&self, message: Message) -> Result<(), CopyError> {
         self.say_at_rate(self.packed(message, &self.control))
     }
 
@@ -70,7 +70,7 @@ impl Answering {
         packed
     }
 
-    fn say_at_rate(&self, bytes: Bytes) -> Result<(), ApiError> {
+    fn say_at_rate(&self, bytes: Bytes) -> Result<(), CopyError> {
         self.send_at_rate(&self.control, bytes).map_err(|_| hung_up())
     }
 
@@ -109,7 +109,7 @@ impl Answering {
     }
 
     /// One part's delta, in runs that messages take; `last` is what is said with the last one.
-    pub(super) fn say_part(&self, last: Delta, bytes: Vec<u8>) -> Result<(), ApiError> {
+    pub(super) fn say_part(&self, last: Delta, bytes: Vec<u8>) -> Result<(), CopyError> {
         let bytes = Bytes::from(bytes);
         for start in (0..bytes.len()).step_by(DELTA_BYTES) {
             let end = bytes.len().min(start + DELTA_BYTES);
@@ -122,7 +122,7 @@ impl Answering {
     }
 
     /// Answers in messages that a control stream takes, contents on the better way.
-    pub(super) fn say_answers(&self, answers: Vec<Answer>) -> Result<(), ApiError> {
+    pub(super) fn say_answers(&self, answers: Vec<Answer>) -> Result<(), CopyError> {
         let beside = lock(&self.beside).clone();
         let Some(way) = beside else {
             return in_messages(answers, |answers| self.say_packed(Message::Answers(Answers { answers })));
@@ -133,7 +133,7 @@ impl Answering {
     }
 
     /// Contents that go `way`, or over the first connection after all.
-    fn say_beside(&self, way: &ControlSender, mut answers: Vec<Answer>) -> Result<(), ApiError> {
+    fn say_beside(&self, way: &ControlSender, mut answers: Vec<Answer>) -> Result<(), CopyError> {
         self.note_beside(&answers, true);
         // Its bytes are shared, not copied.
         let message = Message::Answers(Answers { answers: answers.clone() });
@@ -160,8 +160,8 @@ impl Answering {
 /// Says answers in messages that a control stream takes.
 fn in_messages(
     answers: Vec<Answer>,
-    mut say: impl FnMut(Vec<Answer>) -> Result<(), ApiError>,
-) -> Result<(), ApiError> {
+    mut say: impl FnMut(Vec<Answer>) -> Result<(), CopyError>,
+) -> Result<(), CopyError> {
     let (mut message, mut bytes) = (Vec::new(), 0);
     for answer in answers {
         let cost = answer.content.len() + ANSWER_COST;

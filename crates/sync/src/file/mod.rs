@@ -311,7 +311,7 @@ pub mod tests {
         let to = home.join("to");
         std::fs::create_dir_all(&to).unwrap();
         let store = DiskStore::open(&home.join("state"), &home.join("data")).unwrap();
-        let (told, _keep) = events();
+        let (told, _keep) = events(crate::host::plain);
         let resume = home.join("resume");
         let receiving = Receiving::new(CopyOptions::default(), Arc::new(store), resume, told, false);
         let destination = Destination::open(&to, receiving.write_options()).unwrap();

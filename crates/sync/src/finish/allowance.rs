@@ -4,13 +4,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use towpath_api::ApiError;
 use towpath_content::tree::Kind;
 use towpath_files::filter::{Filter, FilterSide, RuleList};
 use towpath_files::{FileError, RelPath, ScanOptions};
 
 use super::deletions::{Telling, back_up_and_remove};
 use super::rooms::{RoomToMake, refused};
+use crate::error::{CopyError, LeftOut, Stays};
 use crate::merge::Merge;
 use crate::noted::RecordStop;
 use crate::noted::{ExtraRecord, InTheWay, LinkRecord, RoomRecord};
@@ -18,41 +18,36 @@ use crate::receiving::Receiving;
 use crate::removing::{is_protected, rehearse};
 use towpath_content::lock::lock;
 
-const KEPT: &str = "it holds what is to be kept";
-
 /// What may be removed.
 pub(super) struct Allowance {
     /// Why nothing may, if so.
-    none: Option<&'static str>,
+    none: Option<Stays>,
     /// Entries that still may (`--max-delete`).
     left: Mutex<u64>,
     filter: Mutex<Filter>,
 }
 
 /// Decides whether so many entries may go, where `matched` ones stay. Pure.
-fn none_because(is_incomplete: bool, is_guarded: bool, total: u64, matched: u64) -> Option<&'static str> {
+fn none_because(is_incomplete: bool, is_guarded: bool, total: u64, matched: u64) -> Option<Stays> {
     match () {
-        () if is_incomplete => Some("the source could not be read completely"),
-        () if is_guarded && total > matched => Some("more than half of the destination would be deleted"),
+        () if is_incomplete => Some(Stays::Incomplete),
+        () if is_guarded && total > matched => Some(Stays::Guarded),
         () => None,
     }
 }
 
 impl Merge {
     /// What may be removed, once all entries were told; tells the person if nothing may.
-    pub(super) fn allowance(&mut self) -> Result<Allowance, ApiError> {
+    pub(super) fn allowance(&mut self) -> Result<Allowance, CopyError> {
         let total = self.count_removals()?;
         let options = &self.receiving.options;
         let is_guarded = options.max_delete.is_none() && !options.force;
         let none = none_because(self.is_incomplete, is_guarded, total, self.matched);
         if total > 0 && self.is_incomplete {
-            let why = "nothing was deleted, as the source could not be read completely";
-            self.receiving.leave_out(b"", why, "see the errors above, and run the same command again");
+            self.receiving.leave_out(b"", LeftOut::Deletions);
         } else if total > 0 && none.is_some() {
             self.receiving.count(|counts| counts.max_delete_reached = true);
-            let all = total + self.matched;
-            let why = format!("{total} of {all} entries would be deleted; none was");
-            self.receiving.leave_out(b"", &why, "if that is right, say --force or --max-delete=NUM");
+            self.receiving.leave_out(b"", LeftOut::TooMany(total, total + self.matched));
         }
         // A dry run shows what would go if the person insisted.
         let none = none.filter(|_| self.is_incomplete || !options.dry_run);
@@ -63,7 +58,7 @@ impl Merge {
     }
 
     /// How many entries would go: what the source does not have, and what is in directories in the way.
-    fn count_removals(&mut self) -> Result<u64, ApiError> {
+    fn count_removals(&mut self) -> Result<u64, CopyError> {
         let receiving = Arc::clone(&self.receiving);
         let (filter, spots) = (&mut self.filter, &mut self.spots);
         let mut total = 0;
@@ -106,7 +101,7 @@ const fn below(counted: u64) -> u64 {
 
 impl Allowance {
     /// Why nothing may be removed, if so.
-    pub(super) const fn none(&self) -> Option<&'static str> {
+    pub(super) const fn none(&self) -> Option<Stays> {
         self.none
     }
 
@@ -141,12 +136,12 @@ impl Allowance {
         let each = |_: &RelPath, _: &RelPath, _| counted += 1;
         let removal = rehearse(receiving, &room.path, &room.shown, &mut self.filter(), each)?;
         let why = match self.none {
-            _ if removal.kept => Some(KEPT),
+            _ if removal.kept => Some(Stays::Protected),
             _ if below(counted) == 0 => None,
-            _ if room.in_the_way != InTheWay::Directory => Some("it is not empty"),
+            _ if room.in_the_way != InTheWay::Directory => Some(Stays::NotEmpty),
             None if !self.take(below(counted)) => {
                 receiving.count(|counts| counts.max_delete_reached = true);
-                Some("what is in it is more than --max-delete allows")
+                Some(Stays::Limited)
             }
             none => none,
         };
@@ -157,7 +152,7 @@ impl Allowance {
             |below: &RelPath, is_dir: bool| !is_protected(&mut self.filter(), below, &room.shown, is_dir);
         back_up_and_remove(receiving, &room.path, &room.shown, Telling::Below, &mut may)?;
         let is_left = !receiving.options.dry_run && destination.stamp_at(&room.path).is_ok();
-        if is_left { Err(refused(room, receiving, KEPT)) } else { Ok(()) }
+        if is_left { Err(refused(room, receiving, Stays::Protected)) } else { Ok(()) }
     }
 }
 

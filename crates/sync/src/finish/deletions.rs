@@ -9,11 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use prost::Message;
-use towpath_api::ApiError;
 use towpath_api::copy::CopyEvent;
 use towpath_files::{FileError, RelPath};
 
 use super::allowance::Allowance;
+use crate::error::{CopyError, LeftOut};
 use crate::merge::Merge;
 use crate::noted::{ExtraRecord, RecordStop};
 use crate::receiving::Receiving;
@@ -22,7 +22,7 @@ use crate::removing::{ShownRemoval, is_protected};
 
 impl Merge {
     /// Deletes what only the destination has, as far as that is allowed.
-    pub(super) fn delete(&mut self, allowance: &Allowance) -> Result<(), ApiError> {
+    pub(super) fn delete(&mut self, allowance: &Allowance) -> Result<(), CopyError> {
         let receiving = Arc::clone(&self.receiving);
         if self.deletions.len() == 0 || allowance.none().is_some() {
             return Ok(());
@@ -38,8 +38,7 @@ impl Merge {
         });
         deleted.map_err(|RecordStop(error)| error)?;
         if receiving.options.max_delete.is_some() && receiving.summary().max_delete_reached {
-            let why = "not everything was deleted that the source does not have";
-            receiving.leave_out(b"", why, "say --force or a higher --max-delete=NUM");
+            receiving.leave_out(b"", LeftOut::Limited);
         }
         Ok(())
     }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use towpath_api::ApiError;
 use towpath_api::copy::{CopyEvent, FileTime};
 use towpath_content::tree::Kind;
 use towpath_files::{FileError, Naming, Overwrite, RelPath, ScanOptions};
 
 use super::allowance::Allowance;
 use super::rooms::RoomToMake;
+use crate::error::CopyError;
 use crate::judge::Changes;
 use crate::merge::Merge;
 use crate::noted::InTheWay;
@@ -16,7 +16,7 @@ use crate::noted::{LinkRecord, RecordStop};
 use crate::receiving::{Receiving, add};
 
 impl Merge {
-    pub(super) fn make_links(&mut self, allowance: &Arc<Allowance>) -> Result<(), ApiError> {
+    pub(super) fn make_links(&mut self, allowance: &Arc<Allowance>) -> Result<(), CopyError> {
         let receiving = Arc::clone(&self.receiving);
         let (spots, look) = (&mut self.spots, &self.look);
         let made = self.links.for_each(|record: LinkRecord| {

@@ -16,22 +16,21 @@ mod rooms;
 use std::sync::Arc;
 use std::time::Duration;
 
-use towpath_api::ApiError;
 use towpath_content::tree::{Kind, Metadata};
 use towpath_files::metadata::differences;
 use towpath_files::{RelPath, ScanOptions};
 
 use super::merge::Merge;
+use crate::error::CopyError;
 use crate::noted::{DirRecord, ExtraRecord, RecordStop};
 use crate::removing::rehearse;
-use towpath_targets::errors;
 
 /// How long the last files' moves are waited for together.
 const MOVES: Duration = Duration::from_millis(1);
 
 impl Merge {
     /// Brings the copy to its end; every entry was told. Blocks until all files are in place.
-    pub fn finish(mut self) -> Result<(), ApiError> {
+    pub fn finish(mut self) -> Result<(), CopyError> {
         self.bring_held()?;
         self.settle_files()?;
         let allowance = Arc::new(self.allowance()?);
@@ -44,25 +43,24 @@ impl Merge {
         let receiving = Arc::clone(&self.receiving);
         let Some(placing) = receiving.opened() else { return Ok(()) };
         receiving.check()?;
-        placing.destination.staging().remove().map_err(|error| errors::file(&error))?;
+        placing.destination.staging().remove().map_err(CopyError::destination)?;
         self.finish_dirs()?;
         // One that was made for what goes into it is like any directory that is made here.
-        placing.destination.keep_dir(&RelPath::root()).map_err(|error| errors::file(&error))?;
-        let root =
-            placing.destination.look(&RelPath::root(), &self.look).map_err(|error| errors::file(&error))?;
+        placing.destination.keep_dir(&RelPath::root()).map_err(CopyError::destination)?;
+        let root = placing.destination.look(&RelPath::root(), &self.look).map_err(CopyError::destination)?;
         let now = root.map(|root| root.stamp.modified);
         if let Some(modified) = self.root_time.filter(|modified| now != Some(*modified)) {
             // Whose directory it is not can't; it matters little.
             let _ = placing.destination.set_dir_time(&RelPath::root(), modified);
         }
-        placing.destination.sync().map_err(|error| errors::file(&error))?;
+        placing.destination.sync().map_err(CopyError::destination)?;
         placing.record.remove();
         Ok(())
     }
 
     /// Now it is known what only the destination has; a directory of that may have been renamed
     /// with all that is in it.
-    fn bring_held(&mut self) -> Result<(), ApiError> {
+    fn bring_held(&mut self) -> Result<(), CopyError> {
         let receiving = Arc::clone(&self.receiving);
         let Some(supplier) = self.supplier.clone() else { return Ok(()) };
         let (filter, spots, look) = (&mut self.filter, &mut self.spots, ScanOptions::default());
@@ -82,7 +80,7 @@ impl Merge {
     }
 
     /// Waits until no file is under way.
-    fn settle_files(&self) -> Result<(), ApiError> {
+    fn settle_files(&self) -> Result<(), CopyError> {
         let receiving = &self.receiving;
         if let Some(supplier) = &self.supplier {
             supplier.considered(self.seen())?;
@@ -100,7 +98,7 @@ impl Merge {
         receiving.check()
     }
 
-    fn finish_dirs(&mut self) -> Result<(), ApiError> {
+    fn finish_dirs(&mut self) -> Result<(), CopyError> {
         let receiving = Arc::clone(&self.receiving);
         let (spots, look) = (&mut self.spots, &self.look);
         let finished = self.dirs.for_each(|record: DirRecord| {

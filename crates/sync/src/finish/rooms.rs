@@ -1,14 +1,13 @@
 //! Directories that are in the way of something else. Each goes at the end, right before what replaces it takes its
 //! name, which is on disk by then: it and what is in it count against the same limits as all that is deleted.
 
-use std::io;
 use std::sync::Arc;
 
-use towpath_api::ApiError;
 use towpath_content::tree::Metadata;
 use towpath_files::{BeforeNaming, FileError, Naming, Overwrite, RelPath};
 
 use super::allowance::Allowance;
+use crate::error::{CopyError, Obstacle, Stays};
 use crate::merge::Merge;
 use crate::noted::{InTheWay, RecordStop, Replacement, RoomRecord, StagedFile};
 use crate::receiving::Receiving;
@@ -17,7 +16,7 @@ use towpath_targets::resume::wait_while_busy;
 
 impl Merge {
     /// Puts what waits in the place of directories, as far as that is allowed.
-    pub(super) fn make_rooms(&mut self, allowance: &Arc<Allowance>) -> Result<(), ApiError> {
+    pub(super) fn make_rooms(&mut self, allowance: &Arc<Allowance>) -> Result<(), CopyError> {
         let receiving = Arc::clone(&self.receiving);
         let spots = &mut self.spots;
         let made = receiving.take_rooms().for_each(|record: RoomRecord| {
@@ -105,9 +104,7 @@ fn replace(
 }
 
 /// Why a directory stays in the way.
-pub(super) fn refused(room: &RoomToMake, receiving: &Receiving, why: &str) -> FileError {
+pub(super) fn refused(room: &RoomToMake, receiving: &Receiving, why: Stays) -> FileError {
     let path = receiving.placing().map(|placing| placing.whole_path(&room.path)).unwrap_or_default();
-    let why =
-        io::Error::new(io::ErrorKind::DirectoryNotEmpty, format!("a directory is in the way, and {why}"));
-    FileError::new("replace", &path, why)
+    Obstacle::Stays(why).to("replace", &path)
 }

@@ -6,12 +6,12 @@ use std::sync::{Arc, LazyLock};
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
-use towpath_api::ApiError;
 use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, Mode};
 use towpath_content::Oid;
 use towpath_content::tree::Decoder;
 use towpath_store::DiskStore;
 
+use crate::error::CopyError;
 use crate::fate::{Fate, Settling};
 use crate::file::CopyFile;
 use crate::merge::{Destined, Merge};
@@ -57,10 +57,10 @@ pub struct FuzzedReceiver<'a> {
 pub fn merge(
     sender: FuzzedSender<'_>,
     receiver: FuzzedReceiver<'_>,
-) -> Result<(CopySummary, Vec<String>), ApiError> {
+) -> Result<(CopySummary, Vec<String>), CopyError> {
     let _in_runtime = RUNTIME.enter();
     let store = Arc::clone(&STORE.1);
-    let (told, shown) = events();
+    let (told, shown) = events(crate::host::plain);
     let (person, mut complaints) = mpsc::channel(1 << 16);
     let showing = RUNTIME.spawn(shown.show_to(person));
     let result = {
@@ -84,7 +84,7 @@ pub fn merge(
     result.map(|summary| (summary, all))
 }
 
-fn walk(mut merge: Merge, descriptor: &[u8], is_incomplete: bool) -> Result<(), ApiError> {
+fn walk(mut merge: Merge, descriptor: &[u8], is_incomplete: bool) -> Result<(), CopyError> {
     let bad = |error: towpath_content::DecodeError| violation(&error.to_string());
     let (mut decoder, mut rest) = (Decoder::new(), descriptor);
     loop {
@@ -114,7 +114,7 @@ impl Settling for Given {
 }
 
 impl Supplier for Given {
-    fn bring(&self, file: Arc<CopyFile>) -> Result<(), ApiError> {
+    fn bring(&self, file: Arc<CopyFile>) -> Result<(), CopyError> {
         let Some(content) = self.contents.get(&file.wanted().entry) else {
             file.drop_it();
             return Ok(());
@@ -137,15 +137,15 @@ impl Supplier for Given {
         true
     }
 
-    fn considered(&self, _entry: u64) -> Result<(), ApiError> {
+    fn considered(&self, _entry: u64) -> Result<(), CopyError> {
         Ok(())
     }
 
-    fn walk_is_over(&self) -> Result<(), ApiError> {
+    fn walk_is_over(&self) -> Result<(), CopyError> {
         Ok(())
     }
 
-    fn push(&self) -> Result<(), ApiError> {
+    fn push(&self) -> Result<(), CopyError> {
         Ok(())
     }
 }

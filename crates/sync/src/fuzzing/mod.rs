@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::message::{Message, options};
+use super::message::{Fatal, Message, options};
 pub use conversation::{FuzzedReceiver, FuzzedSender, merge};
 use towpath_api::copy::CopyOptions;
 use towpath_reuse::delta::{finer, patches};
@@ -20,6 +20,13 @@ pub fn read_message(bytes: &[u8]) -> Option<Vec<u8>> {
 /// The bytes of a message, packed if that makes them fewer.
 pub fn pack_message(bytes: &[u8]) -> Vec<u8> {
     Message::pack(Bytes::copy_from_slice(bytes), 1).into()
+}
+
+/// What a message that ends a copy says, as this program would show it and say it.
+pub fn read_error(bytes: &[u8]) -> Option<(String, Vec<u8>)> {
+    let Ok(Message::Fatal(fatal)) = Message::from_bytes(Bytes::copy_from_slice(bytes)) else { return None };
+    let error = fatal.error()?;
+    Some((error.to_string(), Message::Fatal(Fatal::of(&error)).into_bytes().into()))
 }
 
 /// The options of a copy, as a client says them.

@@ -5,7 +5,6 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use bytes::Bytes;
-use towpath_api::ErrorKind;
 use towpath_api::copy::{CopyOptions, Mode};
 use towpath_content::Oid;
 use towpath_content::tree::{Event, Kind, Xattr};
@@ -13,7 +12,7 @@ use towpath_protocol::packing;
 
 use super::super::merge::Destined;
 use super::super::message::{
-    Answer, Answers, Asks, Base, Bases, Delta, Empty, Fatal, Finer, Message, Ready, Settled, Start,
+    Answer, Answers, Asks, Base, Bases, Delta, Empty, Fatal, Finer, Message, Ready, Settled, Start, internal,
 };
 use super::{CARRIERS, Carrier, End, Ended, Scene, Step, dir, end, entry, leaf, one, snapshot, tree};
 use towpath_ssh::patterns::Requested;
@@ -428,16 +427,11 @@ async fn rights_come_only_where_they_were_asked_for() {
 /// F10 of the same reading.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_error_of_a_sender_paints_nothing() {
-    let error = serde_json::json!({
-        "kind": "failed", "message": "\u{1b}]52;c;x\u{7}\u{202e}", "hint": "\u{1b}[2J\n",
-    });
-    let error = serde_json::to_vec(&error).unwrap().into();
+    let fatal = Fatal::of(&internal("\u{1b}]52;c;x\u{7}\u{202e}"));
     let scene = Scene::new();
-    let steps = [Step::Say(Message::Fatal(Fatal { error }))];
+    let steps = [Step::Say(Message::Fatal(fatal))];
     let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
-    let error = ended.result.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Failed);
-    let shown = format!("{}{}", error.message, error.hint.unwrap());
+    let shown = ended.result.unwrap_err().to_string();
     assert!(shown.contains("\\u{1b}]52") && !shown.contains(char::is_control), "{shown}");
     assert!(!shown.contains('\u{202e}'));
 }

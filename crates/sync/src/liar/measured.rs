@@ -140,7 +140,7 @@ async fn a_flood_in_a_process_of_its_own() {
         }
     };
     let ended = tokio::time::timeout(std::time::Duration::from_secs(30), copying).await;
-    let how = ended.map(|ended| ended.result.map_or_else(|error| error.message, |_| "went well".into()));
+    let how = ended.map(|ended| ended.result.map_or_else(|error| error.to_string(), |_| "went well".into()));
     let how: String = how.unwrap_or_else(|_| "none within 30 s".into()).chars().take(90).collect();
     println!("figure {:.1} | {how} |", (memory("VmHWM:") - before) as f64 / 1024.0);
 }

@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use towpath_api::ApiError;
 use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, Mode, Via};
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata, Time};
 use towpath_link::doubles::connected;
@@ -34,6 +33,7 @@ use super::side::{Side, peer_config, peer_service};
 use super::source::Sources;
 use super::taking::receive;
 use super::talk::{EventInbox, events};
+use crate::error::CopyError;
 use crate::host::Host;
 
 /// How long a lie may take to be found out, on a busy machine.
@@ -82,7 +82,7 @@ pub struct Scene {
 
 /// What became of a copy.
 pub struct Ended {
-    pub result: Result<CopySummary, ApiError>,
+    pub result: Result<CopySummary, CopyError>,
     pub complaints: Vec<String>,
     /// What the liar waited for.
     pub heard: Vec<Message>,
@@ -123,7 +123,7 @@ impl Scene {
         let peer = Peer::start(near, peer_config(&host, &options), Some(peers));
         let liar = Peer::start(far, PeerConfig { control: true, ..PeerConfig::default() }, None);
         let (control, inbox) = peer.control().unwrap();
-        let (events, told) = events();
+        let (events, told) = events(crate::host::plain);
         let (takes_bases, other) = (true, "the liar".into());
         let side = Side { host, peer, control, offers, events, options, is_started, takes_bases, other };
         (side, inbox, told, liar)
@@ -167,7 +167,7 @@ impl Ended {
         let complaints = self.complaints.join("\n");
         match (end, &self.result) {
             (End::Error(words), Err(error)) => {
-                assert!(error.message.contains(words), "{lie}: {}", error.message);
+                assert!(error.to_string().contains(words), "{lie}: {error}");
             }
             (End::Complaint(words), Ok(_)) => assert!(complaints.contains(words), "{lie}: {complaints}"),
             (End::Harmless, Ok(_)) => assert_eq!(complaints, "", "{lie}"),

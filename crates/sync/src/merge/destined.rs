@@ -5,30 +5,23 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use towpath_api::copy::Mode;
-use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::{Entry, Kind};
-use towpath_files::{Destination, FileError, RelPath, display_name};
+use towpath_files::{Destination, RelPath};
 
 use super::Merge;
+use crate::error::{CopyError, DestinationFault, RequestFault};
 use crate::message::violation;
 use crate::noted::Renaming;
 use crate::placement::{AskedPlace, Placement, There, place};
-use crate::receiving::refuse;
-use towpath_targets::errors;
 
 impl Merge {
     /// The first level: what the person named.
-    pub(super) fn first(&mut self, entry: &Entry) -> Result<(), ApiError> {
+    pub(super) fn first(&mut self, entry: &Entry) -> Result<(), CopyError> {
         if let Some(names) = &self.destined.names
             && !names.iter().any(|name| name.matches(&entry.name))
         {
-            let name = display_name(&entry.name);
-            return Err(ApiError::new(
-                ErrorKind::Corrupt,
-                format!("the sender sent {name}, which nobody asked for"),
-            )
-            .hint("nothing of it was written; do not use this sender"));
+            return Err(CopyError::Unasked { name: entry.name.clone() });
         }
         if self.entry != 1 {
             return match self.placement {
@@ -44,14 +37,13 @@ impl Merge {
         let path = self.behind(&entry.kind)?;
         match self.settle(entry, &path) {
             // Another copy made it in this moment, so that this one finds it there.
-            Err(error) if error.kind == ErrorKind::Exists && path.is_dir() => self.settle(entry, &path),
+            Err(error) if error.is_in_the_way() && path.is_dir() => self.settle(entry, &path),
             settled => settled,
         }
     }
 
     /// Decides where the first entry goes by what is at the destination now, and opens that.
-    fn settle(&mut self, entry: &Entry, path: &Path) -> Result<(), ApiError> {
-        let shown = display_name(path.as_os_str().as_encoded_bytes());
+    fn settle(&mut self, entry: &Entry, path: &Path) -> Result<(), CopyError> {
         let is_dir = entry.kind == Kind::Directory;
         let there = match std::fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => There::Directory,
@@ -59,7 +51,7 @@ impl Merge {
             // A link that leads nowhere is something that can be replaced.
             Err(_) if path.symlink_metadata().is_ok() => There::Other,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => There::Nothing,
-            Err(error) => return Err(errors::io("look at", path, &error)),
+            Err(error) => return Err(CopyError::system("look at", path, error)),
         };
         let asked = AskedPlace {
             mode: self.destined.mode,
@@ -74,8 +66,8 @@ impl Merge {
             && there == There::Directory
             && self.receiving.is_open(path, &self.key(Placement::As, &entry.name));
         let there = if goes_on { There::Nothing } else { there };
-        self.placement = place(there, asked)
-            .map_err(|(why, hint)| ApiError::new(ErrorKind::Exists, format!("{shown} {why}")).hint(hint))?;
+        self.placement =
+            place(there, asked).map_err(|fault| CopyError::Unfit { path: path.to_path_buf(), fault })?;
         self.spots.renaming = renaming(self.placement, is_dir, path);
         let key = self.key(self.placement, &entry.name);
         let there = if goes_on { There::Directory } else { there };
@@ -84,27 +76,17 @@ impl Merge {
 
     /// The path that is written to. A file does not take the place of a device or the like, with `cp` nor of a link: it goes
     /// where that leads. Only the destination itself is looked at so; below it, entries replace links.
-    fn behind(&self, kind: &Kind) -> Result<PathBuf, ApiError> {
+    fn behind(&self, kind: &Kind) -> Result<PathBuf, CopyError> {
         let path = self.destined.path.clone();
-        let shown = display_name(path.as_os_str().as_encoded_bytes());
-        let refused = |why: &str, hint: &str| {
-            Err(ApiError::new(ErrorKind::Exists, format!("{shown} is {why}")).hint(hint))
-        };
+        let unfit = |fault| Err(CopyError::Unfit { path: path.clone(), fault });
         let is_link = path.is_symlink();
         match path.metadata().map(|found| found.file_type()) {
             _ if !matches!(kind, Kind::File { .. }) => Ok(path),
-            Ok(found) if !found.is_file() && !found.is_dir() => refused(
-                &format!("{}, and a copy would take its place", kind_of(found)),
-                &format!(
-                    "to write into it: cat FILE > {shown}, or of a ticket: tow get -o - TICKET > {shown}"
-                ),
-            ),
+            Ok(found) if !found.is_file() && !found.is_dir() => unfit(kind_of(found)),
             Ok(found) if found.is_file() && is_link && self.destined.mode == Mode::Cp => {
-                path.canonicalize().map_err(|error| errors::io("look at", &path, &error))
+                path.canonicalize().map_err(|error| CopyError::system("look at", &path, error))
             }
-            Err(_) if is_link && self.destined.mode == Mode::Cp => {
-                refused("a link that leads nowhere", "remove it, or name the place that it should lead to")
-            }
+            Err(_) if is_link && self.destined.mode == Mode::Cp => unfit(DestinationFault::DeadLink),
             Ok(_) | Err(_) => Ok(path),
         }
     }
@@ -119,16 +101,11 @@ impl Merge {
         }
     }
 
-    fn open(&mut self, path: &Path, there: There, is_dir: bool, key: &Oid) -> Result<(), ApiError> {
+    fn open(&mut self, path: &Path, there: There, is_dir: bool, key: &Oid) -> Result<(), CopyError> {
         let options = self.receiving.write_options();
-        let failed = |error: FileError| match errors::source(&error) {
-            error if error.kind == ErrorKind::NotFound => error.hint("make it first with mkdir -p"),
-            error => error,
-        };
+        let failed = CopyError::opening;
         if self.placement == Placement::As && !is_dir {
-            let name = path.file_name().ok_or_else(|| {
-                refuse("the destination has no name", "name the file that the copy is to be")
-            })?;
+            let name = path.file_name().ok_or(RequestFault::NoName)?;
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             let parent = parent.unwrap_or(Path::new("."));
             let destination = Destination::open(parent, options).map_err(failed)?;
@@ -155,12 +132,12 @@ impl Merge {
     }
 }
 
-/// What is neither file, directory nor link is called.
-fn kind_of(found: FileType) -> &'static str {
+/// What is neither file, directory nor link.
+fn kind_of(found: FileType) -> DestinationFault {
     match found {
-        found if found.is_fifo() => "a FIFO",
-        found if found.is_socket() => "a socket",
-        _ => "a device",
+        found if found.is_fifo() => DestinationFault::Fifo,
+        found if found.is_socket() => DestinationFault::Socket,
+        _ => DestinationFault::Device,
     }
 }
 

@@ -9,7 +9,8 @@ use towpath_files::metadata::{Differences, differences};
 use towpath_files::{FileError, Found, RelPath};
 
 use super::extras::ExtraNames;
-use super::{DirFrame, DirState, Merge, because};
+use super::{DirFrame, DirState, Merge};
+use crate::error::Obstacle;
 use crate::judge::{Changes, Verdict, judge};
 use crate::noted::{InTheWay, RoomRecord};
 use crate::receiving::add;
@@ -152,8 +153,7 @@ impl Merge {
                 let shown = placing.whole_path(path);
                 // What has the name is not superfluous.
                 self.is_incomplete = true;
-                let why = "its name collides with another's, as case or accents make no difference there";
-                Err(because("write", &shown, why))
+                Err(Obstacle::Collision.to("write", &shown))
             }
             _ => Ok(()),
         }
@@ -206,11 +206,11 @@ impl Merge {
         if self.destined.mode == Mode::Sync && self.is_empty(path)? {
             return Ok(InTheWay::Empty);
         }
-        let why = match self.destined.mode {
-            Mode::Cp => "a directory is in the way",
-            Mode::Sync => "a directory that is not empty is in the way; --force or --delete removes it",
+        let obstacle = match self.destined.mode {
+            Mode::Cp => Obstacle::Directory,
+            Mode::Sync => Obstacle::FullDirectory,
         };
-        Err(because("replace", &self.receiving.placing()?.whole_path(path), why))
+        Err(obstacle.to("replace", &self.receiving.placing()?.whole_path(path)))
     }
 
     /// Whether backups of what is in a directory would stay in it.
@@ -234,8 +234,7 @@ impl Merge {
             ..RoomRecord::default()
         };
         self.receiving.put_off(&record)?;
-        let why = "a directory is in the way, in which backups of what it holds would stay";
-        Err(because("replace", &self.receiving.placing()?.whole_path(path), why))
+        Err(Obstacle::Backups.to("replace", &self.receiving.placing()?.whole_path(path)))
     }
 
     fn is_empty(&self, path: &RelPath) -> Result<bool, FileError> {

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use towpath_api::ApiError;
 use towpath_api::copy::Mode;
 use towpath_content::tree::{Entry, Kind};
 use towpath_files::filter::safe_links;
 use towpath_files::metadata::{Differences, differences};
 use towpath_files::{FileError, Found, Overwrite, RelPath};
 
-use super::{Merge, because, size};
+use super::{Merge, size};
+use crate::error::{CopyError, LeftOut, Obstacle};
 use crate::file::CopyFile;
 use crate::judge::{Changes, Verdict, judge};
 use crate::noted::{InTheWay, Replacement, RoomRecord, Spot};
@@ -23,7 +23,7 @@ use towpath_reuse::candidates::is_file;
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Merge {
-    pub(super) fn leaf(&mut self, entry: Entry, located: Option<Located>) -> Result<(), ApiError> {
+    pub(super) fn leaf(&mut self, entry: Entry, located: Option<Located>) -> Result<(), CopyError> {
         let Some((path, shown)) = self.locate(&entry)? else { return Ok(()) };
         if self.is_left_out(&entry, &shown) {
             self.receiving.settled(self.entry, false);
@@ -47,7 +47,7 @@ impl Merge {
     /// Kinds and sizes that were not asked for.
     fn is_left_out(&self, entry: &Entry, shown: &RelPath) -> bool {
         let (options, preserve) = (self.options(), &self.options().preserve);
-        let (why, hint) = match &entry.kind {
+        let why = match &entry.kind {
             Kind::File { size, .. } => {
                 return options.min_size.is_some_and(|min| *size < min)
                     || options.max_size.is_some_and(|max| *size > max);
@@ -56,16 +56,16 @@ impl Merge {
                 if !options.safe_links || !safe_links::is_unsafe(target, shown) {
                     return false;
                 }
-                ("a link that leads out of the tree", "without --safe-links it is copied")
+                LeftOut::LinkOut
             }
-            Kind::Symlink { .. } => ("a symbolic link", "-l copies links, -L what they lead to"),
+            Kind::Symlink { .. } => LeftOut::Link,
             Kind::Fifo | Kind::Socket if preserve.specials => return false,
-            Kind::Fifo => ("a FIFO", "--specials copies it"),
-            Kind::Socket => ("a socket", "--specials copies it"),
+            Kind::Fifo => LeftOut::Fifo,
+            Kind::Socket => LeftOut::Socket,
             _ if preserve.devices => return false,
-            _ => ("a device", "--devices copies it"),
+            _ => LeftOut::Device,
         };
-        self.receiving.leave_out(shown.as_bytes(), why, hint);
+        self.receiving.leave_out(shown.as_bytes(), why);
         true
     }
 
@@ -134,7 +134,7 @@ impl Merge {
         match (self.destined.mode, located, old) {
             (Mode::Cp, Some(located), Some(old)) if located.stamp.same_file(&old.stamp) => {
                 let shown = located.whole_path();
-                Err(because("copy", &shown, "source and destination are the same file"))
+                Err(Obstacle::SameFile.to("copy", &shown))
             }
             _ => Ok(()),
         }
@@ -229,7 +229,7 @@ impl Merge {
     }
 
     /// Asks for a file; waits while too many are under way.
-    fn bring(&self, wanted: Wanted) -> Result<(), ApiError> {
+    fn bring(&self, wanted: Wanted) -> Result<(), CopyError> {
         let receiving = &self.receiving;
         let Some(supplier) = &self.supplier else { return Ok(()) };
         if receiving.options.dry_run && wanted.compare.is_none() {

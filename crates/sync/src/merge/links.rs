@@ -8,7 +8,8 @@ use std::path::Path;
 use towpath_content::tree::Entry;
 use towpath_files::{FileError, Found, RelPath};
 
-use super::{Merge, because, size};
+use super::{Merge, size};
+use crate::error::Obstacle;
 use crate::noted::{FirstRecord, InTheWay, LinkRecord};
 
 /// Groups that are kept in memory.
@@ -59,7 +60,7 @@ impl Merge {
     pub(super) fn first_of(&self, group: u64) -> Result<Option<u64>, FileError> {
         // Groups are numbered in the order of the walk, so no number is beyond that of its entry.
         if group > self.entry {
-            return Err(because("read", Path::new("the sender's tree"), "a hard link without a first name"));
+            return Err(Obstacle::NoFirstName.to("read", Path::new("the sender's tree")));
         }
         self.groups.get(group).map_err(note)
     }

@@ -20,11 +20,11 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use towpath_api::copy::{CopyEvent, CopyOptions, Mode};
-use towpath_api::{ApiError, ErrorKind};
 use towpath_content::tree::{Entry, Event, Kind, Metadata, Time};
 use towpath_files::filter::{Filter, FilterSide, RuleList};
 use towpath_files::{FileError, Found, RelPath, ScanOptions, display_name};
 
+use crate::error::{CopyError, LeftOut, Obstacle, RequestFault};
 use crate::fate::Settling;
 use crate::judge::Changes;
 use crate::listed;
@@ -41,7 +41,6 @@ use links::LinkGroups;
 use privileges::drop_unasked;
 use rewrite::Rewrite;
 use towpath_ssh::patterns::NamePattern;
-use towpath_targets::errors;
 
 /// Directories told of beforehand as closed.
 const MAX_CLOSED: usize = 64 << 10;
@@ -147,13 +146,13 @@ impl Merge {
         receiving: &Arc<Receiving>,
         supplier: Option<Arc<dyn Supplier>>,
         destined: Destined,
-    ) -> Result<Self, ApiError> {
+    ) -> Result<Self, CopyError> {
         if let Some(supplier) = &supplier {
             receiving.set_settling(Arc::clone(supplier) as Arc<dyn Settling>);
         }
         let options = &receiving.options;
         let bad_rule = |error: towpath_files::filter::FilterError| {
-            ApiError::new(ErrorKind::Usage, format!("the filter rules: {error}"))
+            CopyError::from(RequestFault::Filter(FilterSide::Receiver, error.to_string()))
         };
         let mut rules = RuleList::from_lines(&options.filters).map_err(bad_rule)?;
         let has_merges = rules.has_dir_merges();
@@ -202,7 +201,7 @@ impl Merge {
     }
 
     /// This entry, a directory, will be told without what is in it.
-    pub fn closed(&mut self, entry: u64) -> Result<(), ApiError> {
+    pub fn closed(&mut self, entry: u64) -> Result<(), CopyError> {
         if entry < self.entry || self.closed.len() >= MAX_CLOSED {
             return Err(violation("a closed directory that does not come"));
         }
@@ -216,7 +215,7 @@ impl Merge {
     }
 
     /// Nothing more came for now.
-    pub fn push(&self) -> Result<(), ApiError> {
+    pub fn push(&self) -> Result<(), CopyError> {
         match &self.supplier {
             Some(supplier) => supplier.considered(self.entry),
             None => Ok(()),
@@ -229,7 +228,7 @@ impl Merge {
     }
 
     /// Takes the next step of the sender's walk; `located` is where a file is on this machine.
-    pub fn step(&mut self, event: Event, located: Option<Located>) -> Result<(), ApiError> {
+    pub fn step(&mut self, event: Event, located: Option<Located>) -> Result<(), CopyError> {
         self.receiving.check()?;
         match event {
             Event::Enter(entry) => {
@@ -244,7 +243,7 @@ impl Merge {
         }
     }
 
-    fn next_entry(&mut self) -> Result<(), ApiError> {
+    fn next_entry(&mut self) -> Result<(), CopyError> {
         self.entry += 1;
         match &self.supplier {
             Some(supplier) if self.entry.is_multiple_of(TELL_EVERY) => supplier.considered(self.entry),
@@ -252,7 +251,7 @@ impl Merge {
         }
     }
 
-    fn enter(&mut self, entry: Entry) -> Result<(), ApiError> {
+    fn enter(&mut self, entry: Entry) -> Result<(), CopyError> {
         if self.frames.is_empty() {
             self.frames.push(DirFrame::of(DirState::Top));
             return Ok(());
@@ -279,8 +278,7 @@ impl Merge {
         self.open_attributes += frame.attribute_bytes();
         if self.open_attributes > MAX_OPEN_ATTRIBUTES {
             self.open_attributes -= frame.attribute_bytes();
-            let why = "it and the directories around it have more than 8 MiB of attributes";
-            return Err(because("enter", Path::new(&display_name(shown.as_bytes())), why));
+            return Err(Obstacle::Attributes.to("enter", Path::new(&display_name(shown.as_bytes()))));
         }
         self.path.clone_from(path);
         self.shown.clone_from(shown);
@@ -323,7 +321,7 @@ impl Merge {
     }
 
     /// Where an entry goes, and what it is called; `None` if it is passed over.
-    fn locate(&mut self, entry: &Entry) -> Result<Option<(RelPath, RelPath)>, ApiError> {
+    fn locate(&mut self, entry: &Entry) -> Result<Option<(RelPath, RelPath)>, CopyError> {
         let is_dir = entry.kind == Kind::Directory;
         if self.frames.len() == 1 {
             self.first(entry)?;
@@ -335,7 +333,7 @@ impl Merge {
         if frame.state == DirState::Skipped {
             return Ok(None);
         }
-        let outside = |error: FileError| errors::source(&error);
+        let outside = CopyError::source;
         let shown = match self.frames.len() {
             1 if is_contents => RelPath::root(),
             _ => self.shown.join(&entry.name).map_err(outside)?,
@@ -349,28 +347,20 @@ impl Merge {
             && !shown.is_root()
             && !checker.shows(&shown, is_dir)
         {
-            let why = "the sender sent what the filters leave out";
-            self.receiving.leave_out(shown.as_bytes(), why, "do not use this sender");
+            self.receiving.leave_out(shown.as_bytes(), LeftOut::Filtered);
             return Ok(None);
         }
         if !self.asked.covers(&shown, is_dir, is_contents) {
-            let why = "the sender sent what nobody asked for";
-            self.receiving.leave_out(shown.as_bytes(), why, "do not use this sender");
+            self.receiving.leave_out(shown.as_bytes(), LeftOut::Unasked);
             return Ok(None);
         }
         self.pass(&entry.name);
         if shown.as_bytes().len() > MAX_PATH {
-            let why = format!("a path of over {MAX_PATH} bytes is left out, with all below it");
-            self.receiving.leave_out(&shown.as_bytes()[..1024], &why, "shorten the names on its way");
+            self.receiving.leave_out(&shown.as_bytes()[..1024], LeftOut::LongPath(MAX_PATH));
             return Ok(None);
         }
         if towpath_files::is_staging_name(&entry.name) {
-            let why = "its name is one that tow gives its temporaries";
-            self.receiving.leave_out(
-                shown.as_bytes(),
-                why,
-                "give it another name, or remove it at the source",
-            );
+            self.receiving.leave_out(shown.as_bytes(), LeftOut::Temporary);
             return Ok(None);
         }
         Ok(Some((path, shown)))
@@ -427,7 +417,7 @@ impl Merge {
         }
     }
 
-    fn leave(&mut self) -> Result<(), ApiError> {
+    fn leave(&mut self) -> Result<(), CopyError> {
         self.extras(None);
         let Some(frame) = self.frames.last() else {
             return Err(violation("a tree that ends twice"));
@@ -452,12 +442,12 @@ impl Merge {
             self.root_time = None;
         }
         let spot = match is_touched && !self.options().dry_run {
-            true => Some(self.spot(b"").map_err(|error| errors::file(&error))?),
+            true => Some(self.spot(b"").map_err(CopyError::destination)?),
             false => None,
         };
         let (Some(frame), Some(spot)) = (self.go_out(), spot) else { return Ok(()) };
         let noted = self.dirs.push(&DirRecord { spot, metadata: (&frame.metadata).into() });
-        noted.map(drop).map_err(|error| errors::io("note", Path::new("a directory"), &error))
+        noted.map(drop).map_err(|error| CopyError::system("note", Path::new("a directory"), error))
     }
 }
 
@@ -479,10 +469,6 @@ impl DirFrame {
     fn attribute_bytes(&self) -> usize {
         self.metadata.xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len()).sum()
     }
-}
-
-fn because(op: &'static str, path: &Path, why: &'static str) -> FileError {
-    FileError::new(op, path, io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
 /// Bytes of content, as rsync counts them: a link's is its target.

@@ -1,9 +1,10 @@
 //! How metadata is changed on the way: `--chmod` and `--chown`.
 
 use towpath_api::copy::CopyOptions;
-use towpath_api::{ApiError, ErrorKind};
 use towpath_content::tree::{Kind, Metadata, Owner};
 use towpath_files::chmod::Chmod;
+
+use crate::error::{CopyError, RequestFault};
 
 /// How metadata is changed on the way.
 pub(super) struct Rewrite {
@@ -13,16 +14,15 @@ pub(super) struct Rewrite {
 }
 
 impl Rewrite {
-    pub(super) fn new(options: &CopyOptions) -> Result<Self, ApiError> {
-        let usage = |message: String| ApiError::new(ErrorKind::Usage, message);
+    pub(super) fn new(options: &CopyOptions) -> Result<Self, CopyError> {
         let umask = towpath_files::metadata::umask();
         let chmod: Result<Vec<_>, _> = options.chmod.iter().map(|text| Chmod::parse(text, umask)).collect();
-        let chmod = chmod.map_err(|error| usage(format!("--chmod: {error}")))?;
+        let chmod = chmod.map_err(|error| RequestFault::Chmod(error.to_string()))?;
         let (mut user, mut group) = (None, None);
         if let Some(text) = &options.chown {
             let (users, groups) = text.split_once(':').unwrap_or((text, ""));
-            user = towpath_files::metadata::user(users).map_err(|why| usage(format!("--chown: {why}")))?;
-            group = towpath_files::metadata::group(groups).map_err(|why| usage(format!("--chown: {why}")))?;
+            user = towpath_files::metadata::user(users).map_err(RequestFault::Chown)?;
+            group = towpath_files::metadata::group(groups).map_err(RequestFault::Chown)?;
         }
         Ok(Self { chmod, user, group })
     }

@@ -3,11 +3,13 @@
 
 use bytes::Bytes;
 use prost::{Message as _, Oneof};
+use towpath_api::SearchEffort;
 use towpath_api::copy::{Check, CopyOptions, Preserve, Via};
-use towpath_api::{ApiError, SearchEffort};
+
 use towpath_protocol::counting::has_at_most;
 
 use super::violation;
+use crate::error::CopyError;
 
 /// Names and rules that may come, by the numbers of their fields: an empty one takes sixteen times its bytes once it
 /// is read.
@@ -176,7 +178,7 @@ pub fn encode(options: &CopyOptions) -> Bytes {
 }
 
 /// Reads options. Refused: alternatives and fields that this program does not know, and too many names.
-pub fn decode(bytes: Bytes) -> Result<CopyOptions, ApiError> {
+pub fn decode(bytes: Bytes) -> Result<CopyOptions, CopyError> {
     if MOST.iter().any(|(path, most)| !has_at_most(&bytes, path, *most)) {
         return Err(violation("options with too many names"));
     }

@@ -1,8 +1,14 @@
 //! Every message's bytes, and what is refused.
 
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::io::Errno;
 use towpath_api::copy::{CopyOptions, Via};
 use towpath_content::Oid;
 use towpath_content::node_id::hex;
+use towpath_files::FileError;
+use towpath_ssh::SshError;
 
 use super::*;
 
@@ -42,6 +48,11 @@ fn starts() -> [(&'static str, Message); 2] {
         ("start: be the receiver of a tow sync", Message::Start(push)),
         ("start: be the sender, over ssh alone", Message::Start(pull)),
     ]
+}
+
+fn no_connection() -> SshError {
+    let tried = vec!["192.0.2.1:7000".parse().unwrap()];
+    SshError::NoConnection { limit: Duration::from_secs(30), tried, last: None }
 }
 
 fn answers() -> [(&'static str, Message); 9] {
@@ -90,8 +101,24 @@ fn messages() -> Vec<(&'static str, Message)> {
             }),
         ),
         (
-            "fatal",
-            Message::Fatal(Fatal { error: json(br#"{"kind":"no_space","message":"the disk is full"}"#) }),
+            "fatal: no space for f in /srv",
+            Message::Fatal(Fatal::of(&CopyError::Full { name: b"f".to_vec(), place: "/srv".into() })),
+        ),
+        (
+            "fatal: /srv/a can't be opened, as it is not there",
+            Message::Fatal(Fatal::of(&CopyError::source(FileError::new(
+                "open",
+                Path::new("/srv/a"),
+                Errno::NOENT,
+            )))),
+        ),
+        (
+            "fatal: no TLS connection within 30 seconds, where one address was dialled",
+            Message::Fatal(Fatal::of(&no_connection().into())),
+        ),
+        (
+            "fatal: the other side said what this one does not understand",
+            Message::Fatal(Fatal::of(&violation("an unknown message"))),
         ),
         ("entries: the beginning of a descriptor", Message::Entries(Bytes::from_static(b"towt\x01"))),
         ("entries: their end", Message::Entries(Bytes::new())),

@@ -7,13 +7,12 @@ use std::io;
 use std::path::Path;
 
 use prost::Message;
-use towpath_api::ApiError;
 use towpath_content::tree::{Metadata, Owner, Time, Xattr};
 use towpath_files::{FileError, RelPath};
 
+use crate::error::CopyError;
 pub use directories::{DirNumber, Directories, ROOT};
 pub use rooms::{InTheWay, Replacement, RoomRecord, StagedFile};
-use towpath_targets::errors;
 
 /// Where an entry is. No path is kept whole for each: it would make notes of a deep tree as long as it is deep
 /// times wide.
@@ -192,17 +191,17 @@ impl From<MetadataRecord> for Metadata {
 }
 
 /// What ends the reading of records.
-pub struct RecordStop(pub ApiError);
+pub struct RecordStop(pub CopyError);
 
 impl RecordStop {
     /// Of an error about what was noted.
     pub fn of(error: FileError) -> Self {
-        Self(errors::file(&error))
+        Self(CopyError::destination(error))
     }
 }
 
 impl From<io::Error> for RecordStop {
     fn from(error: io::Error) -> Self {
-        Self(errors::io("read back", Path::new("what was noted"), &error))
+        Self(CopyError::system("read back", Path::new("what was noted"), error))
     }
 }

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use towpath_api::ApiError;
 use towpath_content::Oid;
 use towpath_content::tree::Time;
 use towpath_transfer::plugin::THIS_MACHINE;
@@ -12,6 +11,7 @@ use towpath_transfer::session::OnDone;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Target};
 
 use super::RemoteSupplier;
+use crate::error::CopyError;
 use crate::file::CopyFile;
 use crate::message::{Answer, violation};
 use towpath_content::lock::lock;
@@ -23,7 +23,7 @@ const MOST_AGAIN: usize = 256 << 10;
 
 impl RemoteSupplier {
     /// Takes a sender's answers, those with contents on all cores. Blocks while the session is busy.
-    pub fn answered_all(&self, answers: Vec<Answer>) -> Result<(), ApiError> {
+    pub fn answered_all(&self, answers: Vec<Answer>) -> Result<(), CopyError> {
         let (whole, named): (Vec<_>, Vec<_>) =
             answers.into_iter().partition(|answer| !answer.content.is_empty());
         whole.par_iter().with_max_len(4).try_for_each(|answer| self.answered(answer))?;
@@ -33,7 +33,7 @@ impl RemoteSupplier {
     }
 
     /// Takes one answer. Blocks while the session is busy.
-    pub fn answered(&self, answer: &Answer) -> Result<(), ApiError> {
+    pub fn answered(&self, answer: &Answer) -> Result<(), CopyError> {
         let Some(file) = self.take_asked(answer)? else { return Ok(()) };
         let told = self.changed.answered(answer.entry);
         let is_delta = answer.is_delta || answer.is_patch || answer.is_same || answer.parts > 0;
@@ -90,7 +90,7 @@ impl RemoteSupplier {
     }
 
     /// The file that is answered; none if it was before, as may be of one that was said once more.
-    fn take_asked(&self, answer: &Answer) -> Result<Option<Arc<CopyFile>>, ApiError> {
+    fn take_asked(&self, answer: &Answer) -> Result<Option<Arc<CopyFile>>, CopyError> {
         let mut asked = lock(&self.asked);
         let mut overtaken = lock(&self.overtaken);
         match asked.as_mut().and_then(|asked| asked.remove(&answer.entry)) {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use towpath_api::ApiError;
 use towpath_content::Oid;
 use towpath_transfer::FetchError;
 use towpath_transfer::plugin::THIS_MACHINE;
 
 use super::RemoteSupplier;
+use crate::error::CopyError;
 use crate::file::CopyFile;
 use crate::incoming::{Incoming, Taken};
 use crate::message::{Answer, Delta, Finer, Message, violation};
@@ -22,7 +22,7 @@ impl RemoteSupplier {
         oid: Oid,
         answer: &Answer,
         signed: u64,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), CopyError> {
         if answer.is_same || answer.is_patch {
             self.changed.named(true);
         }
@@ -87,7 +87,7 @@ impl RemoteSupplier {
     }
 
     /// The next run of a file that comes in parts.
-    pub fn take_delta(&self, run: &Delta) -> Result<(), ApiError> {
+    pub fn take_delta(&self, run: &Delta) -> Result<(), CopyError> {
         let outlined = self.take_run(run)?;
         if !(run.is_last && (run.is_outline || run.wants_next)) {
             return Ok(());
@@ -106,7 +106,7 @@ impl RemoteSupplier {
     }
 
     /// Takes a run; if it was an outline's last, the signature to answer with.
-    fn take_run(&self, run: &Delta) -> Result<Option<Vec<u8>>, ApiError> {
+    fn take_run(&self, run: &Delta) -> Result<Option<Vec<u8>>, CopyError> {
         let mut incoming = lock(&self.incoming);
         let Some(current) = current(&mut incoming, run) else { return Ok(None) };
         let taken = current.take(run)?;

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, Weak};
 
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
-use towpath_api::ApiError;
 use towpath_content::Oid;
 use towpath_protocol::ControlSender;
 use towpath_protocol::processors::Processors;
@@ -25,6 +24,7 @@ use super::incoming::Incoming;
 use super::message::hung_up;
 use super::message::{Asks, Base, Bases, Finer, Message, violation};
 use super::supply::Supplier;
+use crate::error::CopyError;
 use towpath_content::lock::lock;
 use towpath_reuse::candidates::lookalikes::{Found, Lookalikes};
 
@@ -104,7 +104,7 @@ impl RemoteSupplier {
         })
     }
 
-    fn say(&self, message: Message) -> Result<(), ApiError> {
+    fn say(&self, message: Message) -> Result<(), CopyError> {
         self.runtime.block_on(self.control.send(message.into_bytes())).map_err(|_| hung_up())
     }
 
@@ -141,7 +141,7 @@ impl RemoteSupplier {
 
     /// Tells the sender what lies in the place of files that are about to be asked for; returns those whose parts are to
     /// be signed behind that.
-    fn say_bases(&self, files: &[(u64, Arc<CopyFile>)], must_sign: bool) -> Result<Vec<Base>, ApiError> {
+    fn say_bases(&self, files: &[(u64, Arc<CopyFile>)], must_sign: bool) -> Result<Vec<Base>, CopyError> {
         let (mut bases, mut bytes, mut in_parts) = (Vec::new(), 0, Vec::new());
         for base in self.changed.sign(files, must_sign) {
             if base.parts > 0 {
@@ -163,7 +163,7 @@ impl RemoteSupplier {
     }
 
     /// Asks for files, after telling what lies in their places.
-    fn ask(&self, asks: Asks, must_sign: bool) -> Result<(), ApiError> {
+    fn ask(&self, asks: Asks, must_sign: bool) -> Result<(), CopyError> {
         let files = self.files(&asks.entries);
         let in_parts = self.say_bases(&files, must_sign)?;
         let pack = self.changed.pack_level(self.compress);
@@ -180,7 +180,7 @@ impl RemoteSupplier {
     }
 
     /// The sender does not have what lies in the place of these files.
-    fn ask_again(&self, entries: Vec<u64>) -> Result<(), ApiError> {
+    fn ask_again(&self, entries: Vec<u64>) -> Result<(), CopyError> {
         for entry in &entries {
             let is_asked = lock(&self.asked).as_ref().is_some_and(|asked| asked.contains_key(entry));
             if self.changed.answered(*entry).and_then(|told| told.oid).is_none() || !is_asked {
@@ -217,7 +217,7 @@ impl Settling for RemoteSupplier {
 }
 
 impl Supplier for RemoteSupplier {
-    fn bring(&self, file: Arc<CopyFile>) -> Result<(), ApiError> {
+    fn bring(&self, file: Arc<CopyFile>) -> Result<(), CopyError> {
         let entry = file.wanted().entry;
         let compare = file.wanted().compare.is_some() || file.may_be_renamed();
         lock(&self.asked).as_mut().ok_or_else(hung_up)?.insert(entry, file);
@@ -237,19 +237,19 @@ impl Supplier for RemoteSupplier {
         self.processors.inspect_any()
     }
 
-    fn considered(&self, entry: u64) -> Result<(), ApiError> {
+    fn considered(&self, entry: u64) -> Result<(), CopyError> {
         // What was asked for before must not be forgotten by the sender.
         self.push()?;
         self.done.send(Settlement::Considered(entry)).map_err(|_| hung_up())
     }
 
-    fn walk_is_over(&self) -> Result<(), ApiError> {
+    fn walk_is_over(&self) -> Result<(), CopyError> {
         let held = lock(&self.held).take();
         held.into_iter().flatten().for_each(|(file, oid)| self.fetch(file, oid));
         Ok(())
     }
 
-    fn push(&self) -> Result<(), ApiError> {
+    fn push(&self) -> Result<(), CopyError> {
         let mut asks = std::mem::take(&mut *lock(&self.next));
         if asks.entries.is_empty() && asks.compare.is_empty() {
             return Ok(());

@@ -1,5 +1,14 @@
 //! What went wrong, in the words of the local API: what happened, to which path or peer, and what
-//! to do next.
+//! to do next. The crates below tell facts; this is the one place that speaks to people.
+//!
+//! | module | story |
+//! |---|---|
+//! | here | files, the store, fetching, the system |
+//! | [`ssh`] | the way to another machine |
+//! | [`copies`] | copies, and their single entries |
+
+pub mod copies;
+pub mod ssh;
 
 use std::path::Path;
 
@@ -8,21 +17,10 @@ use towpath_files::{FileError, display_name, reason};
 use towpath_store::StoreError;
 use towpath_transfer::{FetchError, Outcome};
 
+/// What to do about most of what ends a transfer.
 const AGAIN: &str = "run the same command again: it goes on where it was";
-
-/// An error with what caused it, in one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let message = next.to_string();
-        if !text.ends_with(&message) {
-            text = format!("{text}: {message}");
-        }
-        cause = next.source();
-    }
-    text
-}
+/// And about a full disk.
+const FREE_SPACE: &str = "free some space and run the same command again";
 
 /// An error of the store while working on `path`.
 pub fn store(error: &StoreError) -> ApiError {
@@ -36,7 +34,7 @@ pub fn store(error: &StoreError) -> ApiError {
     let error = ApiError::new(kind, error.to_string());
     match kind {
         ErrorKind::Changed => error.hint("put it again when nothing writes to it"),
-        ErrorKind::NoSpace => error.hint("free some space and run the same command again"),
+        ErrorKind::NoSpace => error.hint(FREE_SPACE),
         _ => error,
     }
 }
@@ -50,9 +48,7 @@ pub fn file(error: &FileError) -> ApiError {
             ApiError::new(ErrorKind::Exists, message)
                 .hint("choose another name with -o, or remove what is there")
         }
-        FileError::NoSpace { .. } => {
-            ApiError::new(ErrorKind::NoSpace, message).hint("free some space and run the same command again")
-        }
+        FileError::NoSpace { .. } => ApiError::new(ErrorKind::NoSpace, message).hint(FREE_SPACE),
         FileError::Vanished { .. } => ApiError::new(ErrorKind::NotFound, message),
         FileError::Busy { .. } => {
             ApiError::new(ErrorKind::Failed, message).hint("another tow is writing there; wait for it to end")
