@@ -428,6 +428,8 @@ pub struct Memory {
     guarded: Mutex<Option<(Range<usize>, Vec<u8>)>>,
     held: Mutex<bool>,
     released: Condvar,
+    /// Writes that began.
+    pub writes: AtomicUsize,
 }
 
 impl Memory {
@@ -568,6 +570,7 @@ impl Target for Memory {
         if self.full {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        self.writes.fetch_add(1, Ordering::SeqCst);
         // Not for ever: a test that failed meanwhile has to end.
         let held = self.held.lock().unwrap();
         drop(self.released.wait_timeout_while(held, LIMIT, |held| *held).unwrap());

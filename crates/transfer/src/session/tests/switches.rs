@@ -74,12 +74,41 @@ fn hashed(bytes: Vec<u8>) -> Act {
     Act::Payload(Payload::Hashed(bytes.into()))
 }
 
+/// How far workers are with what they were given.
+#[derive(Default)]
+struct Work {
+    /// Pieces that were given to them, and that they wrote.
+    pieces: (usize, usize),
+    /// The chunk is written.
+    is_chunk_written: bool,
+}
+
+/// Work that others wait for.
+#[derive(Default)]
+struct SharedWork {
+    work: Mutex<Work>,
+    changed: Condvar,
+}
+
+impl SharedWork {
+    fn change(&self, change: impl FnOnce(&mut Work)) {
+        change(&mut self.work.lock().unwrap());
+        self.changed.notify_all();
+    }
+
+    /// Not for ever: a test that failed meanwhile has to end.
+    fn wait_until(&self, is_so: impl Fn(&Work) -> bool) {
+        let (work, limit) = (self.work.lock().unwrap(), Duration::from_secs(5));
+        drop(self.changed.wait_timeout_while(work, limit, |work| !is_so(work)).unwrap());
+    }
+}
+
 /// Bytes that tell when their worker lets go of them, which is just before it tells the session, and that
 /// others wait for.
 struct Worked {
     bytes: Vec<u8>,
-    done: Arc<(Mutex<bool>, Condvar)>,
-    waits: bool,
+    shared: Arc<SharedWork>,
+    is_piece: bool,
 }
 
 impl AsRef<[u8]> for Worked {
@@ -90,16 +119,13 @@ impl AsRef<[u8]> for Worked {
 
 impl Drop for Worked {
     fn drop(&mut self) {
-        let (done, changed) = &*self.done;
-        let mut is_done = done.lock().unwrap();
-        if self.waits {
-            let limit = Duration::from_secs(5);
-            drop(changed.wait_timeout_while(is_done, limit, |is_done| !*is_done).unwrap());
+        if self.is_piece {
+            self.shared.change(|work| work.pieces.1 += 1);
+            self.shared.wait_until(|work| work.is_chunk_written);
             // The other worker is about to tell the session, too: it is to be the first.
             std::thread::sleep(Duration::from_millis(20));
         } else {
-            *is_done = true;
-            changed.notify_all();
+            self.shared.change(|work| work.is_chunk_written = true);
         }
     }
 }
@@ -109,20 +135,21 @@ impl Drop for Worked {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_chunk_that_is_written_over_a_piece_is_found_out_whoever_tells_first() {
     let data = pattern(15 * PIECE + 7, 1);
-    let (all, done) = (data.clone(), Arc::<(Mutex<bool>, Condvar)>::default());
+    let (all, shared) = (data.clone(), Arc::<SharedWork>::default());
     let worked = {
-        let done = Arc::clone(&done);
-        move |bytes, waits| Bytes::from_owner(Worked { bytes, done: Arc::clone(&done), waits })
+        let shared = Arc::clone(&shared);
+        move |bytes, is_piece| Bytes::from_owner(Worked { bytes, shared: Arc::clone(&shared), is_piece })
     };
     let chunks = AtomicUsize::new(0);
     let script = move |want: &Want, _| match want.id {
-        WantId::Piece { index, .. } if !*done.0.lock().unwrap() => {
+        WantId::Piece { index, .. } if !shared.work.lock().unwrap().is_chunk_written => {
             let start = index as usize * PIECE;
+            shared.change(|work| work.pieces.0 += 1);
             Act::Payload(Payload::Bytes(worked(all[start..start + PIECE].to_vec(), true)))
         }
         // The first one lies across the end of the last piece that was asked for, and comes when that is written.
         WantId::Chunk { .. } if chunks.fetch_add(1, Ordering::SeqCst) == 0 => {
-            std::thread::sleep(Duration::from_millis(200));
+            shared.wait_until(|work| work.pieces.0 == work.pieces.1);
             Act::Payload(Payload::Hashed(worked(vec![0; CHUNK], false)))
         }
         _ => Act::Good,
