@@ -84,6 +84,9 @@ impl Reader<'_> {
             return;
         }
         if self.is_test || is_for_tests(attributes) {
+            if is_bench(&self.file.path) {
+                return;
+            }
             let mut calls = Calls::default();
             calls.visit_block(body);
             self.found.sleeping.extend(calls.sleeps.then(|| place.clone()));
@@ -137,6 +140,11 @@ impl<'a> Visit<'a> for Reader<'_> {
     }
 }
 
+/// Whether a file is one of those that measure, which read the clock.
+fn is_bench(path: &str) -> bool {
+    path.contains("/benches/")
+}
+
 /// Whether a test's time is tokio's, which passes as soon as everything waits.
 fn is_simulated(attributes: &[Attribute]) -> bool {
     let lists = attributes.iter().filter_map(|attribute| attribute.meta.require_list().ok());
@@ -168,8 +176,12 @@ mod tests {
 
     /// The figures of one file, by their names.
     fn values(text: &str) -> BTreeMap<&'static str, usize> {
+        values_of("src/a.rs", text, false)
+    }
+
+    fn values_of(path: &str, text: &str, is_test: bool) -> BTreeMap<&'static str, usize> {
         let parsed = syn::parse_file(text).unwrap();
-        let file = SourceFile { path: "a.rs".into(), module: Vec::new(), is_test: false, lines: 1, parsed };
+        let file = SourceFile { path: path.into(), module: Vec::new(), is_test, lines: 1, parsed };
         let figures = figures(&[Source { name: "any".into(), files: vec![file] }]);
         figures.iter().map(|figure| (figure.name, figure.value)).collect()
     }
@@ -201,5 +213,13 @@ mod tests {
             #[tokio::test(start_paused = true)] async fn d() { sleep(D).await } }";
         let values = values(text);
         assert_eq!((values["tests_that_sleep"], values["tests_that_read_the_clock"]), (2, 1));
+    }
+
+    #[test]
+    fn benches_may_read_the_clock() {
+        let text = "fn timed() { run(); let took = start.elapsed(); }";
+        for (path, count) in [("crates/a/tests/a.rs", 1), ("crates/a/benches/a.rs", 0)] {
+            assert_eq!(values_of(path, text, true)["tests_that_read_the_clock"], count, "{path}");
+        }
     }
 }

@@ -203,12 +203,24 @@ fn parent(id: u32) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+
     use super::*;
 
     fn shell(script: &str) -> Process {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         Process::start(command).unwrap()
+    }
+
+    /// The same, once it has said a line.
+    fn talking_shell(script: &str) -> Process {
+        let (said, output) = io::pipe().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdout(output);
+        let process = Process::start(command).unwrap();
+        BufReader::new(said).read_line(&mut String::new()).unwrap();
+        process
     }
 
     #[test]
@@ -232,11 +244,8 @@ mod tests {
 
     #[test]
     fn cpu_time_is_told_while_it_runs() {
-        let mut process = shell("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sleep 100");
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while process.cpu() < Duration::from_millis(20) && Instant::now() < deadline {
-            thread::sleep(TICK);
-        }
+        let work = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        let mut process = talking_shell(&format!("{work}; echo done; sleep 100"));
         assert!(process.cpu() >= Duration::from_millis(20), "{:?}", process.cpu());
         assert!(process.try_wait().unwrap().is_none());
     }
@@ -255,8 +264,7 @@ mod tests {
     #[test]
     fn what_is_stopped_tells_what_it_took() {
         // Who runs this in the background may have it ignore SIGINT, which a shell then can't change.
-        let process = shell("trap 'exit 7' TERM; while :; do sleep 0.01; done");
-        thread::sleep(Duration::from_millis(100));
+        let process = talking_shell("trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done");
         let ended = process.stop(Signal::TERM, 1).unwrap();
         assert_eq!(ended.status.code(), Some(7));
     }

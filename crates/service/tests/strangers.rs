@@ -5,14 +5,13 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use towpath_api::GetRequest;
@@ -124,27 +123,28 @@ async fn goodbye(mut connection: Connection) -> Option<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_silent_connections_that_are_renewed_keep_nobody_with_a_ticket_out() {
     let scene = scene(|_| ()).await;
-    let (address, is_over) = (scene.address, Arc::new(AtomicBool::new(false)));
+    let (address, (over, is_over)) = (scene.address, watch::channel(false));
+    let (hung_up, mut hang_ups) = mpsc::unbounded_channel();
     let mut silent = JoinSet::new();
     for at in 0..100u8 {
-        let is_over = Arc::clone(&is_over);
+        let (mut is_over, hung_up) = (is_over.clone(), hung_up.clone());
         silent.spawn(async move {
             // Whoever is hung up on comes again.
             for _ in 0..2000 {
                 if let Ok(stream) = connect([127, 0, 0, 2 + at % 2].into(), address).await {
                     let _ = timeout(LIMIT, stream.readable()).await;
+                    let _ = hung_up.send(());
                 }
-                if is_over.load(Ordering::Relaxed) {
+                if timeout(Duration::from_millis(20), is_over.wait_for(|is_over| *is_over)).await.is_ok() {
                     return;
                 }
-                tokio::time::sleep(Duration::from_millis(20)).await;
             }
         });
     }
     let refused = || scene.service.doors().refused(Full::Handshakes);
     timeout(LIMIT, async {
         while refused() < 50 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            hang_ups.recv().await.unwrap();
         }
     })
     .await
@@ -152,7 +152,7 @@ async fn a_hundred_silent_connections_that_are_renewed_keep_nobody_with_a_ticket
     for name in ["one", "two", "three"] {
         timeout(LIMIT, scene.expect_served(name)).await.expect("served");
     }
-    is_over.store(true, Ordering::Relaxed);
+    over.send_replace(true);
     silent.shutdown().await;
 }
 

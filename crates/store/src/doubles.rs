@@ -1,4 +1,4 @@
-//! Stores that fail on purpose, to test what stands above a store.
+//! Stores that fail on purpose, and files whose stamps count, to test what stands above a store.
 //!
 //! ```
 //! use towpath_store::doubles::{Call, FailingStore, Fault};
@@ -9,16 +9,32 @@
 //! assert!(store.leases().is_ok() && store.leases().is_err() && store.leases().is_ok());
 //! ```
 
+use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use towpath_content::Oid;
 
 use crate::error::StoreError;
 use crate::leases::{Chunks, Lease, Leases};
 use crate::seam::{About, Availability, Descriptors, Listener, Partial, RecipeNodes, Store};
+use crate::stamp::{COARSE_TICK, Stamp};
 use towpath_content::lock::lock;
+
+/// Waits until the stamp of the file at `path` counts, and that of all written before it: one that is as recent as
+/// the clock's tick proves nothing. Change times are the kernel's, so nothing but waiting makes them older.
+pub fn settle(path: &Path) -> io::Result<()> {
+    let (stamp, start) = (Stamp::of_path(path)?, Instant::now());
+    while !stamp.is_settled(SystemTime::now()) {
+        if start.elapsed() > 2 * COARSE_TICK {
+            return Err(io::Error::other(format!("{} is from the future", path.display())));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
 
 /// A method of [`Store`], [`Leases`] or [`Chunks`] that can be made to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -153,7 +169,7 @@ impl<S: Store> FailingStore<S> {
 }
 
 fn failure(call: Call) -> StoreError {
-    StoreError::Io { what: format!("{call:?}"), source: std::io::Error::other("made to fail") }
+    StoreError::Io { what: format!("{call:?}"), source: io::Error::other("made to fail") }
 }
 
 impl<S: Store> Store for FailingStore<S> {
@@ -254,6 +270,14 @@ impl<S: Chunks> Chunks for FailingStore<S> {
 mod tests {
     use super::*;
     use crate::MemoryStore;
+
+    #[test]
+    fn a_file_is_settled_after_the_wait() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let stamp = Stamp::of_path(file.path()).unwrap();
+        settle(file.path()).unwrap();
+        assert!(stamp.is_settled(SystemTime::now()));
+    }
 
     fn store() -> FailingStore<MemoryStore> {
         FailingStore::new(MemoryStore::new())

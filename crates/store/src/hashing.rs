@@ -328,7 +328,7 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"fresh").unwrap();
         assert!(!hash_open_file(file.as_file(), file.path()).unwrap().settled);
-        std::thread::sleep(crate::stamp::TICK);
+        crate::doubles::settle(file.path()).unwrap();
         assert!(hash_open_file(file.as_file(), file.path()).unwrap().settled);
     }
 }

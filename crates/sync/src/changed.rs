@@ -272,42 +272,47 @@ fn base_of(file: &CopyFile, old: u64, network: &Network) -> Option<(Base, u64)> 
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
     use std::sync::atomic::AtomicBool;
-    use std::time::Instant;
+
+    use tokio::sync::oneshot;
+    use tokio::time::{Instant, sleep};
 
     use super::*;
 
     const SLOW: Network = Network { rate: 2e5, round_trip: Duration::from_millis(40) };
 
-    /// What is known of a network `for_bytes`, if a connection that tells of it stands after `stands_after`.
-    async fn known(stands_after: Duration, for_bytes: u64) -> (Network, Duration) {
+    /// What is known of a network `for_bytes`, if a connection that tells of it stands once `standing` is over.
+    async fn known(standing: impl Future<Output = ()> + Send + 'static, for_bytes: u64) -> Network {
         let stands = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stands);
         let look = move || if seen.load(Ordering::Relaxed) { SLOW } else { Network::default() };
         let known = async move {
-            tokio::time::sleep(stands_after).await;
+            standing.await;
             stands.store(true, Ordering::Relaxed);
         };
         let changed = Changed::new(Box::new(look), Box::pin(known), true);
-        let waited = move || {
-            let started = Instant::now();
+        let (told, known) = oneshot::channel();
+        // No thread of the runtime: its time stands still while those work.
+        std::thread::spawn(move || {
             // Somebody asks for little first.
             changed.network();
-            (changed.network_for(for_bytes), started.elapsed())
-        };
-        tokio::task::spawn_blocking(waited).await.unwrap()
+            told.send(changed.network_for(for_bytes)).unwrap();
+        });
+        known.await.unwrap()
     }
 
     /// A connection over 40 ms took 120, and 50 MB of which half was there came without a delta of that.
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[tokio::test(start_paused = true)]
     async fn large_files_wait_longer_for_a_connection_that_tells_of_the_network() {
-        assert_eq!(known(Duration::from_millis(150), 50_000_000).await.0, SLOW);
-        let never = Duration::from_secs(1000);
-        let (network, waited) = known(never, 100_000).await;
-        assert_eq!(network, Network::default());
+        assert_eq!(known(sleep(Duration::from_millis(150)), 50_000_000).await, SLOW);
+        let started = Instant::now();
+        assert_eq!(known(pending(), 100_000).await, Network::default());
+        let waited = started.elapsed();
         assert!(waited >= PATIENCE && waited < MOST_PATIENCE, "{waited:?}");
-        let (network, waited) = known(never, u64::MAX).await;
-        assert_eq!(network, Network::default());
-        assert!(waited >= MOST_PATIENCE && waited < 5 * MOST_PATIENCE, "{waited:?}");
+        let started = Instant::now();
+        assert_eq!(known(pending(), u64::MAX).await, Network::default());
+        let waited = started.elapsed();
+        assert!(waited >= MOST_PATIENCE && waited < MOST_PATIENCE + Duration::from_millis(10), "{waited:?}");
     }
 }

@@ -69,16 +69,14 @@ pub fn ping(lab: &Lab, from: &str, to: Ipv4Addr, count: u32) -> Pings {
 /// for the last one two round trips only, so on a busy machine it may take another go.
 pub fn answered(lab: &Lab, from: &str, to: Ipv4Addr, count: u32) -> (Pings, Vec<u64>) {
     let packets = || lab.counters().unwrap().into_iter().map(|link| total(link).packets).collect::<Vec<_>>();
-    for _ in 0..20 {
+    // What is late is not to be counted in the next go.
+    let pause = Duration::from_millis(200);
+    look_every(pause, &format!("{from} to {to}: all of {count} pings come back"), || {
         let before = packets();
         let pings = ping(lab, from, to, count);
-        if pings.received == u64::from(count) {
-            return (pings, packets().iter().zip(before).map(|(after, before)| after - before).collect());
-        }
-        // What is late is not to be counted in the next go.
-        thread::sleep(Duration::from_millis(200));
-    }
-    panic!("{from} to {to}: never do all of {count} pings come back");
+        let carried = || packets().iter().zip(before).map(|(after, before)| after - before).collect();
+        (pings.received == u64::from(count)).then(|| (pings, carried()))
+    })
 }
 
 pub fn read_pings(text: &str) -> Option<Pings> {
@@ -102,10 +100,18 @@ pub fn total(counters: [Counters; 2]) -> Counters {
 
 /// Waits until it is so.
 pub fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    look_every(Duration::from_millis(20), what, || is_so().then_some(()));
+}
+
+/// Looks again and again, with a pause after each time, until `look` sees something.
+fn look_every<T>(pause: Duration, what: &str, look: impl Fn() -> Option<T>) -> T {
     let start = Instant::now();
-    while !is_so() {
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
         assert!(start.elapsed() < PATIENCE, "{what}: not after {PATIENCE:?}");
-        thread::sleep(Duration::from_millis(20));
+        thread::sleep(pause);
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::environment::{PATIENCE, Running, TestEnvironment};
+use crate::environment::{PATIENCE, Running, TestEnvironment, soon, until_stopped};
 use crate::local_client::LocalClient;
 use crate::runner::{say as report, situations};
 use crate::trees::bytes;
@@ -62,16 +62,13 @@ fn compare(bad: impl FnOnce(&LocalClient, &str, &dyn Fn())) {
         report(&format!("alone {alone:?}, beside those who are bad {beside:?}"));
         assert!(beside < alone * 4 + ALLOWANCE, "alone {alone:?}, beside those who are bad {beside:?}");
     });
-    let start = Instant::now();
-    loop {
-        let status = daemon.json("GET /v1/status", &Value::Null).unwrap();
+    let status = || daemon.json("GET /v1/status", &Value::Null).unwrap();
+    let clean = soon(PATIENCE, || {
+        let status = status();
         let is_clean = ["sessions", "open_puts", "gets"].iter().all(|name| status[name] == 0);
-        if is_clean && sockets(&running) <= before {
-            break;
-        }
-        assert!(start.elapsed() < PATIENCE, "{} sockets, before {before}: {status}", sockets(&running));
-        thread::sleep(Duration::from_millis(20));
-    }
+        (is_clean && sockets(&running) <= before).then_some(())
+    });
+    assert!(clean.is_some(), "{} sockets, before {before}: {}", sockets(&running), status());
     let peak = running.peak_memory();
     assert!((1..MEMORY).contains(&peak), "the daemon took {} MiB", peak >> 20);
 }
@@ -172,10 +169,9 @@ fn send_garbage(daemon: &LocalClient, ticket: &str, seed: u64, stop: &AtomicBool
         format!("GET /v1/content?ticket={} HTTP/1.1\r\nHost: tow\r\n\r\n", "x".repeat(30_000)),
         format!("GET /v1/status HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(3000)),
     ];
-    for head in heads.iter().cycle() {
-        if stop.load(Ordering::Relaxed) {
-            return;
-        }
+    let mut heads = heads.iter().cycle();
+    until_stopped(stop, Duration::from_millis(5), || {
+        let head = heads.next().unwrap();
         let mut stream = daemon.connect().unwrap();
         // The daemon may have closed it in the middle.
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&noise));
@@ -187,6 +183,5 @@ fn send_garbage(daemon: &LocalClient, ticket: &str, seed: u64, stop: &AtomicBool
             !text.contains("HTTP/1.1 200") || head.contains("put-stream") || head.contains("Range"),
             "{text}"
         );
-        thread::sleep(Duration::from_millis(5));
-    }
+    });
 }

@@ -155,17 +155,17 @@ fn a_changed_file_travels_whole_only_when_so_asked() {
 
 fn a_limited_rate_is_kept_to() {
     for (flags, least) in [
-        ("sync --bwlimit=400", 1.0),
-        ("sync --limit-rate=400K", 1.0),
-        ("sync --bwlimit=1 --no-bwlimit", 0.0),
-        ("cp --limit-rate=400K", 1.0),
+        ("sync --bwlimit=400", Duration::from_secs(1)),
+        ("sync --limit-rate=400K", Duration::from_secs(1)),
+        ("sync --bwlimit=1 --no-bwlimit", Duration::ZERO),
+        ("cp --limit-rate=400K", Duration::from_secs(1)),
     ] {
         let scene = Scene::new(|folder| trees::file(&folder.join("file"), 1, 700_000));
         let rsh = FakeRsh::new(&scene, RECORDED);
-        let start = Instant::now();
-        rsh.call("twin", &format!("{flags} --no-search --via ssh {REMOTELY} file HERE:copy")).end().with(0);
-        let seconds = start.elapsed().as_secs_f64();
-        assert!(seconds >= least && seconds < 60.0, "{flags}: {seconds} s");
+        let line = format!("{flags} --no-search --via ssh {REMOTELY} file HERE:copy");
+        let running = rsh.call("twin", &line).start();
+        assert!(!running.ends_within(least), "{flags}: within {least:?}");
+        running.end().with(0);
     }
 }
 
@@ -175,9 +175,9 @@ fn a_limited_rate_is_kept_to_by_changes_of_what_is_there() {
     let copy = format!("sync --limit-rate=400K --no-search --via ssh {REMOTELY} file HERE:copy");
     rsh.call("twin", &copy.replace("400K", "0")).end().with(0);
     trees::file(&scene.machine().path("twin/file"), 2, 710_000);
-    let start = Instant::now();
-    rsh.call("twin", &copy).end().with(0);
-    assert!(start.elapsed() >= Duration::from_secs(1), "{:?}", start.elapsed());
+    let running = rsh.call("twin", &copy).start();
+    assert!(!running.ends_within(Duration::from_secs(1)));
+    running.end().with(0);
     trees::assert_same_bytes(&scene.machine().path("twin/file"), &scene.machine().path("twin/copy"));
 }
 

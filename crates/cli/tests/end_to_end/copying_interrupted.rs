@@ -2,12 +2,11 @@
 //! and the same command goes on where it was.
 
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::environment::{Running, Summary, TestEnvironment};
+use crate::environment::{Running, Summary, TestEnvironment, soon};
 use crate::machinery::{Process, descendants};
 use crate::runner::situations;
 use crate::sshd::{Route, Way};
@@ -59,11 +58,9 @@ impl<'a> Load<'a> {
 
     /// Nothing runs any more, and what has its final name is whole.
     fn assert_ended(&self, processes: &[Process]) {
-        let start = Instant::now();
-        while let Some(left) = processes.iter().find(|process| process.runs()) {
-            assert!(start.elapsed() < SECONDS, "{left:?} is left");
-            sleep(Duration::from_millis(20));
-        }
+        let left = || processes.iter().find(|process| process.runs());
+        let ended = soon(SECONDS, || left().is_none().then_some(()));
+        assert!(ended.is_some(), "{:?} is left", left());
         for path in entries(&self.copy).iter().filter(|path| !is_staging(path)) {
             if self.copy.join(path).is_file() {
                 assert_same_bytes(&self.tree.join(path), &self.copy.join(path));
@@ -146,8 +143,7 @@ fn a_copy_within_this_machine_is_killed() {
     let load = Load::new(&env, Way::Here);
     for delay in [5, 20, 40, 60, 80, 120] {
         let running = load.route.copy("sync", "tree/", "copy/").start();
-        sleep(Duration::from_millis(delay));
-        running.kill();
+        running.kill_after(Duration::from_millis(delay));
         if load.copy.exists() {
             load.assert_ended(&[]);
         }

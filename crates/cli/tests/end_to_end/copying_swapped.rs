@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::environment::TestEnvironment;
+use crate::environment::{TestEnvironment, until_stopped};
 use crate::runner::situations;
 use crate::trees::{entries, symlink};
 
@@ -47,11 +47,10 @@ fn while_swapped(env: &TestEnvironment, dir: &Path, outside: &Path, mut sync: im
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
+            until_stopped(&is_over, Duration::from_micros(50), || {
                 // One of them may be removed at the moment.
                 let _ = renameat_with(CWD, dir, CWD, &link, RenameFlags::EXCHANGE);
-                thread::sleep(Duration::from_micros(50));
-            }
+            });
         });
         let start = Instant::now();
         (0..RUNS).take_while(|_| start.elapsed() < LONG_ENOUGH).for_each(&mut sync);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::environment::TestEnvironment;
+use crate::environment::{TestEnvironment, soon, until_stopped};
 use crate::local_client::{Answer, LocalClient};
 use crate::machinery::SetOnDrop;
 use crate::runner::{say, situations};
@@ -197,14 +197,8 @@ impl Applications<'_> {
                     let is_late = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
                     assert!(!is_late, "the daemon did not answer: {error}");
                     // It failed since the daemon is gone, not by itself.
-                    let start = std::time::Instant::now();
-                    while self.daemon.connect().is_ok() {
-                        assert!(
-                            start.elapsed() < Duration::from_secs(5),
-                            "it failed while the daemon runs: {error}"
-                        );
-                        thread::sleep(Duration::from_millis(10));
-                    }
+                    let gone = soon(Duration::from_secs(5), || self.daemon.connect().err());
+                    assert!(gone.is_some(), "it failed while the daemon runs: {error}");
                 });
             }
         });
@@ -247,12 +241,11 @@ fn look_after(daemon: &LocalClient, told: &Told, is_last: bool) {
 /// The peer gets what is put, whether the daemon lives at the moment or not.
 fn get_from_afar(peer: &LocalClient, told: &Told, stop: &AtomicBool) -> u64 {
     let mut whole = 0;
-    while !stop.load(Ordering::Relaxed) {
+    until_stopped(stop, Duration::from_millis(5), || {
         if let Some(put) = told.some_held() {
             whole += u64::from(put.check(peer.content(&put.ticket, 20).unwrap()).is_ok());
         }
-        thread::sleep(Duration::from_millis(5));
-    }
+    });
     whole
 }
 
@@ -292,8 +285,7 @@ fn what_a_killed_daemon_acknowledged_is_there() {
             look_after(&daemon, &told, false);
             thread::scope(|scope| {
                 scope.spawn(|| applications.run());
-                thread::sleep(Duration::from_millis(20 + round * 131 % 700));
-                running.kill();
+                running.kill_after(Duration::from_millis(20 + round * 131 % 700));
             });
         }
         let running = env.sender.daemon();

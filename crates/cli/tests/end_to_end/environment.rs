@@ -8,21 +8,48 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// No wait is longer.
 pub const PATIENCE: Duration = Duration::from_secs(90);
+/// How often somebody looks whether something is so: sooner at first.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+const LOOK_EVERY_AT_FIRST: Duration = Duration::from_millis(1);
+const FIRST_LOOKS: usize = 30;
 /// The program.
 pub const TOW: &str = env!("CARGO_BIN_EXE_tow");
 /// Where everybody listens: any free port of this machine alone.
 pub const LOOPBACK: &str = "127.0.0.1:0";
+
+/// Looks again and again until `look` sees something, where nothing tells; none if that takes longer than `limit`.
+pub fn soon<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + limit;
+    for looks in 0.. {
+        if let Some(seen) = look() {
+            return Some(seen);
+        }
+        if Instant::now() > deadline {
+            break;
+        }
+        sleep(if looks < FIRST_LOOKS { LOOK_EVERY_AT_FIRST } else { LOOK_EVERY });
+    }
+    None
+}
+
+/// Works again and again, with a pause after each time, until it is to stop.
+pub fn until_stopped(stop: &AtomicBool, pause: Duration, mut work: impl FnMut()) {
+    while !stop.load(Ordering::Relaxed) {
+        work();
+        sleep(pause);
+    }
+}
 
 /// A sender, a receiver, and one more.
 pub struct TestEnvironment {
@@ -254,17 +281,14 @@ impl Running {
 
     /// Looks again and again until `look` sees something.
     pub fn wait_until<T>(&mut self, what: &str, mut look: impl FnMut(&mut Self) -> Option<T>) -> T {
-        let start = Instant::now();
-        loop {
+        let seen = soon(PATIENCE, || {
             // In this order: what it said right before it ended counts.
             let has_ended = self.child.try_wait().unwrap().is_some();
-            if let Some(seen) = look(self) {
-                return seen;
-            }
-            assert!(!has_ended, "ended before this: {what}: {}", self.describe());
-            assert!(start.elapsed() < PATIENCE, "waited too long for this: {what}: {}", self.describe());
-            sleep(LOOK_EVERY);
-        }
+            let seen = look(self);
+            assert!(seen.is_some() || !has_ended, "ended before this: {what}: {}", self.describe());
+            seen
+        });
+        seen.unwrap_or_else(|| panic!("waited too long for this: {what}: {}", self.describe()))
     }
 
     /// The ticket, as soon as it is printed.
@@ -311,9 +335,22 @@ impl Running {
         self.child.wait().unwrap();
     }
 
+    /// [`Self::kill`] after so long, unless it has ended by then.
+    pub fn kill_after(self, time: Duration) {
+        self.ends_within(time);
+        self.kill();
+    }
+
     /// Whether it still runs.
     pub fn runs(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Whether it ends within this time; waits no longer than that.
+    pub fn ends_within(&self, time: Duration) -> bool {
+        // One that was waited for has no number any more.
+        let Ok(process) = pidfd_open(self.pid(), PidfdFlags::empty()) else { return true };
+        poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&time.try_into().unwrap())).unwrap() > 0
     }
 
     /// The most memory it ever had, in bytes; 0 if it just ended.
@@ -325,19 +362,12 @@ impl Running {
     /// Waits for its end, and looks at it now and then.
     pub fn end_watched(mut self, mut look: impl FnMut(&Self)) -> Ended {
         let start = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return Ended {
-                    status,
-                    out: self.output(),
-                    err: self.error_text(),
-                    shown: self.shown.clone(),
-                };
-            }
+        while !self.ends_within(LOOK_EVERY) {
             assert!(start.elapsed() < PATIENCE, "does not end: {}", self.describe());
             look(&self);
-            sleep(LOOK_EVERY);
         }
+        let status = self.child.wait().unwrap();
+        Ended { status, out: self.output(), err: self.error_text(), shown: self.shown.clone() }
     }
 
     /// Waits for its end.

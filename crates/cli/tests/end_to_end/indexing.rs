@@ -5,10 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::Value;
+use towpath_store::doubles::settle;
 
 use crate::environment::{Machine, Running, TestEnvironment};
 use crate::runner::situations;
-use crate::trees::{assert_same, settle, symlink};
+use crate::trees::{assert_same, symlink};
 
 situations![
     an_indexed_file_is_not_fetched,
@@ -69,12 +70,12 @@ fn what_has_not_changed_is_not_read_again() {
     }
     file(&tree.join("empty"), 1, 0);
     symlink("/etc/passwd", &tree.join("link"));
-    settle(&tree.join("sub/3"));
+    settle(&tree.join("sub/3")).unwrap();
     let all = 10 + 5000 + 300_000 + (2 << 20);
     assert_eq!(counts(&index(&env.receiver, &tree, 0)), [4, all, 0, all, 0]);
     assert_eq!(counts(&index(&env.receiver, &tree, 0)), [4, all, 4, 0, 0]);
     file(&tree.join("sub/1"), 99, 6000);
-    settle(&tree.join("sub/1"));
+    settle(&tree.join("sub/1")).unwrap();
     assert_eq!(counts(&index(&env.receiver, &tree, 0)), [4, all + 1000, 3, 6000, 0]);
     // Its own folders are no part of what is indexed, also if they lie in it.
     let home = env.receiver.home("");
@@ -109,7 +110,7 @@ fn an_index_that_is_damaged_is_built_again() {
     let env = TestEnvironment::new();
     let tree = env.receiver.path("tree");
     file(&tree.join("file"), 1, 200_000);
-    settle(&tree.join("file"));
+    settle(&tree.join("file")).unwrap();
     let first = counts(&index(&env.receiver, &tree, 0));
     let index_file = find(&env.receiver.home(""), "chunks.db").unwrap();
     fs::write(&index_file, vec![0x55; 10_000]).unwrap();

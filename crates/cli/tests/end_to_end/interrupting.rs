@@ -1,12 +1,11 @@
 //! Each command is interrupted at twenty moments drawn from a seed, by each of the signals that ask for its end. It says
 //! so in a line at most, ends with the status that the guide names, and panics nowhere.
 
-use std::thread::sleep;
 use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::environment::{Call, Running, TestEnvironment};
+use crate::environment::{Call, PATIENCE, Running, TestEnvironment, soon};
 use crate::runner::situations;
 use crate::sshd::{Route, Way};
 use crate::trees::file;
@@ -32,15 +31,13 @@ const SIGNALS: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 fn wait_until_it_listens(running: &mut Running) {
     // Their numbers are 1, 2 and 15; the lowest bit is signal 1's.
     const THEM: u64 = 0x4003;
-    while running.runs() {
+    let listens = soon(PATIENCE, || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", running.id())).unwrap_or_default();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
         let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-        if caught & THEM == THEM {
-            return;
-        }
-        sleep(Duration::from_millis(1));
-    }
+        (caught & THEM == THEM || !running.runs()).then_some(())
+    });
+    assert!(listens.is_some(), "it heeds no signals");
 }
 
 /// The milliseconds after which the `number`th interruption comes: drawn by xorshift.
@@ -75,8 +72,7 @@ fn interrupt_each(
         let when = moment(seed, number, most);
         let mut running = call().start();
         wait_until_it_listens(&mut running);
-        sleep(when);
-        let has_ended = !running.runs();
+        let has_ended = running.ends_within(when);
         interrupt(running, signal, has_ended, status, &format!("{signal:?} after {when:?}"));
         after();
     }
@@ -172,8 +168,7 @@ fn what_was_ignored_at_the_start_stays_ignored() {
     let mut share = env.sender.tow_as(&ignoring, words).start();
     share.ticket();
     share.signal(Signal::HUP);
-    sleep(Duration::from_millis(300));
-    assert!(share.runs(), "nohup");
+    assert!(!share.ends_within(Duration::from_millis(300)), "nohup");
     share.signal(Signal::TERM);
     share.end().with(130);
 }

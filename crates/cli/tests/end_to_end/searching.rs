@@ -5,13 +5,15 @@ use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{scope, sleep};
+use std::thread::scope;
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::environment::{Call, Running, Summary, TestEnvironment};
+use towpath_store::doubles::settle;
+
+use crate::environment::{Call, Running, Summary, TestEnvironment, until_stopped};
 use crate::runner::{situations, skip};
 use crate::sshd::{Route, Way};
-use crate::trees::{assert_same, assert_same_bytes, bytes, file, settle, symlink};
+use crate::trees::{assert_same, assert_same_bytes, bytes, file, symlink};
 
 situations![
     a_file_beside_it_under_another_name_is_not_fetched,
@@ -164,7 +166,7 @@ fn what_the_index_knows_is_found_in_a_changed_file() {
     let world = World::new();
     let (_share, ticket) = world.share();
     fs::write(world.at("elsewhere/older"), older(1)).unwrap();
-    settle(&world.at("elsewhere/older"));
+    settle(&world.at("elsewhere/older")).unwrap();
     world.here.receiver.tow(["index", "elsewhere"]).end().with(0);
     let summary = world.got(&ticket, &format!("--limit-rate {SLOW} --reuse"));
     assert_little(&summary, summary.fetched());
@@ -561,16 +563,14 @@ fn a_file_that_changes_while_it_is_searched_does_no_harm() {
     let is_over = AtomicBool::new(false);
     scope(|scope| {
         scope.spawn(|| {
-            for turn in (0..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
-                match turn % 3 {
-                    0 => fs::write(&path, bytes(7, SIZE / 2)).unwrap(),
-                    1 => fs::write(&path, &right).unwrap(),
-                    _ => fs::rename(&path, world.at("dest/another")).unwrap(),
-                }
-                // No event: it is to change at whatever moment of the search, and to stand for about as
-                // long as it takes to be read.
-                sleep(Duration::from_millis(3));
-            }
+            let mut turns = (0..3).cycle();
+            // No event: it is to change at whatever moment of the search, and to stand for about as
+            // long as it takes to be read.
+            until_stopped(&is_over, Duration::from_millis(3), || match turns.next().unwrap() {
+                0 => fs::write(&path, bytes(7, SIZE / 2)).unwrap(),
+                1 => fs::write(&path, &right).unwrap(),
+                _ => fs::rename(&path, world.at("dest/another")).unwrap(),
+            });
         });
         let got = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             world.got(&ticket, &format!("--limit-rate {SLOWISH}"))

@@ -7,10 +7,8 @@ use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use crate::environment::{Call, Machine, PATIENCE, TOW, TestEnvironment};
+use crate::environment::{Call, Machine, PATIENCE, TOW, TestEnvironment, soon};
 use crate::machinery::{descendants, give_to_nobody, is_root, tool, unprivileged};
 
 /// What the other machine is called.
@@ -54,18 +52,14 @@ impl Sshd {
         let mut command = Command::new(sshd);
         command.args(["-D", "-e", "-f"]).arg(dir.join("sshd_config")).stdin(Stdio::null()).stderr(log);
         let mut this = Self { child: command.spawn().unwrap(), dir: dir.into() };
-        loop {
+        let listens = soon(PATIENCE, || {
             let has_ended = this.child.try_wait().unwrap().is_some();
             let log = fs::read_to_string(dir.join("log")).unwrap();
-            if log.contains("Server listening") {
-                return Some(this);
-            }
-            if has_ended && log.contains("in use") {
-                return None;
-            }
-            assert!(!has_ended, "sshd does not start: {log}");
-            sleep(Duration::from_millis(5));
-        }
+            let (listens, is_taken) = (log.contains("Server listening"), has_ended && log.contains("in use"));
+            assert!(listens || is_taken || !has_ended, "sshd does not start: {log}");
+            (listens || is_taken).then_some(listens)
+        });
+        listens.expect("sshd says nothing").then_some(this)
     }
 
     /// Its number.
@@ -161,11 +155,9 @@ impl<'a> Route<'a> {
 
     /// Waits until nothing runs at the other side.
     pub fn wait_for_the_other_side(&self) {
-        let start = Instant::now();
-        while self.sshd.as_ref().is_some_and(|sshd| !descendants(sshd.id()).is_empty()) {
-            assert!(start.elapsed() < PATIENCE, "something runs on at the other side");
-            sleep(Duration::from_millis(20));
-        }
+        let Some(sshd) = &self.sshd else { return };
+        let alone = soon(PATIENCE, || descendants(sshd.id()).is_empty().then_some(()));
+        alone.expect("something runs on at the other side");
     }
 
     /// `tow WORDS SOURCE DESTINATION`: a path at the sender, and one at the receiver.

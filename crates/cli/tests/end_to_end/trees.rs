@@ -5,12 +5,9 @@ use std::fs::{self, File, FileTimes};
 use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
-use towpath_store::Stamp;
-
-use crate::environment::PATIENCE;
 
 /// Bytes of a piece.
 pub const PIECE: u64 = 256 << 10;
@@ -32,16 +29,6 @@ pub fn bytes(seed: u64, len: u64) -> Vec<u8> {
 /// A file of so many bytes.
 pub fn file(path: &Path, seed: u64, len: u64) {
     fs::write(path, bytes(seed, len)).unwrap();
-}
-
-/// Waits until a file's stamp counts, and that of all written before it: one that is as recent as the clock's
-/// tick proves nothing.
-pub fn settle(path: &Path) {
-    let (stamp, start) = (Stamp::of_path(path).unwrap(), Instant::now());
-    while !stamp.is_settled(SystemTime::now()) {
-        assert!(start.elapsed() < PATIENCE, "{} is from the future", path.display());
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// A file with data at these offsets and holes between them.

@@ -69,7 +69,7 @@ fn who_waits_for_a_sender_that_went_away_is_told_so() {
     let ticket = share.ticket();
     let words = ["get", "--no-search", "--limit-rate", "6M", &ticket, "-o", "y"];
     let receiver = env.receiver.tow(words).start();
-    std::thread::sleep(Duration::from_secs(1));
+    assert!(!receiver.ends_within(Duration::from_secs(1)));
     assert!(!receiver.error_text().contains("waiting"), "{}", receiver.error_text());
     share.kill();
     // What was on its way comes first, at the rate that was asked for.

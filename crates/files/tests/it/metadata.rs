@@ -11,7 +11,7 @@ use towpath_files::{
 };
 
 use crate::support::{
-    Mounted, acl, as_nobody, attribute, everything, is_root, metadata, only, path, set_attribute, stamp,
+    Mounted, acl, as_nobody, attribute, everything, is_root, metadata, only, path, run, set_attribute, stamp,
 };
 
 const ACCESS: &str = "system.posix_acl_access";
@@ -108,8 +108,7 @@ fn everything_of_every_kind_is_carried_and_a_second_run_finds_nothing_to_do() {
     to.staging().remove().unwrap();
     to.finish_dir(&path(&[]), &look(&src, &everything()).unwrap().entry.metadata).unwrap();
     let mut rsync = std::process::Command::new("rsync");
-    let rsync = rsync.args(["-aHAXni", "--delete"]).arg(src.join("")).arg(dst.join("")).output();
-    match rsync {
+    match run(rsync.args(["-aHAXni", "--delete"]).arg(src.join("")).arg(dst.join(""))) {
         Ok(run) => {
             assert_eq!(String::from_utf8_lossy(&run.stdout), "", "{}", String::from_utf8_lossy(&run.stderr))
         }

@@ -7,7 +7,7 @@ use towpath_content::tree::{Kind, Metadata};
 use towpath_files::{Destination, Overwrite, ScanOptions, WriteOptions};
 
 use crate::support::{
-    Mounted, commit, destination, metadata, names_in, outline, path, scan_all, stamp, when_free,
+    Mounted, commit, destination, metadata, names_in, outline, path, quiet, scan_all, stamp,
 };
 
 #[test]
@@ -53,10 +53,12 @@ fn what_an_interruption_left_in_a_mounted_file_system_is_gone_on_with() {
     let staged = to.stage_file_for(&at, 3).unwrap();
     staged.write_piece(0, b"abc", false).unwrap();
     let (staging, temp) = (staged.staging().to_owned(), staged.name().to_owned());
+    let quiet = quiet();
     drop((staged, to));
     let to = Destination::open(&root, WriteOptions::default()).unwrap();
-    when_free(|| to.staging().adopt_for(&at, &staging, &|name| name == temp));
-    let staged = when_free(|| to.staging().reopen_for(&at, &temp));
+    to.staging().adopt_for(&at, &staging, &|name| name == temp).unwrap();
+    let staged = to.staging().reopen_for(&at, &temp).unwrap();
+    drop(quiet);
     to.commit(staged, at, &metadata(0o640, 5), Overwrite::Never).unwrap();
     stamp(to.flush());
     to.staging().remove().unwrap();

@@ -170,18 +170,18 @@ fn a_folding_file_system_is_found_out_and_tells_the_name_it_has() {
 
 /// Mounts one that folds case: tmpfs with a Unicode table, or an image of FAT.
 fn folding(at: &std::path::Path) -> Option<crate::support::Mounted> {
-    use crate::support::{Mounted, is_root};
+    use crate::support::{Mounted, is_root, run};
     if !is_root() {
         return None;
     }
     if let Some(mounted) = Mounted::new("tmpfs", "size=1m,casefold", at) {
-        let made = std::process::Command::new("chattr").arg("+F").arg(at).status();
-        return made.is_ok_and(|status| status.success()).then_some(mounted);
+        let made = run(std::process::Command::new("chattr").arg("+F").arg(at));
+        return made.is_ok_and(|made| made.status.success()).then_some(mounted);
     }
     let image = at.with_extension("image");
-    let made = std::process::Command::new("mkfs.vfat").args(["-C", "-v"]).arg(&image).arg("1440").output();
+    let made = run(std::process::Command::new("mkfs.vfat").args(["-C", "-v"]).arg(&image).arg("1440"));
     made.ok().filter(|made| made.status.success())?;
     let mut mount = std::process::Command::new("mount");
     mount.args(["-t", "vfat", "-o", "loop"]).arg(&image).arg(at);
-    mount.status().is_ok_and(|status| status.success()).then(|| Mounted::already(at))
+    run(&mut mount).is_ok_and(|run| run.status.success()).then(|| Mounted::already(at))
 }

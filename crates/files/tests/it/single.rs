@@ -9,7 +9,7 @@ use std::path::Path;
 use towpath_content::tree::MAX_NAME;
 use towpath_files::{FileError, Overwrite, Policy, SingleFile};
 
-use crate::support::{metadata, names_in, when_free};
+use crate::support::{metadata, names_in, quiet};
 
 fn write(path: &Path, bytes: &[u8]) -> SingleFile {
     let file = SingleFile::create(path, bytes.len() as u64).unwrap();
@@ -45,10 +45,12 @@ fn a_file_that_is_there_stays_unless_told_to_replace_it() {
     fs::write(&path, b"old").unwrap();
     let file = write(&path, b"new");
     let temp = file.temp_name().to_owned();
+    let quiet = quiet();
     let refused = finish(file, Overwrite::Never);
     assert!(matches!(refused, Err(FileError::Exists { .. })), "{refused:?}");
     assert_eq!(fs::read(&path).unwrap(), b"old");
-    finish(when_free(|| SingleFile::reopen(&path, &temp)), Overwrite::Replace).unwrap();
+    finish(SingleFile::reopen(&path, &temp).unwrap(), Overwrite::Replace).unwrap();
+    drop(quiet);
     assert_eq!(fs::read(&path).unwrap(), b"new");
     assert_eq!(names_in(tmp.path()), ["f"]);
 }
@@ -73,10 +75,12 @@ fn dropping_keeps_the_temporary_and_resuming_finds_its_data() {
     let temp = file.temp_name().to_owned();
     let early = SingleFile::reopen(&path, &temp);
     assert!(matches!(early, Err(FileError::Busy { .. })), "{early:?}");
+    let quiet = quiet();
     drop(file);
     assert_eq!(names_in(tmp.path()), [temp.as_str()]);
 
-    let file = when_free(|| SingleFile::reopen(&path, &temp));
+    let file = SingleFile::reopen(&path, &temp).unwrap();
+    drop(quiet);
     assert_eq!(file.body().size(), 4 << 20);
     let starts: Vec<u64> = file.data_ranges().map(|range| range.unwrap().start).collect();
     assert_eq!(starts, [1 << 20, 3 << 20]);
@@ -94,8 +98,10 @@ fn the_longest_names_leave_room_for_the_temporary() {
         let file = write(&path, b"content");
         let temp = file.temp_name().to_owned();
         assert!(temp.len() <= MAX_NAME && temp.starts_with('.'), "{temp}");
+        let quiet = quiet();
         drop(file);
-        finish(when_free(|| SingleFile::reopen(&path, &temp)), Overwrite::Never).unwrap();
+        finish(SingleFile::reopen(&path, &temp).unwrap(), Overwrite::Never).unwrap();
+        drop(quiet);
         assert_eq!(fs::read(&path).unwrap(), b"content");
         fs::remove_file(&path).unwrap();
         assert!(names_in(tmp.path()).is_empty());

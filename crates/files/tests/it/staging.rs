@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use towpath_content::tree::Metadata;
 use towpath_files::{Destination, FileError, Overwrite, WriteOptions};
 
-use crate::support::{commit, descriptors_below, destination, metadata, names_in, path, stamp, when_free};
+use crate::support::{commit, descriptors_below, destination, metadata, names_in, path, quiet, stamp};
 
 #[test]
 fn staging_is_private_and_its_names_cannot_be_guessed() {
@@ -68,17 +68,15 @@ fn an_interrupted_tree_is_found_and_gone_on_with() {
     let contender = Destination::open(&root, WriteOptions::default()).unwrap();
     let early = contender.staging().adopt(&staging, &|_| true);
     assert!(matches!(early, Err(FileError::Busy { .. })), "{early:?}");
+    let quiet = quiet();
     drop((kept, other, to, contender));
 
     let to = Destination::open(&root, WriteOptions::default()).unwrap();
-    let found = when_free(|| match to.staging().find_stale()? {
-        none if none.is_empty() => Err(FileError::new("find", &root, rustix::io::Errno::AGAIN)),
-        found => Ok(found),
-    });
-    assert_eq!(found, [staging.as_str()]);
-    when_free(|| to.staging().adopt(&staging, &|name| name == kept_name));
+    assert_eq!(to.staging().find_stale().unwrap(), [staging.as_str()]);
+    to.staging().adopt(&staging, &|name| name == kept_name).unwrap();
     assert_eq!(names_in(&root.join(&staging)), [kept_name.as_str()]);
-    let again = when_free(|| to.staging().reopen(&kept_name));
+    let again = to.staging().reopen(&kept_name).unwrap();
+    drop(quiet);
     assert_eq!(again.body().size(), 1 << 20);
     let ranges: Vec<_> = again.data_ranges().map(Result::unwrap).collect();
     assert!(matches!(&ranges[..], [one] if one.start == 512 << 10 && one.end < 1 << 20), "{ranges:?}");
@@ -94,10 +92,11 @@ fn a_committed_read_only_file_is_still_reopened() {
     let staged = to.stage_file(3).unwrap();
     let (name, staging) = (staged.name().to_owned(), to.staging().name().unwrap());
     to.commit(staged, path(&["f"]), &metadata(0o444, 0), Overwrite::Never).unwrap();
+    let _quiet = quiet();
     drop(to);
     let to = Destination::open(&tmp.path().join("dst"), WriteOptions::default()).unwrap();
-    when_free(|| to.staging().adopt(&staging, &|_| true));
-    when_free(|| to.staging().reopen(&name)).write_piece(0, b"abc", false).unwrap();
+    to.staging().adopt(&staging, &|_| true).unwrap();
+    to.staging().reopen(&name).unwrap().write_piece(0, b"abc", false).unwrap();
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! What the tests share.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use tempfile::TempDir;
 use towpath_content::tree::{Metadata, Time};
@@ -97,7 +98,7 @@ pub fn nest(root: &Path, depth: usize) {
 
 /// Removes a tree too deep for a removal that holds every level open.
 pub fn remove_deep(dir: &Path) {
-    assert!(Command::new("rm").arg("-rf").arg(dir).status().unwrap().success());
+    assert!(run(Command::new("rm").arg("-rf").arg(dir)).unwrap().status.success());
 }
 
 pub fn is_root() -> bool {
@@ -113,7 +114,7 @@ impl Mounted {
     pub fn new(kind: &str, options: &str, path: &Path) -> Option<Self> {
         let mut mount = Command::new("mount");
         mount.args(["-t", kind, "-o", options, kind]).arg(path);
-        if is_root() && mount.output().is_ok_and(|run| run.status.success()) {
+        if is_root() && run(&mut mount).is_ok_and(|run| run.status.success()) {
             return Some(Self(path.to_path_buf()));
         }
         println!("skipped: mounting a {kind} is not allowed here");
@@ -128,7 +129,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
+        let _ = run(Command::new("umount").arg(&self.0));
     }
 }
 
@@ -140,8 +141,8 @@ pub fn as_nobody(test: &str) -> bool {
         return true;
     }
     let mut again = Command::new(std::env::current_exe().unwrap());
-    let again = again.args([test, "--exact"]).uid(65534).gid(65534).current_dir("/").output();
-    match again {
+    again.args([test, "--exact"]).uid(65534).gid(65534).current_dir("/");
+    match run(&mut again) {
         Ok(run) => {
             let told = String::from_utf8_lossy(&run.stdout).into_owned();
             assert!(run.status.success() && told.contains("1 passed"), "{told}");
@@ -187,18 +188,21 @@ pub fn everything() -> ScanOptions {
     ScanOptions { xattrs: true, acls: true, owner_names: true, hard_links: true, ..Default::default() }
 }
 
-/// Does what needs a lock that was just let go of: a child process that another test starts may
-/// hold a copy of it for a moment.
-pub fn when_free<T>(mut attempt: impl FnMut() -> Result<T, towpath_files::FileError>) -> T {
-    let start = std::time::Instant::now();
-    loop {
-        match attempt() {
-            Err(towpath_files::FileError::Busy { .. }) if start.elapsed().as_secs() < 10 => {
-                std::thread::sleep(std::time::Duration::from_millis(5))
-            }
-            done => return done.unwrap(),
-        }
-    }
+/// Held by tests that start programs while none has [`quiet`].
+static STARTING: RwLock<()> = RwLock::new(());
+
+/// Held by a test that lets go of a lock on a file and takes it again: a program that another test starts has all open
+/// files, and their locks, until it runs.
+pub fn quiet() -> RwLockReadGuard<'static, ()> {
+    STARTING.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a program when no test needs quiet, and waits for its end.
+pub fn run(command: &mut Command) -> std::io::Result<Output> {
+    let alone = STARTING.write().unwrap_or_else(PoisonError::into_inner);
+    let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    drop(alone);
+    started?.wait_with_output()
 }
 
 /// Decides what is removed, and does not care what was.

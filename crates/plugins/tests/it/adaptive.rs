@@ -5,8 +5,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
 
 use bytes::Bytes;
 use tempfile::TempDir;
@@ -16,7 +16,8 @@ use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::recipe::RecipeBuilder;
 use towpath_reuse::adaptive::{Adaptive, Effort, Search};
 use towpath_reuse::disk_search::Scope;
-use towpath_store::{DiskStore, Stamp};
+use towpath_store::DiskStore;
+use towpath_store::doubles::settle;
 use towpath_transfer::conformance::{self, Fixture, Subject};
 use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::plugin::{Pressure, RecipePart};
@@ -49,7 +50,7 @@ struct Network {
     data: Vec<u8>,
     habit: Habit,
     /// Times that chunks were asked for.
-    asked: Arc<AtomicUsize>,
+    asked: Arc<Count>,
     cancelled: AtomicUsize,
 }
 
@@ -84,7 +85,7 @@ impl TransferPlugin for Network {
         _context: &'a Context,
         sink: Arc<dyn Sink>,
     ) -> BoxFuture<'a, ()> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.asked.up();
         Box::pin(async move {
             for want in wants {
                 let at = want.origin.unwrap().offset as usize;
@@ -142,7 +143,7 @@ type Ending = Result<(String, Bytes), Outcome>;
 struct Ends {
     ended: Mutex<HashMap<Tag, Ending>>,
     /// Of one that falls behind for a while: how often it was looked at since, 0 before.
-    looks: Option<Arc<AtomicUsize>>,
+    looks: Option<Arc<Count>>,
 }
 
 impl Sink for Ends {
@@ -158,8 +159,8 @@ impl Sink for Ends {
     }
 
     fn pressure(&self) -> Pressure {
-        let looks = self.looks.as_ref().filter(|looks| looks.load(Ordering::SeqCst) > 0);
-        let is_behind = looks.is_some_and(|looks| looks.fetch_add(1, Ordering::SeqCst) < 20);
+        let looks = self.looks.as_ref().filter(|looks| looks.get() > 0);
+        let is_behind = looks.is_some_and(|looks| looks.up() <= 20);
         let writer_backlog = if is_behind { 16 << 20 } else { 0 };
         Pressure { writer_backlog, receive_queue: 0 }
     }
@@ -186,20 +187,30 @@ fn search(base: &Path) -> Search {
     Search { store, scope, leave_out: Arc::new(|_| false), effort: Effort::Some }
 }
 
-/// Waits, on a thread that may, but no longer than anything may take.
-fn wait_until(is_so: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_so() && start.elapsed() < LIMIT {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+/// How often something happened.
+#[derive(Default)]
+struct Count {
+    number: Mutex<usize>,
+    changed: Condvar,
 }
 
-/// Waits until a file's stamp counts: one that is as recent as the clock's tick proves nothing.
-fn settle(path: &Path) {
-    let (stamp, start) = (Stamp::of_path(path).unwrap(), Instant::now());
-    while !stamp.is_settled(SystemTime::now()) {
-        assert!(start.elapsed() < LIMIT, "{} is from the future", path.display());
-        std::thread::sleep(Duration::from_millis(1));
+impl Count {
+    fn get(&self) -> usize {
+        *self.number.lock().unwrap()
+    }
+
+    /// Once more: so often.
+    fn up(&self) -> usize {
+        let mut number = self.number.lock().unwrap();
+        *number += 1;
+        self.changed.notify_all();
+        *number
+    }
+
+    /// Waits for it, on a thread that may, but no longer than anything may take.
+    fn wait_for(&self, number: usize) {
+        let now = self.number.lock().unwrap();
+        drop(self.changed.wait_timeout_while(now, LIMIT, |now| *now < number).unwrap());
     }
 }
 
@@ -212,7 +223,7 @@ impl World {
     /// The search asks `leave_out` of every name; `asked` counts what the network is asked.
     async fn leaving_out(
         leave_out: LeaveOut,
-        asked: Arc<AtomicUsize>,
+        asked: Arc<Count>,
         habit: Habit,
         files: &[(&str, &[u8])],
     ) -> Self {
@@ -222,7 +233,7 @@ impl World {
             let path = search.scope.start.join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, bytes).unwrap();
-            settle(&path);
+            settle(&path).unwrap();
         }
         let oid = Oid::of(&data);
         let context = Fixture { objects: vec![data.clone()] }.context();
@@ -272,11 +283,11 @@ impl World {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_file_holds_is_found_though_the_network_hangs() {
     let (same, other) = (noise(1, SIZE), noise(2, SIZE));
-    let asked = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::new(Count::default());
     let seen = Arc::clone(&asked);
     // The disk is not done before the network has been asked for anything.
     let leave_out = move |_: &OsStr| {
-        wait_until(|| seen.load(Ordering::SeqCst) > 0);
+        seen.wait_for(1);
         false
     };
     let files = [("another name", &same[..]), ("other", &other)];
@@ -305,13 +316,13 @@ async fn a_file_that_the_index_knows_is_read_again_for_many_chunks() {
 /// A search once rested for ever if what it did had come to its end at the moment it was to rest.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_search_goes_on_after_a_rest_in_which_its_operation_ended() {
-    let looks = Arc::new(AtomicUsize::new(0));
+    let looks = Arc::new(Count::default());
     let seen = Arc::clone(&looks);
     // The last entry of the last directory is looked at until the search is to rest.
     let leave_out = move |name: &OsStr| {
         if name == "last" {
-            seen.store(1, Ordering::SeqCst);
-            wait_until(|| seen.load(Ordering::SeqCst) >= 5);
+            seen.up();
+            seen.wait_for(5);
         }
         false
     };
@@ -319,7 +330,7 @@ async fn a_search_goes_on_after_a_rest_in_which_its_operation_ended() {
     let world = World::leaving_out(Arc::new(leave_out), Arc::default(), Habit::Hangs, &files).await;
     let ends = Ends { looks: Some(Arc::clone(&looks)), ..Ends::default() };
     assert_eq!(world.fetch_to(ends).await, SIZE as u64);
-    assert!(looks.load(Ordering::SeqCst) >= 5);
+    assert!(looks.get() >= 5);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -338,11 +349,11 @@ async fn a_refusal_of_the_network_reaches_the_session() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_session_cancels_ends() {
     let world = World::new(Habit::Hangs, &[]).await;
-    let ends = Arc::new(Ends::default());
+    let (ends, asked) = (Arc::new(Ends::default()), Arc::clone(&world.network.asked));
     let sink = Arc::clone(&ends) as Arc<dyn Sink>;
     let fetching = world.plugin.get_chunks(world.wants.clone(), &world.context, sink);
     let cancelling = async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::task::spawn_blocking(move || asked.wait_for(1)).await.unwrap();
         let tags: Vec<_> = world.wants.iter().map(|want| want.tag).collect();
         world.plugin.cancel_chunks(&tags);
     };

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use towpath_content::Oid;
 use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::recipe::{RecipeBuilder, Run};
@@ -38,13 +38,33 @@ struct Half {
     own: AtomicUsize,
     asked: AtomicUsize,
     asked_for_recipe: AtomicUsize,
+    /// Whether a question for the recipe is over.
+    has_answer: watch::Sender<bool>,
+}
+
+/// Tells when a question is over, however it ends.
+struct Answered<'a>(&'a watch::Sender<bool>);
+
+impl Drop for Answered<'_> {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
+    }
 }
 
 impl Half {
     fn new(network: Direct, data: &[u8], after: usize) -> Self {
         let zero = || AtomicUsize::new(0);
-        let (pieces, own, asked, asked_for_recipe) = (zero(), zero(), zero(), zero());
-        Self { network, data: data.to_vec(), after, all_at_once: true, pieces, own, asked, asked_for_recipe }
+        Self {
+            network,
+            data: data.to_vec(),
+            after,
+            all_at_once: true,
+            pieces: zero(),
+            own: zero(),
+            asked: zero(),
+            asked_for_recipe: zero(),
+            has_answer: watch::channel(false).0,
+        }
     }
 
     fn own_bytes(&self, want: &Want) -> Option<Bytes> {
@@ -82,8 +102,12 @@ impl TransferPlugin for Half {
         context: &'a Context,
         answers: mpsc::Sender<Description>,
     ) -> BoxFuture<'a, Result<(), Outcome>> {
-        self.asked_for_recipe.fetch_add(usize::from(query.recipe), Ordering::SeqCst);
-        self.network.get_descriptors(query, context, answers)
+        let is_of_recipe = query.recipe;
+        self.asked_for_recipe.fetch_add(usize::from(is_of_recipe), Ordering::SeqCst);
+        Box::pin(async move {
+            let _answered = is_of_recipe.then(|| Answered(&self.has_answer));
+            self.network.get_descriptors(query, context, answers).await
+        })
     }
 
     fn get_chunks<'a>(
@@ -105,11 +129,12 @@ impl TransferPlugin for Half {
                 sink.deliver(delivery).await;
             }
             let pieces = rest.iter().filter(|want| matches!(want.id, WantId::Piece { .. })).count();
-            self.pieces.fetch_add(pieces, Ordering::SeqCst);
+            let before = self.pieces.fetch_add(pieces, Ordering::SeqCst);
             self.asked.fetch_add(rest.iter().map(|want| want.id.len() as usize).sum(), Ordering::SeqCst);
             self.network.get_chunks(rest, context, Arc::clone(&sink)).await;
-            if pieces > 0 {
-                tokio::time::sleep(Duration::from_millis(60)).await;
+            if pieces > 0 && before + pieces >= self.after {
+                // No further piece before the recipe is here, or given up.
+                self.has_answer.subscribe().wait_for(|has_answer| *has_answer).await.unwrap();
             }
         })
     }

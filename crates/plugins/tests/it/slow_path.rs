@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::{MissedTickBehavior, interval};
 use towpath_content::{NodeId, Oid};
-use towpath_link::{Identity, PathInfo, PathProbe};
+use towpath_link::{Connection, Identity, PathInfo, PathProbe};
 use towpath_protocol::wire::{self, Body, DataHeader, Describe, Get, RequestOnly, WireWant};
-use towpath_protocol::{Peer, PeerConfig, Service};
+use towpath_protocol::{Peer, PeerConfig, Service, Traffic};
 use towpath_store::{About, MemoryStore};
 
 use crate::hostile_peer::liar::Liar;
@@ -58,12 +59,36 @@ async fn frames_until(liar: &mut Liar, is_it: impl Fn(&Body) -> bool) -> usize {
     }
 }
 
+/// A service's end of a connection.
+struct Serving {
+    traffic: Arc<Traffic>,
+    _peer: Arc<Peer>,
+}
+
+impl Serving {
+    /// Over a slow path, to somebody who is `known`.
+    fn start(mut connection: Connection, known: Option<NodeId>, service: Arc<Service>) -> Self {
+        connection.info = slow();
+        connection.peer = known.unwrap_or(connection.peer);
+        let traffic = Arc::new(Traffic::default());
+        let config = PeerConfig { traffic: Arc::clone(&traffic), ..PeerConfig::default() };
+        Self { traffic, _peer: Peer::start(connection, config, Some(service)) }
+    }
+
+    /// Waits until it has nothing left to do but wait: it has sent nothing for long.
+    async fn is_held_up(&self) {
+        let mut sent = self.traffic.sent();
+        while is_soon(Duration::from_millis(300), || self.traffic.sent() != sent).await {
+            sent = self.traffic.sent();
+        }
+    }
+}
+
 /// One that has asked for 16 pieces and seen the first of their data.
-async fn asking() -> (Arc<Peer>, Liar, Oid) {
-    let (near, mut far) = connected().await;
-    far.info = slow();
+async fn asking() -> (Serving, Liar, Oid) {
+    let (near, far) = connected().await;
     let (service, oid) = service();
-    let serving = Peer::start(far, PeerConfig::default(), Some(service));
+    let serving = Serving::start(far, None, service);
     let mut liar = Liar::polite(near).await;
     liar.say(get(1, &oid, 16, 0)).await;
     while !matches!(hear(&mut liar).await, Heard::Data(..)) {}
@@ -75,33 +100,31 @@ const ON_THE_WAY: usize = 8;
 
 #[tokio::test]
 async fn an_answer_overtakes_data() {
-    let (_serving, mut liar, oid) = asking().await;
+    let (serving, mut liar, oid) = asking().await;
     let name = wire::oid_field(&oid);
-    // Until the service has nothing left to do but wait.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    serving.is_held_up().await;
     let question =
         Describe { request: 2, root: name.clone(), oid: name, recipe: true, ..Describe::default() };
     liar.say(Body::Describe(question)).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    serving.is_held_up().await;
     let frames = frames_until(&mut liar, |body| matches!(body, Body::Recipe(_))).await;
     assert!(frames <= ON_THE_WAY, "{frames}");
 }
 
 #[tokio::test]
 async fn what_is_given_up_stops_in_the_middle_of_a_piece() {
-    let (_serving, mut liar, _) = asking().await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let (serving, mut liar, _) = asking().await;
+    serving.is_held_up().await;
     liar.say(Body::Cancel(RequestOnly { request: 1 })).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    serving.is_held_up().await;
     let frames = frames_until(&mut liar, |body| matches!(body, Body::Done(_))).await;
     assert!(frames <= ON_THE_WAY, "{frames}");
 }
 
 /// One whose node may fetch all from `service`, on a connection of its own.
-async fn another(service: &Arc<Service>) -> (Arc<Peer>, Liar) {
-    let (near, mut far) = connected().await;
-    (far.info, far.peer) = (slow(), NodeId([7; 32]));
-    let serving = Peer::start(far, PeerConfig::default(), Some(Arc::clone(service)));
+async fn another(service: &Arc<Service>) -> (Serving, Liar) {
+    let (near, far) = connected().await;
+    let serving = Serving::start(far, Some(NodeId([7; 32])), Arc::clone(service));
     (serving, Liar::polite(near).await)
 }
 
@@ -126,11 +149,11 @@ fn get(request: u32, oid: &Oid, count: u32, urgency: i32) -> Body {
 #[tokio::test]
 async fn what_is_more_urgent_overtakes_on_its_connection_and_the_rest_still_moves() {
     let (service, oid) = service();
-    let (_serving, mut liar) = another(&service).await;
+    let (serving, mut liar) = another(&service).await;
     liar.say(get(1, &oid, 16, 0)).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    serving.is_held_up().await;
     liar.say(get(2, &oid, 8, 5)).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    serving.is_held_up().await;
     let (mut slow, mut urgent, mut slow_after) = (0, 0, 0);
     loop {
         match hear(&mut liar).await {
@@ -168,9 +191,11 @@ async fn what_is_more_urgent_holds_up_the_other_connections_of_its_node() {
     let first = async {
         // As a network does it: a frame every millisecond, on which the other one waits. What comes last
         // is on its way when the service has no more to do for it.
+        let mut ticks = interval(Duration::from_millis(1));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         for _ in 0..200 {
+            ticks.tick().await;
             assert!(matches!(hear(&mut urgent).await, Heard::Data(..)));
-            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
     tokio::select! { () = first => {}, () = together => panic!("the slow one was done first") }

@@ -98,6 +98,16 @@ pub async fn listen<F: Future<Output = ()> + Send + 'static>(
     Listening { address, node: identity.node_id(), _tasks: tasks }
 }
 
+/// Looks again and again whether it is so, where nothing tells: whether it was soon enough.
+pub async fn is_soon(limit: Duration, is_so: impl Fn() -> bool) -> bool {
+    let looking = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(limit, looking).await.is_ok()
+}
+
 /// A real service over `store` that honours tickets with [`SECRET`] for `roots`.
 pub async fn serve(store: Arc<MemoryStore>, roots: &[Oid]) -> Listening {
     serve_to(store, roots, false).await

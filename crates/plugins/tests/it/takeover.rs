@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use towpath_content::Oid;
 use towpath_link::Identity;
 use towpath_plugins::takeover::Names;
@@ -20,15 +20,19 @@ const NAMES: Names = Names { first: "ssh", better: "tls" };
 
 /// Counts the wants that go through, and may be in trouble.
 struct Way {
-    inner: Local,
+    inner: Arc<dyn TransferPlugin>,
     wants: AtomicU64,
+    asked: Notify,
     trouble: Mutex<Option<String>>,
 }
 
 impl Way {
     fn over(store: &Arc<MemoryStore>) -> Arc<Self> {
-        let inner = Local::new(Arc::clone(store) as _, Arc::new(|_| true));
-        Arc::new(Self { inner, wants: AtomicU64::new(0), trouble: Mutex::default() })
+        Self::before(Arc::new(Local::new(Arc::clone(store) as _, Arc::new(|_| true))))
+    }
+
+    fn before(inner: Arc<dyn TransferPlugin>) -> Arc<Self> {
+        Arc::new(Self { inner, wants: AtomicU64::new(0), asked: Notify::new(), trouble: Mutex::default() })
     }
 
     fn lose(&self, trouble: bool) {
@@ -51,7 +55,7 @@ impl TransferPlugin for Way {
         self.trouble.lock().unwrap().clone()
     }
     fn inner(&self) -> Option<&dyn TransferPlugin> {
-        Some(&self.inner)
+        Some(&*self.inner)
     }
     fn get_descriptors<'a>(
         &'a self,
@@ -68,6 +72,7 @@ impl TransferPlugin for Way {
         sink: Arc<dyn Sink>,
     ) -> BoxFuture<'a, ()> {
         self.wants.fetch_add(wants.len() as u64, Ordering::Relaxed);
+        self.asked.notify_one();
         self.inner.get_chunks(wants, context, sink)
     }
 }
@@ -76,9 +81,9 @@ fn context(root: Oid) -> Context {
     Context { root, node: None, secret: None, hints: tokio::sync::watch::channel(Vec::new()).1 }
 }
 
-async fn fetch(takeover: &Arc<Takeover>, data: &[u8]) {
+async fn fetch<P: TransferPlugin + 'static>(plugin: &Arc<P>, data: &[u8]) {
     let session =
-        Session::start(Arc::clone(takeover) as _, context(Oid::of(data)), impatient(Duration::from_secs(10)));
+        Session::start(Arc::clone(plugin) as _, context(Oid::of(data)), impatient(Duration::from_secs(10)));
     let target = Arc::new(Memory::default());
     session.fetch(request(Oid::of(data), Some(data.len() as u64), &target)).await.unwrap();
     target.expect(data);
@@ -142,6 +147,7 @@ async fn ways_that_come_and_go_in_mid_transfer_lose_nothing() {
     let (store, data) = (Arc::new(MemoryStore::new()), pattern(40 * PIECE, 3));
     put(&store, &data, &About::default());
     let takeover = Takeover::new(Way::over(&store), NAMES);
+    let all = Way::before(takeover.clone());
     let keys = Keys { identity: Identity::generate().unwrap(), secrets: [].into(), allow_all: true };
     let service = Arc::new(Service::new(store, Arc::new(keys)));
     let switching = async {
@@ -150,12 +156,12 @@ async fn ways_that_come_and_go_in_mid_transfer_lose_nothing() {
             let _far = Peer::start(far, PeerConfig::default(), Some(Arc::clone(&service)));
             let near = Peer::start(near, PeerConfig::default(), None);
             takeover.offer(Arc::new(Direct::over(near, Identity::generate().unwrap())));
-            tokio::time::sleep(Duration::from_millis(7)).await;
+            all.asked.notified().await;
         }
     };
     let fetching = async {
         for _ in 0..5 {
-            fetch(&takeover, &data).await;
+            fetch(&all, &data).await;
         }
     };
     tokio::select! {
@@ -182,10 +188,11 @@ async fn without_a_first_way_wants_wait_for_the_better_one() {
     put(&store, &data, &About::default());
     let takeover = Takeover::only_better("no TLS connection yet", NAMES);
     assert_eq!(takeover.trouble().as_deref(), Some("no TLS connection yet"));
+    let all = Way::before(takeover.clone());
     let offering = async {
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        all.asked.notified().await;
         takeover.offer(Way::over(&store));
     };
-    tokio::join!(fetch(&takeover, &data), offering);
+    tokio::join!(fetch(&all, &data), offering);
     assert_eq!(takeover.trouble(), None);
 }

@@ -2,12 +2,12 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context as TaskContext, Poll};
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, ReadBuf};
+use tokio::sync::watch;
+use tokio::time::timeout;
 use towpath_content::Oid;
 use towpath_link::pipe::{self, Role};
 use towpath_link::{Connection, Identity, PathProbe};
@@ -23,7 +23,10 @@ use crate::slow_path::slow;
 use crate::support::*;
 
 /// Counts what is read.
-struct Counted<R>(R, Arc<AtomicU64>);
+struct Counted<R>(R, Count);
+
+/// Bytes so far.
+type Count = Arc<watch::Sender<u64>>;
 
 impl<R: AsyncRead + Unpin> AsyncRead for Counted<R> {
     fn poll_read(
@@ -33,16 +36,16 @@ impl<R: AsyncRead + Unpin> AsyncRead for Counted<R> {
     ) -> Poll<std::io::Result<()>> {
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.0).poll_read(cx, buf);
-        self.1.fetch_add((buf.filled().len() - before) as u64, Ordering::Relaxed);
+        self.1.send_modify(|count| *count += (buf.filled().len() - before) as u64);
         polled
     }
 }
 
 /// Two ends, and how much the first one has received.
-async fn counted() -> (Connection, Connection, Arc<AtomicU64>) {
+async fn counted() -> (Connection, Connection, Count) {
     let (near, far) = tokio::io::duplex(1 << 20);
     let ((near_read, near_write), (far_read, far_write)) = (tokio::io::split(near), tokio::io::split(far));
-    let (node, count) = (|| Identity::generate().unwrap().node_id(), Arc::default());
+    let (node, count) = (|| Identity::generate().unwrap().node_id(), Arc::new(watch::channel(0).0));
     let near_read = Counted(near_read, Arc::clone(&count));
     let (near, far) = tokio::join!(
         pipe::open(near_read, near_write, node(), Role::Initiator, LIMIT),
@@ -68,7 +71,7 @@ async fn received_with(data: &[u8], here: PeerConfig, there: PeerConfig) -> u64 
 async fn received_by(data: &[u8], here: PeerConfig, there: PeerConfig, path: PathProbe) -> u64 {
     let (direct, context, count) = asking(data, here, there, path).await;
     fetched(direct, context, data).await;
-    count.load(Ordering::Relaxed)
+    *count.borrow()
 }
 
 /// Who asks for `data`, by which right, and how much has come.
@@ -77,7 +80,7 @@ async fn asking(
     here: PeerConfig,
     there: PeerConfig,
     path: PathProbe,
-) -> (Direct, Context, Arc<AtomicU64>) {
+) -> (Direct, Context, Count) {
     let (near, mut far, count) = counted().await;
     far.info = path;
     let store = Arc::new(MemoryStore::new());
@@ -87,7 +90,7 @@ async fn asking(
     let serving = Peer::start(far, there, Some(service));
     tokio::spawn(async move { serving.closed().await });
     let direct = Direct::over(Peer::start(near, here, None), Identity::generate().unwrap());
-    let hints = tokio::sync::watch::channel(Vec::new()).1;
+    let hints = watch::channel(Vec::new()).1;
     (direct, Context { root: oid, node: None, secret: None, hints }, count)
 }
 
@@ -113,13 +116,10 @@ async fn the_first_piece_comes_with_the_answer_and_only_once() {
             let (answers, mut described) = tokio::sync::mpsc::channel(4);
             direct.get_descriptors(query, &context, answers).await.unwrap();
             assert!(described.recv().await.is_some());
-            let start = Instant::now();
             let first = len.min(1 << 18) as u64 * plain / (len as u64 + 1000);
-            while count.load(Ordering::Relaxed) < first && start.elapsed() < LIMIT {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+            timeout(LIMIT, count.subscribe().wait_for(|count| *count >= first)).await.unwrap().unwrap();
             fetched(direct, context, data).await;
-            let eager = count.load(Ordering::Relaxed);
+            let eager = *count.borrow();
             assert!(eager <= plain + 1000, "{eager} instead of {plain} for {len}");
         }
     }

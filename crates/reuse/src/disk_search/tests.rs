@@ -11,9 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use towpath_content::Oid;
 use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_store::disk::chunk_index::Location;
+use towpath_store::doubles::settle;
 use towpath_store::{DiskStore, Stamp, Store};
 
 use super::*;
@@ -45,7 +47,7 @@ impl Disk {
         let path = self.root.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, bytes).unwrap();
-        std::thread::sleep(Duration::from_millis(25));
+        settle(&path).unwrap();
         candidate(&path)
     }
 
@@ -481,8 +483,8 @@ fn operations_are_worked_off_and_each_ends_once() {
     assert_eq!((executor.outstanding(), executor.bytes_in_flight()), (0, 0));
 }
 
-#[test]
-fn a_slow_taker_holds_bytes_back_and_a_full_queue_gives_operations_back() {
+#[tokio::test]
+async fn a_slow_taker_holds_bytes_back_and_a_full_queue_gives_operations_back() {
     let disk = Disk::new();
     let data = noise(11, 4 << 20);
     let file = disk.write("file", &data);
@@ -495,16 +497,13 @@ fn a_slow_taker_holds_bytes_back_and_a_full_queue_gives_operations_back() {
     assert_eq!(executor.submit(operation()), Err(operation()));
     let mut held = Vec::new();
     // It stops by itself while all is held.
-    std::thread::sleep(Duration::from_millis(500));
-    while let Ok(event) = events.try_recv() {
-        held.push(event);
+    while let Ok(event) = timeout(Duration::from_millis(500), events.recv()).await {
+        held.push(event.unwrap());
     }
     assert!(!held.is_empty() && executor.bytes_in_flight() <= 100 << 10);
     ids.into_iter().for_each(|id| executor.cancel(id));
     for id in ids {
-        let Some(DiskEvent::Ended { id: ended, result, .. }) = events.blocking_recv() else {
-            panic!("it ends")
-        };
+        let Some(DiskEvent::Ended { id: ended, result, .. }) = events.recv().await else { panic!("it ends") };
         assert!(ended == id && matches!(result, Err(SearchError::Cancelled)));
     }
 }

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
 
 /// No wait is longer.
@@ -62,6 +63,14 @@ impl Connection {
 
     pub fn send(&mut self, bytes: &[u8]) {
         self.0.get_mut().write_all(bytes).unwrap();
+    }
+
+    /// Whether the other side hangs up within this time, whatever it has sent before.
+    pub fn is_cut_off_within(&self, time: Duration) -> bool {
+        let stream: &UnixStream = self.0.get_ref();
+        // Hanging up is told of in any case.
+        let mut watched = [PollFd::new(stream, PollFlags::empty())];
+        poll(&mut watched, Some(&time.try_into().unwrap())).unwrap() > 0
     }
 
     /// Sends a request with a body of a known length.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 use towpath_config::ConfigSeconds;
 
-use crate::client::Connection;
+use crate::client::{Connection, PATIENCE};
 use crate::relay::Relay;
 use crate::world::{Daemon, eventually, pattern};
 
@@ -254,21 +254,26 @@ fn a_reader_that_stalls_for_too_long_is_cut_off_and_one_that_is_slow_is_not() {
     let all = pattern(7, 2_000_000);
     let (ticket, _) = daemon.put(&all);
     daemon.limit(|limits| limits.reader_stall = ConfigSeconds(1));
-    let read = |pause: Duration| {
+    let ask = || {
         let mut reader = daemon.connect();
         reader.request("GET", &format!("/v1/chunks?ticket={ticket}"), &[], b"");
         let head = reader.head().unwrap();
         assert_eq!(head.status, 200);
-        for _ in 0..4 {
-            thread::sleep(pause);
-            reader.part()?;
-        }
-        reader.body(&head).map(drop)
+        (reader, head)
     };
-    assert!(read(Duration::from_millis(400)).is_ok(), "slow");
-    assert!(read(Duration::from_millis(2500)).is_err(), "stalled");
+    let (mut slow, head) = ask();
+    for _ in 0..4 {
+        assert!(!slow.is_cut_off_within(Duration::from_millis(400)), "slow");
+        slow.part().unwrap();
+    }
+    slow.body(&head).unwrap();
+    let (mut stalled, head) = ask();
+    assert!(stalled.is_cut_off_within(PATIENCE), "stalled");
+    assert!(stalled.body(&head).is_err());
     daemon.limit(|limits| limits.reader_stall = ConfigSeconds(0));
-    assert!(read(Duration::from_millis(1500)).is_ok(), "without a limit");
+    let (mut unlimited, head) = ask();
+    assert!(!unlimited.is_cut_off_within(Duration::from_millis(2500)), "without a limit");
+    unlimited.body(&head).unwrap();
 }
 
 #[test]

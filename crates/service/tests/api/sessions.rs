@@ -113,13 +113,8 @@ fn the_trait_is_the_same_in_process_and_over_the_socket() {
             assert!(done.ticket.len() > put.ticket.len());
             assert_eq!((listed.len(), listed[0].ticket.as_ref()), (1, Some(&done.ticket)));
             drop(session);
-            for _ in 0..500 {
-                if api.list(ListRequest::default()).await.unwrap().is_empty() {
-                    break;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-            }
-            assert!(api.list(ListRequest::default()).await.unwrap().is_empty());
+            let list = || runtime.handle().block_on(api.list(ListRequest::default()));
+            tokio::task::block_in_place(|| eventually("it is gone", || list().unwrap().is_empty()));
         }
     });
 }

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::client::{Connection, Reply, call};
-use crate::world::{Daemon, pattern};
+use crate::world::{Daemon, eventually, pattern, within};
 
 #[test]
 fn a_thousand_clients_at_once_are_served() {
@@ -34,17 +34,19 @@ fn a_thousand_clients_at_once_are_served() {
 
 /// The reply to a client that comes again as long as it is told that there are more than the limit at once.
 fn served(daemon: &Daemon, method: &str, path: &str, body: &[u8]) -> Reply {
-    let deadline = Instant::now() + Duration::from_secs(120);
-    loop {
+    let mut served = None;
+    within(Duration::from_secs(120), "there is room", || {
         let mut connection = daemon.connect();
         connection.request(method, path, &[], body);
         let reply = connection.reply();
-        if reply.head.status != 503 || Instant::now() > deadline {
-            return reply.with(200);
+        if reply.head.status == 503 {
+            assert_eq!(reply.head.field("retry-after"), Some("1"));
+            return false;
         }
-        assert_eq!(reply.head.field("retry-after"), Some("1"));
-        thread::sleep(Duration::from_millis(100));
-    }
+        served = Some(reply.with(200));
+        true
+    });
+    served.unwrap()
 }
 
 #[test]
@@ -56,9 +58,7 @@ fn one_too_many_is_told_so() {
     assert_eq!(reply.json()["kind"], "busy");
     assert_eq!(reply.head.field("retry-after"), Some("1"));
     drop(idle);
-    crate::world::eventually("there is room again", || {
-        call(&daemon.socket, "GET", "/v1/status", None).head.status == 200
-    });
+    eventually("there is room again", || call(&daemon.socket, "GET", "/v1/status", None).head.status == 200);
 }
 
 fn raise_descriptor_limit() {

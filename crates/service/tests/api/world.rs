@@ -128,10 +128,15 @@ pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// Waits until something is so.
-pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn eventually(what: &str, is_so: impl FnMut() -> bool) {
+    within(PATIENCE, what, is_so);
+}
+
+/// The same, for no longer than `patience`.
+pub fn within(patience: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "waited too long for this: {what}");
+        assert!(start.elapsed() < patience, "waited too long for this: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

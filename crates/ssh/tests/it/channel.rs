@@ -2,12 +2,15 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
 use towpath_link::Identity;
 use towpath_link::pipe::PipeError;
@@ -39,12 +42,18 @@ async fn remote_side() {
     exit_after(&peer, Duration::from_secs(3));
     let (sender, mut receiver) = peer.control().unwrap();
     while let Some(message) = receiver.next().await {
-        if message == "hang" {
-            // As a scan of a dead file system would.
-            let hang = || std::thread::sleep(Duration::from_secs(60));
-            tokio::task::spawn_blocking(hang).await.unwrap();
+        if message != "hang" {
+            sender.send(message).await.unwrap();
+            continue;
         }
-        sender.send(message).await.unwrap();
+        // As a scan of a dead file system would.
+        let (_never, hangs) = std::sync::mpsc::channel::<()>();
+        let (sender, runtime) = (sender.clone(), tokio::runtime::Handle::current());
+        let hang = move || {
+            runtime.block_on(sender.send(message)).unwrap();
+            hangs.recv()
+        };
+        tokio::task::spawn_blocking(hang).await.unwrap().unwrap();
     }
     drop(sender);
     peer.closed().await;
@@ -85,9 +94,15 @@ impl Scripts {
         self.script("tow", &run)
     }
 
-    /// The process of the far end.
-    fn far_end(&self) -> PathBuf {
-        Path::new("/proc").join(std::fs::read_to_string(self.path("pid")).unwrap())
+    fn pid(&self) -> Pid {
+        Pid::from_raw(std::fs::read_to_string(self.path("pid")).unwrap().parse().unwrap()).unwrap()
+    }
+
+    /// The process of the far end, which runs.
+    fn far_end(&self) -> OwnedFd {
+        let process = pidfd_open(self.pid(), PidfdFlags::empty()).unwrap();
+        assert!(!ends_within(&process, Duration::ZERO));
+        process
     }
 }
 
@@ -100,12 +115,14 @@ async fn open(rsh: impl AsRef<OsStr>, tow: impl AsRef<OsStr>) -> Result<Channel,
     tokio::time::timeout(LIMIT, opening).await.unwrap()
 }
 
-async fn expect_gone(process: &Path) {
-    let begun = Instant::now();
-    while process.exists() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "still runs");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+/// Whether a process ends within this time.
+fn ends_within(process: &OwnedFd, time: Duration) -> bool {
+    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&time.try_into().unwrap())).unwrap() > 0
+}
+
+async fn expect_gone(process: OwnedFd) {
+    let ends = tokio::task::spawn_blocking(move || ends_within(&process, Duration::from_secs(10)));
+    assert!(ends.await.unwrap(), "still runs");
 }
 
 #[tokio::test]
@@ -125,9 +142,8 @@ async fn messages_and_data_go_through_and_nothing_is_left() {
     drop(sender);
     assert_eq!(receiver.next().await, None);
     let far_end = scripts.far_end();
-    assert!(far_end.exists());
     channel.close().await;
-    expect_gone(&far_end).await;
+    expect_gone(far_end).await;
 }
 
 #[tokio::test]
@@ -136,14 +152,13 @@ async fn killing_ssh_ends_the_far_end_even_if_it_is_busy() {
         let scripts = Scripts::new();
         let channel = open(scripts.rsh(), scripts.tow()).await.unwrap();
         if busy {
-            let (sender, _receiver) = channel.peer().control().unwrap();
+            let (sender, mut receiver) = channel.peer().control().unwrap();
             sender.send(Bytes::from_static(b"hang")).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(300)).await;
+            assert_eq!(receiver.next().await.unwrap(), "hang");
         }
         let far_end = scripts.far_end();
-        assert!(far_end.exists());
         drop(channel);
-        expect_gone(&far_end).await;
+        expect_gone(far_end).await;
     }
 }
 
@@ -152,12 +167,7 @@ async fn a_far_end_that_dies_is_told() {
     let scripts = Scripts::new();
     let mut channel = open(scripts.rsh(), scripts.tow()).await.unwrap();
     let (_sender, mut receiver) = channel.peer().control().unwrap();
-    let pid: i32 = std::fs::read_to_string(scripts.path("pid")).unwrap().parse().unwrap();
-    rustix::process::kill_process(
-        rustix::process::Pid::from_raw(pid).unwrap(),
-        rustix::process::Signal::KILL,
-    )
-    .unwrap();
+    kill_process(scripts.pid(), Signal::KILL).unwrap();
     assert_eq!(tokio::time::timeout(LIMIT, receiver.next()).await.unwrap(), None);
     let error = channel.failure().await;
     assert!(matches!(&error, SshError::Lost { host, .. } if host == "box"), "{error:?}");

@@ -2,12 +2,13 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use towpath_link::Identity;
-use towpath_link::tcp::{DialError, Timeouts, dial};
+use towpath_link::tcp::{DialError, Listener, Timeouts, dial};
 use towpath_plugins::Takeover;
 use towpath_plugins::takeover::Names;
 use towpath_protocol::{Peer, PeerConfig, Service};
@@ -45,12 +46,18 @@ async fn sides() -> (Side, Side, Arc<Takeover>) {
     (near, far, Takeover::only_better("nothing stands", NAMES))
 }
 
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < LIMIT, "never: {what}");
+async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    loop {
+        if let Some(seen) = look().await {
+            return seen;
+        }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// Whether this way is taken within this time.
+async fn takes_within(time: Duration, takeover: &Takeover, way: &str) -> bool {
+    timeout(time, until(async || (takeover.active() == way).then_some(()))).await.is_ok()
 }
 
 /// Listens to no control stream.
@@ -86,8 +93,7 @@ async fn both_dial_and_one_connection_serves() {
         near.race.run(&far.told, Some(Arc::clone(&takeover)), nobody());
         near.race.stands(LIMIT).await.unwrap();
         fetch(takeover.clone(), &pattern(1 << 20)).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        assert_eq!(takeover.active(), "tls", "it still stands");
+        assert!(!takes_within(Duration::from_millis(300), &takeover, "ssh").await, "it still stands");
         fetch(takeover, &pattern(1 << 20)).await.unwrap();
     }
 }
@@ -118,7 +124,7 @@ async fn the_control_streams_of_the_connection_that_is_chosen_meet() {
             }
         }
     };
-    assert_eq!(tokio::time::timeout(LIMIT, meeting).await.unwrap(), "here");
+    assert_eq!(timeout(LIMIT, meeting).await.unwrap(), "here");
 }
 
 #[tokio::test]
@@ -130,12 +136,8 @@ async fn a_lost_connection_is_dialled_again() {
     let (port, service) = (far.told[0].port(), Arc::clone(&far.service));
     drop(far.race);
     let again = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
-    let mut listener = towpath_link::tcp::Listener::bind(again, &far.identity).await;
-    while listener.is_err() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        listener = towpath_link::tcp::Listener::bind(again, &far.identity).await;
-    }
-    let listener = listener.unwrap();
+    let free = until(async || Listener::bind(again, &far.identity).await.ok());
+    let listener = timeout(LIMIT, free).await.expect("the port is taken");
     let connection = listener.accept().await.unwrap().handshake(LIMIT).await.unwrap();
     let _peer = Peer::start(connection, PeerConfig::default(), Some(service));
     fetch(takeover, &pattern(1 << 20)).await.unwrap();
@@ -150,7 +152,7 @@ async fn strangers_are_not_served() {
     let (at, node) = (far.told[0], far.identity.node_id());
     let connection = dial(at, &stranger, node, &Timeouts::default()).await.unwrap();
     let peer = Peer::start(connection, PeerConfig::default(), None);
-    assert!(!tokio::time::timeout(LIMIT, peer.greeted()).await.unwrap(), "was let in");
+    assert!(!timeout(LIMIT, peer.greeted()).await.unwrap(), "was let in");
     // Nor does an honest side take another node's answer.
     let imposter = side(stranger, &near.identity, Some(NEAR)).await;
     let mut race = side(near.identity.clone(), &far.identity, None).await.race;
@@ -179,15 +181,11 @@ async fn everything_ends_with_the_race() {
     near.race.stands(LIMIT).await.unwrap();
     let at = far.told[0];
     drop((near.race, far.race));
-    let listens = async |at| tokio::net::TcpStream::connect(at).await.is_ok();
-    let begun = Instant::now();
-    while listens(at).await {
-        assert!(begun.elapsed() < LIMIT, "still listens");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let refuses = until(async || tokio::net::TcpStream::connect(at).await.err());
+    timeout(LIMIT, refuses).await.expect("still listens");
     // The connection that the takeover still holds is closed, which shows when it is used.
     let data = pattern(1 << 20);
-    let fetching = tokio::time::timeout(Duration::from_millis(500), fetch(takeover.clone(), &data));
+    let fetching = timeout(Duration::from_millis(500), fetch(takeover.clone(), &data));
     assert!(fetching.await.is_err());
-    until("the takeover knows", || takeover.active() == "ssh").await;
+    assert!(takes_within(LIMIT, &takeover, "ssh").await, "the takeover does not know");
 }

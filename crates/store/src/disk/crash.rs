@@ -12,9 +12,12 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant, SystemTime};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::leases::{Chunks, Leases};
 use crate::{
@@ -148,11 +151,18 @@ fn run_and_kill(home: &Path, round: u64) -> Told {
     eprintln!("round {round}: killed {delay:?} after line {heard}");
     let mut told: Vec<_> = lines.by_ref().take(heard).collect();
     assert_eq!(told.len(), heard, "the child ended by itself: {told:?}");
-    std::thread::sleep(delay);
+    assert!(!ends_within(&child, delay), "the child ended by itself");
     child.kill().unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(9), "the child ended by itself");
     told.extend(lines);
     by_step(&told)
+}
+
+/// Whether a child ends within this time.
+fn ends_within(child: &Child, time: Duration) -> bool {
+    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).unwrap();
+    let time = time.try_into().unwrap();
+    poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&time)).unwrap() > 0
 }
 
 /// When to kill: some microseconds after a number of lines, so that the blow falls into the call

@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use super::*;
+use crate::doubles::settle;
 use crate::hashing::{LIVE_PIECE, hash_open_file};
 use crate::leases::{Chunks, Holder, Leases};
 use crate::seam::ObjectKind;
-use crate::stamp::{Stamp, TICK};
+use crate::stamp::Stamp;
 use towpath_content::lock::lock;
 
 const PIECE: usize = LIVE_PIECE as usize;
@@ -43,7 +44,7 @@ impl Home {
     fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path("files").join(name);
         fs::write(&path, bytes).unwrap();
-        std::thread::sleep(2 * TICK);
+        settle(&path).unwrap();
         path
     }
 
@@ -133,7 +134,7 @@ fn a_file_hashed_within_a_tick_of_its_change_is_served_but_read_again() {
     let stamp = Stamp::of_path(&path).unwrap();
     assert_eq!(store.known(&home.path("files"), &[("fresh", stamp)]).unwrap(), [None]);
     assert_eq!(read(&store, &oid, 0).unwrap(), b"fresh");
-    std::thread::sleep(2 * TICK);
+    settle(&path).unwrap();
     put_file(&store, &path);
     assert_eq!(store.known(&home.path("files"), &[("fresh", stamp)]).unwrap(), [Some(oid)]);
 }
@@ -186,7 +187,7 @@ fn holes_are_seen_without_reading() {
     let path = home.sparse_file("sparse", 4);
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.write_all_at(b"data", 2 * LIVE_PIECE + 5).unwrap();
-    std::thread::sleep(2 * TICK);
+    settle(&path).unwrap();
     let store = home.store();
     let oid = put_file(&store, &path);
     assert_eq!([0, 1, 2, 3, 4].map(|index| store.is_zero(&oid, index)), [true, true, false, true, false]);

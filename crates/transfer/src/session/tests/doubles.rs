@@ -13,7 +13,7 @@ use towpath_content::pieces::{Layout, PieceTree, Value};
 use super::super::*;
 use crate::following::Older;
 use crate::plugin::{BoxFuture, Description, ObjectFacts, PathState, Query, RecipePart, Sink};
-use crate::want::{Delivery, Payload, Proof, Want, WantId};
+use crate::want::{Delivery, Payload, Proof, Tag, Want, WantId};
 
 /// Longer than any test takes that goes well.
 pub const LIMIT: Duration = Duration::from_secs(20);
@@ -22,6 +22,8 @@ pub const SOURCE: &str = "the source";
 /// What the source does with a want.
 #[derive(Debug, Clone)]
 pub enum Act {
+    /// Does that once a number is no less than this.
+    Once(watch::Receiver<usize>, usize, Box<Act>),
     /// Delivers it.
     Good,
     /// Delivers it twice.
@@ -60,6 +62,8 @@ pub struct Source {
     wants_recipe: Option<Choice>,
     takes_all_chunks: bool,
     slow: bool,
+    /// Called when wants are over, also when none has to be cancelled.
+    told_of_all: Option<Box<dyn Fn() + Send + Sync>>,
     path: PathState,
     window: u64,
     /// Wants of each call.
@@ -87,6 +91,7 @@ impl Source {
             wants_recipe: None,
             takes_all_chunks: false,
             slow: false,
+            told_of_all: None,
             path: PathState::default(),
             window: 64 << 20,
             calls: Mutex::default(),
@@ -158,6 +163,12 @@ impl Source {
         self
     }
 
+    /// `told` is called when the session has heard of one that came.
+    pub fn told_of_all(mut self, told: impl Fn() + Send + Sync + 'static) -> Self {
+        self.told_of_all = Some(Box::new(told));
+        self
+    }
+
     pub fn chunks_asked(&self) -> usize {
         self.asked.lock().unwrap().iter().filter(|id| matches!(id, WantId::Chunk { .. })).count()
     }
@@ -214,7 +225,11 @@ impl Source {
         }
         let before = self.times_asked(&want.id);
         self.asked.lock().unwrap().push(want.id);
-        let act = (self.script)(&want, before);
+        let mut act = (self.script)(&want, before);
+        while let Act::Once(mut number, least, then) = act {
+            number.wait_for(|number| *number >= least).await.unwrap();
+            act = *then;
+        }
         let here = || self.found(&want);
         match act {
             Act::Good => self.deliver(&want, here(), sink).await,
@@ -233,6 +248,7 @@ impl Source {
             }
             Act::Forget => {}
             Act::Hang => std::future::pending().await,
+            Act::Once(..) => unreachable!("waited for"),
         }
     }
 
@@ -363,6 +379,10 @@ impl TransferPlugin for Source {
             }
         })
     }
+
+    fn cancel_chunks(&self, _tags: &[Tag]) {
+        self.told_of_all.iter().for_each(|told| told());
+    }
 }
 
 /// A plugin whose every question and want hangs.
@@ -428,6 +448,8 @@ pub struct Memory {
     guarded: Mutex<Option<(Range<usize>, Vec<u8>)>>,
     held: Mutex<bool>,
     released: Condvar,
+    /// Writes that began.
+    pub writes: AtomicUsize,
 }
 
 impl Memory {
@@ -568,6 +590,7 @@ impl Target for Memory {
         if self.full {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        self.writes.fetch_add(1, Ordering::SeqCst);
         // Not for ever: a test that failed meanwhile has to end.
         let held = self.held.lock().unwrap();
         drop(self.released.wait_timeout_while(held, LIMIT, |held| *held).unwrap());

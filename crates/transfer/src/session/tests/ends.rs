@@ -57,17 +57,14 @@ async fn content_wanted_again_while_it_is_being_written_reaches_both_targets() {
         let source = Arc::new(Source::new(&[&data]));
         let (slow, late) = (Memory::held(), Memory::new());
         let session = session(&source);
+        let expected = || session.progress().snapshot().expected;
         let sized = |target| ObjectRequest { size: Some(len as u64), ..request(Oid::of(&data), target) };
         let writing = async {
             // The first delivery is at the target that waits.
-            until("a write", || {
-                slow.begun.load(Ordering::SeqCst) > 0 && !source.asked.lock().unwrap().is_empty()
-            })
-            .await;
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            until("a write", || slow.writes.load(Ordering::SeqCst) > 0).await;
             let late_one = fetch(&session, sized(&late));
             let release = async {
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                until("the second request", || expected() == 2 * len as u64).await;
                 slow.release();
             };
             tokio::join!(late_one, release).0
@@ -91,8 +88,11 @@ async fn no_more_is_delivered_than_the_buffer_holds() {
     let watching = async {
         let waiting = || source.in_delivery.load(Ordering::SeqCst);
         until("a full buffer", || source.asked.lock().unwrap().len() == 40 && waiting() == 36).await;
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        assert_eq!(waiting(), 36, "the sink took no more");
+        let more = until("a change", || waiting() != 36);
+        assert!(
+            tokio::time::timeout(Duration::from_millis(50), more).await.is_err(),
+            "the sink took no more"
+        );
         target.release();
     };
     let (fetched, ()) = tokio::join!(fetch(&session, request(Oid::of(&data), &target)), watching);
