@@ -93,18 +93,10 @@ pub fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-pub mod tests {
-    use towpath_content::Oid;
+mod tests {
+    use towpath_store::doubles::noise;
 
     use super::*;
-
-    /// Bytes that nothing packs.
-    pub fn noise(seed: u64, len: usize) -> Vec<u8> {
-        let blocks = (0..len.div_ceil(32) as u64).map(|at| Oid::of(&(seed << 32 | at).to_le_bytes()));
-        let mut bytes: Vec<u8> = blocks.flat_map(|oid| *oid.digest()).collect();
-        bytes.truncate(len);
-        bytes
-    }
 
     #[test]
     fn parts_cover_a_file_without_gaps() {

@@ -229,12 +229,12 @@ mod tests {
     use bytes::Bytes;
     use towpath_protocol::ControlReceiver;
 
-    use super::super::deltas::tests::noise;
     use super::super::file::tests::file_of;
     use super::super::message::{Answer, Asks, Base, Bases, Finer, Message};
     use super::super::sending::tests::telling;
     use super::super::side::joined;
     use super::*;
+    use towpath_store::doubles::noise;
 
     const LIMIT: Duration = Duration::from_secs(60);
     const SIZE: usize = 20 << 20;

@@ -82,16 +82,9 @@ pub fn apply(patch: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use towpath_content::Oid;
+    use towpath_store::doubles::noise;
 
     use super::*;
-
-    fn noise(seed: u64, len: usize) -> Vec<u8> {
-        let blocks = (0..len.div_ceil(32) as u64).map(|at| Oid::of(&(seed << 32 | at).to_le_bytes()));
-        let mut bytes: Vec<u8> = blocks.flat_map(|oid| *oid.digest()).collect();
-        bytes.truncate(len);
-        bytes
-    }
 
     #[test]
     fn a_patch_makes_its_target_of_its_base_alone() {
