@@ -40,15 +40,8 @@ pub(super) fn apply(message: &wire::Delta, base: &[u8], len: usize) -> Option<By
 #[cfg(test)]
 mod tests {
     use super::*;
-    use towpath_content::Oid;
     use towpath_content::delta::block_len;
-
-    fn noise(seed: u64, len: usize) -> Vec<u8> {
-        let blocks = (0..len.div_ceil(32) as u64).map(|at| Oid::of(&(seed << 32 | at).to_le_bytes()));
-        let mut bytes: Vec<u8> = blocks.flat_map(|oid| *oid.digest()).collect();
-        bytes.truncate(len);
-        bytes
-    }
+    use towpath_store::doubles::noise;
 
     fn signature(base: &[u8], target: usize) -> Vec<u8> {
         let block = block_len(base.len(), target, &Default::default());

@@ -10,14 +10,12 @@
 //! | [`node`] | what a node is told and what it can do |
 //! | [`fault`] | what befalls single messages |
 //! | [`seeds`] | a test under many seeds, with the one that failed |
-//! | [`noise`] | bytes that nothing packs |
 //! | `routes` | the way between two hosts |
 //! | `stream` | connections: messages in order, sent again when lost |
 
 pub mod fault;
 pub mod link;
 pub mod node;
-mod noise;
 mod routes;
 pub mod scenario;
 pub mod seeds;
@@ -27,7 +25,6 @@ pub mod world;
 
 pub use fault::{NetFault, Passing};
 pub use node::{ConnectionId, Net, SimNode};
-pub use noise::noise;
 pub use scenario::Scenario;
 pub use seeds::for_seeds;
 pub use world::World;

@@ -291,14 +291,8 @@ mod tests {
     use towpath_content::chunking::Parameters::{Fixed, Gear, Rabin};
 
     use super::*;
+    use crate::doubles::noise;
     use crate::hashing::hash_open_file;
-
-    /// Bytes without structure.
-    fn noise(seed: u64, len: usize) -> Vec<u8> {
-        let mut out = vec![0; len];
-        blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut out);
-        out
-    }
 
     /// What a chunker finds that goes from the begin to the end.
     fn sequential(parameters: &Parameters, data: &[u8]) -> Vec<Descriptor> {

@@ -1,4 +1,4 @@
-//! Stores that fail on purpose, and files whose stamps count, to test what stands above a store.
+//! Stores that fail on purpose, files whose stamps count, and bytes to fill them, to test what stands above a store.
 //!
 //! ```
 //! use towpath_store::doubles::{Call, FailingStore, Fault};
@@ -22,6 +22,13 @@ use crate::leases::{Chunks, Lease, Leases};
 use crate::seam::{About, Availability, Descriptors, Listener, Partial, RecipeNodes, Store};
 use crate::stamp::{COARSE_TICK, Stamp};
 use towpath_content::lock::lock;
+
+/// Bytes that look random and do not repeat; the same for the same seed.
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
+    bytes
+}
 
 /// Waits until the stamp of the file at `path` counts, and that of all written before it: one that is as recent as
 /// the clock's tick proves nothing. Change times are the kernel's, so nothing but waiting makes them older.

@@ -234,7 +234,7 @@ mod tests {
     use super::super::sending::tests::telling;
     use super::super::side::joined;
     use super::*;
-    use towpath_simnet::noise;
+    use towpath_store::doubles::noise;
 
     const LIMIT: Duration = Duration::from_secs(60);
     const SIZE: usize = 20 << 20;

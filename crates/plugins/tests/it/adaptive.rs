@@ -17,7 +17,7 @@ use towpath_content::recipe::RecipeBuilder;
 use towpath_reuse::adaptive::{Adaptive, Effort, Search};
 use towpath_reuse::disk_search::Scope;
 use towpath_store::DiskStore;
-use towpath_store::doubles::settle;
+use towpath_store::doubles::{noise, settle};
 use towpath_transfer::conformance::{self, Fixture, Subject};
 use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::plugin::{Pressure, RecipePart};
@@ -31,11 +31,6 @@ use crate::support::LIMIT;
 const SIZE: usize = 600_000;
 const CUT_BY: Parameters = Parameters::DEFAULT;
 const NETWORK: &str = "network";
-
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut random = fastrand::Rng::with_seed(seed);
-    std::iter::repeat_with(|| random.u8(..)).take(len).collect()
-}
 
 /// What the network does with chunks.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use towpath_content::Oid;
 use towpath_link::Identity;
 use towpath_plugins::Direct;
 use towpath_plugins::direct::DirectConfig;
 use towpath_protocol::{Pace, PeerConfig, Traffic};
 use towpath_reuse::adaptive::{Adaptive, Effort, Search};
 use towpath_reuse::disk_search::Scope;
+use towpath_store::doubles::noise;
 use towpath_store::{About, DiskStore, MemoryStore};
 use towpath_transfer::want::Group;
 use towpath_transfer::{ObjectRequest, Session, SessionConfig};
@@ -22,12 +22,6 @@ const EDITS: usize = 6;
 /// Bytes a second.
 const RATE: u64 = 400_000;
 
-/// Bytes that no two places have alike.
-fn noise(seed: u8, len: usize) -> Vec<u8> {
-    let blocks = (0..len.div_ceil(32) as u64).map(|at| Oid::of(&[&[seed], &at.to_le_bytes()[..]].concat()));
-    blocks.flat_map(|oid| *oid.digest()).take(len).collect()
-}
-
 /// Two versions, of which the newer has some bytes replaced, inserted or removed in six places.
 fn versions() -> (Vec<u8>, Vec<u8>) {
     let old = noise(0, SIZE);
@@ -35,7 +29,7 @@ fn versions() -> (Vec<u8>, Vec<u8>) {
     for edit in (0..EDITS).rev() {
         let at = SIZE / 10 + edit * SIZE / 8;
         let gone = [EDIT, 0, 2 * EDIT][edit % 3];
-        new.splice(at..at + gone, noise(edit as u8 + 1, EDIT));
+        new.splice(at..at + gone, noise(edit as u64 + 1, EDIT));
     }
     (old, new)
 }

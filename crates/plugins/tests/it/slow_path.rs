@@ -9,6 +9,7 @@ use towpath_content::{NodeId, Oid};
 use towpath_link::{Connection, Identity, PathInfo, PathProbe};
 use towpath_protocol::wire::{self, Body, DataHeader, Describe, Get, RequestOnly, WireWant};
 use towpath_protocol::{Peer, PeerConfig, Service, Traffic};
+use towpath_store::doubles::noise;
 use towpath_store::{About, MemoryStore};
 
 use crate::hostile_peer::liar::Liar;
@@ -128,14 +129,10 @@ async fn another(service: &Arc<Service>) -> (Serving, Liar) {
     (serving, Liar::polite(near).await)
 }
 
-fn random(mebibytes: u32) -> Vec<u8> {
-    (0..mebibytes << 15).flat_map(|n| *Oid::of(&n.to_le_bytes()).digest()).collect()
-}
-
 /// A service with an object of 4 MiB.
 fn service() -> (Arc<Service>, Oid) {
     let store = Arc::new(MemoryStore::new());
-    let oid = put(&store, &random(4), &About::default());
+    let oid = put(&store, &noise(1, 4 << 20), &About::default());
     let keys = Keys { identity: Identity::generate().unwrap(), secrets: [].into(), allow_all: true };
     (Arc::new(Service::new(store, Arc::new(keys))), oid)
 }

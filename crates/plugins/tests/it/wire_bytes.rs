@@ -8,7 +8,6 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::timeout;
-use towpath_content::Oid;
 use towpath_link::pipe::{self, Role};
 use towpath_link::{Connection, Identity, PathProbe};
 use towpath_plugins::Direct;
@@ -16,11 +15,15 @@ use towpath_protocol::processor::{Decode, Encode, Encoding, Processor, conforman
 use towpath_protocol::processors::Processors;
 use towpath_protocol::rules::Rules;
 use towpath_protocol::{COMPRESS, Pace, Peer, PeerConfig, Service};
+use towpath_store::doubles::noise;
 use towpath_store::{About, MemoryStore};
 use towpath_transfer::{Context, Query, Session, TransferPlugin};
 
 use crate::slow_path::slow;
 use crate::support::*;
+
+/// Bytes that do not shrink.
+const NOISE: usize = 1_280_000;
 
 /// Counts what is read.
 struct Counted<R>(R, Count);
@@ -107,7 +110,9 @@ async fn fetched(direct: Direct, context: Context, data: &[u8]) {
 async fn the_first_piece_comes_with_the_answer_and_only_once() {
     let text = b"all work and no play makes a dull text ".repeat(30_000);
     let config = || PeerConfig { wishes: vec![COMPRESS.to_owned()], ..PeerConfig::default() };
-    for (data, config) in [(&text, &config as &dyn Fn() -> PeerConfig), (&noise(), &PeerConfig::default)] {
+    for (data, config) in
+        [(&text, &config as &dyn Fn() -> PeerConfig), (&noise(1, NOISE), &PeerConfig::default)]
+    {
         for len in [1, 2000, 1 << 18, data.len()] {
             let (data, path) = (&data[..len], PathProbe::none());
             let plain = received_with(data, config(), config()).await;
@@ -138,13 +143,9 @@ async fn compression_shrinks_what_can_shrink_if_either_end_asks() {
 
 #[tokio::test]
 async fn what_does_not_shrink_goes_as_it_is() {
-    let noise = noise();
+    let noise = noise(1, NOISE);
     let (plain, packed) = (received(&noise, false, false).await, received(&noise, true, true).await);
     assert!(packed <= plain + 1000, "{packed} of {plain}");
-}
-
-fn noise() -> Vec<u8> {
-    (0..40_000u32).flat_map(|n| *Oid::of(&n.to_le_bytes()).digest()).collect()
 }
 
 #[tokio::test]
@@ -153,7 +154,7 @@ async fn on_a_slow_path_text_shrinks_unasked_and_noise_costs_nothing() {
     let text = b"all work and no play makes a dull text ".repeat(50_000);
     let packed = received_by(&text, config(), config(), slow()).await;
     assert!(packed < text.len() as u64 / 20, "{packed} of {}", text.len());
-    let noise = noise();
+    let noise = noise(1, NOISE);
     let plain = received(&noise, false, false).await;
     let sent = received_by(&noise, config(), config(), slow()).await;
     // Heads of small frames.

@@ -94,7 +94,7 @@ pub fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use towpath_simnet::noise;
+    use towpath_store::doubles::noise;
 
     use super::*;
 

@@ -132,7 +132,7 @@ pub fn apply(outlines: &[Vec<u8>], delta: &[u8], base: &[u8], len: u64) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use towpath_simnet::noise;
+    use towpath_store::doubles::noise;
 
     /// A base, and the same with `len` new bytes in every `spacing`.
     fn edited(spacing: usize, len: usize) -> (Vec<u8>, Vec<u8>) {

@@ -124,7 +124,7 @@ fn unpack_prefixed(frame: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use towpath_simnet::noise;
+    use towpath_store::doubles::noise;
 
     use super::*;
 

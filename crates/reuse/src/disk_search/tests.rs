@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use towpath_content::Oid;
 use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_store::disk::chunk_index::Location;
-use towpath_store::doubles::settle;
+use towpath_store::doubles::{noise, settle};
 use towpath_store::{DiskStore, Stamp, Store};
 
 use super::*;
@@ -98,11 +98,6 @@ impl Disk {
 fn candidate(path: &Path) -> Candidate {
     let (dir, name) = (path.parent().unwrap().into(), path.file_name().unwrap().into());
     Candidate { dir, name, stamp: Stamp::of_path(path).unwrap() }
-}
-
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut random = fastrand::Rng::with_seed(seed);
-    std::iter::repeat_with(|| random.u8(..)).take(len).collect()
 }
 
 /// The chunks of `data`, by name.

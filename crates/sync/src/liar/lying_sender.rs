@@ -235,7 +235,7 @@ async fn tell_all(lies: Vec<Lie>, is_pull: bool) -> usize {
         for (name, steps, wanted) in &lies {
             let mut scene = Scene::new();
             scene.options.limit_rate = 100_000;
-            scene.file("to/old", &towpath_simnet::noise(3, SIZE));
+            scene.file("to/old", &towpath_store::doubles::noise(3, SIZE));
             scene.file("beside", b"beside");
             let before = snapshot(&scene.path("to"));
             let ended = scene.receive(carrier, is_pull, scene.contents(), steps).await;

@@ -1,5 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use towpath_store::doubles::noise;
+
 use super::*;
 
 const PIECE: usize = 256 << 10;
@@ -25,20 +27,6 @@ impl Older for Bytes {
         buf.copy_from_slice(part);
         Ok(())
     }
-}
-
-/// Bytes of which no sixteen are like others.
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
-    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| next().to_le_bytes()).collect();
-    bytes.truncate(len);
-    bytes
 }
 
 /// Follows `new` through `older`, piece by piece: what was missing of each, `None` for all. What was found has to

@@ -12,16 +12,11 @@ use super::super::recipes::evict;
 use super::cache::{self, put};
 use super::*;
 use crate::cutting::cut_open_file;
+use crate::doubles::noise;
 use crate::seam::RecipeNodes;
 
 /// Enough for a recipe that is kept, of more than one node.
 const LEN: usize = 3 << 20;
-
-fn noise(seed: u8, len: usize) -> Vec<u8> {
-    let mut out = vec![0; len];
-    blake3::Hasher::new().update(&[seed]).finalize_xof().fill(&mut out);
-    out
-}
 
 fn chunks(recipe: &dyn RecipeNodes) -> Vec<(u64, u32)> {
     let extents = walk(recipe.root(), |hash| recipe.node(hash)).map(Result::unwrap);

@@ -1,6 +1,7 @@
 //! An older version is followed by samples: of what was shifted only the changes are asked for.
 
 use bytes::Bytes;
+use towpath_store::doubles::noise;
 
 use super::*;
 use crate::Description;
@@ -9,13 +10,9 @@ use crate::want::{Want, WantId};
 
 const INSERTED: usize = 5000;
 
-fn noise(blocks: u64) -> Vec<u8> {
-    (0..blocks).flat_map(|at| *Oid::of(&at.to_le_bytes()).digest()).collect()
-}
-
 /// An older version, and a newer one with something inserted.
 fn versions() -> (Vec<u8>, Vec<u8>) {
-    let older = noise(40 * PIECE as u64 / 32);
+    let older = noise(0, 40 * PIECE);
     let at = PIECE + 100_000;
     let newer = [&older[..at], &[7; INSERTED], &older[at..]].concat();
     (older, newer)
@@ -103,7 +100,7 @@ async fn a_source_that_sends_no_samples_or_wrong_ones_sends_pieces() {
 
 #[tokio::test]
 async fn a_near_source_is_asked_before_an_older_version_is_read_from_a_disk() {
-    let data = noise(8 * PIECE as u64 / 32);
+    let data = noise(0, 8 * PIECE);
     let source = Arc::new(Source::new(&[&data]).with_round_trip(Duration::from_micros(100)));
     let in_memory = Memory::with_older(data.clone());
     fetch(&session(&source), request(Oid::of(&data), &in_memory)).await.unwrap();
