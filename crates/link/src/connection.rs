@@ -11,7 +11,7 @@ use towpath_content::NodeId;
 
 use crate::frame::{FrameReader, FrameWriter};
 use crate::path::PathProbe;
-pub use crate::tank::ReadHalf;
+pub use crate::recv_buffer::ReadHalf;
 
 /// The sending half of a transport.
 pub type WriteHalf = Pin<Box<dyn AsyncWrite + Send>>;
@@ -37,7 +37,7 @@ pub enum PeerProof {
 /// - Shutting the sending half down ends that direction alone, and the peer reads everything sent
 ///   before it. An end that the peer did not ask for reads as `UnexpectedEof` if the transport can
 ///   tell it.
-/// - Reading loses nothing if it is given up while it waits (see [`Receive`](crate::tank::Receive)).
+/// - Reading loses nothing if it is given up while it waits (see [`Receive`](crate::recv_buffer::Receive)).
 pub trait Transport: Send {
     /// The service at the other end.
     fn peer(&self) -> NodeId;

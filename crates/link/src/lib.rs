@@ -19,7 +19,7 @@
 //! |---|---|
 //! | [`identity`] | the key pair behind a node id, and the file it lives in |
 //! | [`tls`] | TLS 1.3 with raw public keys, both ends authenticated; its records |
-//! | [`Tank`] | the memory that is received into and that frames are taken from |
+//! | [`RecvBuffer`] | the memory that is received into and that frames are taken from |
 //! | [`frame`] | where a frame begins and ends; reading and writing them fast |
 //! | [`connection`] | a connection, and the seam for whatever carries it |
 //! | [`tcp`] | dialling and listening |
@@ -39,7 +39,7 @@ pub mod identity;
 mod kernel;
 pub mod path;
 pub mod pipe;
-mod tank;
+mod recv_buffer;
 pub mod tcp;
 pub mod tls;
 
@@ -48,4 +48,4 @@ pub use connection::{Connection, PeerProof, Transport};
 pub use frame::{Frame, FrameReader, FrameWriter};
 pub use identity::Identity;
 pub use path::{FAST, MAX_FRAME, PathInfo, PathProbe, frame_len, suggested_outstanding, unsent_limit};
-pub use tank::{Receive, Tank};
+pub use recv_buffer::{Receive, RecvBuffer};

@@ -1,6 +1,6 @@
 //! Reading frames off a byte stream, in big gulps.
 //!
-//! What comes gathers in a [`Tank`] until there is a whole frame; then all whole frames in it are
+//! What comes gathers in a [`RecvBuffer`] until there is a whole frame; then all whole frames in it are
 //! handed out from where they lie, and what is left, a little, moves to other memory. Once the length
 //! of a large frame is known, what is received at once is as much as that frame needs.
 
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use thiserror::Error;
 
 use super::{Frame, FrameError, LENGTH_LEN, ReadMeasure, decode, measure};
-use crate::tank::{Memory, ReadHalf, Tank};
+use crate::recv_buffer::{Memory, ReadHalf, RecvBuffer};
 
 /// Memory for frames: a payload of 256 KiB with its headers, as it comes encrypted, and some of what
 /// follows; or many small frames.
@@ -33,7 +33,7 @@ pub struct FrameReader {
     /// Whole frames, to be handed out.
     whole: Bytes,
     /// What comes behind them.
-    tank: Tank,
+    buffer: RecvBuffer,
     memory: Memory,
     received: u64,
     /// Memory is taken for little frames alone.
@@ -79,8 +79,8 @@ pub enum ReadError {
 impl FrameReader {
     /// Reads frames off `stream`.
     pub fn new(stream: ReadHalf) -> Self {
-        let (tank, memory) = (Tank::default(), Memory::default());
-        Self { stream, whole: Bytes::new(), tank, memory, received: 0, is_short: false }
+        let (buffer, memory) = (RecvBuffer::default(), Memory::default());
+        Self { stream, whole: Bytes::new(), buffer, memory, received: 0, is_short: false }
     }
 
     /// From now on takes memory for frames of up to 16 KiB alone, some 70 KiB in all, or no longer:
@@ -105,13 +105,13 @@ impl FrameReader {
             };
             self.check_short(missing)?;
             let wanted = self.make_room(missing);
-            // What has come is in the tank, so cancelling is safe.
-            let Self { stream, tank, .. } = self;
-            match poll_fn(|cx| stream.poll_receive(cx, tank, wanted)).await {
-                Ok(0) if self.tank.plain().is_empty() => return Ok(None),
+            // What has come is in the buffer, so cancelling is safe.
+            let Self { stream, buffer, .. } = self;
+            match poll_fn(|cx| stream.poll_receive(cx, buffer, wanted)).await {
+                Ok(0) if self.buffer.plain().is_empty() => return Ok(None),
                 Ok(0) => return Err(ReadError::CutOff { missing }),
                 Ok(count) => self.received += count as u64,
-                Err(error) => return Err(explain(error, missing, self.tank.plain().is_empty())),
+                Err(error) => return Err(explain(error, missing, self.buffer.plain().is_empty())),
             }
         }
     }
@@ -122,9 +122,9 @@ impl FrameReader {
         self.received
     }
 
-    /// Takes all whole frames out of the tank; if there is none, says how many bytes are missing.
+    /// Takes all whole frames out of the buffer; if there is none, says how many bytes are missing.
     fn take_whole(&mut self) -> Result<Option<usize>, ReadError> {
-        let (mut end, plain) = (0, self.tank.plain());
+        let (mut end, plain) = (0, self.buffer.plain());
         let missing = loop {
             match measure(&plain[end..]) {
                 Ok(ReadMeasure::Whole(len)) => end += len,
@@ -139,9 +139,9 @@ impl FrameReader {
         }
         if end < SHORT {
             self.whole = Bytes::copy_from_slice(&plain[..end]);
-            self.tank.drop_front(end);
+            self.buffer.drop_front(end);
         } else {
-            let used = self.tank.move_to(self.memory.take(GULP), end);
+            let used = self.buffer.move_to(self.memory.take(GULP), end);
             self.whole = self.memory.lend(used, end);
         }
         Ok(None)
@@ -149,7 +149,7 @@ impl FrameReader {
 
     /// Refuses a frame of which `missing` bytes are still to come, if the peer may send none so long.
     fn check_short(&self, missing: usize) -> Result<(), ReadError> {
-        let (begun, length) = (self.tank.plain().len(), self.tank.plain().len() + missing);
+        let (begun, length) = (self.buffer.plain().len(), self.buffer.plain().len() + missing);
         if !self.is_short || begun < LENGTH_LEN || length <= LENGTH_LEN + LITTLE {
             return Ok(());
         }
@@ -159,13 +159,13 @@ impl FrameReader {
 
     /// Makes room for the `missing` bytes, and says how many are to be received.
     fn make_room(&mut self, missing: usize) -> usize {
-        let begun = self.tank.plain().len();
+        let begun = self.buffer.plain().len();
         let (read, least) = if self.is_short { (LITTLE, 0) } else { (READ, GULP) };
         let wanted = if begun + missing > read { missing } else { read };
         let room = wanted + wanted / AROUND + LAST_RECORD;
-        if self.tank.room() < room {
-            let fresh = self.memory.take(least.max(begun + self.tank.raw().len() + room));
-            let used = self.tank.move_to(fresh, 0);
+        if self.buffer.room() < room {
+            let fresh = self.memory.take(least.max(begun + self.buffer.raw().len() + room));
+            let used = self.buffer.move_to(fresh, 0);
             // Little memory is of no use for what follows.
             if used.len() >= GULP {
                 self.memory.give_back(used);
@@ -225,8 +225,8 @@ mod tests {
         for _ in 0..100 {
             near.write_all(&frame(1, &vec![5; LITTLE - 1])).await.unwrap();
             assert_eq!(reader.next().await.unwrap().unwrap().body.len(), LITTLE - 1);
-            let tank = reader.tank.plain().len() + reader.tank.room();
-            assert!(tank <= 3 * LITTLE + LAST_RECORD, "{tank}");
+            let buffer = reader.buffer.plain().len() + reader.buffer.room();
+            assert!(buffer <= 3 * LITTLE + LAST_RECORD, "{buffer}");
         }
         near.write_all(&frame(1, &vec![5; LITTLE])).await.unwrap();
         // Two pieces of it have come when it is refused; none is waited for.
@@ -309,8 +309,8 @@ mod tests {
         });
         while let Some(frame) = reader.next().await.unwrap() {
             assert!(frame.body.len() < MAX_FRAME);
-            let tank = reader.tank.plain().len() + reader.tank.room();
-            assert!(tank <= GULP + MAX_FRAME + LAST_RECORD, "{tank}");
+            let buffer = reader.buffer.plain().len() + reader.buffer.room();
+            assert!(buffer <= GULP + MAX_FRAME + LAST_RECORD, "{buffer}");
         }
         feeding.await.unwrap();
     }

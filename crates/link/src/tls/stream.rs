@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 
 use super::handshake::Shaken;
 use super::record::{CONTENT, OpenedRecord, Opening, RECORD, Sealing, alert_for, record_len};
-use crate::tank::{Receive, Tank};
+use crate::recv_buffer::{Receive, RecvBuffer};
 
 /// Encrypted bytes that may wait for the socket, written in one system call. Four records still lie
 /// in the core's own cache when the kernel copies them; more cost up to a third more CPU time.
@@ -53,7 +53,7 @@ struct Duties {
 pub(crate) struct TlsReceiver {
     socket: Arc<TcpStream>,
     opening: Opening,
-    /// What came behind the handshake, until it is in the tank.
+    /// What came behind the handshake, until it is in the buffer.
     early: Vec<u8>,
     end: Option<StreamEnd>,
     duties: Arc<Duties>,
@@ -71,16 +71,16 @@ impl Receive for TlsReceiver {
     fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
-        tank: &mut Tank,
+        buffer: &mut RecvBuffer,
         wanted: usize,
     ) -> Poll<io::Result<usize>> {
         let early = std::mem::take(&mut self.early);
-        tank.free()[..early.len()].copy_from_slice(&early);
-        tank.received(early.len());
+        buffer.free()[..early.len()].copy_from_slice(&early);
+        buffer.received(early.len());
         // The record in which what is wanted ends may be a full one that has just begun.
         let most = wanted + wanted.div_ceil(CONTENT) * (RECORD - CONTENT) + RECORD;
         loop {
-            let opened = self.open_all(tank);
+            let opened = self.open_all(buffer);
             match &self.end {
                 _ if opened > 0 => return Poll::Ready(Ok(opened)),
                 Some(StreamEnd::Closed) => return Poll::Ready(Ok(0)),
@@ -89,12 +89,12 @@ impl Receive for TlsReceiver {
                 }
                 None => {}
             }
-            let most = most.saturating_sub(tank.raw().len()).max(1);
-            let free = tank.free();
+            let most = most.saturating_sub(buffer.raw().len()).max(1);
+            let free = buffer.free();
             let most = most.min(free.len());
             match ready!(poll_socket(&self.socket, cx, &mut free[..most]))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-                count => tank.received(count),
+                count => buffer.received(count),
             }
         }
     }
@@ -102,10 +102,10 @@ impl Receive for TlsReceiver {
 
 impl TlsReceiver {
     /// Opens all whole records; returns how many bytes of content these had.
-    fn open_all(&mut self, tank: &mut Tank) -> usize {
+    fn open_all(&mut self, buffer: &mut RecvBuffer) -> usize {
         let mut content = 0;
         while self.end.is_none() {
-            match self.open_next(tank) {
+            match self.open_next(buffer) {
                 Ok(Some(OpenedRecord::Content(len))) => content += len,
                 Ok(Some(OpenedRecord::KeyUpdate { answer })) => {
                     self.duties.update.fetch_or(answer, Ordering::Relaxed);
@@ -123,13 +123,13 @@ impl TlsReceiver {
     }
 
     /// Opens the next record, if all of it is here.
-    fn open_next(&mut self, tank: &mut Tank) -> Result<Option<OpenedRecord>, Error> {
-        let Some(len) = record_len(tank.raw())?.filter(|&len| len <= tank.raw().len()) else {
+    fn open_next(&mut self, buffer: &mut RecvBuffer) -> Result<Option<OpenedRecord>, Error> {
+        let Some(len) = record_len(buffer.raw())?.filter(|&len| len <= buffer.raw().len()) else {
             return Ok(None);
         };
-        let (memory, raw, plain) = tank.open();
+        let (memory, raw, plain) = buffer.open();
         let opened = self.opening.open(memory, raw.start..raw.start + len, plain)?;
-        tank.opened(len, if let OpenedRecord::Content(content) = opened { content } else { 0 });
+        buffer.opened(len, if let OpenedRecord::Content(content) = opened { content } else { 0 });
         Ok(Some(opened))
     }
 }
@@ -329,9 +329,9 @@ mod tests {
         sender.sealed =
             sender.sealing.alert(rustls::AlertDescription::InternalError, &mut sender.out).unwrap();
         std::future::poll_fn(|cx| sender.poll_send(cx)).await.unwrap();
-        let mut tank = Tank::default();
-        tank.move_to(vec![0; 1 << 16].into(), 0);
-        let received = std::future::poll_fn(|cx| receiver.poll_receive(cx, &mut tank, 1)).await;
+        let mut buffer = RecvBuffer::default();
+        buffer.move_to(vec![0; 1 << 16].into(), 0);
+        let received = std::future::poll_fn(|cx| receiver.poll_receive(cx, &mut buffer, 1)).await;
         assert!(received.is_err(), "another key");
         assert_eq!(
             answers.duties.alert.load(Ordering::Relaxed),

@@ -27,15 +27,15 @@ pub type ReadHalf = Box<dyn Receive>;
 
 /// Something that bytes come from. Everything that is [`AsyncRead`] is one.
 pub trait Receive: Send {
-    /// Puts what has come behind what is plain in `tank`, up to `wanted` bytes or a little more, and
+    /// Puts what has come behind what is plain in `buffer`, up to `wanted` bytes or a little more, and
     /// returns how many these are; 0 at the end.
     ///
-    /// The tank is always the same, with room for that and one record. Nothing is lost if the caller
+    /// The buffer is always the same, with room for that and one record. Nothing is lost if the caller
     /// goes away while this is pending.
     fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
-        tank: &mut Tank,
+        buffer: &mut RecvBuffer,
         wanted: usize,
     ) -> Poll<io::Result<usize>>;
 }
@@ -44,29 +44,29 @@ impl<Stream: AsyncRead + Send + Unpin> Receive for Stream {
     fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
-        tank: &mut Tank,
+        buffer: &mut RecvBuffer,
         wanted: usize,
     ) -> Poll<io::Result<usize>> {
-        let free = tank.free();
+        let free = buffer.free();
         let most = wanted.min(free.len());
         let mut free = ReadBuf::new(&mut free[..most]);
         ready!(Pin::new(self).poll_read(cx, &mut free))?;
         let count = free.filled().len();
-        tank.received(count);
-        tank.take_in(count);
+        buffer.received(count);
+        buffer.take_in(count);
         Poll::Ready(Ok(count))
     }
 }
 
 /// See the head of this module.
 #[derive(Default)]
-pub struct Tank {
+pub struct RecvBuffer {
     memory: Box<[u8]>,
     plain: usize,
     raw: Range<usize>,
 }
 
-impl Tank {
+impl RecvBuffer {
     /// What can be taken.
     pub(crate) fn plain(&self) -> &[u8] {
         &self.memory[..self.plain]
@@ -226,19 +226,19 @@ mod tests {
     }
 
     /// `plain`, a gap of 3, `raw`.
-    fn tank(plain: &[u8], raw: &[u8]) -> Tank {
+    fn buffer(plain: &[u8], raw: &[u8]) -> RecvBuffer {
         let memory = [plain, b"???", raw, &[0; 20]].concat().into();
         let start = plain.len() + 3;
-        Tank { memory, plain: plain.len(), raw: start..start + raw.len() }
+        RecvBuffer { memory, plain: plain.len(), raw: start..start + raw.len() }
     }
 
     #[test]
     fn what_is_left_moves_without_a_gap() {
-        let mut moved = tank(b"frames and", b"record");
+        let mut moved = buffer(b"frames and", b"record");
         let old = moved.move_to(vec![0; 30].into(), 7);
         assert_eq!((moved.plain(), moved.raw(), moved.room()), (&b"and"[..], &b"record"[..], 21));
         assert_eq!(old[..10], *b"frames and");
-        let mut dropped = tank(b"frames and", b"record");
+        let mut dropped = buffer(b"frames and", b"record");
         dropped.drop_front(7);
         assert_eq!((dropped.plain(), dropped.raw()), (&b"and"[..], &b"record"[..]));
         dropped.opened(6, 2);
