@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use towpath_transfer::plugin::{PathState, Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Tag, TransferPlugin, Want};
 
-use crate::sieve::Sieve;
+use crate::fallback_sink::FallbackSink;
 
 /// Wraps plugins, cheapest first.
 pub struct Cascade {
@@ -75,7 +75,7 @@ impl TransferPlugin for Cascade {
                 if place + 1 == self.plugins.len() {
                     return plugin.get_chunks(wants, context, sink).await;
                 }
-                let rest = Arc::new(Sieve::new(&wants, Arc::clone(&sink), is_elsewhere));
+                let rest = Arc::new(FallbackSink::new(&wants, Arc::clone(&sink), is_elsewhere));
                 plugin.get_chunks(wants, context, Arc::clone(&rest) as Arc<dyn Sink>).await;
                 wants = rest.left();
                 if wants.is_empty() {

@@ -8,15 +8,15 @@ use towpath_content::lock::lock;
 use towpath_transfer::plugin::{Pressure, Sink};
 use towpath_transfer::{BoxFuture, Delivery, Outcome, Tag, Want};
 
-/// The sink. What it kept is taken out with [`Sieve::left`] when the wrapped plugin is done.
-pub(crate) struct Sieve {
+/// The sink. What it kept is taken out with [`FallbackSink::left`] when the wrapped plugin is done.
+pub(crate) struct FallbackSink {
     wants: Mutex<HashMap<Tag, Want>>,
     left: Mutex<Vec<Want>>,
     keeps: fn(&Outcome) -> bool,
     sink: Arc<dyn Sink>,
 }
 
-impl Sieve {
+impl FallbackSink {
     /// Keeps those of `wants` whose outcome `keeps` says so of; the rest goes on to `sink`.
     pub(crate) fn new(wants: &[Want], sink: Arc<dyn Sink>, keeps: fn(&Outcome) -> bool) -> Self {
         let wants = wants.iter().map(|want| (want.tag, want.clone())).collect();
@@ -35,7 +35,7 @@ impl Sieve {
     }
 }
 
-impl Sink for Sieve {
+impl Sink for FallbackSink {
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
         self.take(delivery.tag);
         self.sink.deliver(delivery)

@@ -12,11 +12,11 @@
 
 pub mod cascade;
 pub mod direct;
+mod fallback_sink;
 mod inspected;
 pub mod local;
 pub mod preferred;
 pub mod registry;
-mod sieve;
 pub mod takeover;
 
 pub use cascade::Cascade;

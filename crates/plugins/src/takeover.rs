@@ -12,7 +12,7 @@ use towpath_content::Oid;
 use towpath_transfer::plugin::{PathState, Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Tag, TransferPlugin, Want};
 
-use crate::sieve::Sieve;
+use crate::fallback_sink::FallbackSink;
 
 /// When to ask again while there is no way at all.
 const WAIT: Duration = Duration::from_millis(200);
@@ -123,7 +123,7 @@ impl TransferPlugin for Takeover {
             let mut wants = wants;
             if let Some(better) = self.better() {
                 let is_not_here = |outcome: &Outcome| *outcome == Outcome::NotHere;
-                let kept = Arc::new(Sieve::new(&wants, Arc::clone(&sink), is_not_here));
+                let kept = Arc::new(FallbackSink::new(&wants, Arc::clone(&sink), is_not_here));
                 better.get_chunks(wants, context, Arc::clone(&kept) as Arc<dyn Sink>).await;
                 wants = kept.left();
                 if better.trouble().is_none() {
