@@ -40,7 +40,7 @@ pub struct Queues {
 
 /// What the queues say.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Gauge {
+pub struct Backpressure {
     queues: Queues,
     writer_is_behind: bool,
     receiver_is_behind: bool,
@@ -49,7 +49,7 @@ pub struct Gauge {
     disks_are_short: bool,
 }
 
-impl Gauge {
+impl Backpressure {
     /// A look at the queues.
     pub fn look(&mut self, queues: Queues) {
         let above = |was, value, busy, free| if was { value > free } else { value > busy };
@@ -121,10 +121,17 @@ impl Recomputing {
 
     /// True once, if the order is worth computing anew: for chunks missing of `total`, candidates,
     /// and the time since the transfer began.
-    pub fn is_due(&mut self, now: Duration, chunks: u64, total: u64, operations: u64, gauge: &Gauge) -> bool {
+    pub fn is_due(
+        &mut self,
+        now: Duration,
+        chunks: u64,
+        total: u64,
+        operations: u64,
+        backpressure: &Backpressure,
+    ) -> bool {
         let changed = |from: u64, to: u64, of: u64| from.abs_diff(to).saturating_mul(Self::TENTH) > of;
         let is_due = !self.is_asked
-            && !gauge.receiver_is_behind()
+            && !backpressure.receiver_is_behind()
             && self.spent * 10 <= now
             && (changed(self.chunks, chunks, total)
                 || changed(self.operations, operations, self.operations.max(operations)));
@@ -162,61 +169,62 @@ mod tests {
 
     #[test]
     fn a_writer_that_is_behind_keeps_the_disk_until_it_caught_up() {
-        let mut gauge = Gauge::default();
+        let mut backpressure = Backpressure::default();
         for (backlog, is_free) in
             [(0, true), (1 << 20, true), (3 << 20, false), (1 << 20, false), (1 << 18, true)]
         {
-            gauge.look(queues(backlog, 0));
-            assert_eq!(gauge.disk_is_free(), is_free, "{backlog}");
+            backpressure.look(queues(backlog, 0));
+            assert_eq!(backpressure.disk_is_free(), is_free, "{backlog}");
         }
     }
 
     #[test]
     fn a_receive_queue_that_builds_up_stops_the_search() {
-        let mut gauge = Gauge::default();
+        let mut backpressure = Backpressure::default();
         for (queue, is_free) in
             [(0, true), (200 << 10, false), (210 << 10, true), (2 << 20, false), (300 << 10, false)]
         {
-            gauge.look(queues(0, queue));
-            assert_eq!(gauge.disk_is_free(), is_free, "{queue}");
+            backpressure.look(queues(0, queue));
+            assert_eq!(backpressure.disk_is_free(), is_free, "{queue}");
         }
-        assert_eq!(gauge.room(1 << 19), 1 << 19);
-        assert_eq!(gauge.room(9 << 20), 0);
+        assert_eq!(backpressure.room(1 << 19), 1 << 19);
+        assert_eq!(backpressure.room(9 << 20), 0);
     }
 
     #[test]
     fn a_question_is_for_a_run_and_of_a_small_window_for_less() {
         for (window, least) in [(16 << 20, RUN), (1 << 20, 64 << 10), (64 << 10, 4 << 10)] {
-            let mut gauge = Gauge::default();
-            gauge.look(Queues { window, ..Queues::default() });
-            let asked = [0, window - least, window - least + 1].map(|outstanding| gauge.room(outstanding));
+            let mut backpressure = Backpressure::default();
+            backpressure.look(Queues { window, ..Queues::default() });
+            let asked =
+                [0, window - least, window - least + 1].map(|outstanding| backpressure.room(outstanding));
             assert_eq!(asked, [window, least, 0]);
         }
     }
 
     #[test]
     fn processors_are_short_while_something_waits_for_one_most_of_the_time() {
-        let mut gauge = Gauge::default();
+        let mut backpressure = Backpressure::default();
         for (processors, are_short) in [(0, false), (60, false), (71, true), (50, true), (39, false)] {
-            gauge.look(Queues { processors, ..Queues::default() });
-            assert_eq!(gauge.processors_are_short(), are_short, "{processors}");
+            backpressure.look(Queues { processors, ..Queues::default() });
+            assert_eq!(backpressure.processors_are_short(), are_short, "{processors}");
         }
     }
 
     #[test]
     fn the_order_is_computed_after_a_change_of_a_tenth_and_for_a_tenth_of_the_time() {
-        let (mut recomputing, gauge) = (Recomputing::default(), Gauge::default());
+        let (mut recomputing, backpressure) = (Recomputing::default(), Backpressure::default());
         let at = Duration::from_secs;
-        assert!(recomputing.is_due(at(1), 100, 100, 10, &gauge));
-        assert!(!recomputing.is_due(at(1), 100, 100, 99, &gauge), "it is under way");
+        assert!(recomputing.is_due(at(1), 100, 100, 10, &backpressure));
+        assert!(!recomputing.is_due(at(1), 100, 100, 99, &backpressure), "it is under way");
         recomputing.took(Duration::from_secs(1));
-        assert!(!recomputing.is_due(at(9), 50, 100, 10, &gauge), "no time for it yet");
-        assert!(!recomputing.is_due(at(11), 90, 100, 11, &gauge), "little changed");
-        assert!(recomputing.is_due(at(11), 89, 100, 10, &gauge));
+        assert!(!recomputing.is_due(at(9), 50, 100, 10, &backpressure), "no time for it yet");
+        assert!(!recomputing.is_due(at(11), 90, 100, 11, &backpressure), "little changed");
+        assert!(recomputing.is_due(at(11), 89, 100, 10, &backpressure));
         recomputing.took(Duration::ZERO);
-        assert!(recomputing.is_due(at(11), 89, 100, 12, &gauge));
+        assert!(recomputing.is_due(at(11), 89, 100, 12, &backpressure));
         recomputing.took(Duration::ZERO);
-        let mut busy = gauge;
+        let mut busy = backpressure;
         busy.look(queues(0, 9 << 20));
         assert!(!recomputing.is_due(at(99), 1, 100, 1, &busy));
     }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use towpath_transfer::Tag;
 
+use super::backpressure::Queues;
 use super::groups::WantedChunk;
 use super::heuristics::File;
 use super::operations::{OperationId, PlannedOperation, Span};
 use super::paths::SplitDirectory;
-use super::pressure::Queues;
 
 /// Something happened.
 #[derive(Debug, Clone)]
@@ -68,7 +68,7 @@ pub enum Event {
         end: End,
     },
     /// The queues as they stand.
-    Pressure(Queues),
+    Backpressure(Queues),
     /// [`Action::Recompute`] was done and took so long.
     Recomputed(Duration),
     /// Nothing happened for a while. At least ten times a second while anything is missing.

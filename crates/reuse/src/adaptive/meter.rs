@@ -13,9 +13,9 @@ use towpath_content::Oid;
 use towpath_transfer::plugin::ObjectFacts;
 use towpath_transfer::rate::Rate;
 
-use super::climb::Climb;
+use super::backpressure::{Backpressure, Queues};
 use super::costs::Costs;
-use super::pressure::{Gauge, Queues};
+use super::slow_start::SlowStart;
 use super::worth::{RecipeJudge, RecipeProgress, samples_pay};
 
 /// Bytes outstanding at first: two pieces, so that TCP never waits for a question.
@@ -48,9 +48,9 @@ impl MeteredObject {
 #[derive(Debug)]
 pub struct Meter {
     rate: Rate,
-    climb: Climb,
+    slow_start: SlowStart,
     outstanding: u64,
-    gauge: Gauge,
+    backpressure: Backpressure,
     costs: Costs,
     objects: HashMap<Oid, MeteredObject>,
     window: u64,
@@ -74,9 +74,9 @@ impl Meter {
     pub fn new(costs: Costs) -> Self {
         Self {
             rate: Rate::default(),
-            climb: Climb::default(),
+            slow_start: SlowStart::default(),
             outstanding: 0,
-            gauge: Gauge::default(),
+            backpressure: Backpressure::default(),
             costs,
             objects: HashMap::new(),
             window: FIRST_WINDOW,
@@ -89,7 +89,7 @@ impl Meter {
     /// So many bytes of an object's pieces are asked for.
     pub fn asked(&mut self, oid: Oid, bytes: u64, now: Duration) {
         self.rate.asked(now);
-        self.climb.asked(now);
+        self.slow_start.asked(now);
         self.outstanding += bytes;
         if self.objects.len() < OBJECTS {
             self.objects.entry(oid).or_insert(MeteredObject::begun(now));
@@ -101,7 +101,7 @@ impl Meter {
         self.outstanding = self.outstanding.saturating_sub(bytes);
         let (came, is_idle) = (if has_come { bytes } else { 0 }, self.outstanding == 0);
         self.rate.arrived(now, came, is_idle);
-        self.climb.arrived(now, came, self.round_trip.unwrap_or_default(), is_idle);
+        self.slow_start.arrived(now, came, self.round_trip.unwrap_or_default(), is_idle);
         self.grown += came;
         if self.grown >= self.window {
             self.window = self.window.saturating_mul(2);
@@ -114,7 +114,7 @@ impl Meter {
 
     /// The queues as they stand.
     pub fn look(&mut self, queues: Queues) {
-        self.gauge.look(queues);
+        self.backpressure.look(queues);
     }
 
     /// How fast the network is, as measured so far.
@@ -164,7 +164,7 @@ impl Meter {
         let (rate, disk_rate) = (self.rate.get(now, self.outstanding), self.costs.hoped_rate());
         // What was read here in passing shows how slow the disk is, but not how fast.
         let disk_rate = if facts.read_rate > 0.0 { disk_rate.min(facts.read_rate) } else { disk_rate };
-        let disk_is_free = self.gauge.disk_is_free();
+        let disk_is_free = self.backpressure.disk_is_free();
         if self.objects.len() >= OBJECTS && !self.objects.contains_key(&facts.asked_as) {
             return None;
         }
@@ -178,13 +178,13 @@ impl Meter {
             rest: facts.missing,
             size: facts.size,
             rate,
-            hoped_rate: self.climb.hoped(),
+            hoped_rate: self.slow_start.hoped(),
             round_trip,
             disk_rate,
             disk_is_free,
             is_promising,
             is_alike: facts.kept > 0,
-            processors_are_short: self.gauge.processors_are_short(),
+            processors_are_short: self.backpressure.processors_are_short(),
         };
         if !object.judge.wants(&progress) {
             return None;

@@ -10,14 +10,14 @@
 //! | [`heuristics`] | how likely a local file is useful, from metadata |
 //! | [`paths`] | how near two directories are |
 //! | [`operations`] | what the disk can be asked for, at which cost; the candidates |
-//! | [`climb`] | whether a connection still finds its rate |
+//! | [`slow_start`] | whether a connection still finds its rate |
 //! | [`costs`] | moving averages of what things cost |
 //! | [`arrival`] | when the disk can be expected to bring a chunk |
 //! | [`arrivals`] | the same for all groups, and which comes last |
 //! | [`budget`] | how long may be searched where probably nothing is |
 //! | [`neighbours`] | what of a local file a missing chunk likely resembles |
 //! | [`network`] | what is asked of the network |
-//! | [`pressure`] | which resource is free, and when there is time to compute |
+//! | [`backpressure`] | which resource is free, and when there is time to compute |
 //! | [`worth`] | when a recipe is worth asking for, a search worth going on with, and a region worth signing |
 //! | [`account`] | what `--explain` tells |
 //! | [`meter`] | the network as pieces show it, before anything is searched |
@@ -29,8 +29,8 @@
 pub mod account;
 pub mod arrival;
 pub mod arrivals;
+pub mod backpressure;
 pub mod budget;
-pub mod climb;
 pub mod costs;
 mod driver;
 pub mod event;
@@ -43,8 +43,8 @@ pub mod operations;
 pub mod paths;
 mod pieces;
 mod plugin;
-pub mod pressure;
 pub mod scheduler;
+pub mod slow_start;
 mod stalls;
 pub mod worth;
 

@@ -17,11 +17,11 @@ use towpath_transfer::{
 };
 
 use super::account::Account;
+use super::backpressure::Queues;
 use super::costs::Costs;
 use super::driver::{self, DriverMessage, Search};
 use super::meter::{Meter, MeteredWant};
 use super::pieces::{self, Pieces};
-use super::pressure::Queues;
 use super::stalls::Stalls;
 
 /// Parts of a recipe that wait for whoever reads them.

@@ -15,6 +15,7 @@ use towpath_transfer::rate::Rate;
 use super::account::{Account, Bottleneck};
 use super::arrival::{self, ArrivalStep};
 use super::arrivals::GroupArrivals;
+use super::backpressure::{Backpressure, Recomputing};
 use super::budget::{Budget, BudgetLeft, BudgetUse, Effort, Standing};
 use super::costs::Costs;
 use super::event::{Action, End, Event};
@@ -25,7 +26,6 @@ use super::operations::{
     Candidate, Candidates, DiskLimits, FileReading, OperationId, PlannedOperation, Span, reading,
 };
 use super::paths::SplitDirectory;
-use super::pressure::{Gauge, Recomputing};
 use super::worth::{SearchJudge, can_pay};
 
 /// Chunks that one CACHE-CHECK looks up.
@@ -112,7 +112,7 @@ pub struct Scheduler {
     next: OperationId,
     costs: Costs,
     network: NetworkSide,
-    gauge: Gauge,
+    backpressure: Backpressure,
     recomputing: Recomputing,
     search: SearchJudge,
     searches: bool,
@@ -144,7 +144,7 @@ impl Scheduler {
             next: 0,
             costs: settings.costs,
             network: NetworkSide::new(settings.rate),
-            gauge: Gauge::default(),
+            backpressure: Backpressure::default(),
             recomputing: Recomputing::default(),
             search: SearchJudge::default(),
             searches: true,
@@ -175,7 +175,7 @@ impl Scheduler {
         self.ask_network(now, &mut actions);
         let (open, total) = (self.groups.open(), self.groups.total());
         let operations = self.candidates.len() as u64;
-        if self.recomputing.is_due(now, open, total, operations, &self.gauge) {
+        if self.recomputing.is_due(now, open, total, operations, &self.backpressure) {
             actions.push(Action::Recompute);
         }
         self.note_bottleneck(now);
@@ -280,7 +280,7 @@ impl Scheduler {
             }
             Event::Listed { operation, files, directories } => self.listed(operation, files, directories),
             Event::Completed { operation, took, end } => self.completed(now, operation, took, end),
-            Event::Pressure(queues) => self.gauge.look(queues),
+            Event::Backpressure(queues) => self.backpressure.look(queues),
             Event::Recomputed(took) => self.recomputing.took(took),
             Event::Tick => {}
         }
@@ -349,7 +349,7 @@ impl Scheduler {
         if running.candidate.is_wide {
             let bytes = if let End::Hashed { bytes } = end { bytes } else { 0 };
             let looked = BudgetUse { took, bytes, brought: running.brought };
-            self.budget.spent(now, looked, self.gauge.others_wait());
+            self.budget.spent(now, looked, self.backpressure.others_wait());
         }
         match (running.candidate.operation, end) {
             (PlannedOperation::Stat(_), End::Listed) => self.costs.listed(took),
@@ -418,7 +418,7 @@ impl Scheduler {
     /// Whether the search goes on: not on a network that is about as fast as the disk.
     fn judge(&mut self, now: Duration) {
         let goes_on = self.search.goes_on(self.network.rate(now), self.costs.hash_rate());
-        let searches = goes_on && self.gauge.disk_is_free() && !self.groups.is_empty();
+        let searches = goes_on && self.backpressure.disk_is_free() && !self.groups.is_empty();
         if searches != self.searches {
             self.arrivals.changed();
         }
@@ -555,7 +555,7 @@ impl Scheduler {
     fn ask_network(&mut self, now: Duration, actions: &mut Vec<Action>) {
         self.is_withholding = false;
         while self.groups.waiting_bytes() > 0 {
-            let room = self.gauge.room(self.network.outstanding());
+            let room = self.backpressure.room(self.network.outstanding());
             if room == 0 {
                 return;
             }
@@ -570,7 +570,7 @@ impl Scheduler {
                 self.ask(now, passed, actions);
                 continue;
             }
-            let (rate, round_trip) = (self.network.rate(now), self.gauge.round_trip());
+            let (rate, round_trip) = (self.network.rate(now), self.backpressure.round_trip());
             let outstanding = self.network.outstanding();
             let saved = if rate > 0.0 { self.account.from_disk() as f64 / rate } else { 0.0 };
             let is_sooner =
@@ -601,7 +601,7 @@ impl Scheduler {
             let elapsed = now.saturating_sub(it.started).as_secs_f64();
             it.found.contains(&id) && it.brought as f64 > MORE * rate * elapsed
         };
-        self.gauge.processors_are_short() && self.running.values().any(brings_more)
+        self.backpressure.processors_are_short() && self.running.values().any(brings_more)
     }
 
     /// True in the first moments of a search on a slow network, while something is looked at that is over soon.
@@ -645,8 +645,8 @@ impl Scheduler {
             return;
         }
         let bottleneck = match () {
-            () if self.gauge.writer_is_behind() => Bottleneck::Disk,
-            () if self.gauge.receiver_is_behind() => Bottleneck::Processor,
+            () if self.backpressure.writer_is_behind() => Bottleneck::Disk,
+            () if self.backpressure.receiver_is_behind() => Bottleneck::Processor,
             () if self.is_withholding => Bottleneck::Search,
             () => Bottleneck::Network,
         };

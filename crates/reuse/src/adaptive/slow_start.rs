@@ -10,7 +10,7 @@ const MOST_GROWTH: f64 = 2.0;
 
 /// What came in the last two round trips.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Climb {
+pub struct SlowStart {
     /// Since when bytes are counted.
     since: Option<Duration>,
     bytes: u64,
@@ -18,7 +18,7 @@ pub struct Climb {
     before: f64,
 }
 
-impl Climb {
+impl SlowStart {
     /// Something was asked for.
     pub fn asked(&mut self, now: Duration) {
         self.since.get_or_insert(now);
@@ -52,8 +52,8 @@ mod tests {
 
     #[test]
     fn a_rate_that_grows_is_hoped_to_grow_further() {
-        let (mut climb, at) = (Climb::default(), Duration::from_millis);
-        climb.asked(at(0));
+        let (mut slow_start, at) = (SlowStart::default(), Duration::from_millis);
+        slow_start.asked(at(0));
         for (now, bytes, hoped) in [
             (99, 500, 0.0),
             (100, 500, 10_000.0),
@@ -62,18 +62,18 @@ mod tests {
             (400, 4_000, 40_000.0),
             (500, 400, 4_000.0),
         ] {
-            climb.arrived(at(now), bytes, at(100), false);
-            assert!((climb.hoped() - hoped).abs() < 1.0, "{now}: {}", climb.hoped());
+            slow_start.arrived(at(now), bytes, at(100), false);
+            assert!((slow_start.hoped() - hoped).abs() < 1.0, "{now}: {}", slow_start.hoped());
         }
     }
 
     #[test]
     fn time_in_which_nothing_is_asked_does_not_count() {
-        let (mut climb, at) = (Climb::default(), Duration::from_millis);
-        climb.asked(at(0));
-        climb.arrived(at(100), 1_000, at(20), true);
-        climb.asked(at(5_000));
-        climb.arrived(at(5_100), 1_000, at(20), false);
-        assert!((climb.hoped() - 10_000.0).abs() < 1.0, "{}", climb.hoped());
+        let (mut slow_start, at) = (SlowStart::default(), Duration::from_millis);
+        slow_start.asked(at(0));
+        slow_start.arrived(at(100), 1_000, at(20), true);
+        slow_start.asked(at(5_000));
+        slow_start.arrived(at(5_100), 1_000, at(20), false);
+        assert!((slow_start.hoped() - 10_000.0).abs() < 1.0, "{}", slow_start.hoped());
     }
 }

@@ -86,13 +86,13 @@ pub struct RecipeProgress {
     pub size: u64,
     /// Bytes a second of the network, 0 if nothing came yet.
     pub rate: f64,
-    /// Bytes a second that it may soon be found to carry ([`super::climb::Climb::hoped`]).
+    /// Bytes a second that it may soon be found to carry ([`super::slow_start::SlowStart::hoped`]).
     pub hoped_rate: f64,
     /// The network's round trip while no data are in its way.
     pub round_trip: Duration,
     /// Bytes a second that the disk reads and hashes.
     pub disk_rate: f64,
-    /// True if the disk is free ([`super::pressure::Gauge::disk_is_free`]).
+    /// True if the disk is free ([`super::backpressure::Backpressure::disk_is_free`]).
     pub disk_is_free: bool,
     /// True if something like it is known to be here: a file in its place.
     pub is_promising: bool,

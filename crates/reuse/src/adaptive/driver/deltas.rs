@@ -23,7 +23,7 @@ pub(super) enum DeltaState {
 impl Driver {
     /// What runs of `wants` that follow each other in an object likely resemble, as far as it pays. Only
     /// whom this machine's files may be known to is told what they hash to.
-    pub(super) fn liken(&mut self, wants: &[Want]) -> Vec<(Range<usize>, Region)> {
+    pub(super) fn match_regions(&mut self, wants: &[Want]) -> Vec<(Range<usize>, Region)> {
         if !self.search.scope.beyond_destination {
             return Vec::new();
         }
@@ -41,8 +41,8 @@ impl Driver {
                 likely.push((numbers, region));
             }
         }
-        let likened = likely.iter().flat_map(|(numbers, _)| &wants[numbers.clone()]);
-        for want in likened {
+        let matched = likely.iter().flat_map(|(numbers, _)| &wants[numbers.clone()]);
+        for want in matched {
             self.open.get_mut(&want.tag).into_iter().for_each(|open| open.delta = DeltaState::Asked);
         }
         likely

@@ -29,6 +29,7 @@ use towpath_transfer::{Context, Outcome, Tag, TransferPlugin, Want, WantId};
 use self::deltas::DeltaState;
 use self::disk::{ByHash, Finds, RunningOperation};
 use self::network_sink::NetworkSink;
+use super::backpressure::Queues;
 use super::budget::Effort;
 use super::costs::Costs;
 use super::event::{Action, End, Event};
@@ -39,7 +40,6 @@ use super::neighbours::Neighbours;
 use super::operations::DiskLimits;
 use super::paths::SplitDirectory;
 use super::plugin::SharedDriver;
-use super::pressure::Queues;
 use super::scheduler::{Scheduler, Settings};
 use crate::disk_search::scope::Mounts;
 use crate::disk_search::{self, Executor, Scope};
@@ -401,7 +401,7 @@ impl Driver {
         let (now, rate) = (self.shared.now(), self.scheduler.network_rate(self.shared.now()));
         let disks = &self.shared.disks;
         let disks = if self.executor.outstanding() == 0 { disks.wait(now) } else { disks.wait_before() };
-        self.feed(Event::Pressure(Queues {
+        self.feed(Event::Backpressure(Queues {
             writer_backlog: pressure.writer_backlog,
             receive_queue: pressure.receive_queue.max(path.receive_queue),
             window: chunk_window(rate, path.round_trip, self.network.window()),
@@ -459,7 +459,7 @@ impl Driver {
             by_call.entry(open.call).or_default().push(open.want.clone());
         }
         for (call, mut wants) in by_call {
-            let likely = self.liken(&wants);
+            let likely = self.match_regions(&wants);
             let (Some(call), Some(told)) = (self.calls.get(&call), self.told.upgrade()) else { continue };
             let (network, context) = (Arc::clone(&self.network), call.context.clone());
             let sink = Arc::new(NetworkSink { inner: Arc::clone(&call.sink), told });

@@ -8,6 +8,7 @@ use std::time::Duration;
 use towpath_transfer::Tag;
 use towpath_transfer::rate::Rate;
 
+use crate::adaptive::backpressure::Queues;
 use crate::adaptive::budget::Effort;
 use crate::adaptive::costs::Costs;
 use crate::adaptive::event::{Action, End, Event};
@@ -15,7 +16,6 @@ use crate::adaptive::groups::WantedChunk;
 use crate::adaptive::heuristics::File;
 use crate::adaptive::operations::{DiskLimits, PlannedOperation};
 use crate::adaptive::paths::SplitDirectory;
-use crate::adaptive::pressure::Queues;
 use crate::adaptive::scheduler::{Scheduler, Settings};
 
 const CHUNK: u64 = 16 << 10;
@@ -54,7 +54,11 @@ fn look(effort: Effort, size: u64) -> Done {
     let begin = [directory("/d/in"), directory("/d"), directory("/")];
     let mut events =
         VecDeque::from([Event::Wanted { files: vec![wanted], chunks }, Event::Look(begin.to_vec())]);
-    events.push_back(Event::Pressure(Queues { window: 2 << 20, round_trip: LISTING, ..Queues::default() }));
+    events.push_back(Event::Backpressure(Queues {
+        window: 2 << 20,
+        round_trip: LISTING,
+        ..Queues::default()
+    }));
     let (mut now, mut done) = (Duration::from_millis(101), Done::default());
     let (mut asked, mut come) = (VecDeque::new(), NETWORK / 10);
     while now < Duration::from_secs(2) {

@@ -7,12 +7,12 @@ use std::time::Duration;
 use towpath_transfer::Tag;
 use towpath_transfer::rate::Rate;
 
+use crate::adaptive::backpressure::Queues;
 use crate::adaptive::costs::Costs;
 use crate::adaptive::groups::WantedChunk;
 use crate::adaptive::heuristics::File;
 use crate::adaptive::operations::{DiskLimits, PlannedOperation};
 use crate::adaptive::paths::SplitDirectory;
-use crate::adaptive::pressure::Queues;
 use crate::adaptive::{Action, Effort, Event, Scheduler, Settings};
 
 const CHUNK: u32 = 16 << 10;
@@ -70,7 +70,7 @@ fn asked(processors: u64, has: impl Fn(Tag) -> bool) -> Vec<Tag> {
         let first = 180 * step as u64;
         let tags = (first..first + 180).filter(|tag| has(*tag)).collect();
         let mut actions = scheduler.handle(at(ms), Event::Found { operation, tags });
-        actions.extend(scheduler.handle(at(ms), Event::Pressure(pressure)));
+        actions.extend(scheduler.handle(at(ms), Event::Backpressure(pressure)));
         let under_way = asked_for(&actions);
         // In ten milliseconds it brings no more.
         for tag in &under_way {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use towpath_transfer::rate::Rate;
 
 use super::tree::Tree;
+use crate::adaptive::backpressure::{Backpressure, Queues};
 use crate::adaptive::budget::Effort;
 use crate::adaptive::costs::Costs;
 use crate::adaptive::event::{Action, End, Event};
@@ -20,7 +21,6 @@ use crate::adaptive::groups::WantedChunk;
 use crate::adaptive::heuristics::File;
 use crate::adaptive::operations::{DiskLimits, OperationId, PlannedOperation};
 use crate::adaptive::paths::SplitDirectory;
-use crate::adaptive::pressure::{Gauge, Queues};
 use crate::adaptive::worth::{RecipeJudge, RecipeProgress};
 use crate::adaptive::{Account, Scheduler, Settings};
 
@@ -112,7 +112,7 @@ pub struct Fetch<'a> {
     missing: HashSet<u64>,
     not_asked: VecDeque<u64>,
     rate: Rate,
-    gauge: Gauge,
+    backpressure: Backpressure,
     judge: RecipeJudge,
     /// Bytes of the recipe to come, and when the sender has it.
     recipe: Option<(f64, f64)>,
@@ -141,7 +141,7 @@ impl<'a> Fetch<'a> {
             missing: (0..world.chunks()).collect(),
             not_asked: (0..world.chunks()).collect(),
             rate: Rate::default(),
-            gauge: Gauge::default(),
+            backpressure: Backpressure::default(),
             judge: RecipeJudge::default(),
             recipe: None,
             scheduler: None,
@@ -197,9 +197,9 @@ impl<'a> Fetch<'a> {
 
     /// What the driver does between two events.
     fn decide(&mut self) {
-        self.gauge.look(self.queues());
+        self.backpressure.look(self.queues());
         if self.scheduler.is_some() {
-            self.tell(Event::Pressure(self.queues()));
+            self.tell(Event::Backpressure(self.queues()));
             return;
         }
         if self.recipe.is_none() && self.wants_recipe() {
@@ -226,7 +226,7 @@ impl<'a> Fetch<'a> {
             hoped_rate: 0.0,
             round_trip: at(self.world.round_trip),
             disk_rate: Costs::new(self.chunk() as u64).hoped_rate(),
-            disk_is_free: self.gauge.disk_is_free(),
+            disk_is_free: self.backpressure.disk_is_free(),
             is_promising: true,
             is_alike: false,
             processors_are_short: false,
@@ -262,7 +262,7 @@ impl<'a> Fetch<'a> {
         let chunks = self.missing.iter();
         let chunks =
             chunks.map(|chunk| WantedChunk { tag: *chunk, offset: chunk * u64::from(len), len }).collect();
-        self.tell(Event::Pressure(self.queues()));
+        self.tell(Event::Backpressure(self.queues()));
         self.tell(Event::Look(std::iter::successors(Some(destination), SplitDirectory::parent).collect()));
         self.tell(Event::Wanted { files: vec![Arc::new(file)], chunks });
     }
