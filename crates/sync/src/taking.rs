@@ -35,7 +35,7 @@ use super::search;
 use super::side::{Side, StopOnDrop, by_source, joined, receiving, tell};
 use super::threads;
 use crate::error::CopyError;
-use towpath_reuse::candidates::lookalikes::Lookalikes;
+use towpath_reuse::candidates::search::CandidateSearch;
 use towpath_reuse::policy::network::Network;
 use towpath_ssh::race::{Race, STAND_LIMIT, Stood};
 
@@ -141,8 +141,8 @@ fn supplier(
     let is_wanted = !(options.no_search || options.whole_file || processors.inspect_any());
     let scope = if is_wanted { search::scope(options, destination) } else { None };
     let beyond_destination = side.host.bases_beyond;
-    let lookalikes = Lookalikes::new(scope.map(|scope| Scope { beyond_destination, ..scope }));
-    RemoteSupplier::new(side.control.clone(), session, compress, changed, lookalikes, processors)
+    let candidates = CandidateSearch::new(scope.map(|scope| Scope { beyond_destination, ..scope }));
+    RemoteSupplier::new(side.control.clone(), session, compress, changed, candidates, processors)
 }
 
 /// The threads that take answers and write contents, and what they are told by.

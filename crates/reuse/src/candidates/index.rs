@@ -57,7 +57,7 @@ pub struct Present {
 
 /// How much alike two files of the same size are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Likeness {
+pub enum ContentMatch {
     /// No others have this size.
     Size,
     /// They have the same name.
@@ -70,7 +70,7 @@ pub enum Likeness {
 
 /// What the paths of a file and its probable older version have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kin {
+pub enum VersionMatch {
     /// All but numbers of directories: `v1/file`, `v2/file`.
     Renumbered,
     /// The name of a large file, which lies in another directory.
@@ -84,14 +84,14 @@ pub enum Kin {
 
 /// See the head of this module.
 #[derive(Debug, Default)]
-pub struct Catalogue {
+pub struct FileIndex {
     /// By size and then by time.
     files: Vec<Present>,
     /// Hashes of what paths have in common with those of older versions, and which files these are: by hash, and so by size.
-    kin: Vec<(u64, u32)>,
+    by_key: Vec<(u64, u32)>,
 }
 
-impl Catalogue {
+impl FileIndex {
     /// Looks at what is below `root`, but not in other file systems.
     pub fn of(root: &Path, is_over: &AtomicBool) -> Self {
         let options = ScanOptions { one_file_system: true, files: false, ..ScanOptions::default() };
@@ -120,13 +120,13 @@ impl Catalogue {
         let keys = |(index, file): (u32, &Present)| {
             keys(&file.path, file.stamp.size).map(move |(_, key)| (key, index))
         };
-        let mut kin: Vec<_> = (0..).zip(&files).flat_map(keys).collect();
-        kin.sort_unstable();
-        Self { files, kin }
+        let mut by_key: Vec<_> = (0..).zip(&files).flat_map(keys).collect();
+        by_key.sort_unstable();
+        Self { files, by_key }
     }
 
     /// The file that is most like this one.
-    pub fn like(&self, file: &Sought<'_>) -> Option<(&Present, Likeness)> {
+    pub fn same_content(&self, file: &Sought<'_>) -> Option<(&Present, ContentMatch)> {
         if !(LEAST..=MOST).contains(&file.size) {
             return None;
         }
@@ -134,25 +134,25 @@ impl Catalogue {
         let of_time = self.of_size_and_time(file);
         let others = of_time.iter().chain(of_size).take(MAX_COMPARED);
         let is_only_one = of_size.len() == 1;
-        let likeness = |other: &Present| {
+        let by = |other: &Present| {
             let is_named_so = other.path.names().last() == file.path.names().last();
             match (other.stamp.modified == file.modified, is_named_so) {
-                (true, true) => Some(Likeness::TimeAndName),
-                (true, false) => Some(Likeness::Time),
-                (false, true) => Some(Likeness::Name),
-                (false, false) => is_only_one.then_some(Likeness::Size),
+                (true, true) => Some(ContentMatch::TimeAndName),
+                (true, false) => Some(ContentMatch::Time),
+                (false, true) => Some(ContentMatch::Name),
+                (false, false) => is_only_one.then_some(ContentMatch::Size),
             }
         };
-        let alike = others.filter_map(|other| Some((other, likeness(other)?)));
-        alike.max_by_key(|(_, likeness)| *likeness)
+        let alike = others.filter_map(|other| Some((other, by(other)?)));
+        alike.max_by_key(|(_, by)| *by)
     }
 
     /// The file that this one is probably another version of, the one nearest in size if there are several. A large one
     /// that has the size and time of quite another file was rather moved, and is found by searching.
-    pub fn older(&self, file: &Sought<'_>) -> Option<(&Present, Kin)> {
+    pub fn other_version(&self, file: &Sought<'_>) -> Option<(&Present, VersionMatch)> {
         let moved = if file.size > MOST { self.of_size_and_time(file) } else { &[] };
-        let kin = |(kin, key)| Some((self.nearest(key, file.size, kin)?, kin));
-        let found = keys(file.path, file.size).find_map(kin);
+        let by = |(by, key)| Some((self.nearest(key, file.size, by)?, by));
+        let found = keys(file.path, file.size).find_map(by);
         found.filter(|(found, _)| moved.is_empty() || moved.contains(found))
     }
 
@@ -160,17 +160,17 @@ impl Catalogue {
         range(range(&self.files, |stamp| stamp.size, file.size), |stamp| stamp.modified, file.modified)
     }
 
-    fn nearest(&self, key: u64, size: u64, kin: Kin) -> Option<&Present> {
-        let start = self.kin.partition_point(|(other, _)| *other < key);
-        let end = self.kin.partition_point(|(other, _)| *other <= key);
-        let alike = &self.kin[start..end];
+    fn nearest(&self, key: u64, size: u64, by: VersionMatch) -> Option<&Present> {
+        let start = self.by_key.partition_point(|(other, _)| *other < key);
+        let end = self.by_key.partition_point(|(other, _)| *other <= key);
+        let alike = &self.by_key[start..end];
         let present = |(_, index): &(u64, u32)| self.files.get(*index as usize);
         let smaller = alike.partition_point(|it| present(it).is_some_and(|other| other.stamp.size < size));
         let nearest =
             alike[smaller.saturating_sub(1)..alike.len().min(smaller + 1)].iter().filter_map(present);
         let nearest = nearest.min_by_key(|other| other.stamp.size.abs_diff(size))?;
         let old = nearest.stamp.size;
-        let is_resized = kin == Kin::Neighbour && old.abs_diff(size) > size / MOST_RESIZED;
+        let is_resized = by == VersionMatch::Neighbour && old.abs_diff(size) > size / MOST_RESIZED;
         (!is_resized && may_be_version(old, size)).then_some(nearest)
     }
 }
@@ -181,20 +181,20 @@ pub fn may_be_version(old: u64, new: u64) -> bool {
 }
 
 /// What a file's path has in common with those of its older versions, the likeliest first.
-fn keys(path: &RelPath, size: u64) -> impl Iterator<Item = (Kin, u64)> + use<> {
+fn keys(path: &RelPath, size: u64) -> impl Iterator<Item = (VersionMatch, u64)> + use<> {
     let (dir, name) = path.split().unwrap_or_default();
     let unnumbered = pattern(dir.as_bytes());
     let is_large = size >= LARGE;
-    let key = |kin: Kin, of: (&[u8], &[u8])| {
+    let key = |by: VersionMatch, of: (&[u8], &[u8])| {
         let mut hasher = DefaultHasher::new();
-        (kin, of).hash(&mut hasher);
-        (kin, hasher.finish())
+        (by, of).hash(&mut hasher);
+        (by, hasher.finish())
     };
     let keys = [
-        Some(key(Kin::Renumbered, (&unnumbered, name))),
-        is_large.then(|| key(Kin::Namesake, (b"", name))),
-        Some(key(Kin::Numbered, (&unnumbered, &pattern(name)))),
-        is_large.then(|| key(Kin::Neighbour, (dir.as_bytes(), extension(name)))),
+        Some(key(VersionMatch::Renumbered, (&unnumbered, name))),
+        is_large.then(|| key(VersionMatch::Namesake, (b"", name))),
+        Some(key(VersionMatch::Numbered, (&unnumbered, &pattern(name)))),
+        is_large.then(|| key(VersionMatch::Neighbour, (dir.as_bytes(), extension(name)))),
     ];
     keys.into_iter().flatten()
 }
@@ -236,13 +236,13 @@ pub(super) mod tests {
         Time { seconds, nanos: 0 }
     }
 
-    /// A catalogue of files with these paths, sizes and times.
-    pub fn catalogue(files: &[(&str, u64, i64)]) -> Catalogue {
+    /// An index of files with these paths, sizes and times.
+    pub fn index(files: &[(&str, u64, i64)]) -> FileIndex {
         let file = |&(path, size, seconds): &(&str, u64, i64)| Present {
             path: path_of(path),
             stamp: Stamp { size, modified: at(seconds), ..Stamp::default() },
         };
-        Catalogue::sorted(files.iter().map(file).collect())
+        FileIndex::sorted(files.iter().map(file).collect())
     }
 
     /// A path.
@@ -252,7 +252,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_table_of_likenesses() {
-        let catalogue = catalogue(&[
+        let index = index(&[
             ("a/one", 1000, 1),
             ("a/two", 1000, 1),
             ("b/two", 1000, 2),
@@ -261,29 +261,25 @@ pub(super) mod tests {
             ("large", 5 << 20, 1),
         ]);
         for (name, size, seconds, like) in [
-            ("two", 1000, 1, Some(("a/two", Likeness::TimeAndName))),
-            ("other", 1000, 2, Some(("b/two", Likeness::Time))),
-            ("one", 1000, 2, Some(("b/two", Likeness::Time))),
-            ("one", 1000, 3, Some(("a/one", Likeness::Name))),
+            ("two", 1000, 1, Some(("a/two", ContentMatch::TimeAndName))),
+            ("other", 1000, 2, Some(("b/two", ContentMatch::Time))),
+            ("one", 1000, 2, Some(("b/two", ContentMatch::Time))),
+            ("one", 1000, 3, Some(("a/one", ContentMatch::Name))),
             ("other", 1000, 3, None),
-            ("other", 2000, 3, Some(("c/alone", Likeness::Size))),
+            ("other", 2000, 3, Some(("c/alone", ContentMatch::Size))),
             ("alone", 2001, 1, None),
             ("little", 10, 1, None),
             ("large", 5 << 20, 1, None),
         ] {
-            let found = catalogue.like(&Sought { path: &path_of(name), size, modified: at(seconds) });
-            let like = like.map(|(path, likeness)| (path.as_bytes(), likeness));
-            assert_eq!(
-                found.map(|(file, likeness)| (file.path.as_bytes(), likeness)),
-                like,
-                "{name} {seconds}"
-            );
+            let found = index.same_content(&Sought { path: &path_of(name), size, modified: at(seconds) });
+            let like = like.map(|(path, by)| (path.as_bytes(), by));
+            assert_eq!(found.map(|(file, by)| (file.path.as_bytes(), by)), like, "{name} {seconds}");
         }
     }
 
     #[test]
     fn a_table_of_versions() {
-        let catalogue = catalogue(&[
+        let index = index(&[
             ("lib/libx.so.1.31.0", 300_000, 1),
             ("lib/libx.so.1.2", 100_000, 1),
             ("lib/liby.so.1", 300_000, 1),
@@ -292,7 +288,7 @@ pub(super) mod tests {
             ("pkg-1.9/large", 256 << 20, 1),
             ("pkg-1.9/larger", (256 << 20) + 1, 1),
         ]);
-        use Kin::{Numbered, Renumbered};
+        use VersionMatch::{Numbered, Renumbered};
         for (path, size, found) in [
             ("lib/libx.so.1.31.1", 310_000, Some(("lib/libx.so.1.31.0", Numbered))),
             ("lib/libx.so.1.31.1", 190_000, Some(("lib/libx.so.1.2", Numbered))),
@@ -306,7 +302,7 @@ pub(super) mod tests {
             ("pkg-1.10/large", 256 << 20, Some(("pkg-1.9/large", Renumbered))),
             ("pkg-1.10/larger", 256 << 20, None),
         ] {
-            let given = catalogue.older(&Sought { path: &path_of(path), size, modified: at(9) });
+            let given = index.other_version(&Sought { path: &path_of(path), size, modified: at(9) });
             let given = given.map(|(present, which)| (present.path.as_bytes(), which));
             assert_eq!(given, found.map(|(path, which)| (path.as_bytes(), which)), "{path} {size}");
         }
@@ -315,7 +311,7 @@ pub(super) mod tests {
     #[test]
     fn large_files_have_older_versions_under_the_same_name_or_in_the_same_directory() {
         const MIB: u64 = 1 << 20;
-        let catalogue = catalogue(&[
+        let index = index(&[
             ("a/disk.img", 100 * MIB, 1),
             ("b/disk.img", 90 * MIB, 1),
             ("c/old.img", 50 * MIB, 1),
@@ -325,7 +321,7 @@ pub(super) mod tests {
             ("v1/disk.img", 60 * MIB, 1),
             ("c/little.img", LARGE - 1, 1),
         ]);
-        use Kin::{Namesake, Neighbour, Renumbered};
+        use VersionMatch::{Namesake, Neighbour, Renumbered};
         for (path, size, found) in [
             ("d/disk.img", 94 * MIB, Some(("b/disk.img", Namesake))),
             ("d/disk.img", 96 * MIB, Some(("a/disk.img", Namesake))),
@@ -342,9 +338,9 @@ pub(super) mod tests {
             ("d/new.img", 50 * MIB, None),
             ("c/new.img", LARGE - 1, None),
         ] {
-            let given = catalogue.older(&Sought { path: &path_of(path), size, modified: at(9) });
-            let given = given.map(|(present, kin)| (present.path.as_bytes(), kin));
-            assert_eq!(given, found.map(|(path, kin)| (path.as_bytes(), kin)), "{path} {size}");
+            let given = index.other_version(&Sought { path: &path_of(path), size, modified: at(9) });
+            let given = given.map(|(present, by)| (present.path.as_bytes(), by));
+            assert_eq!(given, found.map(|(path, by)| (path.as_bytes(), by)), "{path} {size}");
         }
     }
 
@@ -352,22 +348,22 @@ pub(super) mod tests {
     fn of_a_hundred_thousand_names_that_differ_in_their_numbers_one_is_found_at_once() {
         let many: Vec<_> = (0..100_000).map(|number| format!("photos/{number}.jpg")).collect();
         let many: Vec<_> = (300..).zip(&many).map(|(size, path)| (path.as_str(), size, 1)).collect();
-        let catalogue = catalogue(&many);
+        let index = index(&many);
         let path = path_of("photos/1000000.jpg");
         for size in 50_000..60_000 {
-            let (found, _) = catalogue.older(&Sought { path: &path, size, modified: at(9) }).unwrap();
+            let (found, _) = index.other_version(&Sought { path: &path, size, modified: at(9) }).unwrap();
             assert_eq!(found.stamp.size, size);
         }
     }
 
     #[test]
     fn what_has_size_and_time_of_another_large_file_was_moved() {
-        let catalogue = catalogue(&[("wal/0001", 16 << 20, 2), ("old/segment", 16 << 20, 1)]);
+        let index = index(&[("wal/0001", 16 << 20, 2), ("old/segment", 16 << 20, 1)]);
         for (path, seconds, found) in
             [("wal/0003", 1, None), ("wal/0003", 3, Some("wal/0001")), ("wal/0003", 2, Some("wal/0001"))]
         {
             let sought = Sought { path: &path_of(path), size: 16 << 20, modified: at(seconds) };
-            let given = catalogue.older(&sought).map(|(present, _)| present.path.as_bytes());
+            let given = index.other_version(&sought).map(|(present, _)| present.path.as_bytes());
             assert_eq!(given, found.map(str::as_bytes), "{path} {seconds}");
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! | module | story |
 //! |---|---|
-//! | [`lookalikes`] | asks all the others, while the network is slow |
+//! | [`search`] | searches with all the others, while the network is slow |
 //! | [`index`] | the destination's files, by size, time and name |
 //! | [`by_version`] | names without their numbers; pure |
 //! | [`outside`] | large files beside the destination and near it |
@@ -13,11 +13,11 @@
 
 pub mod by_version;
 pub mod index;
-pub mod lookalikes;
 pub mod machine;
 pub mod outside;
 pub mod renames;
 pub mod same_name;
+pub mod search;
 pub mod sibling_dirs;
 
 use towpath_content::tree::Kind;

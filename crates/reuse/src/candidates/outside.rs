@@ -1,4 +1,4 @@
-//! Files beyond the destination that may be older versions of new large ones: with the same path in a directory beside it, or
+//! Files outside the destination that may be older versions of new large ones: with the same path in a directory beside it, or
 //! with the same name near by.
 //!
 //! Looked at in a thread of its own, which is waited for a little: a disk that is asleep, or a dead server's, holds up nobody.
@@ -17,10 +17,10 @@ use super::machine::Machine;
 use super::same_name::Namesakes;
 use super::sibling_dirs::Siblings;
 
-/// What lies beyond the destination.
-pub struct Beyond {
+/// What lies outside the destination.
+pub struct OutsideSearch {
     /// None if it is not wanted, or kept somebody waiting.
-    places: Option<Arc<OutsideFinder>>,
+    sources: Option<Arc<Sources>>,
 }
 
 /// An older version, probably; its path is a whole one.
@@ -42,50 +42,51 @@ pub struct Patience {
 }
 
 /// Where to look.
-struct OutsideFinder {
+struct Sources {
     scope: Scope,
     machine: OnceLock<Option<Machine>>,
     siblings: OnceLock<Siblings>,
     namesakes: OnceLock<Namesakes>,
 }
 
-impl Beyond {
+impl OutsideSearch {
     /// Nothing was looked at yet, and nothing will be outside `scope`.
     pub fn new(scope: Option<Scope>) -> Self {
-        let places = |scope| OutsideFinder {
+        let sources = |scope| Sources {
             scope,
             machine: OnceLock::new(),
             siblings: OnceLock::new(),
             namesakes: OnceLock::new(),
         };
         let scope = scope.filter(|scope| scope.beyond_destination);
-        Self { places: scope.map(places).map(Arc::new) }
+        Self { sources: scope.map(sources).map(Arc::new) }
     }
 
-    /// For each of these files what may be its older version beyond `root`.
+    /// For each of these files what may be its older version outside `root`.
     pub fn find(&mut self, root: &Path, files: &[Sought<'_>], patience: Patience) -> Vec<Option<Outside>> {
         let nothing = || vec![None; files.len()];
-        let Some(places) = self.places.clone().filter(|_| files.iter().any(|file| file.size >= LARGE)) else {
+        let Some(sources) = self.sources.clone().filter(|_| files.iter().any(|file| file.size >= LARGE))
+        else {
             return nothing();
         };
         let sought: Vec<_> = files.iter().map(|file| (file.path.clone(), file.size)).collect();
         let (root, until) = (root.to_owned(), Instant::now() + patience.walk);
         let (done, found) = channel();
         let looking = move || {
-            let found = sought.iter().map(|(path, size)| places.find(&root, path, *size, until));
+            let found = sought.iter().map(|(path, size)| sources.find(&root, path, *size, until));
             // Nobody may wait any more.
             let _ = done.send(found.collect());
         };
         // Without a thread the channel closes.
-        let _ = std::thread::Builder::new().name("beyond".into()).spawn(looking);
+        let _ = std::thread::Builder::new().name("outside".into()).spawn(looking);
         found.recv_timeout(patience.whole).unwrap_or_else(|_| {
-            self.places = None;
+            self.sources = None;
             nothing()
         })
     }
 }
 
-impl OutsideFinder {
+impl Sources {
     fn find(&self, root: &Path, path: &RelPath, size: u64, until: Instant) -> Option<Outside> {
         if size < LARGE {
             return None;
@@ -132,12 +133,12 @@ mod tests {
             .iter()
             .for_each(|path| place(&root, path));
         let new = root.join("new");
-        let mut beyond = Beyond::new(Some(scope(&new, true)));
+        let mut outside = OutsideSearch::new(Some(scope(&new, true)));
         let whole = |path: &str| from_root(&root.join(path)).unwrap();
         let paths = ["a/file 1", "a/file 2", "a/no file has such a name", "a/file 1"].map(path_of);
         let files = [LARGE, LARGE, LARGE, LARGE - 1];
         let files: Vec<_> = paths.iter().zip(files).map(|(path, size)| sought(path, size)).collect();
-        let found = beyond.find(&new, &files, LONG);
+        let found = outside.find(&new, &files, LONG);
         let expected =
             [Some((true, whole("old/a/file 1"))), Some((false, whole("far/off/file 2"))), None, None];
         let found = found.into_iter().map(|found| match found? {
@@ -146,7 +147,11 @@ mod tests {
         });
         assert_eq!(found.collect::<Vec<_>>(), expected);
         for scope in [None, Some(scope(&new, false))] {
-            assert_eq!(Beyond::new(scope).find(&new, &files[..1], LONG), [None], "nothing beyond is wanted");
+            assert_eq!(
+                OutsideSearch::new(scope).find(&new, &files[..1], LONG),
+                [None],
+                "nothing outside is wanted"
+            );
         }
     }
 
@@ -157,22 +162,22 @@ mod tests {
         ["old/file", "new/file"].iter().for_each(|path| place(&root, path));
         let (path, new) = (path_of("file"), root.join("new"));
         let files = [sought(&path, LARGE)];
-        let mut beyond = Beyond::new(Some(scope(&new, true)));
-        let (places, (begin, begun), (end, ended)) =
-            (beyond.places.clone().unwrap(), channel::<()>(), channel::<()>());
+        let mut outside = OutsideSearch::new(Some(scope(&new, true)));
+        let (sources, (begin, begun), (end, ended)) =
+            (outside.sources.clone().unwrap(), channel::<()>(), channel::<()>());
         let sleeping = std::thread::spawn(move || {
-            places.machine.get_or_init(|| {
+            sources.machine.get_or_init(|| {
                 begin.send(()).unwrap();
                 let _ = ended.recv();
                 Machine::open()
             });
         });
         begun.recv().unwrap();
-        assert_eq!(beyond.find(&new, &files, NONE), [None]);
+        assert_eq!(outside.find(&new, &files, NONE), [None]);
         drop(end);
         sleeping.join().unwrap();
-        assert_eq!(beyond.find(&new, &files, LONG), [None]);
+        assert_eq!(outside.find(&new, &files, LONG), [None]);
         let patience = Patience { walk: Duration::ZERO, ..LONG };
-        assert!(Beyond::new(Some(scope(&new, true))).find(&new, &files, patience)[0].is_some());
+        assert!(OutsideSearch::new(Some(scope(&new, true))).find(&new, &files, patience)[0].is_some());
     }
 }

@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 use crate::disk_search::Scope;
 
-use super::index::{Catalogue, Kin, LARGE, Likeness, Present, Sought};
-use super::outside::{Beyond, Outside, Patience};
+use super::index::{ContentMatch, FileIndex, LARGE, Present, Sought, VersionMatch};
+use super::outside::{Outside, OutsideSearch, Patience};
 use crate::policy::network::Network;
 use towpath_content::lock::lock;
 
@@ -32,7 +32,7 @@ const MISSES: u64 = 16;
 const WEAK: u64 = 128;
 /// Guesses that a file is an older version by a name that differs, or by nothing else, before so many proved right: each may
 /// be a photo of a row, which is read and signed in vain.
-const WEAK_OLDER: u64 = 32;
+const WEAK_BASES: u64 = 32;
 /// What is asked for waits for a look at the destination at most this part of the time that it takes to come,
 const SHARE: f64 = 0.1;
 /// at most so long, and so long where it is not known how fast it comes.
@@ -49,18 +49,18 @@ pub enum Found {
     /// It may have the same content.
     Same(Present),
     /// It may be an older version, for what their paths have in common.
-    Older(Present, Kin),
-    /// The same, somewhere beyond the destination: its path is a whole one.
-    Beyond(Present),
+    Base(Present, VersionMatch),
+    /// The same, somewhere outside the destination: its path is a whole one.
+    Outside(Present),
 }
 
 /// See the head of this module.
-pub struct Lookalikes {
+pub struct CandidateSearch {
     look: Mutex<Look>,
-    beyond: Mutex<Beyond>,
+    outside: Mutex<OutsideSearch>,
     is_over: Arc<AtomicBool>,
     same: Guesses,
-    older: Guesses,
+    bases: Guesses,
 }
 
 /// Guesses, and what they proved to be.
@@ -75,20 +75,20 @@ struct Guesses {
 enum Look {
     /// Nothing called for it yet.
     NotBegun,
-    Running(Receiver<Catalogue>),
-    Done(Catalogue),
+    Running(Receiver<FileIndex>),
+    Done(FileIndex),
 }
 
-impl Lookalikes {
+impl CandidateSearch {
     /// Nothing was looked at yet, and nothing will be outside `scope`.
     pub fn new(scope: Option<Scope>) -> Self {
-        let look = if scope.is_some() { Look::NotBegun } else { Look::Done(Catalogue::default()) };
+        let look = if scope.is_some() { Look::NotBegun } else { Look::Done(FileIndex::default()) };
         Self {
             look: Mutex::new(look),
-            beyond: Mutex::new(Beyond::new(scope)),
+            outside: Mutex::new(OutsideSearch::new(scope)),
             is_over: Arc::default(),
             same: Guesses::default(),
-            older: Guesses::default(),
+            bases: Guesses::default(),
         }
     }
 
@@ -110,63 +110,59 @@ impl Lookalikes {
         let (since, patience) = (Instant::now(), patience(files.iter().map(|file| file.size).sum(), known));
         let mut look = lock(&self.look);
         self.begin(&mut look, root);
-        let outside = lock(&self.beyond).find(root, files, patience);
+        let outside = lock(&self.outside).find(root, files, patience);
         look.wait(patience.whole.saturating_sub(since.elapsed()));
-        let catalogue = look.catalogue();
+        let index = look.index();
         let all = files.iter().zip(outside);
         if known.is_unknown() {
             let has_older = |(file, outside): &(&Sought<'_>, Option<Outside>)| {
-                outside.is_some() || catalogue.is_some_and(|catalogue| catalogue.older(file).is_some())
+                outside.is_some() || index.is_some_and(|index| index.other_version(file).is_some())
             };
             let older = all.clone().filter(has_older).map(|(file, _)| file.size).sum();
             if older == 0 || !network(older).is_slow() {
                 return nothing;
             }
         }
-        all.map(|(file, outside)| self.guess(catalogue, file, outside)).collect()
+        all.map(|(file, outside)| self.guess(index, file, outside)).collect()
     }
 
     fn begin(&self, look: &mut Look, root: &Path) {
         if let Look::NotBegun = look {
-            let (done, catalogue) = channel();
+            let (done, index) = channel();
             let (root, is_over) = (root.to_owned(), Arc::clone(&self.is_over));
             // Without a thread the channel closes, as it does at the end.
-            let looking = move || drop(done.send(Catalogue::of(&root, &is_over)));
-            let _ = std::thread::Builder::new().name("lookalikes".into()).spawn(looking);
-            *look = Look::Running(catalogue);
+            let looking = move || drop(done.send(FileIndex::of(&root, &is_over)));
+            let _ = std::thread::Builder::new().name("candidates".into()).spawn(looking);
+            *look = Look::Running(index);
         }
     }
 
     /// The same time tells more than a version's number, that and the same path beside the destination more than a name: what
     /// is the older version of a file is of use also if it is not the same.
-    fn guess(
-        &self,
-        catalogue: Option<&Catalogue>,
-        file: &Sought<'_>,
-        outside: Option<Outside>,
-    ) -> Option<Found> {
-        let same = catalogue.and_then(|catalogue| catalogue.like(file));
-        if let Some((found, _)) = same.filter(|(_, likeness)| *likeness >= Likeness::Time)
+    fn guess(&self, index: Option<&FileIndex>, file: &Sought<'_>, outside: Option<Outside>) -> Option<Found> {
+        let same = index.and_then(|index| index.same_content(file));
+        if let Some((found, _)) = same.filter(|(_, by)| *by >= ContentMatch::Time)
             && self.same.may_guess(None)
         {
             return Some(Found::Same(found.clone()));
         }
-        let within = catalogue.and_then(|catalogue| catalogue.older(file));
+        let within = index.and_then(|index| index.other_version(file));
         let older = match (within, outside) {
-            (Some((found, kin @ Kin::Renumbered)), _) => Some((Found::Older(found.clone(), kin), None)),
-            (_, Some(Outside::Beside(found))) => Some((Found::Beyond(found), None)),
-            (Some((_, Kin::Numbered | Kin::Neighbour)) | None, Some(Outside::Namesake(found))) => {
-                Some((Found::Beyond(found), Some(WEAK_OLDER)))
-            }
-            (Some((found, kin)), _) => Some((Found::Older(found.clone(), kin), Some(WEAK_OLDER))),
+            (Some((found, by @ VersionMatch::Renumbered)), _) => Some((Found::Base(found.clone(), by), None)),
+            (_, Some(Outside::Beside(found))) => Some((Found::Outside(found), None)),
+            (
+                Some((_, VersionMatch::Numbered | VersionMatch::Neighbour)) | None,
+                Some(Outside::Namesake(found)),
+            ) => Some((Found::Outside(found), Some(WEAK_BASES))),
+            (Some((found, by)), _) => Some((Found::Base(found.clone(), by), Some(WEAK_BASES))),
             (None, None) => None,
         };
         if let Some((found, weak)) = older
-            && self.older.may_guess(weak)
+            && self.bases.may_guess(weak)
         {
             return Some(found);
         }
-        let (found, _) = same.filter(|(_, likeness)| *likeness < Likeness::Time)?;
+        let (found, _) = same.filter(|(_, by)| *by < ContentMatch::Time)?;
         self.same.may_guess(Some(WEAK)).then(|| Found::Same(found.clone()))
     }
 
@@ -176,24 +172,24 @@ impl Lookalikes {
     }
 
     /// What a guess proved to be that a file is an older version.
-    pub fn proved_older(&self, is_hit: bool) {
-        self.older.proved(is_hit);
+    pub fn proved_base(&self, is_hit: bool) {
+        self.bases.proved(is_hit);
     }
 }
 
 impl Look {
     /// Waits so long for its end.
     fn wait(&mut self, patience: Duration) {
-        let Self::Running(catalogue) = self else { return };
-        match catalogue.recv_timeout(patience) {
-            Ok(catalogue) => *self = Self::Done(catalogue),
+        let Self::Running(index) = self else { return };
+        match index.recv_timeout(patience) {
+            Ok(index) => *self = Self::Done(index),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => *self = Self::Done(Catalogue::default()),
+            Err(RecvTimeoutError::Disconnected) => *self = Self::Done(FileIndex::default()),
         }
     }
 
-    const fn catalogue(&self) -> Option<&Catalogue> {
-        if let Self::Done(catalogue) = self { Some(catalogue) } else { None }
+    const fn index(&self) -> Option<&FileIndex> {
+        if let Self::Done(index) = self { Some(index) } else { None }
     }
 }
 
@@ -218,7 +214,7 @@ impl Guesses {
     }
 }
 
-impl Drop for Lookalikes {
+impl Drop for CandidateSearch {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
@@ -241,7 +237,7 @@ mod tests {
     use towpath_files::Stamp;
 
     use super::*;
-    use crate::candidates::index::tests::{at, catalogue, path_of};
+    use crate::candidates::index::tests::{at, index, path_of};
 
     const SLOW: Network = Network { rate: 1e6, round_trip: Duration::ZERO };
     const FAST: Network = Network { rate: 1e9, round_trip: Duration::ZERO };
@@ -267,23 +263,23 @@ mod tests {
 
     #[test]
     fn guesses_end_when_they_prove_wrong_and_weak_ones_need_right_ones() {
-        let lookalikes = Lookalikes::new(None);
-        let (catalogue, path) = (catalogue(&[("old", 1000, 1)]), path_of("new"));
+        let candidates = CandidateSearch::new(None);
+        let (index, path) = (index(&[("old", 1000, 1)]), path_of("new"));
         let sought = |seconds| Sought { path: &path, size: 1000, modified: at(seconds) };
-        let guess = |seconds| lookalikes.guess(Some(&catalogue), &sought(seconds), None).is_some();
+        let guess = |seconds| candidates.guess(Some(&index), &sought(seconds), None).is_some();
         assert_eq!((0..1000).filter(|_| guess(2)).count(), WEAK as usize);
         assert!(guess(1));
-        lookalikes.proved_same(true);
+        candidates.proved_same(true);
         assert_eq!((0..10).filter(|_| guess(2)).count(), 2);
-        (0..MISSES).for_each(|_| lookalikes.proved_same(false));
+        (0..MISSES).for_each(|_| candidates.proved_same(false));
         assert!(guess(1));
-        lookalikes.proved_same(false);
+        candidates.proved_same(false);
         assert!(!guess(1));
     }
 
     #[test]
     fn the_older_version_is_preferred_to_what_has_the_same_name_and_size_alone() {
-        let catalogue = catalogue(&[("v1/a", 1000, 1), ("v1/b", 2000, 1), ("c", 3000, 1), ("d", 4000, 5)]);
+        let index = index(&[("v1/a", 1000, 1), ("v1/b", 2000, 1), ("c", 3000, 1), ("d", 4000, 5)]);
         for (path, size, time, expected) in [
             ("v2/a", 1000, 1, Some((true, "v1/a"))),
             ("v2/a", 1000, 2, Some((false, "v1/a"))),
@@ -293,14 +289,14 @@ mod tests {
             ("v2/c", 3001, 2, None),
         ] {
             let (wanted, modified) = (path_of(path), at(time));
-            let given = Lookalikes::new(None).guess(
-                Some(&catalogue),
+            let given = CandidateSearch::new(None).guess(
+                Some(&index),
                 &Sought { path: &wanted, size, modified },
                 None,
             );
             let given = given.map(|found| match found {
                 Found::Same(present) => (true, present.path),
-                Found::Older(present, _) | Found::Beyond(present) => (false, present.path),
+                Found::Base(present, _) | Found::Outside(present) => (false, present.path),
             });
             assert_eq!(given, expected.map(|(is_same, path)| (is_same, path_of(path))), "{path}");
         }
@@ -309,7 +305,7 @@ mod tests {
     #[test]
     fn what_is_likelier_to_be_an_older_version_is_preferred_within_and_beyond() {
         const SIZE: u64 = 2 * LARGE;
-        let within = |path: &str| Some(catalogue(&[(path, SIZE, 1)]));
+        let within = |path: &str| Some(index(&[(path, SIZE, 1)]));
         let (beside, namesake) = (Outside::Beside as fn(_) -> _, Outside::Namesake as fn(_) -> _);
         for (here, outside, is_beyond) in [
             (within("v1/file"), Some(beside), false),
@@ -326,9 +322,9 @@ mod tests {
                 (path_of("v2/file"), Present { path: path_of("x"), stamp: Stamp::default() });
             let sought = Sought { path: &path, size: SIZE + 1, modified: at(9) };
             let outside = outside.map(|outside| outside(present));
-            let found = Lookalikes::new(None).guess(here.as_ref(), &sought, outside);
-            assert_eq!(matches!(found, Some(Found::Beyond(_))), is_beyond, "{what}");
-            assert_eq!(matches!(found, Some(Found::Older(..))), !is_beyond && found.is_some(), "{what}");
+            let found = CandidateSearch::new(None).guess(here.as_ref(), &sought, outside);
+            assert_eq!(matches!(found, Some(Found::Outside(_))), is_beyond, "{what}");
+            assert_eq!(matches!(found, Some(Found::Base(..))), !is_beyond && found.is_some(), "{what}");
         }
     }
 
@@ -348,7 +344,7 @@ mod tests {
                 if bytes > 0 { then } else { Network::default() }
             };
             let files = [Sought { path: &path, size, modified: at(0) }];
-            let found = Lookalikes::new(Some(scope)).find(&root.join("new"), network, &files);
+            let found = CandidateSearch::new(Some(scope)).find(&root.join("new"), network, &files);
             (found[0].is_some(), asked.into_inner().unwrap())
         };
         // A busy machine may be too late for a look.
@@ -361,17 +357,17 @@ mod tests {
 
     #[test]
     fn of_a_row_of_numbered_files_few_are_taken_for_versions_of_another() {
-        let lookalikes = Lookalikes::new(None);
-        let catalogue = catalogue(&[("photo 1", 1000, 1), ("v1/file", 1000, 1)]);
+        let candidates = CandidateSearch::new(None);
+        let index = index(&[("photo 1", 1000, 1), ("v1/file", 1000, 1)]);
         let guess = |path: &str| {
             let sought = Sought { path: &path_of(path), size: 1001, modified: at(2) };
-            lookalikes.guess(Some(&catalogue), &sought, None).is_some()
+            candidates.guess(Some(&index), &sought, None).is_some()
         };
-        assert_eq!((2..1000).filter(|number| guess(&format!("photo {number}"))).count(), WEAK_OLDER as usize);
+        assert_eq!((2..1000).filter(|number| guess(&format!("photo {number}"))).count(), WEAK_BASES as usize);
         assert!((2..1000).all(|number| guess(&format!("v{number}/file"))), "a directory tells more");
-        (0..MISSES).for_each(|_| lookalikes.proved_older(false));
+        (0..MISSES).for_each(|_| candidates.proved_base(false));
         assert!(!guess("v2/file"));
-        lookalikes.proved_older(true);
+        candidates.proved_base(true);
         assert!(guess("v2/file") && guess("photo 2"));
     }
 
@@ -387,18 +383,18 @@ mod tests {
         std::os::unix::fs::symlink("/", root.join("a/link")).unwrap();
         let new = path_of("new");
         let files = [3000, 3001].map(|size| Sought { path: &new, size, modified: at(0) });
-        let find = |lookalikes: &Lookalikes, network| {
+        let find = |candidates: &CandidateSearch, network| {
             // It may be too early for what a look finds, if that is begun.
-            drop(lookalikes.find(root, |_| network, &files));
-            lock(&lookalikes.look).wait(Duration::from_secs(30));
-            lookalikes.find(root, |_| network, &files)
+            drop(candidates.find(root, |_| network, &files));
+            lock(&candidates.look).wait(Duration::from_secs(30));
+            candidates.find(root, |_| network, &files)
         };
-        let lookalikes = Lookalikes::new(Some(Scope::default()));
-        assert_eq!(find(&lookalikes, FAST), [None, None]);
-        assert!(matches!(*lock(&lookalikes.look), Look::NotBegun));
-        let found = find(&lookalikes, SLOW);
+        let candidates = CandidateSearch::new(Some(Scope::default()));
+        assert_eq!(find(&candidates, FAST), [None, None]);
+        assert!(matches!(*lock(&candidates.look), Look::NotBegun));
+        let found = find(&candidates, SLOW);
         assert!(matches!(&found[0], Some(Found::Same(old)) if old.path == path_of("a/b/old")), "{found:?}");
         assert_eq!(found[1], None);
-        assert_eq!(lookalikes.find(root, |_| FAST, &files), [None, None], "it became fast");
+        assert_eq!(candidates.find(root, |_| FAST, &files), [None, None], "it became fast");
     }
 }

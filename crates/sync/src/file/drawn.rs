@@ -14,10 +14,10 @@ use towpath_store::hash_open_file;
 
 use super::{CopyFile, Note, Wanted};
 use towpath_content::lock::lock;
-use towpath_reuse::candidates::index::{Kin, LARGE, Present, Sought};
-use towpath_reuse::candidates::lookalikes::Found;
+use towpath_reuse::candidates::index::{LARGE, Present, Sought, VersionMatch};
 use towpath_reuse::candidates::machine::Machine;
 use towpath_reuse::candidates::renames::WORTH_WAITING;
+use towpath_reuse::candidates::search::Found;
 use towpath_targets::placing::Placing;
 
 impl CopyFile {
@@ -44,13 +44,13 @@ impl CopyFile {
 
     /// Whether what it is made of does not lie in its place, but was found.
     pub fn has_found_base(&self) -> bool {
-        self.wanted.old.is_none() && matches!(self.found.get(), Some(Found::Older(..) | Found::Beyond(_)))
+        self.wanted.old.is_none() && matches!(self.found.get(), Some(Found::Base(..) | Found::Outside(_)))
     }
 
     /// Whether that may be quite another file, and searching would be worth more than a delta that saves little: not for a
     /// small file, nor for one of a tree whose directory has another number.
     pub fn has_guessed_base(&self) -> bool {
-        let is_likely = matches!(self.found.get(), Some(Found::Older(_, Kin::Renumbered)));
+        let is_likely = matches!(self.found.get(), Some(Found::Base(_, VersionMatch::Renumbered)));
         self.has_found_base() && self.size() >= LARGE && !is_likely
     }
 
@@ -93,10 +93,10 @@ impl CopyFile {
     fn older_version(&self) -> Option<OlderVersion<'_>> {
         match (&self.wanted.old, self.found.get()) {
             (Some(stamp), _) => Some(OlderVersion::Within { path: &self.wanted.path, stamp }),
-            (None, Some(Found::Older(Present { path, stamp }, _))) => {
+            (None, Some(Found::Base(Present { path, stamp }, _))) => {
                 Some(OlderVersion::Within { path, stamp })
             }
-            (None, Some(Found::Beyond(file))) => Some(OlderVersion::Beyond(file)),
+            (None, Some(Found::Outside(file))) => Some(OlderVersion::OutsideSearch(file)),
             (None, _) => None,
         }
     }
@@ -176,14 +176,14 @@ enum OlderVersion<'a> {
     /// Its path is below the destination.
     Within { path: &'a RelPath, stamp: &'a Stamp },
     /// Its path is a whole one.
-    Beyond(&'a Present),
+    OutsideSearch(&'a Present),
 }
 
 impl OlderVersion<'_> {
     const fn size(&self) -> u64 {
         match self {
             Self::Within { stamp, .. } => stamp.size,
-            Self::Beyond(file) => file.stamp.size,
+            Self::OutsideSearch(file) => file.stamp.size,
         }
     }
 
@@ -191,7 +191,7 @@ impl OlderVersion<'_> {
     fn open(&self, placing: &Placing<Note>) -> Option<File> {
         match self {
             Self::Within { path, stamp } => placing.destination.open_file(path, stamp).ok(),
-            Self::Beyond(file) => Machine::open()?.open_file(file),
+            Self::OutsideSearch(file) => Machine::open()?.open_file(file),
         }
     }
 
@@ -199,7 +199,7 @@ impl OlderVersion<'_> {
     fn oid(&self, placing: &Placing<Note>) -> Option<Oid> {
         let (whole, stamp) = match self {
             Self::Within { path, stamp } => (placing.whole_path(path), *stamp),
-            Self::Beyond(file) => (file.path.below(Path::new("/")), &file.stamp),
+            Self::OutsideSearch(file) => (file.path.below(Path::new("/")), &file.stamp),
         };
         let known = placing.known_at(&whole, stamp);
         known.or_else(|| Some(hash_open_file(&self.open(placing)?, &whole).ok()?.oid))

@@ -28,7 +28,7 @@ use super::places::FilePermit;
 use super::receiving::Receiving;
 use super::wanted::{Note, Wanted};
 use towpath_content::lock::lock;
-use towpath_reuse::candidates::lookalikes::Found;
+use towpath_reuse::candidates::search::Found;
 use towpath_targets::partial::PartialFile;
 
 /// The index is not told of files that are smaller: they are read as fast as they are looked up there, and each would

@@ -111,7 +111,7 @@ impl RemoteSupplier {
             return Some(file);
         }
         let taken = file.take_lookalike(&oid);
-        self.lookalikes.proved_same(matches!(taken, Ok(true)));
+        self.candidates.proved_same(matches!(taken, Ok(true)));
         match taken {
             Ok(false) => return Some(file),
             Ok(true) => {
@@ -133,7 +133,7 @@ impl RemoteSupplier {
     /// Nothing was made of what was taken for an older version of a file, if that is what it was to be made of.
     pub(super) fn missed(&self, file: &CopyFile) {
         if file.has_found_base() {
-            self.lookalikes.proved_older(false);
+            self.candidates.proved_base(false);
         }
     }
 

@@ -81,7 +81,7 @@ impl RemoteSupplier {
         self.progress.brought(&THIS_MACHINE.into(), file.size());
         self.changed.saved(file.size());
         if file.has_found_base() {
-            self.lookalikes.proved_older(true);
+            self.candidates.proved_base(true);
         }
         self.finish_delta(file, oid);
     }
@@ -155,7 +155,7 @@ impl RemoteSupplier {
         let came = came.min(content.len() as u64);
         // Of several parts the first one tells.
         if offset == 0 && file.has_found_base() {
-            self.lookalikes.proved_older(came <= content.len() as u64 / 2);
+            self.candidates.proved_base(came <= content.len() as u64 / 2);
         }
         self.progress.brought(&self.source, came);
         self.progress.brought(&THIS_MACHINE.into(), content.len() as u64 - came);

@@ -26,7 +26,7 @@ use super::message::{Asks, Base, Bases, Finer, Message, violation};
 use super::supply::Supplier;
 use crate::error::CopyError;
 use towpath_content::lock::lock;
-use towpath_reuse::candidates::lookalikes::{Found, Lookalikes};
+use towpath_reuse::candidates::search::{CandidateSearch, Found};
 
 /// Files asked for in one message.
 const TOGETHER: usize = 128;
@@ -55,7 +55,7 @@ pub struct RemoteSupplier {
     /// All that can be compressed is to be.
     compress: bool,
     changed: Changed,
-    lookalikes: Lookalikes,
+    candidates: CandidateSearch,
     /// A file that comes in parts: the sender sends one after the other.
     incoming: Mutex<Option<Incoming>>,
     /// Held while signatures are told: what is asked for comes before what answers demand.
@@ -79,7 +79,7 @@ impl RemoteSupplier {
         session: &Arc<Session>,
         compress: bool,
         changed: Changed,
-        lookalikes: Lookalikes,
+        candidates: CandidateSearch,
         processors: &Processors,
     ) -> Arc<Self> {
         let (done, settled) = mpsc::unbounded_channel();
@@ -95,7 +95,7 @@ impl RemoteSupplier {
             source: "sender".into(),
             compress,
             changed,
-            lookalikes,
+            candidates,
             incoming: Mutex::default(),
             signing: Mutex::default(),
             processors: processors.clone(),
@@ -117,17 +117,17 @@ impl RemoteSupplier {
 
     /// Files whose bytes may be here under other names are asked for by the names of their contents, and those of which an
     /// older version lies elsewhere like those that have one in their place.
-    fn find_lookalikes(&self, asks: &mut Asks) {
+    fn find_candidates(&self, asks: &mut Asks) {
         let files = self.files(&[&asks.entries[..], &asks.compare].concat());
         let (files, sought): (Vec<_>, Vec<_>) =
             files.iter().filter_map(|(entry, file)| Some(((*entry, file), file.sought()?))).unzip();
         let Some(root) = files.first().and_then(|(_, file)| file.root()) else { return };
-        let found = self.lookalikes.find(root, |bytes| self.changed.network_for(bytes), &sought);
+        let found = self.candidates.find(root, |bytes| self.changed.network_for(bytes), &sought);
         let (mut alike, mut older) = (Vec::new(), Vec::new());
         for ((entry, file), found) in files.into_iter().zip(found) {
             match &found {
                 Some(Found::Same(_)) => alike.push(entry),
-                Some(Found::Older(..) | Found::Beyond(_)) => older.push(entry),
+                Some(Found::Base(..) | Found::Outside(_)) => older.push(entry),
                 None => continue,
             }
             found.into_iter().for_each(|found| file.set_found(found));
@@ -254,7 +254,7 @@ impl Supplier for RemoteSupplier {
         if asks.entries.is_empty() && asks.compare.is_empty() {
             return Ok(());
         }
-        self.find_lookalikes(&mut asks);
+        self.find_candidates(&mut asks);
         self.ask(asks, false)
     }
 }
