@@ -2,7 +2,7 @@
 
 use towpath_content::chunking::Parameters;
 use towpath_content::codec::{Reader, Writer};
-use towpath_content::delta::{self, Delta, Outline, Rest, Signature, finer_block_len};
+use towpath_content::delta::{self, CopyOps, Delta, Signature, Unmatched, refined_block_len};
 use towpath_content::live::Statement;
 use towpath_content::pieces::{self, Layout};
 use towpath_content::{Hint, Oid, Ticket, tree};
@@ -111,11 +111,11 @@ pub fn delta_signature(data: &[u8]) {
 
 /// An outline, what it leaves of regions that it may or may not be of, and the delta it becomes.
 pub fn delta_outline(data: &[u8]) {
-    let Ok(outline) = Outline::from_bytes(data) else { return };
+    let Ok(outline) = CopyOps::from_bytes(data) else { return };
     assert_eq!(outline.to_bytes(), data);
     let (literals, runs) = (outline.literals(), outline.runs());
     for (len, count) in [(literals, runs), (runs, literals), (1 << 24, 0)] {
-        let block = finer_block_len(len, count, outline.block_len(), 16 << 10);
+        let block = refined_block_len(len, count, outline.block_len(), 16 << 10);
         assert!(block.is_power_of_two() && block >= delta::MIN_BLOCK_LEN);
     }
     let base = seeds::content::base();
@@ -128,8 +128,8 @@ pub fn delta_outline(data: &[u8]) {
 }
 
 /// Nothing is left twice, nor anything that is not there.
-fn rests_of(outline: &Outline, region: usize) {
-    let Ok(rest) = Rest::whole(region).without(outline) else { return };
+fn rests_of(outline: &CopyOps, region: usize) {
+    let Ok(rest) = Unmatched::whole(region).without(outline) else { return };
     assert!(rest.len() <= region);
     if region <= 1 << 16 {
         assert_eq!(rest.bytes(&vec![7; region]).len(), rest.len());
@@ -145,7 +145,7 @@ fn rests_of(outline: &Outline, region: usize) {
 }
 
 /// With literals it is a delta, of whose target it tells the literals again.
-fn makes_what_it_came_from(outline: Outline, base: &[u8]) {
+fn makes_what_it_came_from(outline: CopyOps, base: &[u8]) {
     let literals = outline.literals();
     if literals > 1 << 16 {
         return;

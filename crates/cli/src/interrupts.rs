@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 /// How long a command may take to end once it is asked to.
-const PATIENCE: Duration = Duration::from_millis(850);
+const WAIT_LIMIT: Duration = Duration::from_millis(850);
 
 /// The signals that came since the program began.
 pub struct Signals {
@@ -83,7 +83,7 @@ impl InterruptState {
             return;
         }
         if count == 1 || is_patient {
-            tokio::time::sleep(PATIENCE).await;
+            tokio::time::sleep(WAIT_LIMIT).await;
         }
         end(false);
     }

@@ -12,7 +12,7 @@ use super::{ConfinementError, Enforced, Limits, Writable};
 use towpath_content::lock::lock;
 
 /// How long threads have to come to the gate; they are on their way.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAIT_LIMIT: Duration = Duration::from_secs(10);
 
 /// A gate that is opened once.
 #[derive(Default)]
@@ -78,15 +78,15 @@ impl Gate {
         let limits = Arc::new(Limits::new(writable)?);
         let enforced = limits.confine_thread()?;
         if enforced != Enforced::Not {
-            self.wait_for_all(PATIENCE)?;
+            self.wait_for_all(WAIT_LIMIT)?;
         }
         self.let_pass(Some(limits))?;
         Ok(enforced)
     }
 
     /// Waits until all threads but this one are before the gate.
-    fn wait_for_all(&self, patience: Duration) -> Result<(), ConfinementError> {
-        let deadline = Instant::now() + patience;
+    fn wait_for_all(&self, wait_limit: Duration) -> Result<(), ConfinementError> {
+        let deadline = Instant::now() + wait_limit;
         let mut state = lock(&self.state);
         loop {
             let others = threads()?.saturating_sub(1);

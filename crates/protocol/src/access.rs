@@ -31,7 +31,7 @@ pub enum Decision {
 /// Why nothing is served under a root that was not proved.
 pub const NOT_PROVED: &str = "the ticket is not known here or its secret was not proved";
 
-/// Judges one request.
+/// Decides about one request.
 pub const fn decide(facts: Facts) -> Decision {
     match facts {
         Facts { node_allowed: true, .. } => Decision::Allow,

@@ -105,7 +105,7 @@ impl QuestionAnswer {
     }
 
     fn begin(&mut self, serving: &mut Serving, out: Out<'_>) -> Result<Step, Outcome> {
-        let oid = self.judge(serving)?;
+        let oid = self.decide(serving)?;
         if self.asked.is_busy {
             return Err(Outcome::RetryLater(RECIPE_WAIT));
         }
@@ -136,9 +136,9 @@ impl QuestionAnswer {
         }
     }
 
-    fn judge(&self, serving: &mut Serving) -> Result<Oid, Outcome> {
+    fn decide(&self, serving: &mut Serving) -> Result<Oid, Outcome> {
         let QuestionAsked { root, oid, is_proved, .. } = self.asked;
-        match serving.judge(is_proved, &root, &oid, self.question.block) {
+        match serving.decide(is_proved, &root, &oid, self.question.block) {
             Decision::Allow => Ok(oid),
             Decision::Refuse(why) => Err(Outcome::Refused(why.into())),
         }

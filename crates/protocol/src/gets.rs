@@ -123,7 +123,7 @@ impl GetAnswer {
         Step::More
     }
 
-    /// Judges the next want. Returns what is to be served of it.
+    /// Decides about the next want. Returns what is to be served of it.
     fn begin(
         &mut self,
         serving: &mut Serving,
@@ -133,7 +133,7 @@ impl GetAnswer {
         let Some(oid) = oid_of(want).map_err(|_| refused("not an OID"))? else {
             return self.serve_chunk(serving, &want.chunk, out).map(|()| None);
         };
-        if let Decision::Refuse(why) = serving.judge(self.is_proved, &self.wanted.root, &oid, want.block) {
+        if let Decision::Refuse(why) = serving.decide(self.is_proved, &self.wanted.root, &oid, want.block) {
             return Err(refused(why));
         }
         let all = pieces(want).map_err(|error| serving.outcome_of_put(&oid, &error))?;

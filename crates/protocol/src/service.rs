@@ -179,8 +179,14 @@ impl Serving {
         }
     }
 
-    /// Judges one request for `oid` under `root`.
-    pub(super) fn judge(&mut self, root_proved: bool, root: &Oid, oid: &Oid, block: Option<u64>) -> Decision {
+    /// Decides about one request for `oid` under `root`.
+    pub(super) fn decide(
+        &mut self,
+        root_proved: bool,
+        root: &Oid,
+        oid: &Oid,
+        block: Option<u64>,
+    ) -> Decision {
         let node_allowed = self.is_allowed(oid);
         let is_root = root_proved && (oid == root || self.bound(root) == Some(*oid));
         let ask_block = root_proved && !is_root && !node_allowed;

@@ -10,8 +10,8 @@ use towpath_store::{About, ObjectKind, State, Store, Temporary};
 use towpath_targets::spool::{FailOnDrop, Spool};
 use towpath_transfer::{Fetched, Group, Session, Target};
 
-use crate::arrivals::{Arrival, Described, Leading, Stage};
 use crate::getting::GetUnderWay;
+use crate::in_flight::{Arrival, Described, Leading, Stage};
 use crate::metrics::{Direction, Watch};
 use crate::words;
 
@@ -73,7 +73,7 @@ async fn fetch(
     };
     refuse_trees(&about)?;
     let admitted = get.service.admission.begin(Direction::Get, get.service.home.data())?;
-    let _place = get.service.arrivals.place().await?;
+    let _permit = get.service.in_flight.permit().await?;
     let request = get.request(Arc::clone(spool) as Arc<dyn Target>, layout, Group::default());
     tell.send_replace(Stage::Coming { size: request.size });
     let fetched = session.fetch(request).await.map_err(|error| words::fetch(&error))?;

@@ -1,7 +1,7 @@
 //! Objects as streams of bytes, for applications: in order, from any place on, or as they come.
 //!
 //! What this machine has is read piece by piece from the store, and each piece is checked. The rest
-//! arrives in a spool ([`crate::arrivals`]). A reader that is slow holds up nobody.
+//! arrives in a spool ([`crate::in_flight`]). A reader that is slow holds up nobody.
 
 use std::io;
 use std::ops::Range;
@@ -16,10 +16,10 @@ use towpath_content::pieces::{self, Layout};
 use towpath_store::{Descriptors, Hold, State, Store};
 use towpath_transfer::intervals::Intervals;
 
-use crate::arrivals::{Arrival, Flight, Lane};
 use crate::arriving::refuse_trees;
-use crate::bodies::HeldBody;
 use crate::getting::GetUnderWay;
+use crate::in_flight::{Arrival, FlightGroup, FlightRole};
+use crate::read_budget::HeldBody;
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::transfers::Transfer;
@@ -28,7 +28,7 @@ use towpath_targets::spool::Next;
 
 /// Bytes handed on at once.
 const PART: u64 = 256 << 10;
-/// Parts on their way from the reader to the body; [`crate::bodies`] counts them too.
+/// Parts on their way from the reader to the body; [`crate::read_budget`] counts them too.
 const AHEAD: usize = 1;
 /// How often someone waits for another's transfer of the same object before going alone.
 const MAX_WAITS: usize = 8;
@@ -71,7 +71,7 @@ pub(crate) async fn open_part(
     if let Some(opened) = stored(&get).await? {
         return Ok(opened);
     }
-    if let Some(arrival) = service.arrivals.find(&get.key(Lane::All)) {
+    if let Some(arrival) = service.in_flight.find(&get.key(FlightGroup::All)) {
         return arriving(&get, arrival).await;
     }
     let described = get.describe(false).await?;
@@ -85,22 +85,22 @@ pub(crate) async fn open_part(
 /// The same of what `get` asks for.
 pub(crate) async fn open_whole(get: Arc<GetUnderWay>) -> Result<Opened, ApiError> {
     let service = &get.service;
-    let mut lane = Lane::All;
+    let mut group = FlightGroup::All;
     for _ in 0..MAX_WAITS {
         if let Some(opened) = stored(&get).await? {
             return Ok(opened);
         }
         let lead = Arc::clone(&get);
-        let flight = service.arrivals.enter(get.key(lane), |leading| {
+        let flight = service.in_flight.enter(get.key(group), |leading| {
             let started = Arrival::start(lead, Some(leading));
             let weak = started.as_ref().map(Arc::downgrade).unwrap_or_default();
             (started, weak)
         });
         match flight {
-            Flight::Lead(arrival) => return arriving(&get, arrival?).await,
-            Flight::Join(arrival) => return arriving(&get, arrival).await,
-            Flight::Wait(ended) if get.content().await.is_some() => ended.cancelled().await,
-            Flight::Wait(_) => lane = Lane::Streams,
+            FlightRole::Lead(arrival) => return arriving(&get, arrival?).await,
+            FlightRole::Join(arrival) => return arriving(&get, arrival).await,
+            FlightRole::Wait(ended) if get.content().await.is_some() => ended.cancelled().await,
+            FlightRole::Wait(_) => group = FlightGroup::Streams,
         }
     }
     arriving(&get, Arrival::start(Arc::clone(&get), None)?).await
@@ -138,7 +138,7 @@ async fn arriving(get: &GetUnderWay, arrival: Arc<Arrival>) -> Result<Opened, Ap
         size,
         encrypted,
         source: ContentOrigin::Arriving(arrival),
-        body: HeldBody::new(&get.service.bodies),
+        body: HeldBody::new(&get.service.read_budget),
         transfer: begin(get),
     })
 }
@@ -147,8 +147,8 @@ async fn arriving(get: &GetUnderWay, arrival: Arc<Arrival>) -> Result<Opened, Ap
 async fn stored(get: &Arc<GetUnderWay>) -> Result<Option<Opened>, ApiError> {
     let Some(oid) = get.known_content().await else { return Ok(None) };
     let (service, get) = (Arc::clone(&get.service), Arc::clone(get));
-    let bodies = Arc::clone(&service.bodies);
-    let _place = bodies.cutting().await;
+    let budget = Arc::clone(&service.read_budget);
+    let _permit = budget.cutting().await;
     let looking = tokio::task::spawn_blocking(move || {
         let have = get.may_use(&oid).then(|| service.store.have(&oid).ok()).flatten();
         let Some(have) = have.filter(|have| have.state == State::Complete) else { return Ok(None) };
@@ -159,7 +159,7 @@ async fn stored(get: &Arc<GetUnderWay>) -> Result<Option<Opened>, ApiError> {
             return Ok(None);
         }
         let Ok(hold) = service.store.hold(&oid) else { return Ok(None) };
-        let (transfer, body) = (begin(&get), HeldBody::new(&service.bodies));
+        let (transfer, body) = (begin(&get), HeldBody::new(&service.read_budget));
         let source = ContentOrigin::Stored { service, oid, layout, _hold: hold };
         Ok(Some(Opened { oid: Some(oid), size, encrypted: true, source, body, transfer }))
     });
@@ -328,8 +328,8 @@ impl ContentOrigin {
                 let index = at / layout.piece_len();
                 let piece = layout.range(index);
                 let room = body.room(layout.len(index)).await.ok_or_else(gone_away)?;
-                let bodies = Arc::clone(&service.bodies);
-                let _place = if room.len() < layout.len(index) { bodies.cutting().await } else { None };
+                let budget = Arc::clone(&service.read_budget);
+                let _permit = if room.len() < layout.len(index) { budget.cutting().await } else { None };
                 let wanted = (at - piece.start) as usize..(end.min(piece.end) - piece.start) as usize;
                 let read = move || {
                     let piece = checked_piece(&*service.store, &oid, &layout, index)?;

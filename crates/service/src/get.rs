@@ -37,7 +37,7 @@ pub async fn get(
     let start = Instant::now();
     let first = GetUnderWay::new(service, &request)?;
     let _leading = told(first.own_turn(), "another get of the same object on this machine", &events).await;
-    let _place = told(service.arrivals.place(), "the end of other gets on this machine", &events).await?;
+    let _permit = told(service.in_flight.permit(), "the end of other gets on this machine", &events).await?;
     drop(first);
     let mut summary = Summary::default();
     for _ in 0..MAX_STARTS {

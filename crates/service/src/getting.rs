@@ -23,8 +23,8 @@ use towpath_transfer::{
     TransferPlugin, progress,
 };
 
-use crate::arrivals::{Flight, FlightKey, Lane, Leading};
 use crate::get_search;
+use crate::in_flight::{FlightGroup, FlightKey, FlightRole, Leading};
 use crate::state;
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
@@ -145,19 +145,19 @@ impl GetUnderWay {
         Session::start(Arc::clone(&self.plugins.root), self.context.clone(), self.config)
     }
 
-    /// What is asked for, by whose ticket, and in which lane.
-    pub(crate) const fn key(&self, lane: Lane) -> FlightKey {
-        (self.oid, self.context.node, lane)
+    /// What is asked for, by whose ticket, and in which group.
+    pub(crate) const fn key(&self, group: FlightGroup) -> FlightKey {
+        (self.oid, self.context.node, group)
     }
 
     /// Waits while another get of this machine brings the same object: what it leaves need not
     /// cross the network again. The guard makes others wait.
     pub(crate) async fn own_turn(&self) -> Option<Leading> {
         for _ in 0..MAX_TURNS {
-            match self.service.arrivals.enter(self.key(Lane::All), |leading| (leading, Weak::new())) {
-                Flight::Lead(leading) => return Some(leading),
-                Flight::Join(arrival) => drop(arrival.ended().await),
-                Flight::Wait(ended) => ended.cancelled().await,
+            match self.service.in_flight.enter(self.key(FlightGroup::All), |leading| (leading, Weak::new())) {
+                FlightRole::Lead(leading) => return Some(leading),
+                FlightRole::Join(arrival) => drop(arrival.ended().await),
+                FlightRole::Wait(ended) => ended.cancelled().await,
             }
         }
         None
@@ -214,11 +214,11 @@ impl GetUnderWay {
     /// Asks what the object is, before anything is made for it: first its sender, who alone knows
     /// its name and times, then this machine. If `eager`, its first piece begins to come at once.
     pub(crate) async fn describe(&self, eager: bool) -> Result<(About, Option<Layout>), ApiError> {
-        let (patience, start) = (self.config.ledger.patience, Instant::now());
+        let (wait_limit, start) = (self.config.ledger.patience, Instant::now());
         loop {
             // Whoever accepts a connection and says nothing is not waited for any longer, either.
             let asking = self.ask_any(&self.plugins.remote, eager);
-            let asked = tokio::time::timeout(patience.saturating_sub(start.elapsed()), asking).await;
+            let asked = tokio::time::timeout(wait_limit.saturating_sub(start.elapsed()), asking).await;
             let outcome = match asked.unwrap_or(Err(Outcome::RetryLater(Duration::ZERO))) {
                 Ok(described) => {
                     self.heard.note();
@@ -231,7 +231,7 @@ impl GetUnderWay {
                 return Ok(described);
             }
             match outcome {
-                Outcome::RetryLater(delay) if start.elapsed() < patience => tokio::time::sleep(delay).await,
+                Outcome::RetryLater(delay) if start.elapsed() < wait_limit => tokio::time::sleep(delay).await,
                 Outcome::RetryLater(_) => {
                     let trouble = self.plugins.root.trouble().or_else(|| self.unheard());
                     let waited = start.elapsed();

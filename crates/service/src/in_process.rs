@@ -36,7 +36,7 @@ impl Service {
         let grace = Duration::from_secs(self.config().general.grace.0);
         let under_way = || UnderWay {
             transfers: self.admission.transfers(),
-            connections: self.doors.connections(),
+            connections: self.connection_limits.connections(),
             sent: self.metrics.served.sent(),
         };
         let mut ending = Ending::new(Instant::now(), grace, under_way().sent);
@@ -313,7 +313,7 @@ impl Api for InProcess {
                 listening: service.addresses().iter().map(SocketAddr::to_string).collect(),
                 version: env!("CARGO_PKG_VERSION").into(),
                 objects: leases.len() as u64,
-                connections: service.doors.connections(),
+                connections: service.connection_limits.connections(),
                 sessions: service.sessions.len() as u64,
                 open_puts: service.open_puts.len() as u64,
                 gets: service.transfers.gets(),

@@ -20,14 +20,14 @@
 //! | `get`, `get_tree` | objects out of a session into files |
 //! | `get_search` | what a get may search on this machine's disk |
 //! | `sessions`, `open_session` | leases that live as long as their application |
-//! | `arrivals`, `arriving`, `content` | objects as streams; each crosses the network once |
-//! | `bodies` | how much of them is held in memory on the way to applications |
+//! | `in_flight`, `arriving`, `content` | objects as streams; each crosses the network once |
+//! | `read_budget` | how much of them is held in memory on the way to applications |
 //! | `transfers` | numbers of transfers, and the events of all of them |
 //! | [`index_dir`] | `tow index`: files cut and hashed before anyone asks |
 //! | [`index_watch`] | directories that a daemon keeps in the index |
 //! | [`copy`] | `tow cp` and `tow sync` |
 //! | [`fetches`] | who fetches what from this service |
-//! | [`listen`], `doors` | connections from peers, within limits |
+//! | [`listen`], `connection_limits` | connections from peers, within limits |
 //! | `admission` | which transfers may begin |
 //! | [`metrics`], [`metrics_page`] | what is counted, and as Prometheus reads it |
 //! | `fresh` | random names, and the time |
@@ -41,13 +41,11 @@
 //! goes on when it is asked for again.
 
 mod admission;
-mod arrivals;
 mod arriving;
-mod bodies;
 mod boundaries;
+pub mod connection_limits;
 mod content;
 pub mod copy;
-pub mod doors;
 mod ending;
 pub mod fetches;
 mod fresh;
@@ -58,6 +56,7 @@ mod get_search;
 mod get_tree;
 mod getting;
 pub mod grants;
+mod in_flight;
 pub mod in_process;
 pub mod index_dir;
 pub mod index_watch;
@@ -69,6 +68,7 @@ mod open_session;
 mod parts;
 mod put;
 mod put_tree;
+mod read_budget;
 pub mod server;
 mod sessions;
 pub mod shares;

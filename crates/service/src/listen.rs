@@ -1,5 +1,5 @@
 //! Connections from peers: sockets that are listened on, a deadline for each handshake, and a place
-//! for each connection (see `doors`).
+//! for each connection (see `connection_limits`).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use towpath_link::tcp::{Listener, Pending, Timeouts};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::{Peer, PeerConfig, Service};
 
-use crate::doors::{DoorPermit, Doors, Full, Knock};
+use crate::connection_limits::{ConnectionLimits, ConnectionPermit, ExceededLimit, HandshakePermit};
 use crate::fetches::Fetches;
 use crate::shares::Shares;
 use crate::words;
@@ -20,7 +20,7 @@ use towpath_ssh::addresses::{bind, interfaces};
 /// After a failed accept (out of descriptors, say).
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long a peer may be there without showing a right to anything.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(30);
 /// What it is told then.
 const NOTHING_SHOWN: &str = "no ticket of this service was shown for too long";
 /// How long a peer that is one too many may say what it came for.
@@ -80,11 +80,11 @@ pub struct ListenerServing {
     /// How their connections behave.
     pub config: Box<dyn Fn() -> PeerConfig + Send + Sync>,
     /// Lets them in.
-    pub doors: Arc<Doors>,
+    pub connection_limits: Arc<ConnectionLimits>,
     /// Told what they fetch.
     pub fetches: Arc<Fetches>,
     /// How long they may be there without showing a right to anything.
-    pub patience: Duration,
+    pub wait_limit: Duration,
 }
 
 /// Sockets to listen on: at the `addresses` that a person gave, else on every interface, at the port
@@ -144,8 +144,10 @@ async fn accept(
         };
         match pending {
             Ok(pending) => {
-                let Some(knock) = serving.doors.knock(pending.address().ip()) else { continue };
-                tokio::spawn(serve(pending, Arc::clone(&serving), knock, token.clone()));
+                let Some(handshake) = serving.connection_limits.admit(pending.address().ip()) else {
+                    continue;
+                };
+                tokio::spawn(serve(pending, Arc::clone(&serving), handshake, token.clone()));
             }
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection");
@@ -156,53 +158,58 @@ async fn accept(
 }
 
 /// Shakes hands with one that came, unless it loses its place to another meanwhile.
-async fn shake(pending: Pending, knock: &Knock) -> Option<Connection> {
+async fn shake(pending: Pending, handshake: &HandshakePermit) -> Option<Connection> {
     let limit = Timeouts::default().handshake;
     let shaking = async {
         pending.spoken(limit).await?;
-        knock.spoke();
+        handshake.spoke();
         pending.handshake(limit).await
     };
     tokio::select! {
         shaken = shaking => shaken.inspect_err(|error| tracing::debug!(%error, "a handshake failed")).ok(),
-        () = knock.lost() => None,
+        () = handshake.lost() => None,
     }
 }
 
-async fn serve(pending: Pending, serving: Arc<ListenerServing>, knock: Knock, token: CancellationToken) {
+async fn serve(
+    pending: Pending,
+    serving: Arc<ListenerServing>,
+    handshake: HandshakePermit,
+    token: CancellationToken,
+) {
     let address = pending.address().ip();
-    let Some(connection) = shake(pending, &knock).await else { return };
+    let Some(connection) = shake(pending, &handshake).await else { return };
     let (config, node) = ((serving.config)(), connection.peer);
-    match knock.enter(node, serving.service.knows(&node)) {
-        Ok(place) => {
+    match handshake.enter(node, serving.service.knows(&node)) {
+        Ok(permit) => {
             let peer = Peer::start(connection, config, Some(Arc::clone(&serving.service)));
             tokio::select! {
                 () = serving.fetches.attend(&peer, address) => {}
                 () = token.cancelled() => peer.close("the service is ending"),
-                why = overstayed(&place, &peer, serving.patience) => peer.close(why),
+                why = overstayed(&permit, &peer, serving.wait_limit) => peer.close(why),
             }
             tracing::debug!(peer = %node.short(), why = peer.ended(), "connection ended");
         }
-        Err((full, _place)) => {
-            tracing::info!(peer = %node.short(), limit = full.limit(), "a connection was one too many");
+        Err((exceeded, _permit)) => {
+            tracing::info!(peer = %node.short(), limit = exceeded.limit(), "a connection was one too many");
             // Not before it has said what it came for: a connection that is closed while the peer still
             // writes is reset, and the reason is lost. Only it knows when it has said all: there is no event.
             tokio::time::sleep(LISTEN_TIME).await;
-            Peer::start(connection, config, None).close(full.reason());
+            Peer::start(connection, config, None).close(exceeded.reason());
         }
     }
 }
 
 /// Why a peer has to go that has shown no right to anything; never completes for one that has.
-async fn overstayed(place: &DoorPermit, peer: &Peer, patience: Duration) -> &'static str {
-    let showing = tokio::time::timeout(patience, peer.until_known());
+async fn overstayed(permit: &ConnectionPermit, peer: &Peer, wait_limit: Duration) -> &'static str {
+    let showing = tokio::time::timeout(wait_limit, peer.until_known());
     let shown = tokio::select! {
         shown = showing => shown,
-        () = place.lost() => return Full::Strangers.reason(),
+        () = permit.lost() => return ExceededLimit::Strangers.reason(),
     };
     match shown {
         Err(_) => NOTHING_SHOWN,
-        Ok(()) if !place.keep() => Full::Strangers.reason(),
+        Ok(()) if !permit.keep() => ExceededLimit::Strangers.reason(),
         Ok(()) => std::future::pending().await,
     }
 }

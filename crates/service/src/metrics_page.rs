@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::lock::lock;
 
-use crate::doors::Full;
+use crate::connection_limits::ExceededLimit;
 use crate::metrics::{Direction, TransferCounts, read};
 use crate::state::Service;
 
@@ -87,7 +87,7 @@ fn transfers(page: &mut Page, service: &Service) {
     }
     page.gauge("towpath_transfers", "Transfers under way.", service.admission.transfers());
     page.gauge("towpath_transfer_memory_bytes", "Memory that they may hold.", service.admission.memory());
-    let held = service.bodies.held();
+    let held = service.read_budget.held();
     page.gauge("towpath_content_memory_bytes", "Content in memory on its way to applications.", held);
 }
 
@@ -104,17 +104,17 @@ fn network(page: &mut Page, service: &Service) {
     for (direction, dialled, bytes) in ways.into_iter().chain(own) {
         page.sample(name, &[("direction", &direction), ("dialled_by", &dialled)], bytes);
     }
-    let doors = &service.doors;
-    page.gauge("towpath_peer_connections", "Connections from peers now.", doors.connections());
+    let connection_limits = &service.connection_limits;
+    page.gauge("towpath_peer_connections", "Connections from peers now.", connection_limits.connections());
     page.counter(
         "towpath_peer_connections_accepted_total",
         "Connections from peers that were let in.",
-        doors.accepted(),
+        connection_limits.accepted(),
     );
     let name = "towpath_peer_connections_refused_total";
     page.family(name, "counter", "Connections from peers that were not let in, by limit.");
-    for full in Full::ALL {
-        page.sample(name, &[("limit", &full.limit())], doors.refused(full));
+    for exceeded in ExceededLimit::ALL {
+        page.sample(name, &[("limit", &exceeded.limit())], connection_limits.refused(exceeded));
     }
 }
 

@@ -25,7 +25,7 @@ use crate::words;
 /// Bytes taken at once.
 const READ: u64 = 256 << 10;
 /// How long a part waits for the one before it, which may hang on a connection that is gone.
-const PATIENCE: Duration = Duration::from_secs(5);
+const WAIT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Begins a put; its ticket is honoured from now on.
 pub(crate) fn open(service: &Arc<Service>, request: &OpenPutRequest) -> Result<(Oid, PutReply), ApiError> {
@@ -114,7 +114,7 @@ pub(crate) async fn size(service: &Service, live: &Oid) -> Result<u64, ApiError>
 
 /// Waits until no other part is coming.
 async fn own(put: &OpenPut) -> Result<OwnedMutexGuard<Filled>, ApiError> {
-    let waited = tokio::time::timeout(PATIENCE, Arc::clone(&put.filled).lock_owned()).await;
+    let waited = tokio::time::timeout(WAIT_LIMIT, Arc::clone(&put.filled).lock_owned()).await;
     waited.map_err(|_| {
         ApiError::new(ErrorKind::Busy, "another part of this put is still coming")
             .hint("send the parts one after the other")

@@ -20,15 +20,15 @@ use towpath_protocol::{Pace, PeerConfig, Service as PeerService};
 use towpath_store::{Availability, DiskStore, Lease, ObjectKind, State, Store, StoreError};
 
 use crate::admission::Admission;
-use crate::arrivals::Arrivals;
-use crate::bodies::Bodies;
-use crate::doors::Doors;
+use crate::connection_limits::ConnectionLimits;
 use crate::ending::{self};
 use crate::fetches::Fetches;
 use crate::grants::Grants;
+use crate::in_flight::Flights;
 use crate::listen::{self, ListenerServing, Listening};
 use crate::metrics::Metrics;
 use crate::open_puts::OpenPuts;
+use crate::read_budget::ReadBudget;
 use crate::sessions::Sessions;
 use crate::shares::Shares;
 use crate::transfers::Transfers;
@@ -76,13 +76,13 @@ pub struct Service {
     pub(crate) open_puts: OpenPuts,
     pub(crate) transfers: Transfers,
     pub(crate) sessions: Sessions,
-    pub(crate) arrivals: Arrivals,
+    pub(crate) in_flight: Flights,
     /// Content on its way to applications.
-    pub(crate) bodies: Arc<Bodies>,
+    pub(crate) read_budget: Arc<ReadBudget>,
     /// When the cache was last looked at.
     trimmed: Mutex<Option<Instant>>,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) doors: Arc<Doors>,
+    pub(crate) connection_limits: Arc<ConnectionLimits>,
     pub(crate) fetches: Arc<Fetches>,
     pub(crate) admission: Admission,
     config: Live,
@@ -117,7 +117,7 @@ impl Service {
         }
         let watched = Arc::clone(&store) as Arc<dyn Store>;
         let (open_puts, transfers) = (OpenPuts::default(), Transfers::default());
-        let bodies = Arc::new(Bodies::new(config.clone()));
+        let read_budget = Arc::new(ReadBudget::new(config.clone()));
         Ok(Arc::new(Self {
             home,
             identity,
@@ -126,7 +126,7 @@ impl Service {
             shares,
             precedence: Arc::default(),
             processors,
-            doors: Arc::new(Doors::new(config.clone())),
+            connection_limits: Arc::new(ConnectionLimits::new(config.clone())),
             fetches: Arc::new(Fetches::new(watched)),
             admission: Admission::new(config.clone(), Arc::clone(&metrics)),
             metrics,
@@ -136,8 +136,8 @@ impl Service {
             open_puts,
             transfers,
             sessions: Sessions::default(),
-            arrivals: Arrivals::default(),
-            bodies,
+            in_flight: Flights::default(),
+            read_budget,
             trimmed: Mutex::default(),
             peers,
             listening,
@@ -168,13 +168,13 @@ impl Service {
 
     /// Lets peers in that [`Self::listen`] listens for. To be called when what they may ask for is
     /// there: one that waits for this service to come back asks at once, and is refused only once.
-    pub fn open_doors(&self) {
+    pub fn accept_peers(&self) {
         if let Some(listening) = self.listening.get() {
             listening.open();
         }
     }
 
-    /// Listens for peers; they wait until [`Self::open_doors`]. `user` names who listens, so that
+    /// Listens for peers; they wait until [`Self::accept_peers`]. `user` names who listens, so that
     /// the same one gets the same port again; `addresses` are what a person asked for.
     pub async fn listen(
         self: &Arc<Self>,
@@ -203,9 +203,9 @@ impl Service {
         let serving = ListenerServing {
             service: Arc::clone(&self.peers),
             config: Box::new(config),
-            doors: Arc::clone(&self.doors),
+            connection_limits: Arc::clone(&self.connection_limits),
             fetches: Arc::clone(&self.fetches),
-            patience: listen::PATIENCE,
+            wait_limit: listen::WAIT_LIMIT,
         };
         let start = async || Listening::start(sockets.await?, serving);
         let listening = self.listening.get_or_try_init(start).await?;
@@ -245,8 +245,8 @@ impl Service {
     }
 
     /// Who is let in.
-    pub const fn doors(&self) -> &Arc<Doors> {
-        &self.doors
+    pub const fn connection_limits(&self) -> &Arc<ConnectionLimits> {
+        &self.connection_limits
     }
 
     /// Tells from now on who fetches what from this service: `fetch` events. One watches at a time.
@@ -266,7 +266,7 @@ impl Service {
             listening.close();
         }
         let start = Instant::now();
-        while self.doors.connections() > 0 && start.elapsed() < LEAVE {
+        while self.connection_limits.connections() > 0 && start.elapsed() < LEAVE {
             tokio::time::sleep(ending::LOOK_EVERY).await;
         }
     }

@@ -44,13 +44,13 @@ impl Waiting {
 
 /// Tells what keeps `get` waiting, until it is dropped.
 pub(crate) async fn tell(get: &GetUnderWay, events: &mpsc::Sender<Event>) -> Infallible {
-    let (mut waiting, patience) = (Waiting::default(), get.config.ledger.patience);
+    let (mut waiting, wait_limit) = (Waiting::default(), get.config.ledger.patience);
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     loop {
         ticks.tick().await;
         let what = in_the_way(get);
         if let Some(waited) = waiting.look(Instant::now(), what.as_deref()) {
-            let left = patience.saturating_sub(waited).as_secs_f64().round() as u64;
+            let left = wait_limit.saturating_sub(waited).as_secs_f64().round() as u64;
             let what = what.unwrap_or_default();
             let _ = events.send(Event::Waiting { what, seconds: Some(left) }).await;
         }

@@ -21,7 +21,7 @@ use towpath_link::tcp::{Listener, Timeouts, dial};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::wire::{Body, Hello, Ping, VERSION};
 use towpath_protocol::{Peer, PeerConfig};
-use towpath_service::doors::Full;
+use towpath_service::connection_limits::ExceededLimit;
 use towpath_service::fetches::Fetches;
 use towpath_service::get::get;
 use towpath_service::listen::{ListenerServing, Listening};
@@ -56,7 +56,7 @@ async fn scene(change: impl FnOnce(&mut Config)) -> Scene {
     let path = folder.path().join("shared");
     std::fs::write(&path, pattern(DATA)).unwrap();
     let shared = service.share(&path).await.unwrap();
-    service.open_doors();
+    service.accept_peers();
     shared.reading.await.unwrap().unwrap();
     Scene { folder, service, address: addresses[0], ticket: shared.reply.ticket }
 }
@@ -141,7 +141,7 @@ async fn a_hundred_silent_connections_that_are_renewed_keep_nobody_with_a_ticket
             }
         });
     }
-    let refused = || scene.service.doors().refused(Full::Handshakes);
+    let refused = || scene.service.connection_limits().refused(ExceededLimit::Handshakes);
     timeout(LIMIT, async {
         while refused() < 50 {
             hang_ups.recv().await.unwrap();
@@ -177,7 +177,7 @@ async fn the_oldest_of_those_who_say_nothing_goes_for_whoever_comes() {
         }
         silent.push_back(came);
     }
-    assert_eq!(scene.service.doors().connections(), 3);
+    assert_eq!(scene.service.connection_limits().connections(), 3);
     timeout(LIMIT, scene.expect_served("one")).await.expect("served");
 }
 
@@ -194,9 +194,12 @@ async fn two_hundred_strangers_that_say_hello_and_ping_keep_nobody_with_a_ticket
     }
     assert!(standing.len() > 200, "all shook hands: {}", standing.len());
     let most = Config::default().limits.strangers.0;
-    assert!(scene.service.doors().refused(Full::Strangers) >= standing.len() as u64 - most - 64);
+    assert!(
+        scene.service.connection_limits().refused(ExceededLimit::Strangers)
+            >= standing.len() as u64 - most - 64
+    );
     timeout(LIMIT, scene.expect_served("one")).await.expect("served");
-    assert!(scene.service.doors().connections() <= most + 64);
+    assert!(scene.service.connection_limits().connections() <= most + 64);
 }
 
 #[tokio::test]
@@ -207,9 +210,9 @@ async fn whoever_shows_no_ticket_in_time_is_told_to_leave_and_whoever_did_stays(
     let serving = ListenerServing {
         service: service(&identity, &data, b"secret"),
         config: Box::new(|| PeerConfig { from_anyone: true, ..PeerConfig::default() }),
-        doors: Arc::clone(scene.service.doors()),
+        connection_limits: Arc::clone(scene.service.connection_limits()),
         fetches: Arc::new(Fetches::new(Arc::new(MemoryStore::new()))),
-        patience: Duration::from_millis(300),
+        wait_limit: Duration::from_millis(300),
     };
     let socket = Listener::bind("127.0.0.1:0".parse().unwrap(), &identity).await.unwrap();
     let address = socket.address().unwrap();

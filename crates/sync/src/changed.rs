@@ -20,8 +20,8 @@ use super::message::{Answer, Base, violation};
 use crate::error::CopyError;
 use towpath_content::lock::lock;
 use towpath_reuse::delta::deltas;
-use towpath_reuse::delta::finer;
 use towpath_reuse::delta::patches;
+use towpath_reuse::delta::refine;
 use towpath_reuse::policy::network::Network;
 
 /// Bytes of signatures on their way, of files that were not answered; further ones are asked for as they are.
@@ -29,10 +29,10 @@ const MOST_SIGNED: u64 = 8 << 20;
 /// So many bases are named in vain before only signatures are sent.
 const MISSES: u64 = 16;
 /// How long the first ask waits until something is known of the network: that of ssh's own pipe takes one to three round trips, ...
-const PATIENCE: Duration = Duration::from_millis(60);
+const WAIT_LIMIT: Duration = Duration::from_millis(60);
 /// ... which are longer over long distances: for files that could come as deltas it waits as long as a network that is too fast
 /// for that would take for them, but no longer than this.
-const MOST_PATIENCE: Duration = Duration::from_millis(600);
+const MAX_WAIT_LIMIT: Duration = Duration::from_millis(600);
 
 /// What is known of the network at the moment.
 pub type Look = Box<dyn Fn() -> Network + Send + Sync>;
@@ -93,10 +93,10 @@ impl Changed {
 
     /// The same, if that could save so many bytes.
     pub fn network_for(&self, bytes: u64) -> Network {
-        let patience = Network::shortest_for(bytes).clamp(PATIENCE, MOST_PATIENCE);
+        let wait_limit = Network::shortest_for(bytes).clamp(WAIT_LIMIT, MAX_WAIT_LIMIT);
         let mut unknown = lock(&self.unknown);
         if let Some((known, waited)) = &mut *unknown {
-            let rest = patience.saturating_sub(std::mem::replace(waited, patience.max(*waited)));
+            let rest = wait_limit.saturating_sub(std::mem::replace(waited, wait_limit.max(*waited)));
             let is_known = async { tokio::time::timeout(rest, known).await.is_ok() };
             if self.runtime.block_on(is_known) {
                 *unknown = None;
@@ -118,7 +118,7 @@ impl Changed {
     /// How many outlines may precede a part's delta where that saves much.
     pub fn takes_outlines(&self) -> u32 {
         let is_liked = self.is_understood && self.network().likes_outlines();
-        if is_liked { finer::MOST_OUTLINES as u32 } else { 0 }
+        if is_liked { refine::MOST_OUTLINES as u32 } else { 0 }
     }
 
     /// Names or signs what lies in the place of files that are about to be asked for, where that pays; with
@@ -309,10 +309,10 @@ mod tests {
         let started = Instant::now();
         assert_eq!(known(pending(), 100_000).await, Network::default());
         let waited = started.elapsed();
-        assert!(waited >= PATIENCE && waited < MOST_PATIENCE, "{waited:?}");
+        assert!(waited >= WAIT_LIMIT && waited < MAX_WAIT_LIMIT, "{waited:?}");
         let started = Instant::now();
         assert_eq!(known(pending(), u64::MAX).await, Network::default());
         let waited = started.elapsed();
-        assert!(waited >= MOST_PATIENCE && waited < MOST_PATIENCE + Duration::from_millis(10), "{waited:?}");
+        assert!(waited >= MAX_WAIT_LIMIT && waited < MAX_WAIT_LIMIT + Duration::from_millis(10), "{waited:?}");
     }
 }

@@ -14,8 +14,8 @@ use super::file::CopyFile;
 use super::message::{Delta, violation};
 use crate::error::CopyError;
 use towpath_reuse::delta::deltas::{self, PART};
-use towpath_reuse::delta::finer;
 use towpath_reuse::delta::patches;
+use towpath_reuse::delta::refine;
 
 /// Bytes that a delta may have more than what it makes: it may not shrink, and ops take a few.
 const ROOM: u64 = 1 << 20;
@@ -64,7 +64,8 @@ impl Turns {
     fn put_off(&mut self, index: u64, outlines: Vec<Vec<u8>>) -> Result<(), CopyError> {
         self.outlined.push_back((index, outlines));
         let held = self.outlined.iter().flat_map(|(_, outlines)| outlines).map(Vec::len).sum::<usize>();
-        let is_deep = self.outlined.back().is_some_and(|(_, outlines)| outlines.len() > finer::MOST_OUTLINES);
+        let is_deep =
+            self.outlined.back().is_some_and(|(_, outlines)| outlines.len() > refine::MOST_OUTLINES);
         match is_deep || held > MOST_OUTLINED {
             true => Err(violation("more outlines than a part may have")),
             false => Ok(()),
@@ -168,7 +169,7 @@ impl Incoming {
         outlines.push(outline);
         self.turns.put_off(index, outlines)?;
         let (base, waiting) = (self.base_of(index), self.turns.outlined.back());
-        let signature = base.zip(waiting).and_then(|(base, (_, all))| finer::sign(all, &base, run.further));
+        let signature = base.zip(waiting).and_then(|(base, (_, all))| refine::sign(all, &base, run.further));
         Ok(signature.map_or(Taken::Nothing, Taken::Outline))
     }
 
@@ -200,7 +201,7 @@ impl Incoming {
         let unpacked = if is_packed { Some(deltas::unpack(came)?) } else { None };
         let delta = unpacked.as_deref().unwrap_or(came);
         let base = self.base_of(index)?;
-        finer::apply(outlines, delta, &base, len)
+        refine::apply(outlines, delta, &base, len)
     }
 
     fn base_of(&self, index: u64) -> Option<Vec<u8>> {
@@ -354,7 +355,7 @@ mod tests {
         assert!(turns.take(false).is_err());
         turns.sign().unwrap();
         assert!(turns.sign().is_err());
-        assert!(turns.put_off(0, vec![Vec::new(); finer::MOST_OUTLINES + 1]).is_err());
+        assert!(turns.put_off(0, vec![Vec::new(); refine::MOST_OUTLINES + 1]).is_err());
         turns.outlined.clear();
         turns.put_off(0, vec![vec![0; MOST_OUTLINED]]).unwrap();
         assert!(turns.put_off(0, vec![vec![0]]).is_err());

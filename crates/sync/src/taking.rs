@@ -235,8 +235,8 @@ fn session(
     let context = Context { root: Oid::of(b"copy"), node: Some(side.peer.node()), secret: None, hints };
     let mut config = SessionConfig::default();
     if side.options.timeout > 0 {
-        let patience = Duration::from_secs(side.options.timeout);
-        config.ledger = LedgerConfig { patience, ..config.ledger };
+        let wait_limit = Duration::from_secs(side.options.timeout);
+        config.ledger = LedgerConfig { patience: wait_limit, ..config.ledger };
     }
     (Session::start(root, context, config), hints_in)
 }

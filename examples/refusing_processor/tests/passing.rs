@@ -38,7 +38,7 @@ impl Pair {
         let receiver = service(&folder.path().join("receiver"), receiver);
         let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
         sender.listen(b"test", &[loopback]).await.unwrap();
-        sender.open_doors();
+        sender.accept_peers();
         Self { folder, sender, receiver }
     }
 

@@ -1,7 +1,7 @@
 //! What the other side of a copy may say.
 
 use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, FailureKind, FileTime};
-use towpath_content::delta::{Delta, Outline, Signature, diff};
+use towpath_content::delta::{CopyOps, Delta, Signature, diff};
 use towpath_service::fuzzing;
 
 use super::content::{base, target};
@@ -26,7 +26,7 @@ pub fn messages() -> Vec<Vec<u8>> {
 pub fn finer() -> Vec<Vec<u8>> {
     let (base, target) = (base(), target());
     let signature = Signature::of(&base, 128, target.len()).expect("a region in the limits");
-    let split = |delta: Delta| -> (Outline, Vec<u8>) { delta.split() };
+    let split = |delta: Delta| -> (CopyOps, Vec<u8>) { delta.split() };
     let (first, literals) = split(diff(&signature, &target).expect("a target in the limits"));
     let first = first.to_bytes();
     let one = vec![first.clone()];

@@ -93,7 +93,7 @@ impl Daemon {
         let fresh = index_watch::keep_fresh(Arc::clone(&service), Rhythm::default());
         let _fresh = Aborting(tokio::spawn(fresh).abort_handle());
         service.resume_puts();
-        service.open_doors();
+        service.accept_peers();
         trim_cache(&service);
         let list = addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ");
         if context.output.is_json() {

@@ -106,7 +106,7 @@ impl PutCommand {
         }
         let service = context.embedded(Options::default())?;
         service.listen(STREAM_PORT, self.listen.as_slice()).await?;
-        service.open_doors();
+        service.accept_peers();
         self.serve_stream(context, service, input, ticket, interrupts).await
     }
 

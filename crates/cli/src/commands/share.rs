@@ -40,7 +40,7 @@ impl ShareCommand {
         service.listen(user.as_os_str().as_bytes(), self.listen.as_slice()).await?;
         let mut fetches = service.watch_fetches();
         let mut shared = service.share(&self.path).await?;
-        service.open_doors();
+        service.accept_peers();
         context.output.ticket(&shared.reply);
         context.output.say("tow: serving until interrupted; fetch with: tow get TICKET");
         let mut reading = Some(shared.reading);

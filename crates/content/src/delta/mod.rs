@@ -13,9 +13,9 @@
 //! | [`Signature`] | the sums of a region's blocks, and their encoding |
 //! | [`diff`] | signature and target in, delta out |
 //! | [`Delta`] | the encoding of copies and literals, and how they are applied |
-//! | [`Outline`] | copies without literals, which may come as a delta of their own |
+//! | [`CopyOps`] | copies without literals, which may come as a delta of their own |
 //! | [`patch`] | corrections of a base that both sides have |
-//! | [`Rest`] | what outlines leave of a base region |
+//! | [`Unmatched`] | what outlines leave of a base region |
 //! | `shape` | blocks of a region, limits, how long strong sums must be |
 //! | `weak` | the rolling sum |
 //! | `index` | looks blocks up by their sums, with bounded work |
@@ -45,31 +45,31 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod copy_ops;
 mod diff;
 mod index;
 mod ops;
-mod outline;
 pub mod patch;
 mod refine;
-mod rest;
 mod shape;
 mod signature;
 #[cfg(test)]
 mod tests;
+mod unmatched;
 #[cfg(test)]
 mod vectors;
 mod weak;
 
+pub use copy_ops::{CopyOps, refined_block_len};
 pub use diff::diff;
 pub use ops::{ApplyError, Delta, Op};
-pub use outline::{Outline, finer_block_len};
 pub use refine::{Gap, RefinePlace, RefineRegion, RefinedChunk, refine};
-pub use rest::Rest;
 pub use shape::{
     Hints, MAX_BLOCK_LEN, MAX_BLOCKS, MAX_REGION_LEN, MAX_TARGET_LEN, MIN_BLOCK_LEN, ShapeError, block_len,
     signature_len,
 };
 pub use signature::{BlockSum, Signature};
+pub use unmatched::Unmatched;
 
 /// The version of signatures and deltas that is written here, and the only one read.
 pub const VERSION: u8 = 1;

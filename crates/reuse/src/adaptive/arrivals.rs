@@ -1,25 +1,25 @@
-//! Which group the disk is expected to bring last, without judging all groups at each event.
+//! Which group the disk is expected to bring last, without estimating all groups at each event.
 //!
 //! What is expected of a group holds until something begins or ends on the disk, which happens hundreds of times a
-//! second; judging one means looking at all that is planned. So what was expected is kept in its order, and a look
-//! judges anew only the last ones, until one of them stays the last, and some others in turn, whose arrival may have
-//! moved further away. Few groups are all judged at each look.
+//! second; estimating one means looking at all that is planned. So what was expected is kept in its order, and a look
+//! estimates anew only the last ones, until one of them stays the last, and some others in turn, whose arrival may have
+//! moved further away. Few groups are all estimated at each look.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::groups::GroupId;
 
-/// Groups that a look judges from the last one on, and in turn.
+/// Groups that a look estimates from the last one on, and in turn.
 const LAST: usize = 8;
 const IN_TURN: usize = 8;
 
 /// What is expected of one group.
 #[derive(Clone, Copy)]
 struct KnownArrival {
-    /// Seconds since the transfer began; endless before it was judged.
+    /// Seconds since the transfer began; endless before it was estimated.
     arrival: f64,
-    /// What was planned when it was judged.
+    /// What was planned when it was estimated.
     plan: Option<u64>,
 }
 
@@ -54,14 +54,14 @@ impl GroupArrivals {
     }
 
     /// The group that comes last, and in how many seconds, at a time in seconds. `waits` tells whether it has something
-    /// to ask for still, `judge` in how many seconds it is expected.
+    /// to ask for still, `estimate` in how many seconds it is expected.
     pub fn latest(
         &mut self,
         at: f64,
         waits: impl Fn(GroupId) -> bool,
-        mut judge: impl FnMut(GroupId) -> f64,
+        mut estimate: impl FnMut(GroupId) -> f64,
     ) -> Option<(GroupId, f64)> {
-        self.judge_in_turn(at, &waits, &mut judge);
+        self.estimate_in_turn(at, &waits, &mut estimate);
         let mut best: Option<(GroupId, f64)> = None;
         let mut left = LAST;
         while let Some((_, Reverse(id))) = self.order.last().copied() {
@@ -74,7 +74,7 @@ impl GroupArrivals {
                 None if left == 0 => break,
                 None => left -= 1,
             }
-            let eta = self.judge(id, at, &mut judge);
+            let eta = self.estimate(id, at, &mut estimate);
             if best.is_none_or(|(_, latest)| eta > latest) {
                 best = Some((id, eta));
             }
@@ -82,11 +82,11 @@ impl GroupArrivals {
         best
     }
 
-    fn judge_in_turn(
+    fn estimate_in_turn(
         &mut self,
         at: f64,
         waits: &impl Fn(GroupId) -> bool,
-        judge: &mut impl FnMut(GroupId) -> f64,
+        estimate: &mut impl FnMut(GroupId) -> f64,
     ) {
         let behind = self.known.range(self.turn..).chain(self.known.range(..self.turn));
         let turn: Vec<_> = behind.map(|(id, _)| *id).take(IN_TURN).collect();
@@ -95,20 +95,20 @@ impl GroupArrivals {
             if !waits(id) {
                 self.forget(id);
             } else if self.fresh(id, at).is_none() {
-                self.judge(id, at, judge);
+                self.estimate(id, at, estimate);
             }
         }
     }
 
-    /// When a group is expected, if that was judged by what is planned now and is not over.
+    /// When a group is expected, if that was estimated by what is planned now and is not over.
     fn fresh(&self, id: GroupId, at: f64) -> Option<f64> {
         let KnownArrival { arrival, plan } = self.known.get(&id)?;
         (*plan == Some(self.plan) && *arrival > at).then_some(*arrival)
     }
 
-    fn judge(&mut self, id: GroupId, at: f64, judge: &mut impl FnMut(GroupId) -> f64) -> f64 {
+    fn estimate(&mut self, id: GroupId, at: f64, estimate: &mut impl FnMut(GroupId) -> f64) -> f64 {
         self.forget(id);
-        let eta = judge(id);
+        let eta = estimate(id);
         self.keep(id, KnownArrival { arrival: at + eta, plan: Some(self.plan) });
         eta
     }
@@ -161,26 +161,26 @@ mod tests {
         assert_eq!(arrivals.latest(2.0, |id| id != 1, |_| 0.0), Some((3, 8.0)), "all of one was asked for");
     }
 
-    /// 88 CPU seconds went into 4,000 files whose directories had other names: all were judged at each of 15,000
+    /// 88 CPU seconds went into 4,000 files whose directories had other names: all were estimated at each of 15,000
     /// changes.
     #[test]
     fn a_look_costs_the_same_however_many_groups_there_are() {
         for groups in [100, 10_000] {
             let (mut arrivals, mut most) = (arrivals(groups), 0);
             for look in 0..1000_u64 {
-                let mut judged = 0;
+                let mut estimated = 0;
                 arrivals.changed();
                 arrivals.waits(look % groups);
                 let found = arrivals.latest(
                     look as f64,
                     |id| id != (look + 1) % groups,
                     |id| {
-                        judged += 1;
+                        estimated += 1;
                         (id * 7919 % groups) as f64
                     },
                 );
                 assert!(found.is_some());
-                most = most.max(judged);
+                most = most.max(estimated);
             }
             assert!(most <= LAST + IN_TURN, "{most}");
         }

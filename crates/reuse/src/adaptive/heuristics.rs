@@ -51,7 +51,7 @@ pub struct Heuristic {
     /// Why it tells anything.
     pub reason: &'static str,
     /// What it says of a file of the transfer and one of the disk.
-    pub judge: fn(pair: &Pair<'_>) -> Opinion,
+    pub opinion: fn(pair: &Pair<'_>) -> Opinion,
 }
 
 /// The heuristics in use.
@@ -59,29 +59,33 @@ pub static HEURISTICS: &[Heuristic] = &[
     Heuristic {
         name: "max chunks",
         reason: "a smaller file can't hold more of the source than its own size",
-        judge: max_chunks,
+        opinion: max_chunks,
     },
-    Heuristic { name: "file name", reason: "versions of a file keep its name or its kind", judge: file_name },
-    Heuristic { name: "size", reason: "versions of a file differ little in size", judge: size },
+    Heuristic {
+        name: "file name",
+        reason: "versions of a file keep its name or its kind",
+        opinion: file_name,
+    },
+    Heuristic { name: "size", reason: "versions of a file differ little in size", opinion: size },
     Heuristic {
         name: "modification time",
         reason: "copies often keep it; a different one says little",
-        judge: modification_time,
+        opinion: modification_time,
     },
     Heuristic {
         name: "path",
         reason: "the number of files grows exponentially with the distance in the tree",
-        judge: path,
+        opinion: path,
     },
     Heuristic {
         name: "telling size",
         reason: "large files whose size is no round number are seldom equal in size by chance",
-        judge: telling_size,
+        opinion: telling_size,
     },
     Heuristic {
         name: "moved",
         reason: "a rename keeps size and time, and times agree to the nanosecond only if copied",
-        judge: moved,
+        opinion: moved,
     },
 ];
 
@@ -89,7 +93,7 @@ pub static HEURISTICS: &[Heuristic] = &[
 pub fn probability(pair: &Pair<'_>) -> f64 {
     let (mut product, mut floor) = (1.0_f64, 0.0_f64);
     for heuristic in HEURISTICS {
-        match (heuristic.judge)(pair) {
+        match (heuristic.opinion)(pair) {
             Opinion::Times(factor) => product *= factor,
             Opinion::AtLeast(least) => floor = floor.max(least),
         }
@@ -200,8 +204,8 @@ mod tests {
         super::probability(&pair(source, candidate))
     }
 
-    fn opinion(judge: fn(&Pair<'_>) -> Opinion, one: &File, other: &File) -> f64 {
-        match judge(&pair(one, other)) {
+    fn opinion(opinion: fn(&Pair<'_>) -> Opinion, one: &File, other: &File) -> f64 {
+        match opinion(&pair(one, other)) {
             Opinion::Times(value) | Opinion::AtLeast(value) => value,
         }
     }

@@ -14,9 +14,9 @@ use towpath_transfer::plugin::ObjectFacts;
 use towpath_transfer::rate::Rate;
 
 use super::backpressure::{Backpressure, Queues};
+use super::benefit::{RecipePolicy, RecipeProgress, samples_pay};
 use super::costs::Costs;
 use super::slow_start::SlowStart;
-use super::worth::{RecipeJudge, RecipeProgress, samples_pay};
 
 /// Bytes outstanding at first: two pieces, so that TCP never waits for a question.
 const FIRST_WINDOW: u64 = 512 << 10;
@@ -34,13 +34,13 @@ const OBJECTS: usize = 4096;
 struct MeteredObject {
     since: Duration,
     arrived: u64,
-    judge: RecipeJudge,
+    policy: RecipePolicy,
     is_promising: Option<bool>,
 }
 
 impl MeteredObject {
     fn begun(now: Duration) -> Self {
-        Self { since: now, arrived: 0, judge: RecipeJudge::default(), is_promising: None }
+        Self { since: now, arrived: 0, policy: RecipePolicy::default(), is_promising: None }
     }
 }
 
@@ -186,7 +186,7 @@ impl Meter {
             is_alike: facts.kept > 0,
             processors_are_short: self.backpressure.processors_are_short(),
         };
-        if !object.judge.wants(&progress) {
+        if !object.policy.wants(&progress) {
             return None;
         }
         let hold = progress.hold();

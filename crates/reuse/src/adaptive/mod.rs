@@ -18,7 +18,7 @@
 //! | [`neighbours`] | what of a local file a missing chunk likely resembles |
 //! | [`network`] | what is asked of the network |
 //! | [`backpressure`] | which resource is free, and when there is time to compute |
-//! | [`worth`] | when a recipe is worth asking for, a search worth going on with, and a region worth signing |
+//! | [`benefit`] | when a recipe is worth asking for, a search worth going on with, and a region worth signing |
 //! | [`account`] | what `--explain` tells |
 //! | [`meter`] | the network as pieces show it, before anything is searched |
 //! | `pieces` | pieces under way, and which are taken back when a recipe is wanted |
@@ -30,6 +30,7 @@ pub mod account;
 pub mod arrival;
 pub mod arrivals;
 pub mod backpressure;
+pub mod benefit;
 pub mod budget;
 pub mod costs;
 mod driver;
@@ -46,7 +47,6 @@ mod plugin;
 pub mod scheduler;
 pub mod slow_start;
 mod stalls;
-pub mod worth;
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use towpath_transfer::rate::Rate;
 
-use super::worth::patience;
+use super::benefit::wait_limit;
 
 /// Bytes of one run that the network is asked for.
 pub const RUN: u64 = 256 << 10;
@@ -68,7 +68,7 @@ impl NetworkSide {
         if self.outstanding == 0 {
             self.idle_since.get_or_insert(now);
         }
-        self.idled(now).as_secs_f64() <= patience(now.as_secs_f64(), network_time, saved)
+        self.idled(now).as_secs_f64() <= wait_limit(now.as_secs_f64(), network_time, saved)
     }
 
     /// Time that it stood idle.

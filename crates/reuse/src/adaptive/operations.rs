@@ -92,11 +92,11 @@ impl Candidate {
     /// A directory or file, or reads of a file, seen with the groups as they are.
     pub fn new(operation: PlannedOperation, promised: u64, groups: &Groups) -> Self {
         let mut candidate = Self { operation, expected: 0.0, best: 0.0, promised, is_wide: false };
-        candidate.judge(groups);
+        candidate.rank(groups);
         candidate
     }
 
-    fn judge(&mut self, groups: &Groups) {
+    fn rank(&mut self, groups: &Groups) {
         (self.expected, self.best, self.is_wide) = match &self.operation {
             PlannedOperation::Check(tags) => (tags.len() as f64, 1.0, false),
             PlannedOperation::Read { spans, .. } => {
@@ -288,12 +288,12 @@ impl Candidates {
         keys.filter_map(|(_, id)| self.known.get(&id).map(|(candidate, _)| (id, candidate)))
     }
 
-    /// Judges all anew: chunks came, costs changed.
+    /// Ranks all anew: chunks came, costs changed.
     pub fn recompute(&mut self, groups: &Groups, costs: &Costs) {
         let known = std::mem::take(&mut self.known);
         (self.files, self.directories) = (Ordered::default(), Ordered::default());
         for (id, (mut candidate, _)) in known {
-            candidate.judge(groups);
+            candidate.rank(groups);
             self.add(id, candidate, costs);
         }
     }

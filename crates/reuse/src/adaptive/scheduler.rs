@@ -16,6 +16,7 @@ use super::account::{Account, Bottleneck};
 use super::arrival::{self, ArrivalStep};
 use super::arrivals::GroupArrivals;
 use super::backpressure::{Backpressure, Recomputing};
+use super::benefit::{SearchPolicy, can_pay};
 use super::budget::{Budget, BudgetLeft, BudgetUse, Effort, Standing};
 use super::costs::Costs;
 use super::event::{Action, End, Event};
@@ -26,7 +27,6 @@ use super::operations::{
     Candidate, Candidates, DiskLimits, FileReading, OperationId, PlannedOperation, Span, reading,
 };
 use super::paths::SplitDirectory;
-use super::worth::{SearchJudge, can_pay};
 
 /// Chunks that one CACHE-CHECK looks up.
 const CHECKED_AT_ONCE: usize = 4096;
@@ -114,7 +114,7 @@ pub struct Scheduler {
     network: NetworkSide,
     backpressure: Backpressure,
     recomputing: Recomputing,
-    search: SearchJudge,
+    search: SearchPolicy,
     searches: bool,
     budget: Budget,
     /// Of the budget, now.
@@ -146,7 +146,7 @@ impl Scheduler {
             network: NetworkSide::new(settings.rate),
             backpressure: Backpressure::default(),
             recomputing: Recomputing::default(),
-            search: SearchJudge::default(),
+            search: SearchPolicy::default(),
             searches: true,
             left: budget.left(&unknown),
             has_passed_over: false,
@@ -166,7 +166,7 @@ impl Scheduler {
     pub fn handle(&mut self, now: Duration, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
         self.take_in(now, event, &mut actions);
-        self.judge(now);
+        self.decide(now);
         self.look_into_budget(now);
         self.pause_or_resume(&mut actions);
         self.start_checks(now, &mut actions);
@@ -416,7 +416,7 @@ impl Scheduler {
     }
 
     /// Whether the search goes on: not on a network that is about as fast as the disk.
-    fn judge(&mut self, now: Duration) {
+    fn decide(&mut self, now: Duration) {
         let goes_on = self.search.goes_on(self.network.rate(now), self.costs.hash_rate());
         let searches = goes_on && self.backpressure.disk_is_free() && !self.groups.is_empty();
         if searches != self.searches {

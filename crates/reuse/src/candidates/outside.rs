@@ -20,7 +20,7 @@ use super::sibling_dirs::Siblings;
 /// What lies outside the destination.
 pub struct OutsideSearch {
     /// None if it is not wanted, or kept somebody waiting.
-    sources: Option<Arc<Sources>>,
+    sources: Option<Arc<OutsideSources>>,
 }
 
 /// An older version, probably; its path is a whole one.
@@ -34,7 +34,7 @@ pub enum Outside {
 
 /// How long somebody waits.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct WaitLimits {
     /// For all of it.
     pub whole: Duration,
     /// For a walk around.
@@ -42,7 +42,7 @@ pub struct Patience {
 }
 
 /// Where to look.
-struct Sources {
+struct OutsideSources {
     scope: Scope,
     machine: OnceLock<Option<Machine>>,
     siblings: OnceLock<Siblings>,
@@ -52,7 +52,7 @@ struct Sources {
 impl OutsideSearch {
     /// Nothing was looked at yet, and nothing will be outside `scope`.
     pub fn new(scope: Option<Scope>) -> Self {
-        let sources = |scope| Sources {
+        let sources = |scope| OutsideSources {
             scope,
             machine: OnceLock::new(),
             siblings: OnceLock::new(),
@@ -63,14 +63,19 @@ impl OutsideSearch {
     }
 
     /// For each of these files what may be its older version outside `root`.
-    pub fn find(&mut self, root: &Path, files: &[Sought<'_>], patience: Patience) -> Vec<Option<Outside>> {
+    pub fn find(
+        &mut self,
+        root: &Path,
+        files: &[Sought<'_>],
+        wait_limit: WaitLimits,
+    ) -> Vec<Option<Outside>> {
         let nothing = || vec![None; files.len()];
         let Some(sources) = self.sources.clone().filter(|_| files.iter().any(|file| file.size >= LARGE))
         else {
             return nothing();
         };
         let sought: Vec<_> = files.iter().map(|file| (file.path.clone(), file.size)).collect();
-        let (root, until) = (root.to_owned(), Instant::now() + patience.walk);
+        let (root, until) = (root.to_owned(), Instant::now() + wait_limit.walk);
         let (done, found) = channel();
         let looking = move || {
             let found = sought.iter().map(|(path, size)| sources.find(&root, path, *size, until));
@@ -79,14 +84,14 @@ impl OutsideSearch {
         };
         // Without a thread the channel closes.
         let _ = std::thread::Builder::new().name("outside".into()).spawn(looking);
-        found.recv_timeout(patience.whole).unwrap_or_else(|_| {
+        found.recv_timeout(wait_limit.whole).unwrap_or_else(|_| {
             self.sources = None;
             nothing()
         })
     }
 }
 
-impl Sources {
+impl OutsideSources {
     fn find(&self, root: &Path, path: &RelPath, size: u64, until: Instant) -> Option<Outside> {
         if size < LARGE {
             return None;
@@ -109,8 +114,8 @@ mod tests {
     use crate::candidates::index::tests::{at, path_of};
     use crate::candidates::machine::from_root;
 
-    const LONG: Patience = Patience { whole: Duration::from_secs(60), walk: Duration::from_secs(2) };
-    const NONE: Patience = Patience { whole: Duration::ZERO, walk: Duration::ZERO };
+    const LONG: WaitLimits = WaitLimits { whole: Duration::from_secs(60), walk: Duration::from_secs(2) };
+    const NONE: WaitLimits = WaitLimits { whole: Duration::ZERO, walk: Duration::ZERO };
 
     fn place(root: &Path, path: &str) {
         fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
@@ -177,7 +182,7 @@ mod tests {
         drop(end);
         sleeping.join().unwrap();
         assert_eq!(outside.find(&new, &files, LONG), [None]);
-        let patience = Patience { walk: Duration::ZERO, ..LONG };
-        assert!(OutsideSearch::new(Some(scope(&new, true))).find(&new, &files, patience)[0].is_some());
+        let wait_limit = WaitLimits { walk: Duration::ZERO, ..LONG };
+        assert!(OutsideSearch::new(Some(scope(&new, true))).find(&new, &files, wait_limit)[0].is_some());
     }
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use crate::disk_search::Scope;
 
 use super::index::{ContentMatch, FileIndex, LARGE, Present, Sought, VersionMatch};
-use super::outside::{Outside, OutsideSearch, Patience};
+use super::outside::{Outside, OutsideSearch, WaitLimits};
 use crate::policy::network::Network;
 use towpath_content::lock::lock;
 
@@ -36,8 +36,8 @@ const WEAK_BASES: u64 = 32;
 /// What is asked for waits for a look at the destination at most this part of the time that it takes to come,
 const SHARE: f64 = 0.1;
 /// at most so long, and so long where it is not known how fast it comes.
-const PATIENCE: Duration = Duration::from_secs(1);
-const BLIND_PATIENCE: Duration = Duration::from_millis(100);
+const WAIT_LIMIT: Duration = Duration::from_secs(1);
+const BLIND_WAIT_LIMIT: Duration = Duration::from_millis(100);
 /// How long that waits for a walk around the destination besides: this part of the time that the fastest slow network
 /// would take, as all of it is lost where nothing is found, and at most so long.
 const BLIND_SHARE: f64 = 0.03;
@@ -107,11 +107,12 @@ impl CandidateSearch {
         if !known.is_slow() && !is_worth_it {
             return nothing;
         }
-        let (since, patience) = (Instant::now(), patience(files.iter().map(|file| file.size).sum(), known));
+        let (since, wait_limit) =
+            (Instant::now(), wait_limit(files.iter().map(|file| file.size).sum(), known));
         let mut look = lock(&self.look);
         self.begin(&mut look, root);
-        let outside = lock(&self.outside).find(root, files, patience);
-        look.wait(patience.whole.saturating_sub(since.elapsed()));
+        let outside = lock(&self.outside).find(root, files, wait_limit);
+        look.wait(wait_limit.whole.saturating_sub(since.elapsed()));
         let index = look.index();
         let all = files.iter().zip(outside);
         if known.is_unknown() {
@@ -179,9 +180,9 @@ impl CandidateSearch {
 
 impl Look {
     /// Waits so long for its end.
-    fn wait(&mut self, patience: Duration) {
+    fn wait(&mut self, wait_limit: Duration) {
         let Self::Running(index) = self else { return };
-        match index.recv_timeout(patience) {
+        match index.recv_timeout(wait_limit) {
             Ok(index) => *self = Self::Done(index),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => *self = Self::Done(FileIndex::default()),
@@ -222,14 +223,14 @@ impl Drop for CandidateSearch {
 
 /// How long so many bytes may wait for a look at the destination, and of that for a walk around it, which seldom comes to
 /// an end: where it is not known how fast they come, as long as suits the fastest network that is slow. Pure.
-fn patience(bytes: u64, network: Network) -> Patience {
+fn wait_limit(bytes: u64, network: Network) -> WaitLimits {
     if network.rate <= 0.0 {
         let walk = Network::shortest_for(bytes).mul_f64(BLIND_SHARE).min(BLIND_WALK);
-        return Patience { whole: BLIND_PATIENCE + walk, walk };
+        return WaitLimits { whole: BLIND_WAIT_LIMIT + walk, walk };
     }
     let takes = Duration::try_from_secs_f64(SHARE * bytes as f64 / network.rate);
-    let whole = takes.unwrap_or(PATIENCE).min(PATIENCE);
-    Patience { whole, walk: whole / 2 }
+    let whole = takes.unwrap_or(WAIT_LIMIT).min(WAIT_LIMIT);
+    WaitLimits { whole, walk: whole / 2 }
 }
 
 #[cfg(test)]
@@ -243,7 +244,7 @@ mod tests {
     const FAST: Network = Network { rate: 1e9, round_trip: Duration::ZERO };
 
     #[test]
-    fn a_table_of_patience() {
+    fn a_table_of_wait_limits() {
         for (bytes, rate, whole, walk) in [
             (1_000_000, 0.0, 101, 1),
             (u64::MAX, 0.0, 300, 200),
@@ -252,9 +253,9 @@ mod tests {
             (u64::MAX, 1.0, 1000, 500),
             (0, 1e6, 0, 0),
         ] {
-            let patience = patience(bytes, Network { rate, round_trip: Duration::ZERO });
+            let wait_limit = wait_limit(bytes, Network { rate, round_trip: Duration::ZERO });
             assert_eq!(
-                (patience.whole.as_millis(), patience.walk.as_millis()),
+                (wait_limit.whole.as_millis(), wait_limit.walk.as_millis()),
                 (whole, walk),
                 "{bytes} at {rate}"
             );

@@ -3,9 +3,9 @@
 //! | module | story |
 //! |---|---|
 //! | [`deltas`] | parts, their signatures and deltas |
-//! | [`finer`] | the literals of a delta as a delta of what it leaves |
+//! | [`refine`] | the literals of a delta as a delta of what it leaves |
 //! | [`patches`] | where the sender has the older version too |
 
 pub mod deltas;
-pub mod finer;
 pub mod patches;
+pub mod refine;

@@ -20,8 +20,8 @@ use towpath_store::disk::chunk_index::Location;
 use super::cached::IndexedChunks;
 use super::gentle::GentleThread;
 use super::{
-    Cancel, Candidate, ChunkRest, Cost, DirectoryId, FoundChunk, HashOutcome, Listing, Occasion, PATIENCE,
-    ReadBack, SearchError, SearchedChunk, cache_check, cache_read, hash, stat,
+    Cancel, Candidate, ChunkRest, Cost, DirectoryId, FoundChunk, HashOutcome, Listing, Occasion, ReadBack,
+    SearchError, SearchedChunk, WAIT_LIMIT, cache_check, cache_read, hash, stat,
 };
 
 /// Events in the channel at most; each but a chunk's is some hundred KiB at the most.
@@ -150,7 +150,7 @@ struct SharedQueue {
     queue: Mutex<OperationQueue>,
     /// Something was queued, or the end has come.
     changed: Condvar,
-    budget: Arc<ReadBudget>,
+    budget: Arc<HandedOutBytes>,
     rest: Arc<ChunkRest>,
     gentle: GentleThread,
 }
@@ -329,12 +329,12 @@ fn fitting(chunks: &[FoundChunk], limit: u64) -> usize {
 
 /// Bytes handed out and not yet taken in.
 #[derive(Debug, Default)]
-struct ReadBudget {
+struct HandedOutBytes {
     bytes: Mutex<u64>,
     released: Condvar,
 }
 
-impl ReadBudget {
+impl HandedOutBytes {
     /// Waits for room; none if the operation is to end instead.
     fn take(
         self: &Arc<Self>,
@@ -348,7 +348,7 @@ impl ReadBudget {
             if cancel.is_cancelled() || events.is_closed() {
                 return None;
             }
-            let waited = self.released.wait_timeout(taken, PATIENCE);
+            let waited = self.released.wait_timeout(taken, WAIT_LIMIT);
             taken = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         *taken += bytes;
@@ -359,7 +359,7 @@ impl ReadBudget {
 /// Counts a chunk's bytes as on their way until it is dropped.
 #[derive(Debug)]
 pub struct InFlight {
-    budget: Arc<ReadBudget>,
+    budget: Arc<HandedOutBytes>,
     bytes: u64,
 }
 

@@ -51,7 +51,7 @@ pub use scope::Scope;
 pub use stat::{Candidate, DirectoryId, Listing, OpenedDirectory, stat};
 
 /// How often someone who waits looks whether it was cancelled.
-const PATIENCE: Duration = Duration::from_millis(50);
+const WAIT_LIMIT: Duration = Duration::from_millis(50);
 
 /// Says that an operation is of no more use, or that it has to rest; it sees that at its next look,
 /// between two blocks.
@@ -95,7 +95,7 @@ impl ChunkRest {
     fn wait(&self, cancel: &Cancel) {
         let mut is_on = self.is_on.lock().unwrap_or_else(PoisonError::into_inner);
         while *is_on && !cancel.is_cancelled() {
-            let waited = self.changed.wait_timeout(is_on, PATIENCE);
+            let waited = self.changed.wait_timeout(is_on, WAIT_LIMIT);
             is_on = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }

@@ -1,11 +1,11 @@
-//! What is worth its work: decided by what is known of the network. Pure.
+//! Work worth its cost, decided by what is known of the network. Pure.
 //!
 //! | module | story |
 //! |---|---|
 //! | [`network`] | when bytes are dearer than the work of saving them |
-//! | [`effort`] | how hard a sender packs |
-//! | [`worth`] | whether packing is still tried |
+//! | [`compression_level`] | how hard a sender packs |
+//! | [`pack_backoff`] | whether packing is still tried |
 
-pub mod effort;
+pub mod compression_level;
 pub mod network;
-pub mod worth;
+pub mod pack_backoff;

@@ -50,7 +50,7 @@ async fn sender(folder: &TempDir, descriptor: &[u8]) -> (Arc<Service>, String) {
     sender.grants.share(content, SECRET);
     let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
     sender.listen(b"test", &[loopback]).await.unwrap();
-    sender.open_doors();
+    sender.accept_peers();
     let ticket = sender.ticket(content, SECRET);
     (sender, ticket)
 }

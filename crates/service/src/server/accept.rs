@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 use towpath_api::{ApiError, ErrorKind};
 
 use super::Socket;
-use super::connection::{LocalStream, PipelineSlot, ReaderPatience};
+use super::connection::{LocalStream, PipelineSlot, ReaderWaitLimit};
 use super::problem::CallFailure;
 use super::routes;
 use crate::in_process::InProcess;
@@ -102,15 +102,15 @@ fn http() -> http1::Builder {
 }
 
 async fn serve(stream: UnixStream, routes: Router, api: InProcess, ending: CancellationToken) {
-    let (slot, patience) = (PipelineSlot::default(), ReaderPatience::default());
-    let io = TokioIo::new(LocalStream::new(stream, slot.clone(), patience.clone()));
+    let (slot, wait_limit) = (PipelineSlot::default(), ReaderWaitLimit::default());
+    let io = TokioIo::new(LocalStream::new(stream, slot.clone(), wait_limit.clone()));
     let routes = TowerToHyperService::new(routes);
     let answer = service_fn(move |mut request: Request<Incoming>| {
         // What the call does not take is closed here, and a later request finds nothing.
         let passed = PipelineSlot::of(slot.take());
         request.extensions_mut().insert(passed);
         let is_content = CONTENT.contains(&request.uri().path());
-        patience.limit(if is_content { api.0.config().limits.reader_stall.0 } else { 0 });
+        wait_limit.limit(if is_content { api.0.config().limits.reader_stall.0 } else { 0 });
         routes.call(request)
     });
     let connection = http().serve_connection(io, answer);

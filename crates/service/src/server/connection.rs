@@ -62,9 +62,9 @@ impl PipelineSlot {
 
 /// How long the application may take none of the bytes that are sent: for ever, until it is limited.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ReaderPatience(Arc<AtomicU64>);
+pub(super) struct ReaderWaitLimit(Arc<AtomicU64>);
 
-impl ReaderPatience {
+impl ReaderWaitLimit {
     /// From now on so many seconds; 0 is for ever.
     pub(super) fn limit(&self, seconds: u64) {
         self.0.store(seconds, Ordering::Relaxed);
@@ -80,15 +80,15 @@ pub(super) struct LocalStream {
     stream: UnixStream,
     slot: PipelineSlot,
     has_read: bool,
-    patience: ReaderPatience,
+    wait_limit: ReaderWaitLimit,
     /// Since when nothing was taken: when that has been too long.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl LocalStream {
-    /// Reads from `stream`; a descriptor goes into `slot`. Writes wait as long as `patience` says.
-    pub(super) const fn new(stream: UnixStream, slot: PipelineSlot, patience: ReaderPatience) -> Self {
-        Self { stream, slot, has_read: false, patience, stalled: None }
+    /// Reads from `stream`; a descriptor goes into `slot`. Writes wait as long as `wait_limit` says.
+    pub(super) const fn new(stream: UnixStream, slot: PipelineSlot, wait_limit: ReaderWaitLimit) -> Self {
+        Self { stream, slot, has_read: false, wait_limit, stalled: None }
     }
 
     /// Ends the wait for an application that takes nothing.
@@ -101,7 +101,7 @@ impl LocalStream {
             self.stalled = None;
             return written;
         }
-        let Some(limit) = self.patience.get() else { return Poll::Pending };
+        let Some(limit) = self.wait_limit.get() else { return Poll::Pending };
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         ready!(stalled.as_mut().poll(context));
         let why = "the application did not read what it asked for (limits.reader_stall)";

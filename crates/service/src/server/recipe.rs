@@ -23,13 +23,13 @@ use crate::words;
 /// Bytes of lines handed on at once.
 const PART: usize = 16 << 10;
 /// How long a reader may leave a part lying.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) async fn recipe(
     State(api): State<InProcess>,
     Path(id): Path<String>,
 ) -> Result<Response, CallFailure> {
-    let place = api.0.bodies.recipe().await?;
+    let permit = api.0.read_budget.recipe().await?;
     // Making one reads the object.
     let finding = tokio::task::spawn_blocking(move || find(&api.0, &id));
     let found = finding.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
@@ -37,12 +37,12 @@ pub(super) async fn recipe(
     // There is room for an error in any case: an answer that is cut off is not to look whole.
     let last = lines.clone().reserve_owned().await;
     let last = last.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
-    let lines = RecipeLines { lines, runtime: Handle::current(), patience: PATIENCE };
+    let lines = RecipeLines { lines, runtime: Handle::current(), wait_limit: WAIT_LIMIT };
     tokio::task::spawn_blocking(move || {
         if let Err(error) = tell(&*found, &lines) {
             last.send(Err(error));
         }
-        drop(place);
+        drop(permit);
     });
     Ok(([("content-type", "application/x-ndjson")], Body::from_stream(Parts::new(inbox))).into_response())
 }
@@ -51,13 +51,13 @@ pub(super) async fn recipe(
 struct RecipeLines {
     lines: mpsc::Sender<io::Result<Bytes>>,
     runtime: Handle,
-    patience: Duration,
+    wait_limit: Duration,
 }
 
 impl RecipeLines {
     /// Blocks until the reader has taken an earlier part.
     fn send(&self, part: Vec<u8>) -> io::Result<()> {
-        let sending = async { tokio::time::timeout(self.patience, self.lines.send(Ok(part.into()))).await };
+        let sending = async { tokio::time::timeout(self.wait_limit, self.lines.send(Ok(part.into()))).await };
         match self.runtime.block_on(sending) {
             Ok(sent) => sent.map_err(|_| io::ErrorKind::BrokenPipe.into()),
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
@@ -97,7 +97,7 @@ mod tests {
     async fn a_reader_that_stalls_is_cut_off() {
         let (lines, mut inbox) = mpsc::channel(2);
         let last = lines.clone().reserve_owned().await.unwrap();
-        let lines = RecipeLines { lines, runtime: Handle::current(), patience: Duration::from_millis(20) };
+        let lines = RecipeLines { lines, runtime: Handle::current(), wait_limit: Duration::from_millis(20) };
         let telling = tokio::task::spawn_blocking(move || {
             lines.send(b"taken".to_vec()).unwrap();
             let late = lines.send(b"late".to_vec()).unwrap_err();

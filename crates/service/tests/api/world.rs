@@ -44,7 +44,7 @@ impl Daemon {
             let listener = Socket::bind(&home.socket()).await.unwrap();
             let service = Service::open(home, Options { serve_leases: true, ..Options::default() }).unwrap();
             service.listen(b"test", &["127.0.0.1:0".parse().unwrap()]).await.unwrap();
-            service.open_doors();
+            service.accept_peers();
             tokio::spawn(serve(listener, Arc::clone(&service), async { drop(ended.await) }));
             service
         });

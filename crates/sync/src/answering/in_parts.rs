@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::atomic::Ordering;
 
-use towpath_content::delta::Outline;
+use towpath_content::delta::CopyOps;
 use towpath_protocol::packing;
 
 use super::Answering;
@@ -15,8 +15,8 @@ use crate::patching::make_all;
 use crate::reading::{OlderFile, Signed, part_of};
 use crate::source::Located;
 use towpath_reuse::delta::deltas;
-use towpath_reuse::delta::finer::{self, Split};
-use towpath_reuse::policy::effort::likes_outlines;
+use towpath_reuse::delta::refine::{self, Split};
+use towpath_reuse::policy::compression_level::likes_outlines;
 
 /// Bytes of outlines of one file that are held until the receiver answers, at most: it holds no more.
 const MOST_OUTLINED: usize = 16 << 20;
@@ -186,7 +186,7 @@ impl<'a> InParts<'a> {
         let most = if is_liked { answering.takes_outlines.load(Ordering::Relaxed) as usize } else { 0 };
         let packed = answering.packed_part(&made);
         let bytes = packed.as_ref().unwrap_or(&made).len();
-        let split = finer::split(&made, bytes, part.outlines.len(), most);
+        let split = refine::split(&made, bytes, part.outlines.len(), most);
         let region = deltas::region_len(signature);
         if let (Some(Split { outline, further }), Some(region)) = (split, region) {
             let said = outline.to_bytes();
@@ -223,7 +223,7 @@ impl<'a> InParts<'a> {
 struct Outlined {
     index: u64,
     /// Each of the literals of the one before, with the bytes of the region that was signed for it.
-    outlines: Vec<(Outline, usize)>,
+    outlines: Vec<(CopyOps, usize)>,
     /// Bytes of these as they were told.
     bytes: usize,
 }
@@ -236,7 +236,7 @@ impl Outlined {
     /// What is left of the part; none if it is not what it was.
     fn literals(&self, target: Option<Vec<u8>>) -> Option<Vec<u8>> {
         let literals =
-            |of: Vec<u8>, (outline, region): &(Outline, usize)| outline.literals_of(&of, *region).ok();
+            |of: Vec<u8>, (outline, region): &(CopyOps, usize)| outline.literals_of(&of, *region).ok();
         self.outlines.iter().try_fold(target?, literals)
     }
 }

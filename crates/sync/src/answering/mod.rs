@@ -43,7 +43,7 @@ use super::source::Located;
 use super::talk::Events;
 use crate::error::CopyError;
 use towpath_content::lock::lock;
-use towpath_reuse::policy::worth::Worth;
+use towpath_reuse::policy::pack_backoff::PackBackoff;
 
 /// Files answered at once.
 const BATCH: usize = 256;
@@ -104,7 +104,7 @@ pub struct Answering {
     /// The same for entries, which begin before anybody knows the network.
     pack_entries: AtomicU32,
     /// Whether that is worth it.
-    packing: Mutex<Worth>,
+    packing: Mutex<PackBackoff>,
     /// How fast contents may go, and whether that is limited.
     pace: Pace,
     is_limited: bool,

@@ -13,7 +13,7 @@ use crate::message::hung_up;
 use crate::message::{Answer, Answers, Delta, Message};
 use crate::reading::Ask;
 use towpath_content::lock::lock;
-use towpath_reuse::policy::effort::effort;
+use towpath_reuse::policy::compression_level::compression_level;
 
 /// Bytes of answers in one message, and what each takes besides its content, at most.
 const MESSAGE_BYTES: usize = 192 << 10;
@@ -43,7 +43,7 @@ impl Answering {
 
     /// zstd's level for what goes `way` next; 0: it goes as it is.
     pub(super) fn level(&self, way: &ControlSender) -> i32 {
-        effort(self.pack.load(Ordering::Relaxed), &self.delivered(way))
+        compression_level(self.pack.load(Ordering::Relaxed), &self.delivered(way))
     }
 
     /// What became of what went this `way`.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::message::{Fatal, Message, options};
 pub use conversation::{FuzzedReceiver, FuzzedSender, merge};
 use towpath_api::copy::CopyOptions;
-use towpath_reuse::delta::{finer, patches};
+use towpath_reuse::delta::{patches, refine};
 
 /// A message as this program would say it.
 pub fn read_message(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -41,12 +41,12 @@ pub fn write_options(options: &CopyOptions) -> Vec<u8> {
 
 /// The signature of what outlines leave of `base`.
 pub fn sign_rest(outlines: &[Vec<u8>], base: &[u8], further: u32) -> Option<Vec<u8>> {
-    finer::sign(outlines, base, further)
+    refine::sign(outlines, base, further)
 }
 
 /// What outlines make of `base` with literals that are `delta`.
 pub fn apply_outlines(outlines: &[Vec<u8>], delta: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
-    finer::apply(outlines, delta, base, len)
+    refine::apply(outlines, delta, base, len)
 }
 
 /// A patch that makes `target` of `base`.

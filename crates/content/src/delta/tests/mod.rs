@@ -1,8 +1,8 @@
 //! Deltas make their target, stay small, and take whatever bytes a stranger sends.
 
+mod copy_ops;
 mod hostile;
 mod measure;
-mod outline;
 mod refine;
 mod round_trip;
 

@@ -7,8 +7,8 @@ use towpath_content::delta;
 use towpath_transfer::{Basis, Origin, Tag, Want};
 
 use super::Driver;
+use crate::adaptive::benefit::delta_pays;
 use crate::adaptive::neighbours::Region;
-use crate::adaptive::worth::delta_pays;
 use crate::disk_search;
 
 /// Whether a want was asked for as a delta.

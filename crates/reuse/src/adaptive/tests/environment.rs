@@ -14,6 +14,7 @@ use towpath_transfer::rate::Rate;
 
 use super::tree::Tree;
 use crate::adaptive::backpressure::{Backpressure, Queues};
+use crate::adaptive::benefit::{RecipePolicy, RecipeProgress};
 use crate::adaptive::budget::Effort;
 use crate::adaptive::costs::Costs;
 use crate::adaptive::event::{Action, End, Event};
@@ -21,7 +22,6 @@ use crate::adaptive::groups::WantedChunk;
 use crate::adaptive::heuristics::File;
 use crate::adaptive::operations::{DiskLimits, OperationId, PlannedOperation};
 use crate::adaptive::paths::SplitDirectory;
-use crate::adaptive::worth::{RecipeJudge, RecipeProgress};
 use crate::adaptive::{Account, Scheduler, Settings};
 
 /// What the sink holds and what the kernel's receive queue holds, at most.
@@ -113,7 +113,7 @@ pub struct Fetch<'a> {
     not_asked: VecDeque<u64>,
     rate: Rate,
     backpressure: Backpressure,
-    judge: RecipeJudge,
+    policy: RecipePolicy,
     /// Bytes of the recipe to come, and when the sender has it.
     recipe: Option<(f64, f64)>,
     scheduler: Option<Scheduler>,
@@ -142,7 +142,7 @@ impl<'a> Fetch<'a> {
             not_asked: (0..world.chunks()).collect(),
             rate: Rate::default(),
             backpressure: Backpressure::default(),
-            judge: RecipeJudge::default(),
+            policy: RecipePolicy::default(),
             recipe: None,
             scheduler: None,
             readings: Vec::new(),
@@ -234,7 +234,7 @@ impl<'a> Fetch<'a> {
         match self.strategy {
             Strategy::Network(_) => false,
             Strategy::Disk(_) => true,
-            Strategy::Adaptive(_) => self.judge.wants(&progress),
+            Strategy::Adaptive(_) => self.policy.wants(&progress),
         }
     }
 

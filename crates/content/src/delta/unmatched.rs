@@ -7,15 +7,15 @@
 use std::iter;
 use std::ops::Range;
 
-use super::Outline;
+use super::CopyOps;
 use super::ops::{ApplyError, blocks_of};
 use super::shape::DeltaShape;
 
 /// Ranges of a base region, in order, none empty and no two touching.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rest(Vec<Range<usize>>);
+pub struct Unmatched(Vec<Range<usize>>);
 
-impl Rest {
+impl Unmatched {
     /// All of a region of `len` bytes.
     pub fn whole(len: usize) -> Self {
         Self(iter::once(0..len).filter(|range| !range.is_empty()).collect())
@@ -39,7 +39,7 @@ impl Rest {
     }
 
     /// These without what an outline copies of them.
-    pub fn without(&self, outline: &Outline) -> Result<Self, ApplyError> {
+    pub fn without(&self, outline: &CopyOps) -> Result<Self, ApplyError> {
         let shape = DeltaShape::new(self.len(), outline.block_len()).map_err(ApplyError::Base)?;
         let mut is_copied = vec![false; shape.blocks() as usize];
         for op in outline.ops() {

@@ -13,20 +13,20 @@ const SUM_LEN: usize = 8;
 
 /// A delta without its literals.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outline {
+pub struct CopyOps {
     block: u32,
     ops: Vec<Op>,
 }
 
 impl Delta {
     /// Its outline, and the literals.
-    pub fn split(self) -> (Outline, Vec<u8>) {
+    pub fn split(self) -> (CopyOps, Vec<u8>) {
         let (block, ops, literals) = self.into_parts();
-        (Outline { block, ops }, literals)
+        (CopyOps { block, ops }, literals)
     }
 }
 
-impl Outline {
+impl CopyOps {
     /// How many bytes are copied from nowhere.
     pub fn literals(&self) -> usize {
         self.ops.iter().map(|op| op.literal as usize).sum()
@@ -92,7 +92,7 @@ impl Outline {
 /// The length of blocks in which to sign what an outline leaves, `rest` bytes, if its literals lie in so many
 /// runs: signature and waste are about as much. No longer than `longest`, unless there would be more than
 /// `most` blocks.
-pub fn finer_block_len(rest: usize, runs: usize, longest: u32, most: usize) -> u32 {
+pub fn refined_block_len(rest: usize, runs: usize, longest: u32, most: usize) -> u32 {
     // Twice as much below the root rounds to the nearest power.
     let best = (2 * rest.saturating_mul(SUM_LEN) / runs.max(1)).isqrt().max(1);
     let block = (1 << best.ilog2()).clamp(MIN_BLOCK_LEN as usize, longest.max(MIN_BLOCK_LEN) as usize);

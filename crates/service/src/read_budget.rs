@@ -37,9 +37,9 @@ fn small_part(limits: &Limits) -> u64 {
     (share / AHEAD as u64).max(SMALLEST)
 }
 
-/// All bodies of a service.
+/// The memory of all bodies of a service.
 #[derive(Debug)]
-pub(crate) struct Bodies {
+pub(crate) struct ReadBudget {
     config: Live,
     held: Arc<HeldMemory>,
     cutting: Semaphore,
@@ -52,7 +52,7 @@ struct HeldMemory {
     shares: AtomicU64,
 }
 
-impl Bodies {
+impl ReadBudget {
     /// Obeys what `config` says at the moment.
     pub(crate) fn new(config: Live) -> Self {
         let (cutting, recipes) = (Semaphore::new(CUTTING), Arc::new(Semaphore::new(RECIPES)));
@@ -64,15 +64,15 @@ impl Bodies {
         self.held.pool.load(Ordering::Relaxed) + self.held.shares.load(Ordering::Relaxed)
     }
 
-    /// A place among the few who read more than they keep.
+    /// A permit to be among the few who read more than they keep.
     pub(crate) async fn cutting(&self) -> Option<SemaphorePermit<'_>> {
         self.cutting.acquire().await.ok()
     }
 
-    /// A place among those to whom a recipe is told; waits in line for it.
+    /// A permit to be among those to whom a recipe is told; waits in line for it.
     pub(crate) async fn recipe(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        let place = tokio::time::timeout(LONGEST_LINE, Arc::clone(&self.recipes).acquire_owned()).await;
-        place.ok().and_then(Result::ok).ok_or_else(|| {
+        let permit = tokio::time::timeout(LONGEST_LINE, Arc::clone(&self.recipes).acquire_owned()).await;
+        permit.ok().and_then(Result::ok).ok_or_else(|| {
             let message = format!("{RECIPES} recipes are being read, and none of them came to its end");
             ApiError::new(ErrorKind::Busy, message).hint("try again later")
         })
@@ -89,24 +89,24 @@ impl Bodies {
 /// What one body may hold.
 #[derive(Debug)]
 pub(crate) struct HeldBody {
-    bodies: Arc<Bodies>,
+    budget: Arc<ReadBudget>,
     slots: Arc<Semaphore>,
 }
 
 impl HeldBody {
     /// Begins one.
-    pub(crate) fn new(bodies: &Arc<Bodies>) -> Self {
-        Self { bodies: Arc::clone(bodies), slots: Arc::new(Semaphore::new(AHEAD)) }
+    pub(crate) fn new(budget: &Arc<ReadBudget>) -> Self {
+        Self { budget: Arc::clone(budget), slots: Arc::new(Semaphore::new(AHEAD)) }
     }
 
     /// Room for a part of up to `most` bytes; waits until the reader has taken an earlier one.
     pub(crate) async fn room(&self, most: u64) -> Option<BodyRoom> {
         let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
-        let held = Arc::clone(&self.bodies.held);
-        if self.bodies.take(most) {
+        let held = Arc::clone(&self.budget.held);
+        if self.budget.take(most) {
             return Some(BodyRoom { len: most, is_pool: true, held, _slot: slot });
         }
-        let len = small_part(&self.bodies.config.get().limits).min(most);
+        let len = small_part(&self.budget.config.get().limits).min(most);
         held.shares.fetch_add(len, Ordering::Relaxed);
         Some(BodyRoom { len, is_pool: false, held, _slot: slot })
     }
@@ -161,18 +161,18 @@ mod tests {
     use super::*;
     use towpath_config::{Bytes as Size, Config, Count};
 
-    fn bodies(memory: u64, connections: u64) -> Arc<Bodies> {
+    fn budget(memory: u64, connections: u64) -> Arc<ReadBudget> {
         let mut config = Config::default();
         config.limits.content_memory = Size(memory);
         config.limits.local_connections = Count(connections);
-        Arc::new(Bodies::new(Live::new(config)))
+        Arc::new(ReadBudget::new(Live::new(config)))
     }
 
     #[tokio::test]
     async fn readers_that_stall_leave_each_other_one_its_share() {
         const PIECE: u64 = 256 << 10;
-        let bodies = bodies(4 << 20, 32);
-        let readers: Vec<_> = (0..32).map(|_| HeldBody::new(&bodies)).collect();
+        let budget = budget(4 << 20, 32);
+        let readers: Vec<_> = (0..32).map(|_| HeldBody::new(&budget)).collect();
         let mut kept = Vec::new();
         for reader in &readers {
             for _ in 0..AHEAD {
@@ -182,36 +182,36 @@ mod tests {
         let large = kept.iter().filter(|room| room.len() == PIECE).count();
         assert_eq!(large, 8, "half of the memory, for who came first");
         assert!(kept.iter().all(|room| room.len() == PIECE || room.len() == 32 << 10));
-        assert!(bodies.held() <= 4 << 20);
+        assert!(budget.held() <= 4 << 20);
         let late = readers[0].room(PIECE);
         assert!(tokio::time::timeout(Duration::from_millis(20), late).await.is_err(), "it has its parts");
         drop(kept);
-        assert_eq!(bodies.held(), 0);
+        assert_eq!(budget.held(), 0);
         assert_eq!(readers[0].room(PIECE).await.unwrap().len(), PIECE);
     }
 
     #[tokio::test]
     async fn room_is_taken_as_long_as_any_of_its_bytes_are_held() {
-        let bodies = bodies(2 << 20, 2);
-        let reader = HeldBody::new(&bodies);
+        let budget = budget(2 << 20, 2);
+        let reader = HeldBody::new(&budget);
         let room = reader.room(1000).await.unwrap();
         let mut part = room.hold((0..=255).cycle().take(1000).collect(), 10..900);
         let rest = part.split_off(100);
         assert_eq!((part[0], part.len(), rest.len()), (10, 100, 790));
         drop(part);
-        assert_eq!(bodies.held(), 1000);
+        assert_eq!(budget.held(), 1000);
         drop(rest);
-        assert_eq!(bodies.held(), 0);
+        assert_eq!(budget.held(), 0);
     }
 
     #[tokio::test]
     async fn a_part_that_is_cut_out_of_a_piece_does_not_keep_the_piece() {
-        let bodies = bodies(1, 1);
-        let room = HeldBody::new(&bodies).room(100_000).await.unwrap();
+        let budget = budget(1, 1);
+        let room = HeldBody::new(&budget).room(100_000).await.unwrap();
         assert_eq!(room.len(), SMALLEST);
         assert_eq!(&room.hold(vec![7; 100_000], 99_998..100_000)[..], [7, 7]);
-        let room = HeldBody::new(&bodies).room(100_000).await.unwrap();
+        let room = HeldBody::new(&budget).room(100_000).await.unwrap();
         assert_eq!(room.hold(vec![7; 100_000], 5..100_000).len() as u64, SMALLEST);
-        assert_eq!(bodies.held(), 0);
+        assert_eq!(budget.held(), 0);
     }
 }

@@ -13,7 +13,7 @@
 //! trip and a signature. The second one signs all that is not copied: a short stretch between two changes may have no whole
 //! block. A third one only has to find how far a copy goes beyond its last block. Pure.
 
-use towpath_content::delta::{Delta, Outline, Rest, Signature, finer_block_len};
+use towpath_content::delta::{CopyOps, Delta, Signature, Unmatched, refined_block_len};
 
 use super::deltas;
 
@@ -35,7 +35,7 @@ const EDGES_PER_BYTE: usize = 4;
 /// A delta that comes in two steps.
 pub struct Split {
     /// What comes first.
-    pub outline: Outline,
+    pub outline: CopyOps,
     /// How many more may follow.
     pub further: u32,
 }
@@ -51,7 +51,7 @@ pub fn split(made: &[u8], packed: usize, before: usize, most: usize) -> Option<S
 }
 
 /// Whether the literals should come as a delta of their own, if bytes of them are `worth` so much.
-fn pays(outline: &Outline, worth: f64, before: usize, further: u32) -> bool {
+fn pays(outline: &CopyOps, worth: f64, before: usize, further: u32) -> bool {
     let (literals, runs, longest) = (outline.literals(), outline.runs(), outline.block_len());
     let wasted = |bytes: f64| (runs as f64 * bytes).min(literals as f64) * worth;
     // What the receiver has in their place is about as much, and edges lie on two sides.
@@ -76,7 +76,7 @@ fn pays(outline: &Outline, worth: f64, before: usize, further: u32) -> bool {
 /// at b = (2 n/runs)^(2/3).
 fn block_len(rest: usize, runs: usize, longest: u32, before: usize, further: u32) -> u32 {
     if before > 0 {
-        return finer_block_len(rest / EDGES_PER_BYTE, runs, longest, MOST_BLOCKS / EDGES_PER_BYTE);
+        return refined_block_len(rest / EDGES_PER_BYTE, runs, longest, MOST_BLOCKS / EDGES_PER_BYTE);
     }
     let spacing = 2.0 * rest as f64 / runs.max(1) as f64;
     let followed = (spacing.powf(2.0 / 3.0) as u32).max(1);
@@ -85,14 +85,14 @@ fn block_len(rest: usize, runs: usize, longest: u32, before: usize, further: u32
         further > 0 && followed >= LEAST_FOLLOWED && runs as f64 * f64::from(followed) >= LEAST_SAVED;
     match is_followed && rest.div_ceil(followed as usize) <= MOST_BLOCKS {
         true => followed,
-        false => finer_block_len(rest, runs, longest, MOST_BLOCKS),
+        false => refined_block_len(rest, runs, longest, MOST_BLOCKS),
     }
 }
 
 /// What each of these outlines is of, and at last what they leave: all of a base of `len` bytes, what is not copied of
 /// that, and then the edges of what is not.
-fn rests(outlines: &[Outline], len: usize) -> Option<Vec<Rest>> {
-    let mut rests = vec![Rest::whole(len)];
+fn rests(outlines: &[CopyOps], len: usize) -> Option<Vec<Unmatched>> {
+    let mut rests = vec![Unmatched::whole(len)];
     for (before, outline) in outlines.iter().enumerate() {
         let rest = rests.last()?.without(outline).ok()?;
         rests.push(if before > 0 { rest.edges(outline.block_len() as usize) } else { rest });
@@ -100,8 +100,8 @@ fn rests(outlines: &[Outline], len: usize) -> Option<Vec<Rest>> {
     Some(rests)
 }
 
-fn read(outlines: &[Vec<u8>]) -> Option<Vec<Outline>> {
-    outlines.iter().map(|outline| Outline::from_bytes(outline).ok()).collect()
+fn read(outlines: &[Vec<u8>]) -> Option<Vec<CopyOps>> {
+    outlines.iter().map(|outline| CopyOps::from_bytes(outline).ok()).collect()
 }
 
 /// The signature of what outlines leave of `base`, which `further` ones may follow; none if they are no outlines of it.

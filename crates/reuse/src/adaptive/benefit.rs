@@ -49,7 +49,7 @@ const FAST_DISK: f64 = 250e6;
 /// Less than this is not worth a question.
 const LEAST_GAIN: f64 = 0.05;
 /// Share of the transfer's time that the network may wait for the disk in vain.
-const PATIENCE: f64 = 0.008;
+const WAIT_LIMIT: f64 = 0.008;
 /// The network's rate as a multiple of the disk's, above which the search rests and below which it goes on. What
 /// the disk brings beside the network, which has its part of disk and processor already, comes on top of it;
 /// back-pressure sees to it that it does not come instead.
@@ -176,11 +176,11 @@ impl RecipeProgress {
 
 /// Whether one object's recipe is wanted; asked again and again while it is transferred.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct RecipeJudge {
+pub struct RecipePolicy {
     is_wanted: bool,
 }
 
-impl RecipeJudge {
+impl RecipePolicy {
     /// True if the recipe is worth having now.
     pub fn wants(&mut self, progress: &RecipeProgress) -> bool {
         let (network, disk) = (progress.network_time(), progress.disk_time());
@@ -196,11 +196,11 @@ impl RecipeJudge {
 
 /// Whether the search goes on, by the rates of network and disk.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct SearchJudge {
+pub struct SearchPolicy {
     rests: bool,
 }
 
-impl SearchJudge {
+impl SearchPolicy {
     /// False while the network is so much faster than the disk that searching gains less than it is in the way.
     pub fn goes_on(&mut self, network_rate: f64, disk_rate: f64) -> bool {
         let limit = if self.rests { SLOW_ENOUGH } else { TOO_FAST };
@@ -217,8 +217,8 @@ pub fn can_pay(operation: f64, network_time: f64) -> bool {
 
 /// Seconds that the network may idle in all, for the disk is about to find what could be asked: a small
 /// part of the time the transfer takes, and half of what the disk has saved already.
-pub fn patience(elapsed: f64, network_time: f64, saved: f64) -> f64 {
-    PATIENCE * (elapsed + network_time.min(1e6)) + saved / 2.0
+pub fn wait_limit(elapsed: f64, network_time: f64, saved: f64) -> f64 {
+    WAIT_LIMIT * (elapsed + network_time.min(1e6)) + saved / 2.0
 }
 
 /// True if an object's samples are worth having, of which so many bytes came in this time, and so many are still
@@ -285,7 +285,7 @@ mod tests {
             (600e6, 1 << 30, false),
             (0.0, 50 << 20, true),
         ] {
-            let found = RecipeJudge::default().wants(&progress(rate, size));
+            let found = RecipePolicy::default().wants(&progress(rate, size));
             assert_eq!(found, is_wanted, "{rate} {size}");
         }
     }
@@ -294,8 +294,8 @@ mod tests {
     #[test]
     fn a_fast_network_is_left_alone_only_where_its_bytes_and_the_search_want_the_same_processors() {
         let fast = RecipeProgress { disk_rate: 3e9, ..progress(360e6, 1 << 31) };
-        assert!(RecipeJudge::default().wants(&fast));
-        assert!(!RecipeJudge::default().wants(&RecipeProgress { processors_are_short: true, ..fast }));
+        assert!(RecipePolicy::default().wants(&fast));
+        assert!(!RecipePolicy::default().wants(&RecipeProgress { processors_are_short: true, ..fast }));
     }
 
     #[test]
@@ -303,20 +303,20 @@ mod tests {
         let slow = progress(190e3, 50 << 20);
         let early = RecipeProgress { elapsed: Duration::from_millis(100), ..slow };
         let unlikely = RecipeProgress { is_promising: false, ..early };
-        assert!(!RecipeJudge::default().wants(&unlikely));
-        assert!(RecipeJudge::default().wants(&early), "likely and far");
+        assert!(!RecipePolicy::default().wants(&unlikely));
+        assert!(RecipePolicy::default().wants(&early), "likely and far");
         assert!(
-            !RecipeJudge::default().wants(&RecipeProgress { round_trip: Duration::from_millis(1), ..early })
+            !RecipePolicy::default().wants(&RecipeProgress { round_trip: Duration::from_millis(1), ..early })
         );
         let near = RecipeProgress { round_trip: Duration::from_micros(100), arrived: 0, ..early };
-        assert!(RecipeJudge::default().wants(&near), "a near sender would have sent a piece");
+        assert!(RecipePolicy::default().wants(&near), "a near sender would have sent a piece");
         assert!(
-            !RecipeJudge::default().wants(&RecipeProgress { elapsed: Duration::from_millis(90), ..near })
+            !RecipePolicy::default().wants(&RecipeProgress { elapsed: Duration::from_millis(90), ..near })
         );
-        assert!(!RecipeJudge::default().wants(&RecipeProgress { arrived: 1 << 18, ..near }));
-        assert!(!RecipeJudge::default().wants(&RecipeProgress { disk_is_free: false, ..slow }));
+        assert!(!RecipePolicy::default().wants(&RecipeProgress { arrived: 1 << 18, ..near }));
+        assert!(!RecipePolicy::default().wants(&RecipeProgress { disk_is_free: false, ..slow }));
         let known_early = RecipeProgress { elapsed: Duration::from_millis(100), arrived: 9 << 20, ..slow };
-        assert!(RecipeJudge::default().wants(&known_early));
+        assert!(RecipePolicy::default().wants(&known_early));
     }
 
     /// It took as long as a piece would have, though it is smaller: the network was thought to be that fast.
@@ -388,23 +388,23 @@ mod tests {
 
     #[test]
     fn it_changes_its_mind_when_the_rate_falls_and_does_not_flutter() {
-        let mut judge = RecipeJudge::default();
-        assert!(!judge.wants(&progress(600e6, 1 << 30)));
-        assert!(judge.wants(&progress(60e6, 1 << 30)));
+        let mut policy = RecipePolicy::default();
+        assert!(!policy.wants(&progress(600e6, 1 << 30)));
+        assert!(policy.wants(&progress(60e6, 1 << 30)));
         let between = progress(400e6, 1 << 30);
         let share = between.network_time() / between.disk_time();
         assert!(share > STAY_ABOVE && share < ASK_ABOVE, "{share}");
-        assert!(judge.wants(&between));
-        assert!(!RecipeJudge::default().wants(&between));
+        assert!(policy.wants(&between));
+        assert!(!RecipePolicy::default().wants(&between));
     }
 
     #[test]
     fn a_fast_network_rests_the_search() {
-        let mut judge = SearchJudge::default();
+        let mut policy = SearchPolicy::default();
         for (rate, goes_on) in [(0.0, true), (2.5, true), (3.5, false), (2.5, false), (1.5, true)] {
-            assert_eq!(judge.goes_on(rate, 1.0), goes_on, "{rate}");
+            assert_eq!(policy.goes_on(rate, 1.0), goes_on, "{rate}");
         }
         assert!(can_pay(7.0, 1.0) && !can_pay(9.0, 1.0));
-        assert!(patience(10.0, 90.0, 0.0) < 2.01);
+        assert!(wait_limit(10.0, 90.0, 0.0) < 2.01);
     }
 }

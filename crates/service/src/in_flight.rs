@@ -31,12 +31,12 @@ const MAX_FETCHES: usize = 256;
 /// How long a fetch waits in line.
 const LONGEST_LINE: Duration = Duration::from_secs(60);
 
-/// What is asked for, by whose ticket, and in which lane.
-pub(crate) type FlightKey = (Oid, Option<NodeId>, Lane);
+/// What is asked for, by whose ticket, and in which group.
+pub(crate) type FlightKey = (Oid, Option<NodeId>, FlightGroup);
 
 /// Who flies with whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Lane {
+pub(crate) enum FlightGroup {
     /// Everybody who needs the whole object, or can wait for it.
     All,
     /// Streams of an object that is still being produced, while a get into a file leads: they follow
@@ -48,12 +48,12 @@ pub(crate) enum Lane {
 pub(crate) type Described = (About, Option<Layout>);
 
 /// What is on its way now.
-pub(crate) struct Arrivals {
+pub(crate) struct Flights {
     flights: Arc<Mutex<HashMap<FlightKey, FlightEntry>>>,
     fetches: Semaphore,
 }
 
-impl Default for Arrivals {
+impl Default for Flights {
     fn default() -> Self {
         Self { flights: Arc::default(), fetches: Semaphore::new(MAX_FETCHES) }
     }
@@ -66,7 +66,7 @@ struct FlightEntry {
 }
 
 /// What someone who asks for a flight finds.
-pub(crate) enum Flight<T> {
+pub(crate) enum FlightRole<T> {
     /// Nobody asked before: he leads.
     Lead(T),
     /// A stream to join.
@@ -75,7 +75,7 @@ pub(crate) enum Flight<T> {
     Wait(CancellationToken),
 }
 
-impl Arrivals {
+impl Flights {
     /// The stream of the flight `key` that is under way, if there is one to join.
     pub(crate) fn find(&self, key: &FlightKey) -> Option<Arc<Arrival>> {
         lock(&self.flights).get(key)?.arrival.upgrade()
@@ -86,25 +86,25 @@ impl Arrivals {
         &self,
         key: FlightKey,
         lead: impl FnOnce(Leading) -> (T, Weak<Arrival>),
-    ) -> Flight<T> {
+    ) -> FlightRole<T> {
         let mut flights = lock(&self.flights);
         if let Some(entry) = flights.get(&key) {
             return match entry.arrival.upgrade() {
-                Some(arrival) => Flight::Join(arrival),
-                None => Flight::Wait(entry.ended.clone()),
+                Some(arrival) => FlightRole::Join(arrival),
+                None => FlightRole::Wait(entry.ended.clone()),
             };
         }
         let ended = CancellationToken::new();
         let leading = Leading { flights: Arc::clone(&self.flights), key, ended: ended.clone() };
         let (leader, arrival) = lead(leading);
         flights.insert(key, FlightEntry { arrival, ended });
-        Flight::Lead(leader)
+        FlightRole::Lead(leader)
     }
 
-    /// A place among those that fetch; waits in line for it.
-    pub(crate) async fn place(&self) -> Result<SemaphorePermit<'_>, ApiError> {
-        let place = tokio::time::timeout(LONGEST_LINE, self.fetches.acquire()).await;
-        place.ok().and_then(Result::ok).ok_or_else(|| {
+    /// A permit among those that fetch; waits in line for it.
+    pub(crate) async fn permit(&self) -> Result<SemaphorePermit<'_>, ApiError> {
+        let permit = tokio::time::timeout(LONGEST_LINE, self.fetches.acquire()).await;
+        permit.ok().and_then(Result::ok).ok_or_else(|| {
             let message = format!("{MAX_FETCHES} transfers are under way, and none of them ended");
             ApiError::new(ErrorKind::Busy, message).hint("try again later")
         })

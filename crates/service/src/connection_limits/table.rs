@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use towpath_content::NodeId;
 
-use super::Full;
+use super::ExceededLimit;
 use towpath_config::Limits;
 
 /// Of the handshakes under way, at most one in so many may be of a peer that is turned away.
@@ -49,7 +49,7 @@ enum CallerStage {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Guest {
+struct CallerEntry {
     from: CallerOrigin,
     since: Instant,
     stage: CallerStage,
@@ -57,23 +57,23 @@ struct Guest {
 
 /// See the head of this module. Numbers go up in the order of arrival.
 #[derive(Debug, Default)]
-pub struct DoorTable {
-    guests: BTreeMap<u64, Guest>,
+pub struct ConnectionTable {
+    callers: BTreeMap<u64, CallerEntry>,
     next: u64,
 }
 
 /// What becomes of a connection that was just accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Knocked {
+pub struct AdmittedHandshake {
     /// Its number.
     pub id: u64,
     /// Why it is to be turned away after its handshake, if it is.
-    pub full: Option<Full>,
+    pub exceeded: Option<ExceededLimit>,
     /// Who has to go for it.
     pub loses: Option<u64>,
 }
 
-impl Guest {
+impl CallerEntry {
     const fn is_stranger(&self) -> bool {
         matches!(self.stage, CallerStage::Stranger(_))
     }
@@ -103,79 +103,89 @@ impl Guest {
     }
 }
 
-impl DoorTable {
+impl ConnectionTable {
     /// Connections: those that shake hands, but for those that are turned away, and those with a place.
     pub fn connections(&self) -> usize {
-        self.count(|guest| !guest.is_turned_away())
+        self.count(|caller| !caller.is_turned_away())
     }
 
     /// Connections that shake hands.
     #[cfg(test)]
     pub fn handshakes(&self) -> usize {
-        self.count(Guest::is_shaking)
+        self.count(CallerEntry::is_shaking)
     }
 
-    fn count(&self, is_it: impl Fn(&Guest) -> bool) -> usize {
-        self.guests.values().filter(|guest| is_it(guest)).count()
+    fn count(&self, is_it: impl Fn(&CallerEntry) -> bool) -> usize {
+        self.callers.values().filter(|caller| is_it(caller)).count()
     }
 
-    fn first(&self, is_it: impl Fn(&Guest) -> bool) -> Option<u64> {
-        self.guests.iter().find(|(_, guest)| is_it(guest)).map(|(id, _)| *id)
+    fn first(&self, is_it: impl Fn(&CallerEntry) -> bool) -> Option<u64> {
+        self.callers.iter().find(|(_, caller)| is_it(caller)).map(|(id, _)| *id)
     }
 
     /// Somebody comes. An error: it is to be hung up on.
-    pub fn knock(&mut self, limits: &Limits, from: CallerOrigin, now: Instant) -> Result<Knocked, Full> {
+    pub fn admit(
+        &mut self,
+        limits: &Limits,
+        from: CallerOrigin,
+        now: Instant,
+    ) -> Result<AdmittedHandshake, ExceededLimit> {
         let handshakes = at_most(limits.handshakes.0);
-        let full = self.full(limits, &from);
-        let turned_away = self.count(Guest::is_turned_away);
-        let loses = match (full, self.count(Guest::is_shaking) >= handshakes) {
-            (Some(full), _) if turned_away >= handshakes.div_ceil(TURNED_AWAY_SHARE) => return Err(full),
-            (Some(_), true) => return Err(Full::Handshakes),
+        let exceeded = self.exceeded(limits, &from);
+        let turned_away = self.count(CallerEntry::is_turned_away);
+        let loses = match (exceeded, self.count(CallerEntry::is_shaking) >= handshakes) {
+            (Some(exceeded), _) if turned_away >= handshakes.div_ceil(TURNED_AWAY_SHARE) => {
+                return Err(exceeded);
+            }
+            (Some(_), true) => return Err(ExceededLimit::Handshakes),
             (Some(_), false) | (None, false) => None,
-            (None, true) => Some(self.slowest(&from, now).ok_or(Full::Handshakes)?),
+            (None, true) => Some(self.slowest(&from, now).ok_or(ExceededLimit::Handshakes)?),
         };
         self.leave(loses);
         let id = self.next;
         self.next += 1;
-        let stage = CallerStage::Shaking { has_spoken: false, is_turned_away: full.is_some() };
-        self.guests.insert(id, Guest { from, since: now, stage });
-        Ok(Knocked { id, full, loses })
+        let stage = CallerStage::Shaking { has_spoken: false, is_turned_away: exceeded.is_some() };
+        self.callers.insert(id, CallerEntry { from, since: now, stage });
+        Ok(AdmittedHandshake { id, exceeded, loses })
     }
 
     /// Which limit leaves no place for whoever comes now, also if strangers go.
-    fn full(&self, limits: &Limits, from: &CallerOrigin) -> Option<Full> {
+    fn exceeded(&self, limits: &Limits, from: &CallerOrigin) -> Option<ExceededLimit> {
         let address = at_most(limits.connections_per_address.0);
-        let is_full = |most: usize, is_it: &dyn Fn(&Guest) -> bool| {
-            let counts = |guest: &Guest| is_it(guest) && !guest.is_turned_away();
-            self.count(counts) >= most && self.first(|guest| is_it(guest) && guest.is_stranger()).is_none()
+        let is_full = |most: usize, is_it: &dyn Fn(&CallerEntry) -> bool| {
+            let counts = |caller: &CallerEntry| is_it(caller) && !caller.is_turned_away();
+            self.count(counts) >= most && self.first(|caller| is_it(caller) && caller.is_stranger()).is_none()
         };
         if is_full(at_most(limits.connections.0), &|_| true) {
-            return Some(Full::All);
+            return Some(ExceededLimit::All);
         }
-        let is_crowded = is_full(address, &|guest| guest.is_near(from))
-            || is_full(address.saturating_mul(WIDE_SHARE), &|guest| guest.is_in_reach(from));
-        is_crowded.then_some(Full::Address)
+        let is_crowded = is_full(address, &|caller| caller.is_near(from))
+            || is_full(address.saturating_mul(WIDE_SHARE), &|caller| caller.is_in_reach(from));
+        is_crowded.then_some(ExceededLimit::Address)
     }
 
     /// Who shakes hands and is to go for somebody from there: who has been silent for long, else one of those from
     /// the address that has the most; there the silent ones first, and of equals the oldest. Nobody who
     /// speaks goes for an address that has as many.
     fn slowest(&self, from: &CallerOrigin, now: Instant) -> Option<u64> {
-        let shaking = || self.guests.iter().filter(|(_, guest)| guest.is_shaking());
+        let shaking = || self.callers.iter().filter(|(_, caller)| caller.is_shaking());
         let mut crowds = HashMap::<IpAddr, usize>::new();
-        shaking().for_each(|(_, guest)| *crowds.entry(guest.from.near).or_default() += 1);
+        shaking().for_each(|(_, caller)| *crowds.entry(caller.from.near).or_default() += 1);
         let crowd = |from: &CallerOrigin| crowds.get(&from.near).copied().unwrap_or(0);
-        let is_late =
-            |guest: &Guest| guest.is_silent() && now.saturating_duration_since(guest.since) >= SILENT;
-        let (id, guest) = shaking().max_by_key(|(id, guest)| {
-            (is_late(guest), crowd(&guest.from), guest.is_silent(), Reverse(**id))
+        let is_late = |caller: &CallerEntry| {
+            caller.is_silent() && now.saturating_duration_since(caller.since) >= SILENT
+        };
+        let (id, caller) = shaking().max_by_key(|(id, caller)| {
+            (is_late(caller), crowd(&caller.from), caller.is_silent(), Reverse(**id))
         })?;
-        (guest.is_silent() || crowd(&guest.from) > crowd(from) + 1).then_some(*id)
+        (caller.is_silent() || crowd(&caller.from) > crowd(from) + 1).then_some(*id)
     }
 
     /// The first byte of one came.
     pub fn spoke(&mut self, id: u64) {
-        if let Some(Guest { stage: CallerStage::Shaking { has_spoken, .. }, .. }) = self.guests.get_mut(&id) {
+        if let Some(CallerEntry { stage: CallerStage::Shaking { has_spoken, .. }, .. }) =
+            self.callers.get_mut(&id)
+        {
             *has_spoken = true;
         }
     }
@@ -187,52 +197,58 @@ impl DoorTable {
         id: u64,
         node: NodeId,
         is_known: bool,
-    ) -> Result<Option<u64>, Full> {
-        let from = self.guests.get(&id).ok_or(Full::Handshakes)?.from;
-        if self.count(|guest| guest.is_of(node)) >= at_most(limits.connections_per_node.0) {
-            return Err(Full::Node);
+    ) -> Result<Option<u64>, ExceededLimit> {
+        let from = self.callers.get(&id).ok_or(ExceededLimit::Handshakes)?.from;
+        if self.count(|caller| caller.is_of(node)) >= at_most(limits.connections_per_node.0) {
+            return Err(ExceededLimit::Node);
         }
         let loses = self.in_the_way(limits, &from, is_known)?;
         self.leave(loses);
         let stage = if is_known { CallerStage::Known(node) } else { CallerStage::Stranger(node) };
-        self.guests.entry(id).and_modify(|guest| guest.stage = stage);
+        self.callers.entry(id).and_modify(|caller| caller.stage = stage);
         Ok(loses)
     }
 
     /// The stranger that has to go for one more connection from there, if any has.
-    fn in_the_way(&self, limits: &Limits, from: &CallerOrigin, is_known: bool) -> Result<Option<u64>, Full> {
+    fn in_the_way(
+        &self,
+        limits: &Limits,
+        from: &CallerOrigin,
+        is_known: bool,
+    ) -> Result<Option<u64>, ExceededLimit> {
         let address = at_most(limits.connections_per_address.0);
-        let placed = |is_it: &dyn Fn(&Guest) -> bool| self.count(|guest| is_it(guest) && !guest.is_shaking());
-        let oldest = |is_it: &dyn Fn(&Guest) -> bool| {
-            self.first(|guest| is_it(guest) && guest.is_stranger()).ok_or(Full::Address).map(Some)
+        let placed =
+            |is_it: &dyn Fn(&CallerEntry) -> bool| self.count(|caller| is_it(caller) && !caller.is_shaking());
+        let oldest = |is_it: &dyn Fn(&CallerEntry) -> bool| {
+            self.first(|caller| is_it(caller) && caller.is_stranger()).ok_or(ExceededLimit::Address).map(Some)
         };
-        if placed(&|guest| guest.is_near(from)) >= address {
-            return oldest(&|guest| guest.is_near(from));
+        if placed(&|caller| caller.is_near(from)) >= address {
+            return oldest(&|caller| caller.is_near(from));
         }
-        if placed(&|guest| guest.is_in_reach(from)) >= address.saturating_mul(WIDE_SHARE) {
-            return oldest(&|guest| guest.is_in_reach(from));
+        if placed(&|caller| caller.is_in_reach(from)) >= address.saturating_mul(WIDE_SHARE) {
+            return oldest(&|caller| caller.is_in_reach(from));
         }
         if placed(&|_| true) >= at_most(limits.connections.0) {
-            return self.strangest().ok_or(Full::All).map(Some);
+            return self.strangest().ok_or(ExceededLimit::All).map(Some);
         }
-        let has_room = is_known || self.count(Guest::is_stranger) < at_most(limits.strangers.0);
+        let has_room = is_known || self.count(CallerEntry::is_stranger) < at_most(limits.strangers.0);
         Ok(if has_room { None } else { self.strangest() })
     }
 
     /// Of the strangers from the address that has the most the oldest.
     fn strangest(&self) -> Option<u64> {
-        let strangers = || self.guests.iter().filter(|(_, guest)| guest.is_stranger());
+        let strangers = || self.callers.iter().filter(|(_, caller)| caller.is_stranger());
         let mut crowds = HashMap::<IpAddr, usize>::new();
-        strangers().for_each(|(_, guest)| *crowds.entry(guest.from.near).or_default() += 1);
-        let crowd = |guest: &Guest| crowds.get(&guest.from.near).copied();
-        strangers().max_by_key(|(id, guest)| (crowd(guest), Reverse(**id))).map(|(id, _)| *id)
+        strangers().for_each(|(_, caller)| *crowds.entry(caller.from.near).or_default() += 1);
+        let crowd = |caller: &CallerEntry| crowds.get(&caller.from.near).copied();
+        strangers().max_by_key(|(id, caller)| (crowd(caller), Reverse(**id))).map(|(id, _)| *id)
     }
 
     /// One with a place had a right to something. False if it has lost its place.
     pub fn know(&mut self, id: u64) -> bool {
-        let Some(guest) = self.guests.get_mut(&id) else { return false };
-        if let CallerStage::Stranger(node) = guest.stage {
-            guest.stage = CallerStage::Known(node);
+        let Some(caller) = self.callers.get_mut(&id) else { return false };
+        if let CallerStage::Stranger(node) = caller.stage {
+            caller.stage = CallerStage::Known(node);
         }
         true
     }
@@ -240,7 +256,7 @@ impl DoorTable {
     /// One has gone, or has to.
     pub fn leave(&mut self, id: impl Into<Option<u64>>) {
         if let Some(id) = id.into() {
-            self.guests.remove(&id);
+            self.callers.remove(&id);
         }
     }
 }

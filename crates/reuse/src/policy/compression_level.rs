@@ -21,7 +21,7 @@ pub fn likes_outlines(delivered: &Delivered) -> bool {
 }
 
 /// zstd's level for what goes next, where the receiver asks for `hardest`.
-pub fn effort(hardest: u32, delivered: &Delivered) -> i32 {
+pub fn compression_level(hardest: u32, delivered: &Delivered) -> i32 {
     let hardest = i32::try_from(hardest).unwrap_or(i32::MAX);
     match delivered.fastest {
         None => hardest.min(EASY),
@@ -61,7 +61,7 @@ mod tests {
             (0, 0, Some(1e7), 0),
         ] {
             let delivered = Delivered { late: Duration::from_millis(late), fastest };
-            assert_eq!(effort(hardest, &delivered), level, "{hardest} {delivered:?}");
+            assert_eq!(compression_level(hardest, &delivered), level, "{hardest} {delivered:?}");
         }
     }
 }

@@ -27,23 +27,23 @@ fn from(host: u8) -> CallerOrigin {
 }
 
 struct Scene {
-    table: DoorTable,
+    table: ConnectionTable,
     limits: Limits,
     now: Instant,
 }
 
 impl Scene {
     fn new(limits: Limits) -> Self {
-        Self { table: DoorTable::default(), limits, now: Instant::now() }
+        Self { table: ConnectionTable::default(), limits, now: Instant::now() }
     }
 
-    fn knock(&mut self, from: CallerOrigin) -> Result<Knocked, Full> {
-        self.table.knock(&self.limits, from, self.now)
+    fn admit(&mut self, from: CallerOrigin) -> Result<AdmittedHandshake, ExceededLimit> {
+        self.table.admit(&self.limits, from, self.now)
     }
 
     /// Shakes hands and enters; who loses its place for it.
-    fn enter(&mut self, from: CallerOrigin, is_known: bool) -> Result<(u64, Option<u64>), Full> {
-        let id = self.knock(from)?.id;
+    fn enter(&mut self, from: CallerOrigin, is_known: bool) -> Result<(u64, Option<u64>), ExceededLimit> {
+        let id = self.admit(from)?.id;
         let entered = self.table.enter(&self.limits, id, NodeId([id as u8; 32]), is_known);
         if entered.is_err() {
             self.table.leave(id);
@@ -64,9 +64,13 @@ fn addresses_are_counted_by_who_has_them() {
         ("2001:db8:1:2::1", "2001:db8:2:2::1", false, false),
         ("2001:db8:1::", "2001:db8:1:ffff::", false, true),
     ] {
-        let guest =
-            Guest { from: at(one), since: Instant::now(), stage: CallerStage::Known(NodeId([0; 32])) };
-        assert_eq!((guest.is_near(&at(other)), guest.is_in_reach(&at(other))), (near, wide), "{one} {other}");
+        let caller =
+            CallerEntry { from: at(one), since: Instant::now(), stage: CallerStage::Known(NodeId([0; 32])) };
+        assert_eq!(
+            (caller.is_near(&at(other)), caller.is_in_reach(&at(other))),
+            (near, wide),
+            "{one} {other}"
+        );
     }
 }
 
@@ -76,13 +80,13 @@ fn one_host_with_ipv6_has_no_more_places_than_one_address_and_its_network_four_t
     for host in 1..=3 {
         scene.enter(at(&format!("2001:db8:1:1::{host}")), true).unwrap();
     }
-    assert_eq!(scene.enter(at("2001:db8:1:1::4"), true), Err(Full::Address));
+    assert_eq!(scene.enter(at("2001:db8:1:1::4"), true), Err(ExceededLimit::Address));
     for network in 2..=4 {
         for host in 1..=3 {
             scene.enter(at(&format!("2001:db8:1:{network}::{host}")), true).unwrap();
         }
     }
-    assert_eq!(scene.enter(at("2001:db8:1:5::1"), true), Err(Full::Address), "twelve of its /48");
+    assert_eq!(scene.enter(at("2001:db8:1:5::1"), true), Err(ExceededLimit::Address), "twelve of its /48");
     assert!(scene.enter(at("2001:db8:2:1::1"), true).is_ok());
     assert!(scene.enter(at("::ffff:192.0.2.1"), true).is_ok());
 }
@@ -108,15 +112,15 @@ fn who_shakes_hands_goes_for_whom() {
         let end = scene.now + 10 * SECOND;
         for &(host, has_spoken, age) in there {
             scene.now = end - SECOND * age as u32;
-            let knocked = scene.knock(from(host)).unwrap();
+            let admitted = scene.admit(from(host)).unwrap();
             if has_spoken {
-                scene.table.spoke(knocked.id);
+                scene.table.spoke(admitted.id);
             }
         }
         scene.now = end;
-        let knocked = scene.knock(from(comes));
-        assert_eq!(knocked.as_ref().ok().and_then(|it| it.loses), goes, "{there:?} {comes}");
-        assert_eq!(knocked.err(), goes.is_none().then_some(Full::Handshakes), "{there:?} {comes}");
+        let admitted = scene.admit(from(comes));
+        assert_eq!(admitted.as_ref().ok().and_then(|it| it.loses), goes, "{there:?} {comes}");
+        assert_eq!(admitted.err(), goes.is_none().then_some(ExceededLimit::Handshakes), "{there:?} {comes}");
         assert_eq!(scene.table.handshakes(), 3);
     }
 }
@@ -126,7 +130,7 @@ fn who_shakes_hands_goes_for_whom() {
 fn a_hundred_silent_connections_from_two_addresses_keep_no_third_one_out() {
     let mut scene = Scene::new(limits(256, 32, 64, 32));
     for round in 0..300u64 {
-        let _ = scene.knock(from(2 + (round % 2) as u8));
+        let _ = scene.admit(from(2 + (round % 2) as u8));
         scene.now += Duration::from_millis(7);
         assert!(scene.table.handshakes() <= 64);
     }
@@ -139,18 +143,18 @@ fn a_hundred_silent_connections_from_two_addresses_keep_no_third_one_out() {
 #[test]
 fn strangers_go_first_when_places_are_full_and_whoever_is_known_stays() {
     // Places of all, of an address, of strangers; who is there: (host, is known); who comes; who goes.
-    type Row<'a> = ([u64; 3], &'a [(u8, bool)], (u8, bool), Result<Option<u64>, Full>);
+    type Row<'a> = ([u64; 3], &'a [(u8, bool)], (u8, bool), Result<Option<u64>, ExceededLimit>);
     let table: [Row<'_>; 12] = [
         ([9, 9, 9], &[(1, false), (2, true)], (3, false), Ok(None)),
         ([3, 9, 9], &[(1, true), (2, false), (3, false)], (4, false), Ok(Some(1))),
-        ([3, 9, 9], &[(1, true), (2, true), (3, true)], (4, false), Err(Full::All)),
+        ([3, 9, 9], &[(1, true), (2, true), (3, true)], (4, false), Err(ExceededLimit::All)),
         ([3, 9, 9], &[(1, true), (2, false), (3, true)], (4, true), Ok(Some(1))),
         // Of the address that has the most strangers the oldest.
         ([4, 9, 9], &[(1, false), (2, false), (2, false), (3, true)], (4, false), Ok(Some(1))),
         ([4, 9, 9], &[(1, false), (2, true), (2, true), (2, true)], (4, false), Ok(Some(0))),
         // Its own address is full: one of that goes, and no other.
         ([9, 2, 9], &[(1, false), (2, false), (2, true)], (2, false), Ok(Some(1))),
-        ([9, 2, 9], &[(1, false), (2, true), (2, true)], (2, false), Err(Full::Address)),
+        ([9, 2, 9], &[(1, false), (2, true), (2, true)], (2, false), Err(ExceededLimit::Address)),
         // Strangers have few places, whatever else is free; those who are known from the beginning have more.
         ([9, 9, 2], &[(1, false), (2, false)], (3, false), Ok(Some(0))),
         ([9, 9, 2], &[(1, false), (2, false), (2, true)], (3, true), Ok(None)),
@@ -183,8 +187,8 @@ fn whoever_shows_a_right_in_time_is_not_in_the_way() {
 #[test]
 fn whoever_lost_its_place_while_shaking_hands_does_not_enter() {
     let mut scene = Scene::new(limits(9, 9, 1, 9));
-    let first = scene.knock(from(1)).unwrap();
-    assert_eq!(scene.knock(from(2)).unwrap().loses, Some(first.id));
+    let first = scene.admit(from(1)).unwrap();
+    assert_eq!(scene.admit(from(2)).unwrap().loses, Some(first.id));
     let entered = scene.table.enter(&scene.limits, first.id, NodeId([1; 32]), true);
-    assert_eq!((entered, scene.table.connections()), (Err(Full::Handshakes), 1));
+    assert_eq!((entered, scene.table.connections()), (Err(ExceededLimit::Handshakes), 1));
 }

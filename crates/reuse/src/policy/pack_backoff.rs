@@ -5,12 +5,12 @@ const MOST_PASSED_OVER: u32 = 32;
 
 /// Whether messages are still packed: after each that hardly became less, twice as many are passed over.
 #[derive(Default)]
-pub struct Worth {
+pub struct PackBackoff {
     passed_over: u32,
     to_pass_over: u32,
 }
 
-impl Worth {
+impl PackBackoff {
     /// Whether the next message is to be packed.
     pub const fn is_due(&mut self) -> bool {
         let is_due = self.passed_over >= self.to_pass_over;
@@ -31,21 +31,21 @@ mod tests {
 
     #[test]
     fn what_does_not_become_less_is_packed_more_and_more_seldom() {
-        let tried = |worth: &mut Worth, to| {
+        let tried = |backoff: &mut PackBackoff, to| {
             (0..200)
                 .filter(|_| {
-                    let is_due = worth.is_due();
+                    let is_due = backoff.is_due();
                     if is_due {
-                        worth.packed(1000, to);
+                        backoff.packed(1000, to);
                     }
                     is_due
                 })
                 .count()
         };
-        let mut worth = Worth::default();
-        assert_eq!(tried(&mut worth, 500), 200);
-        let noise = tried(&mut worth, 990);
+        let mut backoff = PackBackoff::default();
+        assert_eq!(tried(&mut backoff, 500), 200);
+        let noise = tried(&mut backoff, 990);
         assert!((5..=11).contains(&noise), "{noise}");
-        assert!(tried(&mut worth, 500) >= 200 - MOST_PASSED_OVER as usize, "it is tried again");
+        assert!(tried(&mut backoff, 500) >= 200 - MOST_PASSED_OVER as usize, "it is tried again");
     }
 }
