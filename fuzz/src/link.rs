@@ -43,7 +43,7 @@ pub fn pipe(data: &[u8]) {
             let opened = pipe::open(read, write, ours, Role::Initiator, Duration::from_secs(60)).await;
             let Ok(mut connection) = opened else { return };
             let told = &data[9..41];
-            assert_eq!((connection.peer.0.as_slice(), connection.proof), (told, PeerProof::Told));
+            assert_eq!((connection.peer.0.as_slice(), connection.proof), (told, PeerProof::Claim));
             let mut len = HELLO_LEN;
             while let Ok(Some(frame)) = connection.reader.next().await {
                 len += frame::HEAD_LEN + frame.body.len();

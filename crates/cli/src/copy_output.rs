@@ -519,7 +519,7 @@ total size is 1,234,567  speedup is 308.64 (DRY RUN)"
 
     #[test]
     fn what_was_searched_is_told_in_words() {
-        let told = |search| {
+        let line = |search| {
             let by_source = [("peer 1".to_owned(), 3000)].into();
             explanation(1, &Explained { by_source: &by_source, kept: 0, search })[1..].join("\n")
         };
@@ -536,7 +536,7 @@ total size is 1,234,567  speedup is 308.64 (DRY RUN)"
             ..Searched::default()
         };
         assert_eq!(
-            told(Some(&search)),
+            line(Some(&search)),
             "Found in files that were searched: 1,000 bytes
 Found in files that the index knew: 0 bytes
 Searched for 0.00 s: 1 directory listed, 2 files read (4,000 bytes), 1,234 chunks looked up in the index
@@ -545,9 +545,9 @@ Fetched though it was found as well: 7 bytes
 Held up by: network (from 1.0 s on), \\u{1b}[31m (from 2.0 s on)"
         );
         let many = Searched { bottlenecks: vec![(at(1), "disk".into()); 10], ..search };
-        assert!(told(Some(&many)).ends_with("disk (from 1.0 s on), and 2 more changes"));
-        assert!(told(None).starts_with("Nothing was searched: it was not wanted"));
-        assert!(told(Some(&Searched::default())).starts_with("Nothing was searched: the network was"));
+        assert!(line(Some(&many)).ends_with("disk (from 1.0 s on), and 2 more changes"));
+        assert!(line(None).starts_with("Nothing was searched: it was not wanted"));
+        assert!(line(Some(&Searched::default())).starts_with("Nothing was searched: the network was"));
     }
 
     #[test]

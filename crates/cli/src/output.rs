@@ -85,7 +85,7 @@ impl Output {
     }
 
     /// One line of talk.
-    pub fn say(&self, text: &str) {
+    pub fn print(&self, text: &str) {
         if !self.quiet && !self.json {
             self.complain(text);
         }
@@ -129,7 +129,7 @@ impl Output {
             Event::FileFailed { path, error } => {
                 self.complain(&format!("tow: {}", of_path(&display_text(path), error)));
             }
-            Event::Waiting { what, seconds } => self.say(&waiting(what, *seconds)),
+            Event::Waiting { what, seconds } => self.print(&waiting(what, *seconds)),
             Event::Summary(_) | Event::Failed(_) => {}
             Event::Fetch(fetch) => self.fetch(fetch),
             Event::Session { .. } | Event::Alive | Event::Missed { .. } => {}
@@ -162,7 +162,7 @@ impl Output {
         }
         drop(receivers);
         if let Some(ended) = ended {
-            self.say(&ended);
+            self.print(&ended);
         }
     }
 
@@ -190,7 +190,7 @@ impl Output {
         if self.json {
             self.object(&Event::Summary(summary.clone()));
         } else {
-            self.say(&describe(summary));
+            self.print(&describe(summary));
         }
         if summary.failed > 0 { ExitCode::from(PARTLY) } else { ExitCode::SUCCESS }
     }
@@ -217,8 +217,8 @@ impl Output {
                 let error = ApiError::new(ErrorKind::Interrupted, "interrupted");
                 self.object(&Event::Failed(if what.is_empty() { error } else { error.hint(what) }));
             }
-            false if what.is_empty() => self.say("tow: interrupted"),
-            false => self.say(&format!("tow: interrupted; {what}")),
+            false if what.is_empty() => self.print("tow: interrupted"),
+            false => self.print(&format!("tow: interrupted; {what}")),
         }
         ExitCode::from(INTERRUPTED)
     }

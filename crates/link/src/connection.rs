@@ -22,7 +22,7 @@ pub enum PeerProof {
     /// The peer proved to hold the private key.
     Key,
     /// The peer said so, on a stream that something else protects, such as ssh.
-    Told,
+    Claim,
 }
 
 /// Something that carries bytes both ways between two services that know each other's node id.

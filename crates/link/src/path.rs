@@ -43,7 +43,7 @@ pub struct PathProbe(PathSource);
 enum PathSource {
     Nothing,
     Socket(Weak<dyn AsFd + Send + Sync>),
-    Told(Arc<dyn Fn() -> PathInfo + Send + Sync>),
+    Function(Arc<dyn Fn() -> PathInfo + Send + Sync>),
 }
 
 impl PathProbe {
@@ -57,9 +57,9 @@ impl PathProbe {
         Self(PathSource::Socket(socket))
     }
 
-    /// Asks `tell`: for transports that measure by themselves.
-    pub fn told(tell: impl Fn() -> PathInfo + Send + Sync + 'static) -> Self {
-        Self(PathSource::Told(Arc::new(tell)))
+    /// Calls `read`: for transports that measure by themselves.
+    pub fn from_fn(read: impl Fn() -> PathInfo + Send + Sync + 'static) -> Self {
+        Self(PathSource::Function(Arc::new(read)))
     }
 
     /// How the path is now; `None` on pipes, elsewhere than on Linux, and after the connection
@@ -68,7 +68,7 @@ impl PathProbe {
         match &self.0 {
             PathSource::Nothing => None,
             PathSource::Socket(socket) => kernel::path_info(socket.upgrade()?.as_fd()),
-            PathSource::Told(tell) => Some(tell()),
+            PathSource::Function(read) => Some(read()),
         }
     }
 
@@ -89,7 +89,7 @@ impl fmt::Debug for PathProbe {
         f.write_str(match self.0 {
             PathSource::Nothing => "PathProbe(none)",
             PathSource::Socket(_) => "PathProbe(tcp)",
-            PathSource::Told(_) => "PathProbe(told)",
+            PathSource::Function(_) => "PathProbe(function)",
         })
     }
 }
@@ -191,7 +191,7 @@ mod tests {
     fn a_transport_without_a_socket_tells_nothing_or_what_it_measured() {
         assert_eq!(PathProbe::none().read(), None);
         PathProbe::none().limit_unsent(Some(1));
-        let told = PathProbe::told(|| info(1, Some(2), 3));
-        assert_eq!(told.read(), Some(info(1, Some(2), 3)));
+        let probe = PathProbe::from_fn(|| info(1, Some(2), 3));
+        assert_eq!(probe.read(), Some(info(1, Some(2), 3)));
     }
 }

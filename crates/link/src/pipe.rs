@@ -113,7 +113,7 @@ impl Transport for PipeTransport {
     }
 
     fn proof(&self) -> PeerProof {
-        PeerProof::Told
+        PeerProof::Claim
     }
 
     fn binding(&self) -> [u8; 32] {

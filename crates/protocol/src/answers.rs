@@ -60,7 +60,7 @@ enum AnswerStage {
     /// States the values of a live object that are there in version `seen`.
     State { oid: Oid, generation: u64, left: Range<u64>, seen: u64 },
     /// Tells which pieces can be had, if others than were told.
-    Watch { oid: Oid, told: Option<Vec<Range<u64>>> },
+    Watch { oid: Oid, sent: Option<Vec<Range<u64>>> },
 }
 
 impl QuestionAnswer {
@@ -90,7 +90,7 @@ impl QuestionAnswer {
             AnswerStage::State { oid, generation, left, seen } => {
                 self.state_values(serving, oid, generation, left, seen, out)
             }
-            AnswerStage::Watch { oid, told } => Ok(self.tell(serving, oid, told, out)),
+            AnswerStage::Watch { oid, sent } => Ok(self.send_have(serving, oid, sent, out)),
         };
         stepped.unwrap_or_else(|outcome| {
             let outcome = WireOutcome::new(self.question.request, None, &outcome);
@@ -110,7 +110,7 @@ impl QuestionAnswer {
             return Err(Outcome::RetryLater(RECIPE_WAIT));
         }
         if self.watch {
-            return self.go_on(AnswerStage::Watch { oid, told: None });
+            return self.go_on(AnswerStage::Watch { oid, sent: None });
         }
         let have = serving.store().have(&oid).map_err(|error| serving.outcome_of_put(&oid, &error))?;
         let seen = serving.see(&oid).map_err(|error| serving.outcome_of_put(&oid, &error))?;
@@ -257,15 +257,21 @@ impl QuestionAnswer {
         out(Outgoing::control(Body::Stated(Stated { request, statement, signature })));
     }
 
-    fn tell(&mut self, serving: &Serving, oid: Oid, told: Option<Vec<Range<u64>>>, out: Out<'_>) -> Step {
+    fn send_have(
+        &mut self,
+        serving: &Serving,
+        oid: Oid,
+        sent: Option<Vec<Range<u64>>>,
+        out: Out<'_>,
+    ) -> Step {
         let seen = serving.store().version(&oid);
         let Ok(have) = serving.store().have(&oid) else { return Step::Over };
-        if told.as_ref() != Some(&have.pieces) {
+        if sent.as_ref() != Some(&have.pieces) {
             let runs = have.pieces.iter().take(wire::MAX_RANGES);
             let bounds = runs.flat_map(|run| [run.start, run.end]).collect();
             out(Outgoing::control(Body::Have(wire::Have { request: self.question.request, bounds })));
         }
-        self.stage = AnswerStage::Watch { oid, told: Some(have.pieces) };
+        self.stage = AnswerStage::Watch { oid, sent: Some(have.pieces) };
         if self.question.follow { Step::Wait { oid, seen } } else { Step::Over }
     }
 }

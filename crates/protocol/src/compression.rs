@@ -69,9 +69,9 @@ impl Decode for Unpacker {
     /// The bytes of a payload that must be one frame of exactly `expected` bytes. No more memory
     /// than that is taken, whatever the payload says.
     fn decode(&mut self, payload: &[u8], expected: usize) -> Result<Bytes, String> {
-        let told = zstd_safe::get_frame_content_size(payload).ok().flatten();
+        let size = zstd_safe::get_frame_content_size(payload).ok().flatten();
         let is_one_frame = zstd_safe::find_frame_compressed_size(payload) == Ok(payload.len());
-        if told != Some(expected as u64) || !is_one_frame {
+        if size != Some(expected as u64) || !is_one_frame {
             return Err(format!("sent compressed data that are not {expected} bytes"));
         }
         if self.0.is_none() {

@@ -70,7 +70,7 @@ struct StreamState {
     /// Received, and not given back to the peer.
     received: usize,
     /// Received since nobody listens any more, and not given back.
-    unheard: usize,
+    unread: usize,
     /// Where the peer's messages go; `None` once it has ended the stream.
     inbox: Option<mpsc::Sender<Bytes>>,
 }
@@ -153,11 +153,11 @@ impl ControlStream {
     /// little messages and reads nothing does not fill the queue with credit.
     fn pass_over(&self, cost: usize) {
         let mut state = self.state();
-        state.unheard += cost;
-        if state.unheard >= GIVE_BACK {
-            let unheard = std::mem::take(&mut state.unheard);
+        state.unread += cost;
+        if state.unread >= GIVE_BACK {
+            let unread = std::mem::take(&mut state.unread);
             drop(state);
-            self.give_back(unheard);
+            self.give_back(unread);
         }
     }
 

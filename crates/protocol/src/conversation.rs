@@ -34,13 +34,13 @@ const FOLLOW_TICK: Duration = Duration::from_millis(500);
 
 /// The answering half of one connection. Dropping it ends its threads.
 pub struct Conversation {
-    talk: Arc<Talk>,
+    shared: Arc<SharedConversation>,
     /// To the thread that answers, once there is one.
     answers: OnceLock<mpsc::Sender<RequestQueued>>,
 }
 
 /// What came of a request at once.
-pub(super) struct RequestHeard {
+pub(super) struct RequestOutcome {
     /// Messages that end it.
     pub(super) refusal: Option<[Body; 2]>,
     /// The peer had a right to something, now or before.
@@ -62,7 +62,7 @@ struct RequestLine {
 }
 
 /// What the threads share.
-struct Talk {
+struct SharedConversation {
     service: Arc<Service>,
     node: NodeId,
     served: Arc<Served>,
@@ -92,46 +92,56 @@ impl Conversation {
         probe: PathProbe,
     ) -> Self {
         let state = Mutex::new(Answering::new(node, binding, processors));
-        let talk = Arc::new(Talk { service, node, served, outboxes, probe, unsent: Mutex::new(None), state });
-        Self { talk, answers: OnceLock::new() }
+        let shared = Arc::new(SharedConversation {
+            service,
+            node,
+            served,
+            outboxes,
+            probe,
+            unsent: Mutex::new(None),
+            state,
+        });
+        Self { shared, answers: OnceLock::new() }
     }
 
     /// How data can be encoded.
     pub fn encode(&self, encoding: Encoded) {
-        self.talk.state().encode(encoding);
+        self.shared.state().encode(encoding);
     }
 
     /// Takes a request. An error is a reason to close the connection.
-    pub(super) fn request(&self, body: Body) -> Result<RequestHeard, String> {
+    pub(super) fn request(&self, body: Body) -> Result<RequestOutcome, String> {
         let root = match &body {
             Body::Get(get) => Oid::from_bytes(&get.root).ok(),
             _ => None,
         };
-        let mut state = self.talk.state();
-        let taken = state.take(body, self.talk.service.issuer())?;
+        let mut state = self.shared.state();
+        let taken = state.take(body, self.shared.service.issuer())?;
         let is_known = state.is_known();
         drop(state);
         if let (Some(root), Taken::Answer(_)) = (root, &taken) {
-            self.talk.served.asked(&root);
+            self.shared.served.asked(&root);
         }
         let refusal = match taken {
             Taken::Nothing => None,
             Taken::Refused(messages) => Some(messages),
             Taken::Answer(answer) => self.answer(answer).map(|()| None)?,
         };
-        Ok(RequestHeard { refusal, is_known })
+        Ok(RequestOutcome { refusal, is_known })
     }
 
     fn answer(&self, answer: Answer) -> Result<(), String> {
         if answer.takes_long() {
-            let talk = Arc::clone(&self.talk);
+            let shared = Arc::clone(&self.shared);
             let asked = RequestQueued { answer, turn: None };
-            tokio::task::spawn_blocking(move || talk.give(asked, &mut talk.serving(), |_| true).is_none());
+            tokio::task::spawn_blocking(move || {
+                shared.give(asked, &mut shared.serving(), |_| true).is_none()
+            });
             return Ok(());
         }
-        let turns = self.talk.service.turns();
-        let turn = answer.priority().map(|priority| turns.enter(self.talk.node, priority));
-        let answers = self.answers.get_or_init(|| self.talk.answer_in_turn());
+        let turns = self.shared.service.turns();
+        let turn = answer.priority().map(|priority| turns.enter(self.shared.node, priority));
+        let answers = self.answers.get_or_init(|| self.shared.answer_in_turn());
         // There is room: no more requests are under way than the queue holds.
         answers
             .try_send(RequestQueued { answer, turn })
@@ -141,11 +151,11 @@ impl Conversation {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        self.talk.state().close();
+        self.shared.state().close();
     }
 }
 
-impl Talk {
+impl SharedConversation {
     fn state(&self) -> MutexGuard<'_, Answering> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -153,12 +163,12 @@ impl Talk {
     /// Starts the thread that gives the answers it is sent, until nobody sends more.
     fn answer_in_turn(self: &Arc<Self>) -> mpsc::Sender<RequestQueued> {
         let (answers, inbox) = mpsc::channel(MAX_REQUESTS);
-        let talk = Arc::clone(self);
+        let shared = Arc::clone(self);
         tokio::task::spawn_blocking(move || {
-            let mut serving = talk.serving();
+            let mut serving = shared.serving();
             let mut line = RequestLine { inbox, waiting: VecDeque::new() };
-            while let Some(asked) = line.next(&talk) {
-                if let Some(asked) = talk.give(asked, &mut serving, |asked| line.goes_on(asked)) {
+            while let Some(asked) = line.next(&shared) {
+                if let Some(asked) = shared.give(asked, &mut serving, |asked| line.goes_on(asked)) {
                     line.waiting.push_front(asked);
                 }
             }
@@ -233,8 +243,8 @@ impl Talk {
         let path = self.probe.read();
         serving.look(path);
         let Some(limit) = path.as_ref().map(unsent_limit) else { return };
-        let mut told = self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::replace(&mut *told, limit) != limit {
+        let mut unsent = self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *unsent, limit) != limit {
             self.probe.limit_unsent(limit);
         }
     }
@@ -247,13 +257,13 @@ impl Talk {
 
 impl RequestLine {
     /// Waits for the next answer to give or to go on with; `None` when the connection has ended.
-    fn next(&mut self, talk: &Talk) -> Option<RequestQueued> {
+    fn next(&mut self, shared: &SharedConversation) -> Option<RequestQueued> {
         loop {
             self.take_in();
             if self.waiting.is_empty() {
                 return self.inbox.blocking_recv();
             }
-            let is_over = |asked: &RequestQueued| talk.is_over(asked.answer.request());
+            let is_over = |asked: &RequestQueued| shared.is_over(asked.answer.request());
             if let Some(at) = self.waiting.iter().position(is_over).or_else(|| self.choose()) {
                 return self.waiting.remove(at);
             }

@@ -12,14 +12,14 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 #[derive(Debug, Clone)]
 pub struct Liveness {
     silence: Duration,
-    heard: Instant,
+    received: Instant,
     spoke: Instant,
 }
 
 impl Liveness {
     /// A connection that begins at `now` and is lost after `silence` without a byte.
     pub fn new(silence: Duration, now: Instant) -> Self {
-        Self { silence: silence.min(FOREVER), heard: now, spoke: now }
+        Self { silence: silence.min(FOREVER), received: now, spoke: now }
     }
 
     /// From now on another silence is too long.
@@ -39,8 +39,8 @@ impl Liveness {
     }
 
     /// Bytes came, or this side has only now begun to listen.
-    pub fn heard(&mut self, at: Instant) {
-        self.heard = self.heard.max(at);
+    pub fn received(&mut self, at: Instant) {
+        self.received = self.received.max(at);
     }
 
     /// Bytes went out. Where this is not told, pings go out all the same.
@@ -55,7 +55,7 @@ impl Liveness {
 
     /// When the connection is lost if nothing comes.
     pub fn lost_at(&self) -> Instant {
-        self.heard + self.silence
+        self.received + self.silence
     }
 }
 
@@ -71,9 +71,9 @@ mod tests {
         let mut live = Liveness::new(20 * SECOND, now);
         assert_eq!((live.ping_due(), live.lost_at()), (now + 5 * SECOND, now + 20 * SECOND));
         live.spoke(now + 3 * SECOND);
-        live.heard(now + 4 * SECOND);
+        live.received(now + 4 * SECOND);
         assert_eq!((live.ping_due(), live.lost_at()), (now + 8 * SECOND, now + 24 * SECOND));
-        live.heard(now);
+        live.received(now);
         assert_eq!(live.lost_at(), now + 24 * SECOND, "what was heard later counts");
     }
 

@@ -9,9 +9,9 @@ pub fn pack(bytes: &[u8], level: i32) -> Option<Vec<u8>> {
 
 /// Unpacks what says that it has at most `most` bytes, and takes no more memory than it says.
 pub fn unpack(packed: &[u8], most: u64) -> Option<Vec<u8>> {
-    let told = zstd_safe::get_frame_content_size(packed).ok().flatten().filter(|told| *told <= most)?;
-    let unpacked = zstd::bulk::decompress(packed, usize::try_from(told).ok()?).ok()?;
-    (unpacked.len() as u64 == told).then_some(unpacked)
+    let size = zstd_safe::get_frame_content_size(packed).ok().flatten().filter(|size| *size <= most)?;
+    let unpacked = zstd::bulk::decompress(packed, usize::try_from(size).ok()?).ok()?;
+    (unpacked.len() as u64 == size).then_some(unpacked)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use towpath_link::{Frame, FrameReader};
 
 use super::callers::{Act, Later};
-use super::conversation::{Conversation, RequestHeard};
+use super::conversation::{Conversation, RequestOutcome};
 use super::incoming::{Decoder, Incoming};
 use super::session::Encoded;
 use super::shared::Shared;
@@ -89,11 +89,11 @@ impl Inbound {
             }
             let now = Instant::now();
             // Also of a frame that takes minutes. What went by before is not the peer's silence.
-            let heard = if reader.received() == received { since } else { now };
+            let last = if reader.received() == received { since } else { now };
             received = reader.received();
             self.part = self.shared.change(|callers| {
                 let session = callers.session();
-                session.liveness_mut().heard(heard);
+                session.liveness_mut().received(last);
                 session.check_silence(now);
                 session.liveness().part()
             });
@@ -124,7 +124,7 @@ impl Inbound {
 
     fn request(&self, body: Body) -> Result<(), String> {
         let Some(conversation) = &self.conversation else { return Ok(()) };
-        let RequestHeard { refusal, is_known } = conversation.request(body)?;
+        let RequestOutcome { refusal, is_known } = conversation.request(body)?;
         if let Some(messages) = refusal {
             self.shared.change(|callers| callers.session().refuse(messages));
         }

@@ -294,7 +294,7 @@ impl Session {
     /// Takes a frame that [`super::incoming::Decoder`] understood. One that the protocol does not
     /// allow closes the connection.
     pub fn receive(&mut self, now: Instant, incoming: Incoming) {
-        self.live.heard(now);
+        self.live.received(now);
         if self.end.is_some() {
             return;
         }

@@ -43,16 +43,16 @@ impl Arrival {
             Some((described, part)) => (Spool::part_into(file, part), Some(described)),
             None => (Spool::into_empty(file), None),
         };
-        let (tell, stage) = watch::channel(Stage::Asking);
+        let (stages, stage) = watch::channel(Stage::Asking);
         let session = get.session();
         let (progress, filled) = (session.progress(), Arc::clone(&spool));
         let task = tokio::spawn(async move {
             let end = FailOnDrop(Arc::clone(&filled));
-            let last = match fetch(&get, &session, &filled, incoming, described, &tell).await {
+            let last = match fetch(&get, &session, &filled, incoming, described, &stages).await {
                 Ok(oid) => Stage::Complete { oid },
                 Err(error) => Stage::Failed(error),
             };
-            tell.send_replace(last);
+            stages.send_replace(last);
             drop((end, leading));
         });
         Ok(Arc::new(Self { spool, stage, progress, task: task.abort_handle() }))
@@ -65,7 +65,7 @@ async fn fetch(
     spool: &Arc<Spool>,
     incoming: Temporary,
     described: Option<Described>,
-    tell: &watch::Sender<Stage>,
+    stages: &watch::Sender<Stage>,
 ) -> Result<Oid, ApiError> {
     let (about, layout) = match described {
         Some(described) => described,
@@ -75,7 +75,7 @@ async fn fetch(
     let admitted = get.service.admission.begin(Direction::Get, get.service.home.data())?;
     let _permit = get.service.in_flight.permit().await?;
     let request = get.request(Arc::clone(spool) as Arc<dyn Target>, layout, Group::default());
-    tell.send_replace(Stage::Coming { size: request.size });
+    stages.send_replace(Stage::Coming { size: request.size });
     let fetched = session.fetch(request).await.map_err(|error| words::fetch(&error))?;
     Watch::new(Arc::clone(&get.service.metrics)).sums(&session.progress().snapshot().by_source);
     if spool.is_whole() {

@@ -206,13 +206,13 @@ impl Opened {
     pub(crate) fn in_order(self, range: Range<u64>) -> mpsc::Receiver<io::Result<Bytes>> {
         let (parts, inbox) = mpsc::channel(AHEAD);
         tokio::spawn(async move {
-            let mut told = DeliveredBytes::default();
+            let mut delivered = DeliveredBytes::default();
             let sent = tokio::select! {
                 biased;
-                sent = self.send_in_order(range.clone(), &parts, &mut told) => sent,
+                sent = self.send_in_order(range.clone(), &parts, &mut delivered) => sent,
                 () = parts.closed() => Err(gone_away()),
             };
-            let failure = self.close(&sent, &told, self.is_last(range.end)).await;
+            let failure = self.close(&sent, &delivered, self.is_last(range.end)).await;
             if let Err(error) = failure {
                 let _ = parts.send(Err(io::Error::other(error))).await;
             }
@@ -224,13 +224,13 @@ impl Opened {
         &self,
         range: Range<u64>,
         parts: &mpsc::Sender<io::Result<Bytes>>,
-        told: &mut DeliveredBytes,
+        delivered: &mut DeliveredBytes,
     ) -> Result<(), ApiError> {
         let mut at = range.start;
         while at < range.end {
             let Some(bytes) = self.source.read(at, range.end, &self.body).await? else { return Ok(()) };
             at += bytes.len() as u64;
-            self.tell(told, bytes.len());
+            self.report(delivered, bytes.len());
             let _ = parts.send(Ok(bytes)).await;
         }
         Ok(())
@@ -240,13 +240,13 @@ impl Opened {
     pub(crate) fn out_of_order(self) -> mpsc::Receiver<PlacedBytes> {
         let (parts, inbox) = mpsc::channel(AHEAD);
         tokio::spawn(async move {
-            let mut told = DeliveredBytes::default();
+            let mut delivered = DeliveredBytes::default();
             let sent = tokio::select! {
                 biased;
-                sent = self.send_out_of_order(&parts, &mut told) => sent,
+                sent = self.send_out_of_order(&parts, &mut delivered) => sent,
                 () = parts.closed() => Err(gone_away()),
             };
-            if let Err(error) = self.close(&sent, &told, true).await {
+            if let Err(error) = self.close(&sent, &delivered, true).await {
                 let _ = parts.send(Err(io::Error::other(error))).await;
             }
         });
@@ -256,12 +256,12 @@ impl Opened {
     async fn send_out_of_order(
         &self,
         parts: &mpsc::Sender<PlacedBytes>,
-        told: &mut DeliveredBytes,
+        delivered: &mut DeliveredBytes,
     ) -> Result<(), ApiError> {
         let mut taken = Intervals::default();
         while let Some((at, bytes)) = self.source.read_any(&taken, &self.body).await? {
             taken.insert(at..at + bytes.len() as u64);
-            self.tell(told, bytes.len());
+            self.report(delivered, bytes.len());
             let _ = parts.send(Ok((at, bytes))).await;
         }
         let _ = parts.send(Ok((taken.prefix(), Bytes::new()))).await;
@@ -277,7 +277,7 @@ impl Opened {
     async fn close(
         &self,
         sent: &Result<(), ApiError>,
-        told: &DeliveredBytes,
+        delivered: &DeliveredBytes,
         to_the_end: bool,
     ) -> Result<(), ApiError> {
         let mut oid = self.oid;
@@ -287,23 +287,32 @@ impl Opened {
         match sent {
             Ok(()) => {
                 let oid = oid.map(|oid| oid.to_string()).unwrap_or_default();
-                let (bytes, encrypted) = (told.bytes, self.encrypted);
-                self.transfer.tell(&Event::Summary(Summary { oid, bytes, encrypted, ..Summary::default() }));
+                let (bytes, encrypted) = (delivered.bytes, self.encrypted);
+                self.transfer.report(&Event::Summary(Summary {
+                    oid,
+                    bytes,
+                    encrypted,
+                    ..Summary::default()
+                }));
             }
-            Err(error) => self.transfer.tell(&Event::Failed(error.clone())),
+            Err(error) => self.transfer.report(&Event::Failed(error.clone())),
         }
         sent.clone()
     }
 
     /// Tells now and then how far it is.
-    fn tell(&self, told: &mut DeliveredBytes, bytes: usize) {
-        told.bytes += bytes as u64;
-        if told.last.is_some_and(|last| last.elapsed() < PROGRESS_EVERY) {
+    fn report(&self, delivered: &mut DeliveredBytes, bytes: usize) {
+        delivered.bytes += bytes as u64;
+        if delivered.last.is_some_and(|last| last.elapsed() < PROGRESS_EVERY) {
             return;
         }
-        told.last = Some(Instant::now());
-        let expected = self.size.unwrap_or(told.bytes);
-        self.transfer.tell(&Event::Transfer(Progress { done: told.bytes, expected, ..Progress::default() }));
+        delivered.last = Some(Instant::now());
+        let expected = self.size.unwrap_or(delivered.bytes);
+        self.transfer.report(&Event::Transfer(Progress {
+            done: delivered.bytes,
+            expected,
+            ..Progress::default()
+        }));
     }
 }
 

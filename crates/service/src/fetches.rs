@@ -38,12 +38,12 @@ struct FetchUnderWay {
     begun: Instant,
     bytes: u64,
     trouble: Option<String>,
-    told: Option<u64>,
+    reported: Option<u64>,
 }
 
 impl FetchUnderWay {
     fn new(address: IpAddr) -> Self {
-        Self { connections: 0, address, begun: Instant::now(), bytes: 0, trouble: None, told: None }
+        Self { connections: 0, address, begun: Instant::now(), bytes: 0, trouble: None, reported: None }
     }
 }
 
@@ -119,9 +119,9 @@ impl Fetches {
         let bytes = served.bytes();
         fetch.bytes += bytes.saturating_sub(counted);
         fetch.trouble = fetch.trouble.take().or_else(|| served.trouble());
-        let state = if fetch.told.is_none() { FetchState::Begun } else { FetchState::UnderWay };
-        if fetch.told.replace(fetch.bytes) != Some(fetch.bytes) {
-            self.tell(&key, fetch, state, None);
+        let state = if fetch.reported.is_none() { FetchState::Begun } else { FetchState::UnderWay };
+        if fetch.reported.replace(fetch.bytes) != Some(fetch.bytes) {
+            self.report(&key, fetch, state, None);
         }
         Some(FetchPart { key, bytes })
     }
@@ -161,10 +161,10 @@ impl Fetches {
             (None, Some(trouble)) => (FetchState::Failed, Some(trouble)),
             (None, None) => (FetchState::BrokenOff, None),
         };
-        self.tell(key, &fetch, state, error);
+        self.report(key, &fetch, state, error);
     }
 
-    fn tell(
+    fn report(
         &self,
         (node, root): &(NodeId, Oid),
         fetch: &FetchUnderWay,

@@ -18,10 +18,10 @@ use towpath_transfer::{FetchError, Group, Target};
 
 use crate::content;
 use crate::get_tree;
-use crate::getting::{Failure, GetUnderWay, summarize, tell};
+use crate::getting::{Failure, GetUnderWay, report_progress, summarize};
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
-use crate::waiting::{self, told};
+use crate::waiting::{self, report_wait};
 use crate::words;
 use towpath_sync::search::searched;
 
@@ -36,8 +36,10 @@ pub async fn get(
 ) -> Result<Summary, ApiError> {
     let start = Instant::now();
     let first = GetUnderWay::new(service, &request)?;
-    let _leading = told(first.own_turn(), "another get of the same object on this machine", &events).await;
-    let _permit = told(service.in_flight.permit(), "the end of other gets on this machine", &events).await?;
+    let _leading =
+        report_wait(first.own_turn(), "another get of the same object on this machine", &events).await;
+    let _permit =
+        report_wait(service.in_flight.permit(), "the end of other gets on this machine", &events).await?;
     drop(first);
     let mut summary = Summary::default();
     for _ in 0..MAX_STARTS {
@@ -46,7 +48,7 @@ pub async fn get(
         let get = Arc::new(GetUnderWay::new(service, &request)?);
         let result = {
             let running = get.run(&request, &events, &mut summary);
-            tokio::select! { result = running => result, never = waiting::tell(&get, &events) => match never {} }
+            tokio::select! { result = running => result, never = waiting::report(&get, &events) => match never {} }
         };
         summary.search = get.plugins.adaptive.as_ref().map(|adaptive| searched(&adaptive.account()));
         match result {
@@ -74,7 +76,7 @@ pub async fn get_stream(
     let start = Instant::now();
     let get = Arc::new(GetUnderWay::new(service, &content::as_get(request))?);
     let opening = content::open_whole(Arc::clone(&get));
-    let opened = tokio::select! { opened = opening => opened?, never = waiting::tell(&get, &events) => match never {} };
+    let opened = tokio::select! { opened = opening => opened?, never = waiting::report(&get, &events) => match never {} };
     let (mut oid, size, arrival) = (opened.oid, opened.size.unwrap_or(u64::MAX), opened.arrival());
     let encrypted = opened.encrypted;
     let progress = arrival.as_ref().map(|arrival| arrival.progress());
@@ -89,16 +91,16 @@ pub async fn get_stream(
         }
         Ok::<_, std::io::Error>(bytes)
     });
-    let telling = async {
+    let reporting = async {
         match &progress {
-            Some(progress) => tell(progress.clone(), events.clone()).await,
+            Some(progress) => report_progress(progress.clone(), events.clone()).await,
             None => std::future::pending().await,
         }
     };
     let copied = tokio::select! {
         copied = copying => copied,
-        never = telling => match never {},
-        never = waiting::tell(&get, &events) => match never {},
+        never = reporting => match never {},
+        never = waiting::report(&get, &events) => match never {},
     };
     let copied = copied.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
     let bytes = copied.map_err(|error| match error.downcast::<ApiError>() {
@@ -157,9 +159,9 @@ impl GetUnderWay {
         let group = group(destination, &about, layout.as_ref());
         let session = self.session();
         let fetched = {
-            let telling = tell(session.progress(), events.clone());
+            let reporting = report_progress(session.progress(), events.clone());
             let fetching = session.fetch(self.request(Arc::clone(&target) as Arc<dyn Target>, layout, group));
-            tokio::select! { fetched = fetching => fetched, never = telling => match never {} }
+            tokio::select! { fetched = fetching => fetched, never = reporting => match never {} }
         };
         summarize(&session.progress().snapshot(), summary);
         let failure = target.failure();

@@ -31,7 +31,7 @@ use towpath_files::{Destination, FileError, RelPath, WriteOptions, display_name}
 use towpath_protocol::processors::Processors;
 use towpath_transfer::{Fetched, Group, Session, Target};
 
-use crate::getting::{Failure, GetUnderWay, summarize, tell};
+use crate::getting::{Failure, GetUnderWay, report_progress, summarize};
 use crate::state::Service;
 use crate::words;
 use towpath_content::lock::lock;
@@ -70,12 +70,12 @@ pub async fn run(
     let reader = spool.reader();
     let writing = tokio::task::spawn_blocking(move || writer.run(reader));
     let outcome = {
-        let telling = tell(session.progress(), events.clone());
+        let reporting = report_progress(session.progress(), events.clone());
         let working = work(get, layout, &session, &spool, writing);
         let naming = forward(&mut named, events);
         tokio::select! {
             outcome = working => outcome,
-            never = telling => match never {},
+            never = reporting => match never {},
             never = naming => match never {},
         }
     };

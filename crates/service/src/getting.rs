@@ -34,9 +34,9 @@ use crate::words;
 const MAX_TURNS: usize = 64;
 /// Whether a get has heard of its source what it fetches.
 #[derive(Debug, Default)]
-pub(crate) struct SourceHeard(AtomicBool);
+pub(crate) struct SourceAnswered(AtomicBool);
 
-impl SourceHeard {
+impl SourceAnswered {
     /// It has.
     pub(crate) fn note(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -59,7 +59,7 @@ pub(crate) struct GetUnderWay {
     pub(crate) config: SessionConfig,
     pub(crate) oid: Oid,
     /// Whether its source said what it is.
-    pub(crate) heard: SourceHeard,
+    pub(crate) answered: SourceAnswered,
     /// Kept open so that hints can still change.
     _hints: watch::Sender<Vec<towpath_content::Hint>>,
 }
@@ -135,7 +135,7 @@ impl GetUnderWay {
             context,
             config,
             oid,
-            heard: SourceHeard::default(),
+            answered: SourceAnswered::default(),
             _hints: sender,
         })
     }
@@ -221,19 +221,19 @@ impl GetUnderWay {
             let asked = tokio::time::timeout(wait_limit.saturating_sub(start.elapsed()), asking).await;
             let outcome = match asked.unwrap_or(Err(Outcome::RetryLater(Duration::ZERO))) {
                 Ok(described) => {
-                    self.heard.note();
+                    self.answered.note();
                     return Ok(described);
                 }
                 Err(outcome) => outcome,
             };
             if let Ok(described) = self.ask_any(&self.plugins.local, false).await {
-                self.heard.note();
+                self.answered.note();
                 return Ok(described);
             }
             match outcome {
                 Outcome::RetryLater(delay) if start.elapsed() < wait_limit => tokio::time::sleep(delay).await,
                 Outcome::RetryLater(_) => {
-                    let trouble = self.plugins.root.trouble().or_else(|| self.unheard());
+                    let trouble = self.plugins.root.trouble().or_else(|| self.unanswered());
                     let waited = start.elapsed();
                     return Err(words::fetch(&FetchError::Stalled { waited, trouble }));
                 }
@@ -243,7 +243,7 @@ impl GetUnderWay {
     }
 
     /// Nobody said no, and nobody said yes. Nothing of an object that only this machine may have.
-    pub(crate) fn unheard(&self) -> Option<String> {
+    pub(crate) fn unanswered(&self) -> Option<String> {
         let hints = self.context.hints.borrow();
         let mut addresses = hints.iter().map(|hint| hint.rest());
         let first = addresses.next()?;
@@ -367,7 +367,7 @@ fn peer_config(service: &Service, limit_rate: u64, priority: i8) -> PeerConfig {
 }
 
 /// Sends progress until it is dropped.
-pub(crate) async fn tell(
+pub(crate) async fn report_progress(
     progress: progress::Progress,
     events: mpsc::Sender<Event>,
 ) -> std::convert::Infallible {

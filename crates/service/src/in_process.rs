@@ -176,7 +176,7 @@ impl InProcess {
         let handing_on = async {
             while let Some(event) = inbox.recv().await {
                 watch.event(&event);
-                transfer.tell(&event);
+                transfer.report(&event);
                 let _ = events.send(event).await;
             }
         };
@@ -185,9 +185,9 @@ impl InProcess {
             Ok(summary) => {
                 watch.summary(summary);
                 admitted.done();
-                transfer.tell(&Event::Summary(summary.clone()));
+                transfer.report(&Event::Summary(summary.clone()));
             }
-            Err(error) => transfer.tell(&Event::Failed(error.clone())),
+            Err(error) => transfer.report(&Event::Failed(error.clone())),
         }
         result
     }

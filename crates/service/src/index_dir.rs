@@ -65,10 +65,10 @@ pub fn index(
     service: &Service,
     roots: &[PathBuf],
     cancel: &Cancel,
-    tell: &mut dyn FnMut(Event),
+    report: &mut dyn FnMut(Event),
 ) -> Result<Indexed, ApiError> {
     let own = own_folders(&service.home);
-    let (unread, indexed) = run(&service.store, cancel, tell, |indexer| indexer.trees(roots, &own))?;
+    let (unread, indexed) = run(&service.store, cancel, report, |indexer| indexer.trees(roots, &own))?;
     if unread == roots.len() {
         return Err(ApiError::new(ErrorKind::NotFound, "nothing could be indexed")
             .hint("name directories that you may read"));
@@ -97,7 +97,7 @@ pub(crate) fn index_parts(
     parts: &[IndexPart<'_>],
     cancel: &Cancel,
     entered: Entered<'_>,
-    tell: &mut dyn FnMut(Event),
+    report: &mut dyn FnMut(Event),
 ) -> Result<Indexed, ApiError> {
     let own = own_folders(&service.home);
     let index = |indexer: &mut Indexer<'_>| {
@@ -106,19 +106,19 @@ pub(crate) fn index_parts(
             Err(IndexStop::Error(error)) => Err(error),
         })
     };
-    run(&service.store, cancel, tell, index).map(|((), indexed)| indexed)
+    run(&service.store, cancel, report, index).map(|((), indexed)| indexed)
 }
 
 fn run<T>(
     store: &DiskStore,
     cancel: &Cancel,
-    tell: &mut dyn FnMut(Event),
+    report: &mut dyn FnMut(Event),
     index: impl FnOnce(&mut Indexer<'_>) -> Result<T, ApiError>,
 ) -> Result<(T, Indexed), ApiError> {
     let started = Instant::now();
     let indexed = Indexed::default();
     let mut indexer =
-        Indexer { store, cancel, tell, indexed, batch: Vec::new(), dirs: 0, told: Instant::now() };
+        Indexer { store, cancel, report, indexed, batch: Vec::new(), dirs: 0, reported_at: Instant::now() };
     let done = index(&mut indexer);
     // What was indexed stays, also if that ended early.
     store.chunk_index().flush().map_err(|error| words::store(&error))?;
@@ -142,11 +142,11 @@ enum IndexStop {
 struct Indexer<'a> {
     store: &'a DiskStore,
     cancel: &'a Cancel,
-    tell: &'a mut dyn FnMut(Event),
+    report: &'a mut dyn FnMut(Event),
     indexed: Indexed,
     batch: Vec<ScannedFile>,
     dirs: usize,
-    told: Instant,
+    reported_at: Instant,
 }
 
 /// What is to be done about a file.
@@ -304,12 +304,12 @@ impl Indexer<'_> {
     }
 
     fn progress(&mut self) {
-        if self.told.elapsed() >= PROGRESS_EVERY {
-            self.told = Instant::now();
+        if self.reported_at.elapsed() >= PROGRESS_EVERY {
+            self.reported_at = Instant::now();
             let Indexed { files, bytes, .. } = self.indexed;
             // Nobody knows yet how much there is.
             let progress = Progress { done: bytes, expected: bytes, objects: files, ..Progress::default() };
-            (self.tell)(Event::Transfer(progress));
+            (self.report)(Event::Transfer(progress));
         }
     }
 
@@ -328,7 +328,7 @@ impl Indexer<'_> {
     fn fail(&mut self, path: &Path, why: &str) {
         self.indexed.failed += 1;
         let path = crate::display_name(path.as_os_str().as_encoded_bytes());
-        (self.tell)(Event::FileFailed { path, error: why.to_owned() });
+        (self.report)(Event::FileFailed { path, error: why.to_owned() });
     }
 }
 

@@ -94,7 +94,11 @@ impl OpenPuts {
 }
 
 impl OpenPut {
-    pub(crate) fn tell(&self, size: u64) {
-        self.transfer.tell(&Event::Transfer(Progress { done: size, expected: size, ..Progress::default() }));
+    pub(crate) fn report(&self, size: u64) {
+        self.transfer.report(&Event::Transfer(Progress {
+            done: size,
+            expected: size,
+            ..Progress::default()
+        }));
     }
 }

@@ -100,7 +100,7 @@ pub(crate) async fn append(
         bytes.drain(..skipped as usize);
         if !bytes.is_empty() {
             filled = store(service, live, filled, bytes).await?;
-            put.tell(filled.size);
+            put.report(filled.size);
         }
         put.touch();
     }
@@ -166,7 +166,7 @@ pub(crate) async fn commit(service: &Arc<Service>, live: &Oid) -> Result<PutRepl
     });
     let reply = storing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
     let bytes = reply.size.unwrap_or(0);
-    put.transfer.tell(&Event::Summary(Summary { oid: reply.oid.clone(), bytes, ..Summary::here() }));
+    put.transfer.report(&Event::Summary(Summary { oid: reply.oid.clone(), bytes, ..Summary::here() }));
     Ok(reply)
 }
 
@@ -238,7 +238,7 @@ fn give_up(service: &Service, live: &Oid) {
     let Some(OpenEntry { put, .. }) = service.open_puts.remove(live) else { return };
     service.store.put_abort(live);
     service.grants.unshare(live);
-    put.transfer.tell(&Event::Failed(ApiError::new(ErrorKind::Interrupted, "the put was given up")));
+    put.transfer.report(&Event::Failed(ApiError::new(ErrorKind::Interrupted, "the put was given up")));
 }
 
 fn no_such_put(live: &Oid) -> ApiError {

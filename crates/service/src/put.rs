@@ -187,29 +187,29 @@ async fn attend(
     events: Option<mpsc::Sender<Event>>,
 ) -> Result<Summary, ApiError> {
     let transfer = service.transfers.begin_put(shared.reply.oid.clone());
-    let mut told = PutProgress { transfer, events, failed: 0 };
+    let mut progress = PutProgress { transfer, events, failed: 0 };
     let mut tick = tokio::time::interval(PROGRESS_EVERY);
     let ended = loop {
         tokio::select! {
             biased;
-            Some(failure) = shared.failures.recv() => told.failure(failure).await,
+            Some(failure) = shared.failures.recv() => progress.failure(failure).await,
             ended = &mut shared.reading => break ended,
             _ = tick.tick() => {
                 let done = shared.read_so_far(&service);
                 let expected = shared.reply.size.unwrap_or(done);
-                told.tell(Event::Transfer(Progress { done, expected, ..Progress::default() })).await;
+                progress.report(Event::Transfer(Progress { done, expected, ..Progress::default() })).await;
             }
         }
     };
     while let Ok(failure) = shared.failures.try_recv() {
-        told.failure(failure).await;
+        progress.failure(failure).await;
     }
     let ended = ended.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string())).flatten();
     let ended = ended.map(|PutReply { oid, size, .. }| {
         admitted.done();
-        Summary { oid, bytes: size.unwrap_or(0), failed: told.failed, ..Summary::here() }
+        Summary { oid, bytes: size.unwrap_or(0), failed: progress.failed, ..Summary::here() }
     });
-    told.transfer.tell(&match &ended {
+    progress.transfer.report(&match &ended {
         Ok(summary) => Event::Summary(summary.clone()),
         Err(error) => Event::Failed(error.clone()),
     });
@@ -227,11 +227,11 @@ struct PutProgress {
 impl PutProgress {
     async fn failure(&mut self, (path, error): (String, String)) {
         self.failed += 1;
-        self.tell(Event::FileFailed { path, error }).await;
+        self.report(Event::FileFailed { path, error }).await;
     }
 
-    async fn tell(&mut self, event: Event) {
-        self.transfer.tell(&event);
+    async fn report(&mut self, event: Event) {
+        self.transfer.report(&event);
         if let Some(events) = &self.events
             && events.send(event).await.is_err()
         {

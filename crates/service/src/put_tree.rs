@@ -145,7 +145,7 @@ enum Hash {
     /// Not a file, or not looked at yet.
     Open,
     /// In the index.
-    Known(Oid),
+    Cached(Oid),
     /// Hashed now.
     New(FileRecord),
     /// Could not be read.
@@ -256,7 +256,7 @@ impl DescriptorBuilder<'_> {
             let known = self.store.known(&folder, &files).map_err(|error| words::store(&error))?;
             for (step, known) in run.iter_mut().zip(known) {
                 if let Some(oid) = known {
-                    step.hashed = Hash::Known(oid);
+                    step.hashed = Hash::Cached(oid);
                 }
             }
         }
@@ -272,7 +272,7 @@ impl DescriptorBuilder<'_> {
                 }
                 return self.without_content(event);
             }
-            Hash::Known(oid) => Some(oid),
+            Hash::Cached(oid) => Some(oid),
             Hash::New(record) => {
                 let oid = record.oid;
                 if let Event::Leaf(entry) = &mut event
@@ -335,11 +335,11 @@ impl DescriptorBuilder<'_> {
 impl TreeStep {
     fn hash(&mut self) {
         let Some(file) = &self.file else { return };
-        if matches!(self.hashed, Hash::Known(_)) && file.stamp().size > MAX_INLINE {
+        if matches!(self.hashed, Hash::Cached(_)) && file.stamp().size > MAX_INLINE {
             return;
         }
         match (hash_file(file), &self.hashed) {
-            (Ok((record, content)), Hash::Known(oid)) if record.oid == *oid => self.content = content,
+            (Ok((record, content)), Hash::Cached(oid)) if record.oid == *oid => self.content = content,
             (Ok((record, content)), _) => (self.hashed, self.content) = (Hash::New(record), content),
             (Err(why), _) => self.hashed = Hash::Failed(why),
         }

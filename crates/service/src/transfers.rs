@@ -105,7 +105,7 @@ pub(crate) struct Transfer {
 
 impl Transfer {
     /// Tells everybody who listens. Tickets are left out: they are for whoever put.
-    pub(crate) fn tell(&self, event: &Event) {
+    pub(crate) fn report(&self, event: &Event) {
         if self.events.receiver_count() == 0 || matches!(event, Event::Ticket(_)) {
             return;
         }
@@ -132,17 +132,17 @@ mod tests {
         let transfer = transfers.begin_put("x".into());
         let sent = (KEPT + QUEUE) as u64 * 2;
         for _ in 0..sent {
-            transfer.tell(&Event::Alive);
+            transfer.report(&Event::Alive);
         }
         drop((transfer, transfers));
-        let (mut heard, mut missed) = (0, 0);
+        let (mut received, mut missed) = (0, 0);
         while let Some(event) = listener.recv().await {
             match event.event {
                 Event::Missed { count } => missed += count,
-                _ => heard += 1,
+                _ => received += 1,
             }
         }
         assert!(missed > 0);
-        assert_eq!(heard + missed, sent);
+        assert_eq!(received + missed, sent);
     }
 }

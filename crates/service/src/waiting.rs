@@ -16,11 +16,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Another reason is not told sooner than this after the last one.
 const NEXT: Duration = Duration::from_secs(5);
 
-/// What is waited for, since when, and what was told of it. It is handed the time.
+/// What is waited for, since when, and what was reported of it. It is handed the time.
 #[derive(Debug, Default)]
 struct Waiting {
     since: Option<Instant>,
-    told: Option<(String, Instant)>,
+    reported: Option<(String, Instant)>,
 }
 
 impl Waiting {
@@ -31,19 +31,19 @@ impl Waiting {
             return None;
         };
         let waited = now.duration_since(*self.since.get_or_insert(now));
-        let is_news = match &self.told {
+        let is_news = match &self.reported {
             None => waited >= SOON,
-            Some((told, at)) => told != what && now.duration_since(*at) >= NEXT,
+            Some((reported, at)) => reported != what && now.duration_since(*at) >= NEXT,
         };
         if is_news {
-            self.told = Some((what.to_owned(), now));
+            self.reported = Some((what.to_owned(), now));
         }
         is_news.then_some(waited)
     }
 }
 
 /// Tells what keeps `get` waiting, until it is dropped.
-pub(crate) async fn tell(get: &GetUnderWay, events: &mpsc::Sender<Event>) -> Infallible {
+pub(crate) async fn report(get: &GetUnderWay, events: &mpsc::Sender<Event>) -> Infallible {
     let (mut waiting, wait_limit) = (Waiting::default(), get.config.ledger.patience);
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     loop {
@@ -61,13 +61,17 @@ pub(crate) async fn tell(get: &GetUnderWay, events: &mpsc::Sender<Event>) -> Inf
 fn in_the_way(get: &GetUnderWay) -> Option<String> {
     let trouble = get.plugins.root.trouble().map(|trouble| format!("the sender: {trouble}"));
     trouble.or_else(|| {
-        let unheard = get.unheard().filter(|_| !get.heard.is_noted())?;
-        Some(format!("the sender: {unheard}"))
+        let unanswered = get.unanswered().filter(|_| !get.answered.is_noted())?;
+        Some(format!("the sender: {unanswered}"))
     })
 }
 
 /// Does `work`, and tells of `what` it waits for if that takes long.
-pub(crate) async fn told<T>(work: impl Future<Output = T>, what: &str, events: &mpsc::Sender<Event>) -> T {
+pub(crate) async fn report_wait<T>(
+    work: impl Future<Output = T>,
+    what: &str,
+    events: &mpsc::Sender<Event>,
+) -> T {
     let mut work = std::pin::pin!(work);
     tokio::select! {
         done = &mut work => return done,

@@ -40,8 +40,8 @@ pub async fn copy(
     let result = match result {
         // ssh hears ^C as well, and may be the first to end.
         Err(error) if error.kind == ErrorKind::Unreachable => {
-            let heard = tokio::time::timeout(SSH_FIRST, interrupts.next()).await;
-            Err(if heard.is_ok() { interrupted() } else { error })
+            let interrupt = tokio::time::timeout(SSH_FIRST, interrupts.next()).await;
+            Err(if interrupt.is_ok() { interrupted() } else { error })
         }
         result => result,
     };
@@ -82,7 +82,7 @@ fn show(output: &Output, shown: &ShownChanges, event: CopyEvent) {
     }
     match (&event, complaint(&event)) {
         (CopyEvent::Failed { kind: FailureKind::Skipped, path, .. }, Some(text)) if !path.is_empty() => {
-            output.say(&text);
+            output.print(&text);
         }
         (_, Some(text)) => output.complain(&text),
         (_, None) => {}
@@ -126,7 +126,7 @@ fn show_end(output: &Output, shown: &ShownChanges, dry_run: bool, summary: &Copy
     lines.iter().for_each(|line| output.result_line(line));
     // Whoever watches is told; cp and rsync say nothing to anybody else.
     if lines.is_empty() && std::io::stderr().is_terminal() {
-        output.say(&done(summary, dry_run));
+        output.print(&done(summary, dry_run));
     }
     if let Some(text) = left_out(&summary.dropped) {
         output.complain(&text);

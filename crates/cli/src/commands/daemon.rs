@@ -104,8 +104,8 @@ impl Daemon {
                 socket: context.home.socket().display().to_string(),
             });
         }
-        context.output.say(&format!("tow: node {} listens on {list}", service.node_id()));
-        context.output.say(&format!("tow: local API at {}", context.home.socket().display()));
+        context.output.print(&format!("tow: node {} listens on {list}", service.node_id()));
+        context.output.print(&format!("tow: local API at {}", context.home.socket().display()));
         notify(READY, &format!("Serving at {list}"));
         let ending = end(interrupts, Arc::clone(&service), Arc::clone(&context.output));
         tokio::select! {
@@ -142,7 +142,7 @@ impl Daemon {
     ) -> Result<Option<Aborting>, ApiError> {
         let Some(address) = config.metrics.listen else { return Ok(None) };
         let (address, serving) = metrics_page::serve(Arc::clone(service), address).await?;
-        context.output.say(&format!("tow: metrics at http://{address}/metrics"));
+        context.output.print(&format!("tow: metrics at http://{address}/metrics"));
         Ok(Some(Aborting(tokio::spawn(serving).abort_handle())))
     }
 
@@ -165,7 +165,7 @@ impl Daemon {
                     context.log.set_level(config.general.log_level.name());
                     let waiting = service.reconfigure(config);
                     trim_cache(service);
-                    context.output.say(&reloaded(&waiting));
+                    context.output.print(&reloaded(&waiting));
                 }
                 Err(error) => {
                     tracing::error!("the configuration stays as it was: {}", error.message);
@@ -247,7 +247,7 @@ async fn end(mut interrupts: Interrupts, service: Arc<Service>, output: Arc<Outp
         return;
     }
     let grace = service.config().general.grace.0;
-    output.say(&format!("tow: waiting for what is under way, {grace} s at most; ^C again ends it at once"));
+    output.print(&format!("tow: waiting for what is under way, {grace} s at most; ^C again ends it at once"));
     tokio::select! {
         () = draining => {}
         () = interrupts.next() => {}

@@ -18,21 +18,21 @@ pub enum RuleKind {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RuleWords(RuleList);
 
-fn told(result: Result<(), FilterError>) -> Result<(), String> {
+fn as_text(result: Result<(), FilterError>) -> Result<(), String> {
     result.map_err(|error| error.to_string())
 }
 
 impl RuleWords {
     pub fn push_filter(&mut self, rule: &[u8]) -> Result<(), String> {
-        told(self.0.push_filter(rule))
+        as_text(self.0.push_filter(rule))
     }
 
     pub fn push_exclude(&mut self, pattern: &[u8]) -> Result<(), String> {
-        told(self.0.push_exclude(pattern))
+        as_text(self.0.push_exclude(pattern))
     }
 
     pub fn push_include(&mut self, pattern: &[u8]) -> Result<(), String> {
-        told(self.0.push_include(pattern))
+        as_text(self.0.push_include(pattern))
     }
 
     /// The patterns of a file; with `from0` they end with NUL, else with their line.
@@ -42,7 +42,7 @@ impl RuleWords {
                 RuleKind::Exclude => FileKind::Exclude,
                 RuleKind::Include => FileKind::Include,
             };
-            return told(self.0.push_file(kind, Path::new(path)));
+            return as_text(self.0.push_file(kind, Path::new(path)));
         }
         for pattern in names_from::parts(&names_from::bytes(path)?, true) {
             match kind {

@@ -103,7 +103,7 @@ impl GetCommand {
         let summary = result?;
         let status = context.output.summary(&summary);
         if self.explain {
-            explanation(1, &Explained::from(&summary)).iter().for_each(|line| context.output.say(line));
+            explanation(1, &Explained::from(&summary)).iter().for_each(|line| context.output.print(line));
         }
         Ok(status)
     }

@@ -51,8 +51,8 @@ impl IndexCommand {
         let cancel = Cancel::default();
         let watched = cancel.clone();
         let mut working = tokio::task::spawn_blocking(move || {
-            let tell = &mut |event| drop(events.blocking_send(event));
-            index(&service, &self.directories, &cancel, tell)
+            let report = &mut |event| drop(events.blocking_send(event));
+            index(&service, &self.directories, &cancel, report)
         });
         let mut is_interrupted = false;
         let worked = tokio::select! {
@@ -80,7 +80,7 @@ fn show(context: &Context, indexed: Indexed) {
     }
     let Indexed { files, bytes, unchanged, read, failed, seconds } = indexed;
     let failed = if failed > 0 { format!("; {failed} failed") } else { String::new() };
-    context.output.say(&format!(
+    context.output.print(&format!(
         "tow: {} of {} indexed, {unchanged} of them unchanged; {} read in {:.1} s{failed}",
         counted(files, "file", "files"),
         HumanBytes(bytes),

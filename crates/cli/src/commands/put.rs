@@ -57,7 +57,7 @@ impl PutCommand {
         };
         context.output.finish();
         if daemon.is_none() {
-            context.output.say("tow: no daemon runs; start 'tow daemon' so that others can fetch this");
+            context.output.print("tow: no daemon runs; start 'tow daemon' so that others can fetch this");
         }
         Ok(if failed > 0 { ExitCode::from(PARTLY) } else { ExitCode::SUCCESS })
     }
@@ -101,7 +101,7 @@ impl PutCommand {
                 () = interrupts.next() => return Ok(context.output.interrupted("what was read so far is dropped")),
             };
             let _ = showing.await;
-            context.output.say(&format!("tow: put {}", put.oid));
+            context.output.print(&format!("tow: put {}", put.oid));
             return Ok(ExitCode::SUCCESS);
         }
         let service = context.embedded(Options::default())?;
@@ -139,7 +139,7 @@ impl PutCommand {
             put.transpose()?;
             return Ok(context.output.interrupted("what was read so far is dropped"));
         };
-        context.output.say(&format!("tow: all is read ({}); serving until interrupted", put.oid));
+        context.output.print(&format!("tow: all is read ({}); serving until interrupted", put.oid));
         interrupts.next().await;
         showing.abort();
         Ok(context.output.interrupted("'tow daemon' serves it from now on, until 'tow done'"))

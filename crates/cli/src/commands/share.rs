@@ -42,7 +42,7 @@ impl ShareCommand {
         let mut shared = service.share(&self.path).await?;
         service.accept_peers();
         context.output.ticket(&shared.reply);
-        context.output.say("tow: serving until interrupted; fetch with: tow get TICKET");
+        context.output.print("tow: serving until interrupted; fetch with: tow get TICKET");
         let mut reading = Some(shared.reading);
         let mut left_out = 0u64;
         loop {

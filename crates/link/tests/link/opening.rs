@@ -106,7 +106,7 @@ async fn if_no_address_answers_the_most_telling_error_is_kept() {
 #[tokio::test]
 async fn the_ids_on_a_pipe_are_told_not_proved() {
     let (near, far) = over_pipe().await;
-    assert_eq!((near.proof, far.proof), (PeerProof::Told, PeerProof::Told));
+    assert_eq!((near.proof, far.proof), (PeerProof::Claim, PeerProof::Claim));
     assert_ne!(near.peer, far.peer);
     assert_eq!(near.info.read(), None);
 }

@@ -17,7 +17,7 @@ use crate::support::*;
 
 /// What a kernel says of 1.5 Mbit/s on which data wait.
 pub fn slow() -> PathProbe {
-    PathProbe::told(|| PathInfo {
+    PathProbe::from_fn(|| PathInfo {
         rtt: Duration::from_millis(40),
         delivery_rate_bytes_per_s: Some(193_000),
         unsent_bytes: 16 << 10,

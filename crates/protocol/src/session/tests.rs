@@ -54,7 +54,7 @@ struct End {
     /// What it sent and the other end has not received.
     out: VecDeque<Frame>,
     /// Effects for whoever asked.
-    told: Vec<Effect>,
+    effects: Vec<Effect>,
 }
 
 impl End {
@@ -69,7 +69,7 @@ impl End {
             serving: Serving::new(service, other),
             answers: VecDeque::new(),
             out: VecDeque::new(),
-            told: Vec::new(),
+            effects: Vec::new(),
         };
         end.settle();
         end
@@ -91,7 +91,7 @@ impl End {
                     self.answering.close();
                     self.session.goodbye().into_iter().for_each(|body| self.send(body));
                 }
-                effect => self.told.push(effect),
+                effect => self.effects.push(effect),
             }
         }
     }
@@ -108,7 +108,7 @@ impl End {
         self.settle();
     }
 
-    fn say(&mut self, now: Instant, body: Body) {
+    fn send_at(&mut self, now: Instant, body: Body) {
         self.receive(now, Outgoing::control(body).to_frame());
     }
 
@@ -152,7 +152,7 @@ impl End {
             Effect::Outcome { tag, outcome, .. } => Some((*tag, Some(outcome.clone()))),
             _ => None,
         };
-        self.told.iter().filter_map(end).collect()
+        self.effects.iter().filter_map(end).collect()
     }
 
     fn ended(&self) -> Vec<(u32, Result<(), Outcome>)> {
@@ -160,7 +160,7 @@ impl End {
             Effect::Ended { request, result } => Some((*request, result.clone())),
             _ => None,
         };
-        self.told.iter().filter_map(end).collect()
+        self.effects.iter().filter_map(end).collect()
     }
 }
 
@@ -251,7 +251,7 @@ fn one_end_asks_and_the_other_answers() {
     ask_all(&mut a, now, oid, &data);
     drive(now, &mut a, &mut b, usize::MAX);
     let mut got = Vec::new();
-    for effect in &a.told {
+    for effect in &a.effects {
         if let Effect::Delivery { request: 1, delivery } = effect {
             let Payload::Bytes(bytes) = &delivery.payload else { panic!() };
             assert!(delivery.proof.is_some() && delivery.tag == (got.len() / PIECE) as u64);
@@ -261,7 +261,7 @@ fn one_end_asks_and_the_other_answers() {
     assert!(got == data);
     assert_eq!(a.ended(), [(1, Ok(())), (2, Ok(()))]);
     let answers: Vec<_> =
-        a.told.iter().filter(|effect| matches!(effect, Effect::Answer { request: 2, .. })).collect();
+        a.effects.iter().filter(|effect| matches!(effect, Effect::Answer { request: 2, .. })).collect();
     assert_eq!(answers.len(), 2, "what it is, and its values");
     assert_eq!((a.session.ended(), b.session.ended()), (None, None));
     a.close("tea time");
@@ -305,9 +305,9 @@ fn the_connection_is_lost_at_every_message() {
         ended.sort_unstable();
         assert_eq!(ended, [1, 2], "cut at {cut}");
         // Nothing is left to be said of it, and nothing more is heard.
-        let told = a.told.len();
-        a.say(now, Body::Done(RequestOnly { request: 1 }));
-        assert_eq!(a.told.len(), told);
+        let before = a.effects.len();
+        a.send_at(now, Body::Done(RequestOnly { request: 1 }));
+        assert_eq!(a.effects.len(), before);
 
         let missing: Vec<_> =
             wants(oid, &data).into_iter().filter(|want| ends.contains(&(want.tag, Some(LOST)))).collect();
@@ -362,8 +362,8 @@ fn a_request_that_waits_for_room_is_cancelled_or_given_up_without_a_word() {
     assert_eq!(a.ends(), [(0, Some(Outcome::Cancelled)), (1, Some(LOST))]);
     assert_eq!(a.ended(), [(cancelled, Ok(())), (given_up, Ok(()))]);
     for request in 1..=MAX_REQUESTS as u32 {
-        a.say(now, if request == 1 { hello(&config()) } else { Body::Ping(Ping::default()) });
-        a.say(now, Body::Done(RequestOnly { request }));
+        a.send_at(now, if request == 1 { hello(&config()) } else { Body::Ping(Ping::default()) });
+        a.send_at(now, Body::Done(RequestOnly { request }));
     }
     assert_eq!((a.out.len(), a.session.ended()), (sent, None), "neither is sent later");
 }
@@ -398,7 +398,7 @@ fn what_came_of_a_piece_is_told_before_it_ends_without_the_rest() {
     let payload = Bytes::copy_from_slice(&data[5 * PIECE..5 * PIECE + 1000]);
     a.session.receive(now, Incoming::Data { header, payload: Some(payload.clone()) });
     a.close("enough");
-    let at = |wanted: &dyn Fn(&Effect) -> bool| a.told.iter().position(wanted).unwrap();
+    let at = |wanted: &dyn Fn(&Effect) -> bool| a.effects.iter().position(wanted).unwrap();
     let is_front = |delivery: &Delivery| delivery.tag == 5 && *delivery.payload.bytes() == *payload;
     let front = at(&|effect| matches!(effect, Effect::Front { delivery, .. } if is_front(delivery)));
     assert!(front < at(&|effect| matches!(effect, Effect::Outcome { tag: 5, .. })));
@@ -412,11 +412,11 @@ fn what_was_given_up_is_heard_of_no_more() {
     drive(now, &mut a, &mut b, 8);
     a.session.give_up(request);
     a.settle();
-    let told = a.told.len();
+    let before = a.effects.len();
     assert_eq!((a.ends().len(), a.ended()), (8, vec![(request, Ok(()))]));
     a.session.give_up(request);
     drive(now, &mut a, &mut b, usize::MAX);
-    assert_eq!((a.told.len(), a.session.ended(), b.session.ended()), (told, None, None));
+    assert_eq!((a.effects.len(), a.session.ended(), b.session.ended()), (before, None, None));
 }
 
 /// What is agreed on with a peer of these capabilities.
@@ -496,7 +496,7 @@ fn a_peer_that_lies_is_told_so() {
     for (lie, words) in lies {
         let (mut a, _) = pair(&store, now);
         a.get(now, &oid, wants(oid, &data));
-        a.say(now, hello(&config()));
+        a.send_at(now, hello(&config()));
         a.receive(now, lie.to_frame());
         let why = a.session.ended().unwrap().to_owned();
         assert!(why.contains(words), "{why}");
@@ -514,8 +514,8 @@ fn an_answer_to_a_request_that_was_not_sent_yet_is_a_lie() {
         a.session.ask(Question::Watch(Describe::default()));
     }
     let request = a.get(now, &oid, wants(oid, &data));
-    a.say(now, hello(&config()));
-    a.say(now, Body::Done(RequestOnly { request }));
+    a.send_at(now, hello(&config()));
+    a.send_at(now, Body::Done(RequestOnly { request }));
     assert_eq!(a.session.ended(), Some("sent data that was not asked for"));
 }
 
@@ -539,15 +539,15 @@ fn the_first_word_is_a_hello_of_this_version() {
 fn a_proof_counts_for_what_is_asked_after_it() {
     let ((store, oid, _), now) = (store(1), Instant::now());
     let (_, mut b) = pair(&store, now);
-    b.say(now, hello(&config()));
+    b.send_at(now, hello(&config()));
     b.out.clear();
     let want = WireWant { oid: oid_field(&oid), count: 1, ..WireWant::default() };
     let get =
         |request| Body::Get(Get { request, root: oid_field(&oid), wants: vec![want.clone()], urgency: 0 });
-    b.say(now, get(1));
+    b.send_at(now, get(1));
     let proof = Bytes::copy_from_slice(&SECRET.prove(&BINDING, &NodeId([1; 32]), &oid));
-    b.say(now, Body::Prove(Prove { root: oid_field(&oid), proof }));
-    b.say(now, get(2));
+    b.send_at(now, Body::Prove(Prove { root: oid_field(&oid), proof }));
+    b.send_at(now, get(2));
     while b.answer() {}
     let outcome = Body::from_frame(b.out.pop_front().unwrap().body);
     assert!(matches!(outcome, Ok(Body::Outcome(WireOutcome { request: 1, want: None, code: 5, .. }))));
@@ -575,7 +575,7 @@ fn a_live_object_is_followed_as_it_grows() {
         // The wait is over, or it was none.
         b.answer();
         drive(now, a, b, usize::MAX);
-        a.told.iter().filter(|effect| matches!(effect, Effect::Answer { .. })).count()
+        a.effects.iter().filter(|effect| matches!(effect, Effect::Answer { .. })).count()
     };
     let before = rounds(&mut a, &mut b);
     store.put_data(&live, &[1; 2 * PIECE]).unwrap();

@@ -23,7 +23,7 @@ pub enum Event {
     },
     /// The person named these directories: they come first. They are to be among those of
     /// [`Self::Look`], which follows.
-    Asked(Vec<SplitDirectory>),
+    ExtraDirectories(Vec<SplitDirectory>),
     /// These directories may be searched, with what is in them. The scheduler looks nowhere else: give
     /// the destination, those above it as far as allowed, and what the user named.
     Look(Vec<SplitDirectory>),

@@ -49,7 +49,7 @@ pub enum ChunkState {
     /// Nobody was asked.
     Waiting,
     /// The network was asked.
-    Asked,
+    Requested,
     /// It is there, or not wanted any more.
     Done,
 }
@@ -228,7 +228,7 @@ impl Groups {
         let (id, at) = *self.places.get(&tag)?;
         let group = self.groups.get_mut(&id)?;
         let (chunk, state) =
-            group.chunks.get_mut(at as usize).filter(|(_, state)| *state == ChunkState::Asked)?;
+            group.chunks.get_mut(at as usize).filter(|(_, state)| *state == ChunkState::Requested)?;
         *state = ChunkState::Waiting;
         let len = chunk.len;
         group.waiting += 1;
@@ -404,7 +404,7 @@ impl ChunkGroup {
             if *state != ChunkState::Waiting || (!run.is_empty() && len > left) {
                 break;
             }
-            *state = ChunkState::Asked;
+            *state = ChunkState::Requested;
             run.push(*chunk);
             left = left.saturating_sub(len);
             self.waiting -= 1;

@@ -72,7 +72,7 @@ impl Pieces {
 }
 
 /// What the session hears of a piece that ended like this.
-pub(super) fn told(outcome: Outcome, was_taken_back: bool) -> Outcome {
+pub(super) fn outcome_for_session(outcome: Outcome, was_taken_back: bool) -> Outcome {
     match outcome {
         Outcome::Cancelled if was_taken_back => Outcome::RetryLater(AGAIN),
         outcome => outcome,
@@ -118,8 +118,8 @@ mod tests {
 
     #[test]
     fn only_what_was_taken_back_is_asked_for_again_a_little_later() {
-        assert_eq!(told(Outcome::Cancelled, true), Outcome::RetryLater(AGAIN));
-        assert_eq!(told(Outcome::Cancelled, false), Outcome::Cancelled);
-        assert_eq!(told(Outcome::Gone, true), Outcome::Gone);
+        assert_eq!(outcome_for_session(Outcome::Cancelled, true), Outcome::RetryLater(AGAIN));
+        assert_eq!(outcome_for_session(Outcome::Cancelled, false), Outcome::Cancelled);
+        assert_eq!(outcome_for_session(Outcome::Gone, true), Outcome::Gone);
     }
 }

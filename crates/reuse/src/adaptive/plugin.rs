@@ -117,25 +117,25 @@ impl Adaptive {
     }
 
     /// Hands something to the driver, which runs from the first chunk on.
-    fn tell(&self, told: DriverMessage) {
+    fn send(&self, message: DriverMessage) {
         let driver = self.driver.get_or_init(|| {
-            // Sinks and the session's one task cannot wait: what they say is bounded by the wants that are out.
-            let (told, inbox) = mpsc::unbounded_channel();
+            // Sinks and the session's one task cannot wait: their messages are bounded by the wants that are out.
+            let (messages, inbox) = mpsc::unbounded_channel();
             let (network, shared) = (Arc::clone(&self.network), Arc::clone(&self.shared));
             let task = driver::run(
                 network,
                 self.search.clone(),
                 shared,
-                told.downgrade(),
+                messages.downgrade(),
                 inbox,
                 self.token.clone(),
             );
             let token = self.token.clone();
             tokio::spawn(async move { token.run_until_cancelled(task).await });
-            told
+            messages
         });
         // It ends only with this plugin.
-        let _ = driver.send(told);
+        let _ = driver.send(message);
     }
 }
 
@@ -237,7 +237,7 @@ impl TransferPlugin for Adaptive {
                     self.shared.meter().switched();
                     let (done, end) = oneshot::channel();
                     let (sink, context) = (Arc::clone(&sink), context.clone());
-                    self.tell(DriverMessage::Wanted { wants: chunks, context, sink, done });
+                    self.send(DriverMessage::Wanted { wants: chunks, context, sink, done });
                     let _ = end.await;
                 }
             };
@@ -321,7 +321,7 @@ impl Sink for PieceSink {
 
     fn outcome(&self, tag: Tag, outcome: Outcome) {
         let was_taken_back = self.ended(tag, false);
-        self.inner.outcome(tag, pieces::told(outcome, was_taken_back));
+        self.inner.outcome(tag, pieces::outcome_for_session(outcome, was_taken_back));
     }
 
     fn pressure(&self) -> Pressure {

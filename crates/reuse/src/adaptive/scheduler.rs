@@ -258,7 +258,7 @@ impl Scheduler {
                     self.recomputing.changed();
                 }
             }
-            Event::Asked(directories) => self.groups.ask(directories),
+            Event::ExtraDirectories(directories) => self.groups.ask(directories),
             Event::Look(directories) => {
                 for directory in directories {
                     self.see_directory(directory, true);
@@ -288,7 +288,7 @@ impl Scheduler {
 
     fn withdraw(&mut self, now: Duration, tags: &[Tag]) {
         for tag in tags {
-            if let Some((ChunkState::Asked, len)) = self.groups.end(*tag) {
+            if let Some((ChunkState::Requested, len)) = self.groups.end(*tag) {
                 self.network.given_up(now, u64::from(len));
             }
         }
@@ -321,7 +321,7 @@ impl Scheduler {
             let Some((state, len)) = self.groups.end(tag) else { continue };
             let source = if is_index { &mut self.account.from_index } else { &mut self.account.from_files };
             *source += u64::from(len);
-            if state == ChunkState::Asked {
+            if state == ChunkState::Requested {
                 self.network.given_up(now, u64::from(len));
                 unneeded.push(tag);
             }
@@ -333,7 +333,7 @@ impl Scheduler {
 
     fn arrived(&mut self, now: Duration, tag: Tag, len: u32) {
         match self.groups.end(tag) {
-            Some((ChunkState::Asked, _)) => {
+            Some((ChunkState::Requested, _)) => {
                 self.network.arrived(now, u64::from(len));
                 self.account.from_network += u64::from(len);
             }

@@ -16,26 +16,26 @@ const MEMORY: Duration = Duration::from_millis(150);
 /// The waiting for one of them, looked at now and then.
 #[derive(Debug)]
 pub struct Stalls {
-    told: &'static str,
+    file: &'static str,
     waiting: Mutex<StalledTime>,
 }
 
 impl Stalls {
     /// Of what waits for a processor.
     pub fn of_processors() -> Self {
-        Self { told: PROCESSORS, waiting: Mutex::default() }
+        Self { file: PROCESSORS, waiting: Mutex::default() }
     }
 
     /// Of what waits for a disk.
     pub fn of_disks() -> Self {
-        Self { told: DISKS, waiting: Mutex::default() }
+        Self { file: DISKS, waiting: Mutex::default() }
     }
 
     /// The share of the time of late in which something waited, in percent.
     pub fn wait(&self, now: Duration) -> u64 {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.is_due(now)
-            && let Some(total) = fs::read_to_string(self.told).ok().and_then(|told| total(&told))
+            && let Some(total) = fs::read_to_string(self.file).ok().and_then(|file| total(&file))
         {
             waiting.look(now, total);
         }
@@ -51,8 +51,8 @@ impl Stalls {
 }
 
 /// The time in which something waited since the machine began, by the file's first line.
-fn total(told: &str) -> Option<Duration> {
-    let some = told.lines().next()?.strip_prefix("some ")?;
+fn total(text: &str) -> Option<Duration> {
+    let some = text.lines().next()?.strip_prefix("some ")?;
     let total = some.split(' ').find_map(|field| field.strip_prefix("total="))?;
     total.parse().ok().map(Duration::from_micros)
 }
@@ -85,10 +85,10 @@ mod tests {
 
     #[test]
     fn the_first_line_tells_the_time() {
-        let told = "some avg10=3.21 avg60=36.12 avg300=60.14 total=30557324974\nfull avg10=0.00 total=7\n";
-        assert_eq!(total(told), Some(Duration::from_micros(30_557_324_974)));
-        for told in ["", "some", "some total=", "some total=x", "full total=3", "some avg10=1.0"] {
-            assert_eq!(total(told), None, "{told}");
+        let text = "some avg10=3.21 avg60=36.12 avg300=60.14 total=30557324974\nfull avg10=0.00 total=7\n";
+        assert_eq!(total(text), Some(Duration::from_micros(30_557_324_974)));
+        for text in ["", "some", "some total=", "some total=x", "full total=3", "some avg10=1.0"] {
+            assert_eq!(total(text), None, "{text}");
         }
     }
 

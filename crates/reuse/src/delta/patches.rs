@@ -111,8 +111,8 @@ pub fn apply(patch: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
 }
 
 fn unpack_prefixed(frame: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
-    let told = zstd_safe::get_frame_content_size(frame).ok().flatten();
-    if told != Some(len) {
+    let size = zstd_safe::get_frame_content_size(frame).ok().flatten();
+    if size != Some(len) {
         return None;
     }
     let mut context = DCtx::create();

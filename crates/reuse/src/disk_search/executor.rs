@@ -295,8 +295,8 @@ impl SharedQueue {
         };
         match operation {
             Operation::Stat(directory) => {
-                let mut tell = |listing| events.blocking_send(DiskEvent::Listed { id, listing }).is_ok();
-                let (result, cost) = stat(&directory, &**leave_out, cancel, &mut tell);
+                let mut send = |listing| events.blocking_send(DiskEvent::Listed { id, listing }).is_ok();
+                let (result, cost) = stat(&directory, &**leave_out, cancel, &mut send);
                 (result.map(|()| FinishedOperation::Stat), cost)
             }
             Operation::Hash { candidate, parameters, occasion } => {

@@ -39,7 +39,7 @@ pub enum HashOutcome {
     Read,
     /// It was cut like this before and has not changed: the index knows all its chunks, and the file was
     /// not read.
-    Known,
+    Indexed,
 }
 
 /// Cuts the file with `parameters`, hands out what is `wanted` of it, and indexes chunks and content.
@@ -95,7 +95,7 @@ impl Pass<'_, '_> {
         let index = store.chunk_index();
         let is_known = || index.is_cut(&path, &stamp, parameters).map_err(SearchError::Index);
         if occasion == Occasion::New && is_known()? {
-            return Ok(HashOutcome::Known);
+            return Ok(HashOutcome::Indexed);
         }
         self.is_indexed = occasion != Occasion::Replaced || is_one_piece(stamp.size);
         if !self.is_indexed {

@@ -32,9 +32,9 @@ pub struct MountId {
 /// The mount that an open directory lies in.
 pub(super) fn mount_of(dir: impl AsFd) -> Result<MountId, Errno> {
     let device = fstat(&dir)?.st_dev;
-    let told = statx(&dir, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok();
-    let told = told.filter(|told| told.stx_mask & StatxFlags::MNT_ID.bits() != 0);
-    Ok(MountId { device, id: told.map_or(0, |told| told.stx_mnt_id) })
+    let status = statx(&dir, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok();
+    let status = status.filter(|status| status.stx_mask & StatxFlags::MNT_ID.bits() != 0);
+    Ok(MountId { device, id: status.map_or(0, |status| status.stx_mnt_id) })
 }
 
 /// Opens the directory at `path`.

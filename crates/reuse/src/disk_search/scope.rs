@@ -48,7 +48,7 @@ pub enum Reach {
     /// The transfer writes into it.
     Destination,
     /// The user asked for it.
-    Asked,
+    Requested,
     /// It lies above the destination.
     Above,
     /// It is the user's home.
@@ -72,7 +72,7 @@ impl Scope {
     pub fn outward(&self, mounts: &Mounts) -> Vec<Beginning> {
         let begin = |reach| move |path: &Path| Beginning { path: path.into(), reach };
         let mut all: Vec<_> = [&*self.start].into_iter().map(begin(Reach::Destination)).collect();
-        all.extend(self.extra.iter().map(PathBuf::as_path).map(begin(Reach::Asked)));
+        all.extend(self.extra.iter().map(PathBuf::as_path).map(begin(Reach::Requested)));
         if self.beyond_destination {
             let above = self.start.ancestors().skip(1).map(begin(Reach::Above));
             let home = self.roots.iter().map(PathBuf::as_path).map(begin(Reach::Home));
@@ -241,7 +241,7 @@ mod tests {
         use Reach::*;
         let expected = [
             ("/home/bob/a/b", Destination),
-            ("/srv/nfs/more", Asked),
+            ("/srv/nfs/more", Requested),
             ("/home/bob/a", Above),
             ("/home/bob", Above),
             ("/home", Above),
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn a_stranger_stays_in_the_destination_and_what_was_asked() {
         let expected =
-            [("/home/bob".to_owned(), Reach::Destination), ("/srv/nfs/more".to_owned(), Reach::Asked)];
+            [("/home/bob".to_owned(), Reach::Destination), ("/srv/nfs/more".to_owned(), Reach::Requested)];
         assert_eq!(outward(&scope("/home/bob", false)), expected);
     }
 

@@ -146,7 +146,7 @@ fn a_file_gives_the_wanted_chunks_it_has_and_is_known_afterwards() {
     assert_found(&found, &shared);
 
     // Chunks that nobody wanted then are in the index, and so is the content.
-    assert_eq!(disk.hash(&file, &nothing).0.unwrap(), HashOutcome::Known);
+    assert_eq!(disk.hash(&file, &nothing).0.unwrap(), HashOutcome::Indexed);
     let names: Vec<_> = old_chunks.keys().copied().collect();
     let places = disk.check(&names);
     let places: Vec<IndexedChunks> = names.into_iter().zip(places.into_iter().flatten()).collect();

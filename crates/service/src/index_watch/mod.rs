@@ -180,12 +180,12 @@ impl WatchJob {
         let entered = &mut |part: &IndexPart<'_>, dir: BorrowedFd<'_>, path: &RelPath| {
             self.watches.add(dir, PendingSpot { tree: part.number, path: path.clone() });
         };
-        let tell = &mut |event| {
+        let report = &mut |event| {
             if let Event::FileFailed { path, error } = event {
                 tracing::debug!(path, error, "could not be indexed");
             }
         };
-        match index_parts(&self.service, &parts, &self.cancel, entered, tell) {
+        match index_parts(&self.service, &parts, &self.cancel, entered, report) {
             Ok(indexed) => tracing::info!(
                 files = indexed.files,
                 read = indexed.read,

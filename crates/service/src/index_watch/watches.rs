@@ -281,18 +281,18 @@ mod tests {
         }
 
         /// What was told since the last time, the same in a row once.
-        async fn told(&mut self, notes: &mut WatchNotes) -> Vec<WatchNote> {
+        async fn received(&mut self, notes: &mut WatchNotes) -> Vec<WatchNote> {
             self.count += 1;
             let name = self.count.to_string();
             fs::create_dir(self.dir.path().join(&name)).unwrap();
             let mark = WatchNote::Appeared(PendingSpot { tree: 1, path: RelPath::new([&name]).unwrap() });
-            let mut told = Vec::new();
-            while told.last() != Some(&mark) {
-                told.extend(tokio::time::timeout(LIMIT, notes.next()).await.expect("it is told"));
+            let mut received = Vec::new();
+            while received.last() != Some(&mark) {
+                received.extend(tokio::time::timeout(LIMIT, notes.next()).await.expect("it is received"));
             }
-            told.pop();
-            told.dedup();
-            told
+            received.pop();
+            received.dedup();
+            received
         }
     }
 
@@ -307,26 +307,30 @@ mod tests {
         assert!(watches.are_complete());
 
         fs::write(root.join("a/b/file"), b"x").unwrap();
-        assert_eq!(marks.told(&mut notes).await, [WatchNote::Changed(spot("a/b"))]);
+        assert_eq!(marks.received(&mut notes).await, [WatchNote::Changed(spot("a/b"))]);
         fs::rename(root.join("a/b/file"), root.join("a/file")).unwrap();
-        assert_eq!(marks.told(&mut notes).await, [WatchNote::Changed(spot("a"))]);
+        assert_eq!(marks.received(&mut notes).await, [WatchNote::Changed(spot("a"))]);
         fs::read(root.join("a/file")).unwrap();
         fs::write(root.join(".name.tow-0123456789abcdef"), b"x").unwrap();
         fs::remove_file(root.join("a/file")).unwrap();
-        assert_eq!(marks.told(&mut notes).await, []);
+        assert_eq!(marks.received(&mut notes).await, []);
         fs::create_dir(root.join("new")).unwrap();
-        assert_eq!(marks.told(&mut notes).await, [WatchNote::Appeared(spot("new"))]);
+        assert_eq!(marks.received(&mut notes).await, [WatchNote::Appeared(spot("new"))]);
         fs::rename(root.join("a"), root.join("c")).unwrap();
-        assert_eq!(marks.told(&mut notes).await, [WatchNote::Appeared(spot("c"))]);
+        assert_eq!(marks.received(&mut notes).await, [WatchNote::Appeared(spot("c"))]);
         fs::write(root.join("c/b/file"), b"x").unwrap();
-        assert_eq!(marks.told(&mut notes).await, [], "it is told under its new name once it was looked at");
+        assert_eq!(
+            marks.received(&mut notes).await,
+            [],
+            "it is told under its new name once it was looked at"
+        );
         fs::remove_dir_all(root.join("c")).unwrap();
-        assert_eq!(marks.told(&mut notes).await, []);
+        assert_eq!(marks.received(&mut notes).await, []);
         assert_eq!(lock(&watches.known).spots.len(), 2);
         fs::rename(root, root.with_extension("moved")).unwrap();
-        assert_eq!(marks.told(&mut notes).await, [WatchNote::Missed]);
+        assert_eq!(marks.received(&mut notes).await, [WatchNote::Missed]);
         fs::remove_dir_all(root.with_extension("moved")).unwrap();
-        assert_eq!(marks.told(&mut notes).await, [WatchNote::Missed]);
+        assert_eq!(marks.received(&mut notes).await, [WatchNote::Missed]);
         assert_eq!(lock(&watches.known).spots.len(), 1);
     }
 
@@ -341,7 +345,7 @@ mod tests {
         assert!(!watches.are_complete());
         fs::write(root.join("a/file"), b"x").unwrap();
         fs::write(root.join("file"), b"x").unwrap();
-        assert_eq!(marks.told(&mut notes).await, [WatchNote::Changed(spot(""))]);
+        assert_eq!(marks.received(&mut notes).await, [WatchNote::Changed(spot(""))]);
         watches.forget(&spot(""));
         watches.try_again();
         watch(&watches, root, &["a"]);

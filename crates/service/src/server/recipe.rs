@@ -39,7 +39,7 @@ pub(super) async fn recipe(
     let last = last.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
     let lines = RecipeLines { lines, runtime: Handle::current(), wait_limit: WAIT_LIMIT };
     tokio::task::spawn_blocking(move || {
-        if let Err(error) = tell(&*found, &lines) {
+        if let Err(error) = send(&*found, &lines) {
             last.send(Err(error));
         }
         drop(permit);
@@ -73,7 +73,7 @@ fn find(service: &Service, id: &str) -> Result<Arc<dyn RecipeNodes>, ApiError> {
     service.store.recipe(&oid).map_err(|error| words::store(&error))
 }
 
-fn tell(nodes: &dyn RecipeNodes, lines: &RecipeLines) -> io::Result<()> {
+fn send(nodes: &dyn RecipeNodes, lines: &RecipeLines) -> io::Result<()> {
     let mut part = Vec::with_capacity(PART);
     for extent in recipe::walk(nodes.root(), |hash| nodes.node(hash)) {
         let extent = extent.map_err(io::Error::other)?;
@@ -98,13 +98,13 @@ mod tests {
         let (lines, mut inbox) = mpsc::channel(2);
         let last = lines.clone().reserve_owned().await.unwrap();
         let lines = RecipeLines { lines, runtime: Handle::current(), wait_limit: Duration::from_millis(20) };
-        let telling = tokio::task::spawn_blocking(move || {
+        let sending = tokio::task::spawn_blocking(move || {
             lines.send(b"taken".to_vec()).unwrap();
             let late = lines.send(b"late".to_vec()).unwrap_err();
             assert_eq!(late.kind(), io::ErrorKind::TimedOut);
             last.send(Err(late));
         });
-        telling.await.unwrap();
+        sending.await.unwrap();
         assert_eq!(&inbox.recv().await.unwrap().unwrap()[..], b"taken");
         assert!(inbox.recv().await.unwrap().is_err(), "not an end");
     }

@@ -88,7 +88,7 @@ fn scattered_edits_of_50_mb() {
     let base = noise(b"base", 50_000_000);
     let cost = cost(&base, &edited(&base, 70));
     let sum = cost.signatures + cost.deltas;
-    say(&format!("{cost:?}: {sum} bytes for {} changed", 70 * 4800));
+    print(&format!("{cost:?}: {sum} bytes for {} changed", 70 * 4800));
     assert!(sum <= 420_000);
 }
 
@@ -101,7 +101,7 @@ fn speed_on_one_core() {
         let same = &base[..len.min(1 << 20)];
         let delta = diff(&signature, same).unwrap();
         let print = |what: &str, bytes: usize, work: &dyn Fn()| {
-            say(&format!("{len:8} bytes by {block}: {what:20} {:6.0} MB/s", rate(bytes, work)));
+            print(&format!("{len:8} bytes by {block}: {what:20} {:6.0} MB/s", rate(bytes, work)));
         };
         print("sign", len, &|| drop(Signature::of(&base, block, target.len()).unwrap()));
         // What the index takes belongs to the signature; the difference is the target's.
@@ -122,6 +122,6 @@ fn rate(bytes: usize, work: &dyn Fn()) -> f64 {
     bytes as f64 / 1e6 / (0..15).map(|_| time()).fold(f64::MAX, f64::min)
 }
 
-fn say(line: &str) {
+fn print(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -352,7 +352,7 @@ impl Transport for Raw {
     }
 
     fn proof(&self) -> PeerProof {
-        PeerProof::Told
+        PeerProof::Claim
     }
 
     fn binding(&self) -> [u8; 32] {

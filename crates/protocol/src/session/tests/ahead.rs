@@ -19,7 +19,7 @@ fn claim(end: &mut End, now: Instant, wants: &mut Vec<Want>) -> Option<u32> {
 }
 
 fn delivered(end: &End) -> Vec<&Delivery> {
-    let deliveries = end.told.iter().filter_map(|effect| match effect {
+    let deliveries = end.effects.iter().filter_map(|effect| match effect {
         Effect::Delivery { delivery, .. } => Some(delivery),
         _ => None,
     });

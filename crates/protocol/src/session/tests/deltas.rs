@@ -53,7 +53,7 @@ fn brought(store: &Arc<MemoryStore>, oid: Oid, wants: Vec<Want>) -> (Vec<u8>, u6
     ask(&mut a, now, oid, wants);
     let crossed = drive(now, &mut a, &mut b, usize::MAX).iter().map(|frame| frame.body.len()).sum();
     let (mut bytes, mut saved) = (Vec::new(), 0);
-    for effect in a.told.drain(..) {
+    for effect in a.effects.drain(..) {
         let Effect::Delivery { delivery, .. } = effect else { continue };
         assert_eq!(delivery.tag, bytes.len() as u64);
         let Payload::Bytes(found) = delivery.payload else { panic!() };
@@ -94,20 +94,20 @@ fn impossible_bases_end_the_connection() {
         basis: Some(Bytes::from_static(b"?")),
         ..WireWant::default()
     };
-    let say = |wants| {
+    let send = |wants| {
         let (_, mut b) = pair(&store, now);
-        b.say(now, hello(&config()));
-        b.say(now, Body::Get(Get { request: 1, root: oid_field(&oid), wants, urgency: 0 }));
+        b.send_at(now, hello(&config()));
+        b.send_at(now, Body::Get(Get { request: 1, root: oid_field(&oid), wants, urgency: 0 }));
         b.session.ended().map(String::from)
     };
-    assert_eq!(say(vec![good.clone(); wire::MAX_BASES]), None);
+    assert_eq!(send(vec![good.clone(); wire::MAX_BASES]), None);
     for (wants, words) in [
         (vec![WireWant { len: wire::MAX_DELTA_SPAN + 1, ..good.clone() }], "impossible"),
         (vec![WireWant { basis: Some(vec![0; wire::MAX_BASIS + 1].into()), ..good.clone() }], "impossible"),
         (vec![WireWant { offset: None, len: 0, count: 1, ..good.clone() }], "impossible"),
         (vec![good; wire::MAX_BASES + 1], "too many deltas"),
     ] {
-        assert!(say(wants).is_some_and(|why| why.contains(words)), "{words}");
+        assert!(send(wants).is_some_and(|why| why.contains(words)), "{words}");
     }
 }
 
@@ -123,12 +123,12 @@ fn deltas_that_nobody_asked_for_end_the_connection() {
         (chunks(oid, &new, None), delta(1, 0), true),
     ] {
         let (mut a, _) = pair(&store, now);
-        a.say(now, hello(&config()));
+        a.send_at(now, hello(&config()));
         ask(&mut a, now, oid, wants);
-        a.say(now, Body::Delta(message));
+        a.send_at(now, Body::Delta(message));
         assert_eq!(a.session.ended().is_some(), is_fatal);
         let again =
             |effect: &Effect| matches!(effect, Effect::Outcome { outcome: Outcome::RetryLater(_), .. });
-        assert_eq!(a.told.iter().filter(|effect| again(effect)).count(), 2);
+        assert_eq!(a.effects.iter().filter(|effect| again(effect)).count(), 2);
     }
 }

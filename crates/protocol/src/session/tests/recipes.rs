@@ -37,7 +37,7 @@ fn a_recipe_comes_in_parts_after_what_else_is_asked() {
     assert!(frames.iter().all(|frame| frame.body.len() <= wire::MAX_RECIPE_PART + 1024));
     let mut reader = RecipeReader::new(oid, data.len() as u64);
     let (mut kinds, mut parts) = (Vec::new(), 0);
-    for effect in a.told.drain(..) {
+    for effect in a.effects.drain(..) {
         let Effect::Answer { answer, .. } = effect else { continue };
         kinds.push(std::mem::discriminant(&answer));
         if let Description::Recipe(part) = answer {
@@ -88,7 +88,7 @@ fn an_asker_that_goes_gets_no_more_of_a_recipe() {
 fn more_than_four_recipes_at_once_have_to_wait() {
     let ((store, oid, _), now) = (store(2), Instant::now());
     let (_, mut b) = pair(&store, now);
-    b.say(now, hello(&config()));
+    b.send_at(now, hello(&config()));
     let question = |request| Describe {
         request,
         root: oid_field(&oid),
@@ -97,18 +97,18 @@ fn more_than_four_recipes_at_once_have_to_wait() {
         ..Describe::default()
     };
     let proof = Bytes::copy_from_slice(&SECRET.prove(&BINDING, &NodeId([1; 32]), &oid));
-    b.say(now, Body::Prove(Prove { root: oid_field(&oid), proof }));
-    (1..=6).for_each(|request| b.say(now, Body::Describe(question(request))));
+    b.send_at(now, Body::Prove(Prove { root: oid_field(&oid), proof }));
+    (1..=6).for_each(|request| b.send_at(now, Body::Describe(question(request))));
     let long: Vec<bool> = b.answers.iter().map(Answer::takes_long).collect();
     assert_eq!(long, [true, true, true, true, false, false]);
     b.out.clear();
     while b.answer() {}
     let bodies: Vec<_> = b.out.iter().map(|frame| Body::from_frame(frame.body.clone()).unwrap()).collect();
-    let told = |request| {
+    let sent = |request| {
         let is_wait = |body: &&Body| matches!(body, Body::Outcome(o) if o.request == request && o.code == 2);
         bodies.iter().filter(is_wait).count()
     };
-    assert_eq!((1..=6).map(told).collect::<Vec<_>>(), [0, 0, 0, 0, 1, 1]);
+    assert_eq!((1..=6).map(sent).collect::<Vec<_>>(), [0, 0, 0, 0, 1, 1]);
     assert_eq!(b.session.ended(), None);
 }
 
@@ -130,10 +130,10 @@ fn recipes_that_nobody_asked_for_or_that_cannot_be_end_the_connection() {
         (part(1, Some(80), &[11_000; 5]), None),
     ] {
         let (mut a, _) = pair(&store, now);
-        a.say(now, hello(&config()));
+        a.send_at(now, hello(&config()));
         assert_eq!(ask_for_recipe(&mut a, oid), 1);
         a.session.ask(Question::Describe(Describe::default()));
-        a.say(now, Body::Recipe(part));
+        a.send_at(now, Body::Recipe(part));
         match words {
             Some(words) => assert!(a.session.ended().is_some_and(|why| why.contains(words)), "{words}"),
             None => assert_eq!(a.session.ended(), None),
@@ -141,10 +141,10 @@ fn recipes_that_nobody_asked_for_or_that_cannot_be_end_the_connection() {
     }
     // What is still on its way to an asker that has gone is passed over.
     let (mut a, _) = pair(&store, now);
-    a.say(now, hello(&config()));
+    a.send_at(now, hello(&config()));
     let request = ask_for_recipe(&mut a, oid);
     a.session.give_up(request);
-    a.say(now, Body::Recipe(part(1, None, &[50])));
+    a.send_at(now, Body::Recipe(part(1, None, &[50])));
     assert_eq!(a.session.ended(), None);
 }
 
@@ -165,8 +165,8 @@ fn impossible_runs_of_bytes_end_the_connection() {
         WireWant { chunk: Bytes::from_static(&[1; 32]), ..good.clone() },
     ] {
         let (_, mut b) = pair(&store, now);
-        b.say(now, hello(&config()));
-        b.say(
+        b.send_at(now, hello(&config()));
+        b.send_at(
             now,
             Body::Get(Get { request: 1, root: oid_field(&oid), wants: vec![good.clone(), want], urgency: 0 }),
         );

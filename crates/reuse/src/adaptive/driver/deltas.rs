@@ -15,7 +15,7 @@ use crate::disk_search;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeltaState {
     Untried,
-    Asked,
+    Requested,
     /// What came of it was of no use: it is asked for as it is.
     Failed,
 }
@@ -43,7 +43,7 @@ impl Driver {
         }
         let matched = likely.iter().flat_map(|(numbers, _)| &wants[numbers.clone()]);
         for want in matched {
-            self.open.get_mut(&want.tag).into_iter().for_each(|open| open.delta = DeltaState::Asked);
+            self.open.get_mut(&want.tag).into_iter().for_each(|open| open.delta = DeltaState::Requested);
         }
         likely
     }
@@ -60,7 +60,7 @@ impl Driver {
 
     /// Whether a want was asked for as a delta; if so, it is not again.
     pub(super) fn gives_up_delta(&mut self, tag: Tag) -> bool {
-        let open = self.open.get_mut(&tag).filter(|open| open.delta == DeltaState::Asked);
+        let open = self.open.get_mut(&tag).filter(|open| open.delta == DeltaState::Requested);
         open.map(|open| open.delta = DeltaState::Failed).is_some()
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn rules(search: &Search, by_hash: &ByHash, mounts: &Arc<Mounts>) -> 
 /// Hands what is found to the session, one by one.
 pub(super) async fn deliver_all(
     mut found: mpsc::UnboundedReceiver<Finding>,
-    told: mpsc::WeakUnboundedSender<DriverMessage>,
+    messages: mpsc::WeakUnboundedSender<DriverMessage>,
 ) {
     while let Some((chunks, held)) = found.recv().await {
         let mut tags = Vec::with_capacity(chunks.len());
@@ -73,9 +73,9 @@ pub(super) async fn deliver_all(
             sink.deliver(delivery).await;
         }
         drop(held);
-        if let Some(told) = told.upgrade() {
+        if let Some(messages) = messages.upgrade() {
             // It ends only with this task.
-            let _ = told.send(DriverMessage::Given(tags));
+            let _ = messages.send(DriverMessage::Given(tags));
         }
     }
 }

@@ -120,7 +120,7 @@ struct Driver {
     network: Arc<dyn TransferPlugin>,
     search: Search,
     shared: Arc<SharedDriver>,
-    told: mpsc::WeakUnboundedSender<DriverMessage>,
+    messages: mpsc::WeakUnboundedSender<DriverMessage>,
     token: CancellationToken,
     scheduler: Scheduler,
     executor: Executor,
@@ -150,7 +150,7 @@ pub(super) async fn run(
     network: Arc<dyn TransferPlugin>,
     search: Search,
     shared: Arc<SharedDriver>,
-    told: mpsc::WeakUnboundedSender<DriverMessage>,
+    messages: mpsc::WeakUnboundedSender<DriverMessage>,
     mut inbox: mpsc::UnboundedReceiver<DriverMessage>,
     token: CancellationToken,
 ) {
@@ -168,15 +168,15 @@ pub(super) async fn run(
         }
     };
     let (finds, found) = mpsc::unbounded_channel();
-    tokio::spawn(token.clone().run_until_cancelled_owned(disk::deliver_all(found, told.clone())));
+    tokio::spawn(token.clone().run_until_cancelled_owned(disk::deliver_all(found, messages.clone())));
     let disk = (executor, finds, by_hash);
-    let mut driver = Driver::new(network, search, shared, told, token, disk);
+    let mut driver = Driver::new(network, search, shared, messages, token, disk);
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            told = inbox.recv() => match told {
-                Some(told) => driver.told(told, &mounts),
+            message = inbox.recv() => match message {
+                Some(message) => driver.recv(message, &mounts),
                 None => return,
             },
             Some(event) = events.recv() => driver.searched(event),
@@ -187,8 +187,8 @@ pub(super) async fn run(
 
 /// Without a search all chunks are had as pieces.
 async fn refuse_all(mut inbox: mpsc::UnboundedReceiver<DriverMessage>) {
-    while let Some(told) = inbox.recv().await {
-        if let DriverMessage::Wanted { wants, sink, done, .. } = told {
+    while let Some(message) = inbox.recv().await {
+        if let DriverMessage::Wanted { wants, sink, done, .. } = message {
             wants.iter().for_each(|want| sink.outcome(want.tag, Outcome::NotHere));
             let _ = done.send(());
         }
@@ -200,7 +200,7 @@ impl Driver {
         network: Arc<dyn TransferPlugin>,
         search: Search,
         shared: Arc<SharedDriver>,
-        told: mpsc::WeakUnboundedSender<DriverMessage>,
+        messages: mpsc::WeakUnboundedSender<DriverMessage>,
         token: CancellationToken,
         (executor, finds, by_hash): (Executor, Finds, ByHash),
     ) -> Self {
@@ -215,7 +215,7 @@ impl Driver {
             network,
             search,
             shared,
-            told,
+            messages,
             token,
             scheduler: Scheduler::new(settings),
             executor,
@@ -237,8 +237,8 @@ impl Driver {
         }
     }
 
-    fn told(&mut self, told: DriverMessage, mounts: &Mounts) {
-        match told {
+    fn recv(&mut self, message: DriverMessage, mounts: &Mounts) {
+        match message {
             DriverMessage::Wanted { wants, context, sink, done } => {
                 self.look(mounts);
                 self.wanted(wants, context, sink, done);
@@ -279,7 +279,7 @@ impl Driver {
                 .map(|begin| (begin.path.clone(), disk_search::DirectoryId::start(&begin.path)))
                 .collect();
             let asked = self.search.scope.extra.iter().map(|path| SplitDirectory::new(path)).collect();
-            self.feed(Event::Asked(asked));
+            self.feed(Event::ExtraDirectories(asked));
             self.feed(Event::Look(directories));
         }
     }
@@ -460,9 +460,11 @@ impl Driver {
         }
         for (call, mut wants) in by_call {
             let likely = self.match_regions(&wants);
-            let (Some(call), Some(told)) = (self.calls.get(&call), self.told.upgrade()) else { continue };
+            let (Some(call), Some(messages)) = (self.calls.get(&call), self.messages.upgrade()) else {
+                continue;
+            };
             let (network, context) = (Arc::clone(&self.network), call.context.clone());
-            let sink = Arc::new(NetworkSink { inner: Arc::clone(&call.sink), told });
+            let sink = Arc::new(NetworkSink { inner: Arc::clone(&call.sink), messages });
             let token = self.token.clone();
             tokio::spawn(token.run_until_cancelled_owned(async move {
                 if !likely.is_empty() {

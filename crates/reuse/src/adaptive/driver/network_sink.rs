@@ -12,7 +12,7 @@ use super::DriverMessage;
 /// What the network brings goes to the session, and the driver hears of it.
 pub(super) struct NetworkSink {
     pub(super) inner: Arc<dyn Sink>,
-    pub(super) told: mpsc::UnboundedSender<DriverMessage>,
+    pub(super) messages: mpsc::UnboundedSender<DriverMessage>,
 }
 
 impl Sink for NetworkSink {
@@ -22,12 +22,12 @@ impl Sink for NetworkSink {
         Box::pin(async move {
             self.inner.deliver(delivery).await;
             // The driver may be gone, with all that it waits for.
-            let _ = self.told.send(DriverMessage::Arrived { tag, len, saved });
+            let _ = self.messages.send(DriverMessage::Arrived { tag, len, saved });
         })
     }
 
     fn outcome(&self, tag: Tag, outcome: Outcome) {
-        let _ = self.told.send(DriverMessage::Ended { tag, outcome });
+        let _ = self.messages.send(DriverMessage::Ended { tag, outcome });
     }
 
     fn pressure(&self) -> Pressure {

@@ -199,7 +199,7 @@ impl<'a> Fetch<'a> {
     fn decide(&mut self) {
         self.backpressure.look(self.queues());
         if self.scheduler.is_some() {
-            self.tell(Event::Backpressure(self.queues()));
+            self.feed(Event::Backpressure(self.queues()));
             return;
         }
         if self.recipe.is_none() && self.wants_recipe() {
@@ -262,12 +262,12 @@ impl<'a> Fetch<'a> {
         let chunks = self.missing.iter();
         let chunks =
             chunks.map(|chunk| WantedChunk { tag: *chunk, offset: chunk * u64::from(len), len }).collect();
-        self.tell(Event::Backpressure(self.queues()));
-        self.tell(Event::Look(std::iter::successors(Some(destination), SplitDirectory::parent).collect()));
-        self.tell(Event::Wanted { files: vec![Arc::new(file)], chunks });
+        self.feed(Event::Backpressure(self.queues()));
+        self.feed(Event::Look(std::iter::successors(Some(destination), SplitDirectory::parent).collect()));
+        self.feed(Event::Wanted { files: vec![Arc::new(file)], chunks });
     }
 
-    fn tell(&mut self, event: Event) {
+    fn feed(&mut self, event: Event) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
             let Some(scheduler) = &mut self.scheduler else { return };
@@ -341,7 +341,7 @@ impl<'a> Fetch<'a> {
         self.read(step, hash);
         if self.now - self.last_tick > 0.01 {
             self.last_tick = self.now;
-            self.tell(Event::Tick);
+            self.feed(Event::Tick);
         }
     }
 
@@ -420,7 +420,7 @@ impl<'a> Fetch<'a> {
         let (len, is_idle) = (self.chunk() as u64, self.wire.is_empty());
         self.rate.arrived(at(self.now + step), len, is_idle);
         self.missing.remove(&chunk);
-        self.tell(Event::Arrived { tag: chunk, len: len as u32, saved: 0 });
+        self.feed(Event::Arrived { tag: chunk, len: len as u32, saved: 0 });
     }
 
     fn take_up(&mut self, step: f64, check: f64, write: f64) {
@@ -464,7 +464,7 @@ impl<'a> Fetch<'a> {
         for chunk in place(from)..place(to).min(chunks) {
             if self.world.has.contains(&chunk) && self.missing.remove(&chunk) {
                 self.sink += self.chunk();
-                self.tell(Event::Found { operation, tags: vec![chunk] });
+                self.feed(Event::Found { operation, tags: vec![chunk] });
             }
         }
     }
@@ -476,12 +476,12 @@ impl<'a> Fetch<'a> {
         let end = match &reading.operation {
             PlannedOperation::Stat(directory) => {
                 let (files, directories) = self.world.tree.list(directory);
-                self.tell(Event::Listed { operation: id, files, directories });
+                self.feed(Event::Listed { operation: id, files, directories });
                 End::Listed
             }
             PlannedOperation::Hash(file) => End::Hashed { bytes: file.size },
             PlannedOperation::Check(_) | PlannedOperation::Read { .. } => End::Failed,
         };
-        self.tell(Event::Completed { operation: id, took, end });
+        self.feed(Event::Completed { operation: id, took, end });
     }
 }
