@@ -16,7 +16,7 @@ use towpath_protocol::processors::Processors;
 use towpath_protocol::requests::GetRequest;
 use towpath_protocol::session::{Effect, Question, Session, SessionConfig};
 use towpath_protocol::wire::{self, Body, DataHeader};
-use towpath_transfer::{Basis, Origin, Tag, Want, WantId};
+use towpath_transfer::{Origin, SignedBase, Tag, Want, WantId};
 
 use crate::input::{Source, Written};
 use crate::seeds;
@@ -108,8 +108,8 @@ impl Side {
             let id = if kind & 1 > 0 { chunk } else { piece };
             let origin = (kind & 3 == 3).then_some(Origin { oid: OBJECT, offset: index * 100 });
             let part = (kind & 5 == 4).then_some(1..100);
-            let basis = (kind & 7 == 7).then(basis);
-            Want { tag: self.next_tag, id, places: Vec::new(), group: Arc::default(), origin, basis, part }
+            let base = (kind & 7 == 7).then(base);
+            Want { tag: self.next_tag, id, places: Vec::new(), group: Arc::default(), origin, base, part }
         };
         (0..1 + source.below(5)).map(|_| want(source)).collect()
     }
@@ -182,10 +182,10 @@ impl Side {
     }
 }
 
-fn basis() -> Arc<Basis> {
+fn base() -> Arc<SignedBase> {
     let base = seeds::content::base();
     let signature = Signature::of(&base, 64, 1000).expect("a region in the limits").to_bytes();
-    Arc::new(Basis { base: base.into(), signature: signature.into() })
+    Arc::new(SignedBase { bytes: base.into(), signature: signature.into() })
 }
 
 /// A data frame with a payload of zeros, as it is or packed.

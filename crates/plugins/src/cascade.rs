@@ -71,8 +71,8 @@ impl TransferPlugin for Cascade {
             if self.plugins.is_empty() {
                 return wants.iter().for_each(|want| sink.outcome(want.tag, Outcome::NotHere));
             }
-            for (place, plugin) in self.plugins.iter().enumerate() {
-                if place + 1 == self.plugins.len() {
+            for (index, plugin) in self.plugins.iter().enumerate() {
+                if index + 1 == self.plugins.len() {
                     return plugin.get_chunks(wants, context, sink).await;
                 }
                 let rest = Arc::new(FallbackSink::new(&wants, Arc::clone(&sink), is_elsewhere));

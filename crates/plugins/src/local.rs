@@ -219,7 +219,7 @@ mod tests {
             places: Vec::new(),
             group: Arc::default(),
             origin: None,
-            basis: None,
+            base: None,
             part: None,
         };
         let oid = |n: usize| Oid::of(&n.to_le_bytes());

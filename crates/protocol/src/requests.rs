@@ -70,7 +70,7 @@ impl WantRun {
     }
 }
 
-/// Joins wants for consecutive pieces of one object, and for consecutive chunks with one basis.
+/// Joins wants for consecutive pieces of one object, and for consecutive chunks with one base.
 pub fn runs(wants: Vec<Want>, by_bytes: bool) -> Vec<WantRun> {
     let (mut runs, mut bases) = (Vec::<WantRun>::new(), 0);
     for want in wants {
@@ -80,12 +80,12 @@ pub fn runs(wants: Vec<Want>, by_bytes: bool) -> Vec<WantRun> {
                 last.wire.count += 1;
                 last.wants.push(want);
             }
-            Some(last) if shares_basis(last, &want, &wire) => {
+            Some(last) if shares_base(last, &want, &wire) => {
                 last.wire.len += wire.len;
                 last.wants.push(want);
             }
             _ => {
-                wire.basis = wire.offset.and_then(|_| basis(&want, bases));
+                wire.basis = wire.offset.and_then(|_| base_field(&want, bases));
                 bases += usize::from(wire.basis.is_some());
                 runs.push(WantRun { wire, wants: vec![want] });
             }
@@ -94,9 +94,9 @@ pub fn runs(wants: Vec<Want>, by_bytes: bool) -> Vec<WantRun> {
     runs
 }
 
-/// What a want's basis adds to the request, if the request has room for it.
-fn basis(want: &Want, bases: usize) -> Option<Bytes> {
-    let signature = want.basis.as_ref().map(|basis| basis.signature.clone());
+/// What a want's base adds to the request, if the request has room for it.
+fn base_field(want: &Want, bases: usize) -> Option<Bytes> {
+    let signature = want.base.as_ref().map(|base| base.signature.clone());
     signature
         .filter(|it| it.len() <= MAX_BASIS && want.id.len() <= MAX_DELTA_SPAN.into() && bases < MAX_BASES)
 }
@@ -131,10 +131,10 @@ fn follows(last: &WantRun, wire: &WireWant) -> bool {
         && last.wire.first + u64::from(last.wire.count) == wire.first
 }
 
-/// Whether `want` is for the bytes behind the run's, and to be made of the same basis.
-fn shares_basis(last: &WantRun, want: &Want, wire: &WireWant) -> bool {
-    let ours = last.wants.first().and_then(|first| first.basis.as_ref());
-    let is_same = ours.zip(want.basis.as_ref()).is_some_and(|(ours, theirs)| Arc::ptr_eq(ours, theirs));
+/// Whether `want` is for the bytes behind the run's, and to be made of the same base.
+fn shares_base(last: &WantRun, want: &Want, wire: &WireWant) -> bool {
+    let ours = last.wants.first().and_then(|first| first.base.as_ref());
+    let is_same = ours.zip(want.base.as_ref()).is_some_and(|(ours, theirs)| Arc::ptr_eq(ours, theirs));
     let end = last.wire.offset.and_then(|offset| offset.checked_add(last.wire.len.into()));
     is_same
         && last.wire.basis.is_some()
@@ -201,8 +201,8 @@ impl GetUnderWay {
         Ok(self.deliver(now, header.want, wants, bytes, 0))
     }
 
-    /// Takes a run of bytes as a delta of its basis. If it does not make what was asked for, that is to
-    /// be asked for again without a basis: `end` hears so.
+    /// Takes a run of bytes as a delta of its base. If it does not make what was asked for, that is to
+    /// be asked for again without a base: `end` hears so.
     pub fn delta(
         &mut self,
         now: Instant,
@@ -211,12 +211,12 @@ impl GetUnderWay {
     ) -> Result<Vec<Delivery>, Violation> {
         let (wants, len) = self.awaited(message.want, 0)?;
         let run = &self.runs[message.want as usize];
-        let basis = run.wants.first().and_then(|want| want.basis.as_ref());
-        let basis = basis.filter(|_| run.wire.basis.is_some()).ok_or(Violation::Unasked)?;
+        let base = run.wants.first().and_then(|want| want.base.as_ref());
+        let base = base.filter(|_| run.wire.basis.is_some()).ok_or(Violation::Unasked)?;
         if message.bytes.len() > wire::MAX_DELTA {
             return Err(Violation::TooLong);
         }
-        let made = deltas::apply(message, &basis.base, len as usize);
+        let made = deltas::apply(message, &base.bytes, len as usize);
         let Some(bytes) = made.filter(|bytes| are_chunks(&run.wants, bytes)) else {
             self.end_run(message.want as usize, &Outcome::RetryLater(Duration::ZERO), &mut end);
             return Ok(Vec::new());

@@ -72,9 +72,9 @@ impl Admission {
     }
 
     /// Lets a transfer begin that writes to `place`.
-    pub fn begin(&self, direction: Direction, place: &Path) -> Result<Admitted, ApiError> {
+    pub fn begin(&self, direction: Direction, directory: &Path) -> Result<Admitted, ApiError> {
         let limits = &self.config.get().limits;
-        let admitted = check_disk(place, limits.disk_free.0).and_then(|()| self.count(direction, limits));
+        let admitted = check_disk(directory, limits.disk_free.0).and_then(|()| self.count(direction, limits));
         self.noted(direction, admitted)
     }
 
@@ -142,15 +142,15 @@ impl Drop for Admitted {
 }
 
 /// The disk that `place`, or the nearest folder above it that is there, lies on.
-fn check_disk(place: &Path, wanted: u64) -> Result<(), ApiError> {
-    let there = place.ancestors().find_map(|folder| rustix::fs::statvfs(folder).ok());
+fn check_disk(directory: &Path, wanted: u64) -> Result<(), ApiError> {
+    let there = directory.ancestors().find_map(|folder| rustix::fs::statvfs(folder).ok());
     // What can't be looked at can't be written to either, and whoever tries says so better.
     let Some(disk) = there else { return Ok(()) };
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     if free >= wanted {
         return Ok(());
     }
-    let name = display_name(place.as_os_str().as_encoded_bytes());
+    let name = display_name(directory.as_os_str().as_encoded_bytes());
     let message =
         format!("{} MiB are free where {name} goes, and {} MiB must stay free", free >> 20, wanted >> 20);
     Err(ApiError::new(ErrorKind::NoSpace, message).hint("free some space, or change limits.disk_free"))
@@ -201,11 +201,11 @@ mod tests {
     #[test]
     fn a_disk_that_would_be_too_full_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let place = dir.path().join("not/there/yet");
+        let directory = dir.path().join("not/there/yet");
         let (few, _) = admission(|limits| limits.disk_free = Bytes(1));
-        assert!(few.begin(Direction::Get, &place).is_ok());
+        assert!(few.begin(Direction::Get, &directory).is_ok());
         let (all, _) = admission(|limits| limits.disk_free = Bytes(u64::MAX));
-        let error = all.begin(Direction::Get, &place).unwrap_err();
+        let error = all.begin(Direction::Get, &directory).unwrap_err();
         assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
     }
 

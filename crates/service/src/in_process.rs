@@ -233,8 +233,8 @@ impl Api for InProcess {
         part: Input<'a>,
     ) -> BoxFuture<'a, Result<PartReply, ApiError>> {
         Box::pin(async move {
-            let place = Part { offset, boundary: false };
-            parts::append(&self.0, &parse_name(&id)?, place, part).await
+            let position = Part { offset, boundary: false };
+            parts::append(&self.0, &parse_name(&id)?, position, part).await
         })
     }
 

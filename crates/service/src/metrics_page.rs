@@ -192,15 +192,15 @@ pub async fn serve(
 }
 
 async fn accept(listener: TcpListener, service: Arc<Service>) {
-    let places = Arc::new(Semaphore::new(READERS));
+    let permits = Arc::new(Semaphore::new(READERS));
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
                 let service = Arc::clone(&service);
                 tokio::spawn(async move {
                     let _ = tokio::time::timeout(READER_TIME, answer(stream, service)).await;
-                    drop(place);
+                    drop(permit);
                 });
             }
             Err(error) => {

@@ -70,12 +70,12 @@ pub(crate) struct Part {
 pub(crate) async fn append(
     service: &Arc<Service>,
     live: &Oid,
-    place: Part,
+    position: Part,
     mut part: Input<'_>,
 ) -> Result<PartReply, ApiError> {
     let put = service.open_puts.find(live).ok_or_else(|| no_such_put(live))?;
     let mut filled = own(&put).await?;
-    let (offset, mut end) = (place.offset, place.offset);
+    let (offset, mut end) = (position.offset, position.offset);
     let Some(mut repeated) = filled.size.checked_sub(offset) else {
         let message = format!("a gap: the put has {} bytes, and the part begins at {offset}", filled.size);
         return Err(ApiError::new(ErrorKind::Usage, message).hint("send what is between them first"));
@@ -89,7 +89,7 @@ pub(crate) async fn append(
         })?;
         if read == 0 {
             // The end of a part that is repeated was told before.
-            if place.boundary && end == filled.size {
+            if position.boundary && end == filled.size {
                 service.store.put_boundary(live).map_err(|error| words::store(&error))?;
             }
             return Ok(PartReply { size: filled.size });

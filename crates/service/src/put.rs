@@ -478,14 +478,14 @@ impl OpenStream {
     ) -> Result<PutReply, ApiError> {
         let mut offset = 0;
         for &end in boundaries.ends() {
-            let (part, place) = ((&mut input).take(end - offset), Part { offset, boundary: true });
-            offset = parts::append(&self.service, &self.live, place, Box::new(part)).await?.size;
+            let (part, position) = ((&mut input).take(end - offset), Part { offset, boundary: true });
+            offset = parts::append(&self.service, &self.live, position, Box::new(part)).await?.size;
             if offset < end {
                 break;
             }
         }
-        let place = Part { offset, boundary: false };
-        parts::append(&self.service, &self.live, place, input).await?;
+        let position = Part { offset, boundary: false };
+        parts::append(&self.service, &self.live, position, input).await?;
         let reply = parts::commit(&self.service, &self.live).await?;
         self.watch.release();
         Ok(reply)

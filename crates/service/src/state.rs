@@ -279,8 +279,8 @@ impl Service {
     /// The ticket for an object of this service. A small one that is complete is in it, and it names
     /// the content, also of what was live before.
     pub(crate) fn ticket(&self, oid: Oid, secret: Secret) -> String {
-        let hints = self.addresses().into_iter().enumerate().filter_map(|(place, address)| {
-            let priority = u16::try_from(place).unwrap_or(u16::MAX);
+        let hints = self.addresses().into_iter().enumerate().filter_map(|(rank, address)| {
+            let priority = u16::try_from(rank).unwrap_or(u16::MAX);
             Hint::new(format!("tow://{address}"), priority, 1).ok()
         });
         let hints = hints.take(towpath_content::hint::MAX_HINTS).collect();

@@ -134,7 +134,7 @@ fn want(tag: Tag, data: &[u8], index: u64) -> Want {
     let layout = layout_of(data);
     let places = vec![Place { object: 1, offset: layout.range(index).start }];
     let id = WantId::Piece { oid: Oid::of(data), layout, index };
-    Want { tag, id, places, group: Arc::default(), origin: None, basis: None, part: None }
+    Want { tag, id, places, group: Arc::default(), origin: None, base: None, part: None }
 }
 
 /// A want for some bytes of an object as a chunk.
@@ -149,7 +149,7 @@ fn chunk(tag: Tag, data: &[u8], span: Range<usize>) -> Want {
         places,
         group: Arc::default(),
         origin: Some(Origin { oid, offset }),
-        basis: None,
+        base: None,
         part: None,
     }
 }

@@ -185,7 +185,7 @@ impl Ledger {
         let tag = self.next_tag;
         self.next_tag += 1;
         let want =
-            Want { tag, id, places: Vec::with_capacity(1), group, origin: None, basis: None, part: None };
+            Want { tag, id, places: Vec::with_capacity(1), group, origin: None, base: None, part: None };
         let entry =
             WantEntry { want, stage: WantStage::Queued, bad: 0, delivered: false, batch: 0, charged: 0 };
         self.wants.insert(tag, entry);

@@ -45,4 +45,6 @@ pub use plugin::{BoxFuture, Context, Description, ObjectFacts, Query, RecipePart
 pub use progress::Progress;
 pub use session::{FetchError, Fetched, ObjectRequest, Session, SessionConfig};
 pub use target::Target;
-pub use want::{Basis, Coverage, Delivery, Group, Origin, Outcome, Payload, Place, Proof, Tag, Want, WantId};
+pub use want::{
+    Coverage, Delivery, Group, Origin, Outcome, Payload, Place, Proof, SignedBase, Tag, Want, WantId,
+};

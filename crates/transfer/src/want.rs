@@ -106,9 +106,9 @@ pub struct Origin {
 /// take its signature and answer with a delta (`docs/formats/delta.md`). A guess: whoever does not know
 /// what to do with it leaves it out, and what is made of it is checked like anything else.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Basis {
+pub struct SignedBase {
     /// The base region.
-    pub base: Bytes,
+    pub bytes: Bytes,
     /// Its signature.
     pub signature: Bytes,
 }
@@ -128,7 +128,7 @@ pub struct Want {
     pub origin: Option<Origin>,
     /// Of a chunk with `origin`: what likely resembles it. Chunks that follow each other in the object
     /// may have one together.
-    pub basis: Option<Arc<Basis>>,
+    pub base: Option<Arc<SignedBase>>,
     /// Of a piece: the only bytes of it that are missing, counted from its begin. A source that knows how may
     /// deliver these alone, without a proof; whoever does not know what to do with it delivers the piece.
     pub part: Option<Range<u64>>,
@@ -185,7 +185,7 @@ pub struct Delivery {
     pub source: Arc<str>,
     /// When the source was asked, and when the last byte came.
     pub timing: (Instant, Instant),
-    /// Bytes of them that did not have to come, because they were made of the want's [`Basis`].
+    /// Bytes of them that did not have to come, because they were made of the want's [`SignedBase`].
     pub saved: u64,
 }
 

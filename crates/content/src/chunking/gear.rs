@@ -18,12 +18,12 @@ const GROUP: usize = 4;
 /// What each byte adds to the hash at a group's end, by its place in the group.
 static ADDED: LazyLock<[[u64; 256]; GROUP]> = LazyLock::new(|| {
     let (gear, _) = get_gear_with_seed(0);
-    std::array::from_fn(|place| std::array::from_fn(|byte| gear[byte] << behind(place)))
+    std::array::from_fn(|slot| std::array::from_fn(|byte| gear[byte] << behind(slot)))
 });
 
 /// Bytes of a group behind one of them: so often the hash is doubled until the group's end.
-const fn behind(place: usize) -> usize {
-    GROUP - 1 - place
+const fn behind(slot: usize) -> usize {
+    GROUP - 1 - slot
 }
 
 /// Where chunks end, by lengths that were checked by [`super::Parameters::check`].
@@ -66,12 +66,12 @@ fn scan(bytes: &[u8], mask: u64, hash: &mut u64) -> Option<usize> {
     for (number, group) in groups.iter().enumerate() {
         let before = *hash << GROUP;
         let mut sum = 0_u64;
-        for place in 0..GROUP {
-            sum = sum.wrapping_add(added[place][usize::from(group[place])]);
+        for slot in 0..GROUP {
+            sum = sum.wrapping_add(added[slot][usize::from(group[slot])]);
             // The hash at this byte, already doubled for the bytes behind it.
             *hash = before.wrapping_add(sum);
-            if *hash & (mask << behind(place)) == 0 {
-                return Some(number * GROUP + place);
+            if *hash & (mask << behind(slot)) == 0 {
+                return Some(number * GROUP + slot);
             }
         }
     }

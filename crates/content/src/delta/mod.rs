@@ -63,7 +63,7 @@ mod weak;
 pub use copy_ops::{CopyOps, refined_block_len};
 pub use diff::diff;
 pub use ops::{ApplyError, Delta, Op};
-pub use refine::{Gap, RefinePlace, RefineRegion, RefinedChunk, refine};
+pub use refine::{FoundAt, Gap, RefineRegion, RefinedChunk, refine};
 pub use shape::{
     Hints, MAX_BLOCK_LEN, MAX_BLOCKS, MAX_REGION_LEN, MAX_TARGET_LEN, MIN_BLOCK_LEN, ShapeError, block_len,
     signature_len,

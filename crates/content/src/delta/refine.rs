@@ -21,7 +21,7 @@ const REGION_BEYOND_GAP: u64 = 64 << 10;
 
 /// Where a chunk was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RefinePlace<F> {
+pub struct FoundAt<F> {
     /// The file.
     pub file: F,
     /// The chunk's first byte in it.
@@ -34,7 +34,7 @@ pub struct RefinedChunk<F> {
     /// Its bytes.
     pub len: u32,
     /// Where it was found, or `None` if it is missing.
-    pub found: Option<RefinePlace<F>>,
+    pub found: Option<FoundAt<F>>,
 }
 
 /// A run of missing chunks, or a part of one that is too long for one delta.
@@ -85,16 +85,16 @@ struct RefineStretch<F> {
     chunks: Range<usize>,
     offset: u64,
     len: u64,
-    found: Option<RefinePlace<F>>,
+    found: Option<FoundAt<F>>,
 }
 
 impl<F: PartialEq> RefineStretch<F> {
     /// The first byte of its file behind it.
     fn end(&self) -> Option<u64> {
-        self.found.as_ref().map(|place| place.offset.saturating_add(self.len))
+        self.found.as_ref().map(|position| position.offset.saturating_add(self.len))
     }
 
-    fn goes_on_with(&self, found: Option<&RefinePlace<F>>) -> bool {
+    fn goes_on_with(&self, found: Option<&FoundAt<F>>) -> bool {
         match (&self.found, found) {
             (None, None) => true,
             (Some(ours), Some(next)) => ours.file == next.file && self.end() == Some(next.offset),
@@ -145,29 +145,29 @@ fn corridor<F: Clone + PartialEq>(
     file_len: impl Fn(&F) -> u64,
 ) -> Option<Corridor<F>> {
     let reach = gap.saturating_add(SLACK);
-    let (place, range, anchor) = match (left.and_then(anchor_behind), right.and_then(anchor_before)) {
+    let (position, range, anchor) = match (left.and_then(anchor_behind), right.and_then(anchor_before)) {
         (None, None) => return None,
-        (Some((place, end)), None) => (place, end..u64::MAX, RefineSide::Left),
-        (None, Some(place)) => (place, 0..place.offset, RefineSide::Right),
-        (Some((place, end)), Some(next)) if place.file == next.file && end <= next.offset => {
-            (place, end..next.offset, RefineSide::Left)
+        (Some((position, end)), None) => (position, end..u64::MAX, RefineSide::Left),
+        (None, Some(position)) => (position, 0..position.offset, RefineSide::Right),
+        (Some((position, end)), Some(next)) if position.file == next.file && end <= next.offset => {
+            (position, end..next.offset, RefineSide::Left)
         }
-        (Some((place, end)), Some(_)) if left.map(|run| run.len) >= right.map(|run| run.len) => {
-            (place, end..end.saturating_add(reach), RefineSide::Left)
+        (Some((position, end)), Some(_)) if left.map(|run| run.len) >= right.map(|run| run.len) => {
+            (position, end..end.saturating_add(reach), RefineSide::Left)
         }
         (Some(_), Some(next)) => (next, next.offset.saturating_sub(reach)..next.offset, RefineSide::Right),
     };
-    let range = range.start..range.end.min(file_len(&place.file));
-    (range.start < range.end).then(|| Corridor { file: place.file.clone(), range, anchor })
+    let range = range.start..range.end.min(file_len(&position.file));
+    (range.start < range.end).then(|| Corridor { file: position.file.clone(), range, anchor })
 }
 
 /// Where a stretch on the left of a gap was found, and where it ends there.
-fn anchor_behind<F: PartialEq>(stretch: &RefineStretch<F>) -> Option<(&RefinePlace<F>, u64)> {
+fn anchor_behind<F: PartialEq>(stretch: &RefineStretch<F>) -> Option<(&FoundAt<F>, u64)> {
     stretch.found.as_ref().zip(stretch.end())
 }
 
 /// Where a stretch on the right of a gap was found.
-const fn anchor_before<F>(stretch: &RefineStretch<F>) -> Option<&RefinePlace<F>> {
+const fn anchor_before<F>(stretch: &RefineStretch<F>) -> Option<&FoundAt<F>> {
     stretch.found.as_ref()
 }
 

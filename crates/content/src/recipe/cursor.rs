@@ -5,7 +5,7 @@
 
 use std::vec::IntoIter;
 
-use super::fetch::{self, NodePlace, misplaced};
+use super::fetch::{self, NodePosition, misplaced};
 use super::walk::Extent;
 use super::{Entries, NodeHash, RecipeError, RecipeNode, Root, Run};
 use crate::chunking::{ChunkHash, Parameters};
@@ -17,7 +17,7 @@ pub(super) struct Cursor {
     /// The top node, until it was read.
     root: Option<Root>,
     /// Subtrees to be read, one list for each inner node on the way down.
-    places: Vec<IntoIter<NodePlace>>,
+    positions: Vec<IntoIter<NodePosition>>,
     /// The leaf that is being read.
     leaf: Option<Leaf>,
     /// Chunks that end at or before this offset are left out.
@@ -38,13 +38,13 @@ impl Cursor {
     /// Over all of a recipe, from the chunk that holds byte `from` on.
     pub(super) const fn over(root: &Root, from: u64) -> Self {
         let parameters = root.parameters;
-        Self { parameters, root: Some(*root), places: Vec::new(), leaf: None, from, previous: None }
+        Self { parameters, root: Some(*root), positions: Vec::new(), leaf: None, from, previous: None }
     }
 
     /// Over some subtrees of a recipe with these parameters.
-    pub(super) fn below(parameters: Parameters, places: Vec<NodePlace>) -> Self {
-        let places = vec![places.into_iter()];
-        Self { parameters, root: None, places, leaf: None, from: 0, previous: None }
+    pub(super) fn below(parameters: Parameters, positions: Vec<NodePosition>) -> Self {
+        let positions = vec![positions.into_iter()];
+        Self { parameters, root: None, positions, leaf: None, from: 0, previous: None }
     }
 
     /// The next run, `None` after the last.
@@ -68,43 +68,45 @@ impl Cursor {
         lookup: &mut impl FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,
     ) -> Result<bool, RecipeError<E>> {
         if let Some(root) = &self.root {
-            let (place, node) = fetch::top(root, lookup)?;
+            let (position, node) = fetch::top(root, lookup)?;
             self.root = None;
-            self.open(&place, node);
+            self.open(&position, node);
             return Ok(true);
         }
-        let Some(place) = self.next_place() else {
+        let Some(position) = self.next_position() else {
             return Ok(false);
         };
-        let node = fetch::subtree(&place, lookup)?;
-        self.places.last_mut().and_then(Iterator::next);
-        self.open(&place, node);
+        let node = fetch::subtree(&position, lookup)?;
+        self.positions.last_mut().and_then(Iterator::next);
+        self.open(&position, node);
         Ok(true)
     }
 
     /// The subtree to be read next, left on its list.
-    fn next_place(&mut self) -> Option<NodePlace> {
+    fn next_position(&mut self) -> Option<NodePosition> {
         loop {
-            let list = self.places.last_mut()?;
+            let list = self.positions.last_mut()?;
             match list.as_slice().first() {
                 None => {
-                    self.places.pop();
+                    self.positions.pop();
                 }
-                Some(place) if place.offset + place.child.bytes <= self.from => {
+                Some(position) if position.offset + position.child.bytes <= self.from => {
                     list.next();
                 }
-                Some(place) => return Some(place.clone()),
+                Some(position) => return Some(position.clone()),
             }
         }
     }
 
-    fn open(&mut self, place: &NodePlace, node: RecipeNode) {
-        let NodePlace { child, offset, is_last, .. } = *place;
+    fn open(&mut self, position: &NodePosition, node: RecipeNode) {
+        let NodePosition { child, offset, is_last, .. } = *position;
         match node.into_entries() {
             Entries::Runs(runs) => {
                 self.leaf = Some(Leaf { hash: child.hash, runs: runs.into_iter(), offset, is_last });
             }
-            Entries::Children(children) => self.places.push(fetch::places(place, &children).into_iter()),
+            Entries::Children(children) => {
+                self.positions.push(fetch::positions(position, &children).into_iter())
+            }
         }
     }
 

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use super::cursor::Cursor;
-use super::fetch::{self, NodePlace};
+use super::fetch::{self, NodePosition};
 use super::{Child, Entries, Extent, NodeHash, RecipeError, Root};
 use crate::chunking::{ChunkHash, Parameters};
 
@@ -23,7 +23,7 @@ pub const DEFAULT_LIMIT: usize = 1 << 19;
 /// that stands in both, wherever it lies, was struck from both. So only differing nodes are looked
 /// up, and
 ///
-/// - no chunk that the old object lacks is ever left out, and each is named at every place;
+/// - no chunk that the old object lacks is ever left out, and each is named at every position;
 /// - a chunk that only moved is not named, nor is one that stands in another number of repeats;
 /// - where no chunk occurs twice in an object (repeats in a row aside), exactly the chunks that
 ///   the old one lacks are named; otherwise a chunk may be named whose other copies are in a
@@ -98,23 +98,23 @@ impl<E, F: FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>> RecipeDifference<F> {
 struct RecipeSide {
     parameters: Parameters,
     level: u8,
-    places: Vec<NodePlace>,
-    /// The children of the first `expanded` places.
-    below: Vec<NodePlace>,
+    positions: Vec<NodePosition>,
+    /// The children of the first `expanded` positions.
+    below: Vec<NodePosition>,
     expanded: usize,
 }
 
 impl RecipeSide {
     const fn nothing(root: &Root) -> Self {
-        Self { parameters: root.parameters, level: 0, places: Vec::new(), below: Vec::new(), expanded: 0 }
+        Self { parameters: root.parameters, level: 0, positions: Vec::new(), below: Vec::new(), expanded: 0 }
     }
 
     fn all<E>(
         root: &Root,
         lookup: &mut impl FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,
     ) -> Result<Self, RecipeError<E>> {
-        let (place, _) = fetch::top(root, lookup)?;
-        Ok(Self { level: place.level, places: vec![place], ..Self::nothing(root) })
+        let (position, _) = fetch::top(root, lookup)?;
+        Ok(Self { level: position.level, positions: vec![position], ..Self::nothing(root) })
     }
 
     /// Replaces the subtrees by their children, unless there would be more than `limit`.
@@ -123,28 +123,28 @@ impl RecipeSide {
         limit: usize,
         lookup: &mut impl FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,
     ) -> Result<bool, RecipeError<E>> {
-        while let Some(place) = self.places.get(self.expanded) {
-            if let Entries::Children(children) = fetch::subtree(place, lookup)?.entries() {
+        while let Some(position) = self.positions.get(self.expanded) {
+            if let Entries::Children(children) = fetch::subtree(position, lookup)?.entries() {
                 if self.below.len() + children.len() > limit {
                     return Ok(false);
                 }
-                self.below.extend(fetch::places(place, children));
+                self.below.extend(fetch::positions(position, children));
             }
             self.expanded += 1;
         }
-        self.places = std::mem::take(&mut self.below);
+        self.positions = std::mem::take(&mut self.below);
         self.expanded = 0;
         self.level = self.level.saturating_sub(1);
         Ok(true)
     }
 
     fn strike(&mut self, common: &HashSet<Child>) {
-        self.places.retain(|place| !common.contains(&place.child));
+        self.positions.retain(|position| !common.contains(&position.child));
     }
 
     /// A walk over what is left.
     fn rest(&mut self) -> Cursor {
-        Cursor::below(self.parameters, std::mem::take(&mut self.places))
+        Cursor::below(self.parameters, std::mem::take(&mut self.positions))
     }
 }
 
@@ -158,7 +158,7 @@ fn narrow<E>(
     loop {
         if old.level == new.level {
             strike_common(old, new);
-            if old.level == 0 || old.places.is_empty() || new.places.is_empty() {
+            if old.level == 0 || old.positions.is_empty() || new.positions.is_empty() {
                 return Ok(());
             }
         }
@@ -170,8 +170,8 @@ fn narrow<E>(
 }
 
 fn strike_common(old: &mut RecipeSide, new: &mut RecipeSide) {
-    let in_old: HashSet<_> = old.places.iter().map(|place| place.child).collect();
-    let in_new = new.places.iter().map(|place| place.child);
+    let in_old: HashSet<_> = old.positions.iter().map(|position| position.child).collect();
+    let in_new = new.positions.iter().map(|position| position.child);
     let common: HashSet<_> = in_new.filter(|child| in_old.contains(child)).collect();
     old.strike(&common);
     new.strike(&common);

@@ -1,10 +1,10 @@
-//! Looks a node up and checks it: against its hash, by itself, and against its place in the tree.
+//! Looks a node up and checks it: against its hash, by itself, and against its position in the tree.
 
 use super::{Child, NodeHash, RecipeError, RecipeNode, Root};
 
 /// A subtree and where it stands.
 #[derive(Debug, Clone)]
-pub(super) struct NodePlace {
+pub(super) struct NodePosition {
     /// What the parent says of it.
     pub(super) child: Child,
     pub(super) level: u8,
@@ -27,11 +27,11 @@ fn node<E>(
     RecipeNode::from_bytes(&bytes).map_err(|source| RecipeError::Malformed { node: *hash, source })
 }
 
-/// The top node of `root` and its place.
+/// The top node of `root` and its position.
 pub(super) fn top<E>(
     root: &Root,
     lookup: &mut impl FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,
-) -> Result<(NodePlace, RecipeNode), RecipeError<E>> {
+) -> Result<(NodePosition, RecipeNode), RecipeError<E>> {
     let node = node(&root.top, lookup)?;
     if node.bytes() != root.size {
         return Err(misplaced(&root.top, "its bytes are not the object's size"));
@@ -40,15 +40,15 @@ pub(super) fn top<E>(
         return Err(misplaced(&root.top, "its only child should be the top"));
     }
     let child = Child { hash: root.top, bytes: node.bytes(), chunks: node.chunks() };
-    Ok((NodePlace { child, level: node.level(), offset: 0, is_last: true }, node))
+    Ok((NodePosition { child, level: node.level(), offset: 0, is_last: true }, node))
 }
 
-/// The node at `place`.
+/// The node at `position`.
 pub(super) fn subtree<E>(
-    place: &NodePlace,
+    position: &NodePosition,
     lookup: &mut impl FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,
 ) -> Result<RecipeNode, RecipeError<E>> {
-    let NodePlace { child, level, is_last, .. } = place;
+    let NodePosition { child, level, is_last, .. } = position;
     let node = node(&child.hash, lookup)?;
     if node.level() != *level {
         return Err(misplaced(&child.hash, "its level is not the one below its parent's"));
@@ -62,16 +62,16 @@ pub(super) fn subtree<E>(
     Ok(node)
 }
 
-/// Where the `children` of the node at `place` stand.
-pub(super) fn places(place: &NodePlace, children: &[Child]) -> Vec<NodePlace> {
-    let mut offset = place.offset;
-    let place_child = |(i, child): (usize, &Child)| {
-        let is_last = place.is_last && i + 1 == children.len();
-        let below = NodePlace { child: *child, level: place.level.saturating_sub(1), offset, is_last };
+/// Where the `children` of the node at `position` stand.
+pub(super) fn positions(position: &NodePosition, children: &[Child]) -> Vec<NodePosition> {
+    let mut offset = position.offset;
+    let position_of = |(i, child): (usize, &Child)| {
+        let is_last = position.is_last && i + 1 == children.len();
+        let below = NodePosition { child: *child, level: position.level.saturating_sub(1), offset, is_last };
         offset += child.bytes;
         below
     };
-    children.iter().enumerate().map(place_child).collect()
+    children.iter().enumerate().map(position_of).collect()
 }
 
 pub(super) const fn misplaced<E>(node: &NodeHash, why: &'static str) -> RecipeError<E> {

@@ -73,7 +73,7 @@ pub(super) fn load_or_create(path: &Path) -> Result<Identity, KeyFileError> {
         return Ok(identity);
     }
     let identity = Identity::generate().map_err(|source| key(path, source))?;
-    if place(path, identity.pkcs8())? {
+    if create(path, identity.pkcs8())? {
         return Ok(identity);
     }
     load(path)?.ok_or_else(|| io_error(path, "read", io::ErrorKind::NotFound.into()))
@@ -114,18 +114,18 @@ fn check(path: &Path, fd: &OwnedFd) -> Result<(), KeyFileError> {
 }
 
 /// Puts a new file at `path`; false if there is one already.
-fn place(path: &Path, bytes: &[u8]) -> Result<bool, KeyFileError> {
+fn create(path: &Path, bytes: &[u8]) -> Result<bool, KeyFileError> {
     let temporary = temporary_beside(path)?;
-    let placed = write_new(&temporary, bytes).and_then(|()| match std::fs::hard_link(&temporary, path) {
+    let created = write_new(&temporary, bytes).and_then(|()| match std::fs::hard_link(&temporary, path) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(error),
     });
     // The link is what counts; a left-over temporary is only untidy.
     let _ = std::fs::remove_file(&temporary);
-    let placed = placed.map_err(|e| io_error(path, "create", e))?;
+    let created = created.map_err(|e| io_error(path, "create", e))?;
     sync_folder(path).map_err(|e| io_error(path, "sync the folder of", e))?;
-    Ok(placed)
+    Ok(created)
 }
 
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -182,7 +182,7 @@ impl Direct {
         let has_origins = wants.iter().any(|want| want.origin.is_some() || want.part.is_some());
         let by_bytes = has_origins && peer.has_recipes().await;
         if !peer.has_deltas() {
-            wants.iter_mut().for_each(|want| want.basis = None);
+            wants.iter_mut().for_each(|want| want.base = None);
         }
         let parts = wants.chunks(MAX_WANTS).map(<[Want]>::to_vec);
         let requests = parts.map(|wants| GetRequest::new(&context.root, wants, by_bytes));

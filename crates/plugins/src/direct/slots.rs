@@ -209,7 +209,7 @@ mod tests {
         let id = WantId::Chunk { hash: ChunkHash::of(b"any").0, len: RUN as u32 };
         let want = |tag| {
             let (places, group) = (Vec::new(), Arc::default());
-            Want { tag, id, places, group, origin: None, basis: None, part: None }
+            Want { tag, id, places, group, origin: None, base: None, part: None }
         };
         (0..count).map(want).collect()
     }

@@ -245,7 +245,7 @@ impl World {
             places: vec![Place { object: 1, offset: at as u64 }],
             group: Arc::clone(&group),
             origin: Some(Origin { oid, offset: at as u64 }),
-            basis: None,
+            base: None,
             part: None,
         };
         let wants = (1..).zip(chunks(&network.data)).map(want).collect();

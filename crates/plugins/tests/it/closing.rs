@@ -61,7 +61,7 @@ async fn a_delivery_that_the_end_interrupts_ends_its_want() {
         places: Vec::new(),
         group: Arc::default(),
         origin: None,
-        basis: None,
+        base: None,
         part: None,
     };
     let sink = Arc::new(Stuck::default());

@@ -349,7 +349,7 @@ async fn any_number_of_chunks_may_be_asked_in_one_call() {
             places: Vec::new(),
             group: Arc::default(),
             origin: Some(towpath_transfer::Origin { oid, offset: index * 100 }),
-            basis: None,
+            base: None,
             part: None,
         })
         .collect();

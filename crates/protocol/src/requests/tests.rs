@@ -1,5 +1,5 @@
 use towpath_content::pieces::Layout;
-use towpath_transfer::{Basis, Place};
+use towpath_transfer::{Place, SignedBase};
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn piece(tag: Tag, name: u8, size: u64, index: u64) -> Want {
         places: vec![Place { object: 1, offset: 0 }],
         group: Arc::default(),
         origin: None,
-        basis: None,
+        base: None,
         part: None,
     }
 }
@@ -144,7 +144,7 @@ fn chunk(tag: Tag, name: u8, len: u32, origin: Option<Origin>) -> Want {
         places: vec![Place { object: 1, offset: 0 }],
         group: Arc::default(),
         origin,
-        basis: None,
+        base: None,
         part: None,
     }
 }
@@ -200,12 +200,12 @@ fn a_run_of_bytes_has_the_length_that_was_asked_and_no_proof() {
     }
 }
 
-/// Chunks of `data`, 1000 bytes each, from `from` on, with one basis.
-fn with_basis(data: &[u8], from: usize, basis: &Arc<Basis>) -> Vec<Want> {
+/// Chunks of `data`, 1000 bytes each, from `from` on, with one base.
+fn with_base(data: &[u8], from: usize, base: &Arc<SignedBase>) -> Vec<Want> {
     let pieces = data.chunks(1000).zip(0..);
     let want = |(bytes, tag): (&[u8], u64)| {
         let id = WantId::Chunk { hash: *Oid::of(bytes).digest(), len: bytes.len() as u32 };
-        Want { id, basis: Some(Arc::clone(basis)), ..chunk(tag, 0, 0, origin(1, from as u64 + 1000 * tag)) }
+        Want { id, base: Some(Arc::clone(base)), ..chunk(tag, 0, 0, origin(1, from as u64 + 1000 * tag)) }
     };
     pieces.map(want).collect()
 }
@@ -216,14 +216,14 @@ fn similar() -> (Vec<u8>, Vec<Want>) {
     let base: Vec<u8> = noise(1).collect();
     let data: Vec<u8> = [&base[..1500], b"new", &base[1500..]].concat();
     let signature = towpath_content::delta::Signature::of(&base, 64, data.len()).unwrap().to_bytes();
-    let basis = Arc::new(Basis { base: base.into(), signature: signature.into() });
-    let wants = with_basis(&data, 50, &basis);
+    let signed = Arc::new(SignedBase { bytes: base.into(), signature: signature.into() });
+    let wants = with_base(&data, 50, &signed);
     (data, wants)
 }
 
 fn delta_of(data: &[u8], wants: &[Want]) -> wire::Delta {
-    let basis = wants[0].basis.as_ref().unwrap();
-    let (bytes, packed) = deltas::make(&basis.signature, data).unwrap();
+    let base = wants[0].base.as_ref().unwrap();
+    let (bytes, packed) = deltas::make(&base.signature, data).unwrap();
     wire::Delta { request: 1, want: 0, bytes, packed }
 }
 
@@ -240,10 +240,10 @@ fn chunks_with_one_basis_are_asked_for_as_one_run_of_bytes() {
     assert!(shape(wants.clone(), false).iter().all(|run| *run == (0, 1, false)));
     let apart = [wants[0].clone(), wants[2].clone(), others[1].clone()].to_vec();
     assert_eq!(shape(apart, true), [(1000, 1, true); 3]);
-    let plain: Vec<_> = wants.iter().map(|want| Want { basis: None, ..want.clone() }).collect();
+    let plain: Vec<_> = wants.iter().map(|want| Want { base: None, ..want.clone() }).collect();
     assert!(shape(plain, true).iter().all(|run| run.1 == 1 && !run.2));
-    let long = Basis { base: Bytes::new(), signature: vec![0; MAX_BASIS + 1].into() };
-    let unsigned = Want { basis: Some(long.into()), ..wants[0].clone() };
+    let long = SignedBase { bytes: Bytes::new(), signature: vec![0; MAX_BASIS + 1].into() };
+    let unsigned = Want { base: Some(long.into()), ..wants[0].clone() };
     assert_eq!(shape(vec![unsigned], true), [(1000, 1, false)]);
     let many: Vec<_> = (0..100).flat_map(|_| [wants[0].clone(), wants[2].clone()]).collect();
     assert_eq!(runs(many, true).iter().filter(|run| run.wire.basis.is_some()).count(), MAX_BASES);
@@ -303,7 +303,7 @@ fn a_delta_that_is_none_or_makes_other_bytes_is_asked_for_again() {
 fn a_delta_that_nobody_asked_for_is_a_violation() {
     let (data, wants) = similar();
     let good = delta_of(&data, &wants);
-    let plain = vec![Want { basis: None, ..wants[0].clone() }];
+    let plain = vec![Want { base: None, ..wants[0].clone() }];
     let too_long = wire::Delta { bytes: vec![0; wire::MAX_DELTA + 1].into(), ..good.clone() };
     for (wants, message, violation) in [
         (plain, good.clone(), Violation::Unasked),

@@ -198,7 +198,7 @@ fn wants(oid: Oid, data: &[u8]) -> Vec<Want> {
         places: Vec::new(),
         group: Arc::default(),
         origin: None,
-        basis: None,
+        base: None,
         part: None,
     };
     (0..layout.count()).map(want).collect()

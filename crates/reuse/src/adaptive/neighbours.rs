@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use towpath_content::Oid;
 
-use crate::disk_search::ReadPlace;
+use crate::disk_search::FilePosition;
 
 /// Stretches that are remembered. What is forgotten comes as it is.
 const REMEMBERED: usize = 1 << 16;
@@ -57,15 +57,15 @@ pub struct Neighbours {
 #[derive(Debug, Clone)]
 struct Stretch {
     len: u64,
-    place: ReadPlace,
+    position: FilePosition,
 }
 
 impl Stretch {
     /// True if `next`, which begins at `offset` of the object, goes on where this ends.
-    fn goes_on(&self, start: u64, offset: u64, next: &ReadPlace) -> bool {
+    fn goes_on(&self, start: u64, offset: u64, next: &FilePosition) -> bool {
         start + self.len == offset
-            && self.place.offset + self.len == next.offset
-            && self.place.path == next.path
+            && self.position.offset + self.len == next.offset
+            && self.position.path == next.path
     }
 }
 
@@ -73,12 +73,12 @@ impl Stretch {
 struct Edge<'a> {
     offset: u64,
     at: u64,
-    place: &'a ReadPlace,
+    position: &'a FilePosition,
 }
 
 impl Neighbours {
     /// The chunk of `len` bytes at `offset` of an object was found there.
-    pub fn found(&mut self, oid: &Oid, offset: u64, len: u64, place: ReadPlace) {
+    pub fn found(&mut self, oid: &Oid, offset: u64, len: u64, position: FilePosition) {
         if self.count >= REMEMBERED {
             return;
         }
@@ -86,17 +86,17 @@ impl Neighbours {
         let before = stretches.range_mut(..=offset).next_back();
         let (start, end) = match before {
             Some((start, stretch)) if offset < *start + stretch.len => return,
-            Some((start, stretch)) if stretch.goes_on(*start, offset, &place) => {
+            Some((start, stretch)) if stretch.goes_on(*start, offset, &position) => {
                 stretch.len += len;
                 (*start, offset + len)
             }
             _ => {
-                stretches.insert(offset, Stretch { len, place });
+                stretches.insert(offset, Stretch { len, position });
                 self.count += 1;
                 (offset, offset + len)
             }
         };
-        let is_one = |stretch: &Stretch, next: &Stretch| stretch.goes_on(start, end, &next.place);
+        let is_one = |stretch: &Stretch, next: &Stretch| stretch.goes_on(start, end, &next.position);
         if let (Some(stretch), Some(next)) = (stretches.get(&start), stretches.get(&end))
             && is_one(stretch, next)
             && let Some(next) = stretches.remove(&end)
@@ -112,29 +112,29 @@ impl Neighbours {
         let stretches = self.objects.get(oid)?;
         let left = stretches.range(..run.end).next_back().map(|(start, stretch)| Edge {
             offset: start + stretch.len,
-            at: stretch.place.offset + stretch.len,
-            place: &stretch.place,
+            at: stretch.position.offset + stretch.len,
+            position: &stretch.position,
         });
         let right = stretches.range(run.end..).next().map(|(start, stretch)| Edge {
             offset: *start,
-            at: stretch.place.offset,
-            place: &stretch.place,
+            at: stretch.position.offset,
+            position: &stretch.position,
         });
         let left = left.filter(|edge| edge.offset <= run.start && run.start - edge.offset <= FAR);
         let right = right.filter(|edge| edge.offset - run.end <= FAR);
-        let (place, range) = match (left, right) {
+        let (position, range) = match (left, right) {
             (None, None) => return None,
-            (Some(left), Some(right)) if left.place.path == right.place.path && left.at <= right.at => {
-                (left.place, between(&left, &right, run))
+            (Some(left), Some(right)) if left.position.path == right.position.path && left.at <= right.at => {
+                (left.position, between(&left, &right, run))
             }
             (Some(left), Some(right)) if run.start - left.offset > right.offset - run.end => {
-                (right.place, before(&right, run))
+                (right.position, before(&right, run))
             }
-            (Some(left), _) => (left.place, behind(&left, run)),
-            (None, Some(right)) => (right.place, before(&right, run)),
+            (Some(left), _) => (left.position, behind(&left, run)),
+            (None, Some(right)) => (right.position, before(&right, run)),
         };
-        let range = range.start..range.end.min(place.size);
-        (range.start < range.end).then(|| Region { path: Arc::clone(&place.path), range })
+        let range = range.start..range.end.min(position.size);
+        (range.start < range.end).then(|| Region { path: Arc::clone(&position.path), range })
     }
 }
 
@@ -176,8 +176,8 @@ mod tests {
     fn neighbours(found: &[(u64, u64, &str, u64)]) -> (Oid, Neighbours) {
         let (oid, mut neighbours) = (Oid::of(b"it"), Neighbours::default());
         for (offset, len, path, at) in found {
-            let place = ReadPlace { path: Path::new(path).into(), offset: at * K, size: 1000 * K };
-            neighbours.found(&oid, offset * K, len * K, place);
+            let position = FilePosition { path: Path::new(path).into(), offset: at * K, size: 1000 * K };
+            neighbours.found(&oid, offset * K, len * K, position);
         }
         (oid, neighbours)
     }
@@ -187,7 +187,7 @@ mod tests {
         for order in [[0, 1, 2, 3], [3, 2, 1, 0], [0, 3, 1, 2], [2, 0, 3, 1]] {
             let found = order.map(|at| (at * 10, 10, "/f", 5 + at * 10));
             let (oid, mut neighbours) = neighbours(&found);
-            let again = ReadPlace { path: Path::new("/f").into(), offset: 5 * K, size: 1000 * K };
+            let again = FilePosition { path: Path::new("/f").into(), offset: 5 * K, size: 1000 * K };
             neighbours.found(&oid, 0, 10 * K, again);
             assert_eq!((neighbours.count, neighbours.objects[&oid].len()), (1, 1), "{order:?}");
             assert_eq!(neighbours.objects[&oid][&0].len, 40 * K);
@@ -231,8 +231,8 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let (oid, mut neighbours) = neighbours(&[]);
         for at in 0..REMEMBERED as u64 + 10 {
-            let place = ReadPlace { path: Path::new("/f").into(), offset: 0, size: 1 };
-            neighbours.found(&oid, 2 * at, 1, place);
+            let position = FilePosition { path: Path::new("/f").into(), offset: 0, size: 1 };
+            neighbours.found(&oid, 2 * at, 1, position);
         }
         assert_eq!(neighbours.count, REMEMBERED);
     }

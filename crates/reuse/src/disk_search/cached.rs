@@ -14,7 +14,7 @@ use towpath_content::chunking::ChunkHash;
 use towpath_store::disk::chunk_index::Location;
 use towpath_store::{DiskStore, Stamp};
 
-use super::{Cancel, Cost, DiskMeter, FoundChunk, Give, ReadPlace, SearchError, SearchedChunk, open};
+use super::{Cancel, Cost, DiskMeter, FilePosition, FoundChunk, Give, SearchError, SearchedChunk, open};
 
 /// How often a chunk's place is looked for again because its file had changed.
 const ROUNDS: usize = 8;
@@ -195,12 +195,12 @@ impl CachedReading<'_, '_> {
                 continue;
             }
             // A copy, so that a small chunk does not keep the whole run in memory.
-            let place = ReadPlace {
+            let position = FilePosition {
                 path: Arc::clone(&location.path),
                 offset: location.offset,
                 size: location.stamp.size,
             };
-            found.push(FoundChunk { hash: *hash, bytes: Bytes::copy_from_slice(bytes), place });
+            found.push(FoundChunk { hash: *hash, bytes: Bytes::copy_from_slice(bytes), position });
         }
         let give = &mut self.give;
         let is_taken = found.is_empty() || self.meter.aside(|| give(found));

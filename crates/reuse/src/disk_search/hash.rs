@@ -13,7 +13,9 @@ use towpath_store::disk::chunk_index::{CutChunk, CutFile};
 use towpath_store::{DiskStore, FileRecord, Hashed, StoreError, cut_and_hash_open_file, cut_open_file};
 
 use super::stat::Candidate;
-use super::{Cancel, Cost, DiskMeter, FoundChunk, Give, ReadPlace, SearchError, SearchedChunk, gentle, open};
+use super::{
+    Cancel, Cost, DiskMeter, FilePosition, FoundChunk, Give, SearchError, SearchedChunk, gentle, open,
+};
 
 /// Chunks of one file that are indexed, 48 bytes of memory each. A file that has more is searched each time.
 const MAX_INDEXED: usize = 1 << 19;
@@ -56,9 +58,17 @@ pub fn hash(
     give: &mut Give<'_>,
 ) -> (Result<HashOutcome, SearchError>, Cost) {
     let meter = DiskMeter::start();
-    let place = ReadPlace { path: candidate.path().into(), offset: 0, size: candidate.stamp.size };
-    let mut pass =
-        Pass { wanted, cancel, give, meter, place, chunks: Vec::new(), is_indexed: true, is_refused: false };
+    let position = FilePosition { path: candidate.path().into(), offset: 0, size: candidate.stamp.size };
+    let mut pass = Pass {
+        wanted,
+        cancel,
+        give,
+        meter,
+        position,
+        chunks: Vec::new(),
+        is_indexed: true,
+        is_refused: false,
+    };
     let result = pass.run(store, candidate, parameters, occasion);
     (result, pass.meter.stop())
 }
@@ -69,7 +79,7 @@ struct Pass<'a, 'g> {
     give: &'a mut Give<'g>,
     meter: DiskMeter,
     /// The file's first byte.
-    place: ReadPlace,
+    position: FilePosition,
     chunks: Vec<CutChunk>,
     /// Its chunks go to the index.
     is_indexed: bool,
@@ -138,7 +148,7 @@ impl Pass<'_, '_> {
         result.map_err(|error| match error {
             StoreError::SourceChanged { path } => SearchError::Changed(path),
             StoreError::Io { source, .. } => {
-                SearchError::Unreadable { path: self.place.path.to_path_buf(), source }
+                SearchError::Unreadable { path: self.position.path.to_path_buf(), source }
             }
             other => SearchError::Index(other),
         })
@@ -182,8 +192,12 @@ impl Pass<'_, '_> {
             let memory = Bytes::copy_from_slice(&bytes[from..from + len]);
             found.extend(run.iter().map(|chunk| {
                 let from = (chunk.offset - at) as usize;
-                let place = ReadPlace { offset: chunk.offset, ..self.place.clone() };
-                FoundChunk { hash: chunk.hash, bytes: memory.slice(from..from + chunk.len as usize), place }
+                let position = FilePosition { offset: chunk.offset, ..self.position.clone() };
+                FoundChunk {
+                    hash: chunk.hash,
+                    bytes: memory.slice(from..from + chunk.len as usize),
+                    position,
+                }
             }));
         }
         found
@@ -198,7 +212,7 @@ impl Pass<'_, '_> {
         if (self.wanted)(&hash) != Some(len) {
             return Ok(());
         }
-        let found = warm(file, &self.place, &Descriptor { hash, len, offset: 0 });
+        let found = warm(file, &self.position, &Descriptor { hash, len, offset: 0 });
         let is_taken = found.is_none_or(|chunk| self.hand_out(vec![chunk]));
         if is_taken { Ok(()) } else { Err(SearchError::Cancelled) }
     }
@@ -224,11 +238,11 @@ fn is_one_piece(size: u64) -> bool {
 
 /// The bytes of a chunk that was read a moment ago. They are compared again, since they are another copy of what
 /// may be changing.
-fn warm(file: &File, start: &ReadPlace, chunk: &Descriptor) -> Option<FoundChunk> {
+fn warm(file: &File, start: &FilePosition, chunk: &Descriptor) -> Option<FoundChunk> {
     let mut bytes = vec![0; chunk.len as usize];
     file.read_exact_at(&mut bytes, chunk.offset).ok()?;
-    let place = ReadPlace { offset: chunk.offset, ..start.clone() };
-    let found = FoundChunk { hash: chunk.hash, bytes: Bytes::from(bytes), place };
+    let position = FilePosition { offset: chunk.offset, ..start.clone() };
+    let found = FoundChunk { hash: chunk.hash, bytes: Bytes::from(bytes), position };
     (ChunkHash::of(&found.bytes) == chunk.hash).then_some(found)
 }
 

@@ -122,12 +122,12 @@ pub struct FoundChunk {
     /// Its bytes.
     pub bytes: Bytes,
     /// Where it lay.
-    pub place: ReadPlace,
+    pub position: FilePosition,
 }
 
 /// A place in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReadPlace {
+pub struct FilePosition {
     /// The file.
     pub path: Arc<Path>,
     /// Its first byte.

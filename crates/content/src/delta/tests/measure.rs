@@ -52,7 +52,7 @@ fn cost(base: &[u8], target: &[u8]) -> Cost {
     let known: HashMap<_, _> =
         chunks(base).into_iter().map(|(offset, bytes)| (ChunkHash::of(bytes), offset)).collect();
     let chunk = |(_, bytes): (u64, &[u8])| {
-        let found = known.get(&ChunkHash::of(bytes)).map(|offset| RefinePlace { file: (), offset: *offset });
+        let found = known.get(&ChunkHash::of(bytes)).map(|offset| FoundAt { file: (), offset: *offset });
         RefinedChunk { len: bytes.len() as u32, found }
     };
     let list: Vec<_> = chunks(target).into_iter().map(chunk).collect();

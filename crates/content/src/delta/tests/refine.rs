@@ -8,7 +8,7 @@ const KIB: u64 = 1 << 10;
 
 /// A chunk of `kib` KiB found in a file at an offset in KiB.
 fn found(kib: u64, file: char, at: u64) -> RefinedChunk<char> {
-    RefinedChunk { len: (kib << 10) as u32, found: Some(RefinePlace { file, offset: at << 10 }) }
+    RefinedChunk { len: (kib << 10) as u32, found: Some(FoundAt { file, offset: at << 10 }) }
 }
 
 fn missing(kib: u64) -> RefinedChunk<char> {
@@ -124,7 +124,7 @@ fn a_long_gap_comes_in_parts() {
 
 #[test]
 fn offsets_that_lie_overflow_nothing() {
-    let place = |offset| RefinedChunk { len: u32::MAX, found: Some(RefinePlace { file: 'a', offset }) };
+    let place = |offset| RefinedChunk { len: u32::MAX, found: Some(FoundAt { file: 'a', offset }) };
     let gap = RefinedChunk { len: u32::MAX, found: None };
     for (left, right) in [(u64::MAX, u64::MAX), (u64::MAX, 0), (0, u64::MAX), (u64::MAX - 9, 9)] {
         for size in [0, 1, u64::MAX] {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use towpath_content::delta::Signature;
-use towpath_transfer::{Basis, Origin};
+use towpath_transfer::{Origin, SignedBase};
 
 use super::super::super::requests::GetRequest;
 use super::*;
@@ -19,20 +19,20 @@ fn edited() -> (Arc<MemoryStore>, Oid, Vec<u8>, Vec<u8>) {
     (store, oid, new, old)
 }
 
-fn basis(old: &[u8], signature: Option<Vec<u8>>) -> Option<Arc<Basis>> {
+fn signed_base(old: &[u8], signature: Option<Vec<u8>>) -> Option<Arc<SignedBase>> {
     let signature = signature.unwrap_or_else(|| Signature::of(old, 256, 32_000).unwrap().to_bytes());
-    Some(Arc::new(Basis { base: Bytes::copy_from_slice(old), signature: signature.into() }))
+    Some(Arc::new(SignedBase { bytes: Bytes::copy_from_slice(old), signature: signature.into() }))
 }
 
 /// Two chunks that are all of the object.
-fn chunks(oid: Oid, new: &[u8], basis: Option<&Arc<Basis>>) -> Vec<Want> {
+fn chunks(oid: Oid, new: &[u8], base: Option<&Arc<SignedBase>>) -> Vec<Want> {
     let chunk = |bytes: &[u8], offset: u64| Want {
         tag: offset,
         id: WantId::Chunk { hash: *Oid::of(bytes).digest(), len: bytes.len() as u32 },
         places: Vec::new(),
         group: Arc::default(),
         origin: Some(Origin { oid, offset }),
-        basis: basis.cloned(),
+        base: base.cloned(),
 
         part: None,
     };
@@ -67,7 +67,7 @@ fn brought(store: &Arc<MemoryStore>, oid: Oid, wants: Vec<Want>) -> (Vec<u8>, u6
 #[test]
 fn what_resembles_a_basis_comes_as_its_delta() {
     let (store, oid, new, old) = edited();
-    let (bytes, saved, crossed) = brought(&store, oid, chunks(oid, &new, basis(&old, None).as_ref()));
+    let (bytes, saved, crossed) = brought(&store, oid, chunks(oid, &new, signed_base(&old, None).as_ref()));
     assert!(bytes == new && saved > 30_000 && crossed < 4000, "{saved} saved, {crossed} crossed");
     let (bytes, saved, crossed) = brought(&store, oid, chunks(oid, &new, None));
     assert!(bytes == new && saved == 0 && crossed > new.len());
@@ -78,8 +78,12 @@ fn what_does_not_resemble_it_or_is_no_signature_comes_as_it_is() {
     let (store, oid, new, old) = edited();
     let noise: Vec<u8> = (0..1000u32).flat_map(|at| *Oid::of(&[1, at as u8, 7]).digest()).collect();
     let huge = [&[1u8, 16, 1, 0xff, 0xff, 0xff, 7][..], &[0; 1000]].concat();
-    for basis in [basis(&noise, None), basis(&old, Some(b"no signature".to_vec())), basis(&old, Some(huge))] {
-        let (bytes, saved, crossed) = brought(&store, oid, chunks(oid, &new, basis.as_ref()));
+    for base in [
+        signed_base(&noise, None),
+        signed_base(&old, Some(b"no signature".to_vec())),
+        signed_base(&old, Some(huge)),
+    ] {
+        let (bytes, saved, crossed) = brought(&store, oid, chunks(oid, &new, base.as_ref()));
         assert!(bytes == new && saved == 0 && crossed > new.len(), "{crossed}");
     }
 }
@@ -115,7 +119,7 @@ fn impossible_bases_end_the_connection() {
 fn deltas_that_nobody_asked_for_end_the_connection() {
     let ((store, oid, new, old), now) = (edited(), Instant::now());
     let delta = |request, want| wire::Delta { request, want, ..wire::Delta::default() };
-    let wants = chunks(oid, &new, basis(&old, None).as_ref());
+    let wants = chunks(oid, &new, signed_base(&old, None).as_ref());
     for (wants, message, is_fatal) in [
         (wants.clone(), delta(1, 0), false),
         (wants.clone(), delta(2, 0), true),

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use towpath_content::delta;
-use towpath_transfer::{Basis, Origin, Tag, Want};
+use towpath_transfer::{Origin, SignedBase, Tag, Want};
 
 use super::Driver;
 use crate::adaptive::benefit::delta_pays;
@@ -70,17 +70,17 @@ pub(super) async fn sign(wants: &mut [Want], likely: Vec<(Range<usize>, Region)>
     let (runs, regions): (Vec<_>, Vec<_>) = likely.into_iter().unzip();
     let lens = runs.iter().map(|run| wants[run.clone()].iter().map(|want| want.id.len()).sum());
     let work: Vec<(Region, u64)> = regions.into_iter().zip(lens).collect();
-    let signing = move || work.into_iter().map(|(region, len)| basis(&region, len)).collect::<Vec<_>>();
+    let signing = move || work.into_iter().map(|(region, len)| signed_base(&region, len)).collect::<Vec<_>>();
     let signed = tokio::task::spawn_blocking(signing).await.unwrap_or_default();
-    for (run, basis) in runs.into_iter().zip(signed) {
-        wants[run].iter_mut().for_each(|want| want.basis.clone_from(&basis));
+    for (run, base) in runs.into_iter().zip(signed) {
+        wants[run].iter_mut().for_each(|want| want.base.clone_from(&base));
     }
 }
 
-fn basis(region: &Region, len: u64) -> Option<Arc<Basis>> {
-    let base = disk_search::read(&region.path, &region.range).ok()?;
+fn signed_base(region: &Region, len: u64) -> Option<Arc<SignedBase>> {
+    let bytes = disk_search::read(&region.path, &region.range).ok()?;
     let target = usize::try_from(len).ok()?;
-    let block = delta::block_len(base.len(), target, &delta::Hints::default());
-    let signature = delta::Signature::of(&base, block, target).ok()?.to_bytes().into();
-    Some(Arc::new(Basis { base: base.into(), signature }))
+    let block = delta::block_len(bytes.len(), target, &delta::Hints::default());
+    let signature = delta::Signature::of(&bytes, block, target).ok()?.to_bytes().into();
+    Some(Arc::new(SignedBase { bytes: bytes.into(), signature }))
 }

@@ -222,7 +222,7 @@ impl Driver {
         let open = self.open.get_mut(&tag)?;
         open.is_given = true;
         if let Some(Origin { oid, offset }) = open.want.origin {
-            self.neighbours.found(&oid, offset, open.want.id.len(), chunk.place.clone());
+            self.neighbours.found(&oid, offset, open.want.id.len(), chunk.position.clone());
         }
         let sink = Arc::clone(&self.calls.get(&open.call)?.sink);
         let now = Instant::now();

@@ -111,7 +111,7 @@ impl Sink for Ends {
 fn piece(oid: Oid, index: u64) -> Want {
     let id = WantId::Piece { oid, layout: Layout::of(SIZE).unwrap(), index };
     let places = vec![Place { object: 1, offset: index * PIECE }];
-    Want { tag: 10 + index, id, places, group: Arc::default(), origin: None, basis: None, part: None }
+    Want { tag: 10 + index, id, places, group: Arc::default(), origin: None, base: None, part: None }
 }
 
 #[tokio::test]
