@@ -334,7 +334,7 @@ pub struct Summary {
     pub kept: u64,
     /// Zeros in holes of sparse files, which cost nothing.
     pub zeros: u64,
-    /// Whether all that crossed a network for it was encrypted, as the service can tell itself.
+    /// True if all that crossed a network for it was encrypted, as the service can tell itself.
     #[serde(default)]
     pub encrypted: bool,
     /// What the disk was searched for, if it could be.

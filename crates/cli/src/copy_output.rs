@@ -39,7 +39,7 @@ impl Default for ShownChanges {
 }
 
 impl ShownChanges {
-    /// Whether what changes has lines.
+    /// True if what changes has lines.
     pub const fn lists(&self) -> bool {
         self.itemize > 0 || self.names || matches!(self.progress, Some(true))
     }

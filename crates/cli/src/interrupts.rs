@@ -101,7 +101,7 @@ impl Interrupts {
     }
 }
 
-/// Whether the program that started this one had it ignore a signal.
+/// True if the program that started this one had it ignore a signal.
 pub fn is_ignored(kind: SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -54,7 +54,7 @@ impl Output {
         Self { json, quiet, bar, shows_bar, meter, receivers, told_ticket, stdout_is_data }
     }
 
-    /// Whether `--json` was given.
+    /// True if `--json` was given.
     pub const fn is_json(&self) -> bool {
         self.json
     }

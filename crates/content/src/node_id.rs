@@ -10,7 +10,7 @@ use crate::codec::{DecodeError, invalid};
 pub struct NodeId(pub [u8; 32]);
 
 impl NodeId {
-    /// Whether `signature` over `message` was made with this node's private key.
+    /// True if `signature` over `message` was made with this node's private key.
     pub fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
         ring::signature::UnparsedPublicKey::new(&ring::signature::ED25519, &self.0)
             .verify(message, signature)

@@ -94,7 +94,7 @@ impl TransferPlugin for Cascade {
     }
 }
 
-/// Whether the next plugin may have what ended so.
+/// True if the next plugin may have what ended so.
 const fn is_elsewhere(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::NotHere | Outcome::SourceChanged | Outcome::Gone)
 }

@@ -139,7 +139,7 @@ impl Answering {
         }
     }
 
-    /// Whether the peer had a right to anything: it proved a root, or is allowed something that it asked for.
+    /// True if the peer had a right to anything: it proved a root, or is allowed something that it asked for.
     pub const fn is_known(&self) -> bool {
         self.is_known
     }
@@ -149,7 +149,7 @@ impl Answering {
         self.under_way.values().map(|state| state.kept).sum()
     }
 
-    /// Whether nobody waits for more of a request.
+    /// True if nobody waits for more of a request.
     pub fn is_over(&self, request: u32) -> bool {
         let is_cancelled = |state: &RequestUnderWay| state.cancelled.load(Ordering::Relaxed);
         self.closed || self.under_way.get(&request).is_some_and(is_cancelled)
@@ -309,7 +309,7 @@ fn check_get(get: &Get) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a want may be of some object, if it is a run of bytes.
+/// True if a want may be of some object, if it is a run of bytes.
 fn is_possible(want: &WireWant) -> bool {
     let Some(offset) = want.offset else { return want.len == 0 && want.basis.is_none() };
     if want.basis.as_ref().is_some_and(|basis| basis.len() > wire::MAX_BASIS) {
@@ -338,7 +338,7 @@ impl Answer {
         }
     }
 
-    /// Whether it may take long, to wait for its object or to make a recipe: it should keep no other
+    /// True if it may take long, to wait for its object or to make a recipe: it should keep no other
     /// waiting.
     pub const fn takes_long(&self) -> bool {
         match self {

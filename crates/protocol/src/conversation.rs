@@ -291,7 +291,7 @@ impl RequestLine {
         chosen.map(|(at, _)| at)
     }
 
-    /// Whether the answer that is being given is still the one to give.
+    /// True if the answer that is being given is still the one to give.
     fn goes_on(&mut self, asked: &RequestQueued) -> bool {
         if !asked.is_contended() {
             return true;

@@ -1,7 +1,7 @@
 //! Parts of a peer's message, counted before it is decoded: an empty part takes two bytes of the message
 //! and some two hundred of memory.
 
-/// Whether a Protocol Buffers message has at most `most` parts at `path`, the numbers of nested fields
+/// True if a Protocol Buffers message has at most `most` parts at `path`, the numbers of nested fields
 /// whose last one is repeated. Bytes that are no message, or of a wire type that nobody here writes, have
 /// more than any number: a decoder might skip what this can't.
 pub fn has_at_most(message: &[u8], path: &[u32], most: usize) -> bool {

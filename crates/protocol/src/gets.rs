@@ -349,7 +349,7 @@ fn pieces(want: &WireWant) -> Result<Range<u64>, StoreError> {
     Ok(want.first..end.ok_or(StoreError::Refused { why: "no object has such pieces" })?)
 }
 
-/// Whether there is nothing but zeros; other data mostly show it in their first block.
+/// True if there is nothing but zeros; other data mostly show it in their first block.
 fn are_zeros(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.chunks(4096).all(|block| block.iter().fold(0, |sum, byte| sum | byte) == 0)
 }

@@ -166,7 +166,7 @@ impl Peer {
         })
     }
 
-    /// Whether the connection was lost because nothing came.
+    /// True if the connection was lost because nothing came.
     pub fn was_silent(&self) -> bool {
         self.shared.with(Session::was_silent)
     }
@@ -182,7 +182,7 @@ impl Peer {
         self.shared.node
     }
 
-    /// Whether this program encrypts the connection itself, as with TLS.
+    /// True if this program encrypts the connection itself, as with TLS.
     pub fn is_encrypted(&self) -> bool {
         self.proof == PeerProof::Key
     }
@@ -192,18 +192,18 @@ impl Peer {
         &self.binding
     }
 
-    /// Whether the peer can be asked for recipes and for runs of bytes: what its hello said, which this
+    /// True if the peer can be asked for recipes and for runs of bytes: what its hello said, which this
     /// waits for.
     pub async fn has_recipes(&self) -> bool {
         self.greeted().await && self.shared.with(|session| session.greeting().has_recipes)
     }
 
-    /// Whether wants may have a basis, as the peer's hello said; false before it has come.
+    /// True if wants may have a basis, as the peer's hello said; false before it has come.
     pub fn has_deltas(&self) -> bool {
         self.shared.with(|session| session.greeting().has_deltas)
     }
 
-    /// Whether the peer can be asked for samples, as its hello said, which this waits for.
+    /// True if the peer can be asked for samples, as its hello said, which this waits for.
     pub async fn has_samples(&self) -> bool {
         self.greeted().await && self.shared.with(|session| session.greeting().has_samples)
     }

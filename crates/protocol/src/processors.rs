@@ -85,7 +85,7 @@ impl Processors {
         })
     }
 
-    /// Whether any of them looks at chunks.
+    /// True if any of them looks at chunks.
     pub fn inspect_any(&self) -> bool {
         self.inspectors().next().is_some()
     }

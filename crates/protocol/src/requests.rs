@@ -122,7 +122,7 @@ fn wire_want(want: &Want, by_bytes: bool) -> WireWant {
     }
 }
 
-/// Whether `wire` is the next piece of the run.
+/// True if `wire` is the next piece of the run.
 fn follows(last: &WantRun, wire: &WireWant) -> bool {
     let is_pieces = |want: &WireWant| want.chunk.is_empty() && want.offset.is_none();
     is_pieces(&last.wire)
@@ -131,7 +131,7 @@ fn follows(last: &WantRun, wire: &WireWant) -> bool {
         && last.wire.first + u64::from(last.wire.count) == wire.first
 }
 
-/// Whether `want` is for the bytes behind the run's, and to be made of the same base.
+/// True if `want` is for the bytes behind the run's, and to be made of the same base.
 fn shares_base(last: &WantRun, want: &Want, wire: &WireWant) -> bool {
     let ours = last.wants.first().and_then(|first| first.base.as_ref());
     let is_same = ours.zip(want.base.as_ref()).is_some_and(|(ours, theirs)| Arc::ptr_eq(ours, theirs));
@@ -316,7 +316,7 @@ impl GetUnderWay {
         self.cancelled = true;
     }
 
-    /// Whether this side gave it up.
+    /// True if this side gave it up.
     pub const fn is_cancelled(&self) -> bool {
         self.cancelled
     }
@@ -355,13 +355,13 @@ impl GetUnderWay {
         (0..self.runs.len()).for_each(|run| self.end_run(run, outcome, &mut end));
     }
 
-    /// Whether `tag` is one of its wants.
+    /// True if `tag` is one of its wants.
     pub fn holds(&self, tag: Tag) -> bool {
         self.runs.iter().any(|run| run.wants.iter().any(|want| want.tag == tag))
     }
 }
 
-/// Whether `bytes` are those of the chunks, one after the other.
+/// True if `bytes` are those of the chunks, one after the other.
 fn are_chunks(wants: &[Want], mut bytes: &[u8]) -> bool {
     let mut is_next = |want: &Want| match want.id {
         WantId::Chunk { hash, len } => {

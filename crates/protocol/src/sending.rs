@@ -52,7 +52,7 @@ impl Sending {
         self.frame_len().max(COMPRESSED_TOGETHER)
     }
 
-    /// Whether the next frame is to be compressed, though nobody asked: only while data wait for the
+    /// True if the next frame is to be compressed, though nobody asked: only while data wait for the
     /// network, which takes less than one processor compresses, and not if others did not shrink.
     pub(super) fn tries(&mut self) -> bool {
         let is_slow = |path: &PathInfo| path.delivery_rate_bytes_per_s.is_some_and(|rate| rate < FAST);

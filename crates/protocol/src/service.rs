@@ -40,9 +40,9 @@ const BINDINGS: usize = 64;
 pub trait Issuer: Send + Sync {
     /// The secret of the ticket for `root`, if this service issued one or was given it.
     fn secret(&self, root: &Oid) -> Option<Secret>;
-    /// Whether a node may fetch this very object, by configuration or by an operation under way.
+    /// True if a node may fetch this very object, by configuration or by an operation under way.
     fn is_allowed(&self, node: &NodeId, oid: &Oid) -> bool;
-    /// Whether a node may have anything without a ticket, by configuration: one that may is not asked for one.
+    /// True if a node may have anything without a ticket, by configuration: one that may is not asked for one.
     fn is_known(&self, _node: &NodeId) -> bool {
         false
     }
@@ -82,7 +82,7 @@ impl Service {
         self.store.recipe(oid).map_err(|error| outcome_of(&error))
     }
 
-    /// Whether a node may have anything without a ticket.
+    /// True if a node may have anything without a ticket.
     pub fn knows(&self, node: &NodeId) -> bool {
         self.issuer.is_known(node)
     }

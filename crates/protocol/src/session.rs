@@ -337,7 +337,7 @@ impl Session {
         Some(Body::Goodbye(Goodbye { reason }))
     }
 
-    /// Whether the connection was lost because nothing came.
+    /// True if the connection was lost because nothing came.
     pub fn was_silent(&self) -> bool {
         self.end.as_ref().is_some_and(|end| end.silent)
     }

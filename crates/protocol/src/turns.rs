@@ -55,13 +55,13 @@ impl Order {
         }
     }
 
-    /// Whether the next frame of this priority may go out.
+    /// True if the next frame of this priority may go out.
     pub fn may_go(&self, priority: i8, now: Instant) -> bool {
         let is_active = |class: &Class| now.saturating_duration_since(class.active) < STALLED;
         !self.above(priority).any(is_active) || self.owes_nothing(priority)
     }
 
-    /// Whether the next frame of this priority may go out before what is more urgent and could go, too.
+    /// True if the next frame of this priority may go out before what is more urgent and could go, too.
     pub fn owes_nothing(&self, priority: i8) -> bool {
         self.classes.get(&priority).is_none_or(|class| class.owed == 0)
     }
@@ -139,17 +139,17 @@ impl TurnTaken {
         self.priority
     }
 
-    /// Whether its node has requests of several priorities under way.
+    /// True if its node has requests of several priorities under way.
     pub fn is_contended(&self) -> bool {
         self.node.is_contended.load(Ordering::Relaxed)
     }
 
-    /// Whether the next frame may go out.
+    /// True if the next frame may go out.
     pub fn may_go(&self) -> bool {
         !self.is_contended() || lock(&self.node.order).may_go(self.priority, Instant::now())
     }
 
-    /// Whether it may go out before what is more urgent and could go, too.
+    /// True if it may go out before what is more urgent and could go, too.
     pub fn owes_nothing(&self) -> bool {
         lock(&self.node.order).owes_nothing(self.priority)
     }

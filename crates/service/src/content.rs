@@ -39,7 +39,7 @@ pub(crate) struct Opened {
     pub(crate) oid: Option<Oid>,
     /// Its bytes, if known.
     pub(crate) size: Option<u64>,
-    /// Whether all that crosses a network for it is encrypted.
+    /// True if all that crosses a network for it is encrypted.
     pub(crate) encrypted: bool,
     source: ContentOrigin,
     body: HeldBody,
@@ -268,7 +268,7 @@ impl Opened {
         Ok(())
     }
 
-    /// Whether nothing comes after `end`.
+    /// True if nothing comes after `end`.
     fn is_last(&self, end: u64) -> bool {
         self.size.is_none_or(|size| size == end)
     }

@@ -34,7 +34,7 @@ impl Ending {
         Self { deadline: now + grace, sent, quiet_since: now }
     }
 
-    /// Whether this is the end.
+    /// True if this is the end.
     pub(crate) fn is_over(&mut self, now: Instant, under_way: UnderWay) -> bool {
         if under_way.sent != self.sent {
             (self.sent, self.quiet_since) = (under_way.sent, now);

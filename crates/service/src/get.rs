@@ -216,7 +216,7 @@ impl GetUnderWay {
         record.remove();
     }
 
-    /// Whether the file is that object: the index knows, else it is read.
+    /// True if the file is that object: the index knows, else it is read.
     async fn holds(&self, file: &Path, wanted: Oid) -> bool {
         let (store, file) = (Arc::clone(&self.service.store), file.to_path_buf());
         let looking = tokio::task::spawn_blocking(move || {

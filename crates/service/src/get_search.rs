@@ -32,7 +32,7 @@ pub(crate) fn search(service: &Service, request: &GetRequest, node: Option<NodeI
     Some(Search { store, scope, leave_out, effort })
 }
 
-/// Whether the sender may learn what lies anywhere on this disk.
+/// True if the sender may learn what lies anywhere on this disk.
 fn knows_all(service: &Service, request: &GetRequest, node: Option<NodeId>) -> bool {
     let is_allowed =
         |node: NodeId| node == service.node_id() || service.config().general.allowed_nodes.contains(&node);
@@ -48,7 +48,7 @@ fn scope(request: &GetRequest, beyond_destination: bool) -> Option<Scope> {
     Some(Scope { start, roots, extra, beyond_destination, not_below: true })
 }
 
-/// Whether there is a file right in this directory: else a recipe would be asked for in vain.
+/// True if there is a file right in this directory: else a recipe would be asked for in vain.
 fn has_files(directory: &Path) -> bool {
     let entries = directory.read_dir().into_iter().flatten().flatten();
     let mut files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));

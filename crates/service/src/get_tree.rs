@@ -207,7 +207,7 @@ impl TreeTarget {
         }
     }
 
-    /// Whether an earlier run already put this very file in place; it is hashed again unless the
+    /// True if an earlier run already put this very file in place; it is hashed again unless the
     /// index vouches for it.
     fn is_left(&self, path: &RelPath, entry: &Entry, oid: &Oid, size: u64) -> bool {
         if !self.is_resumed {

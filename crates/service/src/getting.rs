@@ -163,7 +163,7 @@ impl GetUnderWay {
         None
     }
 
-    /// Whether this machine's own copy of `oid` may be used.
+    /// True if this machine's own copy of `oid` may be used.
     pub(crate) fn may_use(&self, oid: &Oid) -> bool {
         (self.allow)(oid)
     }

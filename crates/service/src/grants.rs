@@ -38,7 +38,7 @@ impl Grants {
         self.shared.write().unwrap_or_else(PoisonError::into_inner).remove(oid);
     }
 
-    /// Whether tickets of leases are honoured.
+    /// True if tickets of leases are honoured.
     pub fn honours_leases(&self) -> bool {
         self.leases.is_some()
     }

@@ -54,7 +54,7 @@ struct PutPlan {
     about: About,
     size: u64,
     share: Share,
-    /// Whether the content was known before; then `share` names it already.
+    /// True if the content was known before; then `share` names it already.
     is_read: bool,
     /// What the application said of its chunks.
     boundaries: Boundaries,
@@ -420,7 +420,7 @@ fn plan_tree(
     Ok(PutPlan { path, about, size: totals.bytes, share, is_read: true, boundaries, left_out })
 }
 
-/// Whether the index knows the file as it is now, so that it need not be read.
+/// True if the index knows the file as it is now, so that it need not be read.
 fn is_known(service: &Service, path: &Path) -> bool {
     let (Some(dir), Some(name), Ok(stamp)) = (path.parent(), path.file_name(), Stamp::of_path(path)) else {
         return false;

@@ -40,7 +40,7 @@ impl Sessions {
         Ok(Holder::Session(id))
     }
 
-    /// Whether `holder` can still hold something.
+    /// True if `holder` can still hold something.
     pub(crate) fn is_alive(&self, holder: &Holder) -> bool {
         match holder {
             Holder::Pinned => true,

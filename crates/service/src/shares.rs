@@ -97,12 +97,12 @@ impl Shares {
         self.write(&self.file("from", &node.0), &json!({ "into": names }))
     }
 
-    /// Whether `node` sent `oid` at some time: then using what is here tells it nothing new.
+    /// True if `node` sent `oid` at some time: then using what is here tells it nothing new.
     pub fn was_sent(&self, node: &NodeId, oid: &Oid) -> bool {
         self.sent(node).join(file_name(oid)).exists()
     }
 
-    /// Whether `node` sent anything that [`Self::keep_sent`] noted.
+    /// True if `node` sent anything that [`Self::keep_sent`] noted.
     pub fn has_sent(&self, node: &NodeId) -> bool {
         self.sent(node).exists()
     }

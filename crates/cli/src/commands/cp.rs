@@ -218,7 +218,7 @@ impl CopyFlags {
         })
     }
 
-    /// Whether `--preserve` names this kind; alone it means mode, ownership and timestamps, as with cp.
+    /// True if `--preserve` names this kind; alone it means mode, ownership and timestamps, as with cp.
     fn asks_for(&self, kind: &str) -> bool {
         match &self.preserve {
             None => false,

@@ -229,7 +229,7 @@ fn end_threads(runtime: Runtime) {
     }
 }
 
-/// Whether the kernel is to limit what this process may do.
+/// True if the kernel is to limit what this process may do.
 fn is_confined(configured: Switch) -> bool {
     confinement::is_wanted(std::env::var_os(confinement::VARIABLE).as_deref(), configured)
 }

@@ -37,6 +37,6 @@ impl StatusCommand {
 struct ToldStatus<'a> {
     #[serde(flatten)]
     status: &'a towpath_api::Status,
-    /// Whether one runs: without, all else is that of this very command.
+    /// True if one runs: without, all else is that of this very command.
     daemon: bool,
 }

@@ -117,7 +117,7 @@ impl Parameters {
         }
     }
 
-    /// Whether a chunker with these parameters can make a chunk of `len` bytes; `is_last` says
+    /// True if a chunker with these parameters can make a chunk of `len` bytes; `is_last` says
     /// that it is the object's last.
     pub const fn allows(&self, len: u32, is_last: bool) -> bool {
         let least = if is_last { 1 } else { self.min_len() };

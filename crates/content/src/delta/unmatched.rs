@@ -26,7 +26,7 @@ impl Unmatched {
         self.0.iter().map(Range::len).sum()
     }
 
-    /// Whether nothing is left.
+    /// True if nothing is left.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -38,7 +38,7 @@ pub struct RecipeBuilder<F> {
 #[derive(Debug)]
 struct RecipeLevel {
     open: Entries,
-    /// Whether a node of this level was sent out already, so that there is a level above.
+    /// True if a node of this level was sent out already, so that there is a level above.
     is_split: bool,
 }
 

@@ -36,7 +36,7 @@ pub enum RecipeError<E> {
 }
 
 impl<E> RecipeError<E> {
-    /// Whether the recipe itself is bad, so that its maker is to blame and no other copy of its
+    /// True if the recipe itself is bad, so that its maker is to blame and no other copy of its
     /// nodes can help.
     pub const fn blames_maker(&self) -> bool {
         matches!(self, Self::Malformed { .. } | Self::Misplaced { .. })

@@ -10,7 +10,7 @@ pub(super) struct NodePosition {
     pub(super) level: u8,
     /// The object's bytes in front of it.
     pub(super) offset: u64,
-    /// Whether it is the last of its level, which alone may end before the rule closes it.
+    /// True if it is the last of its level, which alone may end before the rule closes it.
     pub(super) is_last: bool,
 }
 

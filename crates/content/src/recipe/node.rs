@@ -74,7 +74,7 @@ impl Entries {
         }
     }
 
-    /// Whether a node with these entries takes no more.
+    /// True if a node with these entries takes no more.
     pub(super) fn are_complete(&self) -> bool {
         self.last_hash().is_some_and(|hash| closes(self.len(), hash))
     }

@@ -23,7 +23,7 @@ pub struct Enclosed {
 }
 
 impl Enclosed {
-    /// Whether a ticket can hold this of the object that `oid` names.
+    /// True if a ticket can hold this of the object that `oid` names.
     pub fn fits(&self, oid: &Oid) -> bool {
         let mut writer = Writer::new();
         self.encode(&mut writer);

@@ -45,7 +45,7 @@ impl Pacing {
     }
 }
 
-/// Whether a way of this shortest round trip, zero if it is not known, is short.
+/// True if a way of this shortest round trip, zero if it is not known, is short.
 fn is_near(rtt: Duration) -> bool {
     !rtt.is_zero() && rtt <= NEAR
 }

@@ -129,7 +129,7 @@ fn suites(fast_aes: bool) -> Vec<SupportedCipherSuite> {
     suites
 }
 
-/// Whether the CPU has instructions for AES-GCM; without them ChaCha20 is several times faster.
+/// True if the CPU has instructions for AES-GCM; without them ChaCha20 is several times faster.
 fn fast_aes() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::is_x86_feature_detected!("aes") && std::is_x86_feature_detected!("pclmulqdq");

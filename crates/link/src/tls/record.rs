@@ -143,7 +143,7 @@ impl Sealing {
         self.seal_as(ContentType::ApplicationData, out, fill)
     }
 
-    /// Whether the keys have encrypted all that they may: then the next record is a key update.
+    /// True if the keys have encrypted all that they may: then the next record is a key update.
     pub(super) const fn needs_update(&self) -> bool {
         // One is left for the update itself, and one for a goodbye.
         self.keys.records_left() <= 2

@@ -212,7 +212,7 @@ impl Widening {
         self.rest = (self.rest * 2).min(LONGEST_REST);
     }
 
-    /// Whether a step is to be tried after these two periods.
+    /// True if a step is to be tried after these two periods.
     fn is_ripe(&self, last: WidthMeasure, this: WidthMeasure, now: Instant) -> bool {
         let is_late = self.late.is_some_and(|late| now >= late);
         let is_lossy = last.is_lossy && this.is_lossy;
@@ -221,7 +221,7 @@ impl Widening {
     }
 }
 
-/// Whether two periods' rates are as good as the same.
+/// True if two periods' rates are as good as the same.
 fn is_even(one: f64, other: f64) -> bool {
     one <= other * EVEN && other <= one * EVEN
 }

@@ -126,7 +126,7 @@ impl Ahead {
         wants.iter().position(is_it).map(|at| wants.remove(at))
     }
 
-    /// Whether any of `wants` is for a piece of the object.
+    /// True if any of `wants` is for a piece of the object.
     pub fn is_of(&self, wants: &[Want]) -> bool {
         wants.iter().any(|want| matches!(want.id, WantId::Piece { oid, .. } if oid == self.oid))
     }

@@ -28,7 +28,7 @@ const AROUND: usize = 1024;
 /// Most bytes, and how many of which parts.
 type MessageLimit = (usize, &'static [(u32, usize)]);
 
-/// Whether a frame body is a hello or a goodbye, the only ones that come first.
+/// True if a frame body is a hello or a goodbye, the only ones that come first.
 pub fn may_come_first(frame: &[u8]) -> bool {
     matches!(top(frame, HIGHEST), Top::One(HELLO | GOODBYE))
 }

@@ -33,7 +33,7 @@ pub fn expected(steps: impl IntoIterator<Item = ArrivalStep>, otherwise: f64) ->
     eta + missing * otherwise
 }
 
-/// Whether the network would bring a chunk before the disk does: seconds that what is asked already
+/// True if the network would bring a chunk before the disk does: seconds that what is asked already
 /// will take, and the chunk itself, against the expected arrival.
 ///
 /// It limits what is asked of a slow network while the disk is about to find the same, and asks as

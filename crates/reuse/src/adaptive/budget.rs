@@ -108,7 +108,7 @@ impl Budget {
         }
     }
 
-    /// Whether it is at its end, rather than resting.
+    /// True if it is at its end, rather than resting.
     pub fn is_spent(&self, standing: &Standing) -> bool {
         let awake = Self { rests_until: Duration::ZERO, ..*self };
         !awake.left(standing).is_some()
@@ -132,17 +132,17 @@ impl Budget {
 }
 
 impl BudgetLeft {
-    /// Whether there is enough of it for an operation of so many seconds that reads so many bytes.
+    /// True if there is enough of it for an operation of so many seconds that reads so many bytes.
     pub fn allows(&self, seconds: f64, bytes: u64) -> bool {
         seconds <= self.seconds && self.has_bytes(bytes)
     }
 
-    /// Whether so many bytes may be read, however long that takes.
+    /// True if so many bytes may be read, however long that takes.
     pub fn has_bytes(&self, bytes: u64) -> bool {
         bytes as f64 <= self.bytes
     }
 
-    /// Whether there is any of it.
+    /// True if there is any of it.
     pub fn is_some(&self) -> bool {
         self.seconds > 0.0 && self.bytes > 0.0
     }

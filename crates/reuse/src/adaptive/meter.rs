@@ -139,7 +139,7 @@ impl Meter {
         self.held_until = None;
     }
 
-    /// Whether the samples of an object, of which an older version is here, are worth asking for now.
+    /// True if the samples of an object, of which an older version is here, are worth asking for now.
     pub fn wants_samples(&self, facts: &ObjectFacts<'_>, now: Duration) -> bool {
         let names = [Some(facts.asked_as), Some(facts.oid).filter(|oid| *oid != facts.asked_as)];
         let known = names.iter().flatten().filter_map(|name| self.objects.get(name));
@@ -148,7 +148,7 @@ impl Meter {
         since.is_some_and(|since| samples_pay(now.saturating_sub(since), arrived, facts))
     }
 
-    /// Whether the recipe of an object is worth asking for now; `is_promising` tells, once for each
+    /// True if the recipe of an object is worth asking for now; `is_promising` tells, once for each
     /// object, whether something like it is known to be here; `round_trip` is zero if it is not known.
     pub fn wants_recipe(
         &mut self,

@@ -139,13 +139,13 @@ impl Adaptive {
     }
 }
 
-/// Whether a file lies where the object goes: most likely an older version of it.
+/// True if a file lies where the object goes: most likely an older version of it.
 fn is_promising(facts: &ObjectFacts<'_>) -> bool {
     let there = facts.group.destination.as_ref().and_then(|path| path.symlink_metadata().ok());
     there.is_some_and(|there| there.is_file() && there.len() >= facts.size / 4)
 }
 
-/// Whether the driver chooses where a want comes from.
+/// True if the driver chooses where a want comes from.
 const fn is_chunk(want: &Want) -> bool {
     matches!(want.id, WantId::Chunk { .. }) && want.origin.is_some()
 }

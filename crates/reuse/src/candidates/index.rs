@@ -175,7 +175,7 @@ impl FileIndex {
     }
 }
 
-/// Whether sizes don't tell against one being a version of the other, and a delta can be made.
+/// True if sizes don't tell against one being a version of the other, and a delta can be made.
 pub fn may_be_version(old: u64, new: u64) -> bool {
     old.max(new) / MOST_GROWN <= old.min(new) && deltas::parts(old, new).is_some()
 }

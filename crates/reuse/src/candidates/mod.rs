@@ -22,7 +22,7 @@ pub mod sibling_dirs;
 
 use towpath_content::tree::Kind;
 
-/// Whether something is a regular file.
+/// True if something is a regular file.
 pub const fn is_file(kind: &Kind) -> bool {
     matches!(kind, Kind::File { .. })
 }

@@ -195,7 +195,7 @@ impl Look {
 }
 
 impl Guesses {
-    /// Whether one more may be made; `weak`: one of those that begin with so many.
+    /// True if one more may be made; `weak`: one of those that begin with so many.
     fn may_guess(&self, weak: Option<u64>) -> bool {
         let hits = self.hits.load(Ordering::Relaxed);
         if self.misses.load(Ordering::Relaxed) >= MISSES + hits {

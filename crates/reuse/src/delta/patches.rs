@@ -51,7 +51,7 @@ pub fn parts(old: u64, new: u64) -> Option<u64> {
     }
 }
 
-/// Whether a file of `new` bytes may be one patch of one of `old`: both are held.
+/// True if a file of `new` bytes may be one patch of one of `old`: both are held.
 pub const fn may_be_whole(old: u64, new: u64) -> bool {
     old.saturating_add(new) <= MOST_HELD
 }

@@ -50,7 +50,7 @@ pub fn split(made: &[u8], packed: usize, before: usize, most: usize) -> Option<S
     pays(&outline, worth, before, further).then_some(Split { outline, further })
 }
 
-/// Whether the literals should come as a delta of their own, if bytes of them are `worth` so much.
+/// True if the literals should come as a delta of their own, if bytes of them are `worth` so much.
 fn pays(outline: &CopyOps, worth: f64, before: usize, further: u32) -> bool {
     let (literals, runs, longest) = (outline.literals(), outline.runs(), outline.block_len());
     let wasted = |bytes: f64| (runs as f64 * bytes).min(literals as f64) * worth;

@@ -97,7 +97,7 @@ fn check(
     Ok(answers)
 }
 
-/// Whether a file still has its stamp. If it is another or gone it is forgotten; one that cannot be
+/// True if a file still has its stamp. If it is another or gone it is forgotten; one that cannot be
 /// looked at for another reason is only passed over.
 fn is_unchanged(store: &DiskStore, path: &Path, stamp: &Stamp) -> bool {
     match open::stamp(path) {

@@ -59,7 +59,7 @@ pub enum Manner {
 pub struct SearchRules {
     /// What is wanted now.
     pub wanted: Arc<SearchedChunk>,
-    /// Whether chunks may be drawn from a file that the index names: [`super::Scope::covers`].
+    /// True if chunks may be drawn from a file that the index names: [`super::Scope::covers`].
     pub may_use: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
     /// Names that no search looks at: temporaries.
     pub leave_out: Arc<dyn Fn(&OsStr) -> bool + Send + Sync>,

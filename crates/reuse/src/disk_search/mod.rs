@@ -67,7 +67,7 @@ impl Cancel {
         self.is_cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Whether that was said.
+    /// True if that was said.
     pub fn is_cancelled(&self) -> bool {
         self.is_cancelled.load(Ordering::Relaxed)
     }

@@ -35,7 +35,7 @@ pub struct Scope {
     pub roots: Vec<PathBuf>,
     /// What the user asked to have searched (`--search`).
     pub extra: Vec<PathBuf>,
-    /// Whether it may go further than `start` and `extra`. It is only asked of whom this machine's files may
+    /// True if it may go further than `start` and `extra`. It is only asked of whom this machine's files may
     /// be known to, who may be sent signatures of them too.
     pub beyond_destination: bool,
     /// Of `start` only files that lie directly in it may be used: what is below is another's place.
@@ -84,7 +84,7 @@ impl Scope {
         all
     }
 
-    /// Whether what lies at `path` may be used: for what an index finds anywhere.
+    /// True if what lies at `path` may be used: for what an index finds anywhere.
     pub fn covers(&self, path: &Path, mounts: &Mounts) -> bool {
         let is_near = || match self.not_below {
             true => path.parent() == Some(&*self.start),
@@ -94,7 +94,7 @@ impl Scope {
         !is_system(path) && (is_named() || self.beyond_destination && self.is_reached(path, mounts))
     }
 
-    /// Whether the search may go from a directory into `below` in it.
+    /// True if the search may go from a directory into `below` in it.
     pub fn enters(&self, below: &Path) -> bool {
         !self.not_below || self.beyond_destination || self.is_asked_for(below)
     }

@@ -15,7 +15,7 @@ const FAST: f64 = 12e6;
 const EASY: i32 = 3;
 const QUICK: i32 = 1;
 
-/// Whether a round trip more may save bytes.
+/// True if a round trip more may save bytes.
 pub fn likes_outlines(delivered: &Delivered) -> bool {
     delivered.fastest.is_none_or(|fastest| fastest < SLOW)
 }

@@ -33,7 +33,7 @@ const LEAST_NAMED: u64 = 256;
 const MOST_GROWN: u64 = 8;
 
 impl Network {
-    /// Whether bytes are dearer than the work of saving them.
+    /// True if bytes are dearer than the work of saving them.
     pub fn is_slow(&self) -> bool {
         match self.rate > 0.0 {
             true if self.round_trip >= FAR => self.rate < SLOW,
@@ -42,7 +42,7 @@ impl Network {
         }
     }
 
-    /// Whether nothing is known of it yet.
+    /// True if nothing is known of it yet.
     pub fn is_unknown(&self) -> bool {
         *self == Self::default()
     }
@@ -62,7 +62,7 @@ impl Network {
         self.is_slow().then_some(level)
     }
 
-    /// Whether a round trip more is cheaper than bytes that it saves, unless these are few.
+    /// True if a round trip more is cheaper than bytes that it saves, unless these are few.
     pub fn likes_outlines(&self) -> bool {
         self.is_slow() && self.rate < SLOW_FOR_OUTLINES
     }
@@ -76,12 +76,12 @@ impl Network {
         if is_alone { few.min(parts) } else { parts }
     }
 
-    /// Whether a file of `new` bytes should be asked for as a delta of one of `old`.
+    /// True if a file of `new` bytes should be asked for as a delta of one of `old`.
     pub fn likes_delta(&self, old: u64, new: u64) -> bool {
         self.likes_name(old, new) && old.min(new) >= LEAST_SIGNED
     }
 
-    /// Whether the sender should be told the name of what lies in a file's place: that may be the same.
+    /// True if the sender should be told the name of what lies in a file's place: that may be the same.
     pub fn likes_name(&self, old: u64, new: u64) -> bool {
         let is_alike = old.min(new) >= LEAST_NAMED && old.max(new) / MOST_GROWN <= old.min(new);
         is_alike && self.is_slow()

@@ -11,7 +11,7 @@ pub struct PackBackoff {
 }
 
 impl PackBackoff {
-    /// Whether the next message is to be packed.
+    /// True if the next message is to be packed.
     pub const fn is_due(&mut self) -> bool {
         let is_due = self.passed_over >= self.to_pass_over;
         self.passed_over = if is_due { 0 } else { self.passed_over + 1 };

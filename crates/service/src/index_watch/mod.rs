@@ -163,7 +163,7 @@ impl WatchJob {
         PassedDirectory { took: started.elapsed(), is_told_all: is_there && self.watches.are_complete() }
     }
 
-    /// Whether all directories that are configured are there, and all was done.
+    /// True if all directories that are configured are there, and all was done.
     fn index(&self, spots: &[(PendingSpot, bool)]) -> bool {
         if spots.iter().any(|(spot, is_deep)| *is_deep && spot.path.is_root()) {
             self.watches.try_again();
@@ -225,7 +225,7 @@ impl WatchedTree {
         Some(Self { tree, device })
     }
 
-    /// Whether the directory is there, in the same file system.
+    /// True if the directory is there, in the same file system.
     fn holds(&self, path: &RelPath) -> bool {
         let found = self.tree.look(path, &ScanOptions::default());
         found.is_ok_and(|found| found.stamp.device == self.device)

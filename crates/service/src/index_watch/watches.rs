@@ -149,7 +149,7 @@ impl Watches {
         );
     }
 
-    /// Whether the kernel tells of all directories that were added.
+    /// True if the kernel tells of all directories that were added.
     pub fn are_complete(&self) -> bool {
         self.inotify.is_some() && !lock(&self.known).is_full
     }

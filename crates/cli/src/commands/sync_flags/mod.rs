@@ -110,7 +110,7 @@ impl Flag {
         self
     }
 
-    /// Whether `--no-X` exists.
+    /// True if `--no-X` exists.
     pub const fn can_be_undone(&self) -> bool {
         matches!(self.apply, Apply::OnOff(_) | Apply::ValueOrNone(..))
     }

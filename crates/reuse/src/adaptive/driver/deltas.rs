@@ -52,13 +52,13 @@ impl Driver {
         self.open.get(&tag).is_some_and(|open| open.delta == DeltaState::Untried)
     }
 
-    /// Whether `next` follows in the object of `want`, and is to be asked for alike.
+    /// True if `next` follows in the object of `want`, and is to be asked for alike.
     fn may_join(&self, want: &Want, next: &Want) -> bool {
         let ends = want.origin.map(|it| Origin { offset: it.offset + want.id.len(), ..it });
         ends.is_some() && ends == next.origin && self.is_untried(want.tag) == self.is_untried(next.tag)
     }
 
-    /// Whether a want was asked for as a delta; if so, it is not again.
+    /// True if a want was asked for as a delta; if so, it is not again.
     pub(super) fn gives_up_delta(&mut self, tag: Tag) -> bool {
         let open = self.open.get_mut(&tag).filter(|open| open.delta == DeltaState::Requested);
         open.map(|open| open.delta = DeltaState::Failed).is_some()
