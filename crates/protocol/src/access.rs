@@ -1,4 +1,4 @@
-//! Who may fetch what: one pure decision.
+//! Access to objects: one pure decision on who may fetch what.
 //!
 //! A peer gets an object only under a *root*: an object whose ticket secret it proved on this
 //! connection. A node that configuration or an operation under way allows this very object needs
@@ -6,7 +6,7 @@
 //! root, the content a live root is bound to, and what the root's tree descriptor mentions.
 //! Knowing a hash is not enough, and a refusal never tells whether the object is here.
 
-/// What is known about a request when it is judged.
+/// Facts about a request, known when it is decided on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts {
     /// The peer's node id is allowed this very object.

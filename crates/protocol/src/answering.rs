@@ -6,7 +6,7 @@
 //! looks whether the request [is over](Answering::is_over); after the last it [ends](Answering::end)
 //! it. [`super::conversation`] does so with threads.
 //!
-//! What a peer has no right to is refused at once and nothing of it is kept; of what it has a right to, no more
+//! Requests that a peer has no right to are refused at once and nothing of them is kept; of the others no more
 //! than [`MOST_KEPT`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,11 +31,11 @@ use crate::processors::Processors;
 /// Bytes of requests under way that are kept: one of a legal length may be more, if it is the only one. What
 /// comes beyond is to be asked for later.
 pub const MOST_KEPT: usize = 1 << 20;
-/// What a request counts for beside the bytes that are kept of it.
+/// Bytes that a request counts for, beside the bytes that are kept of it.
 const OVERHEAD: usize = 512;
 /// Refusals that are worth it, of a peer that has no right to anything yet.
 pub const MOST_REFUSALS: usize = 16;
-/// When to ask again for what is too much at once.
+/// Delay before a request that was one too many may come again.
 const KEPT_WAIT: Duration = Duration::from_millis(200);
 /// Pieces or chunks in a `Get`.
 const MAX_PIECES: u64 = 4096;
@@ -46,10 +46,10 @@ const MAX_RECIPES: usize = 4;
 /// Objects followed or watched on one connection: each takes a thread.
 const MAX_FOLLOWED: usize = 8;
 
-/// What one peer has proved and asked.
+/// Proofs and requests of one peer.
 pub struct Answering {
     node: NodeId,
-    /// What its proofs are bound to.
+    /// The connection's binding, which its proofs are bound to.
     binding: [u8; 32],
     proofs: usize,
     roots: BTreeSet<Oid>,
@@ -58,7 +58,7 @@ pub struct Answering {
     refusals: usize,
     under_way: BTreeMap<u32, RequestUnderWay>,
     processors: Processors,
-    /// How data can be encoded.
+    /// Encoding of data that the peer takes, if any.
     encoding: Option<Encoded>,
     closed: bool,
 }
@@ -80,7 +80,7 @@ enum RequestKind {
     Follows,
 }
 
-/// What becomes of a request.
+/// Outcome of taking a request.
 pub enum Taken {
     /// There is no answer to it.
     Nothing,
@@ -116,7 +116,7 @@ impl Answering {
         }
     }
 
-    /// How data can be encoded: the peer takes it.
+    /// Sets the encoding of data: the peer takes it.
     pub const fn encode(&mut self, encoding: Encoded) {
         self.encoding = Some(encoding);
     }
@@ -155,7 +155,7 @@ impl Answering {
         self.closed || self.under_way.get(&request).is_some_and(is_cancelled)
     }
 
-    /// What tells whether a request under way was cancelled, also after its end: its data may still wait
+    /// The flag of a request under way, set if it was cancelled, also after its end: its data may still wait
     /// to be sent.
     pub fn given_up(&self, request: u32) -> Option<Arc<AtomicBool>> {
         self.under_way.get(&request).map(|state| Arc::clone(&state.cancelled))
@@ -286,7 +286,7 @@ impl Answering {
     }
 }
 
-/// What a want asks for, by the name that a node may be allowed.
+/// The object of a want, by the name that a node may be allowed.
 fn name_of(want: &WireWant) -> Option<Oid> {
     match oid_of(want) {
         Ok(Some(oid)) => Some(oid),
@@ -330,7 +330,7 @@ impl Answer {
         }
     }
 
-    /// How urgent the asking side says its data are; `None` for a question.
+    /// Urgency of its data as the requesting side states it; `None` for a question.
     pub const fn priority(&self) -> Option<i8> {
         match self {
             Self::Get(answer) => Some(answer.priority()),

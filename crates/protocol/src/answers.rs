@@ -33,7 +33,7 @@ pub struct QuestionAnswer {
     stage: AnswerStage,
 }
 
-/// What a question is about.
+/// The subject of a question.
 #[derive(Clone, Copy)]
 pub(super) struct QuestionAsked {
     pub(super) root: Oid,

@@ -14,7 +14,7 @@ const KEPT: usize = 8;
 /// Shorter pieces are copied, so that each does not hold a buffer for a large one.
 const SHORT: usize = 32 << 10;
 
-/// Where a piece begins in its buffer: at a multiple of this.
+/// Alignment of a piece in its buffer, bytes.
 const ALIGN: usize = 64;
 /// Room for a piece of most objects.
 const ROOM: usize = (256 << 10) + ALIGN;
@@ -33,7 +33,7 @@ impl Buffers {
         buffer
     }
 
-    /// What is in `buffer` from `front` on; the buffer comes back when all parts of that are dropped.
+    /// Bytes of `buffer` from `front` on; the buffer comes back when all parts of that are dropped.
     pub(super) fn lend(&self, buffer: Vec<u8>, front: usize) -> Bytes {
         if buffer.len() - front < SHORT {
             let copy = Bytes::copy_from_slice(&buffer[front..]);
@@ -87,7 +87,7 @@ mod tests {
         (buffer, front)
     }
 
-    /// Which buffer is taken next.
+    /// The buffer that is taken next.
     fn next(buffers: &Buffers) -> usize {
         let buffer = buffers.take();
         buffer.as_ptr().addr()

@@ -25,7 +25,7 @@ use super::wire::Body;
 /// answers to its pings.
 pub const QUEUE: usize = 6 * MAX_REQUESTS + MAX_ROOTS + MOST_ANSWERS as usize;
 
-/// Where answers to a question go.
+/// Destination of the answers to a question.
 pub enum Answers {
     /// To a `Describe`.
     Descriptions(mpsc::Sender<Description>),
@@ -52,7 +52,7 @@ pub struct Wants {
     _end: oneshot::Sender<()>,
 }
 
-/// What is done outside the lock.
+/// An action to be done outside the lock.
 pub enum Act {
     /// Hands over the front of a piece.
     Front(Arc<Wants>, Delivery),
@@ -60,11 +60,11 @@ pub enum Act {
     Outcome(Arc<Wants>, Tag, Outcome),
     /// Ends a question.
     End(oneshot::Sender<Result<(), Outcome>>, Result<(), Outcome>),
-    /// What only the reader task can do.
+    /// Work for the reader task alone.
     Later(Later),
 }
 
-/// What may take time, or belongs to the connection's tasks. It follows from frames only.
+/// Work that may take time, or belongs to the connection's tasks. It follows from frames only.
 pub enum Later {
     /// Waits while the receiving side is behind.
     Deliver(Arc<Wants>, Delivery),
@@ -76,7 +76,7 @@ pub enum Later {
     Greeted {
         /// The peer has a control stream.
         control: bool,
-        /// How the answering half encodes.
+        /// Encoding of the answering half.
         encoding: Option<Encoded>,
     },
     /// See [`Effect::Measured`].

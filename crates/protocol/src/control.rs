@@ -23,7 +23,7 @@ pub const WINDOW: usize = 4 << 20;
 /// Shorter messages are copied: a frame shares its memory with those around it, of up to 304 KiB, and a message that waits
 /// would keep all of that.
 const SHORT: usize = 128 << 10;
-/// What a message counts for besides its own bytes, so that empty ones are not for nothing.
+/// Bytes that a message counts for besides its own, so that empty ones are not for nothing.
 pub const OVERHEAD: usize = 64;
 /// Messages that the window has room for, at most.
 const MESSAGES: usize = WINDOW / OVERHEAD;
@@ -47,13 +47,13 @@ pub struct ControlReceiver {
     stream: Arc<ControlStream>,
 }
 
-/// Where messages go out before all data. It has no bound of its own, as who drops a sender cannot wait:
+/// Queue of messages that go out before all data. It has no bound of its own, as who drops a sender cannot wait:
 /// messages are bounded by the peer's window, and credit is one short message for each [`GIVE_BACK`] bytes that the peer sent.
 pub(super) type Urgent = mpsc::UnboundedSender<Body>;
 
 /// Both directions of the stream, as the connection's tasks see it.
 pub(super) struct ControlStream {
-    /// What may still be sent; nothing before the peer's hello.
+    /// Bytes that may still be sent; nothing before the peer's hello.
     credit: Semaphore,
     state: Mutex<StreamState>,
     urgent: Urgent,
@@ -71,7 +71,7 @@ struct StreamState {
     received: usize,
     /// Received since nobody listens any more, and not given back.
     unread: usize,
-    /// Where the peer's messages go; `None` once it has ended the stream.
+    /// Destination of the peer's messages; `None` once it has ended the stream.
     inbox: Option<mpsc::Sender<Bytes>>,
 }
 
@@ -200,7 +200,7 @@ impl ControlSender {
         Ok(())
     }
 
-    /// How fast the peer takes what is sent, and how late.
+    /// The rate at which the peer takes messages, and its delay.
     pub fn delivered(&self) -> Delivered {
         self.0.0.state().delivery.delivered(Instant::now())
     }

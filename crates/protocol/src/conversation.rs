@@ -27,9 +27,9 @@ use crate::processors::Processors;
 
 /// Bytes of frames handed to the writer task at once.
 const BATCH: usize = 256 << 10;
-/// How often the kernel is asked how the path is, while data go out.
+/// Interval at which the kernel is asked about the path, while data go out.
 const LOOK: Duration = Duration::from_millis(10);
-/// How often a follower looks whether its connection is still there.
+/// Interval at which a follower looks whether its connection is still there.
 const FOLLOW_TICK: Duration = Duration::from_millis(500);
 
 /// The answering half of one connection. Dropping it ends its threads.
@@ -39,7 +39,7 @@ pub struct Conversation {
     answers: OnceLock<mpsc::Sender<RequestQueued>>,
 }
 
-/// What came of a request at once.
+/// The immediate outcome of a request.
 pub(super) struct RequestOutcome {
     /// Messages that end it.
     pub(super) refusal: Option<[Body; 2]>,
@@ -54,26 +54,26 @@ struct RequestQueued {
     turn: Option<TurnTaken>,
 }
 
-/// What waits for the thread that answers.
+/// Requests that wait for the thread that answers.
 struct RequestLine {
     inbox: mpsc::Receiver<RequestQueued>,
     /// In the order in which it was asked.
     waiting: VecDeque<RequestQueued>,
 }
 
-/// What the threads share.
+/// State that the threads share.
 struct SharedConversation {
     service: Arc<Service>,
     node: NodeId,
     served: Arc<Served>,
     outboxes: Outboxes,
     probe: PathProbe,
-    /// How many bytes may wait unsent in the kernel, as it was last told.
+    /// Limit of bytes that wait unsent in the kernel, as last set.
     unsent: Mutex<Option<u32>>,
     state: Mutex<Answering>,
 }
 
-/// Where answers go.
+/// Queues for answers.
 pub(super) struct Outboxes {
     /// Those to questions, which go before data: nothing that is asked for in vain holds them up.
     pub(super) answers: Outbox,
@@ -104,7 +104,7 @@ impl Conversation {
         Self { shared, answers: OnceLock::new() }
     }
 
-    /// How data can be encoded.
+    /// Sets the encoding of data.
     pub fn encode(&self, encoding: Encoded) {
         self.shared.state().encode(encoding);
     }

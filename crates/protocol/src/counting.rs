@@ -8,7 +8,7 @@ pub fn has_at_most(message: &[u8], path: &[u32], most: usize) -> bool {
     count(message, path, most) <= most
 }
 
-/// What stands at the top of a message.
+/// The top of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Top {
     /// One part with a number that was looked for.
@@ -21,7 +21,7 @@ pub enum Top {
     Garbage,
 }
 
-/// Which part stands at the top of a Protocol Buffers message among those with numbers up to `most`.
+/// The part at the top of a Protocol Buffers message among those with numbers up to `most`.
 /// Others are passed over, as a decoder does.
 pub fn top(message: &[u8], most: u32) -> Top {
     let (mut rest, mut found) = (message, Top::Nothing);
@@ -37,7 +37,7 @@ pub fn top(message: &[u8], most: u32) -> Top {
     found
 }
 
-/// How many there are, or a number above `most` as soon as there are more.
+/// The number of parts, or one above `most` as soon as there are more.
 fn count(message: &[u8], path: &[u32], most: usize) -> usize {
     let Some((number, below)) = path.split_first() else { return 1 };
     let (mut rest, mut counted) = (message, 0);

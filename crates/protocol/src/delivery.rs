@@ -1,31 +1,31 @@
-//! How fast the peer takes what it is told on the control stream, and how late: whether the network, or the peer, is
+//! The rate at which the peer takes messages of the control stream, and its delay: whether the network, or the peer, is
 //! behind. Pure: handed the time.
 //!
-//! What the peer gives back of its window tells what it took. The bytes that it took soonest show how long that takes
+//! Credit that the peer gives back tells what it took. The bytes that it took soonest show how long that takes
 //! where nobody has to wait; what is under way for longer than that waits.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// What was taken is given back in crumbs of this size: so soon it shows whether the network is behind.
+/// Credit is given back in steps of this size, bytes: so soon it shows whether the network is behind.
 pub(super) const GIVE_BACK: usize = 128 << 10;
 /// Bytes between two of those whose time is kept: as many as are given back at once.
 const SPACE: u64 = GIVE_BACK as u64;
-/// What was taken is counted for so long: a connection over a usual round trip takes as long to find its rate, and in less
+/// Time for which taken bytes are counted: a connection over a usual round trip takes as long to find its rate, and in less
 /// time machines that are busy let come together what did not.
 const WINDOW: Duration = Duration::from_millis(200);
 
-/// What became of what was told.
+/// Delivery of the messages sent so far.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Delivered {
-    /// How much longer than at best the oldest bytes on their way are. Zero before the peer took enough to tell.
+    /// Delay of the oldest bytes on their way, beyond the shortest seen. Zero before the peer took enough to tell.
     pub late: Duration,
     /// The most bytes a second that the peer took during a fifth of a second, as far as it told: the network carries no
     /// less. `None` before so long had passed since there was something to tell.
     pub fastest: Option<f64>,
 }
 
-/// What is on its way to the peer.
+/// Messages on their way to the peer.
 #[derive(Debug, Default)]
 pub(super) struct ControlDelivery {
     sent: u64,
@@ -92,7 +92,7 @@ mod tests {
 
     const SIZE: usize = SPACE as usize;
 
-    /// What became of 12 MiB in runs of 128 KiB, one every `every` ms, on a network of so many bytes a ms and a round trip
+    /// Delivery of 12 MiB in runs of 128 KiB, one every `every` ms, on a network of so many bytes a ms and a round trip
     /// of `round_trip` ms.
     fn delivered(every: u64, rate: u64, round_trip: u64) -> Delivered {
         let (start, mut delivery) = (Instant::now(), ControlDelivery::default());

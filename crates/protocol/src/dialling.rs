@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use towpath_link::Backoff;
 use towpath_link::backoff::BackoffConfig;
 
-/// What to do about a connection that is needed now.
+/// Decision about a connection that is needed now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// It stands.
@@ -17,7 +17,7 @@ pub enum Decision {
     Dial,
 }
 
-/// When one connection may be dialled again.
+/// Time from which one connection may be dialled again.
 #[derive(Debug, Clone)]
 pub struct Dialling {
     backoff: Backoff,
@@ -30,7 +30,7 @@ impl Dialling {
         Self { backoff: Backoff::new(config), not_before: None }
     }
 
-    /// What to do, given whether the connection stands.
+    /// Decides what to do, given whether there is a connection.
     pub fn decide(&self, now: Instant, stands: bool) -> Decision {
         if stands {
             return Decision::Use;

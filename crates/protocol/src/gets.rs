@@ -19,7 +19,7 @@ use super::step::Step;
 use super::wire::{self, Body, DataHeader, Get, ProofOf, WireOutcome, WireWant};
 use crate::processor::{Encode, Object};
 
-/// What a `Get` asks for, in memory of its own and as short as on the wire.
+/// Wants of a `Get`, in memory of its own and as short as on the wire.
 pub(super) struct GetWants {
     request: u32,
     root: Oid,
@@ -35,7 +35,7 @@ pub struct GetAnswer {
     is_proved: bool,
     /// The number of the want at which it is.
     want: u32,
-    /// What is left of that want, once it was judged.
+    /// The rest of that want, once it was decided on.
     run: Option<GetRun>,
     /// The bytes of a piece, run or chunk that are still to be sent.
     rest: Option<GetRest>,
@@ -43,7 +43,7 @@ pub struct GetAnswer {
     encoder: Option<Encoder>,
 }
 
-/// What is left to send of a piece, from where the header tells.
+/// The rest of a piece that is to be sent, from the header's offset on.
 struct GetRest {
     header: DataHeader,
     bytes: Bytes,
@@ -60,7 +60,7 @@ struct GetRun {
     oid: Oid,
     all: Range<u64>,
     left: Range<u64>,
-    /// What the processors are told of the object, if any looks.
+    /// The object as the processors see it, if any looks.
     seen: Option<Seen>,
 }
 

@@ -20,8 +20,8 @@ use super::wire::{self, Body, DataHeader};
 use crate::processor::Decode;
 use crate::processors::Processors;
 
-/// What is shorter is copied, as it may be kept for long: it was received with up to 304 KiB of other frames, and who
-/// keeps it counts its own bytes alone.
+/// Payloads below this length, bytes, are copied, as they may be kept for long: one was received with up to 304 KiB of
+/// other frames, and whoever keeps it counts its own bytes alone.
 const SHORT_PAYLOAD: usize = 4 << 10;
 
 /// One frame, understood.
@@ -36,7 +36,7 @@ pub enum Incoming {
     },
     /// An answer to the `Describe` of this number.
     Answer(u32, Description),
-    /// Which pieces can be had, for the `Watch` of this number.
+    /// Pieces that can be had, for the `Watch` of this number.
     Ranges(u32, Vec<Range<u64>>),
     /// Any other message.
     Message(Body),
@@ -50,7 +50,7 @@ pub struct Decoder {
     /// The peer's encoded payloads tell their lengths.
     in_parts: bool,
     processors: Processors,
-    /// What the peer's numbers from 2 on stand for.
+    /// Encodings by the peer's numbers, from 2 on.
     encodings: Vec<String>,
     /// Those that were met, by their numbers.
     decoders: BTreeMap<u8, Box<dyn Decode>>,
@@ -149,7 +149,7 @@ impl Decoder {
     }
 }
 
-/// What is short, in memory of its own.
+/// Copies a short payload into memory of its own.
 fn own_if_short(payload: Bytes) -> Bytes {
     if payload.len() < SHORT_PAYLOAD { Bytes::copy_from_slice(&payload) } else { payload }
 }
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    /// What is understood of a frame that was received with much else, and whether all of that is held.
+    /// The contents of a frame that was received with much else, and whether all of that is held.
     fn received(kind: u8, body: &[u8]) -> (Incoming, bool) {
         let mut decoder = Decoder::default();
         let hello = Frame { kind: wire::CONTROL, body: Body::Hello(Hello::default()).to_frame() };

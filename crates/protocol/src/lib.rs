@@ -1,4 +1,4 @@
-//! What services say to each other: one protocol that is the same in both directions
+//! The language of services: one protocol that is the same in both directions
 //! (`docs/formats/protocol.md`; DOT's GTC-GTC protocol, `papers/dot.txt` §4.2), and the tasks around
 //! it.
 //!
@@ -11,7 +11,7 @@
 //!       reader task      one connection      └─> writer task
 //! ```
 //!
-//! What decides is pure: handed frames and the time, with no socket, channel, thread or clock. A
+//! Decisions are pure: handed frames and the time, with no socket, channel, thread or clock. A
 //! simulated network drives the same code.
 //!
 //! | module | story |

@@ -8,7 +8,7 @@ const PING_PART: u32 = 4;
 /// Longer than any connection lasts, and short enough to be added to any time.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// When each side was last heard.
+/// Times at which each side last sent something.
 #[derive(Debug, Clone)]
 pub struct Liveness {
     silence: Duration,
@@ -27,7 +27,7 @@ impl Liveness {
         self.silence = silence.min(FOREVER);
     }
 
-    /// How long a silence loses the connection.
+    /// The silence after which the connection is lost.
     pub const fn silence(&self) -> Duration {
         self.silence
     }
@@ -48,12 +48,12 @@ impl Liveness {
         self.spoke = self.spoke.max(at);
     }
 
-    /// When a ping is due.
+    /// Time at which a ping is due.
     pub fn ping_due(&self) -> Instant {
         self.spoke + self.part()
     }
 
-    /// When the connection is lost if nothing comes.
+    /// Time at which the connection is lost if nothing comes.
     pub fn lost_at(&self) -> Instant {
         self.received + self.silence
     }

@@ -83,5 +83,5 @@ impl From<Outgoing> for Batch {
     }
 }
 
-/// Where frames go out.
+/// Queue of frames that go out.
 pub type Outbox = mpsc::Sender<Batch>;

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How much may be sent at once after a pause.
+/// Share of a second's bytes that may be sent at once after a pause.
 const BURST: Duration = Duration::from_millis(100);
 
 /// A token bucket that hands out waits.
 #[derive(Debug)]
 pub struct Pace {
     bytes_per_second: AtomicU64,
-    /// When everything let through so far is paid for.
+    /// Time at which everything let through so far is paid for.
     paid: Mutex<Option<Instant>>,
 }
 
@@ -26,7 +26,7 @@ impl Pace {
         self.bytes_per_second.store(bytes_per_second, Ordering::Relaxed);
     }
 
-    /// How long to wait before `bytes` more may pass.
+    /// Time to wait before `bytes` more may pass.
     pub fn wait(&self, bytes: u64, now: Instant) -> Duration {
         let rate = self.bytes_per_second.load(Ordering::Relaxed);
         if rate == 0 {

@@ -31,10 +31,10 @@ use crate::processors::Processors;
 /// Batches of frames that wait for the writer task; a batch has at most about 256 KiB.
 const OUT_QUEUE: usize = 4;
 
-/// How long it may take to say that nothing more is needed.
+/// Longest time for sending that nothing more is needed.
 const FINISH_TIME: Duration = Duration::from_millis(200);
 
-/// How this side of a connection behaves.
+/// Behaviour of this side of a connection.
 #[derive(Clone)]
 pub struct PeerConfig {
     /// The same on every connection of a session.
@@ -54,7 +54,7 @@ pub struct PeerConfig {
     pub wishes: Vec<String>,
     /// The encodings of data that this side takes and can send. Default: those of this build.
     pub processors: Processors,
-    /// How urgent what this side asks for is among all that its node asks of the peer. Default 0.
+    /// Urgency of this side's requests among all that its node sends the peer. Default 0.
     pub priority: i8,
     /// Anybody may be the peer: until it has a right to something it is given little memory. Default: no.
     pub from_anyone: bool,
@@ -95,7 +95,7 @@ impl PeerConfig {
     }
 }
 
-/// What a peer is called in progress and errors.
+/// Name of a peer in progress and errors.
 pub fn source_name(node: &NodeId) -> String {
     format!("peer {}", node.short())
 }
@@ -187,7 +187,7 @@ impl Peer {
         self.proof == PeerProof::Key
     }
 
-    /// What proofs on this connection are bound to.
+    /// The binding of proofs on this connection.
     pub const fn binding(&self) -> &[u8; 32] {
         &self.binding
     }
@@ -213,7 +213,7 @@ impl Peer {
         self.shared.with(Session::suggested)
     }
 
-    /// What the kernel says of the way there, if it is TCP; else the round trip alone, once that is measured.
+    /// The path as the kernel measures it, if it is TCP; else the round trip alone, once that is measured.
     pub fn path(&self) -> Option<PathInfo> {
         self.probe.read().or_else(|| {
             let shortest = self.shared.with(Session::round_trip)?;
@@ -263,7 +263,7 @@ impl Peer {
         self.control.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// What the peer fetches from this side.
+    /// Objects that the peer fetches from this side.
     pub fn served(&self) -> &Served {
         &self.served
     }
@@ -275,7 +275,7 @@ impl Peer {
         let _ = tokio::time::timeout(FINISH_TIME, self.outbox.closed()).await;
     }
 
-    /// What the peer said when it needed nothing more: [`super::HAS_ALL`] or [`super::HAS_THE_REST`].
+    /// The reason that the peer gave when it needed nothing more: [`super::HAS_ALL`] or [`super::HAS_THE_REST`].
     pub fn finished(&self) -> Option<String> {
         let said = self.ended()?.strip_prefix(PEER_CLOSED)?.to_owned();
         [super::HAS_ALL, super::HAS_THE_REST].contains(&&*said).then_some(said)

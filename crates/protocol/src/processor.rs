@@ -36,13 +36,13 @@ use towpath_transfer::Metadata;
 /// The object that a chunk belongs to, as far as it is known where the chunk is.
 #[derive(Debug, Clone, Copy)]
 pub struct Object<'a> {
-    /// What it is called: content or live.
+    /// Its name: content or live.
     pub oid: &'a Oid,
     /// Its path in its tree, or its own name; empty if it is not known. A stranger's words.
     pub name: &'a [u8],
     /// Bytes; `None` while it is live.
     pub size: Option<u64>,
-    /// What its sender says of it besides.
+    /// Its sender's metadata.
     pub metadata: &'a Metadata,
 }
 
@@ -51,12 +51,12 @@ pub trait Processor: Send + Sync {
     /// Its name in configuration, messages and `--json`.
     fn name(&self) -> &str;
 
-    /// How it looks at chunks, if it does.
+    /// Its inspector of chunks, if it has one.
     fn inspector(&self) -> Option<&dyn Inspector> {
         None
     }
 
-    /// How it changes chunks between two hosts, if it does.
+    /// Its encoding of chunks between two hosts, if it has one.
     fn encoding(&self) -> Option<&dyn Encoding> {
         None
     }
@@ -74,7 +74,7 @@ pub trait Inspector: Send + Sync {
         Ok(())
     }
 
-    /// What receivers are told of an object that this host serves, within the limits of [`Metadata`].
+    /// Metadata for receivers of an object that this host serves, within the limits of [`Metadata`].
     fn describe(&self, _object: &Object<'_>) -> Vec<(String, Vec<u8>)> {
         Vec::new()
     }

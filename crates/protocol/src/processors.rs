@@ -115,7 +115,7 @@ impl Processors {
         self.inspect(&object, 0, content)
     }
 
-    /// What receivers are told of an object; what goes over the limits is left out.
+    /// Metadata for receivers of an object; entries over the limits are left out.
     pub fn describe(&self, object: &Object<'_>) -> Metadata {
         let mut metadata = Metadata::default();
         for (name, inspector) in self.inspectors() {

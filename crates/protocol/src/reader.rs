@@ -43,14 +43,14 @@ pub(super) async fn read_frames(
     }
 }
 
-/// What the reader task does with frames. Errors are reasons to close the connection.
+/// The reader task's handling of frames. Errors are reasons to close the connection.
 struct Inbound {
     shared: Arc<Shared>,
     conversation: Option<Conversation>,
     decoder: Decoder,
-    /// What is to be done for a frame; empty between frames.
+    /// Actions that a frame calls for; empty between frames.
     acts: Vec<Act>,
-    /// How often to look whether the silence is too long.
+    /// Interval at which the silence is measured.
     part: Duration,
 }
 

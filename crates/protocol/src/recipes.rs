@@ -10,7 +10,7 @@ use towpath_transfer::Outcome;
 
 use super::wire::MAX_RECIPE_PART;
 
-/// What is left to send of a recipe.
+/// The rest of a recipe that is to be sent.
 pub(super) struct RecipeSending {
     recipe: Arc<dyn RecipeNodes>,
     /// Until it is sent.

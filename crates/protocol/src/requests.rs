@@ -36,7 +36,7 @@ impl GetRequest {
     }
 }
 
-/// What a peer did that the protocol does not allow. The connection is closed with these words.
+/// A peer's violation of the protocol. The connection is closed with these words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Violation {
     /// Data for a want or piece that was not asked for.
@@ -94,7 +94,7 @@ pub fn runs(wants: Vec<Want>, by_bytes: bool) -> Vec<WantRun> {
     runs
 }
 
-/// What a want's base adds to the request, if the request has room for it.
+/// The request's field for a want's base, if the request has room for it.
 fn base_field(want: &Want, bases: usize) -> Option<Bytes> {
     let signature = want.base.as_ref().map(|base| base.signature.clone());
     signature
@@ -154,7 +154,7 @@ struct Half {
 /// A `Get` under way.
 pub struct GetUnderWay {
     runs: Vec<WantRun>,
-    /// Which pieces of each run have ended.
+    /// Pieces of each run that have ended.
     ended: Vec<Vec<bool>>,
     proofs: HashMap<u32, Arc<Proof>>,
     half: Option<Half>,
@@ -264,7 +264,7 @@ impl GetUnderWay {
         wants.iter().map(deliver).collect()
     }
 
-    /// How long a compressed payload must be: all that is left of its piece, or a full frame.
+    /// Length that a compressed payload must have: all that is left of its piece, or a full frame.
     pub fn expected(&self, header: &DataHeader) -> Result<usize, Violation> {
         let run = self.runs.get(header.want as usize).ok_or(Violation::Unasked)?;
         let (_, len) = run.part(header.piece).ok_or(Violation::Unasked)?;

@@ -16,7 +16,7 @@ const MATCHING: MatchOptions = MatchOptions {
     require_literal_leading_dot: false,
 };
 
-/// What is refused, and what is said of what is served.
+/// Rules of what is refused, and metadata of what is served.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rules {
     /// Names that do not pass: of the last component, or, where the pattern has a slash, of a path or the end of one that

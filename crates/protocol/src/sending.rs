@@ -1,4 +1,4 @@
-//! How data go out on a path: in frames of which size, and whether they are compressed unasked. Pure:
+//! Frames of data on a path: their size, and whether they are compressed unasked. Pure:
 //! handed what the kernel says and what came of earlier frames.
 //!
 //! On a slow path frames are small, so that what is urgent soon has its turn, and data that shrink are
@@ -8,14 +8,14 @@ use towpath_link::{FAST, PathInfo, frame_len, suggested_outstanding};
 
 use super::wire::MAX_PAYLOAD;
 
-/// What is compressed at once, at least: of less, too little shrinks. The frame is shorter then.
+/// Least bytes that are compressed at once: of fewer, too little shrinks. The frame is shorter then.
 const COMPRESSED_TOGETHER: usize = 64 << 10;
 /// After a frame that did not shrink so many are not tried.
 const LEFT_ALONE: u32 = 15;
 /// Of how many parts one must be saved.
 const LEAST_SAVED: usize = 20;
 
-/// How one connection's data go out.
+/// State of one connection's outgoing data.
 #[derive(Debug, Default)]
 pub(super) struct Sending {
     path: Option<PathInfo>,
@@ -24,7 +24,7 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// How the path is now; `None` if the kernel knows nothing of it.
+    /// Takes the state of the path; `None` if the kernel knows nothing of it.
     pub(super) const fn look(&mut self, path: Option<PathInfo>) {
         self.path = path;
     }
@@ -64,7 +64,7 @@ impl Sending {
         is_tried
     }
 
-    /// What came of one that was tried; `packed` is `None` if it did not shrink. Tells whether it was
+    /// Takes the result of one that was tried; `packed` is `None` if it did not shrink. Tells whether it was
     /// worth it.
     pub(super) fn tried(&mut self, plain: usize, packed: Option<usize>) -> bool {
         let is_worth_it = packed.is_some_and(|packed| packed <= plain - plain / LEAST_SAVED);

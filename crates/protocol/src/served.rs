@@ -1,4 +1,4 @@
-//! What a peer fetches from this side over one connection, for whoever watches: by which root, how many
+//! Fetches of a peer from this side over one connection, for whoever watches: by which root, how many
 //! bytes went, and what was wrong with it here.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use towpath_content::Oid;
 use towpath_transfer::{FetchError, Outcome};
 
-/// What went over one connection so far.
+/// Fetches over one connection so far.
 #[derive(Debug, Default)]
 pub struct Served {
     root: Mutex<Option<Oid>>,

@@ -1,4 +1,4 @@
-//! What a service gives to whom: the store and the rights.
+//! The serving side: the store and the rights to it.
 //!
 //! `answering` takes a peer's requests, `gets` and `answers` answer them; both ask here whether the
 //! peer may have an object.
@@ -31,12 +31,12 @@ const BLOCKS: usize = 64;
 const RECIPES: usize = 8;
 /// Deltas that a service makes at once; whoever asks for more gets the bytes as they are.
 const DELTAS: usize = 4;
-/// When to ask again for a recipe while too many are being made.
+/// Delay before asking again for a recipe while too many are being made.
 pub(super) const RECIPE_WAIT: Duration = Duration::from_secs(1);
 /// Bindings of roots kept by whoever answers: more roots than can be proved on a connection.
 const BINDINGS: usize = 64;
 
-/// What a service needs besides the store: secrets and a key.
+/// Needs of a service besides the store: secrets and a key.
 pub trait Issuer: Send + Sync {
     /// The secret of the ticket for `root`, if this service issued one or was given it.
     fn secret(&self, root: &Oid) -> Option<Secret>;
@@ -59,7 +59,7 @@ pub struct Service {
     recipes: Arc<Semaphore>,
     /// One for each delta that may be made at once: it takes memory and time.
     deltas: Arc<Semaphore>,
-    /// What is urgent of what each node asked.
+    /// Order of each node's requests, by urgency.
     turns: Arc<NodeTurns>,
 }
 
@@ -70,7 +70,7 @@ impl Service {
         Self { store, issuer, processors: Processors::default(), recipes, deltas, turns: Arc::default() }
     }
 
-    /// What it gives passes `processors`.
+    /// Adds `processors`, which all served content passes.
     #[must_use]
     pub fn with_processors(self, processors: Processors) -> Self {
         Self { processors, ..self }
@@ -100,7 +100,7 @@ impl Service {
     }
 }
 
-/// What whoever answers one peer works with: the service, and what it remembers of objects that the
+/// The tools for answering one peer: the service, and what it remembers of objects that the
 /// peer asked for.
 pub struct Serving {
     service: Arc<Service>,
@@ -121,7 +121,7 @@ impl Serving {
         Self { service, node, sending, bindings, blocks, buffers, served }
     }
 
-    /// What is wrong here is noted there, too.
+    /// Notes errors there, too.
     #[must_use]
     pub fn noting(self, served: Arc<Served>) -> Self {
         Self { served, ..self }
@@ -131,7 +131,7 @@ impl Serving {
         &self.served
     }
 
-    /// How the path is by which answers go; `None` if nothing is known of it, as before the first call.
+    /// Takes the state of the path of answers; `None` if nothing is known of it, as before the first call.
     pub const fn look(&mut self, path: Option<PathInfo>) {
         self.sending.look(path);
     }
@@ -171,7 +171,7 @@ impl Serving {
         &self.service.processors
     }
 
-    /// What the processors are told of an object, if any of them looks at chunks.
+    /// The object as the processors see it, if any of them looks at chunks.
     pub(super) fn see(&self, oid: &Oid) -> Result<Option<Seen>, StoreError> {
         match self.processors().inspect_any() {
             true => self.store().have(oid).map(|have| Some(Seen::new(self.processors(), oid, have))),
@@ -194,7 +194,7 @@ impl Serving {
         decide(Facts { node_allowed, root_proved, is_root, mentioned })
     }
 
-    /// What a live object is bound to.
+    /// The content that a live object is bound to.
     fn bound(&mut self, oid: &Oid) -> Option<Oid> {
         if !oid.is_live() {
             return None;
@@ -231,7 +231,7 @@ impl Serving {
     }
 }
 
-/// What is known of an object that processors look at.
+/// An object that processors look at.
 pub(super) struct Seen {
     pub(super) layout: Layout,
     pub(super) metadata: Metadata,
@@ -255,7 +255,7 @@ impl Seen {
     }
 }
 
-/// Which OIDs the blocks of tree descriptors mention; the last few blocks are kept.
+/// OIDs that the blocks of tree descriptors mention; the last few blocks are kept.
 #[derive(Default)]
 struct Blocks {
     known: HashMap<(Oid, u64), HashSet<Oid>>,

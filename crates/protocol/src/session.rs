@@ -40,12 +40,12 @@ pub use self::round_trip::MOST_ANSWERS;
 /// Requests under way on one connection, in each direction.
 pub const MAX_REQUESTS: usize = 64;
 
-/// How the end of a connection begins that the peer closed.
+/// Prefix of the reason if the peer closed a connection.
 pub const PEER_CLOSED: &str = "the peer closed: ";
-/// How a request ends that the connection did not outlive, or that nobody waits for.
+/// Outcome of a request that the connection did not outlive, or that nobody waits for.
 const LOST: Outcome = Outcome::RetryLater(Duration::ZERO);
 
-/// How this side of a connection behaves.
+/// Behaviour of this side of a connection.
 #[derive(Debug, Clone)]
 pub struct SessionConfig {
     /// The same on every connection of a transfer's session.
@@ -61,15 +61,15 @@ pub struct SessionConfig {
     pub wishes: Vec<String>,
     /// This side has an answering half.
     pub serves: bool,
-    /// How urgent this side's `Get`s are among those of its node.
+    /// Urgency of this side's `Get`s among those of its node.
     pub priority: i8,
     /// It measures the round trip by itself, as the kernel does not tell it.
     pub measures: bool,
-    /// What the peer is called in deliveries.
+    /// Name of the peer in deliveries.
     pub source: Arc<str>,
 }
 
-/// How the answering half can encode what it sends: the peer takes it.
+/// Encoding that the answering half may use: the peer takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Encoded {
     /// Of this side's encodings.
@@ -80,7 +80,7 @@ pub struct Encoded {
     pub in_parts: bool,
 }
 
-/// What is to be done.
+/// An action that the caller has to do.
 #[derive(Debug, Clone)]
 pub enum Effect {
     /// Send a message, in this order.
@@ -89,7 +89,7 @@ pub enum Effect {
     Greeted {
         /// It has a control stream.
         control: bool,
-        /// How the answering half can encode what it sends.
+        /// Encoding that the answering half may use.
         encoding: Option<Encoded>,
     },
     /// The round trip is known, or better than before: [`Session::round_trip`].
@@ -114,7 +114,7 @@ pub enum Effect {
         request: u32,
         /// The want.
         tag: Tag,
-        /// How it ended.
+        /// Its outcome.
         outcome: Outcome,
     },
     /// An answer to a `Describe`.
@@ -133,9 +133,9 @@ pub enum Effect {
     },
     /// Nothing more comes for a request; of a `Get`, every want has ended.
     Ended {
-        /// Which.
+        /// The request's number.
         request: u32,
-        /// How a question ended; `Ok` for a `Get`.
+        /// The outcome of a question; `Ok` for a `Get`.
         result: Result<(), Outcome>,
     },
     /// A request of the peer: for [`super::answering::Answering::take`].
@@ -149,13 +149,13 @@ pub enum Effect {
 /// A question about an object, to which the session gives its number.
 #[derive(Debug, Clone)]
 pub enum Question {
-    /// What is it?
+    /// A question what an object is.
     Describe(wire::Describe),
-    /// Which pieces can be had?
+    /// A question which pieces can be had.
     Watch(wire::Describe),
 }
 
-/// What a question asks for beside what the object is.
+/// The parts of a question beside what the object is.
 #[derive(Debug, Clone, Copy, Default)]
 struct PendingQuestion {
     recipe: bool,
@@ -166,7 +166,7 @@ struct PendingQuestion {
 pub struct Session {
     config: SessionConfig,
     live: Liveness,
-    /// What the peer's hello said; none before it has come.
+    /// The peer's hello; none before it has come.
     greeting: Option<Greeting>,
     next_request: u32,
     gets: BTreeMap<u32, GetUnderWay>,
@@ -310,7 +310,7 @@ impl Session {
         }
     }
 
-    /// How long the packed payload of a data frame must be; `None` if its request was given up.
+    /// Length that the packed payload of a data frame must have; `None` if its request was given up.
     pub fn expected(&self, header: &DataHeader) -> Result<Option<usize>, Violation> {
         self.was_put(header.request)?;
         if self.ahead.as_ref().is_some_and(|ahead| ahead.request == header.request) {
@@ -331,7 +331,7 @@ impl Session {
         self.end.as_ref().map(|end| end.why.as_deref().unwrap_or("the connection was closed"))
     }
 
-    /// What to say last.
+    /// The last message.
     pub fn goodbye(&self) -> Option<Body> {
         let reason = self.end.as_ref()?.why.clone()?;
         Some(Body::Goodbye(Goodbye { reason }))
@@ -347,7 +347,7 @@ impl Session {
         self.suggested
     }
 
-    /// What is known of the peer's being there.
+    /// Liveness of the peer.
     pub const fn liveness(&self) -> &Liveness {
         &self.live
     }
@@ -358,7 +358,7 @@ impl Session {
         &mut self.live
     }
 
-    /// When [`Self::tick`] has something to do; `None` once the connection has ended.
+    /// Time at which [`Self::tick`] has something to do; `None` once the connection has ended.
     pub fn next_wake(&self) -> Option<Instant> {
         self.end.is_none().then(|| self.live.ping_due().min(self.live.lost_at()))
     }

@@ -1,4 +1,4 @@
-//! What the handle of a connection and its two tasks share.
+//! State that the handle of a connection and its two tasks share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

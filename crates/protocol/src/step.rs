@@ -2,7 +2,7 @@
 
 use towpath_content::Oid;
 
-/// What is to be done after a step.
+/// Action after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// The next one.

@@ -1,4 +1,4 @@
-//! Whose turn it is among the `Get`s of one node, on whichever of its connections: those that it said
+//! Turns of the `Get`s of one node, on whichever of its connections: those that it said
 //! are more urgent go first, and the others still get a little. Between nodes nothing is urgent: what
 //! one of them says holds up none but its own.
 //!
@@ -16,12 +16,12 @@ use towpath_content::lock::lock;
 
 /// Of so many bytes one is left to what is less urgent.
 const SHARE: u64 = 16;
-/// What is more urgent and had nothing to send for so long holds up nobody.
+/// Time without anything to send after which more urgent requests hold up nobody.
 const STALLED: Duration = Duration::from_secs(2);
-/// How often whoever waits for a turn looks whether it is still wanted.
+/// Interval at which whoever waits for a turn looks whether it is still wanted.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What of one node is under way, by priority. Pure.
+/// Requests of one node under way, by priority. Pure.
 #[derive(Debug, Default)]
 pub struct Order {
     /// Kept while anything is under way, so that a debt outlives its request.
@@ -31,7 +31,7 @@ pub struct Order {
 #[derive(Debug)]
 struct Class {
     under_way: usize,
-    /// When a request came or something went out.
+    /// Time at which a request came or something went out.
     active: Instant,
     /// Bytes that what is more urgent sends before this has its next turn.
     owed: u64,
@@ -78,7 +78,7 @@ impl Order {
         }
     }
 
-    /// What is more urgent and under way.
+    /// More urgent requests under way.
     fn above(&self, priority: i8) -> impl Iterator<Item = &Class> {
         let above = (Bound::Excluded(priority), Bound::Unbounded);
         self.classes.range(above).map(|(_, class)| class).filter(|class| class.under_way > 0)
@@ -93,7 +93,7 @@ impl Order {
     }
 }
 
-/// Whose turn it is, of all nodes.
+/// Turns of all nodes.
 #[derive(Debug, Default)]
 pub struct NodeTurns(Mutex<HashMap<NodeId, Arc<TurnNode>>>);
 
@@ -134,7 +134,7 @@ impl TurnNode {
 }
 
 impl TurnTaken {
-    /// How urgent the request is.
+    /// Urgency of the request.
     pub const fn priority(&self) -> i8 {
         self.priority
     }
@@ -183,7 +183,7 @@ mod tests {
 
     const FRAME: u64 = 16 << 10;
 
-    /// Which priorities go out, one frame each `every`; the least urgent that may.
+    /// Priorities that go out, one frame each `every`; the least urgent that may.
     fn frames(order: &mut Order, count: usize, every: Duration, priorities: &[i8]) -> Vec<i8> {
         let start = Instant::now();
         let mut went = Vec::new();

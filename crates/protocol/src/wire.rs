@@ -20,7 +20,7 @@ pub const CONTROL: u8 = 0;
 pub const DATA: u8 = 1;
 /// The protocol's version.
 pub const VERSION: u32 = 1;
-/// What this program can always do, as told in [`Hello`]; encodings that it takes come behind.
+/// Capabilities that this program always has, for its [`Hello`]; encodings that it takes come behind.
 pub const CAPABILITIES: [&str; 6] = ["chunks", "live", RECIPES, PARTS, DELTAS, SAMPLES];
 /// The capability of encoded payloads of any size, which begin with it.
 pub const PARTS: &str = "parts";
@@ -74,7 +74,7 @@ pub struct Hello {
     /// Name and version of the program, for people.
     #[prost(string, tag = "4")]
     pub software: String,
-    /// What numbers over 1 in this side's data frames stand for: encodings by name, from 2 on.
+    /// Encodings that numbers over 1 in this side's data frames stand for, by name, from 2 on.
     #[prost(string, repeated, tag = "5")]
     pub encodings: Vec<String>,
 }
@@ -146,7 +146,7 @@ pub struct Description {
     /// Bytes; absent while the object is live.
     #[prost(uint64, optional, tag = "7")]
     pub size: Option<u64>,
-    /// What the sender's processors say of it.
+    /// Metadata of the sender's processors.
     #[prost(message, repeated, tag = "8")]
     pub metadata: Vec<KeyValue>,
 }
@@ -174,7 +174,7 @@ pub struct ProofOf {
     /// First piece.
     #[prost(uint64, tag = "3")]
     pub first: u64,
-    /// How many pieces.
+    /// Number of pieces.
     #[prost(uint64, tag = "4")]
     pub count: u64,
     /// See `docs/formats/pieces.md`.
@@ -241,7 +241,7 @@ pub struct Delta {
     pub packed: bool,
 }
 
-/// Which pieces can be had.
+/// Pieces that can be had.
 #[derive(Clone, PartialEq, Message)]
 pub struct Have {
     /// Request number.
@@ -264,7 +264,7 @@ pub struct WireWant {
     /// First piece.
     #[prost(uint64, tag = "3")]
     pub first: u64,
-    /// How many pieces.
+    /// Number of pieces.
     #[prost(uint32, tag = "4")]
     pub count: u32,
     /// BLAKE3 of a chunk, for chunks.
@@ -273,7 +273,7 @@ pub struct WireWant {
     /// First byte, for a run of bytes.
     #[prost(uint64, optional, tag = "6")]
     pub offset: Option<u64>,
-    /// How many bytes.
+    /// Number of bytes.
     #[prost(uint32, tag = "7")]
     pub len: u32,
     /// Signature of what the asking side has that may resemble this run of bytes.
@@ -290,7 +290,7 @@ pub struct Get {
     /// The right comes from here.
     #[prost(bytes = "bytes", tag = "2")]
     pub root: Bytes,
-    /// What.
+    /// The wants.
     #[prost(message, repeated, tag = "3")]
     pub wants: Vec<WireWant>,
     /// Among the asking side's own `Get`s higher ones are answered first; -128 to 127.
@@ -298,7 +298,7 @@ pub struct Get {
     pub urgency: i32,
 }
 
-/// How a want ended, if not by its data.
+/// Outcome of a want that did not end by its data.
 #[derive(Clone, PartialEq, Message)]
 pub struct WireOutcome {
     /// Request number.

@@ -16,10 +16,10 @@ use super::session::Session;
 use super::shared::Shared;
 use super::wire::Body;
 
-/// How long a connection that ends in a violation is kept to tell why.
+/// Time for which a connection that ends in a violation is kept to send the reason.
 const GOODBYE_TIME: Duration = Duration::from_secs(2);
 
-/// What waits for the writer task.
+/// Queues for the writer task.
 pub(super) struct WriterQueues {
     /// Goes before data.
     pub(super) messages: Messages,
@@ -39,7 +39,7 @@ pub(super) struct Messages {
     pub(super) session: mpsc::Receiver<Body>,
 }
 
-/// Where a batch comes from: of one queue, none may overtake another.
+/// Origin of a batch: of one queue, none may overtake another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WriterQueue {
     Control,
@@ -68,7 +68,7 @@ impl Messages {
 }
 
 impl WriterQueues {
-    /// What goes out next; `None` when nothing more will come.
+    /// The next batch to go out; `None` when nothing more will come.
     async fn next(&mut self, shared: &Shared) -> Option<(WriterQueue, Batch)> {
         let mut due = shared.change(|callers| {
             let live = callers.session().liveness_mut();
@@ -124,7 +124,7 @@ impl WriterQueues {
         self.messages.is_empty() && self.answers.is_empty() && self.outgoing.is_empty()
     }
 
-    /// What was queued before the end.
+    /// Batches queued before the end.
     fn rest(&mut self) -> Option<Batch> {
         match self.messages.try_next() {
             Some(body) => Some(Outgoing::control(body).into()),

@@ -1,4 +1,4 @@
-//! Which transfers may begin: limits on how many there are, on their memory and on the disk they
+//! Admission of transfers: limits on how many there are, on their memory and on the disk they
 //! write to. A transfer that is one too many is refused with words; those under way do not notice.
 
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::metrics::{Direction, Metrics};
 use towpath_config::{Limits, Live};
 use towpath_content::lock::lock;
 
-/// What a transfer holds in memory, at most.
+/// Most memory that a transfer holds.
 fn memory_of(direction: Direction) -> u64 {
     match direction {
         Direction::Get => u64::from(SessionConfig::default().buffer_bytes),

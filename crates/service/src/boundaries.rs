@@ -1,4 +1,4 @@
-//! Where an application says that the chunks of what it puts end: checked before anything is put.
+//! Ends of chunks, given by the application that puts: checked before anything is put.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Who is let in: connections from peers, counted in all, by address and by node, against the limits
+//! Limits on connections from peers, counted in all, by address and by node, against the limits
 //! that hold at the moment.
 //!
 //! A connection takes a place for its handshake, which is the only thing that is tested before
@@ -54,7 +54,7 @@ impl ExceededLimit {
         }
     }
 
-    /// What the peer is told.
+    /// The message for the peer.
     pub const fn reason(self) -> &'static str {
         match self {
             Self::All | Self::Handshakes => {

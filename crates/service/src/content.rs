@@ -1,6 +1,6 @@
 //! Objects as streams of bytes, for applications: in order, from any place on, or as they come.
 //!
-//! What this machine has is read piece by piece from the store, and each piece is checked. The rest
+//! Content that this machine has is read piece by piece from the store, and each piece is checked. The rest
 //! arrives in a spool ([`crate::in_flight`]). A reader that is slow holds up nobody.
 
 use std::io;
@@ -30,7 +30,7 @@ use towpath_targets::spool::Next;
 const PART: u64 = 256 << 10;
 /// Parts on their way from the reader to the body; [`crate::read_budget`] counts them too.
 const AHEAD: usize = 1;
-/// How often someone waits for another's transfer of the same object before going alone.
+/// Number of times someone waits for another's transfer of the same object before going alone.
 const MAX_WAITS: usize = 8;
 
 /// An object that can be read.
@@ -57,7 +57,7 @@ pub(crate) async fn open(service: &Arc<Service>, request: &ContentRequest) -> Re
 }
 
 /// The same for who needs only what `choose` says of an object of that name and size; `None` is all.
-/// What is not here yet is then fetched without the rest, unless the whole is on its way already.
+/// Bytes that are not here yet are then fetched without the rest, unless the whole is on its way already.
 pub(crate) async fn open_part(
     service: &Arc<Service>,
     request: &ContentRequest,
@@ -106,7 +106,7 @@ pub(crate) async fn open_whole(get: Arc<GetUnderWay>) -> Result<Opened, ApiError
     arriving(&get, Arrival::start(Arc::clone(&get), None)?).await
 }
 
-/// What a stream asks for, as a get.
+/// A stream's request, as a get.
 pub(crate) fn as_get(request: &ContentRequest) -> GetRequest {
     GetRequest {
         ticket: request.ticket.clone(),
@@ -194,7 +194,7 @@ fn damaged(oid: &Oid) -> ApiError {
 pub(crate) type PlacedBytes = io::Result<(u64, Bytes)>;
 
 impl Opened {
-    /// What it comes from, if it is on its way.
+    /// The arrival that it comes from, if it is on its way.
     pub(crate) fn arrival(&self) -> Option<Arc<Arrival>> {
         match &self.source {
             ContentOrigin::Stored { .. } => None,
@@ -316,7 +316,7 @@ impl Opened {
     }
 }
 
-/// What was told of a stream.
+/// Bytes of a stream that were reported.
 #[derive(Default)]
 struct DeliveredBytes {
     bytes: u64,

@@ -34,7 +34,7 @@ pub async fn serve_stdio(
     serving.await.map_err(|error| copies::copy(&error))
 }
 
-/// What one side of a copy may write.
+/// Paths that one side of a copy may write.
 fn writable(places: &Places, writes: &Writes) -> Writable {
     match writes {
         Writes::Sender { removed } => Writable::of_sender(places, removed),

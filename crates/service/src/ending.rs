@@ -3,13 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-/// How often it is looked at what is still under way.
+/// Interval at which it looks at what is still under way.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Peers that took nothing for this long are not waited for. A receiver that searches its own disk asks for
 /// nothing meanwhile.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// What is still under way.
+/// Work that is still under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnderWay {
     /// Transfers of this machine's applications.
@@ -20,7 +20,7 @@ pub(crate) struct UnderWay {
     pub(crate) sent: u64,
 }
 
-/// When to stop waiting. It is handed the time.
+/// The end of waiting. It is handed the time.
 #[derive(Debug)]
 pub(crate) struct Ending {
     deadline: Instant,

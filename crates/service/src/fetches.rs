@@ -1,4 +1,4 @@
-//! Who fetches what from this service, for the person who serves it: how much went, and how it ended.
+//! Fetches from this service, for the person who serves it: by whom, how much went, and how they ended.
 //!
 //! A fetch is what one node asks for by one ticket, over however many connections. Each connection's
 //! task looks now and then at what went over it. Without anybody who watches nothing is kept.
@@ -17,17 +17,17 @@ use towpath_store::{ObjectKind, Store};
 
 use towpath_content::lock::lock;
 
-/// How often is looked.
+/// Interval of looks.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// A receiver whose connections are gone may come back at once.
 const COMES_BACK: Duration = Duration::from_millis(500);
 
-/// What is being fetched.
+/// Objects that are being fetched.
 pub struct Fetches {
     store: Arc<dyn Store>,
     under_way: Mutex<HashMap<(NodeId, Oid), FetchUnderWay>>,
     watcher: Mutex<Option<mpsc::UnboundedSender<Event>>>,
-    /// What is served: of a file that changed the store knows nothing.
+    /// Names of what is served: of a file that changed the store knows nothing.
     names: Mutex<HashMap<Oid, Vec<u8>>>,
 }
 
@@ -59,12 +59,12 @@ impl Fetches {
         Self { store, under_way: Mutex::default(), watcher: Mutex::default(), names: Mutex::default() }
     }
 
-    /// What is served as `root` is called so.
+    /// Names what is served as `root`.
     pub(crate) fn name(&self, root: Oid, name: &[u8]) {
         lock(&self.names).insert(root, name.to_vec());
     }
 
-    /// What happens from now on.
+    /// Events from now on.
     pub(crate) fn watch(&self) -> mpsc::UnboundedReceiver<Event> {
         // How a fetch ended must not be lost, and who tells it holds a lock and cannot wait: a few short events a
         // second gather for a slow reader.

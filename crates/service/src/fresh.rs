@@ -1,4 +1,4 @@
-//! What is new each time: random names, and the time.
+//! Values that are new each time: random names, and the time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

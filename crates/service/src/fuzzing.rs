@@ -13,12 +13,12 @@ pub use towpath_sync::fuzzing::{
 };
 use towpath_targets::resume::Left;
 
-/// What the record of an interrupted transfer of `oid` says: its temporary, and those of the tree's files.
+/// Reads the record of an interrupted transfer of `oid`: its temporary, and those of the tree's files.
 pub fn resume_record(text: &str, oid: &Oid) -> Option<(Option<String>, HashMap<Oid, String>)> {
     Left::of(text, oid).map(|left| (left.temp, left.parts))
 }
 
-/// What the record of a share says.
+/// Reads the record of a share.
 pub fn share_record(bytes: &[u8]) -> Option<Share> {
     Share::of(&serde_json::from_slice(bytes).ok()?)
 }

@@ -25,7 +25,7 @@ use crate::waiting::{self, report_wait};
 use crate::words;
 use towpath_sync::search::searched;
 
-/// How often a get begins anew when the producer of a live object does.
+/// Number of times a get begins anew when the producer of a live object does.
 const MAX_STARTS: usize = 20;
 
 /// Fetches what `request` names; events come while it goes on.
@@ -230,7 +230,7 @@ impl GetUnderWay {
         looking.await.ok().flatten() == Some(wanted)
     }
 
-    /// Where the object goes: the name asked for, or its own in the directory asked for. As with
+    /// Path that the object goes to: the name asked for, or its own in the directory asked for. As with
     /// `cp` an existing directory takes it under its own name, unless a transfer of this very
     /// object into it was interrupted.
     fn destination(&self, request: &GetRequest, about: &About) -> Result<PathBuf, ApiError> {
@@ -245,7 +245,7 @@ impl GetUnderWay {
     }
 }
 
-/// What a search goes by, of a single file.
+/// Group of a single file, which a search goes by.
 fn group(destination: &Path, about: &About, layout: Option<&Layout>) -> Group {
     // The name it has at its sender's is that of an older version, wherever it is put here.
     let parent = destination.parent().and_then(|parent| parent.canonicalize().ok());

@@ -1,4 +1,4 @@
-//! What a get may search on this machine's disk for what a ticket names.
+//! The search of this machine's disk for content that a ticket names, as far as a get may.
 //!
 //! Its sender sees what is not asked of it. So a stranger's ticket draws only from what lies beside the
 //! file that comes; further goes only what was asked for, and the ticket of a node that may fetch
@@ -18,7 +18,7 @@ use towpath_reuse::disk_search::Scope;
 use crate::state::Service;
 use towpath_sync::search::effort;
 
-/// Where to look for what the ticket of `node` names; nowhere if that is not wanted.
+/// Search for what the ticket of `node` names; nowhere if that is not wanted.
 pub(crate) fn search(service: &Service, request: &GetRequest, node: Option<NodeId>) -> Option<Search> {
     if request.no_search {
         return None;

@@ -138,14 +138,14 @@ async fn work(
 
 /// The tree being written, shared by the writer thread and the session's workers.
 struct TreeTarget {
-    /// What files whose bytes are in the descriptor pass.
+    /// Processors for files whose bytes are in the descriptor.
     processors: Processors,
     placing: Placing<()>,
     /// Files that failed. Whoever finds out, the session's own task included, must not wait.
     problems: mpsc::UnboundedSender<Event>,
     /// An earlier run was interrupted.
     is_resumed: bool,
-    /// What makes going on useless.
+    /// The error that makes going on useless.
     fatal: Mutex<Option<ApiError>>,
     bytes: AtomicU64,
     kept: AtomicU64,
@@ -287,7 +287,7 @@ fn decode(
     }
 }
 
-/// What a get takes of metadata: a stranger chose the mode, so the receiver's umask holds, and attributes are not kept.
+/// The metadata that a get takes: a stranger chose the mode, so the receiver's umask holds, and attributes are not kept.
 fn taken(metadata: Metadata) -> Metadata {
     Metadata { mode: metadata.mode & !umask(), xattrs: Vec::new(), ..metadata }
 }

@@ -30,9 +30,9 @@ use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::words;
 
-/// How often a get waits for another one of the same object before it goes alone.
+/// Number of times a get waits for another one of the same object before it goes alone.
 const MAX_TURNS: usize = 64;
-/// Whether a get has heard of its source what it fetches.
+/// True once a get's source answered what it fetches.
 #[derive(Debug, Default)]
 pub(crate) struct SourceAnswered(AtomicBool);
 
@@ -53,12 +53,12 @@ pub(crate) struct GetUnderWay {
     pub(crate) plugins: Tree,
     /// The root of them for a tree's descriptor and its files.
     pub(crate) for_tree: Arc<dyn TransferPlugin>,
-    /// What of this machine may be used.
+    /// Local content that may be used.
     allow: Allow,
     pub(crate) context: Context,
     pub(crate) config: SessionConfig,
     pub(crate) oid: Oid,
-    /// Whether its source said what it is.
+    /// True once its source answered what it is.
     pub(crate) answered: SourceAnswered,
     /// Kept open so that hints can still change.
     _hints: watch::Sender<Vec<towpath_content::Hint>>,
@@ -145,7 +145,7 @@ impl GetUnderWay {
         Session::start(Arc::clone(&self.plugins.root), self.context.clone(), self.config)
     }
 
-    /// What is asked for, by whose ticket, and in which group.
+    /// Key of the flight: object, the ticket's node, and group.
     pub(crate) const fn key(&self, group: FlightGroup) -> FlightKey {
         (self.oid, self.context.node, group)
     }
@@ -199,7 +199,7 @@ impl GetUnderWay {
         ObjectRequest { oid: self.oid, size, group: Arc::new(group), target, recipe: None }
     }
 
-    /// What is about to lie at `destination` came from this sender: it may stand in for the network
+    /// Notes that what is about to lie at `destination` came from this sender: it may stand in for the network
     /// when the same sender sends it again. Not before the place is known to be free: what is there
     /// already is not the sender's.
     pub(crate) fn note_destination(&self, destination: &Path) {
@@ -294,7 +294,7 @@ impl GetUnderWay {
         }
     }
 
-    /// What came from this sender may stand in for the network when it sends it again.
+    /// Notes that content came from this sender: it may stand in for the network when it sends it again.
     pub(crate) fn note_sent(&self, oid: &Oid) {
         if let Some(node) = self.context.node
             && let Err(error) = self.service.shares.keep_sent(&node, oid)
@@ -330,7 +330,7 @@ impl GetUnderWay {
     }
 }
 
-/// What of this machine may stand in for the network: without a sender, if that is this service
+/// Local content that may stand in for the network: without a sender, if that is this service
 /// itself, or when asked to, all that the service knows; else only what that same sender sent before, which tells it nothing new.
 fn local_sources(service: &Arc<Service>, node: Option<NodeId>, reuse: bool) -> Allow {
     let stranger = node.filter(|node| !reuse && *node != service.node_id());
@@ -360,7 +360,7 @@ fn from_ticket(oid: &Oid, enclosed: Enclosed, own: Arc<dyn Store>, allow: &Allow
     Ok(Tree { root, remote: vec![ticket], local: vec![local], adaptive: None })
 }
 
-/// How connections to peers behave.
+/// Configuration of connections to peers.
 fn peer_config(service: &Service, limit_rate: u64, priority: i8) -> PeerConfig {
     let (receive_pace, traffic) = (Arc::new(Pace::new(limit_rate)), Arc::clone(&service.metrics.fetched));
     PeerConfig { receive_pace, traffic, priority, ..service.bare_peer_config() }

@@ -1,4 +1,4 @@
-//! Which ticket secrets this service honours: those of its leases, and those of what it shares at
+//! Ticket secrets that this service honours: those of its leases, and those of what it shares at
 //! the moment.
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ pub struct Grants {
     identity: Identity,
     shared: RwLock<HashMap<Oid, Secret>>,
     config: Live,
-    /// Where leases are looked up, if they are honoured: a daemon's are, a mere `tow share` gives
+    /// Leases, if they are honoured: a daemon's are, a mere `tow share` gives
     /// out only what it shares.
     leases: Option<Arc<dyn Leases>>,
 }

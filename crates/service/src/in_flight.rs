@@ -28,13 +28,13 @@ use towpath_targets::spool::Spool;
 
 /// Fetches at once; each has a few threads. Further ones wait in line.
 const MAX_FETCHES: usize = 256;
-/// How long a fetch waits in line.
+/// Longest time that a fetch waits in line.
 const LONGEST_LINE: Duration = Duration::from_secs(60);
 
-/// What is asked for, by whose ticket, and in which group.
+/// The object, the node whose ticket asks for it, and the group.
 pub(crate) type FlightKey = (Oid, Option<NodeId>, FlightGroup);
 
-/// Who flies with whom.
+/// Requests that may share a flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum FlightGroup {
     /// Everybody who needs the whole object, or can wait for it.
@@ -44,10 +44,10 @@ pub(crate) enum FlightGroup {
     Streams,
 }
 
-/// What a source said that an object is.
+/// A source's description of an object.
 pub(crate) type Described = (About, Option<Layout>);
 
-/// What is on its way now.
+/// Objects that are on their way now.
 pub(crate) struct Flights {
     flights: Arc<Mutex<HashMap<FlightKey, FlightEntry>>>,
     fetches: Semaphore,
@@ -65,7 +65,7 @@ struct FlightEntry {
     ended: CancellationToken,
 }
 
-/// What someone who asks for a flight finds.
+/// Role of someone who asks for a flight.
 pub(crate) enum FlightRole<T> {
     /// Nobody asked before: he leads.
     Lead(T),
@@ -125,7 +125,7 @@ impl Drop for Leading {
     }
 }
 
-/// How far an arrival is.
+/// Stage of an arrival.
 #[derive(Debug, Clone)]
 pub(crate) enum Stage {
     /// Its source is being asked what it is.

@@ -97,7 +97,7 @@ impl Service {
         })
     }
 
-    /// What is held under a ticket or an OID: the put that gave this ticket, else what was put as
+    /// The object held under a ticket or an OID: the put that gave this ticket, else what was put as
     /// this OID or became it. The ticket of a small object names its content, and several puts may
     /// have the same one; their secrets differ.
     fn leased(&self, name: &str) -> Result<Oid, ApiError> {
@@ -111,7 +111,7 @@ impl Service {
         Ok(found.map_or(oid, |lease| lease.oid))
     }
 
-    /// What nobody leases and the store keeps.
+    /// An object that nobody leases and the store keeps.
     fn cached_object(&self, cached: &CachedObject) -> Object {
         let kind = self.store.have(&cached.oid).map(|have| have.about.kind).unwrap_or_default();
         Object {

@@ -1,6 +1,6 @@
 //! `tow index`: files are cut and hashed before anyone asks, so that later transfers find them.
 //!
-//! What is indexed: the content of each file, and of files of 4 KiB and more their chunks, cut as a recipe of
+//! Indexed are the content of each file, and of files of 4 KiB and more their chunks, cut as a recipe of
 //! an object of that size would. A file whose stamp is on record is not read again. Other file systems are
 //! not entered, links not followed, the service's own folders left out. Files come in batches, small ones
 //! hashed side by side; memory is bounded by a batch.
@@ -43,20 +43,20 @@ const MIN_CUT: u64 = 4 << 10;
 /// Larger files are read one at a time, each on all cores.
 const MAX_SIDE_BY_SIDE: u64 = 1 << 20;
 
-/// What was indexed.
+/// Counts of what was indexed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Indexed {
     /// Files in the index now.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// How many of them were in it before, unchanged, and not read.
+    /// Number of them that were in it before, unchanged, and not read.
     pub unchanged: u64,
     /// Bytes that were read.
     pub read: u64,
-    /// What could not be read, each told by an event.
+    /// Files that could not be read, each reported by an event.
     pub failed: u64,
-    /// How long it took.
+    /// Time that it took.
     pub seconds: Seconds,
 }
 
@@ -80,7 +80,7 @@ pub fn index(
 pub(crate) struct IndexPart<'a> {
     /// The tree, by its path without symbolic links.
     pub(crate) tree: &'a SourceTree,
-    /// Which one that is to whoever asks.
+    /// Its number to whoever asks.
     pub(crate) number: usize,
     /// The directory.
     pub(crate) at: RelPath,
@@ -149,7 +149,7 @@ struct Indexer<'a> {
     reported_at: Instant,
 }
 
-/// What is to be done about a file.
+/// Plan for a file.
 enum IndexPlan {
     /// All is on record.
     Nothing,
@@ -159,7 +159,7 @@ enum IndexPlan {
     Cut(Parameters),
 }
 
-/// What a file came to.
+/// Result of reading a file.
 struct ReadFile {
     record: FileRecord,
     cut: Option<(Parameters, Vec<CutChunk>)>,
@@ -248,7 +248,7 @@ impl Indexer<'_> {
         self.check()
     }
 
-    /// What is to be done about files of one directory.
+    /// Plans for files of one directory.
     fn plan(&self, run: &[ScannedFile]) -> Result<Vec<IndexPlan>, StoreError> {
         let name_and_stamp = |file: &ScannedFile| {
             (file.path().file_name().unwrap_or_default().to_owned(), store_stamp(file.stamp()))

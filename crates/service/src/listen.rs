@@ -19,11 +19,11 @@ use towpath_ssh::addresses::{bind, interfaces};
 
 /// After a failed accept (out of descriptors, say).
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long a peer may be there without showing a right to anything.
+/// Longest time that a peer may be there without showing a right to anything.
 pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(30);
-/// What it is told then.
+/// The reason sent to it then.
 const NOTHING_SHOWN: &str = "no ticket of this service was shown for too long";
-/// How long a peer that is one too many may say what it came for.
+/// Time for a peer that is one too many to send its requests.
 const LISTEN_TIME: Duration = Duration::from_millis(200);
 
 /// Sockets that are listened on; dropping it stops that and closes the connections.
@@ -73,17 +73,17 @@ impl Listening {
     }
 }
 
-/// What callers get.
+/// Services for callers.
 pub struct ListenerServing {
     /// Answers them.
     pub service: Arc<Service>,
-    /// How their connections behave.
+    /// Configuration of their connections.
     pub config: Box<dyn Fn() -> PeerConfig + Send + Sync>,
     /// Lets them in.
     pub connection_limits: Arc<ConnectionLimits>,
     /// Told what they fetch.
     pub fetches: Arc<Fetches>,
-    /// How long they may be there without showing a right to anything.
+    /// Longest time that they may be there without showing a right to anything.
     pub wait_limit: Duration,
 }
 

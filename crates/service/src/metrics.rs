@@ -1,4 +1,4 @@
-//! What the service counts. Its page is [`crate::metrics_page`].
+//! Counters of the service. Its page is [`crate::metrics_page`].
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use towpath_content::lock::lock;
 use towpath_protocol::Traffic;
 use towpath_transfer::plugin::THIS_MACHINE;
 
-/// Which way a transfer goes.
+/// Direction of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// Into this machine.
@@ -29,7 +29,7 @@ impl Direction {
     }
 }
 
-/// What happened since the service started.
+/// Counts since the service started.
 #[derive(Debug, Default)]
 pub struct Metrics {
     pub(crate) transfers: [TransferCounts; Direction::ALL.len()],

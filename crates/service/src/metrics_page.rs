@@ -1,4 +1,4 @@
-//! What the service counts, as Prometheus reads it: text of the exposition format 0.0.4.
+//! Counters of the service as Prometheus reads them: text of the exposition format 0.0.4.
 //!
 //! Names of objects, paths and nodes are not in it: whoever may read how much is transferred need
 //! not learn what.
@@ -25,7 +25,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Readers at once at the TCP address; further ones wait in the kernel.
 const READERS: usize = 8;
-/// How long one may take.
+/// Longest time that one may take.
 const READER_TIME: Duration = Duration::from_secs(10);
 /// The longest head of a request.
 const MAX_HEAD: usize = 8 << 10;

@@ -33,17 +33,17 @@ pub(crate) struct OpenPut {
     pub(crate) secret: Secret,
     pub(crate) about: About,
     pub(crate) holder: Holder,
-    /// What it has; held by the part that is coming.
+    /// Its content so far; held by the part that is coming.
     pub(crate) filled: Arc<tokio::sync::Mutex<Filled>>,
     pub(crate) touched: Arc<Mutex<Instant>>,
     pub(crate) transfer: Arc<Transfer>,
 }
 
-/// What a put has so far.
+/// Content of a put so far.
 #[derive(Default)]
 pub(crate) struct Filled {
     pub(crate) size: u64,
-    /// What reads along if it is to be a tree.
+    /// Reader of the descriptor if it is to be a tree.
     pub(crate) tree: Option<TreePut>,
 }
 
@@ -58,7 +58,7 @@ impl OpenPut {
 }
 
 impl OpenPuts {
-    /// How many are open.
+    /// Number of open puts.
     pub(crate) fn len(&self) -> usize {
         lock(&self.0).len()
     }

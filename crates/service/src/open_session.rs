@@ -25,7 +25,7 @@ impl Open {
         Ok(Self { service: Arc::clone(service), id })
     }
 
-    /// What puts name it by.
+    /// Name by which puts refer to it.
     pub(crate) fn name(&self) -> String {
         hex(&self.id)
     }

@@ -24,7 +24,7 @@ use crate::words;
 
 /// Bytes taken at once.
 const READ: u64 = 256 << 10;
-/// How long a part waits for the one before it, which may hang on a connection that is gone.
+/// Longest time that a part waits for the one before it, which may hang on a connection that is gone.
 const WAIT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Begins a put; its ticket is honoured from now on.
@@ -59,7 +59,7 @@ pub(crate) fn open(service: &Arc<Service>, request: &OpenPutRequest) -> Result<(
     Ok((live, PutReply { ticket: service.ticket(live, secret), oid: live.to_string(), size: None }))
 }
 
-/// Where a part begins, and whether the application wants a chunk to end with it.
+/// Offset of a part, and whether the application wants a chunk to end with it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Part {
     pub(crate) offset: u64,
@@ -106,7 +106,7 @@ pub(crate) async fn append(
     }
 }
 
-/// How far a put is; waits for a part that is coming.
+/// Bytes that a put has; waits for a part that is coming.
 pub(crate) async fn size(service: &Service, live: &Oid) -> Result<u64, ApiError> {
     let put = service.open_puts.find(live).ok_or_else(|| no_such_put(live))?;
     Ok(own(&put).await?.size)

@@ -1,6 +1,6 @@
 //! Files, trees and streams into the store, and the tickets for them.
 //!
-//! What is quick to read is read first, and its ticket names the content. For what takes long (a
+//! Sources that are quick to read are read first, and the ticket names the content. For those that take long (a
 //! large file that the index does not know, any tree, any stream) the ticket names a live object
 //! and comes at once: a receiver follows while the rest is still being read.
 
@@ -31,9 +31,9 @@ use crate::words;
 
 /// A file up to this size is hashed before its ticket is made.
 const HASH_FIRST: u64 = 64 << 20;
-/// How long a file may take to be opened before its ticket is given out in any case.
+/// Longest time for opening a file before its ticket is given out in any case.
 const LONGEST_START: Duration = Duration::from_secs(5);
-/// How often it is seen to whether what is not shown yet ever will be.
+/// Interval at which it is checked whether what is not shown yet ever will be.
 const SHOW_TICK: Duration = Duration::from_millis(20);
 
 /// Something that is served until the service ends.
@@ -48,7 +48,7 @@ pub struct SharedPut {
     read: Arc<AtomicU64>,
 }
 
-/// How a path is going to be put.
+/// Plan for putting a path.
 struct PutPlan {
     path: PathBuf,
     about: About,
@@ -56,9 +56,9 @@ struct PutPlan {
     share: Share,
     /// True if the content was known before; then `share` names it already.
     is_read: bool,
-    /// What the application said of its chunks.
+    /// Chunk boundaries given by the application.
     boundaries: Boundaries,
-    /// What of a tree was left out, and why, if it is read already.
+    /// Entries of a tree that were left out, and why, if it is read already.
     left_out: Vec<(String, String)>,
 }
 
@@ -216,7 +216,7 @@ async fn attend(
     ended
 }
 
-/// Whoever hears what becomes of a put.
+/// Listeners to the progress of a put.
 struct PutProgress {
     transfer: Transfer,
     /// To whoever put it, until it goes away.

@@ -6,7 +6,7 @@
 //! the scan's order. Small files are read in any case, as the descriptor holds their bytes. Memory
 //! is bounded by a batch.
 //!
-//! What is left out is named to whoever puts the tree, and has an entry in the descriptor without
+//! Entries left out are named to whoever puts the tree, and are in the descriptor without
 //! content, so that receivers name it too.
 
 use std::os::unix::ffi::OsStrExt;
@@ -34,7 +34,7 @@ const BATCH: usize = 1024;
 /// Directories whose handles a batch may hold.
 const BATCH_DIRS: usize = 64;
 
-/// What a tree came to.
+/// Totals of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeTotals {
     /// The descriptor's content OID.
@@ -43,7 +43,7 @@ pub struct TreeTotals {
     pub bytes: u64,
 }
 
-/// What is told while a tree is being read.
+/// Reports while a tree is being read.
 pub struct PutReport {
     /// Paths that were left out, and why.
     failures: mpsc::UnboundedSender<(String, String)>,
@@ -115,7 +115,7 @@ fn describe(
 
 struct DescriptorBuilder<'a> {
     store: &'a DiskStore,
-    /// What small files pass, whose bytes leave with the descriptor.
+    /// Processors for small files, whose bytes leave with the descriptor.
     processors: &'a Processors,
     root: &'a Path,
     live: &'a Oid,
@@ -191,7 +191,7 @@ impl DescriptorBuilder<'_> {
         self.push(Event::Leaf(found.entry), found.file.map(|file| *file));
     }
 
-    /// What the scan could not look at has an entry, too.
+    /// Adds an entry for what the scan could not look at.
     fn failed(&mut self, path: &Path) {
         let Ok(path) = path.strip_prefix(self.root) else { return };
         let here = self.open.iter().skip(1).map(Vec::as_slice).collect::<Vec<_>>().join(&b'/');
@@ -346,7 +346,7 @@ impl TreeStep {
     }
 }
 
-/// What a ticket does not carry, in words.
+/// Kinds that a ticket does not carry, in words.
 pub(crate) const fn special(kind: &Kind) -> Option<&'static str> {
     match kind {
         Kind::File { .. } | Kind::Directory | Kind::Symlink { .. } => None,

@@ -1,4 +1,4 @@
-//! How much content on its way to applications is held in memory, over all bodies.
+//! Limit on the memory of content on its way to applications, over all bodies.
 //!
 //! ```text
 //!   limits.content_memory ─┬─ one half: a pool, for who comes first: whole pieces, which is fast
@@ -7,7 +7,7 @@
 //!
 //! A reader that stalls keeps what it was given, at most [`AHEAD`] parts. When such readers have
 //! taken the pool, each other one still has its share, in smaller parts: slower, and never stuck.
-//! What a part takes is given back when the last of its bytes was handed to the kernel.
+//! A part's memory is given back when the last of its bytes was handed to the kernel.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const SMALLEST: u64 = 4 << 10;
 const CUTTING: usize = 16;
 /// Recipes that are told at once: each has a thread, and the places of its nodes in memory.
 const RECIPES: usize = 8;
-/// How long one more waits for its turn.
+/// Longest time that one more waits for its turn.
 const LONGEST_LINE: Duration = Duration::from_secs(60);
 
 /// A part of a connection's own share.
@@ -86,7 +86,7 @@ impl ReadBudget {
     }
 }
 
-/// What one body may hold.
+/// Memory that one body may hold.
 #[derive(Debug)]
 pub(crate) struct HeldBody {
     budget: Arc<ReadBudget>,

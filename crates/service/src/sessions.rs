@@ -24,12 +24,12 @@ impl Sessions {
         lock(&self.0)
     }
 
-    /// How many are open.
+    /// Number of open sessions.
     pub(crate) fn len(&self) -> usize {
         self.lock().len()
     }
 
-    /// Who holds a put that names `session`; without one it is pinned.
+    /// Holder of a put that names `session`; without one it is pinned.
     pub(crate) fn holder(&self, session: Option<&str>) -> Result<Holder, ApiError> {
         let Some(text) = session else { return Ok(Holder::Pinned) };
         let id = parse(text).filter(|id| self.lock().contains(id)).ok_or_else(|| {

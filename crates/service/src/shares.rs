@@ -1,4 +1,4 @@
-//! What was shared or listened on before, so that the same command gives the same ticket: a
+//! Record of what was shared or listened on before, so that the same command gives the same ticket: a
 //! receiver that was cut off goes on when the sender comes back.
 //!
 //! One small JSON file per path in the state folder. It is a help only: without it a new ticket is
@@ -17,10 +17,10 @@ use towpath_content::{NodeId, Oid};
 /// Destinations remembered for each sender.
 const MAX_RECEIVED: usize = 64;
 
-/// What a path was shared as.
+/// Record of a shared path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
-    /// What the ticket names.
+    /// The object that the ticket names.
     pub oid: Oid,
     /// Its secret.
     pub secret: Secret,
@@ -54,7 +54,7 @@ impl Shares {
         self.folder.join(format!("{kind}-{}.json", hex(&hash.digest()[..16])))
     }
 
-    /// What `path` was shared as last.
+    /// The last share of `path`.
     pub fn find(&self, path: &Path) -> Option<Share> {
         Share::of(&read(&self.file("share", path.as_os_str().as_bytes()))?)
     }
@@ -79,7 +79,7 @@ impl Shares {
         self.write(&self.file("port", user), &json!({ "port": port }))
     }
 
-    /// Where transfers from `node` were written: what lies there came from it.
+    /// Paths that transfers from `node` were written to: what lies there came from it.
     pub fn received(&self, node: &NodeId) -> Vec<PathBuf> {
         let record = read(&self.file("from", &node.0));
         let list =

@@ -38,27 +38,27 @@ use towpath_config::{Config, Live};
 use towpath_confinement::Writable;
 use towpath_content::lock::lock;
 
-/// How often the cache is compared with its limits.
+/// Interval at which the cache is compared with its limits.
 const TRIM_EVERY: Duration = Duration::from_secs(10);
 
-/// How long peers have to hear the last word: an interrupted command ends within a second.
+/// Time for sending peers the last message: an interrupted command ends within a second.
 const LEAVE: Duration = Duration::from_millis(600);
 
 /// Characters of a word that are shown to whoever gave it.
 const SHOWN: usize = 80;
 
-/// How a service is started.
+/// Options for starting a service.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Honour the tickets of all leases, as a daemon does. Default: only what is shared by this
     /// process.
     pub serve_leases: bool,
-    /// How it runs.
+    /// Its configuration.
     pub config: Config,
-    /// What every chunk passes, on its way out and in, besides what `config` adds to it or takes away.
+    /// Processors of every chunk, on its way out and in, besides what `config` adds to it or takes away.
     /// Default: those of this build.
     pub processors: Processors,
-    /// What the kernel lets this process write, if it limits that: a get to elsewhere is refused with
+    /// Paths that the kernel lets this process write, if it limits that: a get to elsewhere is refused with
     /// words. Default: no limits.
     pub writable: Option<Arc<Writable>>,
 }
@@ -70,7 +70,7 @@ pub struct Service {
     pub(crate) store: Arc<DiskStore>,
     pub(crate) grants: Arc<Grants>,
     pub(crate) shares: Shares,
-    /// Which gets go first.
+    /// Order in which gets go first.
     pub(crate) precedence: Arc<Precedence>,
     processors: Processors,
     pub(crate) open_puts: OpenPuts,
@@ -79,7 +79,7 @@ pub struct Service {
     pub(crate) in_flight: Flights,
     /// Content on its way to applications.
     pub(crate) read_budget: Arc<ReadBudget>,
-    /// When the cache was last looked at.
+    /// Time at which the cache was last looked at.
     trimmed: Mutex<Option<Instant>>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) connection_limits: Arc<ConnectionLimits>,
@@ -217,18 +217,18 @@ impl Service {
         PeerConfig { send_pace, traffic, from_anyone: true, ..self.bare_peer_config() }
     }
 
-    /// How connections with peers behave, whoever dials.
+    /// Configuration of connections with peers, whoever dials.
     pub(crate) fn bare_peer_config(&self) -> PeerConfig {
         let wishes = self.config().processors.wishes();
         PeerConfig { processors: self.processors.clone(), wishes, ..PeerConfig::default() }
     }
 
-    /// What every chunk passes.
+    /// Processors of every chunk.
     pub(crate) const fn processors(&self) -> &Processors {
         &self.processors
     }
 
-    /// How it runs at the moment.
+    /// Its configuration at the moment.
     pub fn config(&self) -> Arc<Config> {
         self.config.get()
     }
@@ -244,7 +244,7 @@ impl Service {
         old.waits_for_restart(&new)
     }
 
-    /// Who is let in.
+    /// The limits on connections from peers.
     pub const fn connection_limits(&self) -> &Arc<ConnectionLimits> {
         &self.connection_limits
     }
@@ -254,7 +254,7 @@ impl Service {
         self.fetches.watch()
     }
 
-    /// What was counted so far.
+    /// The counters.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
@@ -291,7 +291,7 @@ impl Service {
         Ticket { oid, node: self.node_id(), secret, hints, enclosed }.to_string()
     }
 
-    /// What a ticket can hold itself: a small file, as it is now.
+    /// Content that a ticket can hold itself: a small file, as it is now.
     fn enclosed(&self, oid: &Oid) -> Option<(Oid, Enclosed)> {
         let (oid, have) = match (*oid, self.store.have(oid).ok()?) {
             (oid, have) if have.state == State::Complete => (oid, have),
@@ -390,7 +390,7 @@ pub(crate) fn parse_ticket(text: &str) -> Result<Ticket, ApiError> {
     })
 }
 
-/// What is neither a ticket nor an OID.
+/// Error for a name that is neither a ticket nor an OID.
 fn neither(name: &str) -> ApiError {
     let shown: String = display_name(name.as_bytes()).chars().take(SHOWN).collect();
     let message = match ["blake3:", "live:"].iter().any(|begin| name.starts_with(begin)) {

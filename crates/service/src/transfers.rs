@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{broadcast, mpsc};
 use towpath_api::{Event, TransferEvent};
 
-/// How often progress is told.
+/// Interval at which progress is reported.
 pub(crate) const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 /// Events kept for a listener that is slow; it misses older ones. About 100 KiB.
 const KEPT: usize = 256;
@@ -52,7 +52,7 @@ impl Transfers {
         self.gets.load(Ordering::Relaxed)
     }
 
-    /// What happens from now on.
+    /// Events from now on.
     pub(crate) fn listen(&self) -> mpsc::Receiver<TransferEvent> {
         let (listener, inbox) = mpsc::channel(QUEUE);
         tokio::spawn(hand_on(self.events.subscribe(), listener));

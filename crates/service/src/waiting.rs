@@ -1,4 +1,4 @@
-//! Whoever waits for another machine is told so, for what, and how long it will be tried: soon, since
+//! Reports to whoever waits for another machine: for what, and how long it will be tried: soon, since
 //! a command that says nothing looks as if it hung.
 
 use std::convert::Infallible;
@@ -11,12 +11,12 @@ use crate::getting::GetUnderWay;
 
 /// So long nothing is told: most of what is in the way is over by then.
 const SOON: Duration = Duration::from_millis(800);
-/// How often is looked.
+/// Interval of looks.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Another reason is not told sooner than this after the last one.
 const NEXT: Duration = Duration::from_secs(5);
 
-/// What is waited for, since when, and what was reported of it. It is handed the time.
+/// The thing waited for, since when, and what was reported of it. It is handed the time.
 #[derive(Debug, Default)]
 struct Waiting {
     since: Option<Instant>,
@@ -24,7 +24,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Whether to tell now of `what` is in the way, and for how long it was by then.
+    /// Time that `what` has been in the way, if it is to be reported now.
     fn look(&mut self, now: Instant, what: Option<&str>) -> Option<Duration> {
         let Some(what) = what else {
             *self = Self::default();
@@ -57,7 +57,7 @@ pub(crate) async fn report(get: &GetUnderWay, events: &mpsc::Sender<Event>) -> I
     }
 }
 
-/// What keeps a get from its sender.
+/// Reason that keeps a get from its sender.
 fn in_the_way(get: &GetUnderWay) -> Option<String> {
     let trouble = get.plugins.root.trouble().map(|trouble| format!("the sender: {trouble}"));
     trouble.or_else(|| {

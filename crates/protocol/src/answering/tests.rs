@@ -1,4 +1,4 @@
-//! What is kept of requests, and who is refused.
+//! Requests: what is kept of them, and which are refused.
 
 use std::sync::atomic::AtomicUsize;
 

@@ -2,7 +2,7 @@
 //! round trip: only the answer tells how the object is cut, and so what the rest is called. Pure;
 //! [`Session`] feeds it.
 //!
-//! What comes is kept as it is, no more than a piece of 256 KiB, until somebody wants that piece. Then
+//! Bytes that come are kept as they are, no more than a piece of 256 KiB, until somebody wants that piece. Then
 //! it is an ordinary `Get` under way.
 
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl Session {
         self.ahead = None;
     }
 
-    /// What was asked for ahead, if it is by this request.
+    /// The object that was requested ahead, if this is its request.
     pub(super) fn ahead(&mut self, request: u32) -> Option<&mut Ahead> {
         self.ahead.as_mut().filter(|ahead| ahead.request == request)
     }
@@ -98,7 +98,7 @@ impl Ahead {
         Self { oid, request, asked, proof: None, frames: Vec::new(), is_done: false }
     }
 
-    /// What to ask for.
+    /// The want to request.
     pub fn wire_want(oid: &Oid) -> WireWant {
         WireWant { oid: oid_field(oid), first: 0, count: 1, ..WireWant::default() }
     }

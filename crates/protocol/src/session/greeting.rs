@@ -9,7 +9,7 @@ use crate::processor::Encoding;
 use crate::wire::{self, Body, Hello};
 use crate::{compression, control};
 
-/// What a peer can do, of what not every peer can.
+/// Optional capabilities of a peer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Greeting {
     /// Answers questions for recipes, and wants by runs of bytes.
@@ -35,7 +35,7 @@ impl Greeting {
 }
 
 impl Session {
-    /// What the peer can do: nothing before its hello has come.
+    /// The peer's capabilities: none before its hello has come.
     pub fn greeting(&self) -> Greeting {
         self.greeting.unwrap_or_default()
     }
@@ -66,7 +66,7 @@ impl Session {
     }
 }
 
-/// What this side says first.
+/// The first message of this side.
 pub(super) fn hello(config: &SessionConfig) -> Body {
     let encodings: Vec<&str> =
         config.processors.encodings().map(|(_, encoding)| encoding.capability()).collect();

@@ -13,7 +13,7 @@ const ENOUGH: u32 = 3;
 /// A peer that answers so late is taken for far away until others come sooner: who waits for it would wait long.
 const LIKELY_FAR: Duration = Duration::from_millis(20);
 
-/// What is known of the round trip.
+/// Measurement of the round trip.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RoundTrip {
     asked: Option<Instant>,
@@ -90,7 +90,7 @@ impl Session {
 mod tests {
     use super::*;
 
-    /// What is known after pings that took so long, and the number of the next one.
+    /// The measurement after pings that took so long, and the number of the next one.
     fn after(took: &[u64]) -> (Option<Duration>, u32) {
         let (mut round_trip, mut now) = (RoundTrip::default(), Instant::now());
         for ms in took {

@@ -51,7 +51,7 @@ struct End {
     answering: Answering,
     serving: Serving,
     answers: VecDeque<Answer>,
-    /// What it sent and the other end has not received.
+    /// Frames sent, and not received by the other end.
     out: VecDeque<Frame>,
     /// Effects for whoever asked.
     effects: Vec<Effect>,
@@ -145,7 +145,7 @@ impl End {
         request
     }
 
-    /// How wants ended: `None` by their bytes.
+    /// Outcomes of wants: `None` for those that ended by their bytes.
     fn ends(&self) -> Vec<(Tag, Option<Outcome>)> {
         let end = |effect: &Effect| match effect {
             Effect::Delivery { delivery, .. } => Some((delivery.tag, None)),
@@ -280,7 +280,7 @@ fn the_same_calls_give_the_same_bytes() {
     assert!(run() == run());
 }
 
-/// Whatever message the connection does not outlive, each want and each request ends once, and the
+/// At whichever message the connection is lost, each want and each request ends once, and the
 /// next connection brings the rest.
 #[test]
 fn the_connection_is_lost_at_every_message() {
@@ -419,7 +419,7 @@ fn what_was_given_up_is_heard_of_no_more() {
     assert_eq!((a.effects.len(), a.session.ended(), b.session.ended()), (before, None, None));
 }
 
-/// What is agreed on with a peer of these capabilities.
+/// The agreement with a peer of these capabilities.
 fn agreed(named: &[&str], wishes: &[&str]) -> Option<(bool, bool)> {
     let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let mut session = Session::new(SessionConfig { wishes: owned(wishes), ..config() }, Instant::now());
@@ -534,7 +534,7 @@ fn the_first_word_is_a_hello_of_this_version() {
     }
 }
 
-/// What is asked before the secret was shown is refused, also if it is shown before the answer.
+/// Requests before the secret was shown are refused, also if it is shown before the answer.
 #[test]
 fn a_proof_counts_for_what_is_asked_after_it() {
     let ((store, oid, _), now) = (store(1), Instant::now());

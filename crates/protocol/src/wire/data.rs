@@ -16,15 +16,15 @@ pub struct DataHeader {
     pub request: u32,
     /// Index of the want.
     pub want: u32,
-    /// Which piece of the want's run.
+    /// Number of the piece in the want's run.
     pub piece: u32,
-    /// Where in the piece the payload begins.
+    /// Offset of the payload in the piece.
     pub offset: u32,
     /// Bytes to keep outstanding; 0 for no opinion.
     pub suggested: u32,
     /// The whole piece is zeros; no payload.
     pub zeros: bool,
-    /// Which encoding the payload has: 0 none, 1 one zstd frame, others as the [`Hello`](super::Hello) of its sender
+    /// Encoding of the payload: 0 none, 1 one zstd frame, others as the [`Hello`](super::Hello) of its sender
     /// says.
     pub encoding: u8,
 }
@@ -71,7 +71,7 @@ pub fn with_len(len: usize, encoded: &[u8]) -> Bytes {
     [&(len as u32).to_le_bytes(), encoded].concat().into()
 }
 
-/// How many bytes a payload of [`with_len`] encodes, and the rest of it.
+/// Number of bytes that a payload of [`with_len`] encodes, and the rest of it.
 pub fn split_len(mut payload: Bytes) -> Result<(usize, Bytes), DecodeError> {
     match payload.try_get_u32_le() {
         Ok(len) if len > 0 => Ok((len as usize, payload)),

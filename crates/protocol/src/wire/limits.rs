@@ -1,4 +1,4 @@
-//! What a control message may be at most, looked at before it is decoded: a part of two bytes takes up to two
+//! Limits of control messages, checked before decoding: a part of two bytes takes up to two
 //! hundred in memory, and most messages are far shorter than a frame may be.
 
 use towpath_content::DecodeError;
@@ -51,7 +51,7 @@ pub(super) fn check(frame: &[u8]) -> Result<(), DecodeError> {
     }
 }
 
-/// What a message of a kind may be.
+/// Limit of messages of a kind.
 const fn limit(number: u32) -> MessageLimit {
     match number {
         HELLO => (MAX_WORDS, &[(3, MAX_CAPABILITIES), (5, MAX_ENCODINGS)]),

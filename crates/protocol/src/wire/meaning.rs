@@ -1,4 +1,4 @@
-//! What messages mean in the words of the other crates. Whatever a peer says is in range afterwards.
+//! Messages in the types of the other crates. Values of a peer are in range afterwards.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use towpath_transfer::{Metadata, Outcome};
 use super::{Description, Get, KeyValue, WireOutcome, printable};
 
 impl Get {
-    /// How urgent it is; what is out of range counts as the nearest that is not.
+    /// Its urgency; values out of range count as the nearest in range.
     pub const fn priority(&self) -> i8 {
         match self.urgency {
             ..-128 => i8::MIN,
@@ -36,7 +36,7 @@ impl Description {
         }
     }
 
-    /// What the other side's processors say of the object.
+    /// Metadata of the object from the other side's processors.
     pub fn metadata(&self) -> Result<Metadata, MetadataError> {
         let mut metadata = Metadata::default();
         for KeyValue { key, value } in &self.metadata {
@@ -45,7 +45,7 @@ impl Description {
         Ok(metadata)
     }
 
-    /// What the other side says of the object; out-of-range values are dropped.
+    /// The other side's description of the object; out-of-range values are dropped.
     pub fn about(&self) -> About {
         let kind = if self.is_tree { ObjectKind::Tree } else { ObjectKind::Blob };
         let nanos = self.nanos.min(999_999_999);
@@ -74,7 +74,7 @@ impl WireOutcome {
         Self { request, want, code, retry_ms, reason }
     }
 
-    /// What it means; a delay is at most a minute, whatever the other side says.
+    /// Its meaning; a delay is at most a minute, whatever the other side says.
     pub fn outcome(&self) -> Outcome {
         match self.code {
             1 => Outcome::NotHere,

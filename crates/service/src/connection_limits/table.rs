@@ -1,4 +1,4 @@
-//! Who is there, who may come in, and who has to go for them. Pure: handed the limits and the time.
+//! Connections: which there are, which may come in, and which have to go for them. Pure: handed the limits and the time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -15,10 +15,10 @@ const TURNED_AWAY_SHARE: usize = 4;
 /// A network of IPv6 (/48), whose holder has 65536 of the networks that count as one address (/64), may have
 /// so many times what one address may.
 const WIDE_SHARE: usize = 4;
-/// Whoever means to shake hands has long said something by then.
+/// Time by which whoever means to shake hands has long sent something.
 const SILENT: Duration = Duration::from_secs(2);
 
-/// Where a connection comes from, as far as it matters who has it: one host has all of an IPv6 /64.
+/// Origin of a connection, as far as it matters who has it: one host has all of an IPv6 /64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallerOrigin {
     near: IpAddr,
@@ -37,7 +37,7 @@ impl From<IpAddr> for CallerOrigin {
     }
 }
 
-/// How far a connection is.
+/// Stage of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallerStage {
     /// It shakes hands. Who is turned away is told so afterwards, and counts for nothing else.
@@ -62,14 +62,14 @@ pub struct ConnectionTable {
     next: u64,
 }
 
-/// What becomes of a connection that was just accepted.
+/// Outcome for a connection that was just accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdmittedHandshake {
     /// Its number.
     pub id: u64,
     /// Why it is to be turned away after its handshake, if it is.
     pub exceeded: Option<ExceededLimit>,
-    /// Who has to go for it.
+    /// The connection that has to go for it.
     pub loses: Option<u64>,
 }
 
@@ -149,7 +149,7 @@ impl ConnectionTable {
         Ok(AdmittedHandshake { id, exceeded, loses })
     }
 
-    /// Which limit leaves no place for whoever comes now, also if strangers go.
+    /// The limit that leaves no place for whoever comes now, also if strangers go.
     fn exceeded(&self, limits: &Limits, from: &CallerOrigin) -> Option<ExceededLimit> {
         let address = at_most(limits.connections_per_address.0);
         let is_full = |most: usize, is_it: &dyn Fn(&CallerEntry) -> bool| {
@@ -164,7 +164,7 @@ impl ConnectionTable {
         is_crowded.then_some(ExceededLimit::Address)
     }
 
-    /// Who shakes hands and is to go for somebody from there: who has been silent for long, else one of those from
+    /// The handshake that is to go for somebody from there: one that has been silent for long, else one of those from
     /// the address that has the most; there the silent ones first, and of equals the oldest. Nobody who
     /// speaks goes for an address that has as many.
     fn slowest(&self, from: &CallerOrigin, now: Instant) -> Option<u64> {

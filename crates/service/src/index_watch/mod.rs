@@ -35,7 +35,7 @@ use pending::{PendingChanges, PendingSpot};
 use towpath_config::Directory;
 use watches::{WatchNote, WatchNotes, Watches};
 
-/// How much less than others its thread may have of the processor.
+/// Niceness of its thread.
 const NICE: i32 = 10;
 
 /// Keeps the directories that are configured in the index, also those of later configurations. Never ends.
@@ -66,7 +66,7 @@ struct Keeper {
     pass: Option<JoinHandle<PassedDirectory>>,
 }
 
-/// What a pass needs.
+/// Input of a pass.
 struct WatchJob {
     service: Arc<Service>,
     dirs: Vec<PathBuf>,
@@ -74,7 +74,7 @@ struct WatchJob {
     cancel: Cancel,
 }
 
-/// How a pass went.
+/// Result of a pass.
 #[derive(Default)]
 struct PassedDirectory {
     took: Duration,

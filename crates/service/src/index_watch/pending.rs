@@ -1,4 +1,4 @@
-//! What is to be indexed anew, and when. Pure: it is handed the time.
+//! Directories to be indexed anew, and the time for it. Pure: it is handed the time.
 //!
 //! A directory in which something happened waits until it is quiet, as a program writes many files one after
 //! the other; but not for ever. Between passes there is a rest that is longer than the pass took, so that files
@@ -16,14 +16,14 @@ const REST: u32 = 10;
 /// No rest is longer.
 const LONGEST_REST: Duration = Duration::from_secs(15 * 60);
 
-/// How soon it acts.
+/// Delays and intervals.
 #[derive(Debug, Clone, Copy)]
 pub struct Rhythm {
     /// Without an event for so long, a directory is quiet.
     pub quiet: Duration,
     /// One that is never quiet waits no longer.
     pub longest: Duration,
-    /// How often everything is looked at where the kernel does not tell what happens.
+    /// Interval at which everything is looked at where the kernel does not report changes.
     pub rescan: Duration,
 }
 
@@ -99,7 +99,7 @@ impl PendingChanges {
         }
     }
 
-    /// When the next pass should begin, if nothing more happens.
+    /// Time at which the next pass should begin, if nothing more happens.
     pub fn due(&self) -> Option<Instant> {
         let quiet = self.dirs.values().map(|waiting| self.ready(waiting)).min();
         let next = quiet.into_iter().chain(self.rescan).min()?;
@@ -134,7 +134,7 @@ impl PendingChanges {
         taken
     }
 
-    /// What is looked at now and then is due.
+    /// Marks what is looked at now and then as due.
     fn wake(&mut self, now: Instant) {
         if self.rescan.is_some_and(|rescan| rescan <= now) {
             self.rescan = None;

@@ -1,4 +1,4 @@
-//! Which directories the kernel watches, and what it tells of them (inotify).
+//! Watches of directories by the kernel, and their notes (inotify).
 //!
 //! A directory is watched from before its names are read, so nothing that happens meanwhile is missed. Its
 //! handle is what is watched, not its path: nobody can put a link in its way. One that is moved within its
@@ -28,7 +28,7 @@ const KERNELS_LIMIT: &str = "/proc/sys/fs/inotify/max_user_watches";
 const READINGS: usize = 16;
 /// Bytes of events read at once.
 const BUFFER: usize = 16 << 10;
-/// What makes the index of a directory stale.
+/// Events that make the index of a directory stale.
 const CHANGES: WatchFlags = WatchFlags::CLOSE_WRITE
     .union(WatchFlags::ATTRIB)
     .union(WatchFlags::CREATE)
@@ -37,7 +37,7 @@ const CHANGES: WatchFlags = WatchFlags::CLOSE_WRITE
     .union(WatchFlags::EXCL_UNLINK)
     .union(WatchFlags::ONLYDIR);
 
-/// What happened.
+/// A note of the kernel.
 #[derive(Debug, PartialEq, Eq)]
 pub enum WatchNote {
     /// Files in this directory.
@@ -62,10 +62,10 @@ struct KnownDirectory {
     is_full: bool,
 }
 
-/// What the kernel tells, as it comes.
+/// Notes of the kernel, as they come.
 pub struct WatchNotes {
     inbox: mpsc::Receiver<Vec<WatchNote>>,
-    /// Whoever reads ends when this is closed.
+    /// Closed, it ends the reader.
     _stop: Option<PipeWriter>,
 }
 
@@ -198,7 +198,7 @@ impl Watches {
         }
     }
 
-    /// What one reading tells.
+    /// Notes of one reading.
     fn read(&self, inotify: &OwnedFd) -> Result<Vec<WatchNote>, Errno> {
         let mut buffer = [MaybeUninit::uninit(); BUFFER];
         let mut reader = Reader::new(inotify, &mut buffer);
@@ -280,7 +280,7 @@ mod tests {
             Self { dir, count: 0 }
         }
 
-        /// What was told since the last time, the same in a row once.
+        /// Notes received since the last time, the same in a row once.
         async fn received(&mut self, notes: &mut WatchNotes) -> Vec<WatchNote> {
             self.count += 1;
             let name = self.count.to_string();

@@ -28,11 +28,11 @@ use crate::in_process::InProcess;
 
 /// Connections that are being told 503. A further one is closed.
 const MAX_TURNED_AWAY: usize = 256;
-/// How long a request's head may take, and how long a connection may be idle.
+/// Longest time for a request's head, and for a connection to be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long one may take to hear that it is too many.
+/// Longest time for answering one that is too many.
 const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long requests under way have at the end; a transfer goes on when it is asked for again.
+/// Time that requests under way have at the end; a transfer goes on when it is asked for again.
 const GRACE: Duration = Duration::from_secs(1);
 /// After a failed accept (out of descriptors, say).
 const PAUSE: Duration = Duration::from_millis(100);

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 /// Bytes of a refused body that are taken.
 const MOST_DRAINED: u64 = 64 << 20;
-/// How long they are waited for.
+/// Longest time that they are waited for.
 const LONGEST_DRAIN: Duration = Duration::from_secs(2);
 
 /// Reads a body; one that is cut off is an error, not an end.

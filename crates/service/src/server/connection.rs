@@ -28,7 +28,7 @@ const ROOM: usize = 2;
 /// Bytes read at once with a descriptor.
 const FIRST_READ: usize = 16 << 10;
 
-/// What came with the first bytes of a connection.
+/// Descriptors that came with the first bytes of a connection.
 #[derive(Debug, Default)]
 pub(super) enum PassedBytes {
     /// No descriptor, or it was taken.
@@ -40,7 +40,7 @@ pub(super) enum PassedBytes {
     TooMany,
 }
 
-/// What was passed, for the first request of the connection to take.
+/// The passed descriptor, for the first request of the connection to take.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PipelineSlot(Arc<Mutex<PassedBytes>>);
 
@@ -60,7 +60,7 @@ impl PipelineSlot {
     }
 }
 
-/// How long the application may take none of the bytes that are sent: for ever, until it is limited.
+/// Longest time for which the application may take none of the bytes that are sent: for ever, until it is limited.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReaderWaitLimit(Arc<AtomicU64>);
 

@@ -87,7 +87,7 @@ fn outside(size: u64) -> CallFailure {
         .with_header(header::CONTENT_RANGE, format!("bytes */{size}"))
 }
 
-/// What the field `Range` asks for.
+/// The range that the field `Range` asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RangeRequest {
     Whole,

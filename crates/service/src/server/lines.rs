@@ -17,7 +17,7 @@ use towpath_api::{Api, Event};
 use super::problem::CallFailure;
 use crate::in_process::InProcess;
 
-/// How often a session's stream says that it is alive. Writing is what notices an application that
+/// Interval at which a session's stream sends that it is alive. Writing is what notices an application that
 /// died after it had sent more than its request.
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
 
@@ -41,7 +41,7 @@ pub(super) async fn session(State(api): State<InProcess>) -> Result<Response, Ca
     Ok(stream(work, inbox))
 }
 
-/// What happens in all transfers.
+/// Events of all transfers.
 pub(super) async fn events(State(api): State<InProcess>) -> Result<Response, CallFailure> {
     let inbox = api.events().await?;
     Ok(stream(std::future::pending(), inbox))

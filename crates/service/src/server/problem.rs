@@ -14,7 +14,7 @@ use towpath_api::{ApiError, ErrorKind, Problem};
 
 /// The longest body of JSON. A ticket has some hundred bytes, a path at most 4 KiB.
 pub(super) const MAX_JSON: usize = 256 << 10;
-/// How long a body of JSON may take to come.
+/// Longest time for a body of JSON to come.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// An error with the status it is answered with.
@@ -62,7 +62,7 @@ impl IntoResponse for CallFailure {
     }
 }
 
-/// What a call answers.
+/// Answer to a call.
 pub(super) type ProblemReply<T> = Result<Json<T>, CallFailure>;
 
 /// The answer of a call in process.

@@ -71,7 +71,7 @@ pub(super) async fn put_stream(
     Ok(stream(work, inbox))
 }
 
-/// Where a part begins, and whether a chunk ends with it.
+/// Offset of a part, and whether a chunk ends with it.
 #[derive(Debug, Deserialize)]
 pub(super) struct PutOffset {
     offset: u64,
@@ -146,7 +146,7 @@ pub(super) async fn put_descriptor(
     (CLOSE, answered)
 }
 
-/// What a request's body says of chunks; it need not have one.
+/// Chunk boundaries in a request's body; it need not have one.
 async fn boundaries(request: Request) -> Result<Boundaries, CallFailure> {
     let OptionalJson(said) = OptionalJson::<DescriptorRequest>::from_request(request, &()).await?;
     Ok(Boundaries::new(&said.boundaries)?)

@@ -1,4 +1,4 @@
-//! How an object is cut into chunks: a line for each run of equal ones, as they are read. Only a few
+//! Recipes of objects as text: a line for each run of equal ones, as they are read. Only a few
 //! are told at once, and a reader that stalls loses its place.
 
 use std::io;
@@ -22,7 +22,7 @@ use crate::words;
 
 /// Bytes of lines handed on at once.
 const PART: usize = 16 << 10;
-/// How long a reader may leave a part lying.
+/// Longest time that a reader may leave a part lying.
 const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) async fn recipe(

@@ -46,7 +46,7 @@ fn ask(end: &mut End, now: Instant, oid: Oid, wants: Vec<Want>) {
     end.settle();
 }
 
-/// What came of it: bytes put together, bytes of them saved, and bytes that crossed.
+/// The result: bytes put together, bytes of them saved, and bytes that crossed.
 fn brought(store: &Arc<MemoryStore>, oid: Oid, wants: Vec<Want>) -> (Vec<u8>, u64, usize) {
     let now = Instant::now();
     let (mut a, mut b) = pair(store, now);

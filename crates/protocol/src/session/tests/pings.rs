@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What it does about a ping of the peer: the pings that it sends, and whether it says that it has measured.
+/// Reactions to a ping of the peer: the pings that it sends, and whether it reports a measurement.
 fn receive(session: &mut Session, now: Instant, ping: Ping) -> (Vec<Ping>, bool) {
     session.receive(now, Incoming::Message(Body::Ping(ping)));
     effects(session)

@@ -1,9 +1,9 @@
-//! Who comes in and who goes, as tables.
+//! Tables of who comes in and who goes.
 
 use super::*;
 use towpath_config::Count;
 
-/// Who is there (host, whether it has spoken, its age in seconds), who comes, and who goes for it.
+/// Connections that there are (host, whether it has spoken, its age in seconds), who comes, and who goes for it.
 type Row = (&'static [(u8, bool, u64)], u8, Option<u64>);
 
 const SECOND: Duration = Duration::from_secs(1);
