@@ -1,5 +1,5 @@
-//! What is here already need not come over the network: search of the disk, deltas of similar files,
-//! and the scheduler that decides between disk and network (dsync, `papers/dsync.txt`).
+//! Reuse of content that is here already, so that it need not come over the network: search of the disk, deltas of
+//! similar files, and the scheduler that decides between disk and network (dsync, `papers/dsync.txt`).
 //!
 //! | module | story |
 //! |---|---|

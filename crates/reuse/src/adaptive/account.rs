@@ -1,20 +1,20 @@
-//! What `--explain` tells: where bytes came from, what was searched, and what was the bottleneck when.
+//! Figures for `--explain`: where bytes came from, what was searched, and what was the bottleneck when.
 
 use std::time::Duration;
 
 /// Changes of the bottleneck that are kept; later ones are counted.
 const CHANGES: usize = 256;
-/// What held the transfer up for less than this tells a person nothing.
+/// Bottlenecks shorter than this tell a person nothing.
 const SHORT: Duration = Duration::from_millis(200);
 
-/// What held the transfer up.
+/// The resource that held the transfer up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bottleneck {
     /// As much is under way as the connections carry.
     Network,
     /// The writer does not keep up.
     Disk,
-    /// What arrives is not taken up in time, though the writer keeps up.
+    /// Arriving bytes are not taken up in time, though the writer keeps up.
     Processor,
     /// The network waits: the disk is about to find what is missing.
     Search,

@@ -1,4 +1,4 @@
-//! When a chunk can be expected from the disk (§5.3), by which the network is asked for the others.
+//! Time at which a chunk can be expected from the disk (§5.3), by which the network is asked for the others.
 //!
 //! The paper writes `ETA = T0 + (1 − p0) T1 + (1 − p0)(1 − p1) T2 + …` with Ti the total cost of
 //! operation i. The figure of its example, 418.4, comes out if only the operation at the head counts
@@ -6,14 +6,14 @@
 //! `core` dump that holds nothing would count as a place where the chunk is found soon). This is what
 //! is done here. What is found by none of the operations is charged at the end.
 
-/// What one of the ordered operations means for a group of chunks.
+/// Effect of one of the ordered operations on a group of chunks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ArrivalStep {
     /// Total cost of the operation, seconds.
     pub total: f64,
     /// Its cost per useful chunk, seconds.
     pub cpc: f64,
-    /// How likely the chunk is found by it.
+    /// Probability that it finds the chunk.
     pub probability: f64,
 }
 

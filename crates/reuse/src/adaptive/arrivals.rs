@@ -1,6 +1,6 @@
-//! Which group the disk is expected to bring last, without estimating all groups at each event.
+//! The group that the disk is expected to bring last, without estimating all groups at each event.
 //!
-//! What is expected of a group holds until something begins or ends on the disk, which happens hundreds of times a
+//! An estimate of a group holds until something begins or ends on the disk, which happens hundreds of times a
 //! second; estimating one means looking at all that is planned. So what was expected is kept in its order, and a look
 //! estimates anew only the last ones, until one of them stays the last, and some others in turn, whose arrival may have
 //! moved further away. Few groups are all estimated at each look.
@@ -14,12 +14,12 @@ use super::groups::GroupId;
 const LAST: usize = 8;
 const IN_TURN: usize = 8;
 
-/// What is expected of one group.
+/// Estimate of one group.
 #[derive(Clone, Copy)]
 struct KnownArrival {
     /// Seconds since the transfer began; endless before it was estimated.
     arrival: f64,
-    /// What was planned when it was estimated.
+    /// The plan when it was estimated.
     plan: Option<u64>,
 }
 
@@ -41,7 +41,7 @@ impl GroupArrivals {
         }
     }
 
-    /// What the disk does has changed, or what it will do.
+    /// Notes that the disk's work has changed, or its plan.
     pub fn changed(&mut self) {
         self.plan += 1;
     }
@@ -100,7 +100,7 @@ impl GroupArrivals {
         }
     }
 
-    /// When a group is expected, if that was estimated by what is planned now and is not over.
+    /// Expected arrival of a group, if that was estimated by what is planned now and is not over.
     fn fresh(&self, id: GroupId, at: f64) -> Option<f64> {
         let KnownArrival { arrival, plan } = self.known.get(&id)?;
         (*plan == Some(self.plan) && *arrival > at).then_some(*arrival)

@@ -1,4 +1,4 @@
-//! Which resource can be used without slowing the transfer down (§4), from explicit queues.
+//! Resources that can be used without slowing the transfer down (§4), by explicit queues.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub struct Queues {
     pub disks: u64,
 }
 
-/// What the queues say.
+/// State of the queues.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Backpressure {
     queues: Queues,
@@ -103,7 +103,7 @@ impl Backpressure {
     }
 }
 
-/// When the order of the operations is computed anew: only if it changed by a tenth, and for a tenth of
+/// Times at which the order of the operations is computed anew: only if it changed by a tenth, and for a tenth of
 /// the time at most.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Recomputing {
@@ -153,7 +153,7 @@ impl Recomputing {
         self.is_asked = false;
     }
 
-    /// How often it was done, and the time it took in all.
+    /// Number of times it was done, and the time it took in all.
     pub fn spent(&self) -> (u64, Duration) {
         (self.times, self.spent)
     }

@@ -4,7 +4,7 @@
 //! All three compare what is left for the network with what the other way would take. Nothing is
 //! known of what the disk holds, so a search is taken for worth it if it *could* pay: unused
 //! resources are free (the paper's third assumption), and back-pressure sees to it that they are unused.
-//! What does cost is the recipe's bytes, and a network that waits in vain.
+//! Costs are the recipe's bytes, and a network that waits in vain.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const INITIAL_WINDOW: f64 = 14_600.0;
 const RECIPE_SHARE: f64 = 0.0025;
 /// Bytes a second at which the sender cuts and hashes, unless it has the recipe.
 const SENDER_RATE: f64 = 1e9;
-/// How much longer the network must take before a recipe is asked for, and until it is not given up:
+/// Factor by which the network must take longer before a recipe is asked for, and until it is not given up:
 /// apart, so that a rate near the limit does not flutter.
 const ASK_ABOVE: f64 = 1.2;
 const STAY_ABOVE: f64 = 1.1;
@@ -56,7 +56,7 @@ const WAIT_LIMIT: f64 = 0.008;
 const TOO_FAST: f64 = 3.0;
 const SLOW_ENOUGH: f64 = 2.0;
 
-/// How much longer than the network an operation may take: then it has brought a ninth of its file when they meet.
+/// Factor by which an operation may take longer than the network: then it has brought a ninth of its file when they meet.
 const MEETING: f64 = 8.0;
 
 /// Bytes of most objects' pieces.
@@ -64,16 +64,16 @@ const PIECE: f64 = 262_144.0;
 /// Share of the transfer's time, and seconds, that pieces may wait for a recipe.
 const HELD: f64 = 0.05;
 const MOST_HELD: f64 = 5.0;
-/// What is shorter is not worth a signature.
+/// Least bytes that are worth a signature.
 const LEAST_DELTA: u64 = 1 << 10;
 /// Bytes a second that are read and signed here, and looked through for what was signed there.
 const DELTA_RATE: f64 = 150e6;
 /// Share of a region that a delta can be expected to take over.
 const LIKENESS: f64 = 0.5;
-/// How much longer than the work the network must take for what is saved.
+/// Factor by which the network must take longer for the saved bytes than the work.
 const DELTA_MARGIN: f64 = 1.5;
 
-/// What is known of an object's transfer.
+/// Progress of an object's transfer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RecipeProgress {
     /// Since the object's first bytes were asked for.
@@ -132,7 +132,7 @@ impl RecipeProgress {
         recipe + bytes + self.rest as f64 / self.disk_rate.max(1.0)
     }
 
-    /// How long a recipe that was asked for should be waited for, before more pieces are asked for. What
+    /// Time for which a requested recipe should be waited for, before more pieces are asked for. What
     /// comes meanwhile may lie on the disk; so that is for networks on which a piece takes longer than
     /// the recipe takes to be made, and where pieces that likely lie here keep it from being made.
     pub fn hold(&self) -> Option<Duration> {
@@ -174,7 +174,7 @@ impl RecipeProgress {
     }
 }
 
-/// Whether one object's recipe is wanted; asked again and again while it is transferred.
+/// Decision whether one object's recipe is wanted; asked again and again while it is transferred.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RecipePolicy {
     is_wanted: bool,
@@ -194,7 +194,7 @@ impl RecipePolicy {
     }
 }
 
-/// Whether the search goes on, by the rates of network and disk.
+/// Decision whether the search goes on, by the rates of network and disk.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SearchPolicy {
     rests: bool,

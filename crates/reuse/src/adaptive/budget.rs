@@ -1,4 +1,4 @@
-//! How long a search may look in vain, and at how much. Pure.
+//! Budget of a search: how long it may look in vain, and at how much. Pure.
 //!
 //! Near places need no budget: what lies where a file goes, what the person named, what the index knows, and a file that
 //! is most likely the one. All else is the *wide* search. Nothing is known of what it will find, and mostly it finds
@@ -10,7 +10,7 @@
 //!             + 0.25 x found / rate - 2.4 x spent in vain - 0.0015 x operations in vain
 //! ```
 //!
-//! What it finds makes it larger, what it looks at in vain makes it smaller. It is spent at once, as what is found early
+//! Finds make it larger, looks in vain make it smaller. It is spent at once, as what is found early
 //! saves most; but while something else on the machine waits for the disk or a processor, the search works for no more
 //! than a tenth of the time.
 
@@ -33,7 +33,7 @@ const WOKEN: f64 = 0.0015;
 /// Times as long as it worked the search rests while others wait.
 const REST: u32 = 9;
 
-/// How hard is searched.
+/// Effort of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Effort {
     /// As much as the budget has.
@@ -59,7 +59,7 @@ pub struct Standing {
 /// A wide operation that is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BudgetUse {
-    /// How long it worked.
+    /// Time that it worked.
     pub took: Duration,
     /// Bytes that it read.
     pub bytes: u64,
@@ -67,14 +67,14 @@ pub struct BudgetUse {
     pub brought: u64,
 }
 
-/// What is left at some moment.
+/// Rest of the budget at some moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BudgetLeft {
     seconds: f64,
     bytes: f64,
 }
 
-/// What was spent of it.
+/// Spent part of the budget.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Budget {
     effort: Effort,
@@ -114,7 +114,7 @@ impl Budget {
         !awake.left(standing).is_some()
     }
 
-    /// What may be spent now.
+    /// Rest that may be spent now.
     pub fn left(&self, standing: &Standing) -> BudgetLeft {
         if self.effort == Effort::All {
             return BudgetLeft { seconds: f64::INFINITY, bytes: f64::INFINITY };

@@ -1,4 +1,4 @@
-//! What things cost, in seconds, from what they took: moving averages (§6.2.1, §6.2.3).
+//! Costs in seconds, measured as operations take them: moving averages (§6.2.1, §6.2.3).
 //!
 //! Until something was measured, an assumption stands in. The assumptions are those of a plain
 //! solid-state disk and one core; the first measurement replaces them.
@@ -16,10 +16,10 @@ const TELLING_BYTES: u64 = 64 << 10;
 const CHUNK: u64 = 16 << 10;
 /// Reading and hashing before anything was measured, bytes a second.
 const ASSUMED_RATE: f64 = 500e6;
-/// What a good disk and several cores reach: until it is measured it can't be ruled out.
+/// Rate that a good disk and several cores reach: until it is measured it can't be ruled out.
 const HOPED_RATE: f64 = 1.5e9;
 
-/// What the disk's operations cost.
+/// Costs of the disk's operations.
 #[derive(Debug, Clone, Copy)]
 pub struct Costs {
     stat: Average,

@@ -1,4 +1,4 @@
-//! What the scheduler is told, and what it answers.
+//! Events for the scheduler, and the actions that it answers with.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,25 +33,25 @@ pub enum Event {
     Withdrawn(Vec<Tag>),
     /// A disk operation found chunks, and they are checked.
     Found {
-        /// Which operation.
+        /// The operation.
         operation: OperationId,
-        /// Which chunks.
+        /// The chunks.
         tags: Vec<Tag>,
     },
     /// The network brought a chunk.
     Arrived {
-        /// Which chunk.
+        /// The chunk.
         tag: Tag,
         /// Its bytes.
         len: u32,
-        /// How many of these were made of a region of a local file.
+        /// Number of these that were made of a region of a local file.
         saved: u32,
     },
     /// The network did not bring chunks it was asked for; they can be asked for again.
     NotBrought(Vec<Tag>),
     /// A STAT found this in the directory; a huge one comes in parts.
     Listed {
-        /// Which operation.
+        /// The operation.
         operation: OperationId,
         /// Regular files.
         files: Vec<File>,
@@ -60,11 +60,11 @@ pub enum Event {
     },
     /// A disk operation is over.
     Completed {
-        /// Which one.
+        /// The operation.
         operation: OperationId,
-        /// How long it worked, without the time it was paused.
+        /// Time that it worked, without the time it was paused.
         took: Duration,
-        /// What came of it.
+        /// Its end.
         end: End,
     },
     /// The queues as they stand.
@@ -75,7 +75,7 @@ pub enum Event {
     Tick,
 }
 
-/// What came of a disk operation.
+/// End of a disk operation.
 #[derive(Debug, Clone)]
 pub enum End {
     /// STAT: what is in the directory was told before.
@@ -89,21 +89,21 @@ pub enum End {
     Checked(Vec<(Arc<File>, Vec<Span>)>),
     /// CACHE-READ: so many chunks were read, right or wrong.
     Read {
-        /// How many.
+        /// Number of chunks.
         chunks: u64,
     },
     /// It could not be done.
     Failed,
 }
 
-/// What is to be done.
+/// An action to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Run this on the disk and tell [`Event::Found`] and [`Event::Completed`].
     Start {
         /// Named so in events.
         id: OperationId,
-        /// What.
+        /// The operation.
         operation: PlannedOperation,
         /// Probably in vain: what else reads from the disk comes first.
         is_wide: bool,

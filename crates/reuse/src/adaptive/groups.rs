@@ -23,7 +23,7 @@ const COMPARED: usize = 32;
 const BY_KEY: usize = 8;
 /// Moves that are remembered.
 const MOVES: usize = 16;
-/// How far a move that held for one file is trusted for the next.
+/// Trust in a move that held for one file, for the next.
 const TRUST_IN_MOVES: f64 = 0.95;
 
 /// Directories of the disk of which it is remembered how near they are.
@@ -37,13 +37,13 @@ pub type GroupId = u64;
 pub struct WantedChunk {
     /// The want's tag.
     pub tag: Tag,
-    /// Where it begins in the source file (in the first, if it is in several).
+    /// Offset in the source file (in the first, if it is in several).
     pub offset: u64,
     /// Its bytes.
     pub len: u32,
 }
 
-/// How a chunk stands.
+/// State of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkState {
     /// Nobody was asked.
@@ -61,19 +61,19 @@ struct ChunkGroup {
     /// All that wait lie between these.
     head: usize,
     tail: usize,
-    /// Where a file that is read from its front has come to.
+    /// Chunks that a file read from its front has come to.
     reached: usize,
     waiting: u64,
     /// Waiting or asked.
     open: u64,
 }
 
-/// How near directories are, of those that were compared last: all files of a directory are as near.
+/// Nearness of directories, of those that were compared last: all files of a directory are as near.
 #[derive(Default)]
 struct Nearness(HashMap<SplitDirectory, HashMap<SplitDirectory, f64>>);
 
 impl Nearness {
-    /// What is known of a candidate, by the directories of the transfer.
+    /// Nearness of a candidate, by the directories of the transfer.
     fn of(&mut self, candidate: &SplitDirectory) -> &mut HashMap<SplitDirectory, f64> {
         if self.0.len() > CANDIDATES {
             self.0.clear();
@@ -92,7 +92,7 @@ pub struct Groups {
     sizes: HashMap<u64, BTreeSet<GroupId>>,
     /// Groups by destination.
     directories: BTreeMap<SplitDirectory, BTreeSet<GroupId>>,
-    /// What belongs below the first was found below the second.
+    /// Moves: files that belong below the first were found below the second.
     moves: Vec<(SplitDirectory, SplitDirectory)>,
     /// Directories that the person named.
     asked: Vec<SplitDirectory>,
@@ -136,7 +136,7 @@ impl Groups {
         self.groups.is_empty()
     }
 
-    /// How many groups miss chunks.
+    /// Number of groups that miss chunks.
     pub fn len(&self) -> usize {
         self.groups.len()
     }
@@ -177,7 +177,7 @@ impl Groups {
         group.chunks.first().map_or(0, |(chunk, _)| u64::from(chunk.len)) * group.open
     }
 
-    /// Which group misses this chunk, and the chunk.
+    /// The group that misses this chunk, and the chunk.
     pub fn find(&self, tag: Tag) -> Option<(GroupId, WantedChunk, ChunkState)> {
         let (id, at) = self.places.get(&tag)?;
         let (chunk, state) = self.groups.get(id)?.chunks.get(*at as usize)?;
@@ -307,7 +307,7 @@ impl Groups {
         true
     }
 
-    /// How likely a chunk of the group is found in a file.
+    /// Probability that a chunk of the group is found in a file.
     pub fn probability(&self, id: GroupId, candidate: &File) -> f64 {
         let Some(group) = self.groups.get(&id) else { return 0.0 };
         let each = group.files.iter().map(|source| {
@@ -317,7 +317,7 @@ impl Groups {
         each.fold(0.0, f64::max)
     }
 
-    /// How likely, by path alone, a chunk of the group is found in a directory.
+    /// Probability, by path alone, that a chunk of the group is found in a directory.
     pub fn probability_in(&self, id: GroupId, candidate: &SplitDirectory) -> f64 {
         let Some(group) = self.groups.get(&id) else { return 0.0 };
         group.files.iter().map(|file| self.nearness(&file.directory, candidate)).fold(0.0, f64::max)
@@ -362,7 +362,7 @@ impl Groups {
         ids
     }
 
-    /// How near two directories are, by their paths and by what was moved or asked for.
+    /// Nearness of two directories, by their paths and by what was moved or requested.
     fn nearness(&self, source: &SplitDirectory, candidate: &SplitDirectory) -> f64 {
         let mut cache = self.nearness.borrow_mut();
         let known = cache.of(candidate);

@@ -1,4 +1,4 @@
-//! How likely a local file holds what a file of the transfer needs, from metadata alone (§6.2.2).
+//! Probability that a local file holds what a file of the transfer needs, from metadata alone (§6.2.2).
 //!
 //! A list of small functions, each with its reason: one more is one more entry of [`HEURISTICS`]. Only the
 //! order that comes out matters, not the values. The first five are the paper's, with its numbers,
@@ -14,7 +14,7 @@ use super::paths::{SplitDirectory, are_alike};
 /// A file, of the transfer or of the local disk: all that is known without reading it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct File {
-    /// Where it lies; of the transfer, where it will.
+    /// Its directory; of the transfer, the one that it will lie in.
     pub directory: SplitDirectory,
     /// Its name there, raw bytes.
     pub name: Box<[u8]>,
@@ -31,16 +31,16 @@ pub struct Pair<'a> {
     pub source: &'a File,
     /// Of the disk.
     pub candidate: &'a File,
-    /// How near their directories are: their [`commonality`](super::paths::commonality) or what else is known.
+    /// Nearness of their directories: their [`commonality`](super::paths::commonality) or what else is known.
     pub nearness: f64,
 }
 
-/// What one heuristic says of a pair of files.
+/// Opinion of one heuristic on a pair of files.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Opinion {
     /// One factor of the likelihood.
     Times(f64),
-    /// Whatever the factors say, it is not below this (0 says nothing).
+    /// Lower bound, whatever the factors say (0 says nothing).
     AtLeast(f64),
 }
 
@@ -50,7 +50,7 @@ pub struct Heuristic {
     pub name: &'static str,
     /// Why it tells anything.
     pub reason: &'static str,
-    /// What it says of a file of the transfer and one of the disk.
+    /// Its opinion on a file of the transfer and one of the disk.
     pub opinion: fn(pair: &Pair<'_>) -> Opinion,
 }
 
@@ -89,7 +89,7 @@ pub static HEURISTICS: &[Heuristic] = &[
     },
 ];
 
-/// How likely a chunk of the first is found in the second, between 0 and 1.
+/// Probability that a chunk of the first is found in the second, between 0 and 1.
 pub fn probability(pair: &Pair<'_>) -> f64 {
     let (mut product, mut floor) = (1.0_f64, 0.0_f64);
     for heuristic in HEURISTICS {

@@ -24,12 +24,12 @@ const FIRST_WINDOW: u64 = 512 << 10;
 const LEAST_WINDOW: u64 = 64 << 10;
 /// With this and twice the round trip more than the rate needs, a network that gets faster shows it.
 const SLACK: f64 = 0.05;
-/// How long a session may take to read a recipe that has come.
+/// Longest time for a session to read a recipe that has come.
 const SWITCHING: Duration = Duration::from_millis(300);
 /// Objects whose progress is known; what is asked for beyond them is only a little late.
 const OBJECTS: usize = 4096;
 
-/// What came of one object.
+/// Measurements of one object.
 #[derive(Debug, Clone, Copy)]
 struct MeteredObject {
     since: Duration,
@@ -65,7 +65,7 @@ pub struct Meter {
 /// A recipe is worth asking for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MeteredWant {
-    /// How many of the object's pieces that are asked for already are left to come, of the first ones.
+    /// Number of the object's pieces that are requested already and left to come, of the first ones.
     pub kept: usize,
 }
 
@@ -117,7 +117,7 @@ impl Meter {
         self.backpressure.look(queues);
     }
 
-    /// How fast the network is, as measured so far.
+    /// Rate of the network, as measured so far.
     pub const fn rate(&self) -> Rate {
         self.rate
     }

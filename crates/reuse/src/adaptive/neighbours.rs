@@ -1,4 +1,4 @@
-//! What a chunk that no file has likely resembles: where its neighbours were found, and what lies between
+//! Regions that a chunk which no file has likely resembles: where its neighbours were found, and what lies between
 //! them there.
 //!
 //! Chunks that follow each other in an object and in a file are one stretch, so that an object of which all but
@@ -45,7 +45,7 @@ impl Region {
     }
 }
 
-/// Where the chunks of objects were found.
+/// Positions at which the chunks of objects were found.
 #[derive(Debug, Default)]
 pub struct Neighbours {
     /// By object and first byte.
@@ -107,7 +107,7 @@ impl Neighbours {
         }
     }
 
-    /// What the bytes `run` of an object, which are missing, likely resemble.
+    /// The region that the missing bytes `run` of an object likely resemble.
     pub fn region(&self, oid: &Oid, run: &Range<u64>) -> Option<Region> {
         let stretches = self.objects.get(oid)?;
         let left = stretches.range(..run.end).next_back().map(|(start, stretch)| Edge {
@@ -138,8 +138,8 @@ impl Neighbours {
     }
 }
 
-/// Where in the gap bytes were inserted or removed is not known: a part of it may lie anywhere between its
-/// distance from the gap's start and that from its end.
+/// The region between two edges. The position of inserted or removed bytes in the gap is not known: a part of it may
+/// lie anywhere between its distance from the gap's start and that from its end.
 fn between(left: &Edge<'_>, right: &Edge<'_>, run: &Range<u64>) -> Range<u64> {
     let (gap, found) = (right.offset - left.offset, right.at - left.at);
     let (inserted, removed) = (gap.saturating_sub(found), found.saturating_sub(gap));

@@ -1,4 +1,4 @@
-//! What is asked of the network: how much is under way, how fast it comes, and how long the network
+//! Requests to the network: how much is under way, how fast it comes, and how long the network
 //! stood idle because the disk was about to find the rest.
 
 use std::time::Duration;

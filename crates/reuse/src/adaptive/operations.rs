@@ -1,4 +1,4 @@
-//! What the disk can be asked for, what that costs, and the bounded set of what it could be asked next
+//! Operations of the disk, their costs, and the bounded set of the ones that could be next
 //! (§5.1, §6.2).
 //!
 //! | operation | total cost | useful chunks |
@@ -28,13 +28,13 @@ pub type OperationId = u64;
 /// A wanted chunk in a local file, as the index says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Which chunk.
+    /// The chunk.
     pub tag: Tag,
-    /// Where it begins in the file.
+    /// Its offset in the file.
     pub offset: u64,
 }
 
-/// What the disk can be asked for.
+/// An operation of the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlannedOperation {
     /// CACHE-CHECK: look these up in the index, and `stat` the files that it names.
@@ -52,7 +52,7 @@ pub enum PlannedOperation {
     Stat(SplitDirectory),
 }
 
-/// How chunks that the index finds in one file are read.
+/// Way of reading chunks that the index finds in one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileReading {
     /// Each at its place.
@@ -61,7 +61,7 @@ pub enum FileReading {
     WholeFile,
 }
 
-/// Whether `chunks` of a file of `size` bytes are read one by one or by reading all of it.
+/// Way of reading a file: whether `chunks` of a file of `size` bytes are read one by one or by reading all of it.
 pub fn reading(chunks: u64, size: u64, costs: &Costs) -> FileReading {
     match costs.hash(size) < chunks as f64 * costs.chunk_alone() {
         true => FileReading::WholeFile,
@@ -72,7 +72,7 @@ pub fn reading(chunks: u64, size: u64, costs: &Costs) -> FileReading {
 /// An operation with what can be expected of it.
 #[derive(Debug, Clone)]
 pub struct Candidate {
-    /// What would be done.
+    /// The operation.
     pub operation: PlannedOperation,
     /// E\[N\]: useful chunks to expect.
     pub expected: f64,
@@ -143,7 +143,7 @@ impl Candidate {
         if self.expected > 0.0 { weight * self.total(costs) / self.expected } else { f64::INFINITY }
     }
 
-    /// How likely a chunk of the group is found by it.
+    /// Probability that it finds a chunk of the group.
     pub fn probability(&self, group: GroupId, groups: &Groups) -> f64 {
         match &self.operation {
             PlannedOperation::Check(_) => 0.0,
@@ -164,7 +164,7 @@ impl Candidate {
     }
 }
 
-/// How many candidates are kept.
+/// Numbers of candidates that are kept.
 #[derive(Debug, Clone, Copy)]
 pub struct DiskLimits {
     /// Files to hash or to read from.
@@ -186,7 +186,7 @@ pub struct Candidates {
     known: BTreeMap<OperationId, (Candidate, Key)>,
     files: Ordered,
     directories: Ordered,
-    /// How many were forgotten because of the limits.
+    /// Number forgotten because of the limits.
     forgotten: u64,
 }
 
@@ -237,7 +237,7 @@ impl Candidates {
         Self { limits, known: BTreeMap::new(), files, directories, forgotten: 0 }
     }
 
-    /// How many there are.
+    /// Number of candidates.
     pub fn len(&self) -> usize {
         self.known.len()
     }
@@ -247,7 +247,7 @@ impl Candidates {
         self.known.is_empty()
     }
 
-    /// How many were forgotten because of the limits.
+    /// Number forgotten because of the limits.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }

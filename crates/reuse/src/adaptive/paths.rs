@@ -1,6 +1,6 @@
-//! How near two directories are: the paper's path commonality (§6.2.2).
+//! Nearness of two directories: the paper's path commonality (§6.2.2).
 //!
-//! Where a copy of a file may lie is told by its path: an older version near the destination, the
+//! The path of a file tells where a copy may lie: an older version near the destination, the
 //! same path below another root (`/src/tow` and `/backup/src/tow`), a release beside the next
 //! (`tow-1.2/docs` and `tow-1.3/docs`). The paper tells leftmost, middle and rightmost matches apart
 //! and makes all but the last fall exponentially. What it leaves open is chosen here.
@@ -103,7 +103,7 @@ impl SplitDirectory {
         Some(Self { names: to.names.iter().chain(rest).cloned().collect(), hash })
     }
 
-    /// What two directories differ in when the names they end with in common are taken away: of
+    /// Two directories without the names that both end with: of
     /// `/a/old/src` and `/a/new/src` it is `/a/old` and `/a/new`.
     pub fn before_common_end(&self, other: &Self) -> (Self, Self) {
         let common = common(self.names.iter().rev(), other.names.iter().rev());
@@ -149,7 +149,7 @@ fn below(hash: u64, name: &Name) -> u64 {
     hash_of(&(hash, name.hash))
 }
 
-/// How likely it is, by path alone, that what belongs into `source` is found in `candidate`: 1 for
+/// Probability, by path alone, that files of `source` are found in `candidate`: 1 for
 /// the same directory. The best of the three kinds of match.
 pub fn commonality(source: &SplitDirectory, candidate: &SplitDirectory) -> f64 {
     let (source, candidate) = (source.names(), candidate.names());

@@ -1,7 +1,7 @@
-//! Which pieces the network was asked for and has not brought, so that they can be taken back when an
+//! Pieces that the network was asked for and has not brought, so that they can be taken back when an
 //! object's recipe is the better way. Pure.
 //!
-//! What is taken back ends as "retry later" for the session: if a recipe comes, it wants chunks by then;
+//! Pieces taken back end as "retry later" for the session: if a recipe comes, it wants chunks by then;
 //! if none comes, the pieces again.
 
 use std::collections::{HashMap, HashSet};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use towpath_content::Oid;
 use towpath_transfer::{Outcome, Tag};
 
-/// When pieces that were taken back are asked for again, if no recipe comes.
+/// Delay before pieces that were taken back are requested again, if no recipe comes.
 const AGAIN: Duration = Duration::from_millis(300);
 
 /// See the head of this module.
@@ -71,7 +71,7 @@ impl Pieces {
     }
 }
 
-/// What the session hears of a piece that ended like this.
+/// Outcome to report to the session for a piece that ended like this.
 pub(super) fn outcome_for_session(outcome: Outcome, was_taken_back: bool) -> Outcome {
     match outcome {
         Outcome::Cancelled if was_taken_back => Outcome::RetryLater(AGAIN),

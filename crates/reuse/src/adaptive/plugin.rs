@@ -39,12 +39,12 @@ pub struct Adaptive {
     _end: DropGuard,
 }
 
-/// What plugin, driver and sinks know together.
+/// State shared by plugin, driver and sinks.
 pub(super) struct SharedDriver {
     start: Instant,
     meter: Mutex<Meter>,
     pieces: Mutex<Pieces>,
-    /// How the chunks of an object were cut, by its recipe.
+    /// Parameters by which the chunks of an object were cut, by its recipe.
     parameters: Mutex<HashMap<Oid, Parameters>>,
     account: Mutex<Account>,
     pub(super) processors: Stalls,
@@ -97,7 +97,7 @@ impl Adaptive {
         Arc::new(Self { network, search, shared, driver, token, _end })
     }
 
-    /// What was searched and found so far.
+    /// Account of what was searched and found so far.
     pub fn account(&self) -> Account {
         lock(&self.shared.account).clone()
     }

@@ -37,7 +37,7 @@ const TRIED: usize = 16;
 const REMEMBERED: usize = 1 << 16;
 /// From this likelihood on the network leaves the front of a group to the disk and takes its end.
 const LIKELY: f64 = 0.5;
-/// How likely a file that had chunks of a group has the next one.
+/// Probability that a file that had chunks of a group has the next one.
 const ONCE_FOUND: f64 = 0.9;
 /// A file that brings so many times as much as the network would is left the processors.
 const MORE: f64 = 1.5;
@@ -50,7 +50,7 @@ const GLANCE_SHARE: f64 = 0.04;
 /// The network is slow if a run takes it longer than this, seconds.
 const LONG_RUN: f64 = 0.4;
 
-/// What a scheduler is made with.
+/// Settings of a scheduler.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// Candidates kept.
@@ -61,7 +61,7 @@ pub struct Settings {
     pub costs: Costs,
     /// The network's rate as measured while pieces came.
     pub rate: Rate,
-    /// Whether the wide search has a budget.
+    /// Effort of the wide search, which decides on its budget.
     pub effort: Effort,
 }
 
@@ -78,7 +78,7 @@ struct ScheduledOperation {
 }
 
 impl ScheduledOperation {
-    /// How likely it brings a chunk of the group: what brought some goes on so.
+    /// Probability that it brings a chunk of the group: one that brought some goes on so.
     fn probability(&self, id: GroupId, groups: &Groups) -> f64 {
         let likely = self.candidate.probability(id, groups);
         if self.found.contains(&id) { likely.max(ONCE_FOUND) } else { likely }
@@ -127,7 +127,7 @@ pub struct Scheduler {
     seen_files: HashSet<u64>,
     arrivals: GroupArrivals,
     is_withholding: bool,
-    /// When the first chunks were wanted.
+    /// Time at which the first chunks were wanted.
     begun: Option<Duration>,
     account: Account,
 }
@@ -210,7 +210,7 @@ impl Scheduler {
         self.network.rate(now) * (1.0 - (by_delta as f64 / come).min(1.0))
     }
 
-    /// What was done so far.
+    /// Account of what was done so far.
     pub fn account(&self) -> Account {
         let (recomputations, recomputing) = self.recomputing.spent();
         Account {
@@ -238,7 +238,7 @@ impl Scheduler {
         arrival::expected(running.chain(planned), self.otherwise(now))
     }
 
-    /// What a chunk costs that the disk does not have: as good as never, seen from the disk.
+    /// Cost of a chunk that the disk does not have: as good as never, seen from the disk.
     fn otherwise(&self, now: Duration) -> f64 {
         2.0 * self.network_time(now).min(1e9) + 1.0
     }
@@ -415,7 +415,7 @@ impl Scheduler {
         self.next += 1;
     }
 
-    /// Whether the search goes on: not on a network that is about as fast as the disk.
+    /// Decides whether the search goes on: not on a network that is about as fast as the disk.
     fn decide(&mut self, now: Duration) {
         let goes_on = self.search.goes_on(self.network.rate(now), self.costs.hash_rate());
         let searches = goes_on && self.backpressure.disk_is_free() && !self.groups.is_empty();
@@ -431,7 +431,7 @@ impl Scheduler {
         Standing { now, network_time: self.network_time(now), rate: self.network.rate(now), wanted }
     }
 
-    /// What may be spent on the wide search now.
+    /// Looks up what may be spent on the wide search now.
     fn look_into_budget(&mut self, now: Duration) {
         let left = self.budget.left(&self.standing(now));
         if left.is_some() != self.left.is_some() && self.candidates.has_wide() {

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-/// What came is counted for a round trip, and at least for so long.
+/// Least time for which bytes are counted; else it is a round trip.
 const SHORTEST: Duration = Duration::from_millis(50);
 /// Most that a rate grows from one such time to the next, and is taken to grow in the next two.
 const MOST_GROWTH: f64 = 2.0;
 
-/// What came in the last two round trips.
+/// Rates of the last two round trips.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SlowStart {
     /// Since when bytes are counted.

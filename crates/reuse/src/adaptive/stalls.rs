@@ -10,7 +10,7 @@ const PROCESSORS: &str = "/proc/pressure/cpu";
 const DISKS: &str = "/proc/pressure/io";
 /// The kernel is asked no more often.
 const PAUSE: Duration = Duration::from_millis(10);
-/// What was so long ago counts a third of what is now.
+/// Age at which a measurement counts a third of a new one.
 const MEMORY: Duration = Duration::from_millis(150);
 
 /// The waiting for one of them, looked at now and then.

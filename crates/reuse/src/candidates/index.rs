@@ -35,7 +35,7 @@ pub const LARGE: u64 = 512 << 10;
 /// A file that was renamed has the size of before but for this part of it: most files of a directory have not.
 const MOST_RESIZED: u64 = 10;
 
-/// What a new file is like.
+/// Facts about a new file.
 #[derive(Debug, Clone, Copy)]
 pub struct Sought<'a> {
     /// Below the destination's root.
@@ -51,11 +51,11 @@ pub struct Sought<'a> {
 pub struct Present {
     /// Below the destination's root.
     pub path: RelPath,
-    /// What it looked like.
+    /// Its stamp when it was seen.
     pub stamp: Stamp,
 }
 
-/// How much alike two files of the same size are.
+/// Match of two files of the same size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ContentMatch {
     /// No others have this size.
@@ -68,7 +68,7 @@ pub enum ContentMatch {
     TimeAndName,
 }
 
-/// What the paths of a file and its probable older version have in common.
+/// Match of the paths of a file and its probable older version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VersionMatch {
     /// All but numbers of directories: `v1/file`, `v2/file`.
@@ -180,7 +180,7 @@ pub fn may_be_version(old: u64, new: u64) -> bool {
     old.max(new) / MOST_GROWN <= old.min(new) && deltas::parts(old, new).is_some()
 }
 
-/// What a file's path has in common with those of its older versions, the likeliest first.
+/// Keys that a file's path has in common with those of its older versions, the likeliest first.
 fn keys(path: &RelPath, size: u64) -> impl Iterator<Item = (VersionMatch, u64)> + use<> {
     let (dir, name) = path.split().unwrap_or_default();
     let unnumbered = pattern(dir.as_bytes());
@@ -199,7 +199,7 @@ fn keys(path: &RelPath, size: u64) -> impl Iterator<Item = (VersionMatch, u64)> 
     keys.into_iter().flatten()
 }
 
-/// What follows a name's last dot; nothing if that is its first sign.
+/// The part of a name behind its last dot; nothing if that is its first sign.
 fn extension(name: &[u8]) -> &[u8] {
     let dot = name.iter().rposition(|sign| *sign == b'.').filter(|at| *at > 0);
     dot.map_or(b"", |at| &name[at + 1..])
@@ -212,7 +212,7 @@ fn range<K: Ord>(files: &[Present], key: impl Fn(&Stamp) -> K, wanted: K) -> &[P
     &files[start..end]
 }
 
-/// What is being written, by this copy or another one, is not looked at.
+/// Leaves out files that are being written, by this copy or another one.
 struct NoTemporaries;
 
 impl Prune for NoTemporaries {

@@ -2,7 +2,7 @@
 //! with the same name near by.
 //!
 //! Looked at in a thread of its own, which is waited for a little: a disk that is asleep, or a dead server's, holds up nobody.
-//! What it tells proves nothing.
+//! Its finds prove nothing.
 
 use std::path::Path;
 use std::sync::mpsc::channel;
@@ -17,7 +17,7 @@ use super::machine::Machine;
 use super::same_name::Namesakes;
 use super::sibling_dirs::Siblings;
 
-/// What lies outside the destination.
+/// Search outside the destination.
 pub struct OutsideSearch {
     /// None if it is not wanted, or kept somebody waiting.
     sources: Option<Arc<OutsideSources>>,
@@ -32,7 +32,7 @@ pub enum Outside {
     Namesake(Present),
 }
 
-/// How long somebody waits.
+/// Limits of waiting.
 #[derive(Debug, Clone, Copy)]
 pub struct WaitLimits {
     /// For all of it.
@@ -41,7 +41,7 @@ pub struct WaitLimits {
     pub walk: Duration,
 }
 
-/// Where to look.
+/// Sources that are searched.
 struct OutsideSources {
     scope: Scope,
     machine: OnceLock<Option<Machine>>,

@@ -33,17 +33,17 @@ const WEAK: u64 = 128;
 /// Guesses that a file is an older version by a name that differs, or by nothing else, before so many proved right: each may
 /// be a photo of a row, which is read and signed in vain.
 const WEAK_BASES: u64 = 32;
-/// What is asked for waits for a look at the destination at most this part of the time that it takes to come,
+/// Share of the time that requested files take to come, for which they wait at most for a look at the destination,
 const SHARE: f64 = 0.1;
 /// at most so long, and so long where it is not known how fast it comes.
 const WAIT_LIMIT: Duration = Duration::from_secs(1);
 const BLIND_WAIT_LIMIT: Duration = Duration::from_millis(100);
-/// How long that waits for a walk around the destination besides: this part of the time that the fastest slow network
+/// Share for which they wait for a walk around the destination besides: this part of the time that the fastest slow network
 /// would take, as all of it is lost where nothing is found, and at most so long.
 const BLIND_SHARE: f64 = 0.03;
 const BLIND_WALK: Duration = Duration::from_millis(200);
 
-/// What a file of the destination may be to a new one.
+/// A candidate for a new file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// It may have the same content.
@@ -167,12 +167,12 @@ impl CandidateSearch {
         self.same.may_guess(Some(WEAK)).then(|| Found::Same(found.clone()))
     }
 
-    /// What a guess proved to be that a file is the same.
+    /// Notes whether a guess that a file is the same proved right.
     pub fn proved_same(&self, is_hit: bool) {
         self.same.proved(is_hit);
     }
 
-    /// What a guess proved to be that a file is an older version.
+    /// Notes whether a guess that a file is an older version proved right.
     pub fn proved_base(&self, is_hit: bool) {
         self.bases.proved(is_hit);
     }
@@ -221,8 +221,8 @@ impl Drop for CandidateSearch {
     }
 }
 
-/// How long so many bytes may wait for a look at the destination, and of that for a walk around it, which seldom comes to
-/// an end: where it is not known how fast they come, as long as suits the fastest network that is slow. Pure.
+/// Longest time that so many bytes may wait for a look at the destination, and of that for a walk around it, which
+/// seldom comes to an end. If their rate is not known, it suits the fastest network that is slow. Pure.
 fn wait_limit(bytes: u64, network: Network) -> WaitLimits {
     if network.rate <= 0.0 {
         let walk = Network::shortest_for(bytes).mul_f64(BLIND_SHARE).min(BLIND_WALK);

@@ -19,7 +19,7 @@ const WHOLE: u64 = 8 << 20;
 const PART: u64 = 2 << 20;
 /// Parts of a file, at most.
 const MAX_PARTS: u64 = 4096;
-/// What of the base belongs to a part: so much on either side, and as much as the file grew or shrank if that
+/// Bytes of the base on either side that belong to a part: so many, and as much as the file grew or shrank if that
 /// is not more than this.
 const AROUND: u64 = 2 << 20;
 const MOST_MOVED: u64 = 4 << 20;
@@ -56,7 +56,7 @@ pub const fn may_be_whole(old: u64, new: u64) -> bool {
     old.saturating_add(new) <= MOST_HELD
 }
 
-/// What of a base of `old` bytes one of `count` parts is a patch of.
+/// Range of a base of `old` bytes that one of `count` parts is a patch of.
 pub fn base_of(old: u64, new: u64, count: u64, index: u64) -> Option<Range<u64>> {
     let part = deltas::part(old, count, index)?;
     let around = AROUND + old.abs_diff(new).min(MOST_MOVED);

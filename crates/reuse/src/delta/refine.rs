@@ -25,7 +25,7 @@ const MOST_BLOCKS: usize = 16 << 10;
 const SUM: f64 = 8.0;
 /// Bytes that must be saved to be worth the round trip.
 const LEAST_SAVED: f64 = (16 << 10) as f64;
-/// What is saved is an estimate: where all of a file has changed, nothing is.
+/// Saved bytes are an estimate: where all of a file has changed, nothing is.
 const SAVED_PER_COST: f64 = 3.0;
 /// Shorter blocks leave too little for a step more.
 const LEAST_FOLLOWED: u32 = 1 << 10;
@@ -34,9 +34,9 @@ const EDGES_PER_BYTE: usize = 4;
 
 /// A delta that comes in two steps.
 pub struct Split {
-    /// What comes first.
+    /// The copies, which come first.
     pub outline: CopyOps,
-    /// How many more may follow.
+    /// Number of further ones that may follow.
     pub further: u32,
 }
 
@@ -89,8 +89,8 @@ fn block_len(rest: usize, runs: usize, longest: u32, before: usize, further: u32
     }
 }
 
-/// What each of these outlines is of, and at last what they leave: all of a base of `len` bytes, what is not copied of
-/// that, and then the edges of what is not.
+/// Regions that each of these outlines is of, and at last what they leave: all of a base of `len` bytes, what is not
+/// copied of that, and then the edges of what is not.
 fn rests(outlines: &[CopyOps], len: usize) -> Option<Vec<Unmatched>> {
     let mut rests = vec![Unmatched::whole(len)];
     for (before, outline) in outlines.iter().enumerate() {

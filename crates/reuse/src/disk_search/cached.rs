@@ -16,7 +16,7 @@ use towpath_store::{DiskStore, Stamp};
 
 use super::{Cancel, Cost, DiskMeter, FilePosition, FoundChunk, Give, SearchError, SearchedChunk, open};
 
-/// How often a chunk's place is looked for again because its file had changed.
+/// Number of times a chunk's position is looked up again because its file had changed.
 const ROUNDS: usize = 8;
 /// Files looked at between two looks at the world outside.
 const CHECK_EVERY: usize = 64;
@@ -24,13 +24,13 @@ const CHECK_EVERY: usize = 64;
 const RUN: u64 = 1 << 20;
 /// Bytes between two chunks that are read along: a disk that turns reads them sooner than it seeks.
 const GAP: u64 = 128 << 10;
-/// How far ahead of reading the kernel is told what comes next.
+/// Reads that the kernel is told of in advance.
 const AHEAD: usize = 4;
 
 /// A chunk and where the index has it.
 pub type IndexedChunks = (ChunkHash, Location);
 
-/// What reading from the index's places came to.
+/// Result of reading at the index's positions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReadBack {
     /// Chunks that did not lie where the index had them, or in files that cannot be read now.

@@ -1,6 +1,6 @@
 //! Threads that work disk operations off a bounded queue and send what they find over a channel.
 //!
-//! What is on its way is bounded in three ways: operations outstanding, events in the channel, and bytes
+//! Work in flight is bounded in three ways: operations outstanding, events in the channel, and bytes
 //! of chunks that were handed out and not yet taken in ([`InFlight`]); an operation waits where there is
 //! no room. Dropping the executor cancels all operations, and its threads end.
 
@@ -27,7 +27,7 @@ use super::{
 /// Events in the channel at most; each but a chunk's is some hundred KiB at the most.
 const EVENTS: usize = 32;
 
-/// How much goes on at once.
+/// Limits on what goes on at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueLimits {
     /// Threads: operations under way. Hashing takes all cores besides. Default: 1, as one disk serves one
@@ -45,7 +45,7 @@ impl Default for QueueLimits {
     }
 }
 
-/// How an operation works beside others.
+/// Manner in which an operation works beside others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
     /// As soon and as fast as it can.
@@ -54,10 +54,10 @@ pub enum Manner {
     Gently,
 }
 
-/// What operations ask the outside.
+/// Callbacks of operations.
 #[derive(Clone)]
 pub struct SearchRules {
-    /// What is wanted now.
+    /// Chunks that are wanted now.
     pub wanted: Arc<SearchedChunk>,
     /// True if chunks may be drawn from a file that the index names: [`super::Scope::covers`].
     pub may_use: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
@@ -74,9 +74,9 @@ pub enum Operation {
     Hash {
         /// The file.
         candidate: Candidate,
-        /// How it is cut: as the recipe says that its chunks are looked for.
+        /// Its chunking parameters: those of the recipe whose chunks are looked for.
         parameters: Parameters,
-        /// What is known of it.
+        /// Known facts about it.
         occasion: Occasion,
     },
     /// CACHE-CHECK: [`cache_check`].
@@ -89,19 +89,19 @@ pub enum Operation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OperationId(u64);
 
-/// What comes of operations, in the order in which each finds it.
+/// Results of operations, in the order in which each finds it.
 #[derive(Debug)]
 pub enum DiskEvent {
     /// A STAT found these.
     Listed {
-        /// Which.
+        /// The operation.
         id: OperationId,
-        /// What it found.
+        /// Its finds.
         listing: Listing,
     },
     /// A HASH or CACHE-READ found chunks.
     Found {
-        /// Which.
+        /// The operation.
         id: OperationId,
         /// The chunks.
         chunks: Vec<FoundChunk>,
@@ -110,23 +110,23 @@ pub enum DiskEvent {
     },
     /// The last of each operation.
     Ended {
-        /// Which.
+        /// The operation.
         id: OperationId,
-        /// What it came to.
+        /// Its result.
         result: Result<FinishedOperation, SearchError>,
-        /// What it cost.
+        /// Its cost.
         cost: Cost,
     },
 }
 
-/// What an operation came to.
+/// Result of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FinishedOperation {
     /// The directory was told wholly.
     Stat,
     /// The file was read, or needs not be.
     Hash(HashOutcome),
-    /// Where each chunk lies, in the order asked.
+    /// Location of each chunk, in the order requested.
     CacheCheck(Vec<Option<Location>>),
     /// All was read; what was not there is named.
     CacheRead(ReadBack),
@@ -318,7 +318,7 @@ impl SharedQueue {
     }
 }
 
-/// How many of the first chunks have no more than `limit` bytes together, at least one.
+/// Number of the first chunks that have no more than `limit` bytes together, at least one.
 fn fitting(chunks: &[FoundChunk], limit: u64) -> usize {
     let ends = chunks.iter().scan(0, |end, chunk| {
         *end += chunk.bytes.len() as u64;

@@ -22,7 +22,7 @@ const MAX_INDEXED: usize = 1 << 19;
 /// Bytes that are handed out at a time, if chunks are shorter.
 const BATCH: u64 = 1 << 20;
 
-/// What is known of a file that is hashed, and what will be of use.
+/// Known facts about a file that is hashed, and uses of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occasion {
     /// It is read unless it was cut like this before: its chunks are found by
@@ -34,7 +34,7 @@ pub enum Occasion {
     Replaced,
 }
 
-/// What became of a file.
+/// Outcome of hashing a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HashOutcome {
     /// It was read, and is in the index now.
@@ -139,7 +139,7 @@ impl Pass<'_, '_> {
         Ok(HashOutcome::Read)
     }
 
-    /// What came of reading it.
+    /// Result of reading it.
     fn ended<T>(&self, result: Result<T, StoreError>) -> Result<T, SearchError> {
         self.cancel.check()?;
         if self.is_refused {
@@ -175,7 +175,7 @@ impl Pass<'_, '_> {
         Ok(())
     }
 
-    /// What is wanted of some chunks; `bytes` lie at `start` of the file. Those that follow each other share memory.
+    /// The wanted ones of some chunks; `bytes` lie at `start` of the file. Those that follow each other share memory.
     fn found_in(&self, chunks: &[Descriptor], bytes: &[u8], start: u64) -> Vec<FoundChunk> {
         // A chunk that the file repeats is handed out once, if whoever wants it is told in time.
         let mut given = HashSet::with_capacity(chunks.len());

@@ -8,13 +8,13 @@ pub(super) use system::*;
 mod system {
     /// As the thread's niceness has it.
     pub const NONE: libc::c_long = 0;
-    /// When nobody else reads or writes: class 3, in the bits above 13.
+    /// Priority for times when nobody else reads or writes: class 3, in the bits above 13.
     pub const IDLE: libc::c_long = 3 << 13;
     /// `IOPRIO_WHO_PROCESS`, which means a thread.
     const THREAD: libc::c_long = 1;
     const THIS: libc::c_long = 0;
 
-    /// Where the kernel refuses or lacks it, the thread reads as any other.
+    /// Sets the thread's priority. If the kernel refuses or lacks it, the thread reads as any other.
     pub fn set(class: libc::c_long) {
         // SAFETY: the call takes three numbers and touches no memory of this process.
         let _ = unsafe { libc::syscall(libc::SYS_ioprio_set, THREAD, THIS, class) };

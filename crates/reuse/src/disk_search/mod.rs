@@ -14,7 +14,7 @@
 //! | `gentle` | the thread for what is probably in vain: it reads when nobody else does |
 //! | `open` | files and directories opened by paths without symbolic links |
 //!
-//! What always holds: no symbolic link is followed and nothing but regular files is opened for reading; a
+//! Always: no symbolic link is followed and nothing but regular files is opened for reading; a
 //! directory on another file system than its parent is not entered; all chunks handed out were compared
 //! with their hash; the index may be stale, which costs a `stat` and forgets the file.
 
@@ -50,7 +50,7 @@ pub use open::read;
 pub use scope::Scope;
 pub use stat::{Candidate, DirectoryId, Listing, OpenedDirectory, stat};
 
-/// How often someone who waits looks whether it was cancelled.
+/// Interval at which someone who waits looks whether it was cancelled.
 const WAIT_LIMIT: Duration = Duration::from_millis(50);
 
 /// Says that an operation is of no more use, or that it has to rest; it sees that at its next look,
@@ -101,7 +101,7 @@ impl ChunkRest {
     }
 }
 
-/// What an operation cost.
+/// Cost of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
     /// From its start to its end, without waiting for whoever takes what it finds.
@@ -121,7 +121,7 @@ pub struct FoundChunk {
     pub hash: ChunkHash,
     /// Its bytes.
     pub bytes: Bytes,
-    /// Where it lay.
+    /// Its position.
     pub position: FilePosition,
 }
 
@@ -165,7 +165,7 @@ pub enum SearchError {
     /// It cannot be read.
     #[error("{}: {source}", .path.display())]
     Unreadable {
-        /// What cannot.
+        /// The path.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -176,7 +176,7 @@ pub enum SearchError {
 }
 
 impl SearchError {
-    /// What an error of the system means for a path that was seen before.
+    /// Meaning of an error of the system for a path that was seen before.
     fn of(path: &Path, error: impl Into<io::Error>) -> Self {
         use rustix::io::Errno;
         let source = error.into();

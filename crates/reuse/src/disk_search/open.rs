@@ -16,7 +16,7 @@ use towpath_store::Stamp;
 use super::SearchError;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// What has become a pipe or a terminal is neither waited for nor taken over.
+/// Flags for opening: a path that has become a pipe or a terminal is neither waited for nor taken over.
 const FILE: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 /// Bytes of path per call, below the kernel's `PATH_MAX` of 4096 with its NUL.
 const MAX_STEP: usize = 4000;

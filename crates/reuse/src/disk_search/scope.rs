@@ -1,4 +1,4 @@
-//! Where a search begins, what it may enter, and in which order it goes outward. Pure, but for
+//! Scope of a search: where it begins, what it may enter, and in which order it goes outward. Pure, but for
 //! [`Mounts::read`].
 //!
 //! A stranger must not learn from what is not asked of him what lies on this disk. So beyond the
@@ -18,7 +18,7 @@ const LOCAL: [&str; 18] = [
     "apfs", "bcachefs", "btrfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hfsplus", "jfs",
     "nilfs2", "ntfs3", "overlay", "reiserfs", "vfat", "xfs", "zfs",
 ];
-/// Where desktops mount what is plugged in; large USB disks do not call themselves removable.
+/// Directories in which desktops mount what is plugged in; large USB disks do not call themselves removable.
 const MEDIA: [&str; 2] = ["/media", "/run/media"];
 /// No place for users' files, however they are mounted.
 const SYSTEM: [&str; 3] = ["/proc", "/sys", "/dev"];
@@ -26,14 +26,14 @@ const SYSTEM: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// destination lies there.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Where a search may look. All paths are absolute and without symbolic links.
+/// Directories that a search may enter. All paths are absolute and without symbolic links.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Scope {
     /// The directory that the transfer writes into.
     pub start: PathBuf,
-    /// Where to look when all above `start` is searched: the user's home.
+    /// Directories to search when all above `start` is searched: the user's home.
     pub roots: Vec<PathBuf>,
-    /// What the user asked to have searched (`--search`).
+    /// Directories that the user asked to have searched (`--search`).
     pub extra: Vec<PathBuf>,
     /// True if it may go further than `start` and `extra`. It is only asked of whom this machine's files may
     /// be known to, who may be sent signatures of them too.
@@ -67,7 +67,7 @@ pub struct Beginning {
 }
 
 impl Scope {
-    /// Where to begin, nearest first; each begins where those before it were searched wholly. One may lie
+    /// Beginnings, nearest first; each begins where those before it were searched wholly. One may lie
     /// within or above another, so directories reached before have to be noticed.
     pub fn outward(&self, mounts: &Mounts) -> Vec<Beginning> {
         let begin = |reach| move |path: &Path| Beginning { path: path.into(), reach };
@@ -113,7 +113,7 @@ fn is_system(path: &Path) -> bool {
     SYSTEM.iter().any(|system| path.starts_with(system)) && !path.starts_with(SHARED_MEMORY)
 }
 
-/// What a mounted file system is kept on.
+/// Medium of a mounted file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MountKind {
     /// A disk of this machine.
@@ -145,7 +145,7 @@ impl Mounts {
         Self(lines.filter_map(|line| parse_line(line, is_removable)).collect())
     }
 
-    /// Where file systems begin that may be searched unasked, in the order of their mounting.
+    /// Mount points of file systems that may be searched unasked, in the order of their mounting.
     fn usable(&self) -> impl Iterator<Item = &Path> {
         self.0.iter().filter(|mount| mount.kind == MountKind::Local).map(|mount| &*mount.point)
     }
@@ -189,7 +189,7 @@ fn unescape(field: &[u8]) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// What the kernel says of the disk, or of the disk that this is a partition of.
+/// The kernel's attribute of the disk, or of the disk that this is a partition of.
 fn is_removable(device: &str) -> bool {
     let own = Path::new("/sys/dev/block").join(device);
     let says_so = |path: PathBuf| std::fs::read(path).is_ok_and(|text| text.trim_ascii() == b"1");

@@ -47,7 +47,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Where it lies.
+    /// Its path.
     pub fn path(&self) -> PathBuf {
         self.dir.join(&self.name)
     }
@@ -178,7 +178,7 @@ fn look(dir: &OpenedDirectory, name: &OsStr, kind: FileType, meter: &mut DiskMet
     }
 }
 
-/// What everyone may read is the usual case, and needs no second call.
+/// True if this process may read it. A file that everyone may read is the usual case, and needs no second call.
 fn may_read(dir: impl AsFd, name: &OsStr, mode: u32) -> bool {
     mode & 0o444 == 0o444 || accessat(dir, name, Access::READ_OK, AtFlags::EACCESS).is_ok()
 }

@@ -1,11 +1,11 @@
-//! How much work what goes to the receiver is worth: it is packed as hard as that asks while bytes wait for the network, and
+//! Compression of what goes to the receiver: as hard as it asks while bytes wait for the network, and
 //! no harder than costs hardly anything on a fast one for which none wait. Pure.
 
 use std::time::Duration;
 
 use towpath_protocol::Delivered;
 
-/// What is so late waits for the network, or the receiver is slower; less comes of busy machines.
+/// Delay from which messages wait for the network, or the receiver is slower; less comes of busy machines.
 const LATE: Duration = Duration::from_millis(50);
 /// On a network that is slower than this, in bytes a second, whatever becomes less is worth the time.
 const SLOW: f64 = 4e6;

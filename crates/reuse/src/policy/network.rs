@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-/// What is known of the way to the sender.
+/// State of the network to the sender, as far as known.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Network {
     /// Bytes a second; 0 before anything was measured.
@@ -17,13 +17,13 @@ pub struct Network {
 
 /// Networks below this rate, in bytes a second, take longer than processors.
 const SLOW: f64 = 30e6;
-/// Whoever is so far away is taken for slow until more is known.
+/// Round trip from which a sender is taken for slow until more is known.
 const FAR: Duration = Duration::from_millis(4);
 /// A nearer one has to prove to be slow: what is measured of little comes out too low.
 const SLOW_THOUGH_NEAR: f64 = 10e6;
 /// Below this rate 20 ms, a usual round trip, are fewer than 80 KB.
 const SLOW_FOR_OUTLINES: f64 = 4e6;
-/// How long a part's signature, some 20 KB, takes at 3 Mbit/s.
+/// Time that a part's signature, some 20 KB, takes at 3 Mbit/s.
 const PER_SIGNATURE: Duration = Duration::from_millis(50);
 /// A file of fewer bytes is not asked for by its base's signature, which is hardly less ...
 const LEAST_SIGNED: u64 = 2 << 10;
@@ -47,7 +47,7 @@ impl Network {
         *self == Self::default()
     }
 
-    /// How long so many bytes take on a network that is just too fast for deltas.
+    /// Time that so many bytes take on a network that is just too fast for deltas.
     pub fn shortest_for(bytes: u64) -> Duration {
         Duration::from_secs_f64(bytes as f64 / SLOW)
     }
@@ -67,9 +67,9 @@ impl Network {
         self.is_slow() && self.rate < SLOW_FOR_OUTLINES
     }
 
-    /// How many signatures of a file's `parts` are told before anything comes of the first: the next ones are on their way when
-    /// that is answered, but the answer to it has to wait for few. All of them if the file is not alone: then what waits are
-    /// signatures of others.
+    /// Number of signatures of a file's `parts` that are sent before anything comes of the first: the next ones are on
+    /// their way when that is answered, but its answer has to wait for few. All of them if the file is not alone: then
+    /// signatures of others wait.
     pub fn signatures_ahead(&self, parts: u32, is_alone: bool) -> u32 {
         let round_trips = self.round_trip.as_millis() / PER_SIGNATURE.as_millis();
         let few = u32::try_from(round_trips).unwrap_or(u32::MAX).saturating_add(2);

@@ -3,7 +3,7 @@
 /// Messages that go as they are, at most, before it is tried again to pack one.
 const MOST_PASSED_OVER: u32 = 32;
 
-/// Whether messages are still packed: after each that hardly became less, twice as many are passed over.
+/// Backoff of packing: after each that hardly became less, twice as many are passed over.
 #[derive(Default)]
 pub struct PackBackoff {
     passed_over: u32,

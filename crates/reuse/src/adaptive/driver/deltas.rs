@@ -11,17 +11,17 @@ use crate::adaptive::benefit::delta_pays;
 use crate::adaptive::neighbours::Region;
 use crate::disk_search;
 
-/// Whether a want was asked for as a delta.
+/// State of a want as a delta.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeltaState {
     Untried,
     Requested,
-    /// What came of it was of no use: it is asked for as it is.
+    /// The answer was of no use: it is requested as it is.
     Failed,
 }
 
 impl Driver {
-    /// What runs of `wants` that follow each other in an object likely resemble, as far as it pays. Only
+    /// Regions that runs of `wants`, which follow each other in an object, likely resemble, as far as it pays. Only
     /// whom this machine's files may be known to is told what they hash to.
     pub(super) fn match_regions(&mut self, wants: &[Want]) -> Vec<(Range<usize>, Region)> {
         if !self.search.scope.beyond_destination {

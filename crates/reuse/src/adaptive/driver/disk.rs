@@ -39,16 +39,16 @@ pub(super) struct RunningOperation {
     lists: Option<(u64, u64)>,
 }
 
-/// Which chunks are wanted, by what they hash to: read by the search's thread.
+/// Wanted chunks, by their hashes: read by the search's thread.
 pub(super) type ByHash = Arc<RwLock<HashMap<ChunkHash, (Tag, u32)>>>;
 
-/// What the disk found, on its way to the session. The search's budget bounds its bytes; the driver must not
+/// Finds of the disk, on their way to the session. The search's budget bounds its bytes; the driver must not
 /// wait for the session, which waits for it.
 pub(super) type Finds = mpsc::UnboundedSender<Finding>;
 /// Chunks, each with who takes it, that are counted as on their way until they have come.
 pub(super) type Finding = (Vec<(Arc<dyn Sink>, Delivery)>, InFlight);
 
-/// What the search's thread asks.
+/// Rules for the search's thread.
 pub(super) fn rules(search: &Search, by_hash: &ByHash, mounts: &Arc<Mounts>) -> SearchRules {
     let by_hash = Arc::clone(by_hash);
     let (scope, mounts) = (search.scope.clone(), Arc::clone(mounts));

@@ -44,35 +44,35 @@ use super::scheduler::{Scheduler, Settings};
 use crate::disk_search::scope::Mounts;
 use crate::disk_search::{self, Executor, Scope};
 
-/// How often queues are looked at, and judged anew what goes on: a pause that is noticed a quarter of a
+/// Interval at which queues are looked at, and decided anew what goes on: a pause that is noticed a quarter of a
 /// second late costs more than the search saves.
 const TICK: Duration = Duration::from_millis(10);
 
 /// Destinations that are remembered: what is forgotten is indexed in vain.
 const DESTINATIONS: usize = 1 << 16;
 
-/// Where a transfer may search.
+/// Search of a transfer.
 #[derive(Clone)]
 pub struct Search {
-    /// Whose index is asked, and learns what is read.
+    /// Store whose index is searched, and learns what is read.
     pub store: Arc<DiskStore>,
-    /// Where it begins and what it may enter.
+    /// Directories where it begins and that it may enter.
     pub scope: Scope,
     /// Names that are not looked at: temporaries.
     pub leave_out: Arc<dyn Fn(&OsStr) -> bool + Send + Sync>,
-    /// How hard it looks where probably nothing is.
+    /// Effort where probably nothing is found.
     pub effort: Effort,
 }
 
-/// What the driver is told.
+/// A message to the driver.
 pub(super) enum DriverMessage {
     /// The session wants chunks.
     Wanted {
-        /// Which.
+        /// The wants.
         wants: Vec<Want>,
         /// By what right.
         context: Context,
-        /// Where they go.
+        /// Their sink.
         sink: Arc<dyn Sink>,
         /// Told when each has ended.
         done: oneshot::Sender<()>,
@@ -81,18 +81,18 @@ pub(super) enum DriverMessage {
     Withdrawn(Vec<Tag>),
     /// The network brought one.
     Arrived {
-        /// Which.
+        /// The want's tag.
         tag: Tag,
         /// Its bytes.
         len: u32,
-        /// How many of these a delta saved.
+        /// Number of these that a delta saved.
         saved: u32,
     },
-    /// What the disk found has reached the session.
+    /// Chunks of the disk have reached the session.
     Given(Vec<Tag>),
     /// The network did not bring one.
     Ended {
-        /// Which.
+        /// The want's tag.
         tag: Tag,
         /// Why.
         outcome: Outcome,
@@ -131,12 +131,12 @@ struct Driver {
     /// Further wants of a chunk that is wanted already.
     twins: HashMap<ChunkHash, Vec<Tag>>,
     last_call: u64,
-    /// How wanted chunks are cut, and how many are.
+    /// Parameters by which wanted chunks are cut, and how many are.
     cuts: Vec<(Parameters, usize)>,
     running: HashMap<disk_search::OperationId, RunningOperation>,
     located: HashMap<Tag, Location>,
     neighbours: Neighbours,
-    /// Where files of the transfer go: what lies there is about to be replaced.
+    /// Paths of the transfer's files: what lies there is about to be replaced.
     destinations: HashSet<PathBuf>,
     /// Files of which the index says that they hold wanted chunks.
     promised: HashSet<Arc<Path>>,
@@ -308,7 +308,7 @@ impl Driver {
         }
     }
 
-    /// What lies where a file goes, the first time that this is asked.
+    /// The file that is about to be replaced, the first time that this is asked.
     fn replaced(&mut self, path: &Path) -> Option<File> {
         if self.destinations.len() >= DESTINATIONS || !self.destinations.insert(path.into()) {
             return None;
@@ -318,7 +318,7 @@ impl Driver {
         Some(disk::file(path, stamp.size, Some(disk::modified(&stamp))))
     }
 
-    /// What the heuristics compare: where the file will lie, or its name where the search begins.
+    /// The file as the heuristics compare it: where the file will lie, or its name where the search begins.
     fn file(&self, group: &Group) -> File {
         let path = match &group.destination {
             Some(path) => path.clone(),

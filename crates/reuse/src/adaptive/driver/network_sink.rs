@@ -1,4 +1,4 @@
-//! What the network brings goes to the session, and the driver hears of it.
+//! Sink of the network: chunks go to the session, and the driver gets a message.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use towpath_transfer::{BoxFuture, Delivery, Outcome, Tag};
 
 use super::DriverMessage;
 
-/// What the network brings goes to the session, and the driver hears of it.
+/// Sink of the network: chunks go to the session, and the driver gets a message.
 pub(super) struct NetworkSink {
     pub(super) inner: Arc<dyn Sink>,
     pub(super) messages: mpsc::UnboundedSender<DriverMessage>,

@@ -33,7 +33,7 @@ fn file(directory: SplitDirectory, name: &str, size: u64) -> File {
     File { directory, name: name.as_bytes().into(), size, modified: None }
 }
 
-/// What was done before the scheduler was content, or a second had passed.
+/// Operations done before the scheduler was content, or a second had passed.
 #[derive(Default)]
 struct Done {
     wide: Duration,

@@ -35,7 +35,7 @@ fn rate() -> Rate {
     rate
 }
 
-/// What the network is asked for.
+/// Chunks requested from the network.
 fn asked_for(actions: &[Action]) -> Vec<Tag> {
     let asked = actions.iter().filter_map(|action| match action {
         Action::AskNetwork(tags) => Some(tags),
@@ -44,7 +44,7 @@ fn asked_for(actions: &[Action]) -> Vec<Tag> {
     asked.flatten().copied().collect()
 }
 
-/// What the network is asked for in half a second, in which the file in the place of another one is read at 300 MB/s
+/// Chunks requested from the network in half a second, in which the file in the place of another one is read at 300 MB/s
 /// and brings what it `has`.
 fn asked(processors: u64, has: impl Fn(Tag) -> bool) -> Vec<Tag> {
     let limits = DiskLimits::default();

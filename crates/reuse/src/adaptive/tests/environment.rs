@@ -24,17 +24,17 @@ use crate::adaptive::operations::{DiskLimits, OperationId, PlannedOperation};
 use crate::adaptive::paths::SplitDirectory;
 use crate::adaptive::{Account, Scheduler, Settings};
 
-/// What the sink holds and what the kernel's receive queue holds, at most.
+/// Most bytes that the sink and the kernel's receive queue hold.
 const SINK: f64 = 32e6;
 const KERNEL: f64 = 4e6;
 /// Bytes of a chunk, as recipes cut them on average; of the largest objects they are coarser here, so that
 /// thousands of environments take minutes.
 pub const CHUNK: u64 = 16 << 10;
-/// How often it is asked whether the recipe is wanted.
+/// Interval at which it is asked whether the recipe is wanted.
 const LOOK: f64 = 0.01;
 const MOST_CHUNKS: u64 = 2048;
 
-/// How fast things are, and what becomes of it.
+/// Rates of the environment, and how they change.
 #[derive(Debug, Clone)]
 pub struct Speeds {
     pub network: f64,
@@ -45,7 +45,7 @@ pub struct Speeds {
 /// One random environment.
 pub struct Environment {
     pub speeds: Speeds,
-    /// When everything changes, and to what.
+    /// Time at which everything changes, and the rates from then on.
     pub change: Option<(f64, Speeds)>,
     pub round_trip: f64,
     pub stat: f64,
@@ -78,7 +78,7 @@ impl Environment {
     }
 }
 
-/// How the object is fetched.
+/// Strategy of fetching the object.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Strategy {
     /// It begins at this time.
@@ -195,7 +195,7 @@ impl<'a> Fetch<'a> {
         self.wire.iter().map(|(_, _, left)| left).sum()
     }
 
-    /// What the driver does between two events.
+    /// The driver's work between two events.
     fn decide(&mut self) {
         self.backpressure.look(self.queues());
         if self.scheduler.is_some() {

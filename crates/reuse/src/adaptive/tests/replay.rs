@@ -23,7 +23,7 @@ use super::tree::Tree;
 use crate::adaptive::Effort;
 use crate::adaptive::paths::SplitDirectory;
 
-/// Where the object goes.
+/// Directory that the object goes to.
 pub const DESTINATION: &str = "/home/u/work/results";
 /// Names how many environments are tried, if not as many as take a debug build some seconds; `make bench` tries
 /// thousands.
@@ -65,13 +65,13 @@ fn environment(seed: u64) -> Environment {
     Environment { speeds, change, round_trip, stat, size, tree, useful, has }
 }
 
-/// How many are tried.
+/// Number of environments that are tried.
 fn environments() -> u64 {
     let asked = std::env::var(VARIABLE).ok();
     asked.map_or(40, |text| text.parse().unwrap_or_else(|_| panic!("{VARIABLE}={text} is no number")))
 }
 
-/// What became of all environments.
+/// Results of all environments.
 #[derive(Default)]
 struct Tally {
     count: u32,

@@ -91,7 +91,7 @@ impl Tree {
         self.place(directory.join(name).to_str().unwrap(), size);
     }
 
-    /// What is in a directory.
+    /// Contents of a directory.
     pub fn list(&self, directory: &SplitDirectory) -> (Vec<File>, Vec<Box<[u8]>>) {
         let Some(at) = self.at.get(directory) else { return (Vec::new(), Vec::new()) };
         let node = &self.nodes[*at];

@@ -6,7 +6,7 @@ use rustix::fs::{Advice, fadvise};
 
 use super::*;
 
-/// Where each chunk of `data`, which is `file`, lies in it.
+/// Location of each chunk of `data`, which is `file`.
 fn located(data: &[u8], file: &Candidate) -> Vec<IndexedChunks> {
     let (mut chunker, mut rest, mut offset, mut located) = (CUT_BY.chunker().unwrap(), data, 0, Vec::new());
     let path: Arc<Path> = file.path().into();
