@@ -63,9 +63,9 @@ pub struct Content {
 
 /// An application's session; dropping it ends the session and the leases that it holds.
 pub struct Session {
-    /// What puts name it by.
+    /// Name by which puts refer to it.
     pub id: String,
-    /// What keeps it open.
+    /// Guard that keeps it open.
     pub open: Box<dyn Any + Send>,
 }
 
@@ -133,7 +133,7 @@ pub trait Api: Send + Sync {
     /// Begins a session, which holds what is put under its name.
     fn session(&self) -> BoxFuture<'_, Result<Session, ApiError>>;
 
-    /// What is put and not done, and what is cached.
+    /// Lists what is put and not done, and what is cached.
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Vec<Object>, ApiError>>;
 
     /// Gives a put back; the name is a ticket or an OID.
@@ -145,7 +145,7 @@ pub trait Api: Send + Sync {
     /// The service's own state.
     fn status(&self) -> BoxFuture<'_, Result<Status, ApiError>>;
 
-    /// What happens in all transfers, from now on. A listener that is too slow misses some, and is
+    /// Events of all transfers, from now on. A listener that is too slow misses some, and is
     /// told how many.
     fn events(&self) -> BoxFuture<'_, Result<mpsc::Receiver<TransferEvent>, ApiError>>;
 }

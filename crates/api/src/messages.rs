@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What to put.
+/// Request to put.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PutRequest {
     /// A file or directory, absolute. It is referred to, not copied.
@@ -15,7 +15,7 @@ pub struct PutRequest {
     /// The session that holds it; absent: pinned until it is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// Where chunks of the file end, ascending, at most [`MAX_BOUNDARIES`]: the application knows its
+    /// Ends of chunks of the file, ascending, at most [`MAX_BOUNDARIES`]: the application knows its
     /// structure. Empty: it is cut by its content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub boundaries: Vec<u64>,
@@ -24,7 +24,7 @@ pub struct PutRequest {
 /// Boundaries of chunks that one request may name. Parts of a put can have more.
 pub const MAX_BOUNDARIES: usize = 1 << 14;
 
-/// What else there is to say of a put by descriptor.
+/// Further fields of a put by descriptor.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DescriptorRequest {
     /// As in [`PutRequest::boundaries`].
@@ -32,7 +32,7 @@ pub struct DescriptorRequest {
     pub boundaries: Vec<u64>,
 }
 
-/// How an object is to be read.
+/// Way in which an object is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PutKind {
@@ -52,7 +52,7 @@ pub struct OpenPutRequest {
     /// The session that holds it; absent: pinned until it is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// What the bytes are; checked when the put is committed.
+    /// Kind of the bytes; checked when the put is committed.
     #[serde(default)]
     pub kind: PutKind,
 }
@@ -60,27 +60,27 @@ pub struct OpenPutRequest {
 /// A run of equal chunks of an object, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
-    /// Where the first one begins.
+    /// Offset of the first one.
     pub offset: u64,
     /// Bytes of each.
     pub len: u64,
     /// The BLAKE3 hash of its bytes, in hexadecimal digits.
     pub hash: String,
-    /// How many there are.
+    /// Number of chunks.
     pub count: u64,
 }
 
-/// How far a put in parts is.
+/// Progress of a put in parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartReply {
     /// Bytes that the put has: where the next part begins.
     pub size: u64,
 }
 
-/// What was put.
+/// The object that was put.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PutReply {
-    /// What to hand to the receiver.
+    /// Ticket to hand to the receiver.
     pub ticket: String,
     /// The object's id: content, or live while it is still being read.
     pub oid: String,
@@ -89,12 +89,12 @@ pub struct PutReply {
     pub size: Option<u64>,
 }
 
-/// What to get, and where to.
+/// The object to get, and its destination.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct GetRequest {
     /// A ticket, or the OID of an object that is on this machine.
     pub ticket: String,
-    /// Where to, absolute; an existing directory takes the object under its own name. Absent: under
+    /// Destination, absolute; an existing directory takes the object under its own name. Absent: under
     /// its own name in `directory`.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::paths::option")]
     pub output: Option<PathBuf>,
@@ -124,12 +124,12 @@ pub struct GetRequest {
     /// whether they hold it.
     #[serde(default, with = "crate::paths::list")]
     pub search: Vec<PathBuf>,
-    /// How hard is searched where probably nothing is.
+    /// Effort of the search where probably nothing is found.
     #[serde(default)]
     pub search_effort: SearchEffort,
 }
 
-/// How hard the disk is searched where probably nothing is.
+/// Effort of searching the disk where probably nothing is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SearchEffort {
@@ -140,7 +140,7 @@ pub enum SearchEffort {
     All,
 }
 
-/// What to get as a stream.
+/// The object to get as a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ContentRequest {
     /// A ticket, or the OID of an object that is on this machine.
@@ -162,7 +162,7 @@ pub struct ContentRequest {
     pub require_encryption: bool,
 }
 
-/// Which objects to list.
+/// Objects to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ListRequest {
     /// Those that are kept as cache, too.
@@ -170,7 +170,7 @@ pub struct ListRequest {
     pub cached: bool,
 }
 
-/// What to remove.
+/// Objects to remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct GcRequest {
     /// Everything that nobody holds, not only what is over the cache's limits.
@@ -178,7 +178,7 @@ pub struct GcRequest {
     pub all: bool,
 }
 
-/// What was removed.
+/// Objects that were removed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct GcReply {
     /// Cached objects.
@@ -199,13 +199,13 @@ pub struct GcReply {
 pub enum Event {
     /// A ticket was made (`put`, `share`).
     Ticket(PutReply),
-    /// How far it is; about five a second.
+    /// Progress of the transfer; about five a second.
     Transfer(Progress),
     /// Nothing comes since something is in the way; it is tried on.
     Waiting {
-        /// What is waited for, and why, for people.
+        /// The thing that is waited for, and why, for people.
         what: String,
-        /// How long it is tried, if nothing comes; absent: until it comes or ends.
+        /// Time for which it is tried, if nothing comes; absent: until it comes or ends.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seconds: Option<u64>,
     },
@@ -224,14 +224,14 @@ pub enum Event {
     Failed(ApiError),
     /// A session begins.
     Session {
-        /// What puts name it by.
+        /// Name by which puts refer to it.
         session: String,
     },
     /// The session goes on; told now and then.
     Alive,
     /// Events that a slow listener missed.
     Missed {
-        /// How many.
+        /// Number of events.
         count: u64,
     },
 }
@@ -243,17 +243,17 @@ pub struct TransferEvent {
     pub transfer: u64,
     /// `put` or `get`; empty for what concerns no transfer.
     pub direction: String,
-    /// What was asked for or is being put; empty for what concerns no transfer.
+    /// Object that was requested or is being put; empty for what concerns no transfer.
     pub oid: String,
     /// The content's id, of a summary; that has no `oid` of its own here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// What happened.
+    /// The event.
     #[serde(flatten)]
     pub event: Event,
 }
 
-/// How far a transfer is.
+/// Progress of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Progress {
     /// Bytes that are there.
@@ -264,12 +264,12 @@ pub struct Progress {
     pub objects: u64,
     /// Bytes by where they came from.
     pub by_source: BTreeMap<String, u64>,
-    /// What is in the way at the moment.
+    /// Trouble that is in the way at the moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
 }
 
-/// How far a fetch is.
+/// Stage of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FetchState {
@@ -290,13 +290,13 @@ pub enum FetchState {
 /// Somebody fetches something from this service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fetch {
-    /// How far it is.
+    /// Its stage.
     pub state: FetchState,
     /// The first digits of the receiver's node id.
     pub peer: String,
-    /// Where it is.
+    /// Its address.
     pub address: String,
-    /// What the ticket names.
+    /// The object that the ticket names.
     pub oid: String,
     /// Its name, made printable; a stream has none.
     pub name: String,
@@ -308,18 +308,18 @@ pub struct Fetch {
     pub size: Option<u64>,
     /// Seconds since it began.
     pub seconds: Seconds,
-    /// What could not be sent, and why.
+    /// Error, with what could not be sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// What a transfer did.
+/// Summary of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Summary {
     /// The content's id; empty if something else has it beside.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub oid: String,
-    /// Where it is now.
+    /// Path at which it is now.
     #[serde(with = "crate::paths")]
     pub output: PathBuf,
     /// Bytes of all files.
@@ -337,7 +337,7 @@ pub struct Summary {
     /// True if all that crossed a network for it was encrypted, as the service can tell itself.
     #[serde(default)]
     pub encrypted: bool,
-    /// What the disk was searched for, if it could be.
+    /// Search of the disk, if it could be searched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<Searched>,
     /// Seconds it took.
@@ -351,7 +351,7 @@ impl Summary {
     }
 }
 
-/// What was searched on the receiver's disk, and what came of it. Only what was wanted as chunks is
+/// Search of the receiver's disk, and its finds. Only what was wanted as chunks is
 /// counted: on a fast network nothing is, and all is 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -383,7 +383,7 @@ pub struct Searched {
     /// The search ended before all was looked at, as that was no longer worth it (`search_effort`).
     #[serde(default)]
     pub limited: bool,
-    /// What held the transfer up from which second on: `network`, `disk`, `processor` or `search`.
+    /// Bottlenecks of the transfer, each with the second that it began in: `network`, `disk`, `processor` or `search`.
     pub bottlenecks: Vec<(Seconds, String)>,
 }
 
@@ -418,7 +418,7 @@ impl<'de> Deserialize<'de> for Seconds {
 /// One object of this machine: put and not done, or cached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
-    /// What the ticket names.
+    /// The object that the ticket names.
     pub oid: String,
     /// The content's id, once known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -434,14 +434,14 @@ pub struct Object {
     /// Its ticket; a cached object has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ticket: Option<String>,
-    /// When it was put, or last used if it is cached, in seconds since 1970.
+    /// Time at which it was put, or last used if it is cached, in seconds since 1970.
     pub created: u64,
-    /// What holds it.
+    /// Its holder.
     #[serde(default)]
     pub held: Held,
 }
 
-/// What holds an object.
+/// Holder of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Held {
@@ -459,7 +459,7 @@ pub enum Held {
 pub struct Status {
     /// Its public key.
     pub node: String,
-    /// Where it listens; empty if it does not.
+    /// Addresses on which it listens; empty if it does not.
     pub listening: Vec<String>,
     /// Version of the program.
     pub version: String,
@@ -478,7 +478,7 @@ pub struct Status {
     pub gets: u64,
 }
 
-/// What to do about an error: one kind for each different next step.
+/// Kind of an error by what to do about it: one kind for each different next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
@@ -496,7 +496,7 @@ pub enum ErrorKind {
     Unreachable,
     /// Nothing came for too long.
     TimedOut,
-    /// What came is wrong.
+    /// Received content is wrong.
     Corrupt,
     /// It changed while it was read.
     Changed,
@@ -508,15 +508,15 @@ pub enum ErrorKind {
     Failed,
 }
 
-/// What went wrong, with which file or peer, and what to do next.
+/// Error, with the file or peer concerned, and what to do next.
 #[derive(Debug, Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[error("{message}")]
 pub struct ApiError {
-    /// What kind of error.
+    /// Kind of error.
     pub kind: ErrorKind,
-    /// What happened, for people.
+    /// Message for people.
     pub message: String,
-    /// What to do next, for people.
+    /// Advice for people on what to do next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -545,11 +545,11 @@ pub struct Problem {
     pub title: String,
     /// The status of the answer.
     pub status: u16,
-    /// What happened, for people.
+    /// Message for people.
     pub detail: String,
-    /// What kind of error.
+    /// Kind of error.
     pub kind: ErrorKind,
-    /// What to do next, for people.
+    /// Advice for people on what to do next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }

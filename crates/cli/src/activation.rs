@@ -7,10 +7,10 @@ use std::os::unix::net::UnixListener;
 use listenfd::ListenFd;
 use towpath_api::{ApiError, ErrorKind};
 
-/// What was handed over.
+/// Sockets that were handed over.
 #[derive(Default)]
 pub struct Inherited {
-    /// Where peers connect.
+    /// Sockets that peers connect to.
     pub peers: Vec<TcpListener>,
     /// The local API's.
     pub local: Option<UnixListener>,

@@ -9,7 +9,7 @@ use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use towpath_api::Progress;
 use towpath_service::display_text;
 
-/// What brings bytes without a network.
+/// Name of the source that brings bytes without a network.
 const THIS_MACHINE: &str = "this machine";
 /// A rate is that of this long.
 const WINDOW: Duration = Duration::from_secs(3);
@@ -20,7 +20,7 @@ const LEAST_BAR: usize = 8;
 /// A wider bar is no better.
 const MOST_BAR: usize = 40;
 
-/// How fast a number grows.
+/// Rate at which a number grows.
 #[derive(Debug, Default)]
 pub struct RateMeter(VecDeque<(Instant, u64)>);
 
@@ -66,7 +66,7 @@ pub fn line(progress: &Progress, rate: Option<f64>, width: usize) -> String {
     }
 }
 
-/// What stands behind the bar, the longest first.
+/// Texts that stand behind the bar, the longest first.
 fn ends(progress: &Progress, rate: Option<f64>) -> Vec<String> {
     if let Some(trouble) = &progress.trouble {
         return vec![format!("waiting: {}", display_text(trouble)), "waiting".into(), String::new()];

@@ -1,4 +1,4 @@
-//! What `tow cp` and `tow sync` say, line by line, in rsync's form where it has one.
+//! Output of `tow cp` and `tow sync`, line by line, in rsync's form where it has one.
 //!
 //! Names are shown as everywhere in `tow`: what could paint a terminal is escaped.
 
@@ -14,20 +14,20 @@ use crate::output::{counted, of_path};
 /// Changes of the bottleneck that are shown; `--json` tells all.
 const BOTTLENECKS: usize = 8;
 
-/// What is told of a copy.
+/// Parts of a copy's output that are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShownChanges {
     /// Names of what changes (`-v`).
     pub names: bool,
-    /// What changes about them (`-i`), how many times that was given.
+    /// Changes of them (`-i`), by the number of times that it was given.
     pub itemize: u8,
     /// Counts and sizes at the end.
     pub stats: bool,
-    /// Where bytes came from and what was searched, at the end.
+    /// Sources of bytes, and what was searched, at the end.
     pub explain: bool,
     /// A bar: on a terminal unless said otherwise; asked for, with names as well.
     pub progress: Option<bool>,
-    /// How numbers are written: 0 plain, 1 in groups of three digits, 2 as in 1.23K, 3 the same in
+    /// Form of numbers: 0 plain, 1 in groups of three digits, 2 as in 1.23K, 3 the same in
     /// units of 1024.
     pub human: u8,
 }
@@ -134,7 +134,7 @@ fn stats(human: u8, summary: &CopySummary) -> Vec<String> {
     lines
 }
 
-/// What of a summary says where bytes came from.
+/// Parts of a summary that tell where bytes came from.
 pub struct Explained<'a> {
     by_source: &'a BTreeMap<String, u64>,
     kept: u64,
@@ -153,7 +153,7 @@ impl<'a> From<&'a Summary> for Explained<'a> {
     }
 }
 
-/// Where bytes came from, and why.
+/// Lines on where bytes came from, and why.
 pub fn explanation(human: u8, summary: &Explained<'_>) -> Vec<String> {
     let number = |value| number(human, value);
     let mut lines: Vec<String> = summary
@@ -211,7 +211,7 @@ pub fn explanation(human: u8, summary: &Explained<'_>) -> Vec<String> {
     lines
 }
 
-/// What a transfer waited for, and since when.
+/// Line on what a transfer waited for, and since when.
 fn held_up(bottlenecks: &[(Seconds, String)]) -> Option<String> {
     let parts = bottlenecks.iter().take(BOTTLENECKS);
     let parts = parts.map(|(at, what)| format!("{} (from {:.1} s on)", display_text(what), at.as_f64()));
@@ -380,7 +380,7 @@ mod tests {
         CopyEvent::Deleted { path: path.into(), is_dir }
     }
 
-    /// What rsync says of a tree of each kind, and the events that stand for it.
+    /// Events for a tree of each kind, in the order of rsync's lines.
     fn scene(folder: &Path) -> Vec<CopyEvent> {
         let (source, destination) = (folder.join("source"), folder.join("destination"));
         for directory in [source.join("d"), destination.join("gone/below")] {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// How long a command may take to end once it is asked to.
+/// Longest time for a command to end once it is asked to.
 const WAIT_LIMIT: Duration = Duration::from_millis(850);
 
 /// The signals that came since the program began.
@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    /// What a program is ended with, after so many signals: `Some(true)` if it owes a last word.
+    /// Result with which a program ends, after so many signals: `Some(true)` if it owes a last word.
     async fn ended(claim: impl Fn(&Signals) -> Option<Interrupts>, count: u32) -> Option<bool> {
         let signals = Signals::new();
         let _interrupts = claim(&signals);

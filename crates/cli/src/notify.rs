@@ -1,4 +1,4 @@
-//! What the daemon tells systemd about itself: the `sd_notify` protocol, a datagram to the socket
+//! Reports of the daemon to systemd: the `sd_notify` protocol, a datagram to the socket
 //! that `NOTIFY_SOCKET` names. Without it nobody asked, and nothing is told.
 
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! How the program speaks: standard output is data, standard error is talk.
+//! Output of the program: standard output is data, standard error is messages.
 //!
 //! With `--json` each event is one JSON object a line on standard output
 //! (`docs/formats/local-api.md`). On a terminal a line on standard error shows how far a transfer is
@@ -27,7 +27,7 @@ pub const INTERRUPTED: u8 = 130;
 /// The same of `tow sync`, as rsync has it.
 pub const SYNC_INTERRUPTED: u8 = 20;
 
-/// Where events go.
+/// Sink of events.
 pub struct Output {
     json: bool,
     quiet: bool,
@@ -152,7 +152,7 @@ impl Output {
         self.draw(|width| bar::line(progress, rate, width));
     }
 
-    /// Who fetches what, at the moment and at each end.
+    /// Prints who fetches what, at the moment and at each end.
     fn fetch(&self, fetch: &Fetch) {
         let mut receivers = lock(&self.receivers);
         let ended = receivers.note(fetch, Instant::now());
@@ -256,7 +256,7 @@ pub fn counted(number: u64, one: &str, several: &str) -> String {
     format!("{} {}", HumanCount(number), if number == 1 { one } else { several })
 }
 
-/// What is waited for, and how long.
+/// Line on what is waited for, and how long.
 pub fn waiting(what: &str, seconds: Option<u64>) -> String {
     let tries = seconds.map(|seconds| format!("; trying for {seconds} s more")).unwrap_or_default();
     format!("tow: waiting for {what}{tries}")

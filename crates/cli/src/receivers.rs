@@ -10,7 +10,7 @@ use towpath_service::display_text;
 
 use crate::bar::RateMeter;
 
-/// Who fetches what at the moment.
+/// Receivers and what they fetch at the moment.
 #[derive(Debug, Default)]
 pub struct Receivers(BTreeMap<(String, String), (Fetch, RateMeter, Option<f64>)>);
 

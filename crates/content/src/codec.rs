@@ -14,7 +14,7 @@ pub enum DecodeError {
     Truncated {
         /// The field being read.
         field: &'static str,
-        /// How many bytes were missing.
+        /// Number of bytes that were missing.
         needed: u64,
     },
     /// A length or count is over its limit.
@@ -32,7 +32,7 @@ pub enum DecodeError {
     Invalid {
         /// The field being read.
         field: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         why: &'static str,
     },
     /// The format's version is not one this program knows.
@@ -48,7 +48,7 @@ pub enum DecodeError {
     /// Bytes are left over after the last field.
     #[error("{count} bytes too many")]
     Trailing {
-        /// How many bytes are left.
+        /// Number of bytes that are left.
         count: usize,
     },
 }

@@ -35,7 +35,7 @@ impl Hint {
         self.method.split_once(':').map_or("", |(scheme, _)| scheme)
     }
 
-    /// What follows `scheme:`, without leading slashes.
+    /// The part behind `scheme:`, without leading slashes.
     pub fn rest(&self) -> &str {
         let rest = self.method.split_once(':').map_or("", |(_, rest)| rest);
         rest.trim_start_matches('/')

@@ -1,4 +1,4 @@
-//! What Towpath's data is called and how it is cut: object names, pieces, recipes, tree
+//! Names of Towpath's data, and its cutting: object names, pieces, recipes, tree
 //! descriptors, hints and tickets.
 //!
 //! Everything here is a pure function of its arguments: no I/O, no clock, no async, and no

@@ -17,14 +17,14 @@ const DOMAIN: &[u8] = b"towpath live statement v1\0";
 const TAG_VALUES: u8 = 1;
 const TAG_BOUND: u8 = 2;
 
-/// What the producer's node states about a live object.
+/// Statement of the producer's node about a live object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Statement {
     /// The values of consecutive pieces of [`crate::pieces::MIN_LOG2`] size.
     Values {
         /// The live OID.
         object: Oid,
-        /// Which production of the object this is; a producer that starts over chooses another.
+        /// Number of this production of the object; a producer that starts over chooses another.
         generation: u64,
         /// Index of the first piece.
         first: u64,

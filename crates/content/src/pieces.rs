@@ -43,7 +43,7 @@ pub enum PieceError {
         start: u64,
         /// One past the last piece asked for.
         end: u64,
-        /// How many pieces the object has.
+        /// Number of pieces of the object.
         count: u64,
     },
     /// The proof has another length than this run's proof must have.
@@ -62,7 +62,7 @@ pub enum PieceError {
     TooLarge(u64),
 }
 
-/// How an object of known size is cut into pieces.
+/// Cutting of an object of known size into pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Layout {
     size: u64,
@@ -102,13 +102,13 @@ impl Layout {
         1 << self.log2
     }
 
-    /// How many pieces there are; the empty object has one, of no bytes.
+    /// Number of pieces; the empty object has one, of no bytes.
     pub const fn count(&self) -> u64 {
         let count = self.size.div_ceil(1 << self.log2);
         if count == 0 { 1 } else { count }
     }
 
-    /// Where piece `index` lies; empty past the end.
+    /// Range of piece `index`; empty past the end.
     pub fn range(&self, index: u64) -> Range<u64> {
         let start = index.saturating_mul(self.piece_len()).min(self.size);
         start..start.saturating_add(self.piece_len()).min(self.size)
@@ -207,7 +207,7 @@ impl PieceTree {
         Some(Self { layout, levels })
     }
 
-    /// How the object is cut.
+    /// Layout of the object.
     pub const fn layout(&self) -> Layout {
         self.layout
     }

@@ -56,7 +56,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What a receiver is handed.
+/// The ticket that a receiver is handed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ticket {
     /// The object, content or live.
@@ -65,7 +65,7 @@ pub struct Ticket {
     pub node: NodeId,
     /// Proves the right to fetch.
     pub secret: Secret,
-    /// Where to ask, at most [`MAX_HINTS`].
+    /// Addresses to ask, at most [`MAX_HINTS`].
     pub hints: Vec<Hint>,
     /// The object itself, if it is small.
     pub enclosed: Option<Enclosed>,

@@ -1,11 +1,11 @@
-//! How long to wait before the next attempt: exponential, with full jitter.
+//! Waits before the next attempt: exponential, with full jitter.
 //!
 //! A state machine without clock or dice. The wait is drawn evenly from zero to a ceiling which
 //! doubles with each failure, so that many who failed together don't come back together.
 
 use std::time::{Duration, Instant};
 
-/// How waits grow.
+/// Growth of waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackoffConfig {
     /// The ceiling after the first failure. Default: 500 ms.

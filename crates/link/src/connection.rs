@@ -16,7 +16,7 @@ pub use crate::recv_buffer::ReadHalf;
 /// The sending half of a transport.
 pub type WriteHalf = Pin<Box<dyn AsyncWrite + Send>>;
 
-/// How a peer's node id came to be known.
+/// Proof of a peer's node id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PeerProof {
     /// The peer proved to hold the private key.
@@ -42,7 +42,7 @@ pub trait Transport: Send {
     /// The service at the other end.
     fn peer(&self) -> NodeId;
 
-    /// How `peer` is known.
+    /// Proof of `peer`.
     fn proof(&self) -> PeerProof;
 
     /// The channel binding: what proofs made on this connection are tied to.
@@ -59,7 +59,7 @@ pub trait Transport: Send {
 pub struct Connection {
     /// The service at the other end.
     pub peer: NodeId,
-    /// How `peer` is known.
+    /// Proof of `peer`.
     pub proof: PeerProof,
     /// The channel binding: equal at both ends, different on every connection.
     pub binding: [u8; 32],
@@ -67,7 +67,7 @@ pub struct Connection {
     pub reader: FrameReader,
     /// Frames to the peer.
     pub writer: FrameWriter,
-    /// What the kernel says of the path.
+    /// Probe of the path.
     pub info: PathProbe,
 }
 

@@ -8,7 +8,7 @@ use towpath_content::NodeId;
 use crate::Connection;
 use crate::pipe::{self, Role};
 
-/// How long opening may take.
+/// Longest time for opening.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Two ends of one connection, which tell each other `nodes`.

@@ -11,9 +11,9 @@ pub struct PathInfo {
     pub rtt: Duration,
     /// The shortest round-trip time of late; zero if not measured.
     pub min_rtt: Duration,
-    /// What may be under way unacknowledged.
+    /// Bytes that may be under way unacknowledged.
     pub congestion_window_bytes: u64,
-    /// How fast data arrived lately, as far as there was enough to send; `None` if not measured.
+    /// Rate at which data arrived lately, as far as there was enough to send; `None` if not measured.
     pub delivery_rate_bytes_per_s: Option<u64>,
     /// Bytes in the send queue that were never sent: what waits for the network.
     pub unsent_bytes: u64,
@@ -31,13 +31,13 @@ pub struct PathInfo {
     pub out_of_order: Option<u64>,
 }
 
-/// What the kernel says of this socket; `None` if it is not TCP or the system can't tell.
+/// The kernel's figures for this socket; `None` if it is not TCP or the system can't tell.
 #[cfg(not(target_os = "linux"))]
 pub fn path_info(_: BorrowedFd<'_>) -> Option<PathInfo> {
     None
 }
 
-/// What the kernel says of this socket; `None` if it is not TCP or the system can't tell.
+/// The kernel's figures for this socket; `None` if it is not TCP or the system can't tell.
 #[cfg(target_os = "linux")]
 pub fn path_info(socket: BorrowedFd<'_>) -> Option<PathInfo> {
     linux::path_info(socket)
@@ -161,7 +161,7 @@ mod linux {
         })
     }
 
-    /// What the kernel knows, and how many bytes of it; fields that an older one does not know stay zero.
+    /// The kernel's structure, and the number of its bytes; fields that an older one does not know stay zero.
     fn tcp_info(socket: BorrowedFd<'_>) -> Option<(TcpInfo, usize)> {
         let mut info = TcpInfo::default();
         let mut len = size_of::<TcpInfo>() as libc::socklen_t;

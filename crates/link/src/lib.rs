@@ -28,7 +28,7 @@
 //! | [`doubles`] | connections within one program, for tests of what goes over them |
 //! | [`backoff`] | how long to wait before the next attempt |
 //!
-//! What a crash or a dropped half leaves: nothing on this side; the peer sees a connection that
+//! After a crash or a dropped half nothing is left on this side; the peer sees a connection that
 //! was cut off, and can tell that from one that was finished.
 
 pub mod backoff;

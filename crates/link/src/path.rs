@@ -1,4 +1,4 @@
-//! What the kernel says of a path, and how many bytes to keep outstanding on it.
+//! The path as the kernel measures it, and the number of bytes to keep outstanding on it.
 
 use std::fmt;
 use std::os::fd::AsFd;
@@ -62,7 +62,7 @@ impl PathProbe {
         Self(PathSource::Function(Arc::new(read)))
     }
 
-    /// How the path is now; `None` on pipes, elsewhere than on Linux, and after the connection
+    /// State of the path now; `None` on pipes, elsewhere than on Linux, and after the connection
     /// was dropped. Three system calls, some 1 µs.
     pub fn read(&self) -> Option<PathInfo> {
         match &self.0 {
@@ -94,7 +94,7 @@ impl fmt::Debug for PathProbe {
     }
 }
 
-/// How many bytes a receiver should keep requested so that this path never runs dry
+/// Number of bytes that a receiver should keep requested so that this path never runs dry
 /// (`papers/dsync.txt` §6.1).
 ///
 /// That is the bandwidth-delay product, taken from the delivery rate or, while that is unknown or
@@ -116,7 +116,7 @@ pub fn frame_len(info: &PathInfo) -> usize {
     (len.clamp(MIN_FRAME, MAX_FRAME) + 1).next_power_of_two() / 2
 }
 
-/// How many bytes may wait in the kernel unsent, for [`PathProbe::limit_unsent`]: what the path carries in
+/// Number of bytes that may wait in the kernel unsent, for [`PathProbe::limit_unsent`]: what the path carries in
 /// 50 ms or three round trips, so that it never runs dry and what is urgent is soon on its way. A fast path has no limit.
 pub fn unsent_limit(info: &PathInfo) -> Option<u32> {
     match info.delivery_rate_bytes_per_s {

@@ -20,7 +20,7 @@ const MAGIC: &[u8; 8] = b"towpipe\x01";
 const HELLO_LEN: usize = MAGIC.len() + 1 + 32 + 32;
 const BINDING_DOMAIN: &[u8] = b"towpath pipe binding v1\0";
 
-/// Which end of the pipe this is; someone must be first in the channel binding.
+/// End of the pipe; someone must be first in the channel binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// The end that started the other.
@@ -62,7 +62,7 @@ pub enum PipeError {
     /// Anything else the system reports.
     #[error("the pipe failed")]
     Io {
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -180,7 +180,7 @@ fn encode(hello: &PipeHello) -> Vec<u8> {
     [&MAGIC[..], &[role], &hello.node.0, &hello.nonce].concat()
 }
 
-/// What follows the magic.
+/// Decodes what follows the magic.
 fn decode(rest: &[u8; HELLO_LEN - MAGIC.len()]) -> Option<PipeHello> {
     let (&role, rest) = rest.split_first()?;
     let role = match role {

@@ -6,7 +6,7 @@
 //!   └─────────────────────┴──────┴────────────────────┴────────┘
 //! ```
 //!
-//! What comes in is received once, behind `raw`, and a transport that encrypts opens its records where
+//! Bytes are received once, behind `raw`, and a transport that encrypts opens its records where
 //! they lie, so that what they hold ends up behind `plain`. All of the memory has a value from the
 //! start, and it is used again and again ([`Memory`]).
 
@@ -67,12 +67,12 @@ pub struct RecvBuffer {
 }
 
 impl RecvBuffer {
-    /// What can be taken.
+    /// Bytes that can be taken.
     pub(crate) fn plain(&self) -> &[u8] {
         &self.memory[..self.plain]
     }
 
-    /// What came and is still to be understood by the transport.
+    /// Bytes that the transport has still to decode.
     pub(crate) fn raw(&self) -> &[u8] {
         &self.memory[self.raw.clone()]
     }
@@ -82,7 +82,7 @@ impl RecvBuffer {
         (&mut self.memory, self.raw.clone(), self.plain)
     }
 
-    /// Where the next bytes may be received.
+    /// Room for the next bytes.
     pub(crate) fn free(&mut self) -> &mut [u8] {
         if self.raw.is_empty() {
             self.raw = self.plain..self.plain;
@@ -108,7 +108,7 @@ impl RecvBuffer {
         self.plain += content;
     }
 
-    /// How much may still be received.
+    /// Bytes that may still be received.
     pub(crate) fn room(&self) -> usize {
         let end = if self.raw.is_empty() { self.plain } else { self.raw.end };
         self.memory.len() - end

@@ -20,7 +20,7 @@ pub struct Inspected {
     processors: Processors,
     /// The ticket's own object is a tree's descriptor.
     is_tree: bool,
-    /// What the source said of the ticket's own object.
+    /// The source's answer about the ticket's own object.
     root: Arc<Mutex<Option<Said>>>,
 }
 
@@ -98,7 +98,7 @@ impl Inspected {
     }
 }
 
-/// What a want is for, kept until it has ended.
+/// Bytes that a want is for, kept until it has ended.
 struct ExpectedBytes {
     oid: Oid,
     said: Said,

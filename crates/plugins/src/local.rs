@@ -24,7 +24,7 @@ const LOOKED: Duration = Duration::from_secs(1);
 /// Objects that are known not to be here. Pieces of few are wanted in turn.
 const ABSENT: usize = 16;
 
-/// Which objects may be drawn from here. What is not asked of a sender tells it what we have, so
+/// Objects that may be drawn from here. What is not requested of a sender tells it what we have, so
 /// a transfer from a stranger may use only what it reveals nothing by.
 pub type Allow = Arc<dyn Fn(&Oid) -> bool + Send + Sync>;
 

@@ -1,4 +1,4 @@
-//! What an application prefers of a transfer: its precedence over the others of this host, and that
+//! Preferences of an application for a transfer: its precedence over the others of this host, and that
 //! nothing of it crosses a network in the clear (`papers/dot.txt` §7).
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use towpath_transfer::plugin::{Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, TransferPlugin, Want};
 
-/// What a transfer that gives way may still have under way: it goes on, a little at a time.
+/// Bytes that a transfer that gives way may still have under way: it goes on, a little at a time.
 const LEAST: u64 = 256 << 10;
 
 /// The transfers of a host that are under way, by priority.
@@ -50,7 +50,7 @@ impl Drop for Turn {
     }
 }
 
-/// How many bytes of wants a transfer may have under way: all that its sources like, unless one of a
+/// Number of bytes of wants that a transfer may have under way: all that its sources like, unless one of a
 /// higher priority is under way. Pure.
 pub fn window_of(priority: i8, highest: Option<i8>, window: u64) -> u64 {
     match highest.is_some_and(|highest| highest > priority) {

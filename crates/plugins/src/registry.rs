@@ -19,7 +19,7 @@ use crate::takeover::Names;
 use crate::{Cascade, Direct, Local, Takeover};
 use towpath_reuse::adaptive::{Adaptive, Search};
 
-/// What a hint's scheme stands for in this build.
+/// Meaning of a hint's scheme in this build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KnownScheme {
     /// A plugin of this build, by its name.
@@ -30,11 +30,11 @@ pub enum KnownScheme {
 
 /// A plugin as people configure it.
 pub struct Plugin {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// The scheme of the hints that it answers.
     pub scheme: Option<&'static str>,
-    /// What it does, in a sentence.
+    /// Its purpose, in a sentence.
     pub about: &'static str,
     /// Its settings.
     pub fields: &'static [Field],
@@ -44,15 +44,15 @@ pub struct Plugin {
 /// A setting of a plugin.
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// What it takes.
+    /// Its kind of value.
     pub kind: FieldKind,
-    /// What it does, in a sentence.
+    /// Its purpose, in a sentence.
     pub about: &'static str,
 }
 
-/// What a setting takes.
+/// Kind of value of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldKind {
     /// A whole number.
@@ -61,7 +61,7 @@ pub enum FieldKind {
         least: u64,
         /// The largest that is allowed.
         most: u64,
-        /// What it is if it is not given.
+        /// Its value if it is not given.
         default: u64,
     },
     /// Another plugin; it must be given.
@@ -88,23 +88,23 @@ pub struct Node {
     settings: BTreeMap<&'static str, SettingValue>,
 }
 
-/// What plugins are made from.
+/// Parts that plugins are made from.
 pub struct PluginParts {
     /// This machine's store.
     pub store: Arc<dyn Store>,
-    /// What of it may be drawn from.
+    /// Objects of it that may be drawn.
     pub allow: Allow,
-    /// Who dials.
+    /// Identity that dials.
     pub identity: Identity,
-    /// How connections to peers behave.
+    /// Configuration of connections to peers.
     pub peer: PeerConfig,
-    /// What of this machine's disk may be searched, if anything.
+    /// Search of this machine's disk, if any is allowed.
     pub search: Option<Search>,
 }
 
 /// The plugins of one transfer.
 pub struct Tree {
-    /// What the transfer asks.
+    /// The plugin that the transfer asks.
     pub root: Arc<dyn TransferPlugin>,
     /// Those parts of the tree that ask others, in their order.
     pub remote: Vec<Arc<dyn TransferPlugin>>,
@@ -223,7 +223,7 @@ pub fn by_name(name: &str) -> Option<&'static Plugin> {
     PLUGINS.iter().find(|plugin| plugin.name == name)
 }
 
-/// What this machine is known to have first, then the ticket's service, and files on the disk beside it.
+/// Sources in order: first what this machine is known to have, then the ticket's service, and files on the disk beside it.
 pub fn default_tree() -> Node {
     let leaf = |name| Node::new(name, BTreeMap::new());
     let of = SettingValue::Plugins(vec![leaf("local"), leaf("direct")]);

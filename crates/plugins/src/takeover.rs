@@ -14,12 +14,12 @@ use towpath_transfer::{BoxFuture, Context, Description, Outcome, Tag, TransferPl
 
 use crate::fallback_sink::FallbackSink;
 
-/// When to ask again while there is no way at all.
+/// Delay before asking again while there is no connection at all.
 const WAIT: Duration = Duration::from_millis(200);
 /// Any window will do for a plugin that brings nothing.
 const WAITING_WINDOW: u64 = 4 << 20;
 
-/// What the two ways are called, for people: `ssh` and `tls`.
+/// Names of the two connections, for people: `ssh` and `tls`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Names {
     /// The first way.
@@ -57,7 +57,7 @@ impl Takeover {
         if self.better().is_some() { self.names.better } else { self.names.first }
     }
 
-    /// What was offered, if it is not in trouble.
+    /// The offered plugin, if it is not in trouble.
     fn better(&self) -> Option<Arc<dyn TransferPlugin>> {
         self.offered().filter(|better| better.trouble().is_none())
     }

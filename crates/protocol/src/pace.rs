@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Share of a second's bytes that may be sent at once after a pause.
+/// Time whose bytes may be sent at once after a pause.
 const BURST: Duration = Duration::from_millis(100);
 
 /// A token bucket that hands out waits.

@@ -1,4 +1,4 @@
-//! Limits on connections from peers, counted in all, by address and by node, against the limits
+//! Connections from peers, counted in all, by address and by node, against the limits
 //! that hold at the moment.
 //!
 //! A connection takes a place for its handshake, which is the only thing that is tested before

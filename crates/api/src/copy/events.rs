@@ -1,4 +1,4 @@
-//! What a copy tells while it goes on, and what it did.
+//! Events of a copy while it goes on, and its summary.
 //!
 //! [`CopyEvent`]s cross the wire from a remote receiver and are what `--json` prints, one object a
 //! line. Names are bytes: as text where they are UTF-8, else as the list of their bytes.
@@ -15,13 +15,13 @@ use crate::messages::{Searched, Seconds};
 pub enum CopyEvent {
     /// An entry was made or changed, or would be in a dry run.
     Item {
-        /// What changed, as rsync's `%i` has it: `YXcstpoguax`.
+        /// Changes, as rsync's `%i` has it: `YXcstpoguax`.
         #[serde(with = "letters")]
         changes: [u8; 11],
         /// Relative to the transfer's root, as rsync prints it: directories end with a slash.
         #[serde(with = "name")]
         path: Vec<u8>,
-        /// Where a symbolic link leads, or the first name of a hard link.
+        /// Target of a symbolic link, or the first name of a hard link.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "name::option")]
         target: Option<Vec<u8>>,
         /// Bytes of its content.
@@ -43,15 +43,15 @@ pub enum CopyEvent {
         /// Relative to the transfer's root.
         #[serde(with = "name")]
         path: Vec<u8>,
-        /// What happened.
+        /// The error.
         error: String,
-        /// What to do next.
+        /// Advice on what to do next.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hint: Option<String>,
-        /// What it means for the outcome.
+        /// Its meaning for the outcome.
         kind: FailureKind,
     },
-    /// How far it is; about five a second.
+    /// Progress of the copy; about five a second.
     #[serde(rename = "transfer")]
     Progress {
         /// Bytes that are there.
@@ -64,7 +64,7 @@ pub enum CopyEvent {
         files_seen: u64,
         /// Bytes by where they came from.
         by_source: BTreeMap<String, u64>,
-        /// What is in the way at the moment.
+        /// Trouble that is in the way at the moment.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trouble: Option<String>,
     },
@@ -79,7 +79,7 @@ pub struct FileTime {
     pub nanos: u32,
 }
 
-/// What a failure of one entry means for the outcome.
+/// Meaning of one entry's failure for the outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
@@ -115,7 +115,7 @@ impl Counts {
     }
 }
 
-/// What gives rights, and is carried over only where a person asks for it.
+/// Metadata that gives rights, and is carried over only where a person asks for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Dropped {
@@ -132,7 +132,7 @@ impl Dropped {
     }
 }
 
-/// What a copy did, or would do in a dry run.
+/// Summary of what a copy did, or would do in a dry run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CopySummary {
@@ -160,7 +160,7 @@ pub struct CopySummary {
     pub received: u64,
     /// Bytes of content by where they came from.
     pub by_source: BTreeMap<String, u64>,
-    /// What the receiver's disk was searched for, if it could be.
+    /// Search of the receiver's disk, if it could be searched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<Searched>,
     /// Entries that could not be copied or removed, those that vanished excepted.
@@ -169,7 +169,7 @@ pub struct CopySummary {
     pub vanished: u64,
     /// Entries of kinds that are left out unless asked for.
     pub skipped: u64,
-    /// What was not carried over as nobody asked for it.
+    /// Metadata that was not carried over as nobody asked for it.
     #[serde(skip_serializing_if = "Dropped::is_none")]
     pub dropped: Dropped,
     /// A limit, `max_delete` or the guard of half the destination, stopped deletions.
@@ -182,7 +182,7 @@ pub struct CopySummary {
 mod name {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    /// How it is written.
+    /// Its form.
     #[derive(Serialize, Deserialize)]
     #[serde(untagged)]
     pub enum Form {

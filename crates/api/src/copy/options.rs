@@ -1,4 +1,4 @@
-//! What `tow cp` and `tow sync` are asked to do, as both sides of a copy know it.
+//! Options of `tow cp` and `tow sync`, as both sides of a copy know them.
 
 use std::ffi::OsString;
 
@@ -7,21 +7,21 @@ use crate::messages::SearchEffort;
 /// One copy, as the command line or another front end asks for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyRequest {
-    /// Whose habits decide where things go.
+    /// Program whose habits decide where things go.
     pub mode: Mode,
-    /// What is copied: local paths, or `[user@]host:path`.
+    /// Sources: local paths, or `[user@]host:path`.
     pub sources: Vec<OsString>,
-    /// Where to; written as the sources are.
+    /// Destination; written as the sources are.
     pub destination: OsString,
     /// The command that reaches the other machine instead of `ssh` (`-e`).
     pub rsh: Option<OsString>,
-    /// What the program is called there (`--tow-path`).
+    /// Name of the program there (`--tow-path`).
     pub tow_path: OsString,
     /// The rest, as both sides know it.
     pub options: CopyOptions,
 }
 
-/// Whose habits a copy follows.
+/// Program whose habits a copy follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Those of `cp` and `scp`: an existing directory takes the source under its own name.
@@ -33,7 +33,7 @@ pub enum Mode {
 /// Everything that decides what a copy does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyOptions {
-    /// What is carried over, and what is left out.
+    /// Metadata that is carried over, and what is left out.
     pub preserve: Preserve,
     /// Directories are entered (`-r`). Without it they are skipped and named, except that one which
     /// `files_from` names is made, empty.
@@ -46,28 +46,28 @@ pub struct CopyOptions {
     pub one_file_system: bool,
     /// Nothing is changed (`-n`).
     pub dry_run: bool,
-    /// How it is decided whether a file's content is the same.
+    /// Check whether a file's content is the same.
     pub check: Check,
     /// Files that are newer at the destination are left alone (`-u`).
     pub update: bool,
     /// Nothing new is made (`--existing`).
     pub existing: bool,
-    /// What is there is left alone (`--ignore-existing`).
+    /// Leaves alone what is there (`--ignore-existing`).
     pub ignore_existing: bool,
-    /// What the destination has in the way of a file is not used as a source of its bytes (`-W`).
+    /// Does not use what the destination has in the way of a file as a source of its bytes (`-W`).
     pub whole_file: bool,
     /// Nothing of this machine's disk is searched for what is to come (`--no-search`).
     pub no_search: bool,
     /// Directories that are searched too, whatever file system they are on (`--search`), as the
     /// receiving side knows them.
     pub search: Vec<Vec<u8>>,
-    /// How hard is searched where probably nothing is (`--search-effort`).
+    /// Effort of the search where probably nothing is found (`--search-effort`).
     pub search_effort: SearchEffort,
     /// Runs of zeros become holes (`-S`), besides the holes that the source has.
     pub sparse: bool,
     /// Data are compressed on the network (`-z`).
     pub compress: bool,
-    /// What the source does not have is removed (`--delete`).
+    /// Removes what the source does not have (`--delete`).
     pub delete: bool,
     /// So is what the filters leave out (`--delete-excluded`).
     pub delete_excluded: bool,
@@ -80,14 +80,14 @@ pub struct CopyOptions {
     pub filters: Vec<Vec<u8>>,
     /// Only these, below the source (`--files-from`).
     pub files_from: Option<Vec<Vec<u8>>>,
-    /// What would be overwritten or removed is kept (`--backup`).
+    /// Keeps what would be overwritten or removed (`--backup`).
     pub backup: bool,
-    /// What is appended to its name (`--suffix`); the command line sets rsync's default: `~`, or
+    /// Suffix appended to its name (`--suffix`); the command line sets rsync's default: `~`, or
     /// nothing with a backup directory.
     pub suffix: Vec<u8>,
-    /// Where it is moved, relative to the destination (`--backup-dir`).
+    /// Directory that it is moved to, relative to the destination (`--backup-dir`).
     pub backup_dir: Option<Vec<u8>>,
-    /// How modes are changed on the way (`--chmod`), as `towpath_files::chmod` parses it.
+    /// Changes of modes on the way (`--chmod`), as `towpath_files::chmod` parses it.
     pub chmod: Vec<String>,
     /// The owner everything gets (`--chown USER:GROUP`).
     pub chown: Option<String>,
@@ -101,7 +101,7 @@ pub struct CopyOptions {
     pub timeout: u64,
     /// Files are removed at the source once they are in place (`--remove-source-files`).
     pub remove_source_files: bool,
-    /// How data travel when the other side is remote.
+    /// Transport of data when the other side is remote.
     pub via: Via,
     /// Entries that stay as they are become items too (`-ii`).
     pub report_unchanged: bool,
@@ -109,7 +109,7 @@ pub struct CopyOptions {
     pub without_items: bool,
 }
 
-/// What of an entry is carried over. The default is all of what `rsync -aHAX` carries but what gives rights.
+/// Metadata of an entry that is carried over. The default is all of what `rsync -aHAX` carries but what gives rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preserve {
     /// Symbolic links (`-l`). Without it they are skipped and named.
@@ -140,7 +140,7 @@ pub struct Preserve {
     pub privileged_xattrs: bool,
 }
 
-/// How it is decided whether a file's content is the same at both sides.
+/// Check whether a file's content is the same at both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Check {
     /// Size and time of last modification (rsync's quick check).
@@ -154,7 +154,7 @@ pub enum Check {
     Content,
 }
 
-/// How data travel to and from a remote side.
+/// Transport of data to and from a remote side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Via {
     /// Over ssh until a TLS connection stands, then over that.

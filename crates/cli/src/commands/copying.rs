@@ -1,4 +1,4 @@
-//! What `tow cp` and `tow sync` have in common: run the copy, show what happens, say how it ended.
+//! Common part of `tow cp` and `tow sync`: run the copy, show what happens, say how it ended.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use super::Context;
 use crate::copy_output::{ShownChanges, closing, complaint, done, exit_code, line};
 use crate::output::Output;
 
-/// How much sooner than this program ssh may hear that it is to end.
+/// Time by which ssh may be interrupted sooner than this program.
 const SSH_FIRST: Duration = Duration::from_millis(150);
 /// Events on their way to the screen.
 const EVENTS: usize = 256;
@@ -102,7 +102,7 @@ struct CopyEnd<'a> {
     summary: &'a CopySummary,
 }
 
-/// What is said of rights that were not carried over.
+/// Line on rights that were not carried over.
 fn left_out(dropped: &Dropped) -> Option<String> {
     let of = |count: u64, what: &str| match count {
         0 => None,

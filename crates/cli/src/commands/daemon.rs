@@ -115,7 +115,7 @@ impl Daemon {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// What the file says, and what the command line says instead.
+    /// Configuration of the file, and of the command line instead.
     fn configuration(&self, context: &Context) -> Result<Config, ApiError> {
         let wrong = |error: ConfigError| ApiError::new(ErrorKind::Usage, error.to_string());
         let mut config = match &self.config {
@@ -175,14 +175,14 @@ impl Daemon {
     }
 }
 
-/// What asks for the configuration to be read again, unless the daemon was started so that it is ignored.
+/// Signal that asks for the configuration to be read again, unless the daemon was started so that it is ignored.
 fn hangups() -> Result<Option<Signal>, ApiError> {
     let kind = SignalKind::hangup();
     let listened = (!is_ignored(kind)).then(|| signal(kind)).transpose();
     listened.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))
 }
 
-/// What `--json` prints when others can be served.
+/// Output of `--json` when others can be served.
 #[derive(Debug, Serialize)]
 struct DaemonSockets {
     event: &'static str,
@@ -235,7 +235,7 @@ fn trim_cache(service: &Arc<Service>) {
     }));
 }
 
-/// What is done in that time is not worth a word.
+/// Time for which waiting is not worth a word.
 const SOON: Duration = Duration::from_millis(100);
 
 /// Completes when the service was asked to end, and what was under way is done or out of time.

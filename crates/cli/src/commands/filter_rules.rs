@@ -7,7 +7,7 @@ use towpath_service::filter::{FileKind, FilterError, RuleList};
 
 use super::names_from;
 
-/// What the patterns of a file are.
+/// Kind of the patterns of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleKind {
     Exclude,

@@ -6,9 +6,9 @@ use clap::{Arg, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
-/// What begins the examples in the text behind a command's help; they end with an empty line.
+/// Line that begins the examples in the text behind a command's help; they end with an empty line.
 const EXAMPLES: &str = "Examples:\n";
-/// What begins the list of exit statuses there.
+/// Line that begins the list of exit statuses there.
 const STATUS: &str = "Exit status:";
 
 /// Environment variables, and which commands look at them; none: all.
@@ -123,7 +123,7 @@ fn plain(command: Command) -> Command {
     })
 }
 
-/// What stands behind the help but examples and exit statuses, and the remarks of headings.
+/// Text behind the help except examples and exit statuses, and the remarks of headings.
 fn notes(roff: &mut Roff, command: &Command) {
     let mut headings: Vec<&str> = command.get_arguments().filter_map(Arg::get_help_heading).collect();
     headings.dedup();

@@ -103,7 +103,7 @@ enum Command {
     Man(man::Man),
 }
 
-/// What a command works with.
+/// Context of a command.
 pub struct Context {
     home: Home,
     output: Arc<Output>,

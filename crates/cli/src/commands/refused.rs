@@ -3,7 +3,7 @@
 use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-/// What the identifiers of their arguments begin with.
+/// Prefix of the identifiers of their arguments.
 const ID: &str = "refused ";
 
 /// A flag of another program.
@@ -13,7 +13,7 @@ pub struct Refused {
     short: Option<char>,
     /// It has a value there, so that what follows it is none of ours.
     has_value: bool,
-    /// What to do instead.
+    /// Advice on what to do instead.
     instead: &'static str,
 }
 

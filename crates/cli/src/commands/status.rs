@@ -32,7 +32,7 @@ impl StatusCommand {
     }
 }
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Debug, Serialize)]
 struct ToldStatus<'a> {
     #[serde(flatten)]

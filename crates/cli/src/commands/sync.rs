@@ -13,7 +13,7 @@ use super::{Arguments, Context, copying, refused, usage_error, verbose_names};
 
 const ABOUT: &str = "Make one tree equal to another, here or on another machine, as rsync does";
 
-/// What the operands of both commands that copy are.
+/// Help on the operands of both commands that copy.
 pub const OPERANDS: &str = "What to copy, and last where to: paths here, or [user@]host:path on one side";
 
 const EXAMPLES: &str = "\

@@ -61,7 +61,7 @@ impl Cutter {
         (is_known && len > 0).then_some(start + len)
     }
 
-    /// Where to begin at or behind `offset` of an object for a chain of chunks that is likely to meet
+    /// Start at or behind `offset` of an object for a chain of chunks that is likely to meet
     /// the one from the object's begin.
     pub const fn likely_start(&self, offset: u64) -> u64 {
         match self.rule {

@@ -15,7 +15,7 @@ use fastcdc::v2020::{Normalization, get_gear_with_seed, select_masks};
 /// Bytes of a group.
 const GROUP: usize = 4;
 
-/// What each byte adds to the hash at a group's end, by its place in the group.
+/// Sum that each byte adds to the hash at a group's end, by its position in the group.
 static ADDED: LazyLock<[[u64; 256]; GROUP]> = LazyLock::new(|| {
     let (gear, _) = get_gear_with_seed(0);
     std::array::from_fn(|slot| std::array::from_fn(|byte| gear[byte] << behind(slot)))
@@ -26,7 +26,7 @@ const fn behind(slot: usize) -> usize {
     GROUP - 1 - slot
 }
 
-/// Where chunks end, by lengths that were checked by [`super::Parameters::check`].
+/// Rule for the ends of chunks, by lengths that were checked by [`super::Parameters::check`].
 #[derive(Debug, Clone)]
 pub(super) struct GearRule {
     min: usize,

@@ -1,4 +1,4 @@
-//! Which chunker cut an object, with which lengths.
+//! The chunker that cut an object, and its lengths.
 
 use std::ops::RangeInclusive;
 
@@ -63,7 +63,7 @@ impl Parameters {
     /// Bytes of the longest binary form.
     pub const MAX_ENCODED_LEN: usize = 1 + 3 + 4 + 4;
 
-    /// How an object of `size` bytes is cut: content-defined chunks of about 16 KiB up to 2 GiB, then in
+    /// Parameters for an object of `size` bytes: content-defined chunks of about 16 KiB up to 2 GiB, then in
     /// steps of two larger ones, so that there are about [`MAX_CHUNKS`] of them. `None` over 512 GiB.
     pub fn for_size(size: u64) -> Option<Self> {
         let Self::Gear { avg: least, .. } = Self::DEFAULT else {
@@ -74,7 +74,7 @@ impl Parameters {
         Some(Self::Gear { min: avg / 4, avg, max: avg * 4 })
     }
 
-    /// Whether all lengths are within their limits.
+    /// Checks that all lengths are within their limits.
     pub fn check(&self) -> Result<(), DecodeError> {
         match *self {
             Self::Fixed { len } => {
@@ -94,7 +94,7 @@ impl Parameters {
         Ok(Box::new(ChunkStream::new(self.cutter()?)))
     }
 
-    /// What finds the ends of chunks in bytes at hand. There is none for [`Self::Given`].
+    /// Cutter that finds the ends of chunks in bytes at hand. There is none for [`Self::Given`].
     pub fn cutter(&self) -> Result<Cutter, DecodeError> {
         Cutter::new(self)
     }

@@ -12,7 +12,7 @@ const WINDOW: usize = 48;
 /// The low bits that end a chunk; not 0, so that runs of zeros do not end one at each byte.
 const BREAK: u64 = 0x78;
 
-/// What the fingerprint's highest byte becomes when it is pushed over its top, and what a byte is by the
+/// Values that the fingerprint's highest byte becomes when it is pushed over its top, and that a byte has by the
 /// time that it is pushed out of the window.
 static CARRIED: [u64; 256] = table(DEGREE);
 static LEAVING: [u64; 256] = table(8 * WINDOW as u32);
@@ -39,7 +39,7 @@ const fn times_x(remainder: u64) -> u64 {
     if shifted >> DEGREE == 1 { shifted ^ POLYNOMIAL } else { shifted }
 }
 
-/// Where chunks end, by lengths that were checked by [`super::Parameters::check`].
+/// Rule for the ends of chunks, by lengths that were checked by [`super::Parameters::check`].
 #[derive(Debug, Clone)]
 pub(super) struct RabinRule {
     min: usize,

@@ -1,4 +1,4 @@
-//! What every chunker owes its callers, whatever the input and however it is sliced.
+//! Duties of every chunker, whatever the input and however it is sliced.
 
 use std::collections::HashSet;
 

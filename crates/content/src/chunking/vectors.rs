@@ -18,7 +18,7 @@ fn bytes(digits: &str) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(|i| u8::from_str_radix(&digits[i..i + 2], 16).unwrap()).collect()
 }
 
-/// How the vectors write parameters for people.
+/// Parameters as the vectors write them for people.
 fn meaning(parameters: Parameters) -> String {
     match parameters {
         Parameters::Fixed { len } => format!("fixed {len}"),

@@ -27,7 +27,7 @@ impl Delta {
 }
 
 impl CopyOps {
-    /// How many bytes are copied from nowhere.
+    /// Number of bytes that are copied from nowhere.
     pub fn literals(&self) -> usize {
         self.ops.iter().map(|op| op.literal as usize).sum()
     }
@@ -42,7 +42,7 @@ impl CopyOps {
         self.block
     }
 
-    /// What of `target`, which it makes of a base region of `region` bytes, are its literals.
+    /// Literals of `target`, which it makes of a base region of `region` bytes.
     pub fn literals_of(&self, target: &[u8], region: usize) -> Result<Vec<u8>, ApplyError> {
         let shape = DeltaShape::new(region, self.block).map_err(ApplyError::Base)?;
         let copied = self.ops.iter().map(|op| Ok(span(shape, op)?.len()));

@@ -10,7 +10,7 @@ use super::{BlockSum, Signature};
 /// the rest of the target is taken as literals. Data not made to use it up need a thousandth of it.
 const HASHED_IN_VAIN: usize = 4;
 
-/// What to make `target` of: blocks of the signed region and literals.
+/// Delta that makes `target`: blocks of the signed region and literals.
 ///
 /// From left to right, the first block found at a place is taken; a shorter last block is found at the
 /// target's end only. Time is proportional to signature and target, whatever their bytes.

@@ -1,6 +1,6 @@
 //! Looks up blocks of a signature by their sums.
 //!
-//! What a window costs is bounded, whatever signature and target are made of: a window whose weak
+//! The cost of a window is bounded, whatever signature and target are made of: a window whose weak
 //! sum is no block's is turned away by a filter; for others binary searches find all
 //! blocks with its sums at once, so many equal blocks are no longer to search than one; and the
 //! strong sum is taken at most once a window. Windows where it disagrees with the weak one, which honest data
@@ -29,7 +29,7 @@ pub(super) struct WeakIndex<'s> {
     starts: Vec<u32>,
     /// For each value of a weak sum's upper bits, bits that its lower bits choose.
     filter: Vec<u64>,
-    /// What is cut off a weak sum to leave the upper bits. The filter has as many words as `starts`
+    /// Bits cut off a weak sum to leave the upper ones. The filter has as many words as `starts`
     /// has values, so that one number serves both.
     shift: u32,
 }

@@ -15,15 +15,15 @@ const MAX_OP_LEN: usize = 4 + 3 + 3;
 /// Literals, then blocks of the base region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Op {
-    /// How many bytes of the literals come first.
+    /// Number of bytes of the literals that come first.
     pub literal: u32,
     /// The first block to copy behind them; 0 if there is none.
     pub first: u32,
-    /// How many blocks in a row; 0 in a last op that only has literals.
+    /// Number of blocks in a row; 0 in a last op that only has literals.
     pub count: u32,
 }
 
-/// How to make a target of a base region.
+/// Instructions for making a target of a base region.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delta {
     block: u32,
@@ -43,23 +43,23 @@ pub enum ApplyError {
     OutsideBase {
         /// The first block copied.
         first: u32,
-        /// How many are copied.
+        /// Number of blocks that are copied.
         count: u32,
-        /// How many there are.
+        /// Number of blocks in the region.
         blocks: u32,
     },
     /// The delta makes more or fewer bytes than were asked for.
     #[error("the delta makes {found} bytes where {expected} were asked for")]
     Length {
-        /// How many were asked for.
+        /// Number of bytes that were asked for.
         expected: usize,
-        /// How many it makes.
+        /// Number of bytes that it makes.
         found: u64,
     },
 }
 
 impl Delta {
-    /// What the target is made of, in order.
+    /// Operations that make the target, in order.
     pub fn ops(&self) -> &[Op] {
         &self.ops
     }

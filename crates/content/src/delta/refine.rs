@@ -1,4 +1,4 @@
-//! Which regions of local files correspond to an object's missing chunks.
+//! Regions of local files that correspond to an object's missing chunks.
 //!
 //! Chunks that were found in a local file are anchors: what is missing between two of them most
 //! likely resembles what that file has between them. So does what is missing before the first or
@@ -19,7 +19,7 @@ const REGION_PER_GAP: u64 = 4;
 /// ... and this many more: a signature should not cost more than the gap.
 const REGION_BEYOND_GAP: u64 = 64 << 10;
 
-/// Where a chunk was found.
+/// Position at which a chunk was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoundAt<F> {
     /// The file.
@@ -33,7 +33,7 @@ pub struct FoundAt<F> {
 pub struct RefinedChunk<F> {
     /// Its bytes.
     pub len: u32,
-    /// Where it was found, or `None` if it is missing.
+    /// Position at which it was found, or `None` if it is missing.
     pub found: Option<FoundAt<F>>,
 }
 
@@ -46,7 +46,7 @@ pub struct Gap<F> {
     pub offset: u64,
     /// Its bytes; at most 16 MiB if no chunk has more.
     pub len: u64,
-    /// What is likely to resemble it, if anything is.
+    /// Region that is likely to resemble it, if any is.
     pub region: Option<RefineRegion<F>>,
 }
 
@@ -129,7 +129,7 @@ enum RefineSide {
     Right,
 }
 
-/// What of a file corresponds to a whole gap.
+/// Part of a file that corresponds to a whole gap.
 #[derive(Debug)]
 struct Corridor<F> {
     file: F,
@@ -161,12 +161,12 @@ fn corridor<F: Clone + PartialEq>(
     (range.start < range.end).then(|| Corridor { file: position.file.clone(), range, anchor })
 }
 
-/// Where a stretch on the left of a gap was found, and where it ends there.
+/// Position of a stretch on the left of a gap, and its end there.
 fn anchor_behind<F: PartialEq>(stretch: &RefineStretch<F>) -> Option<(&FoundAt<F>, u64)> {
     stretch.found.as_ref().zip(stretch.end())
 }
 
-/// Where a stretch on the right of a gap was found.
+/// Position of a stretch on the right of a gap.
 const fn anchor_before<F>(stretch: &RefineStretch<F>) -> Option<&FoundAt<F>> {
     stretch.found.as_ref()
 }
@@ -187,7 +187,7 @@ fn push_parts<F: Clone>(
     }
 }
 
-/// How many of the chunks make the next part, and its bytes.
+/// Number of chunks that make the next part, and its bytes.
 fn part<F>(chunks: &[RefinedChunk<F>]) -> (usize, u64) {
     let mut len = 0;
     for (count, chunk) in chunks.iter().enumerate() {
@@ -199,7 +199,7 @@ fn part<F>(chunks: &[RefinedChunk<F>]) -> (usize, u64) {
     (chunks.len(), len)
 }
 
-/// What of the corridor corresponds to the part of a gap of `gap` bytes that has `len` bytes from
+/// Region of the corridor that corresponds to the part of a gap of `gap` bytes that has `len` bytes from
 /// its byte `start` on.
 fn region<F: Clone>(corridor: &Corridor<F>, gap: u64, start: u64, len: u64) -> Option<RefineRegion<F>> {
     let Range { start: low, end: high } = corridor.range;

@@ -1,4 +1,4 @@
-//! How a region is cut into blocks, and how much of each block's hash a signature carries.
+//! Cutting of a region into blocks, and the bytes of each block's hash that a signature carries.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ const HEAD_LEN: usize = 3 + 4;
 /// A delta is wrong with a probability below two to the minus this.
 const CERTAINTY_BITS: u32 = 40;
 
-/// What the format has no room for.
+/// Shapes that the format has no room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ShapeError {
     /// A region or target is too long: take a shorter one.
@@ -76,12 +76,12 @@ impl DeltaShape {
         self.block
     }
 
-    /// How many blocks there are, a shorter last one included.
+    /// Number of blocks, a shorter last one included.
     pub const fn blocks(self) -> u32 {
         self.region.div_ceil(self.block)
     }
 
-    /// How many blocks have their full length.
+    /// Number of blocks that have their full length.
     pub const fn full_blocks(self) -> u32 {
         self.region / self.block
     }
@@ -91,7 +91,7 @@ impl DeltaShape {
         self.region % self.block
     }
 
-    /// Where `count` blocks from `first` on lie, if they all do.
+    /// Range of `count` blocks from `first` on, if there are as many.
     pub fn span(self, first: u32, count: u32) -> Option<Range<usize>> {
         let end = first.checked_add(count).filter(|end| *end <= self.blocks())?;
         let byte = |block: u32| (u64::from(block) * u64::from(self.block)).min(self.region.into()) as usize;
@@ -124,7 +124,7 @@ pub fn signature_len(region: usize, block: u32, target: usize) -> usize {
     HEAD_LEN + blocks.saturating_mul(WEAK_LEN + usize::from(strong))
 }
 
-/// What is known of the path and of the data when a region is to be signed.
+/// Known facts about the path and the data when a region is to be signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hints {
     /// Bytes a second towards the sender, which takes the signature. Only its ratio to `down` counts.

@@ -15,7 +15,7 @@ pub struct BlockSum {
     pub strong: u64,
 }
 
-/// What a sender needs to know of a base region to find its blocks in a target.
+/// Signature of a base region: what a sender needs to find its blocks in a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
     shape: DeltaShape,

@@ -1,4 +1,4 @@
-//! What outlines leave of a base region: the bytes that nobody copied yet, which literals resemble if they
+//! Ranges of a base region that outlines leave: the bytes that nobody copied yet, which literals resemble if they
 //! resemble anything.
 //!
 //! An outline may be followed by another one, of its literals, in shorter blocks. Each tells what is copied of
@@ -21,7 +21,7 @@ impl Unmatched {
         Self(iter::once(0..len).filter(|range| !range.is_empty()).collect())
     }
 
-    /// How many bytes these are.
+    /// Number of bytes.
     pub fn len(&self) -> usize {
         self.0.iter().map(Range::len).sum()
     }
@@ -65,7 +65,7 @@ impl Unmatched {
         Ok(Self(left))
     }
 
-    /// What of these lies within `reach` bytes of what was copied: where a copy of whole blocks could have gone on,
+    /// Parts of these within `reach` bytes of what was copied: where a copy of whole blocks could have gone on,
     /// in shorter ones.
     pub fn edges(&self, reach: usize) -> Self {
         let edges = self.0.iter().flat_map(|range| match range.len() <= 2 * reach {

@@ -45,7 +45,7 @@ impl WeakState {
 /// Moves a window of one length.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Roller {
-    /// What the byte that leaves was multiplied with by then.
+    /// Factor of the byte that leaves.
     leaving: u64,
 }
 

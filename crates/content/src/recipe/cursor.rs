@@ -130,7 +130,7 @@ impl Cursor {
 }
 
 impl Leaf {
-    /// What the leaf's bytes alone do not show of the next run.
+    /// Checks of the next run that the leaf's bytes alone do not allow.
     fn check<E>(
         &self,
         run: &Run,

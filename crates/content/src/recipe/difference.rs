@@ -1,4 +1,4 @@
-//! What a new object has that an old one lacks, at a cost that goes with the difference.
+//! Chunks of a new object that an old one lacks, at a cost that goes with the difference.
 //!
 //! Both trees are narrowed level by level, from the top: subtrees that stand in both, wherever they
 //! lie, are struck from both, and what is left is replaced by its children. What remains of either
@@ -16,7 +16,7 @@ use crate::chunking::{ChunkHash, Parameters};
 /// gigabytes with little in common need; what is used goes with the difference.
 pub const DEFAULT_LIMIT: usize = 1 << 19;
 
-/// What `new` has that `old` lacks: every run of the new object's differing part whose chunk hash
+/// Runs of `new` that `old` lacks: every run of the new object's differing part whose chunk hash
 /// does not occur in the old object's differing part, in order, with offsets in the new object.
 ///
 /// The *differing part* of a tree is what is left when, level by level from the top, every subtree
@@ -93,7 +93,7 @@ impl<E, F: FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>> RecipeDifference<F> {
     }
 }
 
-/// What is left of one tree: subtrees of one level, in order.
+/// Rest of one tree: subtrees of one level, in order.
 #[derive(Debug)]
 struct RecipeSide {
     parameters: Parameters,

@@ -5,7 +5,7 @@ use thiserror::Error;
 use super::NodeHash;
 use crate::DecodeError;
 
-/// What went wrong at a node. `E` is the error of the caller's look-up.
+/// Error at a node. `E` is the error of the caller's look-up.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RecipeError<E> {
     /// The look-up failed.
@@ -22,7 +22,7 @@ pub enum RecipeError<E> {
     Malformed {
         /// The node.
         node: NodeHash,
-        /// What is wrong with it.
+        /// The decoder's error.
         source: DecodeError,
     },
     /// The node is valid but not the one that belongs in its place: the recipe's maker is to blame.
@@ -30,7 +30,7 @@ pub enum RecipeError<E> {
     Misplaced {
         /// The node.
         node: NodeHash,
-        /// What is wrong with it.
+        /// The reason.
         why: &'static str,
     },
 }

@@ -5,7 +5,7 @@ use super::{Child, NodeHash, RecipeError, RecipeNode, Root};
 /// A subtree and where it stands.
 #[derive(Debug, Clone)]
 pub(super) struct NodePosition {
-    /// What the parent says of it.
+    /// The parent's entry for it.
     pub(super) child: Child,
     pub(super) level: u8,
     /// The object's bytes in front of it.
@@ -62,7 +62,7 @@ pub(super) fn subtree<E>(
     Ok(node)
 }
 
-/// Where the `children` of the node at `position` stand.
+/// Positions of the `children` of the node at `position`.
 pub(super) fn positions(position: &NodePosition, children: &[Child]) -> Vec<NodePosition> {
     let mut offset = position.offset;
     let position_of = |(i, child): (usize, &Child)| {

@@ -21,7 +21,7 @@ pub struct Run {
     pub hash: ChunkHash,
     /// Bytes of the chunk.
     pub len: u32,
-    /// How many times it stands here.
+    /// Number of times that it stands here.
     pub repeat: u64,
 }
 
@@ -43,7 +43,7 @@ pub struct Child {
     pub chunks: u64,
 }
 
-/// What a node holds.
+/// Entries of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entries {
     /// A leaf's chunks.
@@ -53,7 +53,7 @@ pub enum Entries {
 }
 
 impl Entries {
-    /// How many there are.
+    /// Number of entries.
     pub const fn len(&self) -> usize {
         match self {
             Self::Runs(runs) => runs.len(),
@@ -119,12 +119,12 @@ impl RecipeNode {
         self.level
     }
 
-    /// What the node holds.
+    /// The node's entries.
     pub const fn entries(&self) -> &Entries {
         &self.entries
     }
 
-    /// What the node holds, for keeps.
+    /// The node's entries, for keeps.
     pub(super) fn into_entries(self) -> Entries {
         self.entries
     }

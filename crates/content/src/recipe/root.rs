@@ -11,7 +11,7 @@ pub const MAX_ROOT_LEN: usize = 1 + Parameters::MAX_ENCODED_LEN + 7 + Oid::ENCOD
 /// A recipe, as claimed by its maker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Root {
-    /// How the object was cut.
+    /// Parameters by which the object was cut.
     pub parameters: Parameters,
     /// Bytes of the object.
     pub size: u64,

@@ -12,13 +12,13 @@ pub const MAX_ENTRIES: usize = 256;
 /// Hashes whose first two bytes are below this close a node: 2^16 / 48.
 const CLOSING: u16 = 1365;
 
-/// Whether a node is closed after the entry with `hash`, which is its `count`th.
+/// True if a node is closed after the entry with `hash`, which is its `count`th.
 pub(super) const fn closes(count: usize, hash: &[u8; 32]) -> bool {
     let is_rare = u16::from_be_bytes([hash[0], hash[1]]) < CLOSING;
     count >= MAX_ENTRIES || (count >= MIN_ENTRIES && is_rare)
 }
 
-/// Whether an entry before the last would have closed the node with these entries.
+/// True if an entry before the last would have closed the node with these entries.
 pub(super) fn closes_early<'a>(hashes: impl ExactSizeIterator<Item = &'a [u8; 32]>) -> bool {
     let last = hashes.len();
     (1..last).zip(hashes).any(|(count, hash)| closes(count, hash))

@@ -69,7 +69,7 @@ where
 
 /// Reads the whole recipe and returns how many chunks it has.
 ///
-/// When this succeeds the tree is the one that [`super::RecipeBuilder`] makes of these chunks.
+/// Checks that the tree is the one that [`super::RecipeBuilder`] makes of these chunks.
 pub fn verify<E, F>(root: &Root, lookup: F) -> Result<u64, RecipeError<E>>
 where
     F: FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,

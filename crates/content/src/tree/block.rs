@@ -23,7 +23,7 @@ const VERSIONS: [u8; 2] = [1, 2];
 const LIVE: u8 = 1;
 const LAST: u8 = 2;
 
-/// What a block says of itself.
+/// Header of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     /// The same in all blocks.
@@ -32,9 +32,9 @@ pub(super) struct Header {
     pub(super) last: bool,
     /// Bytes of payload.
     pub(super) used: usize,
-    /// How many of them continue an item of an earlier block.
+    /// Number of them that continue an item of an earlier block.
     pub(super) continued: usize,
-    /// How many bytes of the item at the end are in later blocks.
+    /// Number of bytes of the item at the end that are in later blocks.
     pub(super) beyond: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What an entry may say, whoever says it: the same check before encoding and after decoding.
+//! Limits of an entry, whoever made it: the same check before encoding and after decoding.
 //!
 //! Names are checked where their place in the walk is known, in `walk`.
 
@@ -16,7 +16,7 @@ pub enum TreeError {
     Invalid {
         /// The field.
         field: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         why: &'static str,
     },
     /// A length, count or number is over its limit.

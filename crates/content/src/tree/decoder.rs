@@ -15,7 +15,7 @@ pub struct Located {
     /// The block in which it begins, counted from 0. That is the one that mentions its OID:
     /// [`super::oids_in_block`].
     pub block: u64,
-    /// What the descriptor holds of a small file: all of it, else nothing ([`inline_len`](super::Entry::inline_len)).
+    /// A small file's content in the descriptor: all of it, else nothing ([`inline_len`](super::Entry::inline_len)).
     /// Whether these are the bytes that the OID names is not checked yet.
     pub content: Vec<u8>,
 }
@@ -47,11 +47,11 @@ pub struct Decoder {
     block: Vec<u8>,
     /// Its number.
     index: u64,
-    /// What is being read of it, once it is whole.
+    /// Directory that is being read, once it is whole.
     open: Option<OpenDirectory>,
     /// An item that began in an earlier block.
     unfinished: Option<Unfinished>,
-    /// How the block before ended, until this one's first item shows that it had to begin here.
+    /// End of the block before, until this one's first item shows that it had to begin here.
     before: Option<DecodedEnd>,
     context: ItemContext,
     walk: Walk,
@@ -92,7 +92,7 @@ impl Decoder {
         Self::default()
     }
 
-    /// Whether OIDs may be unknown or live; known once the first block is whole.
+    /// True if OIDs may be unknown or live; known once the first block is whole.
     pub fn is_live(&self) -> Option<bool> {
         self.form.map(|form| form.live)
     }

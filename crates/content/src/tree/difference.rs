@@ -1,4 +1,4 @@
-//! What changed between two trees: a merge of two walks, in the order of both.
+//! Changes between two trees: a merge of two walks, in the order of both.
 //!
 //! Memory is bounded by the depth of the trees. Both walks are checked to be sorted and whole, so
 //! that a walk that breaks off is an error and never looks like the removal of what it did not
@@ -19,11 +19,11 @@ use super::walk::Walk;
 pub struct Change {
     /// Components below the root; none for the root itself.
     pub path: Vec<Vec<u8>>,
-    /// What is different.
+    /// Its difference.
     pub what: What,
 }
 
-/// What is different at a path.
+/// Difference at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
     /// Only in the new tree. If it is a directory, what is in it follows.
@@ -60,17 +60,17 @@ pub enum DifferenceError<E> {
     /// A walk failed by itself.
     #[error("{side:?} tree: {error}")]
     Walk {
-        /// Which one.
+        /// The side.
         side: TreeSide,
-        /// What its iterator said.
+        /// Its iterator's error.
         error: E,
     },
     /// A walk is not that of a tree.
     #[error("{side:?} tree: {error}")]
     Tree {
-        /// Which one.
+        /// The side.
         side: TreeSide,
-        /// What is wrong with it.
+        /// The tree's error.
         error: TreeError,
     },
 }
@@ -207,7 +207,7 @@ fn into_entry(event: Event) -> Option<Entry> {
     }
 }
 
-/// Which walk is behind the other where both are in the same directory, or at their root.
+/// The walk that is behind the other where both are in the same directory, or at their root.
 fn next_of_both(old: Option<&Event>, new: Option<&Event>) -> Option<In> {
     let (old, new) = match (old, new) {
         (None, None) => return None,

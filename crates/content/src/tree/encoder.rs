@@ -15,7 +15,7 @@ pub struct Encoder {
     finished: Vec<u8>,
     /// Of the block being filled. It waits here until it is known whether it is the last.
     payload: Vec<u8>,
-    /// How much of `payload` continues an item of an earlier block.
+    /// Number of bytes of `payload` that continue an item of an earlier block.
     continued: usize,
     context: ItemContext,
 }

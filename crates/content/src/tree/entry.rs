@@ -1,4 +1,4 @@
-//! What a tree descriptor says of one file, directory or other thing: all that `rsync -aHAX`
+//! Entries of a tree descriptor for files, directories and other things: all that `rsync -aHAX`
 //! carries.
 
 use crate::Oid;
@@ -21,7 +21,7 @@ pub const MAX_EXTENTS: usize = 16 * 1024;
 pub const MAX_INLINE: u64 = 1024;
 /// The most entries of one tree, the root included.
 pub const MAX_ENTRIES: u64 = 1 << 40;
-/// What stands for the content of a file that its sender left out: nobody has it. Such an entry has the
+/// OID in place of the content of a file that its sender left out: nobody has it. Such an entry has the
 /// size 0, so that whoever reads the tree can name what is missing and asks for nothing.
 pub const LEFT_OUT: Oid = Oid::Blake3([0; 32]);
 /// The largest permission bits: rwx for all, setuid, setgid and sticky.
@@ -38,7 +38,7 @@ pub struct Time {
     pub nanos: u32,
 }
 
-/// Who owns an entry: number, and name where one is known to the sender.
+/// Owner of an entry: number, and name where one is known to the sender.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Owner {
     /// Numeric user or group id.
@@ -80,7 +80,7 @@ pub struct Metadata {
     pub xattrs: Vec<Xattr>,
 }
 
-/// What kind of thing an entry is.
+/// Kind of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A directory; its entries follow.
@@ -125,12 +125,12 @@ pub enum Kind {
 pub struct Entry {
     /// Raw bytes of the last path component; empty only for the root of a tree.
     pub name: Vec<u8>,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The rest.
     pub metadata: Metadata,
     /// Entries of one tree with the same number are names of one inode; never for directories.
-    /// Whoever makes the tree should number 0, 1, 2… in the order of the walk: the same tree then
+    /// Number of a hard link. The maker of the tree should number 0, 1, 2… in the order of the walk: the same tree then
     /// has the same bytes, and the number tells nothing about the disk.
     pub hard_link: Option<u64>,
 }
@@ -155,7 +155,7 @@ impl Entry {
         }
     }
 
-    /// How many bytes of content a descriptor of version 2 holds of this entry: all of a small file
+    /// Number of bytes of content that a descriptor of version 2 holds of this entry: all of a small file
     /// without holes, else none.
     pub const fn inline_len(&self) -> usize {
         match self.kind {

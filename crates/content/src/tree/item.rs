@@ -36,7 +36,7 @@ pub(super) const MAX_ITEM: usize = 8192 + 3 * MAX_XATTRS + 20 * MAX_EXTENTS;
 /// Few items without content are longer.
 const USUAL_ITEM: usize = 128;
 
-/// What is the same in all of a descriptor.
+/// Form of all items of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ItemForm {
     /// OIDs may be unknown.
@@ -46,7 +46,7 @@ pub(super) struct ItemForm {
 }
 
 impl ItemForm {
-    /// How many bytes of content are behind `entry`.
+    /// Number of bytes of content behind `entry`.
     pub(super) const fn content_len(self, entry: &Entry) -> usize {
         if self.with_content { entry.inline_len() } else { 0 }
     }
@@ -67,7 +67,7 @@ struct PreviousItem {
 }
 
 impl ItemContext {
-    /// What the next item of the same block refers to, after `event`.
+    /// Notes what the next item of the same block refers to, after `event`.
     pub(super) fn note(&mut self, event: &Event) {
         let (Event::Enter(Entry { metadata, .. }) | Event::Leaf(Entry { metadata, .. })) = event else {
             return;

@@ -21,7 +21,7 @@ const LENGTH_LEN: usize = 4;
 /// One frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// What the body is; given a meaning above this crate.
+    /// Kind of the body; given a meaning above this crate.
     pub kind: u8,
     /// The body. It may share its memory with neighbouring frames (up to 304 KiB), so copy small
     /// bodies that are kept for long.
@@ -44,7 +44,7 @@ pub enum FrameError {
     Empty,
 }
 
-/// What stands at the front of a buffer.
+/// Contents at the front of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadMeasure {
     /// A whole frame of so many bytes, head included.
@@ -60,7 +60,7 @@ pub fn encode_head(kind: u8, body_len: usize) -> Result<[u8; HEAD_LEN], FrameErr
     Ok([a, b, c, d, kind])
 }
 
-/// Whether there is a whole frame at the front of `buffer`.
+/// Measures whether there is a whole frame at the front of `buffer`.
 pub fn measure(buffer: &[u8]) -> Result<ReadMeasure, FrameError> {
     let Some(&[a, b, c, d]) = buffer.first_chunk::<LENGTH_LEN>() else {
         return Ok(ReadMeasure::Missing(LENGTH_LEN - buffer.len()));

@@ -1,6 +1,6 @@
 //! Reading frames off a byte stream, in big gulps.
 //!
-//! What comes gathers in a [`RecvBuffer`] until there is a whole frame; then all whole frames in it are
+//! Received bytes gather in a [`RecvBuffer`] until there is a whole frame; then all whole frames in it are
 //! handed out from where they lie, and what is left, a little, moves to other memory. Once the length
 //! of a large frame is known, what is received at once is as much as that frame needs.
 
@@ -16,9 +16,9 @@ use crate::recv_buffer::{Memory, ReadHalf, RecvBuffer};
 /// Memory for frames: a payload of 256 KiB with its headers, as it comes encrypted, and some of what
 /// follows; or many small frames.
 const GULP: usize = (256 + 48) * 1024;
-/// What is received at once while it is not known to belong to one large frame.
+/// Bytes received at once while they are not known to belong to one large frame.
 const READ: usize = 64 * 1024;
-/// What a transport may need beside what is wanted: the record in which the wanted bytes end, and of
+/// Room that a transport may need beside the wanted bytes: the record in which the wanted bytes end, and of
 /// each record what is around it, one part in so many.
 const LAST_RECORD: usize = 17 * 1024;
 const AROUND: usize = 256;
@@ -32,7 +32,7 @@ pub struct FrameReader {
     stream: ReadHalf,
     /// Whole frames, to be handed out.
     whole: Bytes,
-    /// What comes behind them.
+    /// Bytes that come behind them.
     buffer: RecvBuffer,
     memory: Memory,
     received: u64,
@@ -46,7 +46,7 @@ pub enum ReadError {
     /// The peer sent a length that no frame has. Nothing after it can be understood.
     #[error("the other end sent {source}")]
     Malformed {
-        /// What is wrong with it.
+        /// The frame's error.
         source: FrameError,
     },
     /// The stream ended without a goodbye: inside a frame (`missing` bytes of it), or between
@@ -59,19 +59,19 @@ pub enum ReadError {
     /// The peer is gone: its system reset the connection, or keepalive found nobody.
     #[error("the other end is gone")]
     Lost {
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// What came is not what the peer encrypted, or the peer refused us with an alert.
+    /// Received bytes are not what the peer encrypted, or the peer refused us with an alert.
     #[error("TLS: {source}")]
     Tls {
-        /// What the TLS library found.
+        /// The TLS library's error.
         source: rustls::Error,
     },
     /// Anything else the system reports.
     #[error("reading from the connection failed")]
     Io {
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -1,6 +1,6 @@
 //! Writing frames to a byte stream: small ones together, large payloads from where they lie.
 //!
-//! What is sent waits in a queue until it is worth a write or [`FrameWriter::flush`] is called.
+//! Frames wait in a queue until it is worth a write or [`FrameWriter::flush`] is called.
 //! Small payloads are copied into the queue's tail, one after the other; large ones stand in the
 //! queue as they are, and head and payload are written in one gathering write. Unless flushed, the
 //! last crumb of a write waits for more, so that encryption works on whole records.
@@ -41,13 +41,13 @@ pub enum WriteError {
     /// The frame is longer than any may be. Nothing was sent, the connection is well.
     #[error("can't send {source}")]
     Malformed {
-        /// What is wrong with it.
+        /// The frame's error.
         source: FrameError,
     },
     /// The peer is gone, or takes no more.
     #[error("the other end is gone")]
     Lost {
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// An earlier write failed or was abandoned half done, so nothing more can be sent.
@@ -56,7 +56,7 @@ pub enum WriteError {
     /// Anything else the system reports.
     #[error("writing to the connection failed")]
     Io {
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -37,9 +37,9 @@ pub enum KeyFileError {
     ForeignOwner {
         /// The file.
         path: PathBuf,
-        /// Whose it is.
+        /// Its owner.
         owner: u32,
-        /// Who this process is.
+        /// This process's user.
         us: u32,
     },
     /// A folder, device, symbolic link or the like, or far too large.
@@ -53,7 +53,7 @@ pub enum KeyFileError {
     Key {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The key's error.
         source: KeyError,
     },
     /// The system refused.
@@ -61,7 +61,7 @@ pub enum KeyFileError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// Why it failed.
         source: io::Error,

@@ -37,7 +37,7 @@ pub enum KeyError {
     /// The bytes are not an Ed25519 key pair in PKCS#8.
     #[error("not an Ed25519 key pair in PKCS#8: {why}")]
     Invalid {
-        /// What is wrong with them.
+        /// The reason.
         why: String,
     },
 }

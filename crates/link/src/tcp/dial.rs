@@ -16,7 +16,7 @@ use crate::connection::Connection;
 use crate::identity::Identity;
 use crate::tls::{self, HandshakeError};
 
-/// How long an address has to itself before the next is tried beside it (RFC 8305).
+/// Time that an address has to itself before the next is tried beside it (RFC 8305).
 const HEAD_START: Duration = Duration::from_millis(250);
 
 /// Why there is no connection.
@@ -28,21 +28,21 @@ pub enum DialError {
     /// No way leads there.
     #[error("{address}: can't be reached")]
     Unreachable {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The machine is there, but no service listens, or a firewall says no.
     #[error("{address}: refused the connection")]
     Refused {
-        /// Where.
+        /// The address.
         address: SocketAddr,
     },
     /// Nothing answered.
     #[error("{address}: no answer within {waited:?}")]
     ConnectTimeout {
-        /// Where.
+        /// The address.
         address: SocketAddr,
         /// For how long.
         waited: Duration,
@@ -50,7 +50,7 @@ pub enum DialError {
     /// Something answered, but did not finish the handshake.
     #[error("{address}: handshake not done within {waited:?}")]
     HandshakeTimeout {
-        /// Where.
+        /// The address.
         address: SocketAddr,
         /// For how long.
         waited: Duration,
@@ -58,27 +58,27 @@ pub enum DialError {
     /// Another node answered. `found` was shown, not proved.
     #[error("{address}: found node {found}, wanted {expected}")]
     WrongNode {
-        /// Where.
+        /// The address.
         address: SocketAddr,
         /// The node asked for.
         expected: NodeId,
         /// The node that answered.
         found: NodeId,
     },
-    /// What answered is no Towpath service, or does not want us.
+    /// The answer is from no Towpath service, or from one that refuses us.
     #[error("{address}: no connection: {source}")]
     Handshake {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// How it failed.
+        /// The handshake's error.
         source: HandshakeError,
     },
     /// This side could not even try.
     #[error("{address}: can't dial")]
     Local {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

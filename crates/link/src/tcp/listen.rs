@@ -39,15 +39,15 @@ pub enum BindError {
     /// The system refused.
     #[error("can't listen on {address}")]
     Io {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
     /// The key is of no use to the TLS library.
     #[error("TLS: {source}")]
     Tls {
-        /// What it said.
+        /// The TLS library's error.
         source: rustls::Error,
     },
 }
@@ -58,7 +58,7 @@ pub enum AcceptError {
     /// The handshake was not done in time.
     #[error("{address}: handshake not done within {limit:?}")]
     HandshakeTimeout {
-        /// Who.
+        /// The peer's address.
         address: SocketAddr,
         /// The time there was.
         limit: Duration,
@@ -66,17 +66,17 @@ pub enum AcceptError {
     /// The handshake failed.
     #[error("{address}: {source}")]
     Handshake {
-        /// Who.
+        /// The peer's address.
         address: SocketAddr,
-        /// How.
+        /// The handshake's error.
         source: HandshakeError,
     },
     /// The socket failed before the handshake.
     #[error("{address}: the connection failed")]
     Io {
-        /// Who.
+        /// The peer's address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -102,7 +102,7 @@ impl Listener {
         Ok(Self { listener, pacing, config: Arc::new(config) })
     }
 
-    /// Where it listens.
+    /// Address on which it listens.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -119,7 +119,7 @@ impl Listener {
 }
 
 impl Pending {
-    /// Where the peer connected from.
+    /// Address that the peer connected from.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }

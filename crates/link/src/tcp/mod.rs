@@ -22,7 +22,7 @@ use crate::tls::{self, Agreed, Shaken};
 pub use dial::{DialError, dial, dial_any};
 pub use listen::{AcceptError, BindError, Listener, Pending};
 
-/// How long the steps of opening a connection may take.
+/// Longest times for the steps of opening a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// From dialling to a TCP connection. Default: 10 s.

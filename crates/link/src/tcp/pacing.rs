@@ -18,7 +18,7 @@ const PACES: &str = "bbr";
 /// Those to begin with, the better one first; the last is allowed everywhere.
 const UNPACED: [&str; 2] = ["cubic", "reno"];
 
-/// What a socket began without, if the system's choice paces.
+/// Pacing that a socket began without, if the system's choice paces.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Pacing {
     systems: Option<String>,

@@ -1,4 +1,4 @@
-//! How TCP sockets are set up.
+//! Setup of TCP sockets.
 
 use std::io;
 use std::os::fd::AsFd;

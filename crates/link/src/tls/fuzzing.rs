@@ -20,7 +20,7 @@ fn keys() -> Result<Keys, Error> {
     Keys::new(Suite::new(CipherSuite::TLS13_AES_128_GCM_SHA256)?, &[9; 32])
 }
 
-/// How long the record at the front of these bytes says it is.
+/// Length that the record at the front of these bytes states.
 pub fn record_len(bytes: &[u8]) -> Result<Option<usize>, ()> {
     record::record_len(bytes).map_err(drop)
 }

@@ -17,17 +17,17 @@ use super::keys::{Keys, Secrets, Suite};
 use super::record::HEAD;
 use super::{Agreed, HandshakeError, WrongNode, agreed};
 
-/// What is received at once. The messages of a handshake are far smaller.
+/// Bytes received at once. The messages of a handshake are far smaller.
 const READ: usize = 4096;
 
-/// What a handshake leads to.
+/// Result of a handshake.
 pub(crate) struct Shaken {
     pub(crate) agreed: Agreed,
     /// For what this end sends.
     pub(super) sending: Keys,
     /// For what it receives.
     pub(super) receiving: Keys,
-    /// What came behind the handshake.
+    /// Bytes that came behind the handshake.
     pub(super) early: Vec<u8>,
 }
 
@@ -103,13 +103,13 @@ fn take<Side: SideData>(session: &mut ConnectionCommon<Side>, mut part: &[u8]) -
     Ok(())
 }
 
-/// What comes, cut where records end.
+/// Received bytes, cut where records end.
 #[derive(Default)]
 pub(super) struct HandshakeRecords {
     came: Vec<u8>,
     /// At the front of what came: handed out already.
     taken: usize,
-    /// What is still to come of the record that was begun.
+    /// Bytes still to come of the record that was begun.
     left: usize,
 }
 
@@ -133,7 +133,7 @@ impl HandshakeRecords {
         Ok(&self.came[..self.taken])
     }
 
-    /// What came behind the parts that were handed out.
+    /// Bytes that came behind the parts that were handed out.
     pub(super) fn rest(mut self) -> Vec<u8> {
         self.came.split_off(self.taken)
     }

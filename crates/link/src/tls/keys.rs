@@ -16,7 +16,7 @@ const SERVER: &str = "SERVER_TRAFFIC_SECRET_0";
 /// The longest hash of a cipher suite: SHA-384.
 const LONGEST_HASH: usize = 48;
 
-/// What a cipher suite is made of, for records.
+/// Parts of a cipher suite, for records.
 #[derive(Clone, Copy)]
 pub(super) struct Suite {
     pub(super) cipher: &'static aead::Algorithm,
@@ -79,7 +79,7 @@ impl Keys {
         Ok((&self.key, Nonce::assume_unique_for_key(nonce)))
     }
 
-    /// How many records these keys may still encrypt.
+    /// Number of records that these keys may still encrypt.
     pub(super) const fn records_left(&self) -> u64 {
         self.suite.records.saturating_sub(self.sequence)
     }

@@ -59,10 +59,10 @@ pub enum HandshakeError {
     /// The peer speaks TLS but not this protocol.
     #[error("the other end does not speak Towpath's protocol")]
     NoProtocol,
-    /// What the peer sent is not TLS as agreed here, or it refused us with an alert.
+    /// The peer's bytes are not TLS as agreed here, or it refused us with an alert.
     #[error("TLS: {source}")]
     Tls {
-        /// What the TLS library found.
+        /// The TLS library's error.
         source: rustls::Error,
     },
     /// The peer closed the connection in the middle of the handshake.
@@ -71,7 +71,7 @@ pub enum HandshakeError {
     /// The connection broke.
     #[error("the connection broke during the handshake")]
     Io {
-        /// How.
+        /// The system's error.
         source: std::io::Error,
     },
 }
@@ -139,7 +139,7 @@ fn fast_aes() -> bool {
     return false;
 }
 
-/// What a finished handshake tells: who is there, and bytes only this connection has.
+/// Result of a finished handshake: the peer, and bytes only this connection has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Agreed {
     pub(crate) peer: NodeId,

@@ -31,7 +31,7 @@ const KEY_UPDATE: u8 = 24;
 /// Records without content that are taken in a row.
 const IDLE_RECORDS: u32 = 32;
 
-/// What a record was.
+/// An opened record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OpenedRecord {
     /// So many bytes of content.
@@ -45,7 +45,7 @@ pub(super) enum OpenedRecord {
     Closed,
 }
 
-/// How long the record at the front of `bytes` is, head included; `None` if its head is not all here.
+/// Length of the record at the front of `bytes`, head included; `None` if its head is not all here.
 pub(super) fn record_len(bytes: &[u8]) -> Result<Option<usize>, Error> {
     let Some(&[kind, _, _, high, low]) = bytes.first_chunk::<HEAD>() else { return Ok(None) };
     if ContentType::from(kind) != ContentType::ApplicationData {
@@ -192,7 +192,7 @@ impl Sealing {
     }
 }
 
-/// What the peer is told of a failure.
+/// Alert for the peer about a failure.
 pub(super) fn alert_for(error: &Error) -> Option<AlertDescription> {
     match error {
         Error::AlertReceived(_) => None,

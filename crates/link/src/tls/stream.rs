@@ -40,7 +40,7 @@ pub(crate) fn split(socket: Arc<TcpStream>, shaken: Shaken) -> (TlsReceiver, Tls
     (receiver, TlsSender { socket, sealing, out, sealed: 0, sent: 0, has_closed: false, duties })
 }
 
-/// What the sending direction has to say before it goes on.
+/// Records that the sending direction has to send before it goes on.
 #[derive(Default)]
 struct Duties {
     /// The peer asked for other keys.
@@ -53,7 +53,7 @@ struct Duties {
 pub(crate) struct TlsReceiver {
     socket: Arc<TcpStream>,
     opening: Opening,
-    /// What came behind the handshake, until it is in the buffer.
+    /// Bytes that came behind the handshake, until it is in the buffer.
     early: Vec<u8>,
     end: Option<StreamEnd>,
     duties: Arc<Duties>,
@@ -63,7 +63,7 @@ pub(crate) struct TlsReceiver {
 enum StreamEnd {
     /// The peer said goodbye.
     Closed,
-    /// What it sent can't be understood.
+    /// Its bytes can't be understood.
     Failed(Error),
 }
 
@@ -250,9 +250,9 @@ impl AsyncWrite for TlsSender {
 struct RecordContent<'a> {
     /// Those that are not taken yet.
     slices: &'a [IoSlice<'a>],
-    /// What is taken of the first of them.
+    /// Bytes taken of the first of them.
     begun: usize,
-    /// What is taken of all.
+    /// Bytes taken of all.
     taken: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What counts as proof of a node id: an Ed25519 key in the one encoding, and its signature.
+//! Proof of a node id: an Ed25519 key in the one encoding, and its signature.
 
 use std::sync::Arc;
 

@@ -26,12 +26,12 @@ use towpath_protocol::wire::{Describe, MAX_WANTS, oid_field};
 use super::SCHEME;
 use super::slots::{Slot, Slots};
 
-/// How long wants are left alone after the connection was lost.
+/// Time for which wants are left alone after the connection was lost.
 const PAUSE: Duration = Duration::from_millis(100);
 /// With more than this delivered and not written, more connections would bring nothing.
 const MOST_BACKLOG: u64 = 4 << 20;
 
-/// How the plugin reaches peers.
+/// Configuration of how the plugin reaches peers.
 #[derive(Clone)]
 pub struct DirectConfig {
     /// Connections to the peer at first. Default 1.
@@ -40,7 +40,7 @@ pub struct DirectConfig {
     pub most_connections: usize,
     /// Handshake limits.
     pub timeouts: Timeouts,
-    /// How each connection behaves.
+    /// Configuration of each connection.
     pub peer: PeerConfig,
 }
 
@@ -202,7 +202,7 @@ impl Direct {
     }
 }
 
-/// What a connection brings, on its way to the session.
+/// Sink of a connection, on the way to the session.
 struct SlotSink {
     inner: Arc<dyn Sink>,
     slots: Arc<Slots>,

@@ -110,7 +110,7 @@ impl Slots {
         self.used().iter().enumerate().map(suggested).collect()
     }
 
-    /// What came over all that stand, each as far as all of them can tell.
+    /// Counts of all open connections, each as far as all of them can tell.
     fn counted(&self) -> PathCounts {
         let paths: Vec<PathInfo> = self.peers().map(|peer| peer.path().unwrap_or_default()).collect();
         let sum = |count: fn(&PathInfo) -> Option<u64>| {
@@ -138,7 +138,7 @@ impl Slots {
     }
 }
 
-/// Which of several connections has the least outstanding for what it is to have.
+/// The connection that has the least outstanding for what it is to have.
 fn least_loaded(loads: &[u64], windows: &[u64]) -> usize {
     let share =
         |at: usize| loads[at] as f64 / windows.get(at).copied().unwrap_or(FURTHER_WINDOW).max(1) as f64;
@@ -170,7 +170,7 @@ impl Slot {
         lock(&self.current).take().and_then(|peer| peer.ended())
     }
 
-    /// What was asked here came.
+    /// Notes that what was requested here came.
     pub async fn proved_useful(&self) {
         self.dialling.lock().await.useful();
     }

@@ -1,4 +1,4 @@
-//! How many connections to keep to one peer: more as long as each step brings more bytes, else as
+//! Number of connections to keep to one peer: more as long as each step brings more bytes, else as
 //! many as before. Pure: handed the time, the bytes that came and what was lost on the way.
 //!
 //! One connection is all that most networks need. Where packets are lost at random, a loss-based
@@ -23,7 +23,7 @@ const WORTH: f64 = 1.25;
 /// A step is given up if it was not worth it in so many periods: where packets are lost at random, the
 /// rate of one period tells little, and the new connection may still be finding its own.
 const PATIENCE: u32 = 4;
-/// Where the rate was as even as this before the step, one period is enough: nothing is left to chance there.
+/// Evenness of the rate: if it was as even as this before the step, one period is enough: nothing is left to chance there.
 const EVEN: f64 = 1.05;
 /// A rate that grew by no more than this since the period before, and fell by no more than that, is steady.
 const STEADY: f64 = 1.1;
@@ -36,7 +36,7 @@ const FIRST_REST: Duration = Duration::from_secs(3);
 /// ... but no later than after this.
 const LONGEST_REST: Duration = Duration::from_secs(240);
 
-/// What is going on.
+/// Phase of widening.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum WidthPhase {
     /// Nothing came yet.
@@ -49,7 +49,7 @@ enum WidthPhase {
     Resting(Instant),
 }
 
-/// What came so far, as the kernel counts it.
+/// Counts of what came so far, as the kernel has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PathCounts {
     /// Segments with data. What is handed on comes in whole pieces, of which a slow network has two at once and then none for
@@ -59,7 +59,7 @@ pub struct PathCounts {
     pub lost: Option<u64>,
 }
 
-/// What was measured over a period.
+/// Measurement over a period.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct WidthMeasure {
     /// Segments a second, or bytes where nobody counts those. Only compared with each other.
@@ -79,7 +79,7 @@ struct WidthStep {
     left: u32,
 }
 
-/// How many connections to use now, and what is being tried.
+/// Number of connections to use now, and the step that is being tried.
 #[derive(Debug)]
 pub struct Widening {
     most: usize,
@@ -91,7 +91,7 @@ pub struct Widening {
     phase: WidthPhase,
     rest: Duration,
     arrived: u64,
-    /// When a path that loses nothing is tried, too.
+    /// Time at which a path that loses nothing is tried, too.
     late: Option<Instant>,
 }
 
@@ -164,7 +164,7 @@ impl Widening {
         self.phase = WidthPhase::Measuring(now, self.arrived, counted);
     }
 
-    /// What came since then, in segments, or bytes where nobody counts those. None if one of the connections that had brought
+    /// Arrivals since then, in segments, or bytes where nobody counts those. None if one of the connections that had brought
     /// some is gone.
     fn came_since(&self, bytes: u64, before: PathCounts, counted: PathCounts) -> Option<u64> {
         match (before.segments, counted.segments) {

@@ -21,16 +21,16 @@ use super::names_from;
 use crate::copy_output::ShownChanges;
 pub use table::FLAGS;
 
-/// What `tow sync` was asked for by its flags.
+/// Options of `tow sync` by its flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyncArguments {
-    /// What both sides know.
+    /// Options that both sides know.
     pub options: CopyOptions,
     /// `-e`
     pub rsh: Option<OsString>,
     /// `--tow-path`
     pub tow_path: OsString,
-    /// What is told.
+    /// Changes that are shown.
     pub shown: ShownChanges,
     checks: Checks,
     /// `-r` in so many words: only that enters the directories that a list of files names.
@@ -81,7 +81,7 @@ pub struct Flag {
     apply: Apply,
 }
 
-/// What a flag does.
+/// Effect of a flag.
 enum Apply {
     /// It turns something on.
     On(fn(&mut SyncArguments)),
@@ -213,7 +213,7 @@ fn occurrences<'a>(matches: &'a ArgMatches, flag: &'static Flag) -> Vec<GivenFla
 }
 
 impl SyncArguments {
-    /// What follows from all flags together.
+    /// Applies what follows from all flags together.
     fn finish(mut self) -> Result<Self, String> {
         let options = &mut self.options;
         // In this order, as rsync looks at them.

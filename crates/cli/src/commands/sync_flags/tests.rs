@@ -31,7 +31,7 @@ fn lines(arguments: &SyncArguments) -> Vec<String> {
     lines.map(|line| String::from_utf8_lossy(line).replace('_', " ")).collect()
 }
 
-/// What a flag does: the words before it that make a difference visible, the flag in each of
+/// Effect of a flag: the words before it that make a difference visible, the flag in each of
 /// its forms, and what holds after it but not without it.
 type Case = (&'static str, &'static str, &'static [&'static str], fn(&SyncArguments) -> bool);
 

@@ -1,4 +1,4 @@
-//! What an outline leaves is signed finer, and both together make the target.
+//! Regions that an outline leaves are signed finer, and both together make the target.
 
 use super::*;
 use crate::delta::{Unmatched, refined_block_len};

@@ -1,4 +1,4 @@
-//! How many bytes scattered edits cost, from recipe to delta, and how fast deltas are made.
+//! Bytes that scattered edits cost, from recipe to delta, and the rate at which deltas are made.
 //!
 //! `cargo test -p towpath-content --release delta::tests::measure -- --ignored --nocapture` prints it.
 

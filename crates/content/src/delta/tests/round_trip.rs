@@ -1,4 +1,4 @@
-//! What a delta makes is the target, and it is as small as the changes are.
+//! A delta makes the target, and is as small as the changes are.
 
 use proptest::prelude::*;
 

@@ -43,7 +43,7 @@ impl Nodes {
         self
     }
 
-    /// How many nodes there are that `other` lacks.
+    /// Number of nodes that `other` lacks.
     pub(super) fn not_in(&self, other: &Self) -> usize {
         self.bytes.keys().filter(|hash| !other.bytes.contains_key(*hash)).count()
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a file of this name holds in these tests.
+/// Content of a file of this name in these tests.
 fn small(name: &str, len: u64) -> (Event, Vec<u8>) {
     let content: Vec<u8> = name.bytes().cycle().take(len as usize).collect();
     (Event::Leaf(entry(name, file_kind(&content))), content)

@@ -31,7 +31,7 @@ fn map_of(events: &[Event]) -> BTreeMap<Path, Entry> {
     map
 }
 
-/// What two entries have to be equal in, if their content or their metadata is the same.
+/// Parts in which two entries have to be equal, if their content or their metadata is the same.
 fn parts(entry: &Entry) -> (Kind, impl PartialEq) {
     let mut kind = entry.kind.clone();
     let mut holes = None;

@@ -1,4 +1,4 @@
-//! What no encoder writes, the decoder refuses.
+//! Descriptors that no encoder writes are refused by the decoder.
 
 use super::*;
 
